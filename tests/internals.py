@@ -53,7 +53,7 @@ from delassus.formats.pinocchio import tree_from_pinocchio, tree_to_pinocchio
 from delassus.formats.urdf.read import parse_xml, tree_from_urdf
 from delassus.model import kinematics
 from delassus.model.actuators import Actuator
-from delassus.model.description import DIRECTED, RawJoint, RawLink
+from delassus.model.description import RawJoint, RawLink
 from delassus.model.edit.build import build_tree
 from delassus.model.inertia import about_centre, inertia_defects, move_inertia, nearest_inertia, spatial_inertia
 from delassus.model.kinematics import frame_pose, joint_displacement, world_poses
@@ -71,11 +71,10 @@ from delassus.runtime import fastcall, threads
 from delassus.scenes import boxes, dual_arm, dual_arm_robot, generic_quadruped, mppi, pendulum, quadruped
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.recording import ARRAYS, Recorder, Recording
-from delassus.spatial.joints import PER_DOF, Joint, JointKind, random
+from delassus.spatial import joint_kinds
+from delassus.spatial.joints import PER_DOF, Joint
 from delassus.spatial.numpy_ops import NumpyOps, numbers
 from delassus.spatial.rotations import (
-    displacement_exp,
-    displacement_log,
     exact_quarter_turns,
     matrix_to_quaternion,
     quaternion_to_matrix,

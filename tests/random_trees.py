@@ -9,11 +9,17 @@ import numpy as np
 import delassus as ds
 from delassus import Tree
 from delassus.errors import ModelError
-from internals import JointKind, RawJoint, RawLink, build_tree
+from internals import RawJoint, RawLink, build_tree, joint_kinds
 from tools import random_frame, random_rotation
 
-KINDS = (JointKind.REVOLUTE, JointKind.REVOLUTE, *JointKind, None)  # None: fixed
-REVERSIBLE = (JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC, JointKind.BALL, JointKind.TRANSLATION)
+KINDS = (joint_kinds.REVOLUTE, joint_kinds.REVOLUTE, *joint_kinds.KINDS, None)  # None: fixed
+REVERSIBLE = (
+    joint_kinds.REVOLUTE,
+    joint_kinds.COS_SIN,
+    joint_kinds.PRISMATIC,
+    joint_kinds.BALL,
+    joint_kinds.TRANSLATION,
+)
 
 
 @dataclass

@@ -27,12 +27,12 @@ from delassus.errors import (
     missing_dependency,
 )
 from internals import (
-    JointKind,
     RawJoint,
     RawLink,
     about_centre,
     build_tree,
     inertia_defects,
+    joint_kinds,
     loader,
     nearest_inertia,
 )
@@ -683,7 +683,7 @@ def test_elements_nested_within_the_limit_are_dropped_unread(load_text):
 def test_raw_numbers(bad):
     def build(link_b, **joint_numbers):
         links = [RawLink("a", 1.0, np.zeros(3), np.eye(3)), link_b]
-        return build_tree("r", links, [RawJoint("j", JointKind.REVOLUTE, "a", "b", **joint_numbers)])
+        return build_tree("r", links, [RawJoint("j", joint_kinds.REVOLUTE, "a", "b", **joint_numbers)])
 
     good = RawLink("b", 1.0, np.zeros(3), np.eye(3))
     assert build(good).nv == 1
@@ -923,13 +923,13 @@ def test_names_that_do_not_print(arm, name):
     with refused(match):
         build_tree(name, [RawLink("a")], [])
     body = RawLink(name, 1.0, np.zeros(3), np.eye(3))
-    for kind in (JointKind.REVOLUTE, None):  # of a moving link, and of a frame
+    for kind in (joint_kinds.REVOLUTE, None):  # of a moving link, and of a frame
         with refused(match):
             build_tree("r", [RawLink("a"), body], [RawJoint("j", kind, "a", name)])
         with refused(match):
             build_tree("r", [body, RawLink("a", 1.0, np.zeros(3), np.eye(3))], [RawJoint("j", kind, name, "a")])
     with refused(match):
-        build_tree("r", [RawLink("a"), RawLink("b", 1.0)], [RawJoint(name, JointKind.PRISMATIC, "a", "b")])
+        build_tree("r", [RawLink("a"), RawLink("b", 1.0)], [RawJoint(name, joint_kinds.PRISMATIC, "a", "b")])
     with refused(match):
         arm.attach(arm.link_names[-1], ds.mechanisms.chain(1), prefix=name)
     with refused(match):
@@ -944,7 +944,7 @@ def test_names_of_any_script():
 
 def test_a_link_may_be_called_world():
     body = RawLink("world", 1.0, np.zeros(3), np.eye(3))
-    tree = build_tree("r", [RawLink("a"), body], [RawJoint("j", JointKind.REVOLUTE, "a", "world")])
+    tree = build_tree("r", [RawLink("a"), body], [RawJoint("j", joint_kinds.REVOLUTE, "a", "world")])
     assert tree.link_names == ("world",) and tree.placement("world").link == 0 and tree.placement("a").link == -1
 
 
@@ -1256,7 +1256,7 @@ def test_attach(arm, humanoid):
         arm.attach("link4", other)
     with refused("joint 'link1_joint': expected a name that the tree does not have yet"):
         one = build_tree("one", [RawLink("p"), RawLink("q", 1.0, np.zeros(3), np.eye(3))],
-                         [RawJoint("link1_joint", JointKind.REVOLUTE, "p", "q")])  # fmt: skip
+                         [RawJoint("link1_joint", joint_kinds.REVOLUTE, "p", "q")])  # fmt: skip
         arm.attach("link4", one)
     with refused("Did you mean 'link4'\\?", UnknownNameError):
         arm.attach("link44", other, prefix="x")
@@ -1303,7 +1303,7 @@ def test_reroot_across_a_ball_that_resists_unevenly(what):
     """A rotor about one axis turns with one of the two links; about every axis alike, it does not tell them apart."""
     links = [RawLink(n, 1.0, np.zeros(3), np.eye(3)) for n in ("a", "b")]
     for numbers, fine in (([0.1, 0.1, 0.1], True), ([0.1, 0.1, 0.2], False)):
-        ball = RawJoint("j", JointKind.BALL, "a", "b", **{what: np.array(numbers)})
+        ball = RawJoint("j", joint_kinds.BALL, "a", "b", **{what: np.array(numbers)})
         tree = build_tree("r", links, [ball], root="floating")
         if fine:
             assert tree.reroot("b").nv == 9

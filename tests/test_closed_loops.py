@@ -10,7 +10,7 @@ import pytest
 import delassus as ds
 from delassus.accuracy.closed_loops import rank_when_closed
 from delassus.contact import Box, Collider, HalfSpace
-from internals import JointKind, RawJoint, RawLink, build_tree
+from internals import RawJoint, RawLink, build_tree, joint_kinds
 from test_joint_contacts import some_scene
 
 pytestmark = pytest.mark.usefixtures("one_lane")
@@ -44,12 +44,17 @@ CRANK, COUPLER, ROCKER, GROUND = 0.2, 0.6, 0.5, 0.6
 def four_bar(lean=0.0):
     """Crank, coupler and rocker; the rocker's axis leans out of the plane. Returns the tree and its loop."""
     links = [RawLink("base", 1.0), rod("crank", CRANK), rod("coupler", COUPLER), rod("rocker", ROCKER)]
-    inner = JointKind.BALL if lean else JointKind.REVOLUTE
+    inner = joint_kinds.BALL if lean else joint_kinds.REVOLUTE
     joints = [
-        joint("crank", JointKind.REVOLUTE, "base", "crank", (0, 0, 0)),
+        joint("crank", joint_kinds.REVOLUTE, "base", "crank", (0, 0, 0)),
         joint("coupler", inner, "crank", "coupler", (CRANK, 0, 0)),
         joint(
-            "rocker", JointKind.REVOLUTE, "base", "rocker", (GROUND, 0, 0), np.array([0.0, np.sin(lean), np.cos(lean)])
+            "rocker",
+            joint_kinds.REVOLUTE,
+            "base",
+            "rocker",
+            (GROUND, 0, 0),
+            np.array([0.0, np.sin(lean), np.cos(lean)]),
         ),
     ]
     tree = build_tree("four_bar", links, joints)
@@ -114,16 +119,16 @@ def stewart():
         cross, lower, upper = f"cross{k}", f"lower{k}", f"upper{k}"
         links += [RawLink(cross, 0.1, np.zeros(3), 1e-3 * np.eye(3)), rod(lower, 0.6, Z, 2.0), rod(upper, -0.6, Z, 1.0)]
         joints += [
-            joint(f"{k}a", JointKind.REVOLUTE, "base", cross, b, X),
-            joint(f"{k}b", JointKind.REVOLUTE, cross, lower, (0, 0, 0), Y),
-            joint(f"{k}c", JointKind.PRISMATIC, lower, upper, (0, 0, 0), Z),
+            joint(f"{k}a", joint_kinds.REVOLUTE, "base", cross, b, X),
+            joint(f"{k}b", joint_kinds.REVOLUTE, cross, lower, (0, 0, 0), Y),
+            joint(f"{k}c", joint_kinds.PRISMATIC, lower, upper, (0, 0, 0), Z),
         ]
         along = a + height - b
         length = np.linalg.norm(along)
         x, y, z = along / length
         start += [np.arctan2(-y, z), np.arcsin(x), length]
         loops.append(ds.Point(upper, ds.Frame("platform", a)))
-    joints.append(joint("platform", JointKind.FREE, "base", "platform", (0, 0, 0)))
+    joints.append(joint("platform", joint_kinds.FREE, "base", "platform", (0, 0, 0)))
     tree = build_tree("stewart", links, joints)
     return tree, loops, np.array([*start, *height, 0, 0, 0, 1])
 
@@ -156,7 +161,7 @@ def on_gimbals(light, root="fixed"):
     links = [RawLink("base", 3.0, np.zeros(3), 0.1 * np.eye(3)), rod("crank", 0.2), rod("rod", 0.5), rod("rocker", 0.3)]
     links += [RawLink(f"{end}{k}", light, np.zeros(3), 1e-3 * light * np.eye(3)) for end in "ab" for k in range(2)]
     links.append(RawLink("b2", light, np.zeros(3), 1e-3 * light * np.eye(3)))
-    turns, o = JointKind.REVOLUTE, (0, 0, 0)
+    turns, o = joint_kinds.REVOLUTE, (0, 0, 0)
     joints = [
         joint("crank", turns, "base", "crank", o, Y),
         *(joint(f"a{k}", turns, p, c, at, axis) for k, (p, c, at, axis) in enumerate(
@@ -303,7 +308,7 @@ def test_rates_of_rows_are_derivatives_of_their_velocities(seed):
     np.testing.assert_allclose(rates, eighth, atol=1e-8 * (1 + np.abs(rates).max()))
 
 
-@pytest.mark.parametrize("joint_kind", [JointKind.FREE, JointKind.BALL, JointKind.PLANAR])
+@pytest.mark.parametrize("joint_kind", [joint_kinds.FREE, joint_kinds.BALL, joint_kinds.PLANAR])
 def test_displacements_leave_velocities_in_the_world_as_they_are(joint_kind):
     """Linear and angular, of a joint that is displaced against its velocity."""
     tree = build_tree(
@@ -402,7 +407,7 @@ def parallelogram():
     """Two cranks side by side, and two rods of the length of the ground: one would do."""
     links = [RawLink("base", 1.0), rod("left", CRANK), rod("right", CRANK)]
     places = {"left": (0, 0, 0), "right": (GROUND, 0, 0)}
-    joints = [joint(name, JointKind.REVOLUTE, "base", name, at) for name, at in places.items()]
+    joints = [joint(name, joint_kinds.REVOLUTE, "base", name, at) for name, at in places.items()]
     rods = [
         ds.Distance(*(ds.Frame(name, (part * CRANK, 0, 0)) for name in places), length=GROUND) for part in (1.0, 0.5)
     ]

@@ -19,13 +19,13 @@ from internals import (
     SOFT,
     STEP,
     UNCONSTRAINED,
-    JointKind,
     RawJoint,
     RawLink,
     bound_request,
     build_tree,
     dynamics,
     fastcall,
+    joint_kinds,
     key_of,
     make_program,
     quantities,
@@ -453,7 +453,7 @@ def turned_planar_chain(n):
         joints.append(
             RawJoint(
                 f"joint{i}",
-                JointKind.REVOLUTE,
+                joint_kinds.REVOLUTE,
                 links[i].name,
                 links[i + 1].name,
                 position=turns[i].T @ [0.5, 0.3, -0.1],

@@ -20,13 +20,13 @@ from internals import (
     UNCONSTRAINED,
     DynamicsProblem,
     Goal,
-    JointKind,
     Problem,
     RawJoint,
     RawLink,
     TraceOps,
     build_tree,
     energy,
+    joint_kinds,
     matrix_to_quaternion,
     rnea,
 )
@@ -673,8 +673,8 @@ def test_status_of_each_state():
     """A stretched planar arm cannot move its tip along itself: the row for that holds only while the arm rests."""
     links = [RawLink(name, 1.0, np.array([0.5, 0, 0]), 0.1 * np.eye(3)) for name in ("base", "upper", "lower")]
     joints = [
-        RawJoint("shoulder", JointKind.REVOLUTE, "base", "upper"),
-        RawJoint("elbow", JointKind.REVOLUTE, "upper", "lower", position=np.array([1.0, 0, 0])),
+        RawJoint("shoulder", joint_kinds.REVOLUTE, "base", "upper"),
+        RawJoint("elbow", joint_kinds.REVOLUTE, "upper", "lower", position=np.array([1.0, 0, 0])),
     ]
     arm = build_tree("arm", links, joints)
     tip = ds.Rows(ds.Frame("lower", (1.0, 0, 0)), np.eye(6)[:2], axes="world")

@@ -18,7 +18,6 @@ from delassus_studies.cases import Case, benchmark_cases, general_rows, general_
 from internals import (
     DYNAMICS_ALGORITHMS,
     DynamicsProblem,
-    JointKind,
     NumpyOps,
     Problem,
     RawJoint,
@@ -27,6 +26,7 @@ from internals import (
     build_tree,
     check_constraints,
     constant_rows,
+    joint_kinds,
     pv_early,
 )
 from random_trees import some_constraints, some_mechanism
@@ -113,7 +113,7 @@ def quadruped(turned=False):
             axis = axis + 0.3 * rng.normal(size=3) if turned else axis
             links.append(RawLink(name, 0.5, np.array([0, 0, -0.1]), 0.01 * np.eye(3)))
             at = np.array(place, dtype=float)
-            joints.append(RawJoint(f"{name}_joint", JointKind.REVOLUTE, parent, name, position=at, axis=axis))
+            joints.append(RawJoint(f"{name}_joint", joint_kinds.REVOLUTE, parent, name, position=at, axis=axis))
             parent = name
     return build_tree("quadruped", links, joints, root="floating")
 
@@ -238,13 +238,15 @@ def test_reflections_need_no_first_entry():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [JointKind.BALL, JointKind.TRANSLATION, JointKind.PLANAR, JointKind.FREE])
+@pytest.mark.parametrize("kind", [joint_kinds.BALL, joint_kinds.TRANSLATION, joint_kinds.PLANAR, joint_kinds.FREE])
 @pytest.mark.parametrize("armature", [0.2])
 def test_joints_of_several_degrees_of_freedom(kind, armature):
     """With fewer rows than degrees of freedom, as many, more; of lower rank than both (a point on a ball joint)."""
     rng = np.random.default_rng(3)
     links = [RawLink(f"l{k}", 1.0, rng.uniform(-0.2, 0.2, 3), 0.1 * np.eye(3)) for k in range(4)]
-    joints = [RawJoint(f"j{k}", JointKind.REVOLUTE, f"l{k - 1}", f"l{k}", position=rng.normal(size=3)) for k in (1, 3)]
+    joints = [
+        RawJoint(f"j{k}", joint_kinds.REVOLUTE, f"l{k - 1}", f"l{k}", position=rng.normal(size=3)) for k in (1, 3)
+    ]
     joints.insert(1, RawJoint("j2", kind, "l1", "l2", position=rng.normal(size=3), armature=armature))
     for root in ("fixed", "floating"):
         tree = build_tree("arm", links, joints, root=root)
@@ -261,7 +263,7 @@ def test_joints_of_several_degrees_of_freedom(kind, armature):
                 assert_same(motion, "pv-early")
 
 
-KINDS = (JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.COS_SIN, JointKind.BALL, JointKind.PLANAR)
+KINDS = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.COS_SIN, joint_kinds.BALL, joint_kinds.PLANAR)
 
 
 @pytest.mark.slow
@@ -271,7 +273,7 @@ def test_rows_that_hold_a_link(kind, turned):
     rng = np.random.default_rng(5)
     turns = [random_rotation(rng) if turned else np.eye(3) for _ in range(9)]
     links = [RawLink(f"l{k}", 1.0, rng.uniform(-0.2, 0.2, 3), 0.1 * np.eye(3)) for k in range(9)]
-    kinds = [kind if k == 7 else JointKind.PRISMATIC if k == 3 else JointKind.REVOLUTE for k in range(1, 9)]
+    kinds = [kind if k == 7 else joint_kinds.PRISMATIC if k == 3 else joint_kinds.REVOLUTE for k in range(1, 9)]
     joints = [
         RawJoint(
             f"j{k}",
@@ -303,7 +305,7 @@ def test_estimates_hardly_depend_on_the_unit_of_length(axis):
     def estimate(unit):
         rng = np.random.default_rng(0)
         links = [RawLink(f"l{k}", 1.0, unit * rng.normal(size=3), unit**2 * np.eye(3)) for k in range(4)]
-        kinds = (JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.REVOLUTE)
+        kinds = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.REVOLUTE)
         joints = [
             RawJoint(
                 f"j{k}", kind, f"l{k}", f"l{k + 1}", position=unit * rng.normal(size=3), axis=np.eye(3)[s],

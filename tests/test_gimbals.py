@@ -16,7 +16,7 @@ import pytest
 import delassus as ds
 from delassus.errors import UnknownNameError
 from delassus.model.edit.gimbals import NEGLIGIBLE, _configuration, _gimbals, with_ball_joints
-from internals import Actuator, JointKind, RawJoint, RawLink, build_tree, matrix_to_quaternion
+from internals import Actuator, RawJoint, RawLink, build_tree, joint_kinds, matrix_to_quaternion
 from random_trees import some_axis, some_link, some_rotation
 from tools import error, random_rotation
 
@@ -40,7 +40,7 @@ def meeting(rng, name, parent, child, at, axes, apart=0.0, mass=0.0, **given):
         link = child if k == len(axes) - 1 else f"{name}link{k}"
         if k < len(axes) - 1:
             links.append(RawLink(link, mass, -along * axis, 0.1 * mass * np.eye(3)))
-        joints.append(RawJoint(f"{name}{k}", JointKind.REVOLUTE, parent, link, position, R, axis, **given))
+        joints.append(RawJoint(f"{name}{k}", joint_kinds.REVOLUTE, parent, link, position, R, axis, **given))
         parent, point = link, -along * axis
     return links, joints, point
 
@@ -49,13 +49,15 @@ def with_gimbals(seed, root, n_axes=(3, 3)):
     """A random robot: a hinge, rods on two gimbals, and more on one of the rods."""
     rng = np.random.default_rng(seed)
     links = [some_link(rng, name) for name in ("base", "crank", "rod1", "rod2", "tool", "side")]
-    joints = [RawJoint("motor", JointKind.REVOLUTE, "base", "crank", np.array([0.1, 0.2, 0]), axis=some_axis(rng))]
+    joints = [RawJoint("motor", joint_kinds.REVOLUTE, "base", "crank", np.array([0.1, 0.2, 0]), axis=some_axis(rng))]
     for k, (parent, n) in enumerate(zip(("crank", "rod1"), n_axes, strict=True), start=1):
         axes = np.eye(3)[rng.permutation(3)] if k == 2 and n == 3 else rng.normal(size=(n, 3))
         more = meeting(rng, f"g{k}_", parent, f"rod{k}", rng.uniform(-0.3, 0.3, 3), axes)
         links, joints = links + more[0], joints + more[1]
-    joints.append(RawJoint("slide", JointKind.PRISMATIC, "rod2", "tool", rng.uniform(-0.2, 0.2, 3), some_rotation(rng)))
-    joints.append(RawJoint("turn", JointKind.BALL, "rod1", "side", rng.uniform(-0.2, 0.2, 3)))
+    joints.append(
+        RawJoint("slide", joint_kinds.PRISMATIC, "rod2", "tool", rng.uniform(-0.2, 0.2, 3), some_rotation(rng))
+    )
+    joints.append(RawJoint("turn", joint_kinds.BALL, "rod1", "side", rng.uniform(-0.2, 0.2, 3)))
     return build_tree("r", links, joints, root=root), rng
 
 
@@ -93,7 +95,7 @@ def test_random_robots(seed, root):
     tree = replace(tree, reference_configurations=qs)
     ball = with_ball_joints(tree)
     assert ball.nv == tree.nv and ball.n_links == tree.n_links - 4 and not ball.omitted
-    assert [ball.joints[i].kind for i in (-4, -3)].count(JointKind.BALL) >= 1
+    assert [ball.joints[i].kind for i in (-4, -3)].count(joint_kinds.BALL) >= 1
     check_same(tree, ball, rng, [ds.Point(ds.Frame("tool", (0.1, 0.2, 0.3)))], 100)
     for name, q in qs.items():
         reached = ball.reference_configurations[name]
@@ -130,7 +132,7 @@ def test_more_hinges_and_little_masses(n, ratio):
     poses = ds.forward_kinematics(ball, q, "rod")
     centres = poses[:, :3, 3] + poses[:, :3, :3] @ point
     assert np.abs(centres - (0.1, 0.2, 0.3)).max() < 100 * EPS
-    joint = RawJoint("g", JointKind.BALL, "base", "rod", np.array((0.1, 0.2, 0.3)), child_position=-point)
+    joint = RawJoint("g", joint_kinds.BALL, "base", "rod", np.array((0.1, 0.2, 0.3)), child_position=-point)
     plain = build_tree("r", [RawLink("base"), rod], [joint])  # whose coordinates are another rotation's
     turned = poses[:, :3, :3] @ plain.frames["rod"].rotation.T
     qb = np.array([matrix_to_quaternion(R) for R in turned])
@@ -222,7 +224,7 @@ def test_of_files(tmp_path):
     path.write_text(GIMBALS.format(text))
     assert ds.load(path).joint_names == ("j0", "j1", "j2")
     ball = ds.load(path, gimbals="ball")
-    assert ball.joint_names == ("j2",) and ball.link_names == ("l2",) and ball.joints[0].kind is JointKind.BALL
+    assert ball.joint_names == ("j2",) and ball.link_names == ("l2",) and ball.joints[0].kind is joint_kinds.BALL
     with pytest.raises(ds.DelassusError, match="gimbals: expected 'hinges' or 'ball'"):
         ds.load(path, gimbals="balls")
     mujoco = pytest.importorskip("mujoco")

@@ -25,12 +25,12 @@ from delassus.simulate.step import StepOptions, step
 from internals import (
     FORMULATIONS,
     ImpulseSolver,
-    JointKind,
     RawJoint,
     RawLink,
     Recorder,
     Recording,
     build_tree,
+    joint_kinds,
     load_checkpoint,
     save_checkpoint,
 )
@@ -63,7 +63,7 @@ def pendulum(n=1, **attributes):
 def slide(**attributes):
     """One kilogram that slides along x without gravity."""
     links = [RawLink("world_link"), RawLink("body", 1.0, np.zeros(3), 0.01 * np.eye(3))]
-    joint = RawJoint("slide", JointKind.PRISMATIC, "world_link", "body", axis=np.array([1.0, 0.0, 0.0]))
+    joint = RawJoint("slide", joint_kinds.PRISMATIC, "world_link", "body", axis=np.array([1.0, 0.0, 0.0]))
     return with_joints(build_tree("slide", links, [joint]), **attributes)
 
 
@@ -240,7 +240,7 @@ def test_friction_is_the_files_unless_passive_is_none():
 def test_joints_of_several_degrees_of_freedom_rub():
     """A free body is none of them; a ball joint's three are held one by one."""
     rng = np.random.default_rng(0)
-    mechanism = some_mechanism(3, 5, "fixed", (JointKind.BALL, JointKind.TRANSLATION, JointKind.PLANAR))
+    mechanism = some_mechanism(3, 5, "fixed", (joint_kinds.BALL, joint_kinds.TRANSLATION, joint_kinds.PLANAR))
     tree = mechanism.tree
     joints = tuple(replace(j, friction=np.full(j.nv, 1e4)) for j in tree.joints)
     q, v = tree.random(rng), 0.01 * rng.normal(size=tree.nv)
@@ -296,7 +296,7 @@ def some_scene(seed):
     constraints, rows = some_constraints(mechanism, 1, 2) if seed % 3 == 0 else ([], [])
     joints = []
     for joint in tree.joints:
-        own = {"friction": rng.choice([0.0, 0.3, 3.0], joint.nv)} if joint.kind is not JointKind.FREE else {}
+        own = {"friction": rng.choice([0.0, 0.3, 3.0], joint.nv)} if joint.kind is not joint_kinds.FREE else {}
         if joint.nq == 1 and rng.random() < 0.8:
             own |= {"lower": [-0.5], "upper": rng.choice([[np.inf], [-0.499], [0.3]])}
         joints.append(replace(joint, **own))

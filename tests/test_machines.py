@@ -20,7 +20,6 @@ from delassus_studies.count_ops import CountOps
 from internals import (
     OSIM_ALGORITHMS,
     Joint,
-    JointKind,
     NumpyOps,
     Problem,
     RawJoint,
@@ -29,8 +28,8 @@ from internals import (
     casadi_function,
     jacobian,
     joint_displacement,
+    joint_kinds,
     mass_matrix,
-    random,
     rotation_from_rpy,
 )
 from programs import plain_program, reference
@@ -82,7 +81,7 @@ def stem():
 def every_joint():
     """Chain of every kind of joint, with armature on all but the first, and a loop over them."""
     rng = np.random.default_rng(5)
-    kinds = (*JointKind, *reversed(JointKind))
+    kinds = (*joint_kinds.KINDS, *reversed(joint_kinds.KINDS))
     links = [some_link(rng, f"l{k}") for k in range(len(kinds) + 1)]
     joints = [
         RawJoint(
@@ -437,7 +436,7 @@ def test_few_elementary_rotations_suffice():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", JointKind, ids=lambda kind: kind.value)
+@pytest.mark.parametrize("kind", joint_kinds.KINDS, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("axis", range(3))
 def test_staged_transforms_equal_composite_ones(kind, axis):
     rng = np.random.default_rng(30)
@@ -450,7 +449,7 @@ def test_staged_transforms_equal_composite_ones(kind, axis):
         position = rng.normal(size=3) * (rng.random(3) < 0.6) if k else np.zeros(3)
         position = 0.3 * R[:, axis] if k % 3 == 1 else position  # sparser in the child
         joint = Joint("j", kind, axis, R, position, none, -free, free, none, none, none, none, free, free)
-        q = random(joint, rng, (4,))
+        q = kind.random(rng, (4,), joint.lower, joint.upper)
         d = displacement(ops, joint, partial(ops.entry, q), 0)
         staged, dense = StagedTransform(ops, d), DenseTransform(ops, d)
         for operation, operand in (
@@ -465,7 +464,7 @@ def test_staged_transforms_equal_composite_ones(kind, axis):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", JointKind, ids=lambda kind: kind.value)
+@pytest.mark.parametrize("kind", joint_kinds.KINDS, ids=lambda kind: kind.name)
 def test_rigid_inertias_are_ten_numbers_of_the_matrix(kind):
     rng = np.random.default_rng(40)
     ops = NumpyOps()
@@ -474,7 +473,7 @@ def test_rigid_inertias_are_ten_numbers_of_the_matrix(kind):
         tree = some_mechanism(seed, 3, "floating").tree
         H, other = tree.inertias[0], tree.inertias[-1]
         joint = Joint("j", kind, seed % 3, R, rng.normal(size=3), none, -free, free, *[none] * 4, free, free)
-        d = displacement(ops, joint, random(joint, rng, ()).__getitem__, 0)
+        d = displacement(ops, joint, kind.random(rng, (), joint.lower, joint.upper).__getitem__, 0)
         C = H[3:, 3:].tolist()
         ten = RigidInertia(ops, H[0, 0], [H[1, 5], H[2, 3], H[0, 4]], C)
         more = RigidInertia(ops, other[0, 0], [other[1, 5], other[2, 3], other[0, 4]], other[3:, 3:].tolist())

@@ -16,17 +16,15 @@ import delassus as ds
 from delassus import Tree, mechanisms
 from delassus.errors import ConfigurationError, UnknownNameError
 from internals import (
-    DIRECTED,
     WORLD,
-    JointKind,
+    NumpyOps,
     RawJoint,
     RawLink,
     build_tree,
-    displacement_exp,
-    displacement_log,
     exact_quarter_turns,
     example_robot_files,
     frame_pose,
+    joint_kinds,
     kinematics,
     matrix_to_quaternion,
     move_inertia,
@@ -151,15 +149,15 @@ class TestUrdf:
 
     def test_joint_kinds(self, load_text):
         expected = {
-            "revolute": (JointKind.REVOLUTE, 1, 1), "continuous": (JointKind.REVOLUTE, 1, 1),
-            "prismatic": (JointKind.PRISMATIC, 1, 1), "planar": (JointKind.PLANAR, 4, 3),
-            "floating": (JointKind.FREE, 7, 6),
+            "revolute": (joint_kinds.REVOLUTE, 1, 1), "continuous": (joint_kinds.REVOLUTE, 1, 1),
+            "prismatic": (joint_kinds.PRISMATIC, 1, 1), "planar": (joint_kinds.PLANAR, 4, 3),
+            "floating": (joint_kinds.FREE, 7, 6),
         }  # fmt: skip
         for text, (kind, nq, nv) in expected.items():
             tree = one_joint(load_text, text)
             assert (tree.joints[0].kind, tree.nq, tree.nv) == (kind, nq, nv)
         tree = one_joint(load_text, "continuous", continuous="cos-sin")
-        assert (tree.joints[0].kind, tree.nq, tree.nv) == (JointKind.COS_SIN, 2, 1)
+        assert (tree.joints[0].kind, tree.nq, tree.nv) == (joint_kinds.COS_SIN, 2, 1)
         assert one_joint(load_text, "revolute", continuous="cos-sin").nq == 1
         assert one_joint(load_text, "fixed").n_links == 0
 
@@ -363,15 +361,16 @@ def test_displacements(angle):
     for _ in range(5):
         v, w = rng.normal(size=(2, 3))
         w *= angle / np.linalg.norm(w)
-        quaternion, p = displacement_exp(np.concatenate([v, w]))
+        free, ops = joint_kinds.FREE, NumpyOps()
+        q = np.array(free.integrate(ops, free.neutral, [*v, *w]))
         A = np.zeros((4, 4))
         A[:3, :3], A[:3, 3] = np.cross(np.eye(3), w), v
         T, term = np.eye(4), np.eye(4)
         for k in range(1, 60):
             term = term @ A / k
             T = T + term
-        assert np.allclose(matrix(quaternion_to_matrix(quaternion), p), T, rtol=0, atol=5e-15)
-        assert np.allclose(displacement_log(quaternion, p), np.concatenate([v, w]), rtol=0, atol=1e-13)
+        assert np.allclose(matrix(quaternion_to_matrix(q[3:]), q[:3]), T, rtol=0, atol=5e-15)
+        assert np.allclose(free.difference(ops, free.neutral, q), [*v, *w], rtol=0, atol=1e-13)
 
 
 # -- configurations ------------------------------------------------------------------------------------------------
@@ -391,7 +390,7 @@ def every_joint():
     links = [RawLink("base", 1.0, NOWHERE, body)]
     joints = []
     rng = np.random.default_rng(5)
-    for k, kind in enumerate(JointKind):
+    for k, kind in enumerate(joint_kinds.KINDS):
         links.append(RawLink(f"l{k}", 1.0 + k, rng.normal(size=3) * 0.1, body))
         at, R, axis = rng.normal(size=3), random_rotation(rng), rng.normal(size=3)
         joints.append(RawJoint(f"j{k}", kind, links[-2].name, f"l{k}", at, R, axis))
@@ -401,7 +400,7 @@ def every_joint():
 ROTATIONS = (0.0, 1e-200, 1e-13, 1e-9, 1e-5, 1e-3, 0.5, 2.0, 3.0, np.pi - 1e-6, np.pi - 1e-12)
 
 
-@pytest.mark.parametrize("kind", JointKind)
+@pytest.mark.parametrize("kind", joint_kinds.KINDS)
 class TestConfigurations:
     @pytest.mark.parametrize("size", ROTATIONS)
     def test_difference_undoes_integrate(self, kind, size):
@@ -417,7 +416,7 @@ class TestConfigurations:
         assert np.max(np.abs(back - v)) < MANIFOLD
         if size == 1e-200 and angular:  # tiny rotations keep their direction
             from_neutral = tree.difference(tree.neutral(), tree.integrate(tree.neutral(), v))
-            if kind is not JointKind.REVOLUTE:
+            if kind is not joint_kinds.REVOLUTE:
                 assert np.allclose(from_neutral[:, angular], v[:, angular], rtol=1e-12, atol=0)
 
     def test_integrate_undoes_difference(self, kind):
@@ -431,7 +430,7 @@ class TestConfigurations:
 
     def test_the_short_way_round(self, kind):
         tree = tree_of(kind)
-        if kind in (JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.TRANSLATION):
+        if kind in (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.TRANSLATION):
             return
         angular = [k for k, axis in enumerate(tree.joints[0].motion_axes) if axis >= 3]
         v = tree.difference(tree.random(1, batch=500), tree.random(2, batch=500))
@@ -449,7 +448,7 @@ class TestConfigurations:
         assert np.allclose(J @ v, twist, atol=CENTRAL_DIFFERENCES)
 
     def test_turns_are_about_the_axis(self, kind):
-        for axis in np.eye(3) if kind in DIRECTED else ():
+        for axis in np.eye(3) if kind.has_axis else ():
             tree = tree_of(kind, axis)
             (R0, _), (R, _) = (frame_pose(tree, "b", q) for q in (tree.neutral(), tree.random(1)))
             assert np.allclose(R @ axis, R0 @ axis, atol=POSE)
@@ -473,8 +472,8 @@ class TestConfigurations:
 
 def test_configurations_of_a_whole_tree(every_joint):
     tree = every_joint
-    assert tree.nq == 7 + sum(kind.nq for kind in JointKind)
-    assert tree.nv == 6 + sum(kind.nv for kind in JointKind)
+    assert tree.nq == 7 + sum(kind.nq for kind in joint_kinds.KINDS)
+    assert tree.nv == 6 + sum(kind.nv for kind in joint_kinds.KINDS)
     rng = np.random.default_rng(0)
     q, v = tree.random(rng, batch=(3, 1)), rng.normal(size=(4, tree.nv))
     moved = tree.integrate(q, v)
@@ -497,7 +496,7 @@ def test_where_the_numbers_of_joints_are(every_joint):
     for k, (name, sq, sv) in enumerate(zip(tree.joint_names, tree.q_slices, tree.v_slices, strict=True)):
         assert tree.q_index(name) == sq and tree.v_index(name) == sv
         assert np.allclose(found[..., sq], q[sq] if k % 2 else turned[..., sq], rtol=0, atol=ROUND_OFF)
-        free = tree.joints[k].kind is JointKind.FREE
+        free = tree.joints[k].kind is joint_kinds.FREE
         assert np.array_equal(tree.actuated[:, sv].sum(axis=0), np.full(sv.stop - sv.start, 0.0 if free else 1.0))
         assert np.array_equal(tree.lower[sv], tree.joints[k].lower)
         assert np.array_equal(tree.upper[sv], tree.joints[k].upper)
@@ -577,10 +576,10 @@ def family():
               └─ 5 (ball) ── 6 (prismatic)
     """
     parents = {1: 0, 2: 1, 3: 2, 4: 1, 5: 0, 6: 5}
-    kinds = {5: JointKind.BALL, 6: JointKind.PRISMATIC}
+    kinds = {5: joint_kinds.BALL, 6: joint_kinds.PRISMATIC}
     links = [RawLink(f"l{k}", 1.0, np.array([0.1, 0.0, 0.0]), 0.01 * np.eye(3)) for k in range(7)]
     joints = [
-        RawJoint(f"j{k}", kinds.get(k, JointKind.REVOLUTE), f"l{p}", f"l{k}", np.array([0.0, 0.0, 1.0]))
+        RawJoint(f"j{k}", kinds.get(k, joint_kinds.REVOLUTE), f"l{p}", f"l{k}", np.array([0.0, 0.0, 1.0]))
         for k, p in parents.items()
     ]
     return build_tree("family", links, joints, root="floating")
@@ -758,16 +757,16 @@ def reversible_tree():
         direction = rng.normal(size=3) if axis is None else axis
         joints.append(RawJoint(f"{name}_j", kind, parent, name, rng.normal(size=3), random_rotation(rng), direction))
 
-    add("turn", "base", JointKind.REVOLUTE)
-    add("slide", "turn", JointKind.PRISMATIC, -Y)
-    add("pair", "slide", JointKind.COS_SIN)
-    add("ball", "pair", JointKind.BALL)
-    add("shift", "ball", JointKind.TRANSLATION)
+    add("turn", "base", joint_kinds.REVOLUTE)
+    add("slide", "turn", joint_kinds.PRISMATIC, -Y)
+    add("pair", "slide", joint_kinds.COS_SIN)
+    add("ball", "pair", joint_kinds.BALL)
+    add("shift", "ball", joint_kinds.TRANSLATION)
     add("plate", "shift", None)
-    add("tip", "plate", JointKind.REVOLUTE, X)
-    add("beyond", "tip", JointKind.BALL)
-    add("side", "pair", JointKind.PLANAR)
-    add("other", "base", JointKind.FREE)
+    add("tip", "plate", joint_kinds.REVOLUTE, X)
+    add("beyond", "tip", joint_kinds.BALL)
+    add("side", "pair", joint_kinds.PLANAR)
+    add("other", "base", joint_kinds.FREE)
     add("sensor", "ball", None)
     return build_tree("reversible", links, joints, root="floating")
 
@@ -1084,7 +1083,7 @@ def test_transforms_of_the_model_are_those_of_the_algorithms(every_joint):
 
 def test_armature_is_inertia_enough_for_a_joint():
     """A link without mass may hang on a rotor."""
-    links, turn = [RawLink("a", 1.0, np.zeros(3), np.eye(3)), RawLink("b")], JointKind.REVOLUTE
+    links, turn = [RawLink("a", 1.0, np.zeros(3), np.eye(3)), RawLink("b")], joint_kinds.REVOLUTE
     tree = build_tree("rotor", links, [RawJoint("j", turn, "a", "b", armature=0.1)])
     assert np.allclose(ds.mass_matrix(tree, tree.neutral()), 0.1)
     with pytest.raises(ds.DelassusError, match="joint 'j': expected a subtree with inertia"):

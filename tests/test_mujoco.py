@@ -22,13 +22,13 @@ import delassus as ds
 from delassus.errors import ConfigurationError, MissingDependencyError, ModelError
 from internals import (
     CONTROL_FORCES,
-    JointKind,
     RawJoint,
     RawLink,
     bind,
     build_tree,
     configuration_from_mujoco,
     configuration_to_mujoco,
+    joint_kinds,
     tree_from_mujoco,
     velocity_from_mujoco,
     velocity_map_from_mujoco,
@@ -149,7 +149,7 @@ def states(tree, rng):
     """One configuration within the limits of all joints, one outside."""
     inside, outside = tree.random(rng, batch=2)
     for joint, sq in zip(tree.joints, tree.q_slices, strict=True):
-        if joint.kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+        if joint.kind in (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC):
             sign = rng.choice([-1.0, 1.0])
             end = (joint.upper if sign > 0 else joint.lower)[0]
             outside[sq] = (end if np.isfinite(end) else 0.0) + sign * rng.uniform(0.1, 2.0)
@@ -277,7 +277,7 @@ def accelerations_of(model, tree, q, v, ctrl):
     mujoco.mj_forward(model, data)
     qdd = velocity_map_from_mujoco(tree, q) @ data.qacc
     for joint, sv in zip(tree.joints, tree.v_slices, strict=True):
-        if joint.kind is JointKind.FREE:  # linear velocities are in axes that turn
+        if joint.kind is joint_kinds.FREE:  # linear velocities are in axes that turn
             qdd[sv][:3] -= np.cross(v[sv][3:], v[sv][:3])
     return qdd
 
@@ -381,7 +381,7 @@ def check_states(tree, model, rng):
         assert error(twists[k], np.roll(expected, 3, axis=-1)) < KINEMATICS
 
     # integration: alike where no body turns and moves in one free joint at once
-    free = [sv.start for joint, sv in zip(tree.joints, tree.v_slices, strict=True) if joint.kind is JointKind.FREE]
+    free = [sv.start for joint, sv in zip(tree.joints, tree.v_slices, strict=True) if joint.kind is joint_kinds.FREE]
     for still in (slice(0, 3), slice(3, 6)):
         part = qvel.copy()
         for start in free:
@@ -511,7 +511,7 @@ def test_names():
 def test_numbers_of_joints():
     tree = tree_from_mujoco(compile_case("ball joints"))
     a, slide = tree.joints[0], tree.joints[1]
-    assert a.kind is JointKind.BALL and np.all(a.armature == 0.02) and np.all(a.damping == 3.0)
+    assert a.kind is joint_kinds.BALL and np.all(a.armature == 0.02) and np.all(a.damping == 3.0)
     assert np.all(np.isinf(tree.joints[2].upper)) and np.isinf(slide.lower[0])
     tree = tree_from_mujoco(compile_case("references"))
     assert np.degrees([tree.joints[2].lower[0], tree.joints[2].upper[0]]) == pytest.approx([-130, -20])
@@ -905,15 +905,15 @@ def test_quaternions_of_any_length():
 
 
 def test_joints_that_mujoco_does_not_know():
-    for kind in (JointKind.COS_SIN, JointKind.PLANAR, JointKind.TRANSLATION):
+    for kind in (joint_kinds.COS_SIN, joint_kinds.PLANAR, joint_kinds.TRANSLATION):
         links = [RawLink("base"), RawLink("a", 1.0, np.ones(3), np.eye(3))]
         tree = build_tree("odd", links, [RawJoint("j", kind, "base", "a")])
         q, v = tree.neutral(), np.zeros(tree.nv)
         for convert in (configuration_from_mujoco, configuration_to_mujoco, velocity_map_from_mujoco):
-            with pytest.raises(ModelError, match=f"joint 'j'.*{kind.value}"):
+            with pytest.raises(ModelError, match=f"joint 'j'.*{kind.name}"):
                 convert(tree, q)
         for convert in (velocity_from_mujoco, velocity_to_mujoco):
-            with pytest.raises(ModelError, match=f"joint 'j'.*{kind.value}"):
+            with pytest.raises(ModelError, match=f"joint 'j'.*{kind.name}"):
                 convert(tree, q, v)
 
 

@@ -19,11 +19,11 @@ from internals import (
     SOFT,
     UNCONSTRAINED,
     Actuator,
-    JointKind,
     NumpyRequest,
     RawJoint,
     RawLink,
     build_tree,
+    joint_kinds,
     usual_states,
 )
 from tools import error, requested
@@ -41,10 +41,10 @@ def make_robot(first, stiffness=5.0):
     joints = [
         RawJoint("first", first, "ground", "a", at, damping=0.1, stiffness=stiffness, rest_position=0.1),
         RawJoint(
-            "hinge", JointKind.REVOLUTE, "a", "b", at, axis=np.array([0.0, 1.0, 0.0]), damping=0.2, friction=0.3,
+            "hinge", joint_kinds.REVOLUTE, "a", "b", at, axis=np.array([0.0, 1.0, 0.0]), damping=0.2, friction=0.3,
             stiffness=2.0, rest_position=0.4, lower=-0.5, upper=0.5, effort_limit=2.0, armature=0.05,
         ),
-        RawJoint("slide", JointKind.PRISMATIC, "b", "c", at, axis=np.array([1.0, 0.0, 0.0]), effort_limit=3.0),
+        RawJoint("slide", joint_kinds.PRISMATIC, "b", "c", at, axis=np.array([1.0, 0.0, 0.0]), effort_limit=3.0),
     ]  # fmt: skip
     motor = Actuator("motor", {"hinge": 2.0, "slide": 0.5}, control_range=(-1.5, 1.5))
     servo = Actuator("servo", {"slide": 1.0}, (20.0, 0.0, 0.0), (0.0, -20.0, -1.0), force_range=(-2.5, 2.5))
@@ -56,7 +56,7 @@ def make_robot(first, stiffness=5.0):
     )
 
 
-ROBOTS = [make_robot(kind) for kind in (JointKind.BALL, JointKind.REVOLUTE)]
+ROBOTS = [make_robot(kind) for kind in (joint_kinds.BALL, joint_kinds.REVOLUTE)]
 TIP = ds.Frame("c", (0.3, 0.0, 0.1))
 CONSTRAINTS = (
     [*ROBOTS[0].constraints, ds.Point(TIP)],
@@ -384,7 +384,7 @@ def test_operators():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", JointKind)
+@pytest.mark.parametrize("kind", joint_kinds.KINDS)
 def test_trees(kind):
     """Methods of a robot, and what moves on the manifold of each kind of joint."""
     tree, rng = make_robot(kind, 0.0), np.random.default_rng(0)

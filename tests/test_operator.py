@@ -12,7 +12,7 @@ import delassus as ds
 from delassus import Tree
 from delassus.accuracy.rank import REGULAR_CONDITION
 from delassus.quantities.operator import Factorisation
-from internals import JointKind, RawJoint, RawLink, build_tree
+from internals import RawJoint, RawLink, build_tree, joint_kinds
 from tools import AGREEMENT, error, random_frame
 
 pytestmark = pytest.mark.usefixtures("one_lane")
@@ -56,7 +56,7 @@ def quadruped():
         for part, axis, step in steps:
             links.append(RawLink(f"{name}_{part}", 0.6, np.array([0, 0, -0.05]), 0.05 * box))
             joints.append(
-                RawJoint(f"{name}_{part}_j", JointKind.REVOLUTE, parent, links[-1].name, at, axis=np.array(axis))
+                RawJoint(f"{name}_{part}_j", joint_kinds.REVOLUTE, parent, links[-1].name, at, axis=np.array(axis))
             )
             parent, at = links[-1].name, np.array(step, dtype=float)
         links.append(RawLink(f"{name}_foot"))
@@ -384,7 +384,7 @@ def test_units_do_not_decide():
         parent = links[-1].name
         links.append(RawLink(f"l{k}", 1e-3, rng.normal(size=3) * 1e-3, light))
         axis = np.eye(3)[k % 3]
-        joints.append(RawJoint(f"j{k}", JointKind.REVOLUTE, parent, f"l{k}", rng.normal(size=3) * 1e-2, axis=axis))
+        joints.append(RawJoint(f"j{k}", joint_kinds.REVOLUTE, parent, f"l{k}", rng.normal(size=3) * 1e-2, axis=axis))
     tree = build_tree("fly on an elephant", links, joints, root="floating")
     constraints = [ds.Weld("l5"), ds.Weld("base")]
     q = tree.random(0)

@@ -22,7 +22,7 @@ import pytest
 
 import delassus as ds
 from delassus.errors import MissingDependencyError, ModelError, UnknownNameError
-from internals import JointKind, tree_from_pinocchio
+from internals import joint_kinds, tree_from_pinocchio
 from tools import UNPLANNED, error, frame_pose, random_rotation, unit_diagonal
 
 pin = pytest.importorskip("pinocchio")
@@ -412,9 +412,9 @@ def test_limits():
 def test_kinds():
     rng = np.random.default_rng(0)
     tree = tree_from_pinocchio(random_model(rng, list(SIMPLE)))
-    expected = [JointKind.REVOLUTE] * 3 + [JointKind.COS_SIN] * 3 + [JointKind.PRISMATIC] * 3
-    expected += [JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC, JointKind.FREE, JointKind.BALL]
-    assert [j.kind for j in tree.joints] == [*expected, JointKind.PLANAR, JointKind.TRANSLATION]
+    expected = [joint_kinds.REVOLUTE] * 3 + [joint_kinds.COS_SIN] * 3 + [joint_kinds.PRISMATIC] * 3
+    expected += [joint_kinds.REVOLUTE, joint_kinds.COS_SIN, joint_kinds.PRISMATIC, joint_kinds.FREE, joint_kinds.BALL]
+    assert [j.kind for j in tree.joints] == [*expected, joint_kinds.PLANAR, joint_kinds.TRANSLATION]
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------

@@ -32,12 +32,12 @@ from internals import (
     CUT,
     DELASSUS,
     OSIM_ALGORITHMS,
-    JointKind,
     Problem,
     TraceOps,
     _plan,
     bind,
     example_robot_files,
+    joint_kinds,
     plan,
 )
 from random_trees import some_constraints, some_mechanism
@@ -271,7 +271,7 @@ def test_placed_rotations_next_to_quarter_turns_are_exact():
 def test_placed_frames_of_a_skewed_chain():
     """The form of Denavit and Hartenberg: one entry of each rotation and one of each translation vanish."""
     for seed in range(4):
-        tree = frame_placement(some_mechanism(seed, 8, "fixed", kinds=(JointKind.REVOLUTE,)).tree)
+        tree = frame_placement(some_mechanism(seed, 8, "fixed", kinds=(joint_kinds.REVOLUTE,)).tree)
         inner = [j for j, p, below in zip(tree.joints, tree.parents, tree.children, strict=True) if p >= 0 and below]
         for joint in inner:
             if len(tree.children[tree.parents[tree.joints.index(joint)]]) == 1:
@@ -282,7 +282,7 @@ def test_base_parameters_are_few():
     """A link on a revolute joint that gives away its mass keeps neither a moment along the axis nor one across it."""
     given = 0
     for seed in range(6):
-        tree = base_parameters(some_mechanism(seed, 8, "fixed", kinds=(JointKind.REVOLUTE,)).tree)
+        tree = base_parameters(some_mechanism(seed, 8, "fixed", kinds=(joint_kinds.REVOLUTE,)).tree)
         for joint, H in zip(tree.joints, tree.inertias, strict=True):
             i, j = (joint.axis + 1) % 3, (joint.axis + 2) % 3
             if H[0, 0] == 0.0:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import delassus as ds
 from delassus.errors import ModelError
-from internals import WORLD, JointKind, RawJoint, RawLink, build_tree
+from internals import WORLD, RawJoint, RawLink, build_tree, joint_kinds
 from random_trees import REVERSIBLE, Mechanism, some_constraints, some_mechanism
 from tools import AGREEMENT, NOTHING, ROUND_OFF, UNPLANNED, error, random_rotation
 
@@ -76,18 +76,18 @@ def joint_motion(kind, axis, q):
     column = axis[:, None]
     if kind is None:
         return eye, zero, np.zeros((3, 0)), np.zeros((3, 0))
-    if kind is JointKind.REVOLUTE:
+    if kind is joint_kinds.REVOLUTE:
         return turn_about(axis, np.cos(q[0]), np.sin(q[0])), zero, none, column
-    if kind is JointKind.COS_SIN:
+    if kind is joint_kinds.COS_SIN:
         return turn_about(axis, q[0], q[1]), zero, none, column
-    if kind is JointKind.PRISMATIC:
+    if kind is joint_kinds.PRISMATIC:
         return eye, axis * q[0], column, none
-    if kind is JointKind.PLANAR:
+    if kind is joint_kinds.PLANAR:
         T = smallest_turn_from_z(axis)
         return turn_about(axis, q[2], q[3]), T[:, :2] @ q[:2], np.c_[T[:, :2], none], np.c_[none, none, column]
-    if kind is JointKind.BALL:
+    if kind is joint_kinds.BALL:
         return turn_of_quaternion(q), zero, np.zeros((3, 3)), eye
-    if kind is JointKind.TRANSLATION:
+    if kind is joint_kinds.TRANSLATION:
         return eye, q, eye, np.zeros((3, 3))
     return turn_of_quaternion(q[3:]), q[:3], np.c_[eye, 0 * eye], np.c_[0 * eye, eye]
 
@@ -100,7 +100,7 @@ class Textbook:
         nv = tree.nv
         self.R, self.p = {"world": np.eye(3)}, {"world": np.zeros(3)}
         self.twist = {"world": np.zeros((6, nv))}  # [velocity at the world's origin; angular velocity], (6 × nv)
-        root = RawJoint("root_joint", JointKind.FREE if mechanism.floating else None, "world", "l0")
+        root = RawJoint("root_joint", joint_kinds.FREE if mechanism.floating else None, "world", "l0")
         armature = np.zeros(nv)
         for joint in [root, *mechanism.joints]:
             index = tree.joint_names.index(joint.name) if joint.kind is not None else None
@@ -276,7 +276,7 @@ def test_rows_that_only_round_off_moves(seed):
     """Rows across a slider along x are zero but for round-off: redundant, and not moved by 1e-32 of anything."""
     Q = random_rotation(np.random.default_rng(seed))
     links = [RawLink("l0"), RawLink("l1", 2.0, np.zeros(3), 0.01 * np.eye(3))]
-    tree = build_tree("slider", links, [RawJoint("j1", JointKind.PRISMATIC, "l0", "l1", rotation=Q, axis=Q[0])])
+    tree = build_tree("slider", links, [RawJoint("j1", joint_kinds.PRISMATIC, "l0", "l1", rotation=Q, axis=Q[0])])
     across = ds.Rows("l1", np.eye(6)[1:3], axes="world")
     q = np.array([0.3])
     assert 0 < np.max(np.abs(ds.jacobian(tree, across, q))) < ROUND_OFF
@@ -293,7 +293,7 @@ def test_the_textbook_knows_a_pendulum():
     """A rod of length l and mass m about its end: M = m l²/3; its tip moves with l q̇."""
     inertia = 2.0 / 12 * np.diag([0.0, 0.6**2, 0.6**2])
     links = [RawLink("l0"), RawLink("l1", 2.0, np.array([0.3, 0, 0]), inertia)]
-    joints = [RawJoint("j1", JointKind.REVOLUTE, "l0", "l1")]
+    joints = [RawJoint("j1", joint_kinds.REVOLUTE, "l0", "l1")]
     mechanism = Mechanism(links, joints, build_tree("rod", links, joints), np.random.default_rng(0), False)
     textbook = Textbook(mechanism, np.array([0.7]))
     J = textbook.jacobian([ds.Point(ds.Frame("l1", (0.6, 0, 0)))], [])

@@ -35,7 +35,7 @@ from delassus.contact import (
     solve_mixed,
 )
 from delassus.errors import ConfigurationError, DelassusError, DelassusWarning, ModelError
-from internals import ImpulseSolver, JointKind, RawJoint, RawLink, Recorder, build_tree
+from internals import ImpulseSolver, RawJoint, RawLink, Recorder, build_tree, joint_kinds
 from tools import escapes
 
 pytest.importorskip("coal")
@@ -213,9 +213,9 @@ def test_configurations_without_inertia_along_a_joint() -> None:
     axis = np.array([0.0, 1.0, 0.0])
     links = [RawLink("rail"), RawLink("slide", 1.0), RawLink("upper"), RawLink("lower", 1.0, np.array([1.0, 0, 0]))]
     joints = [
-        RawJoint("along", JointKind.PRISMATIC, "rail", "slide", axis=axis),
-        RawJoint("shoulder", JointKind.REVOLUTE, "slide", "upper", axis=axis),
-        RawJoint("elbow", JointKind.REVOLUTE, "upper", "lower", position=np.array([1.0, 0, 0]), axis=axis),
+        RawJoint("along", joint_kinds.PRISMATIC, "rail", "slide", axis=axis),
+        RawJoint("shoulder", joint_kinds.REVOLUTE, "slide", "upper", axis=axis),
+        RawJoint("elbow", joint_kinds.REVOLUTE, "upper", "lower", position=np.array([1.0, 0, 0]), axis=axis),
     ]
     arm = ds.Scene(build_tree("arm", links, joints))
     with pytest.raises(ModelError, match=r"link 'upper'.*inertia along its joint"):
@@ -285,9 +285,9 @@ def test_energies_are_those_of_the_whole_tree() -> None:
     rng = np.random.default_rng(0)
     names = ["a", "b", "upper", "lower"]
     bodies = [RawLink(name, 1.0 + k, rng.normal(size=3), 9.0 * np.eye(3)) for k, name in enumerate(names)]
-    joints = [RawJoint(f"free_{x}", JointKind.FREE, "ground", x) for x in names[:2]]
+    joints = [RawJoint(f"free_{x}", joint_kinds.FREE, "ground", x) for x in names[:2]]
     for parent, child in (("ground", "upper"), ("upper", "lower")):
-        joints.append(RawJoint(child, JointKind.REVOLUTE, parent, child, rng.normal(size=3), stiffness=3.0))
+        joints.append(RawJoint(child, joint_kinds.REVOLUTE, parent, child, rng.normal(size=3), stiffness=3.0))
     tree = build_tree("two bodies and an arm", [RawLink("ground"), *bodies], joints)
     q, v = tree.random(rng), rng.normal(size=tree.nv)
     sim = ds.Simulator(ds.Scene(tree, [FLOOR]), q0=q, v0=v)

@@ -7,7 +7,7 @@ import pytest
 
 import delassus as ds
 from delassus.contact import ContactDynamics, ContactSet, Scene, frames_of
-from internals import JointKind, quaternion_to_matrix, skew
+from internals import joint_kinds, quaternion_to_matrix, skew
 from random_trees import some_mechanism
 
 ROUND_OFF = 1e-10
@@ -90,7 +90,7 @@ def test_matrices_of_a_snapshot_equal_dense_ones(name):
             spread = np.zeros(6)
             spread[list(joint.motion_axes)] = v[at]
             linear, angular = spread[:3], spread[3:]
-            if joint.kind in (JointKind.FREE, JointKind.PLANAR):
+            if joint.kind in (joint_kinds.FREE, joint_kinds.PLANAR):
                 qdd[at] += np.concatenate([np.cross(angular, linear), np.zeros(3)])[list(joint.motion_axes)]
         close(snapshot.qdd, qdd)
 
@@ -160,14 +160,14 @@ def test_carrying_keeps_velocities_in_the_world(seed):
     step = h * v + shift
     wanted_q, wanted_v = tree.integrate(q, step), v.copy()
     for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
-        if joint.kind is JointKind.FREE:
+        if joint.kind is joint_kinds.FREE:
             before, after = (quaternion_to_matrix(x[sq][3:]) for x in (q, wanted_q))
             wanted_q[sq][:3] = q[sq][:3] + before @ step[sv][:3]
             wanted_v[sv] = np.concatenate([after.T @ before @ x for x in (v[sv][:3], v[sv][3:])])
-        elif joint.kind is JointKind.BALL:
+        elif joint.kind is joint_kinds.BALL:
             before, after = (quaternion_to_matrix(x[sq]) for x in (q, wanted_q))
             wanted_v[sv] = after.T @ before @ v[sv]
-        elif joint.kind is JointKind.PLANAR:
+        elif joint.kind is joint_kinds.PLANAR:
             before, after = (np.array([[x[sq][2], -x[sq][3]], [x[sq][3], x[sq][2]]]) for x in (q, wanted_q))
             wanted_q[sq][:2] = q[sq][:2] + before @ step[sv][:2]
             wanted_v[sv][:2] = after.T @ before @ v[sv][:2]

@@ -12,7 +12,6 @@ from delassus_studies.cases import benchmark_cases
 from internals import (
     ERROR_BOUND,
     Conditions,
-    JointKind,
     NumpyOps,
     Problem,
     RawJoint,
@@ -20,6 +19,7 @@ from internals import (
     TraceOps,
     build_tree,
     check_constraints,
+    joint_kinds,
     make_program,
     rcond_by_pivots,
     symbolic_request,
@@ -135,14 +135,14 @@ def test_constraints_that_meet_at_a_floating_base(method):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [JointKind.BALL, JointKind.PLANAR, JointKind.FREE])
+@pytest.mark.parametrize("kind", [joint_kinds.BALL, joint_kinds.PLANAR, joint_kinds.FREE])
 @pytest.mark.parametrize("armature", [0.0, 0.2])
 def test_joints_of_several_degrees_of_freedom(kind, armature):
     rng = np.random.default_rng(3)
     links = [RawLink(f"l{k}", 1.0, rng.uniform(-0.2, 0.2, 3), 0.1 * np.eye(3)) for k in range(4)]
     joints = [
         RawJoint(f"j{k}", some_kind, f"l{k - 1}", f"l{k}", position=rng.normal(size=3), armature=armature)
-        for k, some_kind in ((1, JointKind.REVOLUTE), (2, kind), (3, JointKind.REVOLUTE))
+        for k, some_kind in ((1, joint_kinds.REVOLUTE), (2, kind), (3, joint_kinds.REVOLUTE))
     ]
     tree = build_tree("arm", links, joints, root="floating")
     point, other = ds.Point(random_frame(rng, "l3")), ds.Point(random_frame(rng, "l2"))

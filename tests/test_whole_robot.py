@@ -17,9 +17,9 @@ from delassus.errors import ModelError
 from delassus.formats import features
 from internals import (
     PER_DOF,
-    JointKind,
     configuration_from_mujoco,
     configuration_to_mujoco,
+    joint_kinds,
     make_program,
     tree_to_pinocchio,
     velocity_map_from_mujoco,
@@ -53,10 +53,10 @@ def sprung(tree, rng):
     joints = []
     for j in tree.joints:
         own = {"damping": rng.uniform(0.1, 1.0, j.nv), "friction": rng.uniform(0.1, 1.0, j.nv)}
-        if j.kind in (JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.TRANSLATION):
+        if j.kind in (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.TRANSLATION):
             own |= {"stiffness": rng.uniform(1.0, 9.0, j.nv), "rest_position": rng.uniform(-1.0, 1.0, j.nv)}
         own |= {"effort_limit": rng.uniform(1.0, 9.0, j.nv), "velocity_limit": rng.uniform(1.0, 9.0, j.nv)}
-        joints.append(j if j.kind is JointKind.FREE else replace(j, **own))
+        joints.append(j if j.kind is joint_kinds.FREE else replace(j, **own))
     named = {"home": tree.random(rng), "rest": tree.random(rng)}
     return replace(tree, joints=tuple(joints), gravity=[1.0, 2.0, -3.0], reference_configurations=named)
 
@@ -160,7 +160,7 @@ def test_springs_that_are_refused():
     (joint,) = ds.mechanisms.free_body(1.0, np.eye(3)).joints
     with pytest.raises(ModelError, match=r"joint 'root_joint': expected one stiffness in all directions"):
         replace(joint, stiffness=np.arange(6.0))
-    planar = replace(joint, kind=JointKind.PLANAR, **{name: getattr(joint, name)[:3] for name in PER_DOF})
+    planar = replace(joint, kind=joint_kinds.PLANAR, **{name: getattr(joint, name)[:3] for name in PER_DOF})
     with pytest.raises(ModelError, match=r"joint 'root_joint'.*a spring on a planar joint"):
         replace(planar, stiffness=np.ones(3))
 
@@ -413,7 +413,7 @@ def qacc(mujoco, model, tree, q, v):
     mujoco.mj_forward(model, data)
     qdd = velocity_map_from_mujoco(tree, q) @ data.qacc
     for joint, sv in zip(tree.joints, tree.v_slices, strict=True):
-        if joint.kind is JointKind.FREE:  # linear velocities are in axes that turn
+        if joint.kind is joint_kinds.FREE:  # linear velocities are in axes that turn
             qdd[sv][:3] -= np.cross(v[sv][3:], v[sv][:3])
     return qdd
 

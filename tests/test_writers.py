@@ -14,10 +14,10 @@ from delassus.formats.text import tidy
 from internals import (
     PER_DOF,
     Actuator,
-    JointKind,
     RawJoint,
     RawLink,
     build_tree,
+    joint_kinds,
     rotation_from_rpy,
     rpy_from_rotation,
     tree_to_pinocchio,
@@ -31,8 +31,15 @@ mujoco = pytest.importorskip("mujoco")
 SAME = 1e-12
 """Accelerations of a tree that was written and read: round-off times the condition of the mass matrix."""
 
-IN_URDF = (JointKind.REVOLUTE, JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.PLANAR, JointKind.FREE, None)
-IN_MJCF = (JointKind.REVOLUTE, JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.BALL, None)
+IN_URDF = (
+    joint_kinds.REVOLUTE,
+    joint_kinds.REVOLUTE,
+    joint_kinds.PRISMATIC,
+    joint_kinds.PLANAR,
+    joint_kinds.FREE,
+    None,
+)
+IN_MJCF = (joint_kinds.REVOLUTE, joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.BALL, None)
 
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("elsewhere")]
@@ -137,7 +144,10 @@ def test_random_mechanisms_as_urdf(tmp_path, seed):
     joints = [replace(j, armature=0.0, damping=0.1 * k, friction=0.2 * k) for k, j in enumerate(mechanism.joints)]
     joints = [replace(j, lower=-1.0, effort_limit=7.0) if j.kind in IN_URDF[:3] else j for j in joints]
     rng = np.random.default_rng(seed)
-    beside = {JointKind.PRISMATIC: lambda j: rng.normal(size=3), JointKind.REVOLUTE: lambda j: rng.normal() * j.axis}
+    beside = {
+        joint_kinds.PRISMATIC: lambda j: rng.normal(size=3),
+        joint_kinds.REVOLUTE: lambda j: rng.normal() * j.axis,
+    }
     joints = [replace(j, child_position=beside[j.kind](j)) if j.kind in beside else j for j in joints]
     names = rng.permutation(20)  # out of their order
     joints = [replace(j, name=f"j{n}") for j, n in zip(joints, names[: len(joints)], strict=True)]
@@ -152,9 +162,9 @@ def test_kinds_of_angles(tmp_path):
         build_tree(
             "two",
             [RawLink("base"), *(RawLink(x, 1.0, np.ones(3), np.eye(3)) for x in "ab")],
-            [RawJoint("a", JointKind.REVOLUTE, "base", "a"), RawJoint("b", kind, "a", "b")],
+            [RawJoint("a", joint_kinds.REVOLUTE, "base", "a"), RawJoint("b", kind, "a", "b")],
         )
-        for kind in (JointKind.REVOLUTE, JointKind.COS_SIN)
+        for kind in (joint_kinds.REVOLUTE, joint_kinds.COS_SIN)
     )
     assert angle.to_urdf().count('"continuous"') == 2
     assert both.to_urdf().count('"continuous"') == 1
@@ -164,8 +174,8 @@ def test_kinds_of_angles(tmp_path):
 
 def test_what_urdf_cannot_say():
     bodies = [RawLink("base"), *(RawLink(x, 1.0, np.ones(3), np.eye(3)) for x in "ab")]
-    first = RawJoint("first", JointKind.REVOLUTE, "base", "a", armature=1.0, stiffness=2.0, child_position=np.ones(3))
-    second = RawJoint("second", JointKind.PLANAR, "a", "b", damping=np.array([1.0, 1.0, 2.0]), effort_limit=1.0)
+    first = RawJoint("first", joint_kinds.REVOLUTE, "base", "a", armature=1.0, stiffness=2.0, child_position=np.ones(3))
+    second = RawJoint("second", joint_kinds.PLANAR, "a", "b", damping=np.array([1.0, 1.0, 2.0]), effort_limit=1.0)
     tree = replace(
         build_tree("robot", bodies, [first, second]), gravity=np.zeros(3),
         actuators=(Actuator("motor", {"first": 1.0}),), reference_configurations={"home": np.zeros(5)},
@@ -265,8 +275,8 @@ def test_random_mechanisms_as_mjcf(tmp_path, seed):
     joints = [replace(j, armature=0.1, damping=0.1, friction=0.2) for j in mechanism.joints]
     joints = [
         replace(j, lower=-1.0, upper=np.inf, stiffness=3.0, rest_position=0.3, effort_limit=7.0)
-        if j.kind in (JointKind.REVOLUTE, JointKind.PRISMATIC)
-        else replace(j, stiffness=2.0 * (j.kind is JointKind.BALL))
+        if j.kind in (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC)
+        else replace(j, stiffness=2.0 * (j.kind is joint_kinds.BALL))
         for j in joints
     ]  # fmt: skip
     joints = [replace(j, child_position=rng.normal(size=3)) for j in joints]
@@ -274,7 +284,7 @@ def test_random_mechanisms_as_mjcf(tmp_path, seed):
     tree = build_tree("a robot", light, joints, root=root)
     q0 = tree.random(rng)
     for joint, part in zip(tree.joints, tree.q_slices, strict=True):
-        if joint.kind is JointKind.BALL:
+        if joint.kind is joint_kinds.BALL:
             q0[part] = joint.kind.neutral  # which MuJoCo always starts from
     tree = replace(
         tree, gravity=np.array([1.0, 2.0, 3.0]), reference_configurations={"qpos0": q0, "home": tree.random(rng)},
@@ -305,8 +315,8 @@ def test_links_without_mass(tmp_path):
 
 def test_what_mjcf_cannot_say(tmp_path):
     bodies = [RawLink("base"), *(RawLink(x, 1.0, np.ones(3), np.eye(3)) for x in "ab")]
-    first = RawJoint("first", JointKind.REVOLUTE, "base", "a", lower=0.0, upper=0.0, velocity_limit=3.0)
-    second = RawJoint("second", JointKind.BALL, "a", "b", damping=np.array([1.0, 1.0, 2.0]), effort_limit=1.0)
+    first = RawJoint("first", joint_kinds.REVOLUTE, "base", "a", lower=0.0, upper=0.0, velocity_limit=3.0)
+    second = RawJoint("second", joint_kinds.BALL, "a", "b", damping=np.array([1.0, 1.0, 2.0]), effort_limit=1.0)
     bodies[2] = RawLink("b", 1.0, np.ones(3), np.diag([1.0, 2.0, 3.1]))
     with pytest.warns(DelassusWarning, match="breaks the triangle inequality"):
         tree = build_tree("robot", bodies, [first, second])
@@ -330,14 +340,14 @@ BODY = RawLink("a", 1.0, np.zeros(3), np.eye(3))
 @pytest.mark.parametrize(
     "write, link, joint, match",
     [
-        ("to_urdf", BODY, RawJoint("j", JointKind.BALL, "base", "a"), "joint 'j': expected a joint among .* a ball"),
-        ("to_urdf", BODY, RawJoint("j", JointKind.TRANSLATION, "base", "a"), "a translation joint"),
-        ("to_urdf", BODY, RawJoint("", JointKind.REVOLUTE, "base", "a"), "name of a <joint>: expected text"),
-        ("to_mjcf", BODY, RawJoint("j", JointKind.PLANAR, "base", "a"), "a planar joint"),
-        ("to_mjcf", BODY, RawJoint("j", JointKind.COS_SIN, "base", "a"), "a cos-sin joint"),
-        ("to_mjcf", BODY, RawJoint("j", JointKind.FREE, "base", "a", position=np.ones(3)), "free joint whose frame"),
-        ("to_mjcf", RODS, RawJoint("j", JointKind.REVOLUTE, "base", "a", axis=np.eye(3)[1]), "link 'a': expected a"),
-        ("to_mjcf", replace(BODY, name="world"), RawJoint("j", JointKind.REVOLUTE, "base", "world"), "frame 'world'"),
+        ("to_urdf", BODY, RawJoint("j", joint_kinds.BALL, "base", "a"), "joint 'j': expected a joint among .* a ball"),
+        ("to_urdf", BODY, RawJoint("j", joint_kinds.TRANSLATION, "base", "a"), "a translation joint"),
+        ("to_urdf", BODY, RawJoint("", joint_kinds.REVOLUTE, "base", "a"), "name of a <joint>: expected text"),
+        ("to_mjcf", BODY, RawJoint("j", joint_kinds.PLANAR, "base", "a"), "a planar joint"),
+        ("to_mjcf", BODY, RawJoint("j", joint_kinds.COS_SIN, "base", "a"), "a cos-sin joint"),
+        ("to_mjcf", BODY, RawJoint("j", joint_kinds.FREE, "base", "a", position=np.ones(3)), "free joint whose frame"),
+        ("to_mjcf", RODS, RawJoint("j", joint_kinds.REVOLUTE, "base", "a", axis=np.eye(3)[1]), "link 'a': expected a"),
+        ("to_mjcf", replace(BODY, name="world"), RawJoint("j", joint_kinds.REVOLUTE, "base", "world"), "frame 'world'"),
     ],
 )  # fmt: skip
 def test_what_is_refused(write, link, joint, match):
@@ -435,7 +445,7 @@ NAMES = ("a\"b'<&>", "日本語 é", "  two  spaces ", "]]>&amp;", "-->", "\U000
 @pytest.mark.parametrize("name", NAMES)
 def test_hostile_names(tmp_path, form, name):
     links = [RawLink(f"{name}0"), *(RawLink(f"{name}{k}", 1.0, np.ones(3), np.eye(3)) for k in (1, 2)), RawLink(name)]
-    joints = [RawJoint(f"{name}j{k}", JointKind.REVOLUTE, f"{name}{k - 1}", f"{name}{k}") for k in (1, 2)]
+    joints = [RawJoint(f"{name}j{k}", joint_kinds.REVOLUTE, f"{name}{k - 1}", f"{name}{k}") for k in (1, 2)]
     tree = build_tree(name, links, [*joints, RawJoint("tip", None, f"{name}2", name, np.ones(3))])
     text = getattr(tree, form)()
     assert text.isascii()

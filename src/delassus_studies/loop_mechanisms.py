@@ -18,12 +18,12 @@ from delassus.constraints import Constraint, Frame, Point, Weld
 from delassus.model.description import RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
 from delassus.model.mechanisms import humanoid, ladder
-from delassus.spatial.joints import JointKind
+from delassus.spatial.joint_kinds import BALL, FREE, PRISMATIC, REVOLUTE, JointKind
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, States, quiet_load, welds
 
 SIDES = (("left", 0.15), ("right", -0.15))
-TURNS, SLIDES, BALL, FREE = JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.BALL, JointKind.FREE
+TURNS, SLIDES, BALL, FREE = REVOLUTE, PRISMATIC, BALL, FREE
 
 
 class _Links:

@@ -42,9 +42,9 @@ def potential_energy(motion: DynamicsProblem) -> Matrix:
     ops = motion.ops
     _, moment = mass_moments(motion.problem, motion.compensated)
     energy = -(ops.transpose(motion.gravity) @ moment)
-    for i, stretch in motion.stretches.items():
-        half = scaled(ops, [0.5 * k for k in motion.tree.joints[i].stiffness], stretch)
-        energy = energy + ops.transpose(stretch) @ half
+    for i, deflection in motion.spring_deflections.items():
+        half = scaled(ops, [0.5 * k for k in motion.tree.joints[i].stiffness], deflection)
+        energy = energy + ops.transpose(deflection) @ half
     return energy
 
 

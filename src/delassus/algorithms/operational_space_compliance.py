@@ -22,7 +22,6 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.kinematics import body_poses
 from delassus.algorithms.rnea import accelerations
 from delassus.model.tree import WORLD
-from delassus.spatial.manifold import turning
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix
 
@@ -77,5 +76,5 @@ def link_wrenches(motion: DynamicsProblem) -> Matrix:
 def _velocity_product(motion: DynamicsProblem, i: int) -> Matrix:
     """``ω × v`` (n_i × 1) of free and planar joints, whose axes turn; zero for others."""
     ops, joint = motion.ops, motion.tree.joints[i]
-    delta = turning(joint, column(ops, motion.v[i]))
+    delta = joint.kind.velocity_product(column(ops, motion.v[i]))
     return ops.zeros(joint.nv, 1) if delta is None else from_entries(ops, delta)

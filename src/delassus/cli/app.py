@@ -96,7 +96,7 @@ def info(
                  for s in (tree.q_slices[i], tree.v_slices[i])]  # fmt: skip
         parent = str(tree.parents[i]) if tree.parents[i] >= 0 else "–"
         mass = f"{tree.inertias[i][0, 0]:.3g}"
-        rows.append((str(i), joint.name, joint.kind.value, *spans, parent, mass, tree.link_names[i]))
+        rows.append((str(i), joint.name, joint.kind.name, *spans, parent, mass, tree.link_names[i]))
     made = table("", ("#", "joint", "kind", "q", "v", "on", "kg", "link"), rows, text=("joint", "kind", "link"))
     show(console, made)
     console.print("on: # of the link that a joint is on; – is the world. kg: mass of its link.", style="dim")
@@ -106,7 +106,7 @@ def info(
         on = {name: tree.link_names[at.link] if at.link >= 0 else "(world)" for name, at in tree.frames.items()}
         show(console, names := table("", ("frame", "on link"), list(on.items()), text=("on link",)))
     if file is not None:
-        links = [{"joint": j.name, "kind": j.kind.value, "q": [q.start, q.stop], "v": [v.start, v.stop], "parent": p,
+        links = [{"joint": j.name, "kind": j.kind.name, "q": [q.start, q.stop], "v": [v.start, v.stop], "parent": p,
                   "link": link, "mass": float(inertia[0, 0])}
                  for j, q, v, p, link, inertia in zip(tree.joints, tree.q_slices, tree.v_slices, tree.parents,
                                                       tree.link_names, tree.inertias, strict=True)]  # fmt: skip

@@ -27,8 +27,8 @@ from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import LINEAR, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rates import Side, Vector, force_matrix
-from delassus.spatial.rotations import Array
-from delassus.spatial.transform import Pose, compose, quaternion_rows
+from delassus.spatial.rotations import Array, quaternion_rows
+from delassus.spatial.transform import Pose, compose
 
 MOST_ROWS = 10_000
 """Of one constraint: programs grow with the square of their number."""

@@ -17,7 +17,7 @@ from delassus.formats.load import find_description, load
 from delassus.model.kinematics import world_poses
 from delassus.model.shapes import Collider
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.joints import JointKind
+from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.rotations import Array
 
 SAMPLES, ALWAYS = 100, 0.95
@@ -69,7 +69,7 @@ def touching_always(scene: Solids) -> tuple[tuple[str, str], ...]:
 def set_down(scene: Solids, q: ArrayLike) -> Array:
     """Configuration (nq,) whose robot touches the world's colliders from above; see `Scene.set_down`."""
     tree = scene.tree
-    if len(scene.robots) != 1 or tree.joints[0].kind is not JointKind.FREE:
+    if len(scene.robots) != 1 or tree.joints[0].kind is not FREE:
         raise ConfigurationError(
             "scene", "one robot on a free joint", f"{len(scene.robots)} robot(s)", "Give it its place in q."
         )

@@ -22,7 +22,6 @@ from delassus.model.tree import WORLD
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
-from delassus.spatial.manifold import turning
 from delassus.spatial.rotations import Array, skew
 
 Indices = NDArray[np.int64]
@@ -266,7 +265,7 @@ class Snapshot:
         """``δ`` (nv,): ``ω × v`` of free and planar joints, by which accelerations differ in axes that stay."""
         tree, out = self.dynamics.scene.tree, np.zeros(self.v.size)
         for joint, at in zip(tree.joints, tree.v_slices, strict=True):
-            delta = turning(joint, self.v[at].tolist())
+            delta = joint.kind.velocity_product(self.v[at].tolist())
             if delta is not None:
                 out[at] = np.array(delta, dtype=float)
         return out

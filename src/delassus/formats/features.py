@@ -16,14 +16,16 @@ from delassus.errors import ModelError
 from delassus.formats.text import numbers
 from delassus.model.describe import SAME
 from delassus.model.topology import GRAVITY, Topology
-from delassus.spatial.joints import Joint, JointKind, stretch
+from delassus.spatial.joint_kinds import BALL, COS_SIN, FREE, PLANAR, PRISMATIC, REVOLUTE, TRANSLATION, JointKind
+from delassus.spatial.joints import Joint
+from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
 URDF, MJCF, PINOCCHIO = "URDF", "MJCF", "a pinocchio.Model"
 FROM_URDF, FROM_MJCF = "a tree from URDF", "a tree from MJCF"
 
-REVOLUTE, COS_SIN, PRISMATIC = JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC
-PLANAR, BALL, FREE = JointKind.PLANAR, JointKind.BALL, JointKind.FREE
+REVOLUTE, COS_SIN, PRISMATIC = REVOLUTE, COS_SIN, PRISMATIC
+PLANAR, BALL, FREE = PLANAR, BALL, FREE
 
 JOINTS: dict[str, dict[JointKind, str]] = {
     URDF: {REVOLUTE: "revolute", COS_SIN: "continuous", PRISMATIC: "prismatic", PLANAR: "planar", FREE: "floating"},
@@ -31,7 +33,7 @@ JOINTS: dict[str, dict[JointKind, str]] = {
     PINOCCHIO: {
         REVOLUTE: "RX RY RZ RevoluteUnaligned", COS_SIN: "RUBX RUBY RUBZ RevoluteUnboundedUnaligned",
         PRISMATIC: "PX PY PZ PrismaticUnaligned", PLANAR: "Planar", BALL: "Spherical", FREE: "FreeFlyer",
-        JointKind.TRANSLATION: "Translation",
+        TRANSLATION: "Translation",
     },
 }  # fmt: skip
 """Type of a joint in each format; in Pinocchio those along x, y, z and any axis, without ``JointModel``."""
@@ -42,8 +44,8 @@ def joint_type(form: str, joint: Joint) -> str:
     types = JOINTS[form]
     if joint.kind not in types:
         raise ModelError(
-            f"joint {joint.name!r}", f"a joint among {', '.join(kind.value for kind in types)}",
-            f"a {joint.kind.value} joint", f"{form} has no such joint: use another format, or several joints.",
+            f"joint {joint.name!r}", f"a joint among {', '.join(kind.name for kind in types)}",
+            f"a {joint.kind.name} joint", f"{form} has no such joint: use another format, or several joints.",
         )  # fmt: skip
     return types[joint.kind]
 
@@ -75,8 +77,9 @@ def _has(*limits: ArrayLike) -> bool:
 
 def _pulls(joint: Joint, q: Array) -> bool:
     """Whether the spring of a ball or free joint pulls where it never does in MuJoCo."""
-    deflection = joint.rest_position if joint.kind is BALL else stretch(joint, q)
-    return bool(joint.nv > 1 and joint.stiffness.any() and np.max(np.abs(deflection)) > SAME)
+    rest = joint.rest_position.tolist()
+    deflection = rest if joint.kind is BALL else joint.kind.spring_deflection(NUMPY, q.tolist(), rest)
+    return bool(joint.nv > 1 and joint.stiffness.any() and np.max(np.abs(np.array(deflection))) > SAME)
 
 
 FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], ...] = (

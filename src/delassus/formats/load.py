@@ -18,7 +18,7 @@ from delassus.model.check import check_choice, check_path
 from delassus.model.description import Check, Root, Unsupported, check_unsupported, judge_omitted
 from delassus.model.edit.gimbals import with_ball_joints
 from delassus.model.tree import Tree
-from delassus.spatial.joints import JointKind
+from delassus.spatial.joint_kinds import FREE
 
 Gimbals = Literal["hinges", "ball"]
 
@@ -139,7 +139,7 @@ def load(
         )  # fmt: skip
     if srdf is not None:
         raise ModelError("srdf", "None but for a URDF file", shown(srdf), "MJCF files and models name configurations.")
-    if root == "floating" and not any(joint.kind is JointKind.FREE for joint in tree.joints):
+    if root == "floating" and not any(joint.kind is FREE for joint in tree.joints):
         raise ModelError(
             "root", "a description with a free joint", f"{tree.name!r}, which has none",
             "MJCF files and models say themselves what carries the root: add a free joint there.",

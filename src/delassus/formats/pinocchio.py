@@ -19,7 +19,6 @@ from delassus.errors import ModelError, missing_dependency
 from delassus.formats.features import JOINTS, PINOCCHIO, omitted
 from delassus.model.describe import describe
 from delassus.model.description import (
-    DIRECTED,
     FIXED,
     Check,
     RawJoint,
@@ -31,7 +30,7 @@ from delassus.model.description import (
 )
 from delassus.model.edit.build import build_tree
 from delassus.model.tree import Tree
-from delassus.spatial.joints import JointKind
+from delassus.spatial.joint_kinds import COS_SIN, FREE, PRISMATIC, REVOLUTE, JointKind
 from delassus.spatial.rotations import Array, rotation_between
 
 UNIT_AXIS = 1e-6
@@ -171,20 +170,20 @@ def tree_to_pinocchio(tree: Tree, *, unsupported: Unsupported = "warn") -> Any:
 
 def _model_of_joint(pin: Any, raw: RawJoint) -> tuple[Any, Any]:
     """Pinocchio's joint for a joint, and its frame in that of the link."""
-    kind = raw.kind or JointKind.FREE
+    kind = raw.kind or FREE
     *aligned, other = (getattr(pin, f"JointModel{name}") for name in JOINTS[PINOCCHIO][kind].split())
     k = int(np.argmax(np.abs(raw.axis))) if aligned else 2
     joint = aligned[k]() if aligned else other()
-    if kind not in DIRECTED or np.array_equal(raw.axis, np.eye(3)[k]):
+    if not kind.has_axis or np.array_equal(raw.axis, np.eye(3)[k]):
         return joint, pin.SE3.Identity()
-    if kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+    if kind in (REVOLUTE, PRISMATIC):
         return other(raw.axis / np.linalg.norm(raw.axis)), pin.SE3.Identity()
     return joint, pin.SE3(rotation_between(np.eye(3)[k], raw.axis), np.zeros(3))
 
 
 def _set_numbers(model: Any, raw: RawJoint, q: int, v: int) -> None:
     """Armature, damping, friction and limits of a joint whose coordinates start at ``q`` and ``v``."""
-    dofs = slice(v, v + (raw.kind or JointKind.FREE).nv)
+    dofs = slice(v, v + (raw.kind or FREE).nv)
     model.armature[dofs], model.damping[dofs] = raw.armature, raw.damping
     both = hasattr(model, "upperEffortLimit")  # before Pinocchio 4, there is one number for both directions
     for (lower, upper, old), values in zip(
@@ -194,7 +193,7 @@ def _set_numbers(model: Any, raw: RawJoint, q: int, v: int) -> None:
         getattr(model, upper if both else old)[dofs] = values
         if both:
             getattr(model, lower)[dofs] = -values
-    if raw.kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+    if raw.kind in (REVOLUTE, PRISMATIC):
         largest = np.finfo(float).max
         model.lowerPositionLimit[q] = np.clip(raw.lower, -largest, largest)[0]
         model.upperPositionLimit[q] = np.clip(raw.upper, -largest, largest)[0]
@@ -256,12 +255,12 @@ def _joint(
     """A joint whose coordinates start at ``q`` and whose degrees of freedom start at ``v``."""
     axis = np.array([0.0, 0.0, 1.0])
     lower, upper = -np.inf, np.inf
-    if kind in (JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC):
+    if kind in (REVOLUTE, COS_SIN, PRISMATIC):
         S = _screw(pin, model, joint)
-        axis = S[:3] if kind is JointKind.PRISMATIC else S[3:]
+        axis = S[:3] if kind is PRISMATIC else S[3:]
         if not abs(np.linalg.norm(axis) - 1.0) < UNIT_AXIS:
             raise ModelError(f"axis of joint {name!r}", "a vector of unit length", str(axis), "Normalise it.")
-    if kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+    if kind in (REVOLUTE, PRISMATIC):
         lower, upper = float(model.lowerPositionLimit[q]), float(model.upperPositionLimit[q])
     dofs = slice(v, v + kind.nv)
     friction, effort, velocity = _in_positive_direction(model, dofs)
@@ -286,7 +285,7 @@ def _mimic(pin: Any, model: Any, i: int, parent: str, child: str) -> RawJoint:
         raise ModelError(
             f"joint {model.names[i]!r}", "a mimic joint that moves", f"one of scaling {scaling:g}", "Make it fixed."
         )
-    kind, axis = (JointKind.REVOLUTE, S[3:]) if S[3:].any() else (JointKind.PRISMATIC, S[:3])
+    kind, axis = (REVOLUTE, S[3:]) if S[3:].any() else (PRISMATIC, S[:3])
     return RawJoint(model.names[i], kind, parent, child, place.translation, place.rotation, axis / scaling)
 
 
@@ -294,7 +293,7 @@ def _row_of_mimic(model: Any, i: int, joints: list[RawJoint]) -> JointRows:
     """``q_i = scaling q + offset`` of the joint that joint ``i`` follows, which is among ``joints``."""
     leader = model.names[model.mimicked_joints[list(model.mimicking_joints).index(i)]]
     kinds = {raw.name: raw.kind for raw in joints}
-    if kinds.get(leader) not in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+    if kinds.get(leader) not in (REVOLUTE, PRISMATIC):
         raise ModelError(
             f"joint {model.names[i]!r}", "a mimic joint that follows a revolute or prismatic one", f"{leader!r}",
             "Build the model without mimic joints, and pass JointRows.",

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from delassus.model.description import DIRECTED, FIXED, RawJoint, RawLink, unique_name
+from delassus.model.description import FIXED, RawJoint, RawLink, unique_name
 from delassus.model.inertia import about_centre, move_inertia
 from delassus.model.topology import WORLD, Placement, Topology
-from delassus.spatial.joints import PER_DOF, Joint, JointKind
+from delassus.spatial.joint_kinds import FREE
+from delassus.spatial.joints import PER_DOF, Joint
 from delassus.spatial.rotations import Array, rotation_between
 
 SAME = 1e-13
@@ -66,7 +67,7 @@ def _is_identity(at: Placement) -> bool:
 
 def _axis(joint: Joint, at: Placement) -> Array:
     """Axis of a joint in a frame of its link; the z axis where it has none."""
-    return np.array(at.rotation[joint.axis] if joint.kind in DIRECTED else (0.0, 0.0, 1.0))
+    return np.array(at.rotation[joint.axis] if joint.kind.has_axis else (0.0, 0.0, 1.0))
 
 
 def _is_moved(joint: Joint, at: Placement, offsets: bool) -> bool:
@@ -75,7 +76,7 @@ def _is_moved(joint: Joint, at: Placement, offsets: bool) -> bool:
         alignment = rotation_between(np.array([0.0, 0.0, 1.0]), _axis(joint, at))
         if np.max(np.abs(at.rotation - alignment.T)) > SAME:
             return False
-    if offsets and joint.kind is not JointKind.FREE:
+    if offsets and joint.kind is not FREE:
         return True
     turned = [np.cross(np.eye(3)[k - 3], at.position) for k in joint.motion_axes if k >= 3]
     return all(np.max(np.abs(moved)) <= SAME for moved in turned)

@@ -13,7 +13,7 @@ import numpy as np
 from delassus.errors import ModelError, warn
 from delassus.model.check import check_choice
 from delassus.model.inertia import inertia_defects, nearest_inertia
-from delassus.spatial.joints import JointKind
+from delassus.spatial.joint_kinds import JointKind
 from delassus.spatial.rotations import Array
 
 Root = Literal["fixed", "floating"]
@@ -25,9 +25,6 @@ WRITERS: dict[str, Callable[[Any, Unsupported], str]] = {}
 
 FIXED = None
 """Kind of a raw joint that does not move."""
-
-DIRECTED = frozenset({JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC, JointKind.PLANAR})
-"""Joints that move about or along their axis, or across it."""
 
 DEEPEST_XML = 1000
 """Elements nested deeper than this are refused; robots need a few levels, MJCF one for each link of a chain."""
@@ -180,7 +177,7 @@ def check_descriptions(
     for joint in joints:
         if any(map(_has_nan, (joint.lower, joint.upper, joint.effort_limit, joint.velocity_limit))):
             raise ModelError(f"limits of joint {joint.name!r}", "numbers", "NaN", "Correct them, or leave them out.")
-        if joint.kind in DIRECTED and hypot(*joint.axis) < 1e-9:
+        if joint.kind and joint.kind.has_axis and hypot(*joint.axis) < 1e-9:
             raise ModelError(
                 f"axis of joint {joint.name!r}", "a vector that is not zero", str(joint.axis), "Give the joint an axis."
             )

@@ -9,37 +9,18 @@ import numpy as np
 
 from delassus.model.inertia import move_inertia
 from delassus.model.topology import WORLD, Placement, Topology
-from delassus.spatial.joints import Joint, JointKind
-from delassus.spatial.rotations import Array, exact_quarter_turns, quaternion_to_matrix
+from delassus.spatial.joint_kinds import JointKind
+from delassus.spatial.joints import Joint
+from delassus.spatial.numpy_ops import NUMPY, stacked, unstacked
+from delassus.spatial.rotations import Array, exact_quarter_turns
 
 
 def joint_displacement(joint: Joint, q: Array) -> tuple[Array, Array]:
     """Pose of the child frame in the joint frame at ``q`` (..., nq): rotation (..., 3, 3), position (..., 3)."""
-    batch = q.shape[:-1]
-    eye, zero = np.broadcast_to(np.eye(3), (*batch, 3, 3)), np.zeros((*batch, 3))
-    kind = joint.kind
-    if kind is JointKind.REVOLUTE:
-        return _planar(joint.axis, np.cos(q[..., 0]), np.sin(q[..., 0])), zero
-    if kind is JointKind.COS_SIN:
-        return _planar(joint.axis, q[..., 0], q[..., 1]), zero
-    if kind is JointKind.PRISMATIC:
-        return eye, q * np.eye(3)[joint.axis]
-    if kind is JointKind.PLANAR:
-        return _planar(2, q[..., 2], q[..., 3]), np.concatenate([q[..., :2], zero[..., :1]], axis=-1)
-    if kind is JointKind.BALL:
-        return quaternion_to_matrix(q), zero
-    if kind is JointKind.TRANSLATION:
-        return eye, q
-    return quaternion_to_matrix(q[..., 3:]), q[..., :3]
-
-
-def _planar(axis: int, c: Array, s: Array) -> Array:
-    i, j = (axis + 1) % 3, (axis + 2) % 3
-    R = np.zeros((*np.shape(c), 3, 3))
-    R[..., axis, axis] = 1.0
-    R[..., i, i] = R[..., j, j] = c
-    R[..., i, j], R[..., j, i] = -s, s
-    return R
+    position, rotation = joint.kind.displacement(NUMPY, joint.motion_axes, unstacked(q))
+    rows, batch = np.eye(3) if rotation is None else rotation.rows(), q.shape[:-1]
+    R = stacked([x for row in rows for x in row], batch).reshape(*batch, 3, 3)
+    return R, stacked(position or (0.0, 0.0, 0.0), batch)
 
 
 def relative_poses(tree: Topology, q: Array) -> tuple[Array, Array]:

@@ -18,7 +18,7 @@ from delassus.model.check import check_flag, check_names, is_whole, real_array
 from delassus.model.description import LARGEST, RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
 from delassus.model.tree import WORLD, Placement, Tree
-from delassus.spatial.joints import JointKind
+from delassus.spatial.joint_kinds import REVOLUTE
 from delassus.spatial.rotations import Array, rotation_about
 
 __all__ = ["asimo", "chain", "free_body", "humanoid", "ladder", "pendulum", "star", "stem"]
@@ -50,7 +50,7 @@ class _Sketch:
         """Add a revolute joint named after its child."""
         R = np.eye(3) if rotation is None else rotation
         self.joints.append(
-            RawJoint(f"{child}_joint", JointKind.REVOLUTE, parent, child, np.array(position, float), R, _AXES[axis])
+            RawJoint(f"{child}_joint", REVOLUTE, parent, child, np.array(position, float), R, _AXES[axis])
         )
 
     def fix(self, parent: str, child: str, position: Sequence[float] = (0, 0, 0), suffix: str = "mount") -> None:

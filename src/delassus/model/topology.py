@@ -16,7 +16,8 @@ from delassus.errors import unknown_name
 from delassus.frozen import Frozen, read_only
 from delassus.model.actuators import Actuator
 from delassus.model.check import check_names
-from delassus.spatial.joints import Joint, JointKind
+from delassus.spatial.joint_kinds import FREE
+from delassus.spatial.joints import Joint
 from delassus.spatial.rotations import Array
 
 GRAVITY = (0.0, 0.0, -9.81)
@@ -136,7 +137,7 @@ class Topology(Frozen):
         digest = hashlib.sha256()
         digest.update(repr((self.link_names, self.parents)).encode())
         for j in self.joints:
-            digest.update(repr((j.name, j.kind.value, j.axis)).encode())
+            digest.update(repr((j.name, j.kind.name, j.axis)).encode())
             for a in (j.rotation, j.position, j.armature, j.damping, j.stiffness, j.rest_position, j.effort_limit):
                 digest.update(a.tobytes())
         digest.update(self.inertias.tobytes() + self.gravity.tobytes())
@@ -191,7 +192,7 @@ class Topology(Frozen):
         ``tau = u @ tree.actuated`` are the joint forces (..., nv) of motor forces ``u`` (..., k), and
         ``v @ tree.actuated.T`` the velocities (..., k) of the motors.
         """
-        driven = np.repeat([j.kind is not JointKind.FREE for j in self.joints], [j.nv for j in self.joints])
+        driven = np.repeat([j.kind is not FREE for j in self.joints], [j.nv for j in self.joints])
         return np.asarray(np.eye(self.nv)[driven.astype(bool)])
 
     @property
@@ -278,7 +279,7 @@ class Topology(Frozen):
     @property
     def is_floating(self) -> bool:
         """Whether the first joint is a free joint on the world."""
-        return bool(self.joints) and self.joints[0].kind is JointKind.FREE and self.parents[0] == WORLD
+        return bool(self.joints) and self.joints[0].kind is FREE and self.parents[0] == WORLD
 
     def support(self, link: int) -> tuple[int, ...]:
         """Links from the root to ``link``, both included; empty for the world."""

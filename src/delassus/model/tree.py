@@ -24,7 +24,7 @@ from delassus.model.description import WRITERS, Unsupported
 from delassus.model.edit.combine import ON_THE_WORLD, mount
 from delassus.model.edit.reroot import reroot, reroot_configuration
 from delassus.model.topology import WORLD, Placement, Topology
-from delassus.spatial import joints as joint_rules
+from delassus.spatial.numpy_ops import NUMPY, stacked, unstacked
 from delassus.spatial.rotations import Array, exact_quarter_turns
 
 __all__ = ["WORLD", "Placement", "Tree", "total_mass"]
@@ -154,7 +154,7 @@ class Tree(Topology):
                 raise ConfigurationError("rng", "a generator or a seed", shown(rng), "Pass a whole number.")
             rng = np.random.default_rng(rng)
         shape = check_batch(batch)
-        parts = [joint_rules.random(j, rng, shape) for j in self.joints]
+        parts = [j.kind.random(rng, shape, j.lower, j.upper) for j in self.joints]
         return np.concatenate(parts, axis=-1) if parts else np.zeros((*shape, 0))
 
     def integrate(self, q: ArrayLike, v: ArrayLike) -> Array:
@@ -188,12 +188,9 @@ class Tree(Topology):
         """
         qa, va = self.check_configuration(q), self.check_velocity(v)
         shape = common_batch("v", va.shape[:-1], "q", qa.shape[:-1])
-        qa, va = np.broadcast_to(qa, (*shape, self.nq)), np.broadcast_to(va, (*shape, self.nv))
-        parts = [
-            joint_rules.integrate(j.kind, qa[..., sq], va[..., sv])
-            for j, sq, sv in zip(self.joints, self.q_slices, self.v_slices, strict=True)
-        ]
-        return np.concatenate(parts, axis=-1) if parts else qa
+        x, u = unstacked(qa), unstacked(va)
+        parts = zip(self.joints, self.q_slices, self.v_slices, strict=True)
+        return np.asarray(stacked([y for j, sq, sv in parts for y in j.kind.integrate(NUMPY, x[sq], u[sv])], shape))
 
     def difference(self, q0: ArrayLike, q1: ArrayLike) -> Array:
         """Velocity that takes ``q0`` to ``q1`` in one second the short way round, as ``pinocchio.difference``.
@@ -223,12 +220,9 @@ class Tree(Topology):
         """
         a, b = self.check_configuration(q0, "q0"), self.check_configuration(q1, "q1")
         shape = common_batch("q1", b.shape[:-1], "q0", a.shape[:-1])
-        a, b = np.broadcast_to(a, (*shape, self.nq)), np.broadcast_to(b, (*shape, self.nq))
-        parts = [
-            joint_rules.difference(j.kind, a[..., sq], b[..., sq])
-            for j, sq in zip(self.joints, self.q_slices, strict=True)
-        ]
-        return np.concatenate(parts, axis=-1) if parts else np.zeros((*shape, 0))
+        x, y = unstacked(a), unstacked(b)
+        parts = zip(self.joints, self.q_slices, strict=True)
+        return np.asarray(stacked([u for j, sq in parts for u in j.kind.difference(NUMPY, x[sq], y[sq])], shape))
 
     def passive_forces(self, q: ArrayLike, v: ArrayLike) -> Array:
         """Forces (..., nv) of the damping and the springs of joints, ``−d v − k (q − r)``, in N and N·m.
@@ -257,7 +251,8 @@ class Tree(Topology):
         out = 0.0 * qa[..., :1] - self.per_dof("damping") * va
         for joint, sq, sv in zip(self.joints, self.q_slices, self.v_slices, strict=True):
             if joint.stiffness.any():
-                out[..., sv] -= joint.stiffness * joint_rules.stretch(joint, qa[..., sq])
+                x = joint.kind.spring_deflection(NUMPY, unstacked(qa[..., sq]), joint.rest_position.tolist())
+                out[..., sv] -= joint.stiffness * stacked(x, qa.shape[:-1])
         return np.asarray(out)
 
     def check_configuration(self, q: ArrayLike, argument: str = "q") -> Array:

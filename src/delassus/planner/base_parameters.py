@@ -20,7 +20,8 @@ import numpy as np
 
 from delassus.model.inertia import move_inertia
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.joints import Joint, JointKind
+from delassus.spatial.joints import Joint
+from delassus.spatial.motion import ANGULAR, LINEAR
 from delassus.spatial.rotations import Array
 
 MOST_CANCELLED = 300.0
@@ -54,18 +55,17 @@ def base_parameters(tree: Tree) -> Tree:
 def _unfelt(joint: Joint, H: Array) -> Array:
     """Part of an inertia that has no effect on the joint's own motion and does not change with it."""
     Y = np.zeros((6, 6))
-    kind, k = joint.kind, joint.axis
+    linear, angular = ({*joint.motion_axes} & {*part} for part in (LINEAR, ANGULAR))
+    k = joint.axis
     i, j = (k + 1) % 3, (k + 2) % 3
-    if kind in (JointKind.REVOLUTE, JointKind.COS_SIN):
-        for axis in range(3):
-            Y[axis, axis] = H[axis, axis]
-        Y[i, 3 + j] = Y[3 + j, i] = H[i, 3 + j]  # −h_k: first moment along the axis
-        Y[j, 3 + i] = Y[3 + i, j] = H[j, 3 + i]
-    elif kind is JointKind.BALL:
-        for axis in range(3):
-            Y[axis, axis] = H[axis, axis]
-    elif kind in (JointKind.PRISMATIC, JointKind.TRANSLATION):
+    if not angular:
         Y[3:, 3:] = H[3:, 3:]
-    if kind in (JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PLANAR):
+    if not linear:
+        for axis in range(3):
+            Y[axis, axis] = H[axis, axis]
+    if len(angular) == 1:
+        if not linear:
+            Y[i, 3 + j] = Y[3 + j, i] = H[i, 3 + j]  # −h_k: first moment along the axis
+            Y[j, 3 + i] = Y[3 + i, j] = H[j, 3 + i]
         Y[3 + i, 3 + i] = Y[3 + j, 3 + j] = H[3 + i, 3 + i]
     return Y

@@ -21,7 +21,7 @@ import numpy as np
 
 from delassus.model.kinematics import move_body_frames
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.joints import JointKind
+from delassus.spatial.joint_kinds import FREE, REVOLUTE
 from delassus.spatial.rotations import exact_quarter_turns
 
 Vector = Sequence[float]
@@ -46,10 +46,6 @@ FARTHEST = 4.0
 
 ROWS = 6
 """Rows that each constrained link is taken to carry."""
-
-ROTATING = frozenset({JointKind.REVOLUTE, JointKind.COS_SIN})
-PLACED = ROTATING | {JointKind.PRISMATIC}
-"""Joints that motions about and along their axis commute with."""
 
 
 @dataclass(slots=True)
@@ -125,7 +121,8 @@ class _Search:
     def __init__(self, tree: Tree, constrained: Iterable[str], free_base: bool) -> None:
         self.links = [
             _Link(
-                p, children, j.axis, j.kind in ROTATING, j.kind in PLACED, j.rotation.tolist(), j.position.tolist()
+                p, children, j.axis, j.kind.motion_axes == REVOLUTE.motion_axes, j.nv == 1,
+                j.rotation.tolist(), j.position.tolist(),
             )
             for j, p, children in zip(tree.joints, tree.parents, tree.children, strict=True)
         ]  # fmt: skip
@@ -139,7 +136,7 @@ class _Search:
         self._bases = {
             i
             for i, (j, p) in enumerate(zip(tree.joints, tree.parents, strict=True))
-            if free_base and j.kind is JointKind.FREE and p == WORLD and not (j.armature.any() or j.damping.any())
+            if free_base and j.kind is FREE and p == WORLD and not (j.armature.any() or j.damping.any())
         }
 
     def improve(self, i: int, ahead: bool) -> None:

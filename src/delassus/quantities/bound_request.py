@@ -28,8 +28,8 @@ from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.request import Request
 from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.rotations import quaternion_rows
 from delassus.spatial.trace.trace_ops import TraceOps
-from delassus.spatial.transform import quaternion_rows
 
 _FORCES: Mapping[str, Callable[..., Forces]] = {"actuators": actuator_forces, "pd": pd_forces}
 

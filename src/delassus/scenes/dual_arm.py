@@ -14,7 +14,7 @@ from delassus.model.shapes import Box, Collider, Sphere
 from delassus.model.tree import Tree
 from delassus.scenes.grasp import Grasp
 from delassus.scenes.ready import ReadyScene
-from delassus.spatial.joints import JointKind
+from delassus.spatial.joint_kinds import REVOLUTE
 
 TIP_RADIUS, FRICTION = 0.015, 0.9
 """Of the finger tips (m), and between them, the box and the table."""
@@ -94,7 +94,7 @@ def dual_arm_robot() -> Tree:
         links.append(RawLink(name, mass, np.array([0.0, 0.0, -down / 2]), moments))
         direction = np.eye(3)["xyz".index(axis)]
         joints.append(
-            RawJoint(f"{name}_joint", JointKind.REVOLUTE, parent, name, np.array(place), axis=direction, armature=motor)
+            RawJoint(f"{name}_joint", REVOLUTE, parent, name, np.array(place), axis=direction, armature=motor)
         )
         return name
 

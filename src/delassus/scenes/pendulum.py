@@ -12,7 +12,7 @@ from delassus.model.description import RawJoint, RawLink
 from delassus.model.edit.build import build_tree
 from delassus.model.shapes import Collider, HalfSpace, Sphere
 from delassus.scenes.ready import ReadyScene
-from delassus.spatial.joints import JointKind
+from delassus.spatial.joint_kinds import REVOLUTE
 from delassus.spatial.rotations import rotation_about
 
 LENGTH, HEIGHT, WALL = 12.0, 10.0, 4.0
@@ -58,7 +58,7 @@ def pendulum(n: int = 12) -> ReadyScene:
     joints = [
         RawJoint(
             f"hinge{k + 1}",
-            JointKind.REVOLUTE,
+            REVOLUTE,
             f"ball{k}" if k else "base",
             f"ball{k + 1}",
             np.array([0.0, 0.0, -2.0 * radius if k else HEIGHT]),

@@ -15,7 +15,7 @@ from delassus.model.shapes import Box, Collider, HalfSpace, Sphere
 from delassus.model.tree import Tree
 from delassus.scenes.ready import ReadyScene
 from delassus.scenes.trot import LEGS, Trot
-from delassus.spatial.joints import JointKind
+from delassus.spatial.joint_kinds import REVOLUTE
 
 FOOT_RADIUS, FRICTION, HEIGHT = 0.02, 0.8, 0.3
 """Of the feet (m), on the floor, and of the hips above the feet (m)."""
@@ -85,6 +85,6 @@ def generic_quadruped() -> Tree:
                                            (hip, thigh, (0, side * left, 0), (0, 1, 0)),
                                            (thigh, calf, (0, 0, -rod), (0, 1, 0))):  # fmt: skip
             at, turns = np.array(place, dtype=float), np.array(axis, dtype=float)
-            joints.append(RawJoint(f"{child}_joint", JointKind.REVOLUTE, parent, child, at, axis=turns, damping=0.01))
+            joints.append(RawJoint(f"{child}_joint", REVOLUTE, parent, child, at, axis=turns, damping=0.01))
         joints.append(RawJoint(f"{foot}_fixed", None, calf, foot, np.array([0.0, 0.0, -rod])))
     return build_tree("quadruped", links, joints, root="floating")

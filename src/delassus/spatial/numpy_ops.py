@@ -112,7 +112,9 @@ class NumpyOps(Ops):
         return np.sqrt(x)
 
     def copysign(self, x: Any, y: Any) -> Any:
-        return np.where(np.asarray(y) < 0, -abs(x), abs(x))  # any number type; not a number where x is not
+        if self.dtype != object:
+            return np.copysign(x, y)
+        return np.where(np.asarray(y) < 0, -abs(x), abs(x))  # not a number where x is not
 
     def minimum(self, x: Any, y: Any) -> Any:
         return np.minimum(x, y)
@@ -124,10 +126,10 @@ class NumpyOps(Ops):
         return np.abs(a)
 
     def less(self, x: Any, y: Any) -> Any:
-        return np.where(np.less(x, y), 1.0, 0.0)
+        return np.less(x, y) * 1.0
 
     def select(self, condition: Any, x: Any, y: Any) -> Any:
-        return np.where(np.asarray(condition) != 0, x, y)
+        return np.where(condition, x, y)
 
     def repeat(self, times: int, start: Sequence[Any], body: Body) -> list[Any]:
         values, stopped = list(start), np.asarray(0.0)
@@ -147,6 +149,23 @@ class NumpyOps(Ops):
 
     def rigid_inertia(self, H: Any) -> DenseRigidInertia:
         return DenseRigidInertia(self, H)
+
+
+NUMPY = NumpyOps()
+"""For what asks nothing about structure."""
+
+
+def unstacked(vector: Any) -> list[Any]:
+    """Entries of vectors (..., n): n numbers or arrays (...)."""
+    return [*vector.transpose(vector.ndim - 1, *range(vector.ndim - 1))]
+
+
+def stacked(entries: Sequence[Any], batch: tuple[int, ...]) -> Any:
+    """Vectors (*batch, n) of n scalars, each a number or an array of that batch."""
+    out = np.empty((*batch, len(entries)))
+    for k, x in enumerate(entries):
+        out[..., k] = x
+    return out
 
 
 def numbers(a: Matrix | Scalar | None) -> Any:

@@ -1,13 +1,14 @@
-"""Rotations, rigid displacements and quaternions on plain NumPy arrays, batched over leading axes.
+"""Rotations and quaternions on plain NumPy arrays, batched over leading axes.
 
 Quaternions are ``[x y z w]``; a rotation matrix maps the coordinates of the rotated frame to those of the frame
-that it is rotated in. Model data and the configuration manifold use these; algorithms use `delassus.spatial`.
+that it is rotated in. Model data use these; algorithms are written in `delassus.spatial.ops`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,13 +80,21 @@ def exact_quarter_turns(R: Array) -> Array:
 
 def quaternion_to_matrix(q: Array) -> Array:
     """Unit quaternion [x y z w] (..., 4) → rotation matrix (..., 3, 3)."""
-    x, y, z, w = (q[..., i] for i in range(4))
-    rows = [
-        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-    ]
+    rows = quaternion_rows(*np.moveaxis(q, -1, 0))
     return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+
+
+def quaternion_rows(x: Any, y: Any, z: Any, w: Any) -> list[list[Any]]:
+    """Rotation matrix of a unit quaternion, from scalars of any backend."""
+    x2, y2, z2 = x + x, y + y, z + z
+    xx, yy, zz = x * x2, y * y2, z * z2
+    xy, xz, yz = x * y2, x * z2, y * z2
+    wx, wy, wz = w * x2, w * y2, w * z2
+    return [
+        [1.0 - (yy + zz), xy - wz, xz + wy],
+        [xy + wz, 1.0 - (xx + zz), yz - wx],
+        [xz - wy, yz + wx, 1.0 - (xx + yy)],
+    ]
 
 
 def matrix_to_quaternion(R: Array) -> Array:
@@ -114,24 +123,6 @@ def matrix_to_quaternion(R: Array) -> Array:
     return np.asarray(np.where(q[..., 3:] < 0, -q, q))
 
 
-def quaternion_product(a: Array, b: Array) -> Array:
-    """Hamilton product of quaternions [x y z w]: the rotation ``b`` followed by ``a``'s frame change."""
-    vector = a[..., 3:] * b[..., :3] + b[..., 3:] * a[..., :3] + np.cross(a[..., :3], b[..., :3])
-    scalar = a[..., 3] * b[..., 3] - np.sum(a[..., :3] * b[..., :3], axis=-1)
-    return np.concatenate([vector, scalar[..., None]], axis=-1)
-
-
-def quaternion_conjugate(q: Array) -> Array:
-    """Inverse rotation of a unit quaternion [x y z w]."""
-    return np.asarray(q * np.array([-1.0, -1.0, -1.0, 1.0]))
-
-
-def quaternion_exp(w: Array) -> Array:
-    """Rotation vector (..., 3) → unit quaternion (..., 4)."""
-    angle = np.linalg.norm(w, axis=-1, keepdims=True)
-    return np.concatenate([0.5 * np.sinc(angle / (2 * np.pi)) * w, np.cos(angle / 2)], axis=-1)
-
-
 def quaternion_log(q: Array) -> Array:
     """Unit quaternion (..., 4) → rotation vector (..., 3) of length at most π."""
     q = np.where(q[..., 3:] < 0, -q, q)
@@ -139,35 +130,3 @@ def quaternion_log(q: Array) -> Array:
     angle = 2 * np.arctan2(sine, q[..., 3:])
     safe = np.where(sine > 1e-12, sine, 1.0)
     return np.asarray(np.where(sine > 1e-12, angle / safe, 2.0) * q[..., :3])
-
-
-def _left_jacobian_coefficients(angle: Array) -> tuple[Array, Array]:
-    """(1 − cos θ)/θ², by the half angle, and (θ − sin θ)/θ³, by series near zero."""
-    small = angle < 1e-3
-    t = np.where(small, 1.0, angle)
-    first = 0.5 * np.sinc(angle / (2 * np.pi)) ** 2
-    second = np.where(small, 1 / 6 - angle**2 / 120, (t - np.sin(t)) / t**3)
-    return np.asarray(first), second
-
-
-def displacement_exp(twist: Array) -> tuple[Array, Array]:
-    """Body twist [linear; angular] (..., 6), held for one unit of time → quaternion (..., 4), translation (..., 3)."""
-    v, w = twist[..., :3], twist[..., 3:]
-    b, c = _left_jacobian_coefficients(np.linalg.norm(w, axis=-1, keepdims=True))
-    wv = np.cross(w, v)
-    return quaternion_exp(w), v + b * wv + c * np.cross(w, wv)
-
-
-def displacement_log(quaternion: Array, translation: Array) -> Array:
-    """Inverse of `displacement_exp`: (..., 4), (..., 3) → twist [linear; angular] (..., 6)."""
-    w = quaternion_log(quaternion)
-    b, c = _left_jacobian_coefficients(np.linalg.norm(w, axis=-1, keepdims=True))
-    W = skew(w)
-    V = np.eye(3) + b[..., None] * W + c[..., None] * (W @ W)
-    v = np.linalg.solve(V, translation[..., None])[..., 0]
-    return np.concatenate([v, w], axis=-1)
-
-
-def rotate(q: Array, v: Array) -> Array:
-    """Rotate the vector (..., 3) by the unit quaternion (..., 4)."""
-    return np.asarray((quaternion_to_matrix(q) @ v[..., None])[..., 0])

@@ -8,7 +8,6 @@ touches two coordinates, a constant one by 90° none). `delassus.spatial.ops.Mot
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -19,15 +18,14 @@ import numpy as np
 from delassus.spatial.elementary_displacements import (
     ElementaryDisplacement,
     Entries,
-    GeneralRotation,
-    PlanarRotation,
     Rotation,
     Translation,
     blocks,
     elementary_rotations,
     join,
 )
-from delassus.spatial.joints import Joint, JointKind
+from delassus.spatial.joint_kinds import REVOLUTE
+from delassus.spatial.joints import Joint
 from delassus.spatial.rotations import Array
 
 if TYPE_CHECKING:
@@ -66,49 +64,11 @@ class Displacement:
 
 def displacement(ops: Ops, joint: Joint, read: Callable[[int], Scalar], start: int) -> Displacement:
     """Displacement of a joint whose coordinates ``read`` gives from index ``start`` on."""
-    p: list[Any] | None = None
-    R: Rotation | None = None
-    constant = joint.rotation
-
-    def x(k: int) -> Scalar:
-        return read(start + k)
-
-    kind = joint.kind
-    if kind is JointKind.REVOLUTE:
+    q, constant = [read(start + k) for k in range(joint.nq)], joint.rotation
+    if joint.kind.motion_axes == REVOLUTE.motion_axes:
         constant, offset = before_rotation(constant.tobytes(), joint.axis)
-        angle = x(0) + offset if offset else x(0)
-        R = PlanarRotation(joint.axis, ops.cos(angle), ops.sin(angle))
-    elif kind is JointKind.COS_SIN:
-        constant, offset = before_rotation(constant.tobytes(), joint.axis)
-        c, s = x(0), x(1)
-        if offset:
-            c0, s0 = math.cos(offset), math.sin(offset)
-            c, s = c0 * c - s0 * s, s0 * c + c0 * s
-        R = PlanarRotation(joint.axis, c, s)
-    elif kind is JointKind.PRISMATIC:
-        p = [x(0) if k == joint.axis else 0.0 for k in range(3)]
-    elif kind is JointKind.PLANAR:
-        p, R = [x(0), x(1), 0.0], PlanarRotation(2, x(2), x(3))
-    elif kind is JointKind.BALL:
-        R = GeneralRotation(quaternion_rows(x(0), x(1), x(2), x(3)))
-    elif kind is JointKind.TRANSLATION:
-        p = [x(0), x(1), x(2)]
-    elif kind is JointKind.FREE:
-        p, R = [x(0), x(1), x(2)], GeneralRotation(quaternion_rows(x(3), x(4), x(5), x(6)))
-    return Displacement(joint.position, constant, p, R)
-
-
-def quaternion_rows(x: Scalar, y: Scalar, z: Scalar, w: Scalar) -> Entries:
-    """Rotation matrix of a unit quaternion."""
-    x2, y2, z2 = x + x, y + y, z + z
-    xx, yy, zz = x * x2, y * y2, z * z2
-    xy, xz, yz = x * y2, x * z2, y * z2
-    wx, wy, wz = w * x2, w * y2, w * z2
-    return [
-        [1.0 - (yy + zz), xy - wz, xz + wy],
-        [xy + wz, 1.0 - (xx + zz), yz - wx],
-        [xz - wy, yz + wx, 1.0 - (xx + yy)],
-    ]
+        q = joint.kind.moved(ops, q, [offset]) if offset else q
+    return Displacement(joint.position, constant, *joint.kind.displacement(ops, joint.motion_axes, q))
 
 
 class DenseTransform:

@@ -11,7 +11,7 @@ import numpy as np
 from delassus.constraints import Weld
 from delassus.model.inertia import about_centre
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.joints import JointKind
+from delassus.spatial.joint_kinds import BALL, COS_SIN, FREE, PLANAR, PRISMATIC, REVOLUTE, TRANSLATION
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, States
 from delassus_studies.peers import Call, library
@@ -27,13 +27,13 @@ def pinocchio_model(pin: Any, tree: Tree) -> Any:
     for i, joint in enumerate(tree.joints):
         axis = np.eye(3)[joint.axis]
         kinds = {
-            JointKind.REVOLUTE: lambda axis=axis: pin.JointModelRevoluteUnaligned(axis),
-            JointKind.COS_SIN: lambda axis=axis: pin.JointModelRevoluteUnboundedUnaligned(axis),
-            JointKind.PRISMATIC: lambda axis=axis: pin.JointModelPrismaticUnaligned(axis),
-            JointKind.PLANAR: pin.JointModelPlanar,
-            JointKind.BALL: pin.JointModelSpherical,
-            JointKind.TRANSLATION: pin.JointModelTranslation,
-            JointKind.FREE: pin.JointModelFreeFlyer,
+            REVOLUTE: lambda axis=axis: pin.JointModelRevoluteUnaligned(axis),
+            COS_SIN: lambda axis=axis: pin.JointModelRevoluteUnboundedUnaligned(axis),
+            PRISMATIC: lambda axis=axis: pin.JointModelPrismaticUnaligned(axis),
+            PLANAR: pin.JointModelPlanar,
+            BALL: pin.JointModelSpherical,
+            TRANSLATION: pin.JointModelTranslation,
+            FREE: pin.JointModelFreeFlyer,
         }
         placement = pin.SE3(np.array(joint.rotation), np.array(joint.position))
         ids[i] = model.addJoint(ids[tree.parents[i]], kinds[joint.kind](), placement, joint.name)

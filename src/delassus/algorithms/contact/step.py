@@ -36,7 +36,6 @@ from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.constraints import BoundedJoint
 from delassus.constraints.contact import bounded_joints_of
-from delassus.spatial import manifold
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix, Scalar
 
@@ -128,9 +127,9 @@ class ContactStep:
         """``v + h ω × v``: free and planar joints in the axes of now."""
         out = list(self.v)
         for joint, sv in zip(self.tree.joints, self.tree.v_slices, strict=True):
-            turning = manifold.turning(joint, self.v[sv])
-            if turning is not None:
-                out[sv] = [x + self.h * d for x, d in zip(self.v[sv], turning, strict=True)]
+            product = joint.kind.velocity_product(self.v[sv])
+            if product is not None:
+                out[sv] = [x + self.h * d for x, d in zip(self.v[sv], product, strict=True)]
         return out
 
     # -- loops ---------------------------------------------------------------------------------------------------------

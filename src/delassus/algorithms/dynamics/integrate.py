@@ -7,7 +7,7 @@
 
 `position_update` moves free and planar joints at constant velocity in the world, where a screw would curve. What
 contact dynamics computes over a step, ``v⁺``, is in the axes of the frame at the start of the step: there, a free body
-keeps its momentum exactly. Its derivative is that of ``v`` and ``ω × v`` (`manifold.turning`).
+keeps its momentum exactly. Its derivative is that of ``v`` and ``ω × v`` (`velocity_product` of joints).
 
 Sources: Hairer, Lubich, Wanner, Geometric Numerical Integration, IV.8; Munthe-Kaas 1998.
 """
@@ -19,7 +19,6 @@ from types import MappingProxyType
 from typing import Any
 
 from delassus.model.tree import Tree
-from delassus.spatial import manifold
 from delassus.spatial.motion import column, from_entries, motion_cross
 from delassus.spatial.ops import Ops, Scalar
 
@@ -48,7 +47,7 @@ class Flow:
         """``q ⊕ u``."""
         out: State = []
         for joint, sq, sv in zip(self.tree.joints, self.tree.q_slices, self.tree.v_slices, strict=True):
-            out.extend(manifold.integrate(self.ops, joint, q[sq], u[sv]))
+            out.extend(joint.kind.integrate(self.ops, q[sq], u[sv]))
         return out
 
     def tangent_rate(self, u: Any, v: Any) -> Any:
@@ -105,7 +104,7 @@ def position_update(ops: Ops, tree: Tree, q: State, v: State, h: Scalar, shift: 
     v_next: State = []
     for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
         step = [h * x + y for x, y in zip(v[sv], shift[sv], strict=True)]
-        place, velocity = manifold.position_update(ops, joint, q[sq], v[sv], step)
+        place, velocity = joint.kind.position_update(ops, q[sq], v[sv], step)
         q_next.extend(place)
         v_next.extend(velocity)
     return q_next, v_next

@@ -20,7 +20,6 @@ from delassus.constraints import At, Constraint, Goal
 from delassus.frozen import cached_property
 from delassus.model.inertia import about_centre
 from delassus.model.tree import WORLD
-from delassus.spatial.manifold import stretch, stretch_changes
 from delassus.spatial.motion import (
     LINEAR,
     bias_force,
@@ -128,26 +127,29 @@ class DynamicsProblem:
         if self._damping is not None:
             factors = [column(ops, d) for d in self.per_joint(self._damping)]
             out = [scaled(ops, d, v) for d, v in zip(factors, self.v, strict=True)]
-        for i, stretched in self.stretches.items():
+        for i, deflection in self.spring_deflections.items():
             out = out or self.per_joint(None)
-            out[i] = out[i] + scaled(ops, list(self.tree.joints[i].stiffness), stretched)
+            out[i] = out[i] + scaled(ops, list(self.tree.joints[i].stiffness), deflection)
         return out
 
     @cached_property
-    def stretches(self) -> dict[int, Matrix]:
+    def spring_deflections(self) -> dict[int, Matrix]:
         """``q − r`` (n_i × 1) of each joint with a spring that acts."""
         out = {}
         for i, (joint, sq) in enumerate(zip(self.tree.joints, self.tree.q_slices, strict=True)):
             if self._is_passive and joint.stiffness.any():
-                out[i] = from_entries(self.ops, stretch(self.ops, joint, self._coordinates(sq)))
+                rest = joint.rest_position.tolist()
+                x = joint.kind.spring_deflection(self.ops, self._coordinates(sq), rest)
+                out[i] = from_entries(self.ops, x)
         return out
 
-    def stretch_changes(self) -> dict[int, Matrix]:
+    def spring_changes(self) -> dict[int, Matrix]:
         """Changes (n_i × n_i) of the force of each spring with the joint's position."""
         ops, out = self.ops, {}
-        for i in self.stretches:
+        for i in self.spring_deflections:
             joint = self.tree.joints[i]
-            changes = stretch_changes(ops, joint, self._coordinates(self.tree.q_slices[i]))
+            q = self._coordinates(self.tree.q_slices[i])
+            changes = joint.kind.spring_deflection_changes(ops, q, joint.rest_position.tolist())
             out[i] = diagonal(ops, joint.stiffness.tolist()) @ changes
         return out
 

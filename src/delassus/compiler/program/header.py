@@ -31,7 +31,7 @@ def file_header(asked: Request) -> Iterator[str]:
                 parts.append(f"limits {exact(joint.lower)} to {exact(joint.upper)}")
             if options.dry_friction and joint.friction.any():
                 parts.append(f"dry friction {exact(joint.friction)}")
-        yield f"  {joint.name}: {joint.kind.value}, q[{_span(q)}], v[{_span(v)}]{''.join(f', {x}' for x in parts)}"
+        yield f"  {joint.name}: {joint.kind.name}, q[{_span(q)}], v[{_span(v)}]{''.join(f', {x}' for x in parts)}"
     if "control" in taken and asked.control == "ctrl":
         yield "Actuators, in the order of ctrl:"
         for actuator in tree.actuators:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from delassus.model.edit.combine import SEPARATOR
 from delassus.model.shapes import Collider
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.joints import JointKind
+from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.rotations import Array
 
 
@@ -65,7 +65,7 @@ def may_collide(scene: Solids) -> NDArray[np.bool_]:
             carrier, root = carriers[links[i]], scene.tree.support(int(links[i]))[0]
             if carrier != WORLD:
                 apart = links == carrier
-            elif scene.tree.joints[root].kind is not JointKind.FREE:
+            elif scene.tree.joints[root].kind is not FREE:
                 apart = bases & (robots == robots[i])
             else:
                 continue

@@ -22,7 +22,7 @@ from delassus.model.tree import WORLD, Tree
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
-from delassus.spatial.joints import JointKind
+from delassus.spatial.joint_kinds import FREE
 
 Loop = tuple[Constraint, int]
 """A loop, and its number among those of the scene."""
@@ -103,7 +103,7 @@ def _is_free(tree: Tree, passive: Passive) -> bool:
     bare = not joint.armature.any() and not joint.position.any() and np.array_equal(joint.rotation, np.eye(3))
     if passive == "model":
         bare = bare and not (joint.damping.any() or joint.stiffness.any() or tree.gravity_compensation)
-    return tree.n_links == 1 and joint.kind is JointKind.FREE and bare
+    return tree.n_links == 1 and joint.kind is FREE and bare
 
 
 class Blocks:

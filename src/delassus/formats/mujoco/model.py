@@ -26,7 +26,8 @@ from delassus.formats.mujoco.named import NamedModel
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, unique_name
 from delassus.model.edit.build import build_tree
 from delassus.model.tree import Tree
-from delassus.spatial.joints import Joint, JointKind
+from delassus.spatial.joint_kinds import FREE, PRISMATIC, REVOLUTE, JointKind
+from delassus.spatial.joints import Joint
 from delassus.spatial.rotations import Array, quaternion_log, quaternion_to_matrix, rotation_about
 
 SHORTEST_QUATERNION = 1e-15
@@ -150,21 +151,21 @@ def _joint(
     anchor, axis = np.array(model.jnt_pos[j]), np.array(model.jnt_axis[j])
     reference = float(model.qpos0[model.jnt_qposadr[j]])
     lower, upper = -np.inf, np.inf
-    if kind is JointKind.FREE:  # its configuration is the pose in the world, wherever the body was placed
+    if kind is FREE:  # its configuration is the pose in the world, wherever the body was placed
         rotation, position, anchor = np.eye(3), np.zeros(3), np.zeros(3)
         if np.ptp(armature[dofs][:3]) > 0:
             raise ModelError(
                 f"joint {name!r}", "one armature for the linear directions of a free joint",
                 str(armature[dofs][:3]), "They are directions of the world, not of the body: make them equal.",
             )  # fmt: skip
-    if kind is JointKind.REVOLUTE:
+    if kind is REVOLUTE:
         position, rotation = position + rotation @ anchor, rotation @ rotation_about(axis, -reference)
-    elif kind is JointKind.PRISMATIC:
+    elif kind is PRISMATIC:
         position = position + rotation @ (anchor - reference * axis)
     else:
         position = position + rotation @ anchor
     has_limits = model.jnt_limited[j] and not model.is_disabled("LIMIT", "CONSTRAINT")
-    if has_limits and kind in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+    if has_limits and kind in (REVOLUTE, PRISMATIC):
         lower, upper = (float(x) for x in model.jnt_range[j])
     stiffness = 0.0 if model.is_disabled("SPRING", "PASSIVE") else float(model.jnt_stiffness[j])
     rest = np.array(model.qpos_spring[model.jnt_qposadr[j] :][: kind.nq])
@@ -270,7 +271,7 @@ def velocity_map_from_mujoco(tree: Tree, q: ArrayLike) -> Array:
     array = tree.check_configuration(q)
     T = np.broadcast_to(np.eye(tree.nv), (*array.shape[:-1], tree.nv, tree.nv)).copy()
     for joint, quaternion, dofs in _quaternions(tree):
-        if joint.kind is JointKind.FREE:
+        if joint.kind is FREE:
             linear = slice(dofs.start, dofs.start + 3)
             T[..., linear, linear] = quaternion_to_matrix(array[..., quaternion]).mT
     return T

@@ -12,12 +12,8 @@ import numpy as np
 
 from delassus.errors import ModelError
 from delassus.formats.features import (
-    BALL,
-    FREE,
     JOINTS,
     MJCF,
-    PRISMATIC,
-    REVOLUTE,
     is_range,
     joint_type,
     omitted,
@@ -39,6 +35,7 @@ from delassus.model.description import (
 )
 from delassus.model.inertia import nearest_inertia
 from delassus.model.topology import WORLD, Topology
+from delassus.spatial.joint_kinds import BALL, FREE, PRISMATIC, REVOLUTE
 from delassus.spatial.rotations import Array, matrix_to_quaternion, quaternion_to_matrix, rotation_about
 
 LEAST = 1e-15

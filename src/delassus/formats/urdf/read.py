@@ -23,7 +23,7 @@ from delassus.model.check import check_choice, decimal_numbers
 from delassus.model.description import DEEPEST_XML, FIXED, Check, RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
 from delassus.model.tree import Tree
-from delassus.spatial.joints import JointKind
+from delassus.spatial.joint_kinds import COS_SIN, REVOLUTE
 from delassus.spatial.rotations import Array, exact_quarter_turns, rotation_from_rpy
 
 Continuous = Literal["angle", "cos-sin"]
@@ -198,7 +198,7 @@ def _coordinates(tree: Tree, joint: str, text: str, what: str) -> Array:
     """Configuration of a joint from the text of an SRDF file: its numbers, or the angle of a cosine and sine."""
     kind = tree.joints[tree.joint_names.index(joint)].kind
     given = decimal_numbers(text)
-    if given is not None and kind is JointKind.COS_SIN and len(given) == 1:
+    if given is not None and kind is COS_SIN and len(given) == 1:
         given = cos(given[0]), sin(given[0])
     numbers = np.array(given or ())
     length = 1.0 if kind.unit is None else float(np.linalg.norm(numbers[kind.unit]))
@@ -263,7 +263,7 @@ def _joint(element: Element, continuous: Continuous) -> RawJoint:
         lower, upper = -inf, inf
     if kind in ("planar", "floating"):  # which no single motor drives
         effort = velocity = inf
-    moves = JointKind.REVOLUTE if kind == "continuous" and continuous == "angle" else _KINDS[kind]
+    moves = REVOLUTE if kind == "continuous" and continuous == "angle" else _KINDS[kind]
     return RawJoint(
         name, moves, ends[0], ends[1], position, rotation, np.array(axis), lower=lower, upper=upper, damping=damping,
         friction=friction, effort_limit=effort, velocity_limit=velocity,

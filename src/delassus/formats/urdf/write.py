@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from delassus.formats.features import COS_SIN, JOINTS, URDF, joint_type, omitted
+from delassus.formats.features import JOINTS, URDF, joint_type, omitted
 from delassus.formats.text import common, element, tidy
 from delassus.model.describe import describe
 from delassus.model.description import (
@@ -21,6 +21,7 @@ from delassus.model.description import (
     unique_name,
 )
 from delassus.model.topology import Topology
+from delassus.spatial.joint_kinds import COS_SIN
 from delassus.spatial.rotations import Array, rpy_from_rotation
 
 UNLIMITED = 1e308

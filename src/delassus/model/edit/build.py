@@ -14,7 +14,6 @@ import numpy as np
 from delassus.errors import ModelError
 from delassus.model.check import check_choice
 from delassus.model.description import (
-    DIRECTED,
     FIXED,
     LARGEST,
     Check,
@@ -29,7 +28,8 @@ from delassus.model.description import (
 from delassus.model.inertia import motion_transform, move_inertia, spatial_inertia
 from delassus.model.kinematics import relative_poses
 from delassus.model.tree import WORLD, Placement, Tree
-from delassus.spatial.joints import LIMITS, PER_DOF, Joint, JointKind
+from delassus.spatial.joint_kinds import FREE
+from delassus.spatial.joints import LIMITS, PER_DOF, Joint
 from delassus.spatial.rotations import Array, exact_quarter_turns, rotation_between
 
 _IS_LIMIT = np.array([[attribute in LIMITS] for attribute in PER_DOF])
@@ -78,7 +78,7 @@ def build_tree(
     links = check_descriptions(links, joints, check_inertia, source or f"robot {name!r}")
     if root == "floating":
         root_joint_name = unique_name(root_joint_name, {joint.name for joint in joints})
-        carrier = RawJoint(root_joint_name, JointKind.FREE, "", root_link)
+        carrier = RawJoint(root_joint_name, FREE, "", root_link)
     else:
         carrier = RawJoint(f"world_to_{root_link}", FIXED, "", root_link)
     outgoing: dict[str, list[RawJoint]] = {}
@@ -172,7 +172,7 @@ def _axes_and_alignments(moving: Sequence[RawJoint]) -> tuple[list[int], Array]:
 
     Joints without a direction have the z axis, and are not turned.
     """
-    given = [raw.axis if raw.kind in DIRECTED else (0.0, 0.0, 1.0) for raw in moving]
+    given = [raw.axis if raw.kind and raw.kind.has_axis else (0.0, 0.0, 1.0) for raw in moving]
     directions = np.array(given, dtype=float).reshape(-1, 3)
     directions /= np.linalg.norm(directions, axis=-1, keepdims=True)
     axes = np.argmax(np.abs(directions), axis=-1)

@@ -20,7 +20,8 @@ import numpy as np
 from delassus.model.inertia import motion_transform, move_inertia
 from delassus.model.kinematics import joint_displacement, move_body_frames
 from delassus.model.topology import WORLD, Placement, Topology
-from delassus.spatial.joints import LIMITS, NO_LIMIT, PER_DOF, Joint, JointKind
+from delassus.spatial.joint_kinds import BALL, COS_SIN, NO_LIMIT, REVOLUTE
+from delassus.spatial.joints import LIMITS, PER_DOF, Joint
 from delassus.spatial.rotations import Array, exact_quarter_turns, matrix_to_quaternion
 
 T = TypeVar("T", bound=Topology)
@@ -84,7 +85,7 @@ def _named(tree: Topology, links: tuple[int, ...]) -> str:
 
 
 def _is_hinge(joint: Joint) -> bool:
-    return joint.kind in (JointKind.REVOLUTE, JointKind.COS_SIN)
+    return joint.kind in (REVOLUTE, COS_SIN)
 
 
 def _gimbals(tree: Topology, beside: int = 0) -> list[Gimbal]:
@@ -238,7 +239,7 @@ def _ball_joint(hinges: list[Joint], rotation: Array, position: Array) -> Joint:
     numbers["lower"] = np.full(3, -np.inf)
     for name in ("effort_limit", "velocity_limit"):
         numbers[name] = np.full(3, min(float(getattr(hinge, name)[0]) for hinge in hinges))
-    return Joint(hinges[-1].name, JointKind.BALL, 2, exact_quarter_turns(rotation), position, **numbers)
+    return Joint(hinges[-1].name, BALL, 2, exact_quarter_turns(rotation), position, **numbers)
 
 
 def _configuration(tree: Topology, gimbals: list[Gimbal], kept: list[int], q: Array) -> Array:

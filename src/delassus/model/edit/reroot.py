@@ -15,7 +15,8 @@ import numpy as np
 from delassus.errors import ModelError
 from delassus.model.kinematics import frame_pose, move_body_frames
 from delassus.model.topology import WORLD, Topology
-from delassus.spatial.joints import Joint, JointKind
+from delassus.spatial.joint_kinds import FREE
+from delassus.spatial.joints import Joint
 from delassus.spatial.rotations import Array, exact_quarter_turns, matrix_to_quaternion
 
 T = TypeVar("T", bound=Topology)
@@ -35,7 +36,7 @@ def reroot(tree: T, link: str) -> T:
         half_turn = _half_turn(tree.joints[child])
         R[i], p[i] = tree.joints[child].rotation @ half_turn.T, tree.joints[child].position
         carrying[i] = replace(tree.joints[child], rotation=half_turn, position=np.zeros(3))
-        if carrying[i].kind in (JointKind.TRANSLATION, JointKind.BALL):  # whose coordinates change their sign
+        if carrying[i].nv > 1:  # whose coordinates change their sign
             carrying[i] = replace(carrying[i], rest_position=-carrying[i].rest_position)
 
     parent_of = {new_root: WORLD}
@@ -88,14 +89,11 @@ def reroot_coordinates(tree: Topology, link: str, other: Topology) -> tuple[tupl
     """
     source = {joint.name: sq for joint, sq in zip(tree.joints, tree.q_slices, strict=True)}
     reversed_joints = {tree.joints[i].name for i in tree.support(_require_floating(tree, link))[1:]}
-    out: list[tuple[int, float]] = [(-1, x) for x in JointKind.FREE.neutral]
+    out: list[tuple[int, float]] = [(-1, x) for x in FREE.neutral]
     for joint in other.joints[1:]:
-        signs = [1.0] * joint.nq
-        if joint.name in reversed_joints and joint.kind is JointKind.BALL:
-            signs = [-1.0, -1.0, -1.0, 1.0]
-        if joint.name in reversed_joints and joint.kind is JointKind.TRANSLATION:
-            signs = [-1.0] * joint.nq
-        out.extend((source[joint.name].start + k, sign) for k, sign in enumerate(signs))
+        reverse = joint.kind.inverse_signs if joint.name in reversed_joints else None
+        signs = enumerate(reverse or [1.0] * joint.nq)
+        out.extend((source[joint.name].start + k, sign) for k, sign in signs)
     return tuple(out)
 
 
@@ -119,12 +117,12 @@ def _require_floating(tree: Topology, link: str) -> int:
 def _half_turn(joint: Joint) -> Array:
     """Rotation by 180° about an axis across the joint's own, so that the same coordinate moves it backwards."""
     even = not any(np.ptp(getattr(joint, attribute)) for attribute in RESISTANCE)  # else they tell the two links apart
-    if joint.kind in (JointKind.REVOLUTE, JointKind.COS_SIN, JointKind.PRISMATIC):
+    if joint.nv == 1:
         return np.diag([1.0 if k == (joint.axis + 1) % 3 else -1.0 for k in range(3)])
-    if joint.kind is JointKind.TRANSLATION or (joint.kind is JointKind.BALL and even):
+    if joint.kind.inverse_signs and (even or not joint.kind.has_quaternion):
         return np.eye(3)
     raise ModelError(
         f"joint {joint.name!r}", "a revolute, prismatic, ball or translation joint between the two roots",
-        f"a {joint.kind.value} joint" + ("" if even else " whose armature, damping or friction varies"),
+        f"a {joint.kind.name} joint" + ("" if even else " whose armature, damping or friction varies"),
         "Choose a root link on the near side of that joint.",
     )  # fmt: skip

@@ -23,7 +23,7 @@ import delassus as ds
 from delassus.constraints import Constraint, Contact, Frame, Point, bounded_joints
 from delassus.model.description import RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
-from delassus.spatial.joints import JointKind
+from delassus.spatial.joint_kinds import BALL, FREE, PRISMATIC, REVOLUTE
 from delassus.spatial.rotations import Array, quaternion_to_matrix
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, environment
@@ -73,7 +73,7 @@ def _mechanism(rng: np.random.Generator) -> ds.Tree:
         moments = rng.uniform(0.03, 0.2, 3) ** 2
         inertia = mass * R @ np.diag(moments.sum() - moments) @ R.T
         links.append(RawLink(f"l{k}", mass, rng.uniform(-0.1, 0.1, 3), inertia))
-    kinds = (JointKind.REVOLUTE, JointKind.REVOLUTE, JointKind.PRISMATIC, JointKind.BALL)
+    kinds = (REVOLUTE, REVOLUTE, PRISMATIC, BALL)
     joints = []
     for k in range(1, n):
         one = kinds[rng.integers(len(kinds))]
@@ -134,7 +134,7 @@ def problems(seed: int, n: int) -> Problems:
             normals = rng.normal([0.0, 0.0, 4.0], 1.0, (n, c.n_points, 3))
             normals /= np.linalg.norm(normals, axis=-1, keepdims=True)
             values[f"ground{i}"] = np.concatenate([rng.uniform(-0.2, 0.2, (n, c.n_points, 1)), normals], axis=-1)
-    if tree.link_names and tree.joints[0].kind is JointKind.FREE:  # lowest point just above, or on, a plane
+    if tree.link_names and tree.joints[0].kind is FREE:  # lowest point just above, or on, a plane
         planes = [i for i, c in made.contacts if c.ground == "plane" and c.second is None]
         if planes:
             low = np.min([x.gap for x in geometry(made) if x.contact in planes], axis=0)
@@ -205,7 +205,7 @@ def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array,
     n = len(q)
     inverse = np.linalg.inv(ds.mass_matrix(tree, q))
     rate = ds.forward_dynamics(tree, q, v, values["tau"], ()).qdd
-    if tree.joints[0].kind is JointKind.FREE:
+    if tree.joints[0].kind is FREE:
         rate = rate + np.pad(np.cross(v[:, 3:6], v[:, :3]), ((0, 0), (0, tree.nv - 3)))
     free = v + dt * rate
     if made.loops:
@@ -279,7 +279,7 @@ def _measure_mechanism(seed: int, n: int, solver: Any, dtype: Any) -> Record:
     eps = float(np.finfo(dtype).eps)
     scale = 1.0 + np.abs(made.values["v"]).max(axis=1) + np.abs(after).max(axis=1)
     room = EPS_GAP * eps * (scale + 1.0 / made.values["dt"])
-    from_root = 3 if made.tree.joints[0].kind is JointKind.FREE else 0  # linear velocities turn with the root
+    from_root = 3 if made.tree.joints[0].kind is FREE else 0  # linear velocities turn with the root
     lengths = (np.linalg.norm(x[:, :from_root], axis=1) for x in (v, after))
     differs = np.maximum(np.abs(v[:, from_root:] - after[:, from_root:]).max(axis=1, initial=0.0),
                          np.abs(np.subtract(*lengths)))  # fmt: skip

@@ -227,7 +227,7 @@ def _residuals(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple
     for c in of_constraints:
         for link, change in c.wrench_changes.items():
             r_q = r_q - ops.transpose(rates.of_link(link, rates.S)) @ change
-    springs = motion.stretch_changes()
+    springs = motion.spring_changes()
     if springs:
         r_q = r_q + assembled(ops, sizes, sizes, {(i, i): change for i, change in springs.items()})
     return r_q, r_v if motion.damping is None else r_v + diagonal(ops, motion.damping)

@@ -16,7 +16,6 @@ from typing import Any
 
 from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow, State
 from delassus.model.tree import Tree
-from delassus.spatial import manifold
 from delassus.spatial.motion import from_entries, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rates import motion_matrix
@@ -51,7 +50,7 @@ class DualFlow(Flow):
 
     def moved(self, q: Dual, u: Dual) -> Dual:
         """``q ⊕ u``."""
-        parts = [manifold.integrate_changes(self.ops, joint, u.x[sv]) for joint, sv in self._joints()]
+        parts = [joint.kind.integrate_changes(self.ops, u.x[sv]) for joint, sv in self._joints()]
         along_q, along_u = (self.ops.block_diagonal([part[k] for part in parts]) for k in (0, 1))
         return Dual(super().moved(q.x, u.x), along_q @ q.change + along_u @ u.change)
 

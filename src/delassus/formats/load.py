@@ -15,7 +15,7 @@ from delassus.formats.mujoco.xml import read_mjcf
 from delassus.formats.pinocchio import tree_from_pinocchio
 from delassus.formats.urdf.read import MAX_BYTES, Continuous, read_xml, tree_from_urdf, with_group_states
 from delassus.model.check import check_choice, check_path
-from delassus.model.description import Check, Root, Unsupported, check_unsupported, judge_omitted
+from delassus.model.description import Check, Root, Unsupported, judge_omitted
 from delassus.model.edit.gimbals import with_ball_joints
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import FREE
@@ -110,7 +110,6 @@ def load(
     >>> tree.nv  # doctest: +SKIP
     38
     """
-    check_unsupported(unsupported)
     check_choice("gimbals", gimbals, ("hinges", "ball"), ModelError)
     module = type(robot).__module__.split(".")[0]
     if isinstance(robot, (str, Path)):

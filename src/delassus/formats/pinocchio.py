@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from delassus.constraints import JointRows
-from delassus.errors import ModelError, missing_dependency
+from delassus.errors import ModelError, require
 from delassus.formats.features import JOINTS, PINOCCHIO, omitted
 from delassus.model.describe import describe
 from delassus.model.description import (
@@ -24,7 +24,6 @@ from delassus.model.description import (
     RawJoint,
     RawLink,
     Unsupported,
-    check_unsupported,
     judge_omitted,
     unique_name,
 )
@@ -62,7 +61,9 @@ def tree_from_pinocchio(model: Any, check_inertia: Check = "warn") -> Tree:
     MissingDependencyError
         Pinocchio is not installed.
     """
-    pin = _import_pinocchio("a tree from a Pinocchio model")
+    require("pinocchio", "pinocchio", "a tree from a Pinocchio model")
+    import pinocchio as pin
+
     if not isinstance(model, pin.Model):
         raise ModelError(
             "model", "a pinocchio.Model", f"an object of type {type(model).__module__}.{type(model).__name__}",
@@ -103,10 +104,7 @@ def tree_from_pinocchio(model: Any, check_inertia: Check = "warn") -> Tree:
         for entry in model.referenceConfigurations
     }
     return replace(
-        tree,
-        gravity=model.gravity.linear,
-        reference_configurations=configurations,
-        constraints=tuple(mimics.values()),
+        tree, gravity=model.gravity.linear, reference_configurations=configurations, constraints=tuple(mimics.values())
     )
 
 
@@ -138,8 +136,9 @@ def tree_to_pinocchio(tree: Tree, *, unsupported: Unsupported = "warn") -> Any:
     >>> model.nq, list(model.names)[1:]
     (3, ['link1_joint', 'link2_joint', 'link3_joint'])
     """
-    pin = _import_pinocchio("a Pinocchio model")
-    check_unsupported(unsupported)
+    require("pinocchio", "pinocchio", "a Pinocchio model")
+    import pinocchio as pin
+
     judge_omitted(tree.name, PINOCCHIO, omitted(PINOCCHIO, tree, constraints=tree.constraints), unsupported)
     model = pin.Model()
     model.name, model.gravity.linear = tree.name, np.array(tree.gravity)
@@ -197,15 +196,6 @@ def _set_numbers(model: Any, raw: RawJoint, q: int, v: int) -> None:
         largest = np.finfo(float).max
         model.lowerPositionLimit[q] = np.clip(raw.lower, -largest, largest)[0]
         model.upperPositionLimit[q] = np.clip(raw.upper, -largest, largest)[0]
-
-
-def _import_pinocchio(purpose: str) -> Any:
-    """The module ``pinocchio``; or `MissingDependencyError`."""
-    try:
-        import pinocchio
-    except ImportError as error:
-        raise missing_dependency("pin", "pinocchio", purpose) from error
-    return pinocchio
 
 
 def _body_at(pin: Any, model: Any, joint: int) -> str | None:

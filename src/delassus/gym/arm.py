@@ -61,12 +61,7 @@ class ArmReach(Worlds):
     """
 
     def __init__(
-        self,
-        num_envs: int = 4096,
-        *,
-        episode: float = 4.0,
-        payload: Range = (0.0, 0.5),
-        **options: Any,
+        self, num_envs: int = 4096, *, episode: float = 4.0, payload: Range = (0.0, 0.5), **options: Any
     ) -> None:
         tree = chain(LINKS)
         last = tree.link_names[-1]

@@ -67,13 +67,7 @@ class Go1Velocity(Worlds):
     [[0.5, 0.0, 0.0], [0.5, 0.0, 0.0]]
     """
 
-    def __init__(
-        self,
-        num_envs: int = 4096,
-        *,
-        generic: bool = False,
-        **options: Any,
-    ) -> None:
+    def __init__(self, num_envs: int = 4096, *, generic: bool = False, **options: Any) -> None:
         tree = generic_quadruped() if check_flag("generic", generic) else go1()
         feet = [Contact(f"{leg}_foot", Sphere(FOOT_RADIUS)) for leg in LEGS]
         kernel = compile_kernel(
@@ -160,14 +154,7 @@ def _observe(
 
 @compiled
 def _judge(
-    q: Array,
-    v: Array,
-    command: Array,
-    actions: Array,
-    before: Array,
-    control: float,
-    rewards: Array,
-    fallen: Array,
+    q: Array, v: Array, command: Array, actions: Array, before: Array, control: float, rewards: Array, fallen: Array
 ) -> None:
     for i in range(rewards.size):
         a, b, up = up_of(q, i)

@@ -65,13 +65,7 @@ class HumanoidStand(Worlds):
     """
 
     def __init__(
-        self,
-        num_envs: int = 1024,
-        *,
-        push: float = 0.3,
-        dt: float = 0.002,
-        payload: Range = (0.0, 5.0),
-        **options: Any,
+        self, num_envs: int = 1024, *, push: float = 0.3, dt: float = 0.002, payload: Range = (0.0, 5.0), **options: Any
     ) -> None:
         tree = _with_rotors(humanoid())
         self._push = check_number("push", push, "In m/s.", above=False, most=LARGEST)

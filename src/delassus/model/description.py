@@ -206,15 +206,11 @@ def check_descriptions(
     return links
 
 
-def check_unsupported(unsupported: object) -> None:
-    """Raise `ModelError` unless it is one of `Unsupported`."""
-    check_choice("unsupported", unsupported, ("warn", "refuse", "ignore"), ModelError)
-
-
 def judge_omitted(
     robot: str, form: str, omitted: Mapping[str, Sequence[str]], unsupported: Unsupported, advice: str = ""
 ) -> None:
     """Warn or raise where ``form`` does not hold all of a robot: names, by what they are names of."""
+    check_choice("unsupported", unsupported, ("warn", "refuse", "ignore"), ModelError)
     parts = "; ".join(
         f"{len(names)} {what} ({', '.join(names[:MOST_NAMED])}{', …' if len(names) > MOST_NAMED else ''})"
         for what, names in omitted.items()

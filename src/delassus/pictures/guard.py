@@ -14,7 +14,7 @@ import threading
 from typing import Any
 from urllib.parse import urlsplit
 
-from delassus.errors import ConfigurationError, MissingDependencyError, missing_dependency, shown
+from delassus.errors import ConfigurationError, MissingDependencyError, require, shown
 
 _swapping = threading.Lock()
 """Held while a server starts."""
@@ -57,11 +57,10 @@ def start_server(host: str, port: int) -> Any:
     MissingDependencyError
         No viser, or one that starts its server in another way, which would not be guarded.
     """
-    try:
-        import viser
-        from websockets.asyncio import server
-    except ImportError:
-        raise missing_dependency("viser", "view", "the viewer") from None
+    require("viser", "view", "the viewer")
+    import viser
+    from websockets.asyncio import server
+
     check_host(host)
     guarded = []
 

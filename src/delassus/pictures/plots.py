@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from delassus.contact.scene import Scene
-from delassus.errors import ConfigurationError, missing_dependency, shown
+from delassus.errors import ConfigurationError, require, shown
 from delassus.model.check import check_path
 from delassus.model.kinematics import world_poses
 from delassus.model.shapes import Box, HalfSpace, Sphere
@@ -293,10 +293,9 @@ def _tidy(ax: Any, title: str, unit: str, legend: bool = False) -> None:
 
 def _figure(width: float, height: float) -> Any:
     """Figure of that size in inches, without pyplot: that would choose a backend for the whole process."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise missing_dependency("matplotlib", "plot", "figures") from None
+    require("matplotlib", "plot", "figures")
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -48,12 +48,7 @@ def check_video(path: Path) -> None:
 
 
 def write_video(
-    recording: Recording,
-    path: str | Path,
-    *,
-    fps: int = 25,
-    size: tuple[int, int] = (640, 360),
-    speed: float = 1.0,
+    recording: Recording, path: str | Path, *, fps: int = 25, size: tuple[int, int] = (640, 360), speed: float = 1.0
 ) -> Path:
     """Film what was recorded, the camera going with what moves freely.
 

@@ -196,11 +196,7 @@ class Viewer:
 
 
 def view(
-    source: Recording | ReadyScene | Simulator,
-    *,
-    port: int = 8080,
-    host: str = "127.0.0.1",
-    block: bool = True,
+    source: Recording | ReadyScene | Simulator, *, port: int = 8080, host: str = "127.0.0.1", block: bool = True
 ) -> Viewer:
     """Show a simulation while it is computed, or a recording, in the browser.
 

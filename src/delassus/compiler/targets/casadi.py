@@ -11,7 +11,7 @@ import numpy as np
 
 from delassus.compiler.program.program import Program, Result
 from delassus.constraints import Argument
-from delassus.errors import missing_dependency
+from delassus.errors import require
 from delassus.spatial.trace.interpret import evaluate
 from delassus.spatial.trace.operations import OPERATIONS, Op
 
@@ -38,10 +38,9 @@ def casadi_function(program: Program, jacobian: Program | None = None) -> Any:
     MissingDependencyError
         CasADi is not installed.
     """
-    try:
-        import casadi as ca
-    except ImportError as error:
-        raise missing_dependency("casadi", "casadi", "a CasADi function") from error
+    require("casadi", "casadi", "a CasADi function")
+    import casadi as ca
+
     options = {} if jacobian is None else {"custom_jacobian": _jacobian_function(program, jacobian), "jac_penalty": 0}
     arguments, flat = _symbols(ca, program)
     results = []

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.contact.collision.filters import Solids, may_collide
-from delassus.errors import ConfigurationError, missing_dependency
+from delassus.errors import ConfigurationError, require
 from delassus.model.shapes import Box, Capsule, Cylinder, HalfSpace, Mesh, Shape, Sphere
 from delassus.spatial.rotations import Array
 
@@ -209,10 +209,9 @@ def _describe(shape: Shape, vertices: Array, row: Array) -> None:
 
 def hull_of(mesh: Mesh, name: str) -> tuple[Array, list[NDArray[np.int64]], Array]:
     """Convex hull of a mesh's vertices: corners (n, 3), faces counterclockwise seen from outside, and their normals."""
-    try:
-        from scipy.spatial import ConvexHull, QhullError
-    except ImportError as error:
-        raise missing_dependency("scipy", "contact", "convex hulls of meshes") from error
+    require("scipy", "contact", "convex hulls of meshes")
+    from scipy.spatial import ConvexHull, QhullError
+
     try:
         found = ConvexHull(mesh.vertices)
     except QhullError as error:

@@ -10,7 +10,7 @@ import numpy as np
 
 from delassus.contact.collision.colliders import FIRST_VERTEX, LINK, MOST_POINTS, Colliders, Workspace
 from delassus.contact.collision.filters import Solids
-from delassus.errors import missing_dependency
+from delassus.errors import require
 from delassus.frozen import cached_property
 from delassus.model.shapes import Box, Capsule, Cylinder, HalfSpace, Mesh, Shape, Sphere
 from delassus.spatial.rotations import Array
@@ -80,10 +80,9 @@ def _triangles(result: Any, most: float, found: Array, count: int) -> int:
 
 
 def _coal() -> Any:
-    try:
-        import coal
-    except ImportError as error:
-        raise missing_dependency("coal", "contact", "collision of these shapes") from error
+    require("coal", "contact", "collision of these shapes")
+    import coal
+
     return coal
 
 

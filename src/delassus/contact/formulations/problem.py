@@ -17,7 +17,7 @@ from delassus.contact.solvers.coulomb import mobilities
 from delassus.contact.solvers.double_double import de_saxce, natural_map
 from delassus.contact.solvers.pyramids import contact_blocks, impulse_directions, linear_problem, regular_directions
 from delassus.contact.solvers.registry import SOLVERS, TOLERANCE, ImpulseSolver
-from delassus.errors import ConfigurationError, missing_dependency
+from delassus.errors import ConfigurationError, require
 from delassus.frozen import Frozen, cached_property
 from delassus.spatial.rotations import Array
 
@@ -144,10 +144,9 @@ class ContactProblem(Frozen):
         MissingDependencyError
             scipy is not installed.
         """
-        try:
-            from scipy.sparse import block_array, coo_array, csc_array
-        except ImportError as error:
-            raise missing_dependency("scipy", "contact", "sparse matrices") from error
+        require("scipy", "contact", "sparse matrices")
+        from scipy.sparse import block_array, coo_array, csc_array
+
         if self.model.triplets is None:
             return csc_array(self.matrix)
         row, column, value = self.model.triplets

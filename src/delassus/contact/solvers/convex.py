@@ -16,7 +16,7 @@ from delassus.contact.problems import ConeProblem, RelaxedProblem
 from delassus.contact.results import Impulses, Solution, SolverStatus, solved_cones
 from delassus.contact.solvers.coulomb import mobilities
 from delassus.contact.solvers.double_double import natural_map
-from delassus.errors import missing_dependency
+from delassus.errors import require
 from delassus.spatial.rotations import Array
 
 POLISH = 30
@@ -27,11 +27,10 @@ def convex_contacts(
     W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
     """Impulses of the relaxation by clarabel, which takes no start; see `delassus.contact.solvers.registry`."""
-    try:
-        import clarabel
-        from scipy import sparse
-    except ImportError as error:
-        raise missing_dependency("clarabel", "contact", "the convex reference") from error
+    require("clarabel", "contact", "the convex reference")
+    import clarabel
+    from scipy import sparse
+
     n, size = mu.size, b.size
     if n == 0:
         return Impulses(np.zeros(0), SolverStatus.CONVERGED, 0)

@@ -178,11 +178,16 @@ def _couple(
         out.lines.append(element(2, "joint", {**joints, "polycoef": polynomial}))
         return
     tendon = unique_name(f"coupling{len(out.lines)}", taken)
-    parts = [element(3, "joint", {"joint": name, "coef": x}) for name, x in row.items()]
-    out.tendons += [element(2, "fixed", {"name": tendon}, is_open=True), *parts, "    </fixed>"]
+    out.tendons += fixed_tendon(tendon, row)
     constant = rest - sum(x * at_start[name][0] for name, x in row.items())
     polynomial = np.array([constant, 0.0, 0.0, 0.0, 0.0])
     out.lines.append(element(2, "tendon", {"tendon1": tendon, "polycoef": polynomial}))
+
+
+def fixed_tendon(name: str, coefficients: Mapping[str, float]) -> list[str]:
+    """Lines of a tendon on joints."""
+    parts = [element(3, "joint", {"joint": joint, "coef": x}) for joint, x in coefficients.items()]
+    return [element(2, "fixed", {"name": name}, is_open=True), *parts, "    </fixed>"]
 
 
 def _same(rows: Any, wanted: Array) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.errors import ModelError, missing_dependency
+from delassus.errors import ModelError, require
 from delassus.model.description import unique_name
 
 LAST_GROUP = 30
@@ -17,24 +17,17 @@ SHORT = {"joint": "jnt", "equality": "eq"}
 """Kinds of objects that attributes of a model abbreviate."""
 
 
-def import_mujoco(purpose: str) -> Any:
-    """The module ``mujoco``; or `MissingDependencyError`."""
-    try:
-        import mujoco
-    except ImportError as error:
-        raise missing_dependency("mujoco", "mjcf", purpose) from error
-    return mujoco
-
-
 class NamedModel:
     """A ``mujoco.MjModel`` and its attributes; raises `ModelError` for anything else."""
 
     def __init__(self, model: Any, expected: str = "a mujoco.MjModel") -> None:
-        self.mujoco = import_mujoco("reading a MuJoCo model")
-        if not isinstance(model, self.mujoco.MjModel):
+        require("mujoco", "mjcf", "reading a MuJoCo model")
+        import mujoco
+
+        if not isinstance(model, mujoco.MjModel):
             came = f"an object of type {type(model).__module__}.{type(model).__name__}"
             raise ModelError("model", expected, came, "Pass a compiled model.")
-        self.model = model
+        self.mujoco, self.model = mujoco, model
         self.joint_types = np.array([self.word("mjtJoint", kind) for kind in model.jnt_type])
         self.has_one_dof = np.isin(self.joint_types, ("hinge", "slide"))
 

@@ -19,20 +19,11 @@ from delassus.formats.features import (
     omitted,
     starts,
 )
-from delassus.formats.mujoco.equalities import Pose, compose, equalities
+from delassus.formats.mujoco.equalities import Pose, compose, equalities, fixed_tendon
 from delassus.formats.text import Attributes, common, element, tidy
 from delassus.model.actuators import Actuator
 from delassus.model.describe import SAME, Carriers, describe
-from delassus.model.description import (
-    DEEPEST_XML,
-    FIXED,
-    RawJoint,
-    RawLink,
-    Unsupported,
-    check_unsupported,
-    judge_omitted,
-    unique_name,
-)
+from delassus.model.description import DEEPEST_XML, FIXED, RawJoint, RawLink, Unsupported, judge_omitted, unique_name
 from delassus.model.inertia import nearest_inertia
 from delassus.model.topology import WORLD, Topology
 from delassus.spatial.joint_kinds import BALL, FREE, PRISMATIC, REVOLUTE
@@ -64,7 +55,6 @@ class _Body:
 
 def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
     """Text of an MJCF file; see `Tree.to_mjcf`."""
-    check_unsupported(unsupported)
     _refuse(tree)
     links, joints, carriers = describe(tree, offsets=True)
     at_start = starts(tree)
@@ -105,7 +95,9 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
     lines += [f"{'  ' * k}</body>" for k in range(level - 1, 1, -1)]
     lines.append("  </worldbody>")
     lines += _section("equality", closed.lines)
-    lines += _section("tendon", [line for actuator in tree.actuators for line in _tendon(actuator)] + closed.tendons)
+    several = [actuator for actuator in tree.actuators if len(actuator.transmission) > 1]
+    tendons = [line for actuator in several for line in fixed_tendon(actuator.name, actuator.transmission)]
+    lines += _section("tendon", tendons + closed.tendons)
     lines += _section("actuator", [_actuator(actuator) for actuator in tree.actuators])
     lines += _section("keyframe", _keys(tree, order))
     return "\n".join([*lines, "</mujoco>", ""])
@@ -272,14 +264,6 @@ def _joint(level: int, raw: RawJoint, pose: Pose, at_start: Mapping[str, Array])
 
 def _section(tag: str, lines: list[str]) -> list[str]:
     return [element(1, tag, {}, is_open=True), *lines, f"  </{tag}>"] if lines else []
-
-
-def _tendon(actuator: Actuator) -> list[str]:
-    """Tendon of an actuator that acts on several joints."""
-    if len(actuator.transmission) == 1:
-        return []
-    parts = [element(3, "joint", {"joint": j, "coef": ratio}) for j, ratio in actuator.transmission.items()]
-    return [element(2, "fixed", {"name": actuator.name}, is_open=True), *parts, "    </fixed>"]
 
 
 def _actuator(actuator: Actuator) -> str:

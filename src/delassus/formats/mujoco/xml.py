@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from delassus.errors import ModelError, shown
-from delassus.formats.mujoco.named import import_mujoco
+from delassus.errors import ModelError, require, shown
 from delassus.formats.urdf.read import check_file, read_xml, refuse_beyond
 from delassus.model.check import decimal_numbers
 
@@ -52,7 +51,9 @@ def read_mjcf(path: Path, root: Element, max_bytes: float) -> Any:
     MissingDependencyError
         MuJoCo is not installed.
     """
-    mujoco = import_mujoco(f"file {str(path)!r}")
+    require("mujoco", "mjcf", f"file {str(path)!r}")
+    import mujoco
+
     _Unit(path, root, max_bytes, ()).weights()
     said: list[str] = []
     before = mujoco.get_mju_user_warning()

@@ -123,12 +123,7 @@ def parse_xml(data: bytes, what: str) -> Element:
 
 
 def tree_from_urdf(
-    robot: Element,
-    fallback_name: str,
-    root: Root,
-    continuous: Continuous,
-    check_inertia: Check,
-    source: str,
+    robot: Element, fallback_name: str, root: Root, continuous: Continuous, check_inertia: Check, source: str
 ) -> Tree:
     """Build the tree of a parsed ``<robot>`` element; see `delassus.load`."""
     check_choice("continuous", continuous, ("angle", "cos-sin"), ModelError)

@@ -10,16 +10,7 @@ import numpy as np
 from delassus.formats.features import JOINTS, URDF, joint_type, omitted
 from delassus.formats.text import common, element, tidy
 from delassus.model.describe import describe
-from delassus.model.description import (
-    FIXED,
-    RawJoint,
-    RawLink,
-    Unsupported,
-    check_unsupported,
-    depth_first,
-    judge_omitted,
-    unique_name,
-)
+from delassus.model.description import FIXED, RawJoint, RawLink, Unsupported, depth_first, judge_omitted, unique_name
 from delassus.model.topology import Topology
 from delassus.spatial.joint_kinds import COS_SIN
 from delassus.spatial.rotations import Array, rpy_from_rotation
@@ -30,7 +21,6 @@ UNLIMITED = 1e308
 
 def write_urdf(tree: Topology, unsupported: Unsupported) -> str:
     """Text of a URDF file; see `Tree.to_urdf`."""
-    check_unsupported(unsupported)
     for joint in tree.joints:
         joint_type(URDF, joint)
     links, joints, _ = describe(tree, offsets=False)

@@ -18,21 +18,18 @@ from delassus_studies.bench.contact import problems
 from delassus_studies.bench.contact.steps import WANTED, Roll, Starts, StepCase, cheapest
 from delassus_studies.bench.peak import FUNCTIONS, RATES
 from delassus_studies.bench.scaling import stem_with
-from delassus_studies.cases import Case, NotHere, chain_of, random_states
+from delassus_studies.cases import Case, NotHere, chain_of
 from delassus_studies.claims import HOLDS, IN_PART, NO, NOT_MEASURED
 from delassus_studies.claims.dynamics_times import (
     CLAIMS,
+    COMPARISONS,
     MOST,
     ROWS,
     SOLVERS,
-    STATES,
     Measured,
     Timing,
-    judge_early,
-    judge_hard,
-    judge_joint_space,
-    judge_soft,
-    machine_code,
+    judge,
+    ratios,
     table,
 )
 from delassus_studies.claims.dynamics_times import measure as measure_solvers
@@ -259,21 +256,6 @@ def test_solvers_are_timed_and_counted(pointing):
     assert found.apart < 1e-9
 
 
-@pytest.mark.parametrize("method", ["pv-early", "pv-soft"])
-def test_what_is_timed_runs(pointing, method):
-    compliance = 1e-6 if method == "pv-soft" else None
-    kernel = ds.compile(pointing.tree, pointing.constraints, "dynamics", method=method, lanes=1, compliance=compliance)
-    states = random_states(pointing, STATES)
-    wanted = kernel(states.q, states.v, states.tau)
-    out = tuple(np.full_like(x, np.nan) for x in wanted)
-    call = machine_code(kernel, states, out)
-    for x in out:
-        x.fill(np.nan)
-    call()
-    for x, y in zip(out, wanted, strict=True):
-        assert np.array_equal(x, y)
-
-
 def as_in_the_paper(**changed: float) -> Measured:
     """A measurement that gives the paper's own times, some of them at the last row changed."""
     figures = {}
@@ -286,25 +268,23 @@ def as_in_the_paper(**changed: float) -> Measured:
 def test_the_papers_own_times_are_judged():
     assert len(ROWS) == 18 and ROWS[-1].name == MOST
     paper = as_in_the_paper()
-    for judge in (judge_hard, judge_soft, judge_joint_space):
-        assert judge(paper).verdict == HOLDS, judge
-    assert judge_early(paper).verdict == HOLDS
-    times, counts = judge_hard(paper).listings
-    assert len(times.rows) == len(counts.rows) == 18
-    assert times.rows[-1][1] == "0.68 (0.68)"
-    assert all(len(row) == len(table.columns) for table in (times, counts) for row in table.rows)
+    assert all(judge(paper, said).verdict == HOLDS for said in COMPARISONS)
+    shares = ratios(paper)
+    assert len(shares.rows) == 18 and shares.rows[-1][1] == "0.68 (0.68)"
+    assert all(len(row) == len(shares.columns) for row in shares.rows)
 
 
 def test_slower_solvers_are_named():
-    hard = judge_hard(as_in_the_paper(PV=20.0))
-    assert hard.verdict == IN_PART and f"{MOST} +33% than LTL (operations +0%)" in hard.reason
-    early = judge_early(as_in_the_paper(**{"PV-e": 11.0}))
-    assert early.verdict == NO and "than PV (" in early.reason
-    assert judge_early(as_in_the_paper(**{"PV-e": 8.0})).verdict == IN_PART
-    soft = judge_soft(as_in_the_paper(**{"PV-s": 9.0}))
-    assert soft.verdict == NO and "than PV-e" in soft.reason
-    assert judge_joint_space(as_in_the_paper(**{"LTL-s": 14.0})).verdict == IN_PART
-    assert judge_joint_space(as_in_the_paper(**{"LTL-s": 16.0})).verdict == NO
+    hard, early, soft, joint_space = COMPARISONS
+    found = judge(as_in_the_paper(PV=20.0), hard)
+    assert found.verdict == IN_PART and f"{MOST} +33% than LTL (operations +0%)" in found.reason
+    found = judge(as_in_the_paper(**{"PV-e": 11.0}), early)
+    assert found.verdict == NO and "than PV (" in found.reason
+    assert judge(as_in_the_paper(**{"PV-e": 8.0}), early).verdict == IN_PART
+    found = judge(as_in_the_paper(**{"PV-s": 9.0}), soft)
+    assert found.verdict == NO and "than PV-e" in found.reason
+    assert judge(as_in_the_paper(**{"LTL-s": 14.0}), joint_space).verdict == IN_PART
+    assert judge(as_in_the_paper(**{"LTL-s": 16.0}), joint_space).verdict == NO
 
 
 def test_absent_robots_are_named(monkeypatch):

@@ -46,12 +46,16 @@ AGAINST: Mapping[str, tuple[str, ...]] = {
 """Methods that are timed, and the peers that do the same."""
 
 
-def dynamics_kernel(case: Case, method: str, lanes: int | None = None) -> ds.Kernel:
+ANY_ERROR = 1e300
+"""Error bound with which no state is solved again by another method."""
+
+
+def dynamics_kernel(case: Case, method: str, **options: Any) -> ds.Kernel:
     """Forward dynamics by a method; soft ones with `COMPLIANCE` on all constraints."""
     soft = COMPLIANCE if _is_soft(method) and case.constraints else None
     method = "pv-early" if method == SOFT_EARLY else method
     return ds.compile(
-        case.tree, case.constraints, "dynamics", method=method, lanes=lanes, compliance=soft, passive="none"
+        case.tree, case.constraints, "dynamics", method=method, compliance=soft, passive="none", **options
     )
 
 

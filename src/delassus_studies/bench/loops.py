@@ -28,7 +28,7 @@ from delassus.errors import ConfigurationError
 from delassus.planner.elimination import least_degree, loops
 from delassus.runtime.fallback import solve_states
 from delassus.spatial.rotations import Array
-from delassus_studies.bench.dynamics import errors
+from delassus_studies.bench.dynamics import ANY_ERROR, dynamics_kernel, errors
 from delassus_studies.cases import Case, States, random_states
 from delassus_studies.counters import operations
 from delassus_studies.loop_mechanisms import closed_states, few_loops, four_bars, many_loops, parallel_robots
@@ -59,9 +59,6 @@ COUNTED = ("pv-early", "waiting", "at once", "ltl")
 SECONDS = 2.0
 """How long robots move."""
 
-ANY_ERROR = 1e300
-"""No state is solved again by another method: that would be compiled and timed too."""
-
 
 def _counts(case: Case) -> Record:
     """Operations, by name; those that would take minutes are left out."""
@@ -87,9 +84,7 @@ def _measure_case(case: Case, rounds: int) -> Record:
     states = random_states(case, STATES)
     with pinned():
         if out["operations"]["pv-early"] <= TIMED:
-            kernel = ds.compile(
-                case.tree, case.constraints, "dynamics", method="pv-early", passive="none", error_bound=ANY_ERROR
-            )
+            kernel = dynamics_kernel(case, "pv-early", error_bound=ANY_ERROR)
             call = partial(kernel, states.q, states.v, states.tau, threads=1)
             qdd, forces, estimate = call(return_error=True)
             out["below bound"] = float(np.mean(estimate < ERROR_BOUND["float64"]))

@@ -896,7 +896,7 @@ def test_time_and_batch_are_not_confused():
     qs, vs = ds.rollout(step, q, v, np.moveaxis(batch_first, 1, 0), 1e-3)
     for one, other in zip((qs, vs), ds.rollout(step, q, v, batch_first, 1e-3, time_axis=1), strict=True):
         assert np.array_equal(one, other)
-    with pytest.raises(ds.DelassusError, match=r"controls: .*batch .*\(17,\), got \(5,\).*time_axis=1"):
+    with pytest.raises(ds.DelassusError, match=r"controls: .*axes .*\(17,\), got \(5,\).*time_axis=1"):
         ds.rollout(step, q, v, batch_first, 1e-3)
     square = np.broadcast_to(tau, (17, 17, 6))
     with pytest.raises(ds.DelassusError, match=r"controls: .*shape \(17, 17, 6\), which may as well.*time_axis=0"):

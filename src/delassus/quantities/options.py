@@ -208,8 +208,8 @@ CHOICES = {
 class Options:
     """Checked `Keywords`: of constraints one entry each, of damping and compliance None if there is none.
 
-    ``passive`` says whether springs and gravity compensation act. ``gains`` are those of velocity and position errors,
-    and ``single_frame`` says that ``frames`` was not a list.
+    ``passive`` says whether springs, dry friction and gravity compensation of the description act. ``gains`` are those
+    of velocity and position errors, and ``single_frame`` says that ``frames`` was not a list.
     """
 
     gravity: tuple[float, ...] | Literal["input"]
@@ -231,7 +231,6 @@ class Options:
     friction: float | Literal["input"] | None
     restitution: float | Literal["input"] | None
     limits: bool
-    dry_friction: bool
     sweeps: int
     tolerance: float
 
@@ -294,11 +293,11 @@ def check_options(
     gains = [_gains(c, b) for c, b in zip(constraints, one_each("baumgarte", options.get("baumgarte"), n), strict=True)]
     stable = [c.pose_size > 0 and g is not None for c, g in zip(constraints, gains, strict=True)]
     soft = one_each("compliance", options.get("compliance"), n)
-    chosen = {name: options.get(name, choices[0]) for name, choices in CHOICES.items()}
+    chosen: dict[str, Any] = {name: options.get(name, choices[0]) for name, choices in CHOICES.items()}
     for name, value in chosen.items():
         if not isinstance(value, str) or value not in CHOICES[name]:
             raise unknown_name(name, value, CHOICES[name])
-    passive, control = chosen.pop("passive") == "model", chosen["control"]
+    chosen["passive"], control = chosen["passive"] == "model", chosen["control"]
     if control == "actuators" and not tree.nu:
         raise ConfigurationError(
             "control", f"'tau' or 'pd', as {tree.name!r} has no actuators", "'actuators'", "MJCF files have actuators."
@@ -308,8 +307,7 @@ def check_options(
         raise ConfigurationError("v_target", "none without control='pd'", "some", "Leave it out, or pass control='pd'.")
     return Options(
         gravity=_numbers(options.get("gravity", tree.gravity), 3, "gravity", "m/s² along the axes of the world"),
-        passive=passive and (bool(tree.gravity_compensation) or any(joint.stiffness.any() for joint in tree.joints)),
-        damping=_damping(tree, options.get("damping", tree.per_dof("damping") * passive)),
+        damping=_damping(tree, options.get("damping", tree.per_dof("damping") * chosen["passive"])),
         v_target=v_target,
         wrenches=_frames(tree, "wrenches", options.get("wrenches", ())),
         targets=_flags("targets", options.get("targets", False), [True] * n),
@@ -322,7 +320,6 @@ def check_options(
         friction=_coefficient("friction", options.get("friction"), None),
         restitution=_coefficient("restitution", options.get("restitution"), 1.0),
         limits=check_flag("limits", options.get("limits", True), "Limits are those of the robot's description."),
-        dry_friction=passive,
         sweeps=check_whole("sweeps", options.get("sweeps", SWEEPS), "Try 30.", least=1),
         tolerance=check_number("tolerance", options.get("tolerance", TOLERANCE), "A velocity in m/s, such as 1e-4."),
         **chosen,

@@ -29,7 +29,7 @@ def file_header(asked: Request) -> Iterator[str]:
         if "solver" in taken:
             if options.limits and np.isfinite([*joint.lower, *joint.upper]).any():
                 parts.append(f"limits {exact(joint.lower)} to {exact(joint.upper)}")
-            if options.dry_friction and joint.friction.any():
+            if options.passive and joint.friction.any():
                 parts.append(f"dry friction {exact(joint.friction)}")
         yield f"  {joint.name}: {joint.kind.name}, q[{_span(q)}], v[{_span(v)}]{''.join(f', {x}' for x in parts)}"
     if "control" in taken and asked.control == "ctrl":

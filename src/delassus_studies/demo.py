@@ -15,7 +15,7 @@ from delassus.algorithms.osim import ALGORITHMS
 from delassus.quantities.request import AUTO
 from delassus_studies.cases import Case, demo_case
 from delassus_studies.peers import if_present
-from delassus_studies.peers.pinocchio import pinocchio_delassus
+from delassus_studies.peers.pinocchio import delassus_call
 from delassus_studies.tables import Console, publish, table
 from delassus_studies.timing import Calls, Record, best, environment, interleaved, relative_error
 
@@ -68,8 +68,8 @@ def _measure(case: Case, record: Record) -> Iterator[Record]:
             "microseconds": interleaved({method: (call, STATES)}, ROUNDS)[method]["median"],
         }
         yield record
-    if (peer := if_present(partial(pinocchio_delassus, case, q[:8]))) is not None:
-        record["rows"]["Pinocchio"] = {"error": float(relative_error(peer, oracle[:8]).max())}
+    if peer := if_present(partial(delassus_call, case, q[:8])):
+        record["rows"]["Pinocchio"] = {"error": float(relative_error(np.array(peer()), oracle[:8]).max())}
         yield record
     record["compile seconds"], kernel = best(partial(ds.compile, tree, constraints, "delassus"))
     one, G = q[0], kernel(q)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import time
@@ -131,15 +130,14 @@ def relative_error(found: Array, wanted: Array) -> Array:
     return np.asarray(np.abs(found - wanted).max(axis=axes) / np.abs(wanted).max(axis=axes))
 
 
-def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Exponent of the power law through the last two points."""
-    return math.log(y[-1] / y[-2]) / math.log(x[-1] / x[-2])
+def slope(x: Sequence[float], y: Sequence[float], points: int = 2) -> float:
+    """Exponent of the power law fitted to the last points in log–log coordinates."""
+    return float(np.polyfit(np.log(x[-points:]), np.log(y[-points:]), 1)[0])
 
 
 def fitted_slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Exponent of the power law fitted to the upper half of the points, but at least two, in log–log coordinates."""
-    half = max(2, (len(x) + 1) // 2)
-    return float(np.polyfit(np.log(x[-half:]), np.log(y[-half:]), 1)[0])
+    """The same of the upper half of the points, but at least two."""
+    return slope(x, y, max(2, (len(x) + 1) // 2))
 
 
 def environment() -> Record:

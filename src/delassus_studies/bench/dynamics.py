@@ -10,7 +10,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-import numpy as np
 from rich.table import Table
 
 import delassus as ds
@@ -18,9 +17,9 @@ from delassus.algorithms.dynamics import METHODS, SOFT, UNCONSTRAINED
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import COMPLIANCE, Case, States, benchmark_cases, random_states
 from delassus_studies.counters import phases
-from delassus_studies.peers import Call, if_present, present
+from delassus_studies.peers import Call, present
 from delassus_studies.peers.mujoco import forward_peers
-from delassus_studies.peers.pinocchio import damped_call, dynamics_peers, exact_dynamics_call
+from delassus_studies.peers.pinocchio import dynamics_peers, exact_dynamics_call
 from delassus_studies.tables import spread, table
 from delassus_studies.timing import Calls, Record, each, environment, interleaved, pinned, relative_error
 
@@ -28,9 +27,7 @@ BATCH, PEER_STATES, CHECKED = 4096, 128, 64
 ROUNDS, REPEATS = 15, 2
 DERIVATIVES = {"derivatives": BATCH, "derivatives, 64 states": 64, "derivatives, one state": 1}
 """Rows of derivatives, and the states of a call."""
-DAMPED, SOFT_EARLY = "damped solution", "pv-early, soft"
-DAMPING = 1e-3
-"""Of the Delassus matrix, in (m/s²)/N and (rad/s²)/(N·m)."""
+SOFT_EARLY = "pv-early, soft"
 
 _HARD, _SOFT = ("pin lcaba", "pin constraintDynamics"), ("mj_forward, PGS", "mj_forward, Newton")
 AGAINST: Mapping[str, tuple[str, ...]] = {
@@ -41,7 +38,6 @@ AGAINST: Mapping[str, tuple[str, ...]] = {
     "pv-soft": _SOFT,
     SOFT_EARLY: _SOFT,
     **dict.fromkeys(DERIVATIVES, ("pin derivatives",)),
-    DAMPED: ("pin Cholesky",),
 }
 """Methods that are timed, and the peers that do the same."""
 
@@ -73,22 +69,6 @@ def errors(case: Case, states: States, qdd: Array, soft: bool = False) -> Array:
     return relative_error(qdd, wanted)
 
 
-def _damped(case: Case, states: States) -> tuple[Any, Record, dict[str, Any]]:
-    """Call that solves with the damped Delassus matrix of every state, its facts, and what peers do the same."""
-    kernel = ds.compile(case.tree, case.constraints, "damped_solution")
-    m = sum(c.size for c in case.constraints)
-    x, d = np.random.default_rng(0).normal(size=(BATCH, m)), np.full((BATCH, m), DAMPING)
-    f = kernel(states.q, x, d, threads=1)
-    G = ds.delassus(case.tree, case.constraints, states.q[:CHECKED]) + DAMPING * np.eye(m)
-    wanted: Any = np.linalg.solve(G, x[:CHECKED, :, None])[..., 0]
-    error = relative_error(f[:CHECKED], wanted)
-    facts: Record = {"operations": kernel.operations.total, "error": float(error.max())}
-    peer = if_present(partial(damped_call, case, states.q[:PEER_STATES], x[:PEER_STATES], DAMPING))
-    if peer and not np.allclose(peer(), f[:PEER_STATES], rtol=1e-6, atol=1e-6 * np.abs(f).max()):
-        raise AssertionError(f"{case.name}: Pinocchio does not solve the same system")
-    return partial(kernel, states.q, x, d, out=f, threads=1), facts, {"pin Cholesky": peer} if peer else {}
-
-
 def _in_calls(kernel: ds.Kernel, states: States, out: Any, size: int) -> tuple[Callable[[], None], int]:
     """The states, few where they are asked for one by one, in calls of ``size`` that all write to the same arrays."""
     n = BATCH if size > 1 else PEER_STATES
@@ -109,8 +89,6 @@ def _measure_case(case: Case, rounds: int) -> Record:
     facts: Record = {}
     with pinned():
         for method in AGAINST:
-            if method == DAMPED:
-                continue
             if method in DERIVATIVES:
                 kernel = ds.compile(case.tree, case.constraints, "dynamics_derivatives", passive="none")
             else:
@@ -123,9 +101,6 @@ def _measure_case(case: Case, rounds: int) -> Record:
         few = states.first(PEER_STATES)
         derivatives: Callable[[], Call] = partial(exact_dynamics_call, case, few, with_derivatives=True)
         peers, _ = present({**dynamics_peers(case, few), **forward_peers(case, few), "pin derivatives": derivatives})
-        solution, facts[DAMPED], damped_peers = _damped(case, states)
-        calls[DAMPED] = solution, BATCH
-        peers |= damped_peers
         calls |= {name: (call, PEER_STATES) for name, call in peers.items()}
         return {"methods": facts, "microseconds": interleaved(calls, rounds, REPEATS)}
 

@@ -1,18 +1,14 @@
 """``delassus bench loops``: `pv-early` on mechanisms with loops, beside Pinocchio's ``lcaba``.
 
-Operations as the planner orders links, where forces wait until both ends of their loop have met, where they are
-eliminated as early as they can be in the order of links that ``lcaba`` has, and of dense `ltl`;
+Operations as the planner orders links, where forces wait until both ends of their loop have met, and of dense `ltl`;
 times of batches on one core, and the errors of both: largest difference of accelerations from those of `kkt`, relative
 to the largest of a state, median over states.
 
-Then parallel robots, where their files are: default dynamics at random closed states beside ``constraintDynamics``; in
-`Simulator` from rest under gravity alone: gap, error of the energy over
-the largest kinetic energy, and statuses of 2 s in steps of 1 ms.
+Then parallel robots, where their files are: default dynamics at random closed states beside ``constraintDynamics``.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from functools import partial
 from warnings import catch_warnings
@@ -21,11 +17,8 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
-from delassus.accuracy.closed_loops import closed_configurations
 from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.algorithms.dynamics.state import EliminationOrder
-from delassus.errors import ConfigurationError
-from delassus.planner.elimination import least_degree, loops
 from delassus.runtime.fallback import solve_states
 from delassus.spatial.rotations import Array
 from delassus_studies.bench.dynamics import ANY_ERROR, dynamics_kernel, errors
@@ -38,8 +31,6 @@ from delassus_studies.tables import table
 from delassus_studies.timing import Calls, Record, each, environment, fitted_slope, interleaved, pinned
 
 STATES, PEER_STATES, CHECKED = 1024, 64, 16
-STARTS = 32, 1
-"""Configurations from which closed ones are looked for, those near neutral first, and how many are wanted."""
 ROUNDS, REPEATS = 9, 2
 SIZES, GRIDS = (10, 20, 40, 100), (3, 4, 5, 6)
 TIMED = 60_000
@@ -51,23 +42,15 @@ MOST_DENSE, MOST_CHECKED, MOST_WAITING = 60, 120, 8000
 MOST_PEER = 4e7
 """Links times squared degrees of freedom up to which `lcaba` is called: memory of its data grows as these, to 3 GB."""
 
-AT_ONCE = 0.0
-"""A block may take the place of no force at all: every force is eliminated as soon as that is possible."""
-
-COUNTED = ("pv-early", "waiting", "at once", "ltl")
-
-SECONDS = 2.0
-"""How long robots move."""
+COUNTED = ("pv-early", "waiting", "ltl")
 
 
 def _counts(case: Case) -> Record:
     """Operations, by name; those that would take minutes are left out."""
     tree, rows = case.tree, sum(c.size for c in case.constraints)
-    numbered, least = tuple(tree.leaves_to_root()), least_degree(tree, loops(tree, case.constraints))
     out = {"pv-early": operations(case, "pv-early")}
     if rows * tree.nv <= MOST_WAITING:
-        out["waiting"] = operations(case, "pv-early", EliminationOrder(numbered))
-    out["at once"] = operations(case, "pv-early", EliminationOrder(least, AT_ONCE))
+        out["waiting"] = operations(case, "pv-early", EliminationOrder(tuple(tree.leaves_to_root())))
     if tree.nv <= MOST_DENSE:
         out["ltl"] = operations(case, "ltl")
     return out
@@ -97,35 +80,6 @@ def _measure_case(case: Case, rounds: int) -> Record:
                 wrong["lcaba"] = _error(case, states, np.array(peer()))
         out["microseconds"] = interleaved(calls, rounds, REPEATS)
     return out
-
-
-def _measure_passive(case: Case, seconds: float) -> Record | None:
-    """Largest gap (m, rad), error of the energy, statuses, and median time of a step; None where loops do not close."""
-    if not len(closed := closed_configurations(case.tree, case.constraints, *STARTS)):
-        return None
-    scene, q = ds.Scene(case.tree, loops=case.constraints), closed[0]
-    sim, states, times, flagged = ds.Simulator(scene, q0=q, passive="none", limits=False), [], [], None
-    for _ in range(round(seconds / sim.dt)):
-        states.append((sim.q, sim.v))
-        start = time.perf_counter()
-        try:
-            sim.step()
-        except ConfigurationError:  # numbers have overflowed
-            flagged = sim.time if flagged is None else flagged
-            break
-        times.append(time.perf_counter() - start)
-        if flagged is None and sim.statuses:
-            flagged = sim.time
-    qs, vs = (np.array(x) for x in zip(*states, (sim.q, sim.v), strict=True))
-    kinetic, potential = ds.compile(case.tree, (), "energies", passive="none")(qs, vs)
-    errors = ds.compile(case.tree, case.constraints, "joint_space_motion")(qs, vs, np.zeros_like(vs))[5]
-    return {
-        "gap": float(np.abs(errors).max()),
-        "energy": float(np.abs(kinetic + potential - (kinetic + potential)[0]).max() / kinetic.max()),
-        "flagged": flagged,
-        "statuses": {status.name: n for status, n in sim.statuses.items()},
-        "microseconds": 1e6 * float(np.median(times)),
-    }
 
 
 def _measure_closed(case: Case, rounds: int) -> Record | None:
@@ -158,7 +112,6 @@ def measure(quick: bool = False) -> Iterator[Record]:
     record, robots = environment(), [] if quick else list(parallel_robots())
     cases = [four_bars(1)] if quick else [*few_loops(), *many_loops(SIZES, GRIDS)]
     yield from each(record, "closed", robots, lambda case: _measure_closed(case, ROUNDS))
-    yield from each(record, "passive", robots, lambda case: _measure_passive(case, SECONDS))
     yield from each(record, "cases", cases, lambda case: _measure_case(case, 1 if quick else ROUNDS))
 
 
@@ -183,14 +136,6 @@ def tables(record: Record) -> Iterator[Table | str]:
         of_closed = ("robot", "method", "operations:,", "again", "NumPy", "inaccurate", "error:.0e")
         title = f"default dynamics of {STATES} closed states beside constraintDynamics"
         yield table(title, (*of_closed, "µs:.2f", "its µs:.2f", "ratio:.0f"), closed)
-    passive = [
-        (name, x["gap"], x["energy"], str(x["flagged"]), x["microseconds"])
-        for name, x in record["passive"].items()
-        if x is not None
-    ]
-    if passive:
-        of_passive = ("robot", "gap:.0e", "energy:.0e", "flagged, s", "µs a step:.0f")
-        yield table("from rest, 2 s in steps of 1 ms", of_passive, passive)
     peer = "lcaba: one iteration, μ = 1e-6, where its data fit in 3 GB"
     yield f"one core, float64, batches of {STATES}; {peer}; errors: median"
     rows, times, grown = [], [], dict[str, list[tuple[int, int]]]()
@@ -203,7 +148,7 @@ def tables(record: Record) -> Iterator[Table | str]:
             size = int(next(word for word in name.replace(",", "").split() if word.isdigit()))
             grown.setdefault(name.replace(str(size), "n"), []).append((size, counts["pv-early"]))
     heads = ("mechanism", "nv", "rows", *(f"{which}:," for which in COUNTED))
-    yield table("operations", heads, rows, grows=(23, 3, 4, 10, 10, 10))
+    yield table("operations", heads, rows, grows=(23, 3, 4, 10, 10))
     columns = ("mechanism", "µs a state:.2f", "its µs:.2f", "ratio:.1f", "error:.0e", "its error:.0e")
     yield table("pv-early beside Pinocchio's lcaba", (*columns, "below bound:.1%"), times, grows=(23,))
     for name, points in grown.items():

@@ -64,21 +64,6 @@ def _problem(case: Case, *vectors: Array) -> tuple[Any, Any, Any, Any, list[Any]
     return pin, model, model.createData(), pinocchio_contacts(pin, model, case), states
 
 
-def pinocchio_delassus(case: Case, q: Array) -> Array:
-    """Delassus matrices (k, m, m) at configurations (k, nq) by the constrained Cholesky factorisation."""
-    pin, model, data, contacts, states = _problem(case, q)
-    out = []
-    for (state,) in states:
-        pin.crba(model, data, state)
-        pin.computeJointJacobians(model, data, state)
-        for c, d in zip(*contacts, strict=True):
-            c.calc(model, data, d)
-        factor = pin.ConstraintCholeskyDecomposition(model, data, *contacts)
-        factor.compute(model, data, *contacts, 0.0)
-        out.append(np.array(factor.getInverseOperationalSpaceInertiaMatrix(True)))
-    return np.array(out)
-
-
 def delassus_call(case: Case, q: Array, lists: bool = False) -> Call:
     """Call that runs ``computeDelassusMatrix`` at every configuration (k, nq).
 
@@ -87,24 +72,6 @@ def delassus_call(case: Case, q: Array, lists: bool = False) -> Call:
     pin, model, data, contacts, states = _problem(case, q)
     given = tuple(map(list, contacts)) if lists else contacts
     return lambda: [pin.computeDelassusMatrix(model, data, state, *given) for (state,) in states]
-
-
-def damped_call(case: Case, q: Array, x: Array, damping: float) -> Call:
-    """Call that returns ``(G + damping)⁻¹ x`` of every state, by the constrained Cholesky factor."""
-    pin, model, data, contacts, states = _problem(case, q, x)
-    factor = pin.ConstraintCholeskyDecomposition(model, data, *contacts)
-
-    def by_factor() -> list[Array]:
-        out = []
-        for state, right in states:
-            pin.crba(model, data, state, pin.Convention.WORLD)
-            for c, d in zip(*contacts, strict=True):
-                c.calc(model, data, d)
-            factor.compute(model, data, *contacts, damping)
-            out.append(np.array(factor.getDelassusCholeskyExpression().solve(right)))
-        return out
-
-    return by_factor
 
 
 def dynamics_peers(case: Case, states: States) -> Mapping[str, Callable[[], Call]]:

@@ -5,7 +5,6 @@ What the columns say, all computed here, from what solvers return:
 - ``> 1e-8``: the residual is above that: ``max |min(z, M z + q)|`` of linear problems, `ConeProblem.residual` of cones,
   or `law_residual`, which shares nothing with it, above four times that;
 - ``rounded``: the same, of impulses rounded to float64, without the remainder that our cone solvers return;
-- ``relative``: above 1e-8 relative to velocities without impulses, ``|r − P_K(r − u − s)| / |b|``;
 - ``unflagged``: a residual above 1e-8 of a problem that is called solved.
 """
 
@@ -20,7 +19,6 @@ import numpy as np
 from rich.table import Table
 
 from delassus.contact import LCP, ConeProblem, admm, lemke, nsgs, pgs
-from delassus.contact.solvers.double_double import de_saxce, natural_map
 from delassus.spatial.rotations import Array
 from delassus_studies.peers import siconos
 from delassus_studies.tables import table
@@ -90,15 +88,7 @@ TOLERANCE = 1e-8
 LAW = 4.0
 """Most that `law_residual` may be of the tolerance of a residual that has De Saxcé's shift."""
 PROBLEMS, ROUNDS = 100, 5
-COUNTS = {"missed": "> 1e-8", "rounded": "rounded", "relative": "relative", "unflagged": "unflagged"}
-
-
-def _relative(problem: ConeProblem, r: Array, remainder: Array | None = None) -> float:
-    """Residual of a cone problem relative to the size of ``b``, free of round-off."""
-    u = problem.velocities(r, remainder)
-    shifted, ones = de_saxce(u, problem.mu), np.ones(problem.n_contacts)
-    step = natural_map(np.reshape(r, (-1, 3)), shifted, problem.mu, problem.friction_offset, ones, remainder)
-    return float(np.linalg.norm(step) / np.linalg.norm(problem.b))
+COUNTS = {"missed": "> 1e-8", "rounded": "rounded", "unflagged": "unflagged"}
 
 
 def _above(error: float) -> bool:
@@ -123,7 +113,6 @@ def _ours(solve: Callable[[Any], Any], problems: Sequence[LCP | ConeProblem], ro
         if isinstance(problem, ConeProblem):
             missed |= law_residual(problem, result.values, result.remainder) > LAW * TOLERANCE
             rounded = _above(problem.residual(result.values))
-            counts["relative"] += _above(_relative(problem, result.values, result.remainder))
         counts["missed"] += missed
         counts["rounded"] += rounded
         counts["unflagged"] += rounded and result.status.name == "CONVERGED"
@@ -142,7 +131,6 @@ def _theirs(linear: Sequence[LCP], cones: Sequence[ConeProblem]) -> dict[str, Re
                 missed = _above(float(np.abs(np.minimum(x, lcp.M @ x + lcp.q)).max()))
             else:
                 missed = _above(cone.residual(x))
-                counts["relative"] += _above(_relative(cone, x))
             counts["missed"] += missed
             counts["rounded"] += missed
         found[f"Siconos {name}"] = _figures(answer.seconds, counts, {"FAILED_BY_ITS_OWN_ACCOUNT": answer.failed})

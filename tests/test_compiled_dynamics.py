@@ -916,7 +916,7 @@ def test_time_and_batch_are_not_confused():
         ds.rollout(switched, q[0], v[0], tau[:5], 1e-3, **given)
     given["active"] = np.ones((5, 17, 1))  # the number of steps says which axis is time
     assert ds.rollout(switched, q[0], v[0], np.zeros((5, 6)), 1e-3, **given)[0].shape == (6, 17, 6)
-    with pytest.raises(ds.DelassusError, match=r"v0: .*batch"):
+    with pytest.raises(ds.DelassusError, match=r"v0: .*axes"):
         ds.rollout(step, q, v[:3], tau[:5], 1e-3)
     with pytest.raises(ds.DelassusError, match="q0: expected shape"):
         ds.rollout(step, q[:, :3], v, tau[:5], 1e-3)

@@ -23,7 +23,6 @@ from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, States, quiet_load, welds
 
 SIDES = (("left", 0.15), ("right", -0.15))
-TURNS, SLIDES, BALL, FREE = REVOLUTE, PRISMATIC, BALL, FREE
 
 
 class _Links:
@@ -62,8 +61,8 @@ def four_bars(n: int) -> Case:
     """A tower of ``n`` spatial four-bars (crank, rocker, a coupler on a ball), each on the coupler of the one below."""
     out, on = _Links(), "base"
     for k in range(n):
-        crank = out.add(f"crank{k}", on, TURNS, (0.3, 0, 0))
-        rocker = out.add(f"rocker{k}", on, TURNS, (0.3, 0.3, 0))
+        crank = out.add(f"crank{k}", on, REVOLUTE, (0.3, 0, 0))
+        rocker = out.add(f"rocker{k}", on, REVOLUTE, (0.3, 0.3, 0))
         on = out.add(f"coupler{k}", crank, BALL, (0.3, 0, 0))
         out.meet(on, rocker, (0.3, 0.2, 0), (0.3, 0, 0))
     return out.case(f"four-bars, {n}")
@@ -74,9 +73,9 @@ def stewart_platform() -> Case:
     out = _Links()
     for k in range(6):
         x, y = math.cos(k), math.sin(k)
-        cross = out.add(f"cross{k}", "base", TURNS, (x, y, 0), 0.3)
-        lower = out.add(f"lower{k}", cross, TURNS, (0, 0, 0), 1.8)
-        out.add(f"upper{k}", lower, SLIDES, (0.3, 0, 0))
+        cross = out.add(f"cross{k}", "base", REVOLUTE, (x, y, 0), 0.3)
+        lower = out.add(f"lower{k}", cross, REVOLUTE, (0, 0, 0), 1.8)
+        out.add(f"upper{k}", lower, PRISMATIC, (0.3, 0, 0))
     out.add("platform", "base", FREE, (0, 0, 1.0))
     for k in range(6):
         out.meet(f"upper{k}", "platform", (0.3, 0, 0), (0.5 * math.sin(k), 0.5 * math.cos(k), 0))
@@ -90,11 +89,11 @@ def _leg(out: _Links, side: str, y: float, joints: Sequence[str], rods: Sequence
     """
     link = "base"
     for k, name in enumerate(joints):
-        link = out.add(f"{side}_{name}", link, TURNS, (0.3 if k > 2 else 0.05, y if k == 0 else 0.0, 0.0))
+        link = out.add(f"{side}_{name}", link, REVOLUTE, (0.3 if k > 2 else 0.05, y if k == 0 else 0.0, 0.0))
     rod = out.add(f"{side}_achilles", f"{side}_hip", BALL, (0, 0.05, 0))
     out.meet(rod, f"{side}_tarsus", (0.5, 0, 0), (-0.1, 0, 0))
     for name, at in rods:
-        crank = out.add(f"{side}_crank{name}", f"{side}_tarsus", TURNS, (0.05, 0, 0.02))
+        crank = out.add(f"{side}_crank{name}", f"{side}_tarsus", REVOLUTE, (0.05, 0, 0.02))
         rod = out.add(f"{side}_rod{name}", crank, BALL, (0.05, 0, 0))
         out.meet(rod, f"{side}_toe", (0.3, 0, 0), (-0.05, at, 0))
 
@@ -117,7 +116,7 @@ def digit_legs_and_arms() -> Case:
         _leg(out, side, y, joints, (("_a", 0.03), ("_b", -0.03)))
         link = "base"
         for k in range(4):
-            link = out.add(f"{side}_arm{k}", link, TURNS, (0.0 if k == 0 else 0.3, y if k == 0 else 0.0, 0.3))
+            link = out.add(f"{side}_arm{k}", link, REVOLUTE, (0.0 if k == 0 else 0.3, y if k == 0 else 0.0, 0.3))
     out.add("bar", "left_arm3", BALL, (0.3, 0, 0))
     out.meet("bar", "right_arm3", (0.3, 0, 0), (0.3, 0, 0))
     return out.case("Digit, arms hold a bar", "floating")
@@ -138,8 +137,8 @@ def rungs(n: int, ring: bool = False) -> Case:
     out = _Links()
     left = right = "base"
     for k in range(n):
-        left = out.add(f"left{k}", left, BALL if ring else TURNS, (0.3, 0.2 if k == 0 else 0.0, 0))
-        right = out.add(f"right{k}", right, TURNS, (0.3, -0.2 if k == 0 else 0.0, 0))
+        left = out.add(f"left{k}", left, BALL if ring else REVOLUTE, (0.3, 0.2 if k == 0 else 0.0, 0))
+        right = out.add(f"right{k}", right, REVOLUTE, (0.3, -0.2 if k == 0 else 0.0, 0))
         rung = out.add(f"rung{k}", left, BALL, (0.3, 0, 0))
         out.meet(rung, right, (0.4, 0, 0), (0.3, 0, 0))
     if ring:

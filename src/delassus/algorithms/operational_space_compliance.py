@@ -76,5 +76,4 @@ def link_wrenches(motion: DynamicsProblem) -> Matrix:
 def _velocity_product(motion: DynamicsProblem, i: int) -> Matrix:
     """``ω × v`` (n_i × 1) of free and planar joints, whose axes turn; zero for others."""
     ops, joint = motion.ops, motion.tree.joints[i]
-    delta = joint.kind.velocity_product(column(ops, motion.v[i]))
-    return ops.zeros(joint.nv, 1) if delta is None else from_entries(ops, delta)
+    return from_entries(ops, joint.kind.velocity_product(column(ops, motion.v[i])))

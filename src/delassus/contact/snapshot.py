@@ -22,6 +22,7 @@ from delassus.model.tree import WORLD
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
+from delassus.spatial.numpy_ops import stacked
 from delassus.spatial.rotations import Array, skew
 
 Indices = NDArray[np.int64]
@@ -265,9 +266,7 @@ class Snapshot:
         """``δ`` (nv,): ``ω × v`` of free and planar joints, by which accelerations differ in axes that stay."""
         tree, out = self.dynamics.scene.tree, np.zeros(self.v.size)
         for joint, at in zip(tree.joints, tree.v_slices, strict=True):
-            delta = joint.kind.velocity_product(self.v[at].tolist())
-            if delta is not None:
-                out[at] = np.array(delta, dtype=float)
+            out[at] = stacked(joint.kind.velocity_product(self.v[at].tolist()), ())
         return out
 
     @cached_property

@@ -24,9 +24,6 @@ from delassus.spatial.rotations import Array
 URDF, MJCF, PINOCCHIO = "URDF", "MJCF", "a pinocchio.Model"
 FROM_URDF, FROM_MJCF = "a tree from URDF", "a tree from MJCF"
 
-REVOLUTE, COS_SIN, PRISMATIC = REVOLUTE, COS_SIN, PRISMATIC
-PLANAR, BALL, FREE = PLANAR, BALL, FREE
-
 JOINTS: dict[str, dict[JointKind, str]] = {
     URDF: {REVOLUTE: "revolute", COS_SIN: "continuous", PRISMATIC: "prismatic", PLANAR: "planar", FREE: "floating"},
     MJCF: {REVOLUTE: "hinge", PRISMATIC: "slide", BALL: "ball", FREE: "free"},
@@ -92,7 +89,7 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
     ({MJCF}, "springs of ball joints that do not rest at zero, and of free ones that do not at qpos0",
         _joints_at_start(_pulls)),
     ({URDF, PINOCCHIO}, "limits of joints that are not revolute or prismatic",
-        _joints(lambda j: j.kind not in (REVOLUTE, PRISMATIC) and _has(j.lower, j.upper))),
+        _joints(lambda j: j.nq > 1 and _has(j.lower, j.upper))),
     ({MJCF}, "velocity limits of joints", _joints(lambda j: _has(j.velocity_limit))),
     ({MJCF}, "ranges of joints that are empty, or of ball and free joints",
         _joints(lambda j: _has(j.lower, j.upper) and (j.nv > 1 or not is_range(j.lower[0], j.upper[0])))),

@@ -29,7 +29,7 @@ from delassus.model.description import (
 )
 from delassus.model.edit.build import build_tree
 from delassus.model.tree import Tree
-from delassus.spatial.joint_kinds import COS_SIN, FREE, PRISMATIC, REVOLUTE, JointKind
+from delassus.spatial.joint_kinds import FREE, PRISMATIC, REVOLUTE, JointKind
 from delassus.spatial.rotations import Array, rotation_between
 
 UNIT_AXIS = 1e-6
@@ -175,7 +175,7 @@ def _model_of_joint(pin: Any, raw: RawJoint) -> tuple[Any, Any]:
     joint = aligned[k]() if aligned else other()
     if not kind.has_axis or np.array_equal(raw.axis, np.eye(3)[k]):
         return joint, pin.SE3.Identity()
-    if kind in (REVOLUTE, PRISMATIC):
+    if kind.nq == 1:
         return other(raw.axis / np.linalg.norm(raw.axis)), pin.SE3.Identity()
     return joint, pin.SE3(rotation_between(np.eye(3)[k], raw.axis), np.zeros(3))
 
@@ -192,7 +192,7 @@ def _set_numbers(model: Any, raw: RawJoint, q: int, v: int) -> None:
         getattr(model, upper if both else old)[dofs] = values
         if both:
             getattr(model, lower)[dofs] = -values
-    if raw.kind in (REVOLUTE, PRISMATIC):
+    if (raw.kind or FREE).nq == 1:
         largest = np.finfo(float).max
         model.lowerPositionLimit[q] = np.clip(raw.lower, -largest, largest)[0]
         model.upperPositionLimit[q] = np.clip(raw.upper, -largest, largest)[0]
@@ -245,12 +245,12 @@ def _joint(
     """A joint whose coordinates start at ``q`` and whose degrees of freedom start at ``v``."""
     axis = np.array([0.0, 0.0, 1.0])
     lower, upper = -np.inf, np.inf
-    if kind in (REVOLUTE, COS_SIN, PRISMATIC):
+    if kind.nv == 1:
         S = _screw(pin, model, joint)
         axis = S[:3] if kind is PRISMATIC else S[3:]
         if not abs(np.linalg.norm(axis) - 1.0) < UNIT_AXIS:
             raise ModelError(f"axis of joint {name!r}", "a vector of unit length", str(axis), "Normalise it.")
-    if kind in (REVOLUTE, PRISMATIC):
+    if kind.nq == 1:
         lower, upper = float(model.lowerPositionLimit[q]), float(model.upperPositionLimit[q])
     dofs = slice(v, v + kind.nv)
     friction, effort, velocity = _in_positive_direction(model, dofs)

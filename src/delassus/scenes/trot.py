@@ -15,7 +15,9 @@ from delassus.model.kinematics import world_poses
 from delassus.model.tree import Tree, total_mass
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate.simulator import Simulator
-from delassus.spatial.rotations import Array, quaternion_log, quaternion_to_matrix, skew
+from delassus.spatial.joint_kinds import BALL
+from delassus.spatial.numpy_ops import NUMPY, stacked
+from delassus.spatial.rotations import Array, quaternion_to_matrix, skew
 
 LEGS = ("FL", "FR", "RL", "RR")
 PAIRS = ((0, 3), (1, 2))
@@ -99,7 +101,7 @@ class Trot:
         rates = np.concatenate([R @ v[:3], R @ v[3:6]])
         away = np.zeros(6)
         away[2] = q[2] - feet[[not s for s in swinging], 2].mean() - self.height
-        away[3:] = R @ quaternion_log(q[3:7])
+        away[3:] = R @ stacked(BALL.difference(NUMPY, BALL.neutral, q[3:7].tolist()), ())
         wrench = -SPRINGS * away - DAMPERS * rates
         wrench[:3] += self._weight
         forces = np.zeros((4, 3))

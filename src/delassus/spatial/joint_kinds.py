@@ -159,9 +159,9 @@ class JointKind(ABC):
         """What changes of ``q`` (in its tangent) do to `spring_deflection` (nv × nv)."""
         return ops.eye(self.nv)
 
-    def velocity_product(self, v: Entries) -> list[Scalar] | None:
-        """``ω × v`` (nv), the Coriolis terms of a velocity whose axes rotate with it; None of others."""
-        return None
+    def velocity_product(self, v: Entries) -> list[Scalar]:
+        """``ω × v`` (nv), the Coriolis terms of a linear velocity whose axes rotate with the child."""
+        return [0.0] * self.nv
 
     def position_update(self, ops: Ops, q: Entries, v: Entries, u: Entries) -> tuple[list[Scalar], list[Scalar]]:
         """``q`` displaced by ``u`` (nv), linear parts straight in the axes of ``q``, and ``v`` in the new axes."""

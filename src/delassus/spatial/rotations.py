@@ -121,12 +121,3 @@ def matrix_to_quaternion(R: Array) -> Array:
     q = np.take_along_axis(products, largest[..., None, None], axis=-2)[..., 0, :]
     q = q / np.linalg.norm(q, axis=-1, keepdims=True)
     return np.asarray(np.where(q[..., 3:] < 0, -q, q))
-
-
-def quaternion_log(q: Array) -> Array:
-    """Unit quaternion (..., 4) → rotation vector (..., 3) of length at most π."""
-    q = np.where(q[..., 3:] < 0, -q, q)
-    sine = np.linalg.norm(q[..., :3], axis=-1, keepdims=True)
-    angle = 2 * np.arctan2(sine, q[..., 3:])
-    safe = np.where(sine > 1e-12, sine, 1.0)
-    return np.asarray(np.where(sine > 1e-12, angle / safe, 2.0) * q[..., :3])

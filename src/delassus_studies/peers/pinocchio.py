@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from delassus.constraints import Weld
+from delassus.formats.features import JOINTS, PINOCCHIO
 from delassus.model.inertia import about_centre
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.joint_kinds import BALL, COS_SIN, FREE, PLANAR, PRISMATIC, REVOLUTE, TRANSLATION
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, States
 from delassus_studies.peers import Call, library
@@ -25,18 +25,10 @@ def pinocchio_model(pin: Any, tree: Tree) -> Any:
     model = pin.Model()
     ids = {WORLD: 0}
     for i, joint in enumerate(tree.joints):
-        axis = np.eye(3)[joint.axis]
-        kinds = {
-            REVOLUTE: lambda axis=axis: pin.JointModelRevoluteUnaligned(axis),
-            COS_SIN: lambda axis=axis: pin.JointModelRevoluteUnboundedUnaligned(axis),
-            PRISMATIC: lambda axis=axis: pin.JointModelPrismaticUnaligned(axis),
-            PLANAR: pin.JointModelPlanar,
-            BALL: pin.JointModelSpherical,
-            TRANSLATION: pin.JointModelTranslation,
-            FREE: pin.JointModelFreeFlyer,
-        }
+        *_, name = JOINTS[PINOCCHIO][joint.kind].split()
+        given = (np.eye(3)[joint.axis],) if joint.nv == 1 else ()
         placement = pin.SE3(np.array(joint.rotation), np.array(joint.position))
-        ids[i] = model.addJoint(ids[tree.parents[i]], kinds[joint.kind](), placement, joint.name)
+        ids[i] = model.addJoint(ids[tree.parents[i]], getattr(pin, f"JointModel{name}")(*given), placement, joint.name)
         H = tree.inertias[i]
         inertia = pin.Inertia(*about_centre(H)) if H[0, 0] else pin.Inertia(0.0, np.zeros(3), np.array(H[3:, 3:]))
         model.appendBodyToJoint(ids[i], inertia, pin.SE3.Identity())

@@ -128,8 +128,7 @@ class ContactStep:
         out = list(self.v)
         for joint, sv in zip(self.tree.joints, self.tree.v_slices, strict=True):
             product = joint.kind.velocity_product(self.v[sv])
-            if product is not None:
-                out[sv] = [x + self.h * d for x, d in zip(self.v[sv], product, strict=True)]
+            out[sv] = [x + self.h * d for x, d in zip(self.v[sv], product, strict=True)]
         return out
 
     # -- loops ---------------------------------------------------------------------------------------------------------

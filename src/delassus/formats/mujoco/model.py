@@ -26,9 +26,10 @@ from delassus.formats.mujoco.named import NamedModel
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, unique_name
 from delassus.model.edit.build import build_tree
 from delassus.model.tree import Tree
-from delassus.spatial.joint_kinds import FREE, PRISMATIC, REVOLUTE, JointKind
+from delassus.spatial.joint_kinds import BALL, FREE, PRISMATIC, REVOLUTE, JointKind
 from delassus.spatial.joints import Joint
-from delassus.spatial.rotations import Array, quaternion_log, quaternion_to_matrix, rotation_about
+from delassus.spatial.numpy_ops import NUMPY, stacked
+from delassus.spatial.rotations import Array, quaternion_to_matrix, rotation_about
 
 SHORTEST_QUATERNION = 1e-15
 """MuJoCo reads a quaternion shorter than this as no rotation; here it is refused."""
@@ -165,12 +166,13 @@ def _joint(
     else:
         position = position + rotation @ anchor
     has_limits = model.jnt_limited[j] and not model.is_disabled("LIMIT", "CONSTRAINT")
-    if has_limits and kind in (REVOLUTE, PRISMATIC):
+    if has_limits and kind.nq == 1:
         lower, upper = (float(x) for x in model.jnt_range[j])
     stiffness = 0.0 if model.is_disabled("SPRING", "PASSIVE") else float(model.jnt_stiffness[j])
     rest = np.array(model.qpos_spring[model.jnt_qposadr[j] :][: kind.nq])
     if kind.has_quaternion:
-        turn = quaternion_log(np.roll(rest[-4:], -1) / np.linalg.norm(rest[-4:]))
+        quaternion = np.roll(rest[-4:], -1) / np.linalg.norm(rest[-4:])
+        turn = stacked(BALL.difference(NUMPY, BALL.neutral, quaternion.tolist()), ())
         rest = np.concatenate([rest[:-4], turn]) if stiffness else np.zeros(kind.nv)
     has_friction = not model.is_disabled("FRICTIONLOSS", "CONSTRAINT")
     effort = np.abs(model.jnt_actfrcrange[j]).min() if model.jnt_actfrclimited[j] else np.inf

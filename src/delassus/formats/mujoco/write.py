@@ -240,7 +240,7 @@ def _joint(level: int, raw: RawJoint, pose: Pose, at_start: Mapping[str, Array])
     R, p = pose[0].T, pose[1]
     if raw.kind is not FREE:
         attributes["pos"] = tidy(R @ (-raw.child_position - p))
-    if raw.kind in (REVOLUTE, PRISMATIC):
+    if (raw.kind or FREE).nq == 1:
         attributes["axis"] = tidy(R @ raw.axis)
         attributes["ref"] = at_start[raw.name]
         ends = np.array([raw.lower, raw.upper]).ravel()

@@ -20,7 +20,7 @@ import numpy as np
 from delassus.model.inertia import motion_transform, move_inertia
 from delassus.model.kinematics import joint_displacement, move_body_frames
 from delassus.model.topology import WORLD, Placement, Topology
-from delassus.spatial.joint_kinds import BALL, COS_SIN, NO_LIMIT, REVOLUTE
+from delassus.spatial.joint_kinds import BALL, NO_LIMIT, REVOLUTE
 from delassus.spatial.joints import LIMITS, PER_DOF, Joint
 from delassus.spatial.rotations import Array, exact_quarter_turns, matrix_to_quaternion
 
@@ -85,7 +85,7 @@ def _named(tree: Topology, links: tuple[int, ...]) -> str:
 
 
 def _is_hinge(joint: Joint) -> bool:
-    return joint.kind in (REVOLUTE, COS_SIN)
+    return joint.kind.motion_axes == REVOLUTE.motion_axes
 
 
 def _gimbals(tree: Topology, beside: int = 0) -> list[Gimbal]:

@@ -415,7 +415,7 @@ def test_what_cannot_be_loaded_is_refused_by_name(tmp_path, geometry, message):
 
 def test_bad_descriptions(tmp_path):
     path = urdf(tmp_path, one('<sphere radius="1"/>'))
-    with pytest.raises(UnknownNameError, match=r"link of .* in the tree"):
+    with pytest.raises(UnknownNameError, match=r"link in the tree"):
         load_colliders(path, tree_of("other"))
     with pytest.raises(ModelError, match=r"tree: expected a delassus\.Tree"):
         load_colliders(path, "a")
@@ -429,7 +429,7 @@ def test_bad_descriptions(tmp_path):
             read()
     path.write_text("<sdf/>")
     for read in (lambda: load_colliders(path, tree_of()), lambda: load_ignored(path)):
-        with pytest.raises(ModelError, match="expected a <robot> or a <mujoco>, got a <sdf>"):
+        with pytest.raises(ModelError, match="expected a <robot> .URDF. or a <mujoco> .MJCF., got a <sdf>"):
             read()
     with pytest.raises(ModelError, match="expected a file that can be read"):
         load_ignored(tmp_path / "no.srdf")

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from delassus.errors import ModelError, shown
-from delassus.formats.load import find_description
+from delassus.errors import ModelError, shown, unknown_name
+from delassus.formats.load import find_description, read_description
 from delassus.formats.mujoco.colliders import colliders_of_model, ignored_of_model
 from delassus.formats.mujoco.xml import read_mjcf
 from delassus.formats.urdf.colliders import colliders_of_urdf, ignored_of_srdf
-from delassus.formats.urdf.read import MAX_BYTES, read_xml
+from delassus.formats.urdf.read import MAX_BYTES
 from delassus.model.check import check_flag, check_list, check_path
 from delassus.model.shapes import Collider
 from delassus.model.tree import Tree
@@ -81,18 +81,27 @@ def load_colliders(
     """
     if not isinstance(tree, Tree):
         raise ModelError("tree", "a delassus.Tree", shown(tree), "Load it from the same description.")
-    if not isinstance(robot, (str, Path)):
-        return colliders_of_model(robot, tree, prefix, restitution, visual)
-    path = find_description(robot)
-    description = _parsed(path, max_bytes)
-    if description.tag == "mujoco":
-        return colliders_of_model(read_mjcf(path, description, max_bytes), tree, prefix, restitution, visual)
-    given = check_list("package_dirs", package_dirs, "a list of folders", "Pass package_dirs=['robots'].")
-    folders = tuple(check_path("package_dirs", folder) for folder in given)
-    kind = "visual" if check_flag("visual", visual) else "collision"
-    return colliders_of_urdf(
-        description, path, tree, prefix, friction, restitution, convex and not visual, folders, max_bytes, kind
-    )
+    path = find_description(robot) if isinstance(robot, (str, Path)) else Path()
+    source = _read(path, max_bytes) if isinstance(robot, (str, Path)) else robot
+    if isinstance(source, Element):
+        given = check_list("package_dirs", package_dirs, "a list of folders", "Pass package_dirs=['robots'].")
+        folders = tuple(check_path("package_dirs", folder) for folder in given)
+        kind = "visual" if check_flag("visual", visual) else "collision"
+        found = colliders_of_urdf(source, path, kind, convex and not visual, folders, max_bytes)
+    else:
+        found = colliders_of_model(source, visual)
+    colliders = []
+    for link, name, shape, (rotation, position), own in found:
+        if link not in tree.frames:
+            raise unknown_name("link in the tree", link, tree.frames)
+        given_friction = friction if own is None else own
+        colliders.append(
+            Collider(
+                "world" if link == "world" else prefix + link, shape, position, rotation, friction=given_friction,
+                restitution=restitution, name=prefix + name,
+            )
+        )  # fmt: skip
+    return tuple(colliders)
 
 
 def load_ignored(
@@ -125,19 +134,12 @@ def load_ignored(
     >>> load_ignored("panda.srdf", "arm/")  # doctest: +SKIP
     (('arm/panda_link0', 'arm/panda_link1'), ...)
     """
-    if not isinstance(source, (str, Path)):
-        return ignored_of_model(source, prefix)
-    path = Path(source)
-    description = _parsed(path, max_bytes)
-    if description.tag == "mujoco":
-        return ignored_of_model(read_mjcf(path, description, max_bytes), prefix)
-    return ignored_of_srdf(description, path, prefix, tree)
+    read = _read(Path(source), max_bytes) if isinstance(source, (str, Path)) else source
+    pairs = ignored_of_srdf(read, str(source), tree) if isinstance(read, Element) else ignored_of_model(read)
+    return tuple((prefix + first, prefix + second) for first, second in pairs)
 
 
-def _parsed(path: Path, max_bytes: float) -> Element:
-    """The ``<robot>`` of a URDF or SRDF file, or the ``<mujoco>`` of an MJCF file."""
-    element = read_xml(path, max_bytes)
-    if element.tag not in ("robot", "mujoco"):
-        came = f"a <{shown(element.tag)[1:-1]}>"
-        raise ModelError(f"file {str(path)!r}", "a <robot> or a <mujoco>", came, "Check that this is the file.")
-    return element
+def _read(path: Path, max_bytes: float) -> Any:
+    """The ``<robot>`` of a URDF or SRDF file, or the model of an MJCF file."""
+    description = read_description(path, max_bytes)
+    return description if description.tag == "robot" else read_mjcf(path, description, max_bytes)

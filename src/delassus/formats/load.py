@@ -8,6 +8,7 @@ import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
+from xml.etree.ElementTree import Element
 
 from delassus.errors import ModelError, missing_dependency, shown, unknown_name
 from delassus.formats.mujoco.model import tree_from_mujoco
@@ -114,18 +115,13 @@ def load(
     module = type(robot).__module__.split(".")[0]
     if isinstance(robot, (str, Path)):
         path = find_description(robot)
-        description = read_xml(path, max_bytes)
+        description = read_description(path, max_bytes)
         if description.tag == "robot":
             tree = tree_from_urdf(description, path.stem, root, continuous, check_inertia, f"file {str(path)!r}")
             if srdf is not None:
                 states = check_path("srdf", srdf)
                 tree = with_group_states(tree, read_xml(states, max_bytes), f"file {str(states)!r}")
             return _judged(tree, gimbals, unsupported)
-        if description.tag != "mujoco":
-            raise ModelError(
-                f"file {str(path)!r}", "a <robot> (URDF) or a <mujoco> (MJCF)", f"a <{shown(description.tag)[1:-1]}>",
-                "Check that this is a robot description.",
-            )  # fmt: skip
         tree = tree_from_mujoco(read_mjcf(path, description, max_bytes), check_inertia, f"file {str(path)!r}")
     elif module == "pinocchio":
         tree = tree_from_pinocchio(robot, check_inertia)
@@ -151,6 +147,15 @@ def _judged(tree: Tree, gimbals: Gimbals, unsupported: Unsupported) -> Tree:
     tree = with_ball_joints(tree) if gimbals == "ball" else tree
     judge_omitted(tree.name, "a tree", tree.omitted, unsupported, "`tree.report` lists all.")
     return tree
+
+
+def read_description(path: Path, max_bytes: float) -> Element:
+    """The ``<robot>`` of a URDF or SRDF file, or the ``<mujoco>`` of an MJCF file."""
+    element = read_xml(path, max_bytes)
+    if element.tag not in ("robot", "mujoco"):
+        came = f"a <{shown(element.tag)[1:-1]}>"
+        raise ModelError(f"file {str(path)!r}", "a <robot> (URDF) or a <mujoco> (MJCF)", came, "Check the file.")
+    return element
 
 
 def find_description(robot: str | Path) -> Path:

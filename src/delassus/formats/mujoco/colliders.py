@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from delassus.errors import ModelError, unknown_name
+from delassus.errors import ModelError
 from delassus.formats.mujoco.equalities import rotation_of
 from delassus.formats.mujoco.named import NamedModel
+from delassus.formats.urdf.colliders import Found
 from delassus.model.description import unique_name
-from delassus.model.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Shape, Sphere
-from delassus.model.tree import Tree
+from delassus.model.shapes import Box, Capsule, Cylinder, HalfSpace, Mesh, Shape, Sphere
 
 EXPECTED = "a path, a name or a mujoco.MjModel"
 
@@ -19,32 +19,25 @@ SEEN = 2
 """MuJoCo shows geoms of the groups up to this one."""
 
 
-def colliders_of_model(given: Any, tree: Tree, prefix: str, restitution: float, visual: bool) -> tuple[Collider, ...]:
-    """Colliders of a compiled model; see `delassus.formats.colliders.load_colliders`."""
+def colliders_of_model(given: Any, visual: bool) -> list[Found]:
+    """Geoms of a compiled model; see `delassus.formats.colliders.load_colliders`."""
     model = NamedModel(given, EXPECTED)
     data = model.mujoco.MjData(given)
     model.mujoco.mj_kinematics(given, data)
     names, bodies = _names(model)
-    colliders = []
+    found: list[Found] = []
     for g in np.flatnonzero(model.geom_group <= SEEN).tolist() if visual else _colliding(model):
         body = int(model.geom_bodyid[g])
         if model.body_weldid[body] == 0:  # it does not move: its place in the world is known
-            link, position, rotation = "world", data.geom_xpos[g].copy(), data.geom_xmat[g].reshape(3, 3).copy()
+            link, pose = "world", (data.geom_xmat[g].reshape(3, 3).copy(), data.geom_xpos[g].copy())
         else:
-            if bodies[body] not in tree.frames:
-                raise unknown_name("body in the tree", bodies[body], tree.frames)
-            link, position, rotation = prefix + bodies[body], model.geom_pos[g].copy(), rotation_of(model.geom_quat[g])
+            link, pose = bodies[body], (rotation_of(model.geom_quat[g]), model.geom_pos[g].copy())
         shape = _shape(model, g, names[g], bodies[body], visual)
-        friction = float(model.geom_friction[g, 0])
-        colliders.append(
-            Collider(
-                link, shape, position, rotation, friction=friction, restitution=restitution, name=prefix + names[g]
-            )
-        )
-    return tuple(colliders)
+        found.append((link, names[g], shape, pose, float(model.geom_friction[g, 0])))
+    return found
 
 
-def ignored_of_model(given: Any, prefix: str) -> tuple[tuple[str, str], ...]:
+def ignored_of_model(given: Any) -> list[tuple[str, str]]:
     """Pairs of geoms that MuJoCo's masks and exclusions keep apart, except those of an explicit ``<pair>``."""
     model = NamedModel(given, EXPECTED)
     names, _ = _names(model)
@@ -61,8 +54,8 @@ def ignored_of_model(given: Any, prefix: str) -> tuple[tuple[str, str], ...]:
                 model.geom_contype[g] & model.geom_conaffinity[h] or model.geom_contype[h] & model.geom_conaffinity[g]
             )
             if masked or (a, b) in excluded or (b, a) in excluded:
-                pairs.append((prefix + names[g], prefix + names[h]))
-    return tuple(pairs)
+                pairs.append((names[g], names[h]))
+    return pairs
 
 
 def _colliding(model: NamedModel) -> list[int]:

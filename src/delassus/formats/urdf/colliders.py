@@ -7,42 +7,37 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from delassus.errors import ModelError, shown, unknown_name
+from delassus.errors import ModelError, shown
 from delassus.formats.urdf.meshes import find_mesh, read_mesh
 from delassus.formats.urdf.read import ZERO, check_file, read_numbers, read_pose
-from delassus.model.shapes import Box, Capsule, Collider, Cylinder, Mesh, Shape, Sphere
+from delassus.model.shapes import Box, Capsule, Cylinder, Mesh, Shape, Sphere
 from delassus.model.tree import Tree
-from delassus.spatial.rotations import exact_quarter_turns
+from delassus.spatial.rotations import Array, exact_quarter_turns
 
 UNKNOWN = ("disable_default_collisions", "enable_collisions")
 """Rules of SRDF files that reverse the meaning of the others; they are refused."""
+
+Found = tuple[str, str, Shape, tuple[Array, Array], float | None]
+"""Link, name, shape, rotation and position in the frame of the link, and friction if the file says it."""
 
 Meshes = dict[tuple[str, bytes], Mesh]
 
 
 def colliders_of_urdf(
-    robot: Element, path: Path, tree: Tree, prefix: str, friction: float, restitution: float, convex: bool,
-    folders: tuple[Path, ...], max_bytes: float, kind: str,
-) -> tuple[Collider, ...]:  # fmt: skip
+    robot: Element, path: Path, kind: str, convex: bool, folders: tuple[Path, ...], max_bytes: float
+) -> list[Found]:
     """Those of a parsed ``<robot>`` from elements ``kind``; see `delassus.formats.colliders.load_colliders`."""
-    colliders = []
+    found: list[Found] = []
     meshes: Meshes = {}
     for link in robot.findall("link"):
         name, elements = link.get("name", ""), link.findall(kind)
-        if elements and name not in tree.frames:
-            raise unknown_name(f"link of {str(path)!r} in the tree", name, tree.frames)
         for k, element in enumerate(elements):
             what = f"{kind} {k} of link {name!r} in file {str(path)!r}"
             label = element.get("name") or (name if len(elements) == 1 else f"{name}:{k}")
             rotation, position = read_pose(element, what)
             shape = _shape(element, path, folders, convex, what, meshes, max_bytes)
-            colliders.append(
-                Collider(
-                    "world" if name == "world" else prefix + name, shape, position, exact_quarter_turns(rotation),
-                    friction=friction, restitution=restitution, name=prefix + label,
-                )
-            )  # fmt: skip
-    return tuple(colliders)
+            found.append((name, label, shape, (exact_quarter_turns(rotation), position), None))
+    return found
 
 
 def _shape(
@@ -94,9 +89,9 @@ def _shape(
     raise ModelError(what, "a sphere, box, cylinder, capsule or mesh", f"a <{shape.tag}>", "Use one of these.")
 
 
-def ignored_of_srdf(robot: Element, path: Path, prefix: str, tree: Tree | None) -> tuple[tuple[str, str], ...]:
+def ignored_of_srdf(robot: Element, path: str, tree: Tree | None) -> dict[tuple[str, str], None]:
     """Pairs of a parsed SRDF file; see `delassus.formats.colliders.load_ignored`."""
-    what, pairs = f"file {str(path)!r}", []
+    what, pairs = f"file {path!r}", dict[tuple[str, str], None]()
     for element in robot:
         if element.tag in UNKNOWN:
             raise ModelError(what, "<disable_collisions>", f"<{element.tag}>", "Write out the pairs that it means.")
@@ -107,5 +102,5 @@ def ignored_of_srdf(robot: Element, path: Path, prefix: str, tree: Tree | None) 
             came = shown(element.attrib)
             raise ModelError(what, "link1 and link2 on every <disable_collisions>", came, "Name both links.")
         if tree is None or (first in tree.frames and second in tree.frames):
-            pairs.append((prefix + first, prefix + second))
-    return tuple(dict.fromkeys(pairs))
+            pairs[first, second] = None
+    return pairs

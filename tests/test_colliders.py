@@ -429,7 +429,7 @@ def test_bad_descriptions(tmp_path):
             read()
     path.write_text("<sdf/>")
     for read in (lambda: load_colliders(path, tree_of()), lambda: load_ignored(path)):
-        with pytest.raises(ModelError, match="expected a <robot> .URDF. or a <mujoco> .MJCF., got a <sdf>"):
+        with pytest.raises(ModelError, match=r"expected a <robot> .URDF. or a <mujoco> .MJCF., got a <sdf>"):
             read()
     with pytest.raises(ModelError, match="expected a file that can be read"):
         load_ignored(tmp_path / "no.srdf")

@@ -89,12 +89,10 @@ class _Unit:
             for attribute in ("meshdir", "texturedir", "assetdir")
         }
         self.asset_folders = {file.parent / name for file in self.files.values() for name in ("", *directories)}
-        self.defaults: dict[str, float] = {}
-        for default in root.iter("default"):
-            for element in default:
-                for attribute in COUNTED.intersection(element.attrib):
-                    number = self._product(element, (attribute,))
-                    self.defaults[attribute] = max(number, self.defaults.get(attribute, 1.0))
+        given = root.findall(".//default/*")
+        self.defaults = {
+            name: max((self._product(x, (name,)) for x in given if name in x.attrib), default=1.0) for name in COUNTED
+        }
 
     def _include(self) -> None:
         pending = [(self.root, self.path)]
@@ -166,9 +164,9 @@ class _Unit:
     def _alone(self, element: Element) -> float:
         """Bytes for an element without those in it: text, tables, files."""
         total = float(ELEMENT + sum(map(len, element.attrib.values())))
-        for tag, names, piece in TABLES:
-            if (tag or element.tag) == element.tag and any(n in element.attrib or n in self.defaults for n in names):
-                total += piece * self._product(element, names)
+        total += sum(
+            piece * self._product(element, names) for tag, names, piece in TABLES if tag in (None, element.tag)
+        )
         if element.tag == "mesh" and "params" in element.attrib:  # at most a grid of the largest number
             largest = max(self._numbers(element, "params"), default=0.0)
             total += 1000.0 * largest * largest

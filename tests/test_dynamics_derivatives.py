@@ -13,7 +13,7 @@ import delassus as ds
 from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES, derivatives
 from delassus.errors import ConfigurationError, UnknownNameError
 from delassus_studies.cases import benchmark_cases
-from delassus_studies.peers.pinocchio import pinocchio_contacts, pinocchio_model
+from delassus_studies.peers.pinocchio import pinocchio_contacts
 from internals import STEP as STEP_QUANTITY
 from internals import (
     DynamicsProblem,
@@ -32,6 +32,7 @@ from internals import (
     make_program,
     matrix_to_quaternion,
     numbers,
+    tree_to_pinocchio,
 )
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import as_pose, everything, pairs, state, two_branches
@@ -609,7 +610,7 @@ def check_contacts(pin, model, tree, constraints, contacts, given):
 @pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
 def test_pinocchio_on_robots(case):
     pin = pytest.importorskip("pinocchio")
-    model = pinocchio_model(pin, case.tree)
+    model = tree_to_pinocchio(case.tree, unsupported="ignore")
     given = state(case.tree, np.random.default_rng(0))
     check_contacts(pin, model, case.tree, case.constraints, pinocchio_contacts(pin, model, case), given)
 

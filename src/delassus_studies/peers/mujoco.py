@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -43,14 +44,8 @@ def forward_call(case: Case, states: States, solver: str) -> Call:
     T = velocity_map_from_mujoco(case.tree, states.q)
     qvel = np.linalg.solve(T, states.v[..., None])[..., 0]
     force = (np.swapaxes(T, -1, -2) @ states.tau[..., None])[..., 0]
-    spec = _spec(mujoco, case.tree, ("CONTACT", "LIMIT", "FRICTIONLOSS", "SPRING", "DAMPER", "ACTUATION"))
-    for c in case.constraints:
-        at = c.frames[0].on(case.tree)
-        equality = spec.add_equality()
-        equality.type = mujoco.mjtEq.mjEQ_WELD if isinstance(c, ds.Weld) else mujoco.mjtEq.mjEQ_CONNECT
-        equality.objtype = mujoco.mjtObj.mjOBJ_BODY
-        equality.name1 = case.tree.link_names[at.link]
-        equality.data[:3] = at.position
+    held = replace(case.tree, constraints=case.constraints)
+    spec = _spec(mujoco, held, ("CONTACT", "LIMIT", "FRICTIONLOSS", "SPRING", "DAMPER", "ACTUATION"))
     spec.option.solver = getattr(mujoco.mjtSolver, f"mjSOL_{solver.upper()}")
     try:
         model = spec.compile()

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from delassus.constraints import Weld
-from delassus.formats.features import JOINTS, PINOCCHIO
-from delassus.model.inertia import about_centre
-from delassus.model.tree import WORLD, Tree
+from delassus.formats.pinocchio import tree_to_pinocchio
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, States
 from delassus_studies.peers import Call, library
@@ -20,29 +18,14 @@ MU = 1e-6
 """Proximal parameter of ``lcaba``, which needs one; ``constraintDynamics`` is exact, and fastest, with zero."""
 
 
-def pinocchio_model(pin: Any, tree: Tree) -> Any:
-    """Build the same tree in Pinocchio, joint by joint."""
-    model = pin.Model()
-    ids = {WORLD: 0}
-    for i, joint in enumerate(tree.joints):
-        *_, name = JOINTS[PINOCCHIO][joint.kind].split()
-        given = (np.eye(3)[joint.axis],) if joint.nv == 1 else ()
-        placement = pin.SE3(np.array(joint.rotation), np.array(joint.position))
-        ids[i] = model.addJoint(ids[tree.parents[i]], getattr(pin, f"JointModel{name}")(*given), placement, joint.name)
-        H = tree.inertias[i]
-        inertia = pin.Inertia(*about_centre(H)) if H[0, 0] else pin.Inertia(0.0, np.zeros(3), np.array(H[3:, 3:]))
-        model.appendBodyToJoint(ids[i], inertia, pin.SE3.Identity())
-    return model
-
-
 def pinocchio_contacts(pin: Any, model: Any, case: Case) -> tuple[Any, Any]:
     """Constraints of a case as Pinocchio's, with their data, in its own vectors (lists are copied at every call)."""
     contacts, data = pin.StdVec_RigidConstraintModel(), pin.StdVec_RigidConstraintData()
     for c in case.constraints:
         kind, ends = pin.ContactType.CONTACT_6D if isinstance(c, Weld) else pin.ContactType.CONTACT_3D, list[Any]()
-        for at in (frame.on(case.tree) for frame in c.frames):
-            joint = 0 if at.link == WORLD else model.getJointId(case.tree.joint_names[at.link])
-            ends += [joint, pin.SE3(np.array(at.rotation), np.array(at.position))]
+        for frame in c.frames:
+            link = model.frames[0 if frame.link == "world" else model.getFrameId(frame.link)]
+            ends += [link.parentJoint, link.placement * pin.SE3(np.array(frame.rotation), np.array(frame.position))]
         contacts.append(pin.RigidConstraintModel(kind, model, *ends, pin.ReferenceFrame.LOCAL))
         data.append(contacts[-1].createData())
     return contacts, data
@@ -51,7 +34,7 @@ def pinocchio_contacts(pin: Any, model: Any, case: Case) -> tuple[Any, Any]:
 def _problem(case: Case, *vectors: Array) -> tuple[Any, Any, Any, Any, list[Any]]:
     """Module, model, data, constraints with their data, and each state's vectors; its own for each call."""
     pin = library("pinocchio", "pin")
-    model = pinocchio_model(pin, case.tree)
+    model = tree_to_pinocchio(case.tree, unsupported="ignore")
     states = [tuple(np.array(x) for x in state) for state in zip(*vectors, strict=True)]
     return pin, model, model.createData(), pinocchio_contacts(pin, model, case), states
 

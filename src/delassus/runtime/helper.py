@@ -20,10 +20,8 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
-from delassus.compiler.jit.compile import address_of, compiled
+from delassus.compiler.jit.compile import address_of, c_function, compiled
 from delassus.compiler.jit.memory import call_at, compare_exchange, exchange, load, reserve, store
 
 UNIT = 32
@@ -137,15 +135,6 @@ def _share(helper: int, span: int, arrays: int, n: int) -> None:
     store(helper + TAKEN, 0)
 
 
-@cache
-def _functions() -> tuple[Any, Any]:
-    """What shares a call, and what the thread runs; for good: it may still run when Python ends."""
-    for kept in (_share, _help, _HELPER):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
-    share = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)(address_of(_share))
-    return share, ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address_of(_help))
-
-
 def _start() -> None:
     """Start the thread; where the system has no more, calls do without it."""
     python, system = ctypes.pythonapi, ctypes.CDLL(None)
@@ -155,12 +144,13 @@ def _start() -> None:
     functions = (python.PyThread_acquire_lock, python.PyThread_release_lock, system.sched_yield, system.clock_gettime)
     known = [*(ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions), time.CLOCK_MONOTONIC, lock]
     _HELPER[1:] = [*known, *[0] * (len(FIELDS) - 1 - len(known))]
-    share, run = _functions()
+    for kept in (_share, _help, _HELPER):  # for good: the thread may still run when Python ends
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     try:
-        threading.Thread(target=run, args=(ADDRESS,), daemon=True, name="delassus helper").start()
+        threading.Thread(target=c_function(_help), args=(ADDRESS,), daemon=True, name="delassus helper").start()
     except RuntimeError:
         _HELPER[TAKEN // 8] = 1
-    _HELPER[0] = ctypes.cast(share, ctypes.c_void_p).value or 0
+    _HELPER[0] = address_of(_share)
 
 
 def share(span: int, addresses: Sequence[int], n: int) -> None:
@@ -168,7 +158,8 @@ def share(span: int, addresses: Sequence[int], n: int) -> None:
     with _starting:
         if not _HELPER[0]:
             _start()
-    _functions()[0](ADDRESS, span, (ctypes.c_void_p * len(addresses))(*addresses), n)
+    places = (ctypes.c_int64 * len(addresses))(*addresses)
+    c_function(_share)(ADDRESS, span, ctypes.addressof(places), n)
 
 
 def _forget() -> None:

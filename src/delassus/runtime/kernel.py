@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.accuracy.estimate import ERROR_BOUND, check_error_bound
 from delassus.accuracy.policy import ACCURATE
 from delassus.accuracy.status import Resolved
+from delassus.compiler.jit.compile import c_function, compiled
+from delassus.compiler.jit.memory import call_at, load, store
 from delassus.compiler.machine.code import key_of, machine_code
 from delassus.compiler.machine.cpu import Code, host
 from delassus.compiler.program.pipeline import derivative_programs, make_program
@@ -84,7 +86,7 @@ class Kernel:
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
         self.code = Code(objects)
         self._span, self._batch = self.code.address("span"), self._function("batch", 1)
-        self._roll: Any = self._function("roll", 4) if request.states else None
+        self._roll: Any = c_function(_roll) if request.states else None
         self._direct = direct_entry(self, _declined)
         self.__call__: Callable[..., Any] = direct_entry(self, self._call, is_helped=True)
 
@@ -375,10 +377,12 @@ class Kernel:
         beside = [np.empty((steps, *batch, *r.shape), self.dtype) for r in self.results[states:]]
         rcond = [np.empty((steps, *batch), dtype=self.dtype)] if self.has_rcond else []
         anew = [x.ndim > len(batch) + len(a.shape) for x, a in zip(arrays, self.arguments, strict=True)]
-        moves = np.array([*anew, *(True for _ in (*after, *beside, *rcond))], dtype=np.int64)
+        moves = [*anew, *(True for _ in (*after, *beside, *rcond))]
+        strides = [n * size * move for size, move in zip(self._strides, moves, strict=True)]
 
         def run(states: int, *addresses: int) -> None:
-            self._roll(states, n, steps, moves.ctypes.data, *addresses)
+            places = (ctypes.c_int64 * (2 * len(strides)))(*addresses, *strides)
+            self._roll(self._span, ctypes.addressof(places), len(strides), states, steps, self.lanes)
 
         several = number_of(threads, n * steps * self.operations.total)
         over_states(run, [*arrays, *after, *beside, *rcond], self._strides, n, several, self.lanes)
@@ -420,6 +424,25 @@ class Kernel:
             said += f"; {inaccurate} of them stay inaccurate"
         which = "return_error=True, or return_status=True," if self.request.has_status else "return_error=True"
         warn(f"{said}. {which} says which, and silences this.")
+
+
+@compiled
+def _roll(span: int, places: int, n_arrays: int, n: int, steps: int, lanes: int) -> None:
+    """Run n states of a time step, as many as there are lanes at a time, through all steps.
+
+    ``places`` is the address of those of the arrays, and of how many bytes further on each is at the next step. The
+    last block of states overlaps the one before it.
+    """
+    first, size = 0, min(lanes, n)
+    while first < n:
+        first = min(first, n - size)
+        for _ in range(steps):
+            call_at(span, places, first, size)
+            for k in range(n_arrays):
+                store(places + 8 * k, load(places + 8 * k) + load(places + 8 * (k + n_arrays)))
+        for k in range(n_arrays):
+            store(places + 8 * k, load(places + 8 * k) - steps * load(places + 8 * (k + n_arrays)))
+        first += size
 
 
 def _declined(*_: Any, **__: Any) -> Any:

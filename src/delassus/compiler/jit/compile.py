@@ -42,7 +42,7 @@ from delassus.compiler.machine import cache
 from delassus.compiler.machine.code import sources
 from delassus.compiler.machine.cpu import Code, host, optimised_code, versions
 
-__all__ = ["Compiled", "address_of", "compiled", "inlined"]
+__all__ = ["Compiled", "address_of", "c_function", "compiled", "inlined"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -127,6 +127,13 @@ def address_of(function: Callable[..., Any]) -> int:
     """Address of the machine code of a compiled function of integers, as C calls it; pointers are integers."""
     loop = cast(Compiled, function)
     return loop.machine((INT,) * loop.function.__code__.co_argcount).code.address("direct")
+
+
+@functools.cache
+def c_function(function: Callable[..., Any]) -> Any:
+    """A compiled function of integers as `ctypes` calls it, in a tenth of the time of a call with arrays."""
+    types = [ctypes.c_int64] * (cast(Compiled, function).function.__code__.co_argcount + 1)
+    return ctypes.CFUNCTYPE(*types)(address_of(function))
 
 
 class _Machine:

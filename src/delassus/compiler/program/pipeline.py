@@ -38,7 +38,6 @@ def make_program(asked: Request, with_rcond: bool = True, dtype: str = "") -> Pr
         graph=graph,
         arguments=asked.arguments,
         results=tuple(traced.results),
-        is_step=asked.states > 0,
         before=before,
         error_dtype=asked.error_dtype,
     )

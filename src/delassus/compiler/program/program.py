@@ -101,8 +101,6 @@ class Program:
     results : tuple of Result
     comment : tuple of str
         What it computes, for which robot, by which method and versions.
-    is_step : bool
-        Whether the results are the next values of the first arguments, so that a rollout can repeat it.
     before : tuple of Stage
         What runs before ``graph``, in order: loops, and what leads to them.
     error_dtype : str
@@ -114,7 +112,6 @@ class Program:
     arguments: tuple[Argument, ...]
     results: tuple[Result, ...]
     comment: tuple[str, ...] = ()
-    is_step: bool = False
     before: tuple[Stage, ...] = ()
     error_dtype: str = ""
 

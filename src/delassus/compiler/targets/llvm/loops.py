@@ -1,14 +1,9 @@
-"""LLVM assembly of loops: over the states of a batch, and over the time steps of a rollout.
+"""LLVM assembly of loops over the states of a batch, and of calls that lead to them.
 
-``batch(n, a0, …, r0, …)`` runs n states: whole blocks of as many as there are lanes, the last one overlapping the one
-before it; fewer than a block one by one.
+``span(arrays, first, n)`` runs n states from ``first`` on, with an array of pointers to the arrays: whole blocks of as
+many as there are lanes, the last one overlapping the one before it; fewer than a block one by one.
 
-``span(arrays, first, n)`` runs n states from ``first`` on, with an array of pointers to the arrays.
-
-``roll(n, pitch, steps, moves, a0, …, r0, …)`` runs n of ``pitch`` states that lie side by side through a time step,
-repeated. Arrays whose entry of ``moves`` is 1 are ``(steps, pitch, …)``; where it is 0, ``(pitch, …)``, the same at all
-steps. A result that is the next value of an argument and that argument are one trajectory, ``(steps + 1, pitch, …)``,
-the result one row further on.
+``batch(n, a0, …, r0, …)`` runs n states.
 """
 
 from __future__ import annotations
@@ -35,54 +30,52 @@ def signature(program: Program) -> str:
 def span(program: Program, scalar: str, lanes: int, at_once: int, attributes: str) -> str:
     """Assembly of ``span``; calls ``block``, which takes from one to so many blocks ``at_once``, and ``one``."""
 
-    def call(function: str, state: str, states: str = "") -> list[str]:
-        lines, operands = [], [f"i64 {states}"] if states else []
+    def call(function: str, state: str, states: str = "") -> str:
+        """Call for the arrays from a state on."""
+        lines, operands = "", [f"i64 {states}"] if states else []
         for p, size in zip(pointers(program), sizes(program), strict=True):
             name = f"{p}.{state[1:]}"
-            lines.append(f"  {name}.at = mul i64 {state}, {size}")
-            lines.append(f"  {name} = getelementptr {scalar}, ptr {p}, i64 {name}.at")
+            lines += f"  {name}.at = mul i64 {state}, {size}\n"
+            lines += f"  {name} = getelementptr {scalar}, ptr {p}, i64 {name}.at\n"
             operands.append(f"ptr {name}")
-        return [*lines, f"  call void @{function}({', '.join(operands)})"]
+        return f"{lines}  call void @{function}({', '.join(operands)})"
 
-    body = [f"define void @span(ptr %arrays, i64 %first, i64 %n) {attributes} {{", "entry:"]
-    for k, p in enumerate(pointers(program)):
-        body += [f"  {p}.at = getelementptr ptr, ptr %arrays, i64 {k}", f"  {p} = load ptr, ptr {p}.at"]
-    body.append("  %end.state = add i64 %first, %n")
-    if lanes > 1:
-        body += [
-            f"  %few = icmp slt i64 %n, {lanes}",
-            "  br i1 %few, label %single, label %whole",
-            "whole:",
-            f"  %last = sub i64 %end.state, {lanes}",
-            "  br label %blocks",
-            "blocks:",
-            "  %s = phi i64 [ %first, %whole ], [ %next, %blocks ]",
-            "  %left = sub i64 %end.state, %s",
-            f"  %many = icmp sgt i64 %left, {lanes * at_once}",
-            f"  %states = select i1 %many, i64 {lanes * at_once}, i64 %left",
-            *call("block", "%s", "%states"),
-            "  %further = add i64 %s, %states",
-            "  %past = icmp sgt i64 %further, %last",
-            "  %next = select i1 %past, i64 %last, i64 %further",
-            "  %finished = icmp eq i64 %further, %end.state",
-            "  br i1 %finished, label %end, label %blocks",
-            "single:",
-        ]
-    else:
-        body += ["  br label %single", "single:"]
-    body += ["  %none = icmp sle i64 %n, 0", "  br i1 %none, label %end, label %singles"]
-    body += [
-        "singles:",
-        "  %i = phi i64 [ %first, %single ], [ %i.next, %singles ]",
-        *call("one", "%i"),
-        "  %i.next = add i64 %i, 1",
-        "  %all = icmp eq i64 %i.next, %end.state",
-        "  br i1 %all, label %end, label %singles",
-        "end:",
-        "  ret void",
-        "}",
-    ]
-    return "\n".join(body)
+    blocks = f"""  %few = icmp slt i64 %n, {lanes}
+  br i1 %few, label %single, label %whole
+whole:
+  %last = sub i64 %end, {lanes}
+  br label %blocks
+blocks:
+  %s = phi i64 [ %first, %whole ], [ %next, %blocks ]
+  %left = sub i64 %end, %s
+  %many = icmp sgt i64 %left, {lanes * at_once}
+  %states = select i1 %many, i64 {lanes * at_once}, i64 %left
+{call("block", "%s", "%states")}
+  %further = add i64 %s, %states
+  %past = icmp sgt i64 %further, %last
+  %next = select i1 %past, i64 %last, i64 %further
+  %finished = icmp eq i64 %further, %end
+  br i1 %finished, label %done, label %blocks"""
+    arrays = "\n".join(
+        f"  {p}.at = getelementptr ptr, ptr %arrays, i64 {k}\n  {p} = load ptr, ptr {p}.at"
+        for k, p in enumerate(pointers(program))
+    )
+    return f"""define void @span(ptr %arrays, i64 %first, i64 %n) {attributes} {{
+{arrays}
+  %end = add i64 %first, %n
+{blocks if lanes > 1 else "  br label %single"}
+single:
+  %none = icmp sle i64 %n, 0
+  br i1 %none, label %done, label %singles
+singles:
+  %i = phi i64 [ %first, %single ], [ %i.next, %singles ]
+{call("one", "%i")}
+  %i.next = add i64 %i, 1
+  %all = icmp eq i64 %i.next, %end
+  br i1 %all, label %done, label %singles
+done:
+  ret void
+}}"""
 
 
 def batch(program: Program, attributes: str) -> str:
@@ -103,89 +96,3 @@ define ptr @xla(ptr %frame) nounwind {
   ret ptr %error
 }"""
 """Calls the entry that is the first of a kernel's record."""
-
-
-def roll(program: Program, scalar: str, lanes: int, attributes: str) -> str:
-    """Assembly of ``roll``; calls ``block`` and ``one`` as ``batch`` does."""
-    n_inputs = len(program.arguments)
-    arrays = list(zip(pointers(program), sizes(program), strict=True))
-    shown = ", ".join(f"ptr {'readonly ' if k < n_inputs else ''}{p}" for k, (p, _) in enumerate(arrays))
-
-    def over_time(label: str, function: str, state: str, following: str) -> list[str]:
-        """Loop over time for the states from ``state`` on; goes on to the label ``following``."""
-        lines, operands, first = [], [], [f"i64 {lanes}"] if function == "block" else []
-        for k, (p, size) in enumerate(arrays):
-            place = f"{p}.{label}"
-            lines += [
-                f"  {place}.move = getelementptr i64, ptr %moves, i64 {k}",
-                f"  {place}.moves = load i64, ptr {place}.move",
-                f"  {place}.offset = mul i64 {place}.moves, %{label}.offset",
-                f"  {place}.row = add i64 {place}.offset, {state}",
-                f"  {place}.at = mul i64 {place}.row, {size}",
-                f"  {place} = getelementptr {scalar}, ptr {p}, i64 {place}.at",
-            ]
-            operands.append(f"ptr {place}")
-        return [
-            f"  br label %{label}",
-            f"{label}:",
-            f"  br label %{label}.step",
-            f"{label}.step:",
-            f"  %{label}.t = phi i64 [ 0, %{label} ], [ %{label}.t.next, %{label}.step ]",
-            f"  %{label}.offset = mul i64 %{label}.t, %pitch",
-            *lines,
-            f"  call void @{function}({', '.join([*first, *operands])})",
-            f"  %{label}.t.next = add i64 %{label}.t, 1",
-            f"  %{label}.more = icmp slt i64 %{label}.t.next, %steps",
-            f"  br i1 %{label}.more, label %{label}.step, label %{following}",
-            f"{following}:",
-        ]
-
-    body = [
-        f"define void @roll(i64 %n, i64 %pitch, i64 %steps, ptr readonly %moves, {shown}) {attributes} {{",
-        "entry:",
-        "  %states = icmp sgt i64 %n, 0",
-        "  %time = icmp sgt i64 %steps, 0",
-        "  %any = and i1 %states, %time",
-        "  br i1 %any, label %start, label %end",
-        "start:",
-    ]
-    if lanes > 1:
-        body += _blocks(lanes, over_time("many", "block", "%s", "after"), "after", "%s.next")
-    else:
-        body += ["  br label %single", "single:"]
-    return "\n".join([*body, "  br label %singles", *_singles(over_time("alone", "one", "%i", "done"), "done")])
-
-
-def _blocks(lanes: int, body: list[str], latch: str, following: str) -> list[str]:
-    """Loop over blocks whose ``body`` is for the states from ``%s`` on; goes on to ``single`` if there is no block."""
-    return [
-        f"  %few = icmp slt i64 %n, {lanes}",
-        "  br i1 %few, label %single, label %whole",
-        "whole:",
-        f"  %last = sub i64 %n, {lanes}",
-        "  br label %blocks",
-        "blocks:",
-        f"  %s = phi i64 [ 0, %whole ], [ {following}, %{latch} ]",
-        *body,
-        f"  %further = add i64 %s, {lanes}",
-        "  %past = icmp sgt i64 %further, %last",
-        f"  {following} = select i1 %past, i64 %last, i64 %further",
-        "  %finished = icmp eq i64 %s, %last",
-        "  br i1 %finished, label %end, label %blocks",
-        "single:",
-    ]
-
-
-def _singles(body: list[str], latch: str) -> list[str]:
-    """Loop over single states whose ``body`` is for the state ``%i``, and the end of the function."""
-    return [
-        "singles:",
-        f"  %i = phi i64 [ 0, %single ], [ %i.next, %{latch} ]",
-        *body,
-        "  %i.next = add i64 %i, 1",
-        "  %all = icmp eq i64 %i.next, %n",
-        "  br i1 %all, label %end, label %singles",
-        "end:",
-        "  ret void",
-        "}",
-    ]

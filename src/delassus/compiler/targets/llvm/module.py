@@ -7,7 +7,6 @@ The functions of the module, for arguments ``a0, a1, …`` and results ``r0, r1,
 ``block(n, a0, …, r0, …)``             from one to two times as many states as there are lanes, all at once
 ``batch(n, a0, …, r0, …)``             n states; see `delassus.compiler.targets.llvm.loops`
 ``span(arrays, first, n)``             n states from the first on, with pointers to the arrays in an array
-``roll(n, pitch, steps, a0, …)``       of a time step: a rollout; see there
 ``xla(frame)``                         a batch of JAX arrays; see `delassus.runtime.libraries.xla_entry`
 =====================================  ==========================================================================
 
@@ -25,7 +24,7 @@ from typing import Any
 
 from delassus.compiler.program.columns import WIDTH
 from delassus.compiler.program.program import Program, Stage
-from delassus.compiler.targets.llvm.loops import XLA_ENTRY, batch, pointers, roll, sizes, span
+from delassus.compiler.targets.llvm.loops import XLA_ENTRY, batch, pointers, sizes, span
 from delassus.compiler.targets.llvm.operations import Operations
 from delassus.compiler.targets.llvm.parts import ATTRIBUTES, Code, Section, define
 from delassus.compiler.targets.llvm.rows import load_rows, loop_over_tiles, store_rows
@@ -57,13 +56,7 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
     if lanes > 1:
         codes.append(_Block(program, sections, scalar, lanes, has_fma))
     functions = [function for code in codes for function in code.functions()]
-    functions += [
-        span(program, scalar, lanes, codes[-1].at_once, ATTRIBUTES),
-        batch(program, ATTRIBUTES),
-        XLA_ENTRY,
-    ]
-    if program.is_step:
-        functions.append(roll(program, scalar, lanes, ATTRIBUTES))
+    functions += [span(program, scalar, lanes, codes[-1].at_once, ATTRIBUTES), batch(program, ATTRIBUTES), XLA_ENTRY]
     declarations = set[str]().union(*(code.declarations for code in codes))
     return "\n\n".join([*sorted(declarations), *functions]) + "\n"
 

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 import delassus as ds
+from delassus.algorithms.dynamics import SOFT
 from delassus.constraints import Constraint, Frame, Point, Rows, Weld
 from delassus.formats.load import example_robot_files, load
 from delassus.spatial.rotations import Array
@@ -51,6 +52,12 @@ class States:
     def first(self, k: int) -> States:
         """The first k states."""
         return States(self.q[:k], self.v[:k], self.tau[:k])
+
+
+def dynamics_options(case: Case, method: str) -> dict[str, Any]:
+    """Options of forward dynamics without passive forces; ``"METHOD, soft"``: `COMPLIANCE` on all constraints."""
+    soft = (method in SOFT or method.endswith(", soft")) and case.constraints
+    return {"method": method.removesuffix(", soft"), "compliance": COMPLIANCE if soft else None, "passive": "none"}
 
 
 def random_states(case: Case, n: int, seed: int = 0) -> States:

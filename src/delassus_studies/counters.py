@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from delassus.algorithms.dynamics import METHODS, SOFT
+from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.state import EliminationOrder
 from delassus.compiler.machine.cpu import Code, Host, host, object_code
 from delassus.compiler.passes.simplify import PASSES
@@ -38,7 +38,7 @@ from delassus.quantities.osim import DELASSUS
 from delassus.quantities.request import Request, request
 from delassus.spatial.trace.graph import OperationCount
 from delassus.spatial.trace.trace_ops import TraceOps
-from delassus_studies.cases import COMPLIANCE, Case
+from delassus_studies.cases import Case, dynamics_options
 from delassus_studies.timing import best, uncached
 
 # -- one cold compilation, stage by stage --------------------------------------------------------------------------
@@ -92,9 +92,8 @@ def compile_cold(case: Case, method: str = "auto", dtype: str = "float64", targe
 
 
 def dynamics_request(case: Case, method: str) -> Request:
-    """Forward dynamics of a case by a method; of soft ones with `COMPLIANCE` on all constraints."""
-    soft = COMPLIANCE if method in SOFT and case.constraints else None
-    return request(case.tree, case.constraints, DYNAMICS, method=method, compliance=soft, passive="none")
+    """Forward dynamics of a case by a method."""
+    return request(case.tree, case.constraints, DYNAMICS, **dynamics_options(case, method))
 
 
 def operations(case: Case, method: str, order: EliminationOrder | None = None) -> int:

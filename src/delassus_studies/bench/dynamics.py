@@ -13,9 +13,9 @@ from typing import Any
 from rich.table import Table
 
 import delassus as ds
-from delassus.algorithms.dynamics import METHODS, SOFT, UNCONSTRAINED
+from delassus.algorithms.dynamics import METHODS, UNCONSTRAINED
 from delassus.spatial.rotations import Array
-from delassus_studies.cases import COMPLIANCE, Case, States, benchmark_cases, random_states
+from delassus_studies.cases import Case, States, benchmark_cases, dynamics_options, random_states
 from delassus_studies.counters import phases
 from delassus_studies.peers import Call, present
 from delassus_studies.peers.mujoco import forward_peers
@@ -27,8 +27,6 @@ BATCH, PEER_STATES, CHECKED = 4096, 128, 64
 ROUNDS, REPEATS = 15, 2
 DERIVATIVES = {"derivatives": BATCH, "derivatives, 64 states": 64, "derivatives, one state": 1}
 """Rows of derivatives, and the states of a call."""
-SOFT_EARLY = "pv-early, soft"
-
 _HARD, _SOFT = ("pin lcaba", "pin constraintDynamics"), ("mj_forward, PGS", "mj_forward, Newton")
 AGAINST: Mapping[str, tuple[str, ...]] = {
     "ltl": _HARD,
@@ -36,7 +34,7 @@ AGAINST: Mapping[str, tuple[str, ...]] = {
     "pv-early": _HARD,
     "ltl-soft": _SOFT,
     "pv-soft": _SOFT,
-    SOFT_EARLY: _SOFT,
+    "pv-early, soft": _SOFT,
     **dict.fromkeys(DERIVATIVES, ("pin derivatives",)),
 }
 """Methods that are timed, and the peers that do the same."""
@@ -47,26 +45,15 @@ ANY_ERROR = 1e300
 
 
 def dynamics_kernel(case: Case, method: str, **options: Any) -> ds.Kernel:
-    """Forward dynamics by a method; soft ones with `COMPLIANCE` on all constraints."""
-    soft = COMPLIANCE if _is_soft(method) and case.constraints else None
-    method = "pv-early" if method == SOFT_EARLY else method
-    return ds.compile(
-        case.tree, case.constraints, "dynamics", method=method, compliance=soft, passive="none", **options
-    )
+    """Forward dynamics by a method."""
+    return ds.compile(case.tree, case.constraints, "dynamics", **dynamics_options(case, method), **options)
 
 
-def _is_soft(method: str) -> bool:
-    return method in SOFT or method == SOFT_EARLY
-
-
-def errors(case: Case, states: States, qdd: Array, soft: bool = False) -> Array:
+def errors(case: Case, states: States, qdd: Array, method: str = "") -> Array:
     """Largest difference of each state's accelerations (k, nv) from the dense solution, relative to the largest."""
-    dense, compliance = ("proximal", COMPLIANCE) if soft else ("kkt", None)
-    few = states.first(len(qdd))
-    wanted = ds.forward_dynamics(
-        case.tree, few.q, few.v, few.tau, case.constraints, method=dense, compliance=compliance, passive="none"
-    ).qdd
-    return relative_error(qdd, wanted)
+    options, few = dynamics_options(case, method), states.first(len(qdd))
+    options["method"] = "kkt" if options["compliance"] is None else "proximal"
+    return relative_error(qdd, ds.forward_dynamics(case.tree, few.q, few.v, few.tau, case.constraints, **options).qdd)
 
 
 def _in_calls(kernel: ds.Kernel, states: States, out: Any, size: int) -> tuple[Callable[[], None], int]:
@@ -96,7 +83,7 @@ def _measure_case(case: Case, rounds: int) -> Record:
             out = kernel(states.q, states.v, states.tau, threads=1)
             calls[method] = _in_calls(kernel, states, out, DERIVATIVES.get(method, BATCH))
             qdd = dict(zip((r.name for r in kernel.results), out, strict=False))["qdd"]
-            error = float(errors(case, states, qdd[:CHECKED], _is_soft(method)).max())
+            error = float(errors(case, states, qdd[:CHECKED], method).max())
             facts[method] = {"operations": kernel.operations.total, "error": error}
         few = states.first(PEER_STATES)
         derivatives: Callable[[], Call] = partial(exact_dynamics_call, case, few, with_derivatives=True)

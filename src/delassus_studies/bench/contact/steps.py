@@ -27,7 +27,7 @@ from delassus_studies.figures import line_figure
 from delassus_studies.peers import if_present, present
 from delassus_studies.peers.mujoco import mujoco_steps
 from delassus_studies.tables import table
-from delassus_studies.timing import Calls, Record, each, environment, interleaved, pinned, uncached
+from delassus_studies.timing import Calls, Record, each, environment, interleaved, pinned
 
 DT = 1e-3
 SWEEPS = (5, 10, 20, 30, 40, 60)
@@ -194,20 +194,15 @@ class Roll:
     def __init__(self, kernel: ds.Kernel, case: StepCase, start: Starts) -> None:
         self.kernel = kernel
         self.steps, self.n = start.targets.shape[:2]
-        values = {"q": start.q, "v": start.v, "q_target": start.targets, "kp": case.gains[0], "kd": case.gains[1]}
-        values |= {"dt": np.full(self.n, DT), "impulses": start.impulses}
-        self.arrays = []
-        for k, argument in enumerate(kernel.arguments):
-            if k < kernel.request.quantity.states:
-                array = np.zeros((self.steps + 1, self.n, *argument.shape), kernel.dtype)
-                array[0] = values[argument.name]
-            elif argument.name == "dt":
-                array = values["dt"].astype(kernel.dtype)
-            else:
-                wide = np.broadcast_to(values[argument.name], (self.steps, self.n, *argument.shape))
-                array = np.ascontiguousarray(wide, dtype=kernel.dtype)
-            self.arrays.append(array)
         self.residuals: Array = np.zeros(0)
+        states, held = (start.q, start.v, start.impulses), (start.targets, *case.gains)
+        self.arrays = [np.zeros((self.steps + 1, self.n, *a.shape), kernel.dtype) for a in kernel.arguments[:3]]
+        for array, first in zip(self.arrays, states, strict=True):
+            array[0] = first
+        for argument, given in zip(kernel.arguments[3:6], held, strict=True):
+            wide = np.broadcast_to(given, (self.steps, self.n, *argument.shape))
+            self.arrays.append(np.ascontiguousarray(wide, dtype=kernel.dtype))
+        self.arrays.append(np.full(self.n, DT, kernel.dtype))
 
     def __call__(self) -> None:
         """Run all steps."""
@@ -217,8 +212,7 @@ class Roll:
     def cold(self, case: StepCase) -> Roll:
         """Single steps without impulses from states that this has visited."""
         q, v = (x[:-1][::EVERY].reshape(-1, x.shape[-1]).astype(float) for x in self.arrays[:2])
-        (k,) = (k for k, a in enumerate(self.kernel.arguments) if a.name == "q_target")
-        targets = self.arrays[k][::EVERY].reshape(1, len(q), -1).astype(float)
+        targets = self.arrays[3][::EVERY].reshape(1, len(q), -1).astype(float)
         size = self.kernel.arguments[2].size
         return Roll(self.kernel, case, Starts(q, v, np.zeros((len(q), size)), targets))
 
@@ -243,17 +237,6 @@ def _measure_kernel(case: StepCase, made: dict[Motion, Starts], rounds: int, **o
     return {**options, "operations": kernel.operations.total, "figures": figures}
 
 
-def _compile_times(case: StepCase, solvers: Sequence[str]) -> Record:
-    """Seconds of a cold compilation of float32 with 30 sweeps: on the clock, and of the processor."""
-    out = {}
-    for solver in solvers:
-        with uncached():
-            clock, processor = time.perf_counter(), time.process_time()
-            case.kernel(solver=solver, dtype="float32", sweeps=30)
-            out[solver] = {"seconds": time.perf_counter() - clock, "processor seconds": time.process_time() - processor}
-    return out
-
-
 def _measure_case(case: StepCase, quick: bool) -> Record:
     n, steps, rounds = (16, 10, 1) if quick else (STATES, STEPS, ROUNDS)
     motions: tuple[Motion, ...] = ("gait", "falls")
@@ -272,7 +255,7 @@ def _measure_case(case: StepCase, quick: bool) -> Record:
         acts = case.options["limits"]
         make = partial(mujoco_steps, case.tree, case.contacts, *few, case.gains, DT, acts, rounds)
         peers[motion] = if_present(make)
-    return {"motions": names, "curves": curves, "mujoco": peers, "compile": _compile_times(case, solvers)}
+    return {"motions": names, "curves": curves, "mujoco": peers}
 
 
 def measure(quick: bool = False) -> Iterator[Record]:
@@ -297,7 +280,7 @@ def cheapest(case: Record, dtype: str) -> Record | None:
 
 
 def tables(record: Record) -> Iterator[Table | str]:
-    """A curve for each case and solver; what is reached beside what is aimed at; compile times."""
+    """A curve for each case and solver; what is reached beside what is aimed at."""
     yield "one core, processor time of the machine code alone, lowest of the rounds; residual in m/s, warm and cold"
     for name, case in record["cases"].items():
         for motion, shown in case["motions"].items():
@@ -314,9 +297,6 @@ def tables(record: Record) -> Iterator[Table | str]:
         yield table(f"{name}: reached with residuals ≤ 1e-4 m/s in 99 % of the warm steps of both motions",
                     ("motion", "kernel", "sweeps", "µs:.3f", "steps/s:,.0f", "aim:,.0f", "mj_step µs:.1f", "ratio:.1f"),
                     _reached(name, case), text=("kernel",))  # fmt: skip
-        for solver, found in case["compile"].items():
-            yield (f"cold compilation of {solver}, float32, 30 sweeps: {found['seconds']:.1f} s, "
-                   f"{found['processor seconds']:.1f} s of one core")  # fmt: skip
 
 
 def _reached(name: str, case: Record) -> Iterator[tuple[object, ...]]:

@@ -259,7 +259,7 @@ def represented(model, tree):
 
 def actuator_names(model):
     """Names of actuators, as the tree has them."""
-    return [model.actuator(a).name or f"actuator{a}" for a in range(model.nu)]
+    return [model.actuator(a).name or f"actuator{a}" for a in range(len(model.actuator_trntype))]
 
 
 def controls_of(tree, model, rng):

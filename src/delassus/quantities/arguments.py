@@ -52,11 +52,11 @@ def as_arguments(constraints: Sequence[Constraint], given: Mapping[str, Any]) ->
         if keyword in keywords:
             values[keyword], keywords[keyword] = keywords[keyword], True
     if "targets" in keywords:
-        targets = _list("targets", keywords["targets"], n)
+        targets = one_each("targets", keywords["targets"], n, alike=False)
         keywords["targets"] = [x is not None for x in targets]
         values.update((f"target{k}", x) for k, x in enumerate(targets) if x is not None)
     if "poses" in keywords:
-        poses = _list("poses", keywords["poses"], n)
+        poses = one_each("poses", keywords["poses"], n, alike=False)
         poses = [x if x is None else _pose(c, x) for c, x in zip(constraints, poses, strict=True)]
         stable = one_each("baumgarte", keywords.get("baumgarte"), n)
         keywords["poses"] = [x is not None and b is not None for x, b in zip(poses, stable, strict=True)]
@@ -108,14 +108,6 @@ def _mapping(argument: str, value: Any, example: str) -> Mapping[Any, Any]:
     if value is not None and not isinstance(value, Mapping):
         raise ConfigurationError(argument, "a mapping of arrays", shown(value), f"Pass {argument}={example}.")
     return value or {}
-
-
-def _list(argument: str, value: Any, n: int) -> list[Any]:
-    if value is not None and not isinstance(value, list | tuple):
-        raise ConstraintError(
-            argument, f"a list with one entry for each of {n} constraint(s)", shown(value), "None stands for none."
-        )
-    return one_each(argument, value, n)
 
 
 def _listed(keyword: str, arrays: Any, wanted: int) -> Sequence[Any]:

@@ -331,14 +331,14 @@ def is_frame(value: object) -> bool:
     return isinstance(value, str | Frame)
 
 
-def one_each(argument: str, given: Any, n: int) -> list[Any]:
-    """An entry for each of n constraints: those of a list, or the same for all."""
-    if not isinstance(given, list | tuple):
+def one_each(argument: str, given: Any, n: int, alike: bool = True) -> list[Any]:
+    """An entry for each of n constraints: those of a list, None, or if they may be ``alike`` the same for all."""
+    is_list = isinstance(given, list | tuple)
+    if given is None or (alike and not is_list):
         return [given] * n
-    if len(given) != n:
-        raise ConstraintError(
-            argument, f"a list with one entry for each of {n} constraint(s)", f"{len(given)}", "None stands for none."
-        )
+    if not is_list or len(given) != n:
+        wanted = f"a list with one entry for each of {n} constraint(s)"
+        raise ConstraintError(argument, wanted, f"{len(given)}" if is_list else shown(given), "None stands for none.")
     return list(given)
 
 

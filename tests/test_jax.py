@@ -199,6 +199,7 @@ def test_direct_functions_compile_their_kernel():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_every_array_of_a_direct_call_may_be_traced():
     arm, rng = ds.mechanisms.chain(5), np.random.default_rng(0)
     tip, free = ds.Frame("link5", given="position"), ds.Rows("link3", 1)

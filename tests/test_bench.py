@@ -253,7 +253,7 @@ def test_solvers_are_timed_and_counted(pointing):
     assert all(
         found.times[name] * 40_000 > count for name, count in found.operations.items()
     )  # 40 a ns: no call at all
-    assert found.apart < 1e-9
+    assert found.difference < 1e-9
 
 
 def as_in_the_paper(**changed: float) -> Measured:

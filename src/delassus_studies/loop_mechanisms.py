@@ -25,7 +25,7 @@ from delassus_studies.cases import Case, States, quiet_load, welds
 SIDES = (("left", 0.15), ("right", -0.15))
 
 
-class _Links:
+class _Mechanism:
     """Links and joints under construction, and the loops between them."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class _Links:
         self.joints.append(RawJoint(f"{name}_joint", kind, parent, name, position, axis=direction))
         return name
 
-    def meet(self, a: str, b: str, at: tuple[float, float, float], there: tuple[float, float, float]) -> None:
+    def hold(self, a: str, b: str, at: tuple[float, float, float], there: tuple[float, float, float]) -> None:
         """Hold a point of one link to a point of another."""
         self.loops.append(Point(Frame(a, at), Frame(b, there)))
 
@@ -59,18 +59,18 @@ class _Links:
 
 def four_bars(n: int) -> Case:
     """A tower of ``n`` spatial four-bars (crank, rocker, a coupler on a ball), each on the coupler of the one below."""
-    out, on = _Links(), "base"
+    out, on = _Mechanism(), "base"
     for k in range(n):
         crank = out.add(f"crank{k}", on, REVOLUTE, (0.3, 0, 0))
         rocker = out.add(f"rocker{k}", on, REVOLUTE, (0.3, 0.3, 0))
         on = out.add(f"coupler{k}", crank, BALL, (0.3, 0, 0))
-        out.meet(on, rocker, (0.3, 0.2, 0), (0.3, 0, 0))
+        out.hold(on, rocker, (0.3, 0.2, 0), (0.3, 0, 0))
     return out.case(f"four-bars, {n}")
 
 
 def stewart_platform() -> Case:
     """A platform on a free joint, held by six legs of two turning joints and a slide."""
-    out = _Links()
+    out = _Mechanism()
     for k in range(6):
         x, y = math.cos(k), math.sin(k)
         cross = out.add(f"cross{k}", "base", REVOLUTE, (x, y, 0), 0.3)
@@ -78,11 +78,11 @@ def stewart_platform() -> Case:
         out.add(f"upper{k}", lower, PRISMATIC, (0.3, 0, 0))
     out.add("platform", "base", FREE, (0, 0, 1.0))
     for k in range(6):
-        out.meet(f"upper{k}", "platform", (0.3, 0, 0), (0.5 * math.sin(k), 0.5 * math.cos(k), 0))
+        out.hold(f"upper{k}", "platform", (0.3, 0, 0), (0.5 * math.sin(k), 0.5 * math.cos(k), 0))
     return out.case("Stewart platform")
 
 
-def _leg(out: _Links, side: str, y: float, joints: Sequence[str], rods: Sequence[tuple[str, float]]) -> None:
+def _leg(out: _Mechanism, side: str, y: float, joints: Sequence[str], rods: Sequence[tuple[str, float]]) -> None:
     """A leg of turning joints, with a rod on balls from hip to tarsus, and others from cranks to the toe.
 
     Their far ends are held to points of the leg. ``rods``: name, and where on the toe.
@@ -91,16 +91,16 @@ def _leg(out: _Links, side: str, y: float, joints: Sequence[str], rods: Sequence
     for k, name in enumerate(joints):
         link = out.add(f"{side}_{name}", link, REVOLUTE, (0.3 if k > 2 else 0.05, y if k == 0 else 0.0, 0.0))
     rod = out.add(f"{side}_achilles", f"{side}_hip", BALL, (0, 0.05, 0))
-    out.meet(rod, f"{side}_tarsus", (0.5, 0, 0), (-0.1, 0, 0))
+    out.hold(rod, f"{side}_tarsus", (0.5, 0, 0), (-0.1, 0, 0))
     for name, at in rods:
         crank = out.add(f"{side}_crank{name}", f"{side}_tarsus", REVOLUTE, (0.05, 0, 0.02))
         rod = out.add(f"{side}_rod{name}", crank, BALL, (0.05, 0, 0))
-        out.meet(rod, f"{side}_toe", (0.3, 0, 0), (-0.05, at, 0))
+        out.hold(rod, f"{side}_toe", (0.3, 0, 0), (-0.05, at, 0))
 
 
 def cassie_legs(stands: bool) -> Case:
     """Two legs as Cassie's: seven joints and two rods each."""
-    out = _Links()
+    out = _Mechanism()
     for side, y in SIDES:
         _leg(out, side, y, ("roll", "yaw", "hip", "knee", "shin", "tarsus", "toe"), (("", 0.0),))
         if stands:
@@ -110,7 +110,7 @@ def cassie_legs(stands: bool) -> Case:
 
 def digit_legs_and_arms() -> Case:
     """As Digit: legs with three rods each, and arms of four joints that hold a bar with both hands."""
-    out = _Links()
+    out = _Mechanism()
     for side, y in SIDES:
         joints = ("roll", "yaw", "hip", "knee", "shin", "tarsus", "pitch", "toe")
         _leg(out, side, y, joints, (("_a", 0.03), ("_b", -0.03)))
@@ -118,7 +118,7 @@ def digit_legs_and_arms() -> Case:
         for k in range(4):
             link = out.add(f"{side}_arm{k}", link, REVOLUTE, (0.0 if k == 0 else 0.3, y if k == 0 else 0.0, 0.3))
     out.add("bar", "left_arm3", BALL, (0.3, 0, 0))
-    out.meet("bar", "right_arm3", (0.3, 0, 0), (0.3, 0, 0))
+    out.hold("bar", "right_arm3", (0.3, 0, 0), (0.3, 0, 0))
     return out.case("Digit, arms hold a bar", "floating")
 
 
@@ -134,16 +134,16 @@ def rungs(n: int, ring: bool = False) -> Case:
 
     In a ring, links of one rail are on balls: with turning joints alone it would be rigid.
     """
-    out = _Links()
+    out = _Mechanism()
     left = right = "base"
     for k in range(n):
         left = out.add(f"left{k}", left, BALL if ring else REVOLUTE, (0.3, 0.2 if k == 0 else 0.0, 0))
         right = out.add(f"right{k}", right, REVOLUTE, (0.3, -0.2 if k == 0 else 0.0, 0))
         rung = out.add(f"rung{k}", left, BALL, (0.3, 0, 0))
-        out.meet(rung, right, (0.4, 0, 0), (0.3, 0, 0))
+        out.hold(rung, right, (0.4, 0, 0), (0.3, 0, 0))
     if ring:
-        out.meet(left, "base", (0.3, 0, 0), (-0.3, 0.2, 0))
-        out.meet(right, "base", (0.3, 0, 0), (-0.3, -0.2, 0))
+        out.hold(left, "base", (0.3, 0, 0), (-0.3, 0.2, 0))
+        out.hold(right, "base", (0.3, 0, 0), (-0.3, -0.2, 0))
     return out.case(f"ring of {n} loops" if ring else f"ladder of {n} rungs", "floating" if ring else "fixed")
 
 
@@ -155,13 +155,13 @@ def welded_ladder(n: int) -> Case:
 
 def grid(n: int) -> Case:
     """A net of ``n`` by ``n`` links on balls, each held to its neighbours; teeth of a comb are the tree."""
-    out = _Links()
+    out = _Mechanism()
     for x in range(n):
         for y in range(n):
             parent = f"link{x}_{y - 1}" if y else f"link{x - 1}_0" if x else "base"
             out.add(f"link{x}_{y}", parent, BALL, (0.3, 0, 0) if y else (0, 0.3, 0))
             if x and y:
-                out.meet(f"link{x - 1}_{y}", f"link{x}_{y}", (0.1, 0.15, 0), (0.1, -0.15, 0))
+                out.hold(f"link{x - 1}_{y}", f"link{x}_{y}", (0.1, 0.15, 0), (0.1, -0.15, 0))
     return out.case(f"grid of {n} by {n}")
 
 

@@ -149,12 +149,12 @@ PAIR = ("os", "nmc-os")
 DIRECTIONS, TOLERANCE, LEMKE = regular_directions(4), 1e-8, ImpulseSolver("lemke")
 SAMPLES, REPEATS, DURATION, TIME_STEP = 20, 4, 3.0, 1e-3
 
-Touch = tuple[ds.contact.State, ds.contact.ContactSet]
-Way = Callable[[ds.contact.ContactDynamics, Touch, str, float], tuple[Array, bool]]
+StepState = tuple[ds.contact.State, ds.contact.ContactSet]
+Way = Callable[[ds.contact.ContactDynamics, StepState, str, float], tuple[Array, bool]]
 
 
 def assembled(
-    dynamics: ds.contact.ContactDynamics, at: Touch, formulation: str, dt: float
+    dynamics: ds.contact.ContactDynamics, at: StepState, formulation: str, dt: float
 ) -> ds.contact.ContactProblem:
     """Problem of a step, from the kernel on."""
     state, contacts = at
@@ -164,13 +164,13 @@ def assembled(
     return ds.contact.ContactProblem(model, snapshot, dt, len(DIRECTIONS), np.zeros(3 * n), np.zeros(n))
 
 
-def eliminated(dynamics: ds.contact.ContactDynamics, at: Touch, formulation: str, dt: float) -> tuple[Array, bool]:
+def eliminated(dynamics: ds.contact.ContactDynamics, at: StepState, formulation: str, dt: float) -> tuple[Array, bool]:
     """Velocities after a step as `Simulator` finds them, and whether it was solved."""
     found = assembled(dynamics, at, formulation, dt).solve(LEMKE)
     return found.velocity, found.status in SOLVED
 
 
-def mixed(dynamics: ds.contact.ContactDynamics, at: Touch, formulation: str, dt: float) -> tuple[Array, bool]:
+def mixed(dynamics: ds.contact.ContactDynamics, at: StepState, formulation: str, dt: float) -> tuple[Array, bool]:
     """The same by the mixed problem that `formulate` makes."""
     state, contacts = at
     problem = ds.contact.formulate(dynamics.scene, state, formulation, dt=dt, contacts=contacts, dynamics=dynamics)
@@ -181,7 +181,7 @@ def mixed(dynamics: ds.contact.ContactDynamics, at: Touch, formulation: str, dt:
     return velocity, found.status is SolverStatus.CONVERGED
 
 
-def pivoted(dynamics: ds.contact.ContactDynamics, at: Touch, formulation: str, dt: float) -> tuple[Array, bool]:
+def pivoted(dynamics: ds.contact.ContactDynamics, at: StepState, formulation: str, dt: float) -> tuple[Array, bool]:
     """The same blocks as `eliminated`, with all unknowns in one tableau."""
     problem = assembled(dynamics, at, formulation, dt)
     model, (a, b) = problem.model, problem.terms
@@ -207,7 +207,7 @@ WAYS: Mapping[str, Way] = {"eliminated": eliminated, "mixed": mixed, "pivoted": 
 class Swing(NamedTuple):
     """Steps of one pendulum: how many have contact, mean seconds without and with it by way and formulation.
 
-    Collision detection is left out. ``apart`` is the largest relative difference of velocities from those of OS;
+    Collision detection is left out. ``difference`` is the largest relative one of velocities from those of OS;
     ``solved`` of ``tried`` problems were reported as solved.
     """
 
@@ -215,7 +215,7 @@ class Swing(NamedTuple):
     steps: int
     free: Mapping[tuple[str, str], float]
     contact: Mapping[tuple[str, str], float]
-    apart: float
+    difference: float
     solved: int
     tried: int
 
@@ -230,11 +230,13 @@ class Swing(NamedTuple):
         return slow / fast
 
 
-def states_of_swing(n: int, dt: float, duration: float) -> tuple[ds.contact.ContactDynamics, list[Touch], list[Touch]]:
+def states_of_swing(
+    n: int, dt: float, duration: float
+) -> tuple[ds.contact.ContactDynamics, list[StepState], list[StepState]]:
     """States at which a pendulum of ``n`` balls touches nothing, and something."""
     sim = pendulum(n).simulator(dt=dt)
-    free: list[Touch] = []
-    touching: list[Touch] = []
+    free: list[StepState] = []
+    touching: list[StepState] = []
     for _ in range(round(duration / dt)):
         state = ds.contact.State(sim.q, sim.v)
         sim.step()
@@ -246,7 +248,7 @@ def states_of_swing(n: int, dt: float, duration: float) -> tuple[ds.contact.Cont
 def swing(n: int, samples: int = SAMPLES, duration: float = DURATION) -> Swing:
     """Simulate a pendulum of ``n`` balls, and time steps at some of its states."""
     dynamics, free, touching = states_of_swing(n, TIME_STEP, duration)
-    means, apart, solved, tried = [], 0.0, 0, 0
+    means, difference, solved, tried = [], 0.0, 0, 0
     for states in (free, touching):
         least: dict[tuple[str, str], list[float]] = {(way, f): [] for way in WAYS for f in PAIR}
         for i in np.unique(np.linspace(0, len(states) - 1, min(samples, len(states))).astype(int)):
@@ -256,9 +258,9 @@ def swing(n: int, samples: int = SAMPLES, duration: float = DURATION) -> Swing:
                 least[way, formulation].append(seconds)
                 solved, tried = solved + good, tried + 1
                 if good:
-                    apart = max(apart, float(np.abs(v - reference).max() / max(1.0, np.abs(reference).max())))
+                    difference = max(difference, float(np.abs(v - reference).max() / max(1.0, np.abs(reference).max())))
         means.append({key: float(np.mean(values)) if values else np.nan for key, values in least.items()})
-    return Swing(len(touching), len(free) + len(touching), means[0], means[1], apart, solved, tried)
+    return Swing(len(touching), len(free) + len(touching), means[0], means[1], difference, solved, tried)
 
 
 def _steps(_: Path | None) -> Finding:
@@ -272,7 +274,7 @@ def _steps(_: Path | None) -> Finding:
     paper = slope(LARGE, [PAPER[n][1] for n in LARGE])
     said = "; ".join(f"{way} {r[3]:.1f} … {r[last]:.1f}" for way, r in ratios.items())
     powers = ", ".join(f"{way} n^{p:.1f}" for way, p in exponents.items())
-    apart = max(s.apart for s in swings.values())
+    difference = max(s.difference for s in swings.values())
     solved, tried = sum(s.solved for s in swings.values()), sum(s.tried for s in swings.values())
     missed = ", the others reported: `solve_mixed` keeps what round-off leaves across a plane" if solved < tried else ""
     as_far = ratios["pivoted"][last] > 0.5 * PAPER_RATIOS[last]
@@ -281,7 +283,7 @@ def _steps(_: Path | None) -> Finding:
     }
     return Finding(
         f"NMC/OS over OS, n = 3 … {last}: {said}. NMC/OS grows from n = {LARGE[0]} to {LARGE[1]} as: {powers} (paper "
-        f"n^{paper:.1f}). Velocities of all ways and both formulations differ by at most {apart:.0e}; {solved} of "
+        f"n^{paper:.1f}). Velocities of all ways and both formulations differ by at most {difference:.0e}; {solved} of "
         f"{tried} problems solved{missed}.",
         verdict(parts),
         "rows of hinges are sparse: eliminated first by a factorisation that skips zeros, they cost far less than n³. "

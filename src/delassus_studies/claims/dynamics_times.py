@@ -113,12 +113,12 @@ ROWS = tuple(PaperRow(robot, name, times) for robot, rows in TABLE.items() for n
 class Timing(NamedTuple):
     """Figures of one row: median µs per state by solver and peer, operations by solver.
 
-    ``apart`` is the largest difference of accelerations of hard solvers, relative to the largest one of a state.
+    ``difference`` is the largest one of accelerations of hard solvers, relative to the largest one of a state.
     """
 
     times: Mapping[str, float]
     operations: Mapping[str, int]
-    apart: float
+    difference: float
 
 
 class Measured(NamedTuple):
@@ -167,8 +167,8 @@ def measure(case: Case, rounds: int = ROUNDS) -> Timing:
         times = [median.pop(name) for name in names if name in median]
         if times:
             median[column] = min(times)
-    apart = max(float(relative_error(qdd[name], qdd["PV"]).max()) for name in ("PV-e", "LTL"))
-    return Timing(median, operations, apart)
+    difference = max(float(relative_error(qdd[name], qdd["PV"]).max()) for name in ("PV-e", "LTL"))
+    return Timing(median, operations, difference)
 
 
 def _measure_row(row: PaperRow, robots: Path | None) -> Timing:
@@ -295,11 +295,11 @@ def judge(found: Measured, said: Comparison) -> Finding:
 
 def _judge_first(found: Measured) -> Finding:
     """The first claim, with all that was measured."""
-    finding, apart = judge(found, HARD), max(figures.apart for figures in found.figures.values())
+    finding, difference = judge(found, HARD), max(figures.difference for figures in found.figures.values())
     operations = tuple((row.name, *(f"{f.operations[name]:,}" for name in SOLVERS)) for row, f in found.figures.items())
     return replace(
         finding,
-        measured=f"{finding.measured} Accelerations of hard solvers differ by {apart:.0e} at most.",
+        measured=f"{finding.measured} Accelerations of hard solvers differ by {difference:.0e} at most.",
         listings=(ratios(found), Listing("the same as operations", ("", *SOLVERS), operations)),
     )
 

@@ -140,7 +140,7 @@ class MujocoScene:
         self._mujoco.mj_step(self._model, self._data, round(duration / self._model.opt.timestep))
 
     @property
-    def places(self) -> Array:
+    def positions(self) -> Array:
         """Positions of bodies and angles of joints."""
         return np.array(self._data.qpos[self._kept])
 

@@ -34,7 +34,7 @@ DT, FALL, SWING = 1e-3, 3.0, 12.0
 QUICK = 0.06, 0.04
 """Duration of a scene, and after it, of a quick run (s)."""
 
-EDGE, MASS, FRICTION, APART, JITTER = 0.2, 1.0, 0.6, 0.4, 0.02
+EDGE, MASS, FRICTION, SPACING, JITTER = 0.2, 1.0, 0.6, 0.4, 0.02
 """Of boxes: edges (m), mass (kg), friction, distances in the grid they fall from and deviations from it (m)."""
 
 STIFFNESS, DAMPING = 200.0, 5.0
@@ -46,10 +46,10 @@ def heap(n: int, layers: int = 2, seed: int = 0) -> ReadyScene:
     rng = np.random.default_rng(seed)
     side, k = int(np.ceil(np.sqrt(n / layers))), np.arange(n)
     grid = np.stack([k % side - (side - 1) / 2, k // side % side - (side - 1) / 2, k // side**2], axis=1)
-    places = APART * grid + [0.0, 0.0, 0.25] + rng.uniform(-JITTER, JITTER, (n, 3))
-    turns = rng.normal(size=(n, 4))
-    turns /= np.linalg.norm(turns, axis=1, keepdims=True)
-    return _boxes(np.concatenate([places, turns], axis=1))
+    positions = SPACING * grid + [0.0, 0.0, 0.25] + rng.uniform(-JITTER, JITTER, (n, 3))
+    quaternions = rng.normal(size=(n, 4))
+    quaternions /= np.linalg.norm(quaternions, axis=1, keepdims=True)
+    return _boxes(np.concatenate([positions, quaternions], axis=1))
 
 
 def stack(n: int) -> ReadyScene:
@@ -105,7 +105,7 @@ class Ours:
         self.sim.run(duration)
 
     @property
-    def places(self) -> Array:
+    def positions(self) -> Array:
         """Positions of bodies and angles of joints: the configuration without quaternions."""
         tree = self.sim.scene.tree
         parts = [self.sim.q[at][: 3 if joint.kind.has_quaternion else None]
@@ -128,14 +128,14 @@ def _timed(scene: Ours | MujocoScene, dt: float, duration: float, rest: float) -
     start = time.thread_time()
     scene.run(duration)
     middle = time.thread_time()
-    places, depth, drift = scene.places, 0.0, 0.0
+    positions, depth, drift = scene.positions, 0.0, 0.0
     spent = 0.0
     for _ in range(PARTS):
         begin = time.thread_time()
         scene.run(rest / PARTS)
         spent += time.thread_time() - begin
         depth = max(depth, scene.depth)
-        drift = max(drift, float(np.abs(scene.places - places).max()))
+        drift = max(drift, float(np.abs(scene.positions - positions).max()))
     return {
         "step": 1e6 * (middle - start) / round(duration / dt),
         "step at rest": 1e6 * spent / round(rest / dt),

@@ -29,8 +29,8 @@ from delassus_studies.claims.dynamics_times import (
     Measured,
     Timing,
     judge,
+    measured,
     ratios,
-    table,
 )
 from delassus_studies.claims.dynamics_times import measure as measure_solvers
 from delassus_studies.counters import (
@@ -270,8 +270,7 @@ def test_the_papers_own_times_are_judged():
     paper = as_in_the_paper()
     assert all(judge(paper, said).verdict == HOLDS for said in COMPARISONS)
     shares = ratios(paper)
-    assert len(shares.rows) == 18 and shares.rows[-1][1] == "0.68 (0.68)"
-    assert all(len(row) == len(shares.columns) for row in shares.rows)
+    assert shares.row_count == 18 and [*shares.columns[1].cells][-1] == "0.68 (0.68)"
 
 
 def test_slower_solvers_are_named():
@@ -288,12 +287,12 @@ def test_slower_solvers_are_named():
 
 
 def test_absent_robots_are_named(monkeypatch):
-    table.cache_clear()
+    measured.cache_clear()
     monkeypatch.setattr("delassus_studies.claims.dynamics_times.ROWS", [row for row in ROWS if row.robot == "iiwa"])
     found = CLAIMS[0].check()
     assert found.verdict == NOT_MEASURED
     assert found.reason == "iiwa left out: give --robots FOLDER with iiwa.urdf"
-    table.cache_clear()
+    measured.cache_clear()
 
 
 def test_phases_add_up(arm):

@@ -157,10 +157,10 @@ def test_what_cannot_be_written_or_read_is_refused_before_any_work(tmp_path: Pat
 
 
 def test_claims_are_printed_and_written(tmp_path: Path) -> None:
-    from delassus_studies.claims import HOLDS, Claim, Finding, Listing, reproduce
-    from delassus_studies.tables import Console
+    from delassus_studies.claims import HOLDS, Claim, Finding, reproduce
+    from delassus_studies.tables import Console, table
 
-    finding = Finding("1.0 here", HOLDS, "because", listings=(Listing("all", ("n",), (("1",),)),))
+    finding = Finding("1.0 here", HOLDS, "because", listings=(table("all", ("n",), [("1",)]),))
     shown = Console(record=True, width=60, file=io.StringIO())
     reproduce(shown, [Claim("[a] 1", "one is one", lambda _: finding, quick=True)], csv=tmp_path / "c.csv")
     text = shown.export_text()

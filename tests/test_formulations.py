@@ -237,8 +237,7 @@ def test_claims_of_steps():
     assert found.solved == found.tried > 0 and found.difference < SAME_MOTION
     for way in claims.WAYS:
         assert min(found.free[way, f] for f in claims.PAIR) > 0 and found.ratio(way) > 0
-    table = claims.table({3: found}, touching=True)
-    assert len(table.rows[0]) == len(table.columns)
+    assert claims.table_of_steps({3: found}, touching=True).row_count == 1
 
 
 def test_claims_of_simulations():

@@ -6,10 +6,11 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from delassus.errors import MissingDependencyError
@@ -26,15 +27,6 @@ _STYLE = {HOLDS: "green", IN_PART: "yellow", NO: "red", NOT_MEASURED: "dim"}
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """A table of what was measured, printed below the claims."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Finding:
     """What a measurement says of a claim: the numbers, the verdict, and why it does not hold."""
 
@@ -42,7 +34,7 @@ class Finding:
     verdict: str
     reason: str = ""
     panels: Mapping[str, Series] = field(default_factory=dict)  # what to draw
-    listings: tuple[Listing, ...] = ()  # what to print in full
+    listings: tuple[Table, ...] = ()  # what to print in full, below all claims
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +96,8 @@ def reproduce(
         finding = claim.check(robots)
         findings.append(finding)
         console.print()
-        said = Text(f"{claim.source}  ").append(finding.verdict, _STYLE[finding.verdict])
-        console.print(said.append(f"  ({time.perf_counter() - start:.1f} s)", "dim"))
+        head = Text(f"{claim.source}  ").append(finding.verdict, _STYLE[finding.verdict])
+        console.print(head.append(f"  ({time.perf_counter() - start:.1f} s)", "dim"))
         for line in (Text(claim.text), Text(finding.measured, "bold"), Text(finding.reason, "italic")):
             if line:
                 console.print(Padding(line, (0, 0, 0, 2), expand=False), width=narrow)
@@ -118,13 +110,15 @@ def reproduce(
     verdicts = Counter(finding.verdict for finding in findings)
     console.print()
     console.print(f"{', '.join(f'{verdict}: {number}' for verdict, number in verdicts.items())}")
-    listings = [table(x.title, x.columns, x.rows) for finding in findings for x in finding.listings]
+    listings = [listing for finding in findings for listing in finding.listings]
     for listing in listings:
         show(console, listing)
     if plot is not None:
         console.print(f"figures: {plot}")
     if file is not None:
-        found = [{"claim": claim.text, **asdict(f)} for claim, f in zip(claims, findings, strict=True)]
+        said = ("measured", "verdict", "reason", "panels")
+        found = [{"claim": claim.text, **{name: getattr(f, name) for name in said}}
+                 for claim, f in zip(claims, findings, strict=True)]  # fmt: skip
         file.write_text(json.dumps({**environment(), "findings": found}, indent=1))
         console.print(f"raw figures: {file}")
     if csv is not None:

@@ -13,13 +13,13 @@ ways:
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from rich.table import Table
 
 import delassus as ds
 from delassus.contact.formulations import FORMULATIONS
@@ -31,8 +31,9 @@ from delassus.model.mechanisms import pendulum as chain_of_balls
 from delassus.scenes.dual_arm import dual_arm_robot
 from delassus.scenes.pendulum import pendulum
 from delassus.spatial.rotations import Array
-from delassus_studies.claims import Claim, Finding, Listing, verdict
-from delassus_studies.timing import best, pinned, slope
+from delassus_studies.claims import Claim, Finding, verdict
+from delassus_studies.tables import table
+from delassus_studies.timing import Calls, best, interleaved, pinned, slope
 
 # -- sizes and assembly (Table 1) --------------------------------------------------------------------------------------
 
@@ -69,8 +70,8 @@ def _pendulums(_: Path | None) -> Finding:
     for n, paper in PENDULUMS.items():
         found = tuple(sizes(ds.Scene(chain_of_balls(n)), names).values())
         parts.append(found == paper)
-        lines.append((str(n), *map(str, found)))
-    listing = Listing("[OS] Table 2, sizes", ("links", *(PAPER_NAMES[name] for name in names)), tuple(lines))
+        lines.append((n, *found))
+    listing = table("[OS] Table 2, sizes", ("links:", *(f"{PAPER_NAMES[name]}:" for name in names)), lines)
     return Finding(f"equal for {sum(parts)} of {len(parts)} numbers of links.", verdict(parts), listings=(listing,))
 
 
@@ -92,21 +93,21 @@ def assembly_times(lengths: Sequence[int], rounds: int) -> dict[str, list[float]
 
     The kernel that every formulation takes poses from is included; the dense matrix of NMC is not, as it is sparse.
     """
-    made = []
+    calls: Calls = {}
     for n in lengths:
         scene, rng = ds.Scene(chain_of_balls(n)), np.random.default_rng(0)
-        made.append((ds.contact.ContactDynamics(scene), scene.tree.random(rng), rng.normal(size=n), on_last_links(n)))
-    out = {name: [math.inf] * len(lengths) for name in FORMULATIONS}
-    nothing = np.zeros(12)
-    for _ in range(rounds + 1):
-        for k, (dynamics, q, v, contacts) in enumerate(made):  # in turns, so that what else runs slows down all alike
-            for name, kind in FORMULATIONS.items():
-                start = time.perf_counter()
-                snapshot = dynamics.at(q, v, np.zeros_like(v))
-                model = kind(snapshot.rows(contacts))
-                model.vector(snapshot, 1e-3, nothing)
-                out[name][k] = min(out[name][k], time.perf_counter() - start)
-    return out
+        dynamics, q, v = ds.contact.ContactDynamics(scene), scene.tree.random(rng), rng.normal(size=n)
+        for name, formulation in FORMULATIONS.items():
+            calls[f"{name} {n}"] = partial(_assemble, formulation, dynamics, q, v, on_last_links(n)), 1
+    times = interleaved(calls, rounds)
+    return {name: [1e-6 * times[f"{name} {n}"]["lowest"] for n in lengths] for name in FORMULATIONS}
+
+
+def _assemble(
+    formulation: Any, dynamics: ds.contact.ContactDynamics, q: Array, v: Array, contacts: ds.contact.ContactSet
+) -> None:
+    snapshot = dynamics.at(q, v, np.zeros_like(v))
+    formulation(snapshot.rows(contacts)).vector(snapshot, 1e-3, np.zeros(3 * len(contacts)))
 
 
 def exponent(times: Sequence[float]) -> float:
@@ -121,8 +122,8 @@ def _growth(_: Path | None) -> Finding:
     found = {n: exponent(times[n]) if low else slope(LENGTHS, times[n]) for n, (_, low, _) in GROWTH.items()}
     parts = [low <= found[name] <= high for name, (_, low, high) in GROWTH.items()]
     said = ", ".join(f"{PAPER_NAMES[name]} {p:.1f} (claim {GROWTH[name][0]})" for name, p in found.items())
-    lines = tuple((PAPER_NAMES[name], *(f"{1e6 * t:.0f}" for t in values)) for name, values in times.items())
-    listing = Listing("assembly in µs by number of links, four contacts", ("", *map(str, LENGTHS)), lines)
+    lines = ((PAPER_NAMES[name], *(1e6 * t for t in values)) for name, values in times.items())
+    listing = table("assembly in µs by number of links, four contacts", ("", *(f"{n}:.0f" for n in LENGTHS)), lines)
     outside = [PAPER_NAMES[name] for name, ok in zip(GROWTH, parts, strict=True) if not ok]
     return Finding(
         f"exponents at n = {LENGTHS[-1]} (for MC and RMC without the part of the time that does not grow): {said}.",
@@ -294,22 +295,22 @@ def _steps(_: Path | None) -> Finding:
             else "Even pivoted with all other unknowns, NMC/OS falls behind less than in the paper (PATH)"
         ),
         {"a step, mean over the swing": curves},
-        (table(swings, False), table(swings, True)),
+        (table_of_steps(swings, False), table_of_steps(swings, True)),
     )
 
 
-def table(swings: Mapping[int, Swing], touching: bool) -> Listing:
+def table_of_steps(swings: Mapping[int, Swing], touching: bool) -> Table:
     """Times and ratios, by number of links."""
     rows = []
     for n, s in swings.items():
-        cells = [str(n)]
+        cells: list[object] = [n]
         for way in WAYS:
             fast, slow = (s.contact[way, f] if touching else s.whole(way, f) for f in PAIR)
-            cells += [f"{fast * 1e6:.0f}, {slow * 1e6:.0f}", f"{s.ratio(way, touching):.1f}"]
-        rows.append((*cells, f"{PAPER_RATIOS[n]:.1f}"))
-    heads = [head for way in WAYS for head in (f"{way}: OS, NMC/OS µs", "ratio")]
+            cells += [1e6 * fast, 1e6 * slow, s.ratio(way, touching)]
+        rows.append((*cells, PAPER_RATIOS[n]))
+    heads = [head for way in WAYS for head in (f"{way}, OS µs:.0f", "NMC/OS µs:.0f", "ratio:.1f")]
     where = "at states with contact" if touching else "mean over the swing"
-    return Listing(f"[OS] Table 2, one step, {where}", ("links", *heads, "in the paper"), tuple(rows))
+    return table(f"[OS] Table 2, one step, {where}", ("links:", *heads, "in the paper:.1f"), rows)
 
 
 CLAIMS = (

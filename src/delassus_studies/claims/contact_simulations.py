@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from rich.table import Table
 
 from delassus.contact.results import SOLVED
 from delassus.pictures.plots import centre_motion, swing_figure
@@ -20,8 +21,9 @@ from delassus.scenes.ready import ReadyScene
 from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.simulator import Simulator
 from delassus.spatial.rotations import Array
-from delassus_studies.claims import Claim, Finding, Listing, verdict
+from delassus_studies.claims import Claim, Finding, verdict
 from delassus_studies.claims.contact import DURATION, PAIR, PAPER, PAPER_RATIOS, TIME_STEP
+from delassus_studies.tables import table
 from delassus_studies.timing import best, pinned
 
 # -- times (Table 2) ---------------------------------------------------------------------------------------------------
@@ -61,16 +63,16 @@ def race(ready: ReadyScene, dt: float, duration: float, rounds: int = ROUNDS) ->
     return Race(dt, round(duration / dt), seconds, float(np.abs(q - other).max()), unsolved)
 
 
-def table(races: Mapping[int, Race]) -> Listing:
+def table_of_races(races: Mapping[int, Race]) -> Table:
     """Times and ratios, by number of links."""
-    rows = tuple(
-        (str(n), *(f"{r.seconds[f] * 1e6 / r.steps:.0f}" for f in PAIR), *(f"{r.seconds[f]:.3f}" for f in PAIR),
-         f"{r.ratio:.1f}", f"{PAPER_RATIOS[n]:.1f}", f"{r.difference:.0e}", str(r.unsolved))
+    rows = (
+        (n, *(1e6 * r.seconds[f] / r.steps for f in PAIR), *(r.seconds[f] for f in PAIR), r.ratio, PAPER_RATIOS[n],
+         r.difference, r.unsolved)
         for n, r in races.items()
     )  # fmt: skip
-    heads = ("OS µs a step", "NMC/OS µs a step", "OS s", "NMC/OS s", "ratio", "in the paper", "difference (rad)")
-    title = f"[OS] Table 2, {DURATION:g} s by Simulator, steps of {TIME_STEP * 1e3:g} ms"
-    return Listing(title, ("links", *heads, "unsolved"), rows)
+    heads = ("links:", "OS µs a step:.0f", "NMC/OS µs a step:.0f", "OS s:.3f", "NMC/OS s:.3f", "ratio:.1f",
+             "in the paper:.1f", "difference (rad):.0e", "unsolved:")  # fmt: skip
+    return table(f"[OS] Table 2, {DURATION:g} s by Simulator, steps of {TIME_STEP * 1e3:g} ms", heads, rows)
 
 
 def judge(races: Mapping[int, Race]) -> Finding:
@@ -89,7 +91,7 @@ def judge(races: Mapping[int, Race]) -> Finding:
                 "paper, 0.1 ms": (list(PAPER_RATIOS), list(PAPER_RATIOS.values())),
             }
         },
-        (table(races),),
+        (table_of_races(races),),
     )
 
 
@@ -156,7 +158,7 @@ def judge_agreement(pairs: Mapping[float, tuple[Recording, Recording]]) -> Findi
         f"heights of the last link over {DURATION:g} s, n = {LINKS}, differ by at most {said}.",
         verdict(parts),
         "" if all(parts) else "round-off, amplified by impacts, or unsolved problems, make the difference",
-        listings=(Listing("[OS] Fig. 6: OS beside NMC/OS", (*heads, "unsolved"), tuple(rows)),),
+        listings=(table("[OS] Fig. 6: OS beside NMC/OS", (*heads, "unsolved"), rows),),
     )
 
 
@@ -190,7 +192,7 @@ def _convergence(_: Path | None) -> Finding:
                 "OS beside NMC/OS": (milli[: len(STEPS)], formulations),
             }
         },
-        (Listing(f"height (m) beside steps of {REFERENCE * 1e3:.3g} ms", heads, rows),),
+        (table(f"height (m) beside steps of {REFERENCE * 1e3:.3g} ms", heads, rows),),
     )
 
 

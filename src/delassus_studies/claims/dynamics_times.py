@@ -12,14 +12,17 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rich.table import Table
+
 import delassus as ds
 from delassus_studies import cases
 from delassus_studies.bench.dynamics import ANY_ERROR, dynamics_kernel
 from delassus_studies.cases import Case, NotHere, points, random_states, robot_file, welds
-from delassus_studies.claims import Claim, Finding, Listing, verdict
+from delassus_studies.claims import Claim, Finding, verdict
 from delassus_studies.peers import present
 from delassus_studies.peers.mujoco import forward_peers
 from delassus_studies.peers.pinocchio import dynamics_peers
+from delassus_studies.tables import table
 from delassus_studies.timing import Calls, interleaved, pinned, relative_error
 
 SOLVERS = {"PV": "pv", "PV-e": "pv-early", "LTL": "ltl", "PV-s": "pv-soft", "LTL-s": "ltl-soft"}
@@ -176,7 +179,7 @@ def _measure_row(row: PaperRow, robots: Path | None) -> Timing:
 
 
 @cache
-def table(robots: Path | None) -> Measured:
+def measured(robots: Path | None) -> Measured:
     """All rows whose robots are here."""
     figures, absent = present({row: partial(_measure_row, row, robots) for row in ROWS})
     missing = tuple(dict.fromkeys(f"{row.robot} left out: {reason}" for row, reason in absent.items()))
@@ -194,7 +197,7 @@ INDEPENDENT = 0.2
 """How much more "hardly" depending on constraints allows; the paper's own numbers: 3 % (Talos) to 16 % (Go1)."""
 
 
-def ratios(found: Measured) -> Listing:
+def ratios(found: Measured) -> Table:
     """Our ratios beside the paper's, in brackets."""
     pairs = (("PV", "LTL"), ("PV-e", "LTL"), ("PV-e", "PV"), ("PV-s", "LTL"), ("LTL-s", "LTL"), ("PV-s", "LTL-s"))
     peers = tuple(name for name in PEERS if any(name in figures.times for figures in found.figures.values()))
@@ -207,10 +210,10 @@ def ratios(found: Measured) -> Listing:
             cells.append(f"{found.ratio(row, peer, ours):.1f}{told}" if peer in found.figures[row].times else "–")
         lines.append((row.name, *cells))
     heads = [f"{peer} / {PEERS[peer][1]}" for peer in peers]
-    return Listing(
+    return table(
         "[LQR] Table II as ratios of times: here (in the paper). One state at a time; peers called from Python",
         ("", *(f"{a} / {b}" for a, b in pairs), *heads),
-        tuple(lines),
+        lines,
     )
 
 
@@ -296,17 +299,17 @@ def judge(found: Measured, said: Comparison) -> Finding:
 def _judge_first(found: Measured) -> Finding:
     """The first claim, with all that was measured."""
     finding, difference = judge(found, HARD), max(figures.difference for figures in found.figures.values())
-    operations = tuple((row.name, *(f"{f.operations[name]:,}" for name in SOLVERS)) for row, f in found.figures.items())
+    operations = ((row.name, *map(f.operations.__getitem__, SOLVERS)) for row, f in found.figures.items())
     return replace(
         finding,
         measured=f"{finding.measured} Accelerations of hard solvers differ by {difference:.0e} at most.",
-        listings=(ratios(found), Listing("the same as operations", ("", *SOLVERS), operations)),
+        listings=(ratios(found), table("the same as operations", ("", *(f"{name}:," for name in SOLVERS)), operations)),
     )
 
 
 def _claim(said: Comparison) -> Claim:
     judged = _judge_first if said is HARD else partial(judge, said=said)
-    return Claim("[LQR] Table II", said.text, lambda robots: judged(table(robots)))
+    return Claim("[LQR] Table II", said.text, lambda robots: judged(measured(robots)))
 
 
 CLAIMS = tuple(map(_claim, COMPARISONS))

@@ -50,7 +50,6 @@ from delassus.formats.mujoco.model import (
     velocity_to_mujoco,
 )
 from delassus.formats.pinocchio import tree_from_pinocchio, tree_to_pinocchio
-from delassus.formats.urdf.read import parse_xml, tree_from_urdf
 from delassus.model import kinematics
 from delassus.model.actuators import Actuator
 from delassus.model.description import RawJoint, RawLink

@@ -24,7 +24,8 @@ from delassus.contact import (
 )
 from delassus.contact.collision.colliders import collider_arrays
 from delassus.errors import ModelError, UnknownNameError
-from internals import configuration_from_mujoco, example_robot_files, parse_xml, tree_from_urdf, world_poses
+from internals import configuration_from_mujoco, example_robot_files, world_poses
+from tools import tree_of_urdf
 
 pytest.importorskip("coal")
 
@@ -308,7 +309,7 @@ def urdf(tmp_path, geometry, link="a", extra=""):
 
 def tree_of(name="a"):
     text = f'<robot name="r"><link name="{name}">{MASS}</link></robot>'
-    return tree_from_urdf(parse_xml(text.encode(), "text"), "text", "floating", "angle", "warn", "text")
+    return tree_of_urdf(text, "floating")
 
 
 def one(shape, name="", origin=""):

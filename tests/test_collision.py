@@ -21,8 +21,8 @@ from delassus.contact import (
     Sphere,
     frames_of,
 )
-from internals import parse_xml, tree_from_urdf, world_poses
-from tools import random_rotation
+from internals import world_poses
+from tools import random_rotation, tree_of_urdf
 
 coal = pytest.importorskip("coal")
 
@@ -585,7 +585,7 @@ def test_links_without_mass_are_parts_of_a_joint():
 
 
 def tree_of(text, root="floating"):
-    return tree_from_urdf(parse_xml(text.encode(), "text"), "text", root, "angle", "warn", "text")
+    return tree_of_urdf(text, root)
 
 
 def test_a_fixed_base_is_a_parent_and_the_world_is_not():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -227,3 +229,11 @@ def escapes(calls, evaluations=()):
                 except Exception as error:
                     found.append(f"{name}({argument}={kind}): {type(error).__name__}: {error}")
     return found
+
+
+def tree_of_urdf(text, root):
+    """Tree of the text of a URDF file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "text.urdf"
+        path.write_text(text)
+        return ds.load(path, root=root)

@@ -11,8 +11,8 @@ from delassus.errors import ModelError, shown, unknown_name
 from delassus.formats.load import find_description, read_description
 from delassus.formats.mujoco.colliders import colliders_of_model, ignored_of_model
 from delassus.formats.mujoco.xml import read_mjcf
+from delassus.formats.text import MAX_BYTES
 from delassus.formats.urdf.colliders import colliders_of_urdf, ignored_of_srdf
-from delassus.formats.urdf.read import MAX_BYTES
 from delassus.model.check import check_flag, check_list, check_path
 from delassus.model.shapes import Collider
 from delassus.model.tree import Tree

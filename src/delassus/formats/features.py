@@ -36,15 +36,14 @@ JOINTS: dict[str, dict[JointKind, str]] = {
 """Type of a joint in each format; in Pinocchio those along x, y, z and any axis, without ``JointModel``."""
 
 
-def joint_type(form: str, joint: Joint) -> str:
-    """Type of a joint in a format; raises `ModelError` where it has none."""
+def check_joint(form: str, joint: Joint) -> None:
+    """Raise `ModelError` for a joint that a format does not have."""
     types = JOINTS[form]
     if joint.kind not in types:
         raise ModelError(
             f"joint {joint.name!r}", f"a joint among {', '.join(kind.name for kind in types)}",
             f"a {joint.kind.name} joint", f"{form} has no such joint: use another format, or several joints.",
         )  # fmt: skip
-    return types[joint.kind]
 
 
 def starts(tree: Topology) -> dict[str, Array]:

@@ -14,7 +14,8 @@ from delassus.errors import ModelError, missing_dependency, shown, unknown_name
 from delassus.formats.mujoco.model import tree_from_mujoco
 from delassus.formats.mujoco.xml import read_mjcf
 from delassus.formats.pinocchio import tree_from_pinocchio
-from delassus.formats.urdf.read import MAX_BYTES, Continuous, read_xml, tree_from_urdf, with_group_states
+from delassus.formats.text import MAX_BYTES, read_xml
+from delassus.formats.urdf.read import Continuous, tree_from_urdf, with_group_states
 from delassus.model.check import check_choice, check_path
 from delassus.model.description import Check, Root, Unsupported, judge_omitted
 from delassus.model.edit.gimbals import with_ball_joints

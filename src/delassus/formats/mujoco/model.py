@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, ModelError, shown
-from delassus.formats.features import FROM_MJCF, JOINTS, MJCF, joint_type, omitted
+from delassus.formats.features import FROM_MJCF, JOINTS, MJCF, check_joint, omitted
 from delassus.formats.mujoco.actuators import actuators_of, gravity_compensation_of
 from delassus.formats.mujoco.equalities import constraints_of, rotation_of
 from delassus.formats.mujoco.named import NamedModel
@@ -69,7 +69,7 @@ def tree_from_mujoco(given: Any, check_inertia: Check = "warn", source: str = ""
         for j in ids:
             last = j == ids[-1]
             child = name if last else unique_name(f"{name}:{joint_names[j]}", frames)
-            kind = kinds[model.joint_types[j]]
+            kind = kinds[model.check_joints[j]]
             joints.append(_joint(model, j, kind, joint_names[j], armature, parent, child, (rotation, position)))
             links.append(own if last else RawLink(child))
             parent, position, rotation = child, np.zeros(3), np.eye(3)
@@ -282,6 +282,6 @@ def velocity_map_from_mujoco(tree: Tree, q: ArrayLike) -> Array:
 def _quaternions(tree: Tree) -> Iterator[tuple[Joint, slice, slice]]:
     """Joints with a quaternion, where it is in ``q``, and their part of ``v``; refuses joints that MuJoCo has not."""
     for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
-        joint_type(MJCF, joint)
+        check_joint(MJCF, joint)
         if joint.kind.unit is not None:
             yield joint, slice(sq.start + joint.kind.unit.start, sq.stop), sv

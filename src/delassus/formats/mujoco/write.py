@@ -14,8 +14,8 @@ from delassus.errors import ModelError
 from delassus.formats.features import (
     JOINTS,
     MJCF,
+    check_joint,
     is_range,
-    joint_type,
     omitted,
     starts,
 )
@@ -106,7 +106,7 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
 def _refuse(tree: Topology) -> None:
     """Raise for what no MJCF file has the motion or the name of."""
     for joint, parent in zip(tree.joints, tree.parents, strict=True):
-        joint_type(MJCF, joint)
+        check_joint(MJCF, joint)
         if joint.kind is FREE and (parent != WORLD or joint.position.any() or np.any(joint.rotation != np.eye(3))):
             raise ModelError(
                 f"joint {joint.name!r}", "a free joint whose frame is that of the world", "another one",

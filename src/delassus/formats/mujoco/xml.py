@@ -16,7 +16,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from delassus.errors import ModelError, require, shown
-from delassus.formats.urdf.read import check_file, read_xml, refuse_beyond
+from delassus.formats.text import check_file, read_xml, refuse_beyond
 from delassus.model.check import decimal_numbers
 
 ELEMENT = 4096

@@ -8,8 +8,9 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from delassus.errors import ModelError, shown
+from delassus.formats.text import check_file
 from delassus.formats.urdf.meshes import find_mesh, read_mesh
-from delassus.formats.urdf.read import ZERO, check_file, read_numbers, read_pose
+from delassus.formats.urdf.read import ZERO, read_numbers, read_pose
 from delassus.model.shapes import Box, Capsule, Cylinder, Mesh, Shape, Sphere
 from delassus.model.tree import Tree
 from delassus.spatial.rotations import Array, exact_quarter_turns

@@ -1,18 +1,15 @@
-"""URDF files → `Tree`, by a strict reader on the standard library's parser. Meshes, visuals, collisions are not read.
+"""URDF files → `Tree`. Meshes, visuals, collisions are not read.
 
 Of a doubled element the first counts, as in Pinocchio's reader.
 """
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from math import cos, inf, sin
-from pathlib import Path
 from typing import Literal
-from xml.etree.ElementTree import Element, TreeBuilder
-from xml.parsers import expat
+from xml.etree.ElementTree import Element
 
 import numpy as np
 
@@ -20,7 +17,7 @@ from delassus.constraints import JointRows
 from delassus.errors import ModelError, shown
 from delassus.formats.features import FROM_URDF, JOINTS, URDF, omitted
 from delassus.model.check import check_choice, decimal_numbers
-from delassus.model.description import DEEPEST_XML, FIXED, Check, RawJoint, RawLink, Root
+from delassus.model.description import FIXED, Check, RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import COS_SIN, REVOLUTE
@@ -34,92 +31,8 @@ Matrix = list[list[float]]
 
 ZERO, NONE = (0.0,), (inf,)
 
-MAX_BYTES = 1e8
-"""Default of ``max_bytes``: larger descriptions are refused."""
-
-
 WRITTEN = 1e-2
 """Quaternions of SRDF files, which are written to a few digits, are of unit length to this."""
-
-
-def read_xml(path: Path, max_bytes: float = MAX_BYTES) -> Element:
-    """Parse an XML file that declares no document type (so no entities, external or exploding); returns its root.
-
-    Namespaces are not resolved: prefixes stay in the names, as in other readers of robot descriptions.
-
-    Raises
-    ------
-    ModelError
-        What `check_file` raises; the file is not XML, declares a document type, or nests elements deeper than
-        `DEEPEST_XML`.
-    """
-    check_file(path, max_bytes)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"file {str(path)!r}", "a file that can be read", str(error), "Check the path.") from error
-    return parse_xml(data, f"file {str(path)!r}")
-
-
-def check_file(path: Path, max_bytes: float) -> None:
-    """Refuse a pipe, a device or anything else whose reading may not end, and a file of more than ``max_bytes``."""
-    what = f"file {shown(str(path))}"
-    if not isinstance(max_bytes, int | float) or not max_bytes > 0:
-        raise ModelError("max_bytes", "a positive number", shown(max_bytes), "Pass such as 1e9, or inf for no limit.")
-    try:
-        status = path.stat()
-    except (OSError, ValueError) as error:
-        raise ModelError(what, "a file that can be read", str(error), "Check the path.") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise ModelError(what, "a regular file", "a folder, pipe, device or socket", "Check the path.")
-    refuse_beyond(max_bytes, what, status.st_size)
-
-
-def refuse_beyond(max_bytes: float, what: str, size: float) -> None:
-    """Refuse a description, or part of one, of more than ``max_bytes``."""
-    if size > max_bytes:
-        raise ModelError(
-            what, f"at most {max_bytes:g} bytes", f"{size:g}", "Load it with a larger max_bytes if it is meant so."
-        )
-
-
-def parse_xml(data: bytes, what: str) -> Element:
-    """Parse XML text; see `read_xml`."""
-
-    def refuse(*_: object) -> None:
-        raise ModelError(
-            what, "XML without a document type declaration", "a <!DOCTYPE …>",
-            "Remove the declaration and write out its entities.",
-        )  # fmt: skip
-
-    builder = TreeBuilder()
-    depth = 0
-
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal depth
-        depth += 1
-        if depth > DEEPEST_XML:
-            raise ModelError(
-                what, f"elements nested at most {DEEPEST_XML} deep", "deeper ones", "Check that this describes a robot."
-            )
-        builder.start(tag, attributes)
-
-    def end(tag: str) -> None:
-        nonlocal depth
-        depth -= 1
-        builder.end(tag)
-
-    parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler = refuse
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    try:
-        parser.Parse(data, True)
-    except (expat.ExpatError, ValueError, LookupError) as error:
-        if isinstance(error, ModelError):
-            raise
-        raise ModelError(what, "well-formed XML", str(error), "Check that this is a robot description.") from error
-    return builder.close()
 
 
 def tree_from_urdf(

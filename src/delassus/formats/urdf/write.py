@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from delassus.formats.features import JOINTS, URDF, joint_type, omitted
+from delassus.formats.features import JOINTS, URDF, check_joint, omitted
 from delassus.formats.text import common, element, tidy
 from delassus.model.describe import describe
 from delassus.model.description import FIXED, RawJoint, RawLink, Unsupported, depth_first, judge_omitted, unique_name
@@ -22,7 +22,7 @@ UNLIMITED = 1e308
 def write_urdf(tree: Topology, unsupported: Unsupported) -> str:
     """Text of a URDF file; see `Tree.to_urdf`."""
     for joint in tree.joints:
-        joint_type(URDF, joint)
+        check_joint(URDF, joint)
     links, joints, _ = describe(tree, offsets=False)
     links, joints = _by_name(links, joints)
     outgoing: dict[str, list[RawJoint]] = {}

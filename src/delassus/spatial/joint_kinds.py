@@ -226,11 +226,6 @@ class _UnitRotation(JointKind):
     def displacement(self, ops: Ops, axes: tuple[int, ...], q: Entries) -> tuple[None, Rotation]:
         return None, self.rotation(axes[0] - 3, q)
 
-    def difference(self, ops: Ops, q0: Entries, q1: Entries) -> list[Scalar]:
-        sign, turn = self.relative(ops, q0, q1)
-        factor = 2.0 * sign * _half_angle(ops, turn[3])[0]
-        return [factor * turn[axis - 3] for axis in self.motion_axes]
-
 
 class _CosSin(_UnitRotation):
     """Cosine and sine of an angle about an axis."""
@@ -244,12 +239,15 @@ class _CosSin(_UnitRotation):
         c, s = ops.cos(u[0]), ops.sin(u[0])
         return [c * q[0] - s * q[1], s * q[0] + c * q[1]]
 
-    def relative(self, ops: Ops, q0: Entries, q1: Entries) -> tuple[Scalar, list[Scalar]]:
+    def difference(self, ops: Ops, q0: Entries, q1: Entries) -> list[Scalar]:
         c, s = q0[0] * q1[0] + q0[1] * q1[1], q0[0] * q1[1] - q0[1] * q1[0]
-        larger = ops.sqrt(0.5 + 0.5 * ops.copysign(c, 1.0))  # of cosine and sine of half the angle
-        smaller, is_wide = 0.5 * s / larger, ops.less(c, 0.0)
-        turn: list[Scalar] = [0.0, 0.0, 0.0, ops.select(is_wide, ops.copysign(smaller, 1.0), larger)]
-        turn[self.motion_axes[0] - 3] = ops.select(is_wide, ops.copysign(larger, s), smaller)
+        acute = ops.copysign(s, 1.0) * _angle_functions(ops, ops.copysign(c, 1.0))[0]
+        return [ops.copysign(ops.select(ops.less(c, 0.0), math.pi - acute, acute), s)]
+
+    def relative(self, ops: Ops, q0: Entries, q1: Entries) -> tuple[Scalar, list[Scalar]]:
+        half = 0.5 * self.difference(ops, q0, q1)[0]
+        turn: list[Scalar] = [0.0, 0.0, 0.0, ops.cos(half)]
+        turn[self.motion_axes[0] - 3] = ops.sin(half)
         return 1.0, turn
 
 
@@ -269,12 +267,17 @@ class _Ball(_UnitRotation):
         x, y, z, w = _product([-q0[0], -q0[1], -q0[2], q0[3]], q1)
         return ops.copysign(1.0, w), [x, y, z, ops.copysign(w, 1.0)]
 
+    def difference(self, ops: Ops, q0: Entries, q1: Entries) -> list[Scalar]:
+        sign, (x, y, z, w) = self.relative(ops, q0, q1)
+        factor = 2.0 * sign * _angle_functions(ops, w)[0]
+        return [factor * x, factor * y, factor * z]
+
     def spring_deflection(self, ops: Ops, q: Entries, rest: Sequence[float]) -> list[Scalar]:
         return self.difference(ops, self.moved(ops, self.neutral, rest), q)
 
     def spring_deflection_changes(self, ops: Ops, q: Entries, rest: Sequence[float]) -> Matrix:
         sign, (x, y, z, w) = self.relative(ops, self.moved(ops, self.neutral, rest), q)
-        f, g = _half_angle(ops, w)
+        f, g = _angle_functions(ops, w)
         V = cross_matrix(ops, from_entries(ops, [x, y, z]))
         return ops.eye(3) + scaled_matrix(ops, sign * f, V) + scaled_matrix(ops, g, V @ V)
 
@@ -328,7 +331,7 @@ class _Pose(JointKind):
         away = [y - x for x, y in zip(self._vector(q0), self._vector(q1), strict=True)]
         p = _rotated(self.rotation(q0).inverse().rows(), away)
         sign, turn = self.of_rotation.relative(ops, q0[n:], q1[n:])
-        f, g = _half_angle(ops, turn[3])
+        f, g = _angle_functions(ops, turn[3])
         across = cross_entries(turn[:3], p)
         v = [x - sign * f * y + g * z for x, y, z in zip(p, across, cross_entries(turn[:3], across), strict=True)]
         return v[:n] + self.of_rotation.difference(ops, q0[n:], q1[n:])
@@ -393,7 +396,7 @@ def _half_angle_functions(ops: Ops, w: Entries) -> tuple[Scalar, Scalar, Scalar]
     return square, ops.cos(half), ops.sin(half) / half
 
 
-def _half_angle(ops: Ops, w: Scalar) -> tuple[Scalar, Scalar]:
+def _angle_functions(ops: Ops, w: Scalar) -> tuple[Scalar, Scalar]:
     """``h / sin h`` and ``(1 − h cot h) / sin² h`` of ``h = acos w``, at most π/2.
 
     Power series of ``atan t / t`` in ``t² = tan²(h / 8)``, and formulas for twice the angle.

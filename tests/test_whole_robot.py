@@ -710,7 +710,7 @@ def test_actuators_of_trees_made_of_others(actuated):
     [
         ({"control": "actuators"}, "control: expected 'tau' or 'pd', as .* has no actuators"),
         ({"control": "pd"}, "kp: expected an array"),
-        ({"control": "position"}, "control: expected 'tau', 'actuators' or 'pd'"),
+        ({"control": "position"}, r"control: expected one of 3 names \(tau, actuators, pd\)"),
         ({"kp": np.ones(3)}, "kp: expected none without control='pd'"),
     ],
 )

@@ -69,7 +69,7 @@ def tree_from_mujoco(given: Any, check_inertia: Check = "warn", source: str = ""
         for j in ids:
             last = j == ids[-1]
             child = name if last else unique_name(f"{name}:{joint_names[j]}", frames)
-            kind = kinds[model.check_joints[j]]
+            kind = kinds[model.joint_types[j]]
             joints.append(_joint(model, j, kind, joint_names[j], armature, parent, child, (rotation, position)))
             links.append(own if last else RawLink(child))
             parent, position, rotation = child, np.zeros(3), np.eye(3)

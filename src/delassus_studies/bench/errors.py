@@ -11,7 +11,6 @@ Of mechanisms with loops, and of parallel robots where their files are, loops ar
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -28,7 +27,7 @@ from delassus.formats.load import example_robot_files
 from delassus.quantities import find_quantity
 from delassus.quantities.request import Request, request
 from delassus.spatial.rotations import Array
-from delassus_studies.cases import Case
+from delassus_studies.cases import Case, quiet_load
 from delassus_studies.figures import scatter_figure
 from delassus_studies.loop_mechanisms import closed_states, few_loops, parallel_robots
 from delassus_studies.tables import table
@@ -127,9 +126,7 @@ def _robots(quick: bool) -> Iterator[ds.Tree]:
     yield ds.mechanisms.star(4, 5)
     for name in ROBOTS:
         if name in example_robot_files():
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # inertias that no body can have
-                yield ds.load(name, root="floating" if len(name) % 2 else "fixed")
+            yield quiet_load(name, "floating" if len(name) % 2 else "fixed")
 
 
 def _cases(

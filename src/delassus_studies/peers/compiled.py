@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import importlib
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -21,7 +18,7 @@ from delassus.formats.load import example_robot_files
 from delassus.runtime.kernel import Kernel
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, NotHere
-from delassus_studies.peers import Call
+from delassus_studies.peers import Call, library
 
 # -- CasADi's C code through gcc -----------------------------------------------------------------------------------
 
@@ -43,8 +40,9 @@ void many(const double* q, double* out, long n) {{
 
 def casadi_c(kernel: Kernel, q: Array) -> Call:
     """The kernel's graph as CasADi's C code, compiled by gcc for this machine; the loop over the states is in C too."""
-    if shutil.which("gcc") is None or not importlib.util.find_spec("casadi"):
-        raise NotHere("it needs gcc and CasADi (pip install 'delassus[casadi]')")
+    library("casadi")
+    if shutil.which("gcc") is None:
+        raise NotHere("gcc is not installed")
     many = _gcc(kernel.casadi())
     states = np.ascontiguousarray(q, dtype=np.float64)
     out = np.empty((len(states), *kernel.results[0].shape))
@@ -61,13 +59,13 @@ def _gcc(function: Any) -> Any:
     sizes = {key: max(1, getattr(function, f"sz_{key}")()) for key in ("w", "iw", "arg", "res")}
     names = {"name": function.name(), "size_in": function.numel_in(0), "size_out": function.numel_out(0)}
     loop = LOOP.format(**names, **sizes)
-    code = importlib.import_module("casadi").CodeGenerator("peer")
+    code = library("casadi").CodeGenerator("peer")
     code.add(function)
     with tempfile.TemporaryDirectory() as folder:
-        source, library = Path(folder) / "peer.c", Path(folder) / "peer.so"
+        source, shared = Path(folder) / "peer.c", Path(folder) / "peer.so"
         source.write_text(code.dump() + loop)
-        subprocess.run(["gcc", *GCC, "-o", str(library), str(source), "-lm"], check=True, capture_output=True)
-        many = ctypes.CDLL(str(library)).many
+        subprocess.run(["gcc", *GCC, "-o", str(shared), str(source), "-lm"], check=True, capture_output=True)
+        many = ctypes.CDLL(str(shared)).many
     many.argtypes, many.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long), None
     return many
 
@@ -84,16 +82,14 @@ def frax(case: Case, q: Array, dtype: str) -> Call:
     Its own `mass_matrix_inverse` is slower than the factorisation. Its Jacobians are in the world's axes and are turned
     into the frames' own, so that its answer is ours.
     """
-    if not (importlib.util.find_spec("frax") and importlib.util.find_spec("jax")):
-        raise NotHere("frax is not installed (pip install frax)")
     file = example_robot_files().get(case.tree.name)
     if file is None:
         raise NotHere("frax reads URDF files")
     if not case.world_only:
         raise NotHere("welds and points on the world only")
-    jax, library = _import_frax()
+    jax, frax = _import_frax()
     joints = list(case.tree.joint_names[1:])
-    robot = library.Robot(str(file), floating_base="quaternion", joint_ordering=joints)
+    robot = frax.Robot(str(file), floating_base="quaternion", joint_ordering=joints)
     states = np.array(q)
     states[:, 3:7] = q[:, [6, 3, 4, 5]]  # w first
 
@@ -114,12 +110,13 @@ def frax(case: Case, q: Array, dtype: str) -> Call:
 def _import_frax() -> tuple[Any, Any]:
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{flags} {ONE_THREAD}".strip()
-    with warnings.catch_warnings(), contextlib.suppress(AttributeError):
-        warnings.simplefilter("ignore")
-        jax, library = importlib.import_module("jax"), importlib.import_module("frax")
-        jax.devices()
-    os.environ["XLA_FLAGS"] = flags
-    return jax, library
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            jax, frax = library("jax"), library("frax")
+            jax.devices()
+    finally:
+        os.environ["XLA_FLAGS"] = flags
+    return jax, frax
 
 
 def _frax_delassus(jax: Any, robot: Any, case: Case) -> Callable[[Any], Any]:

@@ -1,4 +1,7 @@
-"""Calls as a loop over the rows of a table, which say where operands and results are: in LLVM assembly and in C."""
+"""Calls as a loop over the rows of a table, which say where operands and results are.
+
+In one-state code, bodies that do the same for columns side by side become one operation for all, on vectors.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,14 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from delassus.compiler.passes.schedule import reorder
 from delassus.compiler.program.program import Stage
+from delassus.spatial.trace.graph import Builder, Graph
+from delassus.spatial.trace.operations import LEAVES, Op, arity
+
+WIDTH = 4
+"""Columns side by side."""
 
 
 class Rows:
@@ -36,22 +44,6 @@ class Rows:
             self.places.append((list(leaders.values()).index(leader), int(column[0] - rows[0, leader])))
         self.bases = rows[:, list(leaders.values())]
 
-    def llvm_loop(self, name: str, table: str, calls: Sequence[str], before: str) -> list[str]:
-        """Loop over the rows that goes on at ``name.done``; ``before`` is the block that it is entered from."""
-        n, width = self.bases.shape
-        return [
-            f"br label %{name}",
-            f"{name}:",
-            f"%{name}.k = phi i64 [ 0, %{before} ], [ %{name}.next, %{name} ]",
-            f"%{name}.at = mul i64 %{name}.k, {width}",
-            f"%{name}.row = getelementptr i32, ptr @{table}, i64 %{name}.at",
-            *calls,
-            f"%{name}.next = add i64 %{name}.k, 1",
-            f"%{name}.last = icmp eq i64 %{name}.next, {n}",
-            f"br i1 %{name}.last, label %{name}.done, label %{name}",
-            f"{name}.done:",
-        ]
-
     def c_place(self, column: int) -> str:
         """Operand or result of the row that is at hand, behind a pointer; see `c_pointers`."""
         base, distance = self.places[column]
@@ -78,7 +70,67 @@ def c_table(name: str, size: str, entries: Iterable[int]) -> list[str]:
     return [f"static const int {name}[{size}] = {{", *textwrap.wrap(shown, 116, initial_indent="    "), "};"]
 
 
-def llvm_table(name: str, entries: NDArray[np.int64]) -> str:
-    """Global table of whole numbers."""
-    shown = ", ".join(f"i32 {x}" for x in entries.ravel().tolist())
-    return f"@{name} = private unnamed_addr constant [{entries.size} x i32] [{shown}]"
+Columns = tuple[Graph, list[tuple[int, bool]], list[int]]
+"""Body for columns side by side: operations on vectors; of each input the (first) column of the table of calls that it
+is, and whether it is as many as there are lanes; of each output its first column."""
+
+
+def side_by_side(stage: Stage, rows: Rows) -> Columns | None:
+    """The body of calls for `WIDTH` columns at once, if it does the same for neighbours in memory; else None."""
+    packer = _Packer(stage, rows)
+    outputs, first = stage.graph.flat_outputs(), rows.n_given
+    starts = range(0, len(outputs), WIDTH)
+    if len(outputs) % WIDTH or not all(packer.are_neighbours(range(first + k, first + k + WIDTH)) for k in starts):
+        return None
+    try:
+        made = [packer.pack(tuple(outputs[k : k + WIDTH])) for k in starts]
+    except _DifferentError:
+        return None
+    graph = packer.build.graph([made])
+    order = sorted(range(len(graph)), key=packer.last.__getitem__)
+    return reorder(graph, order), packer.inputs, [first + k for k in starts]
+
+
+class _DifferentError(Exception):
+    """Columns that are not treated alike."""
+
+
+class _Packer:
+    """Makes one node of as many as there are columns; ``last`` is the last of those, by node."""
+
+    def __init__(self, stage: Stage, rows: Rows) -> None:
+        self._nodes, self._numbers, self._rows = stage.graph.nodes(), stage.graph.value, rows
+        self.build = Builder()
+        self.inputs: list[tuple[int, bool]] = []
+        self.last: list[int] = []
+        self._made: dict[tuple[int, ...], int] = {}
+
+    def are_neighbours(self, columns: range | list[int]) -> bool:
+        """Whether columns of the table of calls lie side by side in all rows."""
+        base, start = self._rows.places[columns[0]]
+        return all(self._rows.places[c] == (base, start + k) for k, c in enumerate(columns))
+
+    def pack(self, group: tuple[int, ...]) -> int:
+        """Node for these nodes."""
+        if group not in self._made:
+            node = self._made[group] = self._packed(group)
+            if node == len(self.last):
+                self.last.append(max(group))
+        return self._made[group]
+
+    def _packed(self, group: tuple[int, ...]) -> int:
+        op, first, *_ = self._nodes[group[0]]
+        is_one = len(set(group)) == 1
+        if any(self._nodes[k][0] != op for k in group) or (
+            is_one if op not in LEAVES else op != Op.INPUT and not is_one
+        ):
+            raise _DifferentError
+        if op == Op.CONSTANT:
+            return self.build.constant(float(self._numbers[group[0]]))
+        if op == Op.INPUT:
+            if not is_one and not self.are_neighbours([self._nodes[k][1] for k in group]):
+                raise _DifferentError
+            self.inputs.append((first, not is_one))
+            return self.build.node(op, len(self.inputs) - 1)
+        below = (tuple(self._nodes[k][1 + n] for k in group) for n in range(arity(op)))
+        return self.build.node(op, *[self.pack(operands) for operands in below])

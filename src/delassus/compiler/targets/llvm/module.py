@@ -22,7 +22,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from delassus.compiler.program.columns import WIDTH
+from delassus.compiler.program.calls import WIDTH
 from delassus.compiler.program.program import Program, Stage
 from delassus.compiler.targets.llvm.loops import XLA_ENTRY, batch, pointers, sizes, span
 from delassus.compiler.targets.llvm.operations import Operations
@@ -201,23 +201,10 @@ class _One(Code):
                 copy(text.scalar, k)
             return
         if n > LONG * WIDTH:
-            name = f"copy{len(text.lines)}"
-            text.lines += [
-                f"br label %{name}.start",
-                f"{name}.start:",
-                f"br label %{name}",
-                f"{name}:",
-                f"%{name}.k = phi i64 [ 0, %{name}.start ], [ %{name}.next, %{name} ]",
-            ]
-            copy(of_width, f"%{name}.k")
-            text.lines += [
-                f"%{name}.next = add i64 %{name}.k, {WIDTH}",
-                f"%{name}.last = icmp sgt i64 %{name}.next, {n - WIDTH}",
-                f"br i1 %{name}.last, label %{name}.done, label %{name}",
-                f"{name}.done:",
-            ]
+            with text.loop(f"copy{len(text.lines)}", n // WIDTH * WIDTH, WIDTH) as at:
+                copy(of_width, at)
         else:
-            for k in range(0, n - WIDTH + 1, WIDTH):
+            for k in range(0, n // WIDTH * WIDTH, WIDTH):
                 copy(of_width, k)
         if n % WIDTH:  # the last overlap those before them
             copy(of_width, n - WIDTH)
@@ -286,43 +273,31 @@ class _Block(Code):
             f"%rounded = add i64 %n, {text.lanes - 1}",
             f"%count = udiv i64 %rounded, {text.lanes}",
             f"%last = sub i64 %n, {text.lanes}",
-            "br label %first",
-            "first:",
         ]
-        before = "first"
         for name in ["block_in", *names, "block_out"]:
             label, operands = f"over.{name}", ", ".join(f"ptr %{name}.w{b}" for b in range(len(self.bases)))
-            text.lines += [
-                f"br label %{label}",
-                f"{label}:",
-                f"%{label}.b = phi i64 [ 0, %{before} ], [ %{label}.next, %{label} ]",
-                f"%{label}.at = mul i64 %{label}.b, {bytes_each}",
-                f"%{label}.w = getelementptr i8, ptr %workspaces, i64 %{label}.at",
-                *(
-                    f"%{name}.w{b} = getelementptr i8, ptr %{label}.w, i64 {base * self.bytes_each}"
-                    for b, base in enumerate(self.bases)
-                ),
-            ]
-            if name in ("block_in", "block_out"):
+            with text.loop(label, "%count") as k:
                 text.lines += [
-                    f"%{label}.whole = mul i64 %{label}.b, {text.lanes}",
-                    f"%{label}.within = icmp slt i64 %{label}.whole, %last",
-                    f"%{label}.s = select i1 %{label}.within, i64 %{label}.whole, i64 %last",
+                    f"%{label}.at = mul i64 {k}, {bytes_each}",
+                    f"%{label}.w = getelementptr i8, ptr %workspaces, i64 %{label}.at",
+                    *(
+                        f"%{name}.w{b} = getelementptr i8, ptr %{label}.w, i64 {base * self.bytes_each}"
+                        for b, base in enumerate(self.bases)
+                    ),
                 ]
-                for p, size in zip(arrays, sizes(self.program), strict=True):
+                if name in ("block_in", "block_out"):
                     text.lines += [
-                        f"{p}.{name}.at = mul i64 %{label}.s, {size}",
-                        f"{p}.{name} = getelementptr {text.scalar}, ptr {p}, i64 {p}.{name}.at",
+                        f"%{label}.whole = mul i64 {k}, {text.lanes}",
+                        f"%{label}.within = icmp slt i64 %{label}.whole, %last",
+                        f"%{label}.s = select i1 %{label}.within, i64 %{label}.whole, i64 %last",
                     ]
-                operands = ", ".join([*(f"ptr {p}.{name}" for p in arrays), operands])
-            text.lines += [
-                f"call void @{name}({operands})",
-                f"%{label}.next = add i64 %{label}.b, 1",
-                f"%{label}.more = icmp ult i64 %{label}.next, %count",
-                f"br i1 %{label}.more, label %{label}, label %{label}.done",
-                f"{label}.done:",
-            ]
-            before = f"{label}.done"
+                    for p, size in zip(arrays, sizes(self.program), strict=True):
+                        text.lines += [
+                            f"{p}.{name}.at = mul i64 %{label}.s, {size}",
+                            f"{p}.{name} = getelementptr {text.scalar}, ptr {p}, i64 {p}.{name}.at",
+                        ]
+                    operands = ", ".join([*(f"ptr {p}.{name}" for p in arrays), operands])
+                text.lines.append(f"call void @{name}({operands})")
         return define("block", f"i64 %n, {self.signature}", text)
 
     def _rows_in(self) -> LlvmText:

@@ -6,12 +6,11 @@ from functools import partial
 
 from delassus.compiler.passes.allocate import Act, Step, allocate
 from delassus.compiler.passes.schedule import overlap
-from delassus.compiler.program.calls import Rows, llvm_table
-from delassus.compiler.program.columns import WIDTH, Columns, side_by_side
+from delassus.compiler.program.calls import WIDTH, Columns, Rows, side_by_side
 from delassus.compiler.program.program import Program, Stage
 from delassus.compiler.targets.llvm.loops import pointers, signature
 from delassus.compiler.targets.llvm.operations import Operations
-from delassus.compiler.targets.llvm.text import LlvmText
+from delassus.compiler.targets.llvm.text import LlvmText, llvm_table
 from delassus.spatial.trace.operations import Op
 
 PART = 700
@@ -39,21 +38,24 @@ class Section:
     """
 
     def __init__(self, name: str, stage: Stage, registers: int, columns: Columns | None = None) -> None:
-        graph = overlap(stage.graph if columns is None else columns.graph, registers - SPARE)
-        self.name, self.targets, self.times, self._stage = name, stage.targets, stage.times, stage
-        self.rows = Rows(stage) if stage.calls else None
-        self.lanes = 1 if columns is None else WIDTH
+        self.name, self.targets, self.times, self.apart = name, stage.targets, stage.times, stage.is_loop
+        self.rows, self.lanes, self._stage = (
+            Rows(stage) if stage.calls else None,
+            1 if columns is None else WIDTH,
+            stage,
+        )
+        graph = stage.graph
         if columns is not None:
-            self.inputs, self.goals = columns.inputs, columns.outputs
+            graph, self.inputs, self.goals = columns
         elif self.rows is not None:
             n = self.rows.n_given
-            self.inputs, self.goals = [(k, True) for k in range(n)], [n + k for k in range(len(graph.flat_outputs()))]
+            self.inputs, self.goals = [(k, True) for k in range(n)], list(range(n, len(self.rows.places)))
+        graph = overlap(graph, registers - SPARE)
         self.nodes, self.numbers, self.outputs = graph.nodes(), graph.value.tolist(), graph.flat_outputs()
         self.allocation = allocate(graph, self.outputs, registers - SPARE, PART)
         self.positions: dict[int, list[int]] = {}
         for position, k in enumerate(self.outputs):
             self.positions.setdefault(k, []).append(position)
-        self.apart = stage.is_loop
 
     def angle(self, k: int) -> int | None:
         """Number of the input whose sine or cosine a node is; None for others."""
@@ -113,8 +115,8 @@ class Code:
                 functions.append(define(part, shown, text, "noinline "))
                 self.declarations |= text.declarations
             if section.rows is not None:
-                places = section.rows.bases + self.first - self.program.n_inputs
-                functions.append(llvm_table(f"{self.name}_{section.name}rows", places * self.bytes_each))
+                places = (section.rows.bases.ravel() + self.first - self.program.n_inputs) * self.bytes_each
+                functions.append(llvm_table(f"{self.name}_{section.name}rows", places.tolist()))
             if section.rows is not None or section.apart:
                 functions.append(self._repeated(section, parts, signature, operands))
                 parts = [f"{self.name}_{section.name}loop"]
@@ -188,9 +190,7 @@ class Code:
         assert section.rows is not None
         base, distance = section.rows.places[column]
         if base not in self._bases:
-            place = text.instruction(f"getelementptr i32, ptr %row, i64 {base}")
-            distance_in_bytes = text.instruction(f"zext i32 {text.instruction(f'load i32, ptr {place}')} to i64")
-            self._bases[base] = text.instruction(f"getelementptr i8, ptr {self.start}, i64 {distance_in_bytes}")
+            self._bases[base] = text.behind(self.start, "%row", base)
         return self.at(text, self._bases[base], distance)
 
     def value(self, text: LlvmText, number: int) -> str:
@@ -219,13 +219,15 @@ class Code:
 
     def _repeated(self, section: Section, parts: list[str], signature: str, operands: str) -> str:
         """The parts of a section again and again: for each row of calls, or until the last pass or all have stopped."""
-        text, rows, name = self.text(), section.rows, f"{self.name}_{section.name}"
-        given = operands if rows is None else f"{operands}, ptr %again.row"
-        calls = [f"call void @{part}({given})" for part in parts]
-        text.lines.append("start:")
-        if rows is not None:
-            text.lines += rows.llvm_loop("again", f"{name}rows", calls, "start")
+        text, name = self.text(), f"{self.name}_{section.name}"
+        if section.rows is not None:
+            n, width = section.rows.bases.shape
+            with text.loop("again", n) as k:
+                row = text.entry(f"{name}rows", k, width)
+                text.lines += [f"call void @{part}({operands}, ptr {row})" for part in parts]
             return define(f"{name}loop", signature, text)
+        calls = [f"call void @{part}({operands})" for part in parts]
+        text.lines.append("start:")
         text.lines += ["br label %again", "again:", "%again.k = phi i64 [ 0, %start ], [ %again.next, %again ]", *calls]
         for position, target in enumerate(section.targets):
             made = text.load(self.slot(text, self.first_apart + position))

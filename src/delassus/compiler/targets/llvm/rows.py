@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
-from delassus.compiler.program.calls import llvm_table
-from delassus.compiler.targets.llvm.text import LlvmText
+from delassus.compiler.targets.llvm.text import LlvmText, llvm_table
 
 
 def load_rows(text: LlvmText, base: str, size: int, targets: Mapping[int, str]) -> None:
@@ -63,33 +60,15 @@ def loop_over_tiles(text: LlvmText, name: str, base: str, slots: Sequence[int]) 
     """Store vectors by lanes, which are in these slots of the workspace, as rows; returns the table that it reads."""
     lanes, size = text.lanes, len(slots)
     firsts = _tiles(size, lanes)
-    width, bytes_each = lanes + 1, text.bits // 8
+    bytes_each = text.bits // 8
     entries = [x for first in firsts for x in (first, *(k * lanes for k in slots[first : first + lanes]))]
-    text.lines += [
-        f"br label %{name}.start",
-        f"{name}.start:",
-        f"br label %{name}",
-        f"{name}:",
-        f"%{name}.k = phi i64 [ 0, %{name}.start ], [ %{name}.next, %{name} ]",
-        f"%{name}.at = mul i64 %{name}.k, {width}",
-        f"%{name}.row = getelementptr i32, ptr @{name}.table, i64 %{name}.at",
-    ]
-
-    def distance(column: int, behind: str) -> str:
-        place = text.instruction(f"getelementptr i32, ptr %{name}.row, i64 {column}")
-        in_bytes = text.instruction(f"zext i32 {text.instruction(f'load i32, ptr {place}')} to i64")
-        return text.instruction(f"getelementptr i8, ptr {behind}, i64 {in_bytes}")
-
-    target = distance(0, base)
-    for s, vector in enumerate(_transposed(text, [text.load(distance(1 + k, "%w")) for k in range(lanes)])):
-        text.lines.append(f"store {text.vector} {vector}, ptr {text.row(target, s * size)}, align {bytes_each}")
-    text.lines += [
-        f"%{name}.next = add i64 %{name}.k, 1",
-        f"%{name}.last = icmp eq i64 %{name}.next, {len(firsts)}",
-        f"br i1 %{name}.last, label %{name}.done, label %{name}",
-        f"{name}.done:",
-    ]
-    return llvm_table(f"{name}.table", np.array(entries) * bytes_each)
+    with text.loop(name, len(firsts)) as k:
+        row = text.entry(f"{name}.table", k, lanes + 1)
+        target = text.behind(base, row, 0)
+        vectors = [text.load(text.behind("%w", row, 1 + k)) for k in range(lanes)]
+        for s, vector in enumerate(_transposed(text, vectors)):
+            text.lines.append(f"store {text.vector} {vector}, ptr {text.row(target, s * size)}, align {bytes_each}")
+    return llvm_table(f"{name}.table", [x * bytes_each for x in entries])
 
 
 def _tiles(size: int, lanes: int) -> list[int]:

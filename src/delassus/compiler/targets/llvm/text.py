@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 def hexadecimal(value: float, scalar: str = "double") -> str:
@@ -18,6 +20,12 @@ def hexadecimal(value: float, scalar: str = "double") -> str:
         except OverflowError:  # rounds to infinity
             value = math.copysign(math.inf, value)
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def llvm_table(name: str, entries: Sequence[int]) -> str:
+    """Global table of whole numbers."""
+    shown = ", ".join(f"i32 {x}" for x in entries)
+    return f"@{name} = private unnamed_addr constant [{len(entries)} x i32] [{shown}]"
 
 
 class LlvmText:
@@ -111,6 +119,34 @@ class LlvmText:
     def store(self, x: str, address: str) -> None:
         """Write a vector to an address."""
         self.lines.append(f"store {self.vector} {x}, ptr {address}{self._align}")
+
+    @contextmanager
+    def loop(self, name: str, count: int | str, step: int = 1) -> Iterator[str]:
+        """What is appended meanwhile, for numbers from 0 on below ``count``, a multiple of ``step`` above zero."""
+        self.lines += [
+            f"br label %{name}.start",
+            f"{name}.start:",
+            f"br label %{name}",
+            f"{name}:",
+            f"%{name}.k = phi i64 [ 0, %{name}.start ], [ %{name}.next, %{name} ]",
+        ]
+        yield f"%{name}.k"
+        self.lines += [
+            f"%{name}.next = add i64 %{name}.k, {step}",
+            f"%{name}.last = icmp eq i64 %{name}.next, {count}",
+            f"br i1 %{name}.last, label %{name}.done, label %{name}",
+            f"{name}.done:",
+        ]
+
+    def entry(self, table: str, k: str, width: int) -> str:
+        """Address of the k-th row of a table of so many columns."""
+        return self.instruction(f"getelementptr i32, ptr @{table}, i64 {self.instruction(f'mul i64 {k}, {width}')}")
+
+    def behind(self, base: str, row: str, column: int) -> str:
+        """Address that is as many bytes behind ``base`` as a row of a table says."""
+        place = self.instruction(f"getelementptr i32, ptr {row}, i64 {column}")
+        in_bytes = self.instruction(f"zext i32 {self.instruction(f'load i32, ptr {place}')} to i64")
+        return self.instruction(f"getelementptr i8, ptr {base}, i64 {in_bytes}")
 
     def fma(self, x: str, y: str, z: str) -> str:
         """``x y + z`` rounded once (exact steps of range reductions)."""

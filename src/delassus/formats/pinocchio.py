@@ -18,15 +18,7 @@ from delassus.constraints import JointRows
 from delassus.errors import ModelError, require
 from delassus.formats.features import JOINTS, PINOCCHIO, omitted
 from delassus.model.describe import describe
-from delassus.model.description import (
-    FIXED,
-    Check,
-    RawJoint,
-    RawLink,
-    Unsupported,
-    judge_omitted,
-    unique_name,
-)
+from delassus.model.description import FIXED, Check, RawJoint, RawLink, Unsupported, judge_omitted, unique_name
 from delassus.model.edit.build import build_tree
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import FREE, PRISMATIC, REVOLUTE, JointKind
@@ -38,12 +30,8 @@ UNIT_AXIS = 1e-6
 _KINDS = {word: kind for kind, words in JOINTS[PINOCCHIO].items() for word in words.split()}
 """Kind of each joint that a tree can hold, by Pinocchio's name without ``JointModel``."""
 
-_DIRECTIONS = (
-    ("lowerDryFrictionLimit", "upperDryFrictionLimit", "friction"),
-    ("lowerEffortLimit", "upperEffortLimit", "effortLimit"),
-    ("lowerVelocityLimit", "upperVelocityLimit", "velocityLimit"),
-)
-"""Friction, effort and velocity limits: attributes of either direction, and of both before Pinocchio 4."""
+_BOUNDS = (("DryFrictionLimit", "friction"), ("EffortLimit", "effortLimit"), ("VelocityLimit", "velocityLimit"))
+"""Attributes of a model: after ``lower`` and ``upper``; and those of both directions, before Pinocchio 4."""
 
 
 def tree_from_pinocchio(model: Any, check_inertia: Check = "warn") -> Tree:
@@ -185,15 +173,12 @@ def _set_numbers(model: Any, raw: RawJoint, q: int, v: int) -> None:
     dofs = slice(v, v + (raw.kind or FREE).nv)
     model.armature[dofs], model.damping[dofs] = raw.armature, raw.damping
     both = hasattr(model, "upperEffortLimit")  # before Pinocchio 4, there is one number for both directions
-    for (lower, upper, old), values in zip(
-        _DIRECTIONS, (raw.friction, raw.effort_limit, raw.velocity_limit), strict=True
-    ):
-        values = np.minimum(values, np.finfo(float).max)
-        getattr(model, upper if both else old)[dofs] = values
+    largest = np.finfo(float).max
+    for (new, old), values in zip(_BOUNDS, (raw.friction, raw.effort_limit, raw.velocity_limit), strict=True):
+        getattr(model, f"upper{new}" if both else old)[dofs] = np.minimum(values, largest)
         if both:
-            getattr(model, lower)[dofs] = -values
-    if (raw.kind or FREE).nq == 1:
-        largest = np.finfo(float).max
+            getattr(model, f"lower{new}")[dofs] = -np.minimum(values, largest)
+    if raw.kind in (REVOLUTE, PRISMATIC):
         model.lowerPositionLimit[q] = np.clip(raw.lower, -largest, largest)[0]
         model.upperPositionLimit[q] = np.clip(raw.upper, -largest, largest)[0]
 
@@ -306,5 +291,5 @@ def _with_mimics(tree: Tree, q: Array, mimics: Mapping[str, JointRows]) -> Array
 
 def _in_positive_direction(model: Any, dofs: slice) -> list[Array]:
     """Friction, effort and velocity limits; before Pinocchio 4, there is one number for both directions."""
-    names = [(upper, old) for _, upper, old in _DIRECTIONS]
-    return [np.array(getattr(model, new if hasattr(model, new) else old)[dofs]) for new, old in names]
+    names = [f"upper{new}" if hasattr(model, f"upper{new}") else old for new, old in _BOUNDS]
+    return [np.array(getattr(model, name)[dofs]) for name in names]

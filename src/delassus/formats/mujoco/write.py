@@ -11,14 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from delassus.errors import ModelError
-from delassus.formats.features import (
-    JOINTS,
-    MJCF,
-    check_joint,
-    is_range,
-    omitted,
-    starts,
-)
+from delassus.formats.features import JOINTS, MJCF, check_joint, is_range, omitted, starts
 from delassus.formats.mujoco.equalities import Pose, compose, equalities, fixed_tendon
 from delassus.formats.text import Attributes, common, element, tidy
 from delassus.model.actuators import Actuator

@@ -47,7 +47,7 @@ class Joint(Frozen):
     stiffness, rest_position : (nv,) arrays
         Spring of each degree of freedom (N·m/rad or N/m), and the coordinate at which it has no force (rad or m): of
         ball joints the rotation vector, of free joints position and rotation vector. Cos-sin and planar joints have no
-        springs, and of turns, as of positions of a free joint, all three are one.
+        springs, and of rotations, as of positions of a free joint, all three are one.
     effort_limit, velocity_limit : (nv,) arrays
         Largest force of the motor (N·m or N) and speed (rad/s or m/s); infinite where there are none.
     motion_axes : tuple of int

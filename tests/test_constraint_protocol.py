@@ -70,7 +70,7 @@ class Height(constraints.Constraint):
         R, p = at.robot.pose_between(b, a)
         return at.ops.take(R1, None, (2,)), p1, R @ p2 + p, R, p2
 
-    def ends(self, at):
+    def rows_on_links(self, at):
         ops, (a, b) = at.ops, self.links(at)
         n, _, c, R, p2 = self.seen(at)
 
@@ -299,7 +299,9 @@ def forgotten(room):
     for name, (path, *_) in classes.items():
         if name != "Constraint" and "Constraint" in line(name):
             defined = set().union(*(classes[x][2] for x in line(name) if x != "Constraint"))
-            asked = [*REQUIRED[:2], "ends"] if name in CONTACTS else [*REQUIRED, "ends or coefficients"]
+            asked = (
+                [*REQUIRED[:2], "rows_on_links"] if name in CONTACTS else [*REQUIRED, "rows_on_links or coefficients"]
+            )
             lacks = [x for x in asked if not defined.intersection(x.split(" or "))]
             out += [f"{path.name}: {name} does not state {x}" for x in lacks if name != "BoundedJoint"]
             if f'"{name}"' not in catalogue:
@@ -335,14 +337,14 @@ def test_the_test_of_kinds(tmp_path):
     """A kind that is half made, or in no list, and a file that asks for it are named."""
     (tmp_path / "__init__.py").write_text('"Table with `Half`."\n__all__ = ["Whole"]\n')
     (tmp_path / "constraint.py").write_text("class Constraint:\n    def drift(self): raise NotImplementedError\n")
-    methods = "".join(f"    def {name}(self): pass\n" for name in (*REQUIRED, "ends"))
+    methods = "".join(f"    def {name}(self): pass\n" for name in (*REQUIRED, "rows_on_links"))
     (tmp_path / "half.py").write_text("class Half(Constraint):\n    def prefixed(self): pass\n")
     (tmp_path / "whole.py").write_text(f"class Whole(Constraint):\n{methods}")
     assert forgotten(tmp_path) == [
         "half.py: Half does not state fingerprint",
         "half.py: Half does not state drift",
         "half.py: Half does not state rates",
-        "half.py: Half does not state ends or coefficients",
+        "half.py: Half does not state rows_on_links or coefficients",
         "__init__.py: Half of half.py is not in __all__",
         "__init__.py: Whole of whole.py is not in the table",
     ]

@@ -33,11 +33,11 @@ def mobility_bound(problem: Problem, body: Articulated) -> Array:
     tree, unit = problem.tree, np.repeat([problem.length, 1.0], 3)
     own = [np.max(diagonal_of(numbers(body.joint_inverse_inertia(i))) / unit**2, axis=-1) for i in range(tree.n_links)]
     bounds = [np.zeros(c.size) for c in problem.constraints]
-    for end in problem.ends:
+    for end in problem.end_effectors:
         offered = np.max(np.stack(np.broadcast_arrays(*(own[i] for i in tree.support(end.link)))), axis=0)
         square = np.sum((numbers(end.K) * unit) ** 2, axis=-1)
         bounds[end.constraint] = bounds[end.constraint] + offered[..., None] * square
-    for on_joint in problem.joint_ends:
+    for on_joint in problem.joint_space_rows:
         c, C = on_joint.constraint, numbers(on_joint.C)
         square = np.sum((C * unit[[*tree.joints[on_joint.link].motion_axes]]) ** 2, axis=-1)
         bounds[c] = bounds[c] + own[on_joint.link][..., None] * square

@@ -23,7 +23,7 @@ from operator import add
 from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides, row_accelerations
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.problem import End
+from delassus.algorithms.problem import EndEffector
 from delassus.algorithms.rnea import accelerations, to_joints
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, from_entries
@@ -100,9 +100,9 @@ class Terms:
         self._yielded = [motion.compliance(c) @ own for c, own in enumerate(f)]
         self._on_links: list[list[Matrix]] = [[] for _ in tree.joints]
         self._on_joints = [[tau] for tau in motion.tau]
-        for end in problem.ends:
+        for end in problem.end_effectors:
             self._on_links[end.link].append(-(ops.transpose(end.K) @ f[end.constraint]))
-        for at in problem.joint_ends:
+        for at in problem.joint_space_rows:
             self._on_joints[at.link].append(ops.transpose(at.C) @ f[at.constraint])
         self._levers = [_total(ops, X.position()) for X in problem.X]
 
@@ -226,16 +226,16 @@ class Terms:
         """Sums of the sizes of accelerations along each row."""
         ops, problem = self._motion.ops, self._motion.problem
         rows = [[*map(add, _sizes(ops, k), _sizes(ops, y))] for k, y in zip(self._k, self._yielded, strict=True)]
-        for end in problem.ends:
+        for end in problem.end_effectors:
             linear, angular = a[end.link]
-            ends = [other for other in problem.ends if other.constraint == end.constraint]
+            ends = [other for other in problem.end_effectors if other.constraint == end.constraint]
             if len(ends) > 1:  # where the ends of a loop are is a difference of positions along both branches
                 apart = {i for other in ends for i in problem.tree.support(other.link)}
                 apart -= set() if end.top == WORLD else set(problem.tree.support(end.top))
                 linear = linear + sum(self._levers[i] for i in sorted(apart)) * _parts(ops, self._a[end.link])[1]
             for r, (x, y) in enumerate(self._sizes_of_rows(end)):
                 rows[end.constraint][r] = rows[end.constraint][r] + x * linear + y * angular
-        for at in problem.joint_ends:
+        for at in problem.joint_space_rows:
             for r in at.rows:
                 sizes = zip(_sizes(ops, ops.take(at.C, (r,), None)), _sizes(ops, qdd[at.link]), strict=True)
                 rows[at.constraint][r] = rows[at.constraint][r] + sum(x * y for x, y in sizes)
@@ -245,19 +245,19 @@ class Terms:
         """Force along each row that balances these forces, the larger one of its ends."""
         ops, problem = self._motion.ops, self._motion.problem
         rows: list[list[Scalar]] = [[0.0] * c.size for c in problem.constraints]
-        for end in problem.ends:
+        for end in problem.end_effectors:
             force, moment = f[end.link]
             for r, (x, y) in enumerate(self._sizes_of_rows(end)):
                 own = force * moment * (1.0 / (x * moment + y * force + SMALLEST))
                 rows[end.constraint][r] = ops.maximum(rows[end.constraint][r], own)
-        for at in problem.joint_ends:
+        for at in problem.joint_space_rows:
             forces = [f[at.link][axis // 3] for axis in problem.tree.joints[at.link].motion_axes]
             for r in at.rows:
                 own = sum(forces, 0.0) * (1.0 / (_total(ops, ops.take(at.C, (r,), None)) + SMALLEST))
                 rows[at.constraint][r] = ops.maximum(rows[at.constraint][r], own)
         return [x for own in rows for x in own]
 
-    def _sizes_of_rows(self, end: End) -> list[Sizes]:
+    def _sizes_of_rows(self, end: EndEffector) -> list[Sizes]:
         ops = self._motion.ops
         return [_parts(ops, ops.transpose(ops.take(end.K, (r,), None))) for r in range(ops.shape(end.K)[0])]
 

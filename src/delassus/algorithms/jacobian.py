@@ -9,7 +9,7 @@ joint are columns as they are.
 from __future__ import annotations
 
 from delassus.algorithms.blocks import assembled
-from delassus.algorithms.problem import End, Problem
+from delassus.algorithms.problem import EndEffector, Problem
 from delassus.model.tree import WORLD
 from delassus.spatial.ops import Matrix
 
@@ -20,11 +20,11 @@ def jacobian_columns(problem: Problem) -> list[Columns]:
     """Columns (m_c × n_i) of each constraint at every link i where they are not structurally zero."""
     ops = problem.ops
     out: list[Columns] = [{} for _ in problem.constraints]
-    groups: dict[tuple[int, int], list[End]] = {}
-    spread = {c for c in range(len(out)) if sum(end.constraint == c for end in problem.ends) > 2}
+    groups: dict[tuple[int, int], list[EndEffector]] = {}
+    spread = {c for c in range(len(out)) if sum(end.constraint == c for end in problem.end_effectors) > 2}
     for c in spread:
-        out[c] = _columns_of_many(problem, [end for end in problem.ends if end.constraint == c])
-    for end in (end for end in problem.ends if end.constraint not in spread):
+        out[c] = _columns_of_many(problem, [end for end in problem.end_effectors if end.constraint == c])
+    for end in (end for end in problem.end_effectors if end.constraint not in spread):
         groups.setdefault((end.link, end.top), []).append(end)
     for (link, top), ends in groups.items():
         sizes = [ops.shape(end.K)[0] for end in ends]
@@ -37,7 +37,7 @@ def jacobian_columns(problem: Problem) -> list[Columns]:
                 part = ops.take(block, range(start, start + size), None) if thin else end.K @ block
                 mine[i] = mine[i] + part if i in mine else part
             start += size
-    for on_joint in problem.joint_ends:
+    for on_joint in problem.joint_space_rows:
         mine, i = out[on_joint.constraint], on_joint.link
         mine[i] = mine[i] + on_joint.C if i in mine else on_joint.C
     ops.mark("Jacobian", [block for columns in out for block in columns.values()])
@@ -58,7 +58,7 @@ def _columns_of(problem: Problem, link: int, top: int, K: Matrix) -> Columns:
     return columns
 
 
-def _columns_of_many(problem: Problem, ends: list[End]) -> Columns:
+def _columns_of_many(problem: Problem, ends: list[EndEffector]) -> Columns:
     """Columns of a constraint on many links: rows of all links that a joint moves add up."""
     columns, rows = Columns(), {end.link: end.K for end in ends}
 

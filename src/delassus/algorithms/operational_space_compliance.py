@@ -45,7 +45,7 @@ def operational_space_compliance(motion: DynamicsProblem) -> dict[str, Matrix]:
         "propagators": ops.vstack(A),
         "compliances": ops.vstack(Upsilon),
         "qdd": straight_accelerations(motion, qdd),
-        "rows": ops.vstack([ops.zeros(0, 6), *(end.K for end in problem.link_ends)]),
+        "rows": ops.vstack([ops.zeros(0, 6), *(end.K for end in problem.all_end_effectors)]),
         "errors": position_errors(motion),
     }
 

@@ -6,7 +6,7 @@ that its velocity is the sum over both ends ([OS] eq. 50) and its block of ``G``
 
 Rows on the velocity of a joint are ends too: they add ``C`` (m × n_i) to ``K S`` where a sweep passes the joint, and
 ``K`` of its link does not hold them. What knows links only takes them as rows on the difference of two twists, see
-`Problem.link_ends`.
+`Problem.all_end_effectors`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Coordinate = tuple[int, float]
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndEffector:
     """One end-effector: rows ``K`` (m × 6) of a constraint on the twist of a link (never the world), in its body frame.
 
     From the link ``top`` upwards the constraint's Jacobian is zero, because joints there move both ends of a closed
@@ -48,7 +48,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class JointEnd:
+class JointSpaceRows:
     """Rows ``C`` (m × n_i) of a constraint on the velocity of the joint that carries a link; ``rows`` are not zero."""
 
     link: int
@@ -145,50 +145,52 @@ class Problem:
         return RigidInertia.of_parameters(self.ops, parameters).to_parent(X).columns(range(6))
 
     @cached_property
-    def ends(self) -> tuple[End, ...]:
+    def end_effectors(self) -> tuple[EndEffector, ...]:
         """All end-effectors, in the order of their constraints; their rows multiplied by the constraint's flag."""
-        return tuple(replace(end, K=self.switched(end.constraint, end.K)) for end in self.unswitched_ends)
+        return tuple(replace(end, K=self.switched(end.constraint, end.K)) for end in self.unswitched_end_effectors)
 
     @cached_property
-    def unswitched_ends(self) -> tuple[End, ...]:
+    def unswitched_end_effectors(self) -> tuple[EndEffector, ...]:
         """All end-effectors as they are where no constraint is off."""
         tops = [c.top(self.tree) for c in self.constraints]
-        return tuple(End(i, K, c, tops[c]) for c in range(len(tops)) for i, K in self.ends_of(c).items())
+        return tuple(
+            EndEffector(i, K, c, tops[c]) for c in range(len(tops)) for i, K in self.rows_on_links_of(c).items()
+        )
 
     @cached_property
-    def joint_ends(self) -> tuple[JointEnd, ...]:
+    def joint_space_rows(self) -> tuple[JointSpaceRows, ...]:
         """All ends on joints, in the order of their constraints; their rows multiplied by the constraint's flag."""
-        return tuple(replace(end, C=self.switched(end.constraint, end.C)) for end in self.unswitched_joint_ends)
+        return tuple(replace(end, C=self.switched(end.constraint, end.C)) for end in self.unswitched_joint_space_rows)
 
     @cached_property
-    def unswitched_joint_ends(self) -> tuple[JointEnd, ...]:
+    def unswitched_joint_space_rows(self) -> tuple[JointSpaceRows, ...]:
         """All ends on joints as they are where no constraint is off."""
         return tuple(
-            JointEnd(i, self.ops.constant(C), index, tuple(np.flatnonzero(C.any(axis=1)).tolist()))
+            JointSpaceRows(i, self.ops.constant(C), index, tuple(np.flatnonzero(C.any(axis=1)).tolist()))
             for index, c in enumerate(self.constraints)
             for i, C in c.coefficients(self.tree).items()
         )
 
-    def ends_of(self, constraint: int) -> Mapping[int, Matrix]:
+    def rows_on_links_of(self, constraint: int) -> Mapping[int, Matrix]:
         """Rows ``K`` of one constraint by link, as they are where no constraint is off."""
         if constraint not in self._ends:
-            self._ends[constraint] = self.constraints[constraint].ends(At(self, constraint))
+            self._ends[constraint] = self.constraints[constraint].rows_on_links(At(self, constraint))
         return self._ends[constraint]
 
-    def joint_ends_of(self, constraint: int) -> Mapping[int, Matrix]:
+    def rows_on_joints_of(self, constraint: int) -> Mapping[int, Matrix]:
         """Rows ``C`` of one constraint by joint, as they are where no constraint is off."""
-        return {end.link: end.C for end in self.unswitched_joint_ends if end.constraint == constraint}
+        return {end.link: end.C for end in self.unswitched_joint_space_rows if end.constraint == constraint}
 
     @cached_property
-    def link_ends(self) -> tuple[End, ...]:
+    def all_end_effectors(self) -> tuple[EndEffector, ...]:
         """All ends as rows on twists: those on joints as the difference of a link's twist and its parent's."""
-        out = list(self.ends)
-        for end in self.joint_ends:
+        out = list(self.end_effectors)
+        for end in self.joint_space_rows:
             p, m = self.tree.parents[end.link], self.constraints[end.constraint].size
             K = self.ops.put(end.C, (m, 6), range(m), self.tree.joints[end.link].motion_axes)
-            out.append(End(end.link, K, end.constraint, p))
+            out.append(EndEffector(end.link, K, end.constraint, p))
             if p != WORLD:
-                out.append(End(p, -self.X[end.link].rows_to_parent(K), end.constraint, p))
+                out.append(EndEffector(p, -self.X[end.link].rows_to_parent(K), end.constraint, p))
         return tuple(sorted(out, key=lambda end: end.constraint))
 
     @cached_property

@@ -177,7 +177,7 @@ class FrameConstraint(Constraint):
         """Closest common ancestor of the links of a rigid constraint: what moves it moves both ends alike."""
         return tree.closest_common_ancestor(*self.links(tree)) if self.second is not None and self.rigid else WORLD
 
-    def ends(self, at: At) -> dict[int, Matrix]:
+    def rows_on_links(self, at: At) -> dict[int, Matrix]:
         """Rows on the link of the first frame, and on that of the second one with its sign and the relative pose."""
         ops, N, (a, b) = at.ops, self.selection(at), self.links(at.tree)
         R_first, p_first = at.pose(self.first)
@@ -211,8 +211,8 @@ class FrameConstraint(Constraint):
         """
         a, b = self.links(at.tree)
         if a != WORLD:
-            return a, at.ends[a]
-        return b, -at.ends[b] if b != WORLD else at.ops.zeros(self.size, 6)
+            return a, at.rows_on_links[a]
+        return b, -at.rows_on_links[b] if b != WORLD else at.ops.zeros(self.size, 6)
 
     def drift(self, at: At) -> Matrix:
         """Part of the rows' acceleration that velocities alone cause."""
@@ -221,7 +221,7 @@ class FrameConstraint(Constraint):
         ops, (a, b) = at.ops, self.links(at.tree)
         if a == WORLD:
             return ops.zeros(self.size, 1)
-        K, V = at.ends[a], at.motion.V[a]
+        K, V = at.rows_on_links[a], at.motion.V[a]
         W = ops.zeros(6, 1) if b == WORLD else self._carried(at, a, b)
         drift = K @ motion_cross(ops, V, W)
         if self.axes == "world":  # ω × e
@@ -243,7 +243,7 @@ class FrameConstraint(Constraint):
             assert self.second is not None
             W, p = at.motion.V[b], at.pose(self.second, "second")[1]
             e = e - ops.transpose(at.robot.pose_between(a, b)[0]) @ linear_at(ops, W, p)
-        return self.drift(at) - _linear(ops, at.ends[a]) @ cross(ops, ops.take(V, ANGULAR, None), e)
+        return self.drift(at) - _linear(ops, at.rows_on_links[a]) @ cross(ops, ops.take(V, ANGULAR, None), e)
 
     def _drift_of_points(self, at: At) -> Matrix:
         """``ω × ṗ`` of both origins."""
@@ -252,12 +252,12 @@ class FrameConstraint(Constraint):
             if link != WORLD:
                 V, p = at.motion.V[link], at.pose(frame, end)[1]
                 turned = cross(ops, ops.take(V, ANGULAR, None), linear_at(ops, V, p))
-                drift = drift + _linear(ops, at.ends[link]) @ turned
+                drift = drift + _linear(ops, at.rows_on_links[link]) @ turned
         return drift
 
     def gravity(self, at: At) -> Matrix:
         """What gravity adds to the rows' acceleration; between two links, nothing."""
-        return at.ops.zeros(self.size, 1) if len(at.ends) == 2 else Constraint.gravity(self, at)
+        return at.ops.zeros(self.size, 1) if len(at.rows_on_links) == 2 else Constraint.gravity(self, at)
 
     def position(self, at: At) -> Matrix:
         """Position error along the rows; zero where nothing says what it is relative to."""

@@ -59,7 +59,7 @@ class CenterOfMass(Constraint):
         if not total_mass(tree) > 0:
             raise ConstraintError(repr(self), "links that have mass", f"none in {tree.name!r}", "Drop this constraint.")
 
-    def ends(self, at: At) -> dict[int, Matrix]:
+    def rows_on_links(self, at: At) -> dict[int, Matrix]:
         """``R_i H_i / m`` (3 × 6), the linear rows: share of each link in the velocity of the centre of mass."""
         ops, inertias = at.ops, at.robot.inertias
         mass = sum(ops.entries(H)[0][0] for H in inertias)
@@ -70,7 +70,7 @@ class CenterOfMass(Constraint):
     def drift(self, at: At) -> Matrix:
         """Acceleration that velocities alone cause, beside that of links: ``Σ R ω × K V``."""
         ops, drift = at.ops, at.ops.zeros(3, 1)
-        for link, K in at.ends.items():
+        for link, K in at.rows_on_links.items():
             V = at.motion.V[link]
             drift = drift + cross(ops, at.robot.link_rotations[link] @ ops.take(V, ANGULAR, None), K @ V)
         return drift

@@ -126,10 +126,10 @@ class Configuration(Protocol):
     def pose_between(self, link: int, other: int) -> Pose:
         """Pose of the body frame of ``link`` in that of ``other``; either may be `WORLD`."""
 
-    def ends_of(self, constraint: int) -> Mapping[int, Matrix]:
-        """`Constraint.ends`, computed once."""
+    def rows_on_links_of(self, constraint: int) -> Mapping[int, Matrix]:
+        """`Constraint.rows_on_links`, computed once."""
 
-    def joint_ends_of(self, constraint: int) -> Mapping[int, Matrix]:
+    def rows_on_joints_of(self, constraint: int) -> Mapping[int, Matrix]:
         """`Constraint.coefficients`, on the backend."""
 
 
@@ -224,14 +224,14 @@ class At:
         return compose((ops.constant(on.rotation), ops.constant(on.position[:, None])), (rotation, position))
 
     @cached_property
-    def ends(self) -> Mapping[int, Matrix]:
-        """`Constraint.ends`."""
-        return self.robot.ends_of(self.index)
+    def rows_on_links(self) -> Mapping[int, Matrix]:
+        """`Constraint.rows_on_links`."""
+        return self.robot.rows_on_links_of(self.index)
 
     @cached_property
-    def joint_ends(self) -> Mapping[int, Matrix]:
+    def rows_on_joints(self) -> Mapping[int, Matrix]:
         """`Constraint.coefficients`, as matrices of the backend."""
-        return self.robot.joint_ends_of(self.index)
+        return self.robot.rows_on_joints_of(self.index)
 
 
 Acting = Iterable[tuple[int, Vector, Vector, bool]]
@@ -267,7 +267,8 @@ class ConstraintRates:
 class Constraint(Frozen):
     """Rows on the velocity of a robot: what `Weld`, `Point`, `JointRows` and others have in common.
 
-    A kind states `fingerprint`, `prefixed`, `drift` and `rates`, and `ends` or `coefficients`; the rest has defaults.
+    A kind states `fingerprint`, `prefixed`, `drift` and `rates`, and `rows_on_links` or `coefficients`; the rest has
+    defaults.
 
     Attributes
     ----------
@@ -359,7 +360,7 @@ class Constraint(Frozen):
 
     # -- what its rows are -----------------------------------------------------------------------------------------
 
-    def ends(self, at: At) -> Mapping[int, Matrix]:
+    def rows_on_links(self, at: At) -> Mapping[int, Matrix]:
         """Rows ``K`` (m × 6) by moving link, on its twist in its body frame."""
         return {}
 
@@ -384,9 +385,9 @@ class Constraint(Frozen):
     def velocity(self, at: At) -> Matrix:
         """``e`` (m × 1)."""
         e, motion = at.ops.zeros(self.size, 1), at.motion
-        for link, K in at.ends.items():
+        for link, K in at.rows_on_links.items():
             e = e + K @ motion.V[link]
-        for joint, C in at.joint_ends.items():
+        for joint, C in at.rows_on_joints.items():
             e = e + C @ motion.v[joint]
         return e
 
@@ -405,7 +406,7 @@ class Constraint(Frozen):
     def gravity(self, at: At) -> Matrix:
         """What gravity adds to the acceleration of the rows, as ``a`` are accelerations less gravity."""
         out = at.ops.zeros(self.size, 1)
-        for link, K in at.ends.items():
+        for link, K in at.rows_on_links.items():
             out = out + at.ops.take(K, None, LINEAR) @ at.motion.gravity_in(link)
         return out
 

@@ -193,7 +193,7 @@ class Contact(Constraint):
         if len(links) == 2 and links[0] == links[1]:
             raise ConstraintError(repr(self), "two links that move", "one link", "What is rigid cannot collide.")
 
-    def ends(self, at: At) -> dict[int, Matrix]:
+    def rows_on_links(self, at: At) -> dict[int, Matrix]:
         """Rows of all points, one below the other."""
         points = at.robot.candidates[at.index]
         return {link: at.ops.vstack([x.rows[link] for x in points]) for link in points[0].rows}

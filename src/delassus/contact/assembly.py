@@ -29,7 +29,7 @@ def contact_ends(
     rows: Indices,
     K: Array,
 ) -> int:
-    """Ends of contacts, three rows each, from the problem's row ``start`` on; returns how many there are."""
+    """End-effectors of contacts, three rows each, from the problem's row ``start`` on; returns how many there are."""
     e = 0
     for i in range(contact_links.shape[0]):
         for side in range(2):

@@ -117,7 +117,7 @@ def _indices(numbers: object) -> Indices:
     return np.array(numbers, dtype=np.int64)
 
 
-class Ends(NamedTuple):
+class EndEffectors(NamedTuple):
     """Stacks of rows on links: link, number of rows, and first row of the problem that they add to.
 
     ``K`` (sum of sizes, 6) are the rows, on the twists of links in their body frames.
@@ -128,9 +128,9 @@ class Ends(NamedTuple):
     rows: Indices
     K: Array
 
-    def joined(self, other: Ends) -> Ends:
+    def joined(self, other: EndEffectors) -> EndEffectors:
         """These, then others."""
-        return Ends(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+        return EndEffectors(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
     @property
     def placed(self) -> tuple[Indices, Indices]:
@@ -156,7 +156,7 @@ class ConstraintRows:
 
     Attributes
     ----------
-    ends : Ends
+    end_effectors : EndEffectors
         Rows on each link that moves.
     joints : JointContacts
         Limits and friction of joints.
@@ -176,11 +176,11 @@ class ConstraintRows:
         snapshot: Snapshot,
         contacts: ContactSet,
         joints: JointContacts,
-        ends: Ends,
+        end_effectors: EndEffectors,
         loop_velocities: Array | None = None,
         contact_velocities: Array | None = None,
     ) -> None:
-        self.snapshot, self.contacts, self.joints, self.ends = snapshot, contacts, joints, ends
+        self.snapshot, self.contacts, self.joints, self.end_effectors = snapshot, contacts, joints, end_effectors
         none = np.zeros(joints.dofs.size)
         self.friction = np.concatenate([contacts.friction, none])
         self.forces = np.concatenate([0.0 * contacts.friction, joints.forces])
@@ -197,14 +197,14 @@ class ConstraintRows:
     def jacobian(self) -> Array:
         """``J`` (m, nv): ``J v`` are the velocities along the rows."""
         d, J = self.snapshot.dynamics, np.empty((self.n_rows, self.snapshot.v.size))
-        assembly.jacobian(d.parents, d.first_dof, d.axes, self.snapshot.poses, *self.ends, J)
+        assembly.jacobian(d.parents, d.first_dof, d.axes, self.snapshot.poses, *self.end_effectors, J)
         return J
 
     @cached_property
     def delassus(self) -> Array:
         """``J M⁻¹ Jᵀ`` (m, m)."""
         s, G = self.snapshot, np.empty((self.n_rows, self.n_rows))
-        assembly.delassus(s.dynamics.parents, s.dynamics.depths, s.propagators, s.compliances, *self.ends, G)
+        assembly.delassus(s.dynamics.parents, s.dynamics.depths, s.propagators, s.compliances, *self.end_effectors, G)
         return G
 
     def response(self, p: Array) -> Array:
@@ -318,17 +318,19 @@ class Snapshot:
         )
         sizes = np.full(n + added, 3)
         sizes[:n] = loop_sizes
-        ends = Ends(links[: n + added], sizes, rows[: n + added], K[: k + 3 * added])
+        ends = EndEffectors(links[: n + added], sizes, rows[: n + added], K[: k + 3 * added])
         if joints.dofs.size:
-            ends = ends.joined(self._joint_ends(joints, dynamics.n_loops + 3 * len(contacts)))
+            ends = ends.joined(self._joint_end_effectors(joints, dynamics.n_loops + 3 * len(contacts)))
         return ConstraintRows(self, contacts, joints, ends, loop_velocities, contact_velocities)
 
-    def _joint_ends(self, joints: JointContacts, start: int) -> Ends:
+    def _joint_end_effectors(self, joints: JointContacts, start: int) -> EndEffectors:
         """Rows ``± S_iᵀ (V_i − X_i V_{p(i)})`` of joints, from the problem's row ``start`` on."""
         d, signs = self.dynamics, joints.signs[:, None]
         links, axes, rows = d.owner[joints.dofs], d.axes[joints.dofs], start + joints.rows
         parents = d.parents[links]
         carried = parents >= 0
         on_links, on_parents = signs * np.eye(6)[axes], -signs * self.transforms[links, axes]
-        own = Ends(links, np.ones_like(links), rows, on_links)
-        return own.joined(Ends(parents[carried], np.ones_like(links[carried]), rows[carried], on_parents[carried]))
+        own = EndEffectors(links, np.ones_like(links), rows, on_links)
+        return own.joined(
+            EndEffectors(parents[carried], np.ones_like(links[carried]), rows[carried], on_parents[carried])
+        )

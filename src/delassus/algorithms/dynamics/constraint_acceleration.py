@@ -48,10 +48,10 @@ def row_accelerations(motion: DynamicsProblem, a: list[Matrix], qdd: list[Matrix
     """``Σ K a + Σ C q̈`` (m × 1) over the ends of each constraint, for accelerations of links and of joints."""
     ops, problem = motion.ops, motion.problem
     rows = [ops.zeros(c.size, 1) for c in problem.constraints]
-    for end in problem.ends:
+    for end in problem.end_effectors:
         rows[end.constraint] = rows[end.constraint] + end.K @ a[end.link]
     if qdd is not None:
-        for on_joint in problem.joint_ends:
+        for on_joint in problem.joint_space_rows:
             rows[on_joint.constraint] = rows[on_joint.constraint] + on_joint.C @ qdd[on_joint.link]
     return motion.stacked(rows)
 

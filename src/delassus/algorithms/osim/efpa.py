@@ -18,7 +18,7 @@ from delassus.spatial.ops import Matrix
 
 def efpa(problem: Problem) -> Matrix:
     """Delassus matrix (m × m)."""
-    ops, tree, ends = problem.ops, problem.tree, problem.link_ends
+    ops, tree, ends = problem.ops, problem.tree, problem.all_end_effectors
     body = Articulated(problem)
 
     # leaves → root: extended force propagators K_{i,e}  ([EFPA] eq. 11)

@@ -19,7 +19,7 @@ from delassus.spatial.ops import Matrix
 
 def kjr(problem: Problem) -> Matrix:
     """Delassus matrix (m × m)."""
-    ops, tree, ends = problem.ops, problem.tree, problem.link_ends
+    ops, tree, ends = problem.ops, problem.tree, problem.all_end_effectors
     body = Articulated(problem)
     supporting = tree.supporting_links([end.link for end in ends])
 

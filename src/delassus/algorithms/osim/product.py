@@ -19,7 +19,7 @@ def delassus_product(problem: Problem, body: Articulated, x: Matrix) -> Matrix:
     force: dict[int, Matrix] = {}  # as rows (k × 6)
 
     # leaves → root: forces of the constraints, carried through the joints
-    for end in problem.link_ends:
+    for end in problem.all_end_effectors:
         f = ops.transpose(ops.take(x, range(problem.n_rows)[problem.rows[end.constraint]], None)) @ end.K
         force[end.link] = force[end.link] + f if end.link in force else f
     for i in tree.leaves_to_root():
@@ -37,6 +37,6 @@ def delassus_product(problem: Problem, body: Articulated, x: Matrix) -> Matrix:
             acceleration[i] = acceleration[i] + body.motions_to_child(i, acceleration[p])
 
     parts = [ops.zeros(c.size, k) for c in problem.constraints]
-    for end in problem.link_ends:
+    for end in problem.all_end_effectors:
         parts[end.constraint] = parts[end.constraint] + end.K @ acceleration[end.link]
     return ops.vstack(parts) if parts else ops.zeros(0, k)

@@ -69,10 +69,10 @@ def merge(problem: Problem, stacks: Sequence[Stack], order: Sequence[int] | None
 def stacks_of_ends(problem: Problem) -> dict[int, list[Stack]]:
     """Stacks that each link, or the world, starts with: those of its end-effectors, and of the rows on its joint."""
     out: dict[int, list[Stack]] = {i: [] for i in (WORLD, *problem.tree.root_to_leaves())}
-    for end in problem.ends:
+    for end in problem.end_effectors:
         m = problem.constraints[end.constraint].size
         out[end.link].append(Stack((end.constraint,), end.K, problem.ops.zeros(m, m)))
-    for on_joint in problem.joint_ends:
+    for on_joint in problem.joint_space_rows:
         m = problem.constraints[on_joint.constraint].size
         none = problem.ops.zeros(m, 6), problem.ops.zeros(m, m)
         out[on_joint.link].append(Stack((on_joint.constraint,), *none, on_joint.C))

@@ -21,7 +21,7 @@ from delassus.spatial.ops import Matrix
 
 def pv_osimr(problem: Problem) -> Matrix:
     """Delassus matrix (m × m)."""
-    ops, tree, ends = problem.ops, problem.tree, problem.link_ends
+    ops, tree, ends = problem.ops, problem.tree, problem.all_end_effectors
     body = Articulated(problem)
     branching = tree.branching_links([end.link for end in ends])
 

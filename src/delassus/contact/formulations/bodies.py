@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from delassus.contact.formulations.formulation import Formulation
-from delassus.contact.snapshot import ConstraintRows, ContactDynamics, Ends, Indices, Snapshot
+from delassus.contact.snapshot import ConstraintRows, ContactDynamics, EndEffectors, Indices, Snapshot
 from delassus.errors import ModelError
 from delassus.spatial.rotations import Array
 
@@ -31,7 +31,7 @@ class AugmentedFormulation(Formulation):
 
     Attributes
     ----------
-    ends : Ends
+    end_effectors : EndEffectors
         Rows of hinges, loops and contacts on the twists of links.
     n_hinges : int
         Number of rows of hinges, ``N_i (V_i − X_i V_{p(i)})`` with ``N_i`` the unit vectors across ``S_i``; with
@@ -42,14 +42,14 @@ class AugmentedFormulation(Formulation):
 
     def __init__(self, rows: ConstraintRows, *, geared: bool) -> None:
         super().__init__(rows)
-        d, e = rows.snapshot.dynamics, rows.ends
+        d, e = rows.snapshot.dynamics, rows.end_effectors
         self.dynamics, self.n_links = d, d.parents.size
         self.X, self.owner = rows.snapshot.transforms, d.owner
         self.S_parent = -self.X[self.owner, d.axes]  # row of S_iᵀ (V_i − X_i V_p) on the parent; that on the link is 1
         links, sizes, first, row_links, row_axes = _hinges(d, geared)
         self.n_hinges = len(row_links)
         carried, across = d.parents[links] >= 0, d.parents[row_links] >= 0
-        self.ends = Ends(
+        self.end_effectors = EndEffectors(
             np.concatenate([links, d.parents[links][carried], e.links]),
             np.concatenate([sizes, sizes[carried], e.sizes]),
             np.concatenate([first, first[carried], e.rows + self.n_hinges]),

@@ -27,8 +27,8 @@ class NonMinimalCoordinates(AugmentedFormulation):
         n, m = 6 * self.n_links, self.n_rows - self.n_bilateral
         self.n_velocities = n
         M_row, M_column, M_value = self._mass_triplets()
-        link, row = self.ends.placed
-        i, j, x = np.repeat(row, 6), (6 * link[:, None] + np.arange(6)).ravel(), self.ends.K.ravel()
+        link, row = self.end_effectors.placed
+        i, j, x = np.repeat(row, 6), (6 * link[:, None] + np.arange(6)).ravel(), self.end_effectors.K.ravel()
         b = i < self.n_bilateral
         self.triplets = (
             np.concatenate([M_row, j[b], n + i[b]]),
@@ -61,7 +61,7 @@ class NonMinimalCoordinates(AugmentedFormulation):
 
     def vector(self, motion: Snapshot, dt: float, applied: Array) -> tuple[Array, Array]:
         """``a = −(M V⁻ + dt (C − M J̇ v) + G_uᵀ applied, U)``, ``b = 0``."""
-        rows, e, d = self.rows, self.ends, self.dynamics
+        rows, e, d = self.rows, self.end_effectors, self.dynamics
         h = self.smooth_impulses(motion, dt) + np.einsum("iab,ib->ia", d.scene.tree.inertias, motion.twists)
         h += e.wrenches(np.concatenate([np.zeros(self.n_bilateral), applied]), self.n_links)
         self.add_joint_impulses(h, d.armature * (motion.v + dt * motion.axes_rate))

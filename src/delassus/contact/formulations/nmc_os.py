@@ -34,7 +34,7 @@ class NonMinimalOperationalSpace(AugmentedFormulation):
         self.rotor_rows = slice(self.n_hinges - self.rotors.size, self.n_hinges)
         alone, at_root = np.full(self.n_links, WORLD), np.zeros(self.n_links, np.int64)
         self.Lambda = np.empty((self.n_rows, self.n_rows))
-        assembly.delassus(alone, at_root, self.inverse, self.inverse, *self.ends, self.Lambda)
+        assembly.delassus(alone, at_root, self.inverse, self.inverse, *self.end_effectors, self.Lambda)
         at = np.arange(self.n_hinges)[self.rotor_rows]
         self.Lambda[at, at] += 1.0 / armature[self.rotors]
         self._divide(self.Lambda)
@@ -46,7 +46,7 @@ class NonMinimalOperationalSpace(AugmentedFormulation):
     def vector(self, motion: Snapshot, dt: float, applied: Array) -> tuple[Array, Array]:
         """``(a, b) = G V_f + Λ (0, applied) − (rotors, U, belts)``."""
         rows, k = self.rows, self.n_bilateral
-        u = self.ends.velocities(self._after(self.smooth_impulses(motion, dt), motion), self.n_rows)
+        u = self.end_effectors.velocities(self._after(self.smooth_impulses(motion, dt), motion), self.n_rows)
         u += self.Lambda[:, k:] @ applied
         u[self.rotor_rows] -= (motion.v + dt * motion.axes_rate)[self.rotors]
         u[self.n_hinges : k] -= rows.loop_velocities
@@ -54,5 +54,5 @@ class NonMinimalOperationalSpace(AugmentedFormulation):
 
     def recover(self, x: Array, F: Array, motion: Snapshot, dt: float) -> tuple[Array, Array]:
         """``V⁺ = V⁻ + M⁻¹ (all impulses)``; ``p_b`` are the unknowns: hinges, rotors, loops."""
-        w = self.smooth_impulses(motion, dt) + self.ends.wrenches(np.concatenate([x, F]), self.n_links)
+        w = self.smooth_impulses(motion, dt) + self.end_effectors.wrenches(np.concatenate([x, F]), self.n_links)
         return self.joint_velocities(self._after(w, motion)), x

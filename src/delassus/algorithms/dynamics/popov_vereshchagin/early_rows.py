@@ -286,7 +286,7 @@ class EarlyElimination(LinkElimination):
     def is_held(self) -> bool:
         """Whether a row meets the link or one beyond it."""
         tree = self.problem.tree
-        return any(self.link in tree.support(end.link) for end in self.problem.ends if end.link != WORLD)
+        return any(self.link in tree.support(end.link) for end in self.problem.end_effectors if end.link != WORLD)
 
     def are_alike(self, labels: Iterable[Label]) -> bool:
         """Whether there is no state at which some rows act and others do not."""

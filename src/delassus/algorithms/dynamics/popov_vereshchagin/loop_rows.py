@@ -31,7 +31,7 @@ def waiting(motion: DynamicsProblem) -> list[tuple[Label, ...]]:
     for c, soft in enumerate(motion.softness):
         for labels in row_groups(problem, c):
             links = links_of(problem, labels[0])
-            on_links = any(end.constraint == c for end in problem.ends)
+            on_links = any(end.constraint == c for end in problem.end_effectors)
             on_path = bool(links) and set(links) <= set(problem.tree.support(max(links)))
             at_once = len(links) == 1 if on_links else on_path and not soft
             if not at_once:

@@ -96,8 +96,10 @@ def waiting_parts(motion: DynamicsProblem, groups: Iterable[Sequence[Label]], ki
     ops, problem, k, parts = motion.ops, motion.problem, right_hand_sides(motion), list[Part]()
     for labels in groups:
         c, rows, none = labels[0][0], [row for _, row in labels], ops.zeros(len(labels), 6)
-        found: list[Meeting] = [(e.link, -ops.take(e.K, rows, None), [], ()) for e in problem.ends if e.constraint == c]
-        for end in problem.joint_ends:
+        found: list[Meeting] = [
+            (e.link, -ops.take(e.K, rows, None), [], ()) for e in problem.end_effectors if e.constraint == c
+        ]
+        for end in problem.joint_space_rows:
             if end.constraint == c and set(rows) & set(end.rows):
                 found.append((end.link, none, [-ops.take(end.C, rows, None)], accelerations_of(problem, end.link)))
         own, L = ops.take(k[c], rows, None), kinds.L(labels)
@@ -116,10 +118,10 @@ def early_parts(
     """
     ops, problem, k, parts = motion.ops, motion.problem, unswitched_right_hand_sides(motion), list[Part]()
     found: dict[tuple[Label, ...], Meeting] = {
-        labels_of(problem, end.constraint): (end.link, end.K, [], ()) for end in problem.unswitched_ends
+        labels_of(problem, end.constraint): (end.link, end.K, [], ()) for end in problem.unswitched_end_effectors
     }
-    for c, row in dict.fromkeys((end.constraint, row) for end in problem.joint_ends for row in end.rows):
-        ends = [end for end in problem.unswitched_joint_ends if end.constraint == c and row in end.rows]
+    for c, row in dict.fromkeys((end.constraint, row) for end in problem.joint_space_rows for row in end.rows):
+        ends = [end for end in problem.unswitched_joint_space_rows if end.constraint == c and row in end.rows]
         met_entries = tuple(label for end in ends for label in accelerations_of(problem, end.link))
         C = [ops.take(end.C, (row,), None) for end in ends]
         found[(c, row),] = max(end.link for end in ends), ops.zeros(1, 6), C, met_entries
@@ -163,13 +165,16 @@ def accelerations_of(problem: Problem, link: int) -> tuple[Label, ...]:
 
 def row_groups(problem: Problem, constraint: int) -> list[tuple[Label, ...]]:
     """Forces of a constraint that are eliminated together: those of all its rows, or of each row on joints."""
-    labels, on_links = labels_of(problem, constraint), any(end.constraint == constraint for end in problem.ends)
-    rows = {row for end in problem.joint_ends if end.constraint == constraint for row in end.rows}
+    labels, on_links = (
+        labels_of(problem, constraint),
+        any(end.constraint == constraint for end in problem.end_effectors),
+    )
+    rows = {row for end in problem.joint_space_rows if end.constraint == constraint for row in end.rows}
     return [labels] if on_links or not rows else [(label,) for label in labels]
 
 
 def links_of(problem: Problem, label: Label) -> list[int]:
     """Links, and carriers of joints, that a row meets, one for each end."""
     c, row = label
-    on_links = [end.link for end in problem.ends if end.constraint == c]
-    return on_links + [end.link for end in problem.joint_ends if end.constraint == c and row in end.rows]
+    on_links = [end.link for end in problem.end_effectors if end.constraint == c]
+    return on_links + [end.link for end in problem.joint_space_rows if end.constraint == c and row in end.rows]

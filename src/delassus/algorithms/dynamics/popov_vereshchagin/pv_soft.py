@@ -21,8 +21,8 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 def pv_soft(motion: DynamicsProblem) -> Solution:
     """Accelerations and forces, every constraint being soft."""
     ops, problem, constraints = motion.ops, motion.problem, range(len(motion.problem.constraints))
-    ends = {end.constraint: end for end in problem.ends}
-    if len(ends) < max(len(problem.ends), len(problem.constraints)):
+    ends = {end.constraint: end for end in problem.end_effectors}
+    if len(ends) < max(len(problem.end_effectors), len(problem.constraints)):
         return pv_early(motion)
     R = [ops.factor(motion.compliance(c)) for c in constraints]
     k = right_hand_sides(motion)

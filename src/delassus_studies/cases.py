@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -96,6 +96,22 @@ def installed(name: str) -> ds.Tree:
     if name not in example_robot_files():
         raise NotHere("needs the extra [robots]")
     return quiet_load(name)
+
+
+LQR_ROBOTS: Mapping[str, tuple[Callable[[Path | None], ds.Tree], tuple[str, ...]]] = {
+    "iiwa": (lambda robots: robot_file(robots, "iiwa.urdf", "fixed"), ("lbr_iiwa_link_7",)),
+    "Go1": (lambda _: installed("go1"), GO1_FEET),
+    "Atlas": (lambda robots: robot_file(robots, "atlas_v4.urdf"), (*ATLAS_FEET, *ATLAS_HANDS)),
+    "Talos": (lambda _: installed("talos_full_v2"), (*TALOS_FEET, *TALOS_HANDS)),
+}
+"""Robots of [LQR] and the links that are constrained, in this order."""
+
+
+def robot_of_lqr(robots: Path | None, name: str, constraints: str) -> tuple[ds.Tree, tuple[str, ...], int]:
+    """Robot, constrained links, and rows of each, 3 or 6, as the paper writes them (``"2F+H"``); raises `NotHere`."""
+    load, links = LQR_ROBOTS[name]
+    number = sum(int(part[0]) if part[0].isdigit() else 1 for part in constraints.split("+"))
+    return load(robots), links[:number], 3 if constraints.endswith("₃") else 6
 
 
 # -- constraints ---------------------------------------------------------------------------------------------------

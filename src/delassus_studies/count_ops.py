@@ -118,9 +118,6 @@ class CountOps(Ops):
     def constant(self, value: Any) -> Any:
         return Pattern(self, _codes(value))
 
-    def zeros(self, rows: int, columns: int) -> Any:
-        return Pattern(self, np.zeros((rows, columns), dtype=np.int8))
-
     def entry(self, vector: Any, index: int) -> Any:
         return vector[index]
 
@@ -151,18 +148,6 @@ class CountOps(Ops):
 
     def vstack(self, parts: Sequence[Any]) -> Any:
         return Pattern(self, np.concatenate([p.codes for p in parts]))
-
-    def block_diagonal(self, parts: Sequence[Any]) -> Any:
-        if len(parts) == 1:
-            return parts[0]
-        rows, columns = (sum(p.codes.shape[k] for p in parts) for k in (0, 1))
-        codes = np.zeros((rows, columns), dtype=np.int8)
-        i = j = 0
-        for p in parts:
-            h, w = p.codes.shape
-            codes[i : i + h, j : j + w] = p.codes
-            i, j = i + h, j + w
-        return Pattern(self, codes)
 
     def _function(self, x: Any) -> Any:
         if isinstance(x, Entry) and x.code == STATE:

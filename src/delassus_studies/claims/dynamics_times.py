@@ -6,7 +6,7 @@ as the paper times its generated C code. Peers are called from Python, state by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -14,10 +14,8 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-import delassus as ds
-from delassus_studies import cases
 from delassus_studies.bench.dynamics import ANY_ERROR, dynamics_kernel
-from delassus_studies.cases import Case, NotHere, points, random_states, robot_file, welds
+from delassus_studies.cases import Case, NotHere, points, random_states, robot_of_lqr, welds
 from delassus_studies.claims import Claim, Finding, verdict
 from delassus_studies.peers import present
 from delassus_studies.peers.mujoco import forward_peers
@@ -43,15 +41,6 @@ STATES, PEER_STATES = 64, 8
 
 ROUNDS, REPEATS = 81, 2
 """Many short samples: where another process has the core for a while, it meets few of them, and the median none."""
-
-Load = Callable[[Path | None], ds.Tree]
-ROBOTS: dict[str, tuple[Load, tuple[str, ...]]] = {
-    "iiwa": (lambda robots: robot_file(robots, "iiwa.urdf", "fixed"), ("lbr_iiwa_link_7",)),
-    "Go1": (lambda _: cases.installed("go1"), cases.GO1_FEET),
-    "Atlas": (lambda robots: robot_file(robots, "atlas_v4.urdf"), (*cases.ATLAS_FEET, *cases.ATLAS_HANDS)),
-    "Talos": (lambda _: cases.installed("talos_full_v2"), (*cases.TALOS_FEET, *cases.TALOS_HANDS)),
-}
-"""Robots and the links that are constrained, in this order."""
 
 COLUMNS = ("PV", "PV-e", "LTL", "Pin", "PV-s", "LTL-s", "Mu")
 TABLE: dict[str, dict[str, tuple[float, ...]]] = {
@@ -104,10 +93,8 @@ class PaperRow:
 
     def case(self, robots: Path | None) -> Case:
         """Robot with points (₃) or welds on as many of its links as the name says; raises `NotHere`."""
-        load, links = ROBOTS[self.robot]
-        number = sum(int(part[0]) if part[0].isdigit() else 1 for part in self.constraints.split("+"))
-        make = points if self.constraints.endswith("₃") else welds
-        return Case(self.name, load(robots), make(*links[:number]))
+        tree, links, size = robot_of_lqr(robots, self.robot, self.constraints)
+        return Case(self.name, tree, (points if size == 3 else welds)(*links))
 
 
 ROWS = tuple(PaperRow(robot, name, times) for robot, rows in TABLE.items() for name, times in rows.items())
@@ -253,7 +240,7 @@ class Comparison:
     solver: str
     others: tuple[str, ...]
     most: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    robots: tuple[str, ...] = tuple(ROBOTS)
+    robots: tuple[str, ...] = tuple(TABLE)
     unconstrained: bool = False
     independent: bool = False
 

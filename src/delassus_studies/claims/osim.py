@@ -296,18 +296,9 @@ FACTORED: Algorithms = {
 
 
 def _factorised(robots: Path | None) -> Finding:
-    atlas = robot_file(robots, "atlas_v4.urdf")
-    iiwa = robot_file(robots, "iiwa.urdf", "fixed")
-    talos, go1 = cases.installed("talos_full_v2"), cases.installed("go1")
-    robots_and_links = {
-        "iiwa H": (iiwa, ("lbr_iiwa_link_7",), 6),
-        "Go1 4F₃": (go1, cases.GO1_FEET, 3),
-        "Atlas 2F": (atlas, ATLAS_FEET, 6),
-        "Atlas 2F+2H": (atlas, (*ATLAS_FEET, *ATLAS_HANDS), 6),
-        "Talos 2F": (talos, cases.TALOS_FEET, 6),
-        "Talos 2F+2H": (talos, (*cases.TALOS_FEET, *cases.TALOS_HANDS), 6),
-    }
-    found = {x: totals(tree, general_rows(links, m), FACTORED) for x, (tree, links, m) in robots_and_links.items()}
+    names = ("iiwa H", "Go1 4F₃", "Atlas 2F", "Atlas 2F+2H", "Talos 2F", "Talos 2F+2H")
+    asked = {name: cases.robot_of_lqr(robots, *name.split()) for name in names}
+    found = {name: totals(tree, general_rows(links, m), FACTORED) for name, (tree, links, m) in asked.items()}
     on_iiwa, on_go1, *humanoids = found.values()
     iiwa_ltl = _has([on_iiwa], "ltl-osim", min)
     half = [f["pv-osim-fast"] / f["ltl-osim"] for f in humanoids]

@@ -44,7 +44,7 @@ from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD, Placement, Tree
 from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix, linear_at, motion_cross, scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
-from delassus.spatial.rates import Side, Vector, turning
+from delassus.spatial.rates import Side, Vector, rotating_vector
 from delassus.spatial.rotations import Array
 from delassus.spatial.transform import Pose, compose
 
@@ -326,13 +326,13 @@ class FrameConstraint(Constraint):
         N, world = self.selection(at), rates.in_common(WORLD, (ops.eye(3), ops.zeros(3, 1)))[0]
         linear, angular = _linear(ops, N), ops.take(N, None, ANGULAR)
         Q, Q_angular = frame1[0] if local else world, frame1[0] if local_angular else world
-        turn, turn_angular = one.turn if local else none, one.turn if local_angular else none
-        rows = linear @ ops.transpose(Q) @ (L.change + cross_matrix(ops, L.value) @ turn)
-        rows = rows + angular @ ops.transpose(Q_angular) @ (A.change + cross_matrix(ops, A.value) @ turn_angular)
+        rotation, rotation_angular = one.rotation if local else none, one.rotation if local_angular else none
+        rows = linear @ ops.transpose(Q) @ (L.change + cross_matrix(ops, L.value) @ rotation)
+        rows = rows + angular @ ops.transpose(Q_angular) @ (A.change + cross_matrix(ops, A.value) @ rotation_angular)
 
         # wrenches [F; p × F + T]: of rigid constraints at the first origin, of points at each link's own
-        force = turning(ops, Q @ ops.transpose(linear) @ f, turn)
-        moment = turning(ops, Q_angular @ ops.transpose(angular) @ f, turn_angular)
+        force = rotating_vector(ops, Q @ ops.transpose(linear) @ f, rotation)
+        moment = rotating_vector(ops, Q_angular @ ops.transpose(angular) @ f, rotation_angular)
 
         def acting() -> Iterator[tuple[int, Vector, Vector, bool]]:
             a, b = self.links(at.tree)
@@ -366,4 +366,4 @@ def _angle(ops: Ops, frame1: Pose, frame2: Pose, one: Side, two: Side) -> Vector
     for j in range(3):
         x1, x2 = ops.take(frame1[0], None, (j,)), cross_matrix(ops, ops.take(frame2[0], None, (j,)))
         value, M = value + x2 @ x1, M + x2 @ cross_matrix(ops, x1)
-    return Vector(ops, value, ops.transpose(M) @ two.turn - M @ one.turn).times(0.5)
+    return Vector(ops, value, ops.transpose(M) @ two.rotation - M @ one.rotation).times(0.5)

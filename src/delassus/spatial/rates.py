@@ -53,25 +53,25 @@ class Vector:
         return Vector(self.ops, by @ self.value, by @ self.change)
 
 
-def turning(ops: Ops, value: Matrix, turn: Matrix) -> Vector:
-    """A vector (3 × 1) that turns (3 × nv)."""
-    return Vector(ops, value, -cross_matrix(ops, value) @ turn)
+def rotating_vector(ops: Ops, value: Matrix, rotation: Matrix) -> Vector:
+    """A vector (3 × 1) fixed in axes that rotate (3 × nv)."""
+    return Vector(ops, value, -cross_matrix(ops, value) @ rotation)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """A link, or the world: its twist, its acceleration, a point ``p`` of it, and how it turns (3 × nv)."""
+    """A link, or the world: its twist, its acceleration, a point ``p`` of it, and its rotation (3 × nv)."""
 
     v: Vector
     w: Vector
     a: Vector
     alpha: Vector
     p: Vector
-    turn: Matrix
+    rotation: Matrix
 
     def fixed(self, value: Matrix) -> Vector:
         """A vector (3 × 1) that is fixed in the link."""
-        return turning(self.p.ops, value, self.turn)
+        return rotating_vector(self.p.ops, value, self.rotation)
 
     def velocity(self) -> Vector:
         """``ṗ``."""

@@ -183,8 +183,8 @@ def _residuals(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple
 
     # of weights C that are compensated the force is C g, where g does not move: g × s_k
     lifted = [rates.compensated(i) for i in tree.root_to_leaves()] if motion.compensated else []
-    turning = motion_matrix(ops, ops.put(rates.gravity, (6, 1), LINEAR, (0,)))
-    turned = [turning @ S for S in rates.S] if lifted else []
+    gravity_rotation = motion_matrix(ops, ops.put(rates.gravity, (6, 1), LINEAR, (0,)))
+    rotated_gravity = [gravity_rotation @ S for S in rates.S] if lifted else []
 
     # leaves → root: inertia and force of all that lies beyond each joint
     for i in tree.leaves_to_root():
@@ -213,14 +213,14 @@ def _residuals(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple
     for j, (_, _, own_q, own_v, _, _) in enumerate(found):
         q[j, j], v[j, j] = own_q, own_v
         if lifted:
-            change = lifted[j].times(ops, turned[j])
+            change = lifted[j].times(ops, rotated_gravity[j])
             q[j, j], found[j][0] = own_q + ops.transpose(rates.S[j]) @ change, found[j][0] + change
     pairs = [(k, j) for j in tree.root_to_leaves() for k in tree.support(j)[:-1]]
     rows = [(*found[j][:2], *found[j][4:], *joints[k]) for k, j in pairs]
     for (k, j), blocks in zip(pairs, ops.map(of_pair, rows), strict=True):
         q[k, j], v[k, j], q[j, k], v[j, k] = blocks
         if lifted:
-            q[j, k] = q[j, k] + ops.transpose(lifted[j].times(ops, rates.S[j])) @ turned[k]
+            q[j, k] = q[j, k] + ops.transpose(lifted[j].times(ops, rates.S[j])) @ rotated_gravity[k]
     r_q, r_v = assembled(ops, sizes, sizes, q), assembled(ops, sizes, sizes, v)
 
     # wrenches that do not move with their links, springs and damping

@@ -179,8 +179,8 @@ class Rates:
             for x, dx in ((V, dV), (a, da))
             for part in (LINEAR, ANGULAR)
         )
-        turn = ops.take(S, ANGULAR, None) if positions else ops.zeros(3, nv)
-        return Side(v, w, a_v, a_w, Vector(ops, p, dp), turn)
+        rotation = ops.take(S, ANGULAR, None) if positions else ops.zeros(3, nv)
+        return Side(v, w, a_v, a_w, Vector(ops, p, dp), rotation)
 
     @cached_property
     def bodies(self) -> list[Body]:

@@ -58,7 +58,7 @@ def rcond_by_errors(asked: Request, ops: TraceOps, errors: Sequence[Scalar]) -> 
 def rcond_by_pivots(
     asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]], iterates: bool = False
 ) -> ByPivots | None:
-    """The same by its pivots; None if it divides by nothing. Of one that ``iterates``, of what is iterated on."""
+    """Reciprocal condition by pivots; None if the request divides by nothing. Iterations are judged by their matrix."""
     x, scaled, start = usual_states(asked), [], 0
     for argument in asked.arguments:
         if argument.keyword == "rows":

@@ -24,7 +24,7 @@ SMALLEST = 1e-300
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Iterated:
-    """What iterations report by state (...): ``residual`` is the norm of what the rows still miss (m/s², rad/s²)."""
+    """Report of iterations by state (...); ``residual`` is the norm of the rows' residuals (m/s², rad/s²)."""
 
     iterations: NDArray[np.int_]
     residual: Array

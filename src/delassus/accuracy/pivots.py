@@ -65,7 +65,7 @@ SIZES = {op: operation.sizes for op, operation in OPERATIONS.items()}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ByPivots:
-    """What pivots say of a program.
+    """Error estimates of a program by its pivots.
 
     Attributes
     ----------
@@ -198,7 +198,7 @@ def _size(values: Sequence[Any], node: int, squared: bool) -> Array:
 
 
 def _usual(size: Array, is_switched: bool) -> float:
-    """What a pivot is at most states, those apart at which it is off; zero if it never is."""
+    """Reference of a pivot, from the states at which it is on; zero if there are none."""
     counted = size[np.isfinite(size) & (size > 0.0)]
     if not len(counted):
         return 0.0
@@ -211,7 +211,7 @@ def _usual(size: Array, is_switched: bool) -> float:
 
 
 def _before(graph: Graph, pivots: Sequence[tuple[int, int, bool, int]]) -> list[list[int]]:
-    """For each pivot those of its system before it whose errors meet its own, without those that these meet.
+    """Predecessors of each pivot: the last ones of its system whose errors it inherits.
 
     Errors meet where a pivot depends on another, and where what depends on one is multiplied by what depends on the
     other, on the way to a further pivot.

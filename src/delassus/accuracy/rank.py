@@ -58,7 +58,7 @@ def at_unit_diagonal(G: Array, least: Array) -> tuple[Array, NDArray[np.int_]]:
 
 
 def independence(problem: Problem, G: Matrix, batch: tuple[int, ...]) -> tuple[NDArray[np.int_], NDArray[np.bool_]]:
-    """How many rows are independent at each state (*batch), and which depend on others (*batch, m)."""
+    """Number of independent rows at each state (*batch), and flags of those that depend on others (*batch, m)."""
     m, least = problem.n_rows, UNMOVED * mobility_bound(problem, Articulated(problem))
     scaled, rank = at_unit_diagonal(np.broadcast_to(numbers(G), (*batch, m, m)), least)
     redundant, deficient = np.zeros((*batch, m), dtype=bool), rank < m

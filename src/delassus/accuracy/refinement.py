@@ -77,7 +77,7 @@ def relative_error(
 
 
 class Terms:
-    """What a solution leaves of the equations of motion, and sizes of what that is the sum of.
+    """Residuals of a solution in the equations of motion, and sizes of the terms that they are sums of.
 
     Attributes
     ----------
@@ -273,5 +273,5 @@ def _total(ops: Ops, a: Matrix) -> Scalar:
 
 
 def _parts(ops: Ops, a: Matrix) -> Sizes:
-    """The same of the linear and of the angular part (6 × k)."""
+    """Sum of the sizes of the linear and of the angular entries (6 × k)."""
     return _total(ops, ops.take(a, LINEAR, None)), _total(ops, ops.take(a, ANGULAR, None))

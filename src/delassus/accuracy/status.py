@@ -101,7 +101,7 @@ class Resolved:
 
 
 class ErrorEstimator(Protocol):
-    """What knows how accurate solutions are, and finds better ones: `delassus.quantities.evaluate.NumpyRequest`."""
+    """Estimates errors of solutions and finds better ones: `delassus.quantities.evaluate.NumpyRequest`."""
 
     batch: tuple[int, ...]
     error_bound: float

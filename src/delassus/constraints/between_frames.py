@@ -110,7 +110,7 @@ class FrameConstraint(Constraint):
         return repr(self._defining())
 
     def _defining(self) -> list[object]:
-        """What tells it from others."""
+        """Values that distinguish constraints of this kind."""
         frames = [None if frame is None else frame.fingerprint for frame in (self.first, self.second)]
         rows = None if self.rows is None else self.rows.tolist()
         return [type(self).__name__, *frames, rows, self.size, self.axes, self.angular_axes, self.rigid]
@@ -131,7 +131,7 @@ class FrameConstraint(Constraint):
         return self.rows
 
     def prefixed(self, prefix: str) -> FrameConstraint:
-        """The same constraint of a robot whose names have a prefix."""
+        """The constraint with a prefix on all names."""
         other = copy(self)
         second = None if self.second is None else self.second.prefixed(prefix)
         other._set_attributes(first=self.first.prefixed(prefix), second=second)
@@ -233,7 +233,7 @@ class FrameConstraint(Constraint):
         return drift
 
     def velocity_drift(self, at: At) -> Matrix:
-        """What velocities alone add to the rate of `velocity`: of points, axes of the first frame turn with it."""
+        """Part of the rate of `velocity` that velocities alone cause: axes of points rotate with the first frame."""
         ops, (a, b) = at.ops, self.links(at.tree)
         if self.rigid or self.axes == "world" or a == WORLD:
             return self.drift(at)
@@ -256,7 +256,7 @@ class FrameConstraint(Constraint):
         return drift
 
     def gravity(self, at: At) -> Matrix:
-        """What gravity adds to the rows' acceleration; between two links, nothing."""
+        """Part of the rows' acceleration by gravity; zero between two links."""
         return at.ops.zeros(self.size, 1) if len(at.rows_on_links) == 2 else Constraint.gravity(self, at)
 
     def position(self, at: At) -> Matrix:

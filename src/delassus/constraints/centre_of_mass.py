@@ -76,11 +76,11 @@ class CenterOfMass(Constraint):
         return drift
 
     def gravity(self, at: At) -> Matrix:
-        """What gravity adds to its acceleration."""
+        """Acceleration by gravity."""
         return at.motion.gravity
 
     def position(self, at: At) -> Matrix:
-        """Its way from where it should be; zero if nothing says where that is."""
+        """Displacement from the wanted position; zero if there is none."""
         goal = at.goal.pose
         return at.ops.zeros(3, 1) if goal is None else at.robot.centre_of_mass - goal[1]
 

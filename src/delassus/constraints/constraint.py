@@ -94,11 +94,11 @@ class Configuration(Protocol):
 
     @property
     def tree(self) -> Tree:
-        """What the robot is."""
+        """Tree of the robot."""
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        """What came with the call, by the name of its `Argument`."""
+        """Arguments of the call, by the name of their `Argument`."""
 
     @property
     def inertias(self) -> Sequence[Matrix]:
@@ -134,11 +134,11 @@ class Configuration(Protocol):
 
 
 class Motion(Protocol):
-    """The same robot in motion (`delassus.algorithms.dynamics.state.DynamicsProblem`)."""
+    """Interface of a robot in motion (`delassus.algorithms.dynamics.state.DynamicsProblem`)."""
 
     @property
     def problem(self) -> Configuration:
-        """Where it is."""
+        """Problem at the configuration."""
 
     @property
     def v(self) -> Sequence[Matrix]:
@@ -154,14 +154,14 @@ class Motion(Protocol):
 
     @property
     def goals(self) -> Sequence[Goal]:
-        """What each constraint asks for."""
+        """Goals of the constraints."""
 
     def gravity_in(self, link: int) -> Matrix:
         """Gravity (3 × 1) in the axes of a link."""
 
 
 class Rates(Protocol):
-    """How its links move with changes of positions and velocities (`delassus.algorithms.dynamics.derivatives.rates`).
+    """Interface of links' motions with their changes (`delassus.algorithms.dynamics.derivatives.rates`).
 
     All is in one common inertial frame, and changes are columns (… × nv) along the joints.
     """
@@ -176,7 +176,7 @@ class Rates(Protocol):
 
     @property
     def drift_v(self) -> Matrix:
-        """The same with its own velocity."""
+        """Changes (6 × 6) of the acceleration of that link with its own velocity, in its joint's axes."""
 
     @property
     def first_moments(self) -> Sequence[tuple[Matrix, Matrix]]:
@@ -206,7 +206,7 @@ class At:
 
     @property
     def goal(self) -> Goal:
-        """What is asked for along the rows."""
+        """Goal along the rows."""
         return self.motion.goals[self.index]
 
     def pose(self, frame: Frame, end: End = "first") -> Pose:
@@ -251,7 +251,7 @@ class ConstraintRates:
 
     @classmethod
     def of_forces(cls, rates: Rates, rows: Matrix, acting: Acting, positions: bool) -> ConstraintRates:
-        """With the wrenches of forces; what acts on the world is left out."""
+        """Add the changes by wrenches of forces on links; those on the world are left out."""
         wrenches, changes = dict[int, Matrix](), dict[int, Matrix]()
         for link, force, about, rotates in acting:
             if link != WORLD:
@@ -286,7 +286,7 @@ class Constraint(Frozen):
         raise NotImplementedError
 
     def prefixed(self, prefix: str) -> Constraint:
-        """The same constraint of a robot whose names have a prefix."""
+        """The constraint with a prefix on all names."""
         raise NotImplementedError
 
     def check(self, tree: Tree) -> None:
@@ -340,7 +340,7 @@ class Constraint(Frozen):
         yield from ()
 
     def arguments(self, index: int) -> Iterator[Argument]:
-        """What comes with each call, of the constraint of that index: placements of frames."""
+        """Arguments of each call for the constraint of that index: placements of frames."""
         for end, frame in zip(ENDS, self.frames, strict=False):
             if frame.given:
                 size, layout = (3, POSITION) if frame.given == "position" else (7, PLACEMENT)
@@ -400,11 +400,11 @@ class Constraint(Frozen):
         raise NotImplementedError
 
     def velocity_drift(self, at: At) -> Matrix:
-        """What velocities alone add to the rate of `velocity`, beside ``Σ K a``: mostly the same."""
+        """Part of the rate of `velocity` that velocities alone cause, beside ``Σ K a``; by default `drift`."""
         return self.drift(at)
 
     def gravity(self, at: At) -> Matrix:
-        """What gravity adds to the acceleration of the rows, as ``a`` are accelerations less gravity."""
+        """Acceleration of the rows by gravity, as ``a`` are accelerations less gravity."""
         out = at.ops.zeros(self.size, 1)
         for link, K in at.rows_on_links.items():
             out = out + at.ops.take(K, None, LINEAR) @ at.motion.gravity_in(link)

@@ -122,7 +122,7 @@ class Contact(Constraint):
 
     @property
     def second(self) -> Frame | None:
-        """Where the shape on another link is; None of a contact with the ground."""
+        """Frame of the shape on another link; None for contacts with the ground."""
         return self.ground[0] if isinstance(self.ground, tuple) else None
 
     @property
@@ -180,7 +180,7 @@ class Contact(Constraint):
         return repr(("Contact", *of))
 
     def prefixed(self, prefix: str) -> Contact:
-        """The same contact of a robot whose names have a prefix."""
+        """The contact with a prefix on all names."""
         other: Any = self.ground if self.second is None else (self.second.prefixed(prefix), self.second_shape)
         return Contact(self.frame.prefixed(prefix), self.shape, other, friction=self.friction,
                        restitution=self.restitution)  # fmt: skip
@@ -228,7 +228,7 @@ class Contact(Constraint):
         return out
 
     def _between_links(self, at: At) -> Candidate:
-        """Of the closest points of two segments."""
+        """Contact at the closest points of two segments."""
         ops, segments = at.ops, []
         assert self.second is not None and self.second_shape is not None
         for frame, shape in ((self.frame, self.shape), (self.second, self.second_shape)):

@@ -94,7 +94,7 @@ class Distance(FrameConstraint):
         return FrameConstraint.drift(self, at) + beyond
 
     def velocity_drift(self, at: At) -> Matrix:
-        """The same: what the row measures is a number."""
+        """The drift: the row measures a scalar."""
         return self.drift(at)
 
     def position(self, at: At) -> Matrix:

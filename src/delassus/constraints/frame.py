@@ -97,7 +97,7 @@ class Frame(Frozen):
         return repr((self.link, self.position.tolist(), self.rotation.tolist(), self.given))
 
     def prefixed(self, prefix: str) -> Frame:
-        """The same frame of a robot whose names have a prefix."""
+        """The frame with a prefix on its link's name."""
         return Frame(prefix + self.link, self.position, self.rotation, given=self.given)
 
     def carrier(self, tree: Tree) -> int:

@@ -94,7 +94,7 @@ class JointRows(Constraint):
         return repr([type(self).__name__, rows, self.rest.tolist()])
 
     def prefixed(self, prefix: str) -> JointRows:
-        """The same rows of a robot whose names have a prefix."""
+        """These rows with a prefix on all names."""
         return JointRows([{prefix + name: x for name, x in row.items()} for row in self.rows], self.rest)
 
     def coefficients(self, tree: Tree) -> dict[int, Array]:
@@ -145,7 +145,7 @@ class JointRows(Constraint):
         return [*map(float, np.concatenate(parts, axis=1).sum(axis=1))]
 
     def drift(self, at: At) -> Matrix:
-        """None."""
+        """Zero: the rows are constant."""
         return at.ops.zeros(self.size, 1)
 
     def position(self, at: At) -> Matrix:

@@ -59,12 +59,12 @@ class Rows(FrameConstraint):
 
     @property
     def pose_size(self) -> int:
-        """None: rows have no place in the world."""
+        """Zero: rows have no pose in the world."""
         return 0
 
     @property
     def has_position_error(self) -> bool:
-        """Nothing says what their position is."""
+        """False: positions of rows are not known."""
         return False
 
     def arguments(self, index: int) -> Iterator[Argument]:

@@ -49,6 +49,6 @@ class Actuator(Frozen):
         )  # fmt: skip
 
     def prefixed(self, prefix: str) -> Actuator:
-        """The same actuator of a robot whose names have a prefix."""
+        """The actuator with a prefix on all names."""
         ratios = {prefix + joint: ratio for joint, ratio in self.transmission.items()}
         return Actuator(prefix + self.name, ratios, self.gain, self.bias, self.control_range, self.force_range)

@@ -29,7 +29,7 @@ WORLD = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement(Frozen):
-    """Where a named frame sits: on which link, and where in that link's body frame.
+    """Placement of a named frame: its link, and its pose in that link's body frame.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Topology(Frozen):
     # -- coordinates -----------------------------------------------------------------------------------------------
 
     def q_index(self, joint: str) -> slice:
-        """Where a joint's coordinates are in ``q``.
+        """Index in ``q`` of a joint's coordinates.
 
         Raises
         ------
@@ -176,7 +176,7 @@ class Topology(Frozen):
         return self.q_slices[self._joint_index(joint)]
 
     def v_index(self, joint: str) -> slice:
-        """Where a joint's degrees of freedom are in ``v`` and ``tau``; raises as `q_index` does."""
+        """Index in ``v`` and ``tau`` of a joint's degrees of freedom; raises as `q_index` does."""
         return self.v_slices[self._joint_index(joint)]
 
     def _joint_index(self, joint: str) -> int:
@@ -202,7 +202,7 @@ class Topology(Frozen):
 
     @property
     def report(self) -> dict[str, tuple[str, ...]]:
-        """What of the description does not act: names, by what they are names of.
+        """Features of the description that do not act: names by feature.
 
         First what the tree does not hold, of which `load` warns, then what it holds and only `Simulator` or no function
         acts on.

@@ -23,7 +23,7 @@ KEYWORDS = (*ConstrainedMotion.__annotations__, "compliance", "frames", "referen
 
 
 def as_arguments(constraints: Sequence[Constraint], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """From keywords of a direct call to those of `request`, and the values of arguments by name."""
+    """Keywords of `request` for those of a direct call, and the values of arguments by name."""
     n, keywords, values = len(constraints), {**given}, dict[str, Any]()
     for name in keywords:
         if name not in KEYWORDS:
@@ -123,7 +123,7 @@ def _listed(keyword: str, arrays: Any, wanted: int) -> Sequence[Any]:
 
 
 def _pose(c: Constraint, pose: Any) -> Any:
-    """Where a constraint's first frame should be in the world: (..., 7), or of a point its position (..., 3).
+    """Wanted pose in the world of a constraint's first frame (..., 7), or position of a point (..., 3).
 
     Kernels check arrays of other libraries.
     """

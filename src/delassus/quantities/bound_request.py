@@ -91,7 +91,7 @@ class BoundRequest:
         return self.as_vector([forces.get(dof, 0.0) for dof in range(self.tree.nv)])
 
     def with_controls(self, found: Mapping[str, Matrix], q: Any = None, v: Any = None) -> dict[str, Matrix]:
-        """What `derivatives` gives, where controls make joint forces: changes with those are with the controls."""
+        """Derivatives with controls in place of joint forces, where controls make these."""
         control = self.request.options.control
         if control == "tau":
             return dict(found)

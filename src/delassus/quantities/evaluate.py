@@ -91,7 +91,7 @@ class NumpyRequest(BoundRequest):
 
     @property
     def status(self) -> NDArray[np.object_]:
-        """How each state (...) was solved; the worst of all systems."""
+        """Status of each state (...), the worst of all systems."""
         return worst([s.status for s in self.resolved]) if self.resolved else np.full(self.batch, DynamicsStatus.SOLVED)
 
     def as_vector(self, values: Any) -> Any:
@@ -232,7 +232,7 @@ def _moving(motion: DynamicsProblem) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def structure_of(asked: Request) -> tuple[Answer, ...]:
-    """What a request asks about structure, in order, and the answers: those of its trace."""
+    """Questions of a request about structure, in order, with the answers of its trace."""
     ops = TraceOps()
     asked.quantity.run(symbolic_request(asked, ops))
     return tuple(ops.answers)

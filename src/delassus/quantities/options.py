@@ -83,7 +83,7 @@ Reference = Literal["local", "world", "local-world-aligned"]
 
 
 class Arrays(TypedDict, total=False):
-    """What constraints and payloads ask for, as keywords of the direct functions; explained in `delassus.delassus`."""
+    """Arguments of constraints and payloads, as keywords of the direct functions; explained in `delassus.delassus`."""
 
     rows: Sequence[ArrayLike] | None
     placements: Sequence[ArrayLike] | None
@@ -100,7 +100,7 @@ class Motion(TypedDict, total=False):
 
 
 class ConstrainedMotion(Arrays, Motion, total=False):
-    """The same, what constraints ask for and which of them act, and where joint forces come from."""
+    """`Motion`, goals of constraints, which of them act, and the source of joint forces."""
 
     targets: Sequence[ArrayLike | None] | None
     baumgarte: Stabilisation

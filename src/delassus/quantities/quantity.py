@@ -105,7 +105,7 @@ class Quantity:
     jacobian: Callable[[Any], Sequence[Sequence[Matrix]]] | None = None
 
     def only(self, names: str | Sequence[str]) -> Quantity:
-        """The same with these outputs, in this order: an algorithm runs, and what no output needs takes no operation.
+        """The quantity with these outputs, in this order; operations that no output needs are left out.
 
         Raises
         ------
@@ -127,7 +127,7 @@ class Quantity:
         return replace(self, outputs=outputs, run=Chosen(self.run, which), states=0, report=None, jacobian=jacobian)
 
     def packed(self) -> Quantity:
-        """The same with the lower triangles of symmetric outputs, row by row, in their place.
+        """The quantity with symmetric outputs as lower triangles, row by row.
 
         Raises
         ------

@@ -33,7 +33,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """What is asked for; made by `request`.
+    """A checked request for a quantity; made by `request`.
 
     ``method`` is the algorithm that runs, "auto" the planner's, and ``is_chosen`` says that it was left to choose.
     ``payloads`` are the links whose inertia gets an addition with each call. ``derivative`` says what is taken of the
@@ -76,7 +76,7 @@ class Request:
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        """What is returned."""
+        """Outputs that are returned."""
         return self._differentiated[1]
 
     def differentiated(self, *modes: str) -> Request:
@@ -117,7 +117,7 @@ class Request:
 
     @property
     def title(self) -> str:
-        """What it is, for people."""
+        """Title for people."""
         kinds = {"jvp": "tangents", "vjp": "cotangents", "jacobian": "Jacobian"}
         return " of ".join((*(kinds[mode] for mode in reversed(self.derivative)), self.quantity.name))
 
@@ -185,7 +185,7 @@ class Request:
 
     @property
     def plan(self) -> Any:
-        """What ``method="auto"`` takes and why; None for a named method and where there is no choice."""
+        """Choice of ``method="auto"`` with its reason; None for a named method and where there is no choice."""
         if not self.is_chosen or not self.quantity.methods:
             return None
         if self.method == AUTO:
@@ -254,7 +254,7 @@ def _resolve_method(
 
 
 def choose(tree: Tree, constraints: Sequence[Constraint], soft: Sequence[bool], active: bool = False) -> Choice:
-    """What "auto" takes for forward dynamics; ``soft`` says which constraints are, ``active`` if they can be off."""
+    """Method that "auto" takes for forward dynamics; ``soft`` flags constraints, ``active``: they can be off."""
     if not soft:
         return Choice("aba", "there are no constraints")
     if active and _are_mixed(soft):

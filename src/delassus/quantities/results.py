@@ -74,7 +74,7 @@ class ForwardDynamics(Frozen):
         return f"{type(self).__name__}(method={self.method!r}, qdd={self.qdd.shape}, status={', '.join(statuses)})"
 
     def report(self) -> str:
-        """What happened, in words: each status with its advice, and the rows that depend on those before them.
+        """Report in words: each status with its advice, and the rows that depend on those before them.
 
         Rows are counted from zero within their constraint, "at" so many states.
         """

@@ -80,7 +80,7 @@ def of_one_batch(
 
 
 def ordered(names: Sequence[str], given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """What is given for the arguments of these names, by position and the rest by name, in order."""
+    """Values of the arguments of these names, in order, some given by position and the rest by name."""
     complete = list(given)
     if named:
         for name in named:

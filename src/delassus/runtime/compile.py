@@ -133,7 +133,7 @@ def compile(  # the public name; the built-in of that name is not used here
 
 
 def _table() -> str:
-    """What there is to compute, a row for each quantity."""
+    """Table of quantities, a row each."""
     rows, rule = [("what", "arguments", "results", "options")], "  ".join("=" * width for width in COLUMNS)
     for name, q in QUANTITIES.items():
         options = (option for option in Keywords.__annotations__ if option in q.options)

@@ -61,7 +61,7 @@ class Run:
 
     @property
     def status(self) -> NDArray[np.object_]:
-        """How each state was solved."""
+        """Status of each state."""
         out = np.full(self.again.shape, DynamicsStatus.SOLVED, dtype=object)
         if self.numpy_request is not None:
             out[self.on_numpy] = self.numpy_request.status
@@ -72,7 +72,7 @@ class Run:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """How many states were solved again, how many on NumPy, and how many stay inaccurate."""
+        """Numbers of states that were solved again, that were solved on NumPy, and that stay inaccurate."""
         again, on_numpy, inaccurate = (int(np.count_nonzero(x)) for x in (self.again, self.on_numpy, self.inaccurate))
         return again, on_numpy, inaccurate
 

@@ -163,7 +163,7 @@ def share(span: int, addresses: Sequence[int], n: int) -> None:
 
 
 def _forget() -> None:
-    """In a forked child, which has no threads: the next call starts one."""
+    """Forget the thread in a forked child, which has none: the next call starts one."""
     global _starting
     _starting, _HELPER[0] = threading.Lock(), 0
 

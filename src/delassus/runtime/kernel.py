@@ -102,12 +102,12 @@ class Kernel:
 
     @cached_property
     def identity(self) -> str:
-        """What tells it from kernels that compute something else, the same in every process."""
+        """Identity of the kernel, the same in every process."""
         return f"{key_of(self.request, self.dtype.name, self.lanes)}_{self.least_rcond!r}"
 
     @property
     def what(self) -> str:
-        """What it computes, as `compile` was asked."""
+        """Name of the quantity, as `compile` was asked."""
         return self.request.quantity.name
 
     @property
@@ -125,7 +125,7 @@ class Kernel:
 
     @property
     def plan(self) -> Any:
-        """What ``method="auto"`` chose and why; None for a named method, and where there is no choice."""
+        """Choice of ``method="auto"`` with its reason; None for a named method, and where there is no choice."""
         return self.request.plan
 
     def _call(
@@ -340,12 +340,12 @@ class Kernel:
 
     @cached_property
     def fallback(self) -> Kernel | None:
-        """What solves the states that this does not; None if nothing compiled does. See `delassus.runtime.fallback`."""
+        """Kernel for states that this one does not solve, or None. See `delassus.runtime.fallback`."""
         return self._made(next_request(self))
 
     @cached_property
     def error_estimator(self) -> Kernel | None:
-        """What says how large errors are: the same, by what solutions miss; itself if pivots do."""
+        """Kernel that estimates errors by residuals of solutions; this one if it estimates them by pivots."""
         if not self.request.solves or self.error_dtype:
             return self
         return self._made((replace(self.request, error_dtype=self.dtype.name), self.dtype.name, ", to estimate errors"))

@@ -228,7 +228,7 @@ Found = tuple[list[NDArray[Any]], list[NDArray[Any]], NDArray[np.object_], tuple
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """How a rollout goes; ``loops`` are those that are looked at."""
+    """Settings of a rollout; ``loops`` are those that are kept closed."""
 
     kernel: Kernel
     decimation: int

@@ -50,7 +50,7 @@ class ElementaryDisplacement(Protocol):
 
 
 class Rotation(ABC):
-    """What all rotations share; those of fewer operations override `symmetric` and `general`."""
+    """Base of rotations; those of fewer operations override `symmetric` and `general`."""
 
     @abstractmethod
     def rows(self) -> Entries:

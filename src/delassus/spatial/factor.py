@@ -84,7 +84,7 @@ class Factor:
 
 
 class CholeskyFactor:
-    """The same for float arrays, batched, through LAPACK: ``D = C Cᵀ``.
+    """Cholesky factor ``D = C Cᵀ`` of float arrays, batched, by LAPACK.
 
     A matrix of the batch that is not positive definite gives NaN, and leaves the others alone.
     """

@@ -125,7 +125,7 @@ class JointKind(ABC):
         return out
 
     def integrate_changes(self, ops: Ops, u: Entries) -> tuple[Matrix, Matrix]:
-        """What changes of ``q`` and of ``u`` do to ``q ⊕ u`` (nv × nv each), in tangents at ``q`` and at ``q ⊕ u``."""
+        """Derivatives of ``q ⊕ u`` by ``q`` and by ``u`` (nv × nv each), in tangents at ``q`` and at ``q ⊕ u``."""
         nv, axes = self.nv, self.motion_axes
         if nv == 1 or not {*axes} & {*ANGULAR}:
             return ops.eye(nv), ops.eye(nv)
@@ -156,7 +156,7 @@ class JointKind(ABC):
         return [x - r if r else x for x, r in zip(q, rest, strict=True)]  # a rest position of zero costs nothing
 
     def spring_deflection_changes(self, ops: Ops, q: Entries, rest: Sequence[float]) -> Matrix:
-        """What changes of ``q`` (in its tangent) do to `spring_deflection` (nv × nv)."""
+        """Derivative of `spring_deflection` by ``q``, in its tangent (nv × nv)."""
         return ops.eye(self.nv)
 
     def velocity_product(self, v: Entries) -> list[Scalar]:

@@ -89,7 +89,7 @@ def bias_force(ops: Ops, H: Matrix, V: Matrix) -> Matrix:
 
 
 def bias_force_about_centre(ops: Ops, mass: float, centre: Array, inertia: Array, V: Matrix) -> Matrix:
-    """The same of a body whose centre of mass, and moments of inertia (3 × 3) about it, are known numbers.
+    """Bias force of a body whose centre of mass, and moments of inertia (3 × 3) about it, are known numbers.
 
     ``[f; c × f + ω × I_c ω]`` with ``f = m ω × (v + ω × c)``.
     """

@@ -169,5 +169,5 @@ def stacked(entries: Sequence[Any], batch: tuple[int, ...]) -> Any:
 
 
 def numbers(a: Matrix | Scalar | None) -> Any:
-    """What a matrix or a scalar of this backend is: an array (..., rows, columns) or (...)."""
+    """Array (..., rows, columns) of a matrix, or (...) of a scalar, of this backend."""
     return a

@@ -68,7 +68,7 @@ class SymmetricFactor(Protocol):
         """``B D⁻¹ Bᵀ`` (k × k)."""
 
     def parts(self) -> list[Matrix]:
-        """What solving needs."""
+        """Matrices that `solve` reads."""
 
 
 class MotionTransform(Protocol):
@@ -177,7 +177,7 @@ class Ops(ABC):
         """Entries (rows, columns) as numbers if all of them are known before the state is, else None."""
 
     def opaque(self, a: Matrix) -> Matrix:
-        """The same numbers as they have been rounded: what is computed with them is simplified no further."""
+        """The matrix as rounded numbers: expressions of it are not simplified with those that it was made of."""
         return a
 
     def masked(self, a: Matrix, like: Matrix) -> Matrix:

@@ -20,13 +20,13 @@ class RigidInertia:
 
     @classmethod
     def of_matrix(cls, ops: Ops, H: Matrix) -> RigidInertia:
-        """From the 6×6 form."""
+        """Inertia of its 6 × 6 matrix."""
         e = ops.entries(H)
         return cls(ops, e[0][0], [e[1][5], e[2][3], e[0][4]], [row[3:] for row in e[3:]])
 
     @classmethod
     def of_parameters(cls, ops: Ops, x: Any) -> RigidInertia:
-        """From a vector of ten, in Pinocchio's order: m, h, C_xx, C_xy, C_yy, C_xz, C_yz, C_zz."""
+        """Inertia of ten parameters in Pinocchio's order: m, h, C_xx, C_xy, C_yy, C_xz, C_yz, C_zz."""
         m, hx, hy, hz, xx, xy, yy, xz, yz, zz = (ops.entry(x, k) for k in range(10))
         return cls(ops, m, [hx, hy, hz], [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
@@ -58,7 +58,7 @@ class RigidInertia:
 
 
 class DenseRigidInertia:
-    """The same as a 6×6 matrix."""
+    """Rigid-body inertia as a 6 × 6 matrix."""
 
     def __init__(self, ops: Ops, H: Matrix) -> None:
         self._ops, self._H = ops, H

@@ -119,7 +119,7 @@ def _gimbals(tree: Topology, beside: int = 0) -> list[Gimbal]:
 
 
 def _meeting_point(first: Joint, second: Joint, tolerance: float) -> Array | None:
-    """Where the axes of a joint and of one on its link meet, in the body frame of that link.
+    """Point in which the axes of a joint and of one on its link meet, in the body frame of that link.
 
     None where they do not; NaN where they are one line.
     """
@@ -160,7 +160,7 @@ def _moments_about(H: Array, point: Array) -> Array:
 
 
 def _why_not(tree: Topology, gimbal: Gimbal) -> str:
-    """What of a gimbal a ball joint does not have; empty where there is none."""
+    """Properties of a gimbal that a ball joint does not have; empty if there are none."""
     joints = [tree.joints[i] for i in gimbal.links]
     names = {joint.name for joint in joints}
     lost = {name for name, at in tree.frames.items() if at.link in gimbal.links[:-1]}

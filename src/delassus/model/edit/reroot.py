@@ -83,7 +83,7 @@ def _moved_configuration(tree: Topology, link: str, other: Topology, q: Array) -
 
 
 def reroot_coordinates(tree: Topology, link: str, other: Topology) -> tuple[tuple[int, float], ...]:
-    """Where the entries of the configuration of ``other``, the tree re-rooted at ``link``, are in that of ``tree``.
+    """Indices in the configuration of ``tree`` of the entries of that of ``other``, the tree re-rooted at ``link``.
 
     One pair an entry: its index and ±1. The free joint of ``other`` has no counterpart: −1 and the neutral value.
     """

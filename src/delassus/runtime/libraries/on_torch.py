@@ -72,7 +72,7 @@ def _rolled() -> Any:
     import torch
 
     class Trajectories(torch.autograd.Function):  # type: ignore[misc]
-        """What a rollout returns."""
+        """Autograd function of a rollout."""
 
         @staticmethod
         def forward(ctx: Any, roll: Any, kernel: Any, anew: Sequence[bool], *tensors: Any) -> Any:
@@ -226,7 +226,7 @@ def _register() -> Any:
     torch.library.register_autograd("delassus::traced", backward, setup_context=keep, lib=call)
 
     class Results(torch.autograd.Function):  # type: ignore[misc]
-        """What is returned of a kernel's name, modes and tensors."""
+        """Autograd function of a kernel, by its name, modes and tensors."""
 
         @staticmethod
         def forward(kernel: str, modes: tuple[str, ...], *tensors: Any) -> Any:

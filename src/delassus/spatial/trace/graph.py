@@ -43,7 +43,7 @@ class OperationCount(Frozen):
 
     @property
     def total(self) -> int:
-        """All of them, one each."""
+        """Number of operations, one each."""
         return self.mul + self.add + self.neg + self.div + self.sqrt + self.trig + self.other
 
     def __repr__(self) -> str:

@@ -40,7 +40,7 @@ CHOICE, SUM, PRODUCT, NEGATIVE, CALL = range(5)
 
 
 class Operation(NamedTuple):
-    """What is known of an operation, apart from the passes that simplify graphs.
+    """Properties of an operation: meaning, text in each target, derivative, error.
 
     Attributes
     ----------

@@ -26,7 +26,7 @@ def actuators_of(model: NamedModel) -> tuple[tuple[Actuator, ...], list[str]]:
     return held, [name for name, actuator in found.items() if actuator is None]
 
 
-def gravity_compensation_of(model: NamedModel) -> tuple[dict[int, Array], list[int]]:
+def gravity_compensation_of(model: NamedModel) -> tuple[dict[str, Array], list[str]]:
     """Mass (kg) whose weight is balanced and its centre (3,) (m) in the frame of the body, by body.
 
     Also joints on which a part of these forces acts here that does not act in MuJoCo. There the forces are passive, or
@@ -36,17 +36,18 @@ def gravity_compensation_of(model: NamedModel) -> tuple[dict[int, Array], list[i
     off = model.is_disabled("SPRING") and model.is_disabled("DAMPER")  # and so all passive forces
     if not model.ngravcomp or off or model.is_disabled("PASSIVE"):
         return {}, []
+    bodies, joints = model.names_of("body"), model.names_of("joint")
     acts = len(model.actuator_trntype) and not model.is_disabled("ACTUATION")
     missing = np.array(model.jnt_actgravcomp, dtype=bool) & (not acts)
-    held: dict[int, Array] = {}
+    held: dict[str, Array] = {}
     others: set[int] = set()
     for body in np.flatnonzero(model.body_gravcomp * model.body_mass).tolist():
         on = _joints_below(model, body)
         if not on or not missing[on].all():
             mass = float(model.body_gravcomp[body] * model.body_mass[body])
-            held[body] = np.array([mass, *model.body_ipos[body]])
+            held[bodies[body]] = np.array([mass, *model.body_ipos[body]])
             others.update(j for j in on if missing[j])
-    return held, sorted(others)
+    return held, [joints[j] for j in sorted(others)]
 
 
 def _joints_below(model: NamedModel, body: int) -> list[int]:

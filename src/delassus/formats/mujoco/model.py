@@ -89,21 +89,12 @@ def tree_from_mujoco(given: Any, check_inertia: Check = "warn", source: str = ""
     actuators, other_actuators = actuators_of(model)
     constraints, other_equalities = constraints_of(model, tree)
     balanced, unbalanced = gravity_compensation_of(model)
+    others = {"actuators": other_actuators, "equalities": other_equalities, "unbalanced": unbalanced}
     return replace(
-        tree,
-        actuators=actuators,
-        constraints=constraints,
-        omitted=omitted(
-            FROM_MJCF,
-            model,
-            actuators=other_actuators,
-            equalities=other_equalities,
-            unbalanced=[joint_names[j] for j in unbalanced],
-        ),
+        tree, actuators=actuators, constraints=constraints, omitted=omitted(FROM_MJCF, model, **others),
         gravity=np.zeros(3) if model.is_disabled("GRAVITY") else np.array(model.opt.gravity),
-        gravity_compensation={body_names[body]: x for body, x in balanced.items()},
-        reference_configurations=_configurations(model, tree),
-    )
+        gravity_compensation=balanced, reference_configurations=_configurations(model, tree),
+    )  # fmt: skip
 
 
 def _configurations(model: NamedModel, tree: Tree) -> dict[str, Array]:

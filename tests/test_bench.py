@@ -15,10 +15,10 @@ from rich.console import Console
 import delassus as ds
 from delassus_studies.bench import arrays, loops
 from delassus_studies.bench.contact import problems
-from delassus_studies.bench.contact.steps import WANTED, Roll, Starts, StepCase, cheapest
+from delassus_studies.bench.contact.steps import WANTED, Starts, StepCase, TimedRollout, cheapest
 from delassus_studies.bench.peak import FUNCTIONS, RATES
 from delassus_studies.bench.scaling import stem_with
-from delassus_studies.cases import Case, NotHere, chain_of
+from delassus_studies.cases import Case, Unavailable, chain_of
 from delassus_studies.claims import HOLDS, IN_PART, NO, NOT_MEASURED
 from delassus_studies.claims.dynamics_times import (
     CLAIMS,
@@ -126,7 +126,7 @@ def test_contact_steps_are_timed_on_what_kernels_compute():
     kernel, n, steps = case.kernel(sweeps=20), 5, 3
     rng = np.random.default_rng(0)
     q, v, p = np.tile(tree.neutral(), (n, 1)), rng.normal(size=(n, tree.nv)), np.zeros((n, 9))
-    roll = Roll(kernel, case, Starts(q, v, p, np.tile(q, (steps, 1, 1))))
+    roll = TimedRollout(kernel, case, Starts(q, v, p, np.tile(q, (steps, 1, 1))))
     roll()
     for residuals in roll.residuals:
         q, v, p, wanted = kernel(q, v, p, np.tile(tree.neutral(), (n, 1)), *gains, 1e-3)
@@ -321,7 +321,7 @@ def test_tables_of_loops_are_all_shown(monkeypatch):
     """Those of closed states too, which come before the one that grows."""
 
     def absent(case, states):
-        raise NotHere("no peer")
+        raise Unavailable("no peer")
 
     case = loops.four_bars(1)
     for name, value in {"STATES": 16, "PEER_STATES": 16, "ROUNDS": 1}.items():

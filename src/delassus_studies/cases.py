@@ -70,7 +70,7 @@ def random_states(case: Case, n: int, seed: int = 0) -> States:
 # -- robots --------------------------------------------------------------------------------------------------------
 
 
-class NotHere(Exception):
+class Unavailable(Exception):
     """A claim or a benchmark cannot be measured here; the text names the robot file or package that is missing."""
 
 
@@ -83,18 +83,18 @@ def quiet_load(robot: str | Path, root: Literal["fixed", "floating"] = "floating
 
 
 def robot_file(robots: Path | None, name: str, root: Literal["fixed", "floating"] = "floating") -> ds.Tree:
-    """Robot of a file in the folder of robots; raises `NotHere`."""
+    """Robot of a file in the folder of robots; raises `Unavailable`."""
     if robots is None:
-        raise NotHere(f"give --robots FOLDER with {name}")
+        raise Unavailable(f"give --robots FOLDER with {name}")
     if not (robots / name).is_file():
-        raise NotHere(f"{robots} has no {name}")
+        raise Unavailable(f"{robots} has no {name}")
     return quiet_load(robots / name, root)
 
 
 def installed(name: str) -> ds.Tree:
-    """Robot of the package example-robot-data; raises `NotHere`."""
+    """Robot of the package example-robot-data; raises `Unavailable`."""
     if name not in example_robot_files():
-        raise NotHere("needs the extra [robots]")
+        raise Unavailable("needs the extra [robots]")
     return quiet_load(name)
 
 
@@ -108,7 +108,7 @@ LQR_ROBOTS: Mapping[str, tuple[Callable[[Path | None], ds.Tree], tuple[str, ...]
 
 
 def robot_of_lqr(robots: Path | None, name: str, constraints: str) -> tuple[ds.Tree, tuple[str, ...], int]:
-    """Robot, constrained links, and rows of each, 3 or 6, as the paper writes them (``"2F+H"``); raises `NotHere`."""
+    """Robot, constrained links, rows of each (3, 6), as the paper writes them (``"2F+H"``); raises `Unavailable`."""
     load, links = LQR_ROBOTS[name]
     number = sum(int(part[0]) if part[0].isdigit() else 1 for part in constraints.split("+"))
     return load(robots), links[:number], 3 if constraints.endswith("₃") else 6

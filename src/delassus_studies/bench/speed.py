@@ -55,11 +55,6 @@ def _peers(case: Case, q: Array, kernel: ds.Kernel) -> dict[str, Callable[[], Ca
     }
 
 
-def _disagreement(theirs: Array, ours: Array) -> float:
-    """Largest difference from our ``G``, relative to its largest entry."""
-    return float(relative_error(theirs, ours[: len(theirs)]).max())
-
-
 def _measure_case(case: Case, rounds: int) -> Record:
     q = case.tree.random(0, BATCH)
     kernels = {dtype: ds.compile(case.tree, case.constraints, dtype=dtype) for dtype in DTYPES}
@@ -91,7 +86,7 @@ def _measure_case(case: Case, rounds: int) -> Record:
         "plan": str(kernel.plan),
         "compile_seconds": compiled,
         "float32_error": float32_error(case),
-        "disagreement": {name: _disagreement(answer, G) for name, answer in theirs.items()},
+        "disagreement": {name: float(relative_error(x, G[: len(x)]).max()) for name, x in theirs.items()},
         "absent": absent,
         "microseconds": times | threads,
     }

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from delassus.errors import MissingDependencyError
-from delassus_studies.cases import NotHere
+from delassus_studies.cases import Unavailable
 from delassus_studies.figures import Series, line_figure
 from delassus_studies.tables import Console, show, table, write_csv
 from delassus_studies.timing import environment
@@ -41,7 +41,7 @@ class Finding:
 class Claim:
     """A claim of a paper, and how to measure it from the folder of robot files (or None).
 
-    ``measure`` raises `NotHere` where something is missing; ``quick``: it takes seconds, not minutes.
+    ``measure`` raises `Unavailable` where something is missing; ``quick``: it takes seconds, not minutes.
     """
 
     source: str
@@ -59,7 +59,7 @@ class Claim:
         """Measure the claim, or say what is missing."""
         try:
             return self.measure(robots)
-        except (NotHere, MissingDependencyError) as missing:
+        except (Unavailable, MissingDependencyError) as missing:
             return Finding("", NOT_MEASURED, str(missing))
 
 

@@ -12,6 +12,7 @@ import delassus as ds
 from delassus.algorithms.dynamics import SOFT
 from delassus.constraints import Constraint
 from delassus.spatial.rotations import Array
+from delassus_studies.bench.dynamics import ANY_ERROR
 from delassus_studies.cases import TALOS_FEET, TALOS_HANDS, Case, installed, welds
 from delassus_studies.claims import Claim, Finding, unless, verdict
 from delassus_studies.counters import operations
@@ -24,9 +25,6 @@ NAMES = {"pv": "PV", "pv-early": "PV-e", "pv-soft": "PV-s", "ltl": "LTL", "ltl-s
 # -- Fig. 3: accuracy of soft constraints --------------------------------------------------------------------------
 
 WEIGHTS = tuple(10.0**k for k in range(2, 13))
-ANY_ERROR = 1e9
-"""Bound above which states are solved again: none, so that methods stand alone."""
-
 DIVERGENCE = 1e8
 """Weight beyond which the paper sees soft accelerations leave the hard ones."""
 

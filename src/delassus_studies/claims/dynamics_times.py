@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from delassus_studies.bench.dynamics import ANY_ERROR, dynamics_kernel
-from delassus_studies.cases import Case, NotHere, points, random_states, robot_of_lqr, welds
+from delassus_studies.cases import Case, Unavailable, points, random_states, robot_of_lqr, welds
 from delassus_studies.claims import Claim, Finding, verdict
 from delassus_studies.peers import present
 from delassus_studies.peers.mujoco import forward_peers
@@ -92,7 +92,7 @@ class PaperRow:
         return self.times[COLUMNS.index(column)]
 
     def case(self, robots: Path | None) -> Case:
-        """Robot with points (₃) or welds on as many of its links as the name says; raises `NotHere`."""
+        """Robot with points (₃) or welds on as many of its links as the name says; raises `Unavailable`."""
         tree, links, size = robot_of_lqr(robots, self.robot, self.constraints)
         return Case(self.name, tree, (points if size == 3 else welds)(*links))
 
@@ -123,10 +123,10 @@ class Measured(NamedTuple):
         return times[solver] / times[other]
 
     def most(self) -> PaperRow:
-        """The row `MOST`; raises `NotHere`."""
+        """The row `MOST`; raises `Unavailable`."""
         found = next((row for row in self.figures if row.name == MOST), None)
         if found is None:
-            raise NotHere("; ".join(self.missing))
+            raise Unavailable("; ".join(self.missing))
         return found
 
     @property
@@ -171,7 +171,7 @@ def measured(robots: Path | None) -> Measured:
     figures, absent = present({row: partial(_measure_row, row, robots) for row in ROWS})
     missing = tuple(dict.fromkeys(f"{row.robot} left out: {reason}" for row, reason in absent.items()))
     if not figures:
-        raise NotHere("; ".join(missing))
+        raise Unavailable("; ".join(missing))
     return Measured(figures, missing)
 
 

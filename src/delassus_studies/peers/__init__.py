@@ -1,4 +1,4 @@
-"""Other libraries at the same states: a function makes a call, which returns its answers; or it raises `NotHere`."""
+"""Other libraries at the same states: a function makes a call that returns its answers, or raises `Unavailable`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from delassus_studies.cases import NotHere
+from delassus_studies.cases import Unavailable
 
 Call = Callable[[], Any]
 """What is timed, and gives answers that `numpy.asarray` takes."""
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 def library(name: str, install: str = "") -> Any:
-    """Module of a library; raises `NotHere`."""
+    """Module of a library; raises `Unavailable`."""
     if not importlib.util.find_spec(name):
-        raise NotHere(f"{name} is not installed (pip install {install or name})")
+        raise Unavailable(f"{name} is not installed (pip install {install or name})")
     return importlib.import_module(name)
 
 
@@ -30,7 +30,7 @@ def present(makers: Mapping[K, Callable[[], T]]) -> tuple[dict[K, T], dict[K, st
     for name, make in makers.items():
         try:
             made[name] = make()
-        except NotHere as reason:
+        except Unavailable as reason:
             absent[name] = str(reason)
     return made, absent
 

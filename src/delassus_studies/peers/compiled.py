@@ -17,7 +17,7 @@ import numpy as np
 from delassus.formats.load import example_robot_files
 from delassus.runtime.kernel import Kernel
 from delassus.spatial.rotations import Array
-from delassus_studies.cases import Case, NotHere
+from delassus_studies.cases import Case, Unavailable
 from delassus_studies.peers import Call, library
 
 # -- CasADi's C code through gcc -----------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def casadi_c(kernel: Kernel, q: Array) -> Call:
     """The kernel's graph as CasADi's C code, compiled by gcc for this machine; the loop over the states is in C too."""
     library("casadi")
     if shutil.which("gcc") is None:
-        raise NotHere("gcc is not installed")
+        raise Unavailable("gcc is not installed")
     many = _gcc(kernel.casadi())
     states = np.ascontiguousarray(q, dtype=np.float64)
     out = np.empty((len(states), *kernel.results[0].shape))
@@ -84,9 +84,9 @@ def frax(case: Case, q: Array, dtype: str) -> Call:
     """
     file = example_robot_files().get(case.tree.name)
     if file is None:
-        raise NotHere("frax reads URDF files")
+        raise Unavailable("frax reads URDF files")
     if not case.world_only:
-        raise NotHere("welds and points on the world only")
+        raise Unavailable("welds and points on the world only")
     jax, frax = _import_frax()
     joints = list(case.tree.joint_names[1:])
     robot = frax.Robot(str(file), floating_base="quaternion", joint_ordering=joints)

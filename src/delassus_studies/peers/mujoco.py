@@ -13,7 +13,7 @@ import numpy as np
 import delassus as ds
 from delassus.formats.mujoco.model import configuration_to_mujoco, velocity_map_from_mujoco, velocity_to_mujoco
 from delassus.spatial.rotations import Array, matrix_to_quaternion
-from delassus_studies.cases import Case, NotHere, States
+from delassus_studies.cases import Case, States, Unavailable
 from delassus_studies.peers import Call, library
 from delassus_studies.timing import Record, statistics
 
@@ -50,7 +50,7 @@ def forward_call(case: Case, states: States, solver: str) -> Call:
     try:
         model = spec.compile()
     except ValueError as error:  # MuJoCo wants every body that moves to have mass
-        raise NotHere(f"MuJoCo: {error}") from error
+        raise Unavailable(f"MuJoCo: {error}") from error
     data = mujoco.MjData(model)
 
     def call() -> list[Array]:

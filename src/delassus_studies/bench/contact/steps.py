@@ -188,7 +188,7 @@ def starts(case: StepCase, motion: Motion, n: int, steps: int) -> Starts:
 # -- measurements ----------------------------------------------------------------------------------------------------
 
 
-class Roll:
+class TimedRollout:
     """Rollouts of a kernel whose arrays are ready: machine code alone, on this thread."""
 
     def __init__(self, kernel: ds.Kernel, case: StepCase, start: Starts) -> None:
@@ -209,12 +209,12 @@ class Roll:
         _, (residuals,) = self.kernel.roll(self.arrays, (self.n,), self.steps, 1)
         self.residuals = residuals
 
-    def cold(self, case: StepCase) -> Roll:
+    def cold(self, case: StepCase) -> TimedRollout:
         """Single steps without impulses from states that this has visited."""
         q, v = (x[:-1][::EVERY].reshape(-1, x.shape[-1]).astype(float) for x in self.arrays[:2])
         targets = self.arrays[3][::EVERY].reshape(1, len(q), -1).astype(float)
         size = self.kernel.arguments[2].size
-        return Roll(self.kernel, case, Starts(q, v, np.zeros((len(q), size)), targets))
+        return TimedRollout(self.kernel, case, Starts(q, v, np.zeros((len(q), size)), targets))
 
     def statistics(self) -> Record:
         """Of the largest residual of each step."""
@@ -227,7 +227,7 @@ class Roll:
 def _measure_kernel(case: StepCase, made: dict[Motion, Starts], rounds: int, **options: Any) -> Record:
     """Times and residuals of one kernel, warm and cold, of both motions."""
     kernel = case.kernel(**options)
-    rolls = {f"{motion}, warm": Roll(kernel, case, start) for motion, start in made.items()}
+    rolls = {f"{motion}, warm": TimedRollout(kernel, case, start) for motion, start in made.items()}
     for motion in list(rolls):
         rolls[motion]()
         rolls[motion.replace("warm", "cold")] = rolls[motion].cold(case)

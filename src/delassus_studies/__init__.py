@@ -3,7 +3,7 @@
 `registry`
     every command: a row each
 `timing`, `counters`, `count_ops`
-    how times, operations, instructions and cache misses are measured
+    how times, operations and instructions are measured
 `cases`, `loop_mechanisms`
     robots and constraints that are measured
 `bench`

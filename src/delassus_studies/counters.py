@@ -123,7 +123,6 @@ def phases(case: Case, method: str) -> dict[str, OperationCount]:
 _FUNCTION = re.compile(r"^([0-9a-f]+) <(.+)>:$")
 _LINE = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*?)\s*(?:#.*)?$")
 _MEMORY = re.compile(r"(-?0x[0-9a-f]+)?\((%\w+)?[^)]*\)")
-_FRAME = re.compile(r"\$0x([0-9a-f]+),%rsp$")
 _ARITHMETIC = re.compile(r"^v?(?:fn?m(?:add|sub)\w*|(?:add|sub|mul|div|sqrt|max|min)[ps][sd])$")
 _MOVE = re.compile(r"^v?(mov|broadcast|pbroadcast)")
 _SHUFFLE = re.compile(r"^v?(p?unpck|shuf|p?perm|insert|extract|blend|p?align)")
@@ -136,7 +135,7 @@ def available() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """Instructions of some functions by kind, bytes of code, bytes of the largest stack frame.
+    """Instructions of some functions by kind, bytes of code.
 
     ``from_memory`` counts operands that instructions other than moves read from memory, by where they are.
     """
@@ -144,7 +143,6 @@ class Census:
     kinds: Counter[str]
     from_memory: Counter[str]
     size: int
-    frame: int
 
     @property
     def total(self) -> int:
@@ -155,7 +153,7 @@ class Census:
 def census(code: bytes, functions: str) -> Census:
     """Count the instructions of the functions of an x86 object file whose whole names match a pattern."""
     kinds, from_memory = Counter[str](), Counter[str]()
-    size = frame = 0
+    size = 0
     for lines in _disassembled(code, functions):
         constants: set[str] = set()  # registers that hold the address of a constant
         size += lines[-1][0] - lines[0][0]
@@ -167,9 +165,7 @@ def census(code: bytes, functions: str) -> Census:
                 from_memory[where] += 1
             follow = constants.add if name.startswith("movabs") else constants.discard
             follow(operands.rsplit(",", 1)[-1])
-            if name.startswith("sub") and (found := _FRAME.match(operands)):
-                frame = max(frame, int(found[1], 16))
-    return Census(kinds, from_memory, size, frame)
+    return Census(kinds, from_memory, size)
 
 
 def _disassembled(code: bytes, pattern: str) -> Iterator[list[tuple[int, str, str]]]:

@@ -55,7 +55,7 @@ def _kernel(case: Case, dtype: str) -> Record:
     record["seconds"] = _times(case, made, dtype)
     if available():
         found = census(made.code, FUNCTIONS)
-        sizes = {"instructions": found.total, "bytes": found.size, "frame": found.frame}
+        sizes = {"instructions": found.total, "bytes": found.size}
         record["code"] = {**sizes, "kinds": dict(found.kinds.most_common()), "operands": dict(found.from_memory)}
     return record
 

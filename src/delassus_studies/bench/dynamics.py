@@ -39,7 +39,6 @@ AGAINST: Mapping[str, tuple[str, ...]] = {
 }
 """Methods that are timed, and the peers that do the same."""
 
-
 ANY_ERROR = 1e300
 """Error bound with which no state is solved again by another method."""
 

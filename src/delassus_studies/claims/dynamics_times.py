@@ -245,7 +245,7 @@ class Comparison:
     independent: bool = False
 
 
-HARD, EARLY, SOFT, JOINT_SPACE = COMPARISONS = (
+HARD, *_ = COMPARISONS = (
     Comparison("PV as fast as LTL or faster on every robot and constraint set", "PV", ("LTL",), unconstrained=True),
     Comparison("PV-e is the best hard solver on large robots; Talos, feet and hands: about half of LTL, two thirds of "
                "PV", "PV-e", ("PV", "LTL"), {"LTL": (0.0, 0.55), "PV": (0.0, 0.75)}, ("Atlas", "Talos")),

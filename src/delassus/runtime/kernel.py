@@ -85,7 +85,10 @@ class Kernel:
         sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self.has_rcond else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
         self.code = Code(objects)
-        self._span, self._batch = self.code.address("span"), self._function("batch", 1)
+        self._span = self.code.address("span")
+        types = [ctypes.c_int64, *[ctypes.c_void_p] * len(self._strides)]
+        self._batch: Any = ctypes.CFUNCTYPE(None, *types)(self.address)
+        self._batch.code = self.code  # which must stay while it runs, on whatever thread
         self._roll: Any = c_function(_roll) if request.states else None
         self._direct = direct_entry(self, _declined)
         self.__call__: Callable[..., Any] = direct_entry(self, self._call, is_helped=True)
@@ -387,13 +390,6 @@ class Kernel:
         several = number_of(threads, n * steps * self.operations.total)
         over_states(run, [*arrays, *after, *beside, *rcond], self._strides, n, several, self.lanes)
         return self.ill_conditioned(rcond, (steps, *batch)), beside
-
-    def _function(self, name: str, counts: int) -> Any:
-        """Machine code that takes so many counts and a pointer for each array."""
-        types = [ctypes.c_int64] * counts + [ctypes.c_void_p] * len(self._strides)
-        function: Any = ctypes.CFUNCTYPE(None, *types)(self.code.address(name))
-        function.code = self.code  # which must stay while it runs, on whatever thread
-        return function
 
     def ill_conditioned(self, rcond: Arrays, batch: Batch) -> NDArray[np.bool_]:
         """States whose reciprocal condition is too small; it is negative where results are not finite."""

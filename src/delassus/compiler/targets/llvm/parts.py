@@ -39,12 +39,8 @@ class Section:
 
     def __init__(self, name: str, stage: Stage, registers: int, columns: Columns | None = None) -> None:
         self.name, self.targets, self.times, self.apart = name, stage.targets, stage.times, stage.is_loop
-        self.rows, self.lanes, self._stage = (
-            Rows(stage) if stage.calls else None,
-            1 if columns is None else WIDTH,
-            stage,
-        )
-        graph = stage.graph
+        self.rows, self.lanes = Rows(stage) if stage.calls else None, 1 if columns is None else WIDTH
+        self._stage, graph = stage, stage.graph
         if columns is not None:
             graph, self.inputs, self.goals = columns
         elif self.rows is not None:

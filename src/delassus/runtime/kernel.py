@@ -87,8 +87,8 @@ class Kernel:
         self.code = Code(objects)
         self._span = self.code.address("span")
         types = [ctypes.c_int64, *[ctypes.c_void_p] * len(self._strides)]
-        self._batch: Any = ctypes.CFUNCTYPE(None, *types)(self.address)
-        self._batch.code = self.code  # which must stay while it runs, on whatever thread
+        batch: Any = ctypes.CFUNCTYPE(None, *types)(self.address)
+        self._batch, batch.code = batch, self.code  # which must stay while it runs, on whatever thread
         self._roll: Any = c_function(_roll) if request.states else None
         self._direct = direct_entry(self, _declined)
         self.__call__: Callable[..., Any] = direct_entry(self, self._call, is_helped=True)

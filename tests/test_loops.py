@@ -13,7 +13,7 @@ import delassus as ds
 from delassus import Point, Weld, mechanisms
 from delassus.compiler.program import places, stages
 from delassus.compiler.program.stages import cut
-from delassus.spatial.trace.calls import CallingTraceOps
+from delassus.spatial.trace.batched_calls import CallingTraceOps
 from internals import (
     Argument,
     Code,

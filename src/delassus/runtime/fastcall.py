@@ -43,12 +43,12 @@ VALUE, LENGTH, ITEMS = 16, 16, 24
 
 GENERAL, OUT, TUPLE_TYPE, VECTORCALL, ARRAY_TYPE, DESCR, FLOAT_TYPE, DOUBLE_TYPE, BYTES_DESCR = range(0, 72, 8)
 NEW_ARRAY, NEW_TUPLE, DROP, SPAN, SCRATCH, HELPER, SHARED, MOST_STATES, PART = range(72, 144, 8)
-INPUTS, RESULTS, JUDGED, ITEM, LEAST, SHAPES = range(144, 192, 8)
+INPUTS, RESULTS, HAS_RCOND, ITEM, LEAST, SHAPES = range(144, 192, 8)
 """Offsets in a kernel's record: the general path, the name "out", types and descriptors; functions of NumPy, of Python
 and of the kernel; memory for reciprocal conditions and repeated numbers; the helper (`delassus.runtime.helper`) and the
-states from which it takes part; states at most, and those that are run before some of them may be doubtful; numbers of
-arguments and results; whether there are reciprocal conditions; bytes of a number; the least of the conditions. Last, of
-each array, the bytes of a state, its number of axes and their lengths."""
+states from which it takes part; states at most, and those that are run before some of them may be ill-conditioned;
+numbers of arguments and results; whether there are reciprocal conditions; bytes of a number; the least of the
+conditions. Last, of each array, the bytes of a state, its number of axes and their lengths."""
 
 READABLE, WRITEABLE = 0x1 | 0x100, 0x1 | 0x100 | 0x400
 """C-contiguous and aligned; the same and writeable."""
@@ -61,7 +61,7 @@ MOST_ALONE = 1024
 """States up to which a call without a helper comes here: other threads wait for the lock."""
 
 LEAST_PART = 128
-"""States that are run before the entry looks whether some of them are doubtful."""
+"""States that are run before the entry looks whether some of them are ill-conditioned."""
 
 MOST_ARRAYS, SCALARS, ROOM = 64, 8, 8 * 65
 """Arrays of a kernel that has an entry at most, and axes of these; arguments of one number a state; bytes for as many
@@ -80,7 +80,7 @@ def limit(operations: int) -> int:
 
 
 @compiled
-def doubtful(rcond: int, n: int, least: float, item: int) -> bool:
+def ill_conditioned(rcond: int, n: int, least: float, item: int) -> bool:
     """Whether a reciprocal condition is below the least or not a number."""
     for s in range(n):
         at = rcond + s * item
@@ -155,7 +155,7 @@ def _new(record: int, shape: int, is_batch: bool, n: int) -> int:
 
 @compiled
 def _run(record: int, arrays: int, n: int) -> bool:
-    """Compute n states; False where one is doubtful, or the general path has to start the helper first.
+    """Compute n states; False where one is ill-conditioned, or the general path has to start the helper first.
 
     Without the helper, by parts, so that little is lost where the general path has to do all again.
     """
@@ -171,7 +171,9 @@ def _run(record: int, arrays: int, n: int) -> bool:
             call_at(share, load(record + HELPER), load(record + SPAN), arrays, n)
         else:
             call_at(load(record + SPAN), arrays, first, size)
-        if load(record + JUDGED) != 0 and doubtful(rcond + first * item, size, load(record + LEAST, np.float64), item):
+        if load(record + HAS_RCOND) != 0 and ill_conditioned(
+            rcond + first * item, size, load(record + LEAST, np.float64), item
+        ):
             return False
         first += size
     return True

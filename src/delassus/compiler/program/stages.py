@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from delassus.compiler.program.places import share_places
 from delassus.compiler.program.program import Stage
+from delassus.compiler.program.workspace_slots import share_slots
 from delassus.spatial.trace.graph import Builder, Calls, Graph, Loop
 from delassus.spatial.trace.operations import LEAVES, Op, arity
 
@@ -23,7 +23,7 @@ def cut(
     """Stages that run before the last one, and that one; ``n_inputs`` are those of the program's arguments."""
     if not loops:
         return (), optimise(graph, False)
-    return share_places(*_Cut(graph, loops, n_inputs, optimise).stages(), n_inputs)
+    return share_slots(*_Cut(graph, loops, n_inputs, optimise).stages(), n_inputs)
 
 
 class _Cut:

@@ -24,7 +24,7 @@ from delassus.quantities.osim import DELASSUS
 from delassus.quantities.quantity import Output
 from delassus.quantities.request import Request, request
 from delassus.spatial.ops import Matrix
-from delassus.spatial.trace.calls import CallingTraceOps
+from delassus.spatial.trace.batched_calls import CallingTraceOps
 from delassus.spatial.trace.graph import Graph, OperationCount
 from delassus.spatial.trace.nodes import Expression
 from delassus.spatial.trace.operations import Op

@@ -24,7 +24,7 @@ from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, MissingDependencyError
 from delassus.runtime.arrays import batch_of_all, check_shape, leading, of_one_batch, ordered, over_time
 from delassus.runtime.fallback import solve_states
-from delassus.runtime.libraries.xla_entry import SETTLE, SETTLING, _task, _xla
+from delassus.runtime.libraries.xla_entry import FALLBACK, FALLBACKS_RUNNING, _task, _xla
 from delassus.runtime.threads import ENOUGH_FOR_THREADS, number_of
 
 ENOUGH = 2_000_000
@@ -33,7 +33,7 @@ ENOUGH = 2_000_000
 VERSIONS = (0, 9), (0, 10)
 """Minor versions of JAX that this is tested with; the names that it uses may move in others."""
 
-Settle = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p))
+Fallback = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p))
 
 
 def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -229,19 +229,19 @@ _targets: set[str] = set()
 """What XLA knows by name."""
 
 
-_settles: list[tuple[ctypes.c_void_p, ctypes.c_int64]] = []
+_fallbacks: list[tuple[ctypes.c_void_p, ctypes.c_int64]] = []
 """Of each target, the function that solves what it does not, and how many calls of that there are now."""
 
 
-def _settle_no_more() -> None:
+def _end_fallbacks() -> None:
     """Wait for calls back into Python, then let there be no more: XLA may still be at what nobody reads."""
     import jax
 
     jax.effects_barrier()
-    for settle, _ in _settles:
-        settle.value = None
+    for fallback, _ in _fallbacks:
+        fallback.value = None
     time.sleep(1e-3)  # as long as threads may need to see that
-    while any(settling.value for _, settling in _settles):
+    while any(running.value for _, running in _fallbacks):
         time.sleep(1e-3)
 
 
@@ -255,34 +255,44 @@ def _target(kernel: Any) -> str:
 
     name = f"delassus_{kernel.identity}"
     if name not in _targets:
-        settle, code = Settle(lambda n, addresses: _settled(kernel, n, addresses)), kernel.code
+        fallback, code = Fallback(lambda n, addresses: _fall_back(kernel, n, addresses)), kernel.code
         several = len(kernel.arguments), len(kernel.arguments) + len(kernel.results), len(kernel.arguments[0].shape)
         many, threads = -(-ENOUGH // max(kernel.operations.total, 1)), number_of(None, ENOUGH_FOR_THREADS)
         functions = (
             ctypes.pythonapi.PyMem_RawMalloc,  # of threads with and without Python
             ctypes.pythonapi.PyMem_RawFree,
             ctypes.CDLL(None).sched_yield if os.name == "posix" else _kernel32().SwitchToThread,
-            *(LATE, FULL, settle),
+            *(ENDED, FULL, fallback),
         )
-        *others, late, full, settles = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
+        *others, ended, full, fallback_address = (
+            ctypes.cast(function, ctypes.c_void_p).value for function in functions
+        )
         record = ctypes.create_string_buffer(struct.pack(
             "16qd2q",
-            *(address_of(_xla), address_of(_task), code.address("span"), *others, late, full),
+            *(address_of(_xla), address_of(_task), code.address("span"), *others, ended, full),
             *(*several, kernel.lanes, kernel.dtype.itemsize, kernel.has_rcond, many, threads),
-            *(kernel.dtype.type(kernel.least_rcond), settles, 0),
+            *(kernel.dtype.type(kernel.least_rcond), fallback_address, 0),
         ))  # fmt: skip
         ctypes.c_void_p.from_address(code.address_of_data("xla_record")).value = ctypes.addressof(record)
         if not _targets:
-            atexit.register(_settle_no_more)
-        _settles.append((ctypes.c_void_p.from_buffer(record, SETTLE), ctypes.c_int64.from_buffer(record, SETTLING)))
+            atexit.register(_end_fallbacks)
+        _fallbacks.append(
+            (ctypes.c_void_p.from_buffer(record, FALLBACK), ctypes.c_int64.from_buffer(record, FALLBACKS_RUNNING))
+        )
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(ctypes.c_void_p(code.address("xla"))), platform="cpu")
-        for needed in (code, settle, record, _xla, _task):  # for good: XLA forgets nothing, its threads may run at exit
+        for needed in (
+            code,
+            fallback,
+            record,
+            _xla,
+            _task,
+        ):  # for good: XLA forgets nothing, its threads may run at exit
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(needed))
         _targets.add(name)
     return name
 
 
-LATE = ctypes.create_string_buffer(b"Python has ended before all states were solved")
+ENDED = ctypes.create_string_buffer(b"Python has ended before all states were solved")
 """What XLA is told then; nobody is left to read it."""
 
 FULL = ctypes.create_string_buffer(b"There is no memory for the call")
@@ -291,7 +301,7 @@ _failures: list[ctypes.Array[ctypes.c_char]] = []
 """Texts that XLA may still read."""
 
 
-def _settled(kernel: Any, n: int, addresses: Any) -> int | None:
+def _fall_back(kernel: Any, n: int, addresses: Any) -> int | None:
     """Solve the states of a batch that the machine code has not; address of the text of what went wrong, if it did."""
     try:
         number = ctypes.c_double if kernel.dtype == np.float64 else ctypes.c_float

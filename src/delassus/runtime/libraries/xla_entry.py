@@ -10,10 +10,10 @@ that come late find no states left, after the entry has returned. Nobody waits f
 others end their chunks, this thread yields.
 
 A program's hidden result, its reciprocal condition, stays inside: where that of a state is below ``LEAST``, the entry
-calls the function ``SETTLE`` with the number of all states and an array of pointers to all arrays. That does it all
+calls the function ``FALLBACK`` with the number of all states and an array of pointers to all arrays. That does it all
 again and returns NULL, or the text of an error, which XLA raises. There is no such function any more when Python ends,
-which ``SETTLING``, the number of its calls, makes wait for those that have begun: threads that want Python's lock later
-never get it.
+which ``FALLBACKS_RUNNING``, the number of its calls, makes wait for those that have begun: threads that want Python's
+lock later never get it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at, compare_exchange, load, reserve, store
-from delassus.runtime.fastcall import doubtful
+from delassus.runtime.fastcall import ill_conditioned
 
 API_VERSION = 0, 3
 """Major and minor version of the interface."""
@@ -48,15 +48,16 @@ INTERNAL = 13
 MOST, CHUNKS = 1024, 4
 """States of a chunk at most, and chunks for each thread at least."""
 
-ENTRY, TASK, SPAN, ALLOCATE, RELEASE, YIELD, LATE, FULL = range(0, 64, 8)
-INPUTS, ARRAYS, AXES, LANES, ITEM, JUDGED, MANY, THREADS, LEAST, SETTLE, SETTLING = range(64, 152, 8)
+ENTRY, TASK, SPAN, ALLOCATE, RELEASE, YIELD, ENDED, FULL = range(0, 64, 8)
+INPUTS, ARRAYS, AXES, LANES, ITEM, HAS_RCOND, MANY, THREADS, LEAST, FALLBACK, FALLBACKS_RUNNING = range(64, 152, 8)
 """Offsets in what is known of a kernel: functions and texts; numbers of arguments, of these and shown results, of axes
 of a state of the first argument, of states of a vector; bytes of a number; whether there are reciprocal conditions; and
 see above."""
 
 OF, USERS, NEXT, DONE, STATES, CHUNK, DOUBT, POINTERS = range(0, 64, 8)
 """Offsets in a job: the record, threads that may still read it, states that have been taken, states that are done, all
-states, states of a chunk, whether one is doubtful, pointers to all arrays. Reciprocal conditions are behind these."""
+states, states of a chunk, whether one is ill-conditioned, pointers to all arrays. Reciprocal conditions are behind
+these."""
 
 
 @inlined
@@ -102,9 +103,9 @@ def _work(job: int) -> None:
         if size <= 0:
             return
         call_at(load(record + SPAN), job + POINTERS, first, size)
-        if load(record + JUDGED) != 0:
+        if load(record + HAS_RCOND) != 0:
             rcond = load(job + POINTERS + 8 * load(record + ARRAYS))
-            if doubtful(rcond + first * item, size, load(record + LEAST, np.float64), item):
+            if ill_conditioned(rcond + first * item, size, load(record + LEAST, np.float64), item):
                 store(job + DOUBT, 1)
         _add(job + DONE, size)
 
@@ -138,7 +139,7 @@ def _solve(record: int, frame: int) -> int:
     if n >= load(record + MANY):
         n_threads = _threads(record, api, context)
     rcond = POINTERS + 8 * n_arrays + 8
-    job = call_at(load(record + ALLOCATE), rcond + n * load(record + ITEM) * load(record + JUDGED))
+    job = call_at(load(record + ALLOCATE), rcond + n * load(record + ITEM) * load(record + HAS_RCOND))
     if job == 0:
         text: int = load(record + FULL)
         return text
@@ -167,10 +168,10 @@ def _solve(record: int, frame: int) -> int:
         call_at(load(record + YIELD))
     text = 0
     if load(job + DOUBT) != 0:
-        _add(record + SETTLING, 1)
-        settle = load(record + SETTLE)
-        text = call_at(settle, n, job + POINTERS) if settle != 0 else load(record + LATE)
-        _add(record + SETTLING, -1)
+        _add(record + FALLBACKS_RUNNING, 1)
+        fallback = load(record + FALLBACK)
+        text = call_at(fallback, n, job + POINTERS) if fallback != 0 else load(record + ENDED)
+        _add(record + FALLBACKS_RUNNING, -1)
     _leave(job)
     return text
 

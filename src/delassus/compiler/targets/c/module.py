@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from delassus.compiler.passes.allocate import Act, allocate
-from delassus.compiler.program.calls import Rows, c_table
+from delassus.compiler.program.batched_calls import Rows, c_table
 from delassus.compiler.program.program import Program, Result, Stage
 from delassus.compiler.targets.c.casadi import ABOUT, DEFINITIONS, Interface, functions
 from delassus.compiler.targets.c.text import Scalar, comment, identifier, literal

@@ -22,7 +22,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from delassus.compiler.program.calls import WIDTH
+from delassus.compiler.program.batched_calls import SIMD_COLUMNS
 from delassus.compiler.program.program import Program, Stage
 from delassus.compiler.targets.llvm.loops import XLA_ENTRY, batch, pointers, sizes, span
 from delassus.compiler.targets.llvm.operations import Operations
@@ -51,7 +51,7 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
     """Assembly of all functions for one number type; ``lanes`` of 1 leaves out the lane code."""
     sections = [Section(f"stage{k}_", stage, registers) for k, stage in enumerate(program.before)]
     sections.append(Section("", Stage(program.graph, ()), registers))
-    one = [section.side_by_side(registers) for section in sections]
+    one = [section.as_simd_columns(registers) for section in sections]
     codes: list[Code] = [_One(program, one, scalar, 1, has_fma)]
     if lanes > 1:
         codes.append(_Block(program, sections, scalar, lanes, has_fma))
@@ -62,9 +62,9 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
 
 
 class _One(Code):
-    """Sines and cosines of arguments, ``angles``, are computed first, `WIDTH` at once, and kept in the workspace.
+    """Code for one state: sines and cosines of ``angles`` come first, `SIMD_COLUMNS` at once, into the workspace.
 
-    ``sines`` is where the sine of an argument is there; its cosine is `WIDTH` behind it.
+    ``sines`` is where the sine of an argument is there; its cosine is `SIMD_COLUMNS` behind it.
     """
 
     name = "one"
@@ -78,12 +78,12 @@ class _One(Code):
                 if k is not None and k < program.n_inputs
             }
         )
-        self.angles = [angles[k : k + WIDTH] for k in range(0, len(angles), WIDTH)]
-        if len(angles) > WIDTH:
-            self.angles[-1] = angles[-WIDTH:]
-        super().__init__(program, sections, 0, 2 * WIDTH * len(self.angles), *shared)
+        self.angles = [angles[k : k + SIMD_COLUMNS] for k in range(0, len(angles), SIMD_COLUMNS)]
+        if len(angles) > SIMD_COLUMNS:
+            self.angles[-1] = angles[-SIMD_COLUMNS:]
+        super().__init__(program, sections, 0, 2 * SIMD_COLUMNS * len(self.angles), *shared)
         self.sines = {
-            angle: self.first_output + 2 * WIDTH * k + lane
+            angle: self.first_output + 2 * SIMD_COLUMNS * k + lane
             for k, some in enumerate(self.angles)
             for lane, angle in enumerate(some)
         }
@@ -113,7 +113,7 @@ class _One(Code):
         if angle not in self.sines:
             return operations.emit(k)
         is_cosine = section.nodes[k][0] == Op.COS
-        operations.values[k] = text.load(self.slot(text, self.sines[angle] + WIDTH * is_cosine))
+        operations.values[k] = text.load(self.slot(text, self.sines[angle] + SIMD_COLUMNS * is_cosine))
         return operations.values[k]
 
     def result(self, text: LlvmText, k: int) -> str:
@@ -142,10 +142,10 @@ class _One(Code):
 
     def _angles(self) -> LlvmText:
         """Sines and cosines of arguments."""
-        text = LlvmText(WIDTH, self.text().scalar, is_aligned=False)
+        text = LlvmText(SIMD_COLUMNS, self.text().scalar, is_aligned=False)
         for some in self.angles:
             places = [self.value(text, angle) for angle in some]
-            if some[-1] - some[0] == WIDTH - 1 and self.inputs[some[0]][0] == self.inputs[some[-1]][0]:
+            if some[-1] - some[0] == SIMD_COLUMNS - 1 and self.inputs[some[0]][0] == self.inputs[some[-1]][0]:
                 x = text.load(places[0])
             else:
                 x = "zeroinitializer"
@@ -153,7 +153,7 @@ class _One(Code):
                     number = text.instruction(f"load {text.scalar}, ptr {place}")
                     x = text.instruction(f"insertelement {text.vector} {x}, {text.scalar} {number}, i64 {lane}")
             for k, made in enumerate(sincos(text, x, self.has_fma)):
-                text.store(made, self.slot(text, self.sines[some[0]] + k * WIDTH))
+                text.store(made, self.slot(text, self.sines[some[0]] + k * SIMD_COLUMNS))
         self.declarations |= text.declarations
         return text
 
@@ -184,9 +184,9 @@ class _One(Code):
         return f"%a{i}", entry
 
     def _copy(self, text: LlvmText, run: list[tuple[int, int, str, int]]) -> None:
-        """Write neighbours, `WIDTH` at once."""
+        """Write neighbours, `SIMD_COLUMNS` at once."""
         (r, position, origin, distance), n = run[0], len(run)
-        align, of_width = f"align {text.bits // 8}", f"<{WIDTH} x {text.scalar}>"
+        align, of_width = f"align {text.bits // 8}", f"<{SIMD_COLUMNS} x {text.scalar}>"
         target = text.row(f"%r{r}", position)
         source = text.row(origin, distance) if origin[0] == "%" else ""
 
@@ -196,18 +196,18 @@ class _One(Code):
                 value = text.instruction(f"load {kind}, ptr {text.row(source, k)}, {align}")
             text.lines.append(f"store {kind} {value}, ptr {text.row(target, k)}, {align}")
 
-        if n < WIDTH:
+        if n < SIMD_COLUMNS:
             for k in range(n):
                 copy(text.scalar, k)
             return
-        if n > LONG * WIDTH:
-            with text.loop(f"copy{len(text.lines)}", n // WIDTH * WIDTH, WIDTH) as at:
+        if n > LONG * SIMD_COLUMNS:
+            with text.loop(f"copy{len(text.lines)}", n // SIMD_COLUMNS * SIMD_COLUMNS, SIMD_COLUMNS) as at:
                 copy(of_width, at)
         else:
-            for k in range(0, n // WIDTH * WIDTH, WIDTH):
+            for k in range(0, n // SIMD_COLUMNS * SIMD_COLUMNS, SIMD_COLUMNS):
                 copy(of_width, k)
-        if n % WIDTH:  # the last overlap those before them
-            copy(of_width, n - WIDTH)
+        if n % SIMD_COLUMNS:  # the last overlap those before them
+            copy(of_width, n - SIMD_COLUMNS)
 
 
 def _runs(leaves: list[tuple[int, int, str, int]]) -> list[list[tuple[int, int, str, int]]]:

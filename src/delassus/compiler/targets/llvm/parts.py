@@ -6,7 +6,7 @@ from functools import partial
 
 from delassus.compiler.passes.allocate import Act, Step, allocate
 from delassus.compiler.passes.schedule import overlap
-from delassus.compiler.program.calls import WIDTH, Columns, Rows, side_by_side
+from delassus.compiler.program.batched_calls import SIMD_COLUMNS, Rows, SimdColumns, as_simd_columns
 from delassus.compiler.program.program import Program, Stage
 from delassus.compiler.targets.llvm.loops import pointers, signature
 from delassus.compiler.targets.llvm.operations import Operations
@@ -37,9 +37,9 @@ class Section:
     whether an input is of all lanes or the same number in all. ``lanes`` are columns side by side in one-state code.
     """
 
-    def __init__(self, name: str, stage: Stage, registers: int, columns: Columns | None = None) -> None:
+    def __init__(self, name: str, stage: Stage, registers: int, columns: SimdColumns | None = None) -> None:
         self.name, self.targets, self.times, self.apart = name, stage.targets, stage.times, stage.is_loop
-        self.rows, self.lanes = Rows(stage) if stage.calls else None, 1 if columns is None else WIDTH
+        self.rows, self.lanes = Rows(stage) if stage.calls else None, 1 if columns is None else SIMD_COLUMNS
         self._stage, graph = stage, stage.graph
         if columns is not None:
             graph, self.inputs, self.goals = columns
@@ -59,9 +59,9 @@ class Section:
         is_known = op in (Op.SIN, Op.COS) and self.rows is None and self.nodes[x][0] == Op.INPUT
         return self.nodes[x][1] if is_known else None
 
-    def side_by_side(self, registers: int) -> Section:
+    def as_simd_columns(self, registers: int) -> Section:
         """The same for columns side by side, if it is calls that allow for that."""
-        columns = side_by_side(self._stage, self.rows) if self.rows is not None else None
+        columns = as_simd_columns(self._stage, self.rows) if self.rows is not None else None
         return self if columns is None else Section(self.name, self._stage, registers, columns)
 
 

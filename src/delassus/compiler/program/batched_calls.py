@@ -15,7 +15,7 @@ from delassus.compiler.program.program import Stage
 from delassus.spatial.trace.graph import Builder, Graph
 from delassus.spatial.trace.operations import LEAVES, Op, arity
 
-WIDTH = 4
+SIMD_COLUMNS = 4
 """Columns side by side."""
 
 
@@ -70,20 +70,22 @@ def c_table(name: str, size: str, entries: Iterable[int]) -> list[str]:
     return [f"static const int {name}[{size}] = {{", *textwrap.wrap(shown, 116, initial_indent="    "), "};"]
 
 
-Columns = tuple[Graph, list[tuple[int, bool]], list[int]]
+SimdColumns = tuple[Graph, list[tuple[int, bool]], list[int]]
 """Body for columns side by side: operations on vectors; of each input the (first) column of the table of calls that it
 is, and whether it is as many as there are lanes; of each output its first column."""
 
 
-def side_by_side(stage: Stage, rows: Rows) -> Columns | None:
-    """The body of calls for `WIDTH` columns at once, if it does the same for neighbours in memory; else None."""
+def as_simd_columns(stage: Stage, rows: Rows) -> SimdColumns | None:
+    """The body of calls for `SIMD_COLUMNS` columns at once, if it does the same for neighbours in memory; else None."""
     packer = _Packer(stage, rows)
     outputs, first = stage.graph.flat_outputs(), rows.n_given
-    starts = range(0, len(outputs), WIDTH)
-    if len(outputs) % WIDTH or not all(packer.are_neighbours(range(first + k, first + k + WIDTH)) for k in starts):
+    starts = range(0, len(outputs), SIMD_COLUMNS)
+    if len(outputs) % SIMD_COLUMNS or not all(
+        packer.are_neighbours(range(first + k, first + k + SIMD_COLUMNS)) for k in starts
+    ):
         return None
     try:
-        made = [packer.pack(tuple(outputs[k : k + WIDTH])) for k in starts]
+        made = [packer.pack(tuple(outputs[k : k + SIMD_COLUMNS])) for k in starts]
     except _DifferentError:
         return None
     graph = packer.build.graph([made])

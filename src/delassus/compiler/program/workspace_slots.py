@@ -18,7 +18,7 @@ from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.operations import Op
 
 
-def share_places(stages: Sequence[Stage], last: Graph, n_inputs: int) -> tuple[tuple[Stage, ...], Graph]:
+def share_slots(stages: Sequence[Stage], last: Graph, n_inputs: int) -> tuple[tuple[Stage, ...], Graph]:
     """The same stages and last part with fewer values; numbers below ``n_inputs`` are arguments, and stay."""
     first_made, last_read, called = dict[int, int](), dict[int, int](), dict[int, int]()
     for k, stage in enumerate(stages):
@@ -31,18 +31,18 @@ def share_places(stages: Sequence[Stage], last: Graph, n_inputs: int) -> tuple[t
                 called.setdefault(value, k)
     last_read |= dict.fromkeys(_read(last, ()), len(stages))
 
-    def together(value: int) -> tuple[int, int]:
+    def lifetime(value: int) -> tuple[int, int]:
         """Calls that read it first, and whether the first stage sets it, which sets many; else the stage that does."""
         made = first_made[value]
         return (called[value], made == 0) if value in called else (len(stages), made)
 
-    runs = [list(run) for _, run in groupby(sorted(first_made), key=together)]
+    runs = [list(run) for _, run in groupby(sorted(first_made), key=lifetime)]
     starts = [min(first_made[value] for value in run) for run in runs]
     place = {k: k for k in range(n_inputs)}
     free_from = np.zeros(len(first_made), dtype=np.int64)  # of each place the stage from which on it is free
     for k in sorted(range(len(runs)), key=lambda k: (starts[k], -len(runs[k]))):
         n = len(runs[k])
-        at = _fit(free_from, starts[k], n)
+        at = _first_fit(free_from, starts[k], n)
         free_from[at : at + n] = 1 + max(last_read[value] for value in runs[k])
         place.update(zip(runs[k], range(n_inputs + at, n_inputs + at + n), strict=True))
     moved = [
@@ -66,7 +66,7 @@ def _moved(graph: Graph, place: dict[int, int]) -> Graph:
     return replace(graph, a=np.array([place[a] if op == Op.INPUT else a for op, a, *_ in graph.nodes()]))
 
 
-def _fit(free_from: NDArray[np.int64], stage: int, n: int) -> int:
+def _first_fit(free_from: NDArray[np.int64], stage: int, n: int) -> int:
     """First of ``n`` places side by side that are free at a stage."""
     taken = np.flatnonzero(free_from > stage)
     starts = np.append(0, taken + 1)

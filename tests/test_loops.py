@@ -11,7 +11,7 @@ import pytest
 
 import delassus as ds
 from delassus import Point, Weld, mechanisms
-from delassus.compiler.program import places, stages
+from delassus.compiler.program import stages, workspace_slots
 from delassus.compiler.program.stages import cut
 from delassus.spatial.trace.batched_calls import CallingTraceOps
 from internals import (
@@ -175,12 +175,12 @@ def test_what_does_not_change_in_a_loop_is_computed_before_it():
 
 
 @pytest.mark.slow
-def test_values_that_are_read_no_more_give_their_places_to_others(monkeypatch):
-    """What is computed is the same to the last bit, in half of the places."""
+def test_values_that_are_read_no_more_give_their_slots_to_others(monkeypatch):
+    """What is computed is the same to the last bit, in half of the slots."""
     tree = mechanisms.humanoid()
     asked = requested(tree, [Weld("left_foot"), Point("right_foot")], "dynamics_derivatives")
     shared = make_program(asked)
-    monkeypatch.setattr(stages, "share_places", lambda before, last, n_inputs: (before, last))
+    monkeypatch.setattr(stages, "share_slots", lambda before, last, n_inputs: (before, last))
     apart = make_program(asked)
     assert shared.n_values < 0.55 * apart.n_values
     assert {x for stage in shared.before for x in stage.targets} == set(
@@ -197,7 +197,7 @@ def test_runs_of_values_go_to_the_first_places_that_are_free():
         free_from, n, stage = rng.integers(0, 4, 20), int(rng.integers(1, 4)), int(rng.integers(1, 4))
         free_from[-n:] = 0  # there is always room behind the last
         first = next(k for k in range(20) if (free_from[k : k + n] <= stage).all())
-        assert places._fit(free_from, stage, n) == first
+        assert workspace_slots._first_fit(free_from, stage, n) == first
 
 
 @pytest.mark.slow

@@ -4,11 +4,14 @@ Operations as the planner orders links, where forces wait until both ends of the
 times of batches on one core, and the errors of both: largest difference of accelerations from those of `kkt`, relative
 to the largest of a state, median over states.
 
-Then parallel robots, where their files are: default dynamics at random closed states beside ``constraintDynamics``.
+Then parallel robots, where their files are: default dynamics at random closed states beside ``constraintDynamics``; in
+`Simulator` from rest under gravity alone, 2 s in steps of 1 ms: gap, error of the energy over the largest kinetic
+energy, and statuses.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from functools import partial
 from warnings import catch_warnings
@@ -17,6 +20,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.accuracy.closed_loops import closed_configurations
 from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.algorithms.dynamics.state import EliminationOrder
 from delassus.runtime.fallback import solve_states
@@ -32,6 +36,7 @@ from delassus_studies.timing import Calls, Record, each, environment, fitted_slo
 
 STATES, PEER_STATES, CHECKED = 1024, 64, 16
 ROUNDS, REPEATS = 9, 2
+STEPS = 2000
 SIZES, GRIDS = (10, 20, 40, 100), (3, 4, 5, 6)
 TIMED = 60_000
 """Kernels of more operations are not compiled."""
@@ -82,6 +87,28 @@ def _measure_case(case: Case, rounds: int) -> Record:
     return out
 
 
+def _measure_passive(case: Case) -> Record | None:
+    """Largest gap (m, rad), error of the energy, statuses, and median time of a step; None where loops do not close."""
+    if not len(closed := closed_configurations(case.tree, case.constraints, 32, 1)):
+        return None
+    sim = ds.Simulator(ds.Scene(case.tree, loops=case.constraints), q0=closed[0], passive="none", limits=False)
+    states, times = [(sim.q, sim.v)], []
+    for _ in range(STEPS):
+        start = time.perf_counter()
+        sim.step()
+        times.append(time.perf_counter() - start)
+        states.append((sim.q, sim.v))
+    qs, vs = (np.array(x) for x in zip(*states, strict=True))
+    kinetic, potential = ds.compile(case.tree, (), "energies", passive="none")(qs, vs)
+    gaps = ds.compile(case.tree, case.constraints, "joint_space_motion")(qs, vs, np.zeros_like(vs))[5]
+    return {
+        "gap": float(np.abs(gaps).max()),
+        "energy": float(np.abs(kinetic + potential - (kinetic + potential)[0]).max() / kinetic.max()),
+        "statuses": ", ".join(f"{status.name} {n}" for status, n in sim.statuses.items()),
+        "microseconds": 1e6 * float(np.median(times)),
+    }
+
+
 def _measure_closed(case: Case, rounds: int) -> Record | None:
     """Default dynamics at closed states beside ``constraintDynamics``: times, states solved again, error."""
     if (states := closed_states(case, STATES)) is None:
@@ -112,6 +139,7 @@ def measure(quick: bool = False) -> Iterator[Record]:
     record, robots = environment(), [] if quick else list(parallel_robots())
     cases = [four_bars(1)] if quick else [*few_loops(), *many_loops(SIZES, GRIDS)]
     yield from each(record, "closed", robots, lambda case: _measure_closed(case, ROUNDS))
+    yield from each(record, "passive", robots, _measure_passive)
     yield from each(record, "cases", cases, lambda case: _measure_case(case, 1 if quick else ROUNDS))
 
 
@@ -136,6 +164,10 @@ def tables(record: Record) -> Iterator[Table | str]:
         of_closed = ("robot", "method", "operations:,", "again", "NumPy", "inaccurate", "error:.0e")
         title = f"default dynamics of {STATES} closed states beside constraintDynamics"
         yield table(title, (*of_closed, "µs:.2f", "its µs:.2f", "ratio:.0f"), closed)
+    passive = [(name, *x.values()) for name, x in record["passive"].items() if x is not None]
+    if passive:
+        of_passive = ("robot", "gap:.0e", "energy:.0e", "statuses", "µs a step:.0f")
+        yield table("from rest, 2 s in steps of 1 ms", of_passive, passive)
     peer = "lcaba: one iteration, μ = 1e-6, where its data fit in 3 GB"
     yield f"one core, float64, batches of {STATES}; {peer}; errors: median"
     rows, times, grown = [], [], dict[str, list[tuple[int, int]]]()

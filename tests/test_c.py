@@ -47,6 +47,7 @@ from programs import (
     delassus_program,
     draw,
     graphs,
+    kernel_graph,
     plain_program,
     reference,
     same,
@@ -564,3 +565,18 @@ def test_graph_groups_are_counted_through():
     assert all(f"{line};" in source for line in ("a[0] = x[0] - x[1]", "a[1] = x[0] + x[1]", "b[0] = x[0]"))
     a, b = casadi_function(program)(np.array([5.0, 3.0]))
     assert np.array(a).ravel().tolist() == [2.0, 8.0] and float(b) == 5.0
+
+
+def test_a_toy_target_needs_its_text_and_the_table():
+    """Straight-line Python by the expressions of the table computes what the kernel does."""
+    tree, constraints = ROBOTS["arm, weld"]
+    graph, lines = kernel_graph(tree, constraints, "pv-osim"), []
+    for k, (op, *operands) in enumerate(graph.nodes()):
+        names = [f"(x{i})" for i in operands]
+        leaf = {Op.INPUT: f"q[{operands[0]}]", Op.CONSTANT: repr(float(graph.value[k]))}
+        lines.append(f"x{k} = {leaf[op] if op in leaf else c.OPERATIONS[op].c.format(*names, f='')}")
+    q, scope = tree.random(2), {"sin": math.sin, "cos": math.cos, "sqrt": math.sqrt}
+    exec("\n".join(lines), scope | {"q": q.tolist()}, found := {})
+    expected = ds.delassus(tree, constraints, q, method="pv-osim")
+    lower = np.tril_indices(len(expected))
+    assert error(np.array([found[f"x{k}"] for k in graph.flat_outputs()]), expected[lower]) < ROUND_OFF

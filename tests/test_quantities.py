@@ -154,6 +154,41 @@ def test_a_declaration_is_all_that_a_quantity_takes(robot):
     assert np.allclose(kernel.derivative("jacobian")(v, tau)[0], tau, rtol=1e-13)
 
 
+def test_a_toy_algorithm_needs_its_text_and_its_row(monkeypatch):
+    """One that the table names runs on NumPy and compiled; it is refused without."""
+    tree, constraints = ds.mechanisms.star(2, 2), (ds.Weld("branch1_2"), ds.Point("branch2_2", "branch1_1"))
+
+    def toy(problem):
+        """``G`` by its columns: accelerations that unit forces cause, from the definition."""
+        ops, m, G = problem.ops, problem.n_rows, table["dense"](problem)
+        return ops.transpose(ops.vstack([ops.transpose(G @ ops.take(ops.eye(m), None, (k,))) for k in range(m)]))
+
+    like, q = QUANTITIES["delassus"], tree.random(3, batch=4)
+    table = like.run.__globals__["METHODS"]
+    with pytest.raises(ds.DelassusError, match="toy"):
+        bind(tree, constraints, like, {"q": q}, "toy")
+    monkeypatch.setitem(table, "toy", toy)
+    named = replace(like, methods=(*like.methods, "toy"))
+    bound, expected = bind(tree, constraints, named, {"q": q}, "toy"), ds.delassus(tree, constraints, q)
+    assert error(bound.run()["G"], expected) < AGREEMENT
+    assert error(ds.Kernel(bound.request, "float64", 1)(q), expected) < AGREEMENT
+
+
+def unlisted(room):
+    """Files of algorithms that the room's table neither imports nor names."""
+    table = (room / "__init__.py").read_text()
+    names = (path.stem for path in sorted(room.glob("*.py")) if path.stem != "__init__")
+    return [f"{name}.py" for name in names if f".{name} import" not in table and f"`{name}`" not in table]
+
+
+def test_every_algorithm_is_listed(tmp_path):
+    """A file that was forgotten in the table is named."""
+    assert unlisted(Path(ds.__file__).parent / "algorithms" / "osim") == []
+    for name in ("__init__", "forgotten"):
+        (tmp_path / f"{name}.py").write_text("")
+    assert unlisted(tmp_path) == ["forgotten.py"]
+
+
 @pytest.mark.parametrize("page", ["methods.md", "algorithms.md"])
 def test_pages_name_every_algorithm(page):
     text = (Path(__file__).parent.parent / "docs" / page).read_text()

@@ -1,1 +1,1 @@
-"""What a robot is: trees of links and joints, the URDF reader, and mechanisms made by rule."""
+"""What a robot is: trees of links and joints, and mechanisms made by rule."""

@@ -48,7 +48,7 @@ def _option(name: str, kind: Any, default: Any, *flags: str, **details: Any) -> 
 
 
 def _flag(name: str, text: str) -> Parameter:
-    return _option(name, bool, False, f"--{name}", help=text)
+    return _option(name.replace("-", "_"), bool, False, f"--{name}", help=text)
 
 
 PLOT = _option("plot", Path | None, None, "--plot", callback=lambda folder: folder and check_folder(folder),
@@ -59,6 +59,8 @@ FILES = (
 )
 QUICK = _flag("quick", "A small case only, timed once: to see what comes out.")
 QUICK_CLAIMS = _flag("quick", "Only claims that take seconds, not minutes.")
+PUBLISHED = _flag("as-published", "Count operations and assemble problems as the papers do, where that differs.")
+CLAIM = _option("claim", str, "", "--claim", help="One claim by its source, such as '[r1] Fig. 4'.")
 ROBOTS = _option(
     "robots", Path | None, None, callback=_robots,
     help="Folder with atlas_v4.urdf, iiwa.urdf and shadow_hand.xml; claims whose file is not there are not measured. "
@@ -140,7 +142,7 @@ class Reproduction:
     name: str
     help: str
     modules: tuple[str, ...]
-    options: tuple[Parameter, ...] = (ROBOTS, PLOT, QUICK_CLAIMS)
+    options: tuple[Parameter, ...] = (ROBOTS, PLOT, CLAIM, PUBLISHED, QUICK_CLAIMS)
 
     def __call__(self, **options: Any) -> None:
         """Measure, judge and print all."""
@@ -153,7 +155,7 @@ REPRODUCTIONS = (
     Reproduction("dynamics", "Measure each claim that [LQR] makes of constrained forward dynamics.",
                  ("dynamics_times", "dynamics")),
     Reproduction("contact", "Measure each claim that [OS] makes of contact dynamics.",
-                 ("contact", "contact_simulations"), (PLOT, QUICK_CLAIMS)),
+                 ("contact", "contact_simulations"), (PLOT, CLAIM, PUBLISHED, QUICK_CLAIMS)),
 )  # fmt: skip
 
 

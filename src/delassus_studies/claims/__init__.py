@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from delassus.errors import MissingDependencyError
+from delassus.errors import MissingDependencyError, unknown_name
 from delassus_studies.cases import Unavailable
 from delassus_studies.figures import Series, line_figure
 from delassus_studies.tables import Console, show, table, write_csv
@@ -41,7 +41,8 @@ class Finding:
 class Claim:
     """A claim of a paper, and how to measure it from the folder of robot files (or None).
 
-    ``measure`` raises `Unavailable` where something is missing; ``quick``: it takes seconds, not minutes.
+    ``measure`` raises `Unavailable` where something is missing; ``published`` measures with the paper's counting and
+    its assembly, where that differs; ``quick``: it takes seconds, not minutes.
     """
 
     source: str
@@ -54,11 +55,12 @@ class Claim:
     level: float | None = None  # of a line across the figure
     draw: Callable[[Path], Path] | None = None  # draws a further figure into a folder
     quick: bool = False
+    published: Callable[[Path | None], Finding] | None = None
 
-    def check(self, robots: Path | None = None) -> Finding:
+    def check(self, robots: Path | None = None, as_published: bool = False) -> Finding:
         """Measure the claim, or say what is missing."""
         try:
-            return self.measure(robots)
+            return (self.published if as_published and self.published else self.measure)(robots)
         except (Unavailable, MissingDependencyError) as missing:
             return Finding("", NOT_MEASURED, str(missing))
 
@@ -81,32 +83,38 @@ def reproduce(
     file: Path | None = None,
     quick: bool = False,
     csv: Path | None = None,
+    as_published: bool = False,
+    claim: str = "",
 ) -> list[Finding]:
-    """Measure all claims or the quick ones, and print each as soon as it is measured.
+    """Measure all claims, the quick ones or those whose source is ``claim``, and print each as soon as it is measured.
 
     Draws their figures into ``plot``, writes findings to a JSON file, and to a CSV file with the tables.
     """
-    claims = [claim for claim in claims if claim.quick or not quick]
+    sources = list(dict.fromkeys(each.source for each in claims))
+    if claim and claim not in sources:
+        raise unknown_name("claim", claim, sources)
+    claims = [each for each in claims if (each.quick or not quick) and claim in ("", each.source)]
     long = sum(not claim.quick for claim in claims)
     takes = f"{long} of them take up to five minutes each, the others seconds" if long else "seconds each"
     console.print(f"Claims: {len(claims)}; {takes}.")
     findings, narrow = [], min(console.width, WIDTH)
-    for claim in claims:
+    for each in claims:
         start = time.perf_counter()
-        finding = claim.check(robots)
+        finding = each.check(robots, as_published)
         findings.append(finding)
         console.print()
-        head = Text(f"{claim.source}  ").append(finding.verdict, _STYLE[finding.verdict])
+        how = ", as published" if as_published and each.published else ""
+        head = Text(f"{each.source}{how}  ").append(finding.verdict, _STYLE[finding.verdict])
         console.print(head.append(f"  ({time.perf_counter() - start:.1f} s)", "dim"))
-        for line in (Text(claim.text), Text(finding.measured, "bold"), Text(finding.reason, "italic")):
+        for line in (Text(each.text), Text(finding.measured, "bold"), Text(finding.reason, "italic")):
             if line:
                 console.print(Padding(line, (0, 0, 0, 2), expand=False), width=narrow)
         if plot is None or finding.verdict == NOT_MEASURED:
             continue
         if finding.panels:
-            line_figure(plot / f"{claim.figure}.png", finding.panels, claim.x, claim.y, claim.log, claim.level)
-        if claim.draw is not None:
-            claim.draw(plot)
+            line_figure(plot / f"{each.figure}.png", finding.panels, each.x, each.y, each.log, each.level)
+        if each.draw is not None:
+            each.draw(plot)
     verdicts = Counter(finding.verdict for finding in findings)
     console.print()
     console.print(f"{', '.join(f'{verdict}: {number}' for verdict, number in verdicts.items())}")
@@ -117,8 +125,8 @@ def reproduce(
         console.print(f"figures: {plot}")
     if file is not None:
         said = ("measured", "verdict", "reason", "panels")
-        found = [{"claim": claim.text, **{name: getattr(f, name) for name in said}}
-                 for claim, f in zip(claims, findings, strict=True)]  # fmt: skip
+        found = [{"claim": each.text, **{name: getattr(f, name) for name in said}}
+                 for each, f in zip(claims, findings, strict=True)]  # fmt: skip
         file.write_text(json.dumps({**environment(), "findings": found}, indent=1))
         console.print(f"raw figures: {file}")
     if csv is not None:

@@ -228,6 +228,19 @@ def test_claims_of_sizes_and_growth():
     assert set(times) == set(NAMES) and all(len(values) == 2 and min(values) > 0 for values in times.values())
 
 
+def test_operations_of_assembly_are_polynomials():
+    """Table 1 as published: a cube from its differences, and counts at a length that no difference was taken of."""
+    from delassus_studies.claims import contact_published as claims
+
+    cube = claims.differences([n**3 for n in range(claims.FIRST, claims.FIRST + 7)])
+    assert len(cube) == 4 and claims.extrapolated(cube, 88) == 100**3 and claims.power(cube, 100) == pytest.approx(3.0)
+    assert claims.differences([5, 5, 5]) == [5]
+    assert claims.nmc(30) - claims.nmc(20) == 2 * (claims.nmc(20) - claims.nmc(15))  # a link costs what a link costs
+    assert claims.rmc(30) == claims.extrapolated(claims.polynomial("RMC"), 30 - claims.FIRST)
+    assert claims.of_link_and_node(claims.pv_osimr) == 0.0 < claims.of_link_and_node(claims.kjr)
+    assert claims.growth(None).verdict == "holds"
+
+
 def test_claims_of_steps():
     """Three ways to solve for hinges, from states of a short swing: the same velocities, every problem solved."""
     from delassus_studies.claims import contact as claims

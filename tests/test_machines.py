@@ -16,6 +16,8 @@ from delassus.spatial.elementary_displacements import elementary_rotations
 from delassus.spatial.factor import CholeskyFactor, Factor
 from delassus.spatial.rigid import DenseRigidInertia, RigidInertia
 from delassus.spatial.transform import DenseTransform, StagedTransform, before_rotation, displacement
+from delassus_studies.as_published import CasadiOps
+from delassus_studies.cases import general_rows
 from delassus_studies.count_ops import CountOps
 from internals import (
     OSIM_ALGORITHMS,
@@ -530,3 +532,28 @@ def test_one_singular_state_spoils_only_itself():
     assert not np.isfinite(solved[1]).any()
     for good in (0, 2):
         assert error(solved[good], np.linalg.solve(D[good], B)) < SAME_TEXT
+
+
+@pytest.fixture
+def casadi_ops():
+    pytest.importorskip("casadi")
+    return CasadiOps()
+
+
+@pytest.mark.fast
+def test_casadi_counts_instructions(casadi_ops):
+    ops, x = casadi_ops, casadi_ops.ca.SX.sym("x", 4)
+    a = ops.matrix([[x[0], x[1]], [0.0, x[2]]])
+    assert ops.count(a @ a) == 5  # x0², x0 x1 + x1 x2, x2²: zeros are free
+    assert ops.count(ops.sym_product(a, ops.transpose(a))) == 5  # x0² + x1², x1 x2, x2²: of one triangle
+    assert ops.count(x[3] * a, x[3] * a) == 6  # three products, made twice
+    assert ops.count(3.0 * a) == 4  # three products and one known number
+
+
+@pytest.mark.parametrize("method", ["pv-osim", "pv-osimr", "efpa", "ltl-osim"])
+def test_casadi_graph_computes_the_delassus_matrix(casadi_ops, method):
+    tree, constraints = LARGE["two feet"][0], general_rows(LARGE["two feet"][1], 6)
+    q = casadi_ops.ca.SX.sym("q", tree.nq)
+    G = casadi_ops.ca.Function("G", [q], [OSIM_ALGORITHMS[method](Problem(casadi_ops, tree, constraints, q))])
+    at = tree.random(0)
+    np.testing.assert_allclose(np.array(G(at)), ds.delassus(tree, constraints, at), rtol=1e-8, atol=1e-8)

@@ -1,9 +1,8 @@
 """Claims about the Delassus algorithms: families of mechanisms by sparsity pattern, robots on traced graphs.
 
 Families are stems and chains, counted by `CountOps`: a test holds PV-OSIM and PV-OSIMr within 3 % of the traced count,
-EFPA within 6 % above it. Robots are counted after common-subexpression elimination. Where a claim depends on how a
-joint transform is applied, it is measured twice: *staged* (translation, constant rotation and joint rotation one after
-the other: this library) and *composite* (multiplied out to one 6×6 matrix first: the papers' own code).
+EFPA within 6 % above it. Robots are counted after common-subexpression elimination. As published, all are counted by
+CasADi (`as_published.CasadiOps`), EFPA with the articulated sweep of the papers' code.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -25,39 +23,28 @@ from delassus.compiler.program.trace import OperationReport, count
 from delassus.constraints import Constraint
 from delassus.model.mechanisms import asimo
 from delassus.spatial.motion import from_entries
-from delassus.spatial.ops import Matrix, Ops
-from delassus.spatial.rigid import DenseRigidInertia
+from delassus.spatial.ops import Matrix
 from delassus.spatial.trace.trace_ops import TraceOps
-from delassus.spatial.transform import DenseTransform
 from delassus_studies import cases
+from delassus_studies.as_published import CompositeTraceOps, casadi_count, efpa_excess
 from delassus_studies.cases import ATLAS_FEET, ATLAS_HANDS, general_rows, points, robot_file, welds
 from delassus_studies.claims import NO, Claim, Finding, unless, verdict
 from delassus_studies.count_ops import CountOps
 from delassus_studies.figures import Series
 from delassus_studies.timing import slope
 
-M = TypeVar("M", bound=Ops)
 
+def published_count(tree: ds.Tree, constraints: Sequence[Constraint], method: str) -> int:
+    """Operations of a method as the papers count them."""
+    return casadi_count(tree, constraints, METHODS[method]) + (efpa_excess(tree) if method == "efpa" else 0)
 
-def composite(machine: type[M]) -> type[M]:
-    """The same machine with transforms and inertias multiplied out to one 6×6 matrix."""
-    methods = {
-        "transform": lambda ops, displacement: DenseTransform(ops, displacement),
-        "rigid_inertia": lambda ops, H: DenseRigidInertia(ops, H),
-    }
-    return type(f"Composite{machine.__name__}", (machine,), methods)
-
-
-CompositeCountOps, CompositeTraceOps = composite(CountOps), composite(TraceOps)
 
 # -- stems ---------------------------------------------------------------------------------------------------------
 
 
-def pattern_count(
-    tree: ds.Tree, constraints: Sequence[Constraint], method: str, machine: type[CountOps] = CountOps
-) -> int:
+def pattern_count(tree: ds.Tree, constraints: Sequence[Constraint], method: str) -> int:
     """Operations of a method by sparsity pattern."""
-    ops = machine()
+    ops = CountOps()
     METHODS[method](Problem(ops, tree, constraints, ops.state(tree.nq)))
     return ops.total
 
@@ -67,16 +54,19 @@ BRANCHES = (1, 2, 4, 7, 10)
 
 
 @cache
-def stem_count(length: int, branches: int, branch_length: int, method: str, dense: bool = False) -> int:
-    """Operations for a stem with a weld on each branch tip."""
+def stem_count(
+    length: int, branches: int, branch_length: int, method: str, published: bool = False, general: bool = False
+) -> int:
+    """Operations for a stem with a weld, or six ``general`` rows, on each branch tip."""
     tips = [f"{side}{b + 1}_{branch_length}" for side in ("near", "far") for b in range(branches)]
     tree = ds.mechanisms.stem(length, branches, branch_length)
-    return pattern_count(tree, welds(*tips), method, CompositeCountOps if dense else CountOps)
+    constraints = general_rows(tips, 6) if general else welds(*tips)
+    return (published_count if published else pattern_count)(tree, constraints, method)
 
 
-def _stems(_: Path | None) -> Finding:
+def _stems(_: Path | None, published: bool = False) -> Finding:
     methods = ("pv-osimr", "pv-osim", "efpa")
-    counts = {(n, b, m): stem_count(n, b, 7, m) for n in STEM_LENGTHS for b in BRANCHES for m in methods}
+    counts = {(n, b, m): stem_count(n, b, 7, m, published) for n in STEM_LENGTHS for b in BRANCHES for m in methods}
     panels: dict[str, Series] = {
         f"{b} branch(es) a side": {m: (STEM_LENGTHS, [counts[n, b, m] for n in STEM_LENGTHS]) for m in methods}
         for b in BRANCHES
@@ -102,11 +92,11 @@ def _stems(_: Path | None) -> Finding:
     )
 
 
-def _crossing(branches: int, branch_length: int, dense: bool, limit: int = 120) -> int | None:
+def _crossing(branches: int, branch_length: int, *how: bool, limit: int = 120) -> int | None:
     """Shortest stem on which EFPA needs no more operations than PV-OSIM."""
 
     def crossed(n: int) -> bool:
-        efpa, pv = (stem_count(n, branches, branch_length, m, dense) for m in ("efpa", "pv-osim"))
+        efpa, pv = (stem_count(n, branches, branch_length, m, *how) for m in ("efpa", "pv-osim"))
         return efpa <= pv
 
     if not crossed(limit):
@@ -114,20 +104,21 @@ def _crossing(branches: int, branch_length: int, dense: bool, limit: int = 120) 
     return 1 + bisect_left(range(1, limit), True, key=crossed)
 
 
-def _crossings(_: Path | None) -> Finding:
+def _crossings(_: Path | None, published: bool = False) -> Finding:
     sizes = ((8, 7), (10, 7), (10, 1))
-    found = {c: [_crossing(b, n, c) for b, n in sizes] for c in (False, True)}
-    said = {c: ", ".join("never up to 120" if v is None else str(v) for v in values) for c, values in found.items()}
+    ways = {"general rows": (published, True), "welds": (published, False)}
+    found = {name: [_crossing(b, n, *how) for b, n in sizes] for name, how in ways.items()}
+    said = {w: ", ".join("never up to 120" if v is None else str(v) for v in values) for w, values in found.items()}
     lengths = (1, 5, 10, 20, 40, 60, 80)
 
-    def ratios(b: int, n: int, c: bool) -> list[float]:
-        return [stem_count(k, b, n, "pv-osim", c) / stem_count(k, b, n, "efpa", c) for k in lengths]
+    def ratios(b: int, n: int, how: tuple[bool, bool]) -> list[float]:
+        return [stem_count(k, b, n, "pv-osim", *how) / stem_count(k, b, n, "efpa", *how) for k in lengths]
 
     panels: dict[str, Series] = {
-        name: {f"{b} × {n}": (lengths, ratios(b, n, c)) for b, n in ((2, 7), (4, 7), *sizes)}
-        for name, c in (("staged", False), ("composite", True))
+        name: {f"{b} × {n}": (lengths, ratios(b, n, how)) for b, n in ((2, 7), (4, 7), *sizes)}
+        for name, how in ways.items()
     }
-    never, long, short = found[False]
+    never, long, short = found["general rows"]
     parts = [never is None, long is not None and abs(long - 54) <= 5, short is not None and abs(short - 7) <= 1]
     reason = (
         "EFPA carries 6-vectors through two transforms a joint and end-effector, PV-OSIM through one, so cheaper "
@@ -135,8 +126,8 @@ def _crossings(_: Path | None) -> Finding:
         "the paper does not give."
     )
     return Finding(
-        f"crossing stem length for 8 × 7, 10 × 7, 10 × 1 branches: staged {said[False]}; composite {said[True]} "
-        "(paper: never, 54, 7).",
+        f"crossing stem length for 8 × 7, 10 × 7, 10 × 1 branches: {said['general rows']} with general rows (as [LQR] "
+        f"IX-A takes them); {said['welds']} with welds at the links' own frames (paper: never, 54, 7).",
         verdict(parts),
         "" if all(parts) else reason,
         panels,
@@ -216,16 +207,24 @@ def _has(found: Iterable[dict[str, int]], method: str, extreme: Callable[[Iterab
     return all(numbers[method] == extreme(numbers.values()) for numbers in found)
 
 
-def _standing(robots: Path | None) -> Finding:
+def published_totals(
+    tree: ds.Tree, constraints: Sequence[Constraint], algorithms: Algorithms = SMALL
+) -> dict[str, int]:
+    """Operation count of each algorithm as the papers count them."""
+    excess = {"efpa": efpa_excess(tree)} if "efpa" in algorithms else {}
+    return {m: casadi_count(tree, constraints, algorithm) + excess.get(m, 0) for m, algorithm in algorithms.items()}
+
+
+def _standing(robots: Path | None, published: bool = False) -> Finding:
+    count_all = published_totals if published else totals
     atlas = robot_file(robots, "atlas_v4.urdf")
-    w, p = totals(atlas, welds(*ATLAS_FEET)), totals(atlas, cases.sole_points(ATLAS_FEET))
-    general = totals(atlas, general_rows([foot for foot in ATLAS_FEET for _ in range(4)], 3), PAIR)
-    dense = totals(atlas, cases.sole_points(ATLAS_FEET), PAIR, CompositeTraceOps)
-    more, more_general, more_composite = (x["pv-osim"] / x["pv-osimr"] - 1 for x in (p, general, dense))
+    w, p = count_all(atlas, welds(*ATLAS_FEET)), count_all(atlas, cases.sole_points(ATLAS_FEET))
+    general = count_all(atlas, general_rows([foot for foot in ATLAS_FEET for _ in range(4)], 3))
+    more, more_general = (x["pv-osim"] / x["pv-osimr"] - 1 for x in (p, general))
     far, near = min(w["efpa"], w["ltl-osim"]) > 1.15 * w["pv-osim"], abs(more - 0.199) < 0.03
     return Finding(
-        f"6 rows: {_say(w)}. 4 points: {_say(p)}: PV-OSIM {more:+.1%} (composite {more_composite:+.1%}; with random "
-        f"rows instead of points {more_general:+.1%})",
+        f"6 rows: {_say(w)}. 4 points: {_say(p)}: PV-OSIM {more:+.1%} (with random rows instead of points "
+        f"{more_general:+.1%})",
         verdict([w["pv-osim"] == w["pv-osimr"], far, near]),
         unless({
             "the order holds for points, the 19.9 % does not: rank-1 updates of twelve rows over the six joints of a "
@@ -234,7 +233,8 @@ def _standing(robots: Path | None) -> Finding:
     )  # fmt: skip
 
 
-def _hands(robots: Path | None) -> Finding:
+def _hands(robots: Path | None, published: bool = False) -> Finding:
+    count_all = published_totals if published else totals
     hand, atlas = robot_file(robots, "shadow_hand.xml", "fixed"), robot_file(robots, "atlas_v4.urdf")
     one = atlas.attach("l_hand", hand, prefix="left_")
     two = one.attach("r_hand", hand, prefix="right_")
@@ -245,33 +245,48 @@ def _hands(robots: Path | None) -> Finding:
         "Atlas, two hands": (two, points(*left, *right)),
         "Atlas, two hands, feet": (two, (*points(*left, *right), *welds(*ATLAS_FEET))),
     }
-    found = {name: totals(tree, constraints) for name, (tree, constraints) in robots_and_rows.items()}
+    found = {name: count_all(tree, constraints) for name, (tree, constraints) in robots_and_rows.items()}
     alone = found["hand"]["ltl-osim"] < found["hand"]["efpa"]
     with_atlas = [f for name, f in found.items() if name != "hand"]
-    savings = [1 - f["pv-osimr"] / f["pv-osim"] for f in found.values()]
-    near = abs(max(savings) - 0.34) < 0.05
+    more = max(f["pv-osim"] / f["pv-osimr"] - 1 for f in found.values())
+    less = more / (1 + more)
+    near = abs(less - 0.34) < 0.05 or (published and abs(more - 0.34) < 0.03 and abs(less - 0.24) < 0.03)
     reasons = {
         "staged transforms make EFPA cheap on the hand's short fingers": alone,
         "PV-OSIMr's largest saving differs from 34 % because a row costs less to propagate here than with composite "
         "transforms": near,
-    }
+        "34 % is what PV-OSIM needs more, which is 25 % fewer for PV-OSIMr: the paper's conclusion says 24 %.":
+            not published,
+    }  # fmt: skip
     return Finding(
-        _say_all(found) + f". PV-OSIMr saves up to {max(savings):.0%}",
+        _say_all(found) + f". PV-OSIMr saves up to {less:.0%}; PV-OSIM needs up to {more:.0%} more",
         verdict([alone, _has(with_atlas, "ltl-osim", max), _has(with_atlas, "pv-osimr", min), near]),
         unless(reasons),
     )
 
 
-def _hands_and_feet(robots: Path | None) -> Finding:
+PRODUCT = 6 * 6 * (6 + 5)
+"""Operations of a 6 × 6 product."""
+
+
+def _hands_and_feet(robots: Path | None, published: bool = False) -> Finding:
     atlas = robot_file(robots, "atlas_v4.urdf")
-    found, dense = (totals(atlas, welds(*ATLAS_FEET, *ATLAS_HANDS), PAIR, ops) for ops in (TraceOps, CompositeTraceOps))
-    less, less_composite = (1 - x["pv-osim"] / x["pv-osimr"] for x in (found, dense))
+    count_all = published_totals if published else totals
+    found = count_all(atlas, welds(*ATLAS_FEET, *ATLAS_HANDS), PAIR)
+    less, saved = 1 - found["pv-osim"] / found["pv-osimr"], ""
+    if published:
+        # the text makes K Ω of both hands at the pelvis for blocks of hands and feet; theirs has that of the feet
+        less = 1 - found["pv-osim"] / (found["pv-osimr"] - 2 * PRODUCT)
+        saved = " with two products K Ω fewer, which the paper's code takes from the feet"
+    near = abs(less - 0.015) < 0.01
     return Finding(
-        f"{_say(found)}: PV-OSIM {less:.1%} under (composite {less_composite:.1%})",
-        verdict([less > 0, abs(less - 0.015) < 0.01]),
-        "PV-OSIM is ahead by more than the paper's 1.5 %, also with composite transforms; as the paper says, "
-        "PV-OSIMr's two rank-6 products cost more than rank-1 updates over the three torso joints.",
-    )
+        f"{_say(found)}: PV-OSIM {less:.1%} under{saved}",
+        verdict([less > 0, near]),
+        unless({
+            "PV-OSIM is ahead by more than the paper's 1.5 %; as the paper says, PV-OSIMr's two rank-6 products cost "
+            "more than rank-1 updates over the three torso joints.": near,
+        }),
+    )  # fmt: skip
 
 
 def with_factorisation(algorithm: Callable[[Problem], Matrix]) -> Callable[[Problem], Matrix]:
@@ -295,10 +310,11 @@ FACTORED: Algorithms = {
 }
 
 
-def _factorised(robots: Path | None) -> Finding:
+def _factorised(robots: Path | None, published: bool = False) -> Finding:
+    count_all = published_totals if published else totals
     names = ("iiwa H", "Go1 4F₃", "Atlas 2F", "Atlas 2F+2H", "Talos 2F", "Talos 2F+2H")
     asked = {name: cases.robot_of_lqr(robots, *name.split()) for name in names}
-    found = {name: totals(tree, general_rows(links, m), FACTORED) for name, (tree, links, m) in asked.items()}
+    found = {name: count_all(tree, general_rows(links, m), FACTORED) for name, (tree, links, m) in asked.items()}
     on_iiwa, on_go1, *humanoids = found.values()
     iiwa_ltl = _has([on_iiwa], "ltl-osim", min)
     half = [f["pv-osim-fast"] / f["ltl-osim"] for f in humanoids]
@@ -307,8 +323,8 @@ def _factorised(robots: Path | None) -> Finding:
         verdict([iiwa_ltl, on_go1["pv-osim"] < on_go1["ltl-osim"], _has(humanoids, "ltl-osim", max),
                  _has([on_go1, *humanoids], "pv-osim-fast", min), 0.4 < sum(half) / len(half) < 0.65]),
         unless({
-            "on the iiwa, PV-OSIM is already under LTL: its quarter turns cost nothing when transforms are staged, and "
-            "six rows through seven joints are cheaper than M, its factor and J. The rest holds.": iiwa_ltl,
+            f"on the iiwa, PV-OSIM is already under LTL ({on_iiwa['pv-osim']:,} against {on_iiwa['ltl-osim']:,}): six "
+            "rows through seven joints are cheaper than M, its factor and J. The rest holds.": iiwa_ltl,
         }),
     )  # fmt: skip
 
@@ -357,21 +373,25 @@ def _asimo(_: Path | None) -> Finding:
 
 CLAIMS = (
     Claim("[r2] Fig. 3", "stem: 1 branch a side PV-OSIMr = PV-OSIM; from 2 on PV-OSIMr needs fewer, increasingly with "
-          "stem length; EFPA more than both on nearly all", _stems, "r2_fig3_stems", x="stem length"),
+          "stem length; EFPA more than both on nearly all", _stems, "r2_fig3_stems", x="stem length",
+          published=partial(_stems, published=True)),
     Claim("[LQR] Fig. 2f", "EFPA never under PV-OSIM up to 8 branches a side; 10 branches of 7 links cross at a stem "
           "of about 54, of 1 link at about 7", _crossings, "lqr_fig2f_crossings", x="stem length", y="PV-OSIM / EFPA",
-          level=1.0),
+          level=1.0, published=partial(_crossings, published=True)),
     Claim("[r2] Fig. 4a", "chain of n, about √n links constrained by 6 rows: PV-OSIMr ∝ n, EFPA ∝ n√n, PV-OSIM ∝ n²",
           _some_links, "r2_fig4a_some_links", log=True, x="links n", quick=True),
     Claim("[r2] Fig. 4b", "chain of n, every link constrained: quadratic, quadratic, cubic, and PV-OSIMr still under "
           "EFPA", _all_links, "r2_fig4b_every_link", log=True, x="links n"),
     Claim("[r1] Fig. 4", "Atlas, 6 rows a foot: PV-OSIM = PV-OSIMr, both far under EFPA and LTL; four points a foot: "
-          "PV-OSIM 19.9 % more than PV-OSIMr", _standing),
+          "PV-OSIM 19.9 % more than PV-OSIMr", _standing, published=partial(_standing, published=True)),
     Claim("[r1] Fig. 5", "Shadow hand on five fingertips; Atlas with one, two hands; with feet: LTL under EFPA on the "
-          "hand alone, worst with Atlas; PV-OSIMr up to 34 % under PV-OSIM", _hands),
-    Claim("[r1] IV-E", "Atlas, 6 rows on hands and feet: PV-OSIM about 1.5 % under PV-OSIMr", _hands_and_feet),
+          "hand alone, worst with Atlas; PV-OSIMr up to 34 % under PV-OSIM", _hands,
+          published=partial(_hands, published=True)),
+    Claim("[r1] IV-E", "Atlas, 6 rows on hands and feet: PV-OSIM about 1.5 % under PV-OSIMr",
+          _hands_and_feet, published=partial(_hands_and_feet, published=True)),
     Claim("[LQR] Fig. 2", "iiwa: LTL fewest; Go1: PV-OSIM slightly under LTL; Atlas, Talos: LTL most; PV-OSIM-fast "
-          "fewest, about half of LTL on humanoids (Jacobian and factorisation counted)", _factorised),
+          "fewest, about half of LTL on humanoids (Jacobian and factorisation counted)", _factorised,
+          published=partial(_factorised, published=True)),
     Claim("[EFPA] Figs. 5, 6", "ASIMO cases: EFPA under KJR in every one; sparse factorisation at 78 % of EFPA for "
           "hands and feet (Jacobian not counted)", _asimo),
 )  # fmt: skip

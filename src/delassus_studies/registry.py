@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from delassus.errors import ModelError
-from delassus_studies.claims import reproduce
+from delassus_studies.claims import PAPERS, reproduce
 from delassus_studies.figures import check_folder
 from delassus_studies.tables import Console, check_target, publish
 
@@ -60,7 +60,7 @@ FILES = (
 QUICK = _flag("quick", "A small case only, timed once: to see what comes out.")
 QUICK_CLAIMS = _flag("quick", "Only claims that take seconds, not minutes.")
 PUBLISHED = _flag("as-published", "Count operations and assemble problems as the papers do, where that differs.")
-CLAIM = _option("claim", str, "", "--claim", help="One claim by its source, such as '[r1] Fig. 4'.")
+CLAIM = _option("claim", str, "", "--claim", help="One claim, by its source as the list shows it.")
 ROBOTS = _option(
     "robots", Path | None, None, callback=_robots,
     help="Folder with atlas_v4.urdf, iiwa.urdf and shadow_hand.xml; claims whose file is not there are not measured. "
@@ -165,7 +165,8 @@ def _register(app: typer.Typer, row: Bench | Reproduction) -> None:
 
     command: Any = run
     command.__signature__ = Signature([*row.options[:-1], *FILES, row.options[-1]])
-    app.command(row.name, help=row.help)(command)
+    papers = (f"{name} {paper}" for name, paper in PAPERS.items() if name in row.help)
+    app.command(row.name, help=row.help, epilog="; ".join(papers) or None)(command)
 
 
 for _bench in BENCHES:

@@ -23,6 +23,18 @@ HOLDS, IN_PART, NO, NOT_MEASURED = "holds", "in part", "no", "not measured"
 WIDTH = 100
 """Columns that text is wrapped at, at most."""
 
+PAPERS = {
+    "[r1]": "Sathya, Decré, Swevers, PV-OSIMr: a lowest order complexity algorithm for computing the Delassus matrix, "
+    "preprint 2022",
+    "[r2]": "the same, IEEE Robotics and Automation Letters 2024",
+    "[LQR]": "Sathya, Bruyninckx, Decré, Pipeleers, Efficient constrained dynamics algorithms based on an equivalent "
+    "LQR formulation using Gauss' principle of least constraint, IEEE Transactions on Robotics 2024",
+    "[EFPA]": "Wensing, Featherstone, Orin, A reduced-order recursive algorithm for the computation of the "
+    "operational-space inertia matrix, IEEE ICRA 2012",
+    "[OS]": "Jain, Minimal coordinates formulation of contact dynamics, 2014",
+}
+"""What sources of claims begin with: the papers."""
+
 _STYLE = {HOLDS: "green", IN_PART: "yellow", NO: "red", NOT_MEASURED: "dim"}
 
 
@@ -97,6 +109,8 @@ def reproduce(
     long = sum(not claim.quick for claim in claims)
     takes = f"{long} of them take up to five minutes each, the others seconds" if long else "seconds each"
     console.print(f"Claims: {len(claims)}; {takes}.")
+    for name in dict.fromkeys(each.source.split()[0] for each in claims):
+        console.print(Text(f"{name} {PAPERS[name]}", "dim"), width=min(console.width, WIDTH))
     findings, narrow = [], min(console.width, WIDTH)
     for each in claims:
         start = time.perf_counter()

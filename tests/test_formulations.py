@@ -9,6 +9,7 @@ import pytest
 
 import delassus as ds
 from delassus.contact import (
+    ConeProblem,
     ContactDynamics,
     ContactSet,
     Scene,
@@ -230,7 +231,7 @@ def test_claims_of_sizes_and_growth():
 
 def test_operations_of_assembly_are_polynomials():
     """Table 1 as published: a cube from its differences, and counts at a length that no difference was taken of."""
-    from delassus_studies.claims import contact_published as claims
+    from delassus_studies.claims import contact_assembly as claims
 
     cube = claims.differences([n**3 for n in range(claims.FIRST, claims.FIRST + 7)])
     assert len(cube) == 4 and claims.extrapolated(cube, 88) == 100**3 and claims.power(cube, 100) == pytest.approx(3.0)
@@ -251,6 +252,33 @@ def test_claims_of_steps():
     for way in claims.WAYS:
         assert min(found.free[way, f] for f in claims.PAIR) > 0 and found.ratio(way) > 0
     assert claims.table_of_steps({3: found}, touching=True).row_count == 1
+
+
+def test_work_of_pivoting():
+    """Table 2 as published: OS needs its 24 unknowns, NMC/OS 5 n more, pivoted first, or twice as many."""
+    from delassus_studies.claims import contact as claims
+    from delassus_studies.claims.contact_simulations import times_from_work
+
+    found = claims.work(3, samples=3, duration=0.05)
+    pivots = found.os / 24**2
+    assert 3 * pivots == pytest.approx(round(3 * pivots)) and pivots > 0
+    assert found.first == pytest.approx((15 + pivots) * 39**2) and found.split / 54**2 > pivots
+    assert found.ratios()[1] > found.ratios()[0] > 1.0
+    exact = {n: 2.0 * (slow - fast) for n, (fast, slow) in claims.PAPER.items()}
+    scale, ratios = times_from_work(exact)
+    assert scale == pytest.approx(0.5) and ratios == pytest.approx(claims.PAPER_RATIOS)
+
+
+def test_one_contact_with_three_answers():
+    """Painlevé's paradox, W_nn < μ |W_tn|: lift off, slide, stick. Where the normal yields more, there is one."""
+    from delassus_studies.claims import contact as claims
+
+    W, b = np.array([[4.0, 0.0, -0.8], [0.0, 0.0, 0.0], [-0.8, 0.0, 0.2]]), np.array([-2.8, 0.0, 0.2])
+    for mu, answers in ((0.5, 3), (0.1, 1)):
+        problem = ConeProblem(W, b, [mu]).polyhedral(4)
+        found = claims.all_solutions(problem.M, problem.q)
+        assert len({round(float(z[0]), 9) for z in found}) == answers
+        assert all(problem.residual(z) < TIGHT for z in found)
 
 
 def test_claims_of_simulations():

@@ -23,13 +23,15 @@ from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.simulator import Simulator
 from delassus.spatial.rotations import Array
 from delassus_studies.claims import Claim, Finding, verdict
-from delassus_studies.claims.contact import DURATION, PAIR, PAPER, PAPER_RATIOS, TIME_STEP
+from delassus_studies.claims.contact import DURATION, PAIR, PAPER, PAPER_RATIOS, TIME_STEP, work
 from delassus_studies.tables import table
 from delassus_studies.timing import pinned
 
 # -- times (Table 2) ---------------------------------------------------------------------------------------------------
 
 ROUNDS = 2
+NEAR = 1 / 3
+"""How near a ratio made from work must come to the paper's."""
 
 
 class Race(NamedTuple):
@@ -101,6 +103,44 @@ def judge(races: Mapping[int, Race]) -> Finding:
 def _runs(_: Path | None) -> Finding:
     with pinned():
         return judge({n: race(pendulum(n), TIME_STEP, DURATION) for n in PAPER})
+
+
+# -- the paper's times from the work of pivoting -----------------------------------------------------------------------
+
+
+def times_from_work(works: Mapping[int, float]) -> tuple[float, dict[int, float]]:
+    """One scale, seconds for a unit of work, and ratios NMC/OS over OS by number of links with the paper's times of OS.
+
+    The scale, median of what the paper's numbers give, stands for its processor and solver, and for the steps taken.
+    """
+    scale = float(np.median([(slow - fast) / works[n] for n, (fast, slow) in PAPER.items()]))
+    return scale, {n: 1.0 + scale * works[n] / fast for n, (fast, _) in PAPER.items()}
+
+
+def _from_work(_: Path | None) -> Finding:
+    works = {n: work(n) for n in PAPER}
+    first = times_from_work({n: w.first - w.os for n, w in works.items()})[1]
+    split = times_from_work({n: w.split - w.os for n, w in works.items()})[1]
+    by = {"free unknowns first": first, "split in two": split}
+    off = {name: {n: r / PAPER_RATIOS[n] - 1.0 for n, r in ratios.items()} for name, ratios in by.items()}
+    said = "; ".join(
+        f"{name} {', '.join(f'{r:.1f}' for r in ratios.values())} (off by {min(off[name].values()):+.0%} to "
+        f"{max(off[name].values()):+.0%})"
+        for name, ratios in by.items()
+    )
+    parts = [abs(x) < NEAR for each in off.values() for x in each.values()]
+    parts += [min(np.diff(list(ratios.values()))) > 0 for ratios in by.values()]
+    away = ", ".join(f"{name}, n = {n}" for name, each in off.items() for n, x in each.items() if abs(x) >= NEAR)
+    curves = {**by, "paper": PAPER_RATIOS}
+    return Finding(
+        f"the paper's time of OS and, for each unit of pivots × unknowns² that NMC/OS needs beyond, one number of "
+        f"seconds for all six lengths, make ratios of {said}; paper "
+        f"{', '.join(f'{r:.1f}' for r in PAPER_RATIOS.values())}.",
+        verdict(parts),
+        f"beyond {NEAR:.0%}: {away or 'none'}. The paper gives neither the number of steps and of problems nor what a "
+        f"step takes beside its problem, which must be most of the {PAPER[3][0]:.0f} to {PAPER[30][0]:.0f} s of OS",
+        {"whole simulation": {name: (list(curve), list(curve.values())) for name, curve in curves.items()}},
+    )
 
 
 # -- trajectories of 12 links (Figs. 5 and 6) --------------------------------------------------------------------------
@@ -207,7 +247,8 @@ def draw_swing(folder: Path) -> Path:
 
 CLAIMS = (
     Claim("[OS] Table 2", "time to simulate the pendulum, same solver: OS faster than NMC/OS by 3.6 (3 links) to 55.6 "
-          "(30 links), more with every link", _runs, "os_table2_speedup", x="links n", y="NMC/OS over OS"),
+          "(30 links), more with every link", _runs, "os_table2_speedup", x="links n", y="NMC/OS over OS",
+          published=_from_work),
     Claim("[OS] Figs. 5, 6", "trajectories by OS and NMC/OS lie on each other", _agreement, draw=draw_swing),
     Claim("[OS] Fig. 6", "trajectories come closer as the step shrinks", _convergence, "os_fig6_steps", log=True,
           x="time step (ms)", y="largest difference (m)"),

@@ -1,4 +1,4 @@
-"""Claims of [OS] as published: operations of assembly, and pivots times unknowns squared, in place of times.
+"""Table 1 of [OS] as published: operations of assembly in place of times.
 
 Assembly is counted by the machine that other studies count with (`delassus_studies.count_ops`), on the texts that
 the sections of the paper name. On a chain such a count is a polynomial in the number of links, so that few of them

@@ -212,7 +212,8 @@ def shares(graph: Graph) -> tuple[float, float]:
 
 
 READINGS = [Reading(child, *chosen) for child in range(3) for chosen in product(*[(True, False), (False, True)] * 2)]
-"""All; the privileged child is the pelvis, the head or an arm. In the first one every trick that it names is used."""
+"""All; the privileged child is the pelvis, the head or an arm. The first one is judged: EFPA and KJR use every trick
+that the paper names for them, sparse factorisation none."""
 
 
 def fewest_ahead(robot: Callable[[int], Tree]) -> int:
@@ -230,34 +231,28 @@ def published(_: Path | None) -> Finding:
         said.append(f"{name}: EFPA {sum(efpa(graphs[name]).values()):,}, KJR {kjr}, sparse {sparse}")
     base, four = found["hands+feet"], found["4 arms, 4 legs"]
     growth = [k4 / s4 / (k / s) - 1 for (k, s), (k4, s4) in zip(base, four, strict=True)]
-    parts = {
-        "KJR above EFPA but for one foot": [
-            all((every[r][0] > 1) != (name == "on one foot") for name, every in found.items())
-            for r in range(len(READINGS))
-        ],
-        "sparse at 78 %": [round(100 * sparse) == 78 for _, sparse in base],
-        "nearly that with 4 arms, 4 legs": [abs(s4 - s) < 0.05 for (_, s), (_, s4) in zip(base, four, strict=True)],
-        "KJR over sparse more than 50 % higher there": [more > 0.5 for more in growth],
-        "sparse behind its base case with longer limbs and hands": [
-            all(found[name][r][1] > base[r][1] for name in LONGER) for r in range(len(READINGS))
-        ],
-    }
-    together = sum(map(all, zip(*parts.values(), strict=True)))
     (in_J, in_H), in_H4 = zeros(graphs["hands+feet"]), zeros(graphs["4 arms, 4 legs"])[1]
-    empty = [abs(in_J - 0.67) < 0.01, round(100 * in_H) == 56, round(100 * in_H4) == 73]
     hands = shares(on_torso(asimo(hand_dofs=12), HF))[1]
     arms, legs = fewest_ahead(lambda n: asimo(arm_dofs=n)), fewest_ahead(lambda n: asimo(leg_dofs=n))
     said += [
-        f"zeros: J {in_J:.1%}, H {in_H:.1%}, with 4 arms, 4 legs {in_H4:.1%}",
-        f"KJR over sparse {min(growth):.0%} … {max(growth):.0%} higher there",
+        f"zeros: J {in_J:.1%}, H {in_H:.1%}, with 4 arms, 4 legs {in_H4:.1%} (paper: 67, 56, 73 %)",
+        f"KJR over sparse {growth[0]:.0%} higher there ({min(growth):.0%} … {max(growth):.0%}; paper: over 50 %)",
         f"EFPA under sparse from arms of {arms} or legs of {legs} joints, and with 12-DoF hands where hands and feet "
         f"are the ends (sparse {hands:.2f}×)",
-        ", ".join(f"{part}: {sum(holds)}" for part, holds in parts.items())
-        + f", together {together}, of {len(READINGS)} readings",
     ]
+    parts = [
+        all((every[0][0] > 1) != (name == "on one foot") for name, every in found.items()),
+        abs(base[0][1] - 0.78) < 0.05,
+        abs(four[0][1] - base[0][1]) < 0.05,
+        all(found[name][0][1] > base[0][1] for name in LONGER),
+        abs(in_J - 0.67) < 0.01 and round(100 * in_H) == 56 and round(100 * in_H4) == 73,
+        growth[0] > 0.5,
+    ]
+    plain, alone = Reading(zeros=False, sparse_privileged=True), Reading(shared=False)
+    share = base[READINGS.index(plain)][1]
     reason = (
-        f"with every trick that the paper names sparse factorisation is at {base[0][1]:.0%}; it does not say which "
-        "child is privileged, for which algorithms, and which zeros are skipped. KJR over sparse is over 50 % higher "
-        "where pairs share no cross blocks"
+        f"sparse factorisation is at {base[0][1]:.0%}, at {share:.0%} if it, too, uses the privileged child and EFPA "
+        f"does not skip the zero column of 𝒳 L; with 4 arms, 4 legs KJR over sparse is {growth[0]:.0%} higher, not "
+        f"over 50 %, {growth[READINGS.index(alone)]:.0%} if pairs share no cross blocks: the paper says neither"
     )
-    return Finding("; ".join(said), verdict([*map(any, parts.values()), together > 0, *empty]), reason)
+    return Finding("; ".join(said), verdict(parts), reason)

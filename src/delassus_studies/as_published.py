@@ -14,15 +14,16 @@ CasADi's SX graph of the algorithms in local frames. Where the texts part from t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
 
 from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint
 from delassus.errors import require
+from delassus.frozen import cached_property
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.ops import Matrix, Ops
 from delassus.spatial.rigid import DenseRigidInertia
@@ -219,10 +220,18 @@ def casadi_count(tree: Tree, constraints: Sequence[Constraint], algorithm: Calla
     return ops.count(algorithm(Problem(ops, tree, constraints, q)))
 
 
+def jacobian_count(tree: Tree, constraints: Sequence[Constraint]) -> int:
+    """Operations of the Jacobian's columns alone."""
+    ops = CasadiOps()
+    columns = jacobian_columns(Problem(ops, tree, constraints, ops.ca.SX.sym("q", tree.nq)))
+    return ops.count(*(block for own in columns for block in own.values()))
+
+
 def efpa_excess(tree: Tree) -> int:
     """Operations by which ``Hᴬ_p += ((Xᵀ P) H) X``, ``P = 1 − U D⁻¹ Sᵀ``, exceeds the articulated sweep of the texts.
 
-    The papers' EFPA alone multiplies the propagator out ([r1] Algorithm 2, lines 4, 5).
+    The papers' code multiplies the propagator out ([r1] Algorithm 2, lines 4, 5) in EFPA alone, though [LQR] IX-B says
+    that this sweep needs the same operations in all methods.
     """
     ops = CasadiOps()
     q = ops.ca.SX.sym("q", tree.nq)
@@ -231,7 +240,7 @@ def efpa_excess(tree: Tree) -> int:
     for i in tree.leaves_to_root():
         p, axes = tree.parents[i], tree.joints[i].motion_axes
         if p != WORLD:
-            X = problem.X[i].motions_to_child(ops.eye(6))
+            X: Any = problem.X[i].motions_to_child(ops.eye(6))
             U = ops.take(H[i], None, axes)
             P = ops.eye(6) - ops.put(U / ops.take(U, axes, None), (6, 6), range(6), axes)
             H[p] = ops.sym_add(H[p], X.T @ P @ H[i] @ X)

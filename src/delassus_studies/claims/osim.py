@@ -8,7 +8,6 @@ CasADi (`as_published.CasadiOps`), EFPA with the articulated sweep of the papers
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -26,7 +25,7 @@ from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix
 from delassus.spatial.trace.trace_ops import TraceOps
 from delassus_studies import cases
-from delassus_studies.as_published import CompositeTraceOps, casadi_count, efpa_excess
+from delassus_studies.as_published import CompositeTraceOps, casadi_count, efpa_excess, jacobian_count
 from delassus_studies.cases import ATLAS_FEET, ATLAS_HANDS, general_rows, points, robot_file, welds
 from delassus_studies.claims import NO, Claim, Finding, efpa_formulas, unless, verdict
 from delassus_studies.claims.efpa_formulas import HF, asimo_variants
@@ -35,9 +34,10 @@ from delassus_studies.figures import Series
 from delassus_studies.timing import slope
 
 
-def published_count(tree: ds.Tree, constraints: Sequence[Constraint], method: str) -> int:
-    """Operations of a method as the papers count them."""
-    return casadi_count(tree, constraints, METHODS[method]) + (efpa_excess(tree) if method == "efpa" else 0)
+def published_count(tree: ds.Tree, constraints: Sequence[Constraint], method: str, own_sweep: bool = True) -> int:
+    """Operations of a method as the papers count them; ``own_sweep``: EFPA with that of their code."""
+    excess = efpa_excess(tree) if method == "efpa" and own_sweep else 0
+    return casadi_count(tree, constraints, METHODS[method]) + excess
 
 
 # -- stems ---------------------------------------------------------------------------------------------------------
@@ -52,17 +52,27 @@ def pattern_count(tree: ds.Tree, constraints: Sequence[Constraint], method: str)
 
 STEM_LENGTHS = (1, 5, 10, 20, 30, 40, 60)
 BRANCHES = (1, 2, 4, 7, 10)
+LONGEST_STEM = 120
+"""Links of a stem beyond which a crossing counts as none: twice the longest of `STEM_LENGTHS`."""
 
 
 @cache
 def stem_count(
-    length: int, branches: int, branch_length: int, method: str, published: bool = False, general: bool = False
+    length: int,
+    branches: int,
+    branch_length: int,
+    method: str,
+    published: bool = False,
+    general: bool = False,
+    own_sweep: bool = True,
 ) -> int:
     """Operations for a stem with a weld, or six ``general`` rows, on each branch tip."""
     tips = [f"{side}{b + 1}_{branch_length}" for side in ("near", "far") for b in range(branches)]
     tree = ds.mechanisms.stem(length, branches, branch_length)
     constraints = general_rows(tips, 6) if general else welds(*tips)
-    return (published_count if published else pattern_count)(tree, constraints, method)
+    if published:
+        return published_count(tree, constraints, method, own_sweep)
+    return pattern_count(tree, constraints, method)
 
 
 def _stems(_: Path | None, published: bool = False) -> Finding:
@@ -93,42 +103,43 @@ def _stems(_: Path | None, published: bool = False) -> Finding:
     )
 
 
-def _crossing(branches: int, branch_length: int, *how: bool, limit: int = 120) -> int | None:
-    """Shortest stem on which EFPA needs no more operations than PV-OSIM."""
-
-    def crossed(n: int) -> bool:
-        efpa, pv = (stem_count(n, branches, branch_length, m, *how) for m in ("efpa", "pv-osim"))
-        return efpa <= pv
-
-    if not crossed(limit):
+def _crossing(branches: int, branch_length: int, *how: bool) -> int | None:
+    """Shortest stem on which EFPA needs no more operations than PV-OSIM: their difference is linear in its length."""
+    short, long = (
+        stem_count(n, branches, branch_length, "efpa", *how) - stem_count(n, branches, branch_length, "pv-osim", *how)
+        for n in (20, 40)
+    )
+    if long >= short:
         return None
-    return 1 + bisect_left(range(1, limit), True, key=crossed)
+    return max(1, math.ceil(20 + 20 * short / (short - long)))
 
 
 def _crossings(_: Path | None, published: bool = False) -> Finding:
     sizes = ((8, 7), (10, 7), (10, 1))
-    ways = {"general rows": (published, True), "welds": (published, False)}
+    ways: dict[str, tuple[bool, ...]] = {"general rows": (published, True), "welds": (published, False)}
+    if published:
+        ways["general rows, the articulated sweep of PV-OSIM"] = (True, True, False)
     found = {name: [_crossing(b, n, *how) for b, n in sizes] for name, how in ways.items()}
-    said = {w: ", ".join("never up to 120" if v is None else str(v) for v in values) for w, values in found.items()}
-    lengths = (1, 5, 10, 20, 40, 60, 80)
+    said = "; ".join(f"{w}: {', '.join(str(v or 'never') for v in values)}" for w, values in found.items())
+    lengths = (1, 10, 20, 40, 80)
 
-    def ratios(b: int, n: int, how: tuple[bool, bool]) -> list[float]:
+    def ratios(b: int, n: int, how: tuple[bool, ...]) -> list[float]:
         return [stem_count(k, b, n, "pv-osim", *how) / stem_count(k, b, n, "efpa", *how) for k in lengths]
 
     panels: dict[str, Series] = {
-        name: {f"{b} × {n}": (lengths, ratios(b, n, how)) for b, n in ((2, 7), (4, 7), *sizes)}
-        for name, how in ways.items()
+        name: {f"{b} × {n}": (lengths, ratios(b, n, ways[name])) for b, n in ((2, 7), (4, 7), *sizes)}
+        for name in ("general rows", "welds")
     }
     never, long, short = found["general rows"]
-    parts = [never is None, long is not None and abs(long - 54) <= 5, short is not None and abs(short - 7) <= 1]
+    far_off = never is None or never > LONGEST_STEM
+    parts = [far_off, long is not None and abs(long - 54) <= 5, short is not None and abs(short - 7) <= 1]
     reason = (
         "EFPA carries 6-vectors through two transforms a joint and end-effector, PV-OSIM through one, so cheaper "
         "transforms favour EFPA and the crossing moves to shorter stems; it also depends on the links' geometry, which "
         "the paper does not give."
     )
     return Finding(
-        f"crossing stem length for 8 × 7, 10 × 7, 10 × 1 branches: {said['general rows']} with general rows (as [LQR] "
-        f"IX-A takes them); {said['welds']} with welds at the links' own frames (paper: never, 54, 7).",
+        f"crossing stem length for 8 × 7, 10 × 7, 10 × 1 branches (paper: never, 54, 7), {said}.",
         verdict(parts),
         "" if all(parts) else reason,
         panels,
@@ -153,27 +164,34 @@ def _slopes(series: Series, targets: dict[str, float]) -> tuple[str, list[bool]]
     return said, [abs(slopes[m] - targets[m]) <= 0.2 for m in targets]
 
 
-def _some_links(_: Path | None) -> Finding:
-    series = _chain_counts((25, 49, 100, 196, 400), math.isqrt)
+def _some_links(_: Path | None, published: bool = False) -> Finding:
+    sizes = (100, 400, 1600) if published else (25, 49, 100, 196, 400)
+    series = _chain_counts(sizes, math.isqrt)
     targets = {"pv-osimr": 1.0, "efpa": 1.5, "pv-osim": 2.0}
     said, near = _slopes(series, targets)
     low = [m for m, ok in zip(targets, near, strict=True) if not ok]
-    reason = f"terms of lower order still weigh at n = 400 for {', '.join(low)}" if low else ""
-    return Finding(f"slopes from n = 196 to 400: {said}", verdict(near), reason, {"√n links": series})
+    reason = f"terms of lower order still weigh at n = {sizes[-1]} for {', '.join(low)}" if low else ""
+    return Finding(f"slopes from n = {sizes[-2]} to {sizes[-1]}: {said}", verdict(near), reason, {"√n links": series})
 
 
-def _all_links(_: Path | None) -> Finding:
+def _all_links(_: Path | None, published: bool = False) -> Finding:
     sizes = (25, 50, 100, 200, 400)
-    series = {rows: _chain_counts(sizes, lambda n: 1, rows == "general rows") for rows in ("general rows", "welds")}
+    kinds = ("general rows", "welds")
+    series = {rows: _chain_counts(sizes, lambda n: 1, rows == "general rows") for rows in kinds}
     said, near = _slopes(series["general rows"], {"pv-osimr": 2.0, "efpa": 2.0, "pv-osim": 3.0})
-    ratio = {name: s["pv-osimr"][1][-1] / s["efpa"][1][-1] for name, s in series.items()}
+    n, ratio = sizes[-1], {name: s["pv-osimr"][1][-1] / s["efpa"][1][-1] for name, s in series.items()}
+    if published:
+        n, links = 50, [f"link{k}" for k in range(1, 51)]
+        for rows, constraints in zip(kinds, (general_rows(links, 6), welds(*links)), strict=True):
+            counts = [published_count(ds.mechanisms.chain(n), constraints, m) for m in ("pv-osimr", "efpa")]
+            ratio[rows] = counts[0] / counts[1]
     reason = (
         "with welds at the links' own frames K is the identity, and EFPA's product at the common ancestor, half of its "
         "cost with general rows, is free"
     )
     ratios = ", ".join(f"{r:.2f} with {name}" for name, r in ratio.items())
     return Finding(
-        f"slopes from n = 200 to 400: {said}. PV-OSIMr / EFPA at n = 400: {ratios}",
+        f"slopes from n = 200 to 400: {said}. PV-OSIMr / EFPA at n = {n}: {ratios}",
         verdict([*near, *(r < 1 for r in ratio.values())]),
         reason if max(ratio.values()) >= 1 else "",
         series,
@@ -313,19 +331,30 @@ FACTORED: Algorithms = {
 
 def _factorised(robots: Path | None, published: bool = False) -> Finding:
     count_all = published_totals if published else totals
-    names = ("iiwa H", "Go1 4F₃", "Atlas 2F", "Atlas 2F+2H", "Talos 2F", "Talos 2F+2H")
+    names = ("iiwa H", "Go1 4F₃", "Atlas 2F", "Atlas 2F+H", "Atlas 2F+2H", "Talos 2F", "Talos 2F+2H")
     asked = {name: cases.robot_of_lqr(robots, *name.split()) for name in names}
-    found = {name: count_all(tree, general_rows(links, m), FACTORED) for name, (tree, links, m) in asked.items()}
+    constraints = {name: general_rows(links, m) for name, (_, links, m) in asked.items()}
+    found = {name: count_all(asked[name][0], constraints[name], FACTORED) for name in names}
     on_iiwa, on_go1, *humanoids = found.values()
     iiwa_ltl = _has([on_iiwa], "ltl-osim", min)
     half = [f["pv-osim-fast"] / f["ltl-osim"] for f in humanoids]
+    parts = [iiwa_ltl, on_go1["pv-osim"] < on_go1["ltl-osim"], _has(humanoids, "ltl-osim", max),
+             _has([on_go1, *humanoids], "pv-osim-fast", min), 0.4 < sum(half) / len(half) < 0.65]  # fmt: skip
+    shown, without = "", ""
+    if published:
+        rest = {n: found[n]["ltl-osim"] - jacobian_count(asked[n][0], constraints[n]) for n in names}
+        with_hands = ("Atlas 2F+H", "Atlas 2F+2H")
+        parts.append(all(found[n]["pv-osim"] < rest[n] < found[n]["efpa"] for n in with_hands))
+        shown = (
+            f". LTL without its Jacobian: {_say(rest)}; between PV-OSIM and EFPA on Atlas with 18, 24 rows: {parts[-1]}"
+        )
+        without = f"; LTL is fewest ({rest['iiwa H']:,}) only if the Jacobian is not counted"
     return Finding(
-        _say_all(found) + f". PV-OSIM-fast at {min(half):.2f} … {max(half):.2f} of LTL on humanoids",
-        verdict([iiwa_ltl, on_go1["pv-osim"] < on_go1["ltl-osim"], _has(humanoids, "ltl-osim", max),
-                 _has([on_go1, *humanoids], "pv-osim-fast", min), 0.4 < sum(half) / len(half) < 0.65]),
+        _say_all(found) + f". PV-OSIM-fast at {min(half):.2f} … {max(half):.2f} of LTL on humanoids{shown}",
+        verdict(parts),
         unless({
-            f"on the iiwa, PV-OSIM is already under LTL ({on_iiwa['pv-osim']:,} against {on_iiwa['ltl-osim']:,}): six "
-            "rows through seven joints are cheaper than M, its factor and J. The rest holds.": iiwa_ltl,
+            f"on the iiwa, LTL needs more than PV-OSIM ({on_iiwa['ltl-osim']:,} against {on_iiwa['pv-osim']:,}): six "
+            f"rows through seven joints are cheaper than M, its factor and J{without}. The rest holds.": iiwa_ltl,
         }),
     )  # fmt: skip
 
@@ -367,9 +396,11 @@ CLAIMS = (
           "of about 54, of 1 link at about 7", _crossings, "lqr_fig2f_crossings", x="stem length", y="PV-OSIM / EFPA",
           level=1.0, published=partial(_crossings, published=True)),
     Claim("[r2] Fig. 4a", "chain of n, about √n links constrained by 6 rows: PV-OSIMr ∝ n, EFPA ∝ n√n, PV-OSIM ∝ n²",
-          _some_links, "r2_fig4a_some_links", log=True, x="links n", quick=True),
+          _some_links, "r2_fig4a_some_links", log=True, x="links n", quick=True,
+          published=partial(_some_links, published=True)),
     Claim("[r2] Fig. 4b", "chain of n, every link constrained: quadratic, quadratic, cubic, and PV-OSIMr still under "
-          "EFPA", _all_links, "r2_fig4b_every_link", log=True, x="links n"),
+          "EFPA", _all_links, "r2_fig4b_every_link", log=True, x="links n",
+          published=partial(_all_links, published=True)),
     Claim("[r1] Fig. 4", "Atlas, 6 rows a foot: PV-OSIM = PV-OSIMr, both far under EFPA and LTL; four points a foot: "
           "PV-OSIM 19.9 % more than PV-OSIMr", _standing, published=partial(_standing, published=True)),
     Claim("[r1] Fig. 5", "Shadow hand on five fingertips; Atlas with one, two hands; with feet: LTL under EFPA on the "

@@ -287,12 +287,16 @@ def _hands(robots: Path | None, published: bool = False) -> Finding:
 def _hands_and_feet(robots: Path | None, published: bool = False) -> Finding:
     atlas = robot_file(robots, "atlas_v4.urdf")
     count_all = published_totals if published else totals
-    found = count_all(atlas, welds(*ATLAS_FEET, *ATLAS_HANDS), PAIR)
-    less = 1 - found["pv-osim"] / found["pv-osimr"]
-    near = abs(less - 0.015) < 0.01
+    ends = (*ATLAS_FEET, *ATLAS_HANDS)
+    found = {
+        "welds": count_all(atlas, welds(*ends), PAIR),
+        "random rows": count_all(atlas, general_rows(ends, 6), PAIR),
+    }
+    less = {rows: 1 - f["pv-osim"] / f["pv-osimr"] for rows, f in found.items()}
+    near = any(abs(x - 0.015) < 0.01 for x in less.values())
     return Finding(
-        f"{_say(found)}: PV-OSIM {less:.1%} under",
-        verdict([less > 0, near]),
+        f"{_say_all(found)}: PV-OSIM {less['welds']:.1%} and {less['random rows']:.1%} under",
+        verdict([min(less.values()) > 0, near]),
         unless({
             "PV-OSIM is ahead by more than the paper's 1.5 %; as the paper says, PV-OSIMr's two rank-6 products cost "
             "more than rank-1 updates over the three torso joints. The text multiplies K Ω of both hands at the pelvis "

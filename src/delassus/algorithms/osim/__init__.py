@@ -35,7 +35,7 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
         "ltl-osim": Algorithm(ltl_osim, "nd² + md² + m²d", "Featherstone 2010"),
         "kjr": Algorithm(kjr, "n + m²d", "Kreutz-Delgado, Jain, Rodriguez 1992"),
         "efpa": Algorithm(efpa, "n + md + m²", "Wensing, Featherstone, Orin 2012"),
-        "pv-osim": Algorithm(pv_osim, "n + m²d", "Sathya and Carpentier 2024 [LQR]"),
+        "pv-osim": Algorithm(pv_osim, "n + m²d", "Sathya, Bruyninckx, Decré, Pipeleers 2024 [LQR]"),
         "pv-osimr": Algorithm(pv_osimr, "n + m²", "Sathya, Decré, Swevers 2024"),
     }
 )

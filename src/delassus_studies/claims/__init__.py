@@ -109,8 +109,9 @@ def reproduce(
     long = sum(not claim.quick for claim in claims)
     takes = f"{long} of them take up to five minutes each, the others seconds" if long else "seconds each"
     console.print(f"Claims: {len(claims)}; {takes}.")
-    for name in dict.fromkeys(each.source.split()[0] for each in claims):
-        console.print(Text(f"{name} {PAPERS[name]}", "dim"), width=min(console.width, WIDTH))
+    for name, paper in PAPERS.items():
+        if any(each.source.startswith(name) for each in claims):
+            console.print(Text(f"{name} {paper}", "dim"), width=min(console.width, WIDTH))
     findings, narrow = [], min(console.width, WIDTH)
     for each in claims:
         start = time.perf_counter()

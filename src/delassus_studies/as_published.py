@@ -6,8 +6,7 @@ CasADi's SX graph of the algorithms in local frames. Where the texts part from t
 - `rows_to_parent` is ``K − (K S)(D⁻¹ Uᵀ)``; theirs divides ``K S`` by ``D`` once more for each row and joint.
 - `efpa` starts with the articulated sweep of all methods; theirs multiplies ``P H`` out, see `efpa_excess`.
 - `pv_osimr` starts an identity at a link with several points; theirs has one stack of rows on it. Products ``K Ω`` at
-  the base, which the text scales by a diagonal, are 6×6 products here; a pair of end-effectors takes that of the lower
-  link, theirs of the higher.
+  the base, which the text scales by a diagonal, are 6×6 products here.
 - `ltl_osim` propagates columns; theirs lets CasADi differentiate velocities.
 """
 

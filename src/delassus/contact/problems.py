@@ -144,8 +144,8 @@ class ConeProblem(Frozen):
     At each contact ``K_μ ∋ r ⊥ u + (0, 0, μ |u_t|) ∈ K_μ*`` with ``K_μ = {|r_t| ≤ μ r_n}``: it lets go (``r = 0``,
     ``u_n ≥ 0``), sticks (``u = 0``) or slips (``u_n = 0``, ``r_t = −μ r_n u_t / |u_t|``). Where friction may exceed
     ``μ r_n`` by a constant, ``|r_t| ≤ μ r_n + friction_offset``: ``0 ≤ r_n ⊥ u_n ≥ 0``, and ``r_t`` opposes ``u_t``, as
-    much as it may if that is not zero. So it is with normal impulses given beforehand, and with friction of joints, ``μ
-    = 0``.
+    much as it may if that is not zero. So it is with normal impulses given beforehand, and with friction of joints,
+    ``μ = 0``.
 
     Parameters
     ----------

@@ -299,8 +299,7 @@ def _hands_and_feet(robots: Path | None, published: bool = False) -> Finding:
         verdict([min(less.values()) > 0, near]),
         unless({
             "PV-OSIM is ahead by more than the paper's 1.5 %; as the paper says, PV-OSIMr's two rank-6 products cost "
-            "more than rank-1 updates over the three torso joints. The text multiplies K Ω of both hands at the pelvis "
-            "for their blocks with the feet; the paper's code takes that of the feet, which is there already.": near,
+            "more than rank-1 updates over the three torso joints.": near,
         }),
     )  # fmt: skip
 

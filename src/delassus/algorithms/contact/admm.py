@@ -51,9 +51,9 @@ def admm(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: f
         moved: Scalar = 0.0
         following = []
         for a, old, y_new, z_old, o in zip(x, y, new, z, over, strict=True):
-            gaps_after, change = PENALTY * (a - y_new), PENALTY * (y_new - old)
-            following.append(z_old - gaps_after)
-            moved = moved + (gaps_after * gaps_after + change * change) * (o * o)
+            primal, change = PENALTY * (a - y_new), PENALTY * (y_new - old)
+            following.append(z_old - primal)
+            moved = moved + (primal * primal + change * change) * (o * o)
         return [*new, *following], ops.less(moved, square)
 
     y = [p * o for p, o in zip(start, over, strict=True)]

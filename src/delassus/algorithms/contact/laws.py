@@ -150,14 +150,14 @@ class StepProblem:
         Of each law, how far an impulse would move in it, times the mobility of its row: zero in a solution alone.
         """
         ops, totals = self.ops, self.totals(p)
-        gaps_after: list[Scalar] = [0.0]
+        complementarity: list[Scalar] = [0.0]
         friction_errors: list[Scalar] = [0.0]
         penetration: list[Scalar] = [0.0]
         for i, x in enumerate(self.points):
             row = x.row + 2
             *tangents, n = (self.velocity(x.row + k, totals) for k in range(3))
             a, b, c = p[3 * i : 3 * i + 3]
-            gaps_after.append(magnitude(ops, c - self.normal(row, c, n)) * self.G[row][row])
+            complementarity.append(magnitude(ops, c - self.normal(row, c, n)) * self.G[row][row])
             moved = self.point_friction(x, (a, b), tangents, c)
             errors = [y - z for y, z in zip((a, b), moved, strict=True)]
             friction_errors.append(
@@ -168,11 +168,11 @@ class StepProblem:
             u, at = self.velocity(y.row, totals), self.G[y.row][y.row]
             if y.row in self.limits:
                 own = p[self.limits[y.row]]
-                gaps_after.append(magnitude(ops, own - self.limit_impulse(y, own, u)) * at)
+                complementarity.append(magnitude(ops, own - self.limit_impulse(y, own, u)) * at)
             if y.row in self.dry:
                 own = p[self.dry[y.row]]
                 friction_errors.append(magnitude(ops, own - self.dry_friction(y, own, u)) * at)
-        return maximum_of(ops, gaps_after), maximum_of(ops, friction_errors), maximum_of(ops, penetration)
+        return maximum_of(ops, complementarity), maximum_of(ops, friction_errors), maximum_of(ops, penetration)
 
 
 def clamped(ops: Ops, x: Scalar, least: Scalar, most: Scalar) -> Scalar:

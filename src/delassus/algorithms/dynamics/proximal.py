@@ -64,11 +64,8 @@ class ProximalPoint:
         soft = motion.with_goals([replace(goal, compliance=ops.zeros(1, 1)) for goal in motion.goals])
         late = {c for labels in loop_rows.waiting(soft) for c, _ in labels}
         mobility = mobilities(problem)
-        self.weights, self._R, self._least = (
-            list[Scalar](),
-            list[Matrix](),
-            [TUNING.least_gain * TUNING.loop_weight * g for g in mobility],
-        )
+        self.weights, self._R = list[Scalar](), list[Matrix]()
+        self._least = [TUNING.least_gain * TUNING.loop_weight * g for g in mobility]
         for c, (rows, goal) in enumerate(zip(problem.rows, motion.goals, strict=True)):
             part = TUNING.loop_weight if c in late else TUNING.weight if goal.compliance is None else 0.0
             weights = [part * g for g in mobility[rows]]

@@ -75,7 +75,8 @@ def pv_osimr(problem: Problem) -> Matrix:
         for f in range(e):
             meeting = tree.closest_common_ancestor(ends[e].link, ends[f].link)
             if meeting != WORLD:
-                near, far = (e, f) if ends[e].link <= ends[f].link else (f, e)
+                # K Ω is there of an end-effector whose first branching link this is
+                near, far = sorted((e, f), key=lambda x: (of_end[x][0] != meeting, ends[x].link))
                 block = KOmega(meeting, near) @ ops.transpose(K[meeting, far])
                 G.add(ends[near].constraint, ends[far].constraint, block)
     return G.delassus()

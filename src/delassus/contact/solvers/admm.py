@@ -69,18 +69,11 @@ def admm_loop(
         y[k] = r[k] / scale[k]
     for i in range(contacts):
         k = 3 * i
-        if (
-            r[k + 2] > 0.0 or friction_offset[i] > 0.0
-        ):  # a warm start: the multipliers that the velocities there ask for
+        if r[k + 2] > 0.0 or friction_offset[i] > 0.0:  # warm start: multipliers of the velocities there
             z[k], z[k + 1] = u[k] * scale[k], u[k + 1] * scale[k]
             z[k + 2] = max(u[k + 2], 0.0) * scale[k] + mu[i] * np.sqrt(z[k] ** 2 + z[k + 1] ** 2)
-    penalty, factorised, wait, after, iteration = (
-        TUNING.first_penalty,
-        False,
-        TUNING.iterations_a_check,
-        TUNING.iterations_a_check,
-        0,
-    )
+    penalty, factorised, iteration = TUNING.first_penalty, False, 0
+    wait = after = TUNING.iterations_a_check
     H, order = np.empty((size, size)), np.empty(size, np.int64)
     enough = max(tolerance, NEWTON.round_off_multiple * rounding(W, best_r, b))
     while iteration < limit and best > enough:

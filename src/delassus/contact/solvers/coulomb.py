@@ -15,10 +15,10 @@ quartic.)
 
 Friction may exceed ``μ r_n`` by a constant: ``|r_t| ≤ μ r_n + friction_offset``, ``r_n ≥ 0`` is a cone without its tip.
 So is that of decompression, where normal impulses are given beforehand, and, with ``μ = 0`` and normal rows of zeros,
-that of joints. There is friction then also where ``r_n = 0``: the contact *holds* (``u_t = 0``) or *rubs* (``|r_t| =
-friction_offset``), with ``u_n ≥ 0``, by the same equation with ``Ã`` the tangential block and ``μ = 0``. That is tried
-first. Where it brings ``u_n < 0``, ``r_n(α)`` is positive at its ``α``, and where ``r_n(α)`` is not, the root is on the
-side of that.
+that of joints. There is friction then also where ``r_n = 0``: the contact *holds* (``u_t = 0``) or *rubs*
+(``|r_t| = friction_offset``), with ``u_n ≥ 0``, by the same equation with ``Ã`` the tangential block and ``μ = 0``.
+That is tried first. Where it brings ``u_n < 0``, ``r_n(α)`` is positive at its ``α``, and where ``r_n(α)`` is not, the
+root is on the side of that.
 """
 
 from __future__ import annotations

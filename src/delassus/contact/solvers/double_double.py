@@ -74,8 +74,8 @@ def natural_map(r: Array, v: Array, mu: Array, friction_offset: Array, omega: Ar
     """``x − P_K(x − v)`` (n, 3) at ``x = ω (r + low)``, with the projection ``P_K`` on friction cones.
 
     Computed from small differences: with ``y = x − v`` the distance ``|y_t| − μ y_n − ω friction_offset`` from the cone
-    is that of ``x`` and a change, and the projection of ``y`` is ``y`` less a multiple of that distance, or has ``y_n =
-    0``.
+    is that of ``x`` and a change, and the projection of ``y`` is ``y`` less a multiple of that distance, or has
+    ``y_n = 0``.
     """
     x = omega[:, None] * r
     y = x - v

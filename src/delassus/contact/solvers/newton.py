@@ -211,16 +211,9 @@ def concluded(
 
 
 def refined(
-    W: Array,
-    b: Array,
-    mu: Array,
-    friction_offset: Array,
-    omega: Array,
-    most: float,
-    mode: Indices,
-    goal: float,
+    W: Array, b: Array, mu: Array, friction_offset: Array, omega: Array, most: float, mode: Indices, goal: float,
     start: Array,
-) -> tuple[Array, Array, float]:
+) -> tuple[Array, Array, float]:  # fmt: skip
     """Impulses ``r + low`` by iterative refinement on given contact modes, and their residual: the best found."""
     size = b.size
     S, J, owner, right = np.empty((size, 3)), np.empty((size, size)), np.empty(size, np.int64), np.empty(size)

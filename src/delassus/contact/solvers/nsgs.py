@@ -65,16 +65,9 @@ Candidate = tuple[Impulses, float]
 
 @compiled
 def sweep(
-    W: Array,
-    mu: Array,
-    friction_offset: Array,
-    omega: Array,
-    prepared: Array,
-    r: Array,
-    u: Array,
-    mode: Indices,
+    W: Array, mu: Array, friction_offset: Array, omega: Array, prepared: Array, r: Array, u: Array, mode: Indices,
     alphas: Array,
-) -> tuple[float, int]:
+) -> tuple[float, int]:  # fmt: skip
     """Solve every contact once, in order, each with the newest velocities ``u = W r + b``.
 
     Returns the largest change, as a velocity, and the number of contacts whose mode changed.
@@ -168,23 +161,12 @@ def harden(
     delta, ratio, last, older, sweeps = TUNING.first_compliance, TUNING.largest_ratio, 0.0, 0.0, 0
     found = before = np.zeros(b.size)
     while delta > TUNING.last_compliance and ratio > TUNING.smallest_ratio and sweeps < limit:
-        unequal = np.clip(
-            np.log(delta / (TUNING.weights_equal_below * end))
-            / np.log(TUNING.weights_differ_above / TUNING.weights_equal_below),
-            0.0,
-            1.0,
-        )
+        whole = np.log(TUNING.weights_differ_above / TUNING.weights_equal_below)
+        unequal = np.clip(np.log(delta / (TUNING.weights_equal_below * end)) / whole, 0.0, 1.0)
         soft = W + np.diag(np.repeat(delta * most * weights**unequal, 3))
         ahead = (1.0 / delta - 1.0 / last) / (1.0 / last - 1.0 / older) if older > 0.0 else 0.0
-        r, u, left, added = relax(
-            soft,
-            b,
-            mu,
-            friction_offset,
-            found + ahead * (found - before),
-            tolerance,
-            min(TUNING.sweeps_a_compliance, limit - sweeps),
-        )
+        start, most_sweeps = found + ahead * (found - before), min(TUNING.sweeps_a_compliance, limit - sweeps)
+        r, u, left, added = relax(soft, b, mu, friction_offset, start, tolerance, most_sweeps)
         sweeps += added
         if left > max(tolerance, rounding(W, r, b)):
             if last == 0.0:

@@ -280,13 +280,7 @@ def _target(kernel: Any) -> str:
             (ctypes.c_void_p.from_buffer(record, FALLBACK), ctypes.c_int64.from_buffer(record, FALLBACKS_RUNNING))
         )
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(ctypes.c_void_p(code.address("xla"))), platform="cpu")
-        for needed in (
-            code,
-            fallback,
-            record,
-            _xla,
-            _task,
-        ):  # for good: XLA forgets nothing, its threads may run at exit
+        for needed in (code, fallback, record, _xla, _task):  # for good: threads of XLA may run at exit
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(needed))
         _targets.add(name)
     return name

@@ -25,7 +25,7 @@ Accelerate = Callable[[State, State], tuple[State, Matrix, Matrix, Matrix]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Dual:
+class DualVector:
     """Numbers of ``q`` or ``v``, and their change (nv × k)."""
 
     x: State
@@ -35,26 +35,26 @@ class Dual:
 class DualFlow(Flow):
     """Flow of dual numbers: states with their changes."""
 
-    def times(self, h: Scalar, rate: Dual) -> Dual:
+    def times(self, h: Scalar, rate: DualVector) -> DualVector:
         """``h x``."""
-        return Dual(super().times(h, rate.x), scaled_matrix(self.ops, h, rate.change))
+        return DualVector(super().times(h, rate.x), scaled_matrix(self.ops, h, rate.change))
 
-    def along(self, start: Dual, h: Scalar, rate: Dual) -> Dual:
+    def along(self, start: DualVector, h: Scalar, rate: DualVector) -> DualVector:
         """``x + h ẋ``."""
-        return Dual(super().along(start.x, h, rate.x), start.change + scaled_matrix(self.ops, h, rate.change))
+        return DualVector(super().along(start.x, h, rate.x), start.change + scaled_matrix(self.ops, h, rate.change))
 
-    def weighted(self, a: Dual, b: Dual, c: Dual, d: Dual) -> Dual:
+    def weighted(self, a: DualVector, b: DualVector, c: DualVector, d: DualVector) -> DualVector:
         """``a + 2 b + 2 c + d``."""
         middle = b.change + c.change
-        return Dual(super().weighted(a.x, b.x, c.x, d.x), a.change + middle + middle + d.change)
+        return DualVector(super().weighted(a.x, b.x, c.x, d.x), a.change + middle + middle + d.change)
 
-    def moved(self, q: Dual, u: Dual) -> Dual:
+    def moved(self, q: DualVector, u: DualVector) -> DualVector:
         """``q ⊕ u``."""
         parts = [joint.kind.integrate_changes(self.ops, u.x[sv]) for joint, sv in self._joints()]
         along_q, along_u = (self.ops.block_diagonal([part[k] for part in parts]) for k in (0, 1))
-        return Dual(super().moved(q.x, u.x), along_q @ q.change + along_u @ u.change)
+        return DualVector(super().moved(q.x, u.x), along_q @ q.change + along_u @ u.change)
 
-    def tangent_rate(self, u: Dual, v: Dual) -> Dual:
+    def tangent_rate(self, u: DualVector, v: DualVector) -> DualVector:
         """``v + ½ [u, v] + 1/12 [u, [u, v]]``."""
         ops = self.ops
         with_u, with_v = list[Matrix](), list[Matrix]()
@@ -72,7 +72,7 @@ class DualFlow(Flow):
                 ops.take(ops.eye(6) + scaled_matrix(ops, 0.5, U) + scaled_matrix(ops, twelfth, U @ U), axes, axes)
             )
         change = ops.block_diagonal(with_u) @ u.change + ops.block_diagonal(with_v) @ v.change
-        return Dual(super().tangent_rate(u.x, v.x), change)
+        return DualVector(super().tangent_rate(u.x, v.x), change)
 
     def _joints(self) -> Any:
         return zip(self.tree.joints, self.tree.v_slices, strict=True)
@@ -86,11 +86,11 @@ def step_derivatives(
     columns = range(nv), range(nv, 2 * nv), range(2 * nv, end)
     unit = [ops.put(ops.eye(len(own)), (len(own), end), range(len(own)), own) for own in columns]
 
-    def dual(at_q: Dual, at_v: Dual) -> Dual:
+    def dual(at_q: DualVector, at_v: DualVector) -> DualVector:
         qdd, with_q, with_v, with_controls = accelerate(at_q.x, at_v.x)
-        return Dual(qdd, with_q @ at_q.change + with_v @ at_v.change + with_controls @ unit[2])
+        return DualVector(qdd, with_q @ at_q.change + with_v @ at_v.change + with_controls @ unit[2])
 
-    start = Dual(q, unit[0]), Dual(v, unit[1])
+    start = DualVector(q, unit[0]), DualVector(v, unit[1])
     q_next, v_next = INTEGRATE[integrator](DualFlow(ops, tree), *start, h, dual)
     change = ops.vstack([q_next.change, v_next.change])
     both = range(2 * nv)

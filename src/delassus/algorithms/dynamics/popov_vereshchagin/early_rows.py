@@ -235,14 +235,9 @@ class EarlyElimination(LinkElimination):
         """Put ``a_s = W z + e bᵀ z`` into the form; where ``e`` is not zero, ``W`` is."""
         ops, n = self.ops, self.size
         if self.kinds.conditions is not None:  # along what the row meets, and along the rest
-            met_entries = sorted({*np.flatnonzero(ops.nonzero(W)[0]).tolist(), *ONE})
-            rest = [k for k in range(n) if k not in met_entries]
-            W = ops.put(
-                ops.take(W, None, met_entries) + e @ ops.transpose(ops.take(b, met_entries, None)),
-                (1, n),
-                (0,),
-                met_entries,
-            )
+            met = sorted({*np.flatnonzero(ops.nonzero(W)[0]).tolist(), *ONE})
+            rest = [k for k in range(n) if k not in met]
+            W = ops.put(ops.take(W, None, met) + e @ ops.transpose(ops.take(b, met, None)), (1, n), (0,), met)
             free = ops.take(b, rest, None)
             if ops.known(free) is None:
                 taken = ops.sym_product(free @ e, ops.transpose(free))
@@ -374,8 +369,8 @@ class EarlyElimination(LinkElimination):
     def rows_on_link(self) -> Matrix | None:
         """Rows (m × 7) if they meet the link's acceleration alone."""
         others = self.indices(label for label in self.labels if label[0] in (JOINT, LINK))
-        met_entries = bool(self.ops.nonzero(self.entries_of(self.rows, others)).any())
-        return None if met_entries or not self.are_alike(self.rows) else self.entries_of(self.rows, range(FIRST))
+        is_met = bool(self.ops.nonzero(self.entries_of(self.rows, others)).any())
+        return None if is_met or not self.are_alike(self.rows) else self.entries_of(self.rows, range(FIRST))
 
     def hold_by_constants(self) -> None:
         """Write hard rows that hold the link as constants, if they do; soft ones would have another compliance."""

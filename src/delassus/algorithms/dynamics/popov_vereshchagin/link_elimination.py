@@ -68,8 +68,8 @@ class LinkElimination:
     def add(self, parts: Sequence[Part]) -> None:
         """Add forms."""
         ops, own, before = self.ops, link_labels(self.link), range(self.size)
-        met_entries = (x for part in parts for x in part.entries() if x not in own)
-        self.labels = tuple(dict.fromkeys([*self.labels, *met_entries]))
+        new = (x for part in parts for x in part.entries() if x not in own)
+        self.labels = tuple(dict.fromkeys([*self.labels, *new]))
         self.rows = (*self.rows, *(label for part in parts for label in part.rows))
         n = self.size
         self.V = ops.put(self.V, (n, n), before, before)
@@ -170,8 +170,8 @@ class LinkElimination:
         L, off = self.L(labels), [self.off(label) for label in labels]
         if any(x is not None for x in off):  # rows of constraints that are off are zero
             L = ops.sym_add(L, diagonal(ops, [0.0 if x is None else x for x in off]))
-        factor, met_entries = ops.factor(L), ops.take(self.V, self.indices(labels), None)
-        B = ops.take(met_entries, None, self.remove(labels))
+        factor, rows = ops.factor(L), ops.take(self.V, self.indices(labels), None)
+        B = ops.take(rows, None, self.remove(labels))
         Z = factor.half_solve(B)
         self.V = ops.sym_add(self.V, ops.sym_product(ops.transpose(factor.scale(Z)), Z))
         self.steps.append(Forces(tuple(labels), self.labels, B, factor))

@@ -57,9 +57,9 @@ def eliminate_after_joint(link: LinkElimination, parts: list[Part], late: Set[La
     now = set(_regular(link, [group for group in _complete(link, parts) if late.isdisjoint(group)]))
     link.eliminate_forces([label for label in link.labels if label in now])
     while block < NEVER and (early := _worth_it(link, parts, late, block)):
-        met_entries = [part for part in parts if not early.isdisjoint(part.labels)]
-        parts[:] = [part for part in parts if part not in met_entries]
-        link.add(met_entries)
+        own = [part for part in parts if not early.isdisjoint(part.labels)]
+        parts[:] = [part for part in parts if part not in own]
+        link.add(own)
         link.eliminate_forces([label for label in link.labels if label in early])
         now |= early
     if now and block < NEVER:

@@ -81,14 +81,14 @@ def row_part(
     R: Matrix,
     L: Sequence[Scalar],
     labels: Sequence[Label],
-    met_entries: Sequence[Label] = (),
+    accelerations: Sequence[Label] = (),
     is_early: bool = False,
 ) -> Part:
-    """Rows ``R = [K k C]`` (m × 7 + k) on a link and on ``met_entries``, and the diagonal of their ``L``."""
-    n, own = FIRST + len(labels) + len(met_entries), range(FIRST, FIRST + len(labels))
+    """Rows ``R = [K k C]`` (m × 7 + k) on a link and on ``accelerations``, and the diagonal of their ``L``."""
+    n, own = FIRST + len(labels) + len(accelerations), range(FIRST, FIRST + len(labels))
     edge = ops.put(R, (n, n), own, [x for x in range(n) if x not in own])
     V = ops.sym_add(ops.put(-diagonal(ops, L), (n, n), own, own), edge + ops.transpose(edge))
-    return Part(link, V, (*labels, *met_entries), tuple(labels) if is_early else ())
+    return Part(link, V, (*labels, *accelerations), tuple(labels) if is_early else ())
 
 
 def waiting_parts(motion: DynamicsProblem, groups: Iterable[Sequence[Label]], kinds: RowKinds) -> list[Part]:
@@ -103,8 +103,8 @@ def waiting_parts(motion: DynamicsProblem, groups: Iterable[Sequence[Label]], ki
             if end.constraint == c and set(rows) & set(end.rows):
                 found.append((end.link, none, [-ops.take(end.C, rows, None)], accelerations_of(problem, end.link)))
         own, L = ops.take(k[c], rows, None), kinds.L(labels)
-        for link, K, C, met_entries in found or [(WORLD, none, [], ())]:
-            parts.append(row_part(ops, link, ops.hstack([K, own, *C]), L, labels, met_entries))
+        for link, K, C, accelerations in found or [(WORLD, none, [], ())]:
+            parts.append(row_part(ops, link, ops.hstack([K, own, *C]), L, labels, accelerations))
             own, L = ops.zeros(len(labels), 1), [0.0] * len(labels)  # they belong to one end
     return parts
 
@@ -122,22 +122,22 @@ def early_parts(
     }
     for c, row in dict.fromkeys((end.constraint, row) for end in problem.joint_space_rows for row in end.rows):
         ends = [end for end in problem.unswitched_joint_space_rows if end.constraint == c and row in end.rows]
-        met_entries = tuple(label for end in ends for label in accelerations_of(problem, end.link))
+        accelerations = tuple(label for end in ends for label in accelerations_of(problem, end.link))
         C = [ops.take(end.C, (row,), None) for end in ends]
-        found[(c, row),] = max(end.link for end in ends), ops.zeros(1, 6), C, met_entries
-    for labels, (link, K, C, met_entries) in found.items():
+        found[(c, row),] = max(end.link for end in ends), ops.zeros(1, 6), C, accelerations
+    for labels, (link, K, C, accelerations) in found.items():
         if late.isdisjoint(labels):
             c, rows = labels[0][0], [row for _, row in labels]
             R = ops.hstack([K, -ops.take(k[c], rows, None), *C])
             R = diagonal(ops, [scales[c][row] for row in rows]) @ R if c in scales else R
-            parts.append(row_part(ops, link, R, kinds.L(labels), labels, met_entries, is_early=True))
+            parts.append(row_part(ops, link, R, kinds.L(labels), labels, accelerations, is_early=True))
     return parts
 
 
 def take_parts(problem: Problem, link: int, parts: list[Part]) -> list[Part]:
     """Take out what meets a link or the joint that carries it, wherever it is; at the world, all that is left."""
-    met_entries = {*link_labels(link), *accelerations_of(problem, link)} if link != WORLD else set[Label]()
-    taken = [part for part in parts if link in (WORLD, part.link) or not met_entries.isdisjoint(part.labels)]
+    own = {*link_labels(link), *accelerations_of(problem, link)} if link != WORLD else set[Label]()
+    taken = [part for part in parts if link in (WORLD, part.link) or not own.isdisjoint(part.labels)]
     parts[:] = [part for part in parts if part not in taken]
     return taken
 
@@ -165,10 +165,8 @@ def accelerations_of(problem: Problem, link: int) -> tuple[Label, ...]:
 
 def row_groups(problem: Problem, constraint: int) -> list[tuple[Label, ...]]:
     """Forces of a constraint that are eliminated together: those of all its rows, or of each row on joints."""
-    labels, on_links = (
-        labels_of(problem, constraint),
-        any(end.constraint == constraint for end in problem.end_effectors),
-    )
+    labels = labels_of(problem, constraint)
+    on_links = any(end.constraint == constraint for end in problem.end_effectors)
     rows = {row for end in problem.joint_space_rows if end.constraint == constraint for row in end.rows}
     return [labels] if on_links or not rows else [(label,) for label in labels]
 

@@ -67,7 +67,7 @@ from delassus.quantities.osim import DELASSUS
 from delassus.quantities.osim import METHODS as OSIM_ALGORITHMS
 from delassus.quantities.request import request
 from delassus.runtime import fastcall, threads
-from delassus.scenes import boxes, dual_arm, dual_arm_robot, generic_quadruped, mppi, pendulum, quadruped
+from delassus.scenes import boxes, dual_arm, generic_quadruped, mppi, pendulum, quadruped
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.recording import ARRAYS, Recorder, Recording
 from delassus.spatial import joint_kinds

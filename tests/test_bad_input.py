@@ -714,6 +714,7 @@ def test_every_mechanism_checks_its_counts():
     for call, expected in (
         (lambda: ds.mechanisms.pendulum(0), "n: expected a whole number of at least 1"),
         (lambda: ds.mechanisms.ladder(0), "n: expected a whole number of at least 1"),
+        (lambda: ds.mechanisms.comb(0), "n: expected a whole number of at least 1"),
         (lambda: ds.mechanisms.star(0, 3), "branches: expected a whole number of at least 1"),
         (lambda: ds.mechanisms.star(3, 0), "length: expected a whole number of at least 1"),
         (lambda: ds.mechanisms.stem(0, 2), "length: expected a whole number of at least 1"),
@@ -1364,6 +1365,8 @@ def public_calls():
         "star": (m.star, {"branches": 2, "length": 2, "root": "fixed"}),
         "stem": (m.stem, {"length": 2, "branches": 1, "branch_length": 1, "root": "fixed"}),
         "ladder": (m.ladder, {"n": 2, "root": "fixed"}),
+        "comb": (m.comb, {"n": 2, "root": "fixed"}),
+        "dual_arm": (m.dual_arm, {"root": "fixed"}),
         "asimo": (m.asimo, {"arm_dofs": 1, "leg_dofs": 1, "hand_dofs": 2, "arms": 1, "legs": 1, "fixed_foot": False}),
         "humanoid": (m.humanoid, {"root": "fixed"}),
         "Frame": (ds.Frame, {"link": "a", "position": z, "rotation": None, "given": None}),

@@ -961,6 +961,9 @@ class TestMechanisms:
             (ds.mechanisms.stem(10, 3, 2, root="fixed"), 10 + 12, 22),
             (ds.mechanisms.ladder(6), 12, 12),
             (ds.mechanisms.ladder(6, root="floating"), 13, 18),
+            (ds.mechanisms.comb(4), 12 + 4 * 7, 40),
+            (ds.mechanisms.comb(2, root="floating"), 1 + 6 + 2 * 7, 26),
+            (ds.mechanisms.dual_arm(), 4 + 2 * (7 + 4), 26),
             (ds.mechanisms.humanoid(), 33, 38),
             (ds.mechanisms.humanoid(root="fixed"), 32, 32),
             (ds.mechanisms.asimo(), 35, 40),
@@ -979,6 +982,8 @@ class TestMechanisms:
             (ds.mechanisms.star(2, 3), ["hub", "branch1_3", "branch2_3"]),
             (ds.mechanisms.stem(3, 2, 4), ["stem0", "stem3", "near1_4", "near2_4", "far1_4", "far2_4"]),
             (ds.mechanisms.ladder(3), ["left1", "right3", "base"]),
+            (ds.mechanisms.comb(2), ["rail6", "rung1_7", "rung2_7", "base"]),
+            (ds.mechanisms.dual_arm(), ["head4", "left_finger1_tip", "right_finger2_tip", "right_thumb_tip"]),
             (ds.mechanisms.humanoid(), ["left_foot", "right_foot", "left_hand", "right_hand", "head"]),
             (ds.mechanisms.asimo(), ["hand1", "hand2", "foot1", "foot2", "head3", "forefinger1", "thumb2"]),
         ):
@@ -995,6 +1000,10 @@ class TestMechanisms:
         assert len(star.children[0]) == 5
         ladder = ds.mechanisms.ladder(4)
         assert ladder.parents.count(WORLD) == 2 and ladder.depth == 4
+        comb = ds.mechanisms.comb(3)
+        assert [comb.link_names[comb.parents[comb.placement(f"rung{k}_1").link]] for k in (1, 2, 3)] == [
+            "rail3", "rail6", "rail9",
+        ]  # fmt: skip
 
     def test_the_pendulum_hangs_down_and_swings_in_a_plane(self):
         tree = ds.mechanisms.pendulum(3, length=0.4, mass=2.0)
@@ -1005,13 +1014,13 @@ class TestMechanisms:
         assert ds.mass_matrix(single, [0.3])[0, 0] == pytest.approx(2.0 * 0.4**2 / 3, rel=1e-2)  # a rod about its end
 
     def test_asimo_as_published(self):
-        """[EFPA] Fig. 4: pelvis, torso, head 3, arms 2×7, legs 2×6, forefingers and thumbs 2×2."""
+        """[EFPA] Fig. 4: torso, pelvis, head 3, arms 2×7, legs 2×6, forefingers and thumbs 2×2."""
         tree = ds.mechanisms.asimo()
         assert tree.n_links == 1 + 1 + 3 + 2 * 7 + 2 * 6 + 2 * 2 == 35
-        assert tree.is_floating and tree.link_names[0] == "pelvis"
+        assert tree.is_floating and tree.link_names[0] == "torso"
         ends = [tree.placement(n).link for n in ("foot1", "foot2", "forefinger1", "thumb1", "forefinger2", "thumb2")]
         names = [tree.link_names[i] for i in tree.branching_links(ends)]
-        assert names == ["pelvis", "torso", "arm1_7", "arm2_7"]
+        assert sorted(names) == ["arm1_7", "arm2_7", "pelvis", "torso"]
 
     @pytest.mark.parametrize(
         ("options", "links"),

@@ -20,7 +20,6 @@ from internals import (
     Recording,
     boxes,
     dual_arm,
-    dual_arm_robot,
     example_robot_files,
     generic_quadruped,
     mppi,
@@ -116,7 +115,7 @@ def test_boxes_come_to_rest_as_a_stack():
 
 
 def test_the_dual_arm_is_that_of_the_paper():
-    robot = dual_arm_robot()
+    robot = ds.mechanisms.dual_arm()
     assert robot.n_links == robot.nv == 26
     names = robot.link_names
     assert sum(name.startswith("head") for name in names) == 4

@@ -21,7 +21,7 @@ from delassus.model.tree import WORLD, Placement, Tree
 from delassus.spatial.joint_kinds import REVOLUTE
 from delassus.spatial.rotations import Array, rotation_about
 
-__all__ = ["asimo", "chain", "free_body", "humanoid", "ladder", "pendulum", "star", "stem"]
+__all__ = ["asimo", "chain", "comb", "dual_arm", "free_body", "humanoid", "ladder", "pendulum", "star", "stem"]
 
 MOST_LINKS = 10**6
 """Of a part of a mechanism: more would be a slip, and never end."""
@@ -32,8 +32,9 @@ _AXES = {"x": np.array([1.0, 0.0, 0.0]), "y": np.array([0.0, 1.0, 0.0]), "z": np
 class _Sketch:
     """A description under construction."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, armature: float = 0.0) -> None:
+        """``armature`` of every joint (kg·m²)."""
+        self.name, self.armature = name, armature
         self.links: list[RawLink] = []
         self.joints: list[RawJoint] = []
 
@@ -48,9 +49,9 @@ class _Sketch:
         self, parent: str, child: str, axis: str, position: Sequence[float], rotation: Array | None = None
     ) -> None:
         """Add a revolute joint named after its child."""
-        R = np.eye(3) if rotation is None else rotation
+        R, p = np.eye(3) if rotation is None else rotation, np.array(position, float)
         self.joints.append(
-            RawJoint(f"{child}_joint", REVOLUTE, parent, child, np.array(position, float), R, _AXES[axis])
+            RawJoint(f"{child}_joint", REVOLUTE, parent, child, p, R, _AXES[axis], armature=self.armature)
         )
 
     def fix(self, parent: str, child: str, position: Sequence[float] = (0, 0, 0), suffix: str = "mount") -> None:
@@ -108,7 +109,7 @@ def _positive(value: float, argument: str) -> float:
 
 
 def chain(n: int, *, root: Root = "fixed") -> Tree:
-    """Serial chain of ``n`` revolute joints; links ``link1`` … ``link<n>``.
+    """Serial chain of ``n`` revolute joints ([r2] Fig. 4, [LQR] Fig. 4a); links ``link1`` … ``link<n>``.
 
     Rods of 0.2–0.3 m and 1.2–1.8 kg; the axis of each is z of its frame, rotated by ±1 rad about the rod before it.
 
@@ -138,6 +139,8 @@ def chain(n: int, *, root: Root = "fixed") -> Tree:
 
 def pendulum(n: int, *, length: float = 0.5, mass: float = 1.0) -> Tree:
     """Planar pendulum of ``n`` rods that swing about y and hang along −z; links ``rod1`` … ``rod<n>``.
+
+    The tree of [OS] Table 2; the paper's balls, floor and wall are `delassus.scenes.pendulum`.
 
     Parameters
     ----------
@@ -228,7 +231,7 @@ def star(branches: int, length: int, *, root: Root = "floating") -> Tree:
 
 
 def stem(length: int, branches: int, branch_length: int = 7, *, root: Root = "floating") -> Tree:
-    """Long stem with ``branches`` chains at both ends ([r2] Fig. 3a, [LQR] Fig. 2e).
+    """Long stem with ``branches`` chains at both ends ([r1] and [r2] Fig. 3a, [LQR] Fig. 2e).
 
     Parameters
     ----------
@@ -291,13 +294,80 @@ def ladder(n: int, *, root: Root = "fixed") -> Tree:
     return sketch.build(root)
 
 
+def comb(n: int, *, root: Root = "fixed") -> Tree:
+    """Ladder whose rungs end in the world ([LQR] Fig. 4b): a rail of ``3 n`` links, every third one with a rung of 7.
+
+    Links ``rail1`` … ``rail<3n>``, and ``rung<k>_1`` … ``rung<k>_7``; the paper welds the last one of each rung.
+
+    Parameters
+    ----------
+    n : int
+        Number of rungs.
+    root : {"fixed", "floating"}
+        Whether the link ``base`` is fixed to the world or rides on a free joint.
+
+    Raises
+    ------
+    ModelError
+        ``n`` is not a whole number of at least 1, or another ``root``.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> ds.mechanisms.comb(4).nv
+    40
+    """
+    sketch = _Sketch(f"comb{_count(n, 'n')}")
+    last = sketch.body("base", 3.0, (0.2, 0.2, 0.2))
+    sketch.chain(last, "rail", 3 * n)
+    for k in range(1, n + 1):
+        sketch.chain(f"rail{3 * k}", f"rung{k}_", 7, (0.25, 0, 0), 0.3)
+    return sketch.build(root)
+
+
+def dual_arm(*, root: Root = "fixed") -> Tree:
+    """Dual-arm robot of [OS] Fig. 1 and Table 1: 26 joints on a torso, a head of 4 and arms of 7 with hands of 4.
+
+    A hand has two fingers of a joint and a thumb of two; frames ``left_finger1_tip`` … ``right_thumb_tip`` are their
+    tips. The numbers are the paper's; the sizes, masses and motors are plausible ones.
+
+    Parameters
+    ----------
+    root : {"fixed", "floating"}
+        Whether the link ``torso`` is fixed to the world or rides on a free joint.
+
+    Raises
+    ------
+    ModelError
+        Another ``root``.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> ds.mechanisms.dual_arm().nv
+    26
+    """
+    sketch = _Sketch("dual_arm", armature=0.01)
+    sketch.body("torso", 20.0, (0.3, 0.4, 0.6), (0, 0, 0.8))
+    sketch.limb("torso", "head", 4, (0, 0, 1.25), "zyxy", 0.5, 0.05)
+    for side, y in (("left", 0.25), ("right", -0.25)):
+        palm = sketch.limb("torso", f"{side}_arm", 7, (0, y, 1.1), "yxzyzyx", 1.2, -0.1)
+        for finger, start, joints in (("finger1", 0.04, 1), ("finger2", -0.04, 1), ("thumb", -0.06, 2)):
+            at = (start, 0, -0.02 if finger == "thumb" else -0.1)
+            last = sketch.limb(palm, f"{side}_{finger}_", joints, at, "x", 0.05, -0.08 / joints)
+            tip = sketch.body(f"{side}_{finger}_tip", 0.0, (0, 0, 0))
+            sketch.fix(last, tip, (0, 0, -0.08 / joints))
+    return sketch.build(root)
+
+
 def asimo(
     *, arm_dofs: int = 7, leg_dofs: int = 6, hand_dofs: int = 2, arms: int = 2, legs: int = 2, fixed_foot: bool = False
 ) -> Tree:
-    """ASIMO Next-Generation as [EFPA] Fig. 4 models it: 35 bodies with hands of two fingers (forefinger and thumb).
+    """ASIMO Next-Generation as [EFPA] Fig. 4 models it: 35 bodies, 40 degrees of freedom.
 
-    The pelvis is the floating base. One torso joint carries a head (3) and arms of ``arm_dofs``; each hand has a
-    forefinger and a thumb. The connectivity is the paper's; the lengths and masses are plausible ones.
+    The torso is the floating base. It carries a head (3), arms of ``arm_dofs`` with a forefinger and a thumb each, and,
+    on one joint, the pelvis with the legs. The connectivity is the paper's, whose shares of zeros (§V-C: 67 % of ``J``,
+    56 % of ``M``, with four arms and legs 73 %) are those of this base; the lengths and masses are plausible ones.
 
     Parameters
     ----------
@@ -332,10 +402,10 @@ def asimo(
         raise ModelError("hand_dofs", "2 or 12", shown(hand_dofs), "The paper has these two hands.")
     joints_per_finger, fingers = (1, _FINGERS[::3]) if hand_dofs == 2 else (3, _FINGERS)
     sketch = _Sketch("asimo")
-    sketch.body("pelvis", 9.0, (0.2, 0.3, 0.15))
     sketch.body("torso", 12.0, (0.2, 0.35, 0.4), (0, 0, 0.2))
-    sketch.joint("pelvis", "torso", "z", (0, 0, 0.1))
     sketch.limb("torso", "head", 3, (0, 0, 0.45), "zyx", 1.2, 0.06)
+    sketch.body("pelvis", 9.0, (0.2, 0.3, 0.15), (0, 0, -0.1))
+    sketch.joint("torso", "pelvis", "z", (0, 0, 0))
     for k in range(arms):
         shoulder = (-0.1 * (k // 2), -0.2 if k % 2 else 0.2, 0.38)
         wrist = sketch.limb("torso", f"arm{k + 1}_", arm_dofs, shoulder, "yxzyzyx", 1.3, -0.11)
@@ -346,7 +416,7 @@ def asimo(
             last = sketch.limb(hand, f"{finger}{k + 1}_", joints_per_finger, start, "y", 0.04, -0.03)
             sketch.fix(last, sketch.body(f"{finger}{k + 1}", 0.0, (0, 0, 0)), (0, 0, -0.03), "tip")
     for k in range(legs):
-        hip = (-0.12 * (k // 2), -0.1 if k % 2 else 0.1, -0.08)
+        hip = (-0.12 * (k // 2), -0.1 if k % 2 else 0.1, -0.18)
         ankle = sketch.limb("pelvis", f"leg{k + 1}_", leg_dofs, hip, _LEG, 2.5, -0.14)
         sketch.fix(ankle, sketch.body(f"foot{k + 1}", 0.8, (0.25, 0.1, 0.04), (0.04, 0, -0.05)))
     floating = sketch.build("floating")

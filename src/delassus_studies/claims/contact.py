@@ -29,7 +29,6 @@ from delassus.contact.solvers.lemke import lemke_kernel
 from delassus.contact.solvers.pyramids import impulse_directions, impulses_of, linear_problem, regular_directions
 from delassus.contact.solvers.registry import LIMIT, ImpulseSolver
 from delassus.model.mechanisms import pendulum as chain_of_balls
-from delassus.scenes.dual_arm import dual_arm_robot
 from delassus.scenes.pendulum import pendulum
 from delassus.spatial.rotations import Array
 from delassus_studies.claims import Claim, Finding, verdict
@@ -62,7 +61,7 @@ def sizes(scene: ds.Scene, names: Sequence[str], dynamics: ds.contact.ContactDyn
 
 
 def _dual_arm(_: Path | None) -> Finding:
-    found = sizes(ds.Scene(dual_arm_robot()), list(DUAL_ARM))
+    found = sizes(ds.Scene(ds.mechanisms.dual_arm()), list(DUAL_ARM))
     said = ", ".join(f"{PAPER_NAMES[name]} {size} ({DUAL_ARM[name]})" for name, size in found.items())
     return Finding(f"here (in the paper): {said}.", verdict([found[name] == DUAL_ARM[name] for name in DUAL_ARM]))
 

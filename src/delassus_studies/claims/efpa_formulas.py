@@ -199,10 +199,9 @@ def asimo_variants() -> dict[str, tuple[Tree, tuple[str, ...]]]:
     }
 
 
-def on_torso(tree: Tree, frames: Sequence[str]) -> Graph:
-    """The graph with the torso as floating base: the shares of zeros that the paper prints are those of this one."""
-    rooted = tree.reroot("torso") if tree.joints[0].nv == 6 else tree
-    return Graph(rooted, tuple(rooted.placement(name).link for name in frames))
+def graph_of(tree: Tree, frames: Sequence[str]) -> Graph:
+    """The graph of a tree whose end-effectors are on the links of these frames."""
+    return Graph(tree, tuple(tree.placement(name).link for name in frames))
 
 
 def shares(graph: Graph) -> tuple[float, float]:
@@ -218,12 +217,12 @@ that the paper names for them, sparse factorisation none."""
 
 def fewest_ahead(robot: Callable[[int], Tree]) -> int:
     """Fewest joints of a limb with which EFPA needs fewer flops than sparse factorisation."""
-    return next(n for n in range(6, 40) if shares(on_torso(robot(n), HF))[1] > 1)
+    return next(n for n in range(6, 40) if shares(graph_of(robot(n), HF))[1] > 1)
 
 
 def published(_: Path | None) -> Finding:
     """[EFPA] Figs. 5, 6 counted as the paper counts, in every reading."""
-    graphs = {name: on_torso(*variant) for name, variant in asimo_variants().items()}
+    graphs = {name: graph_of(*variant) for name, variant in asimo_variants().items()}
     found = {name: [shares(replace(graph, reading=r)) for r in READINGS] for name, graph in graphs.items()}
     said = []
     for name, every in found.items():
@@ -232,7 +231,7 @@ def published(_: Path | None) -> Finding:
     base, four = found["hands+feet"], found["4 arms, 4 legs"]
     growth = [k4 / s4 / (k / s) - 1 for (k, s), (k4, s4) in zip(base, four, strict=True)]
     (in_J, in_H), in_H4 = zeros(graphs["hands+feet"]), zeros(graphs["4 arms, 4 legs"])[1]
-    hands = shares(on_torso(asimo(hand_dofs=12), HF))[1]
+    hands = shares(graph_of(asimo(hand_dofs=12), HF))[1]
     arms, legs = fewest_ahead(lambda n: asimo(arm_dofs=n)), fewest_ahead(lambda n: asimo(leg_dofs=n))
     said += [
         f"zeros: J {in_J:.1%}, H {in_H:.1%}, with 4 arms, 4 legs {in_H4:.1%} (paper: 67, 56, 73 %)",

@@ -19,7 +19,7 @@ from delassus_studies.bench.contact.steps import WANTED, Starts, StepCase, Timed
 from delassus_studies.bench.peak import FUNCTIONS, RATES
 from delassus_studies.bench.scaling import stem_with
 from delassus_studies.cases import Case, Unavailable, chain_of
-from delassus_studies.claims import HOLDS, IN_PART, NO, NOT_MEASURED
+from delassus_studies.claims import HOLDS, IN_PART, NO, NOT_MEASURED, Setup
 from delassus_studies.claims.dynamics_times import (
     CLAIMS,
     COMPARISONS,
@@ -289,7 +289,7 @@ def test_slower_solvers_are_named():
 def test_absent_robots_are_named(monkeypatch):
     measured.cache_clear()
     monkeypatch.setattr("delassus_studies.claims.dynamics_times.ROWS", [row for row in ROWS if row.robot == "iiwa"])
-    found = CLAIMS[0].check()
+    found = CLAIMS[0].check(Setup())
     assert found.verdict == NOT_MEASURED
     assert found.reason == "iiwa left out: give --robots FOLDER with iiwa.urdf"
     measured.cache_clear()

@@ -162,7 +162,7 @@ def test_claims_are_printed_and_written(tmp_path: Path) -> None:
 
     finding = Finding("1.0 here", HOLDS, "because", listings=(table("all", ("n",), [("1",)]),))
     shown = Console(record=True, width=60, file=io.StringIO())
-    reproduce(shown, [Claim("[a] 1", "one is one", lambda _: finding, quick=True)], csv=tmp_path / "c.csv")
+    reproduce(shown, [Claim("[a] 1", "one is one", lambda _: finding)], csv=tmp_path / "c.csv")
     text = shown.export_text()
     assert text.index("[a] 1  holds") < text.index("one is one") < text.index("1.0 here") < text.index("because")
     rows = list(csv.reader((tmp_path / "c.csv").read_text().splitlines()))
@@ -264,11 +264,11 @@ def test_figures_are_drawn(tmp_path: Path) -> None:
 
 
 def test_reproduce_measures_without_robot_files_and_says_what_is_missing() -> None:
-    from delassus_studies.claims import NOT_MEASURED
+    from delassus_studies.claims import NOT_MEASURED, Setup
     from delassus_studies.claims.osim import CLAIMS
 
     atlas = next(claim for claim in CLAIMS if claim.source == "[r1] IV-E")
-    finding = atlas.check()
+    finding = atlas.check(Setup())
     assert finding.verdict == NOT_MEASURED
     assert "atlas_v4.urdf" in finding.reason
 

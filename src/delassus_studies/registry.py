@@ -58,7 +58,7 @@ FILES = (
     Parameter("csv", Parameter.KEYWORD_ONLY, default=None, annotation=Csv),
 )
 QUICK = _flag("quick", "A small case only, timed once: to see what comes out.")
-QUICK_CLAIMS = _flag("quick", "Only claims that take seconds, not minutes.")
+QUICK_CLAIMS = _flag("quick", "One point of each claim, which is not judged: seconds, not minutes.")
 PUBLISHED = _flag("as-published", "Count operations and assemble problems as the papers do, where that differs.")
 CLAIM = _option("claim", str, "", "--claim", help="One claim, by its source as the list shows it.")
 ROBOTS = _option(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from rich.padding import Padding
 from rich.table import Table
@@ -19,7 +21,7 @@ from delassus_studies.figures import Series, line_figure
 from delassus_studies.tables import Console, show, table, write_csv
 from delassus_studies.timing import environment
 
-HOLDS, IN_PART, NO, NOT_MEASURED = "holds", "in part", "no", "not measured"
+HOLDS, IN_PART, NO, NOT_MEASURED, POINT = "holds", "in part", "no", "not measured", "a point"
 WIDTH = 100
 """Columns that text is wrapped at, at most."""
 
@@ -35,7 +37,21 @@ PAPERS = {
 }
 """What sources of claims begin with: the papers."""
 
-_STYLE = {HOLDS: "green", IN_PART: "yellow", NO: "red", NOT_MEASURED: "dim"}
+_STYLE = {HOLDS: "green", IN_PART: "yellow", NO: "red", NOT_MEASURED: "dim", POINT: "cyan"}
+
+Size = TypeVar("Size")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What claims are measured with: the folder of robot files, if any; ``quick``: one point of each claim."""
+
+    robots: Path | None = None
+    quick: bool = False
+
+    def few(self, sizes: Iterable[Size], number: int = 2) -> tuple[Size, ...]:
+        """All sizes of a family; if ``quick`` the first two, which a slope needs, or so many."""
+        return tuple(islice(sizes, number)) if self.quick else tuple(sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +67,28 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim of a paper, and how to measure it from the folder of robot files (or None).
+    """A claim of a paper, and how to measure it.
 
     ``measure`` raises `Unavailable` where something is missing; ``published`` measures with the paper's counting and
-    its assembly, where that differs; ``quick``: it takes seconds, not minutes.
+    its assembly, where that differs.
     """
 
     source: str
     text: str
-    measure: Callable[[Path | None], Finding]
+    measure: Callable[[Setup], Finding]
     figure: str = ""  # file name; none if empty
     log: bool = False
     x: str = ""
     y: str = "operations"
     level: float | None = None  # of a line across the figure
     draw: Callable[[Path], Path] | None = None  # draws a further figure into a folder
-    quick: bool = False
-    published: Callable[[Path | None], Finding] | None = None
+    published: Callable[[Setup], Finding] | None = None
 
-    def check(self, robots: Path | None = None, as_published: bool = False) -> Finding:
-        """Measure the claim, or say what is missing."""
+    def check(self, setup: Setup, as_published: bool = False) -> Finding:
+        """Measure and judge the claim, or say what is missing; one point of it is not judged."""
         try:
-            return (self.published if as_published and self.published else self.measure)(robots)
+            found = (self.published if as_published and self.published else self.measure)(setup)
+            return replace(found, verdict=POINT, reason="") if setup.quick else found
         except (Unavailable, MissingDependencyError) as missing:
             return Finding("", NOT_MEASURED, str(missing))
 
@@ -98,16 +114,15 @@ def reproduce(
     as_published: bool = False,
     claim: str = "",
 ) -> list[Finding]:
-    """Measure all claims, the quick ones or those whose source is ``claim``, and print each as soon as it is measured.
+    """Measure all claims, or those whose source is ``claim``, and print each as soon as it is measured.
 
     Draws their figures into ``plot``, writes findings to a JSON file, and to a CSV file with the tables.
     """
     sources = list(dict.fromkeys(each.source for each in claims))
     if claim and claim not in sources:
         raise unknown_name("claim", claim, sources)
-    claims = [each for each in claims if (each.quick or not quick) and claim in ("", each.source)]
-    long = sum(not claim.quick for claim in claims)
-    takes = f"{long} of them take up to five minutes each, the others seconds" if long else "seconds each"
+    claims, setup = [each for each in claims if claim in ("", each.source)], Setup(robots, quick)
+    takes = "one point of each, not judged; seconds each" if quick else "some take seconds, others up to five minutes"
     console.print(f"Claims: {len(claims)}; {takes}.")
     for name, paper in PAPERS.items():
         if any(each.source.startswith(name) for each in claims):
@@ -115,7 +130,7 @@ def reproduce(
     findings, narrow = [], min(console.width, WIDTH)
     for each in claims:
         start = time.perf_counter()
-        finding = each.check(robots, as_published)
+        finding = each.check(setup, as_published)
         findings.append(finding)
         console.print()
         how = ", as published" if as_published and each.published else ""
@@ -128,7 +143,7 @@ def reproduce(
             continue
         if finding.panels:
             line_figure(plot / f"{each.figure}.png", finding.panels, each.x, each.y, each.log, each.level)
-        if each.draw is not None:
+        if each.draw is not None and not quick:
             each.draw(plot)
     verdicts = Counter(finding.verdict for finding in findings)
     console.print()

@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +30,7 @@ from delassus.contact.solvers.registry import LIMIT, ImpulseSolver
 from delassus.model.mechanisms import pendulum as chain_of_balls
 from delassus.scenes.pendulum import pendulum
 from delassus.spatial.rotations import Array
-from delassus_studies.claims import Claim, Finding, verdict
+from delassus_studies.claims import Claim, Finding, Setup, verdict
 from delassus_studies.claims.contact_assembly import growth
 from delassus_studies.tables import table
 from delassus_studies.timing import Calls, best, interleaved, pinned, slope
@@ -60,15 +59,15 @@ def sizes(scene: ds.Scene, names: Sequence[str], dynamics: ds.contact.ContactDyn
     return {name: len(problem.vector) for name, problem in made.items()}
 
 
-def _dual_arm(_: Path | None) -> Finding:
+def _dual_arm(setup: Setup) -> Finding:
     found = sizes(ds.Scene(ds.mechanisms.dual_arm()), list(DUAL_ARM))
     said = ", ".join(f"{PAPER_NAMES[name]} {size} ({DUAL_ARM[name]})" for name, size in found.items())
     return Finding(f"here (in the paper): {said}.", verdict([found[name] == DUAL_ARM[name] for name in DUAL_ARM]))
 
 
-def _pendulums(_: Path | None) -> Finding:
+def _pendulums(setup: Setup) -> Finding:
     names, parts, lines = ("os", "nmc-os", "nmc"), [], []
-    for n, paper in PENDULUMS.items():
+    for n, paper in setup.few(PENDULUMS.items()):
         found = tuple(sizes(ds.Scene(chain_of_balls(n)), names).values())
         parts.append(found == paper)
         lines.append((n, *found))
@@ -117,22 +116,23 @@ def exponent(times: Sequence[float]) -> float:
     return math.log2(max(third - second, 1e-9) / max(second - first, 1e-9))
 
 
-def _growth(_: Path | None) -> Finding:
+def _growth(setup: Setup) -> Finding:
+    lengths, rounds = ((6, 12, 24), 3) if setup.quick else (LENGTHS, ROUNDS)
     with pinned():
-        times = assembly_times(LENGTHS, ROUNDS)
-    found = {n: exponent(times[n]) if low else slope(LENGTHS, times[n]) for n, (_, low, _) in GROWTH.items()}
+        times = assembly_times(lengths, rounds)
+    found = {n: exponent(times[n]) if low else slope(lengths, times[n]) for n, (_, low, _) in GROWTH.items()}
     parts = [low <= found[name] <= high for name, (_, low, high) in GROWTH.items()]
     said = ", ".join(f"{PAPER_NAMES[name]} {p:.1f} (claim {GROWTH[name][0]})" for name, p in found.items())
     lines = ((PAPER_NAMES[name], *(1e6 * t for t in values)) for name, values in times.items())
-    listing = table("assembly in µs by number of links, four contacts", ("", *(f"{n}:.0f" for n in LENGTHS)), lines)
+    listing = table("assembly in µs by number of links, four contacts", ("", *(f"{n}:.0f" for n in lengths)), lines)
     outside = [PAPER_NAMES[name] for name, ok in zip(GROWTH, parts, strict=True) if not ok]
     return Finding(
-        f"exponents at n = {LENGTHS[-1]} (for MC and RMC without the part of the time that does not grow): {said}.",
+        f"exponents at n = {lengths[-1]} (for MC and RMC without the part of the time that does not grow): {said}.",
         verdict(parts),
         f"{', '.join(outside)}: terms of lower order still weigh, and dense algebra is the faster the larger"
         if outside
         else "",
-        {"assembly": {PAPER_NAMES[name]: (LENGTHS, [1e6 * t for t in values]) for name, values in times.items()}},
+        {"assembly": {PAPER_NAMES[name]: (lengths, [1e6 * t for t in values]) for name, values in times.items()}},
         (listing,),
     )
 
@@ -151,7 +151,8 @@ PAIR = ("os", "nmc-os")
 DIRECTIONS, TOLERANCE, LEMKE = regular_directions(4), 1e-8, ImpulseSolver("lemke")
 REGULAR, SAME = 1e12, 1e-6
 """Condition up to which a basis counts, and relative difference from which velocities are two answers."""
-SAMPLES, REPEATS, DURATION, TIME_STEP = 20, 4, 3.0, 1e-3
+SAMPLES, REPEATS, DURATION, BRIEF, TIME_STEP = 20, 4, 3.0, 0.2, 1e-3
+"""Steps and how often each is timed; seconds of a simulation, of one point of it, and of a step."""
 
 StepState = tuple[ds.contact.State, ds.contact.ContactSet]
 Way = Callable[[ds.contact.ContactDynamics, StepState, str, float], tuple[Array, bool]]
@@ -313,16 +314,17 @@ def swing(n: int, samples: int = SAMPLES, duration: float = DURATION) -> Swing:
     return Swing(len(touching), len(free) + len(touching), means[0], means[1], difference, solved, tried, several)
 
 
-def _steps(_: Path | None) -> Finding:
+def _steps(setup: Setup) -> Finding:
+    links = LARGE if setup.quick else tuple(PAPER)
     with pinned():
-        swings = {n: swing(n) for n in PAPER}
+        swings = {n: swing(n, 2, BRIEF) if setup.quick else swing(n) for n in links}
     ratios = {way: {n: s.ratio(way) for n, s in swings.items()} for way in WAYS}
-    last = max(PAPER)
+    first, last = links[0], links[-1]
     own = list(ratios["eliminated"].values())
     parts = [min(own) > 1.0, bool(np.all(np.diff(own) > 0)), own[-1] > 0.5 * PAPER_RATIOS[last]]
     exponents = {way: slope(LARGE, [swings[n].whole(way, "nmc-os") for n in LARGE]) for way in WAYS}
     paper = slope(LARGE, [PAPER[n][1] for n in LARGE])
-    said = "; ".join(f"{way} {r[3]:.1f} … {r[last]:.1f}" for way, r in ratios.items())
+    said = "; ".join(f"{way} {r[first]:.1f} … {r[last]:.1f}" for way, r in ratios.items())
     powers = ", ".join(f"{way} n^{p:.1f}" for way, p in exponents.items())
     difference, several = max(s.difference for s in swings.values()), sum(s.several for s in swings.values())
     solved, tried = sum(s.solved for s in swings.values()), sum(s.tried for s in swings.values())
@@ -332,8 +334,8 @@ def _steps(_: Path | None) -> Finding:
         way: (list(r), list(r.values())) for way, r in {**ratios, "paper (whole simulation)": PAPER_RATIOS}.items()
     }
     return Finding(
-        f"NMC/OS over OS, n = 3 … {last}: {said}. NMC/OS grows from n = {LARGE[0]} to {LARGE[1]} as: {powers} (paper "
-        f"n^{paper:.1f}). Velocities of all ways and both formulations differ by at most {difference:.0e} from "
+        f"NMC/OS over OS, n = {first} … {last}: {said}. NMC/OS grows from n = {LARGE[0]} to {LARGE[1]} as: {powers} "
+        f"(paper n^{paper:.1f}). Velocities of all ways and both formulations differ by at most {difference:.0e} from "
         f"the nearest that obey the laws, of which there are several at {several} states; {solved} of {tried} problems "
         f"solved{missed}.",
         verdict(parts),
@@ -407,12 +409,17 @@ def _pivots(problem: ds.contact.ContactProblem) -> tuple[int, int, int]:
     return len(q), lemke_kernel(M, q, TOLERANCE, LIMIT)[2], k
 
 
-def _work(_: Path | None) -> Finding:
-    works = {n: work(n) for n in PAPER}
+def works_of(setup: Setup) -> dict[int, Work]:
+    """Work by number of links."""
+    return {n: work(n, 2, BRIEF) for n in LARGE} if setup.quick else {n: work(n) for n in PAPER}
+
+
+def _work(setup: Setup) -> Finding:
+    works = works_of(setup)
     first, split_ = zip(*(w.ratios() for w in works.values()), strict=True)
     paper = slope(LARGE, [PAPER[n][1] for n in LARGE])
     powers = [slope(LARGE, [getattr(works[n], name) for n in LARGE]) for name in ("first", "split")]
-    few, last = min(PAPER), max(PAPER)
+    few, last = min(works), max(works)
     near = [0.5 < ratios[i] / PAPER_RATIOS[n] < 2.0 for ratios in (first, split_) for i, n in ((0, few), (-1, last))]
     rows = ((n, w.os, w.first, w.split, *w.ratios(), PAPER_RATIOS[n]) for n, w in works.items())
     heads = (
@@ -440,8 +447,7 @@ def _work(_: Path | None) -> Finding:
 
 
 CLAIMS = (
-    Claim("[OS] Table 1", "dual-arm robot, 4 contacts, n_f = 4: NMC 310, MC 50, RMC 24, OS 24 unknowns", _dual_arm,
-          quick=True),
+    Claim("[OS] Table 1", "dual-arm robot, 4 contacts, n_f = 4: NMC 310, MC 50, RMC 24, OS 24 unknowns", _dual_arm),
     Claim("[OS] Table 2", "pendulum of n links, 4 contacts: OS 24, NMC/OS 24 + 5n, NMC 24 + 11n unknowns", _pendulums),
     Claim("[OS] Table 1", "assembly grows as n (NMC), N² (MC), N³ (RMC), N + n_c² (OS)", _growth, "os_table1_assembly",
           log=True, x="links n", y="µs", published=growth),

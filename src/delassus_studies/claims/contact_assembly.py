@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 import delassus as ds
 from delassus.algorithms.articulated import Articulated
@@ -25,7 +24,7 @@ from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import joint_forces, link_forces
 from delassus.constraints import Constraint
 from delassus.model.mechanisms import pendulum as chain_of_balls
-from delassus_studies.claims import Finding, verdict
+from delassus_studies.claims import Finding, Setup, verdict
 from delassus_studies.count_ops import CountOps
 from delassus_studies.tables import table
 
@@ -150,17 +149,17 @@ def of_link_and_node(method: Callable[[Problem], object], n: int = LONG) -> floa
     return (many - few) / n / (NODES[-1] - NODES[0])
 
 
-def growth(_: Path | None) -> Finding:
+def growth(setup: Setup) -> Finding:
     """Table 1: degrees of the operations of assembly, and the lengths at which a measured power shows them."""
-    found = {name: polynomial(name) for name in ASSEMBLY}
+    found, long = {name: polynomial(name) for name in ASSEMBLY}, CHECKED if setup.quick else LONG
     degrees = {name: len(each) - 1 for name, each in found.items()}
     counted = {name: count(CHECKED) for name, (count, _, _) in ASSEMBLY.items()}
     exact = [counted[name] == extrapolated(each, CHECKED - FIRST) for name, each in found.items()]
-    nodes = differences([operational_space(LONG, last(LONG, k)) for k in range(4, 10)])
-    spread, hopping = of_link_and_node(kjr), of_link_and_node(pv_osimr)
+    nodes = differences([operational_space(long, last(long, k)) for k in range(4, 10)])
+    spread, hopping = of_link_and_node(kjr, long), of_link_and_node(pv_osimr, long)
     parts = [*(degrees[name] == degree for name, (_, _, degree) in ASSEMBLY.items()), *exact, len(nodes) == 3]
     said = ", ".join(
-        f"{name} {degrees[name]} (claim {claim}; power {power(found[name], LONG):.1f} at n = {LONG}, within {NEAR} of "
+        f"{name} {degrees[name]} (claim {claim}; power {power(found[name], long):.1f} at n = {long}, within {NEAR} of "
         f"it from {length_of_power(name)} on)"
         for name, (_, claim, _) in ASSEMBLY.items()
     )

@@ -22,8 +22,8 @@ from delassus.scenes.ready import ReadyScene
 from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.simulator import Simulator
 from delassus.spatial.rotations import Array
-from delassus_studies.claims import Claim, Finding, verdict
-from delassus_studies.claims.contact import DURATION, PAIR, PAPER, PAPER_RATIOS, TIME_STEP, work
+from delassus_studies.claims import Claim, Finding, Setup, verdict
+from delassus_studies.claims.contact import BRIEF, DURATION, PAIR, PAPER, PAPER_RATIOS, TIME_STEP, works_of
 from delassus_studies.tables import table
 from delassus_studies.timing import pinned
 
@@ -45,6 +45,11 @@ class Race(NamedTuple):
     seconds: Mapping[str, float]
     difference: float
     unsolved: int
+
+    @property
+    def duration(self) -> float:
+        """Simulated time (s)."""
+        return self.dt * self.steps
 
     @property
     def ratio(self) -> float:
@@ -77,7 +82,7 @@ def table_of_races(races: Mapping[int, Race]) -> Table:
     )  # fmt: skip
     heads = ("links:", "OS µs a step:.0f", "NMC/OS µs a step:.0f", "OS s:.3f", "NMC/OS s:.3f", "ratio:.1f",
              "in the paper:.1f", "difference (rad):.0e", "unsolved:")  # fmt: skip
-    return table(f"[OS] Table 2, {DURATION:g} s by Simulator, steps of {TIME_STEP * 1e3:g} ms", heads, rows)
+    return table(f"[OS] Table 2, by Simulator, steps of {TIME_STEP * 1e3:g} ms", heads, rows)
 
 
 def judge(races: Mapping[int, Race]) -> Finding:
@@ -86,7 +91,7 @@ def judge(races: Mapping[int, Race]) -> Finding:
     parts = [min(ratios) > 1.0, bool(np.all(np.diff(ratios) > 0)), ratios[-1] > 0.5 * PAPER_RATIOS[names[-1]]]
     said = ", ".join(f"{r:.0f} (n = {n})" for n, r in zip(names, ratios, strict=True))
     return Finding(
-        f"whole swing in steps of {TIME_STEP * 1e3:g} ms: {said}.",
+        f"{next(iter(races.values())).duration:g} s in steps of {TIME_STEP * 1e3:g} ms: {said}.",
         verdict(parts),
         "ratios are large already at n = 3: by NMC/OS every step solves for the hinges; by OS a step "
         "without contact is one call of a kernel. Without that, see above" + ("" if parts[1] else "; no steady growth"),
@@ -100,9 +105,10 @@ def judge(races: Mapping[int, Race]) -> Finding:
     )
 
 
-def _runs(_: Path | None) -> Finding:
+def _runs(setup: Setup) -> Finding:
     with pinned():
-        return judge({n: race(pendulum(n), TIME_STEP, DURATION) for n in PAPER})
+        duration, rounds = (BRIEF, 1) if setup.quick else (DURATION, ROUNDS)
+        return judge({n: race(pendulum(n), TIME_STEP, duration, rounds) for n in setup.few(PAPER)})
 
 
 # -- the paper's times from the work of pivoting -----------------------------------------------------------------------
@@ -113,12 +119,12 @@ def times_from_work(works: Mapping[int, float]) -> tuple[float, dict[int, float]
 
     The scale, median of what the paper's numbers give, stands for its processor and solver, and for the steps taken.
     """
-    scale = float(np.median([(slow - fast) / works[n] for n, (fast, slow) in PAPER.items()]))
-    return scale, {n: 1.0 + scale * works[n] / fast for n, (fast, _) in PAPER.items()}
+    scale = float(np.median([(PAPER[n][1] - PAPER[n][0]) / each for n, each in works.items()]))
+    return scale, {n: 1.0 + scale * each / PAPER[n][0] for n, each in works.items()}
 
 
-def _from_work(_: Path | None) -> Finding:
-    works = {n: work(n) for n in PAPER}
+def _from_work(setup: Setup) -> Finding:
+    works = works_of(setup)
     first = times_from_work({n: w.first - w.os for n, w in works.items()})[1]
     split = times_from_work({n: w.split - w.os for n, w in works.items()})[1]
     by = {"free unknowns first": first, "split in two": split}
@@ -134,8 +140,8 @@ def _from_work(_: Path | None) -> Finding:
     curves = {**by, "paper": PAPER_RATIOS}
     return Finding(
         f"the paper's time of OS and, for each unit of pivots × unknowns² that NMC/OS needs beyond, one number of "
-        f"seconds for all six lengths, make ratios of {said}; paper "
-        f"{', '.join(f'{r:.1f}' for r in PAPER_RATIOS.values())}.",
+        f"seconds for all lengths, make ratios of {said}; paper "
+        f"{', '.join(f'{PAPER_RATIOS[n]:.1f}' for n in works)}.",
         verdict(parts),
         f"beyond {NEAR:.0%}: {away or 'none'}. The paper gives neither the number of steps and of problems nor what a "
         f"step takes beside its problem, which must be most of the {PAPER[3][0]:.0f} to {PAPER[30][0]:.0f} s of OS",
@@ -157,7 +163,7 @@ NAMES = {"os": "OS", "nmc-os": "NMC/OS"}
 
 
 @cache
-def recorded(formulation: str, dt: float, links: int = LINKS, duration: float = DURATION) -> Recording:
+def recorded(formulation: str, dt: float, duration: float = DURATION, links: int = LINKS) -> Recording:
     """The swing, with a sample every millisecond whatever the step."""
     sim = pendulum(links).simulator(formulation=formulation, dt=dt)
     recording = sim.run(duration, record=Recorder(round(SAMPLE / dt)))
@@ -198,44 +204,49 @@ def judge_agreement(pairs: Mapping[float, tuple[Recording, Recording]]) -> Findi
     said = "; ".join(f"{row[3]} in steps of {row[0]} ms" for row in rows)
     heads = ("step (ms)", "contacts", "samples with contact", "height differs (m)", "velocity differs (± 1e-8 m/s)")
     return Finding(
-        f"heights of the last link over {DURATION:g} s, n = {LINKS}, differ by at most {said}.",
+        f"heights of the last link over {fast.time[-1]:g} s, n = {LINKS}, differ by at most {said}.",
         verdict(parts),
         "" if all(parts) else "round-off, amplified by impacts, or unsolved problems, make the difference",
         listings=(table("[OS] Fig. 6: OS beside NMC/OS", (*heads, "unsolved"), rows),),
     )
 
 
-def _agreement(_: Path | None) -> Finding:
-    return judge_agreement({dt: (recorded("os", dt), recorded("nmc-os", dt)) for dt in STEPS})
+def _agreement(setup: Setup) -> Finding:
+    duration = BRIEF if setup.quick else DURATION
+    steps = setup.few(STEPS)
+    return judge_agreement({dt: (recorded("os", dt, duration), recorded("nmc-os", dt, duration)) for dt in steps})
 
 
-def _convergence(_: Path | None) -> Finding:
-    finest = recorded("os", REFERENCE)
-    steps = (*STEPS, *FINER)
-    early = [float(largest_difference(recorded("os", dt), finest, EARLY)[0][0]) for dt in steps]
-    late = [float(largest_difference(recorded("os", dt), finest)[0][0]) for dt in steps]
-    formulations = [float(largest_difference(recorded("os", dt), recorded("nmc-os", dt))[0][0]) for dt in STEPS]
+def _convergence(setup: Setup) -> Finding:
+    reference, duration = (FINER[-1], BRIEF) if setup.quick else (REFERENCE, DURATION)
+    finest = recorded("os", reference, duration)
+    steps, both = setup.few((*STEPS, *FINER)), setup.few(STEPS)
+    found = {dt: recorded("os", dt, duration) for dt in steps}
+    until = min(EARLY, duration)
+    early = [float(largest_difference(each, finest, until)[0][0]) for each in found.values()]
+    late = [float(largest_difference(each, finest)[0][0]) for each in found.values()]
+    formulations = [float(largest_difference(found[t], recorded("nmc-os", t, duration))[0][0]) for t in both]
     order = float(np.polyfit(np.log(steps), np.log(early), 1)[0])
     rows = tuple(
         (f"{dt * 1e3:g}", f"{a:.1e}", f"{b:.1e}", f"{formulations[k]:.1e}" if k < len(formulations) else "–")
         for k, (dt, a, b) in enumerate(zip(steps, early, late, strict=True))
     )
-    heads = ("step (ms)", f"OS, until {EARLY:g} s", f"OS, until {DURATION:g} s", "OS beside NMC/OS, same step")
+    heads = ("step (ms)", f"OS, until {until:g} s", f"OS, until {duration:g} s", "OS beside NMC/OS, same step")
     milli = [dt * 1e3 for dt in steps]
     return Finding(
-        f"OS beside OS in steps of {REFERENCE * 1e3:.3g} ms: height of the last link off by {early[0]:.0e} m in steps "
-        f"of {milli[0]:g} ms, by {early[-1]:.0e} m in steps of {milli[-1]:g} ms until {EARLY:g} s (order {order:.1f}), "
-        f"by {late[0]:.1g} and {late[-1]:.1g} m until {DURATION:g} s: after the wall, impacts amplify what differs.",
+        f"OS beside OS in steps of {reference * 1e3:.3g} ms: height of the last link off by {early[0]:.0e} m in steps "
+        f"of {milli[0]:g} ms, by {early[-1]:.0e} m in steps of {milli[-1]:g} ms until {until:g} s (order {order:.1f}), "
+        f"by {late[0]:.1g} and {late[-1]:.1g} m until {duration:g} s: after the wall, impacts amplify what differs.",
         verdict([0.7 < order, early[-1] < early[0], late[-1] < late[0]]),
         "differences between OS and NMC/OS are round-off here, whatever the step: both take the same discretisation",
         {
             "height of the last link": {
-                f"OS, until {EARLY:g} s": (milli, early),
-                f"OS, until {DURATION:g} s": (milli, late),
-                "OS beside NMC/OS": (milli[: len(STEPS)], formulations),
+                f"OS, until {until:g} s": (milli, early),
+                f"OS, until {duration:g} s": (milli, late),
+                "OS beside NMC/OS": (milli[: len(both)], formulations),
             }
         },
-        (table(f"height (m) beside steps of {REFERENCE * 1e3:.3g} ms", heads, rows),),
+        (table(f"height (m) beside steps of {reference * 1e3:.3g} ms", heads, rows),),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from delassus.constraints import Constraint
 from delassus.spatial.rotations import Array
 from delassus_studies.bench.dynamics import ANY_ERROR
 from delassus_studies.cases import TALOS_FEET, TALOS_HANDS, Case, installed, welds
-from delassus_studies.claims import Claim, Finding, unless, verdict
+from delassus_studies.claims import Claim, Finding, Setup, unless, verdict
 from delassus_studies.counters import operations
 from delassus_studies.timing import slope
 
@@ -104,9 +103,10 @@ def judge_accuracy(found: Accuracy, weights: Sequence[float]) -> Finding:
     )
 
 
-def _talos(_: Path | None) -> Finding:
+def _talos(setup: Setup) -> Finding:
     talos = installed("talos_full_v2")
-    return judge_accuracy(accuracy(talos, welds(*TALOS_FEET, *TALOS_HANDS), 1000, WEIGHTS), WEIGHTS)
+    states, weights = (10, WEIGHTS[::5]) if setup.quick else (1000, WEIGHTS)
+    return judge_accuracy(accuracy(talos, welds(*TALOS_FEET, *TALOS_HANDS), states, weights), weights)
 
 
 # -- Fig. 4: operations of long mechanisms -------------------------------------------------------------------------
@@ -132,15 +132,17 @@ def _scaling(
     )
 
 
-def _chains(_: Path | None) -> Finding:
-    return _scaling(CHAINS, lambda n: (ds.mechanisms.chain(n), welds(f"link{n}")), ("pv", "pv-early", "pv-soft"))
+def _chains(setup: Setup) -> Finding:
+    return _scaling(
+        setup.few(CHAINS), lambda n: (ds.mechanisms.chain(n), welds(f"link{n}")), ("pv", "pv-early", "pv-soft")
+    )
 
 
-def _ladder(_: Path | None) -> Finding:
+def _ladder(setup: Setup) -> Finding:
     def rungs(n: int) -> tuple[ds.Tree, tuple[Constraint, ...]]:
         return ds.mechanisms.comb(n), welds(*(f"rung{k}_7" for k in range(1, n + 1)))
 
-    return _scaling(RUNGS, rungs, ("pv-early", "pv-soft"))
+    return _scaling(setup.few(RUNGS), rungs, ("pv-early", "pv-soft"))
 
 
 CLAIMS = (
@@ -149,7 +151,7 @@ CLAIMS = (
           "beyond about 10⁸ their accelerations leave those of PV, LTL-s more than PV-s", _talos,
           "lqr_fig3_soft_weights", log=True, x="weight 1 / R", y="median norm"),
     Claim("[LQR] Fig. 4a", "chains of 6–100 joints with a welded tip: PV, PV-e and PV-s linear; LTL and LTL-s curve "
-          "upwards", _chains, "lqr_fig4a_chains", log=True, x="joints", quick=True),
+          "upwards", _chains, "lqr_fig4a_chains", log=True, x="joints"),
     Claim("[LQR] Fig. 4c", "ladder whose rungs of seven links are welded to the world: PV curves upwards like LTL and "
           "LTL-s; PV-e and PV-s stay linear", _ladder, "lqr_fig4c_ladder", log=True, x="rungs"),
 )  # fmt: skip

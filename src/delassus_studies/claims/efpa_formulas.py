@@ -20,11 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
-from pathlib import Path
 
 from delassus.model.mechanisms import asimo
 from delassus.model.tree import WORLD, Tree
-from delassus_studies.claims import Finding, verdict
+from delassus_studies.claims import Finding, Setup, verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +219,7 @@ def fewest_ahead(robot: Callable[[int], Tree]) -> int:
     return next(n for n in range(6, 40) if shares(graph_of(robot(n), HF))[1] > 1)
 
 
-def published(_: Path | None) -> Finding:
+def published(setup: Setup) -> Finding:
     """[EFPA] Figs. 5, 6 counted as the paper counts, in every reading."""
     graphs = {name: graph_of(*variant) for name, variant in asimo_variants().items()}
     found = {name: [shares(replace(graph, reading=r)) for r in READINGS] for name, graph in graphs.items()}

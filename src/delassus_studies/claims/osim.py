@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from delassus.spatial.trace.trace_ops import TraceOps
 from delassus_studies import cases
 from delassus_studies.as_published import CompositeTraceOps, casadi_count, efpa_excess, jacobian_count
 from delassus_studies.cases import ATLAS_FEET, ATLAS_HANDS, general_rows, points, robot_file, welds
-from delassus_studies.claims import NO, Claim, Finding, efpa_formulas, unless, verdict
+from delassus_studies.claims import NO, Claim, Finding, Setup, efpa_formulas, unless, verdict
 from delassus_studies.claims.efpa_formulas import HF, asimo_variants
 from delassus_studies.count_ops import CountOps
 from delassus_studies.figures import Series
@@ -75,17 +74,16 @@ def stem_count(
     return pattern_count(tree, constraints, method)
 
 
-def _stems(_: Path | None, published: bool = False) -> Finding:
-    methods = ("pv-osimr", "pv-osim", "efpa")
-    counts = {(n, b, m): stem_count(n, b, 7, m, published) for n in STEM_LENGTHS for b in BRANCHES for m in methods}
+def _stems(setup: Setup, published: bool = False) -> Finding:
+    methods, lengths, numbers = ("pv-osimr", "pv-osim", "efpa"), setup.few(STEM_LENGTHS), setup.few(BRANCHES)
+    counts = {(n, b, m): stem_count(n, b, 7, m, published) for n in lengths for b in numbers for m in methods}
     panels: dict[str, Series] = {
-        f"{b} branch(es) a side": {m: (STEM_LENGTHS, [counts[n, b, m] for n in STEM_LENGTHS]) for m in methods}
-        for b in BRANCHES
+        f"{b} branch(es) a side": {m: (lengths, [counts[n, b, m] for n in lengths]) for m in methods} for b in numbers
     }
-    equal = [counts[n, 1, "pv-osimr"] == counts[n, 1, "pv-osim"] for n in STEM_LENGTHS]
-    gains = {(n, b): 1 - counts[n, b, "pv-osimr"] / counts[n, b, "pv-osim"] for n in STEM_LENGTHS for b in BRANCHES[1:]}
-    growing = all(np.all(np.diff([gains[n, b] for n in STEM_LENGTHS]) > 0) for b in BRANCHES[1:])
-    above = [counts[n, b, "efpa"] > max(counts[n, b, m] for m in methods[:2]) for n in STEM_LENGTHS for b in BRANCHES]
+    equal = [counts[n, 1, "pv-osimr"] == counts[n, 1, "pv-osim"] for n in lengths]
+    gains = {(n, b): 1 - counts[n, b, "pv-osimr"] / counts[n, b, "pv-osim"] for n in lengths for b in numbers[1:]}
+    growing = all(np.all(np.diff([gains[n, b] for n in lengths]) > 0) for b in numbers[1:])
+    above = [counts[n, b, "efpa"] > max(counts[n, b, m] for m in methods[:2]) for n in lengths for b in numbers]
     exceptions = ", ".join(f"{b} at length {n}" for n, b in sorted(key for key, gain in gains.items() if gain <= 0))
     reasons = {
         f"PV-OSIMr needs more on short stems ({exceptions}): two symmetric rank-6 products at each branching link cost "
@@ -93,7 +91,7 @@ def _stems(_: Path | None, published: bool = False) -> Finding:
         "EFPA is under PV-OSIM on the larger mechanisms: see the next claim.": all(above),
     }
     return Finding(
-        f"1 branch: equal on {sum(equal)} of {len(STEM_LENGTHS)} lengths. 2–10 branches: PV-OSIMr saves "
+        f"1 branch: equal on {sum(equal)} of {len(lengths)} lengths. More branches: PV-OSIMr saves "
         f"{min(gains.values()):.0%} … {max(gains.values()):.0%}, "
         f"{'more with every longer stem' if growing else 'not steadily more'}. "
         f"EFPA above both on {sum(above)} of {len(above)} mechanisms.",
@@ -103,43 +101,44 @@ def _stems(_: Path | None, published: bool = False) -> Finding:
     )
 
 
-def _crossing(branches: int, branch_length: int, *how: bool) -> int | None:
+def _crossing(branches: int, branch_length: int, *how: bool, at: int = 20) -> int | None:
     """Shortest stem on which EFPA needs no more operations than PV-OSIM: their difference is linear in its length."""
     short, long = (
         stem_count(n, branches, branch_length, "efpa", *how) - stem_count(n, branches, branch_length, "pv-osim", *how)
-        for n in (20, 40)
+        for n in (at, 2 * at)
     )
     if long >= short:
         return None
-    return max(1, math.ceil(20 + 20 * short / (short - long)))
+    return max(1, math.ceil(at + at * short / (short - long)))
 
 
-def _crossings(_: Path | None, published: bool = False) -> Finding:
-    sizes = ((8, 7), (10, 7), (10, 1))
+def _crossings(setup: Setup, published: bool = False) -> Finding:
+    sizes = setup.few(((10, 1), (10, 7), (8, 7)), 1)
     ways: dict[str, tuple[bool, ...]] = {"general rows": (published, True), "welds": (published, False)}
     if published:
         ways["general rows, the articulated sweep of PV-OSIM"] = (True, True, False)
-    found = {name: [_crossing(b, n, *how) for b, n in sizes] for name, how in ways.items()}
+    found = {name: [_crossing(b, n, *how, at=5 if setup.quick else 20) for b, n in sizes] for name, how in ways.items()}
     said = "; ".join(f"{w}: {', '.join(str(v or 'never') for v in values)}" for w, values in found.items())
-    lengths = (1, 10, 20, 40, 80)
+    lengths = setup.few((1, 10, 20, 40, 80))
 
     def ratios(b: int, n: int, how: tuple[bool, ...]) -> list[float]:
         return [stem_count(k, b, n, "pv-osim", *how) / stem_count(k, b, n, "efpa", *how) for k in lengths]
 
+    drawn = (*sizes, *setup.few(((4, 7), (2, 7)), 0))
     panels: dict[str, Series] = {
-        name: {f"{b} × {n}": (lengths, ratios(b, n, ways[name])) for b, n in ((2, 7), (4, 7), *sizes)}
+        name: {f"{b} × {n}": (lengths, ratios(b, n, ways[name])) for b, n in drawn}
         for name in ("general rows", "welds")
     }
-    never, long, short = found["general rows"]
+    short, long, never = (*found["general rows"], None, None)[:3]
     far_off = never is None or never > LONGEST_STEM
-    parts = [far_off, long is not None and abs(long - 54) <= 5, short is not None and abs(short - 7) <= 1]
+    parts = [short is not None and abs(short - 7) <= 1, long is not None and abs(long - 54) <= 5, far_off]
     reason = (
         "EFPA carries 6-vectors through two transforms a joint and end-effector, PV-OSIM through one, so cheaper "
         "transforms favour EFPA and the crossing moves to shorter stems; it also depends on the links' geometry, which "
         "the paper does not give."
     )
     return Finding(
-        f"crossing stem length for 8 × 7, 10 × 7, 10 × 1 branches (paper: never, 54, 7), {said}.",
+        f"crossing stem length for {', '.join(f'{b} × {n}' for b, n in sizes)} branches (paper: 7, 54, never), {said}.",
         verdict(parts),
         "" if all(parts) else reason,
         panels,
@@ -164,8 +163,8 @@ def _slopes(series: Series, targets: dict[str, float]) -> tuple[str, list[bool]]
     return said, [abs(slopes[m] - targets[m]) <= 0.2 for m in targets]
 
 
-def _some_links(_: Path | None, published: bool = False) -> Finding:
-    sizes = (100, 400, 1600) if published else (25, 49, 100, 196, 400)
+def _some_links(setup: Setup, published: bool = False) -> Finding:
+    sizes = setup.few((25, 49, 100, 196, 400, *((1600,) if published else ())))
     series = _chain_counts(sizes, math.isqrt)
     targets = {"pv-osimr": 1.0, "efpa": 1.5, "pv-osim": 2.0}
     said, near = _slopes(series, targets)
@@ -174,14 +173,15 @@ def _some_links(_: Path | None, published: bool = False) -> Finding:
     return Finding(f"slopes from n = {sizes[-2]} to {sizes[-1]}: {said}", verdict(near), reason, {"√n links": series})
 
 
-def _all_links(_: Path | None, published: bool = False) -> Finding:
-    sizes = (25, 50, 100, 200, 400)
+def _all_links(setup: Setup, published: bool = False) -> Finding:
+    sizes = setup.few((25, 50, 100, 200, 400))
     kinds = ("general rows", "welds")
     series = {rows: _chain_counts(sizes, lambda n: 1, rows == "general rows") for rows in kinds}
     said, near = _slopes(series["general rows"], {"pv-osimr": 2.0, "efpa": 2.0, "pv-osim": 3.0})
     n, ratio = sizes[-1], {name: s["pv-osimr"][1][-1] / s["efpa"][1][-1] for name, s in series.items()}
     if published:
-        n, links = 50, [f"link{k}" for k in range(1, 51)]
+        n = 10 if setup.quick else 50
+        links = [f"link{k}" for k in range(1, n + 1)]
         for rows, constraints in zip(kinds, (general_rows(links, 6), welds(*links)), strict=True):
             counts = [published_count(ds.mechanisms.chain(n), constraints, m) for m in ("pv-osimr", "efpa")]
             ratio[rows] = counts[0] / counts[1]
@@ -191,7 +191,7 @@ def _all_links(_: Path | None, published: bool = False) -> Finding:
     )
     ratios = ", ".join(f"{r:.2f} with {name}" for name, r in ratio.items())
     return Finding(
-        f"slopes from n = 200 to 400: {said}. PV-OSIMr / EFPA at n = {n}: {ratios}",
+        f"slopes from n = {sizes[-2]} to {sizes[-1]}: {said}. PV-OSIMr / EFPA at n = {n}: {ratios}",
         verdict([*near, *(r < 1 for r in ratio.values())]),
         reason if max(ratio.values()) >= 1 else "",
         series,
@@ -234,9 +234,9 @@ def published_totals(
     return {m: casadi_count(tree, constraints, algorithm) + excess.get(m, 0) for m, algorithm in algorithms.items()}
 
 
-def _standing(robots: Path | None, published: bool = False) -> Finding:
+def _standing(setup: Setup, published: bool = False) -> Finding:
     count_all = published_totals if published else totals
-    atlas = robot_file(robots, "atlas_v4.urdf")
+    atlas = robot_file(setup.robots, "atlas_v4.urdf")
     w, p = count_all(atlas, welds(*ATLAS_FEET)), count_all(atlas, cases.sole_points(ATLAS_FEET))
     general = count_all(atlas, general_rows([foot for foot in ATLAS_FEET for _ in range(4)], 3))
     more, more_general = (x["pv-osim"] / x["pv-osimr"] - 1 for x in (p, general))
@@ -252,9 +252,9 @@ def _standing(robots: Path | None, published: bool = False) -> Finding:
     )  # fmt: skip
 
 
-def _hands(robots: Path | None, published: bool = False) -> Finding:
+def _hands(setup: Setup, published: bool = False) -> Finding:
     count_all = published_totals if published else totals
-    hand, atlas = robot_file(robots, "shadow_hand.xml", "fixed"), robot_file(robots, "atlas_v4.urdf")
+    hand, atlas = robot_file(setup.robots, "shadow_hand.xml", "fixed"), robot_file(setup.robots, "atlas_v4.urdf")
     one = atlas.attach("l_hand", hand, prefix="left_")
     two = one.attach("r_hand", hand, prefix="right_")
     left, right = [f"left_{f}" for f in FINGERTIPS], [f"right_{f}" for f in FINGERTIPS]
@@ -284,8 +284,8 @@ def _hands(robots: Path | None, published: bool = False) -> Finding:
     )
 
 
-def _hands_and_feet(robots: Path | None, published: bool = False) -> Finding:
-    atlas = robot_file(robots, "atlas_v4.urdf")
+def _hands_and_feet(setup: Setup, published: bool = False) -> Finding:
+    atlas = robot_file(setup.robots, "atlas_v4.urdf")
     count_all = published_totals if published else totals
     ends = (*ATLAS_FEET, *ATLAS_HANDS)
     found = {
@@ -325,10 +325,10 @@ FACTORED: Algorithms = {
 }
 
 
-def _factorised(robots: Path | None, published: bool = False) -> Finding:
+def _factorised(setup: Setup, published: bool = False) -> Finding:
     count_all = published_totals if published else totals
-    names = ("iiwa H", "Go1 4F₃", "Atlas 2F", "Atlas 2F+H", "Atlas 2F+2H", "Talos 2F", "Talos 2F+2H")
-    asked = {name: cases.robot_of_lqr(robots, *name.split()) for name in names}
+    names = setup.few(("iiwa H", "Go1 4F₃", "Atlas 2F", "Atlas 2F+H", "Atlas 2F+2H", "Talos 2F", "Talos 2F+2H"), 3)
+    asked = {name: cases.robot_of_lqr(setup.robots, *name.split()) for name in names}
     constraints = {name: general_rows(links, m) for name, (_, links, m) in asked.items()}
     found = {name: count_all(asked[name][0], constraints[name], FACTORED) for name in names}
     on_iiwa, on_go1, *humanoids = found.values()
@@ -339,7 +339,7 @@ def _factorised(robots: Path | None, published: bool = False) -> Finding:
     shown, without = "", ""
     if published:
         rest = {n: found[n]["ltl-osim"] - jacobian_count(asked[n][0], constraints[n]) for n in names}
-        with_hands = ("Atlas 2F+H", "Atlas 2F+2H")
+        with_hands = [name for name in names if name in ("Atlas 2F+H", "Atlas 2F+2H")]
         parts.append(all(found[n]["pv-osim"] < rest[n] < found[n]["efpa"] for n in with_hands))
         shown = (
             f". LTL without its Jacobian: {_say(rest)}; between PV-OSIM and EFPA on Atlas with 18, 24 rows: {parts[-1]}"
@@ -360,7 +360,7 @@ def without_jacobian(report: OperationReport) -> int:
     return report.clean.total - sum(c.total for name, c in report.phases if name == "Jacobian")
 
 
-def _asimo(_: Path | None) -> Finding:
+def _asimo(setup: Setup) -> Finding:
     composite_efpa, composite_sparse = (
         count(asimo(), cases.general_welds(HF), METHODS[m], CompositeTraceOps) for m in ("efpa", "ltl-osim")
     )
@@ -392,8 +392,7 @@ CLAIMS = (
           "of about 54, of 1 link at about 7", _crossings, "lqr_fig2f_crossings", x="stem length", y="PV-OSIM / EFPA",
           level=1.0, published=partial(_crossings, published=True)),
     Claim("[r2] Fig. 4a", "chain of n, about √n links constrained by 6 rows: PV-OSIMr ∝ n, EFPA ∝ n√n, PV-OSIM ∝ n²",
-          _some_links, "r2_fig4a_some_links", log=True, x="links n", quick=True,
-          published=partial(_some_links, published=True)),
+          _some_links, "r2_fig4a_some_links", log=True, x="links n", published=partial(_some_links, published=True)),
     Claim("[r2] Fig. 4b", "chain of n, every link constrained: quadratic, quadratic, cubic, and PV-OSIMr still under "
           "EFPA", _all_links, "r2_fig4b_every_link", log=True, x="links n",
           published=partial(_all_links, published=True)),

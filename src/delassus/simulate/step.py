@@ -33,6 +33,7 @@ from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ConstraintRows, ContactDynamics, Snapshot
 from delassus.contact.solvers.mixed import eliminated
 from delassus.contact.solvers.registry import ImpulseSolver
+from delassus.contact.sparse.step import TUNING
 from delassus.contact.sparse.stepper import SLEEP
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
@@ -138,8 +139,7 @@ class FormulatedSteps:
         for contacts in (active_contacts(snapshot, found, dt, margin), found):
             same = np.array_equal(contacts.colliders, self.contacts.colliders)
             start = self.sustained.ravel() if same else None
-            max_impacts = MAX_IMPACTS if contacts is found else 1
-            done = step(snapshot, contacts, self._solver, self._options, start, self.joint_impulses, max_impacts)
+            done = step(snapshot, contacts, self._solver, self._options, start, self.joint_impulses)
             # impulses may have closed others
             if (
                 len(contacts) == len(found)
@@ -199,19 +199,15 @@ def step(
     options: StepOptions,
     start: Array | None,
     joints_start: Array,
-    max_impacts: int = 1,
 ) -> StepResult:
-    """Advance velocities by one step, from impulses of contacts (3 n,) and on joints (2, nv) where solvers start.
-
-    There are at most so many impacts, one after the other.
-    """
+    """Advance velocities by one step, from impulses of contacts (3 n,) and on joints (2, nv) where solvers start."""
     laws, dt = snapshot.dynamics.joints, options.dt
     distances = laws.distances(snapshot.q)
     moves = STEPS_AHEAD * dt * laws.steps(snapshot.v + dt * snapshot.qdd)
     active = distances + np.minimum(moves, 0.0) <= LIMIT_MARGIN
     while True:
         joints = laws.contacts(active, distances, dt)
-        done = _advance(snapshot, contacts, joints, solver, options, start, joints_start, max_impacts)
+        done = _advance(snapshot, contacts, joints, solver, options, start, joints_start)
         moved = laws.steps(dt * done.v if done.position_correction is None else dt * done.v + done.position_correction)
         passed = (distances + moved < -LIMIT_TOLERANCE) & ~active
         if not passed.any():
@@ -227,7 +223,6 @@ def _advance(
     options: StepOptions,
     start: Array | None,
     joints_start: Array,
-    max_impacts: int,
 ) -> StepResult:
     """The step with given limits."""
     n, k, dt = len(contacts), snapshot.dynamics.n_loops, options.dt
@@ -236,6 +231,8 @@ def _advance(
     if not n and not k and not m and not formulation.has_hinges:
         return StepResult(snapshot.v + dt * snapshot.qdd, None, NO_IMPULSES, NO_IMPULSES, np.zeros((2, nv)), ())
     gaps = np.maximum(-contacts.depths, 0.0)
+    fall = dt * float(np.linalg.norm(snapshot.dynamics.scene.gravity))
+    closed = TUNING.closed_fraction * STEPS_AHEAD * dt * (fall + solver.tolerance)
     left = np.zeros((n, 3))
     left[:, 2] = -gaps / dt  # what is open may close
     rows = snapshot.rows(contacts, joints=joints, contact_velocities=left.ravel())
@@ -245,9 +242,10 @@ def _advance(
     solutions: list[ContactSolution] = []
 
     on_contacts = np.zeros((n, 3))
-    for _ in range(max_impacts):
+    for _ in range(MAX_IMPACTS):
         approach = normals @ snapshot.v
-        hit = gaps + dt * np.minimum(approach, 0.0) <= 0.0
+        # what rests is closed, and leans on others
+        hit = (gaps <= closed) | (gaps + dt * np.minimum(approach, 0.0) <= dt * solver.tolerance)
         if not np.any(hit & (approach < -options.resting) & (contacts.restitution > 0.0)):
             break
         of_impact = formulation(snapshot.rows(contacts.some(hit), joints=joints))

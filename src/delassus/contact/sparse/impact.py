@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import OUT_OF_REACH
 from delassus.contact.sparse.newton import TOO_SMALL, solve_island
 from delassus.contact.sparse.records import Bodies, Contacts, Islands, Joints, Options, Rows, Scratch, State, Work
@@ -72,20 +71,15 @@ def kinetic_energy(bodies: Bodies, block: int, v: Array, w: Array) -> float:
 
 @compiled
 def has_impact(
-    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, islands: Islands, tunnelling: Indices, every: bool,
-    options: Options, n: int,
-) -> bool:  # fmt: skip
-    """Whether a contact bounces that closes in the step; ``guess`` becomes 1 where one hits, 2 where it bounces.
-
-    ``every`` one may bounce, or those of blocks that are ``tunnelling``.
-    """
+    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, islands: Islands, options: Options, n: int
+) -> bool:
+    """Whether a contact bounces that closes in the step; ``guess`` becomes 1 where one hits, 2 where it bounces."""
     found = False
     for i in range(n):
         e = islands.contact[i]
         approach = velocity(bodies, rows, i, state.v)[2]
-        hits = max(-contacts.found.depths[e], 0.0) + options.dt * min(approach, 0.0) <= 0.0
-        may = every or tunnelling[rows.a[i]] == 1 or (rows.b[i] >= 0 and tunnelling[rows.b[i]] == 1)
-        bounces = may and hits and approach < -options.resting and contacts.found.restitution[e] > 0.0
+        hits = rows.d[i, 2] + min(approach, 0.0) <= options.tolerance  # what rests is closed, and leans on others
+        bounces = hits and approach < -options.resting and contacts.found.restitution[e] > 0.0
         rows.guess[i] = 2.0 if bounces else 1.0 if hits else 0.0
         found = found or bounces
     return found

@@ -256,7 +256,6 @@ def contact_step(
 
     `TOO_SMALL`, `REPEAT_STEP`: nothing is done.
     """
-    tunnelling = scratch.tunnelling
     work, islands, statuses, report = scratch.work, scratch.islands, scratch.statuses, scratch.report
     for c in range(SINGULAR):
         statuses[c] = 0
@@ -271,9 +270,7 @@ def contact_step(
     m, at = add_contact_groups(model, bodies, state, rows, contacts, islands, scratch, options, n)
     total = add_joint_groups(bodies, state, rows, joints, islands, options.dt, m, at)
     impacts = 0
-    while impacts < TUNING.max_attempts and has_impact(
-        bodies, state, rows, contacts, islands, tunnelling, impacts == 0, options, m
-    ):
+    while impacts < TUNING.max_attempts and has_impact(bodies, state, rows, contacts, islands, options, m):
         impacts += 1
         if impact(bodies, state, rows, contacts, joints, scratch, options, m, total) == TOO_SMALL:
             for c in range(state.v.size):

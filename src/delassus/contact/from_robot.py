@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.contact.collision.detector import CollisionDetector
-from delassus.contact.collision.filters import Solids
 from delassus.contact.contacts import ContactSet
+from delassus.contact.filters import Solids
 from delassus.errors import ConfigurationError
 from delassus.formats.colliders import load_colliders, load_ignored
 from delassus.formats.load import find_description, load

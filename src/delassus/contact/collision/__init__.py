@@ -1,10 +1,10 @@
 """Where colliders of a scene touch: pairs that may collide, a list of those that are near, and their contact points.
 
-`CollisionDetector` makes a `ContactSet` of poses of links. Of the files here, `filters` says which pairs may collide,
-`colliders` holds them as arrays, `near_pairs` keeps the list of near ones, and `narrow_phase` goes through that list:
-`half_spaces` and `spheres_capsules` are closed formulas, `convex` finds the normal of all other convex shapes, with
-`boxes` for those, and `patches` the points in which two faces meet. All of this is one compiled function,
-`find_contacts`. `surfaces` asks ``coal`` about meshes that are not convex.
+`CollisionDetector` makes a `ContactSet` of poses of links. Of the files here, `colliders` holds them as arrays, with
+those of `meshes`, `near_pairs` keeps the list of near ones, and `narrow_phase` goes through that list: `half_spaces`
+and `spheres_capsules` are closed formulas, `convex` finds the normal of all other convex shapes, with `boxes` for
+those, `patches` the points in which two faces meet, and `surfaces` goes through triangles. All of this is one compiled
+function, `find_contacts`.
 """
 
 from delassus.contact.collision.detector import CollisionDetector

@@ -272,9 +272,9 @@ def core_distance(
 
     ``gap`` is that along ``n`` where a direction out of an overlap is known, else NaN.
     """
-    size, push, count, W = a[RADIUS] + b[RADIUS], (0.0, 0.0, 0.0), 0, work[0]
+    size, count, W = a[RADIUS] + b[RADIUS], 0, work[0]
     if not gap <= 0.0:
-        gap, n, count = gap_of_cores(a, A, b, B, vertices, push, most, W)
+        gap, n, count = gap_of_cores(a, A, b, B, vertices, (0.0, 0.0, 0.0), most, W)
         if gap > most:
             return gap, n, n
         if gap <= 0.0:
@@ -282,11 +282,19 @@ def core_distance(
             n, gap = penetration_direction(a, A, b, B, vertices, work)
         if gap < NEAR * size:
             gap = -support_vertex(a, A, b, B, vertices, (0.0, 0.0, 0.0), scaled(-1.0, n), W, 5)
+    return refined_distance(a, A, b, B, vertices, gap, n, count, W)
+
+
+@compiled
+def refined_distance(
+    a: Array, A: Array, b: Array, B: Array, vertices: Array, gap: float, n: Vector, count: int, W: Array
+) -> tuple[float, Vector, Vector]:
+    """Gap (m), normal and nearest point of A, from those along ``n`` or of a simplex in ``W``."""
+    size = a[RADIUS] + b[RADIUS]
     if gap < NEAR * size:
         for _ in range(MOST_STEPS):
             out = NEAR * size - gap
-            push = scaled(out, n)
-            parted, new, count = gap_of_cores(a, A, b, B, vertices, push, np.inf, W)
+            parted, new, count = gap_of_cores(a, A, b, B, vertices, scaled(out, n), np.inf, W)
             longer = parted - out * dot(new, n)
             if longer <= gap + ROUND_OFF * size:
                 break
@@ -322,7 +330,17 @@ def convex_pair(
             if max_depth(out, m, end) >= -gap - EXACT * size:
                 return end
     gap, n, p = core_distance(a, A, b, B, hulls[VERTICES], gap, n, most + rounded, work)
-    depth = rounded - gap
+    return manifold(a, A, b, B, hulls, gap, n, p, most, work, out, m)
+
+
+@compiled
+def manifold(
+    a: Array, A: Array, b: Array, B: Array, hulls: Any, gap: float, n: Vector, p: Vector, most: float, work: Array,
+    out: Array, m: int,
+) -> int:  # fmt: skip
+    """Contacts along ``n`` of shapes whose cores have a gap there, from a point ``p`` of the core of A."""
+    radius = a[SIZE] if a[KIND] <= CAPSULE else 0.0
+    size, depth = a[RADIUS] + b[RADIUS], radius + (b[SIZE] if b[KIND] <= CAPSULE else 0.0) - gap
     if depth < -most:
         return m
     end = m if a[KIND] == SPHERE else patch(a, A, b, B, hulls, n, depth, most, work, out, m)
@@ -335,6 +353,5 @@ def convex_pair(
                     least = k
             for c in range(1, 8):
                 out[least, c] = out[end, c]
-        surface = along(p, -(a[SIZE] if a[KIND] <= CAPSULE else 0.0), n)
-        end = write(out, end, along(surface, 0.5 * depth, n), n, depth)
+        end = write(out, end, along(p, 0.5 * depth - radius, n), n, depth)
     return end

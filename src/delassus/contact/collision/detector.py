@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS, collider_arrays, workspace
-from delassus.contact.collision.filters import Solids
-from delassus.contact.collision.narrow_phase import INVALID_POSE, MESHES_LEFT, find_contacts, unpack
-from delassus.contact.collision.surfaces import Surfaces
+from delassus.contact.collision.narrow_phase import INVALID_POSE, find_contacts
 from delassus.contact.contacts import ContactSet
+from delassus.contact.filters import Solids
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number
 from delassus.spatial.rotations import Array
@@ -82,7 +81,6 @@ class CollisionDetector:
         self.margin = check_number("margin", MARGIN * size if margin is None else margin, "A length in metres.")
         self._shape = (scene.tree.n_links, 3, 4)
         self._still = np.zeros(scene.tree.n_links)
-        self._surfaces = Surfaces(scene, self.arrays)
 
     @property
     def pairs(self) -> NDArray[np.int64]:
@@ -120,17 +118,13 @@ class CollisionDetector:
         return ContactSet.trusted(*(array[:count].copy() for array in self.found)) if count else _NOTHING
 
     def find(self, poses: Array, reach: Array, gap: float) -> int:
-        """`find_contacts` with what is left to Python: nothing is checked.
+        """`find_contacts` with arrays that grow: nothing is checked.
 
         Returns how many rows of ``found`` are contacts, or `INVALID_POSE`.
         """
         while (
             count := find_contacts(poses, reach, gap, self.margin, self.arrays, self.space, self.found)
         ) < INVALID_POSE:
-            if count == MESHES_LEFT:
-                self._surfaces.find_touching(reach, gap, self.space)
-                unpack(self.arrays, self.space, self.found)
-                return int(self.space.counts[1])
             self.space, self.found = workspace(self.arrays, 2 * int(self.space.counts[0]))
         return int(count)
 

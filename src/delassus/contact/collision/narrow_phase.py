@@ -23,12 +23,12 @@ from delassus.contact.collision.convex import convex_pair
 from delassus.contact.collision.half_spaces import on_plane
 from delassus.contact.collision.near_pairs import collider_poses, list_is_valid, list_pairs
 from delassus.contact.collision.spheres_capsules import round_pair
+from delassus.contact.collision.surfaces import surface_pair
 from delassus.contact.collision.vectors import along, cross, norm, row_of, scaled
 from delassus.spatial.rotations import Array
 
-INVALID_POSE, BUFFER_FULL, MESHES_LEFT = -1, -2, -3
-"""Instead of a number of contacts: some pose is not finite; the arrays are too small; pairs that `surfaces` knows are
-left, and the others found."""
+INVALID_POSE, BUFFER_FULL = -1, -2
+"""Instead of a number of contacts: some pose is not finite; the arrays are too small."""
 
 
 @compiled
@@ -36,7 +36,7 @@ def find_contacts(
     poses: Array, reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace,
     contacts: ContactArrays,
 ) -> int:  # fmt: skip
-    """Write contacts at poses of links; returns how many, `INVALID_POSE`, `BUFFER_FULL` or `MESHES_LEFT`.
+    """Write contacts at poses of links; returns how many, `INVALID_POSE` or `BUFFER_FULL`.
 
     Shapes apart touch if their gap is at most ``gap`` and the ``reach`` (n_links,) of their two links. The list of near
     pairs is made for motions of half the ``margin`` (m).
@@ -57,17 +57,15 @@ def find_contacts(
             space.listed[0] = -1.0
             return BUFFER_FULL
     find_touching(reach, gap, colliders, space)
-    if space.counts[2] > 0:
-        return MESHES_LEFT
     unpack(colliders, space, contacts)
     return int(space.counts[1])
 
 
 @compiled
 def find_touching(reach: Array, gap: float, colliders: Colliders, space: Workspace) -> None:
-    """Find contacts of near pairs; list those that are left."""
+    """Find contacts of near pairs."""
     shapes, world, hulls, out, work = colliders.shapes, space.world, colliders.hulls, space.found, space.work
-    m = waiting = 0 * space.counts[0]  # no literal: that is a type of its own
+    m = 0 * space.counts[0]  # no literal: that is a type of its own
     for k in range(space.counts[0]):
         i, j, first = space.pairs[k, 0], space.pairs[k, 1], m
         most, turned = gap, shapes[i, KIND] > shapes[j, KIND]
@@ -87,15 +85,16 @@ def find_touching(reach: Array, gap: float, colliders: Colliders, space: Workspa
             if (kind == SPHERE and other <= CYLINDER) or (kind == CAPSULE and other == CAPSULE):
                 m = round_pair(shapes[i], world[i], shapes[j], world[j], most, out, m)
             elif other == SURFACE:
-                space.left[waiting] = k
-                waiting += 1
+                m = surface_pair(
+                    shapes[i], world[i], shapes[j], world[j], hulls, colliders.surfaces, most, work, out, m
+                )
             else:
                 m = convex_pair(shapes[i], world[i], shapes[j], world[j], hulls, most, work, out, m)
         for r in range(first, m):
             out[r, 0] = k
             if turned:
                 out[r, 4], out[r, 5], out[r, 6] = -out[r, 4], -out[r, 5], -out[r, 6]
-    space.counts[1], space.counts[2] = m, waiting
+    space.counts[1] = m
 
 
 @compiled

@@ -1,120 +1,371 @@
-"""Meshes that are not convex: what ``coal`` finds of their triangles."""
+"""Shapes on surfaces of triangles, of which the solid lies behind: terrain, and meshes that are not convex.
+
+A triangle is a hull with one face. A contact's normal lies in the normal cone of the corner, edge or face of the
+surface that is touched (its Voronoi region): between the normals of the two triangles of a convex edge, and nowhere
+else. What lies over several triangles of a plane, or of a valley, is thus pushed along normals of faces only, and the
+edges between them are not felt. Where the nearest way off one triangle leads through its neighbour, the triangle pushes
+along its own normal what is over it, unless the neighbour's is the shorter way out.
+"""
 
 from __future__ import annotations
 
-from functools import cache
-from itertools import pairwise
+import math
 from typing import Any
 
 import numpy as np
 
-from delassus.contact.collision.colliders import FIRST_VERTEX, LINK, MOST_POINTS, Colliders, Workspace
-from delassus.contact.collision.filters import Solids
-from delassus.errors import require
-from delassus.frozen import cached_property
-from delassus.model.shapes import Box, Capsule, Cylinder, HalfSpace, Mesh, Shape, Sphere
+from delassus.compiler.jit.compile import compiled
+from delassus.contact.collision.colliders import (
+    BOX,
+    CAPSULE,
+    CENTRE,
+    COLUMNS,
+    FANS,
+    FIRST_CORNER,
+    FIRST_FACE,
+    FIRST_NODE,
+    FIRST_TRIANGLE,
+    FIRST_VERTEX,
+    HALF,
+    HULL,
+    KIND,
+    MOST_POINTS,
+    N_FACES,
+    N_VERTICES,
+    NEIGHBOURS,
+    NODE_BOUNDS,
+    NODES,
+    NORMALS,
+    RADIUS,
+    RINGS,
+    SIZE,
+    SPHERE,
+    SPOKES,
+    SURFACE,
+    VERTICES,
+)  # fmt: skip
+from delassus.contact.collision.convex import NEAR, gap_of_cores, manifold, refined_distance, support_point
+from delassus.contact.collision.half_spaces import reduce_manifold
+from delassus.contact.collision.patches import ALIGNED, BESIDE, patch
+from delassus.contact.collision.vectors import (
+    Vector,
+    along,
+    cross,
+    dot,
+    in_frame,
+    in_world,
+    norm,
+    point_at,
+    row_of,
+    scaled,
+    write,
+)  # fmt: skip
 from delassus.spatial.rotations import Array
 
-MOST_TRIANGLES = 1 << 14
-"""Contacts of triangles that ``coal`` reports of one pair; `MOST_POINTS` of them are chosen."""
+IN_CONE = 1e-6
+"""Sine of the angle by which a normal may be outside of the cone of a corner, edge or face."""
+
+SAME = 4e-6
+"""Part of the size by which contacts may differ, in place or normal, and are one: more than `BESIDE`."""
 
 STEEP = 3.0
 """How much further away a point must be to be chosen, for how much wider its gap is: points over a whole slope, but not
 all around a ball."""
 
-GJK, EPA, MOST_ITERATIONS = 1e-10, 1e-6, 255
-"""Tolerances (m) of the iterations in ``coal`` for shapes apart, and for shapes that overlap. Of the second, smaller
-ones make it fail, unnoticed, on some pairs of round shapes."""
+
+@compiled
+def is_in_cone(t: Array, B: Array, hulls: Any, surfaces: Any, k: int, n: Vector) -> bool:
+    """Whether ``n`` is in the normal cone of the part of triangle ``k`` that lies furthest along it."""
+    own, size, first = in_frame(B, n), IN_CONE * t[RADIUS], int(t[FIRST_VERTEX])
+    a, b, c = row_of(hulls[VERTICES], first), row_of(hulls[VERTICES], first + 1), row_of(hulls[VERTICES], first + 2)
+    u, v, w = dot(own, a), dot(own, b), dot(own, c)
+    most, corner, others = u, 0, 0
+    if v > most:
+        most, corner = v, 1
+    if w > most:
+        most, corner = w, 2
+    edge = -1
+    if corner != 0 and u > most - size:
+        others += 1
+        edge = 0 if corner == 1 else 2
+    if corner != 1 and v > most - size:
+        others += 1
+        edge = 0 if corner == 0 else 1
+    if corner != 2 and w > most - size:
+        others += 1
+        edge = 1 if corner == 1 else 2
+    if others == 2:
+        return dot(own, row_of(hulls[NORMALS], int(t[FIRST_FACE]))) > 0.0
+    if others == 1:
+        beyond = row_of(surfaces[NEIGHBOURS], 3 * k + edge)
+        d = along(b, -1.0, a) if edge == 0 else along(c, -1.0, b) if edge == 1 else along(a, -1.0, c)
+        away = cross(d, beyond)
+        return dot(beyond, beyond) > 0.0 and dot(own, away) <= IN_CONE * norm(d)
+    ring = surfaces[FANS][3 * k + corner]
+    for r in range(surfaces[RINGS][ring], surfaces[RINGS][ring + 1]):
+        if dot(own, row_of(surfaces[SPOKES], r)) > IN_CONE:
+            return False
+    return True
 
 
-class Surfaces:
-    """Contacts of meshes that are not convex."""
-
-    def __init__(self, scene: Solids, arrays: Colliders) -> None:
-        self._shapes = arrays.shapes
-        self._geometry = cache(lambda i: _to_coal(scene.colliders[i].shape, i, arrays))
-
-    @cached_property
-    def _request(self) -> Any:
-        coal = _coal()
-        request = coal.CollisionRequest(coal.CollisionRequestFlag.CONTACT, MOST_TRIANGLES)
-        request.gjk_tolerance, request.epa_tolerance, request.epa_max_iterations = GJK, EPA, MOST_ITERATIONS
-        return request
-
-    def find_touching(self, reach: Array, gap: float, space: Workspace) -> None:
-        """Add contacts of the pairs that `find_touching` of `narrow_phase` has left, and sort all by their pairs."""
-        coal, found, count = _coal(), space.found, int(space.counts[1])
-        for pair in space.left[: space.counts[2]].tolist():
-            i, j = space.pairs[pair].tolist()
-            links = self._shapes[[i, j], LINK].astype(np.int64)
-            most = gap + float(reach[links[links >= 0]].sum())
-            self._request.security_margin, result = most, coal.CollisionResult()
-            first, second = (coal.Transform3s(T[:, :3], T[:, 3]) for T in (space.world[i], space.world[j]))
-            coal.collide(self._geometry(i), first, self._geometry(j), second, self._request, result)
-            end = _triangles(result, most, found, count)
-            found[count:end, 0] = pair
-            count = end
-        found[:count] = found[np.argsort(found[:count, 0], kind="stable")]
-        space.counts[1] = count
+@compiled
+def is_over(t: Array, B: Array, hulls: Any, x: Vector, N: Vector) -> bool:
+    """Whether a point is over or under a triangle, along its normal."""
+    first, inside = int(t[FIRST_VERTEX]), True
+    for e in range(3):
+        p = point_at(B, row_of(hulls[VERTICES], first + e))
+        d = along(point_at(B, row_of(hulls[VERTICES], first + (e + 1) % 3)), -1.0, p)
+        inside = inside and dot(along(x, -1.0, p), cross(d, N)) <= BESIDE * dot(d, d)
+    return inside
 
 
-def _triangles(result: Any, most: float, found: Array, count: int) -> int:
-    """The deepest contact of triangles, and those that are furthest from the others chosen, less `STEEP` their gaps."""
-    rows = np.array([(*c.pos, *c.normal, c.penetration_depth) for c in result.getContacts()]).reshape(-1, 7)
-    rows[:, 3:] *= -1.0
-    rows = rows[np.lexsort(rows.T[::-1])]
-    rows = rows[rows[:, 6] >= -most]
-    if not len(rows):
-        return count
-    chosen = [int(np.argmax(rows[:, 6]))]
-    apart = 1e-6 * (1e-300 + float(np.ptp(rows[:, :3], axis=0).max()))
-    distance = np.full(len(rows), np.inf)
-    while len(chosen) < MOST_POINTS:
-        distance = np.minimum(distance, np.linalg.norm(rows[:, :3] - rows[chosen[-1], :3], axis=1))
-        worth = distance - STEEP * (rows[chosen[0], 6] - rows[:, 6])
-        if worth.max() <= apart:
-            break
-        chosen.append(int(np.argmax(worth)))
-    found[count : count + len(chosen), 1:] = rows[sorted(chosen)]
-    return count + len(chosen)
+@compiled
+def triangle_pair(
+    a: Array, A: Array, t: Array, B: Array, hulls: Any, surfaces: Any, k: int, most: float, work: Array,
+    out: Array, m: int,
+) -> int:  # fmt: skip
+    """Contacts of a convex shape with triangle ``k``, whose row as a hull is ``t``."""
+    vertices, first, origin = hulls[VERTICES], int(t[FIRST_VERTEX]), (0.0, 0.0, 0.0)
+    radius = a[SIZE] if a[KIND] <= CAPSULE else 0.0
+    N, x = in_world(B, row_of(hulls[NORMALS], int(t[FIRST_FACE]))), point_at(B, row_of(vertices, first))
+    lowest = support_point(a, A, vertices, scaled(-1.0, N))
+    level = dot(along(lowest, -1.0, x), N)
+    if level > most + radius or dot(along(support_point(a, A, vertices, N), -1.0, x), N) + radius <= 0.0:
+        return m
+    gap, n, has_edges, is_hidden = level, N, False, False  # hidden: a neighbour's is the shorter way out
+    for e in range(3):
+        beyond = row_of(surfaces[NEIGHBOURS], 3 * k + e)
+        if dot(beyond, beyond) > 0.0:
+            has_edges, beyond = True, in_world(B, beyond)
+            y = support_point(a, A, vertices, scaled(-1.0, beyond))
+            height = dot(along(y, -1.0, point_at(B, row_of(vertices, first + e))), beyond)
+            if height > most + radius:
+                return m
+            if height > level and 1.0 - dot(beyond, N) > ALIGNED:
+                is_hidden = True
+            if height > gap:
+                gap, n = height, beyond
+    depth = radius - level
+    if has_edges or depth > NEAR * a[RADIUS]:
+        apart, u, count = gap_of_cores(a, A, t, B, vertices, origin, most + radius, work[0])
+        if apart > most + radius:
+            return m
+        if apart > 0.0 and dot(u, N) > 0.0:
+            gap, n, depth = apart, u, min(depth, radius - apart)
+        elif apart > 0.0 and (apart >= radius or gap > 0.0):  # behind it, or beside
+            return m
+        gap, n, p = refined_distance(a, A, t, B, vertices, gap, n, count, work[0])
+        if is_in_cone(t, B, hulls, surfaces, k, n):
+            m = manifold(a, A, t, B, hulls, gap, n, p, most, work, out, m)
+            is_hidden = is_hidden or 1.0 - dot(n, N) <= ALIGNED
+        if is_hidden:
+            return m
+    end = m if a[KIND] == SPHERE else patch(a, A, t, B, hulls, N, depth, most, work, out, m)
+    for c in range(n_corners(a)):
+        y = lowest if a[KIND] != BOX and a[KIND] != HULL else corner(a, A, vertices, c)
+        under = min(radius - dot(along(y, -1.0, x), N), depth)
+        if under >= -most and is_over(t, B, hulls, y, N):
+            end = write(out, end, along(y, 0.5 * under - radius, N), N, under)
+    return end
 
 
-def _coal() -> Any:
-    require("coal", "contact", "collision of these shapes")
-    import coal
+@compiled
+def n_corners(a: Array) -> int:
+    """How many points of a shape are tested for being over a triangle: all corners, or the lowest point."""
+    return 8 if a[KIND] == BOX else int(a[N_VERTICES]) if a[KIND] == HULL else 1
 
-    return coal
+
+@compiled
+def corner(a: Array, A: Array, vertices: Array, k: int) -> Vector:
+    """Corner of a box or hull, in the world."""
+    if a[KIND] == HULL:
+        return point_at(A, row_of(vertices, int(a[FIRST_VERTEX]) + k))
+    x, y, z = a[SIZE] * (1 - 2 * (k & 1)), a[SIZE + 1] * (1 - (k & 2)), a[SIZE + 2] * (1 - (k & 4) // 2)
+    return point_at(A, (x, y, z))
 
 
-def _to_coal(shape: Shape, i: int, arrays: Colliders) -> Any:
-    coal = _coal()
-    match shape:
-        case Sphere():
-            return coal.Sphere(shape.radius)
-        case Capsule():
-            return coal.Capsule(shape.radius, shape.length)
-        case Cylinder():
-            return coal.Cylinder(shape.radius, shape.length)
-        case Box():
-            return coal.Box(shape.x, shape.y, shape.z)
-        case Mesh() if shape.convex:
-            vertices, ends, corners, _ = arrays.hulls
-            first, size, first_face, n_faces = map(int, arrays.shapes[i, FIRST_VERTEX:])
-            points, triangles = coal.StdVec_Vec3s(), coal.StdVec_Triangle()
-            for vertex in vertices[first : first + size]:
-                points.append(vertex)
-            for f in range(first_face, first_face + n_faces):
-                face = (corners[ends[f] : ends[f + 1]] - first).tolist()
-                for a, b in pairwise(face[1:]):
-                    triangles.append(coal.Triangle(face[0], a, b))
-            return coal.Convex(points, triangles)
-        case Mesh():
-            assert shape.triangles is not None
-            model = coal.BVHModelOBBRSS()
-            model.beginModel(len(shape.triangles), len(shape.vertices))
-            model.addVertices(np.array(shape.vertices))
-            model.addTriangles(np.array(shape.triangles, dtype=np.int64))
-            model.endModel()
-            return model
-        case HalfSpace():
-            raise AssertionError("half spaces have a file of their own")
+@compiled
+def bounds_of(a: Array, A: Array, B: Array, most: float) -> tuple[Vector, Vector]:
+    """Lower and upper corner, in the frame at ``B``, of a box around a shape at ``A`` and what is ``most`` from it."""
+    c = in_frame(B, along(point_at(A, (a[CENTRE], a[CENTRE + 1], a[CENTRE + 2])), -1.0, (B[0, 3], B[1, 3], B[2, 3])))
+    half = a[RADIUS] + most, a[RADIUS] + most, a[RADIUS] + most
+    if a[KIND] != SPHERE:
+        half = most, most, most
+        for k in range(3):
+            d = in_frame(B, (A[0, k], A[1, k], A[2, k]))
+            half = along(half, a[HALF + k], (abs(d[0]), abs(d[1]), abs(d[2])))
+    return along(c, -1.0, half), along(c, 1.0, half)
+
+
+@compiled
+def next_triangle(b: Array, surfaces: Any, node: int, low: Vector, high: Vector) -> tuple[int, int]:
+    """The next triangle whose box meets another, from a node of the tree of boxes; and the node to go on from.
+
+    After the last one the triangle is −1.
+    """
+    bounds, nodes = surfaces[NODE_BOUNDS], surfaces[NODES]
+    end = int(b[FIRST_NODE]) + 2 * int(b[N_FACES]) - 1
+    while node < end:
+        if (
+            bounds[node, 0] <= high[0] and bounds[node, 1] <= high[1] and bounds[node, 2] <= high[2]
+            and bounds[node, 3] >= low[0] and bounds[node, 4] >= low[1] and bounds[node, 5] >= low[2]
+        ):  # fmt: skip
+            if nodes[node, 1] >= 0:
+                return nodes[node, 1], node + 1
+            node += 1
+        else:
+            node = nodes[node, 0]
+    return -1, node
+
+
+@compiled
+def set_triangle(b: Array, k: int, bounds: Array, node: int, t: Array) -> None:
+    """Row of a triangle of a surface as a hull, from its number and the node that holds it."""
+    t[KIND], t[N_VERTICES], t[N_FACES] = HULL, 3, 1
+    t[FIRST_VERTEX], t[FIRST_FACE] = b[FIRST_CORNER] + 3 * k, b[FIRST_FACE] + k
+    squares = 0.0
+    for c in range(3):
+        t[CENTRE + c] = 0.5 * (bounds[node, c] + bounds[node, 3 + c])
+        t[HALF + c] = 0.5 * (bounds[node, 3 + c] - bounds[node, c])
+        squares += t[HALF + c] * t[HALF + c]
+    t[RADIUS] = math.sqrt(squares)
+
+
+@compiled
+def convex_on_surface(
+    a: Array, A: Array, own: int, b: Array, B: Array, hulls: Any, surfaces: Any, most: float, work: Array, t: Array,
+    m: int,
+) -> int:  # fmt: skip
+    """Contacts of a convex shape with the triangles of a surface, as rows of ``work[4]`` from ``m``.
+
+    If the shape is triangle ``own`` ≥ 0 of another surface, only those along normals in its cones.
+    """
+    low, high = bounds_of(a, A, B, most)
+    k, node = next_triangle(b, surfaces, int(b[FIRST_NODE]), low, high)
+    while k >= 0:
+        set_triangle(b, k, surfaces[NODE_BOUNDS], node - 1, t)
+        end = triangle_pair(a, A, t, B, hulls, surfaces, int(b[FIRST_TRIANGLE]) + k, most, work, work[4], m)
+        for i in range(m, end):
+            n = (-work[4, i, 4], -work[4, i, 5], -work[4, i, 6])
+            if own < 0 or is_in_cone(a, A, hulls, surfaces, own, n):
+                for c in range(1, 8):
+                    work[4, m, c] = work[4, i, c]
+                m += 1
+        if m + 3 * MOST_POINTS + n_corners(a) > work.shape[1]:
+            m = reduce_contacts(work, m, a[RADIUS])
+        k, node = next_triangle(b, surfaces, node, low, high)
+    return m
+
+
+@compiled
+def surface_pair(
+    a: Array, A: Array, b: Array, B: Array, hulls: Any, surfaces: Any, most: float, work: Array, out: Array, m: int
+) -> int:
+    """Contacts of a shape with a surface."""
+    t, own, count = np.zeros(COLUMNS), np.zeros(COLUMNS), 0 * m
+    if a[KIND] == SURFACE:
+        low, high = bounds_of(b, B, A, most)
+        k, node = next_triangle(a, surfaces, int(a[FIRST_NODE]), low, high)
+        while k >= 0:
+            set_triangle(a, k, surfaces[NODE_BOUNDS], node - 1, own)
+            of_a = int(a[FIRST_TRIANGLE]) + k
+            count = convex_on_surface(own, A, of_a, b, B, hulls, surfaces, most, work, t, count)
+            k, node = next_triangle(a, surfaces, node, low, high)
+    else:
+        count = convex_on_surface(a, A, -1 - count, b, B, hulls, surfaces, most, work, t, count)
+    count = reduce_contacts(work, count, a[RADIUS])
+    for i in range(count):
+        for c in range(1, 8):
+            out[m + i, c] = work[4, i, c]
+    return m + count
+
+
+@compiled
+def reduce_contacts(work: Array, n: int, size: float) -> int:
+    """Leave of contacts in ``work[4]`` at most `MOST_POINTS`; returns how many.
+
+    Of those of one normal, the corners of what they span and the deepest; of all, the deepest, and those that are
+    furthest from the others chosen in place and normal, less `STEEP` their gaps.
+    """
+    points, plane, chosen, kept = work[4], work[1], work[2], 0 * n
+    for i in range(n):
+        points[i, 0] = 0.0  # until it is in a plane
+    for i in range(n):
+        if points[i, 0] > 0.0:
+            continue
+        N, count = (points[i, 4], points[i, 5], points[i, 6]), 0 * n
+        for j in range(i, n):
+            if points[j, 0] == 0.0 and norm(along(N, -1.0, (points[j, 4], points[j, 5], points[j, 6]))) <= SAME:
+                points[j, 0] = 1.0
+                for c in range(3):
+                    plane[count, c] = points[j, 1 + c]
+                plane[count, 3] = points[j, 7]
+                count += 1
+        for j in range(outline(plane, count, N, SAME * size, work[3])):
+            kept = write(chosen, kept, row_of(plane, j), N, plane[j, 3])
+    return spread(chosen, kept, size, points)
+
+
+@compiled
+def outline(points: Array, n: int, N: Vector, same: float, spare: Array) -> int:
+    """Leave of points in a plane (rows of place, depth) the corners of what they span, and the deepest.
+
+    They are found one after the other, counterclockwise about the normal ``N`` (Jarvis); places differ by more than
+    ``same`` (m).
+    """
+    at, furthest, deepest = 0 * n, -1.0, 0 * n
+    for i in range(n):
+        points[i, 4] = 0.0
+        d = along(row_of(points, i), -1.0, row_of(points, 0))
+        if dot(d, d) > furthest:
+            at, furthest = i, dot(d, d)
+        if points[i, 3] > points[deepest, 3]:
+            deepest = i
+    kept, most, following = 0 * n, -np.inf, at
+    while points[following, 4] == 0.0:
+        at = following
+        points[at, 4] = 1.0
+        for c in range(4):
+            spare[kept, c] = points[at, c]
+        kept, most = kept + 1, max(most, points[at, 3])
+        x, d, length = row_of(points, at), (0.0, 0.0, 0.0), 0.0
+        for i in range(n):
+            e = along(row_of(points, i), -1.0, x)
+            other = norm(e)
+            if other > same:
+                right = dot(cross(d, e), N)
+                if right < -same * length or (right <= same * length and other > length):
+                    following, d, length = i, e, other
+    if points[deepest, 3] > most + same:
+        for c in range(4):
+            spare[kept, c] = points[deepest, c]
+        kept += 1
+    for i in range(kept):
+        for c in range(4):
+            points[i, c] = spare[i, c]
+    u = cross(N, (1.0, 0.0, 0.0)) if abs(N[0]) < 0.6 else cross(N, (0.0, 1.0, 0.0))
+    return reduce_manifold(points, kept, u, cross(N, u), 0.25)
+
+
+@compiled
+def spread(chosen: Array, n: int, size: float, out: Array) -> int:
+    """Copy contacts, or of more than `MOST_POINTS` the deepest and the furthest from those before."""
+    deepest, kept = 0 * n, 0 * n
+    for i in range(n):
+        chosen[i, 0] = np.inf
+        if chosen[i, 7] > chosen[deepest, 7]:
+            deepest = i
+    best = deepest
+    while kept < min(n, MOST_POINTS):
+        for c in range(1, 8):
+            out[kept, c] = chosen[best, c]
+        chosen[best, 0] = -np.inf
+        worth, x, N = -np.inf, (out[kept, 1], out[kept, 2], out[kept, 3]), (out[kept, 4], out[kept, 5], out[kept, 6])
+        for i in range(n):
+            d = along((chosen[i, 1], chosen[i, 2], chosen[i, 3]), -1.0, x)
+            e = along((chosen[i, 4], chosen[i, 5], chosen[i, 6]), -1.0, N)
+            chosen[i, 0] = min(chosen[i, 0], math.sqrt(dot(d, d) + size * size * dot(e, e)))
+            if chosen[i, 0] - STEEP * (chosen[deepest, 7] - chosen[i, 7]) > worth:
+                best, worth = i, chosen[i, 0] - STEEP * (chosen[deepest, 7] - chosen[i, 7])
+        kept += 1
+    return kept

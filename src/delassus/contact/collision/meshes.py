@@ -1,0 +1,212 @@
+"""Meshes as arrays: convex hulls, with flat faces as whole polygons; surfaces, with what lies behind their edges."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.errors import ConfigurationError, require
+from delassus.model.shapes import Mesh
+from delassus.spatial.rotations import Array
+
+CONVEX = 1e-9
+"""Sine of the angle from which on an edge of a surface is convex."""
+
+FLAT = 1e-5
+"""Neighbouring triangles are one face if their unit normals differ by less, and their planes by less than this part of
+the size: files hold single-precision numbers."""
+
+THIN = 1e-12
+"""Twice the area of a triangle, as a part of the square of its longest edge, below which it is a line and left out."""
+
+
+class Surface(NamedTuple):
+    """Tables of one surface; see `delassus.contact.collision.colliders.Colliders.surfaces`."""
+
+    neighbours: Array
+    fans: NDArray[np.int64]
+    rings: NDArray[np.int64]
+    spokes: Array
+    node_bounds: Array
+    nodes: NDArray[np.int64]
+
+
+class MeshTables:
+    """Arrays of all meshes of a scene, one after the other; each mesh is there once."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[int, ...]] = {}
+        self._vertices, self._normals = [np.zeros((0, 3))], [np.zeros((0, 3))]
+        self._corners, self._ends = [np.zeros(0, np.int64)], [0]
+        self._surfaces: list[Surface] = []
+
+    def columns(self, mesh: Mesh, name: str) -> tuple[int, ...]:
+        """Where a mesh is in the tables: `FIRST_VERTEX` of `colliders` and the columns after it."""
+        if id(mesh) not in self._made:
+            self._made[id(mesh)] = self._add(mesh, name)
+        return self._made[id(mesh)]
+
+    def _add(self, mesh: Mesh, name: str) -> tuple[int, ...]:
+        vertices, faces, normals = (hull_of if mesh.convex else oriented_triangles)(mesh, name)
+        first, first_face, of_surface = sum(map(len, self._vertices)), len(self._ends) - 1, (0, 0, 0)
+        corners = first
+        self._vertices.append(vertices)
+        if not mesh.convex:
+            corners = first + len(vertices)
+            n_corners, n_nodes = (sum(map(len, parts)) for parts in self._parts("fans", "nodes"))
+            of_surface = corners, n_corners // 3, n_nodes
+            triangles = np.array(faces)
+            self._surfaces.append(surface_of(vertices, triangles, normals))
+            self._vertices.append(vertices[triangles].reshape(-1, 3))
+            faces = list(np.arange(triangles.size).reshape(-1, 3))
+        self._normals.append(normals)
+        self._corners.extend(corners + face for face in faces)
+        self._ends.extend(self._ends[-1] + np.cumsum([len(face) for face in faces]))
+        return first, len(vertices), first_face, len(faces), *of_surface
+
+    def _parts(self, *names: str) -> list[list[Any]]:
+        return [[getattr(surface, name) for surface in self._surfaces] for name in names]
+
+    def arrays(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """``hulls`` and ``surfaces`` of `delassus.contact.collision.colliders.Colliders`."""
+        hulls = (
+            np.concatenate(self._vertices), np.array(self._ends), np.concatenate(self._corners),
+            np.concatenate(self._normals),
+        )  # fmt: skip
+        neighbours, fans, rings, spokes, bounds, nodes = self._parts(*Surface._fields)
+        n_rings = n_spokes = n_nodes = 0
+        for k, surface in enumerate(self._surfaces):
+            fans[k] = fans[k] + n_rings
+            rings[k] = rings[k][:-1] + n_spokes
+            nodes[k] = nodes[k] + [n_nodes, 0]
+            n_rings, n_spokes = n_rings + len(rings[k]), n_spokes + len(surface.spokes)
+            n_nodes += len(surface.nodes)
+        none = np.zeros(0, np.int64)
+        return hulls, (
+            np.concatenate([np.zeros((0, 3)), *neighbours]),
+            np.concatenate([none, *fans]),
+            np.concatenate([*rings, [n_spokes]]).astype(np.int64),
+            np.concatenate([np.zeros((0, 3)), *spokes]),
+            np.concatenate([np.zeros((0, 6)), *bounds]),
+            np.concatenate([none.reshape(0, 2), *nodes]),
+        )
+
+
+def oriented_triangles(mesh: Mesh, name: str) -> tuple[Array, list[NDArray[np.int64]], Array]:
+    """Vertices (n, 3) of a surface, each place once, its triangles but for those that are lines, and their normals."""
+    assert mesh.triangles is not None
+    used, corners = np.unique(mesh.vertices[mesh.triangles].reshape(-1, 3), axis=0, return_inverse=True)
+    triangles = corners.reshape(-1, 3).astype(np.int64)
+    edges = used[np.roll(triangles, -1, axis=1)] - used[triangles]
+    areas = np.cross(edges[:, 0], edges[:, 1])
+    sizes = np.linalg.norm(areas, axis=1)
+    kept = sizes > THIN * (edges * edges).sum(axis=2).max(axis=1)
+    if not kept.any():
+        raise ConfigurationError(f"mesh of collider {name!r}", "triangles with an area", "none", "Check the file.")
+    return used, list(triangles[kept]), areas[kept] / sizes[kept, None]
+
+
+def surface_of(vertices: Array, triangles: NDArray[np.int64], normals: Array) -> Surface:
+    """Tables of a surface of triangles (n, 3), counterclockwise seen from outside."""
+    n = len(triangles)
+    starts, ends = triangles.ravel(), np.roll(triangles, -1, axis=1).ravel()
+    opposite = np.roll(triangles, -2, axis=1).ravel()
+    directions = vertices[ends] - vertices[starts]
+    of_edge = normals.repeat(3, axis=0)
+    outwards = np.cross(directions, of_edge)
+    neighbours = outwards / np.linalg.norm(outwards, axis=1, keepdims=True)
+    size = len(vertices)
+    keys, twins = starts * size + ends, ends * size + starts
+    order = np.argsort(keys, kind="stable")
+    first, last = (np.searchsorted(keys[order], twins, side=side) for side in ("left", "right"))
+    aligned = np.full(3 * n, -np.inf)
+    for k in range(int((last - first).max(initial=0))):  # where several meet, the one that goes on straightest
+        edge = np.flatnonzero(first + k < last)
+        other = order[first[edge] + k]
+        cosine = (of_edge[edge] * of_edge[other]).sum(axis=1)
+        better = cosine > aligned[edge]
+        edge, other = edge[better], other[better]
+        aligned[edge] = cosine[better]
+        across = vertices[opposite[other]] - vertices[starts[edge]]
+        height = (across * of_edge[edge]).sum(axis=1)
+        convex = height < -CONVEX * np.linalg.norm(across, axis=1)
+        neighbours[edge] = np.where(convex[:, None], of_edge[other], 0.0)
+    pairs = np.unique(np.concatenate([np.stack([starts, ends], 1), np.stack([ends, starts], 1)]), axis=0)
+    spokes = vertices[pairs[:, 1]] - vertices[pairs[:, 0]]
+    spokes /= np.linalg.norm(spokes, axis=1, keepdims=True)
+    rings = np.searchsorted(pairs[:, 0], np.arange(size + 1))
+    return Surface(neighbours, starts.astype(np.int64), rings, spokes, *_tree_of_boxes(vertices[triangles]))
+
+
+def _tree_of_boxes(corners: Array) -> tuple[Array, NDArray[np.int64]]:
+    """Tree of boxes around triangles (n, 3, 3), halved at the median along the longest axis; a triangle at each leaf.
+
+    A subtree of *k* triangles has 2 k − 1 nodes, so that places in depth-first order are known beforehand.
+    """
+    low, high = corners.min(axis=1), corners.max(axis=1)
+    n, centres = len(corners), low + high
+    bounds, nodes = np.zeros((2 * n - 1, 6)), np.zeros((2 * n - 1, 2), np.int64)
+    order, starts, places = np.arange(n), np.array([0]), np.array([0])
+    sizes = np.array([n])
+    while sizes.size:
+        members = np.concatenate([np.arange(s, s + k) for s, k in zip(starts, sizes, strict=True)])
+        of_node, heads = np.arange(sizes.size).repeat(sizes), np.cumsum(sizes) - sizes
+        bounds[places, :3] = np.minimum.reduceat(low[order[members]], heads)
+        bounds[places, 3:] = np.maximum.reduceat(high[order[members]], heads)
+        nodes[places, 0] = places + 2 * sizes - 1
+        nodes[places, 1] = np.where(sizes == 1, order[starts], -1)
+        axis = np.argmax(bounds[places, 3:] - bounds[places, :3], axis=1)
+        along = centres[order[members], axis[of_node]]
+        order[members] = order[members][np.lexsort((along, of_node))]
+        inner = sizes > 1
+        left = (sizes[inner] + 1) // 2
+        starts = np.stack([starts[inner], starts[inner] + left], 1).ravel()
+        places = np.stack([places[inner] + 1, places[inner] + 2 * left], 1).ravel()
+        sizes = np.stack([left, sizes[inner] - left], 1).ravel()
+    return bounds, nodes
+
+
+def hull_of(mesh: Mesh, name: str) -> tuple[Array, list[NDArray[np.int64]], Array]:
+    """Convex hull of a mesh's vertices: corners (n, 3), faces counterclockwise seen from outside, and their normals."""
+    require("scipy", "contact", "convex hulls of meshes")
+    from scipy.spatial import ConvexHull, QhullError
+
+    try:
+        found = ConvexHull(mesh.vertices)
+    except QhullError as error:
+        raise ConfigurationError(
+            f"mesh of collider {name!r}", "points that span a volume", "points in one plane", "Give it a thickness."
+        ) from error
+    kept = np.sort(found.vertices)
+    vertices = np.ascontiguousarray(mesh.vertices[kept])
+    planes = np.array(found.equations)
+    planes[:, 3] /= float(np.ptp(vertices, axis=0).max())
+    faces, normals = [], []
+    for members in _flat_groups(planes, found.neighbors):
+        corners = np.searchsorted(kept, np.unique(found.simplices[members]))
+        normal = planes[members[0], :3]
+        from_centre = vertices[corners] - vertices[corners].mean(axis=0)
+        first = from_centre[0] - normal * (normal @ from_centre[0])
+        order = np.argsort(np.arctan2(from_centre @ np.cross(normal, first), from_centre @ first))
+        faces.append(np.asarray(corners[order]))
+        normals.append(normal)
+    return vertices, faces, np.array(normals)
+
+
+def _flat_groups(planes: Array, neighbours: NDArray[np.int32]) -> list[list[int]]:
+    """Triangles that are one face, by flooding from neighbour to neighbour; the first of each is near to all others."""
+    groups: list[list[int]] = []
+    done = np.zeros(len(planes), dtype=bool)
+    for start in range(len(planes)):
+        if done[start]:
+            continue
+        done[start], group = True, [start]
+        for member in group:
+            for other in neighbours[member].tolist():
+                if not done[other] and np.abs(planes[other] - planes[start]).max() < FLAT:
+                    done[other] = True
+                    group.append(other)
+        groups.append(group)
+    return groups

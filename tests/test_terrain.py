@@ -1,0 +1,228 @@
+"""Surfaces of triangles: flat ones are planes, edges push along normals of their own cones, nothing passes through."""
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact import Box, Capsule, Collider, CollisionDetector, Cylinder, HalfSpace, Mesh, Scene, Sphere
+from delassus.errors import ConfigurationError
+from tools import random_rotation
+
+pytest.importorskip("scipy")
+
+LYING = np.array([[0, 0, 1.0], [0, 1, 0], [-1, 0, 0]])
+CROSSWISE = np.array([[1.0, 0, 0], [0, 0, -1], [0, 1, 0]])
+STONE = Mesh(np.random.default_rng(4).normal(size=(30, 3)) * 0.1)
+SHAPES = {
+    "box": (Box(0.3, 0.2, 0.1), np.eye(3)),
+    "sphere": (Sphere(0.1), np.eye(3)),
+    "capsule": (Capsule(0.1, 0.3), LYING),
+    "rolling": (Capsule(0.1, 0.3), CROSSWISE),
+    "cylinder": (Cylinder(0.1, 0.2), np.eye(3)),
+    "stone": (STONE, np.eye(3)),
+}
+INERTIA = np.diag([0.004, 0.0045, 0.005])
+BODY = ds.mechanisms.free_body(1.0, INERTIA, name="body")
+GRAVITY = 9.81
+
+
+def grid(n, size, local, height=lambda x, y: 0.0 * x):
+    """Triangles over a square of ``n`` × ``n`` points at random, each cell cut along either diagonal."""
+    x = np.linspace(-size / 2, size / 2, n)
+    X, Y = np.meshgrid(x, x, indexing="ij")
+    for axis in (X, Y):
+        axis[1:-1, 1:-1] += local.uniform(-0.3, 0.3, (n - 2, n - 2)) * size / (n - 1)
+    triangles = []
+    for i in range(n - 1):
+        for a in range(i * n, i * n + n - 1):
+            b, c, d = a + n, a + n + 1, a + 1
+            triangles += [(a, b, c), (a, c, d)] if local.random() < 0.5 else [(a, b, d), (b, c, d)]
+    return Mesh(np.stack([X, Y, height(X, Y)], axis=-1).reshape(-1, 3), triangles, convex=False)
+
+
+def stairs(n, rise=0.15, tread=0.3, width=2.0):
+    """A landing at z = 0 for x < 0 and ``n`` steps down from there."""
+    outline = [(-2.0, 0.0), *((tread * (k // 2), -rise * ((k + 1) // 2)) for k in range(2 * n)), (9.0, -rise * n)]
+    m, vertices = len(outline), [(x, y, z) for y in (-width, width) for x, z in outline]
+    triangles = [t for i in range(m - 1) for t in ((i, i + 1, m + i + 1), (i, m + i + 1, m + i))]
+    return Mesh(vertices, triangles, convex=False)
+
+
+def quaternion(R):
+    """Unit quaternion [x y z w] of a rotation."""
+    w, v = np.linalg.eigh(np.array([
+        [R[0, 0] - R[1, 1] - R[2, 2], R[0, 1] + R[1, 0], R[0, 2] + R[2, 0], R[2, 1] - R[1, 2]],
+        [0, R[1, 1] - R[0, 0] - R[2, 2], R[1, 2] + R[2, 1], R[0, 2] - R[2, 0]],
+        [0, 0, R[2, 2] - R[0, 0] - R[1, 1], R[1, 0] - R[0, 1]],
+        [0, 0, 0, np.trace(R)],
+    ]), UPLO="U")  # fmt: skip
+    return v[:, np.argmax(w)]
+
+
+def simulator(ground, name, place, R, v, W, friction, dt=1e-3):
+    """A body at ``place`` and turned by ``R``, as seen from ground that is itself turned by ``W``, as gravity is."""
+    shape, own = SHAPES[name]
+    colliders = [
+        Collider("body", shape, rotation=own, friction=friction),
+        Collider("world", ground, rotation=W, friction=friction),
+    ]
+    scene = Scene(BODY, colliders, gravity=W @ [0, 0, -GRAVITY])
+    q = np.concatenate([W @ place, quaternion(W @ R)])
+    return ds.Simulator(scene, q0=q, v0=v, dt=dt, tolerance=1e-10)
+
+
+def lowest(name, R=None):
+    """Height of a body's centre, turned by ``R``, when it touches a floor."""
+    shape, own = SHAPES[name]
+    down = -((np.eye(3) if R is None else R) @ own)[2]
+    match shape:
+        case Sphere():
+            return shape.radius
+        case Capsule():
+            return shape.radius + shape.length / 2 * abs(down[2])
+        case Cylinder():
+            return shape.radius * np.hypot(*down[:2]) + shape.length / 2 * abs(down[2])
+        case Box():
+            return np.abs(down) @ (shape.x, shape.y, shape.z) / 2
+    return (shape.vertices @ down).max()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHAPES)
+def test_flat_triangles_are_a_plane(name):
+    """What slides or rolls over a flat grid of any triangles, turned anyhow, moves as on a half space."""
+    local = np.random.default_rng(1)
+    for _ in range(3):
+        W, mesh = random_rotation(local), grid(11, 4.0, local)
+        spin = local.normal(size=3) * 5 if name in ("sphere", "stone") else np.zeros(3)
+        v = np.array([1.5, local.uniform(-0.2, 0.2), 0, *spin])
+        place, paths = np.array([*local.uniform(-0.8, -0.6, 2), lowest(name)]), []
+        friction = 0.0 if name == "stone" else 0.1  # on several points of a body that spins it is not unique
+        for ground in (HalfSpace(), mesh):
+            steps, path = simulator(ground, name, place, np.eye(3), v, W, friction), []
+            for _ in range(500):
+                steps.step()
+                path.append([*(W.T @ steps.q[:3]), *steps.v[:3]])
+            paths.append(np.array(path))
+        # the overlap that is left alone is 1e-7 m: whether a step takes one back may hang on round-off
+        assert np.abs(paths[1] - paths[0])[:, :3].max() < 1e-6
+        assert paths[1][-1, 0] > place[0] + 0.5
+
+
+def energy(steps, W):
+    v, w = steps.v[:3], steps.v[3:]
+    return 0.5 * (v @ v + w @ INERTIA @ w) + GRAVITY * (W.T @ steps.q[:3])[2]
+
+
+def fall(steps, W, n, height):
+    """Steps in which no energy comes but from taking back overlaps, and no centre gets below the ground."""
+    before, most = energy(steps, W), 0.0
+    for _ in range(n):
+        steps.step()
+        x, y, z = W.T @ steps.q[:3]
+        deepest = max(0.0, steps.contacts.depths.max(initial=0.0))
+        after, most = energy(steps, W), max(most, deepest)
+        assert after - before <= GRAVITY * deepest + 1e-8
+        assert z > height(x, y)
+        before = after
+    return most
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHAPES)
+def test_stairs_and_creases_bring_no_energy(name):
+    """Down stairs, and over terrain of convex and concave creases; overlaps stay below a millimetre."""
+    local = np.random.default_rng(2)
+    v = np.array([1.5, 0.1, 0, 0, 15.0 * (name in ("sphere", "rolling")), 0])
+    W = random_rotation(local)
+    steps = simulator(stairs(4), name, np.array([-0.5, 0, lowest(name)]), np.eye(3), v, W, 0.3)
+    assert fall(steps, W, 1000, lambda x, y: -0.15 * np.clip(np.ceil(x / 0.3), 0, 4)) < 1e-3
+    for _ in range(3):
+        a, phase, W = local.uniform(0.05, 0.25), local.uniform(0, 6), random_rotation(local)
+        ground = grid(21, 8.0, local, lambda x, y, a=a, phase=phase: a * np.sin(2 * x + phase) * np.cos(1.7 * y))
+        v = np.array([*local.uniform(-1, 1, 2), 0, *local.uniform(-3, 3, 3)])
+        place = np.array([*local.uniform(-1, 1, 2), 0.7])
+        steps = simulator(ground, name, place, random_rotation(local), v, W, 0.3)
+        assert fall(steps, W, 1200, lambda x, y, a=a: -a) < 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHAPES)
+def test_nothing_falls_through(name):
+    """At 5 m/s onto rough ground, in steps of up to 10 ms."""
+    local = np.random.default_rng(3)
+    for dt in (1e-3, 5e-3, 1e-2):
+        R, bumps = random_rotation(local), local.uniform(-0.1, 0.1, (21, 21))
+        ground = grid(21, 6.0, local, lambda x, y, bumps=bumps: bumps)
+        v = np.array([*(R.T @ [0, 0, -5.0]), *local.uniform(-9, 9, 3)])
+        steps = simulator(ground, name, np.array([*local.uniform(-1, 1, 2), 0.6]), R, v, np.eye(3), 0.3, dt)
+        for _ in range(int(0.8 / dt)):
+            steps.step()
+            assert steps.q[2] > -0.1
+        assert np.linalg.norm(steps.v[:3]) < 5.0
+
+
+@pytest.mark.parametrize("name", ["sphere", "box", "capsule", "cylinder", "stone"])
+def test_gaps_over_terrain(name):
+    """The smallest gap is the distance to the nearest triangle, of all that there are."""
+    coal = pytest.importorskip("coal")
+    local, request = np.random.default_rng(5), coal.DistanceRequest()
+    request.gjk_tolerance = 1e-10
+    shape, own = SHAPES[name]
+    match shape:
+        case Sphere():
+            convex = coal.Sphere(shape.radius)
+        case Capsule():
+            convex = coal.Capsule(shape.radius, shape.length)
+        case Box():
+            convex = coal.Box(shape.x, shape.y, shape.z)
+        case Cylinder():
+            convex = coal.Cylinder(shape.radius, shape.length)
+        case _:
+            points, hull = coal.StdVec_Vec3s(), coal.BVHModelOBBRSS()
+            for x in shape.vertices:
+                points.append(x)
+            hull.beginModel(0, len(points))
+            hull.addSubModel(points)
+            hull.endModel()
+            hull.buildConvexHull(True, "Qt")
+            convex = hull.convex
+    ground = grid(15, 2.0, local, lambda x, y: local.uniform(-0.1, 0.1, x.shape))
+    found, surface = 0, coal.BVHModelOBBRSS()
+    surface.beginModel(len(ground.triangles), len(ground.vertices))
+    surface.addVertices(np.array(ground.vertices))
+    surface.addTriangles(np.array(ground.triangles))
+    surface.endModel()
+    W = random_rotation(local)
+    detector = CollisionDetector(
+        Scene(BODY, [Collider("body", shape, rotation=own), Collider("world", ground, rotation=W)])
+    )
+    for _ in range(40):
+        R, place = random_rotation(local), W @ np.array([*local.uniform(-0.7, 0.7, 2), local.uniform(0.1, 0.4)])
+        contacts = detector.contacts(np.column_stack([R, place])[None], 0.3)
+        result, at = coal.DistanceResult(), (coal.Transform3s(R @ own, place), coal.Transform3s(W, np.zeros(3)))
+        least = coal.distance(convex, at[0], surface, at[1], request, result)
+        if least > 1e-4:
+            found += 1
+            assert contacts.depths.max(initial=-0.3) == pytest.approx(-min(least, 0.3), abs=1e-6)
+    assert found > 10
+
+
+def test_meshes_of_any_files():
+    """Corners that stand for each triangle anew, triangles that are lines, and flat ones on a link."""
+    local = np.random.default_rng(6)
+    mesh = grid(5, 2.0, local)
+    corners = mesh.vertices[mesh.triangles].reshape(-1, 3)
+    soup = np.vstack([np.arange(len(corners)).reshape(-1, 3), [[0, 1, 1], [2, 2, 2]]])
+    poses = np.column_stack([np.eye(3), [0.1, 0.2, 0.049]])[None]
+    found = []
+    for ground in (mesh, Mesh(corners, soup, convex=False)):
+        detector = CollisionDetector(Scene(BODY, [Collider("body", SHAPES["box"][0]), Collider("world", ground)]))
+        contacts = detector.contacts(poses)
+        assert len(contacts) == 4 and contacts.depths == pytest.approx(0.001)
+        found.append(sorted(map(tuple, contacts.points.round(9).tolist())))
+    assert found[0] == found[1]
+    flat = Scene(BODY, [Collider("body", mesh), Collider("world", HalfSpace())])
+    assert len(CollisionDetector(flat).contacts(np.column_stack([np.eye(3), [0, 0, -1e-3]])[None])) >= 4
+    with pytest.raises(ConfigurationError, match="triangles with an area"):
+        CollisionDetector(Scene(BODY, [Collider("body", Mesh(corners, [[0, 1, 1]], convex=False))]))

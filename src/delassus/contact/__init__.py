@@ -5,10 +5,13 @@
 - Problems: `LCP`, `MLCP`, `ConeProblem` (exact Coulomb friction) and its `PolyhedralLCP`.
 - Solvers: `lemke`, `pgs`, `solve_mixed`, `nsgs`, `admm`, `convex`; each returns a `Solution` with ``values``,
   ``status``, ``iterations`` and residuals.
+- Whether a step was right, ours or another's: `audit` of a `ContactStep` or of MuJoCo.
 
 Components of a contact are tangent, tangent, normal, everywhere.
 """
 
+from delassus.contact.audits.audit import Audit, Verdict, audit
+from delassus.contact.audits.step import ContactStep
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet, frames_of
 from delassus.contact.formulate import formulate
@@ -29,6 +32,7 @@ from delassus.model.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, M
 __all__ = [
     "LCP",
     "MLCP",
+    "Audit",
     "Box",
     "Capsule",
     "Collider",
@@ -38,6 +42,7 @@ __all__ = [
     "ContactProblem",
     "ContactSet",
     "ContactSolution",
+    "ContactStep",
     "Cylinder",
     "HalfSpace",
     "Mesh",
@@ -49,7 +54,9 @@ __all__ = [
     "SolverStatus",
     "Sphere",
     "State",
+    "Verdict",
     "admm",
+    "audit",
     "collide",
     "convex",
     "formulate",

@@ -1,0 +1,169 @@
+"""Steps of MuJoCo as a `ContactStep`, and what its soft contacts say of them.
+
+MuJoCo minimises over accelerations ``a``; there, forces ``f`` on rows with reference ``a_ref`` and regularisation ``R``
+obey ``K ∋ f ⊥ J a + R f − a_ref ∈ K*``. ``dt`` times that is ``u − (J v⁻ + dt a_ref) + dt R f``, where the law has
+``u + s``. So a contact is off the law by what its own equation is, and by three differences: the reference (``solref``,
+``solimp``), the regularisation (``efc_R``) and De Saxcé's ``s``, which a convex problem has not; implicit integration
+moves velocities once more. Here ``a = M⁻¹ (τ − c + Jᵀ f)``, so that forces show that were not iterated to the end.
+
+Source: MuJoCo's documentation, "Computation", on its constraint model.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from delassus.contact.audits.step import ContactStep
+from delassus.contact.solvers.double_double import natural_map
+from delassus.errors import ConfigurationError
+from delassus.formats.mujoco.named import NamedModel
+from delassus.spatial.rotations import Array
+
+INTEGRATORS = ("euler", "implicit", "implicitfast")
+"""Those whose velocities come of one set of forces."""
+
+
+class Softness(NamedTuple):
+    """What a simulator with soft contacts solves in place of the law.
+
+    ``residual`` (k,) is the violation of its own equations (m/s) at ``names``, contacts first; ``parts`` (n,), how far
+    these are from the law, by cause (m/s): with round cones the law's violation is at most the sum of all. Momentum
+    (nv,) that implicit integration brings is ``integrator``, that of a solver that stopped early ``unsolved`` (N s).
+    """
+
+    names: tuple[str, ...]
+    residual: Array
+    parts: dict[str, Array]
+    integrator: Array
+    unsolved: Array
+
+
+class _Contact(NamedTuple):
+    """A contact: ``decode`` (3, k) takes velocities along MuJoCo's k ``rows`` to tangent, tangent, normal."""
+
+    J: Array
+    p: Array
+    mu: Array
+    gap: float
+    offset: Array
+    name: str
+    rows: slice
+    decode: Array
+
+
+def mujoco_step(given: Any, before: Any) -> tuple[ContactStep, Softness]:
+    """The step that ``mj_step`` takes from a state, and what its own equations say; raises what `audit` raises."""
+    model = NamedModel(given)
+    mujoco, dt, nv = model.mujoco, float(model.opt.timestep), model.nv
+    if not isinstance(before, mujoco.MjData):
+        raise ConfigurationError("data", "a mujoco.MjData", type(before).__name__, "Pass the state before the step.")
+    if (integrator := model.word("mjtIntegrator", model.opt.integrator)) not in INTEGRATORS:
+        advice = "Choose one in <option>: other steps have more than one set of forces."
+        raise ConfigurationError("integrator", f"one of {', '.join(INTEGRATORS)}", integrator, advice)
+    data = mujoco.MjData(given)
+    mujoco.mj_copyData(data, given, before)
+    mujoco.mj_step(given, data)
+    contacts, others, force = [], np.ones(data.nefc, bool), np.array(data.qfrc_smooth)
+    for k, contact in enumerate(data.contact):
+        if contact.efc_address >= 0 or contact.exclude == 1:  # 1: within the margin, but farther than forces act
+            made, moments = _contact(model, data, contact, k)
+            contacts.append(made)
+            others[made.rows], force = False, force + moments
+    M, rest, n = np.empty((nv, nv)), np.zeros(nv), len(contacts)
+    mujoco.mj_mulJacTVec(given, data, rest, data.efc_force * others)
+    for column, unit in zip(M, np.eye(nv), strict=True):
+        mujoco.mj_mulM(given, data, column, unit)
+    J, p, mu, gaps, offset, names, *_ = zip(*contacts, strict=True) if n else ((),) * 8
+    step = ContactStep(
+        0.5 * (M + M.T), np.reshape(J, (3 * n, nv)), before.qvel, data.qvel, np.reshape(p, (n, 3)),
+        np.array([x[0] for x in mu]), np.array(gaps), dt, force + rest, None, np.reshape(offset, (n, 3)), names,
+    )  # fmt: skip
+    return step, _softness(model, data, step, contacts, others)
+
+
+def _contact(model: NamedModel, data: Any, contact: Any, number: int) -> tuple[_Contact, Array]:
+    """A contact, and the generalised force (nv,) of its moments.
+
+    Where two coefficients of friction differ, the second tangent is scaled so that the cone is round.
+    """
+    mujoco, dt, pair, dim = model.mujoco, float(model.opt.timestep), contact.geom.tolist(), int(contact.dim)
+    if min(pair) < 0:
+        raise ConfigurationError("contacts", "those of geoms", "one of a flex", "Rigid bodies alone are audited.")
+    jacobians, mu = np.zeros((2, 2, 3, model.nv)), np.array(contact.friction)[: max(dim - 1, 1)]
+    for (linear, angular), geom in zip(jacobians, pair, strict=True):
+        mujoco.mj_jac(model.model, data, linear, angular, contact.pos, model.geom_bodyid[geom])
+    linear, angular = np.reshape(contact.frame, (3, 3)) @ (jacobians[1] - jacobians[0])
+    pyramid = dim > 1 and model.opt.cone == mujoco.mjtCone.mjCONE_PYRAMIDAL
+    decode, first, f = np.zeros((3, 2 * (dim - 1) if pyramid else dim)), int(contact.efc_address), np.zeros(6)
+    rows = slice(first, first + decode.shape[1]) if first >= 0 else slice(0, 0)
+    if pyramid:  # rows are edges: the normal and μ times a tangent, either way
+        edges = np.reshape(data.efc_force[rows], (-1, 2))
+        f[0], f[1 : 1 + len(edges)] = edges.sum(), (edges[:, 0] - edges[:, 1]) * mu[: len(edges)]
+        decode[0, :2], decode[1, 2:4], decode[2] = [0.5, -0.5] / mu[0], [0.5, -0.5] / mu[1], 1.0 / decode.shape[1]
+    else:
+        f[: rows.stop - rows.start], decode[2, 0] = data.efc_force[rows], 1.0
+        decode[:2, 1:3] = np.eye(2)[:, : dim - 1]
+    scale, gap = np.array([1.0, mu[1] / mu[0] if dim > 1 else 1.0, 1.0]), float(contact.dist)
+    moving = getattr(contact, "surfacevel", np.zeros(3))[:2] * (dim > 1)  # since MuJoCo 3.11
+    name = " – ".join(mujoco.mj_id2name(model.model, mujoco.mjtObj.mjOBJ_GEOM, g) or f"geom{g}" for g in pair)
+    return _Contact(
+        scale[:, None] * linear[[1, 2, 0]], dt * f[[1, 2, 0]] / scale, mu * (dim > 1), gap,
+        scale * [*moving, max(gap, 0.0) / dt], f"contact {number}: {name}", rows, scale[:, None] * decode,
+    ), angular.T @ f[3:]  # fmt: skip
+
+
+def _softness(model: NamedModel, data: Any, step: ContactStep, contacts: list[_Contact], others: Array) -> Softness:
+    """Violations of MuJoCo's own equations, and the size of what they differ in from the law."""
+    dt, f, rate, yielding = (
+        step.dt,
+        step.dt * data.efc_force,
+        np.zeros(data.nefc),
+        step.dt * data.efc_R * data.efc_force,
+    )
+    change, a = step.v_after - step.v_before, np.linalg.solve(step.M, data.qfrc_smooth + data.qfrc_constraint)
+    model.mujoco.mj_mulJacVec(model.model, data, rate, a)
+    y, aim = dt * (rate - data.efc_aref) + yielding, data.efc_vel + dt * data.efc_aref
+    u, own, parts = (
+        step.along(step.v_after) + step.velocity_offset,
+        np.zeros(len(contacts)),
+        np.zeros((3, len(contacts))),
+    )
+    for i, (c, omega) in enumerate(zip(contacts, step.mobility, strict=True)):
+        parts[0, i] = max(-u[i, 2], 0.0)  # where nothing acts, wherever it goes
+        if c.rows.stop:
+            x, v, round_ = omega * f[c.rows], y[c.rows], np.append(1.0, c.mu / (c.mu[0] or 1.0))
+            own[i] = np.linalg.norm(np.minimum(x, v))  # edges of pyramids, and contacts without friction
+            if c.mu[0] and x.size == round_.size:
+                own[i] = _cone_violation(x / round_, v * round_, c.mu[0])
+            soft, target = c.decode @ yielding[c.rows], c.decode @ aim[c.rows] + c.offset
+            parts[:, i] = np.linalg.norm(target), abs(soft[2]), np.linalg.norm(soft[:2])
+    scale = data.efc_diagA + data.efc_R
+    kinds = np.array([str(model.mujoco.mjtConstraint(int(k))).split("_")[1].lower() for k in data.efc_type], dtype=str)
+    most = np.where(kinds == "friction", dt * data.efc_frictionloss, np.inf)
+    rest = scale * np.abs(f - np.clip(f - y / scale, np.where(kinds == "limit", 0.0, -most), most))
+    causes = dict(zip(("reference", "efc_R of normals", "efc_R of friction"), parts, strict=True))
+    causes["convex cones"] = step.friction * np.hypot(u[:, 0], u[:, 1])
+    causes["integrator"] = np.linalg.norm(step.along(change - dt * a), axis=-1)
+    names = (*step.names, *(f"{kinds[k]}, row {k}" for k in np.flatnonzero(others)))
+    integrator, unsolved = -dt * _implicit(model, data) @ change, dt * step.M @ (data.qacc - a)
+    return Softness(names, np.append(own, rest[others]), causes, integrator, unsolved)
+
+
+def _cone_violation(x: Array, v: Array, mu: float) -> float:
+    """``|x − P_K(x − v)|`` for a round cone of any number of tangents after the normal, in the plane of these two."""
+    length = float(np.linalg.norm(x[1:]))
+    axis, one = x[1:] / (length or 1.0), np.ones(1)
+    across = np.linalg.norm(v[1:] - axis @ v[1:] * axis)
+    flat = np.array([[length, 0.0, x[0]]]), np.array([[axis @ v[1:], across, v[0]]])
+    return float(np.linalg.norm(natural_map(*flat, mu * one, 0.0 * one, one)))
+
+
+def _implicit(model: NamedModel, data: Any) -> Array:
+    """Minus the derivative (nv, nv) of forces by velocities that the integrator takes at the end of the step."""
+    if model.word("mjtIntegrator", model.opt.integrator) == "euler":
+        return np.diag(model.dof_damping * (not model.is_disabled("EULERDAMP", "DAMPER")))
+    out = np.zeros((model.nv, model.nv))
+    out[np.repeat(np.arange(model.nv), model.D_rownnz), model.D_colind] = -data.qDeriv
+    return out

@@ -261,15 +261,43 @@ def test_masks_exclusions_and_pairs_of_mjcf():
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("kind", ["ellipsoid", "hfield"])
-def test_geoms_without_a_shape_are_refused_by_name(kind):
+def test_geoms_without_a_shape_are_refused_by_name():
     pytest.importorskip("mujoco")
-    text = """<mujoco><asset><hfield name="h" nrow="2" ncol="2" size="1 1 1 1"/></asset><worldbody>
-        <geom name="odd" {}/><body name="a"><freejoint/><geom size="1"/></body></worldbody></mujoco>"""
-    geom = {"ellipsoid": 'type="ellipsoid" size="1 2 3"', "hfield": 'type="hfield" hfield="h"'}[kind]
-    model = model_of(text=text.format(geom))
-    with pytest.raises(ModelError, match=f"geom 'odd' of body 'world': expected a plane, .* got {kind}"):
+    text = """<mujoco><worldbody><geom name="odd" type="ellipsoid" size="1 2 3"/>
+        <body name="a"><freejoint/><geom size="1"/></body></worldbody></mujoco>"""
+    model = model_of(text=text)
+    with pytest.raises(ModelError, match=r"geom 'odd' of body 'world': expected a plane, .* got ellipsoid"):
         load_colliders(model, ds.load(model))
+
+
+@pytest.mark.peer
+def test_height_fields_are_where_mujoco_has_them():
+    """A small ball touches from the height at which it touches in MuJoCo, over any triangle."""
+    mujoco = pytest.importorskip("mujoco")
+    local = np.random.default_rng(8)
+    heights = " ".join(map(str, local.uniform(0, 1, 12)))
+    model = model_of(
+        text=f"""<mujoco><asset>
+        <hfield name="h" nrow="4" ncol="3" size="0.8 0.6 0.3 0.1" elevation="{heights}"/></asset><worldbody>
+        <geom type="hfield" hfield="h" pos="0.1 0.2 0.3"/>
+        <body name="a"><freejoint/><geom type="sphere" size="0.001"/></body></worldbody></mujoco>"""
+    )
+    data, tree = mujoco.MjData(model), ds.load(model)
+    terrain, ball = load_colliders(model, tree)
+    scene = ds.Scene(tree, [terrain, ball])
+    for _ in range(30):
+        x, y = local.uniform(-0.75, 0.75) + 0.1, local.uniform(-0.55, 0.55) + 0.2
+        ((z, *n),) = ds.contact.ground_below(
+            tree, ds.Contact("a", Sphere(0.001), "input"), [x, y, 0, 0, 0, 0, 1], terrain
+        )["ground0"]  # fmt: skip
+        touch = z + 0.001 / n[2]
+        for above in (-2e-5, 2e-5):
+            data.qpos[:3] = x, y, touch + above
+            mujoco.mj_forward(model, data)
+            contacts = ds.contact.CollisionDetector(scene).contacts(
+                np.column_stack([np.eye(3), [x, y, touch + above]])[None]
+            )
+            assert (data.ncon > 0) == (len(contacts) > 0) == (above < 0)
 
 
 @pytest.mark.peer

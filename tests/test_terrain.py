@@ -4,7 +4,19 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Box, Capsule, Collider, CollisionDetector, Cylinder, HalfSpace, Mesh, Scene, Sphere
+from delassus.contact import (
+    Box,
+    Capsule,
+    Collider,
+    CollisionDetector,
+    Cylinder,
+    HalfSpace,
+    HeightField,
+    Mesh,
+    Scene,
+    Sphere,
+    ground_below,
+)
 from delassus.errors import ConfigurationError
 from tools import random_rotation
 
@@ -226,3 +238,58 @@ def test_meshes_of_any_files():
     assert len(CollisionDetector(flat).contacts(np.column_stack([np.eye(3), [0, 0, -1e-3]])[None])) >= 4
     with pytest.raises(ConfigurationError, match="triangles with an area"):
         CollisionDetector(Scene(BODY, [Collider("body", Mesh(corners, [[0, 1, 1]], convex=False))]))
+
+
+def test_height_fields_are_their_triangles():
+    """Heights and normals below points are those of the triangle there, and of the border beside the field."""
+    local = np.random.default_rng(7)
+    field = HeightField(local.normal(size=(5, 4)), (2.0, 1.2))
+    corners = field.vertices[field.triangles]
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+    assert normals[:, 2].min() > 0.0
+    weights = local.dirichlet(np.ones(3), (10, len(corners)))
+    points = (weights[..., None] * corners).sum(axis=2)
+    found = field.below(points)
+    assert found[..., 0] == pytest.approx(points[..., 2], abs=1e-12)
+    assert found[..., 1:] == pytest.approx(np.broadcast_to(normals, points.shape), abs=1e-9)
+    assert field.below([5.0, 5.0])[0] == field.heights[-1, -1]
+    wrong = [([[1.0, 2.0]], (1, 1)), ([1.0, 2.0], (1, 1)), (np.eye(3), (1, 0)), ([[np.nan, 0], [0, 0]], (1, 1))]
+    for heights, size in wrong:
+        with pytest.raises(ConfigurationError, match="of a height field"):
+            HeightField(heights, size)
+
+
+def test_terrain_of_contact_steps():
+    """On slopes a kernel moves a ball as a scene does, wherever the field is; on rough ground no corner sinks in."""
+    local = np.random.default_rng(8)
+    ball, dt = Sphere(0.1), 1e-3
+    body = ds.mechanisms.free_body(1.0, ball.inertia(1.0), name="body")
+    x, y = np.linspace(-2, 2, 9), np.linspace(-1.5, 1.5, 8)
+    turn = local.uniform(0, 6)
+    about_z = np.array([[np.cos(turn), -np.sin(turn), 0], [np.sin(turn), np.cos(turn), 0], [0, 0, 1.0]])
+    slope = HeightField(0.3 * x[:, None] + 0.1 * y, (4.0, 3.0))
+    ground = Collider("world", slope, local.normal(size=3), about_z)
+    contact = ds.Contact("body", ball, "input")
+    step = ds.compile(body, contact, "contact_step", sweeps=50)
+    q = np.array([*(ground.position + about_z @ [1.0, 0.3, 0.45]), 0, 0, 0, 1.0])
+    v, p = local.normal(size=6) * 0.3, np.zeros(3)
+    scene = Scene(body, [Collider("body", ball), ground])
+    simulator = ds.Simulator(scene, q0=q, v0=v, dt=dt, tolerance=1e-10)
+    for _ in range(400):
+        q, v, p, _ = step(q, v, p, np.zeros(6), dt, **ground_below(body, contact, q, ground))
+        simulator.step()
+    assert simulator.q == pytest.approx(q, abs=1e-6)
+    rough = Collider("world", HeightField(local.uniform(-0.03, 0.03, (30, 30)), (3.0, 3.0)))
+    contact = ds.Contact("body", Box(0.3, 0.2, 0.1), "input")
+    step = ds.compile(BODY, contact, "contact_step", sweeps=50)
+    q, v, p = np.tile([0, 0, 0.1, 0, 0, 0, 1.0], (8, 1)), local.normal(size=(8, 6)), np.zeros((8, 24))
+    for _ in range(300):
+        below = ground_below(BODY, contact, q, rough)
+        q, v, p, *_ = step(q, v, p, np.zeros(6), dt, **below, return_status=True)
+    corners = np.array([corner for corner, _ in contact.spheres])
+    poses = ds.forward_kinematics(BODY, q, "body")
+    points = corners @ poses[:, :3, :3].mT + poses[:, None, :3, 3]
+    assert (points[..., 2] - ground_below(BODY, contact, q, rough)["ground0"][..., 0]).min() > -2e-3
+    with pytest.raises(ConfigurationError, match="HeightField on 'world'"):
+        ground_below(BODY, contact, q, Collider("world", HalfSpace()))

@@ -26,8 +26,9 @@ from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.mixed import solve_mixed
 from delassus.contact.solvers.nsgs import nsgs
 from delassus.contact.solvers.pgs import pgs
+from delassus.contact.terrain import ground_below
 from delassus.formats.colliders import load_colliders, load_ignored
-from delassus.model.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Sphere
+from delassus.model.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, HeightField, Mesh, Sphere
 
 __all__ = [
     "LCP",
@@ -45,6 +46,7 @@ __all__ = [
     "ContactStep",
     "Cylinder",
     "HalfSpace",
+    "HeightField",
     "Mesh",
     "PolyhedralLCP",
     "RelaxedProblem",
@@ -61,6 +63,7 @@ __all__ = [
     "convex",
     "formulate",
     "frames_of",
+    "ground_below",
     "lemke",
     "load_colliders",
     "load_ignored",

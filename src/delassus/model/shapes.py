@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -173,6 +173,73 @@ class Mesh(Frozen):
             object.__setattr__(self, name, value)
 
 
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class HeightField(Mesh):
+    """Terrain: a surface of triangles over a grid of points, two to a cell, with the solid below.
+
+    Cells are cut along the diagonal from the corner of least x and y, as in MuJoCo.
+
+    Parameters
+    ----------
+    heights : (n_x, n_y) array_like
+        Heights z (m) of points at equal distances along x and y, at least two each; ``heights[0, 0]`` is that of least
+        x and y.
+    size : (2,) array_like
+        Lengths (m) along x and y of the rectangle that the grid covers, centred on the origin.
+
+    Raises
+    ------
+    ConfigurationError
+        Not a grid of finite heights, or lengths that are not positive.
+
+    Examples
+    --------
+    >>> ramp = HeightField([[0.0, 0.0], [0.3, 0.3]], (0.4, 1.0))
+    >>> ramp.below([0.1, 0.2]).round(6).tolist()  # height and normal
+    [0.225, -0.6, 0.0, 0.8]
+    """
+
+    vertices: Array = field(init=False)
+    triangles: NDArray[np.int64] = field(init=False)
+    convex: bool = field(init=False)
+    heights: Array
+    size: Array
+
+    def __init__(self, heights: ArrayLike, size: ArrayLike) -> None:
+        z = finite_array(heights, (-1, -1), "heights of a height field", "A grid (n_x, n_y), in metres.")
+        lengths = finite_array(size, (2,), "size of a height field", "Lengths along x and y, in metres.")
+        if min(z.shape) < 2:
+            raise ConfigurationError("heights of a height field", "at least 2 by 2", shown(z.shape), "More points.")
+        for length in lengths:
+            check_number("size of a height field", length, "A length in metres.")
+        x, y = (np.linspace(-length / 2, length / 2, n) for length, n in zip(lengths, z.shape, strict=True))
+        points = np.stack([*np.meshgrid(x, y, indexing="ij"), z], axis=-1).reshape(-1, 3)
+        a = np.arange(z.size).reshape(z.shape)[:-1, :-1].ravel()
+        b, c, d = a + z.shape[1], a + z.shape[1] + 1, a + 1
+        Mesh.__init__(self, points, np.stack([a, b, c, a, c, d], axis=1).reshape(-1, 3), convex=False)
+        for name, value in (("heights", z), ("size", lengths)):
+            value.setflags(write=False)
+            object.__setattr__(self, name, value)
+
+    def below(self, points: ArrayLike) -> Array:
+        """Height (m) and unit normal (..., 4) below or above points (..., 2) or (..., 3) in the frame of the field.
+
+        Beside the field they are those of its nearest border.
+        """
+        z, x = self.heights, np.asarray(points, dtype=float)[..., :2]
+        cells = np.array(z.shape) - 1
+        at = np.clip((x / self.size + 0.5) * cells, 0.0, cells)
+        i, j = np.moveaxis(np.minimum(at.astype(np.int64), cells - 1), -1, 0)
+        u, w = at[..., 0] - i, at[..., 1] - j
+        a, c = z[i, j], z[i + 1, j + 1]
+        along_x = np.where(u >= w, z[i + 1, j] - a, c - z[i, j + 1])
+        along_y = np.where(u >= w, c - z[i + 1, j], z[i, j + 1] - a)
+        normal = np.stack([*(0.0 - s / h for s, h in zip((along_x, along_y), self.size / cells, strict=True)),
+                           np.ones_like(a)], axis=-1)  # fmt: skip
+        normal /= np.linalg.norm(normal, axis=-1, keepdims=True)
+        return np.concatenate([(a + u * along_x + w * along_y)[..., None], normal], axis=-1)
+
+
 Shape = Sphere | Capsule | Cylinder | Box | HalfSpace | Mesh
 
 
@@ -184,7 +251,7 @@ class Collider(Frozen):
     ----------
     link : str
         Name of a link or frame; ``"world"`` for fixed geometry.
-    shape : Sphere, Capsule, Cylinder, Box, HalfSpace or Mesh
+    shape : Sphere, Capsule, Cylinder, Box, HalfSpace, Mesh or HeightField
     position : (3,) array_like
         Origin of the shape in the link's frame, in m.
     rotation : (3, 3) array_like, optional

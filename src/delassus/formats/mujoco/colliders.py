@@ -11,7 +11,7 @@ from delassus.formats.mujoco.equalities import rotation_of
 from delassus.formats.mujoco.named import NamedModel
 from delassus.formats.urdf.colliders import Found
 from delassus.model.description import unique_name
-from delassus.model.shapes import Box, Capsule, Cylinder, HalfSpace, Mesh, Shape, Sphere
+from delassus.model.shapes import Box, Capsule, Cylinder, HalfSpace, HeightField, Mesh, Shape, Sphere
 
 EXPECTED = "a path, a name or a mujoco.MjModel"
 
@@ -85,8 +85,14 @@ def _shape(model: NamedModel, g: int, name: str, body: str, visual: bool) -> Sha
             vertices = np.array(model.mesh_vert[first : first + int(model.mesh_vertnum[mesh])], dtype=float)
             faces = model.mesh_face[face : face + int(model.mesh_facenum[mesh])]
             return Mesh(vertices, faces, convex=False) if visual else Mesh(vertices)
+        case "hfield":
+            field = int(model.geom_dataid[g])
+            shape = int(model.hfield_nrow[field]), int(model.hfield_ncol[field])  # rows along y
+            first, (x, y, most, _) = int(model.hfield_adr[field]), model.hfield_size[field].tolist()
+            heights = model.hfield_data[first : first + shape[0] * shape[1]].reshape(shape)
+            return HeightField(most * np.array(heights.T, dtype=float), (2 * x, 2 * y))
     raise ModelError(
-        f"geom {name!r} of body {body!r}", "a plane, sphere, capsule, cylinder, box or mesh", kind,
+        f"geom {name!r} of body {body!r}", "a plane, sphere, capsule, cylinder, box, mesh or hfield", kind,
         "Replace it in the file, or take it out of collision (contype=0, conaffinity=0).",
     )  # fmt: skip
 

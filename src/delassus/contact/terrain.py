@@ -1,0 +1,75 @@
+"""Height fields as ground of contact steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from delassus.constraints import Constraint, check_constraints
+from delassus.constraints.contact import Contact, ground_name
+from delassus.errors import ConfigurationError, shown
+from delassus.model.shapes import Collider, HeightField
+from delassus.model.tree import Tree
+from delassus.quantities.kinematics import forward_kinematics
+from delassus.spatial.rotations import Array
+
+UPRIGHT = 1e-9
+"""By how much the vertical of a height field may differ from the world's."""
+
+
+def ground_below(
+    tree: Tree, contacts: Iterable[Constraint] | Constraint, q: ArrayLike, terrain: Collider
+) -> dict[str, Array]:
+    """Arguments ``ground{i}`` of a kernel of ``"contact_step"``: terrain below the points of its contacts.
+
+    Parameters
+    ----------
+    tree : Tree
+    contacts : Constraint or iterable of Constraint
+        The constraints that the kernel was compiled with; of those that are `Contact` with ``ground="input"`` there is
+        an entry.
+    q : (..., nq) array_like
+        Configurations; leading axes are batches.
+    terrain : Collider
+        A `HeightField` on the world; its vertical is the world's.
+
+    Returns
+    -------
+    dict of str to (..., n_points, 4) array
+        Height (m) and unit normal in the world of the triangle below each point.
+
+    Raises
+    ------
+    ConfigurationError
+        Another shape, on a link, or with another vertical; configurations of another shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import delassus as ds
+    >>> ball = ds.mechanisms.free_body(1.0, np.eye(3), name="ball")
+    >>> ramp = Collider("world", HeightField([[0.0, 0.0], [0.3, 0.3]], (0.4, 1.0)))
+    >>> contact = ds.Contact("ball", ds.contact.Sphere(0.1), "input")
+    >>> ground_below(ball, contact, [0.1, 0.2, 0.5, 0, 0, 0, 1], ramp)["ground0"].round(6).tolist()
+    [[0.225, -0.6, 0.0, 0.8]]
+    """
+    given = terrain if isinstance(terrain, Collider) else None
+    if given is None or not isinstance(given.shape, HeightField) or given.link != "world":
+        raise ConfigurationError("terrain", "a HeightField on 'world'", shown(terrain), "Put it in a Collider.")
+    R = given.rotation
+    if np.abs(R[2] - [0.0, 0.0, 1.0]).max() > UPRIGHT:
+        raise ConfigurationError("terrain", "a height field whose z is up", "another rotation", "Turn it about z.")
+    out = {}
+    for i, contact in enumerate(check_constraints(tree, contacts)):
+        if not isinstance(contact, Contact) or contact.ground != "input":
+            continue
+        poses = np.asarray(forward_kinematics(tree, q, contact.frame))
+        centres = np.array([centre for centre, _ in contact.spheres])
+        points = centres @ poses[..., :3, :3].mT + poses[..., None, :3, 3]
+        ground = given.shape.below((points - given.position) @ R)
+        ground[..., 0] += given.position[2]
+        ground[..., 1:] = ground[..., 1:] @ R.T
+        out[ground_name(i)] = ground
+    return out

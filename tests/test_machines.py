@@ -16,7 +16,7 @@ from delassus.spatial.elementary_displacements import elementary_rotations
 from delassus.spatial.factor import CholeskyFactor, Factor
 from delassus.spatial.rigid import DenseRigidInertia, RigidInertia
 from delassus.spatial.transform import DenseTransform, StagedTransform, before_rotation, displacement
-from delassus_studies.as_published import CasadiOps
+from delassus_studies.as_published import CasadiOps, casadi_dynamics
 from delassus_studies.cases import general_rows
 from delassus_studies.count_ops import CountOps
 from internals import (
@@ -557,3 +557,31 @@ def test_casadi_graph_computes_the_delassus_matrix(casadi_ops, method):
     G = casadi_ops.ca.Function("G", [q], [OSIM_ALGORITHMS[method](Problem(casadi_ops, tree, constraints, q))])
     at = tree.random(0)
     np.testing.assert_allclose(np.array(G(at)), ds.delassus(tree, constraints, at), rtol=1e-8, atol=1e-8)
+
+
+MOVING = {
+    "fixed": (ds.mechanisms.chain(7), general_rows(["link7"], 6)),
+    "fixed, branches": (ds.mechanisms.star(2, 5), general_rows(["branch1_5", "branch2_3"], 3)),
+    "floating": (ds.mechanisms.humanoid(), general_rows(["left_foot", "right_foot"], 6)),
+    "free": (ds.mechanisms.humanoid(), ()),
+}
+"""Robots and rows that forward dynamics as published is compared at."""
+
+
+@pytest.mark.parametrize("method", ["pv", "pv-early", "pv-soft", "ltl", "ltl-soft"])
+@pytest.mark.parametrize("name", MOVING)
+def test_casadi_graph_computes_forward_dynamics(casadi_ops, name, method):
+    (tree, constraints), rng = MOVING[name], np.random.default_rng(1)
+    q, v, tau = tree.random(1, 3), rng.normal(size=(3, tree.nv)), 10 * rng.normal(size=(3, tree.nv))
+    wanted = [rng.normal(size=(3, c.size)) for c in constraints]
+    weight = 100.0 if method.endswith("soft") else None
+    direct = ds.forward_dynamics(
+        tree, q, v, tau, constraints, targets=wanted, compliance=weight and constraints and 1 / weight, method="ltl"
+    )
+    rows = np.hstack(wanted) if wanted else np.zeros((3, 0))
+    found = casadi_dynamics(tree, constraints, method).at(q, v, tau, rows, *([np.full((3, 1), weight)] * bool(weight)))
+    size = np.abs(direct.qdd).max()
+    np.testing.assert_allclose(found, direct.qdd, rtol=0, atol=1e-9 * size)
+    if weight:
+        found = casadi_dynamics(tree, constraints, method, weight).at(q, v, tau, rows)
+        np.testing.assert_allclose(found, direct.qdd, rtol=0, atol=1e-9 * size)

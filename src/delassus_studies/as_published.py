@@ -8,26 +8,48 @@ CasADi's SX graph of the algorithms in local frames. Where the texts part from t
 - `pv_osimr` starts an identity at a link with several points; theirs has one stack of rows on it. Products ``K Ω`` at
   the base, which the text scales by a diagonal, are 6×6 products here.
 - `ltl_osim` propagates columns; theirs lets CasADi differentiate velocities.
+
+`CasadiDynamicsOps`: how [LQR] builds the solvers that Table II and Fig. 4 time. Where texts part from that code:
+
+- `pv_early` eliminates a row with its joint, which takes fewer operations than [LQR] section VIII does, and writes rows
+  that hold a link as constants: the links here are `LateRows`, eqs. 57 to 68 in the paper's order.
+- `pv` and `pv_early` eliminate a floating base coordinate by coordinate; theirs factorises its 6×6 inertia.
+- `ltl` solves ``L⁻ᵀ (τ − c)`` once for ``q̈`` and for the forces; theirs finds ``q̈`` without constraints first, and
+  multiplies it by ``J``: a solution and a product more.
+- Bias forces ``V ×* H V`` are taken about centres of mass; theirs multiplies by ``H`` and by the 6×6 cross product.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.dynamics import METHODS, SOFT
+from delassus.algorithms.dynamics.popov_vereshchagin.early_rows import EarlyElimination
+from delassus.algorithms.dynamics.popov_vereshchagin.link_elimination import back_substitution, transform_and_drift
+from delassus.algorithms.dynamics.popov_vereshchagin.parts import RowKinds, early_parts, link_parts, take_parts
+from delassus.algorithms.dynamics.popov_vereshchagin.steps import Combined, Label
+from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
-from delassus.constraints import Constraint
+from delassus.constraints import Constraint, Goal
 from delassus.errors import require
 from delassus.frozen import cached_property
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.ops import Matrix, Ops
+from delassus.spatial.rank import rank_of
 from delassus.spatial.rigid import DenseRigidInertia
+from delassus.spatial.rotations import Array
 from delassus.spatial.trace.trace_ops import TraceOps
 from delassus.spatial.transform import DenseTransform, Displacement
+
+ROUND_OFF = 1e-13
+"""Of entries of a matrix whose rank is asked for, relative to the largest one."""
 
 
 class CasadiOps(Ops):
@@ -87,10 +109,13 @@ class CasadiOps(Ops):
     def sqrt(self, x: Any) -> Any:
         return self.ca.sqrt(x)
 
-    def _not_asked(self, *_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError("methods for the Delassus matrix do not ask for this")
+    def copysign(self, x: Any, y: Any) -> Any:
+        return self.ca.copysign(x, y)
 
-    rank = known = copysign = minimum = maximum = less = select = repeat = _not_asked
+    def _not_asked(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError("the methods of the papers do not ask for this")
+
+    rank = known = minimum = maximum = less = select = repeat = _not_asked
 
     def symmetric(self, a: Any) -> Any:
         """The matrix with its upper triangle copied to the lower."""
@@ -162,14 +187,15 @@ class ComposedTransform:
 
 
 class DenseFactor:
-    """A division by one number; else CasADi's inverse for quadratic forms, and Cholesky's factor for systems."""
+    """Divisions by a diagonal; else CasADi's inverse for quadratic forms, and Cholesky's factor for systems."""
 
     def __init__(self, ops: CasadiOps, D: Any) -> None:
-        self._ops, self._D, self._is_scalar = ops, D, D.shape[0] == 1
+        self._ops, self._D, self._is_diagonal = ops, D, D.sparsity().is_diag()
 
     @cached_property
     def _inverse(self) -> Any:
-        return self._ops.symmetric(self._ops.ca.inv(self._D))
+        ca = self._ops.ca
+        return ca.diag(1 / ca.diag(self._D)) if self._is_diagonal else self._ops.symmetric(ca.inv(self._D))
 
     @cached_property
     def _cholesky(self) -> Any:
@@ -186,20 +212,56 @@ class DenseFactor:
         return B
 
     def scale(self, Z: Any) -> Any:
-        return Z / self._D if self._is_scalar else self._inverse @ Z
+        return self._inverse @ Z
 
     def solve(self, B: Any) -> Any:
-        solve, L = self._ops.ca.solve, self._D if self._is_scalar else self._cholesky
-        return B / L if self._is_scalar else solve(L.T, solve(L, B))
+        solve = self._ops.ca.solve
+        return self._inverse @ B if self._is_diagonal else solve(self._cholesky.T, solve(self._cholesky, B))
 
     def inverse(self) -> Any:
-        return 1 / self._D if self._is_scalar else self._inverse
+        return self._inverse
 
     def quadratic(self, B: Any) -> Any:
-        return self._ops.sym_product(B / self._D if self._is_scalar else B @ self._inverse, B.T)
+        return self._ops.sym_product(B @ self._inverse, B.T)
 
     def parts(self) -> list[Any]:
         return [self._cholesky]
+
+
+class CholeskyFactor(DenseFactor):
+    """Cholesky's factor for quadratic forms, too."""
+
+    def scale(self, Z: Any) -> Any:
+        return self.solve(Z)
+
+
+class CasadiDynamicsOps(CasadiOps):
+    """The vocabulary of [LQR] for dynamics: no inverses but those of numbers, and ranks at a generic state.
+
+    ``arguments`` are state vectors in the order in which they are made.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arguments: list[Any] = []
+        self._state: list[Array] = []
+
+    def vector(self, name: str, at: Array) -> Any:
+        """State vector of the next argument; ``at``: its values at the generic state."""
+        self.arguments.append(self.ca.SX.sym(name, len(at)))
+        self._state.append(at)
+        return self.arguments[-1]
+
+    def rank(self, a: Any, least: float = 0.0) -> int:
+        values = self.ca.Function("values", self.arguments, [self.ca.densify(a)])(*self._state)
+        found = np.array(values).reshape(a.shape)
+        return rank_of(found, np.full(a.shape, max(ROUND_OFF * float(np.abs(found).max(initial=0.0)), least)))
+
+    def known(self, a: Any) -> None:
+        """Numbers are treated as what comes with each call."""
+
+    def factor(self, D: Any) -> CholeskyFactor:
+        return CholeskyFactor(self, D)
 
 
 class CompositeTraceOps(TraceOps):
@@ -210,6 +272,90 @@ class CompositeTraceOps(TraceOps):
 
     def rigid_inertia(self, H: Any) -> DenseRigidInertia:  # type: ignore[override]
         return DenseRigidInertia(self, H)
+
+
+class LateRows(EarlyElimination):
+    """A link of [LQR] section VIII as printed: the joint moves as the forces say, then rows are reflected."""
+
+    def constrain_dof(self, s: int, armature: float, tau: Matrix, labels: Sequence[Label]) -> None:
+        ops, scalar = self.ops, self.ops.entries
+        KS, D = self.entries_of(labels, (s,)), ops.take(self.V, (s,), (s,))
+        self.eliminate_dof(s, armature, tau)  # eqs. 41, 42
+        others = self.met_entries()
+        K, first = self.entries_of(labels, others), labels[0]
+        square = scalar(ops.transpose(KS) @ KS)[0][0]
+        if len(labels) > 1:  # eqs. 65, 67, 68
+            x = [row[0] for row in scalar(KS)]
+            norm = ops.copysign(ops.sqrt(square), x[0])
+            w = ops.matrix([[x[0] + norm], *([y] for y in x[1:])])
+            twice = ops.matrix([[2.0 / scalar(ops.transpose(w) @ w)[0][0]]])
+            K = K - (w @ twice) @ (ops.transpose(w) @ K)
+            self.steps.append(Combined(tuple(labels), ops.eye(len(labels)) - (w @ twice) @ ops.transpose(w)))
+        ((d,),), n, own = scalar(D), self.size, self.indices(labels)
+        Sigma = ops.put(ops.matrix([[(square / (d + armature))]]), (n, n), own[:1], own[:1])  # eq. 66
+        edge = ops.put(K, (n, n), own, others)
+        rest = [k for k in range(n) if k not in own]
+        V = ops.put(ops.take(self.V, rest, rest), (n, n), rest, rest)
+        self.V = ops.sym_subtract(ops.sym_add(V, edge + ops.transpose(edge)), Sigma)
+        self.eliminate_forces([first])  # eqs. 62, 63
+
+
+def pv_early(motion: DynamicsProblem) -> Solution:
+    """PV-early with each link as in `LateRows`; hard rows, each on one link, that joints of one degree can take."""
+    problem, kinds, links = motion.problem, RowKinds(), dict[int, EarlyElimination]()
+    parts = [*link_parts(motion), *early_parts(motion, set(), kinds, {})]
+    for i in motion.tree.leaves_to_root():
+        link = links[i] = LateRows(problem, i, take_parts(problem, i, parts), kinds)
+        link.eliminate_joint(motion.tree.joints[i], motion.tau[i])
+        parts.append(link.to_parent(*transform_and_drift(motion, i)))
+    links[WORLD] = EarlyElimination(problem, WORLD, take_parts(problem, WORLD, parts), kinds)
+    links[WORLD].drop_unmet_rows()
+    qdd, multipliers = back_substitution(motion, links)
+    return Solution(qdd, -multipliers)
+
+
+DYNAMICS = {**METHODS, "pv-early": pv_early}
+"""Methods for forward dynamics as published."""
+
+
+@dataclass(frozen=True, slots=True)
+class CasadiDynamics:
+    """Forward dynamics as CasADi's function, and its instructions.
+
+    ``function`` goes from q, v, τ, what the rows ask for (m) and, of soft methods, the weight to q̈.
+    """
+
+    function: Any
+    operations: int
+
+    def at(self, *states: Array) -> Array:
+        """q̈ (n, nv) at states (n, …) of the arguments."""
+        return np.array(self.function(*(x.T for x in states))).T
+
+
+def casadi_dynamics(
+    tree: Tree, constraints: Sequence[Constraint], method: str, weight: float | None = None
+) -> CasadiDynamics:
+    """Forward dynamics of [LQR] by one of `DYNAMICS`; constraint forces are computed as far as q̈ needs them.
+
+    ``weight``: ``1 / R`` of soft methods, the same for all rows; an argument if None.
+    """
+    ops, rng, m = CasadiDynamicsOps(), np.random.default_rng(0), sum(c.size for c in constraints)
+    q = ops.vector("q", tree.random(0))
+    v, tau, k = (ops.vector(name, rng.normal(size=n)) for name, n in (("v", tree.nv), ("tau", tree.nv), ("k", m)))
+    R = None
+    if method in SOFT:
+        R = 1 / (ops.vector("weight", np.ones(1)) if weight is None else ops.ca.SX(weight))
+    starts = np.cumsum([0, *(c.size for c in constraints)])
+    goals = [
+        Goal(target=k[at : at + c.size], compliance=None if R is None else ops.ca.repmat(R, c.size, 1))
+        for c, at in zip(constraints, starts, strict=False)
+    ]
+    problem = Problem(ops, tree, constraints, q)
+    motion = DynamicsProblem(problem, v, tau, gravity=ops.constant(tree.gravity[:, None]), goals=goals)
+    qdd = DYNAMICS[method](motion).qdd
+    function = ops.ca.Function("dynamics", ops.arguments, [ops.ca.densify(qdd)])
+    return CasadiDynamics(function, ops.count(qdd))
 
 
 def casadi_count(tree: Tree, constraints: Sequence[Constraint], algorithm: Callable[[Problem], Matrix]) -> int:

@@ -2,6 +2,7 @@
 
 One state at a time, beside Pinocchio and MuJoCo. Ours is machine code without lanes of states and without estimates of
 errors, in a loop over states, as the paper times its generated C code. Peers are called from Python, state by state.
+As published, ours is C code of CasADi's graph (`casadi_dynamics`) through gcc, of random rows ([LQR] IX-A).
 """
 
 from __future__ import annotations
@@ -12,15 +13,28 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from rich.table import Table
 
 import delassus as ds
 from delassus.quantities.dynamics import DYNAMICS
 from delassus.quantities.request import request
+from delassus.spatial.rotations import Array
+from delassus_studies.as_published import casadi_dynamics
 from delassus_studies.bench.dynamics import ANY_ERROR
-from delassus_studies.cases import Case, Unavailable, dynamics_options, points, random_states, robot_of_lqr, welds
+from delassus_studies.cases import (
+    Case,
+    Unavailable,
+    dynamics_options,
+    general_rows,
+    points,
+    random_states,
+    robot_of_lqr,
+    welds,
+)
 from delassus_studies.claims import Claim, Finding, Setup, verdict
 from delassus_studies.peers import present
+from delassus_studies.peers.compiled import through_gcc
 from delassus_studies.peers.mujoco import forward_peers
 from delassus_studies.peers.pinocchio import dynamics_peers
 from delassus_studies.tables import table
@@ -41,6 +55,12 @@ LEAST, MOST = "Talos (0D)", "Talos (2F+2H)"
 
 METHOD_ALONE = replace(DYNAMICS, name="dynamics, errors left out", is_solution=False)
 """Forward dynamics whose kernels do not estimate errors by what solutions miss, which may cost more than the method."""
+
+WEIGHT = 1e12
+"""``1 / R`` of soft constraints as published: a number, as in the authors' examples of Go1 and iiwa."""
+
+GCC = ("-O3",)
+"""Options of gcc as published, beside what shared libraries need; the paper names none, CasADi's authors compile so."""
 
 STATES, PEER_STATES = 64, 8
 """Few enough that a call enters the code at once; and of peers."""
@@ -97,9 +117,14 @@ class PaperRow:
         """The paper's time in a column."""
         return self.times[COLUMNS.index(column)]
 
-    def case(self, robots: Path | None) -> Case:
-        """Robot with points (₃) or welds on as many of its links as the name says; raises `Unavailable`."""
+    def case(self, robots: Path | None, published: bool = False) -> Case:
+        """Robot with points (₃) or welds on as many of its links as the name says; raises `Unavailable`.
+
+        As published, their rows are random.
+        """
         tree, links, size = robot_of_lqr(robots, self.robot, self.constraints)
+        if published:
+            return Case(self.name, tree, general_rows(links, size))
         return Case(self.name, tree, (points if size == 3 else welds)(*links))
 
 
@@ -122,11 +147,17 @@ class Measured(NamedTuple):
 
     figures: Mapping[PaperRow, Timing]
     missing: tuple[str, ...] = ()
+    what: str = "times: one state at a time; peers called from Python"
 
     def ratio(self, row: PaperRow, solver: str, other: str) -> float:
         """Time of one solver by that of another one."""
         times = self.figures[row].times
         return times[solver] / times[other]
+
+    def operations(self, row: PaperRow, solver: str, other: str) -> float:
+        """Operations of one solver by those of another one."""
+        counts = self.figures[row].operations
+        return counts[solver] / counts[other]
 
     def most(self) -> PaperRow:
         """The row `MOST`; raises `Unavailable`."""
@@ -164,23 +195,47 @@ def measure(case: Case, rounds: int = ROUNDS) -> Timing:
         times = [median.pop(name) for name in names if name in median]
         if times:
             median[column] = min(times)
-    difference = max(float(relative_error(qdd[name], qdd["PV"]).max()) for name in ("PV-e", "LTL"))
-    return Timing(median, operations, difference)
+    return Timing(median, operations, _difference(qdd))
 
 
-def _measure_row(row: PaperRow, setup: Setup) -> Timing:
-    return measure(row.case(setup.robots), 3 if setup.quick else ROUNDS)
+def _difference(qdd: Mapping[str, Array]) -> float:
+    return max(float(relative_error(qdd[name], qdd["PV"]).max()) for name in ("PV-e", "LTL"))
+
+
+def measure_published(case: Case, rounds: int = ROUNDS) -> Timing:
+    """The same of C code of CasADi's graph; without rounds, its instructions stand for its times."""
+    states, rng = random_states(case, STATES), np.random.default_rng(0)
+    wanted = rng.normal(size=(STATES, sum(c.size for c in case.constraints)))
+    graphs = {name: casadi_dynamics(case.tree, case.constraints, SOLVERS[name], WEIGHT) for name in SOLVERS}
+    operations = {name: graph.operations for name, graph in graphs.items()}
+    given = states.q, states.v, states.tau, wanted
+    if not rounds:
+        return Timing(operations, operations, _difference({n: graph.at(*given) for n, graph in graphs.items()}))
+    calls: Calls = {name: (through_gcc(graph.function, given, GCC), STATES) for name, graph in graphs.items()}
+    qdd = {name: np.array(call()) for name, (call, _) in calls.items()}
+    with pinned():
+        median = {name: found["median"] for name, found in interleaved(calls, rounds, REPEATS).items()}
+    return Timing(median, operations, _difference(qdd))
+
+
+def _measure_row(row: PaperRow, setup: Setup, published: bool) -> Timing:
+    case = row.case(setup.robots, published)
+    if published:
+        return measure_published(case, 0 if setup.quick else ROUNDS)  # compilation takes two minutes
+    return measure(case, 3 if setup.quick else ROUNDS)
 
 
 @cache
-def measured(setup: Setup) -> Measured:
+def measured(setup: Setup, published: bool = False) -> Measured:
     """All rows whose robots are here; or, quick, those of fewest and of most constraints on the largest robot."""
     rows = [row for row in ROWS if not setup.quick or row.name in (LEAST, MOST)]
-    figures, absent = present({row: partial(_measure_row, row, setup) for row in rows})
+    figures, absent = present({row: partial(_measure_row, row, setup, published) for row in rows})
     missing = tuple(dict.fromkeys(f"{row.robot} left out: {reason}" for row, reason in absent.items()))
     if not figures:
         raise Unavailable("; ".join(missing))
-    return Measured(figures, missing)
+    if not published:
+        return Measured(figures, missing)
+    return Measured(figures, missing, "CasADi's instructions" if setup.quick else "times of C code of CasADi's graph")
 
 
 # -- what the ratios say ---------------------------------------------------------------------------------------------
@@ -206,7 +261,7 @@ def ratios(found: Measured) -> Table:
         lines.append((row.name, *cells))
     heads = [f"{peer} / {PEERS[peer][1]}" for peer in peers]
     return table(
-        "[LQR] Table II as ratios of times: here (in the paper). One state at a time; peers called from Python",
+        f"[LQR] Table II as ratios, here (in the paper), of {found.what}",
         ("", *(f"{a} / {b}" for a, b in pairs), *heads),
         lines,
     )
@@ -215,9 +270,8 @@ def ratios(found: Measured) -> Table:
 def _not_below(found: Measured, rows: Iterable[PaperRow], solver: str, other: str) -> list[str]:
     """Rows on which a solver takes longer than another one, and what its operations say."""
     more = {row: found.ratio(row, solver, other) - 1 for row in rows}
-    counts = {row: found.figures[row].operations for row in more}
     return [
-        f"{row.name} {x:+.0%} than {other} (operations {counts[row][solver] / counts[row][other] - 1:+.0%})"
+        f"{row.name} {x:+.0%} than {other} (operations {found.operations(row, solver, other) - 1:+.0%})"
         for row, x in more.items()
         if x > NOISE
     ]
@@ -276,10 +330,14 @@ def judge(found: Measured, said: Comparison) -> Finding:
         f"{solver} as fast as {', '.join(said.others)} or faster (within {NOISE:.0%}) on {within} of {len(rows)} rows, "
         f"at {min(slowest.values()):.2f} to {max(slowest.values()):.2f} of the fastest of them"
     )
+    fewest = [max(found.operations(row, solver, other) for other in said.others) for row in rows]
+    text += f"; as operations {min(fewest):.2f} to {max(fewest):.2f}"
     parts = [not slower]
     if said.most:
         shares = {other: found.ratio(found.most(), solver, other) for other in said.most}
-        text += f". {MOST}: {', '.join(f'{share:.2f} of {other}' for other, share in shares.items())}"
+        counts = {other: found.operations(found.most(), solver, other) for other in said.most}
+        said_shares = (f"{share:.2f} of {other} (operations {counts[other]:.2f})" for other, share in shares.items())
+        text += f". {MOST}: {', '.join(said_shares)}"
         parts += [low < shares[other] < high for other, (low, high) in said.most.items()]
     else:
         parts.append(within > 0)
@@ -304,7 +362,12 @@ def _judge_first(found: Measured) -> Finding:
 
 def _claim(said: Comparison) -> Claim:
     judged = _judge_first if said is HARD else partial(judge, said=said)
-    return Claim("[LQR] Table II", said.text, lambda setup: judged(measured(setup)))
+    return Claim(
+        "[LQR] Table II",
+        said.text,
+        lambda setup: judged(measured(setup)),
+        published=lambda setup: judged(measured(setup, published=True)),
+    )
 
 
 CLAIMS = tuple(map(_claim, COMPARISONS))

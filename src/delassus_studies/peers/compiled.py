@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,15 @@ from delassus_studies.peers import Call, library
 
 # -- CasADi's C code through gcc -----------------------------------------------------------------------------------
 
-GCC = ("-O3", "-march=native", "-fPIC", "-shared")
+GCC = ("-O3", "-march=native")
 LOOP = """
-void many(const double* q, double* out, long n) {{
+void many(const double* const* in, double* out, long n) {{
   static casadi_real w[{w}];
   static casadi_int iw[{iw}];
   const double* arg[{arg}] = {{0}};
-  double* res[{res}] = {{0}}; /* the error estimate is not asked for */
+  double* res[{res}] = {{0}}; /* no result but the first is asked for */
   for (long i = 0; i < n; ++i) {{
-    arg[0] = q + i * {size_in};
+    {inputs}
     res[0] = out + i * {size_out};
     {name}(arg, res, iw, w, 0);
   }}
@@ -39,32 +40,44 @@ void many(const double* q, double* out, long n) {{
 
 
 def casadi_c(kernel: Kernel, q: Array) -> Call:
-    """The kernel's graph as CasADi's C code, compiled by gcc for this machine; the loop over the states is in C too."""
+    """The kernel's graph as CasADi's C code, compiled by gcc for this machine."""
+    call = through_gcc(kernel.casadi(), [q])
+    return lambda: np.swapaxes(call(), -1, -2)  # CasADi counts along columns
+
+
+def through_gcc(function: Any, states: Sequence[Array], options: Sequence[str] = GCC) -> Call:
+    """First result (n, columns, rows) of CasADi's function as C code, at states (n, k) of its arguments, one by one.
+
+    The loop over the states is in C too.
+    """
     library("casadi")
     if shutil.which("gcc") is None:
         raise Unavailable("gcc is not installed")
-    many = _gcc(kernel.casadi())
-    states = np.ascontiguousarray(q, dtype=np.float64)
-    out = np.empty((len(states), *kernel.results[0].shape))
-    answer = np.swapaxes(out, -1, -2)  # CasADi counts along columns
+    sizes = {key: max(1, getattr(function, f"sz_{key}")()) for key in ("w", "iw", "arg", "res")}
+    inputs = "\n    ".join(f"arg[{k}] = in[{k}] + i * {function.numel_in(k)};" for k in range(function.n_in()))
+    loop = LOOP.format(name=function.name(), inputs=inputs, size_out=function.numel_out(0), **sizes)
+    code = library("casadi").CodeGenerator("peer")
+    code.add(function)
+    many = _compiled(code.dump() + loop, tuple(options))
+    given = [np.ascontiguousarray(x, dtype=np.float64) for x in states]
+    pointers = (ctypes.c_void_p * len(given))(*(x.ctypes.data for x in given))
+    rows, columns = function.size_out(0)
+    out = np.empty((len(given[0]), columns, rows))
 
-    def call() -> Array:
-        many(states.ctypes.data, out.ctypes.data, len(states))
-        return answer
+    def call(_: Sequence[Array] = given) -> Array:
+        many(pointers, out.ctypes.data, len(out))
+        return out
 
     return call
 
 
-def _gcc(function: Any) -> Any:
-    sizes = {key: max(1, getattr(function, f"sz_{key}")()) for key in ("w", "iw", "arg", "res")}
-    names = {"name": function.name(), "size_in": function.numel_in(0), "size_out": function.numel_out(0)}
-    loop = LOOP.format(**names, **sizes)
-    code = library("casadi").CodeGenerator("peer")
-    code.add(function)
+@lru_cache(maxsize=8)
+def _compiled(code: str, options: tuple[str, ...]) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         source, shared = Path(folder) / "peer.c", Path(folder) / "peer.so"
-        source.write_text(code.dump() + loop)
-        subprocess.run(["gcc", *GCC, "-o", str(shared), str(source), "-lm"], check=True, capture_output=True)
+        source.write_text(code)
+        command = ["gcc", *options, "-fPIC", "-shared", "-o", str(shared), str(source), "-lm"]
+        subprocess.run(command, check=True, capture_output=True)
         many = ctypes.CDLL(str(shared)).many
     many.argtypes, many.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long), None
     return many

@@ -485,6 +485,22 @@ def test_states_that_sweeps_do_not_solve_are_solved_again_or_flagged(biped):
     assert one[4] == status[0]
 
 
+@pytest.mark.parametrize(("links", "friction"), [(2, 0.5), (2, 1.2), (3, 0.8)])
+def test_a_single_contact_is_solved_at_every_state(links, friction):
+    """Also where friction drives it into the ground: the tip of a chain touches ground of any height and slope."""
+    tree, rng, n = ds.mechanisms.chain(links), np.random.default_rng(0), 4000
+    tip = ds.Frame(f"link{links}", (0.1, 0.2, 0.3))
+    kernel = ds.compile(tree, ds.Contact(tip, Sphere(0.01), "input", friction=friction), "contact_step", tolerance=1e-6)
+    q, v = tree.random(rng, batch=n), rng.normal(size=(n, tree.nv))
+    normal = rng.normal([0, 0, 3], 1.0, (n, 3))
+    normal /= np.linalg.norm(normal, axis=-1, keepdims=True)
+    normal[:, 2] = np.abs(normal[:, 2])
+    height = ds.forward_kinematics(tree, q, [tip])[:, 0, 2, 3] - 0.01 / normal[:, 2]
+    ground = np.concatenate([height[:, None], normal], axis=-1)[:, None]
+    *_, worst, status = ds.rollout(kernel, q, v, np.zeros((1, tree.nv)), DT, ground0=ground, return_status=True)
+    assert np.all(status == ds.DynamicsStatus.SOLVED) and worst.max() < 1e-6
+
+
 def test_ground_that_comes_with_each_call():
     """A plane as an input is the same plane; other heights and slopes are felt where they are."""
     tree, size = box(), Capsule(0.15, 0.3)

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delassus.algorithms.contact.laws import SQUARE_FLOOR, STOP_RATIO, StepProblem, clamped
+from delassus.algorithms.contact.laws import STOP_RATIO, StepProblem, clamped
+from delassus.algorithms.contact.point import SQUARE_FLOOR
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Scalar
 

@@ -15,10 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from delassus.algorithms.contact.point import SQUARE_FLOOR, PointBlock
 from delassus.spatial.ops import Ops, Scalar
-
-SQUARE_FLOOR = 1e-30
-"""Added to squares of lengths that may be zero."""
 
 STOP_RATIO = 0.1
 """Solvers end where a pass changes velocities by less than this part of the tolerance."""
@@ -91,6 +89,10 @@ class StepProblem:
             least |= {x.row + k: PROXIMAL * most + SQUARE_FLOOR for k in range(3)}
         self.over = {row: 1.0 / (G[row][row] + least[row]) for row in dict.fromkeys(self.rows)}
         self.mobility = {x.row: self._largest_eigenvalue(x.row) + least[x.row] for x in self.points}
+        self.blocks = [
+            PointBlock(ops, [G[k][x.row : x.row + 3] for k in range(x.row, x.row + 3)], x.friction, least[x.row])
+            for x in self.points
+        ]
 
     def _largest_eigenvalue(self, k: int) -> Scalar:
         """Largest eigenvalue of the 2 × 2 block of ``G`` at the two tangents of a point."""
@@ -111,6 +113,13 @@ class StepProblem:
         for other, x in impulses.items():
             total = total + self.G[row][other] * x
         return total
+
+    def own_velocities(self, p: Sequence[Scalar]) -> list[Scalar]:
+        """What impulses do to the velocities of their own points and joints: none, where a point cannot move."""
+        n, G = 3 * len(self.points), self.G
+        out = [sum((G[x.row + k][x.row + j] * p[3 * i + j] for j in range(1, 3)), G[x.row + k][x.row] * p[3 * i])
+               for i, x in enumerate(self.points) for k in range(3)]  # fmt: skip
+        return out + [G[row][row] * x for row, x in zip(self.rows[n:], p[n:], strict=True)]
 
     def point_friction(self, x: PointLaw, p: Sequence[Scalar], u: Sequence[Scalar], normal: Scalar) -> list[Scalar]:
         """Friction after a step against the sliding velocity, back in the cone, or in the pyramid."""

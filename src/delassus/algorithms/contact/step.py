@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 from delassus.algorithms.contact.laws import (
     PROXIMAL,
-    SQUARE_FLOOR,
     JointLaw,
     PointLaw,
     Solver,
@@ -31,6 +30,7 @@ from delassus.algorithms.contact.laws import (
     magnitude,
     maximum_of,
 )
+from delassus.algorithms.contact.point import SQUARE_FLOOR
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem

@@ -1,32 +1,32 @@
 """Projected Gauss–Seidel: one law after the other, each with the newest velocities, sweep after sweep; O(m²) a sweep.
 
-Of a contact point, the normal impulse comes first, then friction by a step against the sliding velocity and back into
-the cone (or the pyramid), whose radius is that of the new normal impulse: what stays where it is solves the law.
+A contact point is solved with its three rows at once (`delassus.algorithms.contact.point`). With pyramids, the normal
+impulse comes first, then friction by a step against the sliding velocity and back into the pyramid, whose size is that
+of the new normal impulse. What stays where it is solves the law.
 
 A sweep starts from where the last two point (Anderson's acceleration of depth one): with ``F`` the change by a sweep,
-as velocities, from ``g − θ (g − g₋)``, ``θ = Fᵀ (F − F₋) / |F − F₋|²``, or from ``g`` where ``F`` has grown. Of
-Talos on two flat feet, whose rows are redundant, 40 sweeps then leave one step in a hundred above 1e-4 m/s in place of
-one in twelve (`benchmarks/LOG.md`).
+as velocities of the own points and joints, from ``g − θ (g − g₋)``, ``θ = Fᵀ (F − F₋) / |F − F₋|²``, or from ``g``
+where ``F`` has grown.
 
-Source: Jean 1999, Moreau 1999 (NSGS); the step in place of an exact solution of each point is projected gradient
-descent, Acary, Brémond and Huber 2018; Anderson 1965, Walker and Ni 2011.
+Source: Jean 1999, Moreau 1999 (NSGS); Anderson 1965, Walker and Ni 2011.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delassus.algorithms.contact.laws import SQUARE_FLOOR, STOP_RATIO, StepProblem
+from delassus.algorithms.contact.laws import STOP_RATIO, StepProblem
+from delassus.algorithms.contact.point import SQUARE_FLOOR
 from delassus.spatial.ops import Scalar
 
 
 def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: float) -> list[Scalar]:
     """Impulses after so many sweeps, or fewer where they change no more."""
-    ops, n = problem.ops, problem.size
+    ops, n, n_points = problem.ops, problem.size, len(problem.points)
     square = (STOP_RATIO * tolerance) ** 2
 
-    def sweep_once(values: Sequence[Scalar]) -> list[Scalar]:
-        p = list(values)
+    def sweep_once(values: Sequence[Scalar], slips: Sequence[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
+        p, following = list(values), list(slips)
         totals = problem.totals(p)
 
         def put(unknown: int, new: Scalar) -> None:
@@ -36,11 +36,16 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
             p[unknown] = new
 
         for i, x in enumerate(problem.points):
-            k = 3 * i
-            put(k + 2, problem.normal(x.row + 2, p[k + 2], problem.velocity(x.row + 2, totals)))
-            u = [problem.velocity(x.row + a, totals) for a in range(2)]
-            for a, new in enumerate(problem.point_friction(x, p[k : k + 2], u, p[k + 2])):
-                put(k + a, new)
+            own = range(3 * i, 3 * i + 3)
+            if problem.pyramid:
+                put(own[2], problem.normal(x.row + 2, p[own[2]], problem.velocity(x.row + 2, totals)))
+                u = [problem.velocity(x.row + a, totals) for a in range(2)]
+                found = problem.point_friction(x, p[own[0] : own[2]], u, p[own[2]])
+            else:
+                u = [problem.velocity(x.row + a, totals) for a in range(3)]
+                found, following[i] = problem.blocks[i].solve([p[k] for k in own], u, slips[i])
+            for k, new in zip(own, found, strict=False):
+                put(k, new)
         for y in problem.joints:
             u_joint = problem.velocity(y.row, totals)
             if y.row in problem.dry:
@@ -51,14 +56,14 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
             if y.row in problem.limits:
                 k = problem.limits[y.row]
                 put(k, problem.limit_impulse(y, p[k], u_joint))
-        return p
+        return p, following
 
-    normals = {3 * i + 2 for i in range(len(problem.points))}
+    normals = {3 * i + 2 for i in range(n_points)}
 
     def iteration(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
-        p, g_before, F_before, before = values[:n], values[n : 2 * n], values[2 * n : -1], values[-1]
-        g = sweep_once(p)
-        F = [problem.G[row][row] * (new - old) for row, old, new in zip(problem.rows, p, g, strict=True)]
+        p, g_before, F_before, (before, *slips) = values[:n], values[n : 2 * n], values[2 * n : 3 * n], values[3 * n :]
+        g, slips = sweep_once(p, slips)
+        F = problem.own_velocities([new - old for old, new in zip(p, g, strict=True)])
         moved: Scalar = 0.0
         slope: Scalar = 0.0
         turned: Scalar = SQUARE_FLOOR
@@ -68,7 +73,8 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
         theta = ops.select(ops.less(moved, before), slope / turned, 0.0)
         following = [new - theta * (new - old) for new, old in zip(g, g_before, strict=True)]
         following = [ops.maximum(x, 0.0) if k in normals else x for k, x in enumerate(following)]
-        return [*following, *g, *F, moved], ops.less(moved, square)
+        return [*following, *g, *F, moved, *slips], ops.less(moved, square)
 
-    found = ops.repeat(times, [*start, *start, *([0.0] * (n + 1))], iteration)
+    slips = [] if problem.pyramid else [x.far for x in problem.blocks]
+    found = ops.repeat(times, [*start, *start, *([0.0] * (n + 1)), *slips], iteration)
     return found[n : 2 * n]

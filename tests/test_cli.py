@@ -156,24 +156,6 @@ def test_what_cannot_be_written_or_read_is_refused_before_any_work(tmp_path: Pat
         assert words in " ".join(run(*arguments, status=2).split())
 
 
-def test_claims_are_printed_and_written(tmp_path: Path) -> None:
-    from delassus_studies.claims import HOLDS, Claim, Finding, reproduce
-    from delassus_studies.tables import Console, table
-
-    finding = Finding("1.0 here", HOLDS, "because", listings=(table("all", ("n",), [("1",)]),))
-    shown = Console(record=True, width=60, file=io.StringIO())
-    reproduce(shown, [Claim("[a] 1", "one is one", lambda _: finding)], csv=tmp_path / "c.csv")
-    text = shown.export_text()
-    assert text.index("[a] 1  holds") < text.index("one is one") < text.index("1.0 here") < text.index("because")
-    rows = list(csv.reader((tmp_path / "c.csv").read_text().splitlines()))
-    assert rows[1] == ["[a] 1", "one is one", "1.0 here", "holds", "because"] and rows[2:] == [
-        [],
-        ["all"],
-        ["n"],
-        ["1"],
-    ]
-
-
 def test_compute_equals_the_library(arm: Path, tmp_path: Path) -> None:
     q = np.array([[0.3, -0.2, 0.5], [0.1, 0.2, 0.3]])
     np.save(tmp_path / "q.npy", q)

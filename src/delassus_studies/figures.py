@@ -8,13 +8,21 @@ from typing import Any
 
 from delassus.errors import ModelError, require
 
-Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
-"""Lines or points by name: x and y."""
+Series = Mapping[str, tuple[Sequence[float] | Sequence[str], Sequence[float]]]
+"""Lines or points by name, x and y; or, where x is names of cases, bars beside one another."""
+
+Panels = Mapping[str, Series]
+"""What is drawn, by title."""
+
+COLOURS = {"pv-osim": "C0", "pv-osimr": "C3", "efpa": "C2", "ltl-osim": "0.55", "kjr": "C1"}
+"""Of methods that many figures show; others take what is next."""
 
 LINES = ("-", "--", "-.", ":")
 """One style after the other, so that equal lines stay visible."""
 ACROSS = 3
 """Panels side by side, at most."""
+CROWDED = 4
+"""Names of cases below an axis, at most, that are level."""
 MANY_DECADES = 1e5
 """From this ratio on, logarithmic axes have ticks at powers of ten only."""
 
@@ -81,9 +89,38 @@ def _logarithmic(ax: Any) -> None:
     ax.tick_params(labelsize=8)
 
 
-def line_figure(
-    path: Path, panels: Mapping[str, Series], x: str, y: str, log: bool = False, level: float | None = None
-) -> Path:
+def bars(found: Mapping[str, Mapping[str, float]]) -> Series:
+    """Numbers by case and method as bars, those of the methods beside one another for each case."""
+    methods = next(iter(found.values()))
+    return {method: (tuple(found), [numbers[method] for numbers in found.values()]) for method in methods}
+
+
+def _plot(ax: Any, series: Series, log: bool, level: float | None) -> None:
+    """Lines, or bars, of one panel."""
+    others = (colour for colour in map("C{}".format, range(10)) if colour not in map(COLOURS.get, series))
+    for k, (name, (xs, ys)) in enumerate(series.items()):
+        colour = COLOURS.get(name) or next(others)
+        if isinstance(xs[0], str):
+            width = 0.8 / len(series)
+            places = [place + (k + 0.5) * width - 0.4 for place in range(len(xs))]
+            ax.bar(places, ys, 0.9 * width, color=colour, label=name)
+            if len(xs) > CROWDED:
+                ax.set_xticks(range(len(xs)), list(map(str, xs)), rotation=30, ha="right")
+            else:
+                ax.set_xticks(range(len(xs)), [str(case).replace(", ", ",\n") for case in xs])
+        else:
+            ax.plot(xs, ys, LINES[k % len(LINES)], color=colour, marker="o", markersize=3, label=name)
+    if log:
+        _logarithmic(ax)
+    elif ax.get_ylim()[1] > 1000:
+        ax.yaxis.set_major_formatter("{x:,.0f}")
+    if level is not None:
+        ax.axhline(level, color="0.6", linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.grid(alpha=0.3)
+
+
+def line_figure(path: Path, panels: Panels, x: str, y: str, log: bool = False, level: float | None = None) -> Path:
     """One panel for each title, one line for each series; ``level`` draws a line across all panels.
 
     A panel has a legend if its series are not those of the one before it.
@@ -91,20 +128,49 @@ def line_figure(
     figure, axes = _panels(len(panels), 3.6)
     explained: list[str] = []
     for ax, (title, series) in zip(axes, panels.items(), strict=True):
-        for k, (name, (xs, ys)) in enumerate(series.items()):
-            ax.plot(xs, ys, LINES[k % len(LINES)], marker="o", markersize=3, label=name)
-        if log:
-            _logarithmic(ax)
-        if level is not None:
-            ax.axhline(level, color="0.6", linewidth=0.8)
+        _plot(ax, series, log, level)
         ax.set_title(title, fontsize=10)
         ax.set_xlabel(x)
-        ax.grid(alpha=0.3)
         if list(series) != explained:
             ax.legend(fontsize=7)
         explained = list(series)
     for ax in axes[::ACROSS]:
         ax.set_ylabel(y)
+    return _save(figure, path)
+
+
+def paired_figure(
+    path: Path,
+    ways: Mapping[str, Panels],
+    x: str,
+    y: str,
+    log: bool = False,
+    level: float | None = None,
+    caption: str = "",
+) -> Path:
+    """Panels of ways to measure side by side, a column each, on the same axes; a caption below.
+
+    Panels of one way alone are side by side, with axes of their own.
+    """
+    cells = [[(way, *panel) for panel in panels.items()] for way, panels in ways.items()]
+    rows = list(zip(*cells, strict=True)) if len(cells) > 1 else cells
+    shared = "row" if len(cells) > 1 else False
+    height = 2.9 if len(rows) == 1 else 2.1
+    figure, grid = _pyplot().subplots(
+        len(rows), len(rows[0]), figsize=(9.0, height * len(rows) + 0.4), squeeze=False, sharex=shared, sharey=shared
+    )
+    for axes, row in zip(grid, rows, strict=True):
+        for ax, (way, title, series) in zip(axes, row, strict=True):
+            _plot(ax, series, log, level)
+            ax.spines[["top", "right"]].set_visible(False)
+            ax.set_title(f"{way}: {title}", fontsize=10)
+            ax.tick_params(labelsize=8, labelleft=True)
+        axes[0].set_ylabel(y)
+    for ax in grid[0]:
+        ax.legend(fontsize=8)
+    for ax in grid[-1]:
+        ax.set_xlabel(x)
+    figure.text(0.01, -0.01, caption, fontsize=7, color="0.35", va="top")
     return _save(figure, path)
 
 

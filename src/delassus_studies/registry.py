@@ -1,4 +1,4 @@
-"""The registry of ``delassus bench`` and ``delassus reproduce``: a row a command."""
+"""The registry of ``delassus bench``, a row a command; and ``delassus reproduce``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from delassus.errors import ModelError
-from delassus_studies.claims import PAPERS, reproduce
+from delassus_studies.claims import PAPERS, chosen, reproduce
 from delassus_studies.figures import check_folder
 from delassus_studies.tables import Console, check_target, publish
 
 bench_app = typer.Typer(help="Benchmarks: operations and times, measured here.", no_args_is_help=True)
-reproduce_app = typer.Typer(help="Claims of the papers, measured here and judged one by one.", no_args_is_help=True)
 console = Console()
 
 ROBOT_FILES = ("atlas_v4.urdf", "iiwa.urdf", "shadow_hand.xml")
@@ -58,15 +58,6 @@ FILES = (
     Parameter("csv", Parameter.KEYWORD_ONLY, default=None, annotation=Csv),
 )
 QUICK = _flag("quick", "A small case only, timed once: to see what comes out.")
-QUICK_CLAIMS = _flag("quick", "One point of each claim, which is not judged: seconds, not minutes.")
-PUBLISHED = _flag("as-published", "Count operations and assemble problems as the papers do, where that differs.")
-CLAIM = _option("claim", str, "", "--claim", help="One claim, by its source as the list shows it.")
-ROBOTS = _option(
-    "robots", Path | None, None, callback=_robots,
-    help="Folder with atlas_v4.urdf, iiwa.urdf and shadow_hand.xml; claims whose file is not there are not measured. "
-    "This package has none of them: such models are atlas_v4_description of robot_descriptions, kuka_iiwa/model.urdf "
-    "of pybullet_data, and the hand of adroit_hand in gymnasium_robotics.",
-)  # fmt: skip
 
 
 def _largest(least: int, text: str) -> Parameter:
@@ -135,41 +126,68 @@ BENCHES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Reproduction:
-    """Claims of the papers: the ``CLAIMS`` of modules in `claims`."""
-
-    name: str
-    help: str
-    modules: tuple[str, ...]
-    options: tuple[Parameter, ...] = (ROBOTS, PLOT, CLAIM, PUBLISHED, QUICK_CLAIMS)
-
-    def __call__(self, **options: Any) -> None:
-        """Measure, judge and print all."""
-        modules = (import_module(f"delassus_studies.claims.{name}") for name in self.modules)
-        reproduce(console, [claim for module in modules for claim in module.CLAIMS], **options)
+TOPICS = {
+    "osim": ("osim",),
+    "dynamics": ("dynamics_times", "dynamics"),
+    "contact": ("contact", "contact_simulations"),
+}
+"""Claims about the Delassus algorithms, about constrained dynamics and about contact: modules in `claims`."""
 
 
-REPRODUCTIONS = (
-    Reproduction("osim", "Measure each claim that the papers make of the Delassus algorithms.", ("osim",)),
-    Reproduction("dynamics", "Measure each claim that [LQR] makes of constrained forward dynamics.",
-                 ("dynamics_times", "dynamics")),
-    Reproduction("contact", "Measure each claim that [OS] makes of contact dynamics.",
-                 ("contact", "contact_simulations"), (PLOT, CLAIM, PUBLISHED, QUICK_CLAIMS)),
-)  # fmt: skip
+def reproduce_claims(
+    claim: Annotated[
+        str,
+        typer.Argument(
+            help="all; osim, dynamics or contact; a paper, such as LQR; or one claim by its source: 'LQR Fig. 4a'."
+        ),
+    ] = "all",
+    *,
+    robots: Annotated[
+        Path | None,
+        typer.Option(
+            callback=_robots,
+            help="Folder with atlas_v4.urdf, iiwa.urdf and shadow_hand.xml; claims whose file is not there are not "
+            "measured. This package has none of them: such models are atlas_v4_description of robot_descriptions, "
+            "kuka_iiwa/model.urdf of pybullet_data, and the hand of adroit_hand in gymnasium_robotics.",
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            callback=lambda folder: folder and check_folder(folder),
+            help="Measure as published and as it is here, and draw both side by side (PNG) into this folder; needs "
+            "the extra plot.",
+        ),
+    ] = None,
+    as_published: Annotated[
+        bool, typer.Option("--as-published", help="Count and assemble as the papers do, where that differs.")
+    ] = False,
+    file: Json = None,
+    csv: Csv = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One point of each claim, which is not judged: seconds, not minutes.")
+    ] = False,
+) -> None:
+    """Measure the claims of the papers, and judge them one by one."""
+    found = {
+        topic: [each for name in modules for each in import_module(f"delassus_studies.claims.{name}").CLAIMS]
+        for topic, modules in TOPICS.items()
+    }
+    reproduce(console, chosen(found, claim), robots, plot, file, quick, csv, as_published)
 
 
-def _register(app: typer.Typer, row: Bench | Reproduction) -> None:
+ABBREVIATIONS = escape("; ".join(f"{name} {paper}" for name, paper in PAPERS.items()))
+"""Of papers, in the markup of the terminal."""
+
+
+def _register(app: typer.Typer, row: Bench) -> None:
     def run(**given: Any) -> None:
         row(**given)
 
     command: Any = run
     command.__signature__ = Signature([*row.options[:-1], *FILES, row.options[-1]])
-    papers = (f"{name} {paper}" for name, paper in PAPERS.items() if name in row.help)
-    app.command(row.name, help=row.help, epilog="; ".join(papers) or None)(command)
+    app.command(row.name, help=row.help)(command)
 
 
 for _bench in BENCHES:
     _register(bench_app, _bench)
-for _reproduction in REPRODUCTIONS:
-    _register(reproduce_app, _reproduction)

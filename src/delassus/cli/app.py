@@ -11,12 +11,11 @@ import numpy as np
 import typer
 
 from delassus import OSIM_METHODS, __version__
-from delassus_studies.registry import Csv, Json, bench_app, reproduce_app
+from delassus_studies.registry import ABBREVIATIONS, Csv, Json, bench_app, reproduce_claims
 from delassus_studies.tables import Console, check_target, show, table, write_csv
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench_app, name="bench")
-app.add_typer(reproduce_app, name="reproduce")
 console = Console()
 
 
@@ -289,3 +288,6 @@ def warmup() -> None:
     )
     for name, seconds in parts():
         console.print(f"{name}: {seconds:.1f} s", highlight=False)
+
+
+app.command("reproduce", epilog=ABBREVIATIONS)(reproduce_claims)

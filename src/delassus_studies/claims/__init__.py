@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -17,18 +18,20 @@ from rich.text import Text
 
 from delassus.errors import MissingDependencyError, unknown_name
 from delassus_studies.cases import Unavailable
-from delassus_studies.figures import Series, line_figure
+from delassus_studies.figures import Panels, paired_figure
 from delassus_studies.tables import Console, show, table, write_csv
 from delassus_studies.timing import environment
 
 HOLDS, IN_PART, NO, NOT_MEASURED, POINT = "holds", "in part", "no", "not measured", "a point"
+AS_PUBLISHED, HERE = "as published", "here"
 WIDTH = 100
 """Columns that text is wrapped at, at most."""
 
 PAPERS = {
     "[r1]": "Sathya, Decré, Swevers, PV-OSIMr: a lowest order complexity algorithm for computing the Delassus matrix, "
     "preprint 2022",
-    "[r2]": "the same, IEEE Robotics and Automation Letters 2024",
+    "[r2]": "Sathya, Decré, Swevers, PV-OSIMr: a lowest order complexity algorithm for computing the Delassus matrix, "
+    "IEEE Robotics and Automation Letters 2024",
     "[LQR]": "Sathya, Bruyninckx, Decré, Pipeleers, Efficient constrained dynamics algorithms based on an equivalent "
     "LQR formulation using Gauss' principle of least constraint, IEEE Transactions on Robotics 2024",
     "[EFPA]": "Wensing, Featherstone, Orin, A reduced-order recursive algorithm for the computation of the "
@@ -61,7 +64,7 @@ class Finding:
     measured: str
     verdict: str
     reason: str = ""
-    panels: Mapping[str, Series] = field(default_factory=dict)  # what to draw
+    panels: Panels = field(default_factory=dict)  # what to draw
     listings: tuple[Table, ...] = ()  # what to print in full, below all claims
 
 
@@ -103,6 +106,23 @@ def unless(reasons: Mapping[str, bool], between: str = "; ") -> str:
     return between.join(reason for reason, holds in reasons.items() if not holds)
 
 
+def chosen(topics: Mapping[str, Sequence[Claim]], name: str) -> list[Claim]:
+    """All claims, those of a topic, of a paper or of one source, without brackets, which shells take for patterns."""
+
+    def plain(source: str) -> str:
+        return source.translate({ord("["): None, ord("]"): None}).casefold()
+
+    named: dict[str, list[Claim]] = {}
+    for topic, claims in topics.items():
+        for each in claims:
+            for key in ("all", topic, each.source.split("]")[0] + "]", each.source):
+                named.setdefault(key, []).append(each)
+    found = [claims for key, claims in named.items() if plain(key) == plain(name)]
+    if not found:
+        raise unknown_name("claim", name, named)
+    return found[0]
+
+
 def reproduce(
     console: Console,
     claims: Sequence[Claim],
@@ -112,55 +132,59 @@ def reproduce(
     quick: bool = False,
     csv: Path | None = None,
     as_published: bool = False,
-    claim: str = "",
 ) -> list[Finding]:
-    """Measure all claims, or those whose source is ``claim``, and print each as soon as it is measured.
+    """Measure claims, and print each as soon as it is measured.
 
-    Draws their figures into ``plot``, writes findings to a JSON file, and to a CSV file with the tables.
+    Draws figures into ``plot``, of claims measured both ways; writes findings to a JSON file, and to a CSV file with
+    the tables.
     """
-    sources = list(dict.fromkeys(each.source for each in claims))
-    if claim and claim not in sources:
-        raise unknown_name("claim", claim, sources)
-    claims, setup = [each for each in claims if claim in ("", each.source)], Setup(robots, quick)
+    setup = Setup(robots, quick)
     takes = "one point of each, not judged; seconds each" if quick else "some take seconds, others up to five minutes"
     console.print(f"Claims: {len(claims)}; {takes}.")
     for name, paper in PAPERS.items():
         if any(each.source.startswith(name) for each in claims):
             console.print(Text(f"{name} {paper}", "dim"), width=min(console.width, WIDTH))
-    findings, narrow = [], min(console.width, WIDTH)
+    measured: list[tuple[Claim, str, Finding]] = []
+    narrow = min(console.width, WIDTH)
+    processor = environment()["processor"]
     for each in claims:
-        start = time.perf_counter()
-        finding = each.check(setup, as_published)
-        findings.append(finding)
-        console.print()
-        how = ", as published" if as_published and each.published else ""
-        head = Text(f"{each.source}{how}  ").append(finding.verdict, _STYLE[finding.verdict])
-        console.print(head.append(f"  ({time.perf_counter() - start:.1f} s)", "dim"))
-        for line in (Text(each.text), Text(finding.measured, "bold"), Text(finding.reason, "italic")):
-            if line:
-                console.print(Padding(line, (0, 0, 0, 2), expand=False), width=narrow)
-        if plot is None or finding.verdict == NOT_MEASURED:
-            continue
-        if finding.panels:
-            line_figure(plot / f"{each.figure}.png", finding.panels, each.x, each.y, each.log, each.level)
-        if each.draw is not None and not quick:
-            each.draw(plot)
+        ways = (AS_PUBLISHED, HERE) if plot and each.published else (AS_PUBLISHED,) if as_published else (HERE,)
+        panels: dict[str, Panels] = {}
+        for way in ways:
+            start = time.perf_counter()
+            finding = each.check(setup, way == AS_PUBLISHED)
+            measured.append((each, way, finding))
+            if finding.panels:
+                panels[way] = finding.panels
+            how = f", {way}" if way == AS_PUBLISHED and each.published else ""
+            head = Text(f"{each.source}{how}  ").append(finding.verdict, _STYLE[finding.verdict])
+            console.print()
+            console.print(head.append(f"  ({time.perf_counter() - start:.1f} s)", "dim"))
+            for line in (Text(each.text), Text(finding.measured, "bold"), Text(finding.reason, "italic")):
+                if line:
+                    console.print(Padding(line, (0, 0, 0, 2), expand=False), width=narrow)
+        if plot and panels:
+            options = f"--plot FOLDER{' --quick' * quick}"
+            caption = f"delassus reproduce {each.source!r} {options}; {date.today()}, {processor}"
+            drawn = paired_figure(plot / f"{each.figure}.png", panels, each.x, each.y, each.log, each.level, caption)
+            console.print(f"  figure: {drawn}")
+        if plot and each.draw and not quick:
+            console.print(f"  figure: {each.draw(plot)}")
+    findings = [finding for *_, finding in measured]
     verdicts = Counter(finding.verdict for finding in findings)
     console.print()
     console.print(f"{', '.join(f'{verdict}: {number}' for verdict, number in verdicts.items())}")
     listings = [listing for finding in findings for listing in finding.listings]
     for listing in listings:
         show(console, listing)
-    if plot is not None:
-        console.print(f"figures: {plot}")
     if file is not None:
         said = ("measured", "verdict", "reason", "panels")
-        found = [{"claim": each.text, **{name: getattr(f, name) for name in said}}
-                 for each, f in zip(claims, findings, strict=True)]  # fmt: skip
+        found = [{"source": claim.source, "claim": claim.text, "way": way, **{name: getattr(f, name) for name in said}}
+                 for claim, way, f in measured]  # fmt: skip
         file.write_text(json.dumps({**environment(), "findings": found}, indent=1))
         console.print(f"raw figures: {file}")
     if csv is not None:
-        rows = [(c.source, c.text, f.measured, f.verdict, f.reason) for c, f in zip(claims, findings, strict=True)]
-        write_csv(csv, [table("", ("source", "claim", "measured", "verdict", "reason"), rows), *listings])
+        rows = [(c.source, c.text, way, f.measured, f.verdict, f.reason) for c, way, f in measured]
+        write_csv(csv, [table("", ("source", "claim", "way", "measured", "verdict", "reason"), rows), *listings])
         console.print(f"tables: {csv}")
     return findings

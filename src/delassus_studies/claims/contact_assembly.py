@@ -132,7 +132,7 @@ def length_of_power(name: str) -> int:
     return next(n for n in range(30, 10**6, 10) if abs(power(found, n) - len(found) + 1) <= NEAR)
 
 
-NODES = (5, 10, 20)
+NODES = (5, 10)
 """Numbers of nodes spread over a pendulum whose numbers of links they divide."""
 
 
@@ -145,8 +145,13 @@ def of_link_and_node(method: Callable[[Problem], object], n: int = LONG) -> floa
         short, long = (operational_space(length, links, method) for length, links in spread)
         return long - short
 
-    few, _, many = (grows(nodes) for nodes in NODES)
-    return (many - few) / n / (NODES[-1] - NODES[0])
+    few, many = NODES
+    return (grows(many) - grows(few)) / n / (many - few)
+
+
+def grown(lengths: Sequence[int], costs: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
+    """Costs over that of the shortest length, by length."""
+    return lengths, [cost / costs[0] for cost in costs]
 
 
 def growth(setup: Setup) -> Finding:
@@ -171,7 +176,7 @@ def growth(setup: Setup) -> Finding:
         f"69 joint by joint, {hopping:.0f} from node to node (PV-OSIMr).",
         verdict([*parts, hopping == 0]),
         "",
-        {"operations of assembly": {name: (lengths, [extrapolated(each, n - FIRST) for n in lengths])
+        {"operations of assembly": {name: grown(lengths, [extrapolated(each, n - FIRST) for n in lengths])
                                     for name, each in found.items()}},
         (table("[OS] Table 1, operations of assembly by number of links, four contacts",
                ("", *(f"{n}:.0f" for n in lengths)), lines),),

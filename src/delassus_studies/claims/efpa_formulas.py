@@ -24,6 +24,7 @@ from itertools import combinations, product
 from delassus.model.mechanisms import asimo
 from delassus.model.tree import WORLD, Tree
 from delassus_studies.claims import Finding, Setup, verdict
+from delassus_studies.figures import bars
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,4 +254,12 @@ def published(setup: Setup) -> Finding:
         f"does not skip the zero column of 𝒳 L; with 4 arms, 4 legs KJR over sparse is {growth[0]:.0%} higher, not "
         f"over 50 %, {growth[READINGS.index(alone)]:.0%} if pairs share no cross blocks: the paper says neither"
     )
-    return Finding("; ".join(said), verdict(parts), reason)
+    flops = {
+        name: {
+            "efpa": sum(efpa(graph).values()),
+            "kjr": sum(rjka(graph).values()),
+            "sparse factorisation": sum(n for phase, n in sfa(graph).items() if phase != "J"),
+        }
+        for name, graph in graphs.items()
+    }
+    return Finding("; ".join(said), verdict(parts), reason, {"ASIMO": bars(flops)})

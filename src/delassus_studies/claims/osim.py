@@ -29,7 +29,7 @@ from delassus_studies.cases import ATLAS_FEET, ATLAS_HANDS, general_rows, points
 from delassus_studies.claims import NO, Claim, Finding, Setup, efpa_formulas, unless, verdict
 from delassus_studies.claims.efpa_formulas import HF, asimo_variants
 from delassus_studies.count_ops import CountOps
-from delassus_studies.figures import Series
+from delassus_studies.figures import Series, bars
 from delassus_studies.timing import slope
 
 
@@ -101,7 +101,7 @@ def _stems(setup: Setup, published: bool = False) -> Finding:
     )
 
 
-def _crossing(branches: int, branch_length: int, *how: bool, at: int = 20) -> int | None:
+def _crossing(branches: int, branch_length: int, *how: bool, at: int) -> int | None:
     """Shortest stem on which EFPA needs no more operations than PV-OSIM: their difference is linear in its length."""
     short, long = (
         stem_count(n, branches, branch_length, "efpa", *how) - stem_count(n, branches, branch_length, "pv-osim", *how)
@@ -114,12 +114,12 @@ def _crossing(branches: int, branch_length: int, *how: bool, at: int = 20) -> in
 
 def _crossings(setup: Setup, published: bool = False) -> Finding:
     sizes = setup.few(((10, 1), (10, 7), (8, 7)), 1)
+    at, lengths = (5, (5, 10)) if setup.quick else (20, (1, 10, 20, 40, 80))
     ways: dict[str, tuple[bool, ...]] = {"general rows": (published, True), "welds": (published, False)}
     if published:
         ways["general rows, the articulated sweep of PV-OSIM"] = (True, True, False)
-    found = {name: [_crossing(b, n, *how, at=5 if setup.quick else 20) for b, n in sizes] for name, how in ways.items()}
+    found = {name: [_crossing(b, n, *how, at=at) for b, n in sizes] for name, how in ways.items()}
     said = "; ".join(f"{w}: {', '.join(str(v or 'never') for v in values)}" for w, values in found.items())
-    lengths = setup.few((1, 10, 20, 40, 80))
 
     def ratios(b: int, n: int, how: tuple[bool, ...]) -> list[float]:
         return [stem_count(k, b, n, "pv-osim", *how) / stem_count(k, b, n, "efpa", *how) for k in lengths]
@@ -148,7 +148,11 @@ def _crossings(setup: Setup, published: bool = False) -> Finding:
 # -- chains --------------------------------------------------------------------------------------------------------
 
 
-def _chain_counts(sizes: Sequence[int], every: Callable[[int], int], general: bool = True) -> Series:
+Counts = dict[str, tuple[Sequence[int], list[int]]]
+"""Operations by method: sizes, counts."""
+
+
+def _chain_counts(sizes: Sequence[int], every: Callable[[int], int], general: bool = True) -> Counts:
     links = [[f"link{k}" for k in range(n, 0, -every(n))] for n in sizes]
     cases = [
         (ds.mechanisms.chain(n), general_rows(own, 6) if general else welds(*own))
@@ -157,7 +161,7 @@ def _chain_counts(sizes: Sequence[int], every: Callable[[int], int], general: bo
     return {m: (sizes, [pattern_count(*case, m) for case in cases]) for m in ("pv-osimr", "efpa", "pv-osim")}
 
 
-def _slopes(series: Series, targets: dict[str, float]) -> tuple[str, list[bool]]:
+def _slopes(series: Counts, targets: dict[str, float]) -> tuple[str, list[bool]]:
     slopes = {m: slope(*series[m]) for m in targets}
     said = ", ".join(f"{m} {slopes[m]:.2f} (claim {targets[m]:g})" for m in targets)
     return said, [abs(slopes[m] - targets[m]) <= 0.2 for m in targets]
@@ -249,6 +253,7 @@ def _standing(setup: Setup, published: bool = False) -> Finding:
             "the order holds for points, the 19.9 % does not: rank-1 updates of twelve rows over the six joints of a "
             "leg cost about what PV-OSIMr spends on its dense products at the foot and the pelvis.": near,
         }),
+        {"Atlas on its feet": bars({"6 rows a foot": w, "4 points a foot": p})},
     )  # fmt: skip
 
 
@@ -264,7 +269,7 @@ def _hands(setup: Setup, published: bool = False) -> Finding:
         "Atlas, two hands": (two, points(*left, *right)),
         "Atlas, two hands, feet": (two, (*points(*left, *right), *welds(*ATLAS_FEET))),
     }
-    found = {name: count_all(tree, constraints) for name, (tree, constraints) in robots_and_rows.items()}
+    found = {name: count_all(tree, constraints) for name, (tree, constraints) in setup.few(robots_and_rows.items())}
     alone = found["hand"]["ltl-osim"] < found["hand"]["efpa"]
     with_atlas = [f for name, f in found.items() if name != "hand"]
     more = max(f["pv-osim"] / f["pv-osimr"] - 1 for f in found.values())
@@ -281,6 +286,7 @@ def _hands(setup: Setup, published: bool = False) -> Finding:
         _say_all(found) + f". PV-OSIMr saves up to {less:.0%}; PV-OSIM needs up to {more:.0%} more",
         verdict([alone, _has(with_atlas, "ltl-osim", max), _has(with_atlas, "pv-osimr", min), near]),
         unless(reasons),
+        {"fingertips held": bars(found)},
     )
 
 
@@ -301,6 +307,7 @@ def _hands_and_feet(setup: Setup, published: bool = False) -> Finding:
             "PV-OSIM is ahead by more than the paper's 1.5 %; as the paper says, PV-OSIMr's two rank-6 products cost "
             "more than rank-1 updates over the three torso joints.": near,
         }),
+        {"Atlas, hands and feet": bars(found)},
     )  # fmt: skip
 
 
@@ -352,6 +359,7 @@ def _factorised(setup: Setup, published: bool = False) -> Finding:
             f"on the iiwa, LTL needs more than PV-OSIM ({on_iiwa['ltl-osim']:,} against {on_iiwa['pv-osim']:,}): six "
             f"rows through seven joints are cheaper than M, its factor and J{without}. The rest holds.": iiwa_ltl,
         }),
+        {"factors included": bars(found)},
     )  # fmt: skip
 
 
@@ -365,23 +373,30 @@ def _asimo(setup: Setup) -> Finding:
         count(asimo(), cases.general_welds(HF), METHODS[m], CompositeTraceOps) for m in ("efpa", "ltl-osim")
     )
     composite_share = without_jacobian(composite_sparse) / composite_efpa.clean.total
-    said, below = [], []
+    said, below, found = [], [], {}
     share = 0.0
-    for name, (tree, links) in asimo_variants().items():
+    variants = dict(setup.few(asimo_variants().items()))
+    for name, (tree, links) in variants.items():
         constraints = cases.general_welds(links)
         efpa, kjr = (count(tree, constraints, METHODS[m]).clean.total for m in ("efpa", "kjr"))
         sparse = without_jacobian(count(tree, constraints, METHODS["ltl-osim"]))
         said.append(f"{name}: EFPA {efpa:,}, KJR {kjr / efpa:.2f}×, sparse {sparse / efpa:.2f}×")
         below.append((efpa < kjr) != (name == "on one foot"))
+        found[name] = {"efpa": efpa, "kjr": kjr, "sparse factorisation": sparse}
         share = share or sparse / efpa
-    failing = [name for name, ok in zip(asimo_variants(), below, strict=True) if not ok]
+    failing = [name for name, ok in zip(variants, below, strict=True) if not ok]
     near = abs(share - 0.78) < 0.05
     reasons = {
         f"EFPA and KJR stand the other way round for {', '.join(failing)}": not failing,
         f"sparse factorisation is at {share:.0%} of EFPA, not 78 % ({composite_share:.0%} with composite transforms): "
         "the paper counts by formula for general Denavit–Hartenberg geometry, which it does not list": near,
     }
-    return Finding("; ".join(said), NO if not any(below) else verdict([all(below), near, share < 1]), unless(reasons))
+    return Finding(
+        "; ".join(said),
+        NO if not any(below) else verdict([all(below), near, share < 1]),
+        unless(reasons),
+        {"ASIMO": bars(found)},
+    )
 
 
 CLAIMS = (
@@ -397,15 +412,17 @@ CLAIMS = (
           "EFPA", _all_links, "r2_fig4b_every_link", log=True, x="links n",
           published=partial(_all_links, published=True)),
     Claim("[r1] Fig. 4", "Atlas, 6 rows a foot: PV-OSIM = PV-OSIMr, both far under EFPA and LTL; four points a foot: "
-          "PV-OSIM 19.9 % more than PV-OSIMr", _standing, published=partial(_standing, published=True)),
+          "PV-OSIM 19.9 % more than PV-OSIMr", _standing, "r1_fig4_standing",
+          published=partial(_standing, published=True)),
     Claim("[r1] Fig. 5", "Shadow hand on five fingertips; Atlas with one, two hands; with feet: LTL under EFPA on the "
-          "hand alone, worst with Atlas; PV-OSIMr up to 34 % under PV-OSIM", _hands,
+          "hand alone, worst with Atlas; PV-OSIMr up to 34 % under PV-OSIM", _hands, "r1_fig5_hands",
           published=partial(_hands, published=True)),
     Claim("[r1] IV-E", "Atlas, 6 rows on hands and feet: PV-OSIM about 1.5 % under PV-OSIMr",
-          _hands_and_feet, published=partial(_hands_and_feet, published=True)),
+          _hands_and_feet, "r1_iv_e_hands_and_feet", published=partial(_hands_and_feet, published=True)),
     Claim("[LQR] Fig. 2", "iiwa: LTL fewest; Go1: PV-OSIM slightly under LTL; Atlas, Talos: LTL most; PV-OSIM-fast "
           "fewest, about half of LTL on humanoids (Jacobian and factorisation counted)", _factorised,
-          published=partial(_factorised, published=True)),
+          "lqr_fig2_robots", published=partial(_factorised, published=True)),
     Claim("[EFPA] Figs. 5, 6", "ASIMO cases: EFPA under KJR in every one but on one foot (§V-C); sparse factorisation "
-          "at 78 % of EFPA for hands and feet (Jacobian not counted)", _asimo, published=efpa_formulas.published),
+          "at 78 % of EFPA for hands and feet (Jacobian not counted)", _asimo, "efpa_fig6_asimo",
+          published=efpa_formulas.published),
 )  # fmt: skip

@@ -56,7 +56,14 @@ def _panels(number: int, width: float) -> tuple[Any, Any]:
     return figure, axes.flat[:number]
 
 
-def _save(figure: Any, path: Path) -> Path:
+def side_by_side(number: int) -> tuple[Any, Any]:
+    """A figure of the width of a page, and its axes."""
+    figure, (axes,) = _pyplot().subplots(1, number, figsize=(9.0, 2.6), squeeze=False)
+    return figure, axes
+
+
+def save(figure: Any, path: Path) -> Path:
+    """Write a figure, and let it go."""
     figure.tight_layout()
     figure.savefig(path, dpi=130, bbox_inches="tight")
     _pyplot().close(figure)
@@ -72,7 +79,7 @@ def bar_figure(path: Path, totals: Mapping[str, Mapping[str, float]], label: str
         ax.set_xticks(range(len(values)), list(values), rotation=35, ha="right", fontsize=8)
         ax.set_title(name, fontsize=10)
         ax.set_ylabel(label)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def _logarithmic(ax: Any) -> None:
@@ -136,7 +143,7 @@ def line_figure(path: Path, panels: Panels, x: str, y: str, log: bool = False, l
         explained = list(series)
     for ax in axes[::ACROSS]:
         ax.set_ylabel(y)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def paired_figure(
@@ -171,7 +178,7 @@ def paired_figure(
     for ax in grid[-1]:
         ax.set_xlabel(x)
     figure.text(0.01, -0.01, caption, fontsize=7, color="0.35", va="top")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def scatter_figure(path: Path, series: Series, x: str, y: str, factor: float) -> Path:
@@ -189,4 +196,4 @@ def scatter_figure(path: Path, series: Series, x: str, y: str, factor: float) ->
     ax.set_ylabel(y)
     ax.grid(alpha=0.3)
     ax.legend(fontsize=7, markerscale=6, loc="upper left", bbox_to_anchor=(1.01, 1.0))
-    return _save(figure, path)
+    return save(figure, path)

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from delassus.errors import MissingDependencyError, unknown_name
 from delassus_studies.cases import Unavailable
+from delassus_studies.claims.principles import draw_principle
 from delassus_studies.figures import Panels, paired_figure
 from delassus_studies.tables import Console, show, table, write_csv
 from delassus_studies.timing import environment
@@ -144,6 +145,8 @@ def reproduce(
     for name, paper in PAPERS.items():
         if any(each.source.startswith(name) for each in claims):
             console.print(Text(f"{name} {paper}", "dim"), width=min(console.width, WIDTH))
+            if plot:
+                console.print(f"  figure: {draw_principle(name, plot)}")
     measured: list[tuple[Claim, str, Finding]] = []
     narrow = min(console.width, WIDTH)
     processor = environment()["processor"]

@@ -37,6 +37,8 @@ class ContactSet(Frozen):
         ``μ ≥ 0``; ``ε`` from 0 to 1.
     colliders : (n, 2) array_like of int, optional
         Indices of the two colliders in the scene; −1 if there are none.
+    surface_velocities : (n, 2) array_like or float
+        Velocity (m/s) of the surface of A over that of B along the tangents, beside that of the links: of belts.
 
     Raises
     ------
@@ -61,6 +63,7 @@ class ContactSet(Frozen):
     friction: Array
     restitution: Array
     colliders: NDArray[np.int64]
+    surface_velocities: Array
 
     def __init__(
         self,
@@ -71,6 +74,7 @@ class ContactSet(Frozen):
         friction: ArrayLike = 0.5,
         restitution: ArrayLike = 0.0,
         colliders: ArrayLike = -1,
+        surface_velocities: ArrayLike = 0.0,
     ) -> None:
         pairs = _pairs(links, "links")
         n = len(pairs)
@@ -89,12 +93,12 @@ class ContactSet(Frozen):
             raise ConfigurationError("restitution of contacts", "numbers from 0 to 1", shown(restitution), "Check.")
         if np.any(pairs < -1) or np.any(pairs[:, 0] == pairs[:, 1]):
             raise ConfigurationError("links of contacts", "two links that differ", shown(links), "−1 is the world.")
-        self._set(pairs, places, axes, depth, mu, e, _pairs(colliders, "colliders", n))
+        belts = _numbers(surface_velocities, "surface_velocities", (n, 2))
+        self._set(pairs, places, axes, depth, mu, e, _pairs(colliders, "colliders", n), belts)
 
     def _set(self, *arrays: NDArray[np.generic]) -> None:
-        names = ("links", "points", "frames", "depths", "friction", "restitution", "colliders")
         put = object.__setattr__
-        for name, array in zip(names, arrays, strict=True):
+        for name, array in zip(ContactSet.__slots__, arrays, strict=True):
             array.setflags(False)  # type: ignore[call-arg]  # not by name: twice as fast
             put(self, name, array)
 

@@ -189,8 +189,9 @@ class ConstraintRows:
         self.n_rows = self.n_loops + 3 * self.friction.size
         self.loop_velocities = np.zeros(self.n_loops) if loop_velocities is None else loop_velocities
         self.contact_velocities = np.zeros(self.n_rows - self.n_loops)
+        self.contact_velocities[:n].reshape(-1, 3)[:, :2] = -contacts.surface_velocities
         if contact_velocities is not None:
-            self.contact_velocities[:n] = contact_velocities
+            self.contact_velocities[:n] += contact_velocities
         self.contact_velocities[n + joints.rows[: joints.n_limits]] = joints.velocities
 
     @cached_property

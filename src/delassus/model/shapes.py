@@ -260,6 +260,9 @@ class Collider(Frozen):
         Coefficient μ; a contact has the geometric mean of its two colliders'.
     restitution : float
         Coefficient ε from 0 to 1; a contact has the geometric mean of its two colliders'.
+    surface_velocity : (3,) array_like
+        Velocity (m/s) of its surface over its link, in the frame of the shape: of a conveyor belt. Friction acts along
+        what of it lies in the plane of a contact.
     name : str
         For messages and logs; the link's name by default.
 
@@ -280,6 +283,7 @@ class Collider(Frozen):
     rotation: Array
     friction: float
     restitution: float
+    surface_velocity: Array
     name: str
 
     def __init__(
@@ -291,6 +295,7 @@ class Collider(Frozen):
         *,
         friction: float = 0.5,
         restitution: float = 0.0,
+        surface_velocity: ArrayLike = (0, 0, 0),
         name: str = "",
     ) -> None:
         for argument, text in (("link of a collider", link), ("name of a collider", name)):
@@ -306,9 +311,10 @@ class Collider(Frozen):
         mu = check_number(f"friction of {what}", friction, advice[0], above=False)
         e = check_number(f"restitution of {what}", restitution, advice[1], most=1.0, above=False)
         p, R = check_vector(position, f"position of {what}"), check_rotation(rotation)
-        p.setflags(write=False)
-        R.setflags(write=False)
-        for attribute, value in zip(Collider.__slots__, (link, shape, p, R, mu, e, label), strict=True):
+        belt = check_vector(surface_velocity, f"surface_velocity of {what}", "in m/s")
+        for array in (p, R, belt):
+            array.setflags(write=False)
+        for attribute, value in zip(Collider.__slots__, (link, shape, p, R, mu, e, belt, label), strict=True):
             object.__setattr__(self, attribute, value)
 
     def __repr__(self) -> str:

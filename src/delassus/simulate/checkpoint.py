@@ -29,6 +29,7 @@ LAYOUT = {
     "contacts_friction": "f8 contacts",
     "contacts_restitution": "f8 contacts",
     "contacts_colliders": "i8 contacts 2",
+    "contacts_surface_velocities": "f8 contacts 2",
     **SLEEP,
 }
 """Arrays of a checkpoint, as `storage.read` checks them."""
@@ -135,7 +136,7 @@ def scene_fingerprint(scene: Scene) -> str:
             digest.update(c.shape.vertices.tobytes() + corners)
             shape = ("mesh", c.shape.convex)
         digest.update(repr((c.link, c.name, shape, c.friction, c.restitution)).encode())
-        digest.update(c.position.tobytes() + c.rotation.tobytes())
+        digest.update(c.position.tobytes() + c.rotation.tobytes() + c.surface_velocity.tobytes())
     for loop in scene.loops:
         digest.update(loop.fingerprint.encode())
     digest.update(repr((sorted(sorted(pair) for pair in scene.ignore), scene.parents_collide)).encode())

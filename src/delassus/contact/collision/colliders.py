@@ -60,8 +60,8 @@ class Colliders(NamedTuple):
         the edges from it (n_spokes, 3). Boxes, lower and upper corners, of a tree of triangles in depth-first order
         (n_nodes, 6); and the node after a subtree, and the triangle in its surface that a leaf holds, else −1
         (n_nodes, 2). See `NEIGHBOURS` and the others.
-    material : (n, 2) array
-        Friction and restitution of each collider.
+    material : (n, 5) array
+        Velocity of each collider's surface in its frame (m/s), friction and restitution.
     allowed : (n, n) array of bool
         Which pairs may touch; symmetric.
     """
@@ -127,6 +127,7 @@ class ContactArrays(NamedTuple):
     friction: Array
     restitution: Array
     colliders: NDArray[np.int64]
+    surface_velocities: Array
 
 
 def collider_arrays(scene: Solids) -> Colliders:
@@ -145,7 +146,7 @@ def collider_arrays(scene: Solids) -> Colliders:
             shapes[i, FIRST_VERTEX:] = tables.columns(shape, collider.name)
         _describe(shape, shapes[i])
     hulls, surfaces = tables.arrays()
-    material = np.array([(c.friction, c.restitution) for c in scene.colliders]).reshape(-1, 2)
+    material = np.array([(*c.surface_velocity, c.friction, c.restitution) for c in scene.colliders]).reshape(-1, 5)
     return Colliders(shapes, local, hulls, surfaces, material, may_collide(scene))
 
 
@@ -176,6 +177,7 @@ def workspace(colliders: Colliders, most: int) -> tuple[Workspace, ContactArrays
         friction=np.empty(rows),
         restitution=np.empty(rows),
         colliders=np.empty((rows, 2), np.int64),
+        surface_velocities=np.empty((rows, 2)),
     )
     return space, contacts
 

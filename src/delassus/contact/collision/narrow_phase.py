@@ -24,7 +24,7 @@ from delassus.contact.collision.half_spaces import on_plane
 from delassus.contact.collision.near_pairs import collider_poses, list_is_valid, list_pairs
 from delassus.contact.collision.spheres_capsules import round_pair
 from delassus.contact.collision.surfaces import surface_pair
-from delassus.contact.collision.vectors import along, cross, norm, row_of, scaled
+from delassus.contact.collision.vectors import along, cross, dot, in_world, norm, row_of, scaled
 from delassus.spatial.rotations import Array
 
 INVALID_POSE, BUFFER_FULL = -1, -2
@@ -107,8 +107,8 @@ def unpack(colliders: Colliders, space: Workspace, contacts: ContactArrays) -> N
             i = space.pairs[pair, c]
             contacts.colliders[k, c], contacts.links[k, c] = i, int(colliders.shapes[i, LINK])
         i, j = space.pairs[pair, 0], space.pairs[pair, 1]
-        contacts.friction[k] = math.sqrt(material[i, 0] * material[j, 0])
-        contacts.restitution[k] = math.sqrt(material[i, 1] * material[j, 1])
+        contacts.friction[k] = math.sqrt(material[i, 3] * material[j, 3])
+        contacts.restitution[k] = math.sqrt(material[i, 4] * material[j, 4])
         contacts.depths[k] = found[k, 7]
         n = (found[k, 4], found[k, 5], found[k, 6])
         # first tangent: the normal times the unit vector that is furthest from it
@@ -120,6 +120,9 @@ def unpack(colliders: Colliders, space: Workspace, contacts: ContactArrays) -> N
             t = cross(n, (0.0, 0.0, 1.0))
         t = scaled(1.0 / norm(t), t)
         s = cross(n, t)
+        belt = in_world(space.world[i], row_of(material, i))
+        belt = along(belt, -1.0, in_world(space.world[j], row_of(material, j)))
+        contacts.surface_velocities[k, 0], contacts.surface_velocities[k, 1] = dot(belt, t), dot(belt, s)
         for r in range(3):
             contacts.points[k, r] = found[k, 1 + r]
             contacts.frames[k, r, 0], contacts.frames[k, r, 1], contacts.frames[k, r, 2] = t[r], s[r], n[r]

@@ -142,14 +142,18 @@ def impact(
     for b in range(bodies.at.size):
         work.V[b] = 1.0
     for k in range(islands.island[bodies.at.size]):
-        before, middle, after, mixed = 0.0, 0.0, 0.0, 0.0
+        before, middle, after, mixed, driven = 0.0, 0.0, 0.0, 0.0, 0.0
+        for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
+            i = islands.members[e]
+            if i < n_contacts:
+                driven = max(driven, abs(rows.d[i, 0]) + abs(rows.d[i, 1]))
         for e in range(islands.node_ends[k], islands.node_ends[k + 1]):
             block = islands.nodes[e]
             before += kinetic_energy(bodies, block, start, start)
             middle += kinetic_energy(bodies, block, squeezed, squeezed)
             after += kinetic_energy(bodies, block, state.v, state.v)
             mixed += kinetic_energy(bodies, block, state.v, squeezed)
-        if after > before * (1.0 + GAIN):
+        if after > before * (1.0 + GAIN) and driven == 0.0:  # belts bring energy
             # T(s) = middle + 2 s (mixed − middle) + s² (after − 2 mixed + middle)
             a, h, c0 = after - 2.0 * mixed + middle, mixed - middle, middle - before
             s = (math.sqrt(max(h * h - a * c0, 0.0)) - h) / a if a > 0.0 else 0.0

@@ -99,7 +99,8 @@ def add_contact_groups(
         free = tunnelling[rows.a[count]] == 0 and (rows.b[count] < 0 or tunnelling[rows.b[count]] == 0) and gap > margin
         if free and gap + STEPS_AHEAD * dt * velocity(bodies, rows, count, state.target)[2] >= 0.0:
             continue
-        rows.d[count, 0] = rows.d[count, 1] = 0.0
+        rows.d[count, 0] = contacts.found.surface_velocities[e, 0]
+        rows.d[count, 1] = contacts.found.surface_velocities[e, 1]
         rows.d[count, 2] = gap / dt if gap > closed else 0.0
         rows.mu[count], rows.friction_offset[count] = contacts.found.friction[e], 0.0
         prepare_group(bodies, rows, count, 0.0)

@@ -1,0 +1,103 @@
+"""Surfaces that move over their links: closed forms of boxes and balls on conveyor belts."""
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact import Box, Collider, HalfSpace, Scene, Sphere
+from delassus.errors import ModelError
+from tools import random_rotation
+
+G, MU, MASS, DT = 9.81, 0.3, 2.0, 1e-3
+BOX = Box(0.2, 0.2, 0.1)
+BODY = ds.mechanisms.free_body(MASS, BOX.inertia(MASS), name="body")
+
+CLOSE = 1e-8
+"""Of velocities (m/s): the tolerance of the solver, 1e-10 m/s a step, over hundreds of steps."""
+
+
+def belt_of(shape, speed, **options):
+    return Collider("world", shape, friction=MU, surface_velocity=speed, name="belt", **options)
+
+
+@pytest.mark.parametrize("shape", [HalfSpace(), Box(40, 40, 1)], ids=["plane", "box"])
+def test_a_box_accelerates_until_it_moves_with_the_belt(shape):
+    """At μ g along the belt, whichever way it lies; then no friction is left."""
+    local = np.random.default_rng(0)
+    for _ in range(3):
+        W, speed = random_rotation(local), np.array([*local.normal(size=2), 0.7])  # 0.7 m/s out of the plane do nothing
+        place = W @ [0, 0, -0.5 if isinstance(shape, Box) else 0.0]
+        belt = belt_of(shape, speed, position=place, rotation=W)
+        scene = Scene(BODY, [Collider("body", BOX, rotation=W, friction=MU), belt], gravity=W @ [0, 0, -G])
+        simulator = ds.Simulator(scene, q0=[*(W @ [0, 0, 0.05]), 0, 0, 0, 1], dt=DT, tolerance=1e-10)
+        V = np.linalg.norm(speed[:2])
+        for k in range(1, int(1.2 * V / (MU * G * DT))):
+            simulator.step()
+            v = W.T @ simulator.v[:3]
+            assert v[:2] == pytest.approx(min(MU * G * k * DT, V) * speed[:2] / V, abs=CLOSE)
+            assert abs(v[2]) < CLOSE
+        assert np.abs(simulator.impulses[:, :2].sum(axis=0)).max() < MASS * CLOSE  # all have the same tangents
+
+
+@pytest.mark.parametrize("solver", ["nsgs", "admm"])
+def test_formulations_have_belts(solver):
+    """As steps by blocks, in every formulation."""
+    scene = Scene(BODY, [Collider("body", BOX, friction=MU), belt_of(HalfSpace(), [1.0, 0.5, 0])])
+    for formulation in ("os", "mc", "rmc", "nmc", "nmc-os"):
+        options = {"formulation": formulation, "solver": solver, "dt": 1e-2, "tolerance": 1e-8}
+        simulator = ds.Simulator(scene, q0=[0, 0, 0.05, 0, 0, 0, 1], **options)
+        for _ in range(10):
+            simulator.step()
+        assert np.hypot(*simulator.v[:2]) == pytest.approx(MU * G * 0.1, abs=1e-6)
+        assert simulator.v[1] == pytest.approx(0.5 * simulator.v[0], abs=1e-6)
+
+
+def test_a_ball_on_a_belt_ends_at_two_sevenths_of_its_speed():
+    ball, V = Sphere(0.1), 1.4
+    body = ds.mechanisms.free_body(MASS, ball.inertia(MASS), name="body")
+    scene = Scene(body, [Collider("body", ball, friction=MU), belt_of(HalfSpace(), [V, 0, 0])])
+    simulator = ds.Simulator(scene, q0=[0, 0, 0.1, 0, 0, 0, 1], dt=DT, tolerance=1e-10)
+    while simulator.time < 2 / 7 * V / (MU * G) + 10 * DT:
+        simulator.step()
+    assert np.linalg.norm(simulator.v[:3]) == pytest.approx(2 / 7 * V, abs=CLOSE)
+    assert 0.1 * np.linalg.norm(simulator.v[3:]) == pytest.approx(5 / 7 * V, abs=CLOSE)
+
+
+def test_a_wall_holds_what_a_belt_drives():
+    """Against it, friction is μ m g a second, and the wall gives back as much."""
+    wall = Collider("world", Box(0.1, 2, 2), (0.15, 0, 1), friction=0.0, name="wall")
+    scene = Scene(BODY, [Collider("body", BOX, friction=MU), belt_of(HalfSpace(), [1.0, 0, 0]), wall])
+    simulator = ds.Simulator(scene, q0=[0, 0, 0.05, 0, 0, 0, 1], dt=DT, tolerance=1e-10)
+    for _ in range(100):
+        simulator.step()
+    walls = np.asarray(simulator.contacts.colliders)[:, 1] == 2
+    assert simulator.impulses[walls, 2].sum() == pytest.approx(MU * MASS * G * DT, rel=1e-6)
+    assert np.abs(simulator.v).max() < CLOSE
+
+
+def test_a_belt_on_a_cart_pushes_the_cart_back():
+    """Momentum stays what it is; in the end the box moves with the belt, over the cart."""
+    cart_shape, heavy = Box(4, 1, 0.2), 5.0
+    cart = ds.mechanisms.free_body(heavy, cart_shape.inertia(heavy), name="cart")
+    belt = Collider("cart/cart", cart_shape, friction=MU, surface_velocity=[0.8, 0, 0], name="belt")
+    floor = Collider("world", HalfSpace(), friction=0.0)
+    scene = Scene({"cart": cart, "box": BODY}, [belt, Collider("box/body", BOX, friction=MU), floor])
+    q = scene.configuration(cart=[0, 0, 0.1, 0, 0, 0, 1], box=[0, 0, 0.25, 0, 0, 0, 1])
+    simulator = ds.Simulator(scene, q0=q, dt=DT, tolerance=1e-10)
+    for _ in range(400):
+        simulator.step()
+        of_cart, of_box = simulator.v[scene.v_slice("cart")], simulator.v[scene.v_slice("box")]
+        assert heavy * of_cart[0] + MASS * of_box[0] == pytest.approx(0.0, abs=100 * CLOSE)
+    assert of_box[0] - of_cart[0] == pytest.approx(0.8, abs=100 * CLOSE)
+
+
+def test_belts_are_kept_in_checkpoints_and_checked(tmp_path):
+    scene = Scene(BODY, [Collider("body", BOX, friction=MU), belt_of(HalfSpace(), [1.0, 0, 0])])
+    simulator = ds.Simulator(scene, q0=[0, 0, 0.05, 0, 0, 0, 1], dt=DT)
+    for _ in range(20):
+        simulator.step()
+    state = simulator.get_state()
+    assert np.linalg.norm(state["contacts_surface_velocities"], axis=1) == pytest.approx(np.ones(4))
+    for wrong in (np.nan, [1.0, 0.0], "fast"):
+        with pytest.raises(ModelError, match="surface_velocity of collider 'belt'"):
+            belt_of(HalfSpace(), wrong)

@@ -101,3 +101,47 @@ def test_belts_are_kept_in_checkpoints_and_checked(tmp_path):
     for wrong in (np.nan, [1.0, 0.0], "fast"):
         with pytest.raises(ModelError, match="surface_velocity of collider 'belt'"):
             belt_of(HalfSpace(), wrong)
+
+
+@pytest.mark.parametrize("ground", ["plane", "input", "frame"])
+def test_contact_steps_have_belts(ground):
+    """A box accelerates at μ g until it moves with the ground, of a fixed velocity or one that comes with each call."""
+    local = np.random.default_rng(1)
+    W = random_rotation(local) if ground == "frame" else np.eye(3)
+    where = ds.Frame("world", rotation=W) if ground == "frame" else ground
+    speed = np.array([*local.normal(size=2), 0.0])
+    V, own = np.linalg.norm(speed), ds.Frame("body", rotation=W)
+    options = {"friction": MU, "ground": where}
+    fixed = ds.compile(
+        BODY, ds.Contact(own, BOX, surface_velocity=speed, **options), "contact_step", gravity=W @ [0, 0, -G]
+    )
+    given = ds.compile(
+        BODY, ds.Contact(own, BOX, surface_velocity="input", **options), "contact_step", gravity=W @ [0, 0, -G]
+    )
+    flat = {"ground0": np.tile([0, 0, 0, 1.0], (8, 1))} if ground == "input" else {}
+    for step, more in ((fixed, flat), (given, {"surface_velocity0": speed, **flat})):
+        q, v, p = np.array([*(W @ [0, 0, 0.05]), 0, 0, 0, 1.0]), np.zeros(6), np.zeros(24)
+        for k in range(1, int(1.2 * V / (MU * G * DT))):
+            q, v, p, _ = step(q, v, p, np.zeros(6), DT, **more)
+            assert (W.T @ v[:3])[:2] == pytest.approx(min(MU * G * k * DT, V) * speed[:2] / V, abs=1e-4)
+
+
+def test_contact_steps_of_two_links_have_belts_as_scenes_do():
+    """Two balls that meet, one with a belt around it: velocities after it are those of a scene."""
+    local = np.random.default_rng(2)
+    ball = Sphere(0.1)
+    body = ds.mechanisms.free_body(MASS, ball.inertia(MASS), name="body")
+    for _ in range(5):
+        belt, v, n = local.normal(size=3), np.zeros(12), local.normal(size=3)
+        n /= np.linalg.norm(n)
+        shapes = Collider("a/body", ball, friction=MU), Collider("b/body", ball, friction=MU, surface_velocity=belt)
+        scene = Scene({"a": body, "b": body}, shapes, gravity=(0, 0, 0))
+        contact = ds.Contact("a/body", ball, ("b/body", ball), friction=MU, surface_velocity=belt)
+        step = ds.compile(scene.tree, contact, "contact_step")
+        q = scene.neutral()
+        q[:3], v[:3], v[6:9] = 0.2 * n, -0.5 * n, local.normal(size=3) * 0.1
+        simulator = ds.Simulator(scene, q0=q, v0=v, dt=DT, tolerance=1e-10)
+        simulator.step()
+        _, found, _, _ = step(q, v, np.zeros(3), np.zeros(12), DT)
+        assert np.abs(found[3:6]).max() > 1e-3  # it was spun
+        assert simulator.v == pytest.approx(found, abs=1e-5)

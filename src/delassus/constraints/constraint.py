@@ -78,11 +78,13 @@ class Candidate:
     """A contact that may close.
 
     ``gap`` is its signed distance (m). ``rows`` (3 × 6), by link, are those on its twist: the velocity of the contact
-    point along two tangents and the normal, which points to the first link.
+    point along two tangents and the normal, which points to the first link. ``belt`` is the velocity of the first's
+    surface over the second's along the tangents (m/s), beside that of the links; empty if there is none.
     """
 
     gap: Scalar
     rows: dict[int, Matrix]
+    belt: Sequence[Scalar] = ()
 
 
 class Configuration(Protocol):

@@ -19,7 +19,8 @@ from delassus.constraints.constraint import Argument, At, Candidate, Constraint
 from delassus.constraints.frame import Frame, as_frame
 from delassus.constraints.joint_rows import JointRows
 from delassus.errors import ConstraintError, shown
-from delassus.model.check import check_number
+from delassus.frozen import read_only
+from delassus.model.check import check_number, check_vector
 from delassus.model.shapes import Box, Capsule, Sphere
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import column, cross_matrix, from_entries
@@ -31,6 +32,11 @@ TINY = 1e-30
 
 Vector = list["Scalar"]
 Ground = Literal["plane", "input"] | Frame | tuple[str | Frame, Sphere | Capsule]
+
+
+def surface_velocity_name(constraint: int) -> str:
+    """Name of the surface velocity of a contact."""
+    return f"surface_velocity{constraint}"
 
 
 def ground_name(constraint: int) -> str:
@@ -58,6 +64,10 @@ class Contact(Constraint):
         Coefficient μ.
     restitution : float
         Coefficient ε from 0 to 1: approach at ``V`` is followed by separation at ``ε V``.
+    surface_velocity : (3,) array_like or "input"
+        Velocity (m/s) of the surface of the ground, or of the other shape, over itself, as of a conveyor belt: along
+        the axes of its frame, which are the world's for ``"plane"`` and ``"input"``. What of it lies in the plane of a
+        contact counts. ``"input"`` makes it the argument ``surface_velocity{i}`` (3,) of the i-th constraint.
 
     Raises
     ------
@@ -78,6 +88,7 @@ class Contact(Constraint):
     ground: Literal["plane", "input"] | Frame | tuple[Frame, Sphere | Capsule]
     friction: float
     restitution: float
+    surface_velocity: Array | Literal["input"]
 
     def __init__(
         self,
@@ -87,6 +98,7 @@ class Contact(Constraint):
         *,
         friction: float = 0.5,
         restitution: float = 0.0,
+        surface_velocity: ArrayLike | Literal["input"] = (0.0, 0.0, 0.0),
     ) -> None:
         first = as_frame(frame, "frame of a contact")
         what = f"contact on {first.link!r}"
@@ -103,6 +115,9 @@ class Contact(Constraint):
         elif not isinstance(ground, str) or ground not in ("plane", "input"):
             wanted = "'plane', 'input', a Frame on 'world' or (frame, shape)"
             raise ConstraintError(f"ground of a {what}", wanted, shown(ground), "Choose one of these.")
+        belt: Any = surface_velocity
+        if not (isinstance(belt, str) and belt == "input"):
+            belt = read_only(check_vector(belt, f"surface_velocity of a {what}", "in m/s"))
         points = 1 if isinstance(ground, tuple) or isinstance(shape, Sphere) else 2 if isinstance(shape, Capsule) else 8
         self._set_attributes(
             size=3 * points,
@@ -111,6 +126,7 @@ class Contact(Constraint):
             ground=ground,
             friction=check_number(f"friction of a {what}", friction, "Coulomb's coefficient.", above=False),
             restitution=check_number(f"restitution of a {what}", restitution, "From 0 to 1.", above=False, most=1.0),
+            surface_velocity=belt,
         )
         for each in self.frames:
             if each.given is not None:
@@ -154,6 +170,9 @@ class Contact(Constraint):
         if self.ground == "input":
             meaning = f"ground below contact {index}, a row a point: height in m, unit normal"
             yield Argument(ground_name(index), (self.n_points, 4), meaning)
+        if isinstance(self.surface_velocity, str):
+            meaning = f"velocity of the surface that contact {index} is on, along the axes of its frame, in m/s"
+            yield Argument(surface_velocity_name(index), (3,), meaning)
 
     @property
     def spheres(self) -> list[tuple[Array, float]]:
@@ -176,14 +195,15 @@ class Contact(Constraint):
         ground: object = self.ground.fingerprint if isinstance(self.ground, Frame) else self.ground
         if self.second is not None:
             ground = self.second.fingerprint, repr(self.second_shape)
-        of = self.frame.fingerprint, repr(self.shape), ground, self.friction, self.restitution
+        belt = self.surface_velocity if isinstance(self.surface_velocity, str) else self.surface_velocity.tolist()
+        of = self.frame.fingerprint, repr(self.shape), ground, self.friction, self.restitution, belt
         return repr(("Contact", *of))
 
     def prefixed(self, prefix: str) -> Contact:
         """The contact with a prefix on all names."""
         other: Any = self.ground if self.second is None else (self.second.prefixed(prefix), self.second_shape)
         return Contact(self.frame.prefixed(prefix), self.shape, other, friction=self.friction,
-                       restitution=self.restitution)  # fmt: skip
+                       restitution=self.restitution, surface_velocity=self.surface_velocity)  # fmt: skip
 
     def check(self, tree: Tree) -> None:
         """Refuse a robot that it does not fit: raises `UnknownNameError` or `ConstraintError`."""
@@ -224,7 +244,8 @@ class Contact(Constraint):
             down = column(ops, ops.transpose(R) @ ops.take(frame, None, (2,)))
             reach = 0.5 * gap + radius
             point = [float(x) - reach * n for x, n in zip(centre, down, strict=True)]
-            out.append(Candidate(gap, {on.link: _rows(ops, frame, R, point)}))
+            axes = ops.constant(_clean(self.ground.rotation)) if isinstance(self.ground, Frame) else ops.eye(3)
+            out.append(Candidate(gap, {on.link: _rows(ops, frame, R, point)}, self._belt(at, frame, axes)))
         return out
 
     def _between_links(self, at: At) -> Candidate:
@@ -261,7 +282,20 @@ class Contact(Constraint):
                 point = column(ops, ops.transpose(R) @ (from_entries(ops, contact) - origin))
                 K = _rows(ops, axes, R, point)
                 rows[link] = K if sign > 0 else -K
-        return Candidate(gap, rows)
+        on_second = segments[1][1] @ ops.constant(_clean(self.second.on(at.tree).rotation))
+        return Candidate(gap, rows, self._belt(at, axes, on_second))
+
+    def _belt(self, at: At, frame: Matrix, axes: Matrix) -> list[Scalar]:
+        """Velocity of the first surface over the second along the tangents of a frame, from the axes of the second."""
+        ops, given = at.ops, self.surface_velocity
+        if isinstance(given, str):
+            x = at.robot.inputs[surface_velocity_name(at.index)]
+            velocity = from_entries(ops, [ops.entry(x, k) for k in range(3)])
+        elif given.any():
+            velocity = ops.constant(given[:, None])
+        else:
+            return []
+        return column(ops, -(ops.transpose(ops.take(frame, None, (0, 1))) @ (axes @ velocity)))
 
 
 def _clean(R: Array) -> Array:

@@ -212,6 +212,7 @@ class ContactStep:
                     term = self._bounce(candidate.gap, term, closing, restitution)
                 laws.points.append(PointLaw(row, friction))
                 laws.terms[row + 2] = term
+                laws.terms.update(zip((row, row + 1), candidate.belt, strict=False))
                 laws.gaps.append(candidate.gap)
                 row += 3
         for c in bounded_joints_of(self.problem.constraints):

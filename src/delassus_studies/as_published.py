@@ -29,6 +29,7 @@ import numpy as np
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics import METHODS, SOFT
+from delassus.algorithms.dynamics.constraint_acceleration import constraint_residual
 from delassus.algorithms.dynamics.popov_vereshchagin.early_rows import EarlyElimination
 from delassus.algorithms.dynamics.popov_vereshchagin.link_elimination import back_substitution, transform_and_drift
 from delassus.algorithms.dynamics.popov_vereshchagin.parts import RowKinds, early_parts, link_parts, take_parts
@@ -322,15 +323,18 @@ DYNAMICS = {**METHODS, "pv-early": pv_early}
 class CasadiDynamics:
     """Forward dynamics as CasADi's function, and its instructions.
 
-    ``function`` goes from q, v, τ, what the rows ask for (m) and, of soft methods, the weight to q̈.
+    ``function`` goes from q, v, τ, what the rows ask for (m) and, of soft methods, the weight to q̈; ``checked`` also to
+    what the rows miss, ``K a − k`` (m).
     """
 
     function: Any
+    checked: Any
     operations: int
 
-    def at(self, *states: Array) -> Array:
-        """q̈ (n, nv) at states (n, …) of the arguments."""
-        return np.array(self.function(*(x.T for x in states))).T
+    def at(self, *states: Array) -> tuple[Array, Array]:
+        """q̈ (n, nv), and what the rows miss (n, m), at states (n, …) of the arguments."""
+        qdd, missed = self.checked(*(x.T for x in states))
+        return np.array(qdd).T, np.array(missed).T
 
 
 def casadi_dynamics(
@@ -354,8 +358,9 @@ def casadi_dynamics(
     problem = Problem(ops, tree, constraints, q)
     motion = DynamicsProblem(problem, v, tau, gravity=ops.constant(tree.gravity[:, None]), goals=goals)
     qdd = DYNAMICS[method](motion).qdd
-    function = ops.ca.Function("dynamics", ops.arguments, [ops.ca.densify(qdd)])
-    return CasadiDynamics(function, ops.count(qdd))
+    results = [ops.ca.densify(x) for x in (qdd, constraint_residual(motion, motion.per_joint(qdd)))]
+    function, checked = (ops.ca.Function("dynamics", ops.arguments, results[:n]) for n in (1, 2))
+    return CasadiDynamics(function, checked, ops.count(qdd))
 
 
 def casadi_count(tree: Tree, constraints: Sequence[Constraint], algorithm: Callable[[Problem], Matrix]) -> int:

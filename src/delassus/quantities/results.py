@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.status import DynamicsStatus, Resolved
 from delassus.algorithms import rnea
-from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides, row_accelerations
+from delassus.algorithms.dynamics.constraint_acceleration import constraint_residual
 from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES
 from delassus.algorithms.jacobian import jacobian
 from delassus.frozen import Frozen
@@ -97,10 +97,7 @@ class ForwardDynamics(Frozen):
         Soft constraints give way by ``R f``; see `compliance_residual`.
         """
         motion = self._bound.motion()
-        qdd = motion.per_joint(self.qdd)
-        a = rnea.accelerations(motion, qdd)
-        residual = numbers(row_accelerations(motion, a, qdd) - motion.stacked(right_hand_sides(motion)))
-        return self._whole(residual)
+        return self._whole(numbers(constraint_residual(motion, motion.per_joint(self.qdd))))
 
     def compliance_residual(self) -> Array:
         """``Σ K a − k + R f`` (..., m): what is left where soft constraints have given way as they should."""

@@ -7,6 +7,7 @@ As published, ours is C code of CasADi's graph (`casadi_dynamics`) through gcc, 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -222,12 +223,12 @@ def measure_published(case: Case, rounds: int = ROUNDS) -> Timing:
     operations = {name: graph.operations for name, graph in graphs.items()}
     given = states.q, states.v, states.tau, wanted
     if not rounds:
-        return Timing(operations, operations, _difference({n: graph.at(*given) for n, graph in graphs.items()}))
+        return Timing(operations, operations, _difference({n: graph.at(*given)[0] for n, graph in graphs.items()}))
     calls: Calls = {name: (through_gcc(graph.function, given, GCC), STATES) for name, graph in graphs.items()}
     qdd = {name: np.array(call()) for name, (call, _) in calls.items()}
     with pinned():
-        median = {name: found["median"] for name, found in interleaved(calls, rounds, REPEATS).items()}
-    return Timing(median, operations, _difference(qdd))
+        times = interleaved(calls, rounds, REPEATS, time.thread_time)
+    return Timing({name: found["median"] for name, found in times.items()}, operations, _difference(qdd))
 
 
 def _measure_row(row: PaperRow, setup: Setup, published: bool) -> Timing:

@@ -56,6 +56,12 @@ def row_accelerations(motion: DynamicsProblem, a: list[Matrix], qdd: list[Matrix
     return motion.stacked(rows)
 
 
+def constraint_residual(motion: DynamicsProblem, qdd: list[Matrix]) -> Matrix:
+    """``Σ K a + Σ C q̈ − k`` (m × 1): what the rows miss under accelerations of joints."""
+    a = accelerations(motion, qdd)
+    return row_accelerations(motion, a, qdd) - motion.stacked(right_hand_sides(motion))
+
+
 def wanted_accelerations(motion: DynamicsProblem) -> Matrix:
     """``γ = k − Σ K a°`` (m × 1), what ``J q̈`` has to be: velocities and gravity alone cause ``a°``."""
     return motion.stacked(right_hand_sides(motion)) - row_accelerations(motion, accelerations(motion))

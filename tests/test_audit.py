@@ -1,5 +1,8 @@
 """The auditor of contact steps: what is right passes, every planted fault is found, MuJoCo's softness is explained."""
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -401,7 +404,7 @@ def test_what_is_no_step_is_refused():
     for change, part in [
         ({"M": np.triu(step.M + 1)}, "M"), ({"M": -step.M}, "positive definite"),
         ({"M": np.full((nv, nv), np.nan)}, "M"), ({"dt": 0.0}, "dt"),
-        ({"friction": -step.friction}, "friction"), ({"names": ["one"] * 7}, "names"),
+        ({"friction": -step.friction}, "friction"), ({"names": ["one"] * 7}, "a name a contact"),
         ({"v_after": np.zeros(nv + 1)}, "v_after"), ({"impulses": "none"}, "impulses"),
         ({"gaps": np.zeros((2, len(step.gaps))), "force": np.zeros((3, nv))}, "leading axes"),
     ]:  # fmt: skip
@@ -468,6 +471,79 @@ def test_a_solver_that_stops_early_is_told_from_softness():
     assert [x.verdict for x in found].count(Verdict.UNSOLVED) > 50
     assert not any(x.verdict == Verdict.WRONG for x in found)
     assert max(x.checks["own equations"].worst[0] for x in found) > 1e-4
+
+
+SPECIAL = {
+    "moving surface": ('surfacevel="0.7 0.2 0 0 0 0.3"', ""),
+    "margin and gap": ('margin="0.03" gap="0.02"', ""),
+    "adhesion": ('adhesion="20" gap="0.01"', ""),
+    "friction by direction": (
+        "",
+        '<contact><pair geom1="floor" geom2="box" friction="0.9 0.3 0.01 0.1 0.1"/></contact>',
+    ),
+    "without friction": ('condim="1"', ""),
+}
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+@pytest.mark.parametrize("name", SPECIAL)
+def test_contacts_of_special_kinds_are_explained(name, cone):
+    mujoco = pytest.importorskip("mujoco", minversion="3.11")
+    geom, pair = SPECIAL[name]
+    option, one = f'<option cone="{cone}" tolerance="1e-14" iterations="200"/>', geom * ("condim" in geom)
+    model = mujoco.MjModel.from_xml_string(f"""<mujoco>{option}<worldbody>
+    <geom name="floor" type="plane" size="5 5 .1" {geom}/>
+    <body pos="0 0 .11"><freejoint/><geom name="box" type="box" size=".1 .1 .1" {one}/></body></worldbody>
+    {pair}</mujoco>""")
+    data = mujoco.MjData(model)
+    data.qvel[:2] = 1.0, 0.7
+    touched = 0
+    for _ in range(60):
+        found = audit(model, data)
+        mujoco.mj_step(model, data)
+        assert found.verdict in (Verdict.RIGHT, Verdict.SOFT), str(found)
+        law = found.checks["law"].size
+        assert (
+            np.all(law <= sum(found.softness.parts.values()) + found.softness.residual + 1e-12) or cone == "pyramidal"
+        )
+        touched += found.step.impulses.any()
+    assert touched > 10
+
+
+@pytest.mark.peer
+@pytest.mark.slow
+def test_the_command_line_audits_a_file(tmp_path):
+    pytest.importorskip("mujoco")
+    pytest.importorskip("matplotlib")
+    scene = tmp_path / "scene.xml"
+    scene.write_text(SCENE.format(cone="elliptic", integrator="Euler", condim=3, more=""))
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "delassus", "audit", *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+        return done.returncode, done.stdout + done.stderr
+
+    options = [
+        "--seconds",
+        0.1,
+        "--plot",
+        tmp_path / "figures",
+        "--json",
+        tmp_path / "a.json",
+        "--csv",
+        tmp_path / "a.csv",
+    ]
+    status, out = run(scene, *options)
+    assert status == 0 and all(name in out for name in ("momentum", "N s", "low – high", "soft friction", "SOFT"))
+    told = json.loads((tmp_path / "a.json").read_text())
+    assert len(told["time"]) == len(told["verdicts"]) == len(told["checks"]["law"]) == 50
+    assert "complementarity" in (tmp_path / "a.csv").read_text()
+    assert (tmp_path / "figures" / "audit.png").stat().st_size > 10_000
+    scene.write_text(scene.read_text().replace("Euler", "RK4"))
+    assert run(scene)[0] == 2 and "Euler" in run(scene)[1].replace("euler", "Euler")
+    scene.write_text("<mujoco><nonsense/></mujoco>")
+    assert run(scene)[0] == 2 and "nonsense" in run(scene)[1]
 
 
 @pytest.mark.peer

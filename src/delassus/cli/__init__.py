@@ -1,4 +1,4 @@
-"""Command line: ``delassus demo``, ``info``, ``compute``, ``simulate``, ``bench``, ``reproduce``."""
+"""Command line: ``delassus demo``, ``info``, ``compute``, ``simulate``, ``audit``, ``bench``, ``reproduce``."""
 
 from __future__ import annotations
 

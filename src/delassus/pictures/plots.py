@@ -184,6 +184,17 @@ def walk_figure(recording: Recording, replans: Sequence[Replan], path: str | Pat
     return _save(figure, check_path("path", path))
 
 
+def violations_figure(time: Sequence[float], panels: Mapping[tuple[str, str], Mapping[str, Any]], path: Path) -> Path:
+    """Curves over time (s) on logarithmic axes, a panel for each title and unit; zeros are left out."""
+    figure = _figure(12.0, 4.0 * len(panels))
+    for ax, ((title, unit), curves) in zip(figure.subplots(len(panels), 1, sharex=True), panels.items(), strict=True):
+        for k, (name, values) in enumerate((n, x) for n, x in curves.items() if np.any(np.greater(x, 0.0))):
+            ax.semilogy(time, np.where(np.greater(values, 0.0), values, np.nan), linewidth=0.9, label=name, **_look(k))
+        ax.set_ylim(bottom=max(ax.get_ylim()[0], 1e-8 * ax.get_ylim()[1]))
+        _tidy(ax, title, unit, legend=True)
+    return _save(figure, path)
+
+
 def centres(scene: Scene, q: Array) -> Array:
     """Centres of mass (..., n, 3) of all links in the world."""
     H = scene.tree.inertias

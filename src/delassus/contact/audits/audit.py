@@ -25,7 +25,7 @@ from delassus.algorithms.contact.step import TUNING as STEP
 from delassus.contact.audits.mujoco import Softness, mujoco_step
 from delassus.contact.audits.step import ContactStep
 from delassus.contact.formulations.problem import ContactSolution
-from delassus.contact.solvers.double_double import cone_distance, de_saxce, natural_map
+from delassus.contact.solvers.double_double import ROUNDING, cone_distance, de_saxce, natural_map
 from delassus.contact.solvers.registry import TOLERANCE
 from delassus.errors import ConfigurationError
 from delassus.frozen import Frozen
@@ -45,7 +45,9 @@ class Verdict(Enum):
 
     RIGHT = "every check holds to the tolerance"
     SOFT = "contacts are soft: they violate the law of hard ones as the simulator's own equations say, which are solved"
-    UNSOLVED = "the simulator's own equations are not solved to the tolerance: let its solver iterate on"
+    UNSOLVED = (
+        "the simulator's own equations are not solved to the tolerance: let its solver iterate on, without noslip"
+    )
     WRONG = "a check fails that nothing explains: impulses, velocities and data do not belong together"
 
     @property
@@ -81,7 +83,7 @@ class Check(NamedTuple):
             return 0.0, 0.0, Verdict.RIGHT, "–"
         relative, severity = np.where(np.isnan(self.relative), np.inf, self.relative), self.severity
         at = np.unravel_index(np.argmax(np.where(severity == severity.max(), relative, -np.inf)), severity.shape)
-        return float(self.size[at]), max(float(relative[at]), 0.0), VERDICTS[severity[at]], self.names[int(at[-1])]
+        return float(self.size[at]), abs(max(float(relative[at]), 0.0)), VERDICTS[severity[at]], self.names[int(at[-1])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,8 +205,11 @@ def _checks(s: ContactStep, soft: Softness | None, tol: float, penetration: floa
     pt, power = np.hypot(p[..., 0], p[..., 1]), (p * u * flat).sum(axis=-1)
     pushed = np.minimum(omega * pt, power / np.where(pt > 0.0, pt, 1.0))
     # momentum, and what it means for energy: the change of ½ vᵀ M v less the work of all forces and impulses
-    known = (s.J.mT @ p.reshape(*p.shape[:-2], -1, 1))[..., 0] + s.dt * s.force
+    flat_p = p.reshape(*p.shape[:-2], -1, 1)
+    known = (s.J.mT @ flat_p)[..., 0] + s.dt * s.force
     r, mean = (s.M @ (s.v_after - s.v_before)[..., None])[..., 0] - known, 0.5 * (s.v_before + s.v_after)
+    sizes = np.abs(s.M) @ (np.abs(s.v_before) + np.abs(s.v_after))[..., None] + np.abs(s.J.mT) @ np.abs(flat_p)
+    r = np.where(np.abs(r) <= ROUNDING * (sizes[..., 0] + s.dt * np.abs(s.force)), 0.0, r)
     error, balance = largest(solve(r)), np.abs((mean * r).sum(axis=-1, keepdims=True))
     inertia = np.abs(s.M @ mean[..., None]).sum(axis=-2)
     # what impulses add to the energy of the motion without them, u* → u⁺: ½ pᵀ (u* + u⁺), relative to surfaces

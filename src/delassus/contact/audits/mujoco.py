@@ -2,9 +2,10 @@
 
 MuJoCo minimises over accelerations ``a``; there, forces ``f`` on rows with reference ``a_ref`` and regularisation ``R``
 obey ``K ∋ f ⊥ J a + R f − a_ref ∈ K*``. ``dt`` times that is ``u − (J v⁻ + dt a_ref) + dt R f``, where the law has
-``u + s``. So a contact is off the law by what its own equation is, and by three differences: the reference (``solref``,
-``solimp``), the regularisation (``efc_R``) and De Saxcé's ``s``, which a convex problem has not; implicit integration
-moves velocities once more. Here ``a = M⁻¹ (τ − c + Jᵀ f)``, so that forces show that were not iterated to the end.
+``u + s``. So a contact is off the law by what its own equation is, and by two differences: the velocity that it yields
+at, ``J v⁻ + dt (a_ref − R f)``, which ``solref`` and ``solimp`` set (``R`` by ``efc_diagA``, which may be approximate),
+and De Saxcé's ``s``, which a convex problem has not. Implicit integration moves velocities once more. Here ``a`` is
+``M⁻¹ (τ − c + Jᵀ f)``, so that forces show that were not iterated to the end.
 
 Source: MuJoCo's documentation, "Computation", on its constraint model.
 """
@@ -116,20 +117,11 @@ def _contact(model: NamedModel, data: Any, contact: Any, number: int) -> tuple[_
 
 def _softness(model: NamedModel, data: Any, step: ContactStep, contacts: list[_Contact], others: Array) -> Softness:
     """Violations of MuJoCo's own equations, and the size of what they differ in from the law."""
-    dt, f, rate, yielding = (
-        step.dt,
-        step.dt * data.efc_force,
-        np.zeros(data.nefc),
-        step.dt * data.efc_R * data.efc_force,
-    )
+    dt, f, rate, n = step.dt, step.dt * data.efc_force, np.zeros(data.nefc), len(contacts)
     change, a = step.v_after - step.v_before, np.linalg.solve(step.M, data.qfrc_smooth + data.qfrc_constraint)
     model.mujoco.mj_mulJacVec(model.model, data, rate, a)
-    y, aim = dt * (rate - data.efc_aref) + yielding, data.efc_vel + dt * data.efc_aref
-    u, own, parts = (
-        step.along(step.v_after) + step.velocity_offset,
-        np.zeros(len(contacts)),
-        np.zeros((3, len(contacts))),
-    )
+    y, aim = dt * (rate - data.efc_aref) + data.efc_R * f, data.efc_vel + dt * data.efc_aref - data.efc_R * f
+    u, own, parts = step.along(step.v_after) + step.velocity_offset, np.zeros(n), np.zeros((2, n))
     for i, (c, omega) in enumerate(zip(contacts, step.mobility, strict=True)):
         parts[0, i] = max(-u[i, 2], 0.0)  # where nothing acts, wherever it goes
         if c.rows.stop:
@@ -137,13 +129,13 @@ def _softness(model: NamedModel, data: Any, step: ContactStep, contacts: list[_C
             own[i] = np.linalg.norm(np.minimum(x, v))  # edges of pyramids, and contacts without friction
             if c.mu[0] and x.size == round_.size:
                 own[i] = _cone_violation(x / round_, v * round_, c.mu[0])
-            soft, target = c.decode @ yielding[c.rows], c.decode @ aim[c.rows] + c.offset
-            parts[:, i] = np.linalg.norm(target), abs(soft[2]), np.linalg.norm(soft[:2])
+            soft = c.decode @ aim[c.rows] + c.offset * [0.0, 0.0, 1.0]  # surfaces move in `efc_vel`
+            parts[:, i] = abs(soft[2]), np.linalg.norm(soft[:2])
     scale = data.efc_diagA + data.efc_R
     kinds = np.array([str(model.mujoco.mjtConstraint(int(k))).split("_")[1].lower() for k in data.efc_type], dtype=str)
     most = np.where(kinds == "friction", dt * data.efc_frictionloss, np.inf)
     rest = scale * np.abs(f - np.clip(f - y / scale, np.where(kinds == "limit", 0.0, -most), most))
-    causes = dict(zip(("reference", "efc_R of normals", "efc_R of friction"), parts, strict=True))
+    causes = dict(zip(("soft normals", "soft friction"), parts, strict=True))
     causes["convex cones"] = step.friction * np.hypot(u[:, 0], u[:, 1])
     causes["integrator"] = np.linalg.norm(step.along(change - dt * a), axis=-1)
     names = (*step.names, *(f"{kinds[k]}, row {k}" for k in np.flatnonzero(others)))

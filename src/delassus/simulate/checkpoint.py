@@ -40,7 +40,7 @@ FORM = {
     "options": {
         **dict.fromkeys(("formulation", "solver", "passive", "control"), str),
         **dict.fromkeys(("dt", "resting", "penetration", "correction", "sleep", "tolerance"), float),
-        **dict.fromkeys(("n_directions", "seed"), int),
+        **dict.fromkeys(("n_directions", "seed", "max_iterations"), int),
         "limits": bool,
         "kp": [float],
         "kd": [float],

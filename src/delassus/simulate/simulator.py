@@ -18,7 +18,7 @@ from delassus.contact.problems import check_directions
 from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics
-from delassus.contact.solvers.registry import SOLVERS, TOLERANCE, ImpulseSolver
+from delassus.contact.solvers.registry import LIMIT, SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.contact.sparse.stepper import SLEEP, BlockSteps
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.frozen import cached_property
@@ -79,6 +79,9 @@ class Simulator:
         Largest overlap of bodies, and gap of loops, at the start (m, rad).
     tolerance : float
         Residual of contact problems (m/s).
+    max_iterations : int
+        Most sweeps, pivots or iterations of a contact problem. Impulses of one that is not solved by then are in their
+        cones and add no kinetic energy.
     passive : {"model", "none"}
         Whether damping, springs and gravity compensation act, as in `delassus.forward_dynamics`, and Coulomb friction
         of joints: one that it holds stands still.
@@ -168,6 +171,7 @@ class Simulator:
         sleep: float = 0.0,
         max_overlap: float = 1e-3,
         tolerance: float = TOLERANCE,
+        max_iterations: int = LIMIT,
         passive: Passive = "model",
         limits: bool = True,
         control: Control = "tau",
@@ -196,6 +200,7 @@ class Simulator:
             check_number("penetration", penetration, UNIT, above=False),
             check_number("correction", correction, UNIT, above=False, most=1.0),
             check_number("sleep", sleep, "In seconds; 0: never.", above=False),
+            check_whole("max_iterations", max_iterations, "Allow at least one.", least=1, most=10**9),
         )
         by_blocks = formulation == "blocks"
         self.tolerance = check_number("tolerance", tolerance, "In m/s, such as 1e-6.")
@@ -210,7 +215,7 @@ class Simulator:
             if self._options.sleep:
                 raise ConfigurationError("sleep", "0 but for the formulation 'blocks'", shown(sleep), "Leave it out.")
             solver = "lemke" if solver is None else solver
-            of_problems = ImpulseSolver(solver, n_directions, self.tolerance)
+            of_problems = ImpulseSolver(solver, n_directions, self.tolerance, max_iterations)
             self._steps = FormulatedSteps(scene, passive, limits, self._options, of_problems)
         self.formulation, self.solver, self.passive, self.limits = formulation, solver, passive, limits
         self.seed = check_whole("seed", seed, "The same one gives the same run.")

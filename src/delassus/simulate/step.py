@@ -32,7 +32,7 @@ from delassus.contact.results import SOLVED, SolverStatus, worst_of
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ConstraintRows, ContactDynamics, Snapshot
 from delassus.contact.solvers.mixed import eliminated
-from delassus.contact.solvers.registry import ImpulseSolver
+from delassus.contact.solvers.registry import LIMIT, ImpulseSolver
 from delassus.contact.sparse.step import TUNING
 from delassus.contact.sparse.stepper import SLEEP
 from delassus.quantities.options import Passive
@@ -56,6 +56,7 @@ class StepOptions:
     penetration: float
     correction: float
     sleep: float = 0.0
+    max_iterations: int = LIMIT
 
 
 class StepResult(NamedTuple):

@@ -25,7 +25,7 @@ from delassus.contact.solvers.nsgs import nsgs_contacts, quality
 from delassus.contact.solvers.pgs import pgs_contacts
 from delassus.contact.solvers.pyramids import regular_directions
 from delassus.errors import unknown_name
-from delassus.model.check import check_number
+from delassus.model.check import check_number, check_whole
 from delassus.spatial.rotations import Array
 
 
@@ -77,20 +77,25 @@ class ImpulseSolver:
         Sides of the pyramids that stand for friction cones, even.
     tolerance : float
         Residual that the solver is held to (m/s), 1e-6 by default.
+    max_iterations : int
+        Most iterations, of each solver that is asked.
 
     Raises
     ------
     UnknownNameError
         No such solver.
     ConfigurationError
-        A tolerance that is not positive, or an odd number of sides.
+        A tolerance or limit that is not positive, or an odd number of sides.
     """
 
-    def __init__(self, solver: str = "lemke", n_directions: int = 4, tolerance: float = TOLERANCE) -> None:
+    def __init__(
+        self, solver: str = "lemke", n_directions: int = 4, tolerance: float = TOLERANCE, max_iterations: int = LIMIT
+    ) -> None:
         if not isinstance(solver, str) or solver not in SOLVERS:
             raise unknown_name("solver", solver, SOLVERS)
         self.name, self.n_directions = solver, check_directions(n_directions)
         self.tolerance = check_number("tolerance", tolerance, "In m/s, such as 1e-6.")
+        self.max_iterations = check_whole("max_iterations", max_iterations, "Allow at least one.", least=1, most=10**9)
         self.directions = regular_directions(n_directions)
 
     def __call__(
@@ -133,8 +138,8 @@ class ImpulseSolver:
     ) -> Impulses:
         kind, contacts, _ = SOLVERS[name]
         if kind == "cone":
-            return contacts(W, b, mu, friction_offset, start, self.tolerance, LIMIT)
-        first = contacts(W, b, mu, friction_offset, self.directions, start, self.tolerance, LIMIT)
+            return contacts(W, b, mu, friction_offset, start, self.tolerance, self.max_iterations)
+        first = contacts(W, b, mu, friction_offset, self.directions, start, self.tolerance, self.max_iterations)
         rounding = EPSILON * W.trace() * np.sqrt(first.p @ first.p)  # at least that of W p: W is positive semidefinite
         definite = rounding <= DIGITS * self.tolerance
         if first.status is SolverStatus.CONVERGED and definite and (accept is None or accept(first.p)):
@@ -143,7 +148,7 @@ class ImpulseSolver:
         for compliance in COMPLIANCES:
             soft = W.copy()
             soft.flat[:: b.size + 1] += compliance * W.diagonal().mean()
-            found = contacts(soft, b, mu, friction_offset, self.directions, start, self.tolerance, LIMIT)
+            found = contacts(soft, b, mu, friction_offset, self.directions, start, self.tolerance, self.max_iterations)
             iterations += found.iterations
             # the velocity that the compliance adds must not show in the residual
             hidden = np.abs((soft - W) @ found.p).max() <= self.tolerance
@@ -153,5 +158,5 @@ class ImpulseSolver:
 
     def frictionless(self, W: Array, b: Array) -> Impulses:
         """Impulses (n,) of contacts that have only a normal, by Lemke's method: a row of ``W`` (n, n) for each."""
-        z, outcome, pivots = lemke_kernel(W, b, self.tolerance, LIMIT)
+        z, outcome, pivots = lemke_kernel(W, b, self.tolerance, self.max_iterations)
         return Impulses(z, OUTCOMES[outcome], pivots)

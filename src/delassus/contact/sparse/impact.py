@@ -12,15 +12,6 @@ from delassus.contact.sparse.rows import find_islands
 from delassus.contact.sparse.sweeps import push, velocity
 from delassus.spatial.rotations import Array
 
-STEPS = 40
-"""Most factorisations of one problem."""
-
-GOAL = 0.01
-"""Part of the tolerance at which iterations end: what rests stays."""
-
-GAIN = 1e-12
-"""Part of the kinetic energy that round-off may add."""
-
 DONE, UNSOLVED, REDUCED, SINGULAR, COARSE_STEP, LOOPS_OPEN = range(6)
 """Solved, or nothing to solve; not to the tolerance; solved, with less restitution than asked for; a
 mass matrix is singular; the smooth motion is too fast for the step; loops gape."""
@@ -36,7 +27,7 @@ def solve_all(
     Impulses ``r`` are where the method starts: sweeps, and where they do not end, Newton's method. To ``report`` goes
     the largest residual, and the numbers of sweeps and factorisations are added.
     """
-    goal, worst = GOAL * options.tolerance, DONE
+    worst = DONE
     for c in range(v.size):
         v[c] = target[c]
     for i in range(n):
@@ -46,27 +37,73 @@ def solve_all(
         islands.member_ends, islands.island,
     )  # fmt: skip
     for k in range(count):
-        residual = solve_island(
-            bodies, rows, work, islands.nodes, islands.node_ends[k], islands.node_ends[k + 1], islands.members,
-            islands.member_ends[k], islands.member_ends[k + 1], v, goal, options.tolerance, STEPS, report,
-        )  # fmt: skip
+        residual = solve_island(bodies, rows, work, islands, k, v, options, report)
         if residual == TOO_SMALL:
             return TOO_SMALL
         report[0] = max(report[0], residual)
         if not residual <= options.tolerance:
             worst = UNSOLVED
+            make_safe(bodies, rows, islands, k, target, v)
     return worst
 
 
 @compiled
-def kinetic_energy(bodies: Bodies, block: int, v: Array, w: Array) -> float:
-    """``½ vᵀ M w`` of a block."""
-    f, at, total = bodies.first[block], bodies.at[block], 0.0
-    m = bodies.first[block + 1] - f
-    for c in range(m):
-        for r in range(m):
-            total += v[f + c] * bodies.mass[at + c * m + r] * w[f + r]
-    return 0.5 * total
+def energy_terms(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array, w: Array) -> tuple[float, float]:
+    """Coefficients of ``s`` and ``s²`` in the kinetic energy that an island gains from ``v`` to ``v + s (w − v)``.
+
+    What impulses take from moving surfaces, or give to them, is not counted: it is energy relative to these.
+    """
+    linear, square = 0.0, 0.0
+    for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
+        i = islands.members[e]
+        linear += rows.r[i, 0] * rows.d[i, 0] + rows.r[i, 1] * rows.d[i, 1]
+    for e in range(islands.node_ends[k], islands.node_ends[k + 1]):
+        f, at = bodies.first[islands.nodes[e]], bodies.at[islands.nodes[e]]
+        m = bodies.first[islands.nodes[e] + 1] - f
+        for c in range(m):
+            momentum = 0.0
+            for r in range(m):
+                momentum += bodies.mass[at + c * m + r] * (w[f + r] - v[f + r])
+            linear += momentum * v[f + c]
+            square += 0.5 * momentum * (w[f + c] - v[f + c])
+    return linear, square
+
+
+@compiled
+def passive_part(linear: float, square: float, lost: float) -> float:
+    """Largest ``s``, up to 1, with ``s linear + s² square ≤ lost``, a loss of energy (J); 0 of what is not finite."""
+    if linear + square <= lost:
+        return 1.0
+    s = (math.sqrt(linear * linear + 4.0 * square * lost) - linear) / (2.0 * square) if square > 0.0 else 0.0
+    return min(s, 1.0) if 0.0 <= s < math.inf else 0.0
+
+
+@compiled
+def move(bodies: Bodies, islands: Islands, k: int, s: float, v: Array, w: Array) -> float:
+    """``w ← v + s (w − v)`` on an island; the largest change of a velocity."""
+    most = 0.0
+    if s == 1.0:
+        return most
+    for e in range(islands.node_ends[k], islands.node_ends[k + 1]):
+        for c in range(bodies.first[islands.nodes[e]], bodies.first[islands.nodes[e] + 1]):
+            most = max(most, abs((1.0 - s) * (w[c] - v[c])))
+            w[c] = v[c] + s * (w[c] - v[c]) if s > 0.0 else v[c]
+    return most
+
+
+@compiled
+def make_safe(bodies: Bodies, rows: Rows, islands: Islands, k: int, target: Array, v: Array) -> None:
+    """Scale the impulses of an island that is not solved, so that they add no kinetic energy to that of ``target``.
+
+    They stay in their cones, which are convex and hold zero. Of a solution, all is left: it takes energy.
+    """
+    linear, square = energy_terms(bodies, rows, islands, k, target, v)
+    s = passive_part(linear, square, 0.0)
+    move(bodies, islands, k, s, target, v)
+    for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
+        i = islands.members[e]
+        for c in range(3):
+            rows.r[i, c] = s * rows.r[i, c] if s > 0.0 else 0.0
 
 
 @compiled
@@ -95,7 +132,7 @@ def impact(
     Islands where nothing bounces are left as they are.
 
     Decompression gives back ``ϑ = ε r_n`` of each normal impulse ([OS] eqs. 54 to 58), and friction is up to
-    ``μ (r_n + ϑ)``. Where that would create energy, as much of it is given back as creates none.
+    ``μ (r_n + ϑ)``. Where that would create energy, the part of it is taken that creates none.
     """
     nv, work, islands, statuses = state.v.size, scratch.work, scratch.islands, scratch.statuses
     start, squeezed, target, report = state.target, work.squeezed, work.target, scratch.report
@@ -122,6 +159,9 @@ def impact(
         return TOO_SMALL
     statuses[status] += 1
     add_joint_impulses(rows, joints, n_contacts, n)
+    for k in range(islands.island[bodies.at.size]):
+        linear, square = energy_terms(bodies, rows, islands, k, start, squeezed)
+        islands.lost[k] = max(-(linear + square), 0.0)
     for c in range(nv):
         target[c] = squeezed[c]
     for i in range(n):
@@ -137,38 +177,21 @@ def impact(
     status = solve_all(bodies, rows, islands, work, n, target, state.v, options, report)
     if status == TOO_SMALL:
         return TOO_SMALL
-    add_joint_impulses(rows, joints, n_contacts, n)
     reduced = False
-    for b in range(bodies.at.size):
-        work.V[b] = 1.0
     for k in range(islands.island[bodies.at.size]):
-        before, middle, after, mixed, driven = 0.0, 0.0, 0.0, 0.0, 0.0
-        for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
-            i = islands.members[e]
-            if i < n_contacts:
-                driven = max(driven, abs(rows.d[i, 0]) + abs(rows.d[i, 1]))
-        for e in range(islands.node_ends[k], islands.node_ends[k + 1]):
-            block = islands.nodes[e]
-            before += kinetic_energy(bodies, block, start, start)
-            middle += kinetic_energy(bodies, block, squeezed, squeezed)
-            after += kinetic_energy(bodies, block, state.v, state.v)
-            mixed += kinetic_energy(bodies, block, state.v, squeezed)
-        if after > before * (1.0 + GAIN) and driven == 0.0:  # belts bring energy
-            # T(s) = middle + 2 s (mixed − middle) + s² (after − 2 mixed + middle)
-            a, h, c0 = after - 2.0 * mixed + middle, mixed - middle, middle - before
-            s = (math.sqrt(max(h * h - a * c0, 0.0)) - h) / a if a > 0.0 else 0.0
-            s = min(max(s, 0.0), 1.0)
-            reduced = True
-            for e in range(islands.node_ends[k], islands.node_ends[k + 1]):
-                block = islands.nodes[e]
-                work.V[block] = s
-                for c in range(bodies.first[block], bodies.first[block + 1]):
-                    state.v[c] = squeezed[c] + s * (state.v[c] - squeezed[c])
-    for i in range(n_contacts):
-        e, s = islands.contact[i], work.V[rows.a[i]]
+        linear, square = energy_terms(bodies, rows, islands, k, squeezed, state.v)
+        s = passive_part(linear, square, islands.lost[k])
+        reduced = move(bodies, islands, k, s, squeezed, state.v) > options.tolerance or reduced
+        work.V[k] = s
+    for i in range(n):
+        e, s = islands.contact[i], work.V[islands.island[rows.a[i]]]
         for c in range(3):
-            contacts.impulses[e, c] += s * rows.r[i, c]
-        contacts.impulses[e, 2] += s * contacts.sustained[e, 2]
+            rows.r[i, c] *= s
+            if i < n_contacts:
+                contacts.impulses[e, c] += rows.r[i, c]
+        if i < n_contacts:
+            contacts.impulses[e, 2] += s * contacts.sustained[e, 2]
+    add_joint_impulses(rows, joints, n_contacts, n)
     statuses[REDUCED if reduced and status == DONE else status] += 1
     return DONE
 

@@ -37,7 +37,7 @@ from delassus.compiler.jit.compile import compiled
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, impulse
 from delassus.contact.sparse.factor import analyse, factorise, substitute
-from delassus.contact.sparse.records import Bodies, Rows, Work
+from delassus.contact.sparse.records import Bodies, Islands, Options, Rows, Work
 from delassus.contact.sparse.sweeps import accelerated, add_force, keep, push, residual_of, velocity
 from delassus.spatial.rotations import Array
 
@@ -55,6 +55,10 @@ class Tuning(NamedTuple):
     """Sweeps between two parts that Newton's method solves, the first ones."""
     sweeps_after_late_part: int = 100
     """The same of later parts."""
+    max_factorisations: int = 40
+    """Most factorisations of a part."""
+    goal: float = 0.01
+    """Part of the tolerance at which iterations end: what rests stays."""
     max_parts: int = 20
     """Most parts that are tried."""
     max_parts_within_tolerance: int = 3
@@ -329,17 +333,16 @@ def begin_part(bodies: Bodies, rows: Rows, work: Work, n: int, m: int, v: Array)
 
 @compiled
 def solve_part(
-    bodies: Bodies, rows: Rows, work: Work, n: int, m: int, v: Array, residual: float, goal: float, limit: int,
-    entries: int,
+    bodies: Bodies, rows: Rows, work: Work, n: int, m: int, v: Array, residual: float, goal: float, entries: int
 ) -> int:  # fmt: skip
     """Compliant steps for the groups ``work.part`` on ``work.blocks``, to a residual of ``goal``; their number."""
     nodes, members, base, x, p = work.blocks, work.part, work.x, work.trial, work.p
     delta, count = min(max(TUNING.first_delta * math.sqrt(residual), TUNING.least_delta), 0.1), 0
-    while residual > goal and count < limit and delta <= TUNING.largest_delta:
+    while residual > goal and count < TUNING.max_factorisations and delta <= TUNING.largest_delta:
         set_centre(rows, members, m)
         size = respond(bodies, rows, nodes, n, members, m, base, v, x, p, delta)
         good, inner, after = False, 0, math.inf
-        while not good and inner < TUNING.max_steps_a_centre and count < limit:
+        while not good and inner < TUNING.max_steps_a_centre and count < TUNING.max_factorisations:
             assemble(bodies, rows, work, nodes, n, members, m, entries)
             inner += 1
             count += 1
@@ -380,14 +383,14 @@ def solve_part(
 
 @compiled
 def step_fully(
-    bodies: Bodies, rows: Rows, work: Work, n: int, m: int, v: Array, residual: float, goal: float, limit: int,
-    entries: int, delta: float,
+    bodies: Bodies, rows: Rows, work: Work, n: int, m: int, v: Array, residual: float, goal: float, entries: int,
+    delta: float,
 ) -> int:  # fmt: skip
     """Full steps for the groups ``work.part`` on ``work.blocks``, from ``δ`` on; their number."""
     nodes, members, base, p, r, q, D = work.blocks, work.part, work.x, work.p, rows.r, rows.q, rows.D
     count, ahead = 0, 0  # steps, and those in a row that have not made the residual smaller
     set_centre(rows, members, m)
-    while residual > goal and count < limit and ahead < TUNING.steps_without_decrease:
+    while residual > goal and count < TUNING.max_factorisations and ahead < TUNING.steps_without_decrease:
         linearise(bodies, rows, members, m, v, delta)
         assemble(bodies, rows, work, nodes, n, members, m, entries)
         count += 1
@@ -433,20 +436,22 @@ def is_moving(bodies: Bodies, nodes: Indices, begin: int, end: int, v: Array, le
 
 @compiled
 def solve_island(
-    bodies: Bodies, rows: Rows, work: Work, nodes: Indices, n_begin: int, n_end: int, members: Indices, begin: int,
-    end: int, v: Array, goal: float, tolerance: float, limit: int, report: Array,
-) -> float:  # fmt: skip
-    """Impulses of the groups ``members[begin:end]`` on the blocks ``nodes[n_begin:n_end]``; their residual (m/s).
+    bodies: Bodies, rows: Rows, work: Work, islands: Islands, island: int, v: Array, options: Options, report: Array
+) -> float:
+    """Impulses of the groups on an island; their residual (m/s).
 
-    ``r``, and ``v``, which holds its velocities, are where the method starts. It ends at the ``goal`` where an island
-    is at rest, and at the ``tolerance`` where it moves; a part ends after ``limit`` factorisations. What is returned is
-    the best that it has met. −1: memory is too small. To ``report`` it adds the numbers of sweeps and factorisations.
+    ``r``, and ``v``, which holds its velocities, are where the method starts. It ends at a part of the tolerance where
+    an island is at rest, at the tolerance where it moves, and after ``max_iterations`` sweeps. What is returned is the
+    best that it has met. −1: memory is too small. To ``report`` it adds the numbers of sweeps and factorisations.
     """
+    tolerance, goal = options.tolerance, TUNING.goal * options.tolerance
+    nodes, n_begin, n_end = islands.nodes, islands.node_ends[island], islands.node_ends[island + 1]
+    members, begin, end = islands.members, islands.member_ends[island], islands.member_ends[island + 1]
     residual = residual_of(bodies, rows, members, begin, end, v)
     best, count, done, most, share, enough = math.inf, 0, 0, TUNING.sweeps_before_newton, TUNING.part_threshold, goal
     while residual > TUNING.exact_fraction * goal:
         before, begun = -1.0, done
-        while done - begun < most:
+        while done - begun < most and done < options.max_iterations:
             before = accelerated(bodies, rows, members, begin, end, v, before)
             done += 1
             if done == 1 or before <= goal * goal or (done - begun) % TUNING.sweeps_a_check == 0:
@@ -460,7 +465,7 @@ def solve_island(
         if residual < best:
             best = residual
             keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, v, rows.r, work.best, work.best_r)
-        if residual <= enough or not best < math.inf or count >= TUNING.max_parts:
+        if residual <= enough or not best < math.inf or count >= TUNING.max_parts or done >= options.max_iterations:
             break
         if not residual < math.inf:  # a step has gone astray
             residual = best
@@ -476,9 +481,9 @@ def solve_island(
             return TOO_SMALL
         if count >= TUNING.compliant_rounds:
             delta = TUNING.full_deltas[min(count - TUNING.compliant_rounds, 2)]
-            report[2] += step_fully(bodies, rows, work, n, m, v, residual, part_goal, limit, entries, delta)
+            report[2] += step_fully(bodies, rows, work, n, m, v, residual, part_goal, entries, delta)
         else:
-            report[2] += solve_part(bodies, rows, work, n, m, v, residual, part_goal, limit, entries)
+            report[2] += solve_part(bodies, rows, work, n, m, v, residual, part_goal, entries)
         count += 1
         share *= TUNING.part_threshold
         if m == end - begin:

@@ -225,7 +225,7 @@ class Contacts(NamedTuple):
 
 
 class Islands(NamedTuple):
-    """See `find_islands`; ``contact`` is that of each row group, or −1."""
+    """See `find_islands`; ``contact`` is that of each row group, or −1; ``lost`` the energy (J) lost in compression."""
 
     root: Indices
     nodes: Indices
@@ -234,6 +234,7 @@ class Islands(NamedTuple):
     member_ends: Indices
     island: Indices
     contact: Indices
+    lost: Array
 
 
 class Sleep(NamedTuple):
@@ -253,6 +254,7 @@ class Options(NamedTuple):
     tolerance: float
     touching: float
     sleep: float
+    max_iterations: int
 
 
 class Model(NamedTuple):

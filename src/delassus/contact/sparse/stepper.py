@@ -79,7 +79,8 @@ class BlockSteps:
         self.blocks = blocks = Blocks(scene, passive, limits)
         self.detector = CollisionDetector(scene)
         o, touching = options, self.detector.tolerance
-        self.options = Options(o.dt, o.resting, o.penetration, o.correction, tolerance, touching, o.sleep)
+        of_solver = tolerance, touching, o.sleep, o.max_iterations
+        self.options = Options(o.dt, o.resting, o.penetration, o.correction, *of_solver)
         self._joints, tree = blocks.joints, scene.tree
         nv, n = tree.nv, len(blocks.bodies.at)
         loops = blocks.loops
@@ -164,7 +165,7 @@ class BlockSteps:
             ),
             *_zeros(max(entries, blocks), 3 * widest + 6, *[nv] * 6, (g, 3), nv, nv, nv),
         )
-        islands = Islands(*_indices(blocks, blocks, blocks + 2, g, blocks + 2, blocks + 1, g))
+        islands = Islands(*_indices(blocks, blocks, blocks + 2, g, blocks + 2, blocks + 1, g), *_zeros(blocks))
         before = getattr(self, "_contacts", None)
         self._contacts = Contacts(
             self.detector.found, *_indices(n), *_zeros((n, 3), (n, 3), (n, 3)), *_indices(1, (n, 2)),

@@ -58,6 +58,8 @@ FILES = (
     Parameter("csv", Parameter.KEYWORD_ONLY, default=None, annotation=Csv),
 )
 QUICK = _flag("quick", "A small case only, timed once: to see what comes out.")
+FOLDER = Parameter("folder", Parameter.POSITIONAL_OR_KEYWORD, annotation=Annotated[Path, typer.Argument(
+    help="Folder with .dat, .dat.gz or .hdf5.")])  # fmt: skip
 
 
 def _largest(least: int, text: str) -> Parameter:
@@ -121,6 +123,8 @@ BENCHES = (
           "float64.",
           (_option("mechanisms", int, 25, help="Random mechanisms."),
            _option("states", int, 400, help="States of each."), QUICK)),
+    Bench("problems", "some minutes", "Solve the contact problems of a folder, files of Siconos and FCLIB, beside "
+          "Siconos in the same run.", (FOLDER, QUICK), module="contact.corpus"),
     Bench("piles", "five to ten minutes", "Time steps of heaps, piles, stacks and a standing quadruped, beside "
           "MuJoCo.", module="contact.scenes", given={"which": "piles"}),
 )  # fmt: skip

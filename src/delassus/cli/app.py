@@ -240,7 +240,7 @@ def simulate(
     dt: Annotated[float | None, typer.Option(help="Time step (s); the scene's own by default.")] = None,
     formulation: Annotated[str | None, typer.Option(help="blocks (default), os, nmc-os, rmc, mc or nmc.")] = None,
     solver: Annotated[
-        str | None, typer.Option(help="newton (of blocks), lemke (of the others), pgs, nsgs or admm.")
+        str | None, typer.Option(help="newton (of blocks), lemke (of the others), pgs, nsgs, admm or interior.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of random numbers, 0 by default.")] = None,
     view: Annotated[

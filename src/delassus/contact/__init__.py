@@ -3,8 +3,8 @@
 - Scenes: `Scene` of robots with `Collider` s, their contacts in a `ContactSet`, all at one state in a `Snapshot`.
 - Formulations: `formulate` makes a `ContactProblem` of a scene at a `State`; `collide` solves that of an impact.
 - Problems: `LCP`, `MLCP`, `ConeProblem` (exact Coulomb friction) and its `PolyhedralLCP`.
-- Solvers: `lemke`, `pgs`, `solve_mixed`, `nsgs`, `admm`, `convex`; each returns a `Solution` with ``values``,
-  ``status``, ``iterations`` and residuals.
+- Solvers: `lemke`, `pgs`, `solve_mixed`, `nsgs`, `admm`, `interior`, `convex`; each returns a `Solution` with
+  ``values``, ``status``, ``iterations`` and residuals.
 - Whether a step was right, ours or another's: `audit` of a `ContactStep` or of MuJoCo.
 
 Components of a contact are tangent, tangent, normal, everywhere.
@@ -21,7 +21,7 @@ from delassus.contact.results import Solution, SolverStatus
 from delassus.contact.scene import Scene, State
 from delassus.contact.snapshot import ContactDynamics, Snapshot
 from delassus.contact.solvers.admm import admm
-from delassus.contact.solvers.convex import convex
+from delassus.contact.solvers.interior import convex, interior
 from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.mixed import solve_mixed
 from delassus.contact.solvers.nsgs import nsgs
@@ -64,6 +64,7 @@ __all__ = [
     "formulate",
     "frames_of",
     "ground_below",
+    "interior",
     "lemke",
     "load_colliders",
     "load_ignored",

@@ -53,7 +53,8 @@ class Simulator:
         motion.
     solver : str, optional
         Of "blocks", "newton": sweeps, then Newton's method. Of the others "lemke" (the default) or "pgs" for pyramids
-        of ``n_directions`` sides, "nsgs" or "admm" for exact friction cones; naming one of these alone means "os".
+        of ``n_directions`` sides, "nsgs", "admm" or "interior" for exact friction cones; naming one of
+        these alone means "os".
     dt : float
         Time step (s).
     q0 : (nq,) array_like, optional
@@ -134,8 +135,8 @@ class Simulator:
 
     With pyramids of four sides, friction across their edges is up to 29 % too small (8 % with eight sides), and what
     slides turns towards the edges; exact cones have neither. "pgs" converges slowly on stacks. A problem that one of
-    the solvers for pyramids cannot solve is given to "nsgs", and those of "nsgs" to "admm"; `statuses` has what came
-    of it. Arrays that the simulator gives are never changed by later steps.
+    these cannot solve is given to "nsgs"; `statuses` has what came of it. Arrays that the simulator gives are never
+    changed by later steps.
 
     References
     ----------

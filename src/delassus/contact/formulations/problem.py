@@ -179,15 +179,15 @@ class ContactProblem(Frozen):
         return ConeProblem(self.reduced.W, self.reduced.b, self.model.rows.friction, self.friction_offset)
 
     def solve(
-        self, solver: str | ImpulseSolver = "lemke", *, tolerance: float = TOLERANCE, start: Array | None = None
+        self, solver: str | ImpulseSolver = "nsgs", *, tolerance: float = TOLERANCE, start: Array | None = None
     ) -> ContactSolution:
         """Solve the problem: free unknowns are eliminated, contacts solved for, velocities recovered.
 
         Parameters
         ----------
-        solver : {"lemke", "pgs", "nsgs", "admm", "convex"} or ImpulseSolver
-            The first two on pyramids of ``n_directions`` sides, the others on exact cones; where one of the first four
-            fails, another is asked. "convex" solves a relaxation, in which what slides also lifts off.
+        solver : {"nsgs", "admm", "interior", "lemke", "pgs", "convex"} or ImpulseSolver
+            On exact cones; "lemke" and "pgs" on pyramids of ``n_directions`` sides. Where another one fails, "nsgs" is
+            asked. "convex" solves a relaxation, in which what slides also lifts off.
         tolerance : float
             Residual that the solver is held to (m/s), 1e-6 by default; an `ImpulseSolver` has its own.
         start : (3 n_u,) array, optional
@@ -375,7 +375,7 @@ class ContactSolution(Frozen):
 
 
 def collide(
-    problem: ContactProblem, solver: str | ImpulseSolver = "lemke", *, tolerance: float = TOLERANCE
+    problem: ContactProblem, solver: str | ImpulseSolver = "nsgs", *, tolerance: float = TOLERANCE
 ) -> tuple[ContactSolution, ...]:
     """Solutions of the phases of an impact; all contacts of the problem take part.
 

@@ -1,11 +1,11 @@
 """Nonsmooth Gauss–Seidel (NSGS) on the exact Coulomb cone, O(n²) a sweep.
 
 Contacts are solved one after the other, each exactly (`coulomb`). Once contact modes stand still, `newton` takes over,
-which ends at round-off or is dropped. What neither solves within `TUNING.sweeps_before_continuation` sweeps is solved
-by continuation in compliance: ``W + δ D`` from soft to hard, each from where the last two solutions point. Impulses are
-taken to go on as ``x + y / δ``, which covers those that grow without bound. Where paths end early (solutions of
-friction problems come and go in pairs), another path may go on: the next have random weights ``D``, which become equal
-behind the place where the first ended. Between them, other ways are tried: `admm` once, and more sweeps without
+which ends at round-off or is dropped. What neither solves within `TUNING.sweeps_alone` sweeps goes to
+`interior`. Contacts that jam are left, by continuation in compliance: ``W + δ D`` from soft to hard, each from where
+the last two solutions point. Impulses are taken to go on as ``x + y / δ``, which covers those that grow without bound.
+Where paths end early (solutions of friction problems come and go in pairs), another path may go on: the next have
+random weights ``D``, which become equal behind the place where the first ended. Between them are more sweeps without
 compliance.
 
 Source: Jean 1999, Moreau 1999; Acary, Brémond and Huber 2018 for the survey.
@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.problems import ConeProblem
 from delassus.contact.results import SOLVED, Impulses, Solution, SolverStatus, solved_cones
-from delassus.contact.solvers.admm import admm_contacts
 from delassus.contact.solvers.coulomb import mobilities, natural_residual, prepare, rounding, single
+from delassus.contact.solvers.interior import interior_contacts
 from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.newton import Indices, concluded, modes_of, newton
 from delassus.spatial.rotations import Array
@@ -32,8 +32,8 @@ from delassus.spatial.rotations import Array
 class Tuning(NamedTuple):
     """Numbers of `nsgs`; compliances are relative to the largest mobility."""
 
-    sweeps_before_continuation: int = 150
-    """Sweeps before the continuation begins."""
+    sweeps_alone: int = 150
+    """Sweeps before other ways are tried."""
     largest_ratio: float = 10.0**0.5
     """Largest ratio of one compliance to the next."""
     smallest_ratio: float = 1.05
@@ -52,8 +52,8 @@ class Tuning(NamedTuple):
     """Most sweeps at one compliance."""
     sweeps_between_paths: int = 200
     """Most sweeps without compliance between two paths."""
-    admm_iterations: int = 1500
-    """Iterations of `admm` after the first path."""
+    interior_iterations: int = 60
+    """Most iterations of `interior`."""
 
 
 TUNING = Tuning()
@@ -139,13 +139,15 @@ def nsgs_contacts(
     W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
     """Impulses by nonsmooth Gauss–Seidel; see `delassus.contact.solvers.registry`."""
-    r, _, residual, sweeps = relax(
-        W, b, mu, friction_offset, start, tolerance, min(TUNING.sweeps_before_continuation, limit)
-    )
+    r, _, residual, sweeps = relax(W, b, mu, friction_offset, start, tolerance, min(TUNING.sweeps_alone, limit))
     found, residual = concluded(W, b, mu, friction_offset, r, residual, tolerance, sweeps)
     if found.status is not SolverStatus.ITERATION_LIMIT or sweeps >= limit:
         return found
-    return attempts(W, b, mu, friction_offset, (found, residual), tolerance, limit)
+    inner = interior_contacts(W, b, mu, friction_offset, r, tolerance, min(TUNING.interior_iterations, limit - sweeps))
+    sweeps += inner.iterations
+    if inner.status in SOLVED or sweeps >= limit:
+        return inner._replace(iterations=sweeps)
+    return attempts(W, b, mu, friction_offset, (found._replace(iterations=sweeps), residual), tolerance, limit)
 
 
 def harden(
@@ -214,12 +216,6 @@ def attempts(
             break
         if first:
             first, end = False, max(last, TUNING.last_compliance / TUNING.weights_equal_below)
-            other = admm_contacts(
-                W, b, mu, friction_offset, np.zeros(b.size), tolerance, min(TUNING.admm_iterations, limit - sweeps)
-            )
-            sweeps += other.iterations
-            if solved((other, 0.0 if other.status in SOLVED else np.inf)):
-                break
         slow, _, left, added = relax(
             W, b, mu, friction_offset, slow, tolerance, min(TUNING.sweeps_between_paths, limit - sweeps)
         )

@@ -17,9 +17,9 @@ import numpy as np
 from delassus.contact.problems import check_directions
 from delassus.contact.results import OUTCOMES, SOLVED, Impulses, SolverStatus
 from delassus.contact.solvers.admm import admm_contacts
-from delassus.contact.solvers.convex import convex_contacts
 from delassus.contact.solvers.coulomb import mobilities
 from delassus.contact.solvers.double_double import cone_residual
+from delassus.contact.solvers.interior import convex_contacts, interior_contacts
 from delassus.contact.solvers.lemke import lemke_contacts, lemke_kernel
 from delassus.contact.solvers.nsgs import nsgs_contacts, quality
 from delassus.contact.solvers.pgs import pgs_contacts
@@ -32,8 +32,8 @@ from delassus.spatial.rotations import Array
 class Solver(NamedTuple):
     """Friction on pyramids or exact cones, the function of arrays, and the solver that is asked where this one fails.
 
-    These are exact cones where pyramids have no solution or their matrix is badly conditioned, and alternating
-    directions, which need no diagonal blocks, where sweeps do not end.
+    That is `nsgs`: exact cones, where pyramids have no solution or their matrix is badly conditioned; and continuation,
+    where contacts jam.
     """
 
     kind: Literal["linear", "cone"]
@@ -45,8 +45,9 @@ SOLVERS: Mapping[str, Solver] = MappingProxyType(
     {
         "lemke": Solver("linear", lemke_contacts, "nsgs"),
         "pgs": Solver("linear", pgs_contacts, "nsgs"),
-        "nsgs": Solver("cone", nsgs_contacts, "admm"),
+        "nsgs": Solver("cone", nsgs_contacts),
         "admm": Solver("cone", admm_contacts, "nsgs"),
+        "interior": Solver("cone", interior_contacts, "nsgs"),
         "convex": Solver("cone", convex_contacts),
     }
 )
@@ -72,7 +73,8 @@ class ImpulseSolver:
     Parameters
     ----------
     solver : str
-        One of `SOLVERS`: "lemke" and "pgs" on pyramids, "nsgs" and "admm" on cones, "convex" on relaxed ones.
+        One of `SOLVERS`: "lemke" and "pgs" on pyramids, "nsgs", "admm" and "interior" on cones, "convex" on relaxed
+        ones.
     n_directions : int
         Sides of the pyramids that stand for friction cones, even.
     tolerance : float

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ Series = Mapping[str, tuple[Sequence[float] | Sequence[str], Sequence[float]]]
 Panels = Mapping[str, Series]
 """What is drawn, by title."""
 
-COLOURS = {"pv-osim": "C0", "pv-osimr": "C3", "efpa": "C2", "ltl-osim": "0.55", "kjr": "C1"}
-"""Of methods that many figures show; others take what is next."""
+COLOURS = {"pv-osim": "C0", "pv-osimr": "C3", "efpa": "C2", "ltl-osim": "0.55", "kjr": "C1", "paper": "k"}
+"""Of what many figures show; others take what is next."""
 
 LINES = ("-", "--", "-.", ":")
 """One style after the other, so that equal lines stay visible."""
@@ -102,11 +103,17 @@ def bars(found: Mapping[str, Mapping[str, float]]) -> Series:
     return {method: (tuple(found), [numbers[method] for numbers in found.values()]) for method in methods}
 
 
-def _plot(ax: Any, series: Series, log: bool, level: float | None) -> None:
+def _colours(names: Iterable[str]) -> dict[str, str]:
+    """A colour for each name."""
+    named = dict.fromkeys(names)
+    others = (colour for colour in map("C{}".format, count()) if colour not in map(COLOURS.get, named))
+    return {name: COLOURS.get(name) or next(others) for name in named}
+
+
+def _plot(ax: Any, series: Series, log: bool, level: float | None, colours: Mapping[str, str]) -> None:
     """Lines, or bars, of one panel."""
-    others = (colour for colour in map("C{}".format, range(10)) if colour not in map(COLOURS.get, series))
     for k, (name, (xs, ys)) in enumerate(series.items()):
-        colour = COLOURS.get(name) or next(others)
+        colour = colours[name]
         if isinstance(xs[0], str):
             width = 0.8 / len(series)
             places = [place + (k + 0.5) * width - 0.4 for place in range(len(xs))]
@@ -135,7 +142,7 @@ def line_figure(path: Path, panels: Panels, x: str, y: str, log: bool = False, l
     figure, axes = _panels(len(panels), 3.6)
     explained: list[str] = []
     for ax, (title, series) in zip(axes, panels.items(), strict=True):
-        _plot(ax, series, log, level)
+        _plot(ax, series, log, level, _colours(series))
         ax.set_title(title, fontsize=10)
         ax.set_xlabel(x)
         if list(series) != explained:
@@ -160,6 +167,7 @@ def paired_figure(
     Panels of one way alone are side by side, with axes of their own.
     """
     cells = [[(way, *panel) for panel in panels.items()] for way, panels in ways.items()]
+    colours = _colours(name for row in cells for *_, series in row for name in series)
     rows = list(zip(*cells, strict=True)) if len(cells) > 1 else cells
     shared = "row" if len(cells) > 1 else False
     height = 2.9 if len(rows) == 1 else 2.1
@@ -168,7 +176,7 @@ def paired_figure(
     )
     for axes, row in zip(grid, rows, strict=True):
         for ax, (way, title, series) in zip(axes, row, strict=True):
-            _plot(ax, series, log, level)
+            _plot(ax, series, log, level, colours)
             ax.spines[["top", "right"]].set_visible(False)
             ax.set_title(f"{way}: {title}", fontsize=10)
             ax.tick_params(labelsize=8, labelleft=True)

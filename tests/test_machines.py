@@ -16,7 +16,7 @@ from delassus.spatial.elementary_displacements import elementary_rotations
 from delassus.spatial.factor import CholeskyFactor, Factor
 from delassus.spatial.rigid import DenseRigidInertia, RigidInertia
 from delassus.spatial.transform import DenseTransform, StagedTransform, before_rotation, displacement
-from delassus_studies.as_published import CasadiOps, casadi_dynamics
+from delassus_studies.as_published import OSIM, CasadiOps, beside_joint, casadi_count, casadi_dynamics
 from delassus_studies.cases import general_rows
 from delassus_studies.count_ops import CountOps
 from internals import (
@@ -550,11 +550,24 @@ def test_casadi_counts_instructions(casadi_ops):
     assert ops.count(3.0 * a) == 4  # three products and one known number
 
 
+def test_what_the_papers_code_makes_beside_the_texts():
+    """Divisions for each row and joint but the first, of six rows at most in PV-OSIMr; a first link on a fixed base."""
+    pytest.importorskip("casadi")
+    fixed, floating = ds.mechanisms.chain(3), ds.mechanisms.chain(3, root="floating")
+    welds = [ds.Weld("link2"), ds.Weld("link3")]
+    for method, most in (("pv-osim", 12 + 6), ("pv-osimr", 6 + 6), ("efpa", 0), ("ltl-osim", 0)):
+        ops = CasadiOps()
+        of_text = ops.count(OSIM[method](Problem(ops, fixed, welds, ops.ca.SX.sym("q", 3))))
+        assert casadi_count(fixed, welds, method) == of_text + most
+    assert beside_joint(floating, welds) == 0
+    assert 0 < beside_joint(fixed, welds) < casadi_count(fixed, welds, "pv-osim")
+
+
 @pytest.mark.parametrize("method", ["pv-osim", "pv-osimr", "efpa", "ltl-osim"])
 def test_casadi_graph_computes_the_delassus_matrix(casadi_ops, method):
     tree, constraints = LARGE["two feet"][0], general_rows(LARGE["two feet"][1], 6)
     q = casadi_ops.ca.SX.sym("q", tree.nq)
-    G = casadi_ops.ca.Function("G", [q], [OSIM_ALGORITHMS[method](Problem(casadi_ops, tree, constraints, q))])
+    G = casadi_ops.ca.Function("G", [q], [OSIM[method](Problem(casadi_ops, tree, constraints, q))])
     at = tree.random(0)
     np.testing.assert_allclose(np.array(G(at)), ds.delassus(tree, constraints, at), rtol=1e-8, atol=1e-8)
 

@@ -3,8 +3,10 @@
 `CasadiOps`: how [LQR], [r1] and [r2] count. They name their code, https://github.com/AjSat/spatial_V2, which builds
 CasADi's SX graph of the algorithms in local frames. Where the texts part from that code:
 
-- `rows_to_parent` is ``K − (K S)(D⁻¹ Uᵀ)``; theirs divides ``K S`` by ``D`` once more for each row and joint.
-- `efpa` starts with the articulated sweep of all methods; theirs multiplies ``P H`` out, see `efpa_excess`.
+- `rows_to_parent` is ``K − (K S)(D⁻¹ Uᵀ)``; theirs divides ``K S`` by ``D`` once more, see `repeated_divisions`.
+- EFPA multiplies other matrices first, see `efpa`; that of 2022, in [r1], ``P H`` of the articulated sweep, too, see
+  `efpa_excess`.
+- On a fixed base `pv_osim` and `efpa` make less at the first link, see `beside_joint`.
 - `pv_osimr` starts an identity at a link with several points; theirs has one stack of rows on it. Products ``K Ω`` at
   the base, which the text scales by a diagonal, are 6×6 products here.
 - `ltl_osim` propagates columns; theirs lets CasADi differentiate velocities.
@@ -21,6 +23,7 @@ CasADi's SX graph of the algorithms in local frames. Where the texts part from t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.blocks import ConstraintBlocks
 from delassus.algorithms.dynamics import METHODS, SOFT
 from delassus.algorithms.dynamics.constraint_acceleration import constraint_residual
 from delassus.algorithms.dynamics.popov_vereshchagin.early_rows import EarlyElimination
@@ -37,6 +41,7 @@ from delassus.algorithms.dynamics.popov_vereshchagin.steps import Combined, Labe
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian_columns
+from delassus.algorithms.osim import METHODS as OSIM_METHODS
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint, Goal
 from delassus.errors import require
@@ -56,7 +61,8 @@ ROUND_OFF = 1e-13
 class CasadiOps(Ops):
     """CasADi's scalar expressions (SX): zeros, units and signs are simplified, nothing is shared that is made twice.
 
-    Transforms are one 6×6 matrix. Of a symmetric result the upper triangle is made.
+    Transforms are one 6×6 matrix. Of a symmetric result the lower triangle is made: the moments' rows by the forces'
+    columns, as in the upper triangle of the papers' code, whose vectors are [angular; linear].
     """
 
     def __init__(self) -> None:
@@ -119,8 +125,8 @@ class CasadiOps(Ops):
     rank = known = minimum = maximum = less = select = repeat = _not_asked
 
     def symmetric(self, a: Any) -> Any:
-        """The matrix with its upper triangle copied to the lower."""
-        return self.ca.triu2symm(self.ca.triu(a))
+        """The matrix with its lower triangle copied to the upper."""
+        return self.ca.tril2symm(self.ca.tril(a))
 
     def sym_add(self, a: Any, b: Any) -> Any:
         return self.symmetric(a + b)
@@ -363,11 +369,79 @@ def casadi_dynamics(
     return CasadiDynamics(function, checked, ops.count(qdd))
 
 
-def casadi_count(tree: Tree, constraints: Sequence[Constraint], algorithm: Callable[[Problem], Matrix]) -> int:
-    """Operations of an algorithm for the Delassus matrix, as [LQR], [r1] and [r2] count them."""
+def efpa(problem: Problem) -> Matrix:
+    """EFPA with the products of the papers' code: ``A_i Λ`` with ``A_i`` multiplied out, for each end.
+
+    Of a pair, ``K`` is taken of the end with the higher link number.
+    """
+    ops, tree, ends = problem.ops, problem.tree, problem.end_effectors
+    body, G = Articulated(problem), ConstraintBlocks(problem)
+    K: dict[tuple[int, int], Matrix] = {}
+    Lambda: dict[tuple[int, int], Matrix] = {}
+    for e, end in enumerate(ends):
+        K[end.link, e] = end.K
+        for i in reversed(tree.support(end.link)[1:]):
+            K[tree.parents[i], e] = body.rows_to_parent(i, K[i, e])
+        for i in tree.support(end.link):
+            p = tree.parents[i]
+            Lambda[i, e] = body.joint_inverse_inertia(i) @ ops.transpose(K[i, e])
+            if p != WORLD:
+                Lambda[i, e] = body.motions_to_child(i, ops.eye(6)) @ Lambda[p, e] + Lambda[i, e]
+        G.add_own(end.constraint, end.K @ Lambda[end.link, e])
+        for f in range(e):
+            meeting = tree.closest_common_ancestor(end.link, ends[f].link)
+            if meeting != WORLD:
+                far, near = (e, f) if end.link >= ends[f].link else (f, e)
+                G.add(ends[far].constraint, ends[near].constraint, K[meeting, far] @ Lambda[meeting, near])
+    return G.delassus()
+
+
+OSIM = {**OSIM_METHODS, "efpa": efpa}
+"""Methods for the Delassus matrix as published."""
+
+ROWS_CARRIED = {"pv-osim": np.inf, "pv-osim-fast": np.inf, "pv-osimr": 6}
+"""Most rows that a method propagates through a joint."""
+
+
+def casadi_count(
+    tree: Tree, constraints: Sequence[Constraint], method: str, algorithm: Callable[[Problem], Matrix] | None = None
+) -> int:
+    """Operations of a method for the Delassus matrix, as [LQR], [r1] and [r2] count them.
+
+    ``algorithm``: in place of that of `OSIM`, with steps that follow.
+    """
     ops = CasadiOps()
-    q = ops.ca.SX.sym("q", tree.nq)
-    return ops.count(algorithm(Problem(ops, tree, constraints, q)))
+    problem = Problem(ops, tree, constraints, ops.ca.SX.sym("q", tree.nq))
+    return ops.count((algorithm or OSIM[method])(problem)) + repeated_divisions(problem, ROWS_CARRIED.get(method, 0))
+
+
+def repeated_divisions(problem: Problem, most: float) -> int:
+    """Divisions of ``K S`` by ``D`` that the papers' code makes for ``Kᴬ`` and for ``Lᴬ``, the texts once."""
+    tree, rows = problem.tree, Counter[int]()
+    for end in problem.end_effectors:
+        for i in tree.support(end.link):
+            if tree.parents[i] != WORLD:
+                rows[i] += problem.constraints[end.constraint].size
+    return sum(int(min(n, most)) for n in rows.values())
+
+
+def beside_joint(tree: Tree, constraints: Sequence[Constraint]) -> int:
+    """Operations of ``Hᴬ`` and ``Kᴬ`` of links on the world, but for their columns along the joint.
+
+    [LQR] Fig. 2 counts them, as its bars of ``Iᴬ`` and ``Kᴬ``; on a fixed base the Delassus matrix does not need them.
+    """
+    ops = CasadiOps()
+    problem = Problem(ops, tree, constraints, ops.ca.SX.sym("q", tree.nq))
+    body, axes = Articulated(problem), [joint.motion_axes for joint in tree.joints]
+    roots = [i for i in tree.root_to_leaves() if tree.parents[i] == WORLD]
+    whole, needed = [body.H[i] for i in roots], [ops.take(body.H[i], axes[i], axes[i]) for i in roots]
+    for end in problem.end_effectors:
+        K, (root, *joints) = end.K, tree.support(end.link)
+        for i in reversed(joints):
+            K = body.rows_to_parent(i, K)
+        whole.append(K)
+        needed.append(ops.take(K, None, axes[root]))
+    return ops.count(*whole, *needed) - ops.count(*needed)
 
 
 def jacobian_count(tree: Tree, constraints: Sequence[Constraint]) -> int:
@@ -380,12 +454,11 @@ def jacobian_count(tree: Tree, constraints: Sequence[Constraint]) -> int:
 def efpa_excess(tree: Tree) -> int:
     """Operations by which ``Hᴬ_p += ((Xᵀ P) H) X``, ``P = 1 − U D⁻¹ Sᵀ``, exceeds the articulated sweep of the texts.
 
-    The papers' code multiplies the propagator out ([r1] Algorithm 2, lines 4, 5) in EFPA alone, though [LQR] IX-B says
-    that this sweep needs the same operations in all methods.
+    The papers' code of 2022 multiplies the propagator out ([r1] Algorithm 2, lines 4, 5) in EFPA alone; by [LQR] IX-B
+    this sweep needs the same operations in all methods.
     """
     ops = CasadiOps()
-    q = ops.ca.SX.sym("q", tree.nq)
-    problem = Problem(ops, tree, (), q)
+    problem = Problem(ops, tree, (), ops.ca.SX.sym("q", tree.nq))
     H = list(problem.inertias)
     for i in tree.leaves_to_root():
         p, axes = tree.parents[i], tree.joints[i].motion_axes

@@ -403,9 +403,9 @@ def asimo(
     joints_per_finger, fingers = (1, _FINGERS[::3]) if hand_dofs == 2 else (3, _FINGERS)
     sketch = _Sketch("asimo")
     sketch.body("torso", 12.0, (0.2, 0.35, 0.4), (0, 0, 0.2))
-    sketch.limb("torso", "head", 3, (0, 0, 0.45), "zyx", 1.2, 0.06)
     sketch.body("pelvis", 9.0, (0.2, 0.3, 0.15), (0, 0, -0.1))
     sketch.joint("torso", "pelvis", "z", (0, 0, 0))
+    sketch.limb("torso", "head", 3, (0, 0, 0.45), "zyx", 1.2, 0.06)
     for k in range(arms):
         shoulder = (-0.1 * (k // 2), -0.2 if k % 2 else 0.2, 0.38)
         wrist = sketch.limb("torso", f"arm{k + 1}_", arm_dofs, shoulder, "yxzyzyx", 1.3, -0.11)

@@ -102,7 +102,7 @@ def _stems(setup: Setup, published: bool = False) -> Finding:
     methods, lengths, numbers = ("pv-osimr", "pv-osim", "efpa"), setup.few(STEM_LENGTHS), setup.few(BRANCHES)
     counts = {(n, b, m): stem_count(n, b, 7, m, published) for n in lengths for b in numbers for m in methods}
     panels: dict[str, Series] = {
-        f"{b} branch(es) a side": {m: (lengths, [counts[n, b, m] for n in lengths]) for m in methods} for b in numbers
+        f"{b} branches a side": {m: (lengths, [counts[n, b, m] for n in lengths]) for m in methods} for b in numbers
     }
     equal = [counts[n, 1, "pv-osimr"] == counts[n, 1, "pv-osim"] for n in lengths]
     gains = {(n, b): 1 - counts[n, b, "pv-osimr"] / counts[n, b, "pv-osim"] for n in lengths for b in numbers[1:]}
@@ -438,11 +438,11 @@ def _asimo(setup: Setup) -> Finding:
 CLAIMS = (
     Claim("[r2] Fig. 3", "stem: 1 branch a side PV-OSIMr = PV-OSIM; from 2 on PV-OSIMr needs fewer, increasingly with "
           "stem length; EFPA more than both on nearly all, but under PV-OSIM on the largest",
-          _stems, "r2_fig3_stems", x="stem length",
+          _stems, "r2_fig3_stems", x="stem length (links)",
           published=partial(_stems, published=True)),
     Claim("[LQR] Fig. 2f", "EFPA never under PV-OSIM up to 8 branches a side; 10 branches of 7 links cross at a stem "
-          "of about 54, of 1 link at about 7", _crossings, "lqr_fig2f_crossings", x="stem length", y="PV-OSIM / EFPA",
-          level=1.0, published=partial(_crossings, published=True)),
+          "of about 54, of 1 link at about 7", _crossings, "lqr_fig2f_crossings", x="stem length (links)",
+          y="PV-OSIM / EFPA", level=1.0, published=partial(_crossings, published=True)),
     Claim("[r2] Fig. 4a", "chain of n, about √n links constrained by 6 rows: PV-OSIMr ∝ n, EFPA ∝ n√n, PV-OSIM ∝ n²",
           _some_links, "r2_fig4a_some_links", log=True, x="links n", published=partial(_some_links, published=True)),
     Claim("[r2] Fig. 4b", "chain of n, every link constrained: quadratic, quadratic, cubic, and PV-OSIMr still under "

@@ -591,7 +591,9 @@ def test_casadi_graph_computes_forward_dynamics(casadi_ops, name, method):
     direct = ds.forward_dynamics(
         tree, q, v, tau, constraints, targets=wanted, compliance=weight and constraints and 1 / weight, method="ltl"
     )
-    rows = np.hstack(wanted) if wanted else np.zeros((3, 0))
+    turns = [ds.forward_kinematics(tree, q, c.first)[:, :3, :3] for c in constraints]
+    falling = [np.swapaxes(R, 1, 2) @ tree.gravity @ c.K[:, :3].T for R, c in zip(turns, constraints, strict=True)]
+    rows = np.hstack([np.zeros((3, 0)), *(w - g for w, g in zip(wanted, falling, strict=True))])
     given, size = (q, v, tau, rows), np.abs(direct.qdd).max()
     qdd, missed = casadi_dynamics(tree, constraints, method).at(*given, *([np.full((3, 1), weight)] * bool(weight)))
     np.testing.assert_allclose(qdd, direct.qdd, rtol=0, atol=1e-9 * size)

@@ -18,7 +18,8 @@ CasADi's SX graph of the algorithms in local frames. Where the texts part from t
 - `pv` and `pv_early` eliminate a floating base coordinate by coordinate; theirs factorises its 6×6 inertia.
 - `ltl` solves ``L⁻ᵀ (τ − c)`` once for ``q̈`` and for the forces; theirs finds ``q̈`` without constraints first, and
   multiplies it by ``J``: a solution and a product more.
-- Bias forces ``V ×* H V`` are taken about centres of mass; theirs multiplies by ``H`` and by the 6×6 cross product.
+- Rows of constraints ask for what they are given, and bias forces are products with inertias, in `PublishedMotion`
+  alone; the library takes gravity to each link with rows, and bias forces about centres of mass.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from delassus.constraints import Constraint, Goal
 from delassus.errors import require
 from delassus.frozen import cached_property
 from delassus.model.tree import WORLD, Tree
+from delassus.spatial.motion import ANGULAR, LINEAR, cross
 from delassus.spatial.ops import Matrix, Ops
 from delassus.spatial.rank import rank_of
 from delassus.spatial.rigid import DenseRigidInertia
@@ -325,6 +327,20 @@ DYNAMICS = {**METHODS, "pv-early": pv_early}
 """Methods for forward dynamics as published."""
 
 
+class PublishedMotion(DynamicsProblem):
+    """A problem in motion as [LQR] algorithm 1 takes it: rows ask for accelerations less gravity."""
+
+    def gravity_in(self, link: int) -> Matrix:
+        return self.ops.zeros(3, 1)
+
+    def _bias_force(self, i: int, V: Matrix) -> Matrix:
+        """``V ×* (H V)``: the momentum first."""
+        ops = self.ops
+        h = self.problem.inertias[i] @ V
+        (v, w), (force, moment) = ((ops.take(x, LINEAR, None), ops.take(x, ANGULAR, None)) for x in (V, h))
+        return ops.vstack([cross(ops, w, force), cross(ops, v, force) + cross(ops, w, moment)])
+
+
 @dataclass(frozen=True, slots=True)
 class CasadiDynamics:
     """Forward dynamics as CasADi's function, and its instructions.
@@ -362,7 +378,7 @@ def casadi_dynamics(
         for c, at in zip(constraints, starts, strict=False)
     ]
     problem = Problem(ops, tree, constraints, q)
-    motion = DynamicsProblem(problem, v, tau, gravity=ops.constant(tree.gravity[:, None]), goals=goals)
+    motion = PublishedMotion(problem, v, tau, gravity=ops.constant(tree.gravity[:, None]), goals=goals)
     qdd = DYNAMICS[method](motion).qdd
     results = [ops.ca.densify(x) for x in (qdd, constraint_residual(motion, motion.per_joint(qdd)))]
     function, checked = (ops.ca.Function("dynamics", ops.arguments, results[:n]) for n in (1, 2))

@@ -19,9 +19,11 @@ from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 from delassus_studies.as_published import casadi_dynamics
-from delassus_studies.cases import TALOS_FEET, TALOS_HANDS, Case, installed, welds
+from delassus_studies.cases import TALOS_FEET, TALOS_HANDS, Case, general_rows, installed, welds
 from delassus_studies.claims import Claim, Finding, Setup, unless, verdict
+from delassus_studies.claims.dynamics_times import WEIGHT, c_times
 from delassus_studies.counters import operations
+from delassus_studies.figures import Series
 from delassus_studies.timing import slope
 
 HARD = ("pv", "pv-early", "ltl")
@@ -159,17 +161,41 @@ def _talos(setup: Setup, published: bool = False) -> Finding:
 # -- Fig. 4: operations of long mechanisms -------------------------------------------------------------------------
 
 CHAINS = (6, 12, 25, 50, 100)
-RUNGS = (1, 2, 4, 8, 16)
+RUNGS = (1, 2, 4, 8)
+
+MOST_COMPILED = 80_000
+"""Instructions of C code that gcc compiles in about a minute."""
+
+Family = Callable[[int], tuple[ds.Tree, tuple[str, ...]]]
+"""Mechanism of a size, and the links that are welded to the world."""
 
 
-def _scaling(
-    x: Sequence[int], family: Callable[[int], tuple[ds.Tree, tuple[Constraint, ...]]], linear: Sequence[str]
-) -> Finding:
+def chains(n: int) -> tuple[ds.Tree, tuple[str, ...]]:
+    """[LQR] Fig. 4a."""
+    return ds.mechanisms.chain(n), (f"link{n}",)
+
+
+def ladders(n: int) -> tuple[ds.Tree, tuple[str, ...]]:
+    """[LQR] Fig. 4b."""
+    return ds.mechanisms.comb(n), tuple(f"rung{k}_7" for k in range(1, n + 1))
+
+
+def _slopes(x: Sequence[int], values: Mapping[str, Sequence[float]], linear: Sequence[str]) -> dict[str, float]:
+    """Slopes at the last two sizes that each method has, the linear methods first."""
+    order = (*linear, *(method for method in COUNTED if method not in linear))
+    return {method: slope(x[: len(values[method])], values[method]) for method in order}
+
+
+def _are_as_said(slopes: Mapping[str, float], linear: Sequence[str]) -> list[bool]:
+    return [value < 1.15 if method in linear else value > 1.5 for method, value in slopes.items()]
+
+
+def _scaling(x: Sequence[int], family: Family, linear: Sequence[str]) -> Finding:
     """Slopes of the operations of all methods at the last two sizes of a family, some of them linear."""
-    cases = [Case(f"{n}", *family(n)) for n in x]
+    cases = [Case(f"{n}", tree, welds(*links)) for n, (tree, links) in zip(x, map(family, x), strict=True)]
     counts = {method: [operations(case, method) for case in cases] for method in COUNTED}
-    slopes = {method: slope(x, counts[method]) for method in (*linear, *(m for m in COUNTED if m not in linear))}
-    parts = [value < 1.15 if method in linear else value > 1.5 for method, value in slopes.items()]
+    slopes = _slopes(x, counts, linear)
+    parts = _are_as_said(slopes, linear)
     said = ", ".join(f"{NAMES[method]} {value:.2f} ({counts[method][-1]:,})" for method, value in slopes.items())
     return Finding(
         f"slopes from n = {x[-2]} to {x[-1]} (operations at {x[-1]}): {said}.",
@@ -179,18 +205,50 @@ def _scaling(
     )
 
 
-def _chains(setup: Setup) -> Finding:
-    return _scaling(
-        setup.few(CHAINS), lambda n: (ds.mechanisms.chain(n), welds(f"link{n}")), ("pv", "pv-early", "pv-soft")
+def _scaling_published(setup: Setup, x: Sequence[int], family: Family, linear: Sequence[str]) -> Finding:
+    """The same of CasADi's instructions, and of times of its C code where that is not too long.
+
+    Times say what is linear: methods that are not are too long to compile where they have left straight lines.
+    """
+    counts: dict[str, list[int]] = {method: [] for method in COUNTED}
+    times: dict[str, list[float]] = {method: [] for method in COUNTED}
+    for n, (tree, links) in zip(x, map(family, x), strict=True):
+        case = Case(f"{n}", tree, general_rows(links, 6))
+        graphs = {method: casadi_dynamics(tree, case.constraints, method, WEIGHT) for method in COUNTED}
+        for method, graph in graphs.items():
+            counts[method].append(graph.operations)
+        if not setup.quick:
+            short = {method: graph for method, graph in graphs.items() if graph.operations <= MOST_COMPILED}
+            for method, time in c_times(case, short)[0].items():
+                times[method].append(time)
+    slopes = _slopes(x, counts, linear)
+    parts = _are_as_said(slopes, linear)
+    text = f"slopes of CasADi's instructions from n = {x[-2]} to {x[-1]}: " + ", ".join(
+        f"{NAMES[method]} {value:.2f} ({counts[method][-1]:,})" for method, value in slopes.items()
+    )
+    panels: dict[str, Series] = {
+        "CasADi's instructions": {NAMES[method]: (x, values) for method, values in counts.items()}
+    }
+    if setup.quick:
+        return Finding(f"{text}.", verdict(parts), "", panels)
+    timed = _slopes(x, times, linear)
+    least = min(timed[method] for method in COUNTED if method not in linear)
+    parts += [max(timed[method] for method in linear) < min(1.15, least)]
+    said = (
+        f"{NAMES[method]} {value:.2f} (to {x[len(times[method]) - 1]}, {times[method][-1]:.3g} µs)"
+        for method, value in timed.items()
+    )
+    panels["µs, C code through gcc"] = {NAMES[method]: (x[: len(values)], values) for method, values in times.items()}
+    return Finding(
+        f"{text}; of times of C code with at most {MOST_COMPILED:,} instructions: {', '.join(said)}.",
+        verdict(parts),
+        "" if all(parts) else "code of other lengths lies in other caches",
+        panels,
     )
 
 
-def _ladder(setup: Setup) -> Finding:
-    def rungs(n: int) -> tuple[ds.Tree, tuple[Constraint, ...]]:
-        return ds.mechanisms.comb(n), welds(*(f"rung{k}_7" for k in range(1, n + 1)))
-
-    return _scaling(setup.few(RUNGS), rungs, ("pv-early", "pv-soft"))
-
+FIG_4A, FIG_4C = ("pv", "pv-early", "pv-soft"), ("pv-early", "pv-soft")
+"""Methods that the paper finds linear."""
 
 CLAIMS = (
     Claim("[LQR] Fig. 3", "Talos, hands and feet welded, 1000 configurations, soft weights 10² … 10¹²: residuals of "
@@ -199,7 +257,11 @@ CLAIMS = (
           "lqr_fig3_soft_weights", log=True, x="weight 1 / R", y="median norm (SI units)",
           published=partial(_talos, published=True)),
     Claim("[LQR] Fig. 4a", "chains of 6–100 joints with a welded tip: PV, PV-e and PV-s linear; LTL and LTL-s curve "
-          "upwards", _chains, "lqr_fig4a_chains", log=True, x="joints"),
+          "upwards", lambda setup: _scaling(setup.few(CHAINS), chains, FIG_4A),
+          "lqr_fig4a_chains", log=True, x="joints",
+          published=lambda setup: _scaling_published(setup, setup.few(CHAINS), chains, FIG_4A)),
     Claim("[LQR] Fig. 4c", "ladder whose rungs of seven links are welded to the world: PV curves upwards like LTL and "
-          "LTL-s; PV-e and PV-s stay linear", _ladder, "lqr_fig4c_ladder", log=True, x="rungs"),
+          "LTL-s; PV-e and PV-s stay linear", lambda setup: _scaling(setup.few(RUNGS), ladders, FIG_4C),
+          "lqr_fig4c_ladder", log=True, x="rungs",
+          published=lambda setup: _scaling_published(setup, setup.few(RUNGS), ladders, FIG_4C)),
 )  # fmt: skip

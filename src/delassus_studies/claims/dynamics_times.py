@@ -21,7 +21,7 @@ import delassus as ds
 from delassus.quantities.dynamics import DYNAMICS
 from delassus.quantities.request import request
 from delassus.spatial.rotations import Array
-from delassus_studies.as_published import casadi_dynamics
+from delassus_studies.as_published import CasadiDynamics, casadi_dynamics
 from delassus_studies.bench.dynamics import ANY_ERROR
 from delassus_studies.cases import (
     Case,
@@ -217,18 +217,32 @@ def _difference(qdd: Mapping[str, Array]) -> float:
 
 def measure_published(case: Case, rounds: int = ROUNDS) -> Timing:
     """The same of C code of CasADi's graph."""
-    states, rng = random_states(case, STATES), np.random.default_rng(0)
-    wanted = rng.normal(size=(STATES, sum(c.size for c in case.constraints)))
     graphs = {name: casadi_dynamics(case.tree, case.constraints, SOLVERS[name], WEIGHT) for name in SOLVERS}
     operations = {name: graph.operations for name, graph in graphs.items()}
-    given = states.q, states.v, states.tau, wanted
-    if not rounds:
-        return Timing(operations, operations, _difference({n: graph.at(*given)[0] for n, graph in graphs.items()}))
+    times, qdd = c_times(case, graphs, rounds) if rounds else (dict[str, float](operations), _answers(case, graphs))
+    return Timing(times, operations, _difference(qdd))
+
+
+def c_times(
+    case: Case, graphs: Mapping[str, CasadiDynamics], rounds: int = ROUNDS
+) -> tuple[dict[str, float], dict[str, Array]]:
+    """Median µs per state of graphs as C code, in turns, and what they answer; time of the thread alone."""
+    given = _published_states(case)
     calls: Calls = {name: (through_gcc(graph.function, given, GCC), STATES) for name, graph in graphs.items()}
     qdd = {name: np.array(call()) for name, (call, _) in calls.items()}
     with pinned():
-        times = interleaved(calls, rounds, REPEATS, time.thread_time)
-    return Timing({name: found["median"] for name, found in times.items()}, operations, _difference(qdd))
+        found = interleaved(calls, rounds, REPEATS, time.thread_time)
+    return {name: statistics["median"] for name, statistics in found.items()}, qdd
+
+
+def _published_states(case: Case) -> tuple[Array, Array, Array, Array]:
+    """Configurations, velocities, joint forces, and what rows ask for."""
+    states, rng = random_states(case, STATES), np.random.default_rng(0)
+    return states.q, states.v, states.tau, rng.normal(size=(STATES, sum(c.size for c in case.constraints)))
+
+
+def _answers(case: Case, graphs: Mapping[str, CasadiDynamics]) -> dict[str, Array]:
+    return {name: graph.at(*_published_states(case))[0] for name, graph in graphs.items()}
 
 
 def _measure_row(row: PaperRow, setup: Setup, published: bool) -> Timing:

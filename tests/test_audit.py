@@ -411,7 +411,7 @@ def test_what_is_no_step_is_refused():
         with pytest.raises(ConfigurationError, match=part):
             replace(step, **change)
     for arguments in [(step, step), (3.0,), (None, None)]:
-        with pytest.raises(ConfigurationError, match="model and data"):
+        with pytest.raises(ds.DelassusError, match="model"):
             audit(*arguments)
     with pytest.raises(ConfigurationError, match="tolerance"):
         audit(step, tolerance=0.0)

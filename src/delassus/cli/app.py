@@ -11,7 +11,6 @@ import numpy as np
 import typer
 
 from delassus import OSIM_METHODS, __version__
-from delassus_studies.figures import check_folder
 from delassus_studies.registry import ABBREVIATIONS, Csv, Json, bench_app, reproduce_claims
 from delassus_studies.tables import Console, check_target, publish, show, table, write_csv
 
@@ -285,19 +284,16 @@ def audit(
     seconds: Annotated[float, typer.Option(min=0.0, help="Time to simulate (s).")] = 2.0,
     tolerance: Annotated[float, typer.Option(help="Velocity (m/s) that violations are held to.")] = 1e-6,
     penetration: Annotated[float, typer.Option(help="Depth (m) that bodies may overlap.")] = 1e-4,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            callback=lambda x: x and check_folder(x),
-            help="Draw violations over time (PNG) into this folder; needs the extra plot.",
-        ),
-    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw it over time into this folder; needs the extra plot.")] = None,
     file: Json = None,
     csv: Csv = None,
 ) -> None:
     """Audit the contact steps that MuJoCo takes of a scene (extra mjcf): violations, and what softness explains."""
     from delassus.cli.audit import audited, draw, tables
+    from delassus_studies.figures import check_folder
 
+    if plot is not None:
+        check_folder(plot)
     record = audited(console, scene, seconds, tolerance=tolerance, penetration=penetration)
     publish(console, record, tables, file, plot, draw, csv)
 

@@ -59,6 +59,7 @@ class Verdict(Enum):
 VERDICTS = np.array([*Verdict], dtype=object)
 """By severity; checks hold their indices."""
 SOFT, UNSOLVED, WRONG = 1, 2, 3
+TINY = float(np.finfo(float).tiny)
 
 
 class Check(NamedTuple):
@@ -166,15 +167,12 @@ def audit(
     """
     check_number("tolerance", tolerance, "In m/s.")
     check_number("penetration", penetration, "In m.")
-    step, softness, ours = model, None, isinstance(model, ContactStep | ContactSolution)
-    if ours is (data is not None):
-        expected = "a ContactStep, a ContactSolution, or a mujoco.MjModel with its MjData"
-        came = f"{type(model).__name__} and {type(data).__name__}"
-        raise ConfigurationError("model and data", expected, came, "Arrays of anyone make a ContactStep.")
+    step, softness = (model, None) if data is None else mujoco_step(model, data)
     if isinstance(model, ContactSolution):
         step = _step_of(model)
-    elif not ours:
-        step, softness = mujoco_step(model, data)
+    if not isinstance(step, ContactStep):
+        expected = "a ContactStep, a ContactSolution, or a mujoco.MjModel with its MjData"
+        raise ConfigurationError("model", expected, type(model).__name__, "Arrays of anyone make a ContactStep.")
     with np.errstate(all="ignore"):
         checks = _checks(step, softness, tolerance, penetration)
     return Audit(step, softness, {check.name: check for check in checks})
@@ -190,14 +188,9 @@ def _checks(s: ContactStep, soft: Softness | None, tol: float, penetration: floa
         steps = natural_map(p.reshape(-1, 3), v.reshape(-1, 3), mu.ravel(), offset.ravel(), omega.ravel())
         return np.asarray(np.linalg.norm(steps, axis=-1).reshape(pn.shape))
 
-    def solve(r: Array) -> Array:
-        return np.asarray(np.linalg.solve(s.M, r[..., None])[..., 0])
-
-    def largest(r: Array) -> Array:
-        return np.asarray(np.abs(r).max(axis=-1, keepdims=True, initial=0.0))
-
-    def over(x: Array, tolerated: Array) -> Array:
-        return np.where((x == 0.0) & (tolerated == 0.0), 0.0, x / tolerated)
+    def moves(r: Array) -> Array:
+        """Largest velocity (..., 1) that momentum makes."""
+        return np.asarray(np.abs(np.linalg.solve(s.M, r[..., None])).max(axis=-2, initial=0.0))
 
     law = violation(p, de_saxce(u.reshape(-1, 3), mu.ravel()), mu, s.friction_offset)
     friction = violation(p * flat, u * flat, 0.0 * mu, mu * np.maximum(pn, 0.0) + s.friction_offset)
@@ -210,20 +203,22 @@ def _checks(s: ContactStep, soft: Softness | None, tol: float, penetration: floa
     r, mean = (s.M @ (s.v_after - s.v_before)[..., None])[..., 0] - known, 0.5 * (s.v_before + s.v_after)
     sizes = np.abs(s.M) @ (np.abs(s.v_before) + np.abs(s.v_after))[..., None] + np.abs(s.J.mT) @ np.abs(flat_p)
     r = np.where(np.abs(r) <= ROUNDING * (sizes[..., 0] + s.dt * np.abs(s.force)), 0.0, r)
-    error, balance = largest(solve(r)), np.abs((mean * r).sum(axis=-1, keepdims=True))
+    at_most, balance = np.abs(r).max(axis=-1, keepdims=True), np.abs((mean * r).sum(axis=-1, keepdims=True))
     inertia = np.abs(s.M @ mean[..., None]).sum(axis=-2)
     # what impulses add to the energy of the motion without them, u* → u⁺: ½ pᵀ (u* + u⁺), relative to surfaces
-    both = s.along(s.v_before + s.dt * solve(s.force)) + s.along(s.v_after) + 2.0 * s.velocity_offset * flat
+    free = s.v_before + s.dt * np.linalg.solve(s.M, s.force[..., None])[..., 0]
+    both = s.along(free) + s.along(s.v_after) + 2.0 * s.velocity_offset * flat
     work = 0.5 * (p * both).sum(axis=(-2, -1))[..., None]
     reach = (part * (np.linalg.norm(p, axis=-1) + np.linalg.norm(u, axis=-1) / omega)).sum(axis=-1)[..., None]
-    own, moved, at = np.full(pn.shape, WRONG), np.full(error.shape, WRONG), s.names
+    own, moved, at = np.full(pn.shape, WRONG), np.full(at_most.shape, WRONG), s.names
     if soft is not None:
         own[...] = np.where(soft.residual[: len(at)] <= tol, SOFT, UNSOLVED)
-        left = [largest(solve(r - soft.integrator - x)) <= tol for x in (0.0, soft.unsolved)]
+        left = [moves(r - soft.integrator - x) <= tol for x in (0.0, soft.unsolved)]
         moved = np.select(left, [np.array(SOFT), np.array(UNSOLVED)], WRONG)
-    dofs, whole = tuple(f"degree of freedom {i}" for i in range(r.shape[-1])), ("the step",)
+    every, whole = own.max(axis=-1, keepdims=True, initial=0), ("the step",)
+    dofs = tuple(f"degree of freedom {i}" for i in range(r.shape[-1]))
     checks = [
-        Check("momentum", "N s", np.abs(r), over(np.abs(r) * error, largest(r) * tol), dofs, moved),
+        Check("momentum", "N s", np.abs(r), np.abs(r) / np.maximum(at_most, TINY) * moves(r) / tol, dofs, moved),
         Check("overlap", "m", -s.gaps, -s.gaps / penetration, at, own),
         Check("approach", "m/s", -un, -un / part, at, own),
         Check("adhesion", "N s", -pn, -omega * pn / part, at, WRONG),
@@ -231,8 +226,8 @@ def _checks(s: ContactStep, soft: Softness | None, tol: float, penetration: floa
         Check("cone", "N s", beyond, omega * beyond / part, at, WRONG),
         Check("friction", "m/s", friction, friction / part, at, own),
         Check("dissipation", "J", power, pushed / part, at, own),
-        Check("work of contacts", "J", work, over(work, reach), whole, largest(own)),
-        Check("energy balance", "J", balance, over(balance, tol * inertia), whole, moved),
+        Check("work of contacts", "J", work, work / np.maximum(reach, TINY), whole, every),
+        Check("energy balance", "J", balance, balance / np.maximum(tol * inertia, TINY), whole, moved),
         Check("law", "m/s", law, law / tol, at, own),
     ]
     if soft is not None:

@@ -15,9 +15,6 @@ from delassus.frozen import Frozen, cached_property, read_only
 from delassus.model.check import check_number, finite_array
 from delassus.spatial.rotations import Array
 
-RESULTS = ("v_after", "impulses")
-"""What a simulator made, which need not be finite."""
-
 
 @dataclass(frozen=True, eq=False)
 class ContactStep(Frozen):
@@ -85,11 +82,11 @@ class ContactStep(Frozen):
         shapes = {"M": 2 * nv, "J": (3 * n, *nv), "v_before": nv, "v_after": nv, "impulses": (n, 3), "friction": (n,),
                   "gaps": (n,), "force": nv, "friction_offset": (n,), "velocity_offset": (n, 3)}  # fmt: skip
         for name, shape in shapes.items():
-            x = getattr(self, name)
+            x, result = getattr(self, name), name in ("v_after", "impulses")
             if x is None:
                 x = np.maximum(a["gaps"], 0.0)[..., None] * [0, 0, 1 / dt] if shape == (n, 3) else np.zeros(shape)
-            checked = finite_array(np.zeros(np.shape(x)) if name in RESULTS else x, (..., *shape), name, advice)
-            a[name] = np.asarray(x, dtype=float) if name in RESULTS else checked
+            a[name] = finite_array(np.zeros(np.shape(x)) if result else x, (..., *shape), name, advice)
+            a[name] = np.asarray(x, dtype=float) if result else a[name]
         names = tuple(map(str, self.names)) or tuple(f"contact {i}" for i in range(n))
         try:
             batch = np.broadcast_shapes(*(x.shape[: x.ndim - len(shapes[k])] for k, x in a.items()))
@@ -100,8 +97,7 @@ class ContactStep(Frozen):
             right = False
         if not right:
             expected = "leading axes that broadcast, M symmetric and positive definite, friction ≥ 0, a name a contact"
-            came = ", ".join(f"{name} {x.shape}" for name, x in a.items())
-            raise ConfigurationError("a contact step", expected, came, advice)
+            raise ConfigurationError("a contact step", expected, str({k: x.shape for k, x in a.items()}), advice)
         wide = {name: read_only(np.broadcast_to(x, batch + shapes[name])) for name, x in a.items()}
         self._set_attributes(**wide, dt=dt, names=names)
 

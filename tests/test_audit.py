@@ -15,6 +15,7 @@ from delassus.contact import (
     ContactStep,
     Scene,
     SolverStatus,
+    Sphere,
     State,
     Verdict,
     admm,
@@ -379,6 +380,29 @@ def test_solutions_of_scenes_are_right(formulation):
         assert audit(step.solve("nsgs")).verdict == Verdict.RIGHT
         for phase in collide(formulate(scene, state, formulation, dt=0, contacts=floor), "nsgs"):
             assert audit(phase, tolerance=1e-5).verdict == Verdict.RIGHT
+
+
+@pytest.mark.slow
+def test_steps_of_kernels_are_right():
+    """Of an arm two spheres of which are above, at or below the ground, as a batch."""
+    robot, radius, rng = ds.mechanisms.chain(5), 0.05, np.random.default_rng(0)
+    q, v = robot.random(1, batch=400), rng.normal(size=(400, robot.nv))
+    frames = [ds.Frame(link, (0.1, 0.0, 0.05)) for link in ("link3", "link5")]
+    height = ds.forward_kinematics(robot, q, frames)[:, :, 2, 3]
+    gaps = height - np.median(height.min(axis=1))
+    ground = ds.Frame("world", (0.0, 0.0, np.median(height.min(axis=1)) - radius))
+    contacts = [ds.Contact(frame, Sphere(radius), ground, friction=0.5) for frame in frames]
+    kernel = ds.compile(robot, contacts, "contact_step", tolerance=1e-8, sweeps=1000)
+    _, after, impulses, residuals = kernel(q, v, np.zeros((400, 6)), np.zeros(robot.nv), 1e-3)
+    twists = ds.jacobian(robot, [ds.Weld(frame, axes="world") for frame in frames], q).reshape(400, 2, 2, 3, robot.nv)
+    down = -(radius + gaps / 2)[..., None]  # from centres to points half-way to the ground
+    J = twists[:, :, 0]
+    J[:, :, 0], J[:, :, 1] = J[:, :, 0] + down * twists[:, :, 1, 1], J[:, :, 1] - down * twists[:, :, 1, 0]
+    step = ContactStep(ds.mass_matrix(robot, q), J.reshape(400, 6, robot.nv), v, after, impulses.reshape(400, 2, 3),
+                       [0.5, 0.5], gaps, 1e-3, -ds.bias_force(robot, q, v))  # fmt: skip
+    found = audit(step, penetration=1.0)
+    assert residuals.max() < 1e-7 and (impulses != 0.0).any(axis=1).sum() > 50
+    assert set(found.verdict) == {Verdict.RIGHT}, str(found)
 
 
 def test_pyramids_are_seen_and_so_is_the_relaxation():

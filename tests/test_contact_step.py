@@ -11,6 +11,7 @@ import pytest
 
 import delassus as ds
 from delassus.contact import Box, Capsule, Collider, ConeProblem, HalfSpace, Sphere
+from delassus.errors import ConfigurationError
 from internals import NumpyRequest, configuration_from_mujoco
 from tools import requested
 
@@ -264,13 +265,13 @@ def test_residuals_and_impulses_solve_the_cone_problem(biped, solver):
 
 def agrees_with_simulator(tree, contacts, q, v, tau, steps, loops=(), **options):
     """Both go the same way as long as the same contacts are closed."""
-    kernel = step_of(tree, [*contacts, *loops], **options)
     places = [c.frame.on(tree) for c in contacts]
     colliders = [
         Collider(c.frame.link, c.shape, at.position, friction=c.friction**2)
         for c, at in zip(contacts, places, strict=True)
     ]
     scene = ds.Scene(tree, [*colliders, Collider("world", HalfSpace(), friction=1.0)], loops=loops)
+    kernel = scene.contact_step(**{**TIGHT, **options})
     passive = options.get("passive", "model")
     sim = ds.Simulator(
         scene, solver="nsgs", tolerance=1e-11, dt=DT, q0=q, v0=v, passive=passive, max_overlap=9.0,
@@ -283,6 +284,27 @@ def agrees_with_simulator(tree, contacts, q, v, tau, steps, loops=(), **options)
         np.testing.assert_allclose(q, sim.q, atol=1e-8)
         np.testing.assert_allclose(v, sim.v, atol=1e-8)
     return p, sim
+
+
+def test_scenes_have_contacts_as_constraints():
+    pair = ds.mechanisms.pendulum(2)
+    colliders = [
+        Collider("rod1", Capsule(0.05, 0.3), (0, 0, -0.4), friction=0.2, restitution=0.5),
+        Collider("rod2", Box(0.1, 0.2, 0.3), (0, 0, -0.5), slope(0.3).rotation, name="brick"),
+        Collider("world", HalfSpace(), (0, 0.1, -3), slope(0.1).rotation, friction=0.8, restitution=0.5,
+                 surface_velocity=(1, 2, 0)),
+        Collider("world", Sphere(0.1), (1, 0, 0), name="post"),
+    ]  # fmt: skip
+    scene = ds.Scene(pair, colliders, ignore=[("brick", "post")])
+    on_plane, on_post, brick = scene.constraints()
+    assert [c.frame.link for c in (on_plane, on_post, brick)] == ["rod1", "rod1", "rod2"]
+    assert isinstance(on_post.second_shape, Sphere) and on_post.second.link == "world" and brick.n_points == 8
+    assert (on_plane.friction, on_plane.restitution) == (pytest.approx(0.4), 0.5)
+    np.testing.assert_array_equal(on_plane.surface_velocity, [1, 2, 0])
+    np.testing.assert_allclose(on_plane.ground.rotation, slope(0.1).rotation, atol=1e-15)
+    np.testing.assert_allclose(brick.frame.rotation, slope(0.3).rotation, atol=1e-15)
+    with pytest.raises(ConfigurationError, match=r"scene of a contact step: .* got Box 'brick' and Sphere 'post'"):
+        ds.Scene(pair, colliders).contact_step()
 
 
 def test_a_ball_goes_as_in_the_simulator():

@@ -16,6 +16,7 @@ from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet, frames_of
 from delassus.contact.formulate import formulate
 from delassus.contact.formulations.problem import ContactProblem, ContactSolution, collide
+from delassus.contact.kernel_contacts import ground_below
 from delassus.contact.problems import LCP, MLCP, ConeProblem, PolyhedralLCP, RelaxedProblem
 from delassus.contact.results import Solution, SolverStatus
 from delassus.contact.scene import Scene, State
@@ -26,7 +27,6 @@ from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.mixed import solve_mixed
 from delassus.contact.solvers.nsgs import nsgs
 from delassus.contact.solvers.pgs import pgs
-from delassus.contact.terrain import ground_below
 from delassus.formats.colliders import load_colliders, load_ignored
 from delassus.model.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, HeightField, Mesh, Sphere
 

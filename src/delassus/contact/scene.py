@@ -14,12 +14,15 @@ from numpy.typing import ArrayLike
 
 from delassus.constraints import Constraint, check_constraints
 from delassus.contact.from_robot import described, set_down, touching_always
+from delassus.contact.kernel_contacts import contacts_of_colliders
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name
 from delassus.frozen import Frozen
 from delassus.model.check import check_flag, check_list, check_vector, finite_array
 from delassus.model.edit.combine import combine_trees
 from delassus.model.shapes import Collider, HalfSpace
 from delassus.model.tree import WORLD, Tree
+from delassus.runtime.compile import compile as compile_kernel
+from delassus.runtime.kernel import Kernel
 from delassus.spatial.rotations import Array
 
 
@@ -172,6 +175,35 @@ class Scene(Frozen):
             Several robots or one without a free joint; no collider of the world within 100 m below.
         """
         return set_down(self, q)
+
+    def constraints(self) -> tuple[Constraint, ...]:
+        """Loops and contacts of the scene as constraints of its tree: what kernels of ``"contact_step"`` take.
+
+        There is a `Contact` for each pair of colliders that may touch, with the friction and restitution of both: of
+        spheres, capsules and boxes with half spaces and height fields of the world, whose heights `ground_below` finds
+        (``ground="input"``), and of spheres and capsules with one another.
+
+        Raises
+        ------
+        ConfigurationError
+            Names a pair of other shapes: approximate one of them, or ``ignore`` the pair.
+        """
+        return (*self.loops, *contacts_of_colliders(self))
+
+    def contact_step(self, **options: Any) -> Kernel:
+        """Kernel of the scene's time step: `delassus.compile` of its tree and `constraints` for ``"contact_step"``.
+
+        Options are those of `delassus.compile`; what it raises are those of both.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> ball = ds.mechanisms.free_body(1.0, 0.01 * np.eye(3), name="ball")
+        >>> colliders = Collider("ball", Sphere(0.1)), Collider("world", HalfSpace(), friction=0.8)
+        >>> step = Scene(ball, colliders).contact_step()  # doctest: +SKIP
+        >>> q, v, impulses, residuals = step(q, v, impulses, tau, 1e-3)  # doctest: +SKIP
+        """
+        return compile_kernel(self.tree, self.constraints(), "contact_step", **options)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Rebuild from what it was made of."""

@@ -1,4 +1,4 @@
-"""Height fields as ground of contact steps."""
+"""Scenes in kernels: colliders as constraints of contact steps, and height fields as their ground."""
 
 from __future__ import annotations
 
@@ -7,16 +7,53 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.constraints import Constraint, check_constraints
-from delassus.constraints.contact import Contact, ground_name
+from delassus.constraints import Constraint, Frame, check_constraints
+from delassus.constraints.contact import Contact, Ground, ground_name
+from delassus.contact.filters import Solids, may_collide
 from delassus.errors import ConfigurationError, shown
-from delassus.model.shapes import Collider, HeightField
+from delassus.model.shapes import Box, Capsule, Collider, HalfSpace, HeightField, Sphere
 from delassus.model.tree import Tree
 from delassus.quantities.kinematics import forward_kinematics
 from delassus.spatial.rotations import Array
 
+PAIRS = (
+    "spheres, capsules and boxes on half spaces and height fields, spheres and capsules on each other, no belts on top"
+)
+"""What touches in contact steps of kernels."""
+
 UPRIGHT = 1e-9
 """By how much the vertical of a height field may differ from the world's."""
+
+
+def contacts_of_colliders(scene: Solids) -> tuple[Contact, ...]:
+    """A `Contact` for each pair of colliders that may touch; raises `ConfigurationError` where kernels have none."""
+    pairs = np.argwhere(np.triu(may_collide(scene)))
+    return tuple(_contact(*(scene.colliders[i] for i in pair)) for pair in pairs.tolist())
+
+
+def _contact(a: Collider, b: Collider) -> Contact:
+    """Contact of two colliders, the second one that of the world if one is."""
+    if a.link == "world":
+        a, b = b, a
+    ground: Ground | None = None
+    if isinstance(a.shape, Sphere | Capsule) and isinstance(b.shape, Sphere | Capsule):
+        ground = _frame(b), b.shape
+    elif isinstance(b.shape, HalfSpace):
+        ground = _frame(b)
+    elif isinstance(b.shape, HeightField):
+        ground = "input"
+    if ground is None or a.surface_velocity.any() or not isinstance(a.shape, Sphere | Capsule | Box):
+        came = f"{type(a.shape).__name__} {a.name!r} and {type(b.shape).__name__} {b.name!r}"
+        raise ConfigurationError("scene of a contact step", PAIRS, came, "Approximate one, or ignore the pair.")
+    return Contact(
+        _frame(a), a.shape, ground,
+        friction=float(np.sqrt(a.friction * b.friction)), restitution=float(np.sqrt(a.restitution * b.restitution)),
+        surface_velocity=b.surface_velocity,
+    )  # fmt: skip
+
+
+def _frame(c: Collider) -> Frame:
+    return Frame(c.link, c.position, c.rotation)
 
 
 def ground_below(

@@ -293,3 +293,52 @@ def test_terrain_of_contact_steps():
     assert (points[..., 2] - ground_below(BODY, contact, q, rough)["ground0"][..., 0]).min() > -2e-3
     with pytest.raises(ConfigurationError, match="HeightField on 'world'"):
         ground_below(BODY, contact, q, Collider("world", HalfSpace()))
+
+
+def closed(vertices):
+    """Triangles around the convex hull of points, seen from outside."""
+    from scipy.spatial import ConvexHull
+
+    hull = ConvexHull(vertices)
+    corners = vertices[hull.simplices]
+    areas = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    inwards = (areas * hull.equations[:, :3]).sum(axis=1) < 0
+    return Mesh(vertices, np.where(inwards[:, None], hull.simplices[:, ::-1], hull.simplices), convex=False)
+
+
+def between(first, second):
+    return CollisionDetector(Scene({"a": BODY, "b": BODY}, [Collider("a/body", first), Collider("b/body", second)]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*SHAPES, "surface"])
+def test_closed_surfaces_are_the_solids_in_them(name):
+    """Gaps and normals of what is apart are those of the convex hull. Of what overlaps, each triangle has a way out of
+    its own, maybe not the shortest one: longer by less than the overlap that a step leaves alone.
+    """
+    local, found = np.random.default_rng(9), 0
+    cube = np.array([[x, y, z] for x in (-0.3, 0.3) for y in (-0.2, 0.2) for z in (-0.25, 0.25)])
+    a, other = (Mesh(cube), closed(cube)) if name == "surface" else (SHAPES[name][0],) * 2
+    for corners in (cube, local.normal(size=(40, 3)) * 0.3):
+        b, around = Mesh(corners), closed(corners)
+        for solid, surface in ((between(a, b), between(other, around)), (between(b, a), between(around, other))):
+            for trial in range(60):
+                poses = np.zeros((2, 3, 4))
+                poses[:, :, :3] = np.eye(3) if trial % 3 == 0 else [random_rotation(local), random_rotation(local)]
+                poses[0, :, 3] = local.normal(size=3) * 0.25
+                gap = local.choice([-1e-3, -1e-5, -1e-7, 0, 1e-7, 1e-5, 1e-3, 1e-2])
+                for _ in range(3):  # to a gap along the normal
+                    wanted = solid.contacts(poses, 1.0)
+                    k = np.argmax(wanted.depths)
+                    poses[0, :, 3] += (wanted.depths[k] + gap) * wanted.normals[k]
+                wanted, contacts = solid.contacts(poses, 0.03), surface.contacts(poses, 0.03)
+                if not len(wanted) or wanted.depths.max() > 1.1e-3:
+                    continue
+                found += 1
+                k, most = np.argmax(contacts.depths), wanted.depths.max()
+                if most < -1e-6:
+                    assert contacts.depths[k] == pytest.approx(most, abs=1e-7)
+                    assert contacts.normals[k] == pytest.approx(wanted.normals[np.argmax(wanted.depths)], abs=1e-3)
+                else:
+                    assert most - 1e-7 < contacts.depths[k] < most + 1e-4
+    assert found > 200

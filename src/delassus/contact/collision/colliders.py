@@ -29,7 +29,7 @@ COLUMNS = 20
 VERTICES, ENDS, CORNERS, NORMALS = range(4)
 """Parts of `Colliders.hulls`."""
 
-NEIGHBOURS, FANS, RINGS, SPOKES, NODE_BOUNDS, NODES = range(6)
+NEIGHBOURS, FANS, RINGS, SPOKES, FIRST_AXIS, AXES, NODE_BOUNDS, NODES = range(8)
 """Parts of `Colliders.surfaces`."""
 
 MOST_POINTS = 8
@@ -57,9 +57,11 @@ class Colliders(NamedTuple):
         Of all surfaces, in the frames of their colliders. Behind each edge of a triangle (3 n_triangles, 3): the unit
         normal of the neighbour where the edge is convex, a unit vector outwards where there is none, else zero. The
         vertex at each corner (3 n_triangles,), where its spokes begin (n_vertices + 1,), and these, unit vectors along
-        the edges from it (n_spokes, 3). Boxes, lower and upper corners, of a tree of triangles in depth-first order
-        (n_nodes, 6); and the node after a subtree, and the triangle in its surface that a leaf holds, else −1
-        (n_nodes, 2). See `NEIGHBOURS` and the others.
+        the edges from it (n_spokes, 3). Where the axes of each triangle begin (n_triangles + 1,), and these: unit
+        normals, far from parallel, of other triangles at its corners behind which it lies, and outwards of edges
+        without neighbour, with its furthest extent along them (n_axes, 4). Boxes, lower and upper corners, of a tree of
+        triangles in depth-first order (n_nodes, 6); and the node after a subtree, and the triangle in its surface that
+        a leaf holds, else −1 (n_nodes, 2). See `NEIGHBOURS` and the others.
     material : (n, 5) array
         Velocity of each collider's surface in its frame (m/s), friction and restitution.
     allowed : (n, n) array of bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,12 @@ FLAT = 1e-5
 """Neighbouring triangles are one face if their unit normals differ by less, and their planes by less than this part of
 the size: files hold single-precision numbers."""
 
+ALIGNED = 1e-3
+"""One minus the cosine of the angle between a face's normal and a contact's, below which the face touches flatly."""
+
+AT_ONCE = 1 << 16
+"""Triangles whose neighbours are looked at together: this bounds the memory that takes."""
+
 THIN = 1e-12
 """Twice the area of a triangle, as a part of the square of its longest edge, below which it is a line and left out."""
 
@@ -29,6 +36,8 @@ class Surface(NamedTuple):
     fans: NDArray[np.int64]
     rings: NDArray[np.int64]
     spokes: Array
+    first_axis: NDArray[np.int64]
+    axes: Array
     node_bounds: Array
     nodes: NDArray[np.int64]
 
@@ -49,6 +58,7 @@ class MeshTables:
         return self._made[id(mesh)]
 
     def _add(self, mesh: Mesh, name: str) -> tuple[int, ...]:
+        faces: Any  # polygons, or triangles (n, 3)
         vertices, faces, normals = (hull_of if mesh.convex else oriented_triangles)(mesh, name)
         first, first_face, of_surface = sum(map(len, self._vertices)), len(self._ends) - 1, (0, 0, 0)
         corners = first
@@ -57,12 +67,11 @@ class MeshTables:
             corners = first + len(vertices)
             n_corners, n_nodes = (sum(map(len, parts)) for parts in self._parts("fans", "nodes"))
             of_surface = corners, n_corners // 3, n_nodes
-            triangles = np.array(faces)
-            self._surfaces.append(surface_of(vertices, triangles, normals))
-            self._vertices.append(vertices[triangles].reshape(-1, 3))
-            faces = list(np.arange(triangles.size).reshape(-1, 3))
+            self._surfaces.append(surface_of(vertices, faces, normals))
+            self._vertices.append(vertices[faces].reshape(-1, 3))
+            faces = np.arange(faces.size).reshape(-1, 3)
         self._normals.append(normals)
-        self._corners.extend(corners + face for face in faces)
+        self._corners.append(corners + np.concatenate(faces))
         self._ends.extend(self._ends[-1] + np.cumsum([len(face) for face in faces]))
         return first, len(vertices), first_face, len(faces), *of_surface
 
@@ -75,12 +84,14 @@ class MeshTables:
             np.concatenate(self._vertices), np.array(self._ends), np.concatenate(self._corners),
             np.concatenate(self._normals),
         )  # fmt: skip
-        neighbours, fans, rings, spokes, bounds, nodes = self._parts(*Surface._fields)
-        n_rings = n_spokes = n_nodes = 0
+        neighbours, fans, rings, spokes, first_axis, axes, bounds, nodes = self._parts(*Surface._fields)
+        n_rings = n_spokes = n_axes = n_nodes = 0
         for k, surface in enumerate(self._surfaces):
             fans[k] = fans[k] + n_rings
             rings[k] = rings[k][:-1] + n_spokes
+            first_axis[k] = first_axis[k][:-1] + n_axes
             nodes[k] = nodes[k] + [n_nodes, 0]
+            n_axes += len(surface.axes)
             n_rings, n_spokes = n_rings + len(rings[k]), n_spokes + len(surface.spokes)
             n_nodes += len(surface.nodes)
         none = np.zeros(0, np.int64)
@@ -89,23 +100,26 @@ class MeshTables:
             np.concatenate([none, *fans]),
             np.concatenate([*rings, [n_spokes]]).astype(np.int64),
             np.concatenate([np.zeros((0, 3)), *spokes]),
+            np.concatenate([*first_axis, [n_axes]]).astype(np.int64),
+            np.concatenate([np.zeros((0, 4)), *axes]),
             np.concatenate([np.zeros((0, 6)), *bounds]),
             np.concatenate([none.reshape(0, 2), *nodes]),
         )
 
 
-def oriented_triangles(mesh: Mesh, name: str) -> tuple[Array, list[NDArray[np.int64]], Array]:
+def oriented_triangles(mesh: Mesh, name: str) -> tuple[Array, NDArray[np.int64], Array]:
     """Vertices (n, 3) of a surface, each place once, its triangles but for those that are lines, and their normals."""
     assert mesh.triangles is not None
-    used, corners = np.unique(mesh.vertices[mesh.triangles].reshape(-1, 3), axis=0, return_inverse=True)
-    triangles = corners.reshape(-1, 3).astype(np.int64)
+    of_triangles, corners = np.unique(mesh.triangles, return_inverse=True)
+    used, places = np.unique(mesh.vertices[of_triangles], axis=0, return_inverse=True)
+    triangles = places.reshape(-1)[corners].reshape(-1, 3).astype(np.int64)
     edges = used[np.roll(triangles, -1, axis=1)] - used[triangles]
     areas = np.cross(edges[:, 0], edges[:, 1])
     sizes = np.linalg.norm(areas, axis=1)
     kept = sizes > THIN * (edges * edges).sum(axis=2).max(axis=1)
     if not kept.any():
         raise ConfigurationError(f"mesh of collider {name!r}", "triangles with an area", "none", "Check the file.")
-    return used, list(triangles[kept]), areas[kept] / sizes[kept, None]
+    return used, triangles[kept], areas[kept] / sizes[kept, None]
 
 
 def surface_of(vertices: Array, triangles: NDArray[np.int64], normals: Array) -> Surface:
@@ -125,19 +139,55 @@ def surface_of(vertices: Array, triangles: NDArray[np.int64], normals: Array) ->
     for k in range(int((last - first).max(initial=0))):  # where several meet, the one that goes on straightest
         edge = np.flatnonzero(first + k < last)
         other = order[first[edge] + k]
-        cosine = (of_edge[edge] * of_edge[other]).sum(axis=1)
+        cosine = _dot(of_edge[edge], of_edge[other])
         better = cosine > aligned[edge]
         edge, other = edge[better], other[better]
         aligned[edge] = cosine[better]
         across = vertices[opposite[other]] - vertices[starts[edge]]
-        height = (across * of_edge[edge]).sum(axis=1)
+        height = _dot(across, of_edge[edge])
         convex = height < -CONVEX * np.linalg.norm(across, axis=1)
         neighbours[edge] = np.where(convex[:, None], of_edge[other], 0.0)
-    pairs = np.unique(np.concatenate([np.stack([starts, ends], 1), np.stack([ends, starts], 1)]), axis=0)
-    spokes = vertices[pairs[:, 1]] - vertices[pairs[:, 0]]
+    pairs = np.sort(np.concatenate([keys, twins[np.isneginf(aligned)]]))
+    hub, rim = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], size)
+    spokes = vertices[rim] - vertices[hub]
     spokes /= np.linalg.norm(spokes, axis=1, keepdims=True)
-    rings = np.searchsorted(pairs[:, 0], np.arange(size + 1))
-    return Surface(neighbours, starts.astype(np.int64), rings, spokes, *_tree_of_boxes(vertices[triangles]))
+    rings = np.searchsorted(hub, np.arange(size + 1))
+    open_edges = np.flatnonzero(np.isneginf(aligned))
+    axes = _axes(vertices, triangles, normals, open_edges // 3, neighbours[open_edges])
+    return Surface(neighbours, starts.astype(np.int64), rings, spokes, *axes, *_tree_of_boxes(vertices[triangles]))
+
+
+def _axes(
+    vertices: Array, triangles: NDArray[np.int64], normals: Array, open_triangles: NDArray[np.int64], outwards: Array
+) -> tuple[NDArray[np.int64], Array]:
+    """Where axes of triangles (n, 3) begin, and these with the triangles' extents; see `Surface`."""
+    n, around = len(triangles), np.argsort(triangles.ravel(), kind="stable") // 3  # triangles, vertex by vertex
+    counts = np.bincount(triangles.ravel())
+    first, parts = np.cumsum(counts) - counts, [(open_triangles, outwards)]
+    lengths = np.linalg.norm(np.ptp(vertices[triangles], axis=1), axis=1)
+    for begin, c in product(range(0, n, AT_ONCE), range(3)):
+        part = triangles[begin : begin + AT_ONCE]
+        here = counts[part[:, c]]
+        own = np.arange(len(part)).repeat(here)
+        other = around[np.arange(own.size) + (first[part[:, c]] - np.cumsum(here) + here)[own]]
+        tilted = _dot(normals[begin + own], normals[other]) < 1.0 - ALIGNED
+        own, other = own[tilted], other[tilted]
+        for k, j in product(range(c), range(3)):  # at no corner before
+            new = triangles[other, j] != part[own, k]
+            own, other = own[new], other[new]
+        heights = [_dot(vertices[part[own, k]] - vertices[triangles[other, 0]], normals[other]) for k in range(3)]
+        behind = np.max(heights, axis=0) < CONVEX * lengths[begin + own]
+        parts.append((begin + own[behind], normals[other[behind]]))
+    own, axes = (np.concatenate(x) for x in zip(*parts, strict=True))
+    order = np.argsort(own, kind="stable")
+    own, axes = own[order], axes[order]
+    extents = np.max([_dot(vertices[triangles[own, k]], axes) for k in range(3)], axis=0)
+    return np.searchsorted(own, np.arange(n + 1)), np.column_stack([axes, extents])
+
+
+def _dot(a: Array, b: Array) -> Array:
+    """Products of rows (n, 3)."""
+    return np.asarray(np.einsum("ij,ij->i", a, b))
 
 
 def _tree_of_boxes(corners: Array) -> tuple[Array, NDArray[np.int64]]:
@@ -151,8 +201,8 @@ def _tree_of_boxes(corners: Array) -> tuple[Array, NDArray[np.int64]]:
     order, starts, places = np.arange(n), np.array([0]), np.array([0])
     sizes = np.array([n])
     while sizes.size:
-        members = np.concatenate([np.arange(s, s + k) for s, k in zip(starts, sizes, strict=True)])
         of_node, heads = np.arange(sizes.size).repeat(sizes), np.cumsum(sizes) - sizes
+        members = np.arange(of_node.size) + (starts - heads)[of_node]
         bounds[places, :3] = np.minimum.reduceat(low[order[members]], heads)
         bounds[places, 3:] = np.maximum.reduceat(high[order[members]], heads)
         nodes[places, 0] = places + 2 * sizes - 1

@@ -29,6 +29,7 @@ from delassus.contact.collision.colliders import (
     VERTICES,
 )  # fmt: skip
 from delassus.contact.collision.half_spaces import LEVEL, reduce_manifold
+from delassus.contact.collision.meshes import ALIGNED
 from delassus.contact.collision.vectors import (
     Vector,
     along,
@@ -44,9 +45,6 @@ from delassus.contact.collision.vectors import (
     write,
 )  # fmt: skip
 from delassus.spatial.rotations import Array
-
-ALIGNED = 1e-3
-"""One minus the cosine of the angle between a contact's normal and a face's, below which the face touches flatly."""
 
 PARALLEL = 5e-7
 """One minus the cosine of the angle between lines that touch along a stretch."""

@@ -16,11 +16,13 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.colliders import (
+    AXES,
     BOX,
     CAPSULE,
     CENTRE,
     COLUMNS,
     FANS,
+    FIRST_AXIS,
     FIRST_CORNER,
     FIRST_FACE,
     FIRST_NODE,
@@ -46,7 +48,8 @@ from delassus.contact.collision.colliders import (
 )  # fmt: skip
 from delassus.contact.collision.convex import NEAR, gap_of_cores, manifold, refined_distance, support_point
 from delassus.contact.collision.half_spaces import reduce_manifold
-from delassus.contact.collision.patches import ALIGNED, BESIDE, patch
+from delassus.contact.collision.meshes import ALIGNED
+from delassus.contact.collision.patches import BESIDE, patch
 from delassus.contact.collision.vectors import (
     Vector,
     along,
@@ -135,16 +138,15 @@ def triangle_pair(
     gap, n, has_edges, is_hidden = level, N, False, False  # hidden: a neighbour's is the shorter way out
     for e in range(3):
         beyond = row_of(surfaces[NEIGHBOURS], 3 * k + e)
-        if dot(beyond, beyond) > 0.0:
-            has_edges, beyond = True, in_world(B, beyond)
-            y = support_point(a, A, vertices, scaled(-1.0, beyond))
-            height = dot(along(y, -1.0, point_at(B, row_of(vertices, first + e))), beyond)
-            if height > most + radius:
-                return m
-            if height > level and 1.0 - dot(beyond, N) > ALIGNED:
-                is_hidden = True
-            if height > gap:
-                gap, n = height, beyond
+        has_edges = has_edges or dot(beyond, beyond) > 0.0
+    for r in range(surfaces[FIRST_AXIS][k], surfaces[FIRST_AXIS][k + 1]):
+        d = in_world(B, row_of(surfaces[AXES], r))
+        y = along(support_point(a, A, vertices, scaled(-1.0, d)), -1.0, (B[0, 3], B[1, 3], B[2, 3]))
+        height = dot(y, d) - surfaces[AXES][r, 3]
+        if height > most + radius:
+            return m
+        if height > gap:
+            gap, n, is_hidden = height, d, True
     depth = radius - level
     if has_edges or depth > NEAR * a[RADIUS]:
         apart, u, count = gap_of_cores(a, A, t, B, vertices, origin, most + radius, work[0])
@@ -157,7 +159,7 @@ def triangle_pair(
         gap, n, p = refined_distance(a, A, t, B, vertices, gap, n, count, work[0])
         if is_in_cone(t, B, hulls, surfaces, k, n):
             m = manifold(a, A, t, B, hulls, gap, n, p, most, work, out, m)
-            is_hidden = is_hidden or 1.0 - dot(n, N) <= ALIGNED
+            is_hidden, depth = is_hidden or 1.0 - dot(n, N) <= ALIGNED, min(depth, radius - gap)
         if is_hidden:
             return m
     end = m if a[KIND] == SPHERE else patch(a, A, t, B, hulls, N, depth, most, work, out, m)

@@ -1,8 +1,8 @@
 """Claims about the Delassus algorithms: families of mechanisms by sparsity pattern, robots on traced graphs.
 
 Families are stems and chains, counted by `CountOps`: a test holds PV-OSIM and PV-OSIMr within 3 % of the traced count,
-EFPA within 6 % above it. Robots are counted after common-subexpression elimination. As published, all are counted by
-CasADi (`as_published.CasadiOps`), EFPA with the articulated sweep of the papers' code.
+EFPA within 6 % above it. Robots are counted after common-subexpression elimination. As published, robots and
+stems are counted by CasADi (`as_published.casadi_count`), with the products and the stems of the papers' code.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _crossing(branches: int, branch_length: int, *how: bool, at: int) -> int | N
 
 
 def _say_length(crossing: int | None) -> str:
-    return "never" if crossing is None else "always" if crossing == 1 else str(crossing)
+    return "on none" if crossing is None else "on all" if crossing == 1 else f"from {crossing} on"
 
 
 def _crossings(setup: Setup, published: bool = False) -> Finding:
@@ -162,14 +162,15 @@ def _crossings(setup: Setup, published: bool = False) -> Finding:
     far_off = never is None or never > LONGEST_STEM
     parts = [short is not None and abs(short - 7) <= 1, long is not None and abs(long - 54) <= 5, far_off]
     reason = (
-        f"branches of one link cross at {_say_length(short)} with welds, {_say_length(found['general rows'][0])} with "
-        "random rows, not at 7: the paper does not say how they are fixed to the stem"
+        f"with branches of one link it is {_say_length(short)} with welds, {_say_length(found['general rows'][0])} "
+        "with random rows, not from 7 on: the paper does not say how they are fixed to the stem"
         if all(parts[1:])
         else "EFPA carries 6-vectors through two transforms a joint and end-effector, PV-OSIM through one, so cheaper "
         "transforms favour EFPA and the crossing moves to shorter stems"
     )
     return Finding(
-        f"crossing stem length for {', '.join(f'{b} × {n}' for b, n in sizes)} branches (paper: 7, 54, never), {said}.",
+        f"lengths of stems on which EFPA needs fewer, {', '.join(f'{b} × {n}' for b, n in sizes)} branches a side "
+        f"(paper: from 7 on, from 54 on, on none), {said}.",
         verdict(parts),
         "" if all(parts) else reason,
         panels,

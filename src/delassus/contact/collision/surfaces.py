@@ -147,27 +147,44 @@ def triangle_pair(
             return m
         if height > gap:
             gap, n, is_hidden = height, d, True
-    depth = radius - level
-    if has_edges or depth > NEAR * a[RADIUS]:
+    limit = radius - level
+    if has_edges or limit > NEAR * a[RADIUS]:
         apart, u, count = gap_of_cores(a, A, t, B, vertices, origin, most + radius, work[0])
-        if apart > most + radius:
-            return m
-        if apart > 0.0 and dot(u, N) > 0.0:
-            gap, n, depth = apart, u, min(depth, radius - apart)
-        elif apart > 0.0 and (apart >= radius or gap > 0.0):  # behind it, or beside
-            return m
+        is_apart = apart > 0.0 and dot(u, N) > 0.0
+        if apart > most + radius or (apart > 0.0 and not is_apart and (apart >= radius or gap > 0.0)):
+            return m  # far from it, behind it, or beside
+        if is_apart:
+            gap, n, limit = apart, u, radius - apart
         gap, n, p = refined_distance(a, A, t, B, vertices, gap, n, count, work[0])
         if is_in_cone(t, B, hulls, surfaces, k, n):
             m = manifold(a, A, t, B, hulls, gap, n, p, most, work, out, m)
-            is_hidden, depth = is_hidden or 1.0 - dot(n, N) <= ALIGNED, min(depth, radius - gap)
-        if is_hidden:
+            if 1.0 - dot(n, N) <= ALIGNED:
+                return m
+            limit = min(limit, radius - gap)
+        elif is_hidden and not is_apart:
             return m
-    end = m if a[KIND] == SPHERE else patch(a, A, t, B, hulls, N, depth, most, work, out, m)
-    for c in range(n_corners(a)):
-        y = lowest if a[KIND] != BOX and a[KIND] != HULL else corner(a, A, vertices, c)
-        under = min(radius - dot(along(y, -1.0, x), N), depth)
-        if under >= -most and is_over(t, B, hulls, y, N):
-            end = write(out, end, along(y, 0.5 * under - radius, N), N, under)
+    return over_triangle(a, A, t, B, hulls, N, lowest, limit, most, work, out, m)
+
+
+@compiled
+def over_triangle(
+    a: Array, A: Array, t: Array, B: Array, hulls: Any, N: Vector, lowest: Vector, limit: float, most: float,
+    work: Array, out: Array, m: int,
+) -> int:  # fmt: skip
+    """Contacts along the normal of a triangle, of points over it that are no deeper than ``limit``."""
+    x, radius = point_at(B, row_of(hulls[VERTICES], int(t[FIRST_VERTEX]))), a[SIZE] if a[KIND] <= CAPSULE else 0.0
+    end, limit = m, limit + SAME * a[RADIUS]
+    found = m if a[KIND] == SPHERE else patch(a, A, t, B, hulls, N, np.inf, most, work, out, m)
+    for i in range(m, found):
+        if out[i, 7] <= limit:
+            for c in range(1, 8):
+                out[end, c] = out[i, c]
+            end += 1
+    for k in range(n_corners(a)):
+        y = lowest if a[KIND] != BOX and a[KIND] != HULL else corner(a, A, hulls[VERTICES], k)
+        depth = radius - dot(along(y, -1.0, x), N)
+        if -most <= depth <= limit and is_over(t, B, hulls, y, N):
+            end = write(out, end, along(y, 0.5 * depth - radius, N), N, depth)
     return end
 
 

@@ -288,10 +288,26 @@ def overlap(s, m, rng):
     return replace(s, gaps=put(s.gaps, 0, -0.01))
 
 
+def falling_box(tilt, v):
+    """A box that touches the floor with corners, as a scene's problem needs it."""
+    scene = Scene(ds.mechanisms.free_body(2.0, [0.01, 0.02, 0.03]))
+    corners = [[x, y, 0.0] for x in (-0.1, 0.1) for y in (-0.1, 0.1)]
+    floor = ContactSet([[0, -1]] * 4, corners, frames_of([[0, 0, 1.0]] * 4), friction=0.6, restitution=0.5)
+    return scene, State([0, 0, 0.05, 0, 0, np.sin(tilt), np.cos(tilt)], v), floor
+
+
+def any_step(rng):
+    """A random step, or that of a box on four corners, whose impulses are redundant; None where the solver fails."""
+    if rng.random() < 0.7:
+        return solved(rng)
+    scene, state, floor = falling_box(rng.uniform(0, 1), rng.normal(size=6))
+    return audit(formulate(scene, state, "os", dt=1e-2, contacts=floor).solve("nsgs", tolerance=1e-9)).step
+
+
 def planted(rng, name):
     """A right step and the same with a fault."""
     for _ in range(200):
-        step = solved(rng)
+        step = any_step(rng)
         if step is not None:
             wrong = FAULTS[name][0](step, Modes(step), rng)
             if wrong is not None:
@@ -362,14 +378,6 @@ def test_states_of_a_batch_are_judged_as_alone():
     assert set(found.verdict.flat) == {Verdict.WRONG}
 
 
-def falling_box(tilt, v):
-    """A box that touches the floor with corners, as a scene's problem needs it."""
-    scene = Scene(ds.mechanisms.free_body(2.0, [0.01, 0.02, 0.03]))
-    corners = [[x, y, 0.0] for x in (-0.1, 0.1) for y in (-0.1, 0.1)]
-    floor = ContactSet([[0, -1]] * 4, corners, frames_of([[0, 0, 1.0]] * 4), friction=0.6, restitution=0.5)
-    return scene, State([0, 0, 0.05, 0, 0, np.sin(tilt), np.cos(tilt)], v), floor
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("formulation", ["os", "nmc"])
 def test_solutions_of_scenes_are_right(formulation):
@@ -418,7 +426,8 @@ def test_the_table_says_where():
     rng = np.random.default_rng(4)
     step, wrong = planted(rng, "adhesion")
     (line,) = [line for line in str(audit(wrong)).splitlines() if line.startswith("adhesion")]
-    assert "WRONG" in line and "N s" in line and f"contact {np.argmax(Modes(step).open)}" in line
+    assert "WRONG" in line and "N s" in line
+    assert any(line.endswith(f"contact {i}") for i in np.flatnonzero(Modes(step).open))
     assert "WRONG" not in str(audit(step)) and len({len(x.text) > 20 for x in Verdict}) == 1
 
 

@@ -12,6 +12,7 @@ Source: MuJoCo's documentation, "Computation", on its constraint model.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,8 +64,7 @@ def mujoco_step(given: Any, before: Any) -> tuple[ContactStep, Softness]:
     if (integrator := model.word("mjtIntegrator", model.opt.integrator)) not in INTEGRATORS:
         advice = "Choose one in <option>: other steps have more than one set of forces."
         raise ConfigurationError("integrator", f"one of {', '.join(INTEGRATORS)}", integrator, advice)
-    data = mujoco.MjData(given)
-    mujoco.mj_copyData(data, given, before)
+    data = copy(before)
     mujoco.mj_step(given, data)
     contacts, others, force = [], np.ones(data.nefc, bool), np.array(data.qfrc_smooth)
     for k, contact in enumerate(data.contact):
@@ -131,7 +131,7 @@ def _softness(model: NamedModel, data: Any, step: ContactStep, contacts: list[_C
                 own[i] = _cone_violation(x / round_, v * round_, c.mu[0])
             soft = c.decode @ aim[c.rows] + c.offset * [0.0, 0.0, 1.0]  # surfaces move in `efc_vel`
             parts[:, i] = abs(soft[2]), np.linalg.norm(soft[:2])
-    scale = data.efc_diagA + data.efc_R
+    scale = data.efc_R + (data.efc_diagA if hasattr(data, "efc_diagA") else data.efc_diagApprox)  # before MuJoCo 4
     kinds = np.array([str(model.mujoco.mjtConstraint(int(k))).split("_")[1].lower() for k in data.efc_type], dtype=str)
     most = np.where(kinds == "friction", dt * data.efc_frictionloss, np.inf)
     rest = scale * np.abs(f - np.clip(f - y / scale, np.where(kinds == "limit", 0.0, -most), most))
@@ -156,6 +156,6 @@ def _implicit(model: NamedModel, data: Any) -> Array:
     """Minus the derivative (nv, nv) of forces by velocities that the integrator takes at the end of the step."""
     if model.word("mjtIntegrator", model.opt.integrator) == "euler":
         return np.diag(model.dof_damping * (not model.is_disabled("EULERDAMP", "DAMPER")))
-    out = np.zeros((model.nv, model.nv))
-    out[np.repeat(np.arange(model.nv), model.D_rownnz), model.D_colind] = -data.qDeriv
+    out, sparse = np.zeros((model.nv, model.nv)), data if hasattr(data, "D_rownnz") else model  # the model since 3.3
+    out[np.repeat(np.arange(model.nv), sparse.D_rownnz), sparse.D_colind] = -data.qDeriv
     return out

@@ -7,6 +7,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from delassus.compiler.jit.compile import Bound, Compiled
 from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS, collider_arrays, workspace
 from delassus.contact.collision.narrow_phase import INVALID_POSE, find_contacts
 from delassus.contact.contacts import ContactSet
@@ -20,6 +21,10 @@ RELATIVE_TOLERANCE = 1e-9
 
 MARGIN = 0.25
 """The same of the margin: fewer near pairs against fewer searches for them."""
+
+
+GAP = 2
+"""Which argument of `find_contacts` the gap is."""
 
 
 class CollisionDetector:
@@ -81,6 +86,8 @@ class CollisionDetector:
         self.margin = check_number("margin", MARGIN * size if margin is None else margin, "A length in metres.")
         self._shape = (scene.tree.n_links, 3, 4)
         self._still = np.zeros(scene.tree.n_links)
+        self._poses, self._reach = np.zeros(self._shape), np.zeros(scene.tree.n_links)
+        self._search: Bound | None = None
 
     @property
     def pairs(self) -> NDArray[np.int64]:
@@ -122,11 +129,17 @@ class CollisionDetector:
 
         Returns how many rows of ``found`` are contacts, or `INVALID_POSE`.
         """
-        while (
-            count := find_contacts(poses, reach, gap, self.margin, self.arrays, self.space, self.found)
-        ) < INVALID_POSE:
+        self._poses[:], self._reach[:] = poses, reach
+        while True:
+            if self._search is None:
+                arrays = self.arrays, self.space, self.found
+                self._search = cast(Compiled, find_contacts).bound(self._poses, self._reach, gap, self.margin, *arrays)
+            self._search.set(GAP, gap)
+            count = int(self._search())
+            if count >= INVALID_POSE:
+                return count
             self.space, self.found = workspace(self.arrays, 2 * int(self.space.counts[0]))
-        return int(count)
+            self._search = None
 
     def refuse(self, poses: Array, reach: Array) -> None:
         """Raise `ConfigurationError`: of the first pose that is not finite, or of reach."""

@@ -280,7 +280,7 @@ class BlockSteps:
                 self._make_room(n, 2 * fill, 2 * entries)
             elif code == NO_ROOM:
                 self._make_room(2 * n, fill, entries)
-            else:  # contacts of meshes, or more near pairs than there is room for
+            else:  # more near pairs than there is room for
                 given = self.detector.find(self._poses, self._reach, self.options.touching)
                 if given == INVALID_POSE:
                     self.detector.refuse(self._poses, self._reach)

@@ -75,8 +75,10 @@ def test_a_point_is_not_judged() -> None:
 def test_what_is_drawn_is_said(tmp_path: Path) -> None:
     """Both ways in one file; nothing is said where nothing is drawn."""
     pytest.importorskip("matplotlib")
-    bars = Claim("[a] 2", "bars", lambda _: Finding("2", HOLDS, panels={"p": {"m": (("a", "b"), [3.0, 4.0])}}), "two",
-                 published=lambda _: Finding("3", HOLDS, panels={"p": {"m": (("a", "b"), [1.0, 2.0])}}))  # fmt: skip
+    here = {"p": {"m": (("a", "b"), [3.0, 4.0])}}
+    more = {**here, "times": {"m": ((1, 2), [1.0, 2.0])}}
+    bars = Claim("[a] 2", "bars", lambda _: Finding("2", HOLDS, panels=here), "two",
+                 published=lambda _: Finding("3", HOLDS, panels=more))  # fmt: skip
     nothing = Claim("[a] 3", "nothing", lambda _: Finding("4", HOLDS))
     shown = console()
     found = reproduce(shown, [bars, nothing], plot=tmp_path)

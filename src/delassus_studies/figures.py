@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
+from itertools import count, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -168,23 +168,28 @@ def paired_figure(
     """
     cells = [[(way, *panel) for panel in panels.items()] for way, panels in ways.items()]
     colours = _colours(name for row in cells for *_, series in row for name in series)
-    rows = list(zip(*cells, strict=True)) if len(cells) > 1 else cells
+    rows = list(zip_longest(*cells)) if len(cells) > 1 else cells  # a way may have more to show
     shared = "row" if len(cells) > 1 else False
     height = 2.9 if len(rows) == 1 else 2.1
     figure, grid = _pyplot().subplots(
         len(rows), len(rows[0]), figsize=(9.0, height * len(rows) + 0.4), squeeze=False, sharex=shared, sharey=shared
     )
     for axes, row in zip(grid, rows, strict=True):
-        for ax, (way, title, series) in zip(axes, row, strict=True):
+        for ax, cell in zip(axes, row, strict=True):
+            if cell is None:
+                ax.set_visible(False)
+                continue
+            way, title, series = cell
             _plot(ax, series, log, level, colours)
             ax.spines[["top", "right"]].set_visible(False)
-            ax.set_title(f"{way}: {title}", fontsize=10)
+            ax.set_title(f"{way}: {title}" if shared else title, fontsize=10)
             ax.tick_params(labelsize=8, labelleft=True)
-        axes[0].set_ylabel(y)
+        if None not in row:
+            axes[0].set_ylabel(y)
     for ax in grid[0]:
         ax.legend(fontsize=8)
-    for ax in grid[-1]:
-        ax.set_xlabel(x)
+    for column in grid.T:
+        next(ax for ax in column[::-1] if ax.get_visible()).set_xlabel(x)
     figure.text(0.01, -0.01, caption, fontsize=7, color="0.35", va="top")
     return save(figure, path)
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -588,3 +589,26 @@ def test_steps_of_several_sets_of_forces_are_refused():
         audit(mujoco.MjModel.from_xml_string("<mujoco/>"), 3.0)
     with pytest.raises(ds.DelassusError, match="model"):
         audit(3.0, 3.0)
+
+
+def main(steps):
+    """Every fault that a random step can have, planted in so many steps, and solutions at the tolerance of audits."""
+    rng, found, missed, alarms, loose = np.random.default_rng(7), 0, Counter(), 0, 0
+    for number in range(steps):
+        if (step := any_step(rng)) is None:
+            continue
+        alarms += audit(step).verdict != Verdict.RIGHT
+        for name, (plant, check) in FAULTS.items():
+            if (wrong := plant(step, Modes(step), rng)) is not None:
+                seen = audit(wrong).checks[check].worst[2] is Verdict.WRONG
+                found, missed[name] = found + seen, missed[name] + (not seen)
+        for solver in (nsgs, admm):
+            if (solution := resolved(step, step.friction, 1e-6, solver)) is not None:
+                loose, alarms = loose + 1, alarms + (audit(solution).verdict != Verdict.RIGHT)
+        if (number + 1) % 500 == 0 or number + 1 == steps:
+            told = f"{number + 1} steps, {loose} solutions at the tolerance, {alarms} false alarms"
+            print(f"{told}; {found} faults found, {missed.total()} missed {dict(+missed)}", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

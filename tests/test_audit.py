@@ -432,6 +432,16 @@ def test_the_table_says_where():
     assert "WRONG" not in str(audit(step)) and len({len(x.text) > 20 for x in Verdict}) == 1
 
 
+def test_steps_without_contacts_and_results_without_numbers():
+    nothing = np.zeros((0, 3)), (), ()
+    still = ContactStep(np.eye(3), nothing[0], np.zeros(3), np.zeros(3), *nothing, 0.1)
+    assert audit(still).verdict == Verdict.RIGHT
+    assert audit(replace(still, v_after=np.ones((5, 3)))).verdict.tolist() == [Verdict.WRONG] * 5
+    lost = ContactStep(np.eye(3), np.eye(3), np.zeros(3), [np.inf, 0, 0], np.zeros((1, 3)), [0.5], [0.0], 0.1)
+    found = audit(lost)
+    assert found.verdict == Verdict.WRONG and found.checks["law"].worst[1] == np.inf
+
+
 def test_what_is_no_step_is_refused():
     step = solved(np.random.default_rng(5))
     nv = len(step.M)

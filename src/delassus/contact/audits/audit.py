@@ -203,7 +203,8 @@ def _checks(s: ContactStep, soft: Softness | None, tol: float, penetration: floa
     r, mean = (s.M @ (s.v_after - s.v_before)[..., None])[..., 0] - known, 0.5 * (s.v_before + s.v_after)
     sizes = np.abs(s.M) @ (np.abs(s.v_before) + np.abs(s.v_after))[..., None] + np.abs(s.J.mT) @ np.abs(flat_p)
     r = np.where(np.abs(r) <= ROUNDING * (sizes[..., 0] + s.dt * np.abs(s.force)), 0.0, r)
-    at_most, balance = np.abs(r).max(axis=-1, keepdims=True), np.abs((mean * r).sum(axis=-1, keepdims=True))
+    at_most = np.abs(r).max(axis=-1, keepdims=True, initial=0.0)
+    balance = np.abs((mean * r).sum(axis=-1, keepdims=True))
     inertia = np.abs(s.M @ mean[..., None]).sum(axis=-2)
     # what impulses add to the energy of the motion without them, u* → u⁺: ½ pᵀ (u* + u⁺), relative to surfaces
     free = s.v_before + s.dt * np.linalg.solve(s.M, s.force[..., None])[..., 0]

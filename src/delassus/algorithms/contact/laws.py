@@ -1,8 +1,10 @@
 """The problem of a contact step, ``u = G p + b``, with a law for each contact point and each joint; and residuals.
 
+``b`` are velocities without impulses, and for normals also ``d``, what is left of the gap, ``φ / h``.
+
 ==============  =====================================================================================================
 contact point   rows tangent, tangent, normal: ``0 ≤ p_n ⟂ u_n ≥ 0``, and ``|p_t| ≤ μ p_n`` against the sliding
-                velocity; ``b_n`` holds what is left of the gap, ``φ / h``
+                velocity
 limits          ``p ≥ 0`` only where ``u`` is at its least value, ``p ≤ 0`` only where it is at its largest one
 dry friction    ``|p| ≤ f h`` against the velocity, ``u = 0`` inside of that
 ==============  =====================================================================================================
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias, cast
 
 from delassus.algorithms.contact.point import SQUARE_FLOOR, PointBlock
 from delassus.spatial.ops import Ops, Scalar
@@ -25,12 +28,21 @@ PROXIMAL = 1e-9
 """What is added to mobilities by which impulses are found, relative to those of the point if loops were open."""
 
 
+Bounds: TypeAlias = "tuple[Scalar | None, Scalar | None]"
+"""Least and largest velocity; None is without."""
+
+
 @dataclass(frozen=True, slots=True)
 class PointLaw:
-    """A contact point: its first row, and its friction coefficient."""
+    """A contact point: its first row, its friction coefficient, and the rate ``d`` at which its gap may close.
+
+    ``belt`` is what the motion of surfaces adds to the velocities along the tangents.
+    """
 
     row: int
     friction: Scalar
+    rate: Scalar
+    belt: Sequence[Scalar] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +53,7 @@ class JointLaw:
     """
 
     row: int
-    bounds: tuple[Scalar | None, Scalar | None] | None
+    bounds: Bounds | None
     friction: Scalar | None
 
 
@@ -52,8 +64,8 @@ class StepProblem:
     ----------
     G : list of list of Scalar
         Delassus matrix (m × m).
-    b : list of Scalar
-        Velocities of the rows without impulses (m).
+    free, b : list of Scalar
+        Velocities of the rows without impulses (m), relative to surfaces; and with the rates of gaps.
     size_of : sequence of Scalar
         Mobility of each row if loops were open (m): how small that of ``G`` may be.
     points, joints : list of PointLaw and of JointLaw
@@ -67,13 +79,20 @@ class StepProblem:
         self,
         ops: Ops,
         G: Sequence[Sequence[Scalar]],
-        b: Sequence[Scalar],
+        free: Sequence[Scalar],
         size_of: Sequence[Scalar],
         points: Sequence[PointLaw],
         joints: Sequence[JointLaw],
         pyramid: bool,
     ) -> None:
-        self.ops, self.G, self.b, self.points, self.joints = ops, G, b, list(points), list(joints)
+        self.ops, self.G, self.points, self.joints = ops, G, list(points), list(joints)
+        self.free = list(free)
+        for x in self.points:
+            for k, velocity in enumerate(x.belt):
+                self.free[x.row + k] = self.free[x.row + k] + velocity
+        self.b = list(self.free)
+        for x in self.points:
+            self.b[x.row + 2] = self.free[x.row + 2] + x.rate
         self.pyramid = pyramid
         unknowns = [(x.row + k) for x in self.points for k in range(3)]
         self.limits = {x.row: len(unknowns) + k for k, x in enumerate(x for x in self.joints if x.bounds)}
@@ -89,9 +108,9 @@ class StepProblem:
             least |= {x.row + k: PROXIMAL * most + SQUARE_FLOOR for k in range(3)}
         self.over = {row: 1.0 / (G[row][row] + least[row]) for row in dict.fromkeys(self.rows)}
         self.mobility = {x.row: self._largest_eigenvalue(x.row) + least[x.row] for x in self.points}
+        own = [[G[x.row + k][x.row : x.row + 3] for k in range(3)] for x in self.points]
         self.blocks = [
-            PointBlock(ops, [G[k][x.row : x.row + 3] for k in range(x.row, x.row + 3)], x.friction, least[x.row])
-            for x in self.points
+            PointBlock(ops, W, x.friction, least[x.row], self.size == 3) for x, W in zip(self.points, own, strict=True)
         ]
 
     def _largest_eigenvalue(self, k: int) -> Scalar:
@@ -109,17 +128,29 @@ class StepProblem:
 
     def velocity(self, row: int, impulses: dict[int, Scalar]) -> Scalar:
         """``u`` of a row."""
-        total = self.b[row]
-        for other, x in impulses.items():
-            total = total + self.G[row][other] * x
-        return total
+        return sum((self.G[row][other] * x for other, x in impulses.items()), self.b[row])
+
+    def safe(self, p: Sequence[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
+        """Impulses that add no kinetic energy, ``α p``, and the velocities ``u`` of all rows that they make.
+
+        ``½ α² pᵀ G p + α pᵀ free ≤ 0``; of a solution, ``α = 1``. What is in a cone stays there.
+        """
+        totals = self.totals(p)
+        moved = [sum((row[k] * x for k, x in totals.items()), cast(Scalar, 0.0)) for row in self.G]
+        energy: Scalar = SQUARE_FLOOR
+        work: Scalar = 0.0
+        for row, x in totals.items():
+            energy, work = energy + x * moved[row], work + x * self.free[row]
+        part = self.ops.maximum(self.ops.minimum(-2.0 * work / energy, 1.0), 0.0)
+        return [part * x for x in p], [part * x + y for x, y in zip(moved, self.b, strict=True)]
 
     def own_velocities(self, p: Sequence[Scalar]) -> list[Scalar]:
         """What impulses do to the velocities of their own points and joints: none, where a point cannot move."""
-        n, G = 3 * len(self.points), self.G
-        out = [sum((G[x.row + k][x.row + j] * p[3 * i + j] for j in range(1, 3)), G[x.row + k][x.row] * p[3 * i])
-               for i, x in enumerate(self.points) for k in range(3)]  # fmt: skip
-        return out + [G[row][row] * x for row, x in zip(self.rows[n:], p[n:], strict=True)]
+        out = []
+        for i, block in enumerate(self.blocks):
+            own = p[3 * i : 3 * i + 3]
+            out += [x * own[0] + y * own[1] + z * own[2] for x, y, z in block.W]
+        return out + [self.G[k][k] * x for k, x in zip(self.rows[len(out) :], p[len(out) :], strict=True)]
 
     def point_friction(self, x: PointLaw, p: Sequence[Scalar], u: Sequence[Scalar], normal: Scalar) -> list[Scalar]:
         """Friction after a step against the sliding velocity, back in the cone, or in the pyramid."""
@@ -139,32 +170,25 @@ class StepProblem:
     def limit_impulse(self, x: JointLaw, p: Scalar, u: Scalar) -> Scalar:
         """Impulse of limits by which the joint, alone, would keep within them."""
         assert x.bounds is not None
-        ops, over = self.ops, self.over[x.row]
-        least, most = x.bounds
-        out: Scalar = 0.0
-        if least is not None:
-            out = ops.maximum(p - (u - least) * over, 0.0)
-        if most is not None:
-            out = out + ops.minimum(p - (u - most) * over, 0.0)
-        return out
+        return within(self.ops, x.bounds, p, u, self.over[x.row])
 
     def dry_friction(self, x: JointLaw, p: Scalar, u: Scalar) -> Scalar:
         """Impulse of dry friction by which the joint, alone, would stop, or as much as there is."""
         assert x.friction is not None
         return clamped(self.ops, p - u * self.over[x.row], -x.friction, x.friction)
 
-    def residuals(self, p: Sequence[Scalar]) -> tuple[Scalar, Scalar, Scalar]:
+    def residuals(self, p: Sequence[Scalar], velocities: Sequence[Scalar]) -> tuple[Scalar, Scalar, Scalar]:
         """Violation in m/s (rad/s): of complementarity, of friction, and velocity of penetration.
 
         Of each law, how far an impulse would move in it, times the mobility of its row: zero in a solution alone.
         """
-        ops, totals = self.ops, self.totals(p)
+        ops = self.ops
         complementarity: list[Scalar] = [0.0]
         friction_errors: list[Scalar] = [0.0]
         penetration: list[Scalar] = [0.0]
         for i, x in enumerate(self.points):
             row = x.row + 2
-            *tangents, n = (self.velocity(x.row + k, totals) for k in range(3))
+            *tangents, n = velocities[x.row : x.row + 3]
             a, b, c = p[3 * i : 3 * i + 3]
             complementarity.append(magnitude(ops, c - self.normal(row, c, n)) * self.G[row][row])
             moved = self.point_friction(x, (a, b), tangents, c)
@@ -174,7 +198,7 @@ class StepProblem:
             )
             penetration.append(-n)
         for y in self.joints:
-            u, at = self.velocity(y.row, totals), self.G[y.row][y.row]
+            u, at = velocities[y.row], self.G[y.row][y.row]
             if y.row in self.limits:
                 own = p[self.limits[y.row]]
                 complementarity.append(magnitude(ops, own - self.limit_impulse(y, own, u)) * at)
@@ -182,6 +206,17 @@ class StepProblem:
                 own = p[self.dry[y.row]]
                 friction_errors.append(magnitude(ops, own - self.dry_friction(y, own, u)) * at)
         return maximum_of(ops, complementarity), maximum_of(ops, friction_errors), maximum_of(ops, penetration)
+
+
+def within(ops: Ops, bounds: Bounds, p: Scalar, u: Scalar, over: Scalar) -> Scalar:
+    """Impulse in place of ``p`` by which the velocity, ``u`` now, is not beyond bounds; ``over`` is 1 over mobility."""
+    least, most = bounds
+    out: Scalar = 0.0
+    if least is not None:
+        out = ops.maximum(p - (u - least) * over, 0.0)
+    if most is not None:
+        out = out + ops.minimum(p - (u - most) * over, 0.0)
+    return out
 
 
 def clamped(ops: Ops, x: Scalar, least: Scalar, most: Scalar) -> Scalar:

@@ -10,6 +10,10 @@ with ``α = 0`` where it sticks, and else a zero of ``μ N − |R|``: a quadrati
 Steps of Newton's method go from the ``α`` that the caller keeps from one call to the next; of ``α`` only the direction
 of ``R`` is used. What stays where it is, with its ``α``, solves the law in any precision.
 
+*Deviation*: ``W_nn`` is raised to ``2 μ |W_tn|`` where it is smaller; what changes by that is taken from ``p``, so that
+the law at rest is the same. Points at which friction may press in as much as the normal impulse itself have two
+solutions or none nearby, between which sweeps over several points would go back and forth without end.
+
 Source: the equation is that of `delassus.contact.solvers.coulomb`, without branches and brackets.
 """
 
@@ -28,6 +32,9 @@ STEPS = 2
 LARGEST_SLIP = 1e4
 """Largest ``α``, relative to the tangential mobility: from there on friction is against ``c̃``."""
 
+LARGEST_PRESSING = 0.5
+"""Largest part of a normal impulse by which friction that it allows adds to it, ``μ |W_tn| / W_nn``."""
+
 LEAST_SHARE = 1e-6
 """Least normal impulse without friction, relative to that with it."""
 
@@ -35,7 +42,7 @@ LEAST_SHARE = 1e-6
 class PointBlock:
     """A contact point alone: its block ``W`` (3 × 3; tangent, tangent, normal; 1/kg) and friction coefficient.
 
-    ``least`` (1/kg) is added to mobilities: what can hardly move stays where it was.
+    ``least`` (1/kg) is added to mobilities: what can hardly move stays where it was. ``is_only``: no other impulses.
 
     Attributes
     ----------
@@ -43,9 +50,13 @@ class PointBlock:
         The largest ``α`` (1/kg), to start from: the first step goes to where it is if ``A`` is isotropic.
     """
 
-    def __init__(self, ops: Ops, W: Sequence[Sequence[Scalar]], friction: Scalar, least: Scalar) -> None:
+    def __init__(self, ops: Ops, W: Sequence[Sequence[Scalar]], friction: Scalar, least: Scalar, is_only: bool) -> None:
         self.ops, self.friction = ops, friction
         normal = W[2][2] + least
+        if not is_only:
+            pressing = friction * ops.sqrt(W[0][2] * W[0][2] + W[1][2] * W[1][2] + SQUARE_FLOOR)
+            normal = ops.maximum(normal, (1.0 / LARGEST_PRESSING) * pressing)
+        self.W = [list(W[0]), list(W[1]), [W[2][0], W[2][1], normal]]
         self.over_normal = 1.0 / normal
         self.h = [W[0][2] * self.over_normal, W[1][2] * self.over_normal]
         h, k = self.h

@@ -8,8 +8,9 @@ With ``v* = v + h M⁻¹ (τ − c)`` and ``M = Lᵀ L``, ``Y = J L⁻¹``: ``y 
 - What closes faster than gravity would close it in two steps bounces: ``u_n ≥ ε |u_n⁻|`` (Newton's restitution).
 - Bilateral constraints are eliminated: ``G`` and ``b`` of the others are those under closed loops. Rows whose mobility
   these leave to round-off, as at a point that is held, are held: they have no impulse.
-- Overlaps beyond `TUNING.penetration` and errors of loops are taken back by a displacement of its own, without
-  friction and without any change of velocity, as `delassus.simulate.step` does.
+- Impulses that do not solve the laws are scaled so that they add no kinetic energy.
+- Overlaps beyond `TUNING.penetration`, errors of loops and passed limits are taken back by a displacement of its own,
+  without friction and without any change of velocity, as `delassus.simulate.step` does.
 
 Velocities are in the axes of the start of the step (see `delassus.algorithms.dynamics.integrate`). Cost that of "ltl"
 and O(m²) a sweep. Source: Stewart and Trinkle 1996; Anitescu and Potra 1997; [OS] section 6.
@@ -23,12 +24,14 @@ from typing import NamedTuple
 
 from delassus.algorithms.contact.laws import (
     PROXIMAL,
+    Bounds,
     JointLaw,
     PointLaw,
     Solver,
     StepProblem,
     magnitude,
     maximum_of,
+    within,
 )
 from delassus.algorithms.contact.point import SQUARE_FLOOR
 from delassus.algorithms.dynamics.integrate import position_update
@@ -59,8 +62,8 @@ class Tuning(NamedTuple):
     """Accuracy of the position correction, over the largest displacement wanted."""
     held_fraction: float = 16.0
     """Mobility of a row under closed loops, over its round-off, up to which these hold it."""
-    recovery: float = 0.5
-    """Largest velocity (rad/s, m/s) at which joints return that are beyond their limits."""
+    limit_tolerance: float = 1e-9
+    """How far beyond a limit (rad, m) a joint is left alone."""
     resting: float = 2.0
     """Contacts bounce that approach faster than gravity makes them in so many steps."""
 
@@ -107,21 +110,18 @@ class ContactStep:
         open_loops = ops.entries(space.G) if self.others else []
         self.size_of = [open_loops[k][k] for k in self.others]
         G, of_loops = self._without_loops(free)
-        b = [free[k] - x for k, x in zip(self.others, self._velocity_from_loops(of_loops, 0), strict=True)]
-        laws = self._laws()
-        for row, x in laws.terms.items():
-            b[row] = b[row] + x
-        ops.mark("contact problem", [ops.matrix([b]), ops.matrix(G)] if b else [])
-        moves = {} if of_loops is None else self._release_held_rows(G, of_loops, laws.points)
-        problem = StepProblem(ops, G, b, self.size_of, laws.points, laws.joints, pyramid)
+        free = [free[k] - x for k, x in zip(self.others, self._velocity_from_loops(of_loops, 0), strict=True)]
+        points, joints = self._point_laws(), self._joint_laws()
+        ops.mark("contact problem", [ops.matrix([free]), ops.matrix(G)] if free else [])
+        moves = {} if of_loops is None else self._release_held_rows(G, of_loops, points)
+        problem = StepProblem(ops, G, free, self.size_of, points, joints, pyramid)
         p = solver(problem, start, times, tolerance) if problem.size else []
-        p = [moves.get(row, 1.0) * x for row, x in zip(problem.rows, p, strict=True)]
-        impulses = problem.totals(p)
-        whole = self._all_impulses(impulses, of_loops, 0)
+        p, u = problem.safe([moves.get(row, 1.0) * x for row, x in zip(problem.rows, p, strict=True)])
+        whole = self._all_impulses(problem.totals(p), of_loops, 0)
         v = column(ops, space.back_substitution(y, whole))
-        shift = self._displacement(problem, of_loops, laws.gaps_after(self.h, problem, impulses), times)
+        shift = self._displacement(problem, of_loops, u, times)
         q, v = position_update(ops, self.tree, list(self.q), v, self.h, shift)
-        return q, v, p, list(problem.residuals(p))
+        return q, v, p, list(problem.residuals(p, u))
 
     def _free_velocity_start(self) -> list[Scalar]:
         """``v + h ω × v``: free and planar joints in the axes of now."""
@@ -196,29 +196,22 @@ class ContactStep:
 
     # -- laws ----------------------------------------------------------------------------------------------------------
 
-    def _laws(self) -> _Laws:
-        """Laws of all rows but those of loops, and what gaps and bounces add to ``b``."""
-        ops, laws, row, approach = self.ops, _Laws([], [], {}, []), 0, None
+    def _point_laws(self) -> list[PointLaw]:
+        """Laws of all contact points."""
+        ops, out, approach = self.ops, list[PointLaw](), None
         contacts = zip(
             self.problem.candidates.items(), self.materials.friction, self.materials.restitution, strict=True
         )
         for (index, candidates), friction, restitution in contacts:
             for k, candidate in enumerate(candidates):
-                term = ops.maximum(candidate.gap, 0.0) * self.over_h
+                rate = ops.maximum(candidate.gap, 0.0) * self.over_h
                 if restitution is not None:
                     if approach is None:
                         approach = self._approach()
                     closing = approach[self.problem.rows[index].start + 3 * k + 2]
-                    term = self._bounce(candidate.gap, term, closing, restitution)
-                laws.points.append(PointLaw(row, friction))
-                laws.terms[row + 2] = term
-                laws.terms.update(zip((row, row + 1), candidate.belt, strict=False))
-                laws.gaps.append(candidate.gap)
-                row += 3
-        for c in bounded_joints_of(self.problem.constraints):
-            laws.joints.append(self._joint_law(c, row))
-            row += 1
-        return laws
+                    rate = self._bounce(candidate.gap, rate, closing, restitution)
+                out.append(PointLaw(3 * len(out), friction, rate, candidate.belt))
+        return out
 
     def _approach(self) -> list[Scalar]:
         """Velocities of all rows before the step."""
@@ -235,51 +228,71 @@ class ContactStep:
         fast = ops.less(closing, -fall)
         return ops.select(hits * fast, restitution * closing, term)
 
-    def _joint_law(self, c: BoundedJoint, row: int) -> JointLaw:
-        bounds = None
-        if c.has_limits:
-            (name,) = c.joints
-            joint = self.tree.joint_names.index(name)
-            position = self.q[self.tree.q_slices[joint].start + c.dof - self.tree.v_slices[joint].start]
-            bounds = self._bound(position, c.lower, -1.0), self._bound(position, c.upper, 1.0)
-        return JointLaw(row, bounds, c.friction * self.h if c.friction else None)
+    def _joint_laws(self) -> list[JointLaw]:
+        """Laws of all limits and of dry friction: within the step, a joint moves up to a limit."""
+        out, row = list[JointLaw](), sum(len(points) for points in self.problem.candidates.values()) * 3
+        for c in bounded_joints_of(self.problem.constraints):
+            sides = zip(self._distances(c), (-1.0, 1.0), strict=True)
+            bounds = [None if x is None else side * self.over_h * self.ops.maximum(x, 0.0) for x, side in sides]
+            friction = c.friction * self.h if c.friction else None
+            out.append(JointLaw(row + len(out), (bounds[0], bounds[1]) if c.has_limits else None, friction))
+        return out
 
-    def _bound(self, position: Scalar, limit: float, side: float) -> Scalar | None:
-        """Velocity that a limit allows: its distance over the step; from beyond it, back at a bounded velocity."""
-        if not abs(limit) < float("inf"):
-            return None
-        ops, left = self.ops, side * (limit - position)
-        back = ops.maximum(TUNING.correction * left * self.over_h, -TUNING.recovery)
-        return side * ops.select(ops.less(left, 0.0), back, left * self.over_h)
+    def _distances(self, c: BoundedJoint) -> list[Scalar | None]:
+        """Distances of the lower and of the upper limit of a joint, negative beyond it; None is without."""
+        (name,) = c.joints
+        joint = self.tree.joint_names.index(name)
+        if not c.has_limits:
+            return [None, None]
+        position = self.q[self.tree.q_slices[joint].start + c.dof - self.tree.v_slices[joint].start]
+        limits = ((c.lower, 1.0), (c.upper, -1.0))
+        return [side * (position - x) if abs(x) < float("inf") else None for x, side in limits]
 
     # -- displacement --------------------------------------------------------------------------------------------------
 
     def _displacement(
-        self, problem: StepProblem, of_loops: Matrix | None, gaps_after: Sequence[Scalar], times: int
+        self, problem: StepProblem, of_loops: Matrix | None, u: Sequence[Scalar], times: int
     ) -> list[Scalar]:
-        """Displacement of joints (nv) that reduces overlaps and errors of loops, without closing ``gaps_after``."""
+        """Displacement of joints (nv) that takes back overlaps, errors of loops and passed limits.
+
+        It closes no gap that velocities ``u`` leave after the step, and passes no limit.
+        """
         ops, tree, G = self.ops, self.tree, problem.G
         gaps = [c.gap for points in self.problem.candidates.values() for c in points]
-        if not gaps and of_loops is None:
+        limited = [x for x in bounded_joints_of(self.problem.constraints) if x.has_limits]
+        if not gaps and not limited and of_loops is None:
             return [0.0] * tree.nv
-        rows, by_loops = [x.row + 2 for x in problem.points], self._velocity_from_loops(of_loops, 1)
-        wanted = [TUNING.correction * ops.maximum(-gap - TUNING.penetration, 0.0) for gap in gaps]
-        own = []
-        for x in problem.points:
+        by_loops, wanted, own = self._velocity_from_loops(of_loops, 1), list[Scalar](), list[Scalar]()
+        bounds: dict[int, Bounds] = {}
+        for x, gap in zip(problem.points, gaps, strict=True):
+            wanted.append(TUNING.correction * ops.maximum(-gap - TUNING.penetration, 0.0))
+            after = ops.maximum(gap + self.h * (u[x.row + 2] - x.rate), 0.0)
+            bounds[x.row + 2] = wanted[-1] - after, None
             mean = sum(self.size_of[x.row : x.row + 3]) * (1.0 / 3.0)
             own.append(G[x.row + 2][x.row + 2] + TUNING.compliance * ops.maximum(mean, TUNING.least_mobility))
-        over = [1.0 / x for x in own]
+        for c, row in zip(limited, (x.row for x in problem.joints if x.bounds), strict=True):
+            sides: list[Scalar | None] = [None, None]
+            for k, distance in enumerate(self._distances(c)):
+                if distance is not None:
+                    side = 1.0 - 2.0 * k
+                    after = distance + side * self.h * u[row]
+                    back = ops.select(ops.less(after, -TUNING.limit_tolerance), -TUNING.correction * after, 0.0)
+                    wanted.append(back)
+                    sides[k] = side * (back - ops.maximum(after, 0.0))
+            bounds[row] = sides[0], sides[1]
+            own.append((1.0 + TUNING.compliance) * G[row][row] + TUNING.least_mobility)
+        rows, over = list(bounds), [1.0 / x for x in own]
         most = maximum_of(ops, [*wanted, *(magnitude(ops, x) for x in by_loops), SQUARE_FLOOR])
 
         def sweep(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
             s = list(values)
             moved: Scalar = 0.0
             for i, row in enumerate(rows):
-                u = own[i] * s[i] - wanted[i] - by_loops[row] + gaps_after[i]
+                u = own[i] * s[i] - by_loops[row]
                 for j, other in enumerate(rows):
                     if j != i:
                         u = u + G[row][other] * s[j]
-                new = ops.maximum(s[i] - u * over[i], 0.0)
+                new = within(ops, bounds[row], s[i], u, over[i])
                 moved = ops.maximum(moved, magnitude(ops, new - s[i]) * own[i])
                 s[i] = new
             return s, ops.less(moved, TUNING.correction_tolerance * most)
@@ -295,17 +308,3 @@ class ContactStep:
         part = ops.minimum(TUNING.most_displacement * most / moved, 1.0)
         part = part * ops.minimum(TUNING.most_joint_displacement / (part * turned), 1.0)
         return [part * x for x in shift]
-
-
-@dataclass(frozen=True, slots=True)
-class _Laws:
-    points: list[PointLaw]
-    joints: list[JointLaw]
-    terms: dict[int, Scalar]
-    gaps: list[Scalar]
-
-    def gaps_after(self, h: Scalar, problem: StepProblem, impulses: dict[int, Scalar]) -> list[Scalar]:
-        """Gap of each candidate after the step, zero where they overlap."""
-        rows = [x.row + 2 for x in self.points]
-        moves = [h * (problem.velocity(row, impulses) - self.terms[row]) for row in rows]
-        return [problem.ops.maximum(gap + move, 0.0) for gap, move in zip(self.gaps, moves, strict=True)]

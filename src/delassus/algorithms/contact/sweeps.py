@@ -62,7 +62,7 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
 
     def iteration(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
         p, g_before, F_before, (before, *slips) = values[:n], values[n : 2 * n], values[2 * n : 3 * n], values[3 * n :]
-        g, slips = sweep_once(p, slips)
+        g, following_slips = sweep_once(p, slips)
         F = problem.own_velocities([new - old for old, new in zip(p, g, strict=True)])
         moved: Scalar = 0.0
         slope: Scalar = 0.0
@@ -70,10 +70,14 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
         for f, f_before in zip(F, F_before, strict=True):
             change = f - f_before
             moved, slope, turned = moved + f * f, slope + f * change, turned + change * change
+        left = moved
+        for i, (new, old) in enumerate(zip(following_slips, slips, strict=True)):  # by velocities −α r_t
+            change = new - old
+            left = left + change * change * (g[3 * i] * g[3 * i] + g[3 * i + 1] * g[3 * i + 1])
         theta = ops.select(ops.less(moved, before), slope / turned, 0.0)
         following = [new - theta * (new - old) for new, old in zip(g, g_before, strict=True)]
         following = [ops.maximum(x, 0.0) if k in normals else x for k, x in enumerate(following)]
-        return [*following, *g, *F, moved, *slips], ops.less(moved, square)
+        return [*following, *g, *F, moved, *following_slips], ops.less(left, square)
 
     slips = [] if problem.pyramid else [x.far for x in problem.blocks]
     found = ops.repeat(times, [*start, *start, *([0.0] * (n + 1)), *slips], iteration)

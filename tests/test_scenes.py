@@ -372,3 +372,21 @@ def test_a_scene_without_srdf_ignores_what_always_touches(tmp_path):
     assert scene.ignore == {frozenset({"l1", "l4"})}
     q = scene.set_down(scene.tree.reference_configurations["bent"])
     assert q[2] == pytest.approx(0.3 + 1.0 * np.sin(0.5) + 0.1 * np.sin(0.5))  # ball 4 is the lowest
+
+
+@pytest.mark.slow
+def test_a_quadruped_trots_over_rough_ground():
+    """It is set down until a foot touches, trots on bumps of 6 cm between neighbours, and every step is solved."""
+    ready, local = quadruped(generic=True), np.random.default_rng(10)
+    field = ds.contact.HeightField(local.uniform(-0.03, 0.03, (60, 60)), (6.0, 6.0))
+    ground = ds.contact.Collider("world", field, friction=0.6, name="terrain")
+    scene = replace(ready.scene, colliders=(*ready.scene.colliders[:-1], ground))
+    q0 = scene.set_down(ready.q0 + 0.5 * (np.arange(scene.tree.nq) == 2))
+    detector, poses = ds.contact.CollisionDetector(scene), ds.forward_kinematics(scene.tree, q0)[:, :3]
+    assert detector.contacts(poses, 1e-6).depths.max() == pytest.approx(0.0, abs=1e-8)
+    steps = ds.Simulator(scene, q0=q0, v0=ready.v0, dt=ready.dt)
+    steps.run(1.0, ready.controller)
+    assert ds.forward_kinematics(scene.tree, steps.q, "trunk")[2, 2] > 0.98 and steps.q[2] > 0.25
+    assert steps.statuses[SolverStatus.CONVERGED] == sum(steps.statuses.values())
+    with pytest.raises(ds.DelassusError, match="colliders of the world below the robot"):
+        scene.set_down(ready.q0 + 200.0 * (np.arange(scene.tree.nq) == 2))

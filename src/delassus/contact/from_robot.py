@@ -23,8 +23,11 @@ from delassus.spatial.rotations import Array
 SAMPLES, ALWAYS = 100, 0.95
 """Random configurations in which pairs are looked at; a pair that touches in more than this part of them is ignored."""
 
-FAR = 100.0
-"""Gap (m) up to which a floor is found below a robot."""
+NEAR, FAR = 1.0, 100.0
+"""Gaps (m) up to which a floor is looked for below a robot, at first and at last."""
+
+MOST_MOVES, TOUCHING = 100, 1e-9
+"""Moves of a robot that is set down, and the gap (m) at which it stands."""
 
 
 def described(
@@ -73,12 +76,19 @@ def set_down(scene: Solids, q: ArrayLike) -> Array:
         raise ConfigurationError(
             "scene", "one robot on a free joint", f"{len(scene.robots)} robot(s)", "Give it its place in q."
         )
-    out = np.array(tree.check_configuration(q))
-    contacts = _contacts(CollisionDetector(scene), out, FAR)
-    below = contacts.depths[np.asarray(contacts.links)[:, 1] == WORLD]
-    if not below.size:
-        raise ConfigurationError("scene", "colliders of the world below the robot", "none", "Pass floor=True.")
-    out[2] += below.max()
+    out, detector = np.array(tree.check_configuration(q)), CollisionDetector(scene)
+    reach = NEAR
+    for _ in range(MOST_MOVES):  # on slopes, nothing is nearer than the gap, and moving by it takes a part of the way
+        contacts = _contacts(detector, out, reach)
+        below = contacts.depths[np.asarray(contacts.links)[:, 1] == WORLD]
+        if not below.size and reach >= FAR:
+            raise ConfigurationError("scene", "colliders of the world below the robot", "none", "Pass floor=True.")
+        if not below.size:
+            reach *= 10.0
+            continue
+        out[2] += below.max()
+        if abs(below.max()) <= TOUCHING:
+            break
     return out
 
 

@@ -439,6 +439,45 @@ def test_rows_that_loops_hold_have_no_impulse(tmp_path, solver):
     np.testing.assert_allclose(found, at_once["v_next"], atol=1e4 * np.finfo(np.float32).eps)  # velocities of 1
 
 
+def planar_arm(path):
+    """Three links that move in a plane of any slope."""
+    mass = '<link name="l{0}"><inertial><origin xyz="0.15 0 0"/><mass value="1"/><inertia ixx="0.01" ixy="0" ixz="0"'
+    link = f'{mass} iyy="0.01" iyz="0" izz="0.01"/></inertial></link>'
+    joint = '<joint name="j{0}" type="{2}"><parent link="{3}"/><child link="l{0}"/><origin xyz="{1}" rpy="{4}"/>'
+    text = '<robot name="arm"><link name="b"/>'
+    for k, (x, parent, tilt) in enumerate(((0, "b", "0.4 0.3 0.2"), (0.3, "l0", "0 0 0"), (0.3, "l1", "0 0 0"))):
+        text += link.format(k) + joint.format(k, f"{x} 0 0", "continuous", parent, tilt) + '<axis xyz="0 0 1"/></joint>'
+    path.write_text(text + "</robot>")
+    return ds.load(path)
+
+
+@pytest.mark.parametrize("closure", [ds.Point, ds.Weld])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_planar_loops_are_solved_though_rows_across_the_plane_are_redundant(tmp_path, closure, dtype):
+    """Velocities are the projection of free ones onto closed loops, in the metric of M; contacts act within them."""
+    tree, rng, n = planar_arm(tmp_path / "arm.urdf"), np.random.default_rng(0), 200
+    loop = closure(ds.Frame("l2" if closure is ds.Point else "l1", (0.3, 0.0, 0.0)))
+    contact = ds.Contact(ds.Frame("l2", (0.1, 0.0, 0.0)), Sphere(0.05), "input", friction=0.5)
+    kernel = ds.compile(tree, [contact, loop], "contact_step", dtype=dtype)
+    q, v = tree.random(rng, batch=n), rng.normal(size=(n, 3))
+    J, M = ds.jacobian(tree, [loop], q), ds.mass_matrix(tree, q)
+    v -= np.einsum("nij,njk,nk->ni", np.linalg.pinv(J, rcond=1e-9), J, v)
+    side = np.linalg.solve(M, np.swapaxes(J, 1, 2))
+    free = v + DT * ds.forward_dynamics(tree, q, v, np.zeros(3), ()).qdd
+    wanted = free - np.einsum("nij,njk,nkl,nl->ni", side, np.linalg.pinv(J @ side, rcond=1e-9), J, free)
+    height = ds.forward_kinematics(tree, q, [contact.frame])[:, 0, 2, 3] - 0.05
+    eps = np.finfo(dtype).eps
+    for below, touches in ((1.0, False), (0.0, True)):
+        ground = np.stack([height - below, 0 * height, 0 * height, 1 + 0 * height], axis=-1)[:, None]
+        given = [x.astype(dtype) for x in (q, v, np.zeros((n, 3)), np.zeros((n, 3)), np.full(n, DT), ground)]
+        _, after, p, _, status = kernel(*given, return_status=True)
+        assert {x.name for x in status} == {"SOLVED"} and np.any(p[:, 2] > 0) == touches
+        assert np.abs(np.einsum("nij,nj->ni", J, after)).max() < 1e4 * eps
+        if not touches:
+            np.testing.assert_allclose(after, wanted, atol=1e4 * eps)
+        assert np.all(ds.kinetic_energy(tree, q, after) < ds.kinetic_energy(tree, q, wanted) + 1e4 * eps)
+
+
 def test_rollouts_start_from_no_impulses_in_any_precision():
     tree = ball()
     q0, v0 = np.array([0, 0, 0.1, 0, 0, 0, 1], np.float32), np.zeros(6, np.float32)

@@ -70,6 +70,9 @@ class Tuning(NamedTuple):
 
 TUNING = Tuning()
 
+LOOP_ROUNDING = 16.0
+"""Least weight of the proximal point method for loops, over the relative round-off."""
+
 
 @dataclass(frozen=True, slots=True)
 class Materials:
@@ -136,7 +139,8 @@ class ContactStep:
     def _without_loops(self, free: Sequence[Scalar]) -> tuple[list[list[Scalar]], Matrix | None]:
         """``G`` of the other rows under closed loops; and ``G_ll⁻¹ [G_lo, u_l, e_l]``, what impulses of loops are.
 
-        ``e_l`` is the part of position errors that is taken back.
+        ``e_l`` is the part of position errors that is taken back. Rows of loops may depend on one another, as if a
+        point closes a planar loop: two steps of the proximal point method give impulses, which are not unique then.
         """
         ops, G, n = self.ops, self.space.G, len(self.others)
         own = ops.take(G, self.others, self.others) if n else ops.zeros(0, 0)
@@ -145,8 +149,14 @@ class ContactStep:
         errors = [x for c, at in self.motion.each_constraint() if not c.n_impulses for x in column(ops, c.position(at))]
         known = ops.matrix([[free[k], TUNING.correction * e] for k, e in zip(self.loops, errors, strict=True)])
         right = ops.hstack([ops.take(G, self.loops, self.others), known]) if n else known
+        own_loops = ops.take(G, self.loops, self.loops)
+        entries, weight = ops.entries(own_loops), max(PROXIMAL, LOOP_ROUNDING * self.epsilon)
+        least = weight * maximum_of(ops, [row[k] for k, row in enumerate(entries)]) + SQUARE_FLOOR
+        damped = [[x + least if i == j else x for j, x in enumerate(row)] for i, row in enumerate(entries)]
         ops.new_system()
-        response = ops.factor(ops.take(G, self.loops, self.loops)).solve(right)
+        factor = ops.factor(ops.matrix(damped))
+        response = factor.solve(right)
+        response = response + factor.solve(right - own_loops @ response)
         if not n:
             return [], response
         mixed = ops.take(G, self.others, self.loops)

@@ -15,6 +15,7 @@ from delassus.contact import (
     Capsule,
     CollisionDetector,
     Cylinder,
+    Ellipsoid,
     HalfSpace,
     Mesh,
     Scene,
@@ -261,13 +262,21 @@ def test_masks_exclusions_and_pairs_of_mjcf():
 
 
 @pytest.mark.peer
-def test_geoms_without_a_shape_are_refused_by_name():
-    pytest.importorskip("mujoco")
-    text = """<mujoco><worldbody><geom name="odd" type="ellipsoid" size="1 2 3"/>
-        <body name="a"><freejoint/><geom size="1"/></body></worldbody></mujoco>"""
-    model = model_of(text=text)
-    with pytest.raises(ModelError, match=r"geom 'odd' of body 'world': expected a plane, .* got ellipsoid"):
-        load_colliders(model, ds.load(model))
+def test_ellipsoids_have_the_semi_axes_of_mujoco():
+    """Set down on a floor they touch as MuJoCo's do."""
+    mujoco = pytest.importorskip("mujoco")
+    model = model_of(
+        text="""<mujoco><worldbody><geom type="plane" size="1 1 1"/><body name="a"><freejoint/>
+        <geom name="egg" type="ellipsoid" size="0.1 0.2 0.3" euler="20 30 40"/></body></worldbody></mujoco>"""
+    )
+    tree, data = ds.load(model), mujoco.MjData(model)
+    scene = ds.Scene(tree, load_colliders(model, tree))
+    assert scene.colliders[1].shape == Ellipsoid(0.1, 0.2, 0.3)
+    q = scene.set_down(tree.random(0))
+    for above in (-1e-5, 1e-5):
+        data.qpos[:] = [*q[:2], q[2] + above, q[6], *q[3:6]]
+        mujoco.mj_forward(model, data)
+        assert data.ncon == (above < 0)
 
 
 @pytest.mark.peer

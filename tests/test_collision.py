@@ -15,6 +15,7 @@ from delassus.contact import (
     CollisionDetector,
     ContactSet,
     Cylinder,
+    Ellipsoid,
     HalfSpace,
     Mesh,
     Scene,
@@ -44,6 +45,7 @@ SHAPES = {
     "cylinder": Cylinder(0.25, 0.5),
     "hull": Mesh(rng.normal(size=(40, 3)) * 0.3),
     "cube": Mesh(CUBE),
+    "ellipsoid": Ellipsoid(0.3, 0.15, 0.25),
 }
 FREE = ds.mechanisms.free_body(1.0, np.eye(3), name="body")
 TWO = {"a": FREE, "b": FREE}
@@ -81,6 +83,8 @@ def coal_shape(shape):
             return coal.Box(shape.x, shape.y, shape.z)
         case Cylinder():
             return coal.Cylinder(shape.radius, shape.length)
+        case Ellipsoid():
+            return coal.Ellipsoid(shape.x, shape.y, shape.z)
     points, model = coal.StdVec_Vec3s(), coal.BVHModelOBBRSS()
     for v in shape.vertices:
         points.append(v)
@@ -113,6 +117,10 @@ def signed_distance(shape, x):
         case Cylinder():
             beyond = np.array([np.hypot(x[0], x[1]) - shape.radius, abs(x[2]) - shape.length / 2])
             return np.linalg.norm(np.maximum(beyond, 0)) + min(beyond.max(), 0)
+        case Ellipsoid():  # to first order
+            half = np.array([shape.x, shape.y, shape.z])
+            size = np.linalg.norm(x / half)
+            return (size - 1) * size / np.linalg.norm(x / half**2)
     from scipy.spatial import ConvexHull
 
     planes = ConvexHull(shape.vertices).equations
@@ -131,6 +139,8 @@ def support(shape, d):
             return np.abs(d) @ np.array([shape.x, shape.y, shape.z]) / 2
         case Cylinder():
             return shape.radius * np.hypot(d[..., 0], d[..., 1]) + shape.length / 2 * np.abs(d[..., 2])
+        case Ellipsoid():
+            return np.linalg.norm(d * [shape.x, shape.y, shape.z], axis=-1)
     return (d @ shape.vertices.T).max(axis=-1)
 
 

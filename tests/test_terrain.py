@@ -10,6 +10,7 @@ from delassus.contact import (
     Collider,
     CollisionDetector,
     Cylinder,
+    Ellipsoid,
     HalfSpace,
     HeightField,
     Mesh,
@@ -32,6 +33,7 @@ SHAPES = {
     "rolling": (Capsule(0.1, 0.3), CROSSWISE),
     "cylinder": (Cylinder(0.1, 0.2), np.eye(3)),
     "stone": (STONE, np.eye(3)),
+    "egg": (Ellipsoid(0.2, 0.15, 0.1), np.eye(3)),
 }
 INERTIA = np.diag([0.004, 0.0045, 0.005])
 BODY = ds.mechanisms.free_body(1.0, INERTIA, name="body")
@@ -96,6 +98,8 @@ def lowest(name, R=None):
             return shape.radius * np.hypot(*down[:2]) + shape.length / 2 * abs(down[2])
         case Box():
             return np.abs(down) @ (shape.x, shape.y, shape.z) / 2
+        case Ellipsoid():
+            return np.linalg.norm(down * [shape.x, shape.y, shape.z])
     return (shape.vertices @ down).max()
 
 
@@ -174,7 +178,7 @@ def test_nothing_falls_through(name):
         assert np.linalg.norm(steps.v[:3]) < 5.0
 
 
-@pytest.mark.parametrize("name", ["sphere", "box", "capsule", "cylinder", "stone"])
+@pytest.mark.parametrize("name", ["sphere", "box", "capsule", "cylinder", "stone", "egg"])
 def test_gaps_over_terrain(name):
     """The smallest gap is the distance to the nearest triangle, of all that there are."""
     coal = pytest.importorskip("coal")
@@ -190,6 +194,8 @@ def test_gaps_over_terrain(name):
             convex = coal.Box(shape.x, shape.y, shape.z)
         case Cylinder():
             convex = coal.Cylinder(shape.radius, shape.length)
+        case Ellipsoid():
+            convex = coal.Ellipsoid(shape.x, shape.y, shape.z)
         case _:
             points, hull = coal.StdVec_Vec3s(), coal.BVHModelOBBRSS()
             for x in shape.vertices:

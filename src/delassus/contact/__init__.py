@@ -28,7 +28,7 @@ from delassus.contact.solvers.mixed import solve_mixed
 from delassus.contact.solvers.nsgs import nsgs
 from delassus.contact.solvers.pgs import pgs
 from delassus.formats.colliders import load_colliders, load_ignored
-from delassus.model.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, HeightField, Mesh, Sphere
+from delassus.model.shapes import Box, Capsule, Collider, Cylinder, Ellipsoid, HalfSpace, HeightField, Mesh, Sphere
 
 __all__ = [
     "LCP",
@@ -45,6 +45,7 @@ __all__ = [
     "ContactSolution",
     "ContactStep",
     "Cylinder",
+    "Ellipsoid",
     "HalfSpace",
     "HeightField",
     "Mesh",

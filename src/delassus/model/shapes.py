@@ -118,6 +118,34 @@ class Box(Frozen):
 
 
 @dataclass(frozen=True, slots=True)
+class Ellipsoid(Frozen):
+    """Ellipsoid centred on the origin, of semi-axes ``x``, ``y``, ``z``; in m.
+
+    Raises
+    ------
+    ConfigurationError
+        A semi-axis is not positive.
+
+    Examples
+    --------
+    >>> Ellipsoid(0.1, 0.2, 0.3).inertia(5.0).round(6).tolist()
+    [0.13, 0.1, 0.05]
+    """
+
+    x: float
+    y: float
+    z: float
+
+    def __post_init__(self) -> None:
+        _positive(self, "x", "y", "z")
+
+    def inertia(self, mass: float) -> Array:
+        """Moments of inertia (3,) of a solid ellipsoid of that mass, about its centre (kg·m²)."""
+        squares = np.array([self.x, self.y, self.z]) ** 2
+        return np.asarray(mass / 5.0 * (squares.sum() - squares))
+
+
+@dataclass(frozen=True, slots=True)
 class HalfSpace(Frozen):
     """Everything below the plane z = 0 of its frame: floors and walls. Only on the world.
 
@@ -240,7 +268,7 @@ class HeightField(Mesh):
         return np.concatenate([(a + u * along_x + w * along_y)[..., None], normal], axis=-1)
 
 
-Shape = Sphere | Capsule | Cylinder | Box | HalfSpace | Mesh
+Shape = Sphere | Capsule | Cylinder | Box | Ellipsoid | HalfSpace | Mesh
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -251,7 +279,7 @@ class Collider(Frozen):
     ----------
     link : str
         Name of a link or frame; ``"world"`` for fixed geometry.
-    shape : Sphere, Capsule, Cylinder, Box, HalfSpace, Mesh or HeightField
+    shape : Sphere, Capsule, Cylinder, Box, Ellipsoid, HalfSpace, Mesh or HeightField
     position : (3,) array_like
         Origin of the shape in the link's frame, in m.
     rotation : (3, 3) array_like, optional

@@ -12,7 +12,7 @@ from delassus.contact.scene import Scene
 from delassus.errors import DelassusError, DelassusWarning
 from delassus.formats.colliders import load_colliders
 from delassus.model.kinematics import world_poses
-from delassus.model.shapes import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Shape, Sphere
+from delassus.model.shapes import Box, Capsule, Collider, Cylinder, Ellipsoid, HalfSpace, Mesh, Shape, Sphere
 from delassus.model.tree import WORLD
 from delassus.spatial.rotations import Array, rotation_between
 
@@ -168,6 +168,9 @@ def triangles_of(shape: Shape) -> tuple[Array, NDArray[np.int64]]:
         case Cylinder():
             r, z = shape.radius, 0.5 * shape.length
             return _revolved(np.array([(0, -z), (r, -z), (r, z), (0, z)]))
+        case Ellipsoid():
+            vertices, faces = triangles_of(Sphere(1.0))
+            return vertices * [shape.x, shape.y, shape.z], faces
         case Box():
             corners = np.array([(x, y, z) for x in (-0.5, 0.5) for y in (-0.5, 0.5) for z in (-0.5, 0.5)])
             sides = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]

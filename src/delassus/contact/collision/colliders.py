@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 from delassus.contact.collision.meshes import MeshTables
 from delassus.contact.filters import Solids, may_collide
-from delassus.model.shapes import Box, Capsule, Cylinder, HalfSpace, Mesh, Shape, Sphere
+from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, Mesh, Shape, Sphere
 from delassus.spatial.rotations import Array
 
-SPHERE, CAPSULE, BOX, CYLINDER, HULL, SURFACE, HALF_SPACE = range(7)
+SPHERE, CAPSULE, BOX, CYLINDER, ELLIPSOID, HULL, SURFACE, HALF_SPACE = range(8)
 """Kinds of shapes; a hull is a convex mesh, a surface any other."""
 
 KIND, LINK, SIZE, RADIUS, CORE, CENTRE, HALF = 0, 1, 2, 5, 6, 7, 10
-"""Columns of `Colliders.shapes`: kind and link; three sizes (radius and half length; or half edges); radius of a ball
-that holds the shape, and of one that holds what a rotation moves, about the centre; centre and half edges of a box that
-holds the shape, in its frame."""
+"""Columns of `Colliders.shapes`: kind and link; three sizes (radius and half length, half edges or semi-axes); radius
+of a ball that holds the shape, and of one that holds what a rotation moves, about the centre; centre and half edges of
+a box that holds the shape, in its frame."""
 FIRST_VERTEX, N_VERTICES, FIRST_FACE, N_FACES = 13, 14, 15, 16
 """Columns of meshes: ranges of vertices and faces."""
 FIRST_CORNER, FIRST_TRIANGLE, FIRST_NODE = 17, 18, 19
@@ -205,6 +205,10 @@ def _describe(shape: Shape, row: Array) -> None:
             half[:] = x / 2, y / 2, z / 2
             row[KIND], row[SIZE : SIZE + 3] = BOX, half
             row[RADIUS] = row[CORE] = np.linalg.norm(half)
+        case Ellipsoid(x, y, z):
+            half[:] = x, y, z
+            row[KIND], row[SIZE : SIZE + 3] = ELLIPSOID, half
+            row[RADIUS] = row[CORE] = half.max()
         case Mesh():
             low, high = shape.vertices.min(axis=0), shape.vertices.max(axis=0)
             centre, half = (low + high) / 2, (high - low) / 2

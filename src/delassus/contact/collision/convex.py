@@ -20,6 +20,7 @@ from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
     CYLINDER,
+    ELLIPSOID,
     FIRST_VERTEX,
     HULL,
     KIND,
@@ -41,6 +42,7 @@ from delassus.contact.collision.vectors import (
     dot,
     in_frame,
     norm,
+    on_ellipsoid,
     point_at,
     row_of,
     scaled,
@@ -79,6 +81,8 @@ def support_point(a: Array, A: Array, vertices: Array, d: Vector) -> Vector:
             if reach > most:
                 best, most = v, reach
         x = row_of(vertices, best)
+    elif kind == ELLIPSOID:
+        x = on_ellipsoid((a[SIZE], a[SIZE + 1], a[SIZE + 2]), own)
     elif kind == CYLINDER:
         across = math.sqrt(own[0] * own[0] + own[1] * own[1])
         part = a[SIZE] / across if across > 1e-12 * abs(own[2]) else 0.0
@@ -343,7 +347,8 @@ def manifold(
     size, depth = a[RADIUS] + b[RADIUS], radius + (b[SIZE] if b[KIND] <= CAPSULE else 0.0) - gap
     if depth < -most:
         return m
-    end = m if a[KIND] == SPHERE else patch(a, A, b, B, hulls, n, depth, most, work, out, m)
+    is_curved = a[KIND] == SPHERE or a[KIND] == ELLIPSOID or b[KIND] == ELLIPSOID  # it has no flat parts
+    end = m if is_curved else patch(a, A, b, B, hulls, n, depth, most, work, out, m)
     if end == m or max_depth(out, m, end) < depth - EXACT * size:
         if end == m + MOST_POINTS:  # the shallowest gives way
             end -= 1

@@ -15,13 +15,25 @@ from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
     CYLINDER,
+    ELLIPSOID,
     FIRST_VERTEX,
     MOST_POINTS,
     N_VERTICES,
     SIZE,
     SPHERE,
 )  # fmt: skip
-from delassus.contact.collision.vectors import Vector, along, column, dot, in_frame, point_at, row_of, scaled, write
+from delassus.contact.collision.vectors import (
+    Vector,
+    along,
+    column,
+    dot,
+    in_frame,
+    on_ellipsoid,
+    point_at,
+    row_of,
+    scaled,
+    write,
+)
 from delassus.spatial.rotations import Array
 
 LEVEL = 1e-4
@@ -58,6 +70,9 @@ def on_plane(shape: Array, T: Array, vertices: Array, P: Array, most: float, wor
         return m
     if kind == CYLINDER:
         return cylinder_on_plane(a, b, T, P, most, out, m)
+    if kind == ELLIPSOID:
+        lowest = on_ellipsoid((a, b, c), in_frame(T, scaled(-1.0, column(P, 2))))
+        return point_on_plane(out, m, point_at(T, lowest), P, most)
     return corners_on_plane(shape, T, vertices, P, most, work, out, m)
 
 

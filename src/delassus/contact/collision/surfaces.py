@@ -21,6 +21,7 @@ from delassus.contact.collision.colliders import (
     CAPSULE,
     CENTRE,
     COLUMNS,
+    ELLIPSOID,
     FANS,
     FIRST_AXIS,
     FIRST_CORNER,
@@ -174,7 +175,8 @@ def over_triangle(
     """Contacts along the normal of a triangle, of points over it that are no deeper than ``limit``."""
     x, radius = point_at(B, row_of(hulls[VERTICES], int(t[FIRST_VERTEX]))), a[SIZE] if a[KIND] <= CAPSULE else 0.0
     end, limit = m, limit + SAME * a[RADIUS]
-    found = m if a[KIND] == SPHERE else patch(a, A, t, B, hulls, N, np.inf, most, work, out, m)
+    is_curved = a[KIND] == SPHERE or a[KIND] == ELLIPSOID
+    found = m if is_curved else patch(a, A, t, B, hulls, N, np.inf, most, work, out, m)
     for i in range(m, found):
         if out[i, 7] <= limit:
             for c in range(1, 8):

@@ -75,6 +75,15 @@ def row_of(x: Array, k: int) -> Vector:
 
 
 @compiled
+def on_ellipsoid(half: Vector, d: Vector) -> Vector:
+    """Point of an ellipsoid of these semi-axes that lies furthest along ``d``."""
+    x = half[0] * d[0], half[1] * d[1], half[2] * d[2]
+    length = norm(x)
+    part = 1.0 / length if length > 0.0 else 0.0
+    return part * half[0] * x[0], part * half[1] * x[1], part * half[2] * x[2]
+
+
+@compiled
 def write(out: Array, m: int, x: Vector, n: Vector, depth: float) -> int:
     """Write one contact as row ``m`` (its pair is written by the caller): point, normal from B to A, depth."""
     out[m, 1], out[m, 2], out[m, 3] = x

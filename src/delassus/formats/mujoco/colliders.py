@@ -11,7 +11,7 @@ from delassus.formats.mujoco.equalities import rotation_of
 from delassus.formats.mujoco.named import NamedModel
 from delassus.formats.urdf.colliders import Found
 from delassus.model.description import unique_name
-from delassus.model.shapes import Box, Capsule, Cylinder, HalfSpace, HeightField, Mesh, Shape, Sphere
+from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, HeightField, Mesh, Shape, Sphere
 
 EXPECTED = "a path, a name or a mujoco.MjModel"
 
@@ -79,6 +79,8 @@ def _shape(model: NamedModel, g: int, name: str, body: str, visual: bool) -> Sha
             return Cylinder(a, 2 * b)
         case "box":
             return Box(2 * a, 2 * b, 2 * c)
+        case "ellipsoid":
+            return Ellipsoid(a, b, c)
         case "mesh":
             mesh = int(model.geom_dataid[g])
             first, face = int(model.mesh_vertadr[mesh]), int(model.mesh_faceadr[mesh])
@@ -92,7 +94,7 @@ def _shape(model: NamedModel, g: int, name: str, body: str, visual: bool) -> Sha
             heights = model.hfield_data[first : first + shape[0] * shape[1]].reshape(shape)
             return HeightField(most * np.array(heights.T, dtype=float), (2 * x, 2 * y))
     raise ModelError(
-        f"geom {name!r} of body {body!r}", "a plane, sphere, capsule, cylinder, box, mesh or hfield", kind,
+        f"geom {name!r} of body {body!r}", "a plane, sphere, capsule, cylinder, box, ellipsoid, mesh or hfield", kind,
         "Replace it in the file, or take it out of collision (contype=0, conaffinity=0).",
     )  # fmt: skip
 

@@ -145,8 +145,5 @@ def test_derivatives_that_do_not_exist_are_refused():
     kernel = ds.compile(ds.mechanisms.chain(2), (), "energies")
     with pytest.raises(ds.DelassusError, match="vjp"):
         kernel.derivative("hessian")
-    ball = ds.Contact("link2", ds.contact.Sphere(0.1))
-    with pytest.raises(ds.DelassusError, match="iterate"):
-        requested(ds.mechanisms.chain(2), ball, "contact_step").differentiated("jacobian")
     twice = kernel.derivative("vjp", "jvp")
     assert twice is kernel.derivative("vjp", "jvp") and "tangents of cotangents of energies" in repr(twice)

@@ -242,6 +242,24 @@ def test_rollouts_are_those_of_numpy_and_have_derivatives():
         ds.rollout(step, jnp.asarray(q), v, controls, 1e-2, threads=1)
 
 
+def test_gradients_through_contact():
+    """A box slides on its corners: the end of a hundred steps by friction and by the speed at the start."""
+    body = ds.mechanisms.free_body(1.0, ds.contact.Box(0.2, 0.15, 0.1).inertia(1.0), name="box")
+    box = ds.Contact("box", ds.contact.Box(0.2, 0.15, 0.1))
+    step = ds.compile(body, box, "contact_step", friction="input", tolerance=1e-10, sweeps=500)
+    q, steps, h = jnp.array([0, 0, 0.05 - 2e-5, 0, 0, 0, 1.0]), 100, 1e-3
+
+    def end(mu, speed):
+        v = jnp.zeros(6).at[0].set(speed)
+        return ds.rollout(step, q, v, jnp.zeros((steps, 6)), h, friction=mu[None])[0][-1][0]
+
+    by_friction, by_speed = jax.grad(end, argnums=(0, 1))(jnp.array(0.3), jnp.array(1.0))
+    fallen = 9.81 * h * h * steps * (steps + 1) / 2
+    assert abs(by_friction + fallen) < 1e-3 * fallen and abs(by_speed - steps * h) < 1e-3 * steps * h
+    ahead, behind = (end(jnp.array(0.3 + s), jnp.array(1.0)) for s in (1e-5, -1e-5))
+    assert abs(by_friction - (ahead - behind) / 2e-5) < 1e-5 * fallen
+
+
 @pytest.mark.slow
 def test_rollouts_with_policies_and_inputs_per_step():
     arm = ds.mechanisms.chain(3)

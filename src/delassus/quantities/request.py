@@ -85,13 +85,10 @@ class Request:
         Raises
         ------
         ConfigurationError
-            Another mode than those of ``derivative``; a contact step, which iterates.
+            Another mode than those of ``derivative``.
         """
         for mode in modes:
             check_choice("mode", mode, ("jacobian", "jvp", "vjp"), ConfigurationError)
-        if modes and "sweeps" in self.quantity.options:
-            advice = "Differentiate 'step', whose constraints always act."
-            raise ConfigurationError("what", "one that does not iterate", repr(self.title), advice)
         return replace(self, derivative=(*self.derivative, *modes))
 
     @property

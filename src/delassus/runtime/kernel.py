@@ -286,7 +286,7 @@ class Kernel:
         Raises
         ------
         ConfigurationError
-            Another mode; a contact step, which iterates.
+            Another mode.
 
         Examples
         --------

@@ -230,6 +230,10 @@ class Ops(ABC):
         Each state stops for itself, whatever others do.
         """
 
+    def implicit(self, values: Sequence[Scalar], image: Callable[[Sequence[Scalar]], Sequence[Scalar]]) -> list[Scalar]:
+        """``values``, which ``image`` maps to themselves: what is differentiated knows that they follow from this."""
+        return list(values)
+
     def map(self, body: Function, rows: Sequence[Sequence[Matrix]]) -> list[Sequence[Matrix]]:
         """Results of ``body`` for each row of operands. Its code may exist once: it asks nothing about structure."""
         return [body(*row) for row in rows]

@@ -24,6 +24,9 @@ from delassus.spatial.ops import Ops, Scalar
 STOP_RATIO = 0.1
 """Solvers end where a pass changes velocities by less than this part of the tolerance."""
 
+SATURATED = 1.0 - 1e-9
+"""Part of the largest friction of a joint from which on it slides, where its impulse is told from that of limits."""
+
 PROXIMAL = 1e-9
 """What is added to mobilities by which impulses are found, relative to those of the point if loops were open."""
 
@@ -176,6 +179,48 @@ class StepProblem:
         """Impulse of dry friction by which the joint, alone, would stop, or as much as there is."""
         assert x.friction is not None
         return clamped(self.ops, p - u * self.over[x.row], -x.friction, x.friction)
+
+    def image(self, totals: Sequence[Scalar]) -> list[Scalar]:
+        """Impulses along rows that each law alone makes of these, and of velocities that they leave; see `implicit`."""
+        along = dict(zip(self.totals(self.rows), totals, strict=True))
+        out = dict(along)
+        for x in self.points:
+            own = [along[x.row + k] for k in range(3)]
+            *tangents, n = (self.velocity(x.row + k, along) for k in range(3))
+            moved = [*self.point_friction(x, own[:2], tangents, own[2]), self.normal(x.row + 2, own[2], n)]
+            out |= {x.row + k: new for k, new in enumerate(moved)}
+        for y in self.joints:
+            if y.row in along:
+                out[y.row] = self.joint_impulse(y, along[y.row], self.velocity(y.row, along))
+        return list(out.values())
+
+    def joint_impulse(self, x: JointLaw, p: Scalar, u: Scalar) -> Scalar:
+        """Impulse of friction and limits together by which the joint, alone, would obey both.
+
+        At the velocity ``s`` that they leave of ``u − p / over``: what friction slows, within the limits.
+        """
+        ops, over, friction = self.ops, self.over[x.row], 0.0 if x.friction is None else x.friction
+        free = p - u * over  # impulse that stops it, less than that of before
+        slowed = clamped(ops, free, -friction, friction) - free
+        for bound, nearer in zip(x.bounds or (None, None), (ops.maximum, ops.minimum), strict=True):
+            if bound is not None:
+                slowed = nearer(slowed, bound * over)
+        return free + slowed
+
+    def implicit(self, p: Sequence[Scalar]) -> list[Scalar]:
+        """Impulses of a solution, as what follows from the laws where the step is differentiated."""
+        totals = self.totals(p)
+        found = dict(zip(totals, self.ops.implicit(list(totals.values()), self.image), strict=True))
+        out = [found[row] for row in self.rows]
+        for y in self.joints:
+            if y.row in self.limits and y.row in self.dry:
+                assert y.friction is not None
+                dry = p[self.dry[y.row]]
+                sticks = self.ops.less(magnitude(self.ops, dry), SATURATED * y.friction)
+                least = found[y.row] - p[self.limits[y.row]]
+                dry = self.ops.select(sticks, least, self.ops.copysign(y.friction, dry))
+                out[self.dry[y.row]], out[self.limits[y.row]] = dry, found[y.row] - dry
+        return out
 
     def residuals(self, p: Sequence[Scalar], velocities: Sequence[Scalar]) -> tuple[Scalar, Scalar, Scalar]:
         """Violation in m/s (rad/s): of complementarity, of friction, and velocity of penetration.

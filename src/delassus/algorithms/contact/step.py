@@ -119,6 +119,7 @@ class ContactStep:
         moves = {} if of_loops is None else self._release_held_rows(G, of_loops, points)
         problem = StepProblem(ops, G, free, self.size_of, points, joints, pyramid)
         p = solver(problem, start, times, tolerance) if problem.size else []
+        p = problem.implicit(p)
         p, u = problem.safe([moves.get(row, 1.0) * x for row, x in zip(problem.rows, p, strict=True)])
         whole = self._all_impulses(problem.totals(p), of_loops, 0)
         v = column(ops, space.back_substitution(y, whole))
@@ -294,20 +295,24 @@ class ContactStep:
         rows, over = list(bounds), [1.0 / x for x in own]
         most = maximum_of(ops, [*wanted, *(magnitude(ops, x) for x in by_loops), SQUARE_FLOOR])
 
+        def image(s: Sequence[Scalar], i: int) -> Scalar:
+            u = own[i] * s[i] - by_loops[rows[i]]
+            for j, other in enumerate(rows):
+                if j != i:
+                    u = u + G[rows[i]][other] * s[j]
+            return within(ops, bounds[rows[i]], s[i], u, over[i])
+
         def sweep(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
             s = list(values)
             moved: Scalar = 0.0
-            for i, row in enumerate(rows):
-                u = own[i] * s[i] - by_loops[row]
-                for j, other in enumerate(rows):
-                    if j != i:
-                        u = u + G[row][other] * s[j]
-                new = within(ops, bounds[row], s[i], u, over[i])
+            for i in range(len(rows)):
+                new = image(s, i)
                 moved = ops.maximum(moved, magnitude(ops, new - s[i]) * own[i])
                 s[i] = new
             return s, ops.less(moved, TUNING.correction_tolerance * most)
 
         s = ops.repeat(times, [0.0] * len(rows), sweep) if rows else []
+        s = ops.implicit(s, lambda values: [image(values, i) for i in range(len(rows))])
         impulses = dict(zip(rows, s, strict=True))
         shift = column(
             ops, self.space.back_substitution(ops.zeros(tree.nv, 1), self._all_impulses(impulses, of_loops, 1))

@@ -13,9 +13,11 @@ Source: Griewank and Walther, Evaluating Derivatives, chapter 3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
+from typing import Any
 
+from delassus.spatial.trace.nodes import Expression
 from delassus.spatial.trace.operations import LEAVES, OPERATIONS, arity
 from delassus.spatial.trace.trace_ops import TraceOps
 
@@ -54,18 +56,20 @@ def _unit(size: int, k: int, one: int) -> list[int]:
     return [one if j == k else 0 for j in range(size)]
 
 
-Step = tuple[int, int, tuple[int, int, int]]
-"""Node of an operation, its kind and its operands, −1 where there are none."""
+NONE: frozenset[int] = frozenset()
+
+Step = tuple[int, int, tuple[int, int, int], frozenset[int]]
+"""Node of an operation, its kind, its operands, −1 where there are none, and those that count as known numbers."""
 
 
 def _forwards(
     ops: TraceOps, steps: Sequence[Step], inputs: Sequence[int], outputs: Sequence[int], given: Sequence[int]
 ) -> list[int]:
     found = {k: x for k, x in zip(inputs, given, strict=True) if x}
-    for k, op, operands in steps:
+    for k, op, operands, held in steps:
         total = 0
         for which, x in enumerate(operands):
-            if change := found.get(x):
+            if (change := found.get(x)) and x not in held:
                 total = ops.add(total, _partial(ops, op, k, operands, which, change))
         if total:
             found[k] = total
@@ -76,16 +80,16 @@ def _backwards(
     ops: TraceOps, steps: Sequence[Step], inputs: Sequence[int], outputs: Sequence[int], given: Sequence[int]
 ) -> list[int]:
     moves = set(inputs)
-    for k, _, operands in steps:
-        if not moves.isdisjoint(operands):
+    for k, _, operands, held in steps:
+        if not moves.isdisjoint(set(operands) - held):
             moves.add(k)
     found: dict[int, int] = {}
     for k, x in zip(outputs, given, strict=True):
         found[k] = ops.add(found.get(k, 0), x)
-    for k, op, operands in reversed(steps):
+    for k, op, operands, held in reversed(steps):
         if k in moves and (own := found.get(k)):
             for which, x in enumerate(operands):
-                if x in moves:
+                if x in moves and x not in held:
                     found[x] = ops.add(found.get(x, 0), _partial(ops, op, k, operands, which, own))
     return [found.get(k, 0) for k in inputs]
 
@@ -95,4 +99,43 @@ def _operations(ops: TraceOps, outputs: Sequence[int]) -> list[Step]:
     graph = ops.graph([outputs])
     needed = graph.reachable(outputs)
     nodes = enumerate(graph.nodes())
-    return [(k, op, (a, b, c)) for k, (op, a, b, c) in nodes if needed[k] and op not in LEAVES]
+    return [(k, op, (a, b, c), ops.held.get(k, NONE)) for k, (op, a, b, c) in nodes if needed[k] and op not in LEAVES]
+
+
+class DifferentiableTraceOps(TraceOps):
+    """Tracing of programs that are differentiated: loops end where an equation holds, from which derivatives follow.
+
+    With ``F(p, x) = p − g(p, x) = 0`` and ``J = ∂F/∂p``, ``p − J⁻¹ F`` with ``p`` and ``J`` held has the derivative
+    ``−J⁻¹ ∂F/∂x`` of the implicit function theorem, by elimination without exchanges. Where ``p`` is not unique, as of
+    rows that are redundant, ``J + δ`` has small changes.
+    """
+
+    epsilon = 2.0**-52
+    """Relative round-off of the type that is computed in; ``δ`` is its root."""
+
+    def implicit(self, values: Sequence[Any], image: Callable[[Sequence[Any]], Sequence[Any]]) -> list[Any]:
+        """``p − J⁻¹ (p − g(p))`` of ``values``, which ``image`` maps to themselves."""
+        p = [self.number(x) for x in values]
+        missed = [self.subtract(x, self.number(y)) for x, y in zip(p, image(values), strict=True)]
+        U, n, shift = jacobian(self, p, missed), len(p), self.number(self.epsilon**0.5)
+        L = [[0] * n for _ in U]
+        for k in range(n):
+            U[k][k] = self.add(U[k][k], shift)
+            over = self.divide(self._one, U[k][k])
+            for i in range(k + 1, n):
+                if U[i][k]:
+                    L[i][k] = self.multiply(U[i][k], over)
+                    for j in range(k + 1, n):
+                        U[i][j] = self.subtract(U[i][j], self.multiply(L[i][k], U[k][j]))
+            U[k][k] = over
+        moving, start, x = set(missed), len(self.at), missed
+        for i in range(n):
+            for k in range(i):
+                x[i] = self.subtract(x[i], self.multiply(L[i][k], x[k]))
+        for i in reversed(range(n)):
+            for k in range(i + 1, n):
+                x[i] = self.subtract(x[i], self.multiply(U[i][k], x[k]))
+            x[i] = self.multiply(U[i][i], x[i])
+        for node, (_, *operands) in enumerate(self.since(start), start):
+            self.held[node] = frozenset(a for a in operands if a < start and a not in moving)
+        return [Expression(self, self.subtract(old, change)) for old, change in zip(p, x, strict=True)]

@@ -14,7 +14,7 @@ from delassus.accuracy.estimate import rcond_by_errors, rcond_by_pivots
 from delassus.accuracy.pivots import ByPivots
 from delassus.algorithms.dynamics import ITERATIVE
 from delassus.algorithms.problem import Problem
-from delassus.compiler.passes.differentiate import cotangents, jacobian, tangents
+from delassus.compiler.passes.differentiate import DifferentiableTraceOps, cotangents, jacobian, tangents
 from delassus.compiler.program.program import Result
 from delassus.constraints import Constraint
 from delassus.frozen import Frozen
@@ -117,7 +117,8 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False) 
 
     ``calls``: whether what runs for several rows of operands is traced once (`Ops.map`).
     """
-    traced = Trace(CallingTraceOps() if calls else TraceOps())
+    kind = DifferentiableTraceOps if asked.derivative else CallingTraceOps if calls else TraceOps
+    traced = Trace(kind())
     bound = symbolic_request(asked, traced.ops)
     bound.order = elimination_order(replace(asked, error_dtype="", derivative=()))
     for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(bound), strict=True):

@@ -61,8 +61,6 @@ def rollout(
     given |= over_time(torch, moving, arguments, time_axis, {control: decimation})
     anew = [name in moving for name in arguments]
     tensors, _ = of_one_batch([*given.values()], kernel.arguments, torch.Tensor.expand, anew=anew)
-    if kernel.iterates and _is_differentiated(tensors):
-        raise ConfigurationError("kernel", "'step', of tensors with derivatives", repr(kernel), "Or call .detach().")
     return _rolled()(roll, kernel, anew, *tensors)
 
 

@@ -83,6 +83,8 @@ class TraceOps(Ops):
     loops : list of Loop or Calls
         What is repeated, in order.
 
+    held : dict of int to frozenset of int
+        Operands of nodes that derivatives take for known numbers.
     totals : list of (list of int, int)
         Nodes that are computed together, and one that is their total.
     """
@@ -95,6 +97,7 @@ class TraceOps(Ops):
         self.pivots: dict[int, tuple[int, bool, int]] = {}
         self.exact: set[int] = set()
         self.loops: list[Loop | Calls] = []
+        self.held: dict[int, frozenset[int]] = {}
         self._system = 0
         self._erring: list[list[float]] = [[] for _ in range(SAMPLES)]
         self._build = Builder()

@@ -348,3 +348,22 @@ def test_closed_surfaces_are_the_solids_in_them(name):
                 else:
                     assert most - 1e-7 < contacts.depths[k] < most + 1e-4
     assert found > 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("thickness", [0.0, 1e-5, 1e-3])
+def test_thin_plates_hold(name, thickness):
+    """What has gone a little way into a plate is not drawn out at the other side; without thickness, it is two."""
+    local = np.random.default_rng(11)
+    sheet = grid(9, 2.0, local)
+    plate = Mesh(sheet.vertices, np.vstack([sheet.triangles, sheet.triangles[:, ::-1]]), convex=False)
+    if thickness:
+        plate = closed(np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-thickness, 0.0)]))
+    for dt in (1e-3, 1e-2):
+        R, place = random_rotation(local), np.array([*local.uniform(-0.2, 0.2, 2), 0.6])
+        v = np.array([*(R.T @ [0, 0, -5.0]), *local.uniform(-9, 9, 3)])
+        steps = simulator(plate, name, place, R, v, random_rotation(local), 0.3, dt)
+        for _ in range(int(0.4 / dt)):
+            steps.step()
+            assert steps.contacts.depths.max(initial=0.0) < 0.05

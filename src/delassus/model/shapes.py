@@ -159,7 +159,7 @@ class HalfSpace(Frozen):
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
 class Mesh(Frozen):
-    """Convex hull of points, or, with ``convex=False``, the surface of triangles as it is.
+    """Convex hull of points, or, with ``convex=False``, the surface of triangles as it is, the solid behind it.
 
     Parameters
     ----------

@@ -259,23 +259,39 @@ def convex_on_surface(
 ) -> int:  # fmt: skip
     """Contacts of a convex shape with the triangles of a surface, as rows of ``work[4]`` from ``m``.
 
-    If the shape is triangle ``own`` ≥ 0 of another surface, only those along normals in its cones.
+    Triangles that face away from the shape's centre belong to the other side of what is thin, and count only where no
+    others do. If the shape is triangle ``own`` ≥ 0 of another surface, only contacts along normals in its cones do.
     """
     low, high = bounds_of(a, A, B, most)
-    k, node = next_triangle(b, surfaces, int(b[FIRST_NODE]), low, high)
-    while k >= 0:
-        set_triangle(b, k, surfaces[NODE_BOUNDS], node - 1, t)
-        end = triangle_pair(a, A, t, B, hulls, surfaces, int(b[FIRST_TRIANGLE]) + k, most, work, work[4], m)
-        for i in range(m, end):
-            n = (-work[4, i, 4], -work[4, i, 5], -work[4, i, 6])
-            if own < 0 or is_in_cone(a, A, hulls, surfaces, own, n):
-                for c in range(1, 8):
-                    work[4, m, c] = work[4, i, c]
-                m += 1
-        if m + 3 * MOST_POINTS + n_corners(a) > work.shape[1]:
-            m = reduce_contacts(work, m, a[RADIUS])
-        k, node = next_triangle(b, surfaces, node, low, high)
+    start, centre = m, point_at(A, (a[CENTRE], a[CENTRE + 1], a[CENTRE + 2]))
+    for attempt in range(2):
+        is_skipped = False
+        k, node = next_triangle(b, surfaces, int(b[FIRST_NODE]), low, high)
+        while k >= 0:
+            set_triangle(b, k, surfaces[NODE_BOUNDS], node - 1, t)
+            if attempt == 0 and own < 0 and height_over(t, B, hulls, centre) < 0.0:
+                is_skipped = True
+            else:
+                end = triangle_pair(a, A, t, B, hulls, surfaces, int(b[FIRST_TRIANGLE]) + k, most, work, work[4], m)
+                for i in range(m, end):
+                    n = (-work[4, i, 4], -work[4, i, 5], -work[4, i, 6])
+                    if own < 0 or is_in_cone(a, A, hulls, surfaces, own, n):
+                        for c in range(1, 8):
+                            work[4, m, c] = work[4, i, c]
+                        m += 1
+                if m + 3 * MOST_POINTS + n_corners(a) > work.shape[1]:
+                    m = reduce_contacts(work, m, a[RADIUS])
+            k, node = next_triangle(b, surfaces, node, low, high)
+        if m > start or not is_skipped:
+            break
     return m
+
+
+@compiled
+def height_over(t: Array, B: Array, hulls: Any, x: Vector) -> float:
+    """Height of a point over the plane of a triangle."""
+    first = point_at(B, row_of(hulls[VERTICES], int(t[FIRST_VERTEX])))
+    return dot(along(x, -1.0, first), in_world(B, row_of(hulls[NORMALS], int(t[FIRST_FACE]))))
 
 
 @compiled

@@ -367,3 +367,29 @@ def test_thin_plates_hold(name, thickness):
         for _ in range(int(0.4 / dt)):
             steps.step()
             assert steps.contacts.depths.max(initial=0.0) < 0.05
+
+
+@pytest.mark.slow
+def test_bodies_with_notches_pile_up():
+    """Eight of the shape of a U fall onto one another, catch and come to rest; no step brings energy."""
+    outline = [(0, 0), (3, 0), (3, 2), (2, 2), (2, 1), (1, 1), (1, 2), (0, 2)]
+    vertices = (np.array([(x, y, z) for z in (0.0, 1.0) for x, y in outline]) - [1.5, 0.8, 0.5]) * 0.1
+    caps = [(0, 7, 5), (7, 6, 5), (0, 5, 4), (0, 4, 1), (1, 4, 3), (1, 3, 2)]
+    triangles = [t for a, b, c in caps for t in ((a, b, c), (a + 8, c + 8, b + 8))]
+    triangles += [t for i in range(8) for j in [(i + 1) % 8] for t in ((i, j, j + 8), (i, j + 8, i + 8))]
+    local, shape, n = np.random.default_rng(12), Mesh(vertices, triangles, convex=False), 8
+    bodies = [Collider(f"b{k}/body", shape, friction=0.4) for k in range(n)]
+    scene = Scene({f"b{k}": BODY for k in range(n)}, [*bodies, Collider("world", HalfSpace(), friction=0.4)])
+    q = scene.neutral().reshape(n, 7)
+    q[:, :2], q[:, 2] = local.uniform(-0.05, 0.05, (n, 2)), 0.25 + 0.45 * np.arange(n)
+    q[:, 3:] = [quaternion(random_rotation(local)) for _ in range(n)]
+    steps, before = ds.Simulator(scene, q0=q.ravel(), dt=1e-3), np.inf
+    for _ in range(2500):
+        steps.step()
+        v, deepest = steps.v.reshape(n, 6), steps.contacts.depths.max(initial=0.0)
+        after = 0.5 * (v[:, :3] ** 2).sum() + 0.5 * np.einsum("ni,ij,nj", v[:, 3:], INERTIA, v[:, 3:])
+        after += GRAVITY * steps.q.reshape(n, 7)[:, 2].sum()
+        assert after - before <= n * GRAVITY * max(deepest, 0.0) + 1e-8
+        assert deepest < 0.01 and steps.q.reshape(n, 7)[:, 2].min() > 0.04
+        before = after
+    assert np.abs(steps.v).max() < 1e-3

@@ -227,9 +227,8 @@ def gimbals():
 def test_steps_that_are_too_long_for_loops_have_a_status(gimbals):
     """A rod on gimbals thrown at great speeds: steps that cannot follow say so before loops gape by a millimetre."""
     tree, loops, _, q, v = gimbals
-    dense = [(name, 200.0, 1e-3) for name in ("os", "nmc-os", "rmc", "mc", "nmc")]
-    for formulation, speed, dt in (("blocks", 500.0, 0.3), *dense):
-        sim = ds.Simulator(ds.Scene(tree, loops=loops), q0=q, v0=speed * v, dt=dt, formulation=formulation)
+    for formulation in ("blocks", "os"):
+        sim = ds.Simulator(ds.Scene(tree, loops=loops), q0=q, v0=500.0 * v, dt=0.3, formulation=formulation)
         flagged = False
         for _ in range(3):
             sim.step()

@@ -264,7 +264,8 @@ def test_residuals_and_impulses_solve_the_cone_problem(biped, solver):
 
 
 def agrees_with_simulator(tree, contacts, q, v, tau, steps, loops=(), **options):
-    """Both go the same way as long as the same contacts are closed."""
+    """Both go the same way as long as the same contacts are closed; loops move by sub-steps in the simulator alone."""
+    near = 1e-5 if loops else 1e-8
     places = [c.frame.on(tree) for c in contacts]
     colliders = [
         Collider(c.frame.link, c.shape, at.position, friction=c.friction**2)
@@ -281,8 +282,8 @@ def agrees_with_simulator(tree, contacts, q, v, tau, steps, loops=(), **options)
     for _ in range(steps):
         sim.step(tau)
         q, v, p, _ = kernel(q, v, p, tau, DT)
-        np.testing.assert_allclose(q, sim.q, atol=1e-8)
-        np.testing.assert_allclose(v, sim.v, atol=1e-8)
+        np.testing.assert_allclose(q, sim.q, atol=near)
+        np.testing.assert_allclose(v, sim.v, atol=near)
     return p, sim
 
 

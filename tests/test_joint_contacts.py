@@ -20,8 +20,8 @@ from delassus.contact import (
     frames_of,
     load_colliders,
 )
+from delassus.contact.formulations.impulses import FormulatedImpulses, JointContacts, RowProblem
 from delassus.errors import ConfigurationError
-from delassus.simulate.step import StepOptions, step
 from internals import (
     FORMULATIONS,
     ImpulseSolver,
@@ -333,38 +333,53 @@ def test_random_mechanisms_obey_the_laws_of_limits_friction_contacts_and_loops()
             M, J = ds.mass_matrix(scene.tree, q), snapshot.rows(contacts).jacobian
             free = v + dt * np.linalg.solve(M, tau - ds.inverse_dynamics(scene.tree, q, v, -snapshot.axes_rate))
             found = {}
+            none, start = np.zeros(len(contacts)), np.zeros((2, scene.tree.nv))
+            joints = joints_of(scene.tree, q, dt)
+            problem = RowProblem(q, free, contacts, none, none, joints, np.zeros((len(contacts), 3)), start)
             for solver in SOLVERS[:4]:
-                options = StepOptions("os", dt, 0.1, 1e-4, 0.2)
-                solve = ImpulseSolver(solver, tolerance=1e-8)
-                done = step(snapshot, contacts, solve, options, None, np.zeros((2, scene.tree.nv)))
-                if set(done.statuses) <= {SolverStatus.CONVERGED}:
-                    check_momentum(M, J, dynamics.n_loops, M @ (done.v - free), done)
+                done = FormulatedImpulses(dynamics, "os", ImpulseSolver(solver, tolerance=1e-8))(problem)
+                if done is not None and done.status is SolverStatus.CONVERGED:
+                    check_momentum(M, J, dynamics.n_loops, M @ (done.velocity - free), done)
                     counts += check_joints(scene.tree, q, dt, done)
-                    found[solver] = done.v
+                    found[solver] = done.velocity
             solved.update(found.keys())
             for other in found if not len(contacts) else ():  # contact may have several solutions
                 np.testing.assert_allclose(found["lemke"], found[other], rtol=0, atol=1e-6)
     assert min(solved.values()) >= 195 and min(counts) >= 100
 
 
+def joints_of(tree, q, dt):
+    """All limits and all friction of a tree at ``q``."""
+    place = {v.start: q.start for j, q, v in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True) if j.nq == 1}
+    limits = [(k, 1, q[i] - tree.lower[k]) for k, i in place.items() if np.isfinite(tree.lower[k])]
+    limits += [(k, -1, tree.upper[k] - q[i]) for k, i in place.items() if np.isfinite(tree.upper[k])]
+    forces = tree.per_dof("friction")
+    rubbing = np.flatnonzero(forces)
+    dofs, signs, distances = np.array(limits).reshape(-1, 3).T
+    return JointContacts(
+        np.concatenate([dofs.astype(int), rubbing]), np.concatenate([signs.astype(int), np.ones(rubbing.size, int)]),
+        distances, np.concatenate([np.zeros(dofs.size), forces[rubbing]]), dt,
+    )  # fmt: skip
+
+
 def check_momentum(M, J, n_loops, gained, done):
     """What joints and contacts do not give, loops do; and they hold."""
-    left = gained - done.on_joints.sum(axis=0) - J[n_loops:].T @ done.sustained.ravel()
+    left = gained - done.joint_impulses.sum(axis=0) - J[n_loops:].T @ done.impulses.ravel()
     loops = J[:n_loops].T
     left = left - loops @ np.linalg.lstsq(loops, left, rcond=None)[0]
     assert np.abs(left).max() <= 1e-8 * (1.0 + np.abs(M).max())
-    assert np.abs(loops.T @ done.v).max(initial=0.0) <= 1e-7
+    assert np.abs(loops.T @ done.velocity).max(initial=0.0) <= 1e-7
 
 
 def check_joints(tree, q, dt, done):
     """Limits and friction, one by one; returns how many limits act and how much friction slips and sticks."""
-    (limits, friction), f = done.on_joints, dt * tree.per_dof("friction")
+    (limits, friction), f = done.joint_impulses, dt * tree.per_dof("friction")
     sticks = np.abs(friction) < f * (1.0 - 1e-6)
-    assert (np.abs(friction) <= f * (1.0 + 1e-9)).all() and (np.abs(done.v[sticks]) <= 1e-7).all()
-    assert (friction * done.v <= 1e-7 * f).all()
+    assert (np.abs(friction) <= f * (1.0 + 1e-9)).all() and (np.abs(done.velocity[sticks]) <= 1e-7).all()
+    assert (friction * done.velocity <= 1e-7 * f).all()
     place = {v.start: q.start for j, q, v in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True) if j.nq == 1}
     for k, i in place.items():
-        below, above = q[i] - tree.lower[k] + dt * done.v[k], tree.upper[k] - q[i] - dt * done.v[k]
+        below, above = q[i] - tree.lower[k] + dt * done.velocity[k], tree.upper[k] - q[i] - dt * done.velocity[k]
         assert min(below, above) >= -1e-8
         assert limits[k] <= 1e-9 or below <= 1e-8
         assert limits[k] >= -1e-9 or above <= 1e-8

@@ -59,6 +59,17 @@ class JointContacts(NamedTuple):
         return -np.maximum(self.distances, 0.0) / self.dt
 
     @property
+    def limits(self) -> JointContacts:
+        """Limits alone."""
+        n = self.n_limits
+        return JointContacts(self.dofs[:n], self.signs[:n], self.distances, self.forces[:n], self.dt)
+
+    def with_limits(self, taken: NDArray[np.bool_]) -> JointContacts:
+        """Some of the limits, and all friction."""
+        kept = np.concatenate([np.flatnonzero(taken), np.arange(self.n_limits, self.dofs.size)])
+        return JointContacts(self.dofs[kept], self.signs[kept], self.distances[taken], self.forces[kept], self.dt)
+
+    @property
     def rows(self) -> Indices:
         """The row of each that is not zero, among three for each."""
         n = self.dofs.size
@@ -113,22 +124,3 @@ class JointLaws:
         forces = tree.per_dof("friction") * friction
         self.rubbing = np.flatnonzero(forces)
         self.forces = forces[self.rubbing]
-
-    def distances(self, q: Array) -> Array:
-        """Distance of each limit at ``q`` (nq,), negative where it is passed."""
-        return np.asarray(self.signs * (q[self.coordinates] - self.values))
-
-    def steps(self, dq: Array) -> Array:
-        """Changes of distances by a displacement ``dq`` (nv,)."""
-        return np.asarray(self.signs * dq[self.limited])
-
-    def contacts(self, taken: NDArray[np.bool_], distances: Array, dt: float) -> JointContacts:
-        """Contacts of those limits that take part in a step of ``dt`` (s), and of all friction."""
-        n, m = int(taken.sum()), self.rubbing.size
-        return JointContacts(
-            np.concatenate([self.limited[taken], self.rubbing]),
-            np.concatenate([self.signs[taken], np.ones(m, np.int64)]),
-            distances[taken],
-            np.concatenate([np.zeros(n), self.forces]),
-            dt,
-        )

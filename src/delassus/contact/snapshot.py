@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from delassus.constraints import row_slices
 from delassus.contact import assembly
 from delassus.contact.contacts import ContactSet
-from delassus.contact.joint_contacts import NO_JOINTS, JointContacts, JointLaws
+from delassus.contact.joint_contacts import NO_JOINTS, JointContacts
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import cached_property
@@ -35,9 +35,7 @@ class ContactDynamics:
     ----------
     scene : Scene
     passive : {"model", "none"}
-        Whether damping, springs, gravity compensation and Coulomb friction act, as in `delassus.forward_dynamics`.
-    limits : bool
-        Whether limits of joints act.
+        Whether damping, springs and gravity compensation act, as in `delassus.forward_dynamics`.
 
     Attributes
     ----------
@@ -49,8 +47,6 @@ class ContactDynamics:
         First degree of freedom of each joint; unit vector of the body frame that each moves along.
     owner : (nv,) array of int
         Link of each degree of freedom.
-    joints : JointLaws
-        Limits and friction that act.
     kernel : Kernel
         ``"operational_space_compliance"`` of the scene's tree with its loops.
 
@@ -62,7 +58,7 @@ class ContactDynamics:
     ([-1, 0, 1], 0)
     """
 
-    def __init__(self, scene: Scene, *, passive: Passive = "model", limits: bool = True) -> None:
+    def __init__(self, scene: Scene, *, passive: Passive = "model") -> None:
         if not isinstance(scene, Scene):
             raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
         tree = scene.tree
@@ -74,7 +70,6 @@ class ContactDynamics:
         self.first_dof = _indices([*(s.start for s in tree.v_slices), tree.nv])
         self.axes = _indices([a for j in tree.joints for a in j.motion_axes])
         self.owner = np.repeat(np.arange(tree.n_links), np.diff(self.first_dof))
-        self.joints = JointLaws(tree, limits=limits, friction=passive == "model")
         self.n_loops = sum(c.size for c in scene.loops)
         ends = [
             (link, c.size, at.start)

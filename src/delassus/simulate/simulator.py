@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any, get_args
 
 import numpy as np
@@ -14,11 +13,13 @@ from numpy.typing import ArrayLike
 from delassus.algorithms.contact.step import TUNING as STEP
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
+from delassus.contact.formulations.impulses import FormulatedImpulses
 from delassus.contact.problems import check_directions
 from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import LIMIT, SOLVERS, TOLERANCE, ImpulseSolver
+from delassus.contact.sparse.records import Options
 from delassus.contact.sparse.stepper import SLEEP, BlockSteps
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.frozen import cached_property
@@ -26,7 +27,6 @@ from delassus.model.check import check_choice, check_flag, check_number, check_w
 from delassus.quantities.options import Control, Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate.recording import Recorder, Recording
-from delassus.simulate.step import FormulatedSteps, StepOptions
 from delassus.spatial.rotations import Array
 
 MOST_NAMED = 10
@@ -48,9 +48,8 @@ class Simulator:
     ----------
     scene : Scene
     formulation : {"blocks", "os", "nmc-os", "rmc", "mc", "nmc"}, optional
-        How contact problems are built. "blocks", the default, couples robots and free bodies sparsely by their
-        contacts, with exact friction cones, in compiled code. The others are those of [OS], dense; all give the same
-        motion.
+        How impulses are found. "blocks", the default, couples robots and free bodies sparsely by their contacts, with
+        exact friction cones, in compiled code. The others are those of [OS], dense; all give the same motion.
     solver : str, optional
         Of "blocks", "newton": sweeps, then Newton's method. Of the others "lemke" (the default) or "pgs" for pyramids
         of ``n_directions`` sides, "nsgs", "admm" or "interior" for exact friction cones; naming one of
@@ -75,7 +74,7 @@ class Simulator:
     sleep : float
         Time (s) after which an island of free bodies falls asleep all of which are slower than 1 mm/s: they stand still
         and cost little, until something that moves touches one, or its state or joint forces are changed; a body that
-        topples as slowly stands still, too. 0, the default: never. For "blocks" only.
+        topples as slowly stands still, too. 0, the default: never.
     max_overlap : float
         Largest overlap of bodies, and gap of loops, at the start (m, rad).
     tolerance : float
@@ -126,12 +125,11 @@ class Simulator:
     the step. In particular, a body that bounces at ``V`` loses ``m g V dt`` at each bounce even with ε = 1; a free body
     that tumbles gains or loses energy in proportion to ``dt``; and loops gape by about ``(V dt)²`` over their size
     where they move at ``V``, before `correction` takes it back. Halve ``dt`` to see what of a result is discretisation.
-    By "blocks", robots with loops move by sub-steps of order 3 between contacts, as an estimate of their error asks.
-    Steps that do not resolve that motion or gain energy, and those that open loops, have the statuses COARSE_STEP and
-    LOOPS_OPEN; of other formulations LOOPS_OPEN alone.
+    Robots with loops move by sub-steps of order 3 between contacts, as an estimate of their error asks. Steps that do
+    not resolve that motion or gain energy, and those that open loops, have the statuses COARSE_STEP and LOOPS_OPEN.
 
-    A free body that nothing touches keeps its linear momentum to round-off, and by "blocks" its angular momentum, too;
-    by other formulations that changes in proportion to ``dt``, as both momenta of floating robots do.
+    A free body that nothing touches keeps both momenta to round-off; those of floating robots change in proportion to
+    ``dt``.
 
     With pyramids of four sides, friction across their edges is up to 29 % too small (8 % with eight sides), and what
     slides turns towards the edges; exact cones have neither. "pgs" converges slowly on stacks. A problem that one of
@@ -194,30 +192,26 @@ class Simulator:
         fall = 2.0 * math.hypot(*scene.gravity) * self.dt
         if not fall < math.inf:
             raise ConfigurationError("dt", "steps in which gravity brings finite velocities", shown(dt), UNIT)
-        self._options = StepOptions(
-            formulation,
+        self.tolerance = check_number("tolerance", tolerance, "In m/s, such as 1e-6.")
+        self._options = Options(
             self.dt,
             check_number("resting", max(fall, 1e-9) if resting is None else resting, UNIT),
             check_number("penetration", penetration, UNIT, above=False),
             check_number("correction", correction, UNIT, above=False, most=1.0),
+            self.tolerance,
             check_number("sleep", sleep, "In seconds; 0: never.", above=False),
             check_whole("max_iterations", max_iterations, "Allow at least one.", least=1, most=10**9),
         )
-        by_blocks = formulation == "blocks"
-        self.tolerance = check_number("tolerance", tolerance, "In m/s, such as 1e-6.")
-        self.n_directions = check_directions(n_directions)
-        self._steps: BlockSteps | FormulatedSteps
-        if by_blocks:
-            if solver not in (None, "newton"):
-                raise unknown_name("solver of the formulation 'blocks'", solver, ["newton"])
-            solver = "newton"
-            self._steps = BlockSteps(scene, passive, limits, self._options, self.tolerance)
-        else:
-            if self._options.sleep:
-                raise ConfigurationError("sleep", "0 but for the formulation 'blocks'", shown(sleep), "Leave it out.")
+        self.n_directions, impulses_of = check_directions(n_directions), None
+        if formulation != "blocks":
             solver = "lemke" if solver is None else solver
             of_problems = ImpulseSolver(solver, n_directions, self.tolerance, max_iterations)
-            self._steps = FormulatedSteps(scene, passive, limits, self._options, of_problems)
+            impulses_of = FormulatedImpulses(ContactDynamics(scene, passive=passive), formulation, of_problems)
+        elif solver not in (None, "newton"):
+            raise unknown_name("solver of the formulation 'blocks'", solver, ["newton"])
+        else:
+            solver = "newton"
+        self._steps = BlockSteps(scene, passive, limits, self._options, impulses_of)
         self.formulation, self.solver, self.passive, self.limits = formulation, solver, passive, limits
         self.seed = check_whole("seed", seed, "The same one gives the same run.")
         self.rng = np.random.default_rng(self.seed)
@@ -243,10 +237,11 @@ class Simulator:
     @property
     def options(self) -> dict[str, Any]:
         """Options that make a simulator of the same scene go the same way, as plain numbers and names."""
-        of_solver = {"solver": self.solver, "n_directions": self.n_directions, "tolerance": self.tolerance}
+        own, here = self._options._asdict(), ("touching", "asks")
+        of_solver = {"formulation": self.formulation, "solver": self.solver, "n_directions": self.n_directions}
         gains = {"kp": self.kp.tolist(), "kd": self.kd.tolist()}
         forces = {"passive": self.passive, "limits": self.limits, "control": self.control, **gains}
-        return {**asdict(self._options), **of_solver, "seed": self.seed, **forces}
+        return {**{k: x for k, x in own.items() if k not in here}, **of_solver, "seed": self.seed, **forces}
 
     def _start(self, max_overlap: float) -> ContactSet:
         """Contacts at the start, whose links have inertia, loops are closed and bodies do not overlap."""
@@ -315,8 +310,7 @@ class Simulator:
     @property
     def asleep(self) -> Array:
         """Whether each link's body sleeps (n_links,); see ``sleep``."""
-        steps = self._steps
-        return steps.asleep if isinstance(steps, BlockSteps) else np.zeros(self.scene.tree.n_links, bool)
+        return self._steps.asleep
 
     @property
     def joint_impulses(self) -> Array:
@@ -326,7 +320,7 @@ class Simulator:
     @cached_property
     def dynamics(self) -> ContactDynamics:
         """Dynamics of the whole scene, for `delassus.contact.formulate`; compiled when it is first asked for."""
-        return ContactDynamics(self.scene, passive=self.passive, limits=self.limits)
+        return ContactDynamics(self.scene, passive=self.passive)
 
     def step_by(self, controller: Controller | None) -> None:
         """Advance by one time step under what a controller gives: what `step` takes, a pair where that is two."""

@@ -10,7 +10,7 @@ With ``v* = v + h M⁻¹ (τ − c)`` and ``M = Lᵀ L``, ``Y = J L⁻¹``: ``y 
   these leave to round-off, as at a point that is held, are held: they have no impulse.
 - Impulses that do not solve the laws are scaled so that they add no kinetic energy.
 - Overlaps beyond `TUNING.penetration`, errors of loops and passed limits are taken back by a displacement of its own,
-  without friction and without any change of velocity, as `delassus.simulate.step` does.
+  without friction and without any change of velocity, as `Simulator` does.
 
 Velocities are in the axes of the start of the step (see `delassus.algorithms.dynamics.integrate`). Cost that of "ltl"
 and O(m²) a sweep. Source: Stewart and Trinkle 1996; Anitescu and Potra 1997; [OS] section 6.

@@ -104,7 +104,7 @@ class ContactProblem(Frozen):
     @property
     def bounds(self) -> Array:
         """Constant bounds (n_u,) of friction of joints (N s, N m s); 0 of contacts."""
-        return self.dt * self.model.rows.forces
+        return self.model.rows.joints.dt * self.model.rows.forces
 
     @property
     def friction_offset(self) -> Array:

@@ -15,12 +15,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from delassus.contact.problems import check_directions
-from delassus.contact.results import OUTCOMES, SOLVED, Impulses, SolverStatus
+from delassus.contact.results import SOLVED, Impulses, SolverStatus
 from delassus.contact.solvers.admm import admm_contacts
 from delassus.contact.solvers.coulomb import mobilities
 from delassus.contact.solvers.double_double import cone_residual
 from delassus.contact.solvers.interior import convex_contacts, interior_contacts
-from delassus.contact.solvers.lemke import lemke_contacts, lemke_kernel
+from delassus.contact.solvers.lemke import lemke_contacts
 from delassus.contact.solvers.nsgs import nsgs_contacts, quality
 from delassus.contact.solvers.pgs import pgs_contacts
 from delassus.contact.solvers.pyramids import regular_directions
@@ -157,8 +157,3 @@ class ImpulseSolver:
             if found.status is SolverStatus.CONVERGED and hidden and (accept is None or accept(found.p)):
                 return found._replace(iterations=iterations)
         return first._replace(iterations=iterations)
-
-    def frictionless(self, W: Array, b: Array) -> Impulses:
-        """Impulses (n,) of contacts that have only a normal, by Lemke's method: a row of ``W`` (n, n) for each."""
-        z, outcome, pivots = lemke_kernel(W, b, self.tolerance, self.max_iterations)
-        return Impulses(z, OUTCOMES[outcome], pivots)

@@ -8,42 +8,36 @@ from delassus.compiler.jit.compile import compiled
 from delassus.contact.sparse.cone import OUT_OF_REACH
 from delassus.contact.sparse.newton import TOO_SMALL, solve_island
 from delassus.contact.sparse.records import Bodies, Contacts, Islands, Joints, Options, Rows, Scratch, State, Work
-from delassus.contact.sparse.rows import find_islands
 from delassus.contact.sparse.sweeps import push, velocity
 from delassus.spatial.rotations import Array
 
-DONE, UNSOLVED, REDUCED, SINGULAR, COARSE_STEP, LOOPS_OPEN = range(6)
-"""Solved, or nothing to solve; not to the tolerance; solved, with less restitution than asked for; a
-mass matrix is singular; the smooth motion is too fast for the step; loops gape."""
+DONE, UNSOLVED, REDUCED, SINGULAR, COARSE_STEP, LOOPS_OPEN, RAY, TROUBLE, ROUND_OFF, CONFLICT = range(10)
+"""Solved, or nothing to solve; not to the tolerance; solved, with less restitution than asked for; a mass matrix is
+singular; the smooth motion is too fast for the step; loops gape; and what else solvers of `Simulator` say."""
 
 
 @compiled
-def solve_all(
-    bodies: Bodies, rows: Rows, islands: Islands, work: Work, n: int, target: Array, v: Array, options: Options,
-    report: Array,
-) -> int:  # fmt: skip
-    """Velocities ``v`` that impulses of ``n`` row groups make of ``target``, island by island; the worst status.
+def solve_islands(
+    bodies: Bodies, state: State, rows: Rows, islands: Islands, work: Work, n: int, options: Options, report: Array
+) -> int:
+    """Velocities ``after`` that impulses of ``n`` row groups make of ``target``, island by island; the worst status.
 
     Impulses ``r`` are where the method starts: sweeps, and where they do not end, Newton's method. To ``report`` goes
     the largest residual, and the numbers of sweeps and factorisations are added.
     """
-    worst = DONE
+    worst, v = DONE, state.after
     for c in range(v.size):
-        v[c] = target[c]
+        v[c] = state.target[c]
     for i in range(n):
         push(bodies, rows, i, rows.r[i, 0], rows.r[i, 1], rows.r[i, 2], v)
-    count = find_islands(
-        bodies.at.size, n, rows.a, rows.b, islands.root, islands.nodes, islands.node_ends, islands.members,
-        islands.member_ends, islands.island,
-    )  # fmt: skip
-    for k in range(count):
+    for k in range(islands.island[bodies.at.size]):
         residual = solve_island(bodies, rows, work, islands, k, v, options, report)
         if residual == TOO_SMALL:
             return TOO_SMALL
         report[0] = max(report[0], residual)
         if not residual <= options.tolerance:
             worst = UNSOLVED
-            make_safe(bodies, rows, islands, k, target, v)
+            make_safe(bodies, rows, islands, k, state)
     return worst
 
 
@@ -92,14 +86,14 @@ def move(bodies: Bodies, islands: Islands, k: int, s: float, v: Array, w: Array)
 
 
 @compiled
-def make_safe(bodies: Bodies, rows: Rows, islands: Islands, k: int, target: Array, v: Array) -> None:
+def make_safe(bodies: Bodies, rows: Rows, islands: Islands, k: int, state: State) -> None:
     """Scale the impulses of an island that is not solved, so that they add no kinetic energy to that of ``target``.
 
     They stay in their cones, which are convex and hold zero. Of a solution, all is left: it takes energy.
     """
-    linear, square = energy_terms(bodies, rows, islands, k, target, v)
+    linear, square = energy_terms(bodies, rows, islands, k, state.target, state.after)
     s = passive_part(linear, square, 0.0)
-    move(bodies, islands, k, s, target, v)
+    move(bodies, islands, k, s, state.target, state.after)
     for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
         i = islands.members[e]
         for c in range(3):
@@ -110,12 +104,15 @@ def make_safe(bodies: Bodies, rows: Rows, islands: Islands, k: int, target: Arra
 def has_impact(
     bodies: Bodies, state: State, rows: Rows, contacts: Contacts, islands: Islands, options: Options, n: int
 ) -> bool:
-    """Whether a contact bounces that closes in the step; ``guess`` becomes 1 where one hits, 2 where it bounces."""
+    """Whether a contact bounces that closes in the step; ``guess`` becomes 1 where one hits, 2 where it bounces.
+
+    What is closed hits, whether or not it approaches: bodies that are struck lean on it.
+    """
     found = False
     for i in range(n):
         e = islands.contact[i]
         approach = velocity(bodies, rows, i, state.v)[2]
-        hits = rows.d[i, 2] + min(approach, 0.0) <= options.tolerance  # what rests is closed, and leans on others
+        hits = rows.d[i, 2] + min(approach, 0.0) <= options.tolerance
         bounces = hits and approach < -options.resting and contacts.found.restitution[e] > 0.0
         rows.guess[i] = 2.0 if bounces else 1.0 if hits else 0.0
         found = found or bounces
@@ -123,27 +120,12 @@ def has_impact(
 
 
 @compiled
-def impact(
-    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch, options: Options,
-    n_contacts: int, n: int,
-) -> int:  # fmt: skip
-    """Compression and decompression of the contacts that hit, on the same cones; ``v`` becomes that after both.
-
-    Islands where nothing bounces are left as they are.
-
-    Decompression gives back ``ϑ = ε r_n`` of each normal impulse ([OS] eqs. 54 to 58), and friction is up to
-    ``μ (r_n + ϑ)``. Where that would create energy, the part of it is taken that creates none.
-    """
-    nv, work, islands, statuses = state.v.size, scratch.work, scratch.islands, scratch.statuses
-    start, squeezed, target, report = state.target, work.squeezed, work.target, scratch.report
-    for c in range(nv):
-        start[c] = state.v[c]
-    find_islands(
-        bodies.at.size, n, rows.a, rows.b, islands.root, islands.nodes, islands.node_ends, islands.members,
-        islands.member_ends, islands.island,
-    )  # fmt: skip
-    for b in range(bodies.at.size):
-        work.V[b] = 0.0
+def compress(bodies: Bodies, state: State, rows: Rows, islands: Islands, work: Work, n_contacts: int, n: int) -> None:
+    """Problem of compression: contacts that hit stop approaching. Islands where nothing bounces are left alone."""
+    for c in range(state.v.size):
+        state.target[c] = state.v[c]
+    for k in range(islands.island[bodies.at.size]):
+        work.V[k] = 0.0
     for i in range(n_contacts):
         if rows.guess[i] == 2.0:
             work.V[islands.island[rows.a[i]]] = 1.0
@@ -154,16 +136,24 @@ def impact(
             rows.d[i, 2] = 0.0 if rows.guess[i] > 0.0 else OUT_OF_REACH
         rows.friction_offset[i] = 0.0
         rows.guess[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
-    status = solve_all(bodies, rows, islands, work, n, start, squeezed, options, report)
-    if status == TOO_SMALL:
-        return TOO_SMALL
-    statuses[status] += 1
+
+
+@compiled
+def decompress(
+    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch, n_contacts: int,
+    n: int,
+) -> None:  # fmt: skip
+    """Problem of decompression, from the solution of that of compression, on the same cones.
+
+    ``ϑ = ε r_n`` of each normal impulse is given back ([OS] eqs. 54 to 58), and friction is up to ``μ (r_n + ϑ)``.
+    """
+    islands, squeezed = scratch.islands, scratch.work.squeezed
     add_joint_impulses(rows, joints, n_contacts, n)
     for k in range(islands.island[bodies.at.size]):
-        linear, square = energy_terms(bodies, rows, islands, k, start, squeezed)
+        linear, square = energy_terms(bodies, rows, islands, k, state.target, state.after)
         islands.lost[k] = max(-(linear + square), 0.0)
-    for c in range(nv):
-        target[c] = squeezed[c]
+    for c in range(squeezed.size):
+        squeezed[c] = state.target[c] = state.after[c]
     for i in range(n):
         if i < n_contacts:
             e = islands.contact[i]
@@ -172,17 +162,27 @@ def impact(
                 contacts.impulses[e, c] += rows.r[i, c]
             contacts.sustained[e, 2] = given_back
             rows.friction_offset[i] = rows.mu[i] * given_back
-            push(bodies, rows, i, 0.0, 0.0, given_back, target)
+            push(bodies, rows, i, 0.0, 0.0, given_back, state.target)
         rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
-    status = solve_all(bodies, rows, islands, work, n, target, state.v, options, report)
-    if status == TOO_SMALL:
-        return TOO_SMALL
-    reduced = False
+
+
+@compiled
+def end_impact(
+    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch, options: Options,
+    n_contacts: int, n: int,
+) -> bool:  # fmt: skip
+    """Velocities ``v`` after decompression, of which the part is taken that brings no more energy than there was.
+
+    Returns whether that changes a velocity by more than the tolerance.
+    """
+    work, islands, reduced = scratch.work, scratch.islands, False
     for k in range(islands.island[bodies.at.size]):
-        linear, square = energy_terms(bodies, rows, islands, k, squeezed, state.v)
+        linear, square = energy_terms(bodies, rows, islands, k, work.squeezed, state.after)
         s = passive_part(linear, square, islands.lost[k])
-        reduced = move(bodies, islands, k, s, squeezed, state.v) > options.tolerance or reduced
+        reduced = move(bodies, islands, k, s, work.squeezed, state.after) > options.tolerance or reduced
         work.V[k] = s
+    for c in range(state.v.size):
+        state.v[c] = state.after[c]
     for i in range(n):
         e, s = islands.contact[i], work.V[islands.island[rows.a[i]]]
         for c in range(3):
@@ -191,9 +191,9 @@ def impact(
                 contacts.impulses[e, c] += rows.r[i, c]
         if i < n_contacts:
             contacts.impulses[e, 2] += s * contacts.sustained[e, 2]
+            contacts.sustained[e, 2] = 0.0
     add_joint_impulses(rows, joints, n_contacts, n)
-    statuses[REDUCED if reduced and status == DONE else status] += 1
-    return DONE
+    return reduced
 
 
 @compiled

@@ -184,7 +184,6 @@ class Work(NamedTuple):
     best_r: Array
     start_v: Array
     squeezed: Array
-    target: Array
 
 
 class Joints(NamedTuple):
@@ -245,16 +244,20 @@ class Sleep(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Options of `Simulator`; ``touching`` is the gap up to which contacts are closed; ``sleep`` 0 is none."""
+    """Options of `Simulator`; ``touching`` is the gap up to which contacts are closed; ``sleep`` 0 is none.
+
+    ``asks`` is 1 where another solver than that of islands makes impulses of rows.
+    """
 
     dt: float
     resting: float
     penetration: float
     correction: float
     tolerance: float
-    touching: float
     sleep: float
     max_iterations: int
+    touching: float = 0.0
+    asks: int = 0
 
 
 class Model(NamedTuple):
@@ -276,11 +279,17 @@ class Model(NamedTuple):
     margin: float
 
 
+ATTEMPT, PHASE, FOUND, CONTACTS, ROWS, IMPACTS, STATUS = range(7)
+"""Places in `Scratch.progress`: how often the step has been made again, the next of its phases, how many contacts are
+found, how many row groups are those of contacts, how many there are, how many impacts there were, and how the last
+problem ended."""
+
+
 class Scratch(NamedTuple):
     """Memory of a step: that of the solver, islands, the search for contacts, poses and reach of the scene's links.
 
-    ``moves`` are twists of links after the step, ``attempt`` counts how often it has been made, and ``tunnelling`` are
-    blocks that impulses drive into others.
+    ``moves`` are twists of links after the step, ``progress`` says how far it is, and ``tunnelling``
+    are blocks that impulses drive into others.
     Of the step, ``statuses`` counts how its problems ended, ``report`` has the largest residual and the numbers of
     sweeps and of factorisations; ``totals`` counts over all steps.
     """
@@ -291,7 +300,7 @@ class Scratch(NamedTuple):
     poses: Array
     reach: Array
     moves: Array
-    attempt: Indices
+    progress: Indices
     tunnelling: Indices
     sleep: Sleep
     statuses: Indices

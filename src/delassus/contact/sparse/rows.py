@@ -1,6 +1,8 @@
-"""Row groups of contacts on blocks of bodies, and the islands that they make."""
+"""Row groups of contacts on blocks of bodies, the islands that they make, and impulses of the step before."""
 
 from __future__ import annotations
+
+import math
 
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.collision.colliders import ContactArrays
@@ -8,7 +10,7 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.solvers.coulomb import prepare_one
 from delassus.contact.sparse.cone import CONTACT
 from delassus.contact.sparse.factor import backward, forward
-from delassus.contact.sparse.records import Bodies, Links, Rows
+from delassus.contact.sparse.records import Bodies, Contacts, Islands, Joints, Links, Rows
 from delassus.spatial.rotations import Array
 
 UNMOVED = 1e-20
@@ -216,3 +218,71 @@ def find_islands(
             node_ends[islands] += 1
     member_ends[islands] = n_rows
     return islands
+
+
+@compiled
+def warm_start_rows(rows: Rows, contacts: Contacts, joints: Joints, islands: Islands, m: int, n: int) -> None:
+    """Impulses where a solver may start: those of the step before, of contacts, then of limits and of friction."""
+    for i in range(m):
+        rows.guess[i] = 0.0
+        for c in range(3):
+            rows.r[i, c] = contacts.start[islands.contact[i], c]
+    for i in range(m, n):
+        dof = joints.dofs[i - m]
+        rows.r[i, 2] = joints.before[0, dof] + joints.before[1, dof]
+
+
+@compiled
+def warm_start_contacts(contacts: Contacts, n: int) -> None:
+    """``start`` of each contact: the impulse of the nearest one of the same pair in the step before, or none.
+
+    Contacts come in the order of their pairs, so that two lists are gone through once.
+    """
+    found, begin, count = contacts.found, 0, contacts.number[0]
+    for k in range(count):
+        contacts.used[k] = 0
+    for e in range(n):
+        low, high = min(found.colliders[e, 0], found.colliders[e, 1]), max(found.colliders[e, 0], found.colliders[e, 1])
+        for c in range(3):
+            contacts.start[e, c] = 0.0
+        while begin < count:
+            i, j = contacts.colliders[begin, 0], contacts.colliders[begin, 1]
+            if min(i, j) < low or (min(i, j) == low and max(i, j) < high):
+                begin += 1
+            else:
+                break
+        nearest, least, k = -1, math.inf, begin
+        while k < count:
+            i, j = contacts.colliders[k, 0], contacts.colliders[k, 1]
+            if min(i, j) != low or max(i, j) != high:
+                break
+            if contacts.used[k] == 0:
+                distance = 0.0
+                for c in range(3):
+                    distance += (contacts.points[k, c] - found.points[e, c]) ** 2
+                if distance < least:
+                    nearest, least = k, distance
+            k += 1
+        if nearest >= 0:
+            contacts.used[nearest] = 1
+            for a in range(3):
+                p = 0.0
+                for c in range(3):
+                    p += contacts.frames[nearest, a, c] * contacts.before[nearest, c]
+                for c in range(3):
+                    contacts.start[e, c] += found.frames[e, a, c] * p
+
+
+@compiled
+def store_warm_start(contacts: Contacts, joints: Joints, n: int) -> None:
+    """Keep contacts and impulses for the next step."""
+    found = contacts.found
+    contacts.number[0] = n
+    for e in range(n):
+        contacts.colliders[e, 0], contacts.colliders[e, 1] = found.colliders[e, 0], found.colliders[e, 1]
+        for a in range(3):
+            contacts.points[e, a], contacts.before[e, a] = found.points[e, a], contacts.sustained[e, a]
+            for c in range(3):
+                contacts.frames[e, a, c] = found.frames[e, a, c]
+    for c in range(joints.before.shape[1]):
+        joints.before[0, c], joints.before[1, c] = joints.impulses[0, c], joints.impulses[1, c]

@@ -1,6 +1,12 @@
-"""One time step of a scene by its blocks: impact, contact, position correction, as `delassus.simulate.step` has them.
+"""One time step of a scene by its blocks, whatever makes impulses of rows.
 
-All limits of joints take part in every step, ``u + φ / dt ≥ 0``: those that are far away have no impulses.
+1. *Impacts* ([OS] section 7), where a contact with restitution closes faster than gravity would close it in two steps:
+   compression stops all approach, decompression gives back ``ε`` of each normal impulse.
+2. *Contact*: impulses over the step, without restitution. Gaps ``φ`` that may close in the step are contacts as well,
+   ``u_n + φ / dt ≥ 0``: nothing passes into another body first. So are all limits of joints: those that are far away
+   have no impulses.
+3. *Drift*: what bodies overlap beyond a tolerance, loops gape, and joints are beyond their limits is taken back by a
+   displacement of its own, without friction and without any change of velocity, so that it brings no kinetic energy.
 """
 
 from __future__ import annotations
@@ -14,21 +20,33 @@ from delassus.contact.collision.narrow_phase import find_contacts
 from delassus.contact.joint_contacts import LIMIT_TOLERANCE, STEPS_AHEAD
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH
-from delassus.contact.sparse.flow import add_smooth_motion, gains_energy, is_pushed, loops_open
+from delassus.contact.sparse.flow import add_smooth_motion, gains_energy, loops_open
 from delassus.contact.sparse.impact import (
     COARSE_STEP,
     DONE,
     LOOPS_OPEN,
+    REDUCED,
+    ROUND_OFF,
     SINGULAR,
     add_joint_impulses,
+    compress,
+    decompress,
+    end_impact,
     has_impact,
-    impact,
-    solve_all,
+    make_safe,
+    solve_islands,
 )
 from delassus.contact.sparse.loops import close_gaps
 from delassus.contact.sparse.motion import free_motion, integrate_positions
 from delassus.contact.sparse.newton import TOO_SMALL
 from delassus.contact.sparse.records import (
+    ATTEMPT,
+    CONTACTS,
+    FOUND,
+    IMPACTS,
+    PHASE,
+    ROWS,
+    STATUS,
     Bodies,
     Contacts,
     Flow,
@@ -41,7 +59,15 @@ from delassus.contact.sparse.records import (
     State,
     Work,
 )
-from delassus.contact.sparse.rows import add_compliance, contact_rows, prepare_group
+from delassus.contact.sparse.rows import (
+    add_compliance,
+    contact_rows,
+    find_islands,
+    prepare_group,
+    store_warm_start,
+    warm_start_contacts,
+    warm_start_rows,
+)
 from delassus.contact.sparse.sleep import fall_asleep, is_at_rest, stop_sleeping, wake_touched
 from delassus.contact.sparse.sweeps import sweep, velocity
 from delassus.spatial.rotations import Array
@@ -52,12 +78,8 @@ class Tuning(NamedTuple):
 
     correction_sweeps: int = 20
     """Most sweeps of the position correction."""
-    correction_accuracy: float = 1e-2
-    """Accuracy of the position correction, over the largest displacement wanted."""
     max_attempts: int = 8
     """Most times that a step is made, and most impacts in it, one after the other."""
-    closed_fraction: float = 0.005
-    """Contacts are closed whose gaps are below this fraction of what gravity may close in a step."""
 
 
 TUNING = Tuning()
@@ -67,8 +89,13 @@ REPEAT_STEP = -10
 """The step is to be made again, with contacts farther away."""
 
 
-NO_ROOM, NO_FACTOR, NOT_FINITE = -11, -12, -13
-"""Memory is too small for that many contacts; for the factor; velocities after the step are not finite."""
+NO_ROOM, NO_FACTOR, NOT_FINITE, ASK = -11, -12, -13, -14
+"""Memory is too small for that many contacts; for the factor; velocities after the step are not finite; another solver
+is asked for impulses ``r`` of the rows, and for the velocities ``after`` that they make of ``target``."""
+
+SEARCH, POSE, COMPRESSION, DECOMPRESSION, STEP_FORWARD = range(5)
+"""Phases of a step: contacts are to be found; a problem is to be posed; that of compression is solved; of
+decompression; of the step."""
 
 
 @compiled
@@ -89,7 +116,7 @@ def add_contact_groups(
     Every contact is taken of blocks that are ``tunnelling`` by impulses, none of bodies that sleep.
     """
     count, at, dt, tunnelling, margin = 0, 0, options.dt, scratch.tunnelling, activation_gap(model, options)
-    closed = options.touching + TUNING.closed_fraction * (margin - options.touching)
+    closed = dt * options.tolerance  # what rests may be that far apart
     for e in range(n):
         contacts.row[e] = -1
         if is_at_rest(model.links, scratch.sleep.island, contacts, e):
@@ -137,16 +164,19 @@ def correct_positions(
     bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, islands: Islands, loops: Indices,
     flow: Flow, work: Work, options: Options, n_contacts: int, n: int,
 ) -> None:  # fmt: skip
-    """Displacement ``shift`` that takes back overlaps, loop errors and passed limits; see `delassus.simulate.step`.
+    """Displacement ``shift`` that takes back overlaps, loop errors and passed limits.
 
-    Island by island, by sweeps over normals alone, which yield a little.
+    Island by island, by sweeps over normals alone, which yield a little: a contact that can hardly move along its
+    normal, such as of two neighbouring links that the joint between them cannot part, would otherwise throw the robot
+    about. No contact point moves by more than `most_displacement` times the largest displacement wanted, and no joint
+    by more than `most_joint_displacement`.
     """
     dt, shift, wanted = options.dt, state.shift, work.V
     for b in range(bodies.at.size):
         wanted[b] = 0.0  # of islands
     for k in range(loops.shape[0]):
         b = loops[k, 0]
-        if flow.found[k, 0] == 1 and not is_pushed(bodies, state, b):
+        if flow.found[k, 0] == 1:
             continue  # the smooth motion has taken them back
         most = close_gaps(bodies, state, loops[k], options.correction, work.K)
         if islands.root[b] >= 0:
@@ -176,7 +206,7 @@ def correct_positions(
             rows.friction_offset[i] = rows.mu[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
             add_compliance(rows, i, STEP.compliance)
         for _ in range(TUNING.correction_sweeps):
-            if sweep(bodies, rows, islands.members, begin, end, shift) <= TUNING.correction_accuracy * wanted[k]:
+            if sweep(bodies, rows, islands.members, begin, end, shift) <= STEP.correction_tolerance * wanted[k]:
                 break
         for e in range(begin, end):
             u = velocity(bodies, rows, islands.members[e], shift)
@@ -249,54 +279,94 @@ def find_tunnelling(model: Model, state: State, contacts: Contacts, scratch: Scr
 
 
 @compiled
-def contact_step(
-    model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch,
-    options: Options, n: int,
-) -> int:  # fmt: skip
-    """Compute the state after the step from the result of `free_motion` and ``n`` contacts.
-
-    `TOO_SMALL`, `REPEAT_STEP`: nothing is done.
-    """
-    work, islands, statuses, report = scratch.work, scratch.islands, scratch.statuses, scratch.report
-    for c in range(SINGULAR):
-        statuses[c] = 0
-    for c in range(report.size):
-        report[c] = 0.0
+def begin_step(state: State, contacts: Contacts, joints: Joints, scratch: Scratch, n: int) -> None:
+    """Nothing has acted yet; ``n`` contacts are found."""
+    progress, statuses = scratch.progress, scratch.statuses
+    progress[PHASE], progress[FOUND], progress[IMPACTS] = POSE, n, 0
+    for c in range(statuses.size):
+        if c != SINGULAR and c != COARSE_STEP:
+            statuses[c] = 0
+    for c in range(scratch.report.size):
+        scratch.report[c] = 0.0
     for e in range(n):
         for c in range(3):
             contacts.impulses[e, c] = contacts.sustained[e, c] = 0.0
     for c in range(state.v.size):
         joints.impulses[0, c] = joints.impulses[1, c] = 0.0
-        work.start_v[c] = state.v[c]
-    m, at = add_contact_groups(model, bodies, state, rows, contacts, islands, scratch, options, n)
-    total = add_joint_groups(bodies, state, rows, joints, islands, options.dt, m, at)
-    impacts = 0
-    while impacts < TUNING.max_attempts and has_impact(bodies, state, rows, contacts, islands, options, m):
-        impacts += 1
-        if impact(bodies, state, rows, contacts, joints, scratch, options, m, total) == TOO_SMALL:
-            for c in range(state.v.size):
-                state.v[c] = work.start_v[c]
-            return TOO_SMALL
-        smooth_motion(model, bodies, state, scratch, options)
-        stop_sleeping(bodies, state, scratch.sleep)
-        for e in range(n):
-            contacts.sustained[e, 2] = 0.0
-        m, at = add_contact_groups(model, bodies, state, rows, contacts, islands, scratch, options, n)
-        total = add_joint_groups(bodies, state, rows, joints, islands, options.dt, m, at)
-    for i in range(m):
-        e, rows.guess[i] = islands.contact[i], 0.0
-        for c in range(3):
-            rows.r[i, c] = contacts.start[e, c]
-    warm_start_joints(rows, joints, m, total)
-    status = solve_all(bodies, rows, islands, work, total, state.target, state.after, options, report)
-    again = status != TOO_SMALL and scratch.attempt[0] < TUNING.max_attempts - 1
+        scratch.work.start_v[c] = state.v[c]
+
+
+@compiled
+def contact_step(
+    model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch,
+    options: Options,
+) -> int:  # fmt: skip
+    """Go on from where a step is, to its end (`DONE`) or the next problem that another solver is asked for (`ASK`).
+
+    Impacts come first, one after the other: compression, decompression. Then, impulses of the step.
+    `TOO_SMALL`, `REPEAT_STEP`: nothing is done.
+    """
+    progress, islands, work, statuses = scratch.progress, scratch.islands, scratch.work, scratch.statuses
+    while True:
+        phase, m, total, status = progress[PHASE], progress[CONTACTS], progress[ROWS], progress[STATUS]
+        if phase != POSE and options.asks == 1 and status != DONE and status != ROUND_OFF:
+            for k in range(islands.island[bodies.at.size]):
+                make_safe(bodies, rows, islands, k, state)
+        if phase == POSE:
+            m, at = add_contact_groups(model, bodies, state, rows, contacts, islands, scratch, options, progress[FOUND])
+            total = add_joint_groups(bodies, state, rows, joints, islands, options.dt, m, at)
+            find_islands(
+                bodies.at.size, total, rows.a, rows.b, islands.root, islands.nodes, islands.node_ends, islands.members,
+                islands.member_ends, islands.island,
+            )  # fmt: skip
+            progress[CONTACTS], progress[ROWS], progress[PHASE] = m, total, STEP_FORWARD
+            hit = has_impact(bodies, state, rows, contacts, islands, options, m)
+            if hit and progress[IMPACTS] < TUNING.max_attempts:
+                progress[IMPACTS] += 1
+                progress[PHASE] = COMPRESSION
+                compress(bodies, state, rows, islands, work, m, total)
+            else:
+                warm_start_rows(rows, contacts, joints, islands, m, total)
+        elif phase == COMPRESSION:
+            statuses[status] += 1
+            progress[PHASE] = DECOMPRESSION
+            decompress(bodies, state, rows, contacts, joints, scratch, m, total)
+        elif phase == DECOMPRESSION:
+            reduced = end_impact(bodies, state, rows, contacts, joints, scratch, options, m, total)
+            statuses[REDUCED if reduced and status == DONE else status] += 1
+            progress[PHASE] = POSE
+            smooth_motion(model, bodies, state, scratch, options)
+            stop_sleeping(bodies, state, scratch.sleep)
+            continue
+        else:
+            return end_step(model, bodies, state, rows, contacts, joints, scratch, options)
+        if options.asks == 1:
+            return ASK
+        progress[STATUS] = solve_islands(bodies, state, rows, islands, work, total, options, scratch.report)
+        if progress[STATUS] == TOO_SMALL:
+            return undo(state, work, TOO_SMALL)
+
+
+@compiled
+def undo(state: State, work: Work, code: int) -> int:
+    """The velocities of the start, and ``code``."""
+    for c in range(state.v.size):
+        state.v[c] = work.start_v[c]
+    return code
+
+
+@compiled
+def end_step(
+    model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch,
+    options: Options,
+) -> int:  # fmt: skip
+    """State after the step from the velocities ``after`` its impulses, or `REPEAT_STEP` where bodies pass others."""
+    progress, islands, statuses, work = scratch.progress, scratch.islands, scratch.statuses, scratch.work
+    n, m, total, status = progress[FOUND], progress[CONTACTS], progress[ROWS], progress[STATUS]
+    again = progress[ATTEMPT] < TUNING.max_attempts - 1
     if again and find_tunnelling(model, state, contacts, scratch, options, n):
-        scratch.attempt[0] += 1
-        status = REPEAT_STEP
-    if status == TOO_SMALL or status == REPEAT_STEP:
-        for c in range(state.v.size):
-            state.v[c] = work.start_v[c]
-        return status
+        progress[ATTEMPT] += 1
+        return undo(state, work, REPEAT_STEP)
     acts = status != DONE
     for i in range(total):
         acts = acts or rows.r[i, 0] != 0.0 or rows.r[i, 2] != 0.0
@@ -321,70 +391,6 @@ def contact_step(
     if gains_energy(bodies, state, model.flow, model.loops, options.dt):
         statuses[COARSE_STEP] = 1
     return DONE
-
-
-@compiled
-def warm_start_joints(rows: Rows, joints: Joints, begin: int, end: int) -> None:
-    """Impulses of limits and of friction where a solver may start: those of the step before."""
-    for i in range(begin, end):
-        dof = joints.dofs[i - begin]
-        rows.r[i, 2] = joints.before[0, dof] + joints.before[1, dof]
-
-
-@compiled
-def warm_start_contacts(contacts: Contacts, n: int) -> None:
-    """``start`` of each contact: the impulse of the nearest one of the same pair in the step before, or none.
-
-    Contacts come in the order of their pairs, so that two lists are gone through once.
-    """
-    found, begin, count = contacts.found, 0, contacts.number[0]
-    for k in range(count):
-        contacts.used[k] = 0
-    for e in range(n):
-        low, high = min(found.colliders[e, 0], found.colliders[e, 1]), max(found.colliders[e, 0], found.colliders[e, 1])
-        for c in range(3):
-            contacts.start[e, c] = 0.0
-        while begin < count:
-            i, j = contacts.colliders[begin, 0], contacts.colliders[begin, 1]
-            if min(i, j) < low or (min(i, j) == low and max(i, j) < high):
-                begin += 1
-            else:
-                break
-        nearest, least, k = -1, math.inf, begin
-        while k < count:
-            i, j = contacts.colliders[k, 0], contacts.colliders[k, 1]
-            if min(i, j) != low or max(i, j) != high:
-                break
-            if contacts.used[k] == 0:
-                distance = 0.0
-                for c in range(3):
-                    distance += (contacts.points[k, c] - found.points[e, c]) ** 2
-                if distance < least:
-                    nearest, least = k, distance
-            k += 1
-        if nearest >= 0:
-            contacts.used[nearest] = 1
-            for a in range(3):
-                p = 0.0
-                for c in range(3):
-                    p += contacts.frames[nearest, a, c] * contacts.before[nearest, c]
-                for c in range(3):
-                    contacts.start[e, c] += found.frames[e, a, c] * p
-
-
-@compiled
-def store_warm_start(contacts: Contacts, joints: Joints, n: int) -> None:
-    """Keep contacts and impulses for the next step."""
-    found = contacts.found
-    contacts.number[0] = n
-    for e in range(n):
-        contacts.colliders[e, 0], contacts.colliders[e, 1] = found.colliders[e, 0], found.colliders[e, 1]
-        for a in range(3):
-            contacts.points[e, a], contacts.before[e, a] = found.points[e, a], contacts.sustained[e, a]
-            for c in range(3):
-                contacts.frames[e, a, c] = found.frames[e, a, c]
-    for c in range(joints.before.shape[1]):
-        joints.before[0, c], joints.before[1, c] = joints.impulses[0, c], joints.impulses[1, c]
 
 
 @compiled
@@ -414,7 +420,7 @@ def evaluate(model: Model, bodies: Bodies, state: State, scratch: Scratch, optio
                 scratch.poses[link, c, d] = state.poses[slot, c, d]
         speed = math.sqrt(linear) + model.size * math.sqrt(angular) + falls
         reach = STEPS_AHEAD * options.dt * speed
-        scratch.reach[link] = max(reach, scratch.reach[link]) if scratch.attempt[0] > 0 else reach
+        scratch.reach[link] = max(reach, scratch.reach[link]) if scratch.progress[ATTEMPT] > 0 else reach
 
 
 @compiled
@@ -433,11 +439,11 @@ def advance(
     """Make steps until one needs help from Python: returns their number, and `DONE` or the code of what is needed.
 
     Of the first step, ``given`` contacts are found already; −1: none are. No steps: contacts are found, and how many
-    they are is returned.
+    they are is returned. After `ASK`, it goes on in the midst of a step.
     """
-    n, done = given, 0 * given
+    n, done, progress = given, 0 * given, scratch.progress
     while True:
-        if n < 0:
+        if progress[PHASE] == SEARCH and n < 0:
             evaluate(model, bodies, state, scratch, options)
             n = find_contacts(
                 scratch.poses, scratch.reach, options.touching, model.margin, model.colliders, scratch.space,
@@ -445,19 +451,23 @@ def advance(
             )  # fmt: skip
             if n < 0:
                 return done, n
-        if n > contacts.row.size:
-            return done, NO_ROOM
-        if steps == 0:
-            return n, DONE
-        if options.sleep > 0.0:
-            near = activation_gap(model, options)
-            wake_touched(model, bodies, state, rows, contacts, scratch.sleep, options, near, n)
-        warm_start_contacts(contacts, n)
-        code = contact_step(model, bodies, state, rows, contacts, joints, scratch, options, n)
+        if progress[PHASE] == SEARCH:
+            if n > contacts.row.size:
+                return done, NO_ROOM
+            if steps == 0:
+                return n, DONE
+            if options.sleep > 0.0:
+                near = activation_gap(model, options)
+                wake_touched(model, bodies, state, rows, contacts, scratch.sleep, options, near, n)
+            warm_start_contacts(contacts, n)
+            begin_step(state, contacts, joints, scratch, n)
+        code = contact_step(model, bodies, state, rows, contacts, joints, scratch, options)
+        if code == ASK:
+            return done, ASK
+        progress[PHASE], n = SEARCH, -1
         if code == TOO_SMALL:
             return done, NO_FACTOR
         if code == REPEAT_STEP:
-            n = -1
             continue
         for c in range(state.v.size):
             if not abs(state.v_next[c]) < math.inf:
@@ -465,9 +475,9 @@ def advance(
         if options.sleep > 0.0:
             n_free, size, memory = model.free.mass.size, model.size, scratch.work.V
             fall_asleep(bodies, state, scratch.islands, scratch.sleep, n_free, size, options, memory)
-        store_warm_start(contacts, joints, n)
-        if scratch.attempt[0] > 0:
-            scratch.attempt[0] = 0
+        store_warm_start(contacts, joints, progress[FOUND])
+        if progress[ATTEMPT] > 0:
+            progress[ATTEMPT] = 0
             for c in range(scratch.tunnelling.size):
                 scratch.tunnelling[c] = 0
         for c in range(scratch.statuses.size):
@@ -476,7 +486,6 @@ def advance(
             state.q[c] = state.q_next[c]
         for c in range(state.v.size):
             state.v[c] = state.v_next[c]
-        n = -1
         done += 1
         if done == steps:
             return done, DONE

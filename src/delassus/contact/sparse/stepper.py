@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -11,12 +12,19 @@ from delassus.compiler.jit.compile import Compiled
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.collision.narrow_phase import INVALID_POSE
 from delassus.contact.contacts import ContactSet
+from delassus.contact.formulations.impulses import RowProblem
+from delassus.contact.formulations.problem import ContactSolution
+from delassus.contact.joint_contacts import JointContacts
 from delassus.contact.results import SolverStatus, worst_of
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.blocks import Blocks
+from delassus.contact.sparse.cone import OUT_OF_REACH
 from delassus.contact.sparse.impact import DONE, SINGULAR
 from delassus.contact.sparse.records import (
+    CONTACTS,
+    ROWS,
+    STATUS,
     Contacts,
     Flow,
     Free,
@@ -29,7 +37,7 @@ from delassus.contact.sparse.records import (
     State,
     Work,
 )
-from delassus.contact.sparse.step import NO_FACTOR, NO_ROOM, NOT_FINITE, advance
+from delassus.contact.sparse.step import ASK, NO_FACTOR, NO_ROOM, NOT_FINITE, advance
 from delassus.errors import ConfigurationError
 from delassus.quantities.options import Passive
 from delassus.spatial.rotations import Array
@@ -41,9 +49,15 @@ STATUSES = (
     SolverStatus.SINGULAR_MASS,
     SolverStatus.COARSE_STEP,
     SolverStatus.LOOPS_OPEN,
+    SolverStatus.RAY_TERMINATION,
+    SolverStatus.NUMERICAL_TROUBLE,
+    SolverStatus.ROUND_OFF,
+    SolverStatus.CONFLICTING,
 )
 """By the numbers that compiled functions count."""
 
+
+ImpulsesOf = Callable[[RowProblem], ContactSolution | None]
 
 SLEEP = {
     "islands": "i8 links",
@@ -64,10 +78,10 @@ class BlockSteps:
     scene : Scene
     passive, limits
         As in `Simulator`.
-    options
-        With ``dt``, ``resting``, ``penetration`` and ``correction`` of `Simulator`.
-    tolerance : float
-        Of contact problems (m/s).
+    options : Options
+        Those of `Simulator`.
+    impulses_of : callable, optional
+        From a row problem to its solution, None where there is nothing to solve for; compiled code by default.
 
     Attributes
     ----------
@@ -75,12 +89,13 @@ class BlockSteps:
         Of the last step: largest residual (m/s), and numbers of sweeps and of factorisations.
     """
 
-    def __init__(self, scene: Scene, passive: Passive, limits: bool, options: Any, tolerance: float) -> None:
+    def __init__(
+        self, scene: Scene, passive: Passive, limits: bool, options: Options, impulses_of: ImpulsesOf | None = None
+    ) -> None:
         self.blocks = blocks = Blocks(scene, passive, limits)
         self.detector = CollisionDetector(scene)
-        o, touching = options, self.detector.tolerance
-        of_solver = tolerance, touching, o.sleep, o.max_iterations
-        self.options = Options(o.dt, o.resting, o.penetration, o.correction, *of_solver)
+        self._impulses_of = impulses_of
+        self.options = options._replace(touching=self.detector.tolerance, asks=int(impulses_of is not None))
         self._joints, tree = blocks.joints, scene.tree
         nv, n = tree.nv, len(blocks.bodies.at)
         loops = blocks.loops
@@ -95,7 +110,7 @@ class BlockSteps:
         )  # fmt: skip
         self._poses, self._reach = np.zeros((tree.n_links, 3, 4)), np.zeros(tree.n_links)
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
-        self._moves, self._attempt, self._driven = np.zeros((tree.n_links, 6)), *_indices(1, n)
+        self._moves, self._progress, self._driven = np.zeros((tree.n_links, 6)), *_indices(7, n)
         self._statuses, self._totals, self.report = (
             np.zeros(len(STATUSES), np.int64),
             np.zeros(len(STATUSES), np.int64),
@@ -163,7 +178,7 @@ class BlockSteps:
             *_indices(
                 blocks**2, blocks, blocks, blocks + 1, fill, blocks**2, blocks, blocks, blocks, blocks, blocks, g
             ),
-            *_zeros(max(entries, blocks), 3 * widest + 6, *[nv] * 6, (g, 3), nv, nv, nv),
+            *_zeros(max(entries, blocks), 3 * widest + 6, *[nv] * 6, (g, 3), nv, nv),
         )
         islands = Islands(*_indices(blocks, blocks, blocks + 2, g, blocks + 2, blocks + 1, g), *_zeros(blocks))
         before = getattr(self, "_contacts", None)
@@ -177,7 +192,7 @@ class BlockSteps:
             for name in ("colliders", "points", "frames", "before"):
                 getattr(self._contacts, name)[:k] = getattr(before, name)[:k]
         self._scratch = Scratch(
-            work, islands, self.detector.space, self._poses, self._reach, self._moves, self._attempt, self._driven,
+            work, islands, self.detector.space, self._poses, self._reach, self._moves, self._progress, self._driven,
             self._sleep, self._statuses, self._totals, self.report,
         )  # fmt: skip
         self._advance = cast(Compiled, advance).bound(
@@ -224,7 +239,7 @@ class BlockSteps:
             woken = np.isin(self._sleep.island, self._sleep.island[touched]) & (self._sleep.island > 0)
             self._sleep.island[woken] = self._sleep.time[woken] = 0
         s.q[:], s.v[:], s.tau[:] = q[b.coordinates], v[b.dofs], tau[b.dofs]
-        self._attempt[:] = self._driven[:] = 0
+        self._progress[:] = self._driven[:] = 0
 
     def inspect(self, q: Array, v: Array) -> tuple[ContactSet, list[Array], int | None]:
         """Contacts at a state, errors of each loop, and the first link that has no inertia along its joint."""
@@ -275,6 +290,9 @@ class BlockSteps:
             if code == NOT_FINITE:
                 self._refuse()
             steps, given = steps - done, -1
+            if code == ASK:
+                self._ask()
+                continue
             fill, entries, n = self._scratch.work.fill.size, self._scratch.work.V.size, len(self._contacts.row)
             if code == NO_FACTOR:
                 self._make_room(n, 2 * fill, 2 * entries)
@@ -285,6 +303,34 @@ class BlockSteps:
                 if given == INVALID_POSE:
                     self.detector.refuse(self._poses, self._reach)
                 self._make_room(max(n, 2 * given), fill, entries)
+
+    def _ask(self) -> None:
+        """Impulses, and velocities after them, of the problem that the step is at."""
+        assert self._impulses_of is not None
+        blocks, s, rows, joints, dt = self.blocks, self.state, self.rows, self._joints, self.options.dt
+        m, n = self._progress[CONTACTS], self._progress[ROWS]
+        near = np.flatnonzero(rows.d[:m, 2] < OUT_OF_REACH)
+        offset, mu = rows.friction_offset[near], rows.mu[near]
+        rubbing, dofs = np.flatnonzero(rows.friction_offset[m:n]), blocks.dofs[joints.dofs]
+        forces, acting = rows.friction_offset[m:n], rows.r[m:n, 2]
+        friction = np.clip(acting, -forces, forces)
+        q, v, before = np.empty_like(s.q), np.empty_like(s.v), np.zeros((2, s.v.size))
+        q[blocks.coordinates], v[blocks.dofs], before[:, dofs] = s.q, s.target, (acting - friction, friction)
+        problem = RowProblem(
+            q, v, ContactSet.trusted(*(x[self._scratch.islands.contact[near]] for x in self.detector.found)),
+            rows.d[near, 2], np.divide(offset, mu, out=np.zeros(near.size), where=mu > 0.0),
+            JointContacts(
+                np.concatenate([dofs, dofs, dofs[rubbing]]), np.repeat([1, -1, 1], [n - m, n - m, rubbing.size]),
+                dt * np.concatenate([-rows.d[m:n, 0], rows.d[m:n, 1]]),
+                np.concatenate([np.zeros(2 * (n - m)), forces[rubbing] / dt]), dt,
+            ),
+            rows.r[near], before,
+        )  # fmt: skip
+        found = self._impulses_of(problem)
+        rows.r[:n], s.after[:], self._progress[STATUS] = 0.0, s.target, 0
+        if found is not None:
+            rows.r[near], rows.r[m:n, 2] = found.impulses, found.joint_impulses.sum(axis=0)[dofs]
+            s.after[:], self._progress[STATUS] = found.velocity[blocks.dofs], STATUSES.index(found.status)
 
     def _refuse(self) -> NoReturn:
         """Raise `ConfigurationError` for a step that ends in velocities that are not finite."""

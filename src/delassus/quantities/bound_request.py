@@ -61,12 +61,15 @@ class BoundRequest:
         active = self.values.get("active")
         return Problem(self.ops, self.tree, self.constraints, q, given, request.payloads, active=active)
 
-    def motion(self, q: Any = None, v: Any = None) -> DynamicsProblem:
-        """The problem in motion, with all that the options ask for, at ``q`` and ``v`` (the arguments if None)."""
+    def motion(self, q: Any = None, v: Any = None, problem: Problem | None = None) -> DynamicsProblem:
+        """The problem in motion, with all that the options ask for, at ``q`` and ``v`` (the arguments if None).
+
+        ``problem`` is that at ``q``, if it has been made.
+        """
         options, values = self.request.options, self.values
         damping = values["damping"] if options.damping == "input" else options.damping
         return DynamicsProblem(
-            self.problem(q),
+            self.problem(q) if problem is None else problem,
             values.get("v") if v is None else self.as_vector(v),
             self.control_forces(q, v),
             gravity=self._given("gravity", options.gravity),

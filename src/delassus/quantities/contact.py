@@ -43,7 +43,8 @@ def _contact_step(bound: BoundRequest) -> list[Any]:
         restitution = [e or None for e in restitution]
     materials = Materials(friction, restitution)
     epsilon = float(np.finfo(bound.request.error_dtype or "float64").eps)
-    step = ContactStep(bound.motion(), read("q"), read("v"), read("dt")[0], materials, epsilon)
+    at = read("q"), read("v"), read("dt")[0]
+    step = ContactStep(lambda v, problem: bound.motion(v=v, problem=problem), *at, materials, epsilon)
     q, v, impulses, residuals = step.solve(
         read("impulses"), SOLVERS[options.solver], options.sweeps, options.tolerance, options.solver == "pgs"
     )

@@ -100,10 +100,10 @@ class NumpyRequest(BoundRequest):
             return values
         return np.stack(np.broadcast_arrays(*values), axis=-1) if len(values) else np.zeros(0)
 
-    def motion(self, q: Any = None, v: Any = None) -> DynamicsProblem:
+    def motion(self, q: Any = None, v: Any = None, problem: Problem | None = None) -> DynamicsProblem:
         """The problem in motion, as `BoundRequest.motion` gives it."""
         self._asked_before = self._numpy_ops.asked
-        return super().motion(q, v)
+        return super().motion(q, v, problem)
 
     def error_of(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Scalar:
         """The same; at rest, a system has the structure that it had in motion."""

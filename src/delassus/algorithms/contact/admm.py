@@ -88,9 +88,14 @@ def _nearest(problem: StepProblem, v: Sequence[Scalar], scale: Sequence[Scalar])
         onto = ops.maximum((n + x.friction * t) * (1.0 / (1.0 + x.friction * x.friction)), 0.0)
         part = x.friction * onto / t
         outside = ops.less(x.friction * n, t)
-        out[3 * k : 3 * k + 3] = [
-            ops.select(outside, new, old) for new, old in ((part * a, a), (part * b, b), (onto, n))
-        ]
+        found = [ops.select(outside, new, old) for new, old in ((part * a, a), (part * b, b), (onto, n))]
+        if x.floor is not None:
+            floor = x.floor * (1.0 / scale[3 * k])
+            share = ops.minimum(x.friction * floor / t, 1.0)
+            below = ops.less(found[2], floor)
+            pairs = zip((share * a, share * b, floor), found, strict=True)
+            found = [ops.select(below, least, old) for least, old in pairs]
+        out[3 * k : 3 * k + 3] = found
     for y in problem.joints:
         if y.row in problem.limits:
             k = problem.limits[y.row]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from delassus.algorithms.contact.point import SQUARE_FLOOR, PointBlock
 from delassus.spatial.ops import Ops, Scalar
@@ -31,6 +31,15 @@ PROXIMAL = 1e-9
 """What is added to mobilities by which impulses are found, relative to those of the point if loops were open."""
 
 
+class Outcome(NamedTuple):
+    """Impulses, velocities of all rows after them, the kinetic energy (J) that they add, and residuals."""
+
+    p: list[Scalar]
+    velocities: list[Scalar]
+    energy: Scalar
+    residuals: tuple[Scalar, Scalar, Scalar]
+
+
 Bounds: TypeAlias = "tuple[Scalar | None, Scalar | None]"
 """Least and largest velocity; None is without."""
 
@@ -39,13 +48,15 @@ Bounds: TypeAlias = "tuple[Scalar | None, Scalar | None]"
 class PointLaw:
     """A contact point: its first row, its friction coefficient, and the rate ``d`` at which its gap may close.
 
-    ``belt`` is what the motion of surfaces adds to the velocities along the tangents.
+    ``belt`` is what the motion of surfaces adds to the velocities along the tangents; ``floor`` is the least normal
+    impulse, zero if None.
     """
 
     row: int
     friction: Scalar
     rate: Scalar
     belt: Sequence[Scalar] = ()
+    floor: Scalar | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,28 +135,29 @@ class StepProblem:
 
     def totals(self, p: Sequence[Scalar]) -> dict[int, Scalar]:
         """Impulse along each row."""
-        out: dict[int, Scalar] = {}
-        for row, x in zip(self.rows, p, strict=True):
-            out[row] = out[row] + x if row in out else x
-        return out
+        return by_row(self.rows, p)
 
     def velocity(self, row: int, impulses: dict[int, Scalar]) -> Scalar:
         """``u`` of a row."""
         return sum((self.G[row][other] * x for other, x in impulses.items()), self.b[row])
 
-    def safe(self, p: Sequence[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
-        """Impulses that add no kinetic energy, ``α p``, and the velocities ``u`` of all rows that they make.
+    def safe(self, p: Sequence[Scalar], budget: Scalar = 0.0) -> Outcome:
+        """Impulses that add no kinetic energy beyond a budget (J): ``α p`` with the largest such ``α ≤ 1``.
 
-        ``½ α² pᵀ G p + α pᵀ free ≤ 0``; of a solution, ``α = 1``. What is in a cone stays there.
+        ``½ α² pᵀ G p + α pᵀ free ≤ budget``; of a solution, ``α = 1``. What is in a cone stays there.
         """
-        totals = self.totals(p)
+        ops, totals = self.ops, self.totals(p)
         moved = [sum((row[k] * x for k, x in totals.items()), cast(Scalar, 0.0)) for row in self.G]
-        energy: Scalar = SQUARE_FLOOR
+        square: Scalar = SQUARE_FLOOR
         work: Scalar = 0.0
         for row, x in totals.items():
-            energy, work = energy + x * moved[row], work + x * self.free[row]
-        part = self.ops.maximum(self.ops.minimum(-2.0 * work / energy, 1.0), 0.0)
-        return [part * x for x in p], [part * x + y for x, y in zip(moved, self.b, strict=True)]
+            square, work = square + x * moved[row], work + x * self.free[row]
+        root = ops.sqrt(ops.maximum(work * work + 2.0 * square * budget, 0.0))
+        part = ops.maximum(ops.minimum((root - work) / square, 1.0), 0.0)
+        p, moved = [part * x for x in p], [part * x for x in moved]
+        energy = part * (work + 0.5 * part * square)
+        u = [x + y for x, y in zip(moved, self.b, strict=True)]
+        return Outcome(p, [x + y for x, y in zip(moved, self.free, strict=True)], energy, self.residuals(p, u))
 
     def own_velocities(self, p: Sequence[Scalar]) -> list[Scalar]:
         """What impulses do to the velocities of their own points and joints: none, where a point cannot move."""
@@ -166,9 +178,19 @@ class StepProblem:
         part = ops.minimum(limit / ops.sqrt(a * a + b * b + SQUARE_FLOOR), 1.0)
         return [part * a, part * b]
 
-    def normal(self, row: int, p: Scalar, u: Scalar) -> Scalar:
+    def normal(self, x: PointLaw, p: Scalar, u: Scalar) -> Scalar:
         """Normal impulse by which the contact, alone, would not approach."""
-        return self.ops.maximum(p - u * self.over[row], 0.0)
+        return self.ops.maximum(p - u * self.over[x.row + 2], 0.0 if x.floor is None else x.floor)
+
+    def raised(self, x: PointLaw, p: Sequence[Scalar], u: Sequence[Scalar], found: Sequence[Scalar]) -> list[Scalar]:
+        """What has been found for a point, or the least normal impulse with friction that goes with it."""
+        if x.floor is None:
+            return list(found)
+        rise, k = x.floor - p[2], x.row
+        tangents = [v + self.G[k + i][k + 2] * rise for i, v in enumerate(u[:2])]
+        least = [*self.point_friction(x, p[:2], tangents, x.floor), x.floor]
+        below = self.ops.less(found[2], x.floor)
+        return [self.ops.select(below, a, b) for a, b in zip(least, found, strict=True)]
 
     def limit_impulse(self, x: JointLaw, p: Scalar, u: Scalar) -> Scalar:
         """Impulse of limits by which the joint, alone, would keep within them."""
@@ -187,7 +209,7 @@ class StepProblem:
         for x in self.points:
             own = [along[x.row + k] for k in range(3)]
             *tangents, n = (self.velocity(x.row + k, along) for k in range(3))
-            moved = [*self.point_friction(x, own[:2], tangents, own[2]), self.normal(x.row + 2, own[2], n)]
+            moved = [*self.point_friction(x, own[:2], tangents, own[2]), self.normal(x, own[2], n)]
             out |= {x.row + k: new for k, new in enumerate(moved)}
         for y in self.joints:
             if y.row in along:
@@ -235,7 +257,7 @@ class StepProblem:
             row = x.row + 2
             *tangents, n = velocities[x.row : x.row + 3]
             a, b, c = p[3 * i : 3 * i + 3]
-            complementarity.append(magnitude(ops, c - self.normal(row, c, n)) * self.G[row][row])
+            complementarity.append(magnitude(ops, c - self.normal(x, c, n)) * self.G[row][row])
             moved = self.point_friction(x, (a, b), tangents, c)
             errors = [y - z for y, z in zip((a, b), moved, strict=True)]
             friction_errors.append(
@@ -251,6 +273,14 @@ class StepProblem:
                 own = p[self.dry[y.row]]
                 friction_errors.append(magnitude(ops, own - self.dry_friction(y, own, u)) * at)
         return maximum_of(ops, complementarity), maximum_of(ops, friction_errors), maximum_of(ops, penetration)
+
+
+def by_row(rows: Sequence[int], p: Sequence[Scalar]) -> dict[int, Scalar]:
+    """Sums of numbers, by their rows."""
+    out: dict[int, Scalar] = {}
+    for row, x in zip(rows, p, strict=True):
+        out[row] = out[row] + x if row in out else x
+    return out
 
 
 def within(ops: Ops, bounds: Bounds, p: Scalar, u: Scalar, over: Scalar) -> Scalar:

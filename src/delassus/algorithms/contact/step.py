@@ -5,7 +5,8 @@ With ``v* = v + h M⁻¹ (τ − c)`` and ``M = Lᵀ L``, ``Y = J L⁻¹``: ``y 
 
 - A gap that is open may close in the step: ``u_n + φ / h ≥ 0``. Nothing is switched; what stays open has no impulse.
 - Limits of joints are gaps of the same kind on either side.
-- What closes faster than gravity would close it in two steps bounces: ``u_n ≥ ε |u_n⁻|`` (Newton's restitution).
+- Where something closes faster than gravity would close it in two steps and bounces, there is an impact first:
+  compression and decompression (Poisson's restitution), after which forces are those of the new velocities.
 - Bilateral constraints are eliminated: ``G`` and ``b`` of the others are those under closed loops. Rows whose mobility
   these leave to round-off, as at a point that is held, are held: they have no impulse.
 - Impulses that do not solve the laws are scaled so that they add no kinetic energy.
@@ -18,17 +19,19 @@ and O(m²) a sweep. Source: Stewart and Trinkle 1996; Anitescu and Potra 1997; [
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from delassus.algorithms.contact.laws import (
     PROXIMAL,
     Bounds,
     JointLaw,
+    Outcome,
     PointLaw,
     Solver,
     StepProblem,
+    by_row,
     magnitude,
     maximum_of,
     within,
@@ -37,7 +40,8 @@ from delassus.algorithms.contact.point import SQUARE_FLOOR
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.constraints import BoundedJoint
+from delassus.algorithms.problem import Problem
+from delassus.constraints import BoundedJoint, Candidate
 from delassus.constraints.contact import bounded_joints_of
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix, Scalar
@@ -74,6 +78,21 @@ LOOP_ROUNDING = 16.0
 """Least weight of the proximal point method for loops, over the relative round-off."""
 
 
+OUT_OF_REACH = 1e6
+"""Velocity (m/s) at which nothing closes."""
+
+Solved = Callable[..., Outcome]
+"""From free velocities, laws, impulses to start from, an energy and joints to an outcome."""
+
+
+class Impact(NamedTuple):
+    """Velocities after an impact, its impulses (points, then limits), and residuals."""
+
+    v: list[Scalar]
+    p: list[Scalar]
+    residuals: list[Scalar]
+
+
 @dataclass(frozen=True, slots=True)
 class Materials:
     """Friction and restitution of each contact constraint; None is no restitution."""
@@ -83,165 +102,211 @@ class Materials:
 
 
 class ContactStep:
-    """The step from a state ``q``, ``v`` over the time ``h``, in numbers of the relative round-off ``epsilon``."""
+    """The step from a state ``q``, ``v`` over the time ``h``, in numbers of the relative round-off ``epsilon``.
+
+    ``motion`` makes the problem in motion at velocities, those of the state if None.
+    """
 
     def __init__(
         self,
-        motion: DynamicsProblem,
+        motion: Callable[[Sequence[Scalar] | None, Problem | None], DynamicsProblem],
         q: Sequence[Scalar],
         v: Sequence[Scalar],
         h: Scalar,
         materials: Materials,
         epsilon: float,
     ) -> None:
-        self.motion, self.ops, self.tree, self.problem = motion, motion.ops, motion.tree, motion.problem
-        self.q, self.v, self.h, self.over_h, self.materials = q, v, h, 1.0 / h, materials
+        self._motion_at, self.motion = motion, motion(None, None)
+        self.ops, self.tree, self.problem = self.motion.ops, self.motion.tree, self.motion.problem
+        self.q, self.v, self.h, self.over_h, self.epsilon = q, v, h, 1.0 / h, epsilon
         self.loops: list[int] = []
         self.others: list[int] = []
         for c, rows in zip(self.problem.constraints, self.problem.rows, strict=True):
             (self.others if c.n_impulses else self.loops).extend(range(rows.start, rows.stop))
-        self.space, self.epsilon = JointSpace(motion), epsilon
+        self.space = JointSpace(self.motion)
+        self.points: list[tuple[Candidate, Scalar, Scalar | None]] = []
+        of_each = zip(self.problem.candidates.values(), materials.friction, materials.restitution, strict=True)
+        for candidates, friction, restitution in of_each:
+            self.points += [(candidate, friction, restitution) for candidate in candidates]
+        self._close_loops()
 
     def solve(
         self, start: Sequence[Scalar], solver: Solver, times: int, tolerance: float, pyramid: bool
     ) -> tuple[list[Scalar], list[Scalar], list[Scalar], list[Scalar]]:
         """Configuration and velocity after the step, impulses and residuals."""
-        ops, space = self.ops, self.space
-        y = ops.vstack(space.L.multiply([ops.matrix([[x]]) for x in self._free_velocity_start()]))
-        y = y + ops.matrix([[self.h * x] for x in column(ops, space.z)])
-        free = column(ops, space.along_rows(y))
-        open_loops = ops.entries(space.G) if self.others else []
-        self.size_of = [open_loops[k][k] for k in self.others]
-        G, of_loops = self._without_loops(free)
-        free = [free[k] - x for k, x in zip(self.others, self._velocity_from_loops(of_loops, 0), strict=True)]
-        points, joints = self._point_laws(), self._joint_laws()
-        ops.mark("contact problem", [ops.matrix([free]), ops.matrix(G)] if free else [])
-        moves = {} if of_loops is None else self._release_held_rows(G, of_loops, points)
-        problem = StepProblem(ops, G, free, self.size_of, points, joints, pyramid)
-        p = solver(problem, start, times, tolerance) if problem.size else []
-        p = problem.implicit(p)
-        p, u = problem.safe([moves.get(row, 1.0) * x for row, x in zip(problem.rows, p, strict=True)])
-        whole = self._all_impulses(problem.totals(p), of_loops, 0)
-        v = column(ops, space.back_substitution(y, whole))
-        shift = self._displacement(problem, of_loops, u, times)
-        q, v = position_update(ops, self.tree, list(self.q), v, self.h, shift)
-        return q, v, p, list(problem.residuals(p, u))
+        ops, space, v = self.ops, self.space, self.v
+        joints, rates = self._joint_laws(), [self.ops.maximum(c.gap, 0.0) * self.over_h for c, *_ in self.points]
 
-    def _free_velocity_start(self) -> list[Scalar]:
+        def solved(free: Sequence[Scalar], points: Sequence[PointLaw], start: Sequence[Scalar], budget: Scalar,
+                   joints: Sequence[JointLaw] = joints) -> Outcome:  # fmt: skip
+            problem = StepProblem(ops, self.G, free, self.size_of, points, joints, pyramid)
+            p = problem.implicit(solver(problem, start, times, tolerance) if problem.size else [])
+            p = [self.moves.get(row, 1.0) * x for row, x in zip(problem.rows, p, strict=True)]
+            return problem.safe(p, budget)
+
+        y, free, taken = self._free(v, space)
+        ops.mark("contact problem", [ops.matrix([free]), self._held] if free else [])
+        struck = None
+        if any(restitution is not None for *_, restitution in self.points):
+            struck = self._impact(solved, rates, joints, tolerance)
+            y, free, taken = self._free(struck.v, JointSpace(self._motion_at(struck.v, self.problem)))
+        laws = [
+            PointLaw(3 * k, friction, rate, candidate.belt)
+            for k, ((candidate, friction, _), rate) in enumerate(zip(self.points, rates, strict=True))
+        ]
+        found = solved(free, laws, start, 0.0)
+        v = column(ops, self.space.back_substitution(y, self._all_impulses(self._by_row(found.p, joints), taken)))
+        shift = self._displacement(found.velocities, times)
+        q, v = position_update(ops, self.tree, list(self.q), v, self.h, shift)
+        if struck is None:
+            return q, v, found.p, list(found.residuals)
+        p = [x + y for x, y in zip(found.p, struck.p + [0.0] * (len(found.p) - len(struck.p)), strict=True)]
+        return q, v, p, [ops.maximum(x, y) for x, y in zip(found.residuals, struck.residuals, strict=True)]
+
+    def _free(self, v: Sequence[Scalar], space: JointSpace) -> tuple[Matrix, list[Scalar], Matrix | None]:
+        """``L v*`` (nv × 1) of the motion without contacts, and `_beside_loops` of it."""
+        y = self._over_factor(self._free_velocity_start(v))
+        y = y + self.ops.matrix([[self.h * x] for x in column(self.ops, space.z)])
+        return y, *self._beside_loops(column(self.ops, self.space.along_rows(y)))
+
+    def _over_factor(self, v: Sequence[Scalar]) -> Matrix:
+        """``L v`` (nv × 1)."""
+        return self.ops.vstack(self.space.L.multiply([self.ops.matrix([[x]]) for x in v]))
+
+    def _free_velocity_start(self, v: Sequence[Scalar]) -> list[Scalar]:
         """``v + h ω × v``: free and planar joints in the axes of now."""
-        out = list(self.v)
+        out = list(v)
         for joint, sv in zip(self.tree.joints, self.tree.v_slices, strict=True):
-            product = joint.kind.velocity_product(self.v[sv])
-            out[sv] = [x + self.h * d for x, d in zip(self.v[sv], product, strict=True)]
+            product = joint.kind.velocity_product(v[sv])
+            out[sv] = [x + self.h * d for x, d in zip(v[sv], product, strict=True)]
         return out
 
     # -- loops ---------------------------------------------------------------------------------------------------------
 
-    def _without_loops(self, free: Sequence[Scalar]) -> tuple[list[list[Scalar]], Matrix | None]:
-        """``G`` of the other rows under closed loops; and ``G_ll⁻¹ [G_lo, u_l, e_l]``, what impulses of loops are.
+    def _close_loops(self) -> None:
+        """``G`` of the other rows under closed loops, and ``G_ll⁻¹ G_lo``, what impulses of loops are.
 
-        ``e_l`` is the part of position errors that is taken back. Rows of loops may depend on one another, as if a
-        point closes a planar loop: two steps of the proximal point method give impulses, which are not unique then.
+        Rows of loops may depend on one another, as if a point closes a planar loop: two steps of the proximal point
+        method give impulses, which are not unique then.
         """
         ops, G, n = self.ops, self.space.G, len(self.others)
+        open_loops = ops.entries(G) if n else []
+        self.size_of, self.moves = [open_loops[k][k] for k in self.others], dict[int, Scalar]()
         own = ops.take(G, self.others, self.others) if n else ops.zeros(0, 0)
-        if not self.loops:
-            return ops.entries(own) if n else [], None
-        errors = [x for c, at in self.motion.each_constraint() if not c.n_impulses for x in column(ops, c.position(at))]
-        known = ops.matrix([[free[k], TUNING.correction * e] for k, e in zip(self.loops, errors, strict=True)])
-        right = ops.hstack([ops.take(G, self.loops, self.others), known]) if n else known
-        own_loops = ops.take(G, self.loops, self.loops)
-        entries, weight = ops.entries(own_loops), max(PROXIMAL, LOOP_ROUNDING * self.epsilon)
-        least = weight * maximum_of(ops, [row[k] for k, row in enumerate(entries)]) + SQUARE_FLOOR
-        damped = [[x + least if i == j else x for j, x in enumerate(row)] for i, row in enumerate(entries)]
-        ops.new_system()
-        factor = ops.factor(ops.matrix(damped))
-        response = factor.solve(right)
-        response = response + factor.solve(right - own_loops @ response)
-        if not n:
-            return [], response
-        mixed = ops.take(G, self.others, self.loops)
-        own = ops.sym_subtract(own, ops.sym_product(mixed, ops.take(response, None, range(n))))
-        return ops.entries(own), response
+        if self.loops:
+            own_loops = ops.take(G, self.loops, self.loops)
+            entries, weight = ops.entries(own_loops), max(PROXIMAL, LOOP_ROUNDING * self.epsilon)
+            least = weight * maximum_of(ops, [row[k] for k, row in enumerate(entries)]) + SQUARE_FLOOR
+            damped = [[x + least if i == j else x for j, x in enumerate(row)] for i, row in enumerate(entries)]
+            ops.new_system()
+            self._own_loops, self._factor = own_loops, ops.factor(ops.matrix(damped))
+            if n:
+                self._of_others = self._of_loops(ops.take(G, self.loops, self.others))
+                mixed = ops.take(G, self.others, self.loops)
+                own = ops.sym_subtract(own, ops.sym_product(mixed, self._of_others))
+        self.G, self._held = ops.entries(own) if n else [], own
+        if self.loops and n:
+            self._release_held_rows()
 
-    def _release_held_rows(
-        self, G: list[list[Scalar]], response: Matrix, points: Sequence[PointLaw]
-    ) -> dict[int, Scalar]:
-        """Decouple the rows of ``G`` that loops hold; returns 1 for each row that is free to move, else 0.
+    def _of_loops(self, velocities: Matrix) -> Matrix:
+        """Impulses (negative) by which loops take velocities (m_l × k) of theirs."""
+        found = self._factor.solve(velocities)
+        return found + self._factor.solve(velocities - self._own_loops @ found)
+
+    def _release_held_rows(self) -> None:
+        """Decouple the rows of ``G`` that loops hold; ``moves`` is 1 for each row that is free to move, else 0.
 
         Round-off of ``G_oo − G_ol G_ll⁻¹ G_lo`` is that of its terms, ``G_oo`` and what that of ``G_ll`` makes. A point
         is held that cannot move along its normal: nothing says what friction it would have.
         """
-        ops, moves, open_loops = self.ops, dict[int, Scalar](), self.ops.entries(self.space.G)
+        ops, G, moves, open_loops = self.ops, self.G, self.moves, self.ops.entries(self.space.G)
         mobilities = [open_loops[k][k] for k in self.loops]
         for k, size in enumerate(self.size_of):
-            terms = [x * x * g for x, g in zip(column(ops, ops.take(response, None, (k,))), mobilities, strict=True)]
+            impulses = column(ops, ops.take(self._of_others, None, (k,)))
+            terms = [x * x * g for x, g in zip(impulses, mobilities, strict=True)]
             moves[k] = ops.less(TUNING.held_fraction * self.epsilon * sum(terms, size), G[k][k])
-        for x in points:
+        for row in range(0, 3 * len(self.points), 3):
             for k in range(2):
-                moves[x.row + k] = moves[x.row + k] * moves[x.row + 2]
+                moves[row + k] = moves[row + k] * moves[row + 2]
         for k, size in enumerate(self.size_of):
             G[k][k] = ops.select(moves[k], G[k][k], PROXIMAL * size)
             for j in range(k):
                 G[k][j] = G[j][k] = moves[k] * moves[j] * G[k][j]
-        return moves
 
-    def _velocity_from_loops(self, response: Matrix | None, which: int) -> list[Scalar]:
-        """``G_ol G_ll⁻¹ u_l``, or ``e_l`` in place of ``u_l``: what loops make the other rows do."""
-        if response is None or not self.others:
-            return [0.0] * len(self.others)
-        ops, n = self.ops, len(self.others)
-        return column(ops, ops.take(self.space.G, self.others, self.loops) @ ops.take(response, None, (n + which,)))
+    def _beside_loops(self, u: Sequence[Scalar]) -> tuple[list[Scalar], Matrix | None]:
+        """Velocities of the other rows once loops have taken theirs, and the impulses (negative) that do it."""
+        ops, free = self.ops, [u[k] for k in self.others]
+        if not self.loops:
+            return free, None
+        taken = self._of_loops(from_entries(ops, [u[k] for k in self.loops]))
+        if not free:
+            return free, taken
+        changes = column(ops, ops.take(self.space.G, self.others, self.loops) @ taken)
+        return [x - y for x, y in zip(free, changes, strict=True)], taken
 
-    def _all_impulses(self, impulses: dict[int, Scalar], response: Matrix | None, which: int) -> Matrix:
-        """Impulses of all rows (m × 1), those of loops for ``u_l`` or for ``e_l``."""
+    def _all_impulses(self, impulses: dict[int, Scalar], taken: Matrix | None) -> Matrix:
+        """Impulses of all rows (m × 1), those of loops with what `_beside_loops` takes."""
         ops = self.ops
         out: list[Scalar] = [0.0] * self.problem.n_rows
         for k, row in enumerate(self.others):
             out[row] = impulses.get(k, 0.0)
-        if response is not None:
-            p = from_entries(ops, [*(out[k] for k in self.others), 1.0 - which, float(which)])
-            for row, x in zip(self.loops, column(ops, response @ p), strict=True):
+        if taken is not None:
+            if self.others:
+                taken = taken + self._of_others @ from_entries(ops, [out[k] for k in self.others])
+            for row, x in zip(self.loops, column(ops, taken), strict=True):
                 out[row] = -x
         return from_entries(ops, out) if out else ops.zeros(0, 1)
 
     # -- laws ----------------------------------------------------------------------------------------------------------
 
-    def _point_laws(self) -> list[PointLaw]:
-        """Laws of all contact points."""
-        ops, out, approach = self.ops, list[PointLaw](), None
-        contacts = zip(
-            self.problem.candidates.items(), self.materials.friction, self.materials.restitution, strict=True
-        )
-        for (index, candidates), friction, restitution in contacts:
-            for k, candidate in enumerate(candidates):
-                rate = ops.maximum(candidate.gap, 0.0) * self.over_h
-                if restitution is not None:
-                    if approach is None:
-                        approach = self._approach()
-                    closing = approach[self.problem.rows[index].start + 3 * k + 2]
-                    rate = self._bounce(candidate.gap, rate, closing, restitution)
-                out.append(PointLaw(3 * len(out), friction, rate, candidate.belt))
-        return out
+    def _impact(self, solved: Solved, rates: Sequence[Scalar], joints: Sequence[JointLaw], tolerance: float) -> Impact:
+        """Compression and decompression of what hits, where something bounces ([OS] eqs. 54 to 58): Poisson's law.
 
-    def _approach(self) -> list[Scalar]:
-        """Velocities of all rows before the step."""
+        What rests is closed as well, and leans on others. Decompression gives back ``ε`` of each normal impulse, on the
+        same cones, and no more energy than compression has taken.
+        """
         ops = self.ops
-        y = ops.vstack(self.space.L.multiply([ops.matrix([[x]]) for x in self.v]))
-        return column(ops, self.space.along_rows(y))
-
-    def _bounce(self, gap: Scalar, term: Scalar, closing: Scalar, restitution: Scalar) -> Scalar:
-        """Restitution term of a contact's normal velocity: ``ε u_n⁻`` where it hits in this step, and fast."""
-        ops = self.ops
+        y = self._over_factor(self.v)
+        u = column(ops, self.space.along_rows(y))
+        free, of_loops = self._beside_loops(u)
         gravity = column(ops, self.motion.gravity)
         fall = TUNING.resting * self.h * ops.sqrt(sum(g * g for g in gravity) + SQUARE_FLOOR)
-        hits = ops.less(gap + self.h * closing, 0.0)
-        fast = ops.less(closing, -fall)
-        return ops.select(hits * fast, restitution * closing, term)
+        bounces: list[Scalar] = [0.0]
+        laws = []
+        for k, ((candidate, friction, restitution), rate) in enumerate(zip(self.points, rates, strict=True)):
+            approach = u[self.others[3 * k + 2]]
+            hits = ops.less(rate + ops.minimum(approach, 0.0), tolerance)
+            laws.append(PointLaw(3 * k, friction, ops.select(hits, 0.0, OUT_OF_REACH), candidate.belt))
+            if restitution is not None:
+                bounces.append(hits * ops.less(approach, -fall) * ops.less(0.0, restitution))
+        limits = [replace(x, friction=None) for x in joints]
+        n = 3 * len(laws) + sum(x.bounds is not None for x in limits)
+        first = solved(free, laws, [0.0] * n, 0.0, limits)
+        floors: list[Scalar] = []
+        for k, (_, _, restitution) in enumerate(self.points):
+            floors.append(0.0 if restitution is None else restitution * first.p[3 * k + 2])
+        start = [x for floor in floors for x in (0.0, 0.0, floor)]
+        laws = [replace(x, belt=(), floor=floor) for x, floor in zip(laws, floors, strict=True)]
+        second = solved(first.velocities, laws, start + [0.0] * (n - len(start)), -first.energy, limits)
+        struck = maximum_of(ops, bounces)
+        p = [ops.select(struck, x + y, 0.0) for x, y in zip(first.p, second.p, strict=True)]
+        v = column(ops, self.space.back_substitution(y, self._all_impulses(self._by_row(p, limits), of_loops)))
+        worst = [ops.maximum(x, y) for x, y in zip(first.residuals, second.residuals, strict=True)]
+        return Impact(
+            [ops.select(struck, x, old) for x, old in zip(v, self.v, strict=True)],
+            p,
+            [ops.select(struck, x, 0.0) for x in worst],
+        )
+
+    def _by_row(self, p: Sequence[Scalar], joints: Sequence[JointLaw]) -> dict[int, Scalar]:
+        """Impulse along each row."""
+        rows = [*range(3 * len(self.points)), *(x.row for x in joints if x.bounds)]
+        rows += [x.row for x in joints if x.friction is not None]
+        return by_row(rows, p)
 
     def _joint_laws(self) -> list[JointLaw]:
         """Laws of all limits and of dry friction: within the step, a joint moves up to a limit."""
-        out, row = list[JointLaw](), sum(len(points) for points in self.problem.candidates.values()) * 3
+        out, row = list[JointLaw](), 3 * len(self.points)
         for c in bounded_joints_of(self.problem.constraints):
             sides = zip(self._distances(c), (-1.0, 1.0), strict=True)
             bounds = [None if x is None else side * self.over_h * self.ops.maximum(x, 0.0) for x, side in sides]
@@ -261,32 +326,35 @@ class ContactStep:
 
     # -- displacement --------------------------------------------------------------------------------------------------
 
-    def _displacement(
-        self, problem: StepProblem, of_loops: Matrix | None, u: Sequence[Scalar], times: int
-    ) -> list[Scalar]:
+    def _displacement(self, velocities: Sequence[Scalar], times: int) -> list[Scalar]:
         """Displacement of joints (nv) that takes back overlaps, errors of loops and passed limits.
 
-        It closes no gap that velocities ``u`` leave after the step, and passes no limit.
+        It closes no gap that velocities of the other rows leave after the step, and passes no limit.
         """
-        ops, tree, G = self.ops, self.tree, problem.G
-        gaps = [c.gap for points in self.problem.candidates.values() for c in points]
-        limited = [x for x in bounded_joints_of(self.problem.constraints) if x.has_limits]
-        if not gaps and not limited and of_loops is None:
+        ops, tree, G = self.ops, self.tree, self.G
+        joints = bounded_joints_of(self.problem.constraints)
+        limited = [(c, 3 * len(self.points) + k) for k, c in enumerate(joints) if c.has_limits]
+        if not self.points and not limited and not self.loops:
             return [0.0] * tree.nv
-        by_loops, wanted, own = self._velocity_from_loops(of_loops, 1), list[Scalar](), list[Scalar]()
+        errors: list[Scalar] = [0.0] * self.problem.n_rows
+        for (c, at), span in zip(self.motion.each_constraint(), self.problem.rows, strict=True):
+            if not c.n_impulses:
+                errors[span] = [TUNING.correction * x for x in column(ops, c.position(at))]
+        by_loops, taken = self._beside_loops(errors)
+        wanted, own = list[Scalar](), list[Scalar]()
         bounds: dict[int, Bounds] = {}
-        for x, gap in zip(problem.points, gaps, strict=True):
-            wanted.append(TUNING.correction * ops.maximum(-gap - TUNING.penetration, 0.0))
-            after = ops.maximum(gap + self.h * (u[x.row + 2] - x.rate), 0.0)
-            bounds[x.row + 2] = wanted[-1] - after, None
-            mean = sum(self.size_of[x.row : x.row + 3]) * (1.0 / 3.0)
-            own.append(G[x.row + 2][x.row + 2] + TUNING.compliance * ops.maximum(mean, TUNING.least_mobility))
-        for c, row in zip(limited, (x.row for x in problem.joints if x.bounds), strict=True):
+        for row, (candidate, _, _) in enumerate(self.points):
+            row = 3 * row + 2
+            wanted.append(TUNING.correction * ops.maximum(-candidate.gap - TUNING.penetration, 0.0))
+            bounds[row] = wanted[-1] - ops.maximum(candidate.gap + self.h * velocities[row], 0.0), None
+            mean = sum(self.size_of[row - 2 : row + 1]) * (1.0 / 3.0)
+            own.append(G[row][row] + TUNING.compliance * ops.maximum(mean, TUNING.least_mobility))
+        for bounded, row in limited:
             sides: list[Scalar | None] = [None, None]
-            for k, distance in enumerate(self._distances(c)):
+            for k, distance in enumerate(self._distances(bounded)):
                 if distance is not None:
                     side = 1.0 - 2.0 * k
-                    after = distance + side * self.h * u[row]
+                    after = distance + side * self.h * velocities[row]
                     back = ops.select(ops.less(after, -TUNING.limit_tolerance), -TUNING.correction * after, 0.0)
                     wanted.append(back)
                     sides[k] = side * (back - ops.maximum(after, 0.0))
@@ -296,7 +364,7 @@ class ContactStep:
         most = maximum_of(ops, [*wanted, *(magnitude(ops, x) for x in by_loops), SQUARE_FLOOR])
 
         def image(s: Sequence[Scalar], i: int) -> Scalar:
-            u = own[i] * s[i] - by_loops[rows[i]]
+            u = own[i] * s[i] + by_loops[rows[i]]
             for j, other in enumerate(rows):
                 if j != i:
                     u = u + G[rows[i]][other] * s[j]
@@ -314,10 +382,8 @@ class ContactStep:
         s = ops.repeat(times, [0.0] * len(rows), sweep) if rows else []
         s = ops.implicit(s, lambda values: [image(values, i) for i in range(len(rows))])
         impulses = dict(zip(rows, s, strict=True))
-        shift = column(
-            ops, self.space.back_substitution(ops.zeros(tree.nv, 1), self._all_impulses(impulses, of_loops, 1))
-        )
-        moves = [sum((G[k][j] * x for j, x in impulses.items()), -by_loops[k]) for k in range(len(G))]
+        shift = column(ops, self.space.back_substitution(ops.zeros(tree.nv, 1), self._all_impulses(impulses, taken)))
+        moves = [sum((G[k][j] * x for j, x in impulses.items()), by_loops[k]) for k in range(len(G))]
         moved = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in moves)])
         turned = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in shift)])
         part = ops.minimum(TUNING.most_displacement * most / moved, 1.0)

@@ -22,7 +22,7 @@ from delassus.spatial.ops import Scalar
 
 def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: float) -> list[Scalar]:
     """Impulses after so many sweeps, or fewer where they change no more."""
-    ops, n, n_points = problem.ops, problem.size, len(problem.points)
+    ops, n = problem.ops, problem.size
     square = (STOP_RATIO * tolerance) ** 2
 
     def sweep_once(values: Sequence[Scalar], slips: Sequence[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
@@ -38,12 +38,14 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
         for i, x in enumerate(problem.points):
             own = range(3 * i, 3 * i + 3)
             if problem.pyramid:
-                put(own[2], problem.normal(x.row + 2, p[own[2]], problem.velocity(x.row + 2, totals)))
+                put(own[2], problem.normal(x, p[own[2]], problem.velocity(x.row + 2, totals)))
                 u = [problem.velocity(x.row + a, totals) for a in range(2)]
                 found = problem.point_friction(x, p[own[0] : own[2]], u, p[own[2]])
             else:
                 u = [problem.velocity(x.row + a, totals) for a in range(3)]
-                found, following[i] = problem.blocks[i].solve([p[k] for k in own], u, slips[i])
+                before = [p[k] for k in own]
+                found, following[i] = problem.blocks[i].solve(before, u, slips[i])
+                found = problem.raised(x, before, u, found)
             for k, new in zip(own, found, strict=False):
                 put(k, new)
         for y in problem.joints:
@@ -58,7 +60,7 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
                 put(k, problem.limit_impulse(y, p[k], u_joint))
         return p, following
 
-    normals = {3 * i + 2 for i in range(n_points)}
+    floors = {3 * i + 2: 0.0 if x.floor is None else x.floor for i, x in enumerate(problem.points)}
 
     def iteration(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
         p, g_before, F_before, (before, *slips) = values[:n], values[n : 2 * n], values[2 * n : 3 * n], values[3 * n :]
@@ -76,7 +78,7 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
             left = left + change * change * (g[3 * i] * g[3 * i] + g[3 * i + 1] * g[3 * i + 1])
         theta = ops.select(ops.less(moved, before), slope / turned, 0.0)
         following = [new - theta * (new - old) for new, old in zip(g, g_before, strict=True)]
-        following = [ops.maximum(x, 0.0) if k in normals else x for k, x in enumerate(following)]
+        following = [ops.maximum(x, floors[k]) if k in floors else x for k, x in enumerate(following)]
         return [*following, *g, *F, moved, *following_slips], ops.less(left, square)
 
     slips = [] if problem.pyramid else [x.far for x in problem.blocks]

@@ -1,7 +1,7 @@
 """Compiled contact steps on random problems, each result judged anew from Jacobians and mass matrices in float64.
 
 Fixed and floating mechanisms with masses of 1 to 1000; spheres, capsules and boxes on planes, given ground and other
-links, some of them twice in the same place; restitution, limits, dry friction and loops; random states, time steps and
+links, some of them twice in the same place; limits, dry friction and loops; random states, time steps and
 impulses to start from. Of each state the judge takes the impulses only: it computes velocities, gaps and residuals by
 `delassus.frame_jacobian`, `jacobian`, `mass_matrix` and `forward_dynamics`. A state that the kernel calls solved is
 *wrong* if its true residual, or the difference of its velocities from those that its impulses make, is above the
@@ -93,8 +93,6 @@ def _contact(rng: np.random.Generator, tree: ds.Tree) -> Contact:
     link = str(rng.choice(tree.link_names))
     frame = Frame(link, rng.uniform(-0.2, 0.2, 3), _rotation(rng))
     options = {"friction": float(rng.uniform(0, 1.2)) if rng.random() < 0.9 else 0.0}
-    if rng.random() < 0.2:
-        options["restitution"] = float(rng.uniform(0, 1))
     others = [x for x in tree.link_names if x != link]
     if others and rng.random() < 0.15:
         other = Frame(str(rng.choice(others)), rng.uniform(-0.2, 0.2, 3))
@@ -224,15 +222,13 @@ def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array,
     for number, (row, _) in enumerate([*limits, *dry], start=m):
         p[:, row] += impulses[:, number]
     after = free + np.einsum("nij,nkj,nk->ni", inverse, J, p)
-    u, before = np.einsum("nij,nj->ni", J, after), np.einsum("nij,nj->ni", J, v)
+    u = np.einsum("nij,nj->ni", J, after)
     G = J @ inverse @ np.swapaxes(J, 1, 2)
-    h, fall = dt[:, 0], 2.0 * dt[:, 0] * np.linalg.norm(tree.gravity)
+    h = dt[:, 0]
     complementarity, friction, approach = [np.zeros(n)], [np.zeros(n)], [np.zeros(n)]
     for k, x in enumerate(points):
         a, c = slice(3 * k, 3 * k + 2), 3 * k + 2
-        closing = before[:, c]
-        bounces = (x.gap + h * closing < 0) & (closing < -fall) & (x.law.restitution > 0)
-        un = u[:, c] + np.where(bounces, x.law.restitution * closing, np.maximum(x.gap, 0.0) / h)
+        un = u[:, c] + np.maximum(x.gap, 0.0) / h
         pn, pt, limit = p[:, c], p[:, a], x.law.friction * p[:, c]
         complementarity.append(np.abs(np.minimum(un, pn * G[:, c, c])))
         approach.append(-un)

@@ -94,6 +94,27 @@ def mujoco_steps(
     return {**whole, "lowest": 1e6 * float(seconds.min(axis=0).mean()), "contacts": touching / seconds.size}
 
 
+def transition_differences(
+    tree: ds.Tree, contacts: Sequence[ds.Contact], q: Array, v: Array, dt: float, joints: bool, rounds: int
+) -> Record:
+    """Times of ``mjd_transitionFD`` on the same robot at states (n, nq) and (n, nv): µs a state, and per column."""
+    mujoco = library("mujoco")
+    model = _on_plane(mujoco, tree, contacts, dt, joints)
+    data, nx = mujoco.MjData(model), 2 * model.nv
+    qpos, qvel = configuration_to_mujoco(tree, q), velocity_to_mujoco(tree, q, v)
+    A, seconds = np.zeros((nx, nx)), np.empty((rounds, len(q)))
+    for number in range(rounds):
+        for k in range(len(q)):
+            data.qpos[:], data.qvel[:] = qpos[k], qvel[k]
+            mujoco.mj_forward(model, data)
+            start = time.perf_counter()
+            mujoco.mjd_transitionFD(model, data, 1e-6, False, A, None, None, None)
+            seconds[number, k] = time.perf_counter() - start
+    whole = statistics([1e6 * float(x.mean()) for x in seconds])
+    lowest = 1e6 * float(seconds.min(axis=0).mean())
+    return {**whole, "lowest": lowest, "columns": nx, "per_column": lowest / nx}
+
+
 def _on_plane(mujoco: Any, tree: ds.Tree, contacts: Sequence[ds.Contact], dt: float, joints: bool) -> Any:
     """Model of a robot whose spheres touch a plane, and nothing else."""
     spec = _spec(mujoco, tree, () if joints else ("LIMIT", "FRICTIONLOSS", "DAMPER"))

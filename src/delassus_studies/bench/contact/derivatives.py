@@ -1,0 +1,77 @@
+"""Derivatives of compiled contact steps: tangents and cotangents beside the step, and MuJoCo's differences.
+
+At states of a gait, float64, one core, times of a batch and of one state alone, lowest of the rounds.
+``mjd_transitionFD`` makes the derivatives of MuJoCo's step with its state by differences, a column each; its time over
+their number stands beside a tangent, which is of one direction, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+from rich.table import Table
+
+from delassus_studies.bench.contact.steps import DT, StepCase, TimedRollout, starts, step_cases
+from delassus_studies.peers import if_present
+from delassus_studies.peers.mujoco import transition_differences
+from delassus_studies.tables import table
+from delassus_studies.timing import Calls, Record, each, environment, interleaved, pinned, uncached
+
+STATES, STEPS, ROUNDS = 512, 20, 9
+
+
+def _measure_case(case: StepCase, quick: bool) -> Record:
+    n, rounds = (16, 1) if quick else (STATES, ROUNDS)
+    start = starts(case, "gait", n, STEPS)
+    kernel = case.kernel(dtype="float64")
+    roll = TimedRollout(kernel, case, start)
+    roll()
+    given = [np.ascontiguousarray(x[-1]) for x in roll.arrays[: len(kernel.arguments) - 1]]
+    rng, found = np.random.default_rng(0), {"step": kernel}
+    seconds = {}
+    for mode in ("jvp", "vjp"):
+        begin = time.perf_counter()
+        with uncached():
+            found[mode] = kernel.derivative(mode)
+        found[mode](*(x[0] for x in given), DT, *(np.zeros(a.shape) for a in found[mode].arguments[len(given) + 1 :]))
+        seconds[mode] = time.perf_counter() - begin
+    calls: Calls = {}
+    for name, made in found.items():
+        further = [rng.normal(size=(n, *a.shape)) for a in made.arguments[len(given) + 1 :]]
+        whole = [*given, np.full(n, DT), *further]
+        alone = [x[0].copy() for x in whole]
+        out, single = made.empty_results(n), made.empty_results(())
+        calls[name] = partial(made, *whole, out=out, threads=1), n
+        calls[f"{name}, one state"] = partial(made, *alone, out=single, threads=1), 1
+    times = interleaved(calls, rounds)
+    make = partial(transition_differences, case.tree, case.contacts, given[0][:20], given[1][:20], DT,
+                   case.options["limits"], rounds)  # fmt: skip
+    operations = {name: made.operations.total for name, made in found.items()}
+    return {"times": times, "operations": operations, "compiled": seconds, "mujoco": if_present(make)}
+
+
+def measure(quick: bool = False) -> Iterator[Record]:
+    """All figures of every case; the record after each."""
+    cases = [case for case in step_cases() if case.name.startswith("Go1")][: 1 if quick else None]
+    with pinned():
+        yield from each(dict(environment()), "cases", cases, lambda case: _measure_case(case, quick))
+
+
+def tables(record: Record) -> Iterator[Table | str]:
+    """Times, and ratios to the step and to MuJoCo's differences."""
+    yield "one core, float64, lowest; one tangent or cotangent a state"
+    for name, case in record["cases"].items():
+        times, peer = case["times"], case["mujoco"]
+        rows = []
+        for kernel in ("step", "jvp", "vjp"):
+            batch, one = (times[f"{kernel}{rest}"]["lowest"] for rest in ("", ", one state"))
+            ratio = peer and peer["per_column"] / batch
+            rows.append((kernel, batch, batch / times["step"]["lowest"], one, case["compiled"].get(kernel), ratio))
+        columns = ("kernel", "µs a state:.2f", "over the step:.2f", "one state µs:.1f", "compiled s:.1f",
+                   "mjd_transitionFD per column, over it:.1f")  # fmt: skip
+        yield table(name, columns, rows)
+        if peer:
+            yield f"mjd_transitionFD: {peer['lowest']:,.0f} µs a state, {peer['columns']} columns"

@@ -129,6 +129,8 @@ BENCHES = (
           "Siconos in the same run.", (FOLDER, QUICK), module="contact.corpus"),
     Bench("piles", "five to ten minutes", "Time steps of heaps, piles, stacks and a standing quadruped, beside "
           "MuJoCo.", module="contact.scenes", given={"which": "piles"}),
+    Bench("terrain", "a minute", "Time steps of bodies and a quadruped on rough ground, beside MuJoCo.",
+          module="contact.scenes", given={"which": "terrain"}),
 )  # fmt: skip
 
 

@@ -131,7 +131,7 @@ def _on_plane(mujoco: Any, tree: ds.Tree, contacts: Sequence[ds.Contact], dt: fl
 
 
 class MujocoScene:
-    """A scene of spheres, boxes and half spaces by ``mj_step``, with MuJoCo's defaults."""
+    """A scene of primitive shapes, half spaces and height fields by ``mj_step``, with MuJoCo's defaults."""
 
     def __init__(self, scene: ds.Scene, q0: Array, v0: Array, dt: float) -> None:
         mujoco = library("mujoco")
@@ -140,7 +140,9 @@ class MujocoScene:
         kinds: dict[type, tuple[Any, Callable[[Any], list[float]]]] = {
             ds.contact.Sphere: (mujoco.mjtGeom.mjGEOM_SPHERE, lambda s: [s.radius, 0, 0]),
             ds.contact.Box: (mujoco.mjtGeom.mjGEOM_BOX, lambda s: [s.x / 2, s.y / 2, s.z / 2]),
+            ds.contact.Cylinder: (mujoco.mjtGeom.mjGEOM_CYLINDER, lambda s: [s.radius, s.length / 2, 0]),
             ds.contact.HalfSpace: (mujoco.mjtGeom.mjGEOM_PLANE, lambda _: [50, 50, 1]),
+            ds.contact.HeightField: (mujoco.mjtGeom.mjGEOM_HFIELD, lambda _: [0, 0, 0]),
         }
         for c, link in zip(scene.colliders, scene.links, strict=True):
             at = ds.Frame(c.link, c.position, c.rotation).on(scene.tree) if link >= 0 else c
@@ -149,6 +151,14 @@ class MujocoScene:
             geom = body.add_geom(type=kind, size=size(c.shape), pos=at.position, mass=0.0)
             geom.quat = np.roll(matrix_to_quaternion(at.rotation), 1)
             geom.friction[0] = c.friction
+            if isinstance(c.shape, ds.contact.HeightField):
+                z = c.shape.heights
+                low, high = float(z.min()), float(max(np.ptp(z), 1e-9))
+                size = [*(c.shape.size / 2), high, 0.1]
+                spec.add_hfield(
+                    name=c.name, size=size, nrow=z.shape[1], ncol=z.shape[0], userdata=(z - low).T.ravel() / high
+                )
+                geom.hfieldname, geom.pos = c.name, at.position + low * np.asarray(at.rotation)[:, 2]
         self._mujoco, self._model = mujoco, (model := spec.compile())
         self._data = mujoco.MjData(model)
         self._data.qpos[:] = configuration_to_mujoco(scene.tree, q0)

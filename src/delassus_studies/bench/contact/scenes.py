@@ -1,4 +1,4 @@
-"""``delassus bench contact``, ``piles``: pendulums, heaps of boxes by `Simulator`, beside MuJoCo's ``mj_step``."""
+"""``delassus bench contact``, ``piles``, ``terrain``: scenes by `Simulator`, beside MuJoCo's ``mj_step``."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ DT, FALL, SWING = 1e-3, 3.0, 12.0
 
 QUICK = 0.06, 0.04
 """Duration of a scene, and after it, of a quick run (s)."""
+
+BUMPS = 0.06
+"""Heights of rough ground (m)."""
 
 EDGE, MASS, FRICTION, SPACING, JITTER = 0.2, 1.0, 0.6, 0.4, 0.02
 """Of boxes: edges (m), mass (kg), friction, distances in the grid they fall from and deviations from it (m)."""
@@ -69,6 +72,31 @@ def _boxes(poses: Array) -> ReadyScene:
     return ReadyScene("boxes", scene, poses.ravel(), np.zeros(6 * n), DT, None, FALL, "")
 
 
+def rough_ground() -> ds.contact.Collider:
+    """60 × 60 points, 0.1 m from each other, up to 6 cm higher or lower than their neighbours."""
+    heights = np.random.default_rng(0).uniform(-0.5 * BUMPS, 0.5 * BUMPS, (60, 60))
+    return ds.contact.Collider("world", ds.contact.HeightField(heights, (6.0, 6.0)), friction=FRICTION, name="ground")
+
+
+def on_ground(shape: ds.contact.Box | ds.contact.Cylinder, n: int) -> ReadyScene:
+    """So many bodies of a shape that fall onto rough ground side by side."""
+    rng, side = np.random.default_rng(0), int(np.ceil(np.sqrt(n)))
+    poses = rng.normal(size=(n, 7))
+    poses[:, 3:] /= np.linalg.norm(poses[:, 3:], axis=1, keepdims=True)
+    poses[:, 0], poses[:, 1], poses[:, 2] = np.arange(n) % side - side / 2, np.arange(n) // side - side / 2, 0.5
+    body = free_body(MASS, shape.inertia(MASS))
+    bodies = [ds.contact.Collider(f"body{k}/body", shape, friction=FRICTION) for k in range(n)]
+    scene = ds.Scene({f"body{k}": body for k in range(n)}, [*bodies, rough_ground()])
+    return ReadyScene("terrain", scene, poses.ravel(), np.zeros(6 * n), DT, None, FALL, "")
+
+
+def standing_on_ground() -> ReadyScene:
+    """The standing quadruped, set down on rough ground."""
+    ready = standing()
+    scene = replace(ready.scene, colliders=(*ready.scene.colliders[:-1], rough_ground()))
+    return replace(ready, scene=scene, q0=scene.set_down(ready.q0))
+
+
 def standing() -> ReadyScene:
     """Go1, or the generic quadruped where that is not installed, on four feet, its legs held by springs."""
     ready = quadruped()
@@ -89,6 +117,12 @@ SCENES: Mapping[str, Mapping[str, Callable[[], ReadyScene]]] = {
         **{f"stack of {n}": partial(stack, n) for n in (5, 10, 20)},
         **{f"loose heap of {n}": partial(heap, n) for n in (30, 100, 300)},
         **{f"pile of {n}, {layers} layers": partial(heap, n, layers) for n, layers in ((30, 4), (100, 5), (300, 7))},
+    },
+    "terrain": {
+        "box": partial(on_ground, ds.contact.Box(0.5, 0.3, 0.2), 1),
+        "25 boxes": partial(on_ground, ds.contact.Box(0.5, 0.3, 0.2), 25),
+        "25 cylinders": partial(on_ground, ds.contact.Cylinder(0.2, 0.2), 25),
+        "standing quadruped": standing_on_ground,
     },
 }
 """Makers by command and name. Pendulums swing down, along the floor, to the wall, and back and forth on the floor."""

@@ -154,10 +154,8 @@ class MujocoScene:
             if isinstance(c.shape, ds.contact.HeightField):
                 z = c.shape.heights
                 low, high = float(z.min()), float(max(np.ptp(z), 1e-9))
-                size = [*(c.shape.size / 2), high, 0.1]
-                spec.add_hfield(
-                    name=c.name, size=size, nrow=z.shape[1], ncol=z.shape[0], userdata=(z - low).T.ravel() / high
-                )
+                shown, (nx, ny) = (z - low).T.ravel() / high, z.shape
+                spec.add_hfield(name=c.name, size=[*(c.shape.size / 2), high, 0.1], nrow=ny, ncol=nx, userdata=shown)
                 geom.hfieldname, geom.pos = c.name, at.position + low * np.asarray(at.rotation)[:, 2]
         self._mujoco, self._model = mujoco, (model := spec.compile())
         self._data = mujoco.MjData(model)

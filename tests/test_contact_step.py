@@ -659,6 +659,27 @@ def test_balls_of_two_sizes_meet_on_their_surfaces():
     np.testing.assert_allclose(3.0 * turns[0], turns[1], atol=1e-9)
 
 
+def test_arguments_without_meaning_are_flagged():
+    """Time steps, coefficients and normals, each in its own state only; refused where they are seen."""
+    contact = ds.Contact("body", Sphere(0.1), "input")
+    kernel = ds.compile(ball(), contact, "contact_step", friction="input", restitution="input")
+    good = {"dt": DT, "friction": 0.5, "restitution": 0.3, "normal": 1.0}
+    bad = [("dt", 0.0), ("dt", -DT), ("dt", np.nan), ("friction", -0.1), ("friction", np.nan), ("restitution", -0.1)]
+    bad += [("restitution", 1.1), ("restitution", np.nan), ("normal", 0.9), ("normal", 1.01), ("normal", np.nan)]
+    cases = [good, *({**good, name: x} for name, x in bad), {**good, "friction": 0.0, "restitution": 1.0}]
+    dt, friction, restitution, normal = (np.array([case[name] for case in cases]) for name in good)
+    n, none = len(cases), np.zeros(6)
+    ground = np.zeros((n, 1, 4))
+    ground[:, 0, 3] = normal
+    q = np.tile([0, 0, 0.1, 0, 0, 0, 1.0], (n, 1))
+    given = {"friction": friction[:, None], "restitution": restitution[:, None], "ground0": ground}
+    *_, status = kernel(q, np.array([0.1, 0, -1.0, 0, 0, 0]), np.zeros(3), none, dt, return_status=True, **given)
+    solved = [x == ds.DynamicsStatus.SOLVED for x in status]
+    assert solved == [True, *[False] * len(bad), True]
+    with pytest.raises(ds.DelassusError, match="dt"):
+        ds.rollout(kernel, q, none, np.zeros((3, 6)), dt, **given)
+
+
 def test_contacts_are_constraints_of_their_own():
     tree = ball()
     contact = ds.Contact("body", Sphere(0.1), friction=0.3)

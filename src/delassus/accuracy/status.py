@@ -60,7 +60,8 @@ class DynamicsStatus(Enum):
     )
     UNFINISHED = (
         "iterations stopped before they converged; allow more of them (max_iterations of 'proximal', sweeps of a "
-        "contact step), or larger compliances of soft rows"
+        "contact step), or larger compliances of soft rows; or an argument of a contact step has no meaning: dt above "
+        "zero, friction not below it, restitution from 0 to 1, normals of length one"
     )
     INACCURATE = (
         "the relative error may be larger than the bound: the mass matrix or the rows are nearly singular here; "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from delassus.algorithms.contact.laws import maximum_of
+from delassus.algorithms.contact.laws import magnitude, maximum_of
+from delassus.algorithms.contact.point import SQUARE_FLOOR
 from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.algorithms.contact.step import ContactStep, Materials
 from delassus.algorithms.crba import mass_matrix
@@ -22,11 +23,14 @@ from delassus.algorithms.operational_space_compliance import (
     straight_accelerations,
     straight_drift,
 )
-from delassus.constraints.contact import contacts_of
+from delassus.constraints.contact import Contact, contacts_of, ground_name
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
-from delassus.spatial.ops import Matrix
+from delassus.spatial.ops import Matrix, Scalar
+
+UNIT_NORMAL = 1e-5
+"""By how much the squared length of a unit normal may differ from one."""
 
 
 def _contact_step(bound: BoundRequest) -> list[Any]:
@@ -48,8 +52,27 @@ def _contact_step(bound: BoundRequest) -> list[Any]:
     q, v, impulses, residuals = step.solve(
         read("impulses"), SOLVERS[options.solver], options.sweeps, options.tolerance, options.solver == "pgs"
     )
-    bound.is_within = bound.ops.less(maximum_of(bound.ops, residuals), options.tolerance)
+    is_within = bound.ops.less(maximum_of(bound.ops, residuals), options.tolerance)
+    for x in _broken_rules(bound):
+        is_within = is_within * bound.ops.less(x, SQUARE_FLOOR)
+    bound.is_within = is_within
     return [stacked(bound, x) for x in (q, v, impulses, residuals)]
+
+
+def _broken_rules(bound: BoundRequest) -> Iterator[Scalar]:
+    """Of what comes with each call: numbers above zero where it has no meaning."""
+    options, read = bound.request.options, bound.entries
+    yield SQUARE_FLOOR - read("dt")[0]
+    if options.friction == "input":
+        yield from (-x for x in read("friction"))
+    if options.restitution == "input":
+        for x in read("restitution"):
+            yield bound.ops.maximum(-x, x - 1.0)
+    for index, c in enumerate(bound.constraints):
+        if isinstance(c, Contact) and c.ground == "input":
+            for _, *n in bound.ops.entries(bound.values[ground_name(index)]):
+                excess = n[0] * n[0] + n[1] * n[1] + n[2] * n[2] - 1.0
+                yield magnitude(bound.ops, excess) - UNIT_NORMAL
 
 
 def _operational_space_compliance(bound: BoundRequest) -> list[Matrix]:

@@ -280,6 +280,8 @@ def _by_arrays(
 ) -> Found:
     """Trajectories under given controls."""
     kernel, decimation, with_status = run.kernel, run.decimation, run.with_status
+    if kernel.iterates and not np.all(np.asarray(dt) > 0.0):
+        raise ConfigurationError("dt", "above zero, in s", shown(dt), "Contacts do not act backwards in time.")
     by_name = {a.name: a for a in kernel.arguments}
     n_states = kernel.request.states
     fixed = {**others, "q": start[0], "v": start[1], "dt": dt}

@@ -237,3 +237,19 @@ def tree_of_urdf(text, root):
         path = Path(folder) / "text.urdf"
         path.write_text(text)
         return ds.load(path, root=root)
+
+
+def beside_simulator(scene, q, v, tau, steps, dt, near=1e-8, **options):
+    """Impulses of the scene's kernel and the simulator, after steps in which both went the same way."""
+    kernel = scene.contact_step(**options)
+    sim = ds.Simulator(
+        scene, solver="nsgs", tolerance=1e-11, dt=dt, q0=q, v0=v, passive=options.get("passive", "model"),
+        limits=options.get("limits", True), max_overlap=9.0,
+    )  # fmt: skip
+    q, v, p = sim.q, sim.v, np.zeros(kernel.arguments[2].shape)
+    for _ in range(steps):
+        sim.step(tau)
+        q, v, p, _ = kernel(q, v, p, tau, dt)
+        np.testing.assert_allclose(q, sim.q, atol=near)
+        np.testing.assert_allclose(v, sim.v, atol=near)
+    return p, sim

@@ -1,15 +1,14 @@
 """Contacts that may close, and joints with limits and dry friction: rows of contact steps.
 
-Spheres against planes: the gap is the height of the centre less the radius. Corners of boxes are spheres of radius
-zero, capsules two spheres. Spheres and capsules against each other: the closest points of two segments (Ericson,
-Real-Time Collision Detection, 5.1.9). The contact point is half-way between the surfaces.
+Shapes against planes: the gap is the height of each of `delassus.constraints.lowest_points`. Spheres and capsules
+against each other: the closest points of two segments (Ericson, Real-Time Collision Detection, 5.1.9). The contact
+point is half-way between the surfaces.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -18,10 +17,11 @@ from numpy.typing import ArrayLike
 from delassus.constraints.constraint import Argument, At, Candidate, Constraint
 from delassus.constraints.frame import Frame, as_frame
 from delassus.constraints.joint_rows import JointRows
+from delassus.constraints.lowest_points import Solid, offsets, sites, tangents
 from delassus.errors import ConstraintError, shown
 from delassus.frozen import read_only
 from delassus.model.check import check_number, check_vector
-from delassus.model.shapes import Box, Capsule, Sphere
+from delassus.model.shapes import Capsule, Mesh, Sphere
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import column, cross_matrix, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
@@ -31,7 +31,9 @@ TINY = 1e-30
 """Added to squares of lengths that may be zero."""
 
 Vector = list["Scalar"]
-Ground = Literal["plane", "input"] | Frame | tuple[str | Frame, Sphere | Capsule]
+Round = Sphere | Capsule
+"""Shapes that touch one another."""
+Ground = Literal["plane", "input"] | Frame | tuple[str | Frame, Round]
 
 
 def surface_velocity_name(constraint: int) -> str:
@@ -52,14 +54,16 @@ class Contact(Constraint):
     ----------
     frame : str or Frame
         Where the shape is: the link that moves, and the place of the shape's frame on it.
-    shape : Sphere, Capsule or Box
-        A sphere has one contact point, a capsule one at each end, a box one at each of its eight corners. Between two
-        links: spheres and capsules, which have one.
+    shape : Sphere, Capsule, Cylinder, Box, Ellipsoid or Mesh
+        A sphere or ellipsoid has one contact point, a capsule one at each end, a cylinder four on each rim, a box one
+        at each of its eight corners, a convex hull at all of its vertices, or at eight that follow from the normal.
+        Between two links: spheres and capsules, which have one.
     ground : {"plane", "input"}, Frame or tuple
         What it may touch. ``"plane"`` is the plane z = 0 of the world; a ``Frame("world", position, rotation)`` the
         plane z = 0 of that frame. With ``"input"`` the ground below each point comes with each call, ``ground{i}``
-        (n_points, 4) of the i-th constraint: its height (m) along z of the world below the centre of the sphere or
-        corner, and its unit normal. ``(frame, shape)`` is a sphere or capsule on another link.
+        (n_points, 4) of the i-th constraint: its height (m) along z of the world below a place, and its unit normal.
+        Places are centres of spheres and ellipsoids, and of the bases of cylinders, corners, and the centre of a hull
+        of more than eight. ``(frame, shape)`` is a sphere or capsule on another link.
     friction : float
         Coefficient μ.
     restitution : float
@@ -84,8 +88,8 @@ class Contact(Constraint):
     """
 
     frame: Frame
-    shape: Sphere | Capsule | Box
-    ground: Literal["plane", "input"] | Frame | tuple[Frame, Sphere | Capsule]
+    shape: Solid
+    ground: Literal["plane", "input"] | Frame | tuple[Frame, Round]
     friction: float
     restitution: float
     surface_velocity: Array | Literal["input"]
@@ -93,7 +97,7 @@ class Contact(Constraint):
     def __init__(
         self,
         frame: str | Frame,
-        shape: Sphere | Capsule | Box,
+        shape: Solid,
         ground: Ground = "plane",
         *,
         friction: float = 0.5,
@@ -102,10 +106,10 @@ class Contact(Constraint):
     ) -> None:
         first = as_frame(frame, "frame of a contact")
         what = f"contact on {first.link!r}"
-        if not isinstance(shape, Sphere | Capsule | Box):
-            raise ConstraintError(f"shape of a {what}", "a Sphere, Capsule or Box", shown(shape), "Approximate it.")
+        if not isinstance(shape, Solid) or (isinstance(shape, Mesh) and not shape.convex):
+            raise ConstraintError(f"shape of a {what}", "a convex shape", shown(shape), "Approximate it.")
         if isinstance(ground, tuple):
-            if len(ground) != 2 or not isinstance(ground[1], Sphere | Capsule) or isinstance(shape, Box):
+            if len(ground) != 2 or not isinstance(ground[1], Round) or not isinstance(shape, Round):
                 wanted = "spheres and capsules between two links, ground=(frame, shape)"
                 raise ConstraintError(f"shapes of a {what}", wanted, shown(ground), "Use capsules for boxes.")
             ground = as_frame(ground[0], f"second frame of a {what}"), ground[1]
@@ -118,9 +122,8 @@ class Contact(Constraint):
         belt: Any = surface_velocity
         if not (isinstance(belt, str) and belt == "input"):
             belt = read_only(check_vector(belt, f"surface_velocity of a {what}", "in m/s"))
-        points = 1 if isinstance(ground, tuple) or isinstance(shape, Sphere) else 2 if isinstance(shape, Capsule) else 8
         self._set_attributes(
-            size=3 * points,
+            size=3 if isinstance(ground, tuple) else 3 * len(sites(shape)),
             frame=first,
             shape=shape,
             ground=ground,
@@ -134,7 +137,8 @@ class Contact(Constraint):
 
     def __repr__(self) -> str:
         other = self.ground if self.second is None else f"{self.second_shape!r} on {self.second.text}"
-        return f"Contact({self.frame.text}, {self.shape!r}, {other!s})"
+        shape = f"Mesh of {len(self.shape.vertices)}" if isinstance(self.shape, Mesh) else repr(self.shape)
+        return f"Contact({self.frame.text}, {shape}, {other!s})"
 
     @property
     def second(self) -> Frame | None:
@@ -142,7 +146,7 @@ class Contact(Constraint):
         return self.ground[0] if isinstance(self.ground, tuple) else None
 
     @property
-    def second_shape(self) -> Sphere | Capsule | None:
+    def second_shape(self) -> Round | None:
         """The shape on another link."""
         return self.ground[1] if isinstance(self.ground, tuple) else None
 
@@ -176,13 +180,8 @@ class Contact(Constraint):
 
     @property
     def spheres(self) -> list[tuple[Array, float]]:
-        """Centre (3,) in the frame of the shape, and radius, of what may touch a plane."""
-        shape = self.shape
-        if isinstance(shape, Box):
-            half = 0.5 * np.array([shape.x, shape.y, shape.z])
-            return [(half * np.array(signs), 0.0) for signs in product((-1.0, 1.0), repeat=3)]
-        ends = (0.0,) if isinstance(shape, Sphere) else (-0.5 * shape.length, 0.5 * shape.length)
-        return [(np.array([0.0, 0.0, z]), shape.radius) for z in ends]
+        """Centre (3,) in the frame of the shape, and radius, of what the ground is looked for below."""
+        return sites(self.shape)
 
     @property
     def frames(self) -> tuple[Frame, ...]:
@@ -196,7 +195,7 @@ class Contact(Constraint):
         if self.second is not None:
             ground = self.second.fingerprint, repr(self.second_shape)
         belt = self.surface_velocity if isinstance(self.surface_velocity, str) else self.surface_velocity.tolist()
-        of = self.frame.fingerprint, repr(self.shape), ground, self.friction, self.restitution, belt
+        of = self.frame.fingerprint, _text(self.shape), ground, self.friction, self.restitution, belt
         return repr(("Contact", *of))
 
     def prefixed(self, prefix: str) -> Contact:
@@ -220,32 +219,33 @@ class Contact(Constraint):
 
     def candidates(self, at: At) -> list[Candidate]:
         """Gap and rows of each point, from the poses of links in the world."""
-        ops, on = at.ops, self.frame.on(at.tree)
-        centres = [on.position + on.rotation @ p for p, _ in self.spheres]
         if self.second is not None:
             return [self._between_links(at)]
+        ops, on = at.ops, self.frame.on(at.tree)
         R, origin = at.robot.link_rotations[on.link], at.robot.origins[on.link]
-        out = []
-        for k, (centre, (_, radius)) in enumerate(zip(centres, self.spheres, strict=True)):
-            own = ops.constant(centre[:, None])
-            place = column(ops, origin + R @ own)
-            frame: Matrix
-            if self.ground == "input":
-                height, *normal = ops.entries(at.robot.inputs[ground_name(at.index)])[k]
-                frame = frame_of(ops, normal)
-                gap = normal[2] * (place[2] - height) - radius
-            elif isinstance(self.ground, Frame):
-                frame = ops.constant(_clean(self.ground.rotation))
+        axes = ops.constant(_clean(self.ground.rotation)) if isinstance(self.ground, Frame) else ops.eye(3)
+        given = ops.entries(at.robot.inputs[ground_name(at.index)]) if self.ground == "input" else []
+        frames = [frame_of(ops, row[1:]) for row in given] or [axes] * self.n_points
+        ups = [column(ops, ops.transpose(R) @ ops.take(frame, None, (2,))) for frame in frames]
+        to_shape, out = ops.constant(_clean(on.rotation.T)), []
+        found = offsets(ops, self.shape, [column(ops, to_shape @ from_entries(ops, up)) for up in ups])
+        for k, (p, radius) in enumerate(self.spheres):
+            centre: list[Scalar] = [*(on.position + on.rotation @ p).tolist()]
+            place = column(ops, origin + R @ from_entries(ops, centre))
+            if isinstance(self.ground, Frame):
                 axis, base = self.ground.rotation[:, 2].tolist(), self.ground.position.tolist()
-                normal = [*axis]
                 gap = sum((n * x for n, x in zip(axis, place, strict=True)), -float(np.dot(axis, base)) - radius)
             else:
-                frame, normal, gap = ops.eye(3), [0.0, 0.0, 1.0], place[2] - radius
-            down = column(ops, ops.transpose(R) @ ops.take(frame, None, (2,)))
+                gap = given[k][3] * (place[2] - given[k][0]) - radius if given else place[2] - radius
+            offset, apart = found[k], None
+            if offset is not None:
+                own = column(ops, ops.transpose(to_shape) @ from_entries(ops, offset.vector))
+                centre, apart = [a + b for a, b in zip(centre, own, strict=True)], offset.apart
+                gap = gap + _dot(ups[k], own)
             reach = 0.5 * gap + radius
-            point = [float(x) - reach * n for x, n in zip(centre, down, strict=True)]
-            axes = ops.constant(_clean(self.ground.rotation)) if isinstance(self.ground, Frame) else ops.eye(3)
-            out.append(Candidate(gap, {on.link: _rows(ops, frame, R, point)}, self._belt(at, frame, axes)))
+            point = [x - reach * n for x, n in zip(centre, ups[k], strict=True)]
+            rows = {on.link: _rows(ops, frames[k], R, point)}
+            out.append(Candidate(gap if apart is None else gap + apart, rows, self._belt(at, frames[k], axes)))
         return out
 
     def _between_links(self, at: At) -> Candidate:
@@ -271,7 +271,7 @@ class Contact(Constraint):
         over = 1.0 / distance
         normal = [over * a for a in apart]
         axes = frame_of(ops, normal)
-        assert not isinstance(self.shape, Box)
+        assert isinstance(self.shape, Round)
         first_radius, second_radius = self.shape.radius, self.second_shape.radius
         gap = distance - (first_radius + second_radius)
         reach = 0.5 * (distance + (second_radius - first_radius))
@@ -298,6 +298,10 @@ class Contact(Constraint):
         return column(ops, -(ops.transpose(ops.take(frame, None, (0, 1))) @ (axes @ velocity)))
 
 
+def _text(shape: Solid) -> str:
+    return repr(("Mesh", shape.vertices.tolist()) if isinstance(shape, Mesh) else shape)
+
+
 def _clean(R: Array) -> Array:
     return np.where(np.abs(R) < 1e-15, 0.0, R)
 
@@ -309,14 +313,8 @@ def _rows(ops: Ops, frame: Matrix, R: Matrix, point: Sequence[Scalar]) -> Matrix
 
 
 def frame_of(ops: Ops, n: Sequence[Scalar]) -> Matrix:
-    """Two tangents and the normal ``n`` (3 × 3), without branches (Duff et al. 2017)."""
-    x, y, z = n
-    sign = ops.copysign(1.0, z)
-    a = -1.0 / (sign + z)
-    b = x * y * a
-    first = [1.0 + sign * x * x * a, sign * b, -(sign * x)]
-    second = [b, sign + y * y * a, -y]
-    return ops.matrix([list(row) for row in zip(first, second, n, strict=True)])
+    """Two tangents and the normal ``n`` (3 × 3)."""
+    return ops.matrix([list(row) for row in zip(*tangents(ops, n), n, strict=True)])
 
 
 def _dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:

@@ -9,16 +9,15 @@ from numpy.typing import ArrayLike
 
 from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.constraints.contact import Contact, Ground, ground_name
+from delassus.contact.collision.meshes import hull_of
 from delassus.contact.filters import Solids, may_collide
 from delassus.errors import ConfigurationError, shown
-from delassus.model.shapes import Box, Capsule, Collider, HalfSpace, HeightField, Sphere
+from delassus.model.shapes import Capsule, Collider, HalfSpace, HeightField, Mesh, Sphere
 from delassus.model.tree import Tree
 from delassus.quantities.kinematics import forward_kinematics
 from delassus.spatial.rotations import Array
 
-PAIRS = (
-    "spheres, capsules and boxes on half spaces and height fields, spheres and capsules on each other, no belts on top"
-)
+PAIRS = "convex shapes on half spaces and height fields, spheres and capsules on each other, no belts on top"
 """What touches in contact steps of kernels."""
 
 UPRIGHT = 1e-9
@@ -42,11 +41,13 @@ def _contact(a: Collider, b: Collider) -> Contact:
         ground = _frame(b)
     elif isinstance(b.shape, HeightField):
         ground = "input"
-    if ground is None or a.surface_velocity.any() or not isinstance(a.shape, Sphere | Capsule | Box):
+    shape = Mesh(hull_of(a.shape, a.name)[0]) if isinstance(a.shape, Mesh) and a.shape.convex else a.shape
+    is_surface = isinstance(shape, Mesh) and not shape.convex
+    if ground is None or isinstance(shape, HalfSpace) or is_surface or a.surface_velocity.any():
         came = f"{type(a.shape).__name__} {a.name!r} and {type(b.shape).__name__} {b.name!r}"
         raise ConfigurationError("scene of a contact step", PAIRS, came, "Approximate one, or ignore the pair.")
     return Contact(
-        _frame(a), a.shape, ground,
+        _frame(a), shape, ground,
         friction=float(np.sqrt(a.friction * b.friction)), restitution=float(np.sqrt(a.restitution * b.restitution)),
         surface_velocity=b.surface_velocity,
     )  # fmt: skip

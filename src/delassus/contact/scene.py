@@ -180,7 +180,7 @@ class Scene(Frozen):
         """Loops and contacts of the scene as constraints of its tree: what kernels of ``"contact_step"`` take.
 
         There is a `Contact` for each pair of colliders that may touch, with the friction and restitution of both: of
-        spheres, capsules and boxes with half spaces and height fields of the world, whose heights `ground_below` finds
+        convex shapes with half spaces and height fields of the world, whose heights `ground_below` finds
         (``ground="input"``), and of spheres and capsules with one another.
 
         Raises

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
+from delassus.constraints.lowest_points import LEVEL
 from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
@@ -35,9 +36,6 @@ from delassus.contact.collision.vectors import (
     write,
 )
 from delassus.spatial.rotations import Array
-
-LEVEL = 1e-4
-"""Sine of the angle below which a cylinder stands on its base: its four points then stay where they are on it."""
 
 DIRECTIONS = MOST_POINTS - 1
 """Of more points than fit, the deepest and the furthest in so many directions are kept: all four of a rectangle."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
+from delassus.constraints.lowest_points import LEVEL
 from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
@@ -28,7 +29,7 @@ from delassus.contact.collision.colliders import (
     SIZE,
     VERTICES,
 )  # fmt: skip
-from delassus.contact.collision.half_spaces import LEVEL, reduce_manifold
+from delassus.contact.collision.half_spaces import reduce_manifold
 from delassus.contact.collision.meshes import ALIGNED
 from delassus.contact.collision.vectors import (
     Vector,

@@ -1,0 +1,137 @@
+"""Shapes in compiled contact steps: where they touch, and the motion of the simulator."""
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact import Collider, Cylinder, Ellipsoid, HalfSpace, HeightField, Mesh, ground_below
+from tools import beside_simulator
+
+pytestmark = pytest.mark.usefixtures("one_lane")
+
+DT = 1e-3
+TIGHT = {"tolerance": 1e-11, "sweeps": 3000}
+
+
+def crystal(n, seed=0, flat=False):
+    """Hull of random points on an ellipsoid; of a prism over ``n`` points of a circle if it is to be flat."""
+    rng = np.random.default_rng(seed)
+    if flat:
+        angle = 2 * np.pi * (np.arange(n) + rng.uniform(-0.2, 0.2, n)) / n
+        ring = np.stack([0.1 * np.cos(angle), 0.12 * np.sin(angle)], axis=1)
+        return Mesh([[*x, z] for z in (-0.06, 0.07) for x in ring])
+    x = rng.normal(size=(n, 3))
+    return Mesh(x / np.linalg.norm(x, axis=1, keepdims=True) * [0.1, 0.12, 0.08])
+
+
+SHAPES = {
+    "wheel": Cylinder(0.1, 0.05),
+    "can": Cylinder(0.06, 0.2),
+    "egg": Ellipsoid(0.1, 0.07, 0.12),
+    "wedge": Mesh([[0, 0, 0], [0.2, 0, 0], [0, 0.15, 0], [0.2, 0.15, 0], [0, 0, 0.1], [0, 0.15, 0.1]]),
+    "prism": crystal(6, flat=True),
+    "crystal": crystal(30),
+}
+
+FLAT = ("prism",)
+"""Shapes with faces of more than four corners, at which impulses with friction have several solutions."""
+
+
+def on_ramp(shape, friction=0.4, angle=0.1):
+    """A body of a shape, off the origin of its link and turned there; and a plane that is not level."""
+    c, s = np.cos(angle), np.sin(angle)
+    turned = ds.mechanisms.free_body(1.0, np.diag([0.004, 0.005, 0.003]), name="body")
+    half = np.array([[0.8, 0, 0.6], [0, 1, 0], [-0.6, 0, 0.8]])
+    return ds.Scene(turned, [
+        Collider("body", shape, (0.02, -0.01, 0.01), half, friction=friction),
+        Collider("world", HalfSpace(), (0, 0, -0.2), [[c, 0, s], [0, 1, 0], [-s, 0, c]], friction=friction),
+    ])  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")  # sweeps of redundant rows that go on for long
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_fall_and_roll_as_in_the_simulator(name):
+    """From random states, through impacts; each lies or rolls in the end.
+
+    Without friction motion is unique.
+    """
+    scene, rng = on_ramp(SHAPES[name], friction=0.0 if name in FLAT else 0.4), np.random.default_rng(1)
+    for _ in range(2):
+        q = scene.set_down(scene.tree.random(rng))
+        q[2] += 0.01
+        _, sim = beside_simulator(scene, q, 0.5 * rng.normal(size=6), np.zeros(6), 250, DT, **TIGHT)
+        assert len(sim.contacts)
+
+
+def test_a_can_stands_lies_and_turns_over_its_rim():
+    """It stands on four points and lies on two; where it stands, points stay on it, whatever way it leans."""
+    tree = ds.mechanisms.free_body(1.0, SHAPES["can"].inertia(1.0))
+    kernel = ds.compile(tree, ds.Contact("body", SHAPES["can"], friction=0.5), "contact_step", **TIGHT)
+    lying = [0, 0, 0.06 - 2e-5, np.sqrt(0.5), 0, 0, np.sqrt(0.5)]
+    for q, n in (([0, 0, 0.1 - 2e-5, 1e-6, 2e-6, 0, 1.0], 4), (lying, 2)):
+        _, v, p, _ = kernel(q, np.zeros(6), np.zeros(24), np.zeros(6), DT)
+        assert np.count_nonzero(p[2::3] > 1e-6) == n and np.abs(v).max() < 1e-6
+        assert p[2::3].sum() == pytest.approx(9.81 * DT, rel=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")  # as above
+def test_shapes_on_ground_that_comes_with_each_call():
+    """A slope of a height field is the half space of the same slope."""
+    tree, ramp = ds.mechanisms.free_body(1.0, np.diag([0.004, 0.005, 0.003])), np.array([[0.0, 0.0], [0.3, 0.3]])
+    field = Collider("world", HeightField(ramp - 0.15, (1.0, 1.0)))
+    turn = np.hypot(1.0, 0.3)
+    plane = ds.Frame("world", rotation=np.array([[1 / turn, 0, -0.3 / turn], [0, 1, 0], [0.3 / turn, 0, 1 / turn]]))
+    rng = np.random.default_rng(3)
+    q, v = tree.random(rng, batch=50), 0.3 * rng.normal(size=(50, 6))
+    q[:, :2] = 0.1 * rng.normal(size=(50, 2))
+    q[:, 2] = 0.3 * q[:, 0] + rng.uniform(0.03, 0.1, 50)
+    for name, shape in SHAPES.items():
+        fixed, given = (ds.Contact("body", shape, ground, friction=0.0) for ground in (plane, "input"))
+        rest = v, np.zeros((50, 3 * fixed.n_points)), np.zeros(6), DT
+        wanted = ds.compile(tree, fixed, "contact_step", **TIGHT)(q, *rest)
+        found = ds.compile(tree, given, "contact_step", **TIGHT)(q, *rest, **ground_below(tree, given, q, field))
+        assert np.count_nonzero(wanted[2]) > 2
+        for x, y in zip(found[:2], wanted[:2], strict=True):
+            np.testing.assert_allclose(x, y, atol=1e-8, err_msg=name)
+
+
+def test_scenes_of_other_shapes_are_refused():
+    body = ds.mechanisms.free_body(1.0, np.eye(3), name="body")
+    surface = Mesh(
+        [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]], convex=False
+    )
+    with pytest.raises(ds.DelassusError, match="a convex shape"):
+        ds.Contact("body", surface)
+    with pytest.raises(ds.DelassusError, match="got Mesh 'body' and HalfSpace 'world'"):
+        ds.Scene(body, [Collider("body", surface), Collider("world", HalfSpace())]).constraints()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["wheel", "egg", "crystal"])
+def test_derivatives_of_shapes_that_roll(name):
+    """Tangents are central differences, where these do not depend on their step; points move on the shape."""
+    shape, rng, n, step = SHAPES[name], np.random.default_rng(5), 60, 1e-6
+    tree = ds.mechanisms.free_body(1.0, np.diag([0.004, 0.005, 0.003]))
+    kernel = ds.compile(tree, ds.Contact("body", shape, friction=0.5), "contact_step", **TIGHT)
+    scene = ds.Scene(tree, [Collider("body", shape), Collider("world", HalfSpace())])
+    q = np.array([scene.set_down(x) for x in tree.random(rng, batch=n)])
+    q[:, 2] += rng.uniform(-1e-3, 1e-3, n)
+    given = [
+        q,
+        rng.normal(size=(n, 6)),
+        np.zeros((n, kernel.arguments[2].size)),
+        rng.normal(size=(n, 6)),
+        np.full(n, 1e-2),
+    ]
+    along, by_v = rng.normal(size=(2, n, 6))
+    ends = [[tree.integrate(q, s * along), given[1] + s * by_v] for s in (step, -step, step / 4, -step / 4)]
+    moved = [kernel(*end, *given[2:])[1] for end in ends]
+    first, second = (moved[0] - moved[1]) / (2 * step), (moved[2] - moved[3]) / (step / 2)
+    turned = (ends[0][0] - ends[1][0]) / (2 * step)
+    found = kernel.derivative("jvp")(*given, turned, by_v, *(np.zeros_like(x) for x in given[2:]))[1]
+    size = 1 + np.abs(first).max(axis=1)
+    smooth = np.abs(first - second).max(axis=1) / size < 1e-5
+    assert smooth.mean() > 0.7 and np.count_nonzero(kernel(*given)[2]) > n
+    assert (np.abs(found - first).max(axis=1) / size)[smooth].max() < 1e-4

@@ -60,6 +60,8 @@ FILES = (
 QUICK = _flag("quick", "A small case only, timed once: to see what comes out.")
 FOLDER = Parameter("folder", Parameter.POSITIONAL_OR_KEYWORD, annotation=Annotated[Path, typer.Argument(
     help="Folder with .dat, .dat.gz or .hdf5.")])  # fmt: skip
+DATA = Parameter("data", Parameter.POSITIONAL_OR_KEYWORD, annotation=Annotated[Path, typer.Argument(
+    metavar="FILE", help="Tosses (.npz) in the format of contact-nets.")])  # fmt: skip
 
 
 def _largest(least: int, text: str) -> Parameter:
@@ -127,6 +129,8 @@ BENCHES = (
            _option("states", int, 400, help="States of each."), QUICK)),
     Bench("problems", "some minutes", "Solve the contact problems of a folder, files of Siconos and FCLIB, beside "
           "Siconos in the same run.", (FOLDER, QUICK), module="contact.corpus"),
+    Bench("tosses", "some minutes", "Simulate measured tosses of a cube from their first states, beside MuJoCo in the "
+          "same run.", (DATA, PLOT, QUICK), module="contact.tosses"),
     Bench("piles", "five to ten minutes", "Time steps of heaps, piles, stacks and a standing quadruped, beside "
           "MuJoCo.", module="contact.scenes", given={"which": "piles"}),
     Bench("terrain", "a minute", "Time steps of bodies and a quadruped on rough ground, beside MuJoCo.",

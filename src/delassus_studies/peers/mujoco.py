@@ -6,12 +6,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 import delassus as ds
-from delassus.formats.mujoco.model import configuration_to_mujoco, velocity_map_from_mujoco, velocity_to_mujoco
+from delassus.formats.mujoco.model import (
+    configuration_from_mujoco,
+    configuration_to_mujoco,
+    velocity_map_from_mujoco,
+    velocity_to_mujoco,
+)
 from delassus.spatial.rotations import Array, matrix_to_quaternion
 from delassus_studies.cases import Case, States, Unavailable
 from delassus_studies.peers import Call, library
@@ -131,12 +137,25 @@ def _on_plane(mujoco: Any, tree: ds.Tree, contacts: Sequence[ds.Contact], dt: fl
 
 
 class MujocoScene:
-    """A scene of primitive shapes, half spaces and height fields by ``mj_step``, with MuJoCo's defaults."""
+    """A scene of primitive shapes, half spaces and height fields by ``mj_step``, with MuJoCo's defaults.
 
-    def __init__(self, scene: ds.Scene, q0: Array, v0: Array, dt: float) -> None:
+    But for ``elliptic`` cones, and ``solref`` and ``solimp`` of all geoms where they are in ``softness``.
+    """
+
+    def __init__(
+        self,
+        scene: ds.Scene,
+        q0: Array,
+        v0: Array,
+        dt: float,
+        elliptic: bool = False,
+        softness: Mapping[str, Sequence[float]] = MappingProxyType({}),
+    ) -> None:
         mujoco = library("mujoco")
         spec = _spec(mujoco, scene.tree)
         spec.option.timestep, spec.memory = dt, 1 << 30
+        if elliptic:
+            spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
         kinds: dict[type, tuple[Any, Callable[[Any], list[float]]]] = {
             ds.contact.Sphere: (mujoco.mjtGeom.mjGEOM_SPHERE, lambda s: [s.radius, 0, 0]),
             ds.contact.Box: (mujoco.mjtGeom.mjGEOM_BOX, lambda s: [s.x / 2, s.y / 2, s.z / 2]),
@@ -157,12 +176,24 @@ class MujocoScene:
                 shown, (nx, ny) = (z - low).T.ravel() / high, z.shape
                 spec.add_hfield(name=c.name, size=[*(c.shape.size / 2), high, 0.1], nrow=ny, ncol=nx, userdata=shown)
                 geom.hfieldname, geom.pos = c.name, at.position + low * np.asarray(at.rotation)[:, 2]
+            for name, numbers in softness.items():
+                getattr(geom, name)[: len(numbers)] = numbers
         self._mujoco, self._model = mujoco, (model := spec.compile())
-        self._data = mujoco.MjData(model)
-        self._data.qpos[:] = configuration_to_mujoco(scene.tree, q0)
-        self._data.qvel[:] = velocity_to_mujoco(scene.tree, q0, v0)
+        self._data, self._tree = mujoco.MjData(model), scene.tree
+        self.reset(q0, v0)
         free = model.jnt_qposadr[model.jnt_type == 0]
         self._kept = np.setdiff1d(np.arange(model.nq), (free[:, None] + np.arange(3, 7)).ravel())
+
+    def reset(self, q: Array, v: Array) -> None:
+        """Start anew from a state."""
+        self._mujoco.mj_resetData(self._model, self._data)
+        self._data.qpos[:] = configuration_to_mujoco(self._tree, q)
+        self._data.qvel[:] = velocity_to_mujoco(self._tree, q, v)
+
+    @property
+    def configuration(self) -> Array:
+        """``q`` (nq,)."""
+        return configuration_from_mujoco(self._tree, self._data.qpos)
 
     def run(self, duration: float) -> None:
         """So many seconds, in one call."""

@@ -1,0 +1,209 @@
+"""Measured tosses of a cube: simulated from their first states, and how far these are from what was measured.
+
+Files are in the published format of contact-nets: arrays ``states`` (sum of lengths, 13), ``lengths``, at 148 Hz; of a
+state position (over half a side), quaternion w x y z, velocity (half sides a second, axes of the world) and angular
+velocity (axes of the cube). Velocities are differences to the state before: free flight says so, whose velocities are
+``g / (2 · 148)`` behind those of the parabola. What a simulation starts from is the velocity at the state itself.
+
+Source: Pfrommer, Halm and Posa 2020, *ContactNets*; https://github.com/DAIRLab/contact-nets (BSD 3-Clause).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+import delassus as ds
+from delassus.contact import Box, Collider, HalfSpace
+from delassus.errors import ModelError
+from delassus.spatial.rotations import Array, quaternion_to_matrix
+from delassus_studies.figures import save, side_by_side
+from delassus_studies.peers import if_present, library
+from delassus_studies.peers.mujoco import MujocoScene
+from delassus_studies.tables import table
+from delassus_studies.timing import Record, each, environment, pinned
+
+HALF, MASS, INERTIA, RATE = 0.0524, 0.37, 0.00081, 148.0
+"""Half side (m), mass (kg), moment of inertia (kg m²), states a second."""
+
+FRICTION, RESTITUTION = 0.18, 0.125
+"""As fitted by the authors of the data."""
+
+STEPS = 8
+"""Time steps between two states."""
+
+FEW = 12
+"""Tosses of a quick run."""
+
+OVERLAP = 0.02
+"""Largest overlap with the floor at the start (m)."""
+
+GRID = {"friction": (0.14, 0.18, 0.22), "timeconst": (0.005, 0.01, 0.02), "dampratio": (0.5, 1.0), "dmin": (0.9, 0.99)}
+"""Settings of MuJoCo, with elliptic cones, among which its best ones are looked for."""
+
+Simulate = Callable[["Tosses"], list[Array]]
+"""From tosses to the simulated poses of each (n, 7), at the times of its states."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tosses:
+    """Poses q (n, 7) of each toss, and the velocity (6,) at its first."""
+
+    poses: list[Array]
+    velocities: list[Array]
+
+    def some(self, count: int | None) -> Tosses:
+        """The first ``count`` of them; None is all."""
+        return Tosses(self.poses[:count], self.velocities[:count])
+
+
+def read_tosses(path: Path) -> Tosses:
+    """Tosses of a file; raises `ModelError`."""
+    try:
+        with np.load(path) as file:
+            states, ends = np.asarray(file["states"], dtype=float), np.cumsum(file["lengths"])
+        if states.ndim != 2 or states.shape[1] != 13 or not ends.size or ends[-1] != len(states):
+            raise ValueError(f"states {states.shape} of {ends.size} tosses")
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        advice = "Arrays states (sum of lengths, 13) and lengths, as contact-nets has them."
+        raise ModelError(str(path), "tosses of a cube", str(error), advice) from error
+    poses = np.concatenate([HALF * states[:, :3], states[:, [4, 5, 6, 3]]], axis=1)
+    poses[:, 3:] /= np.linalg.norm(poses[:, 3:], axis=1, keepdims=True)
+    begins = np.r_[0, ends[:-1]]
+    linear = HALF * states[begins, 7:10] + np.array([0.0, 0.0, -9.81]) / (2 * RATE)
+    R = np.asarray(quaternion_to_matrix(poses[begins, 3:]))
+    velocities = np.concatenate([np.einsum("nji,nj->ni", R, linear), states[begins, 10:]], axis=1)
+    return Tosses(np.split(poses, ends[:-1]), list(velocities))
+
+
+def cube(friction: float, restitution: float = RESTITUTION) -> ds.Scene:
+    """The cube over a floor."""
+    body, shape = ds.mechanisms.free_body(MASS, INERTIA * np.eye(3), name="cube"), Box(2 * HALF, 2 * HALF, 2 * HALF)
+    law: dict[str, Any] = {"friction": friction, "restitution": restitution}
+    return ds.Scene(body, [Collider("cube", shape, **law), Collider("world", HalfSpace(), **law)])
+
+
+def _begin(pose: Array, velocity: Array, h: float) -> Array:
+    """Velocity from which steps of semi-implicit Euler go through the parabola of free flight at each of their ends."""
+    back = np.array([0.0, 0.0, 0.5 * 9.81 * h])
+    return np.asarray(velocity + np.r_[back @ np.asarray(quaternion_to_matrix(pose[3:])), np.zeros(3)])
+
+
+def by_simulator(tosses: Tosses, friction: float = FRICTION, restitution: float = RESTITUTION) -> list[Array]:
+    """Poses by `delassus.Simulator`."""
+    scene, dt, out = cube(friction, restitution), 1 / (RATE * STEPS), []
+    for poses, v in zip(tosses.poses, tosses.velocities, strict=True):
+        begin = _begin(poses[0], v, dt)
+        sim = ds.Simulator(scene, dt=dt, q0=poses[0], v0=begin, max_overlap=OVERLAP)
+        found = [sim.q]
+        for _ in poses[1:]:
+            sim.run(1 / RATE)
+            found.append(sim.q)
+        out.append(np.array(found))
+    return out
+
+
+def by_contact_step(tosses: Tosses, friction: float = FRICTION, restitution: float = RESTITUTION) -> list[Array]:
+    """Poses by a compiled contact step on the eight corners, all tosses at once."""
+    kernel, dt = cube(friction, restitution).contact_step(), 1 / (RATE * STEPS)
+    starts = np.array([poses[0] for poses in tosses.poses])
+    begins = np.array([_begin(q, v, dt) for q, v in zip(starts, tosses.velocities, strict=True)])
+    none = np.zeros((STEPS * (max(map(len, tosses.poses)) - 1), 6))
+    q, *_ = ds.rollout(kernel, starts, begins, none, dt)
+    return [q[: STEPS * len(poses) : STEPS, k][: len(poses)] for k, poses in enumerate(tosses.poses)]
+
+
+def by_mujoco(
+    tosses: Tosses,
+    friction: float = FRICTION,
+    elliptic: bool = True,
+    softness: Mapping[str, Sequence[float]] = MappingProxyType({}),
+) -> list[Array]:
+    """Poses by ``mj_step``, with its defaults but for what is given."""
+    dt, out = 1 / (RATE * STEPS), []
+    scene = MujocoScene(cube(friction), tosses.poses[0][0], tosses.velocities[0], dt, elliptic, softness)
+    for poses, v in zip(tosses.poses, tosses.velocities, strict=True):
+        scene.reset(poses[0], _begin(poses[0], v, dt))
+        found = [scene.configuration]
+        for _ in poses[1:]:
+            scene.run(1 / RATE)
+            found.append(scene.configuration)
+        out.append(np.array(found))
+    return out
+
+
+def errors(simulated: Sequence[Array], tosses: Tosses) -> Array:
+    """Errors (tosses, 4): of position (of a side), rotation (degrees), mean over a toss, and both at its end."""
+    out = []
+    for found, wanted in zip(simulated, tosses.poses, strict=True):
+        position = np.linalg.norm(found[1:, :3] - wanted[1:, :3], axis=1) / (2 * HALF)
+        cosine = np.abs(np.einsum("ni,ni->n", found[1:, 3:], wanted[1:, 3:]))
+        rotation = np.degrees(2 * np.arccos(np.minimum(cosine, 1.0)))
+        out.append((position.mean(), rotation.mean(), position[-1], rotation[-1]))
+    return np.array(out)
+
+
+def _settings() -> Iterator[tuple[str, Simulate]]:
+    """Settings of MuJoCo by name."""
+    for friction, timeconst, dampratio, dmin in product(*GRID.values()):
+        name = f"friction {friction:g}, solref {timeconst:g} {dampratio:g}, solimp {dmin:g} {max(dmin, 0.95):g}"
+        softness = {"solref": (timeconst, dampratio), "solimp": (dmin, max(dmin, 0.95))}
+        yield name, partial(by_mujoco, friction=friction, softness=softness)
+
+
+def measure(data: Path, quick: bool = False) -> Iterator[Record]:
+    """Errors of every toss by each simulator; the record after each."""
+    tosses = read_tosses(data).some(FEW if quick else None)
+    ways: dict[str, Simulate] = {"Simulator": by_simulator, "contact step": by_contact_step}
+    if if_present(partial(library, "mujoco")):
+        ways |= {"MuJoCo, defaults": partial(by_mujoco, elliptic=False), "MuJoCo, elliptic cones": by_mujoco}
+        ways |= {f"MuJoCo, {name}": way for name, way in _settings()} if not quick else {}
+    record: Record = {**environment(), "tosses": len(tosses.poses), "ways": list(ways)}
+    with pinned():
+        yield from each(record, "errors", record["ways"], lambda name: errors(ways[name](tosses), tosses).tolist())
+
+
+def _shown(record: Record) -> dict[str, Array]:
+    """Errors of those without a setting, and of MuJoCo's best settings by position and by rotation."""
+    found = {name: np.array(one) for name, one in record["errors"].items()}
+    tried = [name for name in found if "solref" in name]
+    best = {min(tried, key=lambda name: np.median(found[name][:, k])) for k in range(2)} if tried else set()
+    return {name: one for name, one in found.items() if name not in tried or name in best}
+
+
+def tables(record: Record) -> Iterator[Table | str]:
+    """Medians over the tosses, once all is measured: only then it is known which settings are best."""
+    if len(record["errors"]) < len(record["ways"]):
+        return
+    columns = ("by", "position:.1f %", "rotation:.1f °", "position, end:.1f %", "rotation, end:.1f °")
+    rows = [(name, *np.median(one * [100, 1, 100, 1], axis=0)) for name, one in _shown(record).items()]
+    yield table(f"median errors of {record['tosses']} tosses: mean over a toss, and at its end", columns, rows)
+    yield f"friction {FRICTION}, restitution {RESTITUTION} where nothing else is said; positions in parts of a side"
+
+
+def draw(record: Record, folder: Path) -> Path:
+    """How many tosses are within an error."""
+    figure, axes = side_by_side(2)
+    shown: Mapping[str, Array] = _shown(record)
+    for k, (ax, label, scale) in enumerate(
+        zip(axes, ("position (% of the side)", "rotation (°)"), (100.0, 1.0), strict=True)
+    ):
+        for name, found in shown.items():
+            part = np.arange(1, len(found) + 1) / len(found)
+            ax.plot(scale * np.sort(found[:, k]), part, linewidth=1.0, label=name.replace(", solimp", ",\nsolimp"))
+        ax.set_xlim(0, scale * max(np.percentile(found[:, k], 90) for found in shown.values()))
+        ax.set_xlabel(f"error of {label}, mean over a toss", fontsize=8)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.tick_params(labelsize=8)
+        ax.grid(alpha=0.3)
+    axes[0].set_ylabel("part of the tosses within it", fontsize=8)
+    axes[1].legend(fontsize=6, loc="lower right")
+    return save(figure, folder / "tosses.png")

@@ -34,11 +34,10 @@ import math
 from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, impulse
 from delassus.contact.sparse.factor import analyse, factorise, substitute
 from delassus.contact.sparse.records import Bodies, Islands, Options, Rows, Work
-from delassus.contact.sparse.sweeps import accelerated, add_force, keep, push, residual_of, velocity
+from delassus.contact.sparse.sweeps import accelerated, add_force, assign, keep, push, residual_of, velocity
 from delassus.spatial.rotations import Array
 
 
@@ -106,13 +105,14 @@ TOO_SMALL = -1
 
 
 @compiled
-def order_blocks(bodies: Bodies, rows: Rows, work: Work, nodes: Indices, n: int, members: Indices, m: int) -> int:
-    """Analyse the graph of blocks; returns what `analyse` does."""
+def order_blocks(bodies: Bodies, rows: Rows, work: Work) -> int:
+    """Analyse the graph of the part's blocks; returns what `analyse` does."""
+    nodes, n, members = work.part.nodes, work.part.node_ends[1], work.part.members
     for k in range(n * n):
         work.near[k] = 0
     for k in range(n):
         work.local[nodes[k]] = k
-    for e in range(m):
+    for e in range(work.part.member_ends[1]):
         i = members[e]
         if rows.b[i] >= 0:
             j, k = work.local[rows.a[i]], work.local[rows.b[i]]
@@ -127,20 +127,15 @@ def order_blocks(bodies: Bodies, rows: Rows, work: Work, nodes: Indices, n: int,
 
 
 @compiled
-def respond(
-    bodies: Bodies, rows: Rows, nodes: Indices, n: int, members: Indices, m: int, base: Array, v: Array, x: Array,
-    p: Array, delta: float,
-) -> float:  # fmt: skip
-    """``|F|²`` in the metric of ``M⁻¹`` at velocities ``v``.
+def respond(bodies: Bodies, rows: Rows, work: Work, v: Array, delta: float) -> float:
+    """``|F|²`` of the part in the metric of ``M⁻¹`` at velocities ``v``.
 
-    Also impulses ``r`` of compliant groups, their derivatives ``D``, the velocities ``x`` that these impulses make of
-    ``base``, and ``p = F = M (v − x)``.
+    Also impulses ``r`` of compliant groups, their derivatives ``D``, the velocities ``trial`` that these impulses make
+    of ``x``, and ``p = F = M (v − trial)``.
     """
-    D, r, centre = rows.D, rows.r, rows.g
-    for k in range(n):
-        for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
-            x[c] = base[c]
-    for e in range(m):
+    D, r, centre, nodes, members, x, p = rows.D, rows.r, rows.g, work.part.nodes, work.part.members, work.trial, work.p
+    assign(bodies, work.part, 0, x, work.x)
+    for e in range(work.part.member_ends[1]):
         i = members[e]
         u, mu, R = velocity(bodies, rows, i, v), rows.mu[i], delta * rows.w[i]
         u0, u1, over = u[0] + rows.d[i, 0], u[1] + rows.d[i, 1], 1.0 / R
@@ -158,7 +153,7 @@ def respond(
         D[i, 3], D[i, 4], D[i, 5] = P1 + s0 * P4, P2 + s1 * P4, P4
         D[i, 6], D[i, 7], D[i, 8] = P3 + s0 * P5, P4 + s1 * P5, P5
     size = 0.0
-    for k in range(n):
+    for k in range(work.part.node_ends[1]):
         f, at = bodies.first[nodes[k]], bodies.at[nodes[k]]
         h = bodies.first[nodes[k] + 1] - f
         for c in range(h):
@@ -170,11 +165,11 @@ def respond(
 
 
 @compiled
-def linearise(bodies: Bodies, rows: Rows, members: Indices, m: int, v: Array, delta: float) -> None:
+def linearise(bodies: Bodies, rows: Rows, part: Islands, v: Array, delta: float) -> None:
     """``D = Q⁻¹ P S`` and ``q = −Q⁻¹ φ`` of groups at velocities ``v``."""
     D, q, r = rows.D, rows.q, rows.r
-    for e in range(m):
-        i = members[e]
+    for e in range(part.member_ends[1]):
+        i = part.members[e]
         u, w, mu = velocity(bodies, rows, i, v), rows.w[i], rows.mu[i]
         u0, u1 = u[0] + rows.d[i, 0], u[1] + rows.d[i, 1]
         t = math.sqrt(u0 * u0 + u1 * u1)
@@ -210,11 +205,9 @@ def linearise(bodies: Bodies, rows: Rows, members: Indices, m: int, v: Array, de
 
 
 @compiled
-def assemble(
-    bodies: Bodies, rows: Rows, work: Work, nodes: Indices, n: int, members: Indices, count: int, entries: int
-) -> None:
-    """``M + Jᵀ D J`` by blocks into ``work.V``."""
-    V, K, J, D = work.V, work.K, rows.J, rows.D
+def assemble(bodies: Bodies, rows: Rows, work: Work, entries: int) -> None:
+    """``M + Jᵀ D J`` of the part by blocks into ``work.V``."""
+    V, K, J, D, nodes, n = work.V, work.K, rows.J, rows.D, work.part.nodes, work.part.node_ends[1]
     for k in range(entries):
         V[k] = 0.0
     for k in range(n):
@@ -222,8 +215,8 @@ def assemble(
         m, at, to = work.size[k], bodies.at[block], work.where[k * n + k]
         for c in range(m * m):
             V[to + c] = bodies.M[at + c]
-    for e in range(count):
-        i = members[e]
+    for e in range(work.part.member_ends[1]):
+        i = work.part.members[e]
         whole = rows.kind[i] == CONTACT
         height = 3 if whole else 1
         if D[i, 8] == 0.0 and D[i, 0] == 0.0 and D[i, 4] == 0.0:
@@ -255,125 +248,117 @@ def assemble(
 
 
 @compiled
-def choose_groups(rows: Rows, work: Work, members: Indices, begin: int, end: int, worst: float) -> int:
-    """Groups on bodies whose groups are above ``worst`` into ``work.part``; returns how many."""
+def choose_part(rows: Rows, work: Work, islands: Islands, k: int, worst: float) -> None:
+    """Part of an island: groups on bodies whose groups are above ``worst``, and all blocks that these are on."""
+    begin, end, members, part, local = (
+        islands.member_ends[k],
+        islands.member_ends[k + 1],
+        islands.members,
+        work.part,
+        work.local,
+    )
     for e in range(begin, end):
         i = members[e]
-        work.local[rows.a[i]] = 0
+        local[rows.a[i]] = 0
         if rows.b[i] >= 0:
-            work.local[rows.b[i]] = 0
+            local[rows.b[i]] = 0
     for e in range(begin, end):
         i = members[e]
         if rows.wrong[i] > worst:
-            work.local[rows.a[i]] = 1
+            local[rows.a[i]] = 1
             if rows.b[i] >= 0:
-                work.local[rows.b[i]] = 1
-    n = 0
+                local[rows.b[i]] = 1
+    m = n = 0
     for e in range(begin, end):
         i = members[e]
-        if work.local[rows.a[i]] == 1 or (rows.b[i] >= 0 and work.local[rows.b[i]] == 1):
-            work.part[n] = i
-            n += 1
-    return n
-
-
-@compiled
-def choose_blocks(rows: Rows, work: Work, nodes: Indices, n_begin: int, n_end: int, m: int) -> int:
-    """Blocks of the groups ``work.part`` into ``work.blocks``; returns how many."""
+        if local[rows.a[i]] == 1 or (rows.b[i] >= 0 and local[rows.b[i]] == 1):
+            part.members[m] = i
+            m += 1
     for e in range(m):
-        i = work.part[e]
-        work.local[rows.a[i]] = 2
+        i = part.members[e]
+        local[rows.a[i]] = 2
         if rows.b[i] >= 0:
-            work.local[rows.b[i]] = 2
-    n = 0
-    for k in range(n_begin, n_end):
-        if work.local[nodes[k]] == 2:
-            work.blocks[n] = nodes[k]
+            local[rows.b[i]] = 2
+    for e in range(islands.node_ends[k], islands.node_ends[k + 1]):
+        if local[islands.nodes[e]] == 2:
+            part.nodes[n] = islands.nodes[e]
             n += 1
-    return n
+    part.node_ends[1], part.member_ends[1] = n, m
 
 
 @compiled
-def assign(bodies: Bodies, nodes: Indices, n: int, x: Array, y: Array) -> None:
-    """``x ← y`` on blocks."""
-    for k in range(n):
-        for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
-            x[c] = y[c]
-
-
-@compiled
-def restore_centre(bodies: Bodies, rows: Rows, members: Indices, m: int, v: Array) -> None:
+def restore_centre(bodies: Bodies, rows: Rows, part: Islands, v: Array) -> None:
     """Impulses ``r`` as ``centre`` has them, whose velocities are added to ``v``."""
     r, centre = rows.r, rows.g
-    for e in range(m):
-        i = members[e]
+    for e in range(part.member_ends[1]):
+        i = part.members[e]
         r[i, 0], r[i, 1], r[i, 2] = centre[i, 0], centre[i, 1], centre[i, 2]
         push(bodies, rows, i, r[i, 0], r[i, 1], r[i, 2], v)
 
 
 @compiled
-def set_centre(rows: Rows, members: Indices, m: int) -> None:
+def set_centre(rows: Rows, part: Islands) -> None:
     """``centre ← r``."""
     r, centre = rows.r, rows.g
-    for e in range(m):
-        i = members[e]
+    for e in range(part.member_ends[1]):
+        i = part.members[e]
         centre[i, 0], centre[i, 1], centre[i, 2] = r[i, 0], r[i, 1], r[i, 2]
 
 
 @compiled
-def begin_part(bodies: Bodies, rows: Rows, work: Work, n: int, m: int, v: Array) -> int:
-    """Velocities without the impulses of a part into ``work.x``; returns how many entries its matrix has, or −1."""
-    assign(bodies, work.blocks, n, work.x, v)
-    for e in range(m):
-        i = work.part[e]
+def begin_part(bodies: Bodies, rows: Rows, work: Work, v: Array) -> int:
+    """Velocities without the impulses of the part into ``work.x``; returns how many entries its matrix has, or −1."""
+    assign(bodies, work.part, 0, work.x, v)
+    for e in range(work.part.member_ends[1]):
+        i = work.part.members[e]
         push(bodies, rows, i, -rows.r[i, 0], -rows.r[i, 1], -rows.r[i, 2], work.x)
-    entries = order_blocks(bodies, rows, work, work.blocks, n, work.part, m)
+    entries = order_blocks(bodies, rows, work)
     return -1 if entries > work.V.size else entries
 
 
 @compiled
 def solve_part(
-    bodies: Bodies, rows: Rows, work: Work, n: int, m: int, v: Array, residual: float, goal: float, entries: int
+    bodies: Bodies, rows: Rows, work: Work, v: Array, residual: float, goal: float, entries: int
 ) -> int:  # fmt: skip
-    """Compliant steps for the groups ``work.part`` on ``work.blocks``, to a residual of ``goal``; their number."""
-    nodes, members, base, x, p = work.blocks, work.part, work.x, work.trial, work.p
+    """Compliant steps for the part, to a residual of ``goal``; their number."""
+    part, n, x, p = work.part, work.part.node_ends[1], work.trial, work.p
     delta, count = min(max(TUNING.first_delta * math.sqrt(residual), TUNING.least_delta), 0.1), 0
     while residual > goal and count < TUNING.max_factorisations and delta <= TUNING.largest_delta:
-        set_centre(rows, members, m)
-        size = respond(bodies, rows, nodes, n, members, m, base, v, x, p, delta)
+        set_centre(rows, part)
+        size = respond(bodies, rows, work, v, delta)
         good, inner, after = False, 0, math.inf
         while not good and inner < TUNING.max_steps_a_centre and count < TUNING.max_factorisations:
-            assemble(bodies, rows, work, nodes, n, members, m, entries)
+            assemble(bodies, rows, work, entries)
             inner += 1
             count += 1
             if not factorise(n, work.size, work.start, work.fill, work.where, work.V):
                 break
             substitute(n, work.size, work.first, work.start, work.fill, work.where, work.V, p)
-            assign(bodies, nodes, n, work.start_part, v)
-            assign(bodies, nodes, n, work.direction, p)
+            assign(bodies, part, 0, work.start_part, v)
+            assign(bodies, part, 0, work.direction, p)
             step, new = 1.0, math.inf
             while True:
                 for k in range(n):
-                    for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
+                    for c in range(bodies.first[part.nodes[k]], bodies.first[part.nodes[k] + 1]):
                         v[c] = work.start_part[c] - step * work.direction[c]
-                new = respond(bodies, rows, nodes, n, members, m, base, v, x, p, delta)
+                new = respond(bodies, rows, work, v, delta)
                 if step <= TUNING.shortest_step or new < (1.0 - 0.02 * step) * size:
                     break
                 step *= 0.5
             size, error = new, 0.0
             for k in range(n):
-                for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
+                for c in range(bodies.first[part.nodes[k]], bodies.first[part.nodes[k] + 1]):
                     error = max(error, abs(v[c] - x[c]))
-            after = residual_of(bodies, rows, members, 0, m, x)
+            after = residual_of(bodies, rows, part, 0, x)
             good = (
                 after <= goal or error <= TUNING.centre_accuracy * after or after <= TUNING.centre_accuracy * residual
             )
         if good or after < residual:
             residual = after
         else:
-            assign(bodies, nodes, n, x, base)
-            restore_centre(bodies, rows, members, m, x)
-        assign(bodies, nodes, n, v, x)
+            assign(bodies, part, 0, x, work.x)
+            restore_centre(bodies, rows, part, x)
+        assign(bodies, part, 0, v, x)
         if not good:
             delta *= TUNING.delta_ratio
         elif inner <= TUNING.max_steps_a_centre // 2:
@@ -383,29 +368,28 @@ def solve_part(
 
 @compiled
 def step_fully(
-    bodies: Bodies, rows: Rows, work: Work, n: int, m: int, v: Array, residual: float, goal: float, entries: int,
-    delta: float,
-) -> int:  # fmt: skip
-    """Full steps for the groups ``work.part`` on ``work.blocks``, from ``δ`` on; their number."""
-    nodes, members, base, p, r, q, D = work.blocks, work.part, work.x, work.p, rows.r, rows.q, rows.D
+    bodies: Bodies, rows: Rows, work: Work, v: Array, residual: float, goal: float, entries: int, delta: float
+) -> int:
+    """Full steps for the part, from ``δ`` on; their number."""
+    part, n, m, p, r, q, D = work.part, work.part.node_ends[1], work.part.member_ends[1], work.p, rows.r, rows.q, rows.D
     count, ahead = 0, 0  # steps, and those in a row that have not made the residual smaller
-    set_centre(rows, members, m)
+    set_centre(rows, part)
     while residual > goal and count < TUNING.max_factorisations and ahead < TUNING.steps_without_decrease:
-        linearise(bodies, rows, members, m, v, delta)
-        assemble(bodies, rows, work, nodes, n, members, m, entries)
+        linearise(bodies, rows, part, v, delta)
+        assemble(bodies, rows, work, entries)
         count += 1
         if not factorise(n, work.size, work.start, work.fill, work.where, work.V):
             break
         for k in range(n):
-            for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
+            for c in range(bodies.first[part.nodes[k]], bodies.first[part.nodes[k] + 1]):
                 p[c] = 0.0
         for e in range(m):
-            add_force(bodies, rows, members[e], p)
+            add_force(bodies, rows, part.members[e], p)
         substitute(n, work.size, work.first, work.start, work.fill, work.where, work.V, p)
         # from v*, as impulses on the way may be so large that changes of v are lost
-        assign(bodies, nodes, n, v, base)
+        assign(bodies, part, 0, v, work.x)
         for e in range(m):
-            i = members[e]
+            i = part.members[e]
             u = velocity(bodies, rows, i, p)
             for k in range(3):  # Δr = q − D J Δv
                 q[i, k] -= D[i, 3 * k] * u[0] + D[i, 3 * k + 1] * u[1] + D[i, 3 * k + 2] * u[2]
@@ -413,22 +397,22 @@ def step_fully(
             law = impulse(rows.kind[i], rows.mu[i], rows.friction_offset[i], x, y, z)
             r[i, 0], r[i, 1], r[i, 2] = law[0], law[1], law[2]
             push(bodies, rows, i, law[0], law[1], law[2], v)
-        after = residual_of(bodies, rows, members, 0, m, v)
+        after = residual_of(bodies, rows, part, 0, v)
         if after < TUNING.decrease * residual:
             ahead, residual, delta = 0, after, max(delta / TUNING.delta_ratio, TUNING.full_deltas[0])
-            set_centre(rows, members, m)
+            set_centre(rows, part)
         else:
             ahead = ahead + 1 if after < math.inf else TUNING.steps_without_decrease
-    assign(bodies, nodes, n, v, base)
-    restore_centre(bodies, rows, members, m, v)
+    assign(bodies, part, 0, v, work.x)
+    restore_centre(bodies, rows, part, v)
     return count
 
 
 @compiled
-def is_moving(bodies: Bodies, nodes: Indices, begin: int, end: int, v: Array, least: float) -> bool:
-    """Whether a velocity of these blocks is above ``least``."""
-    for k in range(begin, end):
-        for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
+def is_moving(bodies: Bodies, islands: Islands, k: int, v: Array, least: float) -> bool:
+    """Whether a velocity of an island is above ``least``."""
+    for e in range(islands.node_ends[k], islands.node_ends[k + 1]):
+        for c in range(bodies.first[islands.nodes[e]], bodies.first[islands.nodes[e] + 1]):
             if abs(v[c]) > least:
                 return True
     return False
@@ -436,7 +420,7 @@ def is_moving(bodies: Bodies, nodes: Indices, begin: int, end: int, v: Array, le
 
 @compiled
 def solve_island(
-    bodies: Bodies, rows: Rows, work: Work, islands: Islands, island: int, v: Array, options: Options, report: Array
+    bodies: Bodies, rows: Rows, work: Work, islands: Islands, k: int, v: Array, options: Options, report: Array
 ) -> float:
     """Impulses of the groups on an island; their residual (m/s).
 
@@ -445,56 +429,54 @@ def solve_island(
     best that it has met. −1: memory is too small. To ``report`` it adds the numbers of sweeps and factorisations.
     """
     tolerance, goal = options.tolerance, TUNING.goal * options.tolerance
-    nodes, n_begin, n_end = islands.nodes, islands.node_ends[island], islands.node_ends[island + 1]
-    members, begin, end = islands.members, islands.member_ends[island], islands.member_ends[island + 1]
-    residual = residual_of(bodies, rows, members, begin, end, v)
+    size = islands.member_ends[k + 1] - islands.member_ends[k]
+    residual = residual_of(bodies, rows, islands, k, v)
     best, count, done, most, share, enough = math.inf, 0, 0, TUNING.sweeps_before_newton, TUNING.part_threshold, goal
     while residual > TUNING.exact_fraction * goal:
         before, begun = -1.0, done
         while done - begun < most and done < options.max_iterations:
-            before = accelerated(bodies, rows, members, begin, end, v, before)
+            before = accelerated(bodies, rows, islands, k, v, before)
             done += 1
             if done == 1 or before <= goal * goal or (done - begun) % TUNING.sweeps_a_check == 0:
-                residual = residual_of(bodies, rows, members, begin, end, v)
+                residual = residual_of(bodies, rows, islands, k, v)
                 if goal < residual <= tolerance:
-                    moving = is_moving(bodies, nodes, n_begin, n_end, v, TUNING.moving_threshold * tolerance)
+                    moving = is_moving(bodies, islands, k, v, TUNING.moving_threshold * tolerance)
                     enough = tolerance if moving else goal
                 if residual <= enough or (residual < TUNING.residual_for_newton and done > 1):
                     break
         most = TUNING.sweeps_after_part if count < TUNING.compliant_rounds else TUNING.sweeps_after_late_part
         if residual < best:
             best = residual
-            keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, v, rows.r, work.best, work.best_r)
+            keep(bodies, islands, k, v, rows.r, work.best, work.best_r)
         if residual <= enough or not best < math.inf or count >= TUNING.max_parts or done >= options.max_iterations:
             break
         if not residual < math.inf:  # a step has gone astray
             residual = best
-            keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, work.best, work.best_r, v, rows.r)
+            keep(bodies, islands, k, work.best, work.best_r, v, rows.r)
         if best <= tolerance and count >= TUNING.max_parts_within_tolerance:
             break
-        at_rest = not is_moving(bodies, nodes, n_begin, n_end, v, TUNING.moving_threshold * tolerance)
+        at_rest = not is_moving(bodies, islands, k, v, TUNING.moving_threshold * tolerance)
         part_goal = TUNING.resting_goal * goal if at_rest else TUNING.moving_goal * tolerance
-        m = choose_groups(rows, work, members, begin, end, max(share * residual, 0.1 * enough))
-        n = choose_blocks(rows, work, nodes, n_begin, n_end, m)
-        entries = begin_part(bodies, rows, work, n, m, v)
+        choose_part(rows, work, islands, k, max(share * residual, 0.1 * enough))
+        entries = begin_part(bodies, rows, work, v)
         if entries < 0:
             return TOO_SMALL
         if count >= TUNING.compliant_rounds:
             delta = TUNING.full_deltas[min(count - TUNING.compliant_rounds, 2)]
-            report[2] += step_fully(bodies, rows, work, n, m, v, residual, part_goal, entries, delta)
+            report[2] += step_fully(bodies, rows, work, v, residual, part_goal, entries, delta)
         else:
-            report[2] += solve_part(bodies, rows, work, n, m, v, residual, part_goal, entries)
+            report[2] += solve_part(bodies, rows, work, v, residual, part_goal, entries)
         count += 1
         share *= TUNING.part_threshold
-        if m == end - begin:
-            residual = residual_of(bodies, rows, members, begin, end, v)
+        if work.part.member_ends[1] == size:
+            residual = residual_of(bodies, rows, islands, k, v)
             if residual < best:
                 best = residual
-                keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, v, rows.r, work.best, work.best_r)
+                keep(bodies, islands, k, v, rows.r, work.best, work.best_r)
             if residual <= goal:
                 break
     report[1] += done
     if best < residual:
-        keep(bodies, rows, nodes, n_begin, n_end, members, begin, end, work.best, work.best_r, v, rows.r)
+        keep(bodies, islands, k, work.best, work.best_r, v, rows.r)
         return best
     return residual

@@ -158,8 +158,21 @@ class Rows(NamedTuple):
     F: Array
 
 
+class Islands(NamedTuple):
+    """See `find_islands`; ``contact`` is that of each row group, or −1; ``lost`` the energy (J) lost in compression."""
+
+    root: Indices
+    nodes: Indices
+    node_ends: Indices
+    members: Indices
+    member_ends: Indices
+    island: Indices
+    contact: Indices
+    lost: Array
+
+
 class Work(NamedTuple):
-    """Memory for one island at a time; see `analyse` for the first six."""
+    """Memory for one island at a time; see `analyse` for the first six. ``part`` of it is an island of its own."""
 
     near: Indices
     degree: Indices
@@ -171,8 +184,7 @@ class Work(NamedTuple):
     size: Indices
     first: Indices
     local: Indices
-    blocks: Indices
-    part: Indices
+    part: Islands
     V: Array
     K: Array
     p: Array
@@ -221,19 +233,6 @@ class Contacts(NamedTuple):
     frames: Array
     before: Array
     used: Indices
-
-
-class Islands(NamedTuple):
-    """See `find_islands`; ``contact`` is that of each row group, or −1; ``lost`` the energy (J) lost in compression."""
-
-    root: Indices
-    nodes: Indices
-    node_ends: Indices
-    members: Indices
-    member_ends: Indices
-    island: Indices
-    contact: Indices
-    lost: Array
 
 
 class Sleep(NamedTuple):

@@ -6,7 +6,6 @@ import math
 
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.collision.colliders import ContactArrays
-from delassus.contact.snapshot import Indices
 from delassus.contact.solvers.coulomb import prepare_one
 from delassus.contact.sparse.cone import CONTACT
 from delassus.contact.sparse.factor import backward, forward
@@ -160,15 +159,14 @@ def add_compliance(rows: Rows, i: int, compliance: float) -> None:
 
 
 @compiled
-def find_islands(
-    n_blocks: int, n_rows: int, a: Indices, b: Indices, root: Indices, nodes: Indices, node_ends: Indices,
-    members: Indices, member_ends: Indices, count: Indices,
-) -> int:  # fmt: skip
+def find_islands(rows: Rows, islands: Islands, n_blocks: int, n_rows: int) -> int:
     """Blocks that row groups tie, island by island; returns how many islands there are.
 
-    Island *i* has the blocks ``nodes[node_ends[i]:node_ends[i + 1]]`` and the groups ``members[member_ends[i]: …]``.
-    Blocks that are on no group are in none. ``count[n_blocks]`` is the number of islands, too.
+    Island *k* has the blocks ``nodes[node_ends[k]:node_ends[k + 1]]`` and the groups ``members[member_ends[k]: …]``.
+    Blocks that are on no group are in none. ``island[n_blocks]`` is the number of islands, too.
     """
+    a, b, root, nodes, count = rows.a, rows.b, islands.root, islands.nodes, islands.island
+    node_ends, members, member_ends = islands.node_ends, islands.members, islands.member_ends
     for i in range(n_blocks):
         root[i] = -1
     for e in range(n_rows):
@@ -184,19 +182,19 @@ def find_islands(
                 root[j] = root[root[j]]
                 j = root[j]
             root[max(i, j)] = min(i, j)
-    islands = 0
+    total = 0
     for i in range(n_blocks):  # a root is the least of its island, so that it comes first
         if root[i] == i:
-            count[i] = islands
-            node_ends[islands + 1] = member_ends[islands + 1] = 0
-            islands += 1
+            count[i] = total
+            node_ends[total + 1] = member_ends[total + 1] = 0
+            total += 1
         if root[i] >= 0:
             count[i] = count[root[i]]
             node_ends[count[i] + 1] += 1
     for e in range(n_rows):
         member_ends[count[a[e]] + 1] += 1
     node_ends[0] = member_ends[0] = 0
-    for k in range(islands):
+    for k in range(total):
         node_ends[k + 1] += node_ends[k]
         member_ends[k + 1] += member_ends[k]
     for i in range(n_blocks - 1, -1, -1):
@@ -209,15 +207,15 @@ def find_islands(
         member_ends[k] -= 1
         members[member_ends[k]] = e
     # the ends have moved to the begins of their islands
-    for k in range(islands):
+    for k in range(total):
         node_ends[k], member_ends[k] = node_ends[k + 1], member_ends[k + 1]
-    count[n_blocks] = islands
-    node_ends[islands] = 0
+    count[n_blocks] = total
+    node_ends[total] = 0
     for i in range(n_blocks):
         if root[i] >= 0:
-            node_ends[islands] += 1
-    member_ends[islands] = n_rows
-    return islands
+            node_ends[total] += 1
+    member_ends[total] = n_rows
+    return total
 
 
 @compiled

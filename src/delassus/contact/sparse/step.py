@@ -206,7 +206,7 @@ def correct_positions(
             rows.friction_offset[i] = rows.mu[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
             add_compliance(rows, i, STEP.compliance)
         for _ in range(TUNING.correction_sweeps):
-            if sweep(bodies, rows, islands.members, begin, end, shift) <= STEP.correction_tolerance * wanted[k]:
+            if sweep(bodies, rows, islands, k, shift) <= STEP.correction_tolerance * wanted[k]:
                 break
         for e in range(begin, end):
             u = velocity(bodies, rows, islands.members[e], shift)
@@ -315,10 +315,7 @@ def contact_step(
         if phase == POSE:
             m, at = add_contact_groups(model, bodies, state, rows, contacts, islands, scratch, options, progress[FOUND])
             total = add_joint_groups(bodies, state, rows, joints, islands, options.dt, m, at)
-            find_islands(
-                bodies.at.size, total, rows.a, rows.b, islands.root, islands.nodes, islands.node_ends, islands.members,
-                islands.member_ends, islands.island,
-            )  # fmt: skip
+            find_islands(rows, islands, bodies.at.size, total)
             progress[CONTACTS], progress[ROWS], progress[PHASE] = m, total, STEP_FORWARD
             hit = has_impact(bodies, state, rows, contacts, islands, options, m)
             if hit and progress[IMPACTS] < TUNING.max_attempts:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.contact.snapshot import Indices
 from delassus.contact.solvers.coulomb import single
 from delassus.contact.sparse.cone import CONTACT, impulse
-from delassus.contact.sparse.records import Bodies, Rows
+from delassus.contact.sparse.records import Bodies, Islands, Rows
 from delassus.spatial.rotations import Array
 
 FARTHEST = 1e3
@@ -88,11 +87,11 @@ def add_force(bodies: Bodies, rows: Rows, i: int, p: Array) -> None:
 
 
 @compiled
-def sweep(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: int, v: Array) -> float:
+def sweep(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array) -> float:
     """Solve every group once, in order, each at the newest velocities ``v``; the largest change as a velocity."""
     moved, r, d, W = 0.0, rows.r, rows.d, rows.W
-    for e in range(begin, end):
-        i = members[e]
+    for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
+        i = islands.members[e]
         u = velocity(bodies, rows, i, v)
         r0, r1, r2, u2 = r[i, 0], r[i, 1], r[i, 2], u[2] + d[i, 2]
         if rows.kind[i] == CONTACT:
@@ -118,19 +117,20 @@ def sweep(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: int, v:
 
 
 @compiled
-def accelerated(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: int, v: Array, before: float) -> float:
+def accelerated(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array, before: float) -> float:
     """A sweep, and a step on from where the last two point (Anderson's acceleration of depth one).
 
     With ``F`` the change by a sweep, as velocities, the next starts from ``g − θ (g − g₋)``, ``θ = Fᵀ (F − F₋) /
     |F − F₋|²``, or from ``g`` where ``F`` has grown. Takes ``|F₋|²``, negative at first, and returns ``|F|²``; the
     impulses that it leaves are in their cones.
     """
-    r, g, F = rows.r, rows.g, rows.F
+    r, g, F, members = rows.r, rows.g, rows.F, islands.members
+    begin, end = islands.member_ends[k], islands.member_ends[k + 1]
     for e in range(begin, end):
         i = members[e]
         for c in range(3):
             rows.trial[i, c] = r[i, c]
-    sweep(bodies, rows, members, begin, end, v)
+    sweep(bodies, rows, islands, k, v)
     size, slope, turned = 0.0, 0.0, 0.0
     for e in range(begin, end):
         i = members[e]
@@ -165,11 +165,11 @@ def law_residual(rows: Rows, i: int, u0: float, u1: float, u2: float) -> float:
 
 
 @compiled
-def residual_of(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: int, v: Array) -> float:
+def residual_of(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array) -> float:
     """Largest violation of the law of a group at the velocities ``v`` (m/s); that of each group goes to ``wrong``."""
     worst = 0.0
-    for e in range(begin, end):
-        i = members[e]
+    for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
+        i = islands.members[e]
         u = velocity(bodies, rows, i, v)
         own = law_residual(rows, i, u[0] + rows.d[i, 0], u[1] + rows.d[i, 1], u[2] + rows.d[i, 2])
         rows.wrong[i] = own
@@ -179,14 +179,17 @@ def residual_of(bodies: Bodies, rows: Rows, members: Indices, begin: int, end: i
 
 
 @compiled
-def keep(
-    bodies: Bodies, rows: Rows, nodes: Indices, n_begin: int, n_end: int, members: Indices, begin: int, end: int,
-    v: Array, r: Array, v_to: Array, r_to: Array,
-) -> None:  # fmt: skip
+def assign(bodies: Bodies, islands: Islands, k: int, x: Array, y: Array) -> None:
+    """``x ← y`` on the blocks of an island."""
+    for e in range(islands.node_ends[k], islands.node_ends[k + 1]):
+        for c in range(bodies.first[islands.nodes[e]], bodies.first[islands.nodes[e] + 1]):
+            x[c] = y[c]
+
+
+@compiled
+def keep(bodies: Bodies, islands: Islands, k: int, v: Array, r: Array, v_to: Array, r_to: Array) -> None:
     """Copy velocities and impulses of an island."""
-    for k in range(n_begin, n_end):
-        for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
-            v_to[c] = v[c]
-    for e in range(begin, end):
-        i = members[e]
+    assign(bodies, islands, k, v_to, v)
+    for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
+        i = islands.members[e]
         r_to[i, 0], r_to[i, 1], r_to[i, 2] = r[i, 0], r[i, 1], r[i, 2]

@@ -94,7 +94,7 @@ def judge(races: Mapping[int, Race]) -> Finding:
         f"{next(iter(races.values())).duration:g} s in steps of {TIME_STEP * 1e3:g} ms: {said}.",
         verdict(parts),
         "ratios are large already at n = 3: by NMC/OS every step solves for the hinges; by OS a step "
-        "without contact is one call of a kernel. Without that, see above" + ("" if parts[1] else "; no steady growth"),
+        "without contact is compiled code alone. Without that, see above" + ("" if parts[1] else "; no steady growth"),
         {
             "whole simulation": {
                 "Simulator": (names, ratios),

@@ -7,7 +7,19 @@ import math
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.sparse.cone import OUT_OF_REACH
 from delassus.contact.sparse.newton import TOO_SMALL, solve_island
-from delassus.contact.sparse.records import Bodies, Contacts, Islands, Joints, Options, Rows, Scratch, State, Work
+from delassus.contact.sparse.records import (
+    CONTACTS,
+    ROWS,
+    Bodies,
+    Contacts,
+    Islands,
+    Joints,
+    Options,
+    Rows,
+    Scratch,
+    State,
+    Work,
+)
 from delassus.contact.sparse.sweeps import push, velocity
 from delassus.spatial.rotations import Array
 
@@ -120,8 +132,9 @@ def has_impact(
 
 
 @compiled
-def compress(bodies: Bodies, state: State, rows: Rows, islands: Islands, work: Work, n_contacts: int, n: int) -> None:
+def compress(bodies: Bodies, state: State, rows: Rows, scratch: Scratch) -> None:
     """Problem of compression: contacts that hit stop approaching. Islands where nothing bounces are left alone."""
+    islands, work, n_contacts, n = scratch.islands, scratch.work, scratch.progress[CONTACTS], scratch.progress[ROWS]
     for c in range(state.v.size):
         state.target[c] = state.v[c]
     for k in range(islands.island[bodies.at.size]):
@@ -139,15 +152,13 @@ def compress(bodies: Bodies, state: State, rows: Rows, islands: Islands, work: W
 
 
 @compiled
-def decompress(
-    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch, n_contacts: int,
-    n: int,
-) -> None:  # fmt: skip
+def decompress(bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch) -> None:
     """Problem of decompression, from the solution of that of compression, on the same cones.
 
     ``ϑ = ε r_n`` of each normal impulse is given back ([OS] eqs. 54 to 58), and friction is up to ``μ (r_n + ϑ)``.
     """
     islands, squeezed = scratch.islands, scratch.work.squeezed
+    n_contacts, n = scratch.progress[CONTACTS], scratch.progress[ROWS]
     add_joint_impulses(rows, joints, n_contacts, n)
     for k in range(islands.island[bodies.at.size]):
         linear, square = energy_terms(bodies, rows, islands, k, state.target, state.after)
@@ -168,14 +179,14 @@ def decompress(
 
 @compiled
 def end_impact(
-    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch, options: Options,
-    n_contacts: int, n: int,
-) -> bool:  # fmt: skip
+    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch, options: Options
+) -> bool:
     """Velocities ``v`` after decompression, of which the part is taken that brings no more energy than there was.
 
     Returns whether that changes a velocity by more than the tolerance.
     """
     work, islands, reduced = scratch.work, scratch.islands, False
+    n_contacts, n = scratch.progress[CONTACTS], scratch.progress[ROWS]
     for k in range(islands.island[bodies.at.size]):
         linear, square = energy_terms(bodies, rows, islands, k, work.squeezed, state.after)
         s = passive_part(linear, square, islands.lost[k])

@@ -17,7 +17,7 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, cholesky, forward
 from delassus.contact.sparse.flow import flow_loops
 from delassus.contact.sparse.loops import close_loops
-from delassus.contact.sparse.records import Bodies, Flow, Free, State
+from delassus.contact.sparse.records import Bodies, Free, Model, Options, State
 from delassus.spatial.rotations import Array
 
 ROTATIONS = 3
@@ -28,17 +28,17 @@ LEAST_RCOND = 1e-13
 
 
 @compiled
-def free_motion(
-    bodies: Bodies, free: Free, state: State, motions: Indices, loops: Indices, flow: Flow, gravity: Array, dt: float,
-    correction: float, work: Array,
-) -> tuple[bool, bool]:  # fmt: skip
-    """Poses, twists, masses and ``target`` of all blocks; whether mass matrices are regular, and motions resolved."""
-    first, q, v = bodies.first, state.q, state.v
+def free_motion(model: Model, bodies: Bodies, state: State, options: Options, x: Array) -> tuple[bool, bool]:
+    """Poses, twists, masses and ``target`` of all blocks; whether mass matrices are regular, and motions resolved.
+
+    ``x`` is memory.
+    """
+    first, q, v, gravity, motions = bodies.first, state.q, state.v, model.gravity, model.motions
     for k in range(motions.shape[0]):
         call = motions[k]
         arrays = (call[2], call[3], call[4], call[5], call[6], call[7], call[8], call[9], call[10], call[11], call[12])
         call_at(call[0], call[1], arrays)
-    n = free.mass.size
+    n = model.free.mass.size
     for b in range(n):
         at, f, T = 7 * b, 6 * b, state.poses[b]
         rotation_of(q[at + 3], q[at + 4], q[at + 5], q[at + 6], T)
@@ -52,7 +52,7 @@ def free_motion(
         for r in range(3):
             state.qdd[f + r] += T[0, r] * gravity[0] + T[1, r] * gravity[1] + T[2, r] * gravity[2]
     for c in range(v.size):
-        state.target[c] = v[c] + dt * state.qdd[c]
+        state.target[c] = v[c] + options.dt * state.qdd[c]
     regular = True
     for k in range(state.rcond.size):
         regular = regular and state.rcond[k] >= LEAST_RCOND
@@ -61,9 +61,9 @@ def free_motion(
         for c in range(m * m):
             bodies.M[at + c] = bodies.L[at + c] = bodies.mass[at + c]
         regular = cholesky(bodies.L, at, m) and regular
-    for k in range(loops.shape[0]):
-        close_loops(bodies, state, loops[k], work)
-    return regular, flow_loops(bodies, state, flow, loops, dt, correction)
+    for k in range(model.loops.shape[0]):
+        close_loops(bodies, state, model.loops[k], x)
+    return regular, flow_loops(bodies, state, model.flow, model.loops, options.dt, options.correction)
 
 
 @compiled

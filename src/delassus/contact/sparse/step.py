@@ -49,7 +49,6 @@ from delassus.contact.sparse.records import (
     STATUS,
     Bodies,
     Contacts,
-    Flow,
     Islands,
     Joints,
     Model,
@@ -108,16 +107,15 @@ def activation_gap(model: Model, options: Options) -> float:
 
 @compiled
 def add_contact_groups(
-    model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, islands: Islands,
-    scratch: Scratch, options: Options, n: int,
-) -> tuple[int, int]:  # fmt: skip
+    model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, scratch: Scratch, options: Options
+) -> tuple[int, int]:
     """Row groups of the contacts that are closed, and of those that may close: how many, and where Jacobians end.
 
     Every contact is taken of blocks that are ``tunnelling`` by impulses, none of bodies that sleep.
     """
     count, at, dt, tunnelling, margin = 0, 0, options.dt, scratch.tunnelling, activation_gap(model, options)
     closed = dt * options.tolerance  # what rests may be that far apart
-    for e in range(n):
+    for e in range(scratch.progress[FOUND]):
         contacts.row[e] = -1
         if is_at_rest(model.links, scratch.sleep.island, contacts, e):
             continue
@@ -131,7 +129,7 @@ def add_contact_groups(
         rows.d[count, 2] = gap / dt if gap > closed else 0.0
         rows.mu[count], rows.friction_offset[count] = contacts.found.friction[e], 0.0
         prepare_group(bodies, rows, count, 0.0)
-        contacts.row[e], islands.contact[count] = count, e
+        contacts.row[e], scratch.islands.contact[count] = count, e
         count += 1
         at = end
     return count, at
@@ -161,8 +159,8 @@ def add_joint_groups(
 
 @compiled
 def correct_positions(
-    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, islands: Islands, loops: Indices,
-    flow: Flow, work: Work, options: Options, n_contacts: int, n: int,
+    model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch,
+    options: Options,
 ) -> None:  # fmt: skip
     """Displacement ``shift`` that takes back overlaps, loop errors and passed limits.
 
@@ -171,12 +169,15 @@ def correct_positions(
     about. No contact point moves by more than `most_displacement` times the largest displacement wanted, and no joint
     by more than `most_joint_displacement`.
     """
-    dt, shift, wanted = options.dt, state.shift, work.V
+    dt, shift, islands, work, loops = options.dt, state.shift, scratch.islands, scratch.work, model.loops
+    wanted, n_contacts, n = work.V, scratch.progress[CONTACTS], scratch.progress[ROWS]
+    for c in range(shift.size):
+        shift[c] = 0.0
     for b in range(bodies.at.size):
         wanted[b] = 0.0  # of islands
     for k in range(loops.shape[0]):
         b = loops[k, 0]
-        if flow.found[k, 0] == 1:
+        if model.flow.found[k, 0] == 1:
             continue  # the smooth motion has taken them back
         most = close_gaps(bodies, state, loops[k], options.correction, work.K)
         if islands.root[b] >= 0:
@@ -313,7 +314,7 @@ def contact_step(
             for k in range(islands.island[bodies.at.size]):
                 make_safe(bodies, rows, islands, k, state)
         if phase == POSE:
-            m, at = add_contact_groups(model, bodies, state, rows, contacts, islands, scratch, options, progress[FOUND])
+            m, at = add_contact_groups(model, bodies, state, rows, contacts, scratch, options)
             total = add_joint_groups(bodies, state, rows, joints, islands, options.dt, m, at)
             find_islands(rows, islands, bodies.at.size, total)
             progress[CONTACTS], progress[ROWS], progress[PHASE] = m, total, STEP_FORWARD
@@ -321,15 +322,15 @@ def contact_step(
             if hit and progress[IMPACTS] < TUNING.max_attempts:
                 progress[IMPACTS] += 1
                 progress[PHASE] = COMPRESSION
-                compress(bodies, state, rows, islands, work, m, total)
+                compress(bodies, state, rows, scratch)
             else:
                 warm_start_rows(rows, contacts, joints, islands, m, total)
         elif phase == COMPRESSION:
             statuses[status] += 1
             progress[PHASE] = DECOMPRESSION
-            decompress(bodies, state, rows, contacts, joints, scratch, m, total)
+            decompress(bodies, state, rows, contacts, joints, scratch)
         elif phase == DECOMPRESSION:
-            reduced = end_impact(bodies, state, rows, contacts, joints, scratch, options, m, total)
+            reduced = end_impact(bodies, state, rows, contacts, joints, scratch, options)
             statuses[REDUCED if reduced and status == DONE else status] += 1
             progress[PHASE] = POSE
             smooth_motion(model, bodies, state, scratch, options)
@@ -379,9 +380,7 @@ def end_step(
             for c in range(3):
                 contacts.sustained[e, c] = contacts.impulses[e, c] = contacts.start[e, c]
     add_joint_impulses(rows, joints, m, total)
-    for c in range(state.shift.size):
-        state.shift[c] = 0.0
-    correct_positions(bodies, state, rows, contacts, joints, islands, model.loops, model.flow, work, options, m, total)
+    correct_positions(model, bodies, state, rows, contacts, joints, scratch, options)
     add_smooth_motion(bodies, state, model.flow, model.loops, options.dt)
     integrate_positions(bodies, model.free, state, model.updates, scratch.sleep.island, options.dt)
     statuses[LOOPS_OPEN] = 1 if loops_open(state, model.flow, model.loops) else 0
@@ -393,10 +392,7 @@ def end_step(
 @compiled
 def smooth_motion(model: Model, bodies: Bodies, state: State, scratch: Scratch, options: Options) -> None:
     """Motion without contacts; sets the statuses `SINGULAR` (masses) and `COARSE_STEP` (time step)."""
-    regular, resolved = free_motion(
-        bodies, model.free, state, model.motions, model.loops, model.flow, model.gravity, options.dt,
-        options.correction, scratch.work.K,
-    )  # fmt: skip
+    regular, resolved = free_motion(model, bodies, state, options, scratch.work.K)
     scratch.statuses[SINGULAR] = 0 if regular else 1
     scratch.statuses[COARSE_STEP] = 0 if resolved else 1
 

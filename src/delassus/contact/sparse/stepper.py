@@ -174,9 +174,10 @@ class BlockSteps:
             *_indices(g, g, g, g, g),
             *_zeros(J, J, (g, 3, 3), (g, 12), (g, 3), g, g, g, g, (g, 3), g, (g, 9), (g, 3), g, *[(g, 3)] * 3),
         )
+        part: list[Any] = [Islands(*_indices(0, blocks, 2, g, 2, 0, 0), *_zeros(0))]
         work = Work(
             *_indices(blocks**2, blocks, blocks, blocks + 1, fill, blocks**2, blocks, blocks, blocks, blocks),
-            Islands(*_indices(0, blocks, 2, g, 2, 0, 0), *_zeros(0)),
+            *part,
             *_zeros(max(entries, blocks), 3 * widest + 6, *[nv] * 6, (g, 3), nv, nv),
         )
         islands = Islands(*_indices(blocks, blocks, blocks + 2, g, blocks + 2, blocks + 1, g), *_zeros(blocks))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import pickle
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -527,6 +528,27 @@ def test_rollouts_are_steps():
         np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-15)
     with pytest.raises(ds.DelassusError, match="steps"):
         ds.rollout(kernel, q0, v0, policy, DT, friction=mu)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("restitution", [0.0, 0.6])
+def test_solvers_of_scenes_solve_what_no_sweeps_do(biped, restitution):
+    """The last fallback of calls, here at every state: feet between ground of any slope, limits, dry friction."""
+    contacts = [ds.Contact(s, Sphere(RADIUS), "input", friction=1.0, restitution=restitution) for s in SOLES]
+    rng, n = np.random.default_rng(0), 100
+    q, v = biped.random(rng, batch=n), rng.normal(size=(n, biped.nv))
+    q[:, 7:] = np.where(rng.random((n, 4)) < 0.3, np.sign(q[:, 7:]), q[:, 7:])
+    values = {"q": q, "v": v, "tau": rng.normal(size=(n, biped.nv)), "dt": np.full(n, DT)}
+    for k, pose in enumerate(np.moveaxis(ds.forward_kinematics(biped, q, SOLES), 1, 0)):
+        normal = rng.normal([0, 0, 3], 1.0, (n, 3))
+        normal *= np.sign(normal[:, 2:]) / np.linalg.norm(normal, axis=-1, keepdims=True)
+        height = pose[:, 2, 3] - RADIUS / normal[:, 2] + CLOSE * rng.random(n)
+        values[f"ground{k}"] = np.concatenate([height[:, None], normal], axis=-1)[:, None]
+    asked = requested(biped, contacts, "contact_step", tolerance=1e-6)
+    values["impulses"] = np.zeros((n, *next(a.shape for a in asked.arguments if a.name == "impulses")))
+    exact = replace(asked, options=replace(asked.options, solver="exact"))
+    found = NumpyRequest(exact, values, (n,)).run()
+    assert found["residuals"].max() < 1e-6 and np.count_nonzero(found["impulses_next"][:, 2] > 0) > n // 4
 
 
 @pytest.mark.slow

@@ -90,6 +90,7 @@ import sys as _sys
 import typing as _typing
 
 from delassus.accuracy.status import DynamicsStatus
+from delassus.algorithms.contact import solvers as _contact_solvers
 from delassus.algorithms.dynamics import DYNAMICS_METHODS
 from delassus.constraints import (
     CenterOfMass,
@@ -237,7 +238,12 @@ def _kernel_of(asked: _typing.Any, dtype: str) -> _typing.Any:
     return _importlib.import_module("delassus.runtime.compile").kernel_of(asked, dtype)
 
 
+def _exact_impulses(*problem: _typing.Any) -> _typing.Any:
+    return _importlib.import_module("delassus.contact.kernel_impulses").exact_impulses(*problem)
+
+
 _evaluate.KERNELS[:] = [_kernel_of]
+_contact_solvers.EXACT[:] = [_exact_impulses]
 _description.WRITERS.update(urdf=_write_urdf, mjcf=_write_mjcf)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from delassus.algorithms.contact.laws import magnitude, maximum_of
 from delassus.algorithms.contact.point import SQUARE_FLOOR
-from delassus.algorithms.contact.solvers import SOLVERS
+from delassus.algorithms.contact.solvers import FALLBACK, SOLVERS, exact
 from delassus.algorithms.contact.step import ContactStep, Materials
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
@@ -49,9 +49,9 @@ def _contact_step(bound: BoundRequest) -> list[Any]:
     epsilon = float(np.finfo(bound.request.error_dtype or "float64").eps)
     at = read("q"), read("v"), read("dt")[0]
     step = ContactStep(lambda v, problem: bound.motion(v=v, problem=problem), *at, materials, epsilon)
-    q, v, impulses, residuals = step.solve(
-        read("impulses"), SOLVERS[options.solver], options.sweeps, options.tolerance, options.solver == "pgs"
-    )
+    solver = exact if options.solver == FALLBACK else SOLVERS[options.solver]
+    how = solver, options.sweeps, options.tolerance, options.solver == "pgs"
+    q, v, impulses, residuals = step.solve(read("impulses"), *how)
     is_within = bound.ops.less(maximum_of(bound.ops, residuals), options.tolerance)
     for x in _broken_rules(bound):
         is_within = is_within * bound.ops.less(x, SQUARE_FLOOR)

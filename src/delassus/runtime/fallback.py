@@ -4,6 +4,8 @@ States whose estimated error is above the bound go to "ltl" in float64, which el
 "proximal", which solves dependent ones (those of "proximal" the other way round), with errors estimated by what
 solutions miss (`delassus.accuracy.refinement`); these are compiled when first needed, and announced. What is left
 then is solved on NumPy, as `delassus.forward_dynamics` does.
+
+Contact steps are made again with more sweeps, and then on NumPy, with impulses of each state by the solvers of scenes.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ from numpy.typing import NDArray
 from delassus.accuracy.estimate import check_error_bound
 from delassus.accuracy.policy import next_method
 from delassus.accuracy.status import DynamicsStatus
+from delassus.algorithms.contact.solvers import FALLBACK
 from delassus.algorithms.dynamics import ITERATIVE
 from delassus.quantities.evaluate import NumpyRequest, numpy_fallback
 from delassus.quantities.request import Request
 from delassus.runtime.arrays import Arrays, Batch, result_arrays
+from delassus.spatial.numpy_ops import numbers
 
 Kernel = Any
 """A `delassus.runtime.kernel.Kernel`, which is built on this."""
@@ -116,6 +120,17 @@ def solve_states(
         ]
         on_numpy[where], inaccurate[where] = True, left & (numpy_request.status == DynamicsStatus.INACCURATE)
         error[where] = np.where(left, np.max([x.error for x in numpy_request.resolved], axis=0), error[where])
+    elif kernel.iterates and kernel.request.options.solver != "pgs":  # pyramids have no other solver
+        asked = replace(kernel.request, options=replace(kernel.request.options, solver=FALLBACK))
+        values = dict(zip((a.name for a in kernel.arguments), some, strict=True))
+        contact_request = NumpyRequest(asked, values, (n,))
+        outputs = contact_request.run().values()
+        solved = np.broadcast_to(numbers(contact_request.is_within) > 0, (n,))
+        found = [
+            np.where(solved.reshape(n, *(1,) * len(r.shape)), x, own[where])
+            for r, x, own in zip(kernel.results, outputs, results, strict=True)
+        ]
+        inaccurate[where] = ~solved
     else:
         found = [x[where] for x in results]
     with np.errstate(over="ignore"):  # numbers beyond float32

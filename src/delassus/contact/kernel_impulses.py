@@ -1,0 +1,62 @@
+"""Impulses of compiled contact steps, state by state, by a solver that ends where sweeps do not.
+
+The problem of a contact step becomes that of `ConeProblem`: each side of a limit is a contact without friction, dry
+friction one without a normal (`delassus.contact.joint_contacts`), and a least normal impulse an offset of friction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from delassus.algorithms.contact.laws import StepProblem
+from delassus.contact.solvers.registry import ImpulseSolver
+from delassus.spatial.rotations import Array
+
+PASSES, STRICTER = 2000, 0.1
+"""Most iterations of each solver that is asked for a state, and the part of the tolerance that they are held to."""
+
+
+def exact_impulses(problem: StepProblem, start: Sequence[Any], times: int, tolerance: float) -> list[Any]:
+    """Impulses (one array a unknown) of the states of a batch, by `admm` with Newton's method, and `nsgs`."""
+    bounds = [x for y in problem.joints for x in (*(y.bounds or ()), y.friction) if x is not None]
+    given = [x for y in problem.points for x in (y.friction, y.floor) if x is not None]
+    entries = [x for row in problem.G for x in row]
+    shape = np.broadcast_shapes(*(np.shape(x) for x in (*problem.b, *bounds, *given, *entries)))
+
+    def states(x: Any) -> Array:
+        return np.broadcast_to(np.asarray(x, float), shape).reshape(-1)
+
+    floors = [0.0 if point.floor is None else point.floor for point in problem.points]
+    raised = [(point.row + 2, floor) for point, floor in zip(problem.points, floors, strict=True)]
+    free = [sum((row[k] * floor for k, floor in raised), x) for row, x in zip(problem.G, problem.b, strict=True)]
+    unknowns, signs, right, mu, offsets = list[int](), list[float](), list[Any](), list[Any](), list[Any]()
+
+    def add(own: Sequence[int], sides: Sequence[float], bound: Any, friction: Any, offset: Any) -> None:
+        unknowns.extend(own)
+        signs.extend(sides)
+        right.extend(side * (free[problem.rows[k]] - bound) for k, side in zip(own, sides, strict=True))
+        mu.append(friction)
+        offsets.append(offset)
+
+    for i, (point, floor) in enumerate(zip(problem.points, floors, strict=True)):
+        add(range(3 * i, 3 * i + 3), (1.0, 1.0, 1.0), 0.0, point.friction, point.friction * floor)
+    for joint in problem.joints:
+        for bound, side in zip(joint.bounds or (None, None), (1.0, -1.0), strict=True):
+            if bound is not None:
+                add([problem.limits[joint.row]] * 3, (0.0, 0.0, side), bound, 0.0, 0.0)
+        if joint.friction is not None:
+            add([problem.dry[joint.row]] * 3, (1.0, 0.0, 0.0), 0.0, 0.0, joint.friction)
+    S, rows = np.array(signs)[:, None], [problem.rows[k] for k in unknowns]
+    G = np.stack([np.stack([states(problem.G[i][j]) for j in rows]) for i in rows]) * S[:, None] * S
+    b, *of_each = (np.stack([states(x) for x in values]) for values in (right, mu, offsets))
+    out, solver = np.zeros((problem.size, b.shape[1])), ImpulseSolver("admm", 4, STRICTER * tolerance, PASSES)
+    for k in range(b.shape[1]):
+        W = np.ascontiguousarray(0.5 * (G[:, :, k] + G[:, :, k].T))
+        friction, offset = (np.ascontiguousarray(x[:, k]) for x in of_each)
+        np.add.at(out[:, k], unknowns, S[:, 0] * solver(W, np.ascontiguousarray(b[:, k]), friction, offset).p)
+    for i, floor in enumerate(floors):
+        out[3 * i + 2] += states(floor)
+    return [x.reshape(shape) for x in out]

@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Collider, Cylinder, Ellipsoid, HalfSpace, HeightField, Mesh, ground_below
+from delassus.contact import (
+    Box,
+    Capsule,
+    Collider,
+    Cylinder,
+    Ellipsoid,
+    HalfSpace,
+    HeightField,
+    Mesh,
+    Sphere,
+    ground_below,
+)
 from tools import beside_simulator
 
 pytestmark = pytest.mark.usefixtures("one_lane")
@@ -137,4 +148,75 @@ def test_derivatives_of_shapes_that_roll(name):
     size = 1 + np.abs(first).max(axis=1)
     smooth = np.abs(first - second).max(axis=1) / size < 1e-5
     assert smooth.mean() > 0.7 and np.count_nonzero(kernel(*given)[2]) > n
+    assert (np.abs(found - first).max(axis=1) / size)[smooth].max() < 1e-4
+
+
+PAIRS = {
+    "ball on box": (Sphere(0.05), Box(0.4, 0.3, 0.1)),
+    "box on ball": (Box(0.2, 0.3, 0.1), Sphere(0.2)),
+    "ball on cylinder": (Sphere(0.05), Cylinder(0.15, 0.3)),
+    "capsule on box": (Capsule(0.05, 0.2), Box(0.5, 0.4, 0.1)),
+    "capsule over an edge": (Capsule(0.05, 0.6), Box(0.5, 0.4, 0.1)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")  # as above
+@pytest.mark.parametrize("fixed", [True, False])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_pairs_of_shapes_go_as_in_the_simulator(pair, fixed):
+    """Dropped on a shape of the world, or on one of a link that gives way.
+
+    Where the capsule leans, points of the simulator are those of its side seen along the normal, kernels' those of
+    balls in it: they differ by the square of the angle.
+    """
+    (above, below), near = PAIRS[pair], 1e-6 if "edge" in pair else 1e-8
+    body, turn = ds.mechanisms.free_body(1.0, 0.004 * np.eye(3), name="body"), np.eye(3)[[1, 2, 0]].T
+    world = ds.mechanisms.free_body(3.0, 0.02 * np.eye(3), name="body")
+    link = "world" if fixed else "b/body"
+    own = turn if isinstance(above, Capsule) else None
+    colliders = [
+        Collider("a/body", above, (0.01, 0, 0), own, friction=0.3),
+        Collider(link, below, (0, 0, 0.02), turn if isinstance(below, Cylinder) else None, friction=0.6),
+    ]
+    scene = ds.Scene({"a": body} if fixed else {"a": body, "b": world}, colliders)
+    height = 0.02 + (0.05 if isinstance(below, Box) else 0.15 if isinstance(below, Cylinder) else 0.2) + 0.05
+    for offset in (0.02, 0.06):
+        q = np.array([offset, 0.01, height + 1e-3, 0, 0, 0, 1.0, *([] if fixed else [0, 0, 0, 0, 0, 0, 1.0])])
+        v = np.concatenate([[0.3, 0.2, -0.2, 0, 0, 0.5], *([] if fixed else [[0, 0, 0.1, 0, 0, 0]])])
+        beside_simulator(scene, q, v, np.zeros(v.size), 120, DT, near, **TIGHT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", ["ball on box", "ball on cylinder", "capsule on box"])
+def test_derivatives_of_pairs(pair):
+    """Tangents are central differences: over faces, edges and corners, from all sides."""
+    above, below = PAIRS[pair]
+    tree, rng, n, step = (
+        ds.mechanisms.free_body(1.0, np.diag([0.004, 0.005, 0.003])),
+        np.random.default_rng(9),
+        80,
+        1e-6,
+    )
+    contact = ds.Contact("body", above, (ds.Frame("world", (0, 0, 0.02)), below), friction=0.5)
+    kernel = ds.compile(tree, contact, "contact_step", limits=False, **TIGHT)
+    scene = ds.Scene(tree, [Collider("body", above), Collider("world", below, (0, 0, 0.02))])
+    q = tree.random(rng, batch=n)
+    q[:, :2] = rng.uniform(-0.25, 0.25, (n, 2))
+    q[:, 2] = 0.3
+    for x in q:
+        if np.hypot(x[0], x[1]) < 0.14:
+            x[:] = scene.set_down(x)
+    q[:, 2] += rng.uniform(-1e-3, 1e-3, n)
+    given = [q, rng.normal(size=(n, 6)), np.zeros((n, kernel.arguments[2].size)), rng.normal(size=(n, 6)),
+             np.full(n, 1e-2)]  # fmt: skip
+    turns, by_v = rng.normal(size=(2, n, 6))
+    ends = [[tree.integrate(q, s * turns), given[1] + s * by_v] for s in (step, -step, step / 4, -step / 4)]
+    moved = [kernel(*end, *given[2:])[1] for end in ends]
+    first, second = (moved[0] - moved[1]) / (2 * step), (moved[2] - moved[3]) / (step / 2)
+    turned = (ends[0][0] - ends[1][0]) / (2 * step)
+    found = kernel.derivative("jvp")(*given, turned, by_v, *(np.zeros_like(x) for x in given[2:]))[1]
+    size = 1 + np.abs(first).max(axis=1)
+    smooth = np.abs(first - second).max(axis=1) / size < 1e-5
+    assert smooth.mean() > 0.7 and np.count_nonzero(kernel(*given)[2]) > n / 4
     assert (np.abs(found - first).max(axis=1) / size)[smooth].max() < 1e-4

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Box, Capsule, Collider, ConeProblem, HalfSpace, Sphere
+from delassus.contact import Box, Capsule, Collider, ConeProblem, Cylinder, HalfSpace, Sphere
 from delassus.errors import ConfigurationError
 from internals import NumpyRequest, configuration_from_mujoco
 from tools import beside_simulator, requested
@@ -284,20 +284,22 @@ def test_scenes_have_contacts_as_constraints():
     pair = ds.mechanisms.pendulum(2)
     colliders = [
         Collider("rod1", Capsule(0.05, 0.3), (0, 0, -0.4), friction=0.2, restitution=0.5),
-        Collider("rod2", Box(0.1, 0.2, 0.3), (0, 0, -0.5), slope(0.3).rotation, name="brick"),
+        Collider("rod2", Cylinder(0.1, 0.3), (0, 0, -0.5), slope(0.3).rotation, name="brick"),
         Collider("world", HalfSpace(), (0, 0.1, -3), slope(0.1).rotation, friction=0.8, restitution=0.5,
                  surface_velocity=(1, 2, 0)),
-        Collider("world", Sphere(0.1), (1, 0, 0), name="post"),
+        Collider("world", Capsule(0.1, 0.3), (1, 0, 0), name="post"),
     ]  # fmt: skip
     scene = ds.Scene(pair, colliders, ignore=[("brick", "post")])
     on_plane, on_post, brick = scene.constraints()
     assert [c.frame.link for c in (on_plane, on_post, brick)] == ["rod1", "rod1", "rod2"]
-    assert isinstance(on_post.second_shape, Sphere) and on_post.second.link == "world" and brick.n_points == 8
+    assert isinstance(on_post.second_shape, Capsule) and on_post.second.link == "world" and brick.n_points == 8
     assert (on_plane.friction, on_plane.restitution) == (pytest.approx(0.4), 0.5)
     np.testing.assert_array_equal(on_plane.surface_velocity, [1, 2, 0])
     np.testing.assert_allclose(on_plane.ground.rotation, slope(0.1).rotation, atol=1e-15)
     np.testing.assert_allclose(brick.frame.rotation, slope(0.3).rotation, atol=1e-15)
-    with pytest.raises(ConfigurationError, match=r"scene of a contact step: .* got Box 'brick' and Sphere 'post'"):
+    with pytest.raises(
+        ConfigurationError, match=r"scene of a contact step: .* got Cylinder 'brick' and Capsule 'post'"
+    ):
         ds.Scene(pair, colliders).contact_step()
 
 
@@ -712,7 +714,7 @@ def test_contacts_are_constraints_of_their_own():
         (lambda: ds.Contact("body", "ball"), "a convex shape"),
         (lambda: ds.Contact("body", Sphere(0.1), "floor"), "'plane', 'input'"),
         (lambda: ds.Contact("body", Sphere(0.1), ds.Frame("body")), "'world'"),
-        (lambda: ds.Contact("body", Box(1, 1, 1), ("other", Sphere(0.1))), "spheres and capsules"),
+        (lambda: ds.Contact("body", Box(1, 1, 1), ("other", Box(1, 1, 1))), "spheres and capsules"),
         (lambda: ds.Contact("body", Sphere(0.1), friction=-1), "friction"),
         (lambda: ds.Contact("body", Sphere(0.1), restitution=2), "restitution"),
         (lambda: step_of(ball(), ds.Contact("bodi", Sphere(0.1))), "body"),

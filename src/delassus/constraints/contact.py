@@ -1,8 +1,7 @@
 """Contacts that may close, and joints with limits and dry friction: rows of contact steps.
 
-Shapes against planes: the gap is the height of each of `delassus.constraints.lowest_points`. Spheres and capsules
-against each other: the closest points of two segments (Ericson, Real-Time Collision Detection, 5.1.9). The contact
-point is half-way between the surfaces.
+Shapes touch planes at `delassus.constraints.lowest_points`, and one another at `delassus.constraints.nearest_points`.
+The contact point is half-way between the surfaces.
 """
 
 from __future__ import annotations
@@ -17,23 +16,18 @@ from numpy.typing import ArrayLike
 from delassus.constraints.constraint import Argument, At, Candidate, Constraint
 from delassus.constraints.frame import Frame, as_frame
 from delassus.constraints.joint_rows import JointRows
-from delassus.constraints.lowest_points import Solid, offsets, sites, tangents
+from delassus.constraints.lowest_points import Solid, dot, offsets, sites, tangents
+from delassus.constraints.nearest_points import PAIRS, Pose, n_touches, touches
 from delassus.errors import ConstraintError, shown
 from delassus.frozen import read_only
 from delassus.model.check import check_number, check_vector
-from delassus.model.shapes import Capsule, Mesh, Sphere
+from delassus.model.shapes import Mesh
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import column, cross_matrix, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import Array
 
-TINY = 1e-30
-"""Added to squares of lengths that may be zero."""
-
-Vector = list["Scalar"]
-Round = Sphere | Capsule
-"""Shapes that touch one another."""
-Ground = Literal["plane", "input"] | Frame | tuple[str | Frame, Round]
+Ground = Literal["plane", "input"] | Frame | tuple[str | Frame, Solid]
 
 
 def surface_velocity_name(constraint: int) -> str:
@@ -57,13 +51,13 @@ class Contact(Constraint):
     shape : Sphere, Capsule, Cylinder, Box, Ellipsoid or Mesh
         A sphere or ellipsoid has one contact point, a capsule one at each end, a cylinder four on each rim, a box one
         at each of its eight corners, a convex hull at all of its vertices, or at eight that follow from the normal.
-        Between two links: spheres and capsules, which have one.
+        Between two links: spheres and capsules, which have one, a capsule and a box three.
     ground : {"plane", "input"}, Frame or tuple
         What it may touch. ``"plane"`` is the plane z = 0 of the world; a ``Frame("world", position, rotation)`` the
         plane z = 0 of that frame. With ``"input"`` the ground below each point comes with each call, ``ground{i}``
         (n_points, 4) of the i-th constraint: its height (m) along z of the world below a place, and its unit normal.
         Places are centres of spheres and ellipsoids, and of the bases of cylinders, corners, and the centre of a hull
-        of more than eight. ``(frame, shape)`` is a sphere or capsule on another link.
+        of more than eight. ``(frame, shape)`` is a shape on another link or the world.
     friction : float
         Coefficient μ.
     restitution : float
@@ -89,7 +83,7 @@ class Contact(Constraint):
 
     frame: Frame
     shape: Solid
-    ground: Literal["plane", "input"] | Frame | tuple[Frame, Round]
+    ground: Literal["plane", "input"] | Frame | tuple[Frame, Solid]
     friction: float
     restitution: float
     surface_velocity: Array | Literal["input"]
@@ -109,9 +103,10 @@ class Contact(Constraint):
         if not isinstance(shape, Solid) or (isinstance(shape, Mesh) and not shape.convex):
             raise ConstraintError(f"shape of a {what}", "a convex shape", shown(shape), "Approximate it.")
         if isinstance(ground, tuple):
-            if len(ground) != 2 or not isinstance(ground[1], Round) or not isinstance(shape, Round):
-                wanted = "spheres and capsules between two links, ground=(frame, shape)"
-                raise ConstraintError(f"shapes of a {what}", wanted, shown(ground), "Use capsules for boxes.")
+            if len(ground) != 2 or not isinstance(ground[1], Solid) or not n_touches(shape, ground[1]):
+                raise ConstraintError(
+                    f"shapes of a {what}", f"ground=(frame, shape), {PAIRS}", shown(ground), "Use these."
+                )
             ground = as_frame(ground[0], f"second frame of a {what}"), ground[1]
         elif isinstance(ground, Frame):
             if ground.link != "world" or ground.given is not None:
@@ -123,7 +118,7 @@ class Contact(Constraint):
         if not (isinstance(belt, str) and belt == "input"):
             belt = read_only(check_vector(belt, f"surface_velocity of a {what}", "in m/s"))
         self._set_attributes(
-            size=3 if isinstance(ground, tuple) else 3 * len(sites(shape)),
+            size=3 * (n_touches(shape, ground[1]) if isinstance(ground, tuple) else len(sites(shape))),
             frame=first,
             shape=shape,
             ground=ground,
@@ -146,7 +141,7 @@ class Contact(Constraint):
         return self.ground[0] if isinstance(self.ground, tuple) else None
 
     @property
-    def second_shape(self) -> Round | None:
+    def second_shape(self) -> Solid | None:
         """The shape on another link."""
         return self.ground[1] if isinstance(self.ground, tuple) else None
 
@@ -220,7 +215,7 @@ class Contact(Constraint):
     def candidates(self, at: At) -> list[Candidate]:
         """Gap and rows of each point, from the poses of links in the world."""
         if self.second is not None:
-            return [self._between_links(at)]
+            return self._between_links(at)
         ops, on = at.ops, self.frame.on(at.tree)
         R, origin = at.robot.link_rotations[on.link], at.robot.origins[on.link]
         axes = ops.constant(_clean(self.ground.rotation)) if isinstance(self.ground, Frame) else ops.eye(3)
@@ -241,49 +236,37 @@ class Contact(Constraint):
             if offset is not None:
                 own = column(ops, ops.transpose(to_shape) @ from_entries(ops, offset.vector))
                 centre, apart = [a + b for a, b in zip(centre, own, strict=True)], offset.apart
-                gap = gap + _dot(ups[k], own)
+                gap = gap + dot(ups[k], own)
             reach = 0.5 * gap + radius
             point = [x - reach * n for x, n in zip(centre, ups[k], strict=True)]
             rows = {on.link: _rows(ops, frames[k], R, point)}
             out.append(Candidate(gap if apart is None else gap + apart, rows, self._belt(at, frames[k], axes)))
         return out
 
-    def _between_links(self, at: At) -> Candidate:
-        """Contact at the closest points of two segments."""
-        ops, segments = at.ops, []
+    def _between_links(self, at: At) -> list[Candidate]:
+        """Contacts where the two shapes are nearest."""
+        ops, links, poses = at.ops, [], []
         assert self.second is not None and self.second_shape is not None
-        for frame, shape in ((self.frame, self.shape), (self.second, self.second_shape)):
+        for frame in (self.frame, self.second):
             on = frame.on(at.tree)
-            half = 0.5 * getattr(shape, "length", 0.0)
             if on.link == WORLD:
                 R, origin = ops.eye(3), ops.zeros(3, 1)
             else:
                 R, origin = at.robot.link_rotations[on.link], at.robot.origins[on.link]
             centre = column(ops, origin + R @ ops.constant(on.position[:, None]))
-            axis = column(ops, R @ ops.constant(half * _clean(on.rotation)[:, 2:]))
-            segments.append((on.link, R, origin, centre, axis, half))
-        (_, _, _, p, d, h), (_, _, _, q, e, g) = segments
-        s, t = _closest(ops, p, d, h, q, e, g)
-        x = [a + s * b for a, b in zip(p, d, strict=True)] if h else p
-        y = [a + t * b for a, b in zip(q, e, strict=True)] if g else q
-        apart = [a - b for a, b in zip(x, y, strict=True)]
-        distance = ops.sqrt(_dot(apart, apart) + TINY)
-        over = 1.0 / distance
-        normal = [over * a for a in apart]
-        axes = frame_of(ops, normal)
-        assert isinstance(self.shape, Round)
-        first_radius, second_radius = self.shape.radius, self.second_shape.radius
-        gap = distance - (first_radius + second_radius)
-        reach = 0.5 * (distance + (second_radius - first_radius))
-        contact = [b + reach * n for b, n in zip(y, normal, strict=True)]
-        rows = {}
-        for sign, (link, R, origin, *_) in zip((1.0, -1.0), segments, strict=True):
-            if link != WORLD:
-                point = column(ops, ops.transpose(R) @ (from_entries(ops, contact) - origin))
-                K = _rows(ops, axes, R, point)
-                rows[link] = K if sign > 0 else -K
-        on_second = segments[1][1] @ ops.constant(_clean(self.second.on(at.tree).rotation))
-        return Candidate(gap, rows, self._belt(at, axes, on_second))
+            links.append((on.link, R, origin))
+            poses.append(Pose(ops, R, _clean(on.rotation), centre))
+        out = []
+        for gap, normal, contact, apart in touches(ops, self.shape, poses[0], self.second_shape, poses[1]):
+            axes, rows = frame_of(ops, normal), {}
+            for sign, (link, R, origin) in zip((1.0, -1.0), links, strict=True):
+                if link != WORLD:
+                    point = column(ops, ops.transpose(R) @ (from_entries(ops, contact) - origin))
+                    K = _rows(ops, axes, R, point)
+                    rows[link] = K if sign > 0 else -K
+            belt = self._belt(at, axes, poses[1].axes)
+            out.append(Candidate(gap if apart is None else gap + apart, rows, belt))
+        return out
 
     def _belt(self, at: At, frame: Matrix, axes: Matrix) -> list[Scalar]:
         """Velocity of the first surface over the second along the tangents of a frame, from the axes of the second."""
@@ -319,29 +302,6 @@ def frame_of(ops: Ops, n: Sequence[Scalar]) -> Matrix:
 
 def _dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
-
-
-def _closest(ops: Ops, p: Vector, d: Vector, h: float, q: Vector, e: Vector, g: float) -> tuple[Scalar, Scalar]:
-    """Parameters from −1 to 1 of the closest points of the segments ``p + s d`` and ``q + t e``, half as long as h, g.
-
-    One of length zero has parameter zero.
-    """
-
-    def bounded(x: Scalar) -> Scalar:
-        return ops.maximum(ops.minimum(x, 1.0), -1.0)
-
-    r = [a - b for a, b in zip(p, q, strict=True)]
-    if not h and not g:
-        return 0.0, 0.0
-    if not g:
-        return bounded(-(_dot(d, r) * (1.0 / (h * h)))), 0.0
-    if not h:
-        return 0.0, bounded(_dot(e, r) * (1.0 / (g * g)))
-    b, c, f = _dot(d, e), _dot(d, r), _dot(e, r)
-    hh, gg = h * h, g * g
-    s = bounded((b * f - c * gg) / ((hh * gg - b * b) + 1e-12 * hh * gg))
-    t = bounded((b * s + f) * (1.0 / gg))
-    return bounded((b * t - c) * (1.0 / hh)), t
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)

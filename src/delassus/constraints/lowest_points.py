@@ -99,9 +99,9 @@ def _corners(ops: Ops, vertices: Array, normals: Sequence[Sequence[Scalar]]) -> 
             first, second = tangents(ops, n)
             direction = [a + TILT * (cos(angle) * b + sin(angle) * c) for a, b, c in zip(n, first, second, strict=True)]
         index: Scalar = 0.0
-        best, at = _dot(direction, corners[0]), list(corners[0])
+        best, at = dot(direction, corners[0]), list(corners[0])
         for i, x in enumerate(corners[1:], 1):
-            height = _dot(direction, x)
+            height = dot(direction, x)
             lower = ops.less(height, best)
             best, index = ops.minimum(height, best), ops.select(lower, 1.0 * i, index)
             at = [ops.select(lower, new, old) for new, old in zip(x, at, strict=True)]
@@ -123,5 +123,6 @@ def tangents(ops: Ops, n: Sequence[Scalar]) -> tuple[list[Scalar], list[Scalar]]
     return [1.0 + sign * x * x * a, sign * b, -(sign * x)], [b, sign + y * y * a, -y]
 
 
-def _dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
+def dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
+    """``a · b`` of vectors (3,)."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]

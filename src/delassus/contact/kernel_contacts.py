@@ -9,15 +9,16 @@ from numpy.typing import ArrayLike
 
 from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.constraints.contact import Contact, Ground, ground_name
+from delassus.constraints.nearest_points import PAIRS, n_touches
 from delassus.contact.collision.meshes import hull_of
 from delassus.contact.filters import Solids, may_collide
 from delassus.errors import ConfigurationError, shown
-from delassus.model.shapes import Capsule, Collider, HalfSpace, HeightField, Mesh, Sphere
+from delassus.model.shapes import Collider, HalfSpace, HeightField, Mesh
 from delassus.model.tree import Tree
 from delassus.quantities.kinematics import forward_kinematics
 from delassus.spatial.rotations import Array
 
-PAIRS = "convex shapes on half spaces and height fields, spheres and capsules on each other, no belts on top"
+TOUCHING = f"convex shapes on half spaces and height fields; {PAIRS}; no belts on top"
 """What touches in contact steps of kernels."""
 
 UPRIGHT = 1e-9
@@ -35,17 +36,17 @@ def _contact(a: Collider, b: Collider) -> Contact:
     if a.link == "world":
         a, b = b, a
     ground: Ground | None = None
-    if isinstance(a.shape, Sphere | Capsule) and isinstance(b.shape, Sphere | Capsule):
-        ground = _frame(b), b.shape
-    elif isinstance(b.shape, HalfSpace):
+    if isinstance(b.shape, HalfSpace):
         ground = _frame(b)
     elif isinstance(b.shape, HeightField):
         ground = "input"
+    elif not isinstance(a.shape, HalfSpace) and n_touches(a.shape, b.shape):
+        ground = _frame(b), b.shape
     shape = Mesh(hull_of(a.shape, a.name)[0]) if isinstance(a.shape, Mesh) and a.shape.convex else a.shape
     is_surface = isinstance(shape, Mesh) and not shape.convex
     if ground is None or isinstance(shape, HalfSpace) or is_surface or a.surface_velocity.any():
         came = f"{type(a.shape).__name__} {a.name!r} and {type(b.shape).__name__} {b.name!r}"
-        raise ConfigurationError("scene of a contact step", PAIRS, came, "Approximate one, or ignore the pair.")
+        raise ConfigurationError("scene of a contact step", TOUCHING, came, "Approximate one, or ignore the pair.")
     return Contact(
         _frame(a), shape, ground,
         friction=float(np.sqrt(a.friction * b.friction)), restitution=float(np.sqrt(a.restitution * b.restitution)),

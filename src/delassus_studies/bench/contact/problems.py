@@ -175,7 +175,7 @@ def geometry(made: Problems) -> list[ContactPoint]:
         pose = ds.forward_kinematics(tree, q, [c.frame])[:, 0]
         for k, (at_in_frame, radius) in enumerate(c.spheres):
             centre = pose[:, :3, 3] + pose[:, :3, :3] @ at_in_frame
-            if c.second is not None and c.second_shape is not None:
+            if c.second is not None and isinstance(c.second_shape, ds.contact.Sphere):
                 offset = centre - ds.forward_kinematics(tree, q, [c.second])[:, 0, :3, 3]
                 distance = np.linalg.norm(offset, axis=-1)
                 axes = _tangents(offset / distance[:, None])

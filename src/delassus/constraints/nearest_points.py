@@ -1,0 +1,229 @@
+"""Where two shapes are nearest to each other, without branches.
+
+Spheres and capsules: the closest points of two segments (Ericson, Real-Time Collision Detection, 5.1.9), less radii.
+Balls and boxes or cylinders: the nearest point of the surface; from inside, through the nearest face. A capsule is
+three balls of a box: at the point of its axis that is nearest to the box, and at both ends of the stretch that is over
+the face there. Its squared distance from a box along the axis is convex, with a derivative that is linear between the
+places at which the axis crosses planes of faces: from its values at these follows the point where it is least, or the
+stretch of an axis that is parallel to a face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from delassus.constraints.lowest_points import Solid, dot
+from delassus.model.shapes import Box, Capsule, Cylinder, Sphere
+from delassus.spatial.motion import column, from_entries
+from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.rotations import Array
+
+TINY = 1e-30
+"""Added to squares of lengths that may be zero."""
+
+ON_SURFACE = 1e-12
+"""Distance of a ball's centre from a surface, over its radius, below which it counts as inside."""
+
+PARALLEL = 1e-10
+"""Sine of the angle below which the axis of a capsule is parallel to a face."""
+
+PAIRS = "spheres and capsules with one another and with boxes, spheres with cylinders"
+"""Pairs of shapes that `touches` knows."""
+
+Round = Sphere | Capsule
+Vector = list["Scalar"]
+
+
+class Touch(NamedTuple):
+    """Nearest places of two shapes: gap (m), unit normal (3,) to the first shape and the point (3,) midway.
+
+    Places that come twice have a distance (m) ``apart``, which adds to the gap.
+    """
+
+    gap: Scalar
+    normal: Vector
+    point: Vector
+    apart: Scalar | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pose:
+    """Frame of a shape in the world: the rotation of its link, its own on the link, and its origin."""
+
+    ops: Ops
+    link: Matrix
+    rotation: Array
+    origin: Vector
+
+    def along(self, vector: Array) -> Vector:
+        """A vector (3,) of the shape, in axes of the world."""
+        return column(self.ops, self.link @ self.ops.constant((self.rotation @ vector)[:, None]))
+
+    @property
+    def axes(self) -> Matrix:
+        """Axes of the shape in the world (3 × 3)."""
+        return self.link @ self.ops.constant(self.rotation)
+
+    def to_own(self, x: Sequence[Scalar]) -> Vector:
+        """A vector of the world in axes of the shape."""
+        return column(self.ops, self.ops.transpose(self.axes) @ from_entries(self.ops, x))
+
+    def to_world(self, x: Sequence[Scalar]) -> Vector:
+        """A vector of the shape in axes of the world."""
+        return column(self.ops, self.axes @ from_entries(self.ops, x))
+
+
+def n_touches(first: Solid, second: Solid) -> int:
+    """How many places `touches` finds; 0 for shapes that it does not know."""
+    if isinstance(first, Round) and isinstance(second, Round):
+        return 1
+    ball, other = (first, second) if isinstance(first, Round) else (second, first)
+    if isinstance(ball, Sphere) and isinstance(other, Box | Cylinder):
+        return 1
+    return 3 if isinstance(ball, Capsule) and isinstance(other, Box) else 0
+
+
+def touches(ops: Ops, first: Solid, at: Pose, second: Solid, beside: Pose) -> list[Touch]:
+    """Where two shapes are nearest, of kinds that `n_touches` knows."""
+    if isinstance(first, Round) and isinstance(second, Round):
+        return [_segments(ops, first, at, second, beside)]
+    if not isinstance(first, Round):
+        return [t._replace(normal=[-x for x in t.normal]) for t in touches(ops, second, beside, first, at)]
+    if isinstance(first, Capsule) and isinstance(second, Box):
+        return _capsule_on_box(ops, first, at, second, beside)
+    return [_ball(ops, first.radius, at.origin, second, beside)]
+
+
+def _ball(ops: Ops, radius: float, centre: Vector, shape: Solid, pose: Pose) -> Touch:
+    """A ball beside a box or cylinder."""
+    own = pose.to_own([a - b for a, b in zip(centre, pose.origin, strict=True)])
+    if isinstance(shape, Cylinder):
+        across = ops.sqrt(own[0] * own[0] + own[1] * own[1] + TINY)
+        on_axis = ops.less(across, ON_SURFACE * shape.radius)
+        x = ops.select(on_axis, 1.0, own[0] * (1.0 / across)), ops.select(on_axis, 0.0, own[1] * (1.0 / across))
+        distance, (r, z) = _from_block(ops, [across, own[2]], [shape.radius, 0.5 * shape.length], radius)
+        out = [r * x[0], r * x[1], z]
+    else:
+        assert isinstance(shape, Box)
+        distance, out = _from_block(ops, own, [0.5 * shape.x, 0.5 * shape.y, 0.5 * shape.z], radius)
+    normal = pose.to_world(out)
+    back = 0.5 * (distance + radius)
+    return Touch(distance - radius, normal, [a - back * n for a, n in zip(centre, normal, strict=True)])
+
+
+def _from_block(ops: Ops, x: Sequence[Scalar], half: Sequence[float], radius: float) -> tuple[Scalar, Vector]:
+    """Signed distance of a point from ``|x_i| ≤ half_i``, and the unit normal along which it is measured."""
+    away = [a - _within(ops, a, h) for a, h in zip(x, half, strict=True)]
+    outside = ops.sqrt(sum((a * a for a in away), TINY))
+    slack = [h - ops.maximum(a, -a) for a, h in zip(x, half, strict=True)]
+    least = slack[0]
+    for s in slack[1:]:
+        least = ops.minimum(least, s)
+    inside, over, left = 1.0 - ops.less(ON_SURFACE * radius, outside), 1.0 / outside, ops.less(0.0, 1.0)
+    out = []
+    for a, s, d in zip(x, slack, away, strict=True):
+        nearest = left * (1.0 - ops.less(least, s))  # the first of those that are as near
+        left = left - nearest
+        out.append(ops.select(inside, nearest * ops.copysign(1.0, a), over * d))
+    return ops.select(inside, -least, outside), out
+
+
+def _capsule_on_box(ops: Ops, capsule: Capsule, at: Pose, box: Box, beside: Pose) -> list[Touch]:
+    """Three balls of a capsule that are nearest to a box."""
+    half, size = [0.5 * box.x, 0.5 * box.y, 0.5 * box.z], 0.5 * capsule.length
+    axis = at.along(np.array([0.0, 0.0, size]))
+    c = beside.to_own([a - b for a, b in zip(at.origin, beside.origin, strict=True)])
+    d = beside.to_own(axis)
+    scale = size * (size + sum(half))
+    steep = [ops.copysign(ops.maximum(ops.maximum(x, -x), 1e-12 * size), x) for x in d]
+    crossings = [
+        [_within(ops, (side * h - x) * (1.0 / y), 1.0) for side in (-1.0, 1.0)]
+        for x, y, h in zip(c, steep, half, strict=True)
+    ]
+
+    def slope(s: Scalar) -> Scalar:
+        x = [a + s * b for a, b in zip(c, d, strict=True)]
+        return sum((b * (a - _within(ops, a, h)) for a, b, h in zip(x, d, half, strict=True)), 0.0)
+
+    low: Scalar = -1.0
+    high: Scalar = 1.0
+    at_low, at_high = slope(low), slope(high)
+    for s in [-1.0, 1.0, *(x for pair in crossings for x in pair)]:
+        g = slope(s)
+        falls = ops.less(g, PARALLEL * scale) * (1.0 - ops.less(s, low))
+        low, at_low = ops.select(falls, s, low), ops.select(falls, g, at_low)
+        rises = ops.less(-PARALLEL * scale, g) * (1.0 - ops.less(high, s))
+        high, at_high = ops.select(rises, s, high), ops.select(rises, g, at_high)
+    flat = ops.less(high, low)
+    steps = ops.maximum(at_high - at_low, PARALLEL * scale)
+    between = _within(ops, low - at_low * (high - low) * (1.0 / steps), 1.0)
+    s = ops.select(ops.less(low, high), between, 0.5 * (low + high))
+    centre = [a + s * b for a, b in zip(at.origin, axis, strict=True)]
+    nearest = _ball(ops, capsule.radius, centre, box, beside)
+    # the stretch over the face whose normal is nearest to that of the contact
+    n = [x * x for x in beside.to_own(nearest.normal)]
+    start: Scalar = -1.0
+    end: Scalar = 1.0
+    for k, pair in enumerate(crossings):
+        others = ops.maximum(n[(k + 1) % 3], n[(k + 2) % 3])
+        bounds = ops.less(n[k], others)
+        start = ops.maximum(start, ops.select(bounds, ops.minimum(*pair), -1.0))
+        end = ops.minimum(end, ops.select(bounds, ops.maximum(*pair), 1.0))
+    empty = ops.less(end, start)
+    far, out = 2.0 * size, [nearest._replace(apart=flat * (2.0 * size))]
+    for place, edge in ((high, start), (low, end)):
+        t = ops.select(flat, place, ops.select(empty, s, edge))
+        off = t - s
+        twice = (1.0 - flat) * ops.less(off * off, PARALLEL * PARALLEL)
+        x = [a + t * b for a, b in zip(at.origin, axis, strict=True)]
+        out.append(_ball(ops, capsule.radius, x, box, beside)._replace(apart=twice * far))
+    return out
+
+
+def _segments(ops: Ops, first: Round, at: Pose, second: Round, beside: Pose) -> Touch:
+    """Closest points of two segments, less radii."""
+    h, g = (0.5 * x.length if isinstance(x, Capsule) else 0.0 for x in (first, second))
+    p, q = at.origin, beside.origin
+    d, e = at.along(np.array([0.0, 0.0, h])), beside.along(np.array([0.0, 0.0, g]))
+    s, t = _closest(ops, p, d, h, q, e, g)
+    x = [a + s * b for a, b in zip(p, d, strict=True)] if h else p
+    y = [a + t * b for a, b in zip(q, e, strict=True)] if g else q
+    apart = [a - b for a, b in zip(x, y, strict=True)]
+    distance = ops.sqrt(dot(apart, apart) + TINY)
+    over = 1.0 / distance
+    normal = [over * a for a in apart]
+    reach = 0.5 * (distance + (second.radius - first.radius))
+    point = [b + reach * n for b, n in zip(y, normal, strict=True)]
+    return Touch(distance - (first.radius + second.radius), normal, point)
+
+
+def _closest(ops: Ops, p: Vector, d: Vector, h: float, q: Vector, e: Vector, g: float) -> tuple[Scalar, Scalar]:
+    """Parameters from −1 to 1 of the closest points of the segments ``p + s d`` and ``q + t e``, half as long as h, g.
+
+    One of length zero has parameter zero.
+    """
+
+    def bounded(x: Scalar) -> Scalar:
+        return _within(ops, x, 1.0)
+
+    r = [a - b for a, b in zip(p, q, strict=True)]
+    if not h and not g:
+        return 0.0, 0.0
+    if not g:
+        return bounded(-(dot(d, r) * (1.0 / (h * h)))), 0.0
+    if not h:
+        return 0.0, bounded(dot(e, r) * (1.0 / (g * g)))
+    b, c, f = dot(d, e), dot(d, r), dot(e, r)
+    hh, gg = h * h, g * g
+    s = bounded((b * f - c * gg) / ((hh * gg - b * b) + 1e-12 * hh * gg))
+    t = bounded((b * s + f) * (1.0 / gg))
+    return bounded((b * t - c) * (1.0 / hh)), t
+
+
+def _within(ops: Ops, x: Scalar, most: float) -> Scalar:
+    """``x``, or the end of ±``most`` that is nearest to it."""
+    return ops.maximum(ops.minimum(x, most), -most)

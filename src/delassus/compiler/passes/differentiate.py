@@ -13,7 +13,8 @@ Source: Griewank and Walther, Evaluating Derivatives, chapter 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from itertools import chain
 from typing import Any
 
@@ -107,7 +108,8 @@ class DifferentiableTraceOps(TraceOps):
 
     With ``F(p, x) = p − g(p, x) = 0`` and ``J = ∂F/∂p``, ``p − J⁻¹ F`` with ``p`` and ``J`` held has the derivative
     ``−J⁻¹ ∂F/∂x`` of the implicit function theorem, by elimination without exchanges. Where ``p`` is not unique, as of
-    rows that are redundant, ``J + δ`` has small changes.
+    rows that are redundant, ``(J + δ)⁻¹ J (J + δ)⁻¹`` has small changes: of what no ``p`` can follow, as where one of
+    four corners that rest has a gap and others overlap by round-off, it leaves out that part.
     """
 
     epsilon = 2.0**-52
@@ -118,7 +120,7 @@ class DifferentiableTraceOps(TraceOps):
         p = [self.number(x) for x in values]
         missed = [self.subtract(x, self.number(y)) for x, y in zip(p, image(values), strict=True)]
         U, n, shift = jacobian(self, p, missed), len(p), self.number(self.epsilon**0.5)
-        L = [[0] * n for _ in U]
+        J, L = [list(row) for row in U], [[0] * n for _ in U]
         for k in range(n):
             U[k][k] = self.add(U[k][k], shift)
             over = self.divide(self._one, U[k][k])
@@ -128,7 +130,19 @@ class DifferentiableTraceOps(TraceOps):
                     for j in range(k + 1, n):
                         U[i][j] = self.subtract(U[i][j], self.multiply(L[i][k], U[k][j]))
             U[k][k] = over
-        moving, start, x = set(missed), len(self.at), missed
+        moving, start = set(missed), len(self.at)
+        x = self._substituted(L, U, missed)
+        x = self._substituted(L, U, [self._sum(map(self.multiply, row, x)) for row in J])
+        for node, (_, *operands) in enumerate(self.since(start), start):
+            self.held[node] = frozenset(a for a in operands if a < start and a not in moving)
+        return [Expression(self, self.subtract(old, change)) for old, change in zip(p, x, strict=True)]
+
+    def _sum(self, terms: Iterable[int]) -> int:
+        return reduce(self.add, terms)
+
+    def _substituted(self, L: Sequence[Sequence[int]], U: Sequence[Sequence[int]], right: Sequence[int]) -> list[int]:
+        """``(L U)⁻¹`` times the right side; the diagonal of L is 1, that of U inverted."""
+        x, n = list(right), len(U)
         for i in range(n):
             for k in range(i):
                 x[i] = self.subtract(x[i], self.multiply(L[i][k], x[k]))
@@ -136,6 +150,4 @@ class DifferentiableTraceOps(TraceOps):
             for k in range(i + 1, n):
                 x[i] = self.subtract(x[i], self.multiply(U[i][k], x[k]))
             x[i] = self.multiply(U[i][i], x[i])
-        for node, (_, *operands) in enumerate(self.since(start), start):
-            self.held[node] = frozenset(a for a in operands if a < start and a not in moving)
-        return [Expression(self, self.subtract(old, change)) for old, change in zip(p, x, strict=True)]
+        return x

@@ -431,3 +431,18 @@ def test_planar_loops_stay_in_compiled_code(recwarn):
     v, tau = np.random.default_rng(0).normal(size=(2, 6, 3))
     right(tree, loop, (q, v, tau), *ds.compile(tree, loop, "dynamics")(q, v, tau))
     assert not recwarn.list, "states have left compiled code"
+
+
+@pytest.mark.parametrize("formulation", ["blocks", "os"])
+@pytest.mark.parametrize("friction", [0.0, 0.1])
+def test_a_step_takes_back_the_same_part_of_an_error_whatever_acts(formulation, friction):
+    """Two links that a row couples fall; friction of their joints slips, or there is none."""
+    tree = ds.mechanisms.pendulum(2)
+    joints = tuple(replace(joint, friction=np.full(1, friction)) for joint in tree.joints)
+    loop = ds.JointRows({tree.joint_names[0]: 1.0, tree.joint_names[1]: -1.0}, rest=1e-4)
+    scene = ds.Scene(replace(tree, joints=joints), loops=[loop])
+    sim = ds.Simulator(scene, q0=[0.4, 0.4], formulation=formulation, correction=0.3)
+    for k in range(1, 4):
+        sim.step()
+        assert sim.joint_impulses.any() == (friction > 0.0)
+        assert sim.q[0] - sim.q[1] - 1e-4 == pytest.approx(-1e-4 * 0.7**k, rel=1e-6)

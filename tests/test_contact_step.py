@@ -617,6 +617,22 @@ def test_impulses_that_solve_nothing_add_no_energy(biped, solver, restitution):
     assert np.all(energy < before * (1 + 1e-6))
 
 
+@pytest.mark.parametrize("restitution", [0.0, 0.7])
+def test_falls_gain_no_energy_though_sweeps_are_too_few(biped, restitution):
+    """Limits, dry friction, and feet, knees and body that hit the ground; a third of a second after the first touch."""
+    links, options = ["base", "left_thigh", "right_thigh"], {"friction": 0.8, "restitution": restitution}
+    contacts = [ds.Contact(at, Sphere(RADIUS), **options) for at in (*SOLES, *links)]
+    kernel = ds.compile(biped, contacts, "contact_step", sweeps=2)
+    rng, n, steps = np.random.default_rng(0), 64, 500
+    q, v = biped.random(rng, batch=n), 0.5 * rng.normal(size=(n, biped.nv))
+    q = on_the_ground(biped, q, [*SOLES, *(ds.Frame(link) for link in links)], height=RADIUS + 0.1)
+    qs, vs, _, _, status = ds.rollout(kernel, q, v, np.zeros((steps, biped.nv)), DT, return_status=True)
+    energy = ds.kinetic_energy(biped, qs, vs) + ds.potential_energy(biped, qs)
+    energy -= ds.potential_energy(biped, qs).min()
+    assert np.mean(status == ds.DynamicsStatus.UNFINISHED) > 0.05 and np.all(np.isfinite(qs))
+    assert np.all(energy.max(axis=0) < 1.01 * energy[0])
+
+
 def test_ground_that_comes_with_each_call():
     """A plane as an input is the same plane; other heights and slopes are felt where they are."""
     tree, size = box(), Capsule(0.15, 0.3)

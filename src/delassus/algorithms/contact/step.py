@@ -186,8 +186,8 @@ class ContactStep:
     def _close_loops(self) -> None:
         """``G`` of the other rows under closed loops, and ``G_ll⁻¹ G_lo``, what impulses of loops are.
 
-        Rows of loops may depend on one another, as if a point closes a planar loop: two steps of the proximal point
-        method give impulses, which are not unique then.
+        Rows of loops may depend on one another, as where a point closes a planar loop: two steps of the proximal point
+        method give impulses, which are not unique there.
         """
         ops, G, n = self.ops, self.space.G, len(self.others)
         open_loops = ops.entries(G) if n else []

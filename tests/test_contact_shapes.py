@@ -220,3 +220,29 @@ def test_derivatives_of_pairs(pair):
     smooth = np.abs(first - second).max(axis=1) / size < 1e-5
     assert smooth.mean() > 0.7 and np.count_nonzero(kernel(*given)[2]) > n / 4
     assert (np.abs(found - first).max(axis=1) / size)[smooth].max() < 1e-4
+
+
+def test_colliders_that_take_part_are_named():
+    pair = ds.mechanisms.pendulum(2)
+    scene = ds.Scene(pair, [
+        Collider("rod1", Ellipsoid(0.1, 0.1, 0.2), (0, 0, -0.4)),
+        Collider("rod2", Box(0.1, 0.1, 0.2), (0, 0, -0.4), name="brick"),
+        Collider("world", HalfSpace(), (0, 0, -3), name="floor"),
+        Collider("world", Sphere(0.1), (1, 0, 0), name="post"),
+    ], parents_collide=True)  # fmt: skip
+    for options in ({}, {"between_links": False}, {"touching": ["rod1"], "between_links": False}):
+        with pytest.raises(ds.DelassusError, match="Ellipsoid 'rod1' and "):
+            scene.constraints(**options)
+    for options, wanted in (
+        ({"touching": ["floor"]}, [1, 8]),
+        ({"touching": ["brick"], "between_links": False}, [8, 1]),
+        ({"touching": ["post", "rod2"], "between_links": False}, None),
+    ):
+        if wanted:
+            assert [c.n_points for c in scene.constraints(**options)] == wanted
+        else:
+            with pytest.raises(ds.DelassusError, match="Ellipsoid 'rod1' and Sphere 'post'"):
+                scene.contact_step(**options)
+    for wrong in ({"touching": ["rod3"]}, {"touching": "rod1"}, {"between_links": 2}):
+        with pytest.raises(ds.DelassusError):
+            scene.constraints(**wrong)

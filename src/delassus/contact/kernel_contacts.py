@@ -12,9 +12,10 @@ from delassus.constraints.contact import Contact, Ground, ground_name
 from delassus.constraints.nearest_points import PAIRS, n_touches
 from delassus.contact.collision.meshes import hull_of
 from delassus.contact.filters import Solids, may_collide
-from delassus.errors import ConfigurationError, shown
+from delassus.errors import ConfigurationError, shown, unknown_name
+from delassus.model.check import check_list
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Mesh
-from delassus.model.tree import Tree
+from delassus.model.tree import WORLD, Tree
 from delassus.quantities.kinematics import forward_kinematics
 from delassus.spatial.rotations import Array
 
@@ -25,9 +26,28 @@ UPRIGHT = 1e-9
 """By how much the vertical of a height field may differ from the world's."""
 
 
-def contacts_of_colliders(scene: Solids) -> tuple[Contact, ...]:
-    """A `Contact` for each pair of colliders that may touch; raises `ConfigurationError` where kernels have none."""
-    pairs = np.argwhere(np.triu(may_collide(scene)))
+def names_of(argument: str, given: Iterable[str], scene: Solids) -> frozenset[str]:
+    """Names of colliders or of what they are on, checked."""
+    known = {name for c in scene.colliders for name in (c.name, c.link)}
+    names = check_list(argument, given, "a list of names of links or colliders", "Such as ['left_foot'].")
+    for name in names:
+        if not isinstance(name, str) or name not in known:
+            raise unknown_name("name of what is to touch", name, known)
+    return frozenset(names)
+
+
+def contacts_of_colliders(scene: Solids, names: frozenset[str] | None, between_links: bool) -> tuple[Contact, ...]:
+    """A `Contact` for each pair of colliders that may touch, of all or with one of some ``names``.
+
+    Raises `ConfigurationError` where kernels have none.
+    """
+    allowed = may_collide(scene)
+    if names is not None:
+        named = np.array([c.name in names or c.link in names for c in scene.colliders], dtype=bool)
+        allowed &= named[:, None] | named[None, :]
+    if not between_links:
+        allowed &= (scene.links[:, None] == WORLD) | (scene.links[None, :] == WORLD)
+    pairs = np.argwhere(np.triu(allowed))
     return tuple(_contact(*(scene.colliders[i] for i in pair)) for pair in pairs.tolist())
 
 

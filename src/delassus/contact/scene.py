@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from delassus.constraints import Constraint, check_constraints
 from delassus.contact.from_robot import described, set_down, touching_always
-from delassus.contact.kernel_contacts import contacts_of_colliders
+from delassus.contact.kernel_contacts import contacts_of_colliders, names_of
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name
 from delassus.frozen import Frozen
 from delassus.model.check import check_flag, check_list, check_vector, finite_array
@@ -176,24 +176,40 @@ class Scene(Frozen):
         """
         return set_down(self, q)
 
-    def constraints(self) -> tuple[Constraint, ...]:
+    def constraints(
+        self, *, touching: Iterable[str] | None = None, between_links: bool = True
+    ) -> tuple[Constraint, ...]:
         """Loops and contacts of the scene as constraints of its tree: what kernels of ``"contact_step"`` take.
 
         There is a `Contact` for each pair of colliders that may touch, with the friction and restitution of both: of
         convex shapes with half spaces and height fields of the world, whose heights `ground_below` finds
         (``ground="input"``), of spheres and capsules with one another and with boxes, of spheres with cylinders.
 
+        Parameters
+        ----------
+        touching : iterable of str, optional
+            Names of links or colliders: only pairs with one of them; by default all.
+        between_links : bool
+            Whether pairs of two links that move take part, or only those with the world.
+
         Raises
         ------
         ConfigurationError
-            Names a pair of other shapes: approximate one of them, or ``ignore`` the pair.
+            Names a pair of other shapes: approximate one of them, ``ignore`` the pair, or name what is to touch.
+        UnknownNameError
+            Nothing has a name of ``touching``.
         """
-        return (*self.loops, *contacts_of_colliders(self))
+        named = None if touching is None else names_of("touching", touching, self)
+        return (*self.loops, *contacts_of_colliders(self, named, check_flag("between_links", between_links)))
 
-    def contact_step(self, **options: Any) -> Kernel:
+    def contact_step(
+        self, *, touching: Iterable[str] | None = None, between_links: bool = True, **options: Any
+    ) -> Kernel:
         """Kernel of the scene's time step: `delassus.compile` of its tree and `constraints` for ``"contact_step"``.
 
-        Options are those of `delassus.compile`; what it raises are those of both.
+        Time to compile grows with the square of the number of contact points and more: of a robot with many colliders,
+        name those that are to touch, or leave out pairs of its links. Other options are those of `delassus.compile`;
+        what it raises are those of both.
 
         Examples
         --------
@@ -203,7 +219,8 @@ class Scene(Frozen):
         >>> step = Scene(ball, colliders).contact_step()  # doctest: +SKIP
         >>> q, v, impulses, residuals = step(q, v, impulses, tau, 1e-3)  # doctest: +SKIP
         """
-        return compile_kernel(self.tree, self.constraints(), "contact_step", **options)
+        made = self.constraints(touching=touching, between_links=between_links)
+        return compile_kernel(self.tree, made, "contact_step", **options)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Rebuild from what it was made of."""

@@ -36,6 +36,8 @@ def test_only_the_outputs_that_are_asked_for(name):
     every, names = [o.name for o in quantity.outputs], [o.name for o in quantity.outputs[:-3:-1]]
     some, one = (ds.compile(tree, tip, name, outputs=x) for x in (names, names[0]))
     values = {a.name: rng.normal(size=(5, *a.shape)) for a in some.arguments}
+    if "dt" in values:  # contact steps flag others
+        values["dt"] = np.abs(values["dt"])
     direct = bind(tree, tip, quantity, {n: values[n] for n in quantity.inputs}).run()
     assert [r.name for r in some.results] == names and list(direct) == every
     for found, wanted in zip((*some(**values), one(**values)), (*names, names[0]), strict=True):

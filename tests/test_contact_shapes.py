@@ -155,6 +155,8 @@ PAIRS = {
     "ball on box": (Sphere(0.05), Box(0.4, 0.3, 0.1)),
     "box on ball": (Box(0.2, 0.3, 0.1), Sphere(0.2)),
     "ball on cylinder": (Sphere(0.05), Cylinder(0.15, 0.3)),
+    "ball on hull": (Sphere(0.05), Mesh(3 * crystal(12, seed=2).vertices)),
+    "hull on ball": (SHAPES["prism"], Sphere(0.2)),
     "capsule on box": (Capsule(0.05, 0.2), Box(0.5, 0.4, 0.1)),
     "capsule over an edge": (Capsule(0.05, 0.6), Box(0.5, 0.4, 0.1)),
 }
@@ -180,7 +182,8 @@ def test_pairs_of_shapes_go_as_in_the_simulator(pair, fixed):
         Collider(link, below, (0, 0, 0.02), turn if isinstance(below, Cylinder) else None, friction=0.6),
     ]
     scene = ds.Scene({"a": body} if fixed else {"a": body, "b": world}, colliders)
-    height = 0.02 + (0.05 if isinstance(below, Box) else 0.15 if isinstance(below, Cylinder) else 0.2) + 0.05
+    tops = {Box: 0.05, Cylinder: 0.15, Mesh: float(below.vertices[:, 2].max()) if isinstance(below, Mesh) else 0.0}
+    height = 0.02 + tops.get(type(below), 0.2) + (0.06 if isinstance(above, Mesh) else 0.05)
     for offset in (0.02, 0.06):
         q = np.array([offset, 0.01, height + 1e-3, 0, 0, 0, 1.0, *([] if fixed else [0, 0, 0, 0, 0, 0, 1.0])])
         v = np.concatenate([[0.3, 0.2, -0.2, 0, 0, 0.5], *([] if fixed else [[0, 0, 0.1, 0, 0, 0]])])

@@ -51,6 +51,7 @@ class Contact(Constraint):
     shape : Sphere, Capsule, Cylinder, Box, Ellipsoid or Mesh
         A sphere or ellipsoid has one contact point, a capsule one at each end, a cylinder four on each rim, a box one
         at each of its eight corners, a convex hull at all of its vertices, or at eight that follow from the normal.
+        Hulls that spheres touch have triangles, counterclockwise seen from outside.
         Between two links: spheres and capsules, which have one, a capsule and a box three.
     ground : {"plane", "input"}, Frame or tuple
         What it may touch. ``"plane"`` is the plane z = 0 of the world; a ``Frame("world", position, rotation)`` the
@@ -131,9 +132,8 @@ class Contact(Constraint):
                 raise ConstraintError(f"frame of a {what}", "a fixed placement", shown(each.given), "Give it here.")
 
     def __repr__(self) -> str:
-        other = self.ground if self.second is None else f"{self.second_shape!r} on {self.second.text}"
-        shape = f"Mesh of {len(self.shape.vertices)}" if isinstance(self.shape, Mesh) else repr(self.shape)
-        return f"Contact({self.frame.text}, {shape}, {other!s})"
+        other = self.ground if self.second is None else f"{_shown(self.second_shape)} on {self.second.text}"
+        return f"Contact({self.frame.text}, {_shown(self.shape)}, {other!s})"
 
     @property
     def second(self) -> Frame | None:
@@ -188,7 +188,7 @@ class Contact(Constraint):
         """Unambiguous text of the constraint."""
         ground: object = self.ground.fingerprint if isinstance(self.ground, Frame) else self.ground
         if self.second is not None:
-            ground = self.second.fingerprint, repr(self.second_shape)
+            ground = self.second.fingerprint, _text(self.second_shape)
         belt = self.surface_velocity if isinstance(self.surface_velocity, str) else self.surface_velocity.tolist()
         of = self.frame.fingerprint, _text(self.shape), ground, self.friction, self.restitution, belt
         return repr(("Contact", *of))
@@ -281,8 +281,14 @@ class Contact(Constraint):
         return column(ops, -(ops.transpose(ops.take(frame, None, (0, 1))) @ (axes @ velocity)))
 
 
-def _text(shape: Solid) -> str:
-    return repr(("Mesh", shape.vertices.tolist()) if isinstance(shape, Mesh) else shape)
+def _shown(shape: Solid | None) -> str:
+    return f"Mesh of {len(shape.vertices)} vertices" if isinstance(shape, Mesh) else repr(shape)
+
+
+def _text(shape: Solid | None) -> str:
+    if not isinstance(shape, Mesh):
+        return repr(shape)
+    return repr(("Mesh", shape.vertices.tolist(), None if shape.triangles is None else shape.triangles.tolist()))
 
 
 def _clean(R: Array) -> Array:

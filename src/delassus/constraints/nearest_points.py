@@ -1,11 +1,11 @@
 """Where two shapes are nearest to each other, without branches.
 
 Spheres and capsules: the closest points of two segments (Ericson, Real-Time Collision Detection, 5.1.9), less radii.
-Balls and boxes or cylinders: the nearest point of the surface; from inside, through the nearest face. A capsule is
-three balls of a box: at the point of its axis that is nearest to the box, and at both ends of the stretch that is over
-the face there. Its squared distance from a box along the axis is convex, with a derivative that is linear between the
-places at which the axis crosses planes of faces: from its values at these follows the point where it is least, or the
-stretch of an axis that is parallel to a face.
+Balls and boxes, cylinders or hulls: the nearest point of the surface; from inside, through the nearest face. A capsule
+is three balls of a box: at the point of its axis that is nearest to the box, and at both ends of the stretch that is
+over the face there. Its squared distance from a box along the axis is convex, with a derivative that is linear between
+the places at which the axis crosses planes of faces: from its values at these follows the point where it is least, or
+the stretch of an axis that is parallel to a face.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from delassus.constraints.lowest_points import Solid, dot
-from delassus.model.shapes import Box, Capsule, Cylinder, Sphere
+from delassus.model.shapes import Box, Capsule, Cylinder, Mesh, Sphere
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import Array
@@ -28,10 +28,16 @@ TINY = 1e-30
 ON_SURFACE = 1e-12
 """Distance of a ball's centre from a surface, over its radius, below which it counts as inside."""
 
+FLAT = 1e-5
+"""Difference of unit normals below which two triangles are one face: files hold single-precision numbers."""
+
+FAR = 1e6
+"""Distance from a hull, over its size, beyond which nothing is sought."""
+
 PARALLEL = 1e-10
 """Sine of the angle below which the axis of a capsule is parallel to a face."""
 
-PAIRS = "spheres and capsules with one another and with boxes, spheres with cylinders"
+PAIRS = "spheres and capsules with one another and with boxes, spheres with cylinders and with hulls of triangles"
 """Pairs of shapes that `touches` knows."""
 
 Round = Sphere | Capsule
@@ -82,7 +88,7 @@ def n_touches(first: Solid, second: Solid) -> int:
     if isinstance(first, Round) and isinstance(second, Round):
         return 1
     ball, other = (first, second) if isinstance(first, Round) else (second, first)
-    if isinstance(ball, Sphere) and isinstance(other, Box | Cylinder):
+    if isinstance(ball, Sphere) and (isinstance(other, Box | Cylinder) or _is_closed(other)):
         return 1
     return 3 if isinstance(ball, Capsule) and isinstance(other, Box) else 0
 
@@ -101,7 +107,9 @@ def touches(ops: Ops, first: Solid, at: Pose, second: Solid, beside: Pose) -> li
 def _ball(ops: Ops, radius: float, centre: Vector, shape: Solid, pose: Pose) -> Touch:
     """A ball beside a box or cylinder."""
     own = pose.to_own([a - b for a, b in zip(centre, pose.origin, strict=True)])
-    if isinstance(shape, Cylinder):
+    if isinstance(shape, Mesh):
+        distance, out = _from_hull(ops, own, shape, radius)
+    elif isinstance(shape, Cylinder):
         across = ops.sqrt(own[0] * own[0] + own[1] * own[1] + TINY)
         on_axis = ops.less(across, ON_SURFACE * shape.radius)
         x = ops.select(on_axis, 1.0, own[0] * (1.0 / across)), ops.select(on_axis, 0.0, own[1] * (1.0 / across))
@@ -130,6 +138,56 @@ def _from_block(ops: Ops, x: Sequence[Scalar], half: Sequence[float], radius: fl
         left = left - nearest
         out.append(ops.select(inside, nearest * ops.copysign(1.0, a), over * d))
     return ops.select(inside, -least, outside), out
+
+
+def _is_closed(shape: Solid) -> bool:
+    return isinstance(shape, Mesh) and shape.convex and shape.triangles is not None
+
+
+def _from_hull(ops: Ops, x: Vector, hull: Mesh, radius: float) -> tuple[Scalar, Vector]:
+    """Signed distance of a point from a convex hull of triangles, and the unit normal along which it is measured.
+
+    Outside, the nearest of all edges and of the faces that it is over; inside, the nearest plane of a face.
+    """
+    assert hull.triangles is not None
+    corners = hull.vertices[hull.triangles]
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+    heights, of_edge = [], dict[tuple[int, int], list[int]]()
+    for f, triangle in enumerate(hull.triangles.tolist()):
+        n = normals[f].tolist()
+        heights.append(dot(n, x) - float(normals[f] @ corners[f, 0]))
+        for i, j in zip(triangle, triangle[1:] + triangle[:1], strict=True):
+            of_edge.setdefault((min(i, j), max(i, j)), []).append(f)
+    deepest, inwards = heights[0], normals[0].tolist()
+    for height, normal in zip(heights[1:], normals[1:].tolist(), strict=True):
+        nearer = ops.less(deepest, height)
+        deepest = ops.maximum(deepest, height)
+        inwards = [ops.select(nearer, a, b) for a, b in zip(normal, inwards, strict=True)]
+    away: Vector = [0.0, 0.0, 0.0]
+    least: Scalar = float((np.ptp(hull.vertices, axis=0).max() * FAR) ** 2)
+    for (i, j), faces in of_edge.items():
+        if np.ptp(normals[faces], axis=0).max() < FLAT:
+            continue
+        start, edge = hull.vertices[i], hull.vertices[j] - hull.vertices[i]
+        from_start = [a - b for a, b in zip(x, start.tolist(), strict=True)]
+        part = ops.maximum(ops.minimum(dot((edge / (edge @ edge)).tolist(), from_start), 1.0), 0.0)
+        d = [a - part * b for a, b in zip(from_start, edge.tolist(), strict=True)]
+        squared = dot(d, d)
+        nearer = ops.less(squared, least)
+        least = ops.minimum(squared, least)
+        away = [ops.select(nearer, a, b) for a, b in zip(d, away, strict=True)]
+    for height, normal, places in zip(heights, normals, corners, strict=True):
+        over = ops.less(0.0, height) * ops.less(height * height, least)
+        for start, end in zip(places, np.roll(places, -1, axis=0), strict=True):
+            outwards = np.cross(end - start, normal)
+            over = over * (1.0 - ops.less(float(outwards @ start), dot(outwards.tolist(), x)))
+        least = ops.select(over, height * height, least)
+        away = [ops.select(over, height * a, b) for a, b in zip(normal.tolist(), away, strict=True)]
+    inside, outside = ops.less(deepest, ON_SURFACE * radius), ops.sqrt(least + TINY)
+    unit = 1.0 / outside
+    out = [ops.select(inside, a, unit * b) for a, b in zip(inwards, away, strict=True)]
+    return ops.select(inside, deepest, outside), out
 
 
 def _capsule_on_box(ops: Ops, capsule: Capsule, at: Pose, box: Box, beside: Pose) -> list[Touch]:

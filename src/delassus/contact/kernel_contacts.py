@@ -14,7 +14,7 @@ from delassus.contact.collision.meshes import hull_of
 from delassus.contact.filters import Solids, may_collide
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import check_list
-from delassus.model.shapes import Collider, HalfSpace, HeightField, Mesh
+from delassus.model.shapes import Collider, HalfSpace, HeightField, Mesh, Shape
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.kinematics import forward_kinematics
 from delassus.spatial.rotations import Array
@@ -55,14 +55,14 @@ def _contact(a: Collider, b: Collider) -> Contact:
     """Contact of two colliders, the second one that of the world if one is."""
     if a.link == "world":
         a, b = b, a
+    shape, other = (_outside(c) for c in (a, b))
     ground: Ground | None = None
-    if isinstance(b.shape, HalfSpace):
+    if isinstance(other, HalfSpace):
         ground = _frame(b)
-    elif isinstance(b.shape, HeightField):
+    elif isinstance(other, HeightField):
         ground = "input"
-    elif not isinstance(a.shape, HalfSpace) and n_touches(a.shape, b.shape):
-        ground = _frame(b), b.shape
-    shape = Mesh(hull_of(a.shape, a.name)[0]) if isinstance(a.shape, Mesh) and a.shape.convex else a.shape
+    elif not isinstance(shape, HalfSpace) and n_touches(shape, other):
+        ground = _frame(b), other
     is_surface = isinstance(shape, Mesh) and not shape.convex
     if ground is None or isinstance(shape, HalfSpace) or is_surface or a.surface_velocity.any():
         came = f"{type(a.shape).__name__} {a.name!r} and {type(b.shape).__name__} {b.name!r}"
@@ -72,6 +72,14 @@ def _contact(a: Collider, b: Collider) -> Contact:
         friction=float(np.sqrt(a.friction * b.friction)), restitution=float(np.sqrt(a.restitution * b.restitution)),
         surface_velocity=b.surface_velocity,
     )  # fmt: skip
+
+
+def _outside(c: Collider) -> Shape:
+    """Shape of a collider; of a hull, its corners and the triangles of its faces."""
+    if not isinstance(c.shape, Mesh) or not c.shape.convex:
+        return c.shape
+    corners, faces, _ = hull_of(c.shape, c.name)
+    return Mesh(corners, [(face[0], *face[k : k + 2]) for face in faces for k in range(1, len(face) - 1)])
 
 
 def _frame(c: Collider) -> Frame:

@@ -183,7 +183,8 @@ class Scene(Frozen):
 
         There is a `Contact` for each pair of colliders that may touch, with the friction and restitution of both: of
         convex shapes with half spaces and height fields of the world, whose heights `ground_below` finds
-        (``ground="input"``), of spheres and capsules with one another and with boxes, of spheres with cylinders.
+        (``ground="input"``), of spheres and capsules with one another and with boxes, of spheres with cylinders and
+        hulls.
 
         Parameters
         ----------

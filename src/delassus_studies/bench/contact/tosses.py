@@ -26,10 +26,11 @@ from delassus.contact import Box, Collider, HalfSpace
 from delassus.errors import ModelError
 from delassus.spatial.rotations import Array, quaternion_to_matrix
 from delassus_studies.figures import save, side_by_side
+from delassus_studies.identify import Parameter, Trajectories, identify
 from delassus_studies.peers import if_present, library
 from delassus_studies.peers.mujoco import MujocoScene
 from delassus_studies.tables import table
-from delassus_studies.timing import Record, each, environment, pinned
+from delassus_studies.timing import Record, best, each, environment, pinned
 
 HALF, MASS, INERTIA, RATE = 0.0524, 0.37, 0.00081, 148.0
 """Half side (m), mass (kg), moment of inertia (kg m²), states a second."""
@@ -45,6 +46,12 @@ FEW = 12
 
 OVERLAP = 0.02
 """Largest overlap with the floor at the start (m)."""
+
+LEARNED, HORIZON = 50, 30
+"""Tosses that parameters are identified from, and how many states of each: the first impact, before tosses part."""
+
+SCALE = np.array([0.01, 0.1])
+"""Of residuals in the identification (m, rad): beyond it they count linearly, of tosses that end on another face."""
 
 GRID = {"friction": (0.14, 0.18, 0.22), "timeconst": (0.005, 0.01, 0.02), "dampratio": (0.5, 1.0), "dmin": (0.9, 0.99)}
 """Settings of MuJoCo, with elliptic cones, among which its best ones are looked for."""
@@ -151,6 +158,44 @@ def errors(simulated: Sequence[Array], tosses: Tosses) -> Array:
     return np.array(out)
 
 
+def _identified(tosses: Tosses) -> Record:
+    """Friction and restitution from some tosses, errors of the others with these and as published, and times."""
+    order = np.random.default_rng(0).permutation(len(tosses.poses))
+    some, others = (Tosses([tosses.poses[k] for k in of], [tosses.velocities[k] for k in of])
+                    for of in (order[:LEARNED], order[LEARNED:]))  # fmt: skip
+    kernel, dt = cube(FRICTION).contact_step(friction="input", restitution="input"), 1 / (RATE * STEPS)
+    measured = np.full((HORIZON, LEARNED, 7), np.nan)
+    for k, poses in enumerate(some.poses):
+        measured[: len(poses), k] = poses[:HORIZON]
+    begins = np.array([_begin(q[0], v, dt) for q, v in zip(some.poses, some.velocities, strict=True)])
+    none, scale, start = (
+        np.zeros((STEPS * (HORIZON - 1), 6)),
+        np.repeat(SCALE, 3),
+        {"friction": 0.3, "restitution": 0.3},
+    )
+    limits = dict.fromkeys(start, (0.0, 1.0))
+    seconds, found = best(lambda: identify(kernel, measured, begins, none, dt, start, bounds=limits, every=STEPS,
+                                           scale=scale, loss="soft_l1"))  # fmt: skip
+    parameters = [Parameter(name, (1,), x) for name, x in found.values.items()]
+    run = Trajectories(kernel, (measured, begins), (none, dt), STEPS, scale, parameters, {})
+    at = np.concatenate([p.start for p in parameters])
+    times = [best(lambda call=call: call(at), 3)[0] for call in (run.jacobian, run.residuals)]  # type: ignore[misc]
+    friction, restitution = (float(x[0]) for x in found.values.values())
+    return {
+        "values": [friction, restitution],
+        "errors": [float(x[0]) for x in found.errors.values()],
+        "evaluations": found.evaluations,
+        "converged": found.converged,
+        "seconds": seconds,
+        "jacobian": times[0],
+        "simulation": times[1],
+        "others": {
+            "as published": errors(by_simulator(others), others).tolist(),
+            "identified": errors(by_simulator(others, friction, restitution), others).tolist(),
+        },
+    }
+
+
 def _settings() -> Iterator[tuple[str, Simulate]]:
     """Settings of MuJoCo by name."""
     for friction, timeconst, dampratio, dmin in product(*GRID.values()):
@@ -169,14 +214,17 @@ def measure(data: Path, quick: bool = False) -> Iterator[Record]:
     record: Record = {**environment(), "tosses": len(tosses.poses), "ways": list(ways)}
     with pinned():
         yield from each(record, "errors", record["ways"], lambda name: errors(ways[name](tosses), tosses).tolist())
+        if not quick:
+            record["identified"] = _identified(tosses)
+            yield record
 
 
 def _shown(record: Record) -> dict[str, Array]:
     """Errors of those without a setting, and of MuJoCo's best settings by position and by rotation."""
     found = {name: np.array(one) for name, one in record["errors"].items()}
     tried = [name for name in found if "solref" in name]
-    best = {min(tried, key=lambda name: np.median(found[name][:, k])) for k in range(2)} if tried else set()
-    return {name: one for name, one in found.items() if name not in tried or name in best}
+    chosen = {min(tried, key=lambda name: np.median(found[name][:, k])) for k in range(2)} if tried else set()
+    return {name: one for name, one in found.items() if name not in tried or name in chosen}
 
 
 def tables(record: Record) -> Iterator[Table | str]:
@@ -187,6 +235,14 @@ def tables(record: Record) -> Iterator[Table | str]:
     rows = [(name, *np.median(one * [100, 1, 100, 1], axis=0)) for name, one in _shown(record).items()]
     yield table(f"median errors of {record['tosses']} tosses: mean over a toss, and at its end", columns, rows)
     yield f"friction {FRICTION}, restitution {RESTITUTION} where nothing else is said; positions in parts of a side"
+    if found := record.get("identified"):
+        rows = [(name, *np.median(np.array(one) * [100, 1, 100, 1], axis=0)) for name, one in found["others"].items()]
+        yield table("the same of those that nothing was identified from, by Simulator", columns, rows)
+        (friction, restitution), spread = found["values"], found["errors"]
+        yield (f"from {LEARNED} tosses: friction {friction:.3f} ± {spread[0]:.3f}, restitution {restitution:.3f} ± "
+               f"{spread[1]:.3f}; {found['evaluations']} evaluations, {found['seconds']:.1f} s; "
+               f"a simulation {found['simulation']:.2f} s, a Jacobian by tangents {found['jacobian']:.2f} s, "
+               f"by differences {2 * found['simulation']:.2f} s")  # fmt: skip
 
 
 def draw(record: Record, folder: Path) -> Path:

@@ -164,9 +164,26 @@ def test_readme_commands_run_on_smaller_mechanisms(line: str, monkeypatch: pytes
     assert done.exit_code == 0 and len(done.output.splitlines()) > 1, done.output
 
 
+SCENE = """<mujoco><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 0.1"><freejoint/>
+<geom type="box" size="0.1 0.1 0.1"/></body></worldbody></mujoco>"""
+CONTACT = "3 1 0 3 3 3 3 1.0 0.0 0.0 0.0 1.0 0.0 0.0 0.0 1.0 -1.0 0.3 0.2 0.5"
+
+
+def with_files(folder: Path) -> None:
+    """What commands that take files of the user's are run on."""
+    (folder / "scene.xml").write_text(SCENE)
+    (folder / "FOLDER").mkdir()
+    (folder / "FOLDER" / "problem.dat").write_text(CONTACT)
+    states = np.zeros((24, 13))
+    states[:, 2], states[:, 3] = np.linspace(3.0, 2.5, 24), 1.0
+    with (folder / "FILE").open("wb") as file:
+        np.savez(file, states=states, lengths=[12, 12])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("line", [line for line in COMMANDS if "--view" not in line and line not in SMALLER])
 def test_readme_commands_run(line: str, tmp_path: Path) -> None:
+    with_files(tmp_path)
     options = next((shorter for name, shorter in SHORTER.items() if line.startswith(f"delassus {name}")), [])
     process = started(line, tmp_path, *options)
     out, _ = process.communicate(timeout=240)

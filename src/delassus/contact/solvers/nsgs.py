@@ -1,9 +1,9 @@
 """Nonsmooth Gauss–Seidel (NSGS) on the exact Coulomb cone, O(n²) a sweep.
 
 Contacts are solved one after the other, each exactly (`coulomb`). Once contact modes stand still, `newton` takes over,
-which ends at round-off or is dropped. What neither solves within `TUNING.sweeps_alone` sweeps goes to
-`interior`. Contacts that jam are left, by continuation in compliance: ``W + δ D`` from soft to hard, each from where
-the last two solutions point. Impulses are taken to go on as ``x + y / δ``, which covers those that grow without bound.
+which ends at round-off or is dropped. What neither solves within `TUNING.sweeps_alone` sweeps goes to `interior`, then
+to `admm`. Contacts that jam are left, by continuation in compliance: ``W + δ D`` from soft to hard, each from where the
+last two solutions point. Impulses are taken to go on as ``x + y / δ``, which covers those that grow without bound.
 Where paths end early (solutions of friction problems come and go in pairs), another path may go on: the next have
 random weights ``D``, which become equal behind the place where the first ended. Between them are more sweeps without
 compliance.
@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.problems import ConeProblem
 from delassus.contact.results import SOLVED, Impulses, Solution, SolverStatus, solved_cones
+from delassus.contact.solvers.admm import admm_contacts
 from delassus.contact.solvers.coulomb import mobilities, natural_residual, prepare, rounding, single
 from delassus.contact.solvers.interior import interior_contacts
 from delassus.contact.solvers.linear import affine, assign
@@ -54,6 +55,8 @@ class Tuning(NamedTuple):
     """Most sweeps without compliance between two paths."""
     interior_iterations: int = 60
     """Most iterations of `interior`."""
+    admm_iterations: int = 1500
+    """Most iterations of `admm`."""
 
 
 TUNING = Tuning()
@@ -143,10 +146,14 @@ def nsgs_contacts(
     found, residual = concluded(W, b, mu, friction_offset, r, residual, tolerance, sweeps)
     if found.status is not SolverStatus.ITERATION_LIMIT or sweeps >= limit:
         return found
-    inner = interior_contacts(W, b, mu, friction_offset, r, tolerance, min(TUNING.interior_iterations, limit - sweeps))
-    sweeps += inner.iterations
-    if inner.status in SOLVED or sweeps >= limit:
-        return inner._replace(iterations=sweeps)
+    for solve, start_again, most in (
+        (interior_contacts, r, TUNING.interior_iterations),
+        (admm_contacts, np.zeros(b.size), TUNING.admm_iterations),
+    ):
+        other = solve(W, b, mu, friction_offset, start_again, tolerance, min(most, limit - sweeps))
+        sweeps += other.iterations
+        if other.status in SOLVED or sweeps >= limit:
+            return other._replace(iterations=sweeps)
     return attempts(W, b, mu, friction_offset, (found._replace(iterations=sweeps), residual), tolerance, limit)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.constraints import Constraint, Frame, check_constraints
-from delassus.constraints.contact import Contact, Ground, ground_name
+from delassus.constraints.contact import Contact, Ground, contacts_of, ground_name
 from delassus.constraints.nearest_points import PAIRS, n_touches
 from delassus.contact.collision.meshes import hull_of
 from delassus.contact.filters import Solids, may_collide
@@ -129,8 +129,11 @@ def ground_below(
     if np.abs(R[2] - [0.0, 0.0, 1.0]).max() > UPRIGHT:
         raise ConfigurationError("terrain", "a height field whose z is up", "another rotation", "Turn it about z.")
     out = {}
-    for i, contact in enumerate(check_constraints(tree, contacts)):
-        if not isinstance(contact, Contact) or contact.ground != "input":
+    checked = check_constraints(tree, contacts)
+    own = {id(contact): contact for contact in contacts_of(checked) if contact.ground == "input"}
+    for i, constraint in enumerate(checked):
+        contact = own.get(id(constraint))
+        if contact is None:
             continue
         poses = np.asarray(forward_kinematics(tree, q, contact.frame))
         centres = np.array([centre for centre, _ in contact.spheres])

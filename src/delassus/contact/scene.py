@@ -215,6 +215,7 @@ class Scene(Frozen):
         Examples
         --------
         >>> import delassus as ds
+        >>> from delassus.model.shapes import Sphere
         >>> ball = ds.mechanisms.free_body(1.0, 0.01 * np.eye(3), name="ball")
         >>> colliders = Collider("ball", Sphere(0.1)), Collider("world", HalfSpace(), friction=0.8)
         >>> step = Scene(ball, colliders).contact_step()  # doctest: +SKIP

@@ -23,7 +23,7 @@ from delassus.algorithms.operational_space_compliance import (
     straight_accelerations,
     straight_drift,
 )
-from delassus.constraints.contact import Contact, contacts_of, ground_name
+from delassus.constraints.contact import contacts_of, ground_name
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
@@ -68,9 +68,9 @@ def _broken_rules(bound: BoundRequest) -> Iterator[Scalar]:
     if options.restitution == "input":
         for x in read("restitution"):
             yield bound.ops.maximum(-x, x - 1.0)
-    for index, c in enumerate(bound.constraints):
-        if isinstance(c, Contact) and c.ground == "input":
-            for _, *n in bound.ops.entries(bound.values[ground_name(index)]):
+    for name in map(ground_name, range(len(bound.constraints))):
+        if name in bound.values:
+            for _, *n in bound.ops.entries(bound.values[name]):
                 excess = n[0] * n[0] + n[1] * n[1] + n[2] * n[2] - 1.0
                 yield magnitude(bound.ops, excess) - UNIT_NORMAL
 

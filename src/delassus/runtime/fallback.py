@@ -5,7 +5,8 @@ States whose estimated error is above the bound go to "ltl" in float64, which el
 solutions miss (`delassus.accuracy.refinement`); these are compiled when first needed, and announced. What is left
 then is solved on NumPy, as `delassus.forward_dynamics` does.
 
-Contact steps are made again with more sweeps, and then on NumPy, with impulses of each state by the solvers of scenes.
+Contact steps are made again with more sweeps, and then on NumPy, with impulses of each state by the solvers of scenes;
+their derivatives with more sweeps, and are flagged then.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ def solve_states(
         ]
         on_numpy[where], inaccurate[where] = True, left & (numpy_request.status == DynamicsStatus.INACCURATE)
         error[where] = np.where(left, np.max([x.error for x in numpy_request.resolved], axis=0), error[where])
-    elif kernel.iterates and kernel.request.options.solver != "pgs":  # pyramids have no other solver
+    elif kernel.iterates and not kernel.request.derivative and kernel.request.options.solver != "pgs":
+        # pyramids have no other solver, derivatives are made of machine code alone
         asked = replace(kernel.request, options=replace(kernel.request.options, solver=FALLBACK))
         values = dict(zip((a.name for a in kernel.arguments), some, strict=True))
         contact_request = NumpyRequest(asked, values, (n,))

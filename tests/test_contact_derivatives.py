@@ -95,8 +95,7 @@ def test_tangents_are_differences(legs, options):
     directions = [rng.normal(size=x.shape) for x in (v, v, p, *given[3:])]
     directions[2][:], directions[4] = 0.0, 1e-2 * directions[4]
     errors, turned = compared(kernel, tree, given, directions)
-    assert len(errors) > 0.7 * n and np.median(errors) < 1e-7
-    assert np.mean(errors > 1e-4) <= 0.01  # two solutions may be next to each other, of which differences see one
+    assert len(errors) > 0.7 * n and np.median(errors) < 1e-7 and errors.max() < 1e-4
     forwards = kernel.derivative("jvp")(*given, turned, *directions[1:])
     cotangents = [rng.normal(size=x.shape) for x in forwards]
     backwards = kernel.derivative("vjp")(*given, *cotangents)

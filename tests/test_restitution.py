@@ -79,11 +79,13 @@ def test_a_box_strikes_a_row_of_boxes(seed: int, solver: str) -> None:
 @pytest.mark.parametrize(("towering", "gap"), [(True, 0.0), (True, 0.01), (False, 0.0), (False, 1e-4)])
 def test_boxes_that_bounce_perfectly_go_on(towering: bool, gap: float, solver: str) -> None:
     """Each bounce of all at speed V costs ``m g V dt``, for gravity brings them into the floor; nothing else does."""
-    n, side, drop, time = 6, 0.1, 0.02, 1.0
+    n, side, drop = 6, 0.1, 0.02
+    time = 0.5 if towering else 1.0  # each bounce parts boxes of a tower twenty times as far, from round-off on
     along = [2 if towering else 0]
     q0 = np.array([[0, 0, side / 2 + drop, *IDENTITY]] * n)
     q0[:, along] += (np.arange(n) * (side + gap))[:, None]
-    sim = ds.Simulator(scene_of([Box(side, side, side)] * n, [1.0] * n, 1.0, 0.0), solver=solver, dt=DT, q0=q0.ravel())
+    scene = scene_of([Box(side, side, side)] * n, [1.0] * n, 1.0, 0.0)
+    sim = ds.Simulator(scene, solver=solver, dt=DT, q0=q0.ravel(), tolerance=1e-11)
     before = sum(sim.energy())
     sim.run(time)
     fall = drop + (n - 1) * gap * towering

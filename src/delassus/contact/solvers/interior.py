@@ -38,9 +38,6 @@ CENTRES = (0.3, 0.9)
 SHORTEST = 1e-10
 """Step at which iterations end."""
 
-POLISH_AGAIN = 0.1
-"""Newton's method is tried anew where the residual has come down to this part of that before."""
-
 PROXIMAL = 1e-13
 """Weight, relative to mobilities, of leaving redundant impulses where they are in Newton's method."""
 
@@ -205,30 +202,17 @@ def solved(
 ) -> tuple[Array, float, int]:
     """The best impulses (3 n,) by Newton's method from ``start`` and from interior points; residual, and iterations."""
     n, omega = mu.size, mobilities(W.copy())[0]
-    best, least, newest, iteration = np.zeros((n, 3)), np.inf, np.inf, 0
+    best, least, iteration = np.zeros((n, 3)), np.inf, 0
     with np.errstate(all="ignore"):  # what is not finite ends the iterations
         point, r = InteriorPoint(W, b, mu, friction_offset, shifted), start.reshape(n, 3)
         while True:
-            steps, _ = natural_steps(W, b, mu, friction_offset, omega, r, shifted)
-            residual = float(np.linalg.norm(steps, axis=1).max())
-            if residual < POLISH_AGAIN * newest or residual <= tolerance:
-                newest = residual
-                r, residual = polished(W, b, mu, friction_offset, omega, r, 1e-3 * tolerance, shifted)
+            r, residual = polished(W, b, mu, friction_offset, omega, r, 1e-3 * tolerance, shifted)
             if residual < least:
                 best, least = r, residual
             if least <= tolerance or iteration == limit or not residual < np.inf or not point.advance():
                 break
             iteration, r = iteration + 1, point.impulses
     return best.ravel(), least, iteration
-
-
-def natural_steps(
-    W: Array, b: Array, mu: Array, friction_offset: Array, omega: Array, r: Array, shifted: bool
-) -> tuple[Array, Array]:
-    """``ω r − P_K(ω r − u − s)`` (n, 3), and ``u + s``, with the shift ``s`` or without it."""
-    u = (W @ r.ravel() + b).reshape(r.shape)
-    u[:, 2] += shifted * mu * np.hypot(u[:, 0], u[:, 1])
-    return natural_map(r, u, mu, friction_offset, omega), u
 
 
 def polished(
@@ -239,8 +223,11 @@ def polished(
     here, each = np.arange(n), np.arange(3 * n)
     while True:
         r = r - natural_map(r, np.zeros((n, 3)), mu, friction_offset, np.ones(n))  # the nearest point of the cones
-        steps, u = natural_steps(W, b, mu, friction_offset, omega, r, shifted)
-        residual = float(np.linalg.norm(steps, axis=1).max())
+        u = (W @ r.ravel() + b).reshape(n, 3)
+        speed = np.hypot(u[:, 0], u[:, 1])
+        u[:, 2] += shifted * mu * speed
+        steps = natural_map(r, u, mu, friction_offset, omega)
+        residual = float(np.linalg.norm(steps, axis=1).max(initial=0.0))
         if not residual < least:
             return best, least
         best, least = r, residual
@@ -248,7 +235,6 @@ def polished(
             return best, least
         P = slopes(omega[:, None] * r - u, mu, omega * friction_offset)
         F = np.tile(np.eye(3), (n, 1, 1))
-        speed = np.hypot(u[:, 0], u[:, 1])
         F[:, 2, :2] += shifted * (mu / np.where(speed > 0.0, speed, 1.0))[:, None] * u[:, :2]
         J = np.einsum("nij,njk->nik", P @ F, W.reshape(n, 3, -1)).reshape(3 * n, -1)
         J.reshape(n, 3, n, 3)[here, :, here] += omega[:, None, None] * (np.eye(3) - P)
@@ -279,8 +265,6 @@ def interior_contacts(
     W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
     """Impulses by interior points; see `delassus.contact.solvers.registry`."""
-    if not mu.size:
-        return Impulses(np.zeros(0), SolverStatus.CONVERGED, 0)
     r, residual, iterations = solved(W, b, mu, friction_offset, start, True, tolerance, limit)
     return concluded(W, b, mu, friction_offset, r, residual, tolerance, iterations)[0]
 
@@ -289,8 +273,6 @@ def convex_contacts(
     W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
     """Impulses of the convex relaxation; see `delassus.contact.solvers.registry`."""
-    if not mu.size:
-        return Impulses(np.zeros(0), SolverStatus.CONVERGED, 0)
     r, residual, iterations = solved(W, b, mu, friction_offset, start, False, tolerance, limit)
     status = SolverStatus.CONVERGED if residual <= tolerance else SolverStatus.ITERATION_LIMIT
     return Impulses(r, status, iterations)

@@ -176,10 +176,10 @@ class Blocks:
         tree, of_links = self.scene.tree, self.of_links
         place = np.zeros(tree.nq, np.int64)
         place[self.coordinates] = np.arange(tree.nq)
-        lower, multiply_by_transpose, forces = np.full(tree.nv, -np.inf), np.full(tree.nv, np.inf), np.zeros(tree.nv)
+        lower, upper, forces = np.full(tree.nv, -np.inf), np.full(tree.nv, np.inf), np.zeros(tree.nv)
         coordinates, below = np.zeros(tree.nv, np.int64), laws.signs > 0
         coordinates[laws.limited] = place[laws.coordinates]
-        lower[laws.limited[below]], multiply_by_transpose[laws.limited[~below]] = (
+        lower[laws.limited[below]], upper[laws.limited[~below]] = (
             laws.values[below],
             laws.values[~below],
         )
@@ -191,7 +191,7 @@ class Blocks:
             coordinates[dofs],
             blocks,
             lower[dofs],
-            multiply_by_transpose[dofs],
+            upper[dofs],
             forces[dofs],
         )
         return Joints(*of_joints, np.zeros((2, tree.nv)), np.zeros((2, tree.nv)))

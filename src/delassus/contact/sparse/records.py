@@ -209,7 +209,7 @@ class Joints(NamedTuple):
     coordinates: Indices
     blocks: Indices
     lower: Array
-    multiply_by_transpose: Array
+    upper: Array
     forces: Array
     impulses: Array
     before: Array

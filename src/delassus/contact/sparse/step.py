@@ -147,7 +147,7 @@ def add_joint_groups(
         islands.contact[count] = -1
         rows.kind[count], rows.mu[count], rows.friction_offset[count] = JOINT, 0.0, dt * joints.forces[e]
         rows.d[count, 0] = max(-max(q - joints.lower[e], 0.0) / dt, -OUT_OF_REACH)
-        rows.d[count, 1], rows.d[count, 2] = min(max(joints.multiply_by_transpose[e] - q, 0.0) / dt, OUT_OF_REACH), 0.0
+        rows.d[count, 1], rows.d[count, 2] = min(max(joints.upper[e] - q, 0.0) / dt, OUT_OF_REACH), 0.0
         for k in range(m):
             rows.J[at + k] = 0.0
         rows.J[at + dof - bodies.first[block]] = 1.0
@@ -193,7 +193,7 @@ def correct_positions(
             rows.d[i, 2] = back + max(moved - contacts.found.depths[e], 0.0)
         else:
             q = state.q[joints.coordinates[i - n_contacts]] + moved
-            below, above = joints.lower[i - n_contacts] - q, q - joints.multiply_by_transpose[i - n_contacts]
+            below, above = joints.lower[i - n_contacts] - q, q - joints.upper[i - n_contacts]
             back = options.correction * max(below, above) if max(below, above) > LIMIT_TOLERANCE else 0.0
             rows.d[i, 0] = back if below > LIMIT_TOLERANCE else max(min(below, 0.0), -OUT_OF_REACH)
             rows.d[i, 1] = -back if above > LIMIT_TOLERANCE else min(max(-above, 0.0), OUT_OF_REACH)

@@ -11,14 +11,12 @@ from delassus.contact.sparse.records import (
     CONTACTS,
     ROWS,
     Bodies,
-    Contacts,
+    Data,
     Islands,
     Joints,
     Options,
     Rows,
-    Scratch,
     State,
-    Work,
 )
 from delassus.contact.sparse.sweeps import push, velocity
 from delassus.spatial.rotations import Array
@@ -29,21 +27,20 @@ singular; the smooth motion is too fast for the step; loops gape; and what else 
 
 
 @compiled
-def solve_islands(
-    bodies: Bodies, state: State, rows: Rows, islands: Islands, work: Work, n: int, options: Options, report: Array
-) -> int:
-    """Velocities ``after`` that impulses of ``n`` row groups make of ``target``, island by island; the worst status.
+def solve_islands(data: Data, options: Options) -> int:
+    """Velocities ``after`` that impulses of row groups make of ``target``, island by island; the worst status.
 
     Impulses ``r`` are where the method starts: sweeps, and where they do not end, Newton's method. To ``report`` goes
     the largest residual, and the numbers of sweeps and factorisations are added.
     """
+    bodies, state, rows, islands, report = data.bodies, data.state, data.rows, data.islands, data.progress.report
     worst, v = DONE, state.after
     for c in range(v.size):
         v[c] = state.target[c]
-    for i in range(n):
+    for i in range(data.progress.step[ROWS]):
         push(bodies, rows, i, rows.r[i, 0], rows.r[i, 1], rows.r[i, 2], v)
     for k in range(islands.island[bodies.at.size]):
-        residual = solve_island(bodies, rows, work, islands, k, v, options, report)
+        residual = solve_island(bodies, rows, data.work, islands, k, v, options, report)
         if residual == TOO_SMALL:
             return TOO_SMALL
         report[0] = max(report[0], residual)
@@ -113,17 +110,15 @@ def make_safe(bodies: Bodies, rows: Rows, islands: Islands, k: int, state: State
 
 
 @compiled
-def has_impact(
-    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, islands: Islands, options: Options, n: int
-) -> bool:
+def has_impact(data: Data, options: Options) -> bool:
     """Whether a contact bounces that closes in the step; ``guess`` becomes 1 where one hits, 2 where it bounces.
 
     What is closed hits, whether or not it approaches: bodies that are struck lean on it.
     """
-    found = False
-    for i in range(n):
-        e = islands.contact[i]
-        approach = velocity(bodies, rows, i, state.v)[2]
+    rows, contacts, found = data.rows, data.contacts, False
+    for i in range(data.progress.step[CONTACTS]):
+        e = data.islands.contact[i]
+        approach = velocity(data.bodies, rows, i, data.state.v)[2]
         hits = rows.d[i, 2] + min(approach, 0.0) <= options.tolerance
         bounces = hits and approach < -options.resting and contacts.found.restitution[e] > 0.0
         rows.guess[i] = 2.0 if bounces else 1.0 if hits else 0.0
@@ -132,12 +127,13 @@ def has_impact(
 
 
 @compiled
-def compress(bodies: Bodies, state: State, rows: Rows, scratch: Scratch) -> None:
+def compress(data: Data) -> None:
     """Problem of compression: contacts that hit stop approaching. Islands where nothing bounces are left alone."""
-    islands, work, n_contacts, n = scratch.islands, scratch.work, scratch.progress[CONTACTS], scratch.progress[ROWS]
-    for c in range(state.v.size):
-        state.target[c] = state.v[c]
-    for k in range(islands.island[bodies.at.size]):
+    rows, islands, work = data.rows, data.islands, data.work
+    n_contacts, n = data.progress.step[CONTACTS], data.progress.step[ROWS]
+    for c in range(data.state.v.size):
+        data.state.target[c] = data.state.v[c]
+    for k in range(islands.island[data.bodies.at.size]):
         work.V[k] = 0.0
     for i in range(n_contacts):
         if rows.guess[i] == 2.0:
@@ -152,14 +148,14 @@ def compress(bodies: Bodies, state: State, rows: Rows, scratch: Scratch) -> None
 
 
 @compiled
-def decompress(bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch) -> None:
+def decompress(data: Data) -> None:
     """Problem of decompression, from the solution of that of compression, on the same cones.
 
     ``ϑ = ε r_n`` of each normal impulse is given back ([OS] eqs. 54 to 58), and friction is up to ``μ (r_n + ϑ)``.
     """
-    islands, squeezed = scratch.islands, scratch.work.squeezed
-    n_contacts, n = scratch.progress[CONTACTS], scratch.progress[ROWS]
-    add_joint_impulses(rows, joints, n_contacts, n)
+    bodies, state, rows, contacts, islands = data.bodies, data.state, data.rows, data.contacts, data.islands
+    squeezed, n_contacts, n = data.work.squeezed, data.progress.step[CONTACTS], data.progress.step[ROWS]
+    add_joint_impulses(rows, data.joints, n_contacts, n)
     for k in range(islands.island[bodies.at.size]):
         linear, square = energy_terms(bodies, rows, islands, k, state.target, state.after)
         islands.lost[k] = max(-(linear + square), 0.0)
@@ -178,15 +174,13 @@ def decompress(bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joi
 
 
 @compiled
-def end_impact(
-    bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch, options: Options
-) -> bool:
+def end_impact(data: Data, options: Options) -> bool:
     """Velocities ``v`` after decompression, of which the part is taken that brings no more energy than there was.
 
     Returns whether that changes a velocity by more than the tolerance.
     """
-    work, islands, reduced = scratch.work, scratch.islands, False
-    n_contacts, n = scratch.progress[CONTACTS], scratch.progress[ROWS]
+    bodies, state, rows, contacts, islands = data.bodies, data.state, data.rows, data.contacts, data.islands
+    work, reduced, n_contacts, n = data.work, False, data.progress.step[CONTACTS], data.progress.step[ROWS]
     for k in range(islands.island[bodies.at.size]):
         linear, square = energy_terms(bodies, rows, islands, k, work.squeezed, state.after)
         s = passive_part(linear, square, islands.lost[k])
@@ -203,7 +197,7 @@ def end_impact(
         if i < n_contacts:
             contacts.impulses[e, 2] += s * contacts.sustained[e, 2]
             contacts.sustained[e, 2] = 0.0
-    add_joint_impulses(rows, joints, n_contacts, n)
+    add_joint_impulses(rows, data.joints, n_contacts, n)
     return reduced
 
 

@@ -278,30 +278,48 @@ class Model(NamedTuple):
     margin: float
 
 
+class LinkMotion(NamedTuple):
+    """Links in the order of the scene: poses, how far each may move until its next step (m), twists after the step.
+
+    ``tunnelling`` are blocks that impulses drive into others.
+    """
+
+    poses: Array
+    reach: Array
+    twists: Array
+    tunnelling: Indices
+
+
 ATTEMPT, PHASE, FOUND, CONTACTS, ROWS, IMPACTS, STATUS = range(7)
-"""Places in `Scratch.progress`: how often the step has been made again, the next of its phases, how many contacts are
+"""Places in `Progress.step`: how often the step has been made again, the next of its phases, how many contacts are
 found, how many row groups are those of contacts, how many there are, how many impacts there were, and how the last
 problem ended."""
 
 
-class Scratch(NamedTuple):
-    """Memory of a step: that of the solver, islands, the search for contacts, poses and reach of the scene's links.
+class Progress(NamedTuple):
+    """How far a step is, and how it went.
 
-    ``moves`` are twists of links after the step, ``progress`` says how far it is, and ``tunnelling``
-    are blocks that impulses drive into others.
     Of the step, ``statuses`` counts how its problems ended, ``report`` has the largest residual and the numbers of
     sweeps and of factorisations; ``totals`` counts over all steps.
     """
 
-    work: Work
-    islands: Islands
-    space: Workspace
-    poses: Array
-    reach: Array
-    moves: Array
-    progress: Indices
-    tunnelling: Indices
-    sleep: Sleep
+    step: Indices
     statuses: Indices
     totals: Indices
     report: Array
+
+
+class Data(NamedTuple):
+    """What steps change: state, row groups, contacts, and the memory that they are computed in."""
+
+    bodies: Bodies
+    state: State
+    rows: Rows
+    contacts: Contacts
+    joints: Joints
+    islands: Islands
+    sleep: Sleep
+    links: LinkMotion
+    space: Workspace
+    work: Work
+    progress: Progress

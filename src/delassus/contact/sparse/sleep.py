@@ -10,10 +10,9 @@ from __future__ import annotations
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.records import Bodies, Contacts, Islands, Links, Model, Options, Rows, Sleep, State
+from delassus.contact.sparse.records import Bodies, Contacts, Data, Links, Model, Options, Sleep, State
 from delassus.contact.sparse.rows import contact_rows
 from delassus.contact.sparse.sweeps import velocity
-from delassus.spatial.rotations import Array
 
 SLOW = 1e-3
 """Speed (m/s) of the origin and of the farthest points of bodies below which they are at rest."""
@@ -52,11 +51,9 @@ def wake(bodies: Bodies, state: State, sleep: Sleep, island: int, dt: float) -> 
 
 
 @compiled
-def wake_touched(
-    model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, sleep: Sleep, options: Options,
-    margin: float, n: int,
-) -> None:  # fmt: skip
+def wake_touched(model: Model, data: Data, options: Options, margin: float, n: int) -> None:
     """Wake islands that contacts tie to bodies that are awake; those wake others."""
+    bodies, state, rows, contacts, sleep = data.bodies, data.state, data.rows, data.contacts, data.sleep
     again = True
     while again:
         again = False
@@ -76,20 +73,10 @@ def wake_touched(
 
 
 @compiled
-def fall_asleep(
-    bodies: Bodies,
-    state: State,
-    islands: Islands,
-    sleep: Sleep,
-    n_free: int,
-    size: float,
-    options: Options,
-    done: Array,
-) -> None:
-    """Count how long islands have been at rest, and let those sleep that have been long enough.
-
-    ``done`` (number of blocks) is memory.
-    """
+def fall_asleep(model: Model, data: Data, options: Options) -> None:
+    """Count how long islands have been at rest, and let those sleep that have been long enough."""
+    bodies, state, islands, sleep, done = data.bodies, data.state, data.islands, data.sleep, data.work.V
+    n_free, size = model.free.mass.size, model.size
     for b in range(sleep.island.size):
         done[b] = 0.0
     for k in range(islands.island[bodies.at.size]):

@@ -48,13 +48,9 @@ from delassus.contact.sparse.records import (
     ROWS,
     STATUS,
     Bodies,
-    Contacts,
-    Islands,
-    Joints,
+    Data,
     Model,
     Options,
-    Rows,
-    Scratch,
     State,
     Work,
 )
@@ -106,18 +102,17 @@ def activation_gap(model: Model, options: Options) -> float:
 
 
 @compiled
-def add_contact_groups(
-    model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, scratch: Scratch, options: Options
-) -> tuple[int, int]:
+def add_contact_groups(model: Model, data: Data, options: Options) -> tuple[int, int]:
     """Row groups of the contacts that are closed, and of those that may close: how many, and where Jacobians end.
 
     Every contact is taken of blocks that are ``tunnelling`` by impulses, none of bodies that sleep.
     """
-    count, at, dt, tunnelling, margin = 0, 0, options.dt, scratch.tunnelling, activation_gap(model, options)
+    bodies, state, rows, contacts, tunnelling = data.bodies, data.state, data.rows, data.contacts, data.links.tunnelling
+    count, at, dt, margin = 0, 0, options.dt, activation_gap(model, options)
     closed = dt * options.tolerance  # what rests may be that far apart
-    for e in range(scratch.progress[FOUND]):
+    for e in range(data.progress.step[FOUND]):
         contacts.row[e] = -1
-        if is_at_rest(model.links, scratch.sleep.island, contacts, e):
+        if is_at_rest(model.links, data.sleep.island, contacts, e):
             continue
         end = contact_rows(model.links, bodies, state.poses, rows, count, at, contacts.found, e)
         gap = -contacts.found.depths[e]
@@ -129,17 +124,16 @@ def add_contact_groups(
         rows.d[count, 2] = gap / dt if gap > closed else 0.0
         rows.mu[count], rows.friction_offset[count] = contacts.found.friction[e], 0.0
         prepare_group(bodies, rows, count, 0.0)
-        contacts.row[e], scratch.islands.contact[count] = count, e
+        contacts.row[e], data.islands.contact[count] = count, e
         count += 1
         at = end
     return count, at
 
 
 @compiled
-def add_joint_groups(
-    bodies: Bodies, state: State, rows: Rows, joints: Joints, islands: Islands, dt: float, count: int, at: int
-) -> int:
+def add_joint_groups(data: Data, dt: float, count: int, at: int) -> int:
     """Row groups of limits and friction behind the others, whose Jacobians end at ``at``; returns how many."""
+    bodies, state, rows, joints, islands = data.bodies, data.state, data.rows, data.joints, data.islands
     for e in range(joints.dofs.size):
         dof, block, q = joints.dofs[e], joints.blocks[e], state.q[joints.coordinates[e]]
         m = bodies.first[block + 1] - bodies.first[block]
@@ -158,10 +152,7 @@ def add_joint_groups(
 
 
 @compiled
-def correct_positions(
-    model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch,
-    options: Options,
-) -> None:  # fmt: skip
+def correct_positions(model: Model, data: Data, options: Options) -> None:
     """Displacement ``shift`` that takes back overlaps, loop errors and passed limits.
 
     Island by island, by sweeps over normals alone, which yield a little: a contact that can hardly move along its
@@ -169,8 +160,9 @@ def correct_positions(
     about. No contact point moves by more than `most_displacement` times the largest displacement wanted, and no joint
     by more than `most_joint_displacement`.
     """
-    dt, shift, islands, work, loops = options.dt, state.shift, scratch.islands, scratch.work, model.loops
-    wanted, n_contacts, n = work.V, scratch.progress[CONTACTS], scratch.progress[ROWS]
+    bodies, state, rows, contacts, joints = data.bodies, data.state, data.rows, data.contacts, data.joints
+    dt, shift, islands, work, loops = options.dt, state.shift, data.islands, data.work, model.loops
+    wanted, n_contacts, n = work.V, data.progress.step[CONTACTS], data.progress.step[ROWS]
     for c in range(shift.size):
         shift[c] = 0.0
     for b in range(bodies.at.size):
@@ -231,14 +223,14 @@ def limit_displacement(bodies: Bodies, nodes: Indices, begin: int, end: int, shi
 
 
 @compiled
-def find_tunnelling(model: Model, state: State, contacts: Contacts, scratch: Scratch, options: Options, n: int) -> bool:
+def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
     """Whether impulses make bodies pass others, by more than `penetration`, or may do so with others out of reach.
 
     Then these are ``tunnelling``, and ``reach`` is that of the velocities after the step.
     """
-    links, poses, V, v, dt, found = model.links, scratch.poses, scratch.moves, state.after, options.dt, False
-    tunnelling = scratch.tunnelling
-    for link in range(scratch.reach.size):  # twists in the axes of the world
+    links, contacts, v, dt, found = model.links, data.contacts, data.state.after, options.dt, False
+    poses, V, reach, tunnelling = data.links.poses, data.links.twists, data.links.reach, data.links.tunnelling
+    for link in range(reach.size):  # twists in the axes of the world
         parent, T, speed, turning = links.parents[link], poses[link], 0.0, 0.0
         for c in range(6):
             V[link, c] = V[parent, c] if parent >= 0 else 0.0
@@ -255,10 +247,10 @@ def find_tunnelling(model: Model, state: State, contacts: Contacts, scratch: Scr
             speed += V[link, c] * V[link, c]
             turning += V[link, 3 + c] * V[link, 3 + c]
         farthest = dt * (math.sqrt(speed) + model.size * math.sqrt(turning))
-        if farthest > scratch.reach[link] + options.penetration:
-            scratch.reach[link], tunnelling[links.block[link]], found = STEPS_AHEAD * farthest, 1, True
-    for e in range(n):
-        if contacts.row[e] >= 0 or is_at_rest(model.links, scratch.sleep.island, contacts, e):
+        if farthest > reach[link] + options.penetration:
+            reach[link], tunnelling[links.block[link]], found = STEPS_AHEAD * farthest, 1, True
+    for e in range(data.progress.step[FOUND]):
+        if contacts.row[e] >= 0 or is_at_rest(model.links, data.sleep.island, contacts, e):
             continue
         gap, moved = -contacts.found.depths[e], 0.0
         for side in range(2):
@@ -280,69 +272,68 @@ def find_tunnelling(model: Model, state: State, contacts: Contacts, scratch: Scr
 
 
 @compiled
-def begin_step(state: State, contacts: Contacts, joints: Joints, scratch: Scratch, n: int) -> None:
+def begin_step(data: Data, n: int) -> None:
     """Nothing has acted yet; ``n`` contacts are found."""
-    progress, statuses = scratch.progress, scratch.statuses
+    state, contacts, joints = data.state, data.contacts, data.joints
+    progress, statuses, report = data.progress.step, data.progress.statuses, data.progress.report
     progress[PHASE], progress[FOUND], progress[IMPACTS] = POSE, n, 0
     for c in range(statuses.size):
         if c != SINGULAR and c != COARSE_STEP:
             statuses[c] = 0
-    for c in range(scratch.report.size):
-        scratch.report[c] = 0.0
+    for c in range(report.size):
+        report[c] = 0.0
     for e in range(n):
         for c in range(3):
             contacts.impulses[e, c] = contacts.sustained[e, c] = 0.0
     for c in range(state.v.size):
         joints.impulses[0, c] = joints.impulses[1, c] = 0.0
-        scratch.work.start_v[c] = state.v[c]
+        data.work.start_v[c] = state.v[c]
 
 
 @compiled
-def contact_step(
-    model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch,
-    options: Options,
-) -> int:  # fmt: skip
+def contact_step(model: Model, data: Data, options: Options) -> int:
     """Go on from where a step is, to its end (`DONE`) or the next problem that another solver is asked for (`ASK`).
 
     Impacts come first, one after the other: compression, decompression. Then, impulses of the step.
     `TOO_SMALL`, `REPEAT_STEP`: nothing is done.
     """
-    progress, islands, work, statuses = scratch.progress, scratch.islands, scratch.work, scratch.statuses
+    bodies, state, rows, contacts, joints = data.bodies, data.state, data.rows, data.contacts, data.joints
+    islands, progress, statuses = data.islands, data.progress.step, data.progress.statuses
     while True:
         phase, m, total, status = progress[PHASE], progress[CONTACTS], progress[ROWS], progress[STATUS]
         if phase != POSE and options.asks == 1 and status != DONE and status != ROUND_OFF:
             for k in range(islands.island[bodies.at.size]):
                 make_safe(bodies, rows, islands, k, state)
         if phase == POSE:
-            m, at = add_contact_groups(model, bodies, state, rows, contacts, scratch, options)
-            total = add_joint_groups(bodies, state, rows, joints, islands, options.dt, m, at)
+            m, at = add_contact_groups(model, data, options)
+            total = add_joint_groups(data, options.dt, m, at)
             find_islands(rows, islands, bodies.at.size, total)
             progress[CONTACTS], progress[ROWS], progress[PHASE] = m, total, STEP_FORWARD
-            hit = has_impact(bodies, state, rows, contacts, islands, options, m)
+            hit = has_impact(data, options)
             if hit and progress[IMPACTS] < TUNING.max_attempts:
                 progress[IMPACTS] += 1
                 progress[PHASE] = COMPRESSION
-                compress(bodies, state, rows, scratch)
+                compress(data)
             else:
                 warm_start_rows(rows, contacts, joints, islands, m, total)
         elif phase == COMPRESSION:
             statuses[status] += 1
             progress[PHASE] = DECOMPRESSION
-            decompress(bodies, state, rows, contacts, joints, scratch)
+            decompress(data)
         elif phase == DECOMPRESSION:
-            reduced = end_impact(bodies, state, rows, contacts, joints, scratch, options)
+            reduced = end_impact(data, options)
             statuses[REDUCED if reduced and status == DONE else status] += 1
             progress[PHASE] = POSE
-            smooth_motion(model, bodies, state, scratch, options)
-            stop_sleeping(bodies, state, scratch.sleep)
+            smooth_motion(model, data, options)
+            stop_sleeping(bodies, state, data.sleep)
             continue
         else:
-            return end_step(model, bodies, state, rows, contacts, joints, scratch, options)
+            return end_step(model, data, options)
         if options.asks == 1:
             return ASK
-        progress[STATUS] = solve_islands(bodies, state, rows, islands, work, total, options, scratch.report)
+        progress[STATUS] = solve_islands(data, options)
         if progress[STATUS] == TOO_SMALL:
-            return undo(state, work, TOO_SMALL)
+            return undo(state, data.work, TOO_SMALL)
 
 
 @compiled
@@ -354,35 +345,33 @@ def undo(state: State, work: Work, code: int) -> int:
 
 
 @compiled
-def end_step(
-    model: Model, bodies: Bodies, state: State, rows: Rows, contacts: Contacts, joints: Joints, scratch: Scratch,
-    options: Options,
-) -> int:  # fmt: skip
+def end_step(model: Model, data: Data, options: Options) -> int:
     """State after the step from the velocities ``after`` its impulses, or `REPEAT_STEP` where bodies pass others."""
-    progress, islands, statuses, work = scratch.progress, scratch.islands, scratch.statuses, scratch.work
+    bodies, state, rows, contacts = data.bodies, data.state, data.rows, data.contacts
+    progress, statuses = data.progress.step, data.progress.statuses
     n, m, total, status = progress[FOUND], progress[CONTACTS], progress[ROWS], progress[STATUS]
     again = progress[ATTEMPT] < TUNING.max_attempts - 1
-    if again and find_tunnelling(model, state, contacts, scratch, options, n):
+    if again and find_tunnelling(model, data, options):
         progress[ATTEMPT] += 1
-        return undo(state, work, REPEAT_STEP)
+        return undo(state, data.work, REPEAT_STEP)
     acts = status != DONE
     for i in range(total):
         acts = acts or rows.r[i, 0] != 0.0 or rows.r[i, 2] != 0.0
     if acts:
         statuses[status] += 1
     for i in range(m):
-        e = islands.contact[i]
+        e = data.islands.contact[i]
         for c in range(3):
             contacts.sustained[e, c] = rows.r[i, c]
             contacts.impulses[e, c] += rows.r[i, c]
     for e in range(n):
-        if is_at_rest(model.links, scratch.sleep.island, contacts, e):
+        if is_at_rest(model.links, data.sleep.island, contacts, e):
             for c in range(3):
                 contacts.sustained[e, c] = contacts.impulses[e, c] = contacts.start[e, c]
-    add_joint_impulses(rows, joints, m, total)
-    correct_positions(model, bodies, state, rows, contacts, joints, scratch, options)
+    add_joint_impulses(rows, data.joints, m, total)
+    correct_positions(model, data, options)
     add_smooth_motion(bodies, state, model.flow, model.loops, options.dt)
-    integrate_positions(bodies, model.free, state, model.updates, scratch.sleep.island, options.dt)
+    integrate_positions(bodies, model.free, state, model.updates, data.sleep.island, options.dt)
     statuses[LOOPS_OPEN] = 1 if loops_open(state, model.flow, model.loops) else 0
     if gains_energy(bodies, state, model.flow, model.loops, options.dt):
         statuses[COARSE_STEP] = 1
@@ -390,56 +379,46 @@ def end_step(
 
 
 @compiled
-def smooth_motion(model: Model, bodies: Bodies, state: State, scratch: Scratch, options: Options) -> None:
+def smooth_motion(model: Model, data: Data, options: Options) -> None:
     """Motion without contacts; sets the statuses `SINGULAR` (masses) and `COARSE_STEP` (time step)."""
-    regular, resolved = free_motion(model, bodies, state, options, scratch.work.K)
-    scratch.statuses[SINGULAR] = 0 if regular else 1
-    scratch.statuses[COARSE_STEP] = 0 if resolved else 1
+    regular, resolved = free_motion(model, data.bodies, data.state, options, data.work.K)
+    data.progress.statuses[SINGULAR] = 0 if regular else 1
+    data.progress.statuses[COARSE_STEP] = 0 if resolved else 1
 
 
 @compiled
-def evaluate(model: Model, bodies: Bodies, state: State, scratch: Scratch, options: Options) -> None:
+def evaluate(model: Model, data: Data, options: Options) -> None:
     """Motion without contacts; in the order of the scene, poses of links and how far contacts are looked for."""
-    smooth_motion(model, bodies, state, scratch, options)
-    stop_sleeping(bodies, state, scratch.sleep)
+    smooth_motion(model, data, options)
+    stop_sleeping(data.bodies, data.state, data.sleep)
     falls = options.dt * math.sqrt(model.gravity[0] ** 2 + model.gravity[1] ** 2 + model.gravity[2] ** 2)
-    for link in range(scratch.reach.size):
-        slot = model.links.slot[link]
-        V, linear, angular = state.twists, 0.0, 0.0
+    poses, reach, V = data.links.poses, data.links.reach, data.state.twists
+    for link in range(reach.size):
+        slot, linear, angular = model.links.slot[link], 0.0, 0.0
         for c in range(3):
             linear += V[slot, c] * V[slot, c]
             angular += V[slot, 3 + c] * V[slot, 3 + c]
             for d in range(4):
-                scratch.poses[link, c, d] = state.poses[slot, c, d]
+                poses[link, c, d] = data.state.poses[slot, c, d]
         speed = math.sqrt(linear) + model.size * math.sqrt(angular) + falls
-        reach = STEPS_AHEAD * options.dt * speed
-        scratch.reach[link] = max(reach, scratch.reach[link]) if scratch.progress[ATTEMPT] > 0 else reach
+        ahead = STEPS_AHEAD * options.dt * speed
+        reach[link] = max(ahead, reach[link]) if data.progress.step[ATTEMPT] > 0 else ahead
 
 
 @compiled
-def advance(
-    steps: int,
-    given: int,
-    model: Model,
-    bodies: Bodies,
-    state: State,
-    rows: Rows,
-    contacts: Contacts,
-    joints: Joints,
-    scratch: Scratch,
-    options: Options,
-) -> tuple[int, int]:
+def advance(steps: int, given: int, model: Model, data: Data, options: Options) -> tuple[int, int]:
     """Make steps until one needs help from Python: returns their number, and `DONE` or the code of what is needed.
 
     Of the first step, ``given`` contacts are found already; −1: none are. No steps: contacts are found, and how many
     they are is returned. After `ASK`, it goes on in the midst of a step.
     """
-    n, done, progress = given, 0 * given, scratch.progress
+    n, done, progress = given, 0 * given, data.progress.step
+    state, contacts, statuses, tunnelling = data.state, data.contacts, data.progress.statuses, data.links.tunnelling
     while True:
         if progress[PHASE] == SEARCH and n < 0:
-            evaluate(model, bodies, state, scratch, options)
+            evaluate(model, data, options)
             n = find_contacts(
-                scratch.poses, scratch.reach, options.touching, model.margin, model.colliders, scratch.space,
+                data.links.poses, data.links.reach, options.touching, model.margin, model.colliders, data.space,
                 contacts.found,
             )  # fmt: skip
             if n < 0:
@@ -450,11 +429,10 @@ def advance(
             if steps == 0:
                 return n, DONE
             if options.sleep > 0.0:
-                near = activation_gap(model, options)
-                wake_touched(model, bodies, state, rows, contacts, scratch.sleep, options, near, n)
+                wake_touched(model, data, options, activation_gap(model, options), n)
             warm_start_contacts(contacts, n)
-            begin_step(state, contacts, joints, scratch, n)
-        code = contact_step(model, bodies, state, rows, contacts, joints, scratch, options)
+            begin_step(data, n)
+        code = contact_step(model, data, options)
         if code == ASK:
             return done, ASK
         progress[PHASE], n = SEARCH, -1
@@ -466,15 +444,14 @@ def advance(
             if not abs(state.v_next[c]) < math.inf:
                 return done, NOT_FINITE
         if options.sleep > 0.0:
-            n_free, size, memory = model.free.mass.size, model.size, scratch.work.V
-            fall_asleep(bodies, state, scratch.islands, scratch.sleep, n_free, size, options, memory)
-        store_warm_start(contacts, joints, progress[FOUND])
+            fall_asleep(model, data, options)
+        store_warm_start(contacts, data.joints, progress[FOUND])
         if progress[ATTEMPT] > 0:
             progress[ATTEMPT] = 0
-            for c in range(scratch.tunnelling.size):
-                scratch.tunnelling[c] = 0
-        for c in range(scratch.statuses.size):
-            scratch.totals[c] += scratch.statuses[c]
+            for c in range(tunnelling.size):
+                tunnelling[c] = 0
+        for c in range(statuses.size):
+            data.progress.totals[c] += statuses[c]
         for c in range(state.q.size):
             state.q[c] = state.q_next[c]
         for c in range(state.v.size):

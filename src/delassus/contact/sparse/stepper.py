@@ -26,13 +26,15 @@ from delassus.contact.sparse.records import (
     ROWS,
     STATUS,
     Contacts,
+    Data,
     Flow,
     Free,
     Islands,
+    LinkMotion,
     Model,
     Options,
+    Progress,
     Rows,
-    Scratch,
     Sleep,
     State,
     Work,
@@ -108,14 +110,10 @@ class BlockSteps:
             blocks.of_links, Free(blocks.mass, blocks.centre, blocks.inertia, blocks.inverse), motions, updates, loops,
             flow, np.array(scene.gravity), self.detector.arrays, self.detector.size, self.detector.margin,
         )  # fmt: skip
-        self._poses, self._reach = np.zeros((tree.n_links, 3, 4)), np.zeros(tree.n_links)
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
-        self._moves, self._progress, self._driven = np.zeros((tree.n_links, 6)), *_indices(7, n)
-        self._statuses, self._totals, self.report = (
-            np.zeros(len(STATUSES), np.int64),
-            np.zeros(len(STATUSES), np.int64),
-            np.zeros(3),
-        )
+        self._links = LinkMotion(*_zeros((tree.n_links, 3, 4), tree.n_links, (tree.n_links, 6)), *_indices(n))
+        self._progress = Progress(*_indices(7, len(STATUSES), len(STATUSES)), *_zeros(3))
+        self.report = self._progress.report
         self._make_room(64, 64, 4096)
         self._contact_set: ContactSet | None = None
         self._impulses: tuple[Array, Array] | None = None
@@ -191,14 +189,11 @@ class BlockSteps:
             self._contacts.number[0] = k
             for name in ("colliders", "points", "frames", "before"):
                 getattr(self._contacts, name)[:k] = getattr(before, name)[:k]
-        self._scratch = Scratch(
-            work, islands, self.detector.space, self._poses, self._reach, self._moves, self._progress, self._driven,
-            self._sleep, self._statuses, self._totals, self.report,
+        self._data = Data(
+            self.blocks.bodies, self.state, self.rows, self._contacts, self._joints, islands, self._sleep, self._links,
+            self.detector.space, work, self._progress,
         )  # fmt: skip
-        self._advance = cast(Compiled, advance).bound(
-            0, -1, self.model, self.blocks.bodies, self.state, self.rows, self._contacts, self._joints, self._scratch,
-            self.options,
-        )  # fmt: skip
+        self._advance = cast(Compiled, advance).bound(0, -1, self.model, self._data, self.options)
 
     def set_warm_start(
         self, contacts: ContactSet, sustained: Array, joint_impulses: Array, impulses: Array | None = None
@@ -206,7 +201,7 @@ class BlockSteps:
         """Take contacts and impulses of a step before; solvers start from those that are ``sustained``."""
         n = len(contacts)
         while n > len(self._contacts.row):
-            self._make_room(2 * n, self._scratch.work.fill.size, self._scratch.work.V.size)
+            self._make_room(2 * n, self._data.work.fill.size, self._data.work.V.size)
         c = self._contacts
         self._sleep.island[:] = self._sleep.time[:] = 0
         c.number[0], c.colliders[:n], c.points[:n] = n, contacts.colliders, contacts.points
@@ -239,7 +234,7 @@ class BlockSteps:
             woken = np.isin(self._sleep.island, self._sleep.island[touched]) & (self._sleep.island > 0)
             self._sleep.island[woken] = self._sleep.time[woken] = 0
         s.q[:], s.v[:], s.tau[:] = q[b.coordinates], v[b.dofs], tau[b.dofs]
-        self._progress[:] = self._driven[:] = 0
+        self._progress.step[:] = self._links.tunnelling[:] = 0
 
     def inspect(self, q: Array, v: Array) -> tuple[ContactSet, list[Array], int | None]:
         """Contacts at a state, errors of each loop, and the first link that has no inertia along its joint."""
@@ -248,7 +243,7 @@ class BlockSteps:
         n = self._run(0)
         errors = dict(zip(blocks.order_of_loops, np.split(s.errors, blocks.ends_of_loops), strict=False))
         in_order = [errors[k] for k in range(len(blocks.order_of_loops))]
-        if self._statuses[SINGULAR]:
+        if self._progress.statuses[SINGULAR]:
             return ContactSet.empty(), in_order, self._without_inertia()
         found = ContactSet.trusted(*(array[:n].copy() for array in self.detector.found))
         return found.some(found.depths >= -self.options.touching), in_order, None
@@ -293,22 +288,22 @@ class BlockSteps:
             if code == ASK:
                 self._ask()
                 continue
-            fill, entries, n = self._scratch.work.fill.size, self._scratch.work.V.size, len(self._contacts.row)
+            fill, entries, n = self._data.work.fill.size, self._data.work.V.size, len(self._contacts.row)
             if code == NO_FACTOR:
                 self._make_room(n, 2 * fill, 2 * entries)
             elif code == NO_ROOM:
                 self._make_room(2 * n, fill, entries)
             else:  # more near pairs than there is room for
-                given = self.detector.find(self._poses, self._reach, self.options.touching)
+                given = self.detector.find(self._links.poses, self._links.reach, self.options.touching)
                 if given == INVALID_POSE:
-                    self.detector.refuse(self._poses, self._reach)
+                    self.detector.refuse(self._links.poses, self._links.reach)
                 self._make_room(max(n, 2 * given), fill, entries)
 
     def _ask(self) -> None:
         """Impulses, and velocities after them, of the problem that the step is at."""
         assert self._impulses_of is not None
         blocks, s, rows, joints, dt = self.blocks, self.state, self.rows, self._joints, self.options.dt
-        m, n = self._progress[CONTACTS], self._progress[ROWS]
+        m, n = self._progress.step[CONTACTS], self._progress.step[ROWS]
         near = np.flatnonzero(rows.d[:m, 2] < OUT_OF_REACH)
         offset, mu = rows.friction_offset[near], rows.mu[near]
         rubbing, dofs = np.flatnonzero(rows.friction_offset[m:n]), blocks.dofs[joints.dofs]
@@ -317,7 +312,7 @@ class BlockSteps:
         q, v, before = np.empty_like(s.q), np.empty_like(s.v), np.zeros((2, s.v.size))
         q[blocks.coordinates], v[blocks.dofs], before[:, dofs] = s.q, s.target, (acting - friction, friction)
         problem = RowProblem(
-            q, v, ContactSet.trusted(*(x[self._scratch.islands.contact[near]] for x in self.detector.found)),
+            q, v, ContactSet.trusted(*(x[self._data.islands.contact[near]] for x in self.detector.found)),
             rows.d[near, 2], np.divide(offset, mu, out=np.zeros(near.size), where=mu > 0.0),
             JointContacts(
                 np.concatenate([dofs, dofs, dofs[rubbing]]), np.repeat([1, -1, 1], [n - m, n - m, rubbing.size]),
@@ -327,15 +322,15 @@ class BlockSteps:
             rows.r[near], before,
         )  # fmt: skip
         found = self._impulses_of(problem)
-        rows.r[:n], s.after[:], self._progress[STATUS] = 0.0, s.target, 0
+        rows.r[:n], s.after[:], self._progress.step[STATUS] = 0.0, s.target, 0
         if found is not None:
             rows.r[near], rows.r[m:n, 2] = found.impulses, found.joint_impulses.sum(axis=0)[dofs]
-            s.after[:], self._progress[STATUS] = found.velocity[blocks.dofs], STATUSES.index(found.status)
+            s.after[:], self._progress.step[STATUS] = found.velocity[blocks.dofs], STATUSES.index(found.status)
 
     def _refuse(self) -> NoReturn:
         """Raise `ConfigurationError` for a step that ends in velocities that are not finite."""
         names = self.blocks.scene.tree.link_names
-        if self._statuses[SINGULAR]:
+        if self._progress.statuses[SINGULAR]:
             raise ConfigurationError(
                 f"configuration at link {names[self._without_inertia()]!r}", "inertia along its joint",
                 "none: the mass matrix is singular there", "Give it mass, or its joint armature.",
@@ -387,12 +382,12 @@ class BlockSteps:
     @property
     def status(self) -> SolverStatus:
         """Worst status of the problems of the last step."""
-        return worst_of(s for s, n in zip(STATUSES, self._statuses.tolist(), strict=True) if n)
+        return worst_of(s for s, n in zip(STATUSES, self._progress.statuses.tolist(), strict=True) if n)
 
     @property
     def totals(self) -> Counter[SolverStatus]:
         """Number of problems of all steps by status."""
-        return Counter({status: n for status, n in zip(STATUSES, self._totals.tolist(), strict=True) if n})
+        return Counter({status: n for status, n in zip(STATUSES, self._progress.totals.tolist(), strict=True) if n})
 
     def energy(self, q: Array, v: Array) -> tuple[float, float]:
         """Kinetic and potential energy (J)."""

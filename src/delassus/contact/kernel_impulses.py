@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.algorithms.contact.laws import StepProblem
+from delassus.algorithms.contact.problem import StepProblem
 from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.spatial.rotations import Array
 
@@ -20,8 +20,8 @@ PASSES, STRICTER = 2000, 0.1
 
 
 def exact_impulses(problem: StepProblem, start: Sequence[Any], times: int, tolerance: float) -> list[Any]:
-    """Impulses (one array a unknown) of the states of a batch, by `admm` with Newton's method, and `nsgs`."""
-    bounds = [x for y in problem.joints for x in (*(y.bounds or ()), y.friction) if x is not None]
+    """Impulses (one array a row) of the states of a batch, by `admm` with Newton's method, and `nsgs`."""
+    bounds: list[Any] = [x for y in problem.joints for x in (*y.bounds, y.friction) if x is not None]
     given = [x for y in problem.points for x in (y.friction, y.floor) if x is not None]
     entries = [x for row in problem.G for x in row]
     shape = np.broadcast_shapes(*(np.shape(x) for x in (*problem.b, *bounds, *given, *entries)))
@@ -32,31 +32,31 @@ def exact_impulses(problem: StepProblem, start: Sequence[Any], times: int, toler
     floors = [0.0 if point.floor is None else point.floor for point in problem.points]
     raised = [(point.row + 2, floor) for point, floor in zip(problem.points, floors, strict=True)]
     free = [sum((row[k] * floor for k, floor in raised), x) for row, x in zip(problem.G, problem.b, strict=True)]
-    unknowns, signs, right, mu, offsets = list[int](), list[float](), list[Any](), list[Any](), list[Any]()
+    rows, signs, right, mu, offsets = list[int](), list[float](), list[Any](), list[Any](), list[Any]()
 
     def add(own: Sequence[int], sides: Sequence[float], bound: Any, friction: Any, offset: Any) -> None:
-        unknowns.extend(own)
+        rows.extend(own)
         signs.extend(sides)
-        right.extend(side * (free[problem.rows[k]] - bound) for k, side in zip(own, sides, strict=True))
+        right.extend(side * (free[row] - bound) for row, side in zip(own, sides, strict=True))
         mu.append(friction)
         offsets.append(offset)
 
-    for i, (point, floor) in enumerate(zip(problem.points, floors, strict=True)):
-        add(range(3 * i, 3 * i + 3), (1.0, 1.0, 1.0), 0.0, point.friction, point.friction * floor)
+    for point, floor in zip(problem.points, floors, strict=True):
+        add(range(point.row, point.row + 3), (1.0, 1.0, 1.0), 0.0, point.friction, point.friction * floor)
     for joint in problem.joints:
-        for bound, side in zip(joint.bounds or (None, None), (1.0, -1.0), strict=True):
+        for bound, side in zip(joint.bounds, (1.0, -1.0), strict=True):
             if bound is not None:
-                add([problem.limits[joint.row]] * 3, (0.0, 0.0, side), bound, 0.0, 0.0)
+                add([joint.row] * 3, (0.0, 0.0, side), bound, 0.0, 0.0)
         if joint.friction is not None:
-            add([problem.dry[joint.row]] * 3, (1.0, 0.0, 0.0), 0.0, 0.0, joint.friction)
-    S, rows = np.array(signs)[:, None], [problem.rows[k] for k in unknowns]
+            add([joint.row] * 3, (1.0, 0.0, 0.0), 0.0, 0.0, joint.friction)
+    S = np.array(signs)[:, None]
     G = np.stack([np.stack([states(problem.G[i][j]) for j in rows]) for i in rows]) * S[:, None] * S
     b, *of_each = (np.stack([states(x) for x in values]) for values in (right, mu, offsets))
-    out, solver = np.zeros((problem.size, b.shape[1])), ImpulseSolver("admm", 4, STRICTER * tolerance, PASSES)
+    out, solver = np.zeros((len(problem.G), b.shape[1])), ImpulseSolver("admm", 4, STRICTER * tolerance, PASSES)
     for k in range(b.shape[1]):
         W = np.ascontiguousarray(0.5 * (G[:, :, k] + G[:, :, k].T))
         friction, offset = (np.ascontiguousarray(x[:, k]) for x in of_each)
-        np.add.at(out[:, k], unknowns, S[:, 0] * solver(W, np.ascontiguousarray(b[:, k]), friction, offset).p)
-    for i, floor in enumerate(floors):
-        out[3 * i + 2] += states(floor)
+        np.add.at(out[:, k], rows, S[:, 0] * solver(W, np.ascontiguousarray(b[:, k]), friction, offset).p)
+    for point, floor in zip(problem.points, floors, strict=True):
+        out[point.row + 2] += states(floor)
     return [x.reshape(shape) for x in out]

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.algorithms.contact.laws import magnitude, maximum_of
-from delassus.algorithms.contact.point import SQUARE_FLOOR
+from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solvers import FALLBACK, SOLVERS, exact
 from delassus.algorithms.contact.step import ContactStep, Materials
 from delassus.algorithms.crba import mass_matrix
@@ -27,7 +26,7 @@ from delassus.constraints.contact import contacts_of, ground_name
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
-from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
 UNIT_NORMAL = 1e-5
 """By how much the squared length of a unit normal may differ from one."""

@@ -96,7 +96,51 @@ class MotionTransform(Protocol):
         """Origin (3 × 1) of the child in the parent."""
 
 
-class Ops(ABC):
+SQUARE_FLOOR = 1e-30
+"""Added to squares of lengths that may be zero."""
+
+
+class ScalarOps(ABC):
+    """What there is to numbers alone: texts that take no more are parts of compiled loops, too (`emitted`)."""
+
+    @abstractmethod
+    def cos(self, x: Scalar) -> Scalar:
+        """Cosine."""
+
+    @abstractmethod
+    def sin(self, x: Scalar) -> Scalar:
+        """Sine."""
+
+    @abstractmethod
+    def sqrt(self, x: Scalar) -> Scalar:
+        """Square root."""
+
+    def length(self, x: Scalar, y: Scalar) -> Scalar:
+        """``(x² + y²)^½``, with a derivative where both are zero."""
+        return self.sqrt(x * x + y * y + SQUARE_FLOOR)
+
+    @abstractmethod
+    def copysign(self, x: Scalar, y: Scalar) -> Scalar:
+        """``|x|`` with the sign of ``y``."""
+
+    @abstractmethod
+    def minimum(self, x: Scalar, y: Scalar) -> Scalar:
+        """The smaller of the two; which, if one is NaN, is backend-defined."""
+
+    @abstractmethod
+    def maximum(self, x: Scalar, y: Scalar) -> Scalar:
+        """The larger of the two; which, if one is NaN, is backend-defined."""
+
+    @abstractmethod
+    def less(self, x: Scalar, y: Scalar) -> Scalar:
+        """1 where ``x < y``, else 0; 0 if one is NaN."""
+
+    @abstractmethod
+    def select(self, condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
+        """``x`` where the condition is not zero, else ``y``."""
+
+
+class Ops(ScalarOps):
     """A backend that algorithms run on."""
 
     # -- making and taking apart -----------------------------------------------------------------------------------
@@ -184,44 +228,12 @@ class Ops(ABC):
         """``a``, with structural zeros where ``like`` has them; numbers have none."""
         return a
 
-    # -- scalars ---------------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def cos(self, x: Scalar) -> Scalar:
-        """Cosine."""
-
-    @abstractmethod
-    def sin(self, x: Scalar) -> Scalar:
-        """Sine."""
-
-    @abstractmethod
-    def sqrt(self, x: Scalar) -> Scalar:
-        """Square root."""
-
-    @abstractmethod
-    def copysign(self, x: Scalar, y: Scalar) -> Scalar:
-        """``|x|`` with the sign of ``y``."""
-
-    @abstractmethod
-    def minimum(self, x: Scalar, y: Scalar) -> Scalar:
-        """The smaller of the two; which, if one is NaN, is backend-defined."""
-
-    @abstractmethod
-    def maximum(self, x: Scalar, y: Scalar) -> Scalar:
-        """The larger of the two; which, if one is NaN, is backend-defined."""
+    # -- numbers ---------------------------------------------------------------------------------------------------
 
     def absolute(self, a: Matrix) -> Matrix:
         """Matrix of the sizes of all entries."""
         rows = [[self.maximum(x, -x) for x in row] for row in self.entries(a)]
         return self.matrix(rows) if rows else a
-
-    @abstractmethod
-    def less(self, x: Scalar, y: Scalar) -> Scalar:
-        """1 where ``x < y``, else 0; 0 if one is NaN."""
-
-    @abstractmethod
-    def select(self, condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
-        """``x`` where the condition is not zero, else ``y``."""
 
     @abstractmethod
     def repeat(self, times: int, start: Sequence[Scalar], body: Body) -> list[Scalar]:
@@ -276,10 +288,10 @@ class Ops(ABC):
 
     # -- bookkeeping -----------------------------------------------------------------------------------------------
 
-    def mark(self, phase: str, values: Sequence[Matrix]) -> None:  # noqa: B027  (NumPy has nothing to note)
+    def mark(self, phase: str, values: Sequence[Matrix]) -> None:
         """Say that ``values`` are what the phase of that name computes; traces count operations by phase."""
 
-    def pivot(  # noqa: B027
+    def pivot(
         self,
         x: Scalar,
         squared: bool = False,
@@ -293,5 +305,5 @@ class Ops(ABC):
         what others lose if it is ``apart``.
         """
 
-    def new_system(self) -> None:  # noqa: B027
+    def new_system(self) -> None:
         """Say that the pivots that follow belong to another system of equations."""

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delassus.algorithms.contact.laws import STOP_RATIO, StepProblem, clamped
-from delassus.algorithms.contact.point import SQUARE_FLOOR
+from delassus.algorithms.contact.law import cone, joint
+from delassus.algorithms.contact.problem import STOP_RATIO, StepProblem
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Scalar
 
@@ -26,29 +26,28 @@ PENALTY = 1.0
 
 def admm(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: float) -> list[Scalar]:
     """Impulses after so many passes, or fewer where they change no more."""
-    ops, n = problem.ops, problem.size
-    scale = _scales(problem)
+    ops, n = problem.ops, len(start)
+    scale = [1.0 / ops.sqrt(w) for w in problem.mobility]
     over = [1.0 / s for s in scale]
-    W = [[si * problem.G[i][j] * sj for j, sj in zip(problem.rows, scale, strict=True)]
-         for i, si in zip(problem.rows, scale, strict=True)]  # fmt: skip
+    W = [[si * x * sj for x, sj in zip(row, scale, strict=True)] for row, si in zip(problem.G, scale, strict=True)]
     H = ops.matrix([[x + PENALTY if i == j else x for j, x in enumerate(row)] for i, row in enumerate(W)])
     ops.new_system()
     inverse = ops.factor(H).inverse()
-    b = [s * problem.b[row] for row, s in zip(problem.rows, scale, strict=True)]
+    b = [s * x for x, s in zip(problem.b, scale, strict=True)]
     square = (STOP_RATIO * tolerance) ** 2
 
     def shifted(z: Sequence[Scalar]) -> list[Scalar]:
         """``z − s``."""
         out = list(z)
-        for k, x in enumerate(problem.points):
-            out[3 * k + 2] = z[3 * k + 2] - x.friction * _length(problem, z[3 * k], z[3 * k + 1])
+        for x in problem.points:
+            out[x.row + 2] = z[x.row + 2] - x.friction * ops.length(z[x.row], z[x.row + 1])
         return out
 
     def iteration(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
         y, z = values[:n], values[n:]
         right = [PENALTY * a + c - d for a, c, d in zip(y, shifted(z), b, strict=True)]
         x = column(ops, inverse @ from_entries(ops, right))
-        new = _nearest(problem, [a - c * (1.0 / PENALTY) for a, c in zip(x, z, strict=True)], scale)
+        new = _nearest(problem, [a - c * (1.0 / PENALTY) for a, c in zip(x, z, strict=True)], scale, over)
         moved: Scalar = 0.0
         following = []
         for a, old, y_new, z_old, o in zip(x, y, new, z, over, strict=True):
@@ -60,56 +59,25 @@ def admm(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: f
     y = [p * o for p, o in zip(start, over, strict=True)]
     u = column(ops, ops.matrix(W) @ from_entries(ops, y))
     z = [a + c for a, c in zip(u, b, strict=True)]
-    for k, law in enumerate(problem.points):  # velocities with the shift
-        z[3 * k + 2] = ops.maximum(z[3 * k + 2], 0.0) + law.friction * _length(problem, z[3 * k], z[3 * k + 1])
+    for x in problem.points:  # velocities with the shift
+        z[x.row + 2] = ops.maximum(z[x.row + 2], 0.0) + x.friction * ops.length(z[x.row], z[x.row + 1])
     found = ops.repeat(times, [*y, *z], iteration)
     return [s * a for s, a in zip(scale, found[:n], strict=True)]
 
 
-def _length(problem: StepProblem, a: Scalar, b: Scalar) -> Scalar:
-    return problem.ops.sqrt(a * a + b * b + SQUARE_FLOOR)
-
-
-def _scales(problem: StepProblem) -> list[Scalar]:
-    """Scale of each unknown: one over the root of the mean mobility of its point, or of the mobility of its joint."""
-    ops, G, out = problem.ops, problem.G, list[Scalar]()
-    for x in problem.points:
-        mean = (G[x.row][x.row] + G[x.row + 1][x.row + 1] + G[x.row + 2][x.row + 2]) * (1.0 / 3.0) + SQUARE_FLOOR
-        out += [1.0 / ops.sqrt(mean)] * 3
-    return out + [1.0 / ops.sqrt(G[row][row] + SQUARE_FLOOR) for row in problem.rows[len(out) :]]
-
-
-def _nearest(problem: StepProblem, v: Sequence[Scalar], scale: Sequence[Scalar]) -> list[Scalar]:
+def _nearest(
+    problem: StepProblem, v: Sequence[Scalar], scale: Sequence[Scalar], over: Sequence[Scalar]
+) -> list[Scalar]:
     """``prox_{φ/ρ}``: projections on cones, limits that pay for velocity, friction within its bounds."""
     ops, out = problem.ops, list(v)
-    for k, x in enumerate(problem.points):
-        a, b, n = v[3 * k : 3 * k + 3]
-        t = _length(problem, a, b)
-        onto = ops.maximum((n + x.friction * t) * (1.0 / (1.0 + x.friction * x.friction)), 0.0)
-        part = x.friction * onto / t
-        outside = ops.less(x.friction * n, t)
-        found = [ops.select(outside, new, old) for new, old in ((part * a, a), (part * b, b), (onto, n))]
-        if x.floor is not None:
-            floor = x.floor * (1.0 / scale[3 * k])
-            share = ops.minimum(x.friction * floor / t, 1.0)
-            below = ops.less(found[2], floor)
-            pairs = zip((share * a, share * b, floor), found, strict=True)
-            found = [ops.select(below, least, old) for least, old in pairs]
-        out[3 * k : 3 * k + 3] = found
+    for x in problem.points:
+        k = x.row
+        floor = 0.0 if x.floor is None else over[k] * x.floor
+        a, b, n = cone(ops, x.friction, x.friction * floor, v[k], v[k + 1], v[k + 2] - floor)[:3]
+        out[k : k + 3] = [a, b, n + floor]
     for y in problem.joints:
-        if y.row in problem.limits:
-            k = problem.limits[y.row]
-            least, most = y.bounds or (None, None)
-            rate = scale[k] * (1.0 / PENALTY)
-            total: Scalar = 0.0
-            if least is not None:
-                total = ops.maximum(v[k] + rate * least, 0.0)
-            if most is not None:
-                total = total + ops.minimum(v[k] + rate * most, 0.0)
-            out[k] = total
-        if y.row in problem.dry:
-            k = problem.dry[y.row]
-            assert y.friction is not None
-            limit = y.friction * (1.0 / scale[k])
-            out[k] = clamped(ops, v[k], -limit, limit)
+        k, s = y.row, scale[y.row]
+        least, most = (None if bound is None else s * bound for bound in y.bounds)
+        friction = None if y.friction is None else PENALTY * over[k] * y.friction
+        out[k] = joint(ops, friction, least, most, PENALTY * v[k])[0] * (1.0 / PENALTY)
     return out

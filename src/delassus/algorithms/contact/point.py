@@ -21,10 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delassus.spatial.ops import Ops, Scalar
-
-SQUARE_FLOOR = 1e-30
-"""Added to squares of lengths that may be zero."""
+from delassus.spatial.ops import SQUARE_FLOOR, Ops, Scalar
 
 STEPS = 2
 """Steps of Newton's method at a time."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from delassus.algorithms.contact.admm import admm
-from delassus.algorithms.contact.laws import Solver, StepProblem
+from delassus.algorithms.contact.problem import Solver, StepProblem
 from delassus.algorithms.contact.sweeps import sweeps
 from delassus.spatial.ops import Scalar
 

@@ -1,7 +1,7 @@
 """One time step with contacts that may close: velocities at its end by complementarity, then positions.
 
 With ``v* = v + h M⁻¹ (τ − c)`` and ``M = Lᵀ L``, ``Y = J L⁻¹``: ``y = L v*``, ``u = Y y + G p``, ``G = Y Yᵀ`` and
-``v⁺ = L⁻¹ (y + Yᵀ p)``; impulses ``p`` follow from the laws of `delassus.algorithms.contact.laws`.
+``v⁺ = L⁻¹ (y + Yᵀ p)``; impulses ``p`` follow from the laws of `delassus.algorithms.contact.problem`.
 
 - A gap that is open may close in the step: ``u_n + φ / h ≥ 0``. Nothing is switched; what stays open has no impulse.
 - Limits of joints are gaps of the same kind on either side.
@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from delassus.algorithms.contact.laws import (
+from delassus.algorithms.contact import law
+from delassus.algorithms.contact.problem import (
     PROXIMAL,
     Bounds,
     JointLaw,
@@ -31,12 +32,9 @@ from delassus.algorithms.contact.laws import (
     PointLaw,
     Solver,
     StepProblem,
-    by_row,
     magnitude,
     maximum_of,
-    within,
 )
-from delassus.algorithms.contact.point import SQUARE_FLOOR
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -44,7 +42,7 @@ from delassus.algorithms.problem import Problem
 from delassus.constraints import BoundedJoint, Candidate
 from delassus.constraints.contact import bounded_joints_of
 from delassus.spatial.motion import column, from_entries
-from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
 
 class Tuning(NamedTuple):
@@ -86,7 +84,7 @@ Solved = Callable[..., Outcome]
 
 
 class Impact(NamedTuple):
-    """Velocities after an impact, its impulses (points, then limits), and residuals."""
+    """Velocities after an impact, its impulses along rows, and residuals."""
 
     v: list[Scalar]
     p: list[Scalar]
@@ -140,9 +138,8 @@ class ContactStep:
         def solved(free: Sequence[Scalar], points: Sequence[PointLaw], start: Sequence[Scalar], budget: Scalar,
                    joints: Sequence[JointLaw] = joints) -> Outcome:  # fmt: skip
             problem = StepProblem(ops, self.G, free, self.size_of, points, joints, pyramid)
-            p = problem.implicit(solver(problem, start, times, tolerance) if problem.size else [])
-            p = [self.moves.get(row, 1.0) * x for row, x in zip(problem.rows, p, strict=True)]
-            return problem.safe(p, budget)
+            p = problem.implicit(solver(problem, start, times, tolerance)) if start else []
+            return problem.safe([self.moves.get(row, 1.0) * x for row, x in enumerate(p)], budget)
 
         y, free, taken = self._free(v, space)
         ops.mark("contact problem", [ops.matrix([free]), self._held] if free else [])
@@ -154,14 +151,16 @@ class ContactStep:
             PointLaw(3 * k, friction, rate, candidate.belt)
             for k, ((candidate, friction, _), rate) in enumerate(zip(self.points, rates, strict=True))
         ]
-        found = solved(free, laws, start, 0.0)
-        v = column(ops, self.space.back_substitution(y, self._all_impulses(self._by_row(found.p, joints), taken)))
+        found = solved(free, laws, self._along_rows(start, joints), 0.0)
+        v = column(ops, self.space.back_substitution(y, self._all_impulses(found.p, taken)))
         shift = self._displacement(found.velocities, times)
         q, v = position_update(ops, self.tree, list(self.q), v, self.h, shift)
+        impulses, residuals = self._apart(found.p, joints), list(found.residuals)
         if struck is None:
-            return q, v, found.p, list(found.residuals)
-        p = [x + y for x, y in zip(found.p, struck.p + [0.0] * (len(found.p) - len(struck.p)), strict=True)]
-        return q, v, p, [ops.maximum(x, y) for x, y in zip(found.residuals, struck.residuals, strict=True)]
+            return q, v, impulses, residuals
+        of_impact = self._apart(struck.p, joints, of_limits=True)
+        impulses = [x + y for x, y in zip(impulses, of_impact, strict=True)]
+        return q, v, impulses, [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
 
     def _free(self, v: Sequence[Scalar], space: JointSpace) -> tuple[Matrix, list[Scalar], Matrix | None]:
         """``L v*`` (nv × 1) of the motion without contacts, and `_beside_loops` of it."""
@@ -244,12 +243,12 @@ class ContactStep:
         changes = column(ops, ops.take(self.space.G, self.others, self.loops) @ taken)
         return [x - y for x, y in zip(free, changes, strict=True)], taken
 
-    def _all_impulses(self, impulses: dict[int, Scalar], taken: Matrix | None) -> Matrix:
+    def _all_impulses(self, p: Sequence[Scalar], taken: Matrix | None) -> Matrix:
         """Impulses of all rows (m × 1), those of loops with what `_beside_loops` takes."""
         ops = self.ops
         out: list[Scalar] = [0.0] * self.problem.n_rows
-        for k, row in enumerate(self.others):
-            out[row] = impulses.get(k, 0.0)
+        for row, x in zip(self.others, p, strict=True):
+            out[row] = x
         if taken is not None:
             if self.others:
                 taken = taken + self._of_others @ from_entries(ops, [out[k] for k in self.others])
@@ -279,18 +278,16 @@ class ContactStep:
             laws.append(PointLaw(3 * k, friction, ops.select(hits, 0.0, OUT_OF_REACH), candidate.belt))
             if restitution is not None:
                 bounces.append(hits * ops.less(approach, -fall) * ops.less(0.0, restitution))
-        limits = [replace(x, friction=None) for x in joints]
-        n = 3 * len(laws) + sum(x.bounds is not None for x in limits)
-        first = solved(free, laws, [0.0] * n, 0.0, limits)
-        floors: list[Scalar] = []
+        limits, none = [replace(x, friction=None) for x in joints], cast(list[Scalar], [0.0] * len(free))
+        first = solved(free, laws, none, 0.0, limits)
+        start = list(none)
         for k, (_, _, restitution) in enumerate(self.points):
-            floors.append(0.0 if restitution is None else restitution * first.p[3 * k + 2])
-        start = [x for floor in floors for x in (0.0, 0.0, floor)]
-        laws = [replace(x, belt=(), floor=floor) for x, floor in zip(laws, floors, strict=True)]
-        second = solved(first.velocities, laws, start + [0.0] * (n - len(start)), -first.energy, limits)
+            start[3 * k + 2] = 0.0 if restitution is None else restitution * first.p[3 * k + 2]
+        laws = [replace(x, belt=(), floor=start[x.row + 2]) for x in laws]
+        second = solved(first.velocities, laws, start, -first.energy, limits)
         struck = maximum_of(ops, bounces)
         p = [ops.select(struck, x + y, 0.0) for x, y in zip(first.p, second.p, strict=True)]
-        v = column(ops, self.space.back_substitution(y, self._all_impulses(self._by_row(p, limits), of_loops)))
+        v = column(ops, self.space.back_substitution(y, self._all_impulses(p, of_loops)))
         worst = [ops.maximum(x, y) for x, y in zip(first.residuals, second.residuals, strict=True)]
         return Impact(
             [ops.select(struck, x, old) for x, old in zip(v, self.v, strict=True)],
@@ -298,20 +295,36 @@ class ContactStep:
             [ops.select(struck, x, 0.0) for x in worst],
         )
 
-    def _by_row(self, p: Sequence[Scalar], joints: Sequence[JointLaw]) -> dict[int, Scalar]:
-        """Impulse along each row."""
-        rows = [*range(3 * len(self.points)), *(x.row for x in joints if x.bounds)]
-        rows += [x.row for x in joints if x.friction is not None]
-        return by_row(rows, p)
+    def _along_rows(self, impulses: Sequence[Scalar], joints: Sequence[JointLaw]) -> list[Scalar]:
+        """Impulses along rows from those of contacts, of limits and of dry friction."""
+        n = 3 * len(self.points)
+        out, given = list(impulses[:n]) + cast(list[Scalar], [0.0] * len(joints)), iter(impulses[n:])
+        for x in (x for x in joints if x.has_limits):
+            out[x.row] = next(given)
+        for x in (x for x in joints if x.friction is not None):
+            out[x.row] = out[x.row] + next(given)
+        return out
+
+    def _apart(self, p: Sequence[Scalar], joints: Sequence[JointLaw], of_limits: bool = False) -> list[Scalar]:
+        """Impulses of contacts, of limits and of dry friction from those along rows; or they are all ``of_limits``."""
+        limits, dry = list[Scalar](), list[Scalar]()
+        for x in joints:
+            friction: Scalar = 0.0
+            if x.friction is not None:
+                friction = 0.0 if of_limits else law.clamped(self.ops, p[x.row], -x.friction, x.friction)
+                dry.append(friction)
+            if x.has_limits:
+                limits.append(p[x.row] - friction)
+        return [*p[: 3 * len(self.points)], *limits, *dry]
 
     def _joint_laws(self) -> list[JointLaw]:
         """Laws of all limits and of dry friction: within the step, a joint moves up to a limit."""
         out, row = list[JointLaw](), 3 * len(self.points)
         for c in bounded_joints_of(self.problem.constraints):
             sides = zip(self._distances(c), (-1.0, 1.0), strict=True)
-            bounds = [None if x is None else side * self.over_h * self.ops.maximum(x, 0.0) for x, side in sides]
+            least, most = (None if x is None else side * self.over_h * self.ops.maximum(x, 0.0) for x, side in sides)
             friction = c.friction * self.h if c.friction else None
-            out.append(JointLaw(row + len(out), (bounds[0], bounds[1]) if c.has_limits else None, friction))
+            out.append(JointLaw(row + len(out), (least, most), friction))
         return out
 
     def _distances(self, c: BoundedJoint) -> list[Scalar | None]:
@@ -368,7 +381,7 @@ class ContactStep:
             for j, other in enumerate(rows):
                 if j != i:
                     u = u + G[rows[i]][other] * s[j]
-            return within(ops, bounds[rows[i]], s[i], u, over[i])
+            return law.joint(ops, None, *bounds[rows[i]], own[i] * s[i] - u)[0] * over[i]
 
         def sweep(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
             s = list(values)
@@ -381,9 +394,11 @@ class ContactStep:
 
         s = ops.repeat(times, [0.0] * len(rows), sweep) if rows else []
         s = ops.implicit(s, lambda values: [image(values, i) for i in range(len(rows))])
-        impulses = dict(zip(rows, s, strict=True))
+        impulses: list[Scalar] = [0.0] * len(G)
+        for row, x in zip(rows, s, strict=True):
+            impulses[row] = x
         shift = column(ops, self.space.back_substitution(ops.zeros(tree.nv, 1), self._all_impulses(impulses, taken)))
-        moves = [sum((G[k][j] * x for j, x in impulses.items()), by_loops[k]) for k in range(len(G))]
+        moves = [sum((g * x for g, x in zip(G[k], impulses, strict=True)), by_loops[k]) for k in range(len(G))]
         moved = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in moves)])
         turned = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in shift)])
         part = ops.minimum(TUNING.most_displacement * most / moved, 1.0)

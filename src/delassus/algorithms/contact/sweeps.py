@@ -14,53 +14,31 @@ Source: Jean 1999, Moreau 1999 (NSGS); Anderson 1965, Walker and Ni 2011.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
-from delassus.algorithms.contact.laws import STOP_RATIO, StepProblem
-from delassus.algorithms.contact.point import SQUARE_FLOOR
-from delassus.spatial.ops import Scalar
+from delassus.algorithms.contact.law import clamped
+from delassus.algorithms.contact.problem import STOP_RATIO, PointLaw, StepProblem
+from delassus.spatial.ops import SQUARE_FLOOR, Scalar
 
 
 def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: float) -> list[Scalar]:
     """Impulses after so many sweeps, or fewer where they change no more."""
-    ops, n = problem.ops, problem.size
+    ops, n = problem.ops, len(start)
     square = (STOP_RATIO * tolerance) ** 2
 
     def sweep_once(values: Sequence[Scalar], slips: Sequence[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
         p, following = list(values), list(slips)
-        totals = problem.totals(p)
-
-        def put(unknown: int, new: Scalar) -> None:
-            row = problem.rows[unknown]
-            shared = row in problem.limits and row in problem.dry
-            totals[row] = totals[row] + (new - p[unknown]) if shared else new
-            p[unknown] = new
-
         for i, x in enumerate(problem.points):
-            own = range(3 * i, 3 * i + 3)
+            own = slice(x.row, x.row + 3)
             if problem.pyramid:
-                put(own[2], problem.normal(x, p[own[2]], problem.velocity(x.row + 2, totals)))
-                u = [problem.velocity(x.row + a, totals) for a in range(2)]
-                found = problem.point_friction(x, p[own[0] : own[2]], u, p[own[2]])
-            else:
-                u = [problem.velocity(x.row + a, totals) for a in range(3)]
-                before = [p[k] for k in own]
-                found, following[i] = problem.blocks[i].solve(before, u, slips[i])
-                found = problem.raised(x, before, u, found)
-            for k, new in zip(own, found, strict=False):
-                put(k, new)
+                p[own] = pyramid(problem, x, p)
+                continue
+            u = [problem.velocity(row, p) for row in range(x.row, x.row + 3)]
+            found, following[i] = problem.blocks[i].solve(p[own], u, slips[i])
+            p[own] = found if x.floor is None else raised(problem, x, p[own], u, found)
         for y in problem.joints:
-            u_joint = problem.velocity(y.row, totals)
-            if y.row in problem.dry:
-                k = problem.dry[y.row]
-                old, new = p[k], problem.dry_friction(y, p[k], u_joint)
-                put(k, new)
-                u_joint = u_joint + problem.G[y.row][y.row] * (new - old)
-            if y.row in problem.limits:
-                k = problem.limits[y.row]
-                put(k, problem.limit_impulse(y, p[k], u_joint))
+            p[y.row] = problem.joint_impulse(y, p[y.row], problem.velocity(y.row, p))
         return p, following
-
-    floors = {3 * i + 2: 0.0 if x.floor is None else x.floor for i, x in enumerate(problem.points)}
 
     def iteration(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
         p, g_before, F_before, (before, *slips) = values[:n], values[n : 2 * n], values[2 * n : 3 * n], values[3 * n :]
@@ -78,9 +56,34 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
             left = left + change * change * (g[3 * i] * g[3 * i] + g[3 * i + 1] * g[3 * i + 1])
         theta = ops.select(ops.less(moved, before), slope / turned, 0.0)
         following = [new - theta * (new - old) for new, old in zip(g, g_before, strict=True)]
-        following = [ops.maximum(x, floors[k]) if k in floors else x for k, x in enumerate(following)]
+        for x in problem.points:
+            following[x.row + 2] = ops.maximum(following[x.row + 2], 0.0 if x.floor is None else x.floor)
         return [*following, *g, *F, moved, *following_slips], ops.less(left, square)
 
     slips = [] if problem.pyramid else [x.far for x in problem.blocks]
     found = ops.repeat(times, [*start, *start, *([0.0] * (n + 1)), *slips], iteration)
     return found[n : 2 * n]
+
+
+def pyramid(problem: StepProblem, x: PointLaw, p: Sequence[Scalar]) -> list[Scalar]:
+    """Impulses of a point with pyramids: row by row, the normal first."""
+    ops, k, (a, b, w) = problem.ops, x.row, problem.own_mobility[x.row : x.row + 3]
+    n = ops.maximum(p[k + 2] - problem.velocity(k + 2, p) / w, 0.0 if x.floor is None else x.floor)
+    with_normal, limit = [*p[: k + 2], n, *p[k + 3 :]], x.friction * n
+    steps = [problem.velocity(row, with_normal) / w for row, w in ((k, a), (k + 1, b))]
+    return [*(clamped(ops, y - step, -limit, limit) for y, step in zip(p[k : k + 2], steps, strict=True)), n]
+
+
+def raised(
+    problem: StepProblem, x: PointLaw, p: Sequence[Scalar], u: Sequence[Scalar], found: Sequence[Scalar]
+) -> list[Scalar]:
+    """What has been found for a point, or its least normal impulse, with friction by a step within its limit."""
+    ops, floor, k = problem.ops, cast(Scalar, x.floor), x.row
+    over = 1.0 / problem.sliding_mobility(x)
+    a, b = (
+        y - over * (v + problem.G[k + i][k + 2] * (floor - p[2]))
+        for i, (y, v) in enumerate(zip(p[:2], u[:2], strict=True))
+    )
+    part = ops.minimum(x.friction * floor / ops.length(a, b), 1.0)
+    below = ops.less(found[2], floor)
+    return [ops.select(below, least, y) for least, y in zip((part * a, part * b, floor), found, strict=True)]

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from delassus.compiler.jit.loop_ops import Emitted, Translator
 from delassus.compiler.jit.memory import ACCESSES, STORED
-from delassus.compiler.jit.text import FAST, Text
+from delassus.compiler.jit.text import FAST
 from delassus.compiler.jit.types import (
     BOOL,
     FLOAT,
@@ -64,7 +65,7 @@ class Called:
     allocates: bool
 
 
-class Expressions(Text):
+class Expressions(Translator):
     """Translates expressions of one function.
 
     Parameters
@@ -327,6 +328,8 @@ class Expressions(Text):
             return self._call(f, node)
         if node.keywords:
             raise TypeError("keywords in calls of what is not compiled")
+        if isinstance(f, Emitted):
+            return f.emit(self, [self.value(x) for x in node.args])
         name = getattr(f, "__name__", "")
         if f in (np.empty, np.zeros, np.ones, np.full, np.arange, np.copy):
             return self._array(f, node.args)
@@ -335,7 +338,7 @@ class Expressions(Text):
             function = f"llvm.{INTRINSICS[f]}.f64" if f in INTRINSICS else LIBRARY[f]
             return Value(FLOAT, (self.do(f"call double @{function}({', '.join(numbers)})"),))
         if f in (min, max):
-            return self._extreme(f is max, [self.value(x) for x in node.args])
+            return self.extreme(f is max, [self.value(x) for x in node.args])
         if f in (abs, int, float, bool):
             return self._of_one(name, self.value(node.args[0]))
         if f in ACCESSES:
@@ -400,7 +403,8 @@ class Expressions(Text):
         self.each(array, lambda k: Value(INT, (k,)) if f is np.arange else number)
         return array
 
-    def _extreme(self, largest: bool, values: list[Value]) -> Value:
+    def extreme(self, largest: bool, values: list[Value]) -> Value:
+        """The largest or the smallest number."""
         kind = values[0].type
         for value in values:
             kind = joined(kind, value.type)
@@ -422,7 +426,7 @@ class Expressions(Text):
         if value.type is FLOAT:
             return Value(FLOAT, (self.do(f"call double @llvm.fabs.f64(double {x})"),))
         whole = self.converted(value, INT)
-        return self._extreme(True, [whole, Value(INT, (self.do(f"sub nsw i64 0, {whole.operands[0]}"),))])
+        return self.extreme(True, [whole, Value(INT, (self.do(f"sub nsw i64 0, {whole.operands[0]}"),))])
 
     def _memory(self, name: str, nodes: list[ast.expr]) -> Value:
         """Functions of `ACCESSES`."""

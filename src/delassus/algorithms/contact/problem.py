@@ -1,0 +1,226 @@
+"""The problem of a contact step, ``u = G p + b``: the law of each contact point and each joint, and residuals.
+
+``b`` are velocities without impulses, and for normals also ``d``, what is left of the gap, ``φ / h``. The laws are
+those of `delassus.algorithms.contact.law`; there is an impulse along each row, and a joint has one row. A contact point
+may have a least normal impulse, as in decompression, with friction up to ``μ`` times the whole. Pyramids of four sides
+may be in place of cones: ``|p_x|, |p_y| ≤ μ p_n``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias, cast
+
+from delassus.algorithms.contact.law import clamped, joint, point_image
+from delassus.algorithms.contact.point import PointBlock
+from delassus.spatial.ops import SQUARE_FLOOR, Ops, Scalar
+
+STOP_RATIO = 0.1
+"""Solvers end where a pass changes velocities by less than this part of the tolerance."""
+
+PROXIMAL = 1e-9
+"""What is added to mobilities by which impulses are found, relative to those of the point if loops were open."""
+
+
+class Outcome(NamedTuple):
+    """Impulses, velocities of all rows after them, the kinetic energy (J) that they add, and residuals."""
+
+    p: list[Scalar]
+    velocities: list[Scalar]
+    energy: Scalar
+    residuals: tuple[Scalar, Scalar, Scalar]
+
+
+Bounds: TypeAlias = "tuple[Scalar | None, Scalar | None]"
+"""Least and largest velocity; None is without."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointLaw:
+    """A contact point: its first row, its friction coefficient, and the rate ``d`` at which its gap may close.
+
+    ``belt`` is what the motion of surfaces adds to the velocities along the tangents; ``floor`` is the least normal
+    impulse, zero if None.
+    """
+
+    row: int
+    friction: Scalar
+    rate: Scalar
+    belt: Sequence[Scalar] = ()
+    floor: Scalar | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JointLaw:
+    """A joint: its row, velocities ``least`` and ``most`` that its limits allow, and largest impulse of dry friction.
+
+    None is without.
+    """
+
+    row: int
+    bounds: Bounds
+    friction: Scalar | None
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether there is a limit."""
+        return any(bound is not None for bound in self.bounds)
+
+
+class StepProblem:
+    """``u = G p + b`` and its laws.
+
+    Attributes
+    ----------
+    G : list of list of Scalar
+        Delassus matrix (m × m).
+    free, b : list of Scalar
+        Velocities of the rows without impulses (m), relative to surfaces; and with the rates of gaps.
+    size_of : sequence of Scalar
+        Mobility of each row if loops were open (m): how small that of ``G`` may be.
+    points, joints : list of PointLaw and of JointLaw
+        Of all rows, points first.
+    pyramid : bool
+        Whether friction is that of a pyramid of four sides, in place of the cone.
+    mobility : list of Scalar
+        Of each row (m): of a point the mean of its three.
+    """
+
+    def __init__(
+        self,
+        ops: Ops,
+        G: Sequence[Sequence[Scalar]],
+        free: Sequence[Scalar],
+        size_of: Sequence[Scalar],
+        points: Sequence[PointLaw],
+        joints: Sequence[JointLaw],
+        pyramid: bool,
+    ) -> None:
+        self.ops, self.G, self.points, self.joints = ops, G, list(points), list(joints)
+        self.free = list(free)
+        for x in self.points:
+            for k, velocity in enumerate(x.belt):
+                self.free[x.row + k] = self.free[x.row + k] + velocity
+        self.b = list(self.free)
+        for x in self.points:
+            self.b[x.row + 2] = self.free[x.row + 2] + x.rate
+        self.pyramid = pyramid
+        # a little more: some rows cannot move, and what stays where it is solves a law whatever the step
+        least = [PROXIMAL * size + SQUARE_FLOOR for size in size_of]
+        for x in self.points:
+            own = slice(x.row, x.row + 3)
+            least[own] = [PROXIMAL * maximum_of(ops, size_of[own]) + SQUARE_FLOOR] * 3
+        self.own_mobility = [G[k][k] + size for k, size in enumerate(least)]
+        self.mobility, self.blocks = list(self.own_mobility), list[PointBlock]()
+        for x in self.points:
+            own, W = slice(x.row, x.row + 3), [G[x.row + k][x.row : x.row + 3] for k in range(3)]
+            self.mobility[own] = [sum(self.own_mobility[own], cast(Scalar, 0.0)) * (1.0 / 3.0)] * 3
+            self.blocks.append(PointBlock(ops, W, x.friction, least[x.row], len(G) == 3))
+
+    def velocity(self, row: int, p: Sequence[Scalar]) -> Scalar:
+        """``u`` of a row."""
+        return sum((g * x for g, x in zip(self.G[row], p, strict=True)), self.b[row])
+
+    def safe(self, p: Sequence[Scalar], budget: Scalar = 0.0) -> Outcome:
+        """Impulses that add no kinetic energy beyond a budget (J): ``α p`` with the largest such ``α ≤ 1``.
+
+        ``½ α² pᵀ G p + α pᵀ free ≤ budget``; of a solution, ``α = 1``. What is in a cone stays there.
+        """
+        ops = self.ops
+        moved = [sum((g * x for g, x in zip(row, p, strict=True)), cast(Scalar, 0.0)) for row in self.G]
+        square: Scalar = SQUARE_FLOOR
+        work: Scalar = 0.0
+        for x, change, free in zip(p, moved, self.free, strict=True):
+            square, work = square + x * change, work + x * free
+        root = ops.sqrt(ops.maximum(work * work + 2.0 * square * budget, 0.0))
+        part = ops.maximum(ops.minimum((root - work) / square, 1.0), 0.0)
+        p, moved = [part * x for x in p], [part * x for x in moved]
+        energy = part * (work + 0.5 * part * square)
+        u = [x + y for x, y in zip(moved, self.b, strict=True)]
+        return Outcome(p, [x + y for x, y in zip(moved, self.free, strict=True)], energy, self.residuals(p, u))
+
+    def own_velocities(self, p: Sequence[Scalar]) -> list[Scalar]:
+        """What impulses do to the velocities of their own points and joints: none, where a point cannot move."""
+        out = [self.G[k][k] * x for k, x in enumerate(p)]
+        for x, block in zip(self.points, self.blocks, strict=True):
+            own = p[x.row : x.row + 3]
+            out[x.row : x.row + 3] = [a * own[0] + b * own[1] + c * own[2] for a, b, c in block.W]
+        return out
+
+    def sliding_mobility(self, x: PointLaw) -> Scalar:
+        """Largest mobility of a point along its tangents."""
+        k, least = x.row, self.own_mobility[x.row] - self.G[x.row][x.row]
+        a, b, d = self.G[k][k], self.G[k][k + 1], self.G[k + 1][k + 1]
+        return 0.5 * (a + d + self.ops.length(a - d, 2.0 * b)) + least
+
+    def point_image(self, x: PointLaw, p: Sequence[Scalar], u: Sequence[Scalar]) -> list[Scalar]:
+        """Impulses of a point that the law makes of its own ones and of its velocities, as velocities."""
+        ops, w = self.ops, self.mobility[x.row]
+        if self.pyramid:
+            n = ops.maximum(w * p[2] - u[2], 0.0 if x.floor is None else w * x.floor)
+            limit = w * x.friction * p[2]
+            return [*(clamped(ops, w * y - v, -limit, limit) for y, v in zip(p[:2], u[:2], strict=True)), n]
+        if x.floor is None:
+            return list(point_image(ops, x.friction, 0.0, w, p, u))
+        above = [p[0], p[1], p[2] - x.floor]
+        a, b, n = point_image(ops, x.friction, x.friction * x.floor, w, above, u)
+        return [a, b, n + w * x.floor]
+
+    def joint_impulse(self, x: JointLaw, p: Scalar, u: Scalar) -> Scalar:
+        """Impulse of friction and limits by which the joint, alone, would obey both."""
+        w = self.own_mobility[x.row]
+        friction = None if x.friction is None else w * x.friction
+        return joint(self.ops, friction, *x.bounds, w * p - u)[0] * (1.0 / w)
+
+    def image(self, p: Sequence[Scalar], u: Sequence[Scalar]) -> list[Scalar]:
+        """Impulses that each law makes of these and of velocities: of a solution, the same."""
+        out = list(p)
+        for x in self.points:
+            own, over = slice(x.row, x.row + 3), 1.0 / self.mobility[x.row]
+            out[own] = [over * v for v in self.point_image(x, p[own], u[own])]
+        for y in self.joints:
+            out[y.row] = self.joint_impulse(y, p[y.row], u[y.row])
+        return out
+
+    def implicit(self, p: Sequence[Scalar]) -> list[Scalar]:
+        """Impulses of a solution, as what follows from the laws where the step is differentiated."""
+        return self.ops.implicit(p, lambda q: self.image(q, [self.velocity(row, q) for row in range(len(q))]))
+
+    def residuals(self, p: Sequence[Scalar], u: Sequence[Scalar]) -> tuple[Scalar, Scalar, Scalar]:
+        """Violation in m/s (rad/s): of complementarity, of friction, and velocity of penetration.
+
+        Of each law, how far an impulse moves in it, as a velocity: zero in a solution alone.
+        """
+        ops = self.ops
+        complementarity: list[Scalar] = [0.0]
+        friction: list[Scalar] = [0.0]
+        penetration: list[Scalar] = [0.0]
+        for x in self.points:
+            own, w = slice(x.row, x.row + 3), self.mobility[x.row]
+            a, b, n = (w * y - z for y, z in zip(p[own], self.point_image(x, p[own], u[own]), strict=True))
+            complementarity.append(magnitude(ops, n))
+            friction.append(ops.length(a, b))
+            penetration.append(-u[x.row + 2])
+        for y in self.joints:
+            missed = p[y.row] - self.joint_impulse(y, p[y.row], u[y.row])
+            of_law = complementarity if y.has_limits else friction
+            of_law.append(magnitude(ops, missed) * self.own_mobility[y.row])
+        return maximum_of(ops, complementarity), maximum_of(ops, friction), maximum_of(ops, penetration)
+
+
+def magnitude(ops: Ops, x: Scalar) -> Scalar:
+    """``|x|``."""
+    return ops.maximum(x, -x)
+
+
+def maximum_of(ops: Ops, values: Sequence[Scalar]) -> Scalar:
+    """The largest of some numbers."""
+    out, *rest = values
+    for x in rest:
+        out = ops.maximum(out, x)
+    return out
+
+
+Solver = Callable[[StepProblem, Sequence[Scalar], int, float], list["Scalar"]]
+"""From a problem, impulses to start from, the number of passes and a tolerance (m/s) to impulses."""

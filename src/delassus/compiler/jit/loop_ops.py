@@ -1,0 +1,135 @@
+"""Texts on `ScalarOps` as parts of compiled loops: they run once, where the loop is translated, on registers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from delassus.compiler.jit.text import Text
+from delassus.compiler.jit.types import FLOAT, Value, tuple_of
+from delassus.spatial.ops import Scalar, ScalarOps
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """A text that takes a backend, then numbers, and makes numbers."""
+
+    text: Callable[..., Any]
+
+    def __call__(self, *numbers: float) -> Any:
+        """What it is called with in a compiled loop."""
+        raise AssertionError("the text is a part of compiled loops")
+
+    def emit(self, loop: Translator, arguments: list[Value]) -> Value:
+        """Instructions for a call, and its numbers."""
+        ops = LoopOps(loop)
+        found = self.text(ops, *(Register(ops, ops.float(x)) for x in arguments))
+        return tuple_of([ops.of(x) for x in found]) if isinstance(found, (tuple, list)) else ops.of(found)
+
+
+def emitted(text: Callable[..., Any]) -> Any:
+    """A text ``text(ops, *numbers)`` on `ScalarOps` as what compiled loops call with the numbers."""
+    return Emitted(text)
+
+
+class Translator(Text):
+    """What translates a loop, as far as it is needed here."""
+
+    def arithmetic(self, op: ast.operator, a: Value, b: Value) -> Value:
+        """``a op b`` of two numbers."""
+        raise NotImplementedError
+
+    def compare(self, op: ast.cmpop, a: Value, b: Value) -> str:
+        """Whether a comparison of two numbers holds."""
+        raise NotImplementedError
+
+    def extreme(self, largest: bool, values: list[Value]) -> Value:
+        """The largest or the smallest number."""
+        raise NotImplementedError
+
+
+class Register:
+    """A number of a loop, with the arithmetic of `Scalar`."""
+
+    def __init__(self, ops: LoopOps, value: Value) -> None:
+        self.ops, self.value = ops, value
+
+    def _with(self, op: ast.operator, a: Any, b: Any) -> Register:
+        return Register(self.ops, self.ops.loop.arithmetic(op, self.ops.of(a), self.ops.of(b)))
+
+    def __add__(self, other: Any) -> Register:
+        return self._with(ast.Add(), self, other)
+
+    def __radd__(self, other: Any) -> Register:
+        return self._with(ast.Add(), other, self)
+
+    def __sub__(self, other: Any) -> Register:
+        return self._with(ast.Sub(), self, other)
+
+    def __rsub__(self, other: Any) -> Register:
+        return self._with(ast.Sub(), other, self)
+
+    def __mul__(self, other: Any) -> Register:
+        return self._with(ast.Mult(), self, other)
+
+    def __rmul__(self, other: Any) -> Register:
+        return self._with(ast.Mult(), other, self)
+
+    def __truediv__(self, other: Any) -> Register:
+        return self._with(ast.Div(), self, other)
+
+    def __rtruediv__(self, other: Any) -> Register:
+        return self._with(ast.Div(), other, self)
+
+    def __neg__(self) -> Register:
+        return self._with(ast.Sub(), -0.0, self)
+
+
+class LoopOps(ScalarOps):
+    """Instructions of a loop that is translated."""
+
+    def __init__(self, loop: Translator) -> None:
+        self.loop = loop
+
+    def of(self, x: Any) -> Value:
+        """The value of a number, which may be one of Python."""
+        return x.value if isinstance(x, Register) else self.loop.constant(float(x))
+
+    def float(self, value: Value) -> Value:
+        """A number as a float."""
+        return self.loop.converted(value, FLOAT)
+
+    def _function(self, name: str, *numbers: Any) -> Register:
+        operands = ", ".join(f"double {self.float(self.of(x)).operands[0]}" for x in numbers)
+        return Register(self, Value(FLOAT, (self.loop.do(f"call double @{name}({operands})"),)))
+
+    def cos(self, x: Scalar) -> Scalar:
+        return self._function("cos", x)
+
+    def sin(self, x: Scalar) -> Scalar:
+        return self._function("sin", x)
+
+    def sqrt(self, x: Scalar) -> Scalar:
+        return self._function("llvm.sqrt.f64", x)
+
+    def length(self, x: Scalar, y: Scalar) -> Scalar:
+        return self.sqrt(x * x + y * y)
+
+    def copysign(self, x: Scalar, y: Scalar) -> Scalar:
+        return self._function("llvm.copysign.f64", x, y)
+
+    def minimum(self, x: Scalar, y: Scalar) -> Scalar:
+        return Register(self, self.loop.extreme(False, [self.of(x), self.of(y)]))
+
+    def maximum(self, x: Scalar, y: Scalar) -> Scalar:
+        return Register(self, self.loop.extreme(True, [self.of(x), self.of(y)]))
+
+    def less(self, x: Scalar, y: Scalar) -> Scalar:
+        holds = self.loop.compare(ast.Lt(), self.of(x), self.of(y))
+        return Register(self, Value(FLOAT, (self.loop.do(f"uitofp i1 {holds} to double"),)))
+
+    def select(self, condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
+        a, b = self.float(self.of(x)), self.float(self.of(y))
+        return Register(self, self.loop.select(self.loop.truth(self.of(condition)), a, b))

@@ -3,7 +3,8 @@
 Rows travel rigidly from their link to the root, ``K ← K X_i``, and meet each joint on the way: ``J_i = K S_i``. Cost
 O(m d); a link that carries more than six rows sends the identity instead and multiplies its rows afterwards. For a
 closed loop of a rigid constraint the columns at and above the closest common ancestor are structurally zero. Rows on a
-joint are columns as they are.
+joint are columns as they are. Of contact points, whose place and axes are known in the world, a column is what the
+joint moves the point by: its axis, or its axis times the arm from the joint to the point.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.problem import EndEffector, Problem
 from delassus.model.tree import WORLD
+from delassus.spatial.motion import LINEAR, cross
 from delassus.spatial.ops import Matrix
 
 Columns = dict[int, Matrix]
@@ -24,7 +26,9 @@ def jacobian_columns(problem: Problem) -> list[Columns]:
     spread = {c for c in range(len(out)) if sum(end.constraint == c for end in problem.end_effectors) > 2}
     for c in spread:
         out[c] = _columns_of_many(problem, [end for end in problem.end_effectors if end.constraint == c])
-    for end in (end for end in problem.end_effectors if end.constraint not in spread):
+    for c in problem.candidates:
+        out[c] = _columns_of_points(problem, c)
+    for end in (end for end in problem.end_effectors if end.constraint not in {*spread, *problem.candidates}):
         groups.setdefault((end.link, end.top), []).append(end)
     for (link, top), ends in groups.items():
         sizes = [ops.shape(end.K)[0] for end in ends]
@@ -70,6 +74,38 @@ def _columns_of_many(problem: Problem, ends: list[EndEffector]) -> Columns:
                 moved = problem.X[i].rows_to_parent(rows[i])
                 rows[p] = rows[p] + moved if p in rows else moved
     return columns
+
+
+def _columns_of_points(problem: Problem, constraint: int) -> Columns:
+    """Columns of contact points: velocity along their axes of the first link less that of the second."""
+    ops, tree = problem.ops, problem.tree
+    columns: Columns = {}
+    above = {WORLD, *tree.support(problem.constraints[constraint].top(tree))}
+    points = problem.candidates[constraint]
+    for sign, link in zip((1.0, -1.0), points[0].arms, strict=False):
+        i, arms = link, [x.arms[link] for x in points]
+
+        # leaf → root: J_i = axesᵀ (a_i, or a_i × arm), arm += R_p p
+        while i not in above:
+            p, moved = tree.parents[i], []
+            for x, arm in zip(points, arms, strict=True):
+                velocity = ops.transpose(x.axes) @ _point_velocity(problem, i, arm)
+                moved.append(velocity if sign > 0.0 else -velocity)
+            columns[i] = problem.switched(constraint, ops.vstack(moved))
+            if p != WORLD:
+                step = problem.link_rotations[p] @ problem.X[i].position()
+                arms = [arm + step for arm in arms]
+            i = p
+    return columns
+
+
+def _point_velocity(problem: Problem, i: int, arm: Matrix) -> Matrix:
+    """Velocity (3 × n_i), in axes of the world, of a point of link i, by the velocity of its joint."""
+    ops, R, out = problem.ops, problem.link_rotations[i], []
+    for axis in problem.tree.joints[i].motion_axes:
+        along = ops.take(R, None, (axis % 3,))
+        out.append(along if axis in LINEAR else cross(ops, along, arm))
+    return ops.hstack(out)
 
 
 def jacobian(problem: Problem) -> Matrix:

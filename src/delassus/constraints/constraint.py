@@ -77,13 +77,15 @@ class Goal:
 class Candidate:
     """A contact that may close.
 
-    ``gap`` is its signed distance (m). ``rows`` (3 × 6), by link, are those on its twist: the velocity of the contact
-    point along two tangents and the normal, which points to the first link. ``belt`` is the velocity of the first's
-    surface over the second's along the tangents (m/s), beside that of the links; empty if there is none.
+    ``gap`` is its signed distance (m). Rows are the velocity of the first link over the second at the contact point,
+    along ``axes`` (3 × 3), two tangents and the normal, which points to the first. ``arms`` (3 × 1) go from the origin
+    of each link that moves to the point; both in axes of the world. ``belt`` is the velocity of the first's surface
+    over the second's along the tangents (m/s), beside that of the links; empty if there is none.
     """
 
     gap: Scalar
-    rows: dict[int, Matrix]
+    axes: Matrix
+    arms: dict[int, Matrix]
     belt: Sequence[Scalar] = ()
 
 

@@ -23,7 +23,7 @@ from delassus.frozen import read_only
 from delassus.model.check import check_number, check_vector
 from delassus.model.shapes import Mesh
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.motion import column, cross_matrix, from_entries
+from delassus.spatial.motion import column, cross_matrix, from_entries, scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import Array
 
@@ -207,13 +207,25 @@ class Contact(Constraint):
         if len(links) == 2 and links[0] == links[1]:
             raise ConstraintError(repr(self), "two links that move", "one link", "What is rigid cannot collide.")
 
+    def top(self, tree: Tree) -> int:
+        """Closest common ancestor of the two links: what moves it moves both alike."""
+        links = [frame.carrier(tree) for frame in self.frames]
+        return tree.closest_common_ancestor(*links) if len(links) == 2 else WORLD
+
     def rows_on_links(self, at: At) -> dict[int, Matrix]:
         """Rows of all points, one below the other."""
+        ops, out = at.ops, dict[int, Matrix]()
         points = at.robot.candidates[at.index]
-        return {link: at.ops.vstack([x.rows[link] for x in points]) for link in points[0].rows}
+        for link in points[0].arms:
+            R, rows = at.robot.link_rotations[link], []
+            for x in points:
+                axes = ops.transpose(x.axes) @ R
+                rows.append(ops.hstack([axes, -(axes @ cross_matrix(ops, ops.transpose(R) @ x.arms[link]))]))
+            out[link] = -ops.vstack(rows) if out else ops.vstack(rows)
+        return out
 
     def candidates(self, at: At) -> list[Candidate]:
-        """Gap and rows of each point, from the poses of links in the world."""
+        """Gap and place of each point, from the poses of links in the world."""
         if self.second is not None:
             return self._between_links(at)
         ops, on = at.ops, self.frame.on(at.tree)
@@ -226,7 +238,8 @@ class Contact(Constraint):
         found = offsets(ops, self.shape, [column(ops, to_shape @ from_entries(ops, up)) for up in ups])
         for k, (p, radius) in enumerate(self.spheres):
             centre: list[Scalar] = [*(on.position + on.rotation @ p).tolist()]
-            place = column(ops, origin + R @ from_entries(ops, centre))
+            arm = R @ from_entries(ops, centre)
+            place = column(ops, origin + arm)
             if isinstance(self.ground, Frame):
                 axis, base = self.ground.rotation[:, 2].tolist(), self.ground.position.tolist()
                 gap = sum((n * x for n, x in zip(axis, place, strict=True)), -float(np.dot(axis, base)) - radius)
@@ -235,12 +248,12 @@ class Contact(Constraint):
             offset, apart = found[k], None
             if offset is not None:
                 own = column(ops, ops.transpose(to_shape) @ from_entries(ops, offset.vector))
-                centre, apart = [a + b for a, b in zip(centre, own, strict=True)], offset.apart
+                arm, apart = arm + R @ from_entries(ops, own), offset.apart
                 gap = gap + dot(ups[k], own)
             reach = 0.5 * gap + radius
-            point = [x - reach * n for x, n in zip(centre, ups[k], strict=True)]
-            rows = {on.link: _rows(ops, frames[k], R, point)}
-            out.append(Candidate(gap if apart is None else gap + apart, rows, self._belt(at, frames[k], axes)))
+            arm = arm - scaled(ops, [reach] * 3, ops.take(frames[k], None, (2,)))
+            belt = self._belt(at, frames[k], axes)
+            out.append(Candidate(gap if apart is None else gap + apart, frames[k], {on.link: arm}, belt))
         return out
 
     def _between_links(self, at: At) -> list[Candidate]:
@@ -254,18 +267,14 @@ class Contact(Constraint):
             else:
                 R, origin = at.robot.link_rotations[on.link], at.robot.origins[on.link]
             centre = column(ops, origin + R @ ops.constant(on.position[:, None]))
-            links.append((on.link, R, origin))
+            links.append((on.link, origin))
             poses.append(Pose(ops, R, _clean(on.rotation), centre))
         out = []
         for gap, normal, contact, apart in touches(ops, self.shape, poses[0], self.second_shape, poses[1]):
-            axes, rows = frame_of(ops, normal), {}
-            for sign, (link, R, origin) in zip((1.0, -1.0), links, strict=True):
-                if link != WORLD:
-                    point = column(ops, ops.transpose(R) @ (from_entries(ops, contact) - origin))
-                    K = _rows(ops, axes, R, point)
-                    rows[link] = K if sign > 0 else -K
+            axes = frame_of(ops, normal)
+            arms = {link: from_entries(ops, contact) - origin for link, origin in links if link != WORLD}
             belt = self._belt(at, axes, poses[1].axes)
-            out.append(Candidate(gap if apart is None else gap + apart, rows, belt))
+            out.append(Candidate(gap if apart is None else gap + apart, axes, arms, belt))
         return out
 
     def _belt(self, at: At, frame: Matrix, axes: Matrix) -> list[Scalar]:
@@ -293,12 +302,6 @@ def _text(shape: Solid | None) -> str:
 
 def _clean(R: Array) -> Array:
     return np.where(np.abs(R) < 1e-15, 0.0, R)
-
-
-def _rows(ops: Ops, frame: Matrix, R: Matrix, point: Sequence[Scalar]) -> Matrix:
-    """Rows on a link's twist: the velocity of a point of it, in body axes, along the axes of a frame of the world."""
-    axes = ops.transpose(frame) @ R
-    return ops.hstack([axes, -(axes @ cross_matrix(ops, from_entries(ops, point)))])
 
 
 def frame_of(ops: Ops, n: Sequence[Scalar]) -> Matrix:

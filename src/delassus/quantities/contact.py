@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,13 @@ from delassus.algorithms.operational_space_compliance import (
     straight_drift,
 )
 from delassus.constraints.contact import contacts_of, ground_name
+from delassus.model.tree import Tree
+from delassus.planner.base_parameters import base_parameters
+from delassus.planner.frame_placement import frame_placement
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
+from delassus.quantities.request import Request
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
 UNIT_NORMAL = 1e-5
@@ -34,6 +39,7 @@ UNIT_NORMAL = 1e-5
 
 def _contact_step(bound: BoundRequest) -> list[Any]:
     options, read = bound.request.options, bound.entries
+    bound.tree = _of_few_operations(bound.request)
     bound.ops.new_system()
     contacts = contacts_of(bound.constraints)
 
@@ -56,6 +62,12 @@ def _contact_step(bound: BoundRequest) -> list[Any]:
         is_within = is_within * bound.ops.less(x, SQUARE_FLOOR)
     bound.is_within = is_within
     return [stacked(bound, x) for x in (q, v, impulses, residuals)]
+
+
+@lru_cache(maxsize=256)
+def _of_few_operations(request: Request) -> Tree:
+    """The same robot, with the same coordinates, its body frames and inertias placed for few operations."""
+    return base_parameters(frame_placement(request.tree, [f.link for c in request.constraints for f in c.frames]))
 
 
 def _broken_rules(bound: BoundRequest) -> Iterator[Scalar]:

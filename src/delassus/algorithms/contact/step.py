@@ -39,6 +39,7 @@ from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
+from delassus.algorithms.rnea import joint_forces
 from delassus.constraints import BoundedJoint, Candidate
 from delassus.constraints.contact import bounded_joints_of
 from delassus.spatial.motion import column, from_entries
@@ -132,7 +133,7 @@ class ContactStep:
         self, start: Sequence[Scalar], solver: Solver, times: int, tolerance: float, pyramid: bool
     ) -> tuple[list[Scalar], list[Scalar], list[Scalar], list[Scalar]]:
         """Configuration and velocity after the step, impulses and residuals."""
-        ops, space, v = self.ops, self.space, self.v
+        ops = self.ops
         joints, rates = self._joint_laws(), [self.ops.maximum(c.gap, 0.0) * self.over_h for c, *_ in self.points]
 
         def solved(free: Sequence[Scalar], points: Sequence[PointLaw], start: Sequence[Scalar], budget: Scalar,
@@ -141,12 +142,12 @@ class ContactStep:
             p = problem.implicit(solver(problem, start, times, tolerance)) if start else []
             return problem.safe([self.moves.get(row, 1.0) * x for row, x in enumerate(p)], budget)
 
-        y, free, taken = self._free(v, space)
+        y, free, taken = self._free(self.motion)
         ops.mark("contact problem", [ops.matrix([free]), self._held] if free else [])
         struck = None
         if any(restitution is not None for *_, restitution in self.points):
             struck = self._impact(solved, rates, joints, tolerance)
-            y, free, taken = self._free(struck.v, JointSpace(self._motion_at(struck.v, self.problem)))
+            y, free, taken = self._free(self._motion_at(struck.v, self.problem))
         laws = [
             PointLaw(3 * k, friction, rate, candidate.belt)
             for k, ((candidate, friction, _), rate) in enumerate(zip(self.points, rates, strict=True))
@@ -162,23 +163,25 @@ class ContactStep:
         impulses = [x + y for x, y in zip(impulses, of_impact, strict=True)]
         return q, v, impulses, [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
 
-    def _free(self, v: Sequence[Scalar], space: JointSpace) -> tuple[Matrix, list[Scalar], Matrix | None]:
-        """``L v*`` (nv × 1) of the motion without contacts, and `_beside_loops` of it."""
-        y = self._over_factor(self._free_velocity_start(v))
-        y = y + self.ops.matrix([[self.h * x] for x in column(self.ops, space.z)])
-        return y, *self._beside_loops(column(self.ops, self.space.along_rows(y)))
+    def _free(self, motion: DynamicsProblem) -> tuple[Matrix, list[Scalar], Matrix | None]:
+        """``L v*`` (nv × 1) of the motion without contacts, and `_beside_loops` of it.
+
+        ``L v* = h L⁻ᵀ (τ − c + M v / h)``, with the last two by one recursion: ``c − M v / h`` are joint forces at the
+        acceleration ``−v / h``. Velocities of free and planar joints are in the axes of now, ``v + h ω × v``.
+        """
+        ops, backwards = self.ops, list[Matrix]()
+        for joint, v in zip(self.tree.joints, motion.v, strict=True):
+            own = column(ops, v)
+            turned = zip(own, joint.kind.velocity_product(own), strict=True)
+            backwards.append(from_entries(ops, [-(self.over_h * x + d) for x, d in turned]))
+        forces = [t - c for t, c in zip(motion.tau, joint_forces(motion, backwards), strict=True)]
+        impulses = [self.h * x for x in column(ops, motion.stacked(forces))]
+        y = self.space.solve_transpose(from_entries(ops, impulses)) if impulses else ops.zeros(0, 1)
+        return y, *self._beside_loops(column(ops, self.space.along_rows(y)))
 
     def _over_factor(self, v: Sequence[Scalar]) -> Matrix:
         """``L v`` (nv × 1)."""
         return self.ops.vstack(self.space.L.multiply([self.ops.matrix([[x]]) for x in v]))
-
-    def _free_velocity_start(self, v: Sequence[Scalar]) -> list[Scalar]:
-        """``v + h ω × v``: free and planar joints in the axes of now."""
-        out = list(v)
-        for joint, sv in zip(self.tree.joints, self.tree.v_slices, strict=True):
-            product = joint.kind.velocity_product(v[sv])
-            out[sv] = [x + self.h * d for x, d in zip(v[sv], product, strict=True)]
-        return out
 
     # -- loops ---------------------------------------------------------------------------------------------------------
 

@@ -23,14 +23,18 @@ from delassus.spatial.ops import Matrix
 
 
 class JointSpace:
-    """``L``, ``Y`` by constraint and degree of freedom (m_c × 1), and ``z``."""
+    """``L``, and ``Y`` by constraint and degree of freedom (m_c × 1)."""
 
     def __init__(self, motion: DynamicsProblem) -> None:
         self._motion, self._ops = motion, motion.ops
         problem = motion.problem
         self.L = problem.once(SparseFactor)
         self.Y = problem.once(_rows)
-        self.z = self.solve_transpose(applied_forces(motion))
+
+    @cached_property
+    def z(self) -> Matrix:
+        """``L⁻ᵀ (τ − c)`` (nv × 1)."""
+        return self.solve_transpose(applied_forces(self._motion))
 
     @cached_property
     def gamma(self) -> Matrix:

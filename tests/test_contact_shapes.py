@@ -8,12 +8,14 @@ from delassus.contact import (
     Box,
     Capsule,
     Collider,
+    ContactStep,
     Cylinder,
     Ellipsoid,
     HalfSpace,
     HeightField,
     Mesh,
     Sphere,
+    audit,
     ground_below,
 )
 from tools import beside_simulator
@@ -35,6 +37,13 @@ def crystal(n, seed=0, flat=False):
     return Mesh(x / np.linalg.norm(x, axis=1, keepdims=True) * [0.1, 0.12, 0.08])
 
 
+def sole(radius=0.01):
+    """Hull of a box with rounded edges."""
+    corners = np.array(list(np.ndindex(2, 2, 2))) * [0.2, 0.12, 0.06] - [0.1, 0.06, 0.03]
+    ball = np.array([x / np.linalg.norm(x) for x in np.array(list(np.ndindex(5, 5, 5))) - 2.0 if np.abs(x).max() > 1])
+    return Mesh((corners[:, None] + radius * ball).reshape(-1, 3))
+
+
 SHAPES = {
     "wheel": Cylinder(0.1, 0.05),
     "can": Cylinder(0.06, 0.2),
@@ -42,10 +51,11 @@ SHAPES = {
     "wedge": Mesh([[0, 0, 0], [0.2, 0, 0], [0, 0.15, 0], [0.2, 0.15, 0], [0, 0, 0.1], [0, 0.15, 0.1]]),
     "prism": crystal(6, flat=True),
     "crystal": crystal(30),
+    "sole": sole(),
 }
 
-FLAT = ("prism",)
-"""Shapes with faces of more than four corners, at which impulses with friction have several solutions."""
+FLAT = ("prism", "sole")
+"""Shapes that come to slide on four and more points of one face: impulses with friction then have several solutions."""
 
 
 def on_ramp(shape, friction=0.4, angle=0.1):
@@ -76,6 +86,35 @@ def test_shapes_fall_and_roll_as_in_the_simulator(name):
         q[2] += 0.01
         _, sim = beside_simulator(scene, q, 0.5 * rng.normal(size=6), np.zeros(6), 250, DT, **TIGHT)
         assert len(sim.contacts)
+
+
+def test_faces_that_slide_have_several_solutions():
+    """A box comes down on four corners as it slides and spins.
+
+    How they share the impact is not determined, and friction follows the shares: it turns the box in one way or
+    another, each right by the law of contact.
+    """
+    half, mu = np.array([0.1, 0.06, 0.03]), 0.4
+    tree = ds.mechanisms.free_body(1.0, Box(*(2 * half)).inertia(1.0))
+    kernel = ds.compile(tree, ds.Contact("body", Box(*(2 * half)), friction=mu), "contact_step", **TIGHT)
+    q, v = np.array([0, 0, half[2], 0, 0, 0, 1.0]), np.array([0.3, 0.2, -0.5, 0.4, -0.3, 3.0])
+    places = half * [(-1, -1, -1), (-1, 1, -1), (1, -1, -1), (1, 1, -1)]
+    J = np.vstack([np.hstack([np.eye(3), np.cross(np.eye(3), x).T]) for x in places])
+    M = ds.mass_matrix(tree, q)
+    turning = np.r_[np.cross(v[3:], v[:3]), np.zeros(3)]  # of axes
+    force, found = M @ turning - ds.inverse_dynamics(tree, q, v, np.zeros(6)), []
+    for diagonal in ([0, 6], [2, 4]):
+        start = np.zeros((8, 3))
+        start[diagonal, 2] = 0.1
+        turned, moves, p, _ = kernel(q, v, start.ravel(), np.zeros(6), DT)
+        p = p.reshape(8, 3)[::2]
+        v_after = v + np.linalg.solve(M, DT * force + J.T @ p.ravel())
+        R = ds.forward_kinematics(tree, turned, "body")[:3, :3]
+        np.testing.assert_allclose((v_after.reshape(2, 3) @ R).ravel(), moves, atol=1e-12)
+        step = ContactStep(M, J, v, v_after, p, np.full(4, mu), np.zeros(4), DT, force)
+        assert audit(step, tolerance=1e-12).verdict[()].name == "RIGHT"
+        found.append(v_after)
+    assert np.abs(found[0] - found[1]).max() > 1e-2
 
 
 def test_a_can_stands_lies_and_turns_over_its_rim():

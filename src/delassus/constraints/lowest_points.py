@@ -36,6 +36,10 @@ TILT = 0.1
 """Tangent of the angle by which planes are tilted whose lowest vertices are contact points: a face that comes nearer to
 the plane touches it with all its corners, if it meets its neighbours at a larger angle."""
 
+AS_LOW = 1e-9
+"""Part of a hull's size by which a vertex has to be lower than those before it: on a face that is level, the first one
+is the lowest, whatever round-off says."""
+
 
 class Offset(NamedTuple):
     """From the site of a point to the point (3,), in the frame of the shape; ``apart`` (m), if any, adds to its gap."""
@@ -90,7 +94,7 @@ def _corners(ops: Ops, vertices: Array, normals: Sequence[Sequence[Scalar]]) -> 
     """Lowest vertices of a hull, from its centre."""
     low, high = vertices.min(axis=0), vertices.max(axis=0)
     corners, size = (vertices - 0.5 * (low + high)).tolist(), float(np.linalg.norm(high - low))
-    found: list[tuple[Scalar, list[Scalar]]] = []
+    found: list[Scalar] = []
     out: list[Offset | None] = []
     for k, n in enumerate(normals):
         direction = list(n)
@@ -102,14 +106,14 @@ def _corners(ops: Ops, vertices: Array, normals: Sequence[Sequence[Scalar]]) -> 
         best, at = dot(direction, corners[0]), list(corners[0])
         for i, x in enumerate(corners[1:], 1):
             height = dot(direction, x)
-            lower = ops.less(height, best)
-            best, index = ops.minimum(height, best), ops.select(lower, 1.0 * i, index)
+            lower = ops.less(height, best - AS_LOW * size)
+            best, index = ops.select(lower, height, best), ops.select(lower, 1.0 * i, index)
             at = [ops.select(lower, new, old) for new, old in zip(x, at, strict=True)]
         twice: Scalar = 0.0
-        for other, _ in found:
+        for other in found:
             distance = index - other
             twice = ops.maximum(twice, ops.less(distance * distance, 0.25))
-        found.append((index, at))
+        found.append(index)
         out.append(Offset(at, twice * size if k else None))
     return out
 

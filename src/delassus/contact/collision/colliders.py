@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.constraints.lowest_points import MOST_POINTS
 from delassus.contact.collision.meshes import MeshTables
 from delassus.contact.filters import Solids, may_collide
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, Mesh, Shape, Sphere
@@ -31,9 +32,6 @@ VERTICES, ENDS, CORNERS, NORMALS = range(4)
 
 NEIGHBOURS, FANS, RINGS, SPOKES, FIRST_AXIS, AXES, NODE_BOUNDS, NODES = range(8)
 """Parts of `Colliders.surfaces`."""
-
-MOST_POINTS = 8
-"""Contacts of one pair."""
 
 MOST_CORNERS, MOST_FACES = 128, 256
 """Of a polytope that expands: closed ones have 2 n − 4 triangles."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
+from delassus.constraints.lowest_points import MOST_POINTS
 from delassus.contact.collision.boxes import separation
 from delassus.contact.collision.colliders import (
     BOX,
@@ -26,7 +27,6 @@ from delassus.contact.collision.colliders import (
     KIND,
     MOST_CORNERS,
     MOST_FACES,
-    MOST_POINTS,
     N_VERTICES,
     RADIUS,
     SIZE,

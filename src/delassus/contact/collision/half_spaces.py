@@ -1,7 +1,8 @@
 """Shapes on half spaces.
 
 A half space is what lies below the plane z = 0 of its frame, whose third axis **n** is the normal. Each point of the
-shape that is tested has a height *h* over the plane; the contact is at ``x − n h/2`` with depth ``−h``.
+shape that is tested has a height *h* over the plane; the contact is at ``x − n h/2`` with depth ``−h``. Which points
+these are is said in `delassus.constraints.lowest_points`.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import math
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
-from delassus.constraints.lowest_points import LEVEL
+from delassus.constraints.lowest_points import AS_LOW, LEVEL, MOST_POINTS, TILT
 from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
     CYLINDER,
     ELLIPSOID,
     FIRST_VERTEX,
-    MOST_POINTS,
+    HALF,
     N_VERTICES,
     SIZE,
     SPHERE,
@@ -29,10 +30,12 @@ from delassus.contact.collision.vectors import (
     column,
     dot,
     in_frame,
+    norm,
     on_ellipsoid,
     point_at,
     row_of,
     scaled,
+    tangents,
     write,
 )
 from delassus.spatial.rotations import Array
@@ -67,7 +70,7 @@ def on_plane(shape: Array, T: Array, vertices: Array, P: Array, most: float, wor
             m = point_on_plane(out, m, point_at(T, corner), P, most)
         return m
     if kind == CYLINDER:
-        return cylinder_on_plane(a, b, T, P, most, out, m)
+        return rims_on_plane(a, b, T, P, most, out, m)
     if kind == ELLIPSOID:
         lowest = on_ellipsoid((a, b, c), in_frame(T, scaled(-1.0, column(P, 2))))
         return point_on_plane(out, m, point_at(T, lowest), P, most)
@@ -75,39 +78,46 @@ def on_plane(shape: Array, T: Array, vertices: Array, P: Array, most: float, wor
 
 
 @compiled
-def cylinder_on_plane(radius: float, half: float, T: Array, P: Array, most: float, out: Array, m: int) -> int:
-    """Up to four points on the rims: the lowest one, those a quarter circle from it, and the lowest that is opposite.
-
-    The last is on the upper base or across the lower one, whichever is lower: a cylinder lies on two points and stands
-    on four.
-    """
+def rims_on_plane(radius: float, half: float, T: Array, P: Array, most: float, out: Array, m: int) -> int:
+    """Four points of each rim, a quarter circle apart, the lowest one first: a cylinder lies on two, stands on four."""
     n = in_frame(T, column(P, 2))
     level = math.hypot(n[0], n[1])
-    u, v = (-n[0] / level, -n[1] / level) if level > LEVEL else (1.0, 0.0)
-    low = -half if n[2] >= 0 else half
-    m = point_on_plane(out, m, point_at(T, (radius * u, radius * v, low)), P, most)
-    m = point_on_plane(out, m, point_at(T, (-radius * v, radius * u, low)), P, most)
-    m = point_on_plane(out, m, point_at(T, (radius * v, -radius * u, low)), P, most)
-    lies = half * abs(n[2]) < radius * level
-    opposite = (radius * u, radius * v, -low) if lies else (-radius * u, -radius * v, low)
-    return point_on_plane(out, m, point_at(T, opposite), P, most)
+    u, v = (-radius * n[0] / level, -radius * n[1] / level) if level > LEVEL else (radius, 0.0)
+    for side in (-half, half):
+        for x, y in ((u, v), (-v, u), (-u, -v), (v, -u)):
+            m = point_on_plane(out, m, point_at(T, (x, y, side)), P, most)
+    return m
 
 
 @compiled
 def corners_on_plane(
     shape: Array, T: Array, vertices: Array, P: Array, most: float, work: Array, out: Array, m: int
 ) -> int:
-    """Corners of a mesh that are below the plane: all, or the deepest and the furthest along it."""
-    first, count = int(shape[FIRST_VERTEX]), 0
-    for v in range(first, first + int(shape[N_VERTICES])):
-        x = point_at(T, row_of(vertices, v))
-        depth = dot(along(column(P, 3), -1.0, x), column(P, 2))
-        if depth >= -most:
-            work[count, 0], work[count, 1], work[count, 2] = x
-            work[count, 3] = depth
-            count += 1
-    for k in range(reduce_manifold(work, count, column(P, 0), column(P, 1), 0.0)):
-        m = point_on_plane(out, m, row_of(work, k), P, most)
+    """Corners of a mesh: all, or the lowest one and those that are lowest over tilted planes, each once."""
+    first, count = int(shape[FIRST_VERTEX]), int(shape[N_VERTICES])
+    if count <= MOST_POINTS:
+        for v in range(first, first + count):
+            m = point_on_plane(out, m, point_at(T, row_of(vertices, v)), P, most)
+        return m
+    n = in_frame(T, column(P, 2))
+    tangent, other = tangents(n)
+    least = 2.0 * AS_LOW * norm((shape[HALF], shape[HALF + 1], shape[HALF + 2]))
+    for k in range(MOST_POINTS):
+        d = n
+        if k > 0:
+            angle = 2 * math.pi * k / (MOST_POINTS - 1)
+            d = along(along(d, TILT * math.cos(angle), tangent), TILT * math.sin(angle), other)
+        lowest, height = first, np.inf
+        for v in range(first, first + count):
+            reach = dot(d, row_of(vertices, v))
+            if reach < height - least:
+                lowest, height = v, reach
+        work[k, 0] = lowest
+        twice = False
+        for j in range(k):
+            twice = twice or work[j, 0] == lowest
+        if not twice:
+            m = point_on_plane(out, m, point_at(T, row_of(vertices, lowest)), P, most)
     return m
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
+from delassus.constraints.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
     AXES,
     BOX,
@@ -32,7 +33,6 @@ from delassus.contact.collision.colliders import (
     HALF,
     HULL,
     KIND,
-    MOST_POINTS,
     N_FACES,
     N_VERTICES,
     NEIGHBOURS,

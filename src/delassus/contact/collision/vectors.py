@@ -84,6 +84,15 @@ def on_ellipsoid(half: Vector, d: Vector) -> Vector:
 
 
 @compiled
+def tangents(n: Vector) -> tuple[Vector, Vector]:
+    """Unit vectors normal to ``n`` and to each other: `delassus.constraints.lowest_points.tangents`."""
+    sign = math.copysign(1.0, n[2])
+    a = -1.0 / (sign + n[2])
+    b = n[0] * n[1] * a
+    return (1.0 + sign * n[0] * n[0] * a, sign * b, -(sign * n[0])), (b, sign + n[1] * n[1] * a, -n[1])
+
+
+@compiled
 def write(out: Array, m: int, x: Vector, n: Vector, depth: float) -> int:
     """Write one contact as row ``m`` (its pair is written by the caller): point, normal from B to A, depth."""
     out[m, 1], out[m, 2], out[m, 3] = x

@@ -71,8 +71,10 @@ from delassus.spatial.rotations import Array
 class Tuning(NamedTuple):
     """Numbers of `contact_step`."""
 
-    correction_sweeps: int = 20
+    correction_sweeps: int = 1000
     """Most sweeps of the position correction."""
+    correction_tolerance: float = 1e-12
+    """Accuracy (m, rad) of the position correction: a gap that is wrong by it makes a velocity of its rate over dt."""
     max_attempts: int = 8
     """Most times that a step is made, and most impacts in it, one after the other."""
 
@@ -191,7 +193,7 @@ def correct_positions(model: Model, data: Data, options: Options) -> None:
             rows.d[i, 1] = -back if above > LIMIT_TOLERANCE else min(max(-above, 0.0), OUT_OF_REACH)
         wanted[k] = max(wanted[k], abs(back))
     for k in range(islands.island[bodies.at.size]):
-        if wanted[k] == 0.0:
+        if wanted[k] <= TUNING.correction_tolerance:
             continue
         begin, end, farthest = islands.member_ends[k], islands.member_ends[k + 1], 0.0
         for e in range(begin, end):
@@ -199,7 +201,7 @@ def correct_positions(model: Model, data: Data, options: Options) -> None:
             rows.friction_offset[i] = rows.mu[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
             add_compliance(rows, i, STEP.compliance)
         for _ in range(TUNING.correction_sweeps):
-            if sweep(bodies, rows, islands, k, shift) <= STEP.correction_tolerance * wanted[k]:
+            if sweep(bodies, rows, islands, k, shift) <= TUNING.correction_tolerance:
                 break
         for e in range(begin, end):
             u = velocity(bodies, rows, islands.members[e], shift)

@@ -309,9 +309,11 @@ def test_rates_of_rows_are_derivatives_of_their_velocities(seed):
 
 @pytest.mark.parametrize("joint_kind", [joint_kinds.FREE, joint_kinds.BALL, joint_kinds.PLANAR])
 def test_displacements_leave_velocities_in_the_world_as_they_are(joint_kind):
-    """Linear and angular, of a joint that is displaced against its velocity."""
+    """Linear and angular, of a joint that is displaced against its velocity; lone free bodies keep momentum instead."""
     tree = build_tree(
-        "one", [RawLink("base", 1.0), rod("body", 0.3)], [joint("j", joint_kind, "base", "body", (0, 0, 0))]
+        "two",
+        [RawLink("base", 1.0), rod("body", 0.3), rod("tip", 0.2)],
+        [joint("j", joint_kind, "base", "body", (0, 0, 0)), joint("k", joint_kinds.REVOLUTE, "body", "tip", (0, 0, 0))],
     )
     rng = np.random.default_rng(1)
     q, v, shift = tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv)

@@ -14,7 +14,7 @@ import delassus as ds
 from delassus.contact import Box, Capsule, Collider, ConeProblem, Cylinder, HalfSpace, Sphere
 from delassus.errors import ConfigurationError
 from internals import NumpyRequest, configuration_from_mujoco
-from tools import beside_simulator, requested
+from tools import beside_simulator, frame_pose, requested
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -307,6 +307,51 @@ def test_a_ball_goes_as_in_the_simulator():
     contact = ds.Contact("body", Sphere(0.1), friction=0.3)
     for height in (0.1 - CLOSE, 0.12):  # on the ground, and falling on it
         agrees_with_simulator(ball(), [contact], [0, 0, height, 0, 0, 0, 1], [1, 0.3, 0, 2, 0.5, 0.2], np.zeros(6), 150)
+
+
+LUMP = """<robot name="lump"><link name="lump"><inertial><origin xyz="0.05 -0.03 0.02" rpy="0.3 0.5 -0.7"/>
+<mass value="1.3"/><inertia ixx="0.02" ixy="0" ixz="0" iyy="0.05" iyz="0" izz="0.06"/></inertial></link></robot>"""
+
+
+@pytest.fixture(scope="module")
+def lump(tmp_path_factory):
+    """A body without symmetry, its centre beside its origin."""
+    path = tmp_path_factory.mktemp("lump") / "lump.urdf"
+    path.write_text(LUMP)
+    return ds.load(path, root="floating")
+
+
+@pytest.mark.parametrize("damped", [False, True])
+@pytest.mark.parametrize("restitution", [0.0, 0.6])
+def test_bodies_that_tumble_go_as_in_the_simulator(lump, restitution, damped):
+    """In flight and on the ground, bounces included, also where a body is a block of its own for its damping."""
+    if damped:
+        lump = replace(lump, joints=tuple(replace(joint, damping=np.full(6, 0.1)) for joint in lump.joints))
+    rng = np.random.default_rng(0)
+    contact = ds.Contact("lump", Sphere(0.1), friction=0.4, restitution=restitution)
+    q = np.r_[0.0, 0.0, 0.12, lump.random(rng)[3:]]
+    _, sim = agrees_with_simulator(lump, [contact], q, [0.3, 0.2, 0.0, 7.0, 9.0, -5.0], rng.normal(size=6), 200)
+    assert np.linalg.norm(sim.v[3:]) > 2.0
+
+
+def test_free_bodies_keep_their_momenta(lump):
+    """Linear and angular, about the origin of the world; a payload is a part of the body."""
+    kernel = ds.compile(lump, ds.Contact("lump", Sphere(0.1)), "contact_step", gravity=(0, 0, 0), payloads=["lump"])
+    rng, n, steps = np.random.default_rng(0), 10, 300
+    q, v = lump.random(rng, batch=n), rng.normal(size=(n, 6)) * [1, 1, 1, 9, 9, 9]
+    q[:, 2] += 5.0
+    payload = np.tile([0.5, 0.1, 0, 0, 0.1, 0, 0.1, 0, 0, 0.1], (n, 1))
+
+    def momentum(q, v):
+        inertia = ds.mass_matrix(lump, q, payloads={"lump": payload})
+        R, p = frame_pose(lump, ds.Frame("lump"), q)
+        h = np.einsum("nij,nj->ni", inertia, v).reshape(n, 2, 3) @ R.mT
+        return np.concatenate([h[:, 0], h[:, 1] + np.cross(p, h[:, 0])], axis=-1)
+
+    start = momentum(q, v)
+    qs, vs, *_ = ds.rollout(kernel, q, v, np.zeros((steps, 6)), DT, payload0=payload)
+    np.testing.assert_allclose(momentum(qs[-1], vs[-1]), start, atol=1e-11)
+    assert np.abs(vs[-1] - v).max() > 5.0
 
 
 @pytest.mark.slow

@@ -22,7 +22,6 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.kinematics import body_poses
 from delassus.algorithms.rnea import accelerations
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix
 
 
@@ -52,12 +51,12 @@ def operational_space_compliance(motion: DynamicsProblem) -> dict[str, Matrix]:
 
 def straight_accelerations(motion: DynamicsProblem, qdd: list[Matrix]) -> Matrix:
     """``q̈ + ω × v`` (nv × 1): accelerations of joints, of free and planar ones in axes that do not turn."""
-    return motion.stacked([own + _velocity_product(motion, i) for i, own in enumerate(qdd)])
+    return motion.stacked([own + motion.velocity_product(i) for i, own in enumerate(qdd)])
 
 
 def straight_drift(motion: DynamicsProblem) -> Matrix:
     """``J̇ v − J (ω × v)`` (m × 1): rate of ``J v`` where `straight_accelerations` are zero."""
-    return jacobian_drift(motion, [-_velocity_product(motion, i) for i in motion.tree.root_to_leaves()])
+    return jacobian_drift(motion, [-motion.velocity_product(i) for i in motion.tree.root_to_leaves()])
 
 
 def link_wrenches(motion: DynamicsProblem) -> Matrix:
@@ -68,12 +67,6 @@ def link_wrenches(motion: DynamicsProblem) -> Matrix:
     ops = motion.ops
 
     # root → leaves: a_i at joint accelerations that are zero in axes that do not turn
-    a = accelerations(motion, [-_velocity_product(motion, i) for i in motion.tree.root_to_leaves()])
+    a = accelerations(motion, [-motion.velocity_product(i) for i in motion.tree.root_to_leaves()])
     wrenches = [-(H @ a[i] + motion.p[i]) for i, H in enumerate(motion.problem.inertias)]
     return ops.vstack([ops.transpose(w) for w in wrenches])
-
-
-def _velocity_product(motion: DynamicsProblem, i: int) -> Matrix:
-    """``ω × v`` (n_i × 1) of free and planar joints, whose axes turn; zero for others."""
-    ops, joint = motion.ops, motion.tree.joints[i]
-    return from_entries(ops, joint.kind.velocity_product(column(ops, motion.v[i])))

@@ -234,6 +234,12 @@ class Problem:
             out.append(R if p == WORLD else out[p] @ R)
         return out
 
+    @cached_property
+    def free_bodies(self) -> frozenset[int]:
+        """Free bodies (`Tree.is_free_body`) that no bilateral constraint holds."""
+        held = {i for c in self.constraints if not c.n_impulses for i in c.carriers(self.tree)}
+        return frozenset(i for i in self.tree.root_to_leaves() if self.tree.is_free_body(i) and i not in held)
+
     @property
     def centre_of_mass(self) -> Matrix:
         """Centre of mass (3 × 1) of all links in the world."""

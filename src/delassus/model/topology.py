@@ -131,6 +131,11 @@ class Topology(Frozen):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, n_links={self.n_links}, nq={self.nq}, nv={self.nv})"
 
+    def is_free_body(self, link: int) -> bool:
+        """Whether a link is a rigid body on its own: on a free joint to the world, without armature and children."""
+        joint, is_alone = self.joints[link], self.parents[link] == WORLD and not self.children[link]
+        return joint.kind is FREE and is_alone and not joint.armature.any()
+
     @property
     def fingerprint(self) -> str:
         """Hash of everything that the dynamics depend on; equal for equal robots in any process."""

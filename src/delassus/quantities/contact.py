@@ -97,12 +97,12 @@ def _link_wrenches(bound: BoundRequest) -> list[Matrix]:
 
 def _position_update(bound: BoundRequest) -> list[Matrix]:
     read = bound.entries
-    q, v = position_update(bound.ops, bound.tree, read("q"), read("v"), read("dt")[0], read("shift"))
+    q, v = position_update(bound.ops, bound.problem(), read("q"), read("v"), read("dt")[0], read("shift"))
     return [stacked(bound, q), stacked(bound, v)]
 
 
 def _joint_space_motion(bound: BoundRequest) -> list[Matrix]:
-    motion = bound.motion()
+    motion = bound.motion().conserving_momentum()
     ops, problem = motion.ops, motion.problem
     qdd = JointSpace(motion).accelerations(ops.zeros(problem.n_rows, 1))
     return [
@@ -191,7 +191,12 @@ POSITION_UPDATE = Quantity(
     ("q", "v", "dt", "shift"),
     (
         Output("q_next", ("nq",), "configuration displaced by dt v + shift, straight in the world"),
-        Output("v_next", ("nv",), "the velocity, that of free and planar joints in the axes of that time"),
+        Output(
+            "v_next",
+            ("nv",),
+            "the velocity, that of free and planar joints in the axes of that time, and of free "
+            "bodies that of their momentum",
+        ),
     ),
     _position_update,
 )

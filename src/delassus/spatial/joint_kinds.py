@@ -219,6 +219,10 @@ class _UnitRotation(JointKind):
     def rotation(self, axis: int, q: Entries) -> Rotation:
         """Orientation of the child frame in the joint frame."""
 
+    def exponential(self, ops: Ops, u: Entries) -> Rotation:
+        """Rotation by the velocity ``u`` held for one unit of time."""
+        return self.rotation(self.motion_axes[0] - 3, self.moved(ops, self.neutral, u))
+
     @abstractmethod
     def relative(self, ops: Ops, q0: Entries, q1: Entries) -> tuple[Scalar, list[Scalar]]:
         """Quaternion from ``q0`` to ``q1`` with ``w ≥ 0``, but for a sign of its vector, which is given first."""
@@ -282,8 +286,7 @@ class _Ball(_UnitRotation):
         return ops.eye(3) + scaled_matrix(ops, sign * f, V) + scaled_matrix(ops, g, V @ V)
 
     def position_update(self, ops: Ops, q: Entries, v: Entries, u: Entries) -> tuple[list[Scalar], list[Scalar]]:
-        own = self.rotation(0, self.moved(ops, self.neutral, u))
-        return self.integrate(ops, q, u), _rotated(own.inverse().rows(), v)
+        return self.integrate(ops, q, u), rotated(self.exponential(ops, u).inverse(), v)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -329,7 +332,7 @@ class _Pose(JointKind):
     def difference(self, ops: Ops, q0: Entries, q1: Entries) -> list[Scalar]:
         n = self.n
         away = [y - x for x, y in zip(self._vector(q0), self._vector(q1), strict=True)]
-        p = _rotated(self.rotation(q0).inverse().rows(), away)
+        p = rotated(self.rotation(q0).inverse(), away)
         sign, turn = self.of_rotation.relative(ops, q0[n:], q1[n:])
         f, g = _angle_functions(ops, turn[3])
         across = cross_entries(turn[:3], p)
@@ -338,8 +341,8 @@ class _Pose(JointKind):
 
     def spring_deflection(self, ops: Ops, q: Entries, rest: Sequence[float]) -> list[Scalar]:
         away = JointKind.spring_deflection(self, ops, q[:3], rest[:3])
-        rotated = self.of_rotation.spring_deflection(ops, q[3:], rest[3:])
-        return _rotated(self.rotation(q).inverse().rows(), away) + rotated
+        turned = self.of_rotation.spring_deflection(ops, q[3:], rest[3:])
+        return rotated(self.rotation(q).inverse(), away) + turned
 
     def spring_deflection_changes(self, ops: Ops, q: Entries, rest: Sequence[float]) -> Matrix:
         away = cross_matrix(ops, from_entries(ops, self.spring_deflection(ops, q, rest)[:3]))
@@ -351,10 +354,9 @@ class _Pose(JointKind):
 
     def position_update(self, ops: Ops, q: Entries, v: Entries, u: Entries) -> tuple[list[Scalar], list[Scalar]]:
         n, of = self.n, self.of_rotation
-        own = self.rotation(of.moved(ops, of.neutral, u[n:]))
-        rotated, angular = of.position_update(ops, q[n:], v[n:], u[n:])
-        linear = _rotated(own.inverse().rows(), self._vector(v))[:n]
-        return self._carried(q, self._vector(u)) + rotated, linear + angular
+        turned, angular = of.position_update(ops, q[n:], v[n:], u[n:])
+        linear = rotated(of.exponential(ops, u[n:]).inverse(), self._vector(v))[:n]
+        return self._carried(q, self._vector(u)) + turned, linear + angular
 
 
 REVOLUTE = _Angle("revolute", (3,), (0.0,))
@@ -378,8 +380,9 @@ def _dot(a: Entries, b: Entries) -> Scalar:
     return total
 
 
-def _rotated(R: Sequence[Entries], x: Entries) -> list[Scalar]:
-    return [_dot(row, x) for row in R]
+def rotated(R: Rotation, x: Entries) -> list[Scalar]:
+    """``R x``: a vector (3) of the child's axes in those of the joint."""
+    return [_dot(row, x) for row in R.rows()]
 
 
 def _product(a: Entries, b: Entries) -> list[Scalar]:

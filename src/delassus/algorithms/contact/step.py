@@ -42,7 +42,7 @@ from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import joint_forces
 from delassus.constraints import BoundedJoint, Candidate
 from delassus.constraints.contact import bounded_joints_of
-from delassus.spatial.motion import column, from_entries
+from delassus.spatial.motion import column, from_entries, scaled_matrix
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
 
@@ -115,7 +115,7 @@ class ContactStep:
         materials: Materials,
         epsilon: float,
     ) -> None:
-        self._motion_at, self.motion = motion, motion(None, None)
+        self._make_motion, self.motion = motion, motion(None, None).conserving_momentum()
         self.ops, self.tree, self.problem = self.motion.ops, self.motion.tree, self.motion.problem
         self.q, self.v, self.h, self.over_h, self.epsilon = q, v, h, 1.0 / h, epsilon
         self.loops: list[int] = []
@@ -147,7 +147,7 @@ class ContactStep:
         struck = None
         if any(restitution is not None for *_, restitution in self.points):
             struck = self._impact(solved, rates, joints, tolerance)
-            y, free, taken = self._free(self._motion_at(struck.v, self.problem))
+            y, free, taken = self._free(self._make_motion(struck.v, self.problem).conserving_momentum())
         laws = [
             PointLaw(3 * k, friction, rate, candidate.belt)
             for k, ((candidate, friction, _), rate) in enumerate(zip(self.points, rates, strict=True))
@@ -155,7 +155,7 @@ class ContactStep:
         found = solved(free, laws, self._along_rows(start, joints), 0.0)
         v = column(ops, self.space.back_substitution(y, self._all_impulses(found.p, taken)))
         shift = self._displacement(found.velocities, times)
-        q, v = position_update(ops, self.tree, list(self.q), v, self.h, shift)
+        q, v = position_update(ops, self.problem, list(self.q), v, self.h, shift)
         impulses, residuals = self._apart(found.p, joints), list(found.residuals)
         if struck is None:
             return q, v, impulses, residuals
@@ -169,11 +169,8 @@ class ContactStep:
         ``L v* = h L⁻ᵀ (τ − c + M v / h)``, with the last two by one recursion: ``c − M v / h`` are joint forces at the
         acceleration ``−v / h``. Velocities of free and planar joints are in the axes of now, ``v + h ω × v``.
         """
-        ops, backwards = self.ops, list[Matrix]()
-        for joint, v in zip(self.tree.joints, motion.v, strict=True):
-            own = column(ops, v)
-            turned = zip(own, joint.kind.velocity_product(own), strict=True)
-            backwards.append(from_entries(ops, [-(self.over_h * x + d) for x, d in turned]))
+        ops = self.ops
+        backwards = [-(scaled_matrix(ops, self.over_h, v) + motion.velocity_product(i)) for i, v in enumerate(motion.v)]
         forces = [t - c for t, c in zip(motion.tau, joint_forces(motion, backwards), strict=True)]
         impulses = [self.h * x for x in column(ops, motion.stacked(forces))]
         y = self.space.solve_transpose(from_entries(ops, impulses)) if impulses else ops.zeros(0, 1)

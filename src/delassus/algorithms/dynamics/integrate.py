@@ -9,6 +9,10 @@
 contact dynamics computes over a step, ``v⁺``, is in the axes of the frame at the start of the step: there, a free body
 keeps its momentum exactly. Its derivative is that of ``v`` and ``ω × v`` (`velocity_product` of joints).
 
+Free bodies have the momentum ``H v⁺`` in these axes, and it stays: their centres of mass move straight, and their
+angular momentum about these is the same in the axes of the world at the end. The rotation over the step is that of the
+mean of the angular velocities at its two ends (implicit midpoint rule), of order 2.
+
 Sources: Hairer, Lubich, Wanner, Geometric Numerical Integration, IV.8; Munthe-Kaas 1998.
 """
 
@@ -18,9 +22,23 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from delassus.algorithms.problem import Problem
 from delassus.model.tree import Tree
-from delassus.spatial.motion import column, from_entries, motion_cross
-from delassus.spatial.ops import Ops, Scalar
+from delassus.spatial.elementary_displacements import Rotation
+from delassus.spatial.joint_kinds import BALL, rotated
+from delassus.spatial.motion import (
+    ANGULAR,
+    column,
+    cross_entries,
+    cross_matrix,
+    from_entries,
+    motion_cross,
+    scaled_matrix,
+)
+from delassus.spatial.ops import Matrix, Ops, Scalar
+
+ROTATIONS = 3
+"""Iterations of the mean angular velocity of free bodies."""
 
 State = list[Scalar]
 
@@ -98,13 +116,53 @@ INTEGRATE: Mapping[str, Callable[[Flow, Any, Any, Scalar, Accelerate], tuple[Any
 """Every integrator by its name."""
 
 
-def position_update(ops: Ops, tree: Tree, q: State, v: State, h: Scalar, shift: State) -> tuple[State, State]:
-    """Configuration displaced by ``h v + shift``, and the velocity ``v`` in the axes that it has then."""
+def position_update(
+    ops: Ops, problem: Problem, q: State, v: State, h: Scalar, shift: State
+) -> tuple[State, State]:  # fmt: skip
+    """Configuration displaced by ``h v + shift``, and the velocity ``v`` in the axes that it has then.
+
+    Of free bodies ``v`` is the velocity that their momentum would have in the place of the start.
+    """
     q_next: State = []
     v_next: State = []
-    for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
-        step = [h * x + y for x, y in zip(v[sv], shift[sv], strict=True)]
-        place, velocity = joint.kind.position_update(ops, q[sq], v[sv], step)
+    tree = problem.tree
+    for i, (joint, sq, sv) in enumerate(zip(tree.joints, tree.q_slices, tree.v_slices, strict=True)):
+        end, step = v[sv], [h * x + y for x, y in zip(v[sv], shift[sv], strict=True)]
+        if i in problem.free_bodies:
+            end, step = conserved_momentum(ops, problem.inertias[i], v[sv], h, shift[sv])
+        place, velocity = joint.kind.position_update(ops, q[sq], end, step)
         q_next.extend(place)
         v_next.extend(velocity)
     return q_next, v_next
+
+
+def conserved_momentum(ops: Ops, H: Matrix, v: State, h: Scalar, shift: State) -> tuple[State, State]:
+    """Velocity (6) at the end of a step with the momentum ``H v``, and displacement (6), in the axes of the start.
+
+    ``shift`` (6) is a displacement besides, which leaves the velocity in the world as it is.
+    """
+    entries = ops.entries(H)
+    m, C = entries[0][0], ops.take(H, ANGULAR, ANGULAR)
+    c = [x / m for x in (entries[1][5], entries[2][3], entries[0][4])]
+    cross = cross_matrix(ops, from_entries(ops, c))
+    inertia = ops.sym_add(C, scaled_matrix(ops, m, ops.sym_product(cross, cross)))
+    x, y, z = ops.entries(inertia)
+    adjugate = ops.matrix([cross_entries(y, z), cross_entries(z, x), cross_entries(x, y)])
+    inverse = scaled_matrix(ops, 1.0 / (ops.entries(adjugate @ inertia)[0][0]), adjugate)
+    w = v[3:]
+    L = column(ops, inertia @ from_entries(ops, w))
+
+    def at_end(rotation: Rotation) -> State:  # angular velocity, in the axes of the end
+        return column(ops, inverse @ from_entries(ops, rotated(rotation.inverse(), L)))
+
+    t = [h * x for x in w]
+    for _ in range(ROTATIONS):
+        t = [0.5 * h * (x + y) for x, y in zip(w, at_end(BALL.exponential(ops, t)), strict=True)]
+    rotation = BALL.exponential(ops, t)
+    w_end = rotated(rotation, at_end(rotation))
+    t = [x + y for x, y in zip(t, shift[3:], strict=True)]
+    arm = rotated(BALL.exponential(ops, t), c)
+    steps = zip(c, v[:3], cross_entries(w, c), shift[:3], cross_entries(shift[3:], c), arm, strict=True)
+    moved = [x + h * (y + z) + (a + b) - new for x, y, z, a, b, new in steps]
+    v_end = [x + y - z for x, y, z in zip(v[:3], cross_entries(w, c), cross_entries(w_end, arm), strict=True)]
+    return v_end + w_end, moved + t

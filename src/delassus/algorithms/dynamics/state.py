@@ -75,11 +75,18 @@ class DynamicsProblem:
         self.goals = [Goal() for _ in problem.constraints] if goals is None else list(goals)
         self.velocity, self._tau, self._damping, self._is_passive = v, tau, damping, passive
         self.elimination = elimination or EliminationOrder(tuple(problem.tree.leaves_to_root()))
+        self._conserved: frozenset[int] = frozenset()
 
     def with_goals(self, goals: Sequence[Goal]) -> DynamicsProblem:
         """The problem with other goals of the constraints."""
         other = copy(self)
         other.goals = list(goals)
+        return other
+
+    def conserving_momentum(self) -> DynamicsProblem:
+        """The problem without velocity products of free bodies: `position_update` turns them by their momentum."""
+        other = copy(self)
+        other._conserved = self.problem.free_bodies
         return other
 
     def at_rest(self, force: Matrix, rows: Matrix) -> DynamicsProblem:
@@ -205,7 +212,10 @@ class DynamicsProblem:
     def p(self) -> list[Matrix]:
         """Bias force ``V_i ×* H_i V_i − f_i`` of each link, ``f_i`` its external wrench and what balances weight."""
         ops = self.ops
-        p = [*self.V] if self.velocity is None else [self._bias_force(i, V) for i, V in enumerate(self.V)]
+        p = [*self.V]
+        if self.velocity is not None:
+            still = ops.zeros(6, 1)
+            p = [still if i in self._conserved else self._bias_force(i, V) for i, V in enumerate(self.V)]
         for i, wrench in self.wrenches.items():
             p[i] = p[i] - wrench
         for i, weight in self._compensated_weights().items():
@@ -240,6 +250,13 @@ class DynamicsProblem:
     def a0(self) -> Matrix:
         """Acceleration (6 × 1) of the world that stands for gravity, in world axes."""
         return self.ops.put(-self.gravity, (6, 1), LINEAR, (0,))
+
+    def velocity_product(self, i: int) -> Matrix:
+        """``ω × v`` (n_i × 1) of free and planar joints, whose axes turn; zero for others."""
+        joint = self.tree.joints[i]
+        if i in self._conserved:
+            return self.ops.zeros(joint.nv, 1)
+        return from_entries(self.ops, joint.kind.velocity_product(column(self.ops, self.v[i])))
 
     def gravity_in(self, link: int) -> Matrix:
         """Gravity (3 × 1) in the axes of a link."""

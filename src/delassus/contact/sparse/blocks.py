@@ -8,6 +8,7 @@ joint carries, without springs and damping, need no kernel at all.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,11 +19,11 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import Bodies, Joints, Links
 from delassus.errors import ModelError
 from delassus.model.edit.combine import part_of
+from delassus.model.mechanisms import free_body
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
-from delassus.spatial.joint_kinds import FREE
 
 Loop = tuple[Constraint, int]
 """A loop, and its number among those of the scene."""
@@ -49,9 +50,12 @@ class BodyGroup:
         self.loops, self.loop_numbers = tuple(c for c, _ in loops), [number for _, number in loops]
 
     def compile(self, what: str, passive: Passive = "none") -> Kernel:
-        """Kernel of the tree."""
+        """Kernel of the tree; `position_update` of free bodies takes their inertias, as payloads."""
         if what == "position_update":
-            return compile_kernel(self.tree, (), what)
+            if self.is_free:
+                body = free_body(1.0, np.ones(3))
+                return compile_kernel(replace(body, inertias=np.zeros((1, 6, 6))), (), what, payloads=body.link_names)
+            return compile_kernel(self.tree, self.loops, what)
         return compile_kernel(self.tree, self.loops if what == "joint_space_motion" else (), what, passive=passive)
 
 
@@ -100,10 +104,10 @@ def body_groups(scene: Scene, passive: Passive) -> list[BodyGroup]:
 def _is_free(tree: Tree, passive: Passive) -> bool:
     """Whether a tree is a body that only a free joint carries, on which gravity and contacts act alone."""
     joint = tree.joints[0]
-    bare = not joint.armature.any() and not joint.position.any() and np.array_equal(joint.rotation, np.eye(3))
+    bare = not joint.position.any() and np.array_equal(joint.rotation, np.eye(3))
     if passive == "model":
         bare = bare and not (joint.damping.any() or joint.stiffness.any() or tree.gravity_compensation)
-    return tree.n_links == 1 and joint.kind is FREE and bare
+    return tree.is_free_body(0) and bare
 
 
 class Blocks:
@@ -118,8 +122,8 @@ class Blocks:
         Of the scene, in the order of the blocks.
     bodies : Bodies
     of_links : Links
-    mass, centre, inertia, inverse : (k), (k, 3), (k, 3, 3) and (k, 3, 3) arrays
-        Of free bodies: kg, m, kg m² about the centre, and its inverse.
+    mass, centre, inertias : (k), (k, 3) and (k, 10) arrays
+        Of free bodies: kg, m, and the parameters of payloads.
     joints : Joints
     loops : (k, 4) array of int
         Of each block with loops: its number, how many rows they have, where these begin in ``J``, and among all rows.
@@ -206,12 +210,13 @@ class Blocks:
         self.centre = np.stack([H[:, 1, 5], H[:, 2, 3], H[:, 0, 4]], axis=1) / self.mass[:, None]
         c = self.centre
         squares = np.eye(3) * (c * c).sum(axis=1)[:, None, None] - c[:, :, None] * c[:, None, :]
-        self.inertia = H[:, 3:, 3:] - self.mass[:, None, None] * squares
-        least = np.linalg.eigvalsh(self.inertia)[:, 0] if len(free) else np.zeros(0)
-        bad = least <= 1e-12 * np.abs(self.inertia).max(axis=(1, 2), initial=0.0)
+        inertia = H[:, 3:, 3:] - self.mass[:, None, None] * squares
+        least = np.linalg.eigvalsh(inertia)[:, 0] if len(free) else np.zeros(0)
+        bad = least <= 1e-12 * np.abs(inertia).max(axis=(1, 2), initial=0.0)
         if np.any(bad):
             raise _no_inertia(tree.link_names[int(free[np.argmax(bad)])])
-        self.inverse = np.linalg.inv(self.inertia) if len(free) else self.inertia
+        second = [H[:, 3 + i, 3 + j] for i in range(3) for j in range(i + 1)]
+        self.inertias = np.column_stack([self.mass, self.mass[:, None] * c, *second])
         n = 36 * len(free)
         self.bodies.mass[:n] = self.bodies.M[:n] = H.ravel()
         self.bodies.inverse[:] = np.linalg.inv(H).ravel()

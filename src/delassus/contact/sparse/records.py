@@ -25,15 +25,6 @@ class Links(NamedTuple):
     place: Indices
 
 
-class Free(NamedTuple):
-    """Free bodies, the first blocks: mass (kg), centre (m), inertia about it and its inverse, in body frames."""
-
-    mass: Array
-    centre: Array
-    inertia: Array
-    inverse: Array
-
-
 class Bodies(NamedTuple):
     """Blocks of masses. Block *i* has the degrees of freedom ``first[i]`` to ``first[i + 1]``.
 
@@ -260,16 +251,18 @@ class Options(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Constant data: links, free bodies, calls of kernels, loops of blocks, gravity, colliders.
+    """Constant data: links, calls of kernels, loops of blocks, gravity, colliders.
 
+    Calls are the address of a kernel, the number of blocks, and addresses of arrays: of `joint_space_motion` and of
+    `position_update` one for each kind of blocks but free bodies, which have one of `position_update` together.
     ``size`` is the largest distance (m) of a point of a collider from the origin of its link, ``margin`` that of
     `find_contacts`.
     """
 
     links: Links
-    free: Free
     motions: Indices
     updates: Indices
+    free: Indices
     loops: Indices
     flow: Flow
     gravity: Array

@@ -76,7 +76,7 @@ def wake_touched(model: Model, data: Data, options: Options, margin: float, n: i
 def fall_asleep(model: Model, data: Data, options: Options) -> None:
     """Count how long islands have been at rest, and let those sleep that have been long enough."""
     bodies, state, islands, sleep, done = data.bodies, data.state, data.islands, data.sleep, data.work.V
-    n_free, size = model.free.mass.size, model.size
+    n_free, size = model.free[1], model.size
     for b in range(sleep.island.size):
         done[b] = 0.0
     for k in range(islands.island[bodies.at.size]):

@@ -373,7 +373,7 @@ def end_step(model: Model, data: Data, options: Options) -> int:
     add_joint_impulses(rows, data.joints, m, total)
     correct_positions(model, data, options)
     add_smooth_motion(bodies, state, model.flow, model.loops, options.dt)
-    integrate_positions(bodies, model.free, state, model.updates, data.sleep.island, options.dt)
+    integrate_positions(state, model.updates, model.free, data.sleep.island)
     statuses[LOOPS_OPEN] = 1 if loops_open(state, model.flow, model.loops) else 0
     if gains_energy(bodies, state, model.flow, model.loops, options.dt):
         statuses[COARSE_STEP] = 1

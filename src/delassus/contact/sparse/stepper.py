@@ -28,7 +28,6 @@ from delassus.contact.sparse.records import (
     Contacts,
     Data,
     Flow,
-    Free,
     Islands,
     LinkMotion,
     Model,
@@ -105,10 +104,10 @@ class BlockSteps:
         moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, rows, rows, rows, n - len(blocks.mass))
         self.state = State(*_zeros(*moving, *[nv] * 5, tree.nq, nv))
         self._dt = np.full(max(n, 1), options.dt)
-        motions, updates, flow = self._calls(passive)
+        motions, updates, free, flow = self._calls(passive)
         self.model = Model(
-            blocks.of_links, Free(blocks.mass, blocks.centre, blocks.inertia, blocks.inverse), motions, updates, loops,
-            flow, np.array(scene.gravity), self.detector.arrays, self.detector.size, self.detector.margin,
+            blocks.of_links, motions, updates, free, loops, flow, np.array(scene.gravity), self.detector.arrays,
+            self.detector.size, self.detector.margin,
         )  # fmt: skip
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
         self._links = LinkMotion(*_zeros((tree.n_links, 3, 4), tree.n_links, (tree.n_links, 6)), *_indices(n))
@@ -120,17 +119,23 @@ class BlockSteps:
         self._passive = passive
         self.set_warm_start(ContactSet.empty(), np.zeros((0, 3)), np.zeros((2, nv)))
 
-    def _calls(self, passive: Passive) -> tuple[Indices, Indices, Flow]:
+    def _calls(self, passive: Passive) -> tuple[Indices, Indices, Indices, Flow]:
         """Arguments of calls of kernels: address, number of blocks, addresses of arrays."""
         state, bodies, blocks = self.state, self.blocks.bodies, self.blocks
         self._kernels = []
         flow, flows, turns = _flow_memory(blocks), list[list[int]](), list[list[int]]()
         motions: list[list[int]] = []
         updates: list[list[int]] = []
+        free = np.zeros(9, np.int64)
         b = link = q = rows = J = 0
         for kind in blocks.kinds:
             k, tree, v = len(kind.links), kind.tree, int(bodies.first[b])
-            if not kind.is_free:
+            if kind.is_free:
+                update = kind.compile("position_update")
+                self._kernels.append(update)
+                arrays = [state.q, state.after, self._dt, state.shift, blocks.inertias, state.q_next, state.v_next]
+                free[:] = [update.address, k, *(x.ctypes.data for x in arrays)]
+            else:
                 motion, update = kind.compile("joint_space_motion", passive), kind.compile("position_update", passive)
                 self._kernels += [motion, update]
                 arrays = [
@@ -160,7 +165,7 @@ class BlockSteps:
             m = sum(c.size for c in kind.loops)
             b, link, q, rows, J = b + k, link + k * tree.n_links, q + k * tree.nq, rows + m, J + m * tree.nv
         flow = flow._replace(calls=_table(flows, 28), turns=_table(turns, 2), found=np.zeros((len(flows), 3), np.int64))
-        return _table(motions, 13), _table(updates, 8), flow
+        return _table(motions, 13), _table(updates, 8), free, flow
 
     def _make_room(self, n: int, fill: int, entries: int) -> None:
         """Memory for so many contacts, and for a factor of that size."""

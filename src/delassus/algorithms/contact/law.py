@@ -1,4 +1,4 @@
-"""The law of a group of rows, in one text for kernels, compiled loops and arrays.
+"""The law of contact and of joints, in one text for kernels, compiled loops and arrays.
 
 Impulses ``p`` of a group with the mobility ``w`` obey their law where they are images of themselves,
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delassus.spatial.ops import Scalar, ScalarOps
+from delassus.spatial.ops import SQUARE_FLOOR, Scalar, ScalarOps
 
 TINY = 1e-30
 """Length below which there is none."""
@@ -72,6 +72,44 @@ def point_image(
         ops, mu, w * friction_offset, w * p[0] - u[0], w * p[1] - u[1], w * p[2] - u[2] - mu * ops.length(u[0], u[1])
     )
     return found[0], found[1], found[2]
+
+
+def impact(
+    ops: ScalarOps, rate: Scalar, approach: Scalar, restitution: Scalar, tolerance: Scalar, resting: Scalar
+) -> tuple[Scalar, Scalar]:
+    """Whether a contact hits within the step, and whether it bounces: 1 or 0.
+
+    ``rate`` is that at which its gap closes in the step, ``approach`` its normal velocity, ``resting`` the speed from
+    which on it bounces (m/s). What is closed hits, whether or not it approaches: bodies that are struck lean on it.
+    """
+    hits = ops.less(rate + ops.minimum(approach, 0.0), tolerance)
+    return hits, hits * ops.less(approach, -resting) * ops.less(0.0, restitution)
+
+
+def passive_part(ops: ScalarOps, linear: Scalar, square: Scalar, budget: Scalar) -> Scalar:
+    """Largest part ``s`` of impulses, up to 1, that adds no more energy (J) than there is: ``s linear + s² square``.
+
+    What is in a cone stays there, which is convex and holds zero. Of a solution all is left: it takes energy.
+    """
+    root = ops.sqrt(ops.maximum(linear * linear + 4.0 * square * budget, 0.0) + SQUARE_FLOOR)
+    return ops.minimum(ops.maximum(0.0, (root - linear) / (2.0 * square + SQUARE_FLOOR)), 1.0)
+
+
+def gap_correction(
+    ops: ScalarOps, gap: Scalar, moved: Scalar, penetration: Scalar, correction: Scalar
+) -> tuple[Scalar, Scalar]:
+    """Displacement along a normal by which an overlap is taken back, and the least one, if the step moves by ``moved``.
+
+    ``correction`` is the fraction that a step takes back of what is beyond ``penetration``.
+    """
+    wanted = correction * ops.maximum(-gap - penetration, 0.0)
+    return wanted, wanted - ops.maximum(gap + moved, 0.0)
+
+
+def limit_correction(ops: ScalarOps, distance: Scalar, correction: Scalar, tolerance: Scalar) -> tuple[Scalar, Scalar]:
+    """The same of a joint at a ``distance`` from a limit after the step, negative beyond it."""
+    wanted = ops.select(ops.less(distance, -tolerance), -correction * distance, 0.0)
+    return wanted, wanted - ops.maximum(distance, 0.0)
 
 
 def clamped(ops: ScalarOps, x: Scalar, least: Scalar, most: Scalar) -> Scalar:

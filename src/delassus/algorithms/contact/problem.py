@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, cast
 
-from delassus.algorithms.contact.law import clamped, joint, point_image
+from delassus.algorithms.contact.law import clamped, joint, passive_part, point_image
 from delassus.algorithms.contact.point import PointBlock
 from delassus.spatial.ops import SQUARE_FLOOR, Ops, Scalar
 
@@ -123,20 +123,16 @@ class StepProblem:
         return sum((g * x for g, x in zip(self.G[row], p, strict=True)), self.b[row])
 
     def safe(self, p: Sequence[Scalar], budget: Scalar = 0.0) -> Outcome:
-        """Impulses that add no kinetic energy beyond a budget (J): ``α p`` with the largest such ``α ≤ 1``.
-
-        ``½ α² pᵀ G p + α pᵀ free ≤ budget``; of a solution, ``α = 1``. What is in a cone stays there.
-        """
+        """Impulses that add no kinetic energy beyond a budget (J): ``½ α² pᵀ G p + α pᵀ free ≤ budget``."""
         ops = self.ops
         moved = [sum((g * x for g, x in zip(row, p, strict=True)), cast(Scalar, 0.0)) for row in self.G]
-        square: Scalar = SQUARE_FLOOR
+        square: Scalar = 0.0
         work: Scalar = 0.0
         for x, change, free in zip(p, moved, self.free, strict=True):
-            square, work = square + x * change, work + x * free
-        root = ops.sqrt(ops.maximum(work * work + 2.0 * square * budget, 0.0))
-        part = ops.maximum(ops.minimum((root - work) / square, 1.0), 0.0)
+            square, work = square + 0.5 * (x * change), work + x * free
+        part = passive_part(ops, work, square, budget)
         p, moved = [part * x for x in p], [part * x for x in moved]
-        energy = part * (work + 0.5 * part * square)
+        energy = part * (work + part * square)
         u = [x + y for x, y in zip(moved, self.b, strict=True)]
         return Outcome(p, [x + y for x, y in zip(moved, self.free, strict=True)], energy, self.residuals(p, u))
 

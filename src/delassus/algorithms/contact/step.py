@@ -273,11 +273,11 @@ class ContactStep:
         bounces: list[Scalar] = [0.0]
         laws = []
         for k, ((candidate, friction, restitution), rate) in enumerate(zip(self.points, rates, strict=True)):
-            approach = u[self.others[3 * k + 2]]
-            hits = ops.less(rate + ops.minimum(approach, 0.0), tolerance)
+            approach, given = u[self.others[3 * k + 2]], 0.0 if restitution is None else restitution
+            hits, bounce = law.impact(ops, rate, approach, given, tolerance, fall)
             laws.append(PointLaw(3 * k, friction, ops.select(hits, 0.0, OUT_OF_REACH), candidate.belt))
             if restitution is not None:
-                bounces.append(hits * ops.less(approach, -fall) * ops.less(0.0, restitution))
+                bounces.append(bounce)
         limits, none = [replace(x, friction=None) for x in joints], cast(list[Scalar], [0.0] * len(free))
         first = solved(free, laws, none, 0.0, limits)
         start = list(none)
@@ -358,8 +358,10 @@ class ContactStep:
         bounds: dict[int, Bounds] = {}
         for row, (candidate, _, _) in enumerate(self.points):
             row = 3 * row + 2
-            wanted.append(TUNING.correction * ops.maximum(-candidate.gap - TUNING.penetration, 0.0))
-            bounds[row] = wanted[-1] - ops.maximum(candidate.gap + self.h * velocities[row], 0.0), None
+            moved = self.h * velocities[row]
+            back, least = law.gap_correction(ops, candidate.gap, moved, TUNING.penetration, TUNING.correction)
+            wanted.append(back)
+            bounds[row] = least, None
             mean = sum(self.size_of[row - 2 : row + 1]) * (1.0 / 3.0)
             own.append(G[row][row] + TUNING.compliance * ops.maximum(mean, TUNING.least_mobility))
         for bounded, row in limited:
@@ -368,9 +370,9 @@ class ContactStep:
                 if distance is not None:
                     side = 1.0 - 2.0 * k
                     after = distance + side * self.h * velocities[row]
-                    back = ops.select(ops.less(after, -TUNING.limit_tolerance), -TUNING.correction * after, 0.0)
+                    back, least = law.limit_correction(ops, after, TUNING.correction, TUNING.limit_tolerance)
                     wanted.append(back)
-                    sides[k] = side * (back - ops.maximum(after, 0.0))
+                    sides[k] = side * least
             bounds[row] = sides[0], sides[1]
             own.append((1.0 + TUNING.compliance) * G[row][row] + TUNING.least_mobility)
         rows, over = list(bounds), [1.0 / x for x in own]

@@ -18,6 +18,10 @@ Law = tuple[float, float, float, float, float, float, float, float, float]
 
 cone_law: Callable[..., Law] = emitted(law.cone)
 joint_law: Callable[..., tuple[float, float]] = emitted(law.joint)
+passive_part: Callable[..., float] = emitted(law.passive_part)
+impact: Callable[..., tuple[float, float]] = emitted(law.impact)
+gap_correction: Callable[..., tuple[float, float]] = emitted(law.gap_correction)
+limit_correction: Callable[..., tuple[float, float]] = emitted(law.limit_correction)
 
 
 @inlined

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.sparse.cone import OUT_OF_REACH
+from delassus.contact.sparse.cone import OUT_OF_REACH, impact, passive_part
 from delassus.contact.sparse.newton import TOO_SMALL, solve_island
 from delassus.contact.sparse.records import (
     CONTACTS,
@@ -73,15 +71,6 @@ def energy_terms(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array,
 
 
 @compiled
-def passive_part(linear: float, square: float, lost: float) -> float:
-    """Largest ``s``, up to 1, with ``s linear + s² square ≤ lost``, a loss of energy (J); 0 of what is not finite."""
-    if linear + square <= lost:
-        return 1.0
-    s = (math.sqrt(linear * linear + 4.0 * square * lost) - linear) / (2.0 * square) if square > 0.0 else 0.0
-    return min(s, 1.0) if 0.0 <= s < math.inf else 0.0
-
-
-@compiled
 def move(bodies: Bodies, islands: Islands, k: int, s: float, v: Array, w: Array) -> float:
     """``w ← v + s (w − v)`` on an island; the largest change of a velocity."""
     most = 0.0
@@ -111,18 +100,14 @@ def make_safe(bodies: Bodies, rows: Rows, islands: Islands, k: int, state: State
 
 @compiled
 def has_impact(data: Data, options: Options) -> bool:
-    """Whether a contact bounces that closes in the step; ``guess`` becomes 1 where one hits, 2 where it bounces.
-
-    What is closed hits, whether or not it approaches: bodies that are struck lean on it.
-    """
+    """Whether a contact bounces that closes in the step; ``guess`` becomes 1 where one hits, 2 where it bounces."""
     rows, contacts, found = data.rows, data.contacts, False
     for i in range(data.progress.step[CONTACTS]):
         e = data.islands.contact[i]
-        approach = velocity(data.bodies, rows, i, data.state.v)[2]
-        hits = rows.d[i, 2] + min(approach, 0.0) <= options.tolerance
-        bounces = hits and approach < -options.resting and contacts.found.restitution[e] > 0.0
-        rows.guess[i] = 2.0 if bounces else 1.0 if hits else 0.0
-        found = found or bounces
+        approach, restitution = velocity(data.bodies, rows, i, data.state.v)[2], contacts.found.restitution[e]
+        hits, bounces = impact(rows.d[i, 2], approach, restitution, options.tolerance, options.resting)
+        rows.guess[i] = hits + bounces
+        found = found or bounces > 0.0
     return found
 
 

@@ -17,9 +17,9 @@ from typing import NamedTuple
 from delassus.algorithms.contact.step import TUNING as STEP
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.narrow_phase import find_contacts
-from delassus.contact.joint_contacts import LIMIT_TOLERANCE, STEPS_AHEAD
+from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH
+from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH, gap_correction, limit_correction
 from delassus.contact.sparse.flow import add_smooth_motion, gains_energy, loops_open
 from delassus.contact.sparse.impact import (
     COARSE_STEP,
@@ -183,14 +183,14 @@ def correct_positions(model: Model, data: Data, options: Options) -> None:
         e, moved = islands.contact[i], dt * velocity(bodies, rows, i, state.after)[2]
         back, k = 0.0, islands.island[rows.a[i]]
         if rows.kind[i] == CONTACT:
-            back = options.correction * min(options.penetration - contacts.found.depths[e], 0.0)
-            rows.d[i, 2] = back + max(moved - contacts.found.depths[e], 0.0)
+            back, least = gap_correction(-contacts.found.depths[e], moved, options.penetration, options.correction)
+            rows.d[i, 2] = -least
         else:
             q = state.q[joints.coordinates[i - n_contacts]] + moved
-            below, above = joints.lower[i - n_contacts] - q, q - joints.upper[i - n_contacts]
-            back = options.correction * max(below, above) if max(below, above) > LIMIT_TOLERANCE else 0.0
-            rows.d[i, 0] = back if below > LIMIT_TOLERANCE else max(min(below, 0.0), -OUT_OF_REACH)
-            rows.d[i, 1] = -back if above > LIMIT_TOLERANCE else min(max(-above, 0.0), OUT_OF_REACH)
+            low = limit_correction(q - joints.lower[i - n_contacts], options.correction, STEP.limit_tolerance)
+            high = limit_correction(joints.upper[i - n_contacts] - q, options.correction, STEP.limit_tolerance)
+            rows.d[i, 0], rows.d[i, 1] = max(low[1], -OUT_OF_REACH), min(-high[1], OUT_OF_REACH)
+            back = max(low[0], high[0])
         wanted[k] = max(wanted[k], abs(back))
     for k in range(islands.island[bodies.at.size]):
         if wanted[k] <= TUNING.correction_tolerance:

@@ -15,7 +15,10 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus.contact import Collider, HalfSpace, Sphere
 from internals import fastcall, threads
+from test_joint_contacts import some_scene
+from test_piles import CUBE, cube, dropped
 
 pytestmark = pytest.mark.usefixtures("kernel_cache")
 
@@ -306,3 +309,52 @@ time.sleep(0.1)
 def test_the_interpreter_ends_while_threads_run():
     run = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=120)
     assert (run.returncode, run.stdout) == (0, "late True\n"), run.stderr[-2000:]
+
+
+# -- steps of scenes ---------------------------------------------------------------------------------------------
+
+
+def several_islands():
+    """Heaps of cubes that bounce a little beside a robot with limits, springs and friction."""
+    robot, law = some_scene(5)[0].tree, {"friction": 0.6, "restitution": 0.2}
+    heaps = [dropped(6, 2, seed).reshape(-1, 7) for seed in range(5)]
+    for k, heap in enumerate(heaps):
+        heap[:, 0] += 3.0 * (k + 1)
+    colliders = [Collider(f"box{k}/body", CUBE, **law) for k in range(30)]
+    feet = [Collider(f"robot/{robot.link_names[k]}", Sphere(0.1), **law) for k in (1, 2)]
+    bodies = {"robot": robot, **{f"box{k}": cube() for k in range(30)}}
+    scene = ds.Scene(bodies, [*colliders, *feet, Collider("world", HalfSpace(), **law)])
+    return scene, np.concatenate([robot.neutral() + np.eye(robot.nq)[2], *map(np.ravel, heaps)])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="helpers need POSIX")
+@pytest.mark.parametrize("several", [2, 4])
+def test_steps_are_those_of_one_thread(cores, several):
+    scene, q0 = several_islands()
+    sims = [ds.Simulator(scene, q0=q0, dt=2e-3, sleep=0.2, max_overlap=1.0, threads=n) for n in (1, several)]
+    bounced = False
+    for _ in range(20):
+        for sim in sims:
+            sim.run(0.05)
+        one, other = (sim.get_state() for sim in sims)
+        bounced = bounced or bool((one["impulses"] != one["sustained"]).any())
+        for name, value in one.items():
+            assert np.array_equal(value, other[name]) if isinstance(value, np.ndarray) else value == other[name], name
+    assert bounced and len(sims[0].contacts) > 60 and sims[0].asleep.any()
+
+
+def _run_on(sim, q):
+    sim.run(0.05)
+    sys.exit(0 if np.array_equal(sim.q, q) else 1)
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork")
+def test_steps_go_on_in_a_child(cores):
+    scene, q0 = several_islands()
+    one, other = (ds.Simulator(scene, q0=q0, dt=2e-3, max_overlap=1.0, threads=n) for n in (1, 2))
+    other.run(0.3)
+    one.run(0.35)
+    child = multiprocessing.get_context("fork").Process(target=_run_on, args=(other, one.q))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0

@@ -29,7 +29,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import address_of, compiled
 from delassus.compiler.jit.memory import call_at, load, reserve, store
-from delassus.runtime.helper import HELPED
+from delassus.runtime.helper import HELPED, UNIT
 from delassus.runtime.threads import ENOUGH_FOR_THREADS, helper_address
 
 OBJECT_TYPE, DATA, DIMENSIONS_COUNT, DIMENSIONS, BASE, DESCRIPTOR, FLAGS = 8, 16, 24, 32, 48, 56, 64
@@ -168,7 +168,7 @@ def _run(record: int, arrays: int, n: int) -> bool:
     while first < n:
         size = min(part, n - first)
         if share != 0:
-            call_at(share, load(record + HELPER), load(record + SPAN), arrays, n)
+            call_at(share, load(record + HELPER), load(record + SPAN), arrays, n, UNIT, 2)
         else:
             call_at(load(record + SPAN), arrays, first, size)
         if load(record + HAS_RCOND) != 0 and ill_conditioned(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from delassus.model.check import check_whole
 from delassus.runtime import helper
-from delassus.runtime.helper import HELPED, UNIT
+from delassus.runtime.helper import HELPED, MOST, UNIT
 
 ENOUGH_FOR_THREADS = 8_000_000
 """Operations of a whole call from which ``threads=None`` uses every core; to wake a thread takes 50 to 100 µs."""
@@ -52,6 +52,12 @@ def number_of(threads: int | None, operations: int, is_helped: bool = False) -> 
         few = 2 if is_helped and operations >= HELPED and helper_address() else 1
         return _cores() if operations >= ENOUGH_FOR_THREADS else few
     return min(check_whole("threads", threads, "Or leave it out.", least=1), _cores())
+
+
+def number_with_helpers(threads: int | None) -> int:
+    """Threads that share work with helpers: two, or those asked for; at most one a processor, one without helpers."""
+    wanted = 2 if threads is None else check_whole("threads", threads, "Or leave it out.", least=1)
+    return min(wanted, _cores(), 1 + MOST) if helper_address() else 1
 
 
 def over_states(

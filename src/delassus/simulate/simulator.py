@@ -92,6 +92,9 @@ class Simulator:
         What `step` and controllers give: joint forces, controls of actuators, or target configurations.
     kp, kd : (nv,) array_like, optional
         Gains of ``"pd"``, as in `delassus.forward_dynamics`.
+    threads : int, optional
+        Threads that share a step: near pairs, contacts and islands are independent of each other, so that results are
+        the same whatever their number. 1 stays on this thread; by default two where there are many near pairs.
 
     Attributes
     ----------
@@ -176,6 +179,7 @@ class Simulator:
         control: Control = "tau",
         kp: ArrayLike | None = None,
         kd: ArrayLike | None = None,
+        threads: int | None = None,
     ) -> None:
         if solver is not None and not isinstance(solver, str):
             raise unknown_name("solver", solver, ("newton", *SOLVERS))
@@ -211,7 +215,7 @@ class Simulator:
             raise unknown_name("solver of the formulation 'blocks'", solver, ["newton"])
         else:
             solver = "newton"
-        self._steps = BlockSteps(scene, passive, limits, self._options, impulses_of)
+        self._steps = BlockSteps(scene, passive, limits, self._options, impulses_of, threads)
         self.formulation, self.solver, self.passive, self.limits = formulation, solver, passive, limits
         self.seed = check_whole("seed", seed, "The same one gives the same run.")
         self.rng = np.random.default_rng(self.seed)

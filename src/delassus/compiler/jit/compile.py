@@ -185,6 +185,11 @@ class Bound:
         at = self._at[k]
         struct.pack_into(self._formats[at], self._in, 8 * at, number)
 
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """Of the machine code, and of its arguments, 8 bytes for each number and axis: ``code(arguments, results)``."""
+        return self._machine.code.address("entry"), self._from
+
     def __call__(self) -> Any:
         """Run; other threads may run the same call, if its arrays allow it."""
         machine = self._machine

@@ -93,14 +93,14 @@ class Workspace(NamedTuple):
         Where pairs of each collider begin and end, while they are sorted.
     pairs : (most, 2) array of int
         Near pairs: A and B.
-    sorting : (most,) array of int
-        For pairs while they are sorted.
+    ends : (most + 1,) array of int
+        Where contacts of each near pair begin and end; memory while pairs are sorted.
     found : (8 most, 8) array
-        Contacts: row of their pair, point, normal, depth.
+        Contacts of near pairs, 8 rows for each: a spare place, point, normal, depth.
     work : (5, rows, 8) array
         For simplices, polytopes and polygons: places of corners, and what belongs to them; contacts of surfaces.
-    counts : (2,) array of int
-        How many near pairs and contacts there are.
+    counts : (1,) array of int
+        How many near pairs there are.
     """
 
     world: Array
@@ -111,7 +111,7 @@ class Workspace(NamedTuple):
     order: NDArray[np.int64]
     ranges: NDArray[np.int64]
     pairs: NDArray[np.int64]
-    sorting: NDArray[np.int64]
+    ends: NDArray[np.int64]
     found: Array
     work: Array
     counts: NDArray[np.int64]
@@ -164,10 +164,10 @@ def workspace(colliders: Colliders, most: int) -> tuple[Workspace, ContactArrays
         order=np.arange(n),
         ranges=np.zeros((2, n + 1), np.int64),
         pairs=np.zeros((most, 2), np.int64),
-        sorting=np.zeros(most, np.int64),
+        ends=np.zeros(most + 1, np.int64),
         found=np.zeros((rows, 8)),
         work=np.zeros((5, max(2 * corners + 8, MOST_FACES), 8)),
-        counts=np.zeros(2, np.int64),
+        counts=np.zeros(1, np.int64),
     )
     contacts = ContactArrays(
         links=np.empty((rows, 2), np.int64),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from delassus.compiler.jit.compile import compiled
+from delassus.constraints.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
     CAPSULE,
     CYLINDER,
@@ -36,7 +37,21 @@ def find_contacts(
     poses: Array, reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace,
     contacts: ContactArrays,
 ) -> int:  # fmt: skip
-    """Write contacts at poses of links; returns how many, `INVALID_POSE` or `BUFFER_FULL`.
+    """Write contacts at poses of links; returns how many, `INVALID_POSE` or `BUFFER_FULL`."""
+    pairs = find_near_pairs(poses, reach, gap, margin, colliders, space)
+    if pairs < 0:
+        return pairs
+    find_touching(0, pairs, reach, gap, colliders, space)
+    count = number_contacts(space)
+    unpack(0, pairs, colliders, space, contacts)
+    return count
+
+
+@compiled
+def find_near_pairs(
+    poses: Array, reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace
+) -> int:
+    """Write near pairs at poses of links; returns how many, `INVALID_POSE` or `BUFFER_FULL`.
 
     Shapes apart touch if their gap is at most ``gap`` and the ``reach`` (n_links,) of their two links. The list of near
     pairs is made for motions of half the ``margin`` (m).
@@ -56,18 +71,16 @@ def find_contacts(
         if count > space.pairs.shape[0]:
             space.listed[0] = -1.0
             return BUFFER_FULL
-    find_touching(reach, gap, colliders, space)
-    unpack(colliders, space, contacts)
-    return int(space.counts[1])
+    return int(space.counts[0])
 
 
 @compiled
-def find_touching(reach: Array, gap: float, colliders: Colliders, space: Workspace) -> None:
-    """Find contacts of near pairs."""
+def find_touching(begin: int, end: int, reach: Array, gap: float, colliders: Colliders, space: Workspace) -> None:
+    """Find contacts of some near pairs, and how many each has."""
     shapes, world, hulls, out, work = colliders.shapes, space.world, colliders.hulls, space.found, space.work
-    m = 0 * space.counts[0]  # no literal: that is a type of its own
-    for k in range(space.counts[0]):
-        i, j, first = space.pairs[k, 0], space.pairs[k, 1], m
+    for k in range(begin, end):
+        i, j, first = space.pairs[k, 0], space.pairs[k, 1], MOST_POINTS * k
+        m, space.ends[k + 1] = first, 0
         most, turned = gap, shapes[i, KIND] > shapes[j, KIND]
         for c in (i, j):
             if shapes[c, LINK] >= 0:
@@ -90,39 +103,47 @@ def find_touching(reach: Array, gap: float, colliders: Colliders, space: Workspa
                 )
             else:
                 m = convex_pair(shapes[i], world[i], shapes[j], world[j], hulls, most, work, out, m)
-        for r in range(first, m):
-            out[r, 0] = k
-            if turned:
+        if turned:
+            for r in range(first, m):
                 out[r, 4], out[r, 5], out[r, 6] = -out[r, 4], -out[r, 5], -out[r, 6]
-    space.counts[1] = m
+        space.ends[k + 1] = m - first
 
 
 @compiled
-def unpack(colliders: Colliders, space: Workspace, contacts: ContactArrays) -> None:
-    """Spread contacts over the arrays of a contact set."""
-    found, material = space.found, colliders.material
-    for k in range(space.counts[1]):
-        pair = int(found[k, 0])
-        for c in range(2):
-            i = space.pairs[pair, c]
-            contacts.colliders[k, c], contacts.links[k, c] = i, int(colliders.shapes[i, LINK])
+def number_contacts(space: Workspace) -> int:
+    """Turn numbers of contacts of near pairs into where those of each end; returns how many there are."""
+    space.ends[0] = 0
+    for k in range(space.counts[0]):
+        space.ends[k + 1] += space.ends[k]
+    return int(space.ends[space.counts[0]])
+
+
+@compiled
+def unpack(begin: int, end: int, colliders: Colliders, space: Workspace, contacts: ContactArrays) -> None:
+    """Spread contacts of some near pairs over the arrays of a contact set."""
+    material = colliders.material
+    for pair in range(begin, end):
         i, j = space.pairs[pair, 0], space.pairs[pair, 1]
-        contacts.friction[k] = math.sqrt(material[i, 3] * material[j, 3])
-        contacts.restitution[k] = math.sqrt(material[i, 4] * material[j, 4])
-        contacts.depths[k] = found[k, 7]
-        n = (found[k, 4], found[k, 5], found[k, 6])
-        # first tangent: the normal times the unit vector that is furthest from it
-        if abs(n[0]) <= abs(n[1]) and abs(n[0]) <= abs(n[2]):
-            t = cross(n, (1.0, 0.0, 0.0))
-        elif abs(n[1]) <= abs(n[2]):
-            t = cross(n, (0.0, 1.0, 0.0))
-        else:
-            t = cross(n, (0.0, 0.0, 1.0))
-        t = scaled(1.0 / norm(t), t)
-        s = cross(n, t)
-        belt = in_world(space.world[i], row_of(material, i))
-        belt = along(belt, -1.0, in_world(space.world[j], row_of(material, j)))
-        contacts.surface_velocities[k, 0], contacts.surface_velocities[k, 1] = dot(belt, t), dot(belt, s)
-        for r in range(3):
-            contacts.points[k, r] = found[k, 1 + r]
-            contacts.frames[k, r, 0], contacts.frames[k, r, 1], contacts.frames[k, r, 2] = t[r], s[r], n[r]
+        friction = math.sqrt(material[i, 3] * material[j, 3])
+        restitution = math.sqrt(material[i, 4] * material[j, 4])
+        for k in range(space.ends[pair], space.ends[pair + 1]):
+            found = space.found[MOST_POINTS * pair + k - space.ends[pair]]
+            contacts.colliders[k, 0], contacts.links[k, 0] = i, int(colliders.shapes[i, LINK])
+            contacts.colliders[k, 1], contacts.links[k, 1] = j, int(colliders.shapes[j, LINK])
+            contacts.friction[k], contacts.restitution[k], contacts.depths[k] = friction, restitution, found[7]
+            n = (found[4], found[5], found[6])
+            # first tangent: the normal times the unit vector that is furthest from it
+            if abs(n[0]) <= abs(n[1]) and abs(n[0]) <= abs(n[2]):
+                t = cross(n, (1.0, 0.0, 0.0))
+            elif abs(n[1]) <= abs(n[2]):
+                t = cross(n, (0.0, 1.0, 0.0))
+            else:
+                t = cross(n, (0.0, 0.0, 1.0))
+            t = scaled(1.0 / norm(t), t)
+            s = cross(n, t)
+            belt = in_world(space.world[i], row_of(material, i))
+            belt = along(belt, -1.0, in_world(space.world[j], row_of(material, j)))
+            contacts.surface_velocities[k, 0], contacts.surface_velocities[k, 1] = dot(belt, t), dot(belt, s)
+            for r in range(3):
+                contacts.points[k, r] = found[1 + r]
+                contacts.frames[k, r, 0], contacts.frames[k, r, 1], contacts.frames[k, r, 2] = t[r], s[r], n[r]

@@ -126,7 +126,7 @@ def list_pairs(reach: Array, gap: float, margin: float, colliders: Colliders, sp
             ):  # fmt: skip
                 count = add(pairs, count, i, j)
     if count <= pairs.shape[0]:
-        sort_pairs(pairs, count, n, space.ranges, space.sorting)
+        sort_pairs(pairs, count, n, space.ranges, space.ends)
         for k in range(count):
             if shapes[pairs[k, 0], LINK] < 0:  # the world as the second
                 pairs[k, 0], pairs[k, 1] = pairs[k, 1], pairs[k, 0]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from delassus.compiler.jit.compile import compiled
-from delassus.contact.sparse.cone import OUT_OF_REACH, impact, passive_part
+from delassus.compiler.jit.compile import compiled, inlined
+from delassus.contact.sparse.cone import OUT_OF_REACH, passive_part
 from delassus.contact.sparse.newton import TOO_SMALL, solve_island
 from delassus.contact.sparse.records import (
     CONTACTS,
@@ -16,7 +16,7 @@ from delassus.contact.sparse.records import (
     Rows,
     State,
 )
-from delassus.contact.sparse.sweeps import push, velocity
+from delassus.contact.sparse.sweeps import push
 from delassus.spatial.rotations import Array
 
 DONE, UNSOLVED, REDUCED, SINGULAR, COARSE_STEP, LOOPS_OPEN, RAY, TROUBLE, ROUND_OFF, CONFLICT = range(10)
@@ -24,28 +24,19 @@ DONE, UNSOLVED, REDUCED, SINGULAR, COARSE_STEP, LOOPS_OPEN, RAY, TROUBLE, ROUND_
 singular; the smooth motion is too fast for the step; loops gape; and what else solvers of `Simulator` say."""
 
 
-@compiled
-def solve_islands(data: Data, options: Options) -> int:
-    """Velocities ``after`` that impulses of row groups make of ``target``, island by island; the worst status.
-
-    Impulses ``r`` are where the method starts: sweeps, and where they do not end, Newton's method. To ``report`` goes
-    the largest residual, and the numbers of sweeps and factorisations are added.
-    """
-    bodies, state, rows, islands, report = data.bodies, data.state, data.rows, data.islands, data.progress.report
-    worst, v = DONE, state.after
-    for c in range(v.size):
-        v[c] = state.target[c]
-    for i in range(data.progress.step[ROWS]):
-        push(bodies, rows, i, rows.r[i, 0], rows.r[i, 1], rows.r[i, 2], v)
-    for k in range(islands.island[bodies.at.size]):
-        residual = solve_island(bodies, rows, data.work, islands, k, v, options, report)
-        if residual == TOO_SMALL:
-            return TOO_SMALL
-        report[0] = max(report[0], residual)
-        if not residual <= options.tolerance:
-            worst = UNSOLVED
-            make_safe(bodies, rows, islands, k, state)
-    return worst
+@inlined
+def solve_some(begin: int, end: int, data: Data, options: Options) -> None:
+    """Add to velocities ``after`` what impulses of some islands make; their reports: see `solve_islands`."""
+    bodies, rows, islands, v = data.bodies, data.rows, data.islands, data.state.after
+    for k in range(begin, end):
+        report = islands.report[k]
+        for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
+            i = islands.members[e]
+            push(bodies, rows, i, rows.r[i, 0], rows.r[i, 1], rows.r[i, 2], v)
+        report[1] = report[2] = 0.0
+        report[0] = solve_island(bodies, rows, data.work, islands, k, v, options, report)
+        if report[0] != TOO_SMALL and not report[0] <= options.tolerance:
+            make_safe(bodies, rows, islands, k, data.state)
 
 
 @compiled
@@ -99,16 +90,12 @@ def make_safe(bodies: Bodies, rows: Rows, islands: Islands, k: int, state: State
 
 
 @compiled
-def has_impact(data: Data, options: Options) -> bool:
-    """Whether a contact bounces that closes in the step; ``guess`` becomes 1 where one hits, 2 where it bounces."""
-    rows, contacts, found = data.rows, data.contacts, False
+def has_impact(data: Data) -> bool:
+    """Whether a contact bounces."""
     for i in range(data.progress.step[CONTACTS]):
-        e = data.islands.contact[i]
-        approach, restitution = velocity(data.bodies, rows, i, data.state.v)[2], contacts.found.restitution[e]
-        hits, bounces = impact(rows.d[i, 2], approach, restitution, options.tolerance, options.resting)
-        rows.guess[i] = hits + bounces
-        found = found or bounces > 0.0
-    return found
+        if data.rows.guess[i] == 2.0:
+            return True
+    return False
 
 
 @compiled

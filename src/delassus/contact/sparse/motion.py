@@ -7,32 +7,42 @@ are those of `delassus.algorithms.dynamics.integrate.position_update`.
 
 from __future__ import annotations
 
-from delassus.compiler.jit.compile import compiled
+from typing import NamedTuple
+
+from delassus.algorithms.contact.step import TUNING as STEP
+from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at
 from delassus.contact.snapshot import Indices
+from delassus.contact.sparse.cone import CONTACT, OUT_OF_REACH, gap_correction, limit_correction
 from delassus.contact.sparse.factor import backward, cholesky, forward
 from delassus.contact.sparse.flow import flow_loops
-from delassus.contact.sparse.loops import close_loops
-from delassus.contact.sparse.records import Bodies, Model, Options, State
+from delassus.contact.sparse.loops import close_gaps, close_loops
+from delassus.contact.sparse.records import CONTACTS, Bodies, Data, Model, Options, State
+from delassus.contact.sparse.rows import add_compliance
+from delassus.contact.sparse.sweeps import sweep, velocity
 from delassus.spatial.rotations import Array
+
+
+class Tuning(NamedTuple):
+    """Numbers of `correct_positions`."""
+
+    sweeps: int = 1000
+    """Most sweeps."""
+    tolerance: float = 1e-12
+    """Accuracy (m, rad): a gap that is wrong by it makes a velocity of its rate over dt."""
+
+
+TUNING = Tuning()
 
 LEAST_RCOND = 1e-13
 """Reciprocal condition of the mass matrix below which accelerations are not trusted."""
 
 
-@compiled
-def free_motion(model: Model, bodies: Bodies, state: State, options: Options, x: Array) -> tuple[bool, bool]:
-    """Poses, twists, masses and ``target`` of all blocks; whether mass matrices are regular, and motions resolved.
-
-    ``x`` is memory.
-    """
-    first, q, v, gravity, motions = bodies.first, state.q, state.v, model.gravity, model.motions
-    for k in range(motions.shape[0]):
-        call = motions[k]
-        arrays = (call[2], call[3], call[4], call[5], call[6], call[7], call[8], call[9], call[10], call[11], call[12])
-        call_at(call[0], call[1], arrays)
-    n = model.free[1]
-    for b in range(n):
+@inlined
+def free_motion_of_bodies(begin: int, end: int, bodies: Bodies, state: State, gravity: Array, dt: float) -> None:
+    """Poses, twists and ``target`` of some free bodies."""
+    q, v = state.q, state.v
+    for b in range(begin, end):
         at, f, T = 7 * b, 6 * b, state.poses[b]
         rotation_of(q[at + 3], q[at + 4], q[at + 5], q[at + 6], T)
         for r in range(3):
@@ -44,18 +54,30 @@ def free_motion(model: Model, bodies: Bodies, state: State, options: Options, x:
         backward(bodies.L, bodies.at[b], 6, state.qdd, f)
         for r in range(3):
             state.qdd[f + r] += T[0, r] * gravity[0] + T[1, r] * gravity[1] + T[2, r] * gravity[2]
-    for c in range(v.size):
-        state.target[c] = v[c] + options.dt * state.qdd[c]
+        for c in range(f, f + 6):
+            state.target[c] = v[c] + dt * state.qdd[c]
+
+
+@compiled
+def free_motion_of_robots(model: Model, data: Data, options: Options) -> tuple[bool, bool]:
+    """The same of all other blocks, and masses; whether mass matrices are regular, and motions resolved."""
+    bodies, state, motions, n = data.bodies, data.state, model.motions, model.free[1]
+    for k in range(motions.shape[0]):
+        call = motions[k]
+        arrays = (call[2], call[3], call[4], call[5], call[6], call[7], call[8], call[9], call[10], call[11], call[12])
+        call_at(call[0], call[1], arrays)
     regular = True
     for k in range(state.rcond.size):
         regular = regular and state.rcond[k] >= LEAST_RCOND
     for b in range(n, bodies.at.size):
-        at, m = bodies.at[b], first[b + 1] - first[b]
+        at, m = bodies.at[b], bodies.first[b + 1] - bodies.first[b]
+        for c in range(bodies.first[b], bodies.first[b + 1]):
+            state.target[c] = state.v[c] + options.dt * state.qdd[c]
         for c in range(m * m):
             bodies.M[at + c] = bodies.L[at + c] = bodies.mass[at + c]
         regular = cholesky(bodies.L, at, m) and regular
     for k in range(model.loops.shape[0]):
-        close_loops(bodies, state, model.loops[k], x)
+        close_loops(bodies, state, model.loops[k], data.work.K)
     return regular, flow_loops(bodies, state, model.flow, model.loops, options.dt, options.correction)
 
 
@@ -68,14 +90,98 @@ def rotation_of(x: float, y: float, z: float, w: float, T: Array) -> None:
 
 
 @compiled
-def integrate_positions(state: State, updates: Indices, free: Indices, asleep: Indices) -> None:
-    """``q`` and ``v`` after a step with the velocities ``after``, displaced by ``shift``; what sleeps stays."""
+def start_correction(model: Model, data: Data, options: Options) -> None:
+    """Displacement ``shift`` that takes back errors of loops, and how far each island is to be displaced."""
+    bodies, state, islands, loops = data.bodies, data.state, data.islands, model.loops
+    for c in range(state.shift.size):
+        state.shift[c] = 0.0
+    for k in range(islands.island[bodies.at.size]):
+        islands.wanted[k] = 0.0
+    for k in range(loops.shape[0]):
+        b = loops[k, 0]
+        if model.flow.found[k, 0] == 1:
+            continue  # the smooth motion has taken them back
+        most = close_gaps(bodies, state, loops[k], options.correction, data.work.K)
+        if islands.root[b] >= 0:
+            islands.wanted[islands.island[b]] = max(islands.wanted[islands.island[b]], most)
+        else:
+            data.work.sizes[0] = b
+            limit_displacement(bodies, data.work.sizes, 0, 1, state.shift, 1.0)
+
+
+@compiled
+def correct_positions(k: int, data: Data, options: Options) -> None:
+    """Add to ``shift`` what takes back overlaps and passed limits of an island.
+
+    It is found by sweeps over normals alone, which yield a little: a contact that can hardly move along its normal,
+    such as of two neighbouring links that the joint between them cannot part, would otherwise throw the robot about. No
+    contact point moves by more than `most_displacement` times the largest displacement wanted, and no joint by more
+    than `most_joint_displacement`.
+    """
+    bodies, state, rows, contacts, joints = data.bodies, data.state, data.rows, data.contacts, data.joints
+    dt, shift, islands, n_contacts = options.dt, data.state.shift, data.islands, data.progress.step[CONTACTS]
+    begin, end, wanted = islands.member_ends[k], islands.member_ends[k + 1], islands.wanted[k]
+    for m in range(begin, end):
+        i = islands.members[m]
+        e, moved, back = islands.contact[i], dt * velocity(bodies, rows, i, state.after)[2], 0.0
+        if rows.kind[i] == CONTACT:
+            back, least = gap_correction(-contacts.found.depths[e], moved, options.penetration, options.correction)
+            rows.d[i, 2] = -least
+        else:
+            q = state.q[joints.coordinates[i - n_contacts]] + moved
+            low = limit_correction(q - joints.lower[i - n_contacts], options.correction, STEP.limit_tolerance)
+            high = limit_correction(joints.upper[i - n_contacts] - q, options.correction, STEP.limit_tolerance)
+            rows.d[i, 0], rows.d[i, 1] = max(low[1], -OUT_OF_REACH), min(-high[1], OUT_OF_REACH)
+            back = max(low[0], high[0])
+        wanted = max(wanted, abs(back))
+    if wanted <= TUNING.tolerance:
+        return
+    for m in range(begin, end):
+        i = islands.members[m]
+        rows.friction_offset[i] = rows.mu[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
+        add_compliance(rows, i, STEP.compliance)
+    for _ in range(TUNING.sweeps):
+        if sweep(bodies, rows, islands, k, shift) <= TUNING.tolerance:
+            break
+    farthest = 0.0
+    for m in range(begin, end):
+        u = velocity(bodies, rows, islands.members[m], shift)
+        farthest = max(farthest, max(abs(u[0]), max(abs(u[1]), abs(u[2]))))
+    scale = min(1.0, STEP.most_displacement * wanted / farthest) if farthest > 0.0 else 1.0
+    limit_displacement(bodies, islands.nodes, islands.node_ends[k], islands.node_ends[k + 1], shift, scale)
+
+
+@compiled
+def limit_displacement(bodies: Bodies, nodes: Indices, begin: int, end: int, shift: Array, scale: float) -> None:
+    """Scale the displacement of some blocks, and further where it is more than a step may move a joint."""
+    most = 0.0
+    for k in range(begin, end):
+        for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
+            most = max(most, abs(scale * shift[c]))
+    if most > STEP.most_joint_displacement:
+        scale *= STEP.most_joint_displacement / most
+    for k in range(begin, end):
+        for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
+            shift[c] *= scale
+
+
+@compiled
+def update_positions(updates: Indices) -> None:
+    """``q`` and ``v`` of robots after a step with the velocities ``after``, displaced by ``shift``."""
     for k in range(updates.shape[0]):
         call = updates[k]
         call_at(call[0], call[1], call[2], call[3], call[4], call[5], call[6], call[7])
-    if free[1] > 0:
-        call_at(free[0], free[1], free[2], free[3], free[4], free[5], free[6], free[7], free[8])
-    for b in range(free[1]):
+
+
+@compiled
+def integrate_positions(begin: int, end: int, state: State, free: Indices, asleep: Indices) -> None:
+    """The same of some free bodies; what sleeps stays."""
+    on_coordinates, on_velocities = 56 * begin, 48 * begin
+    call_at(
+        free[0], end - begin, free[2] + on_coordinates, free[3] + on_velocities, free[4] + 8 * begin,
+        free[5] + on_velocities, free[6] + 80 * begin, free[7] + on_coordinates, free[8] + on_velocities,
+    )  # fmt: skip
+    for b in range(begin, end):
         if asleep[b] > 0:
             for k in range(7 * b, 7 * b + 7):
                 state.q_next[k] = state.q[k]

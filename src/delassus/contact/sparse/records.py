@@ -150,7 +150,11 @@ class Rows(NamedTuple):
 
 
 class Islands(NamedTuple):
-    """See `find_islands`; ``contact`` is that of each row group, or −1; ``lost`` the energy (J) lost in compression."""
+    """See `find_islands`; ``contact`` is that of each row group, or −1.
+
+    Of each island, ``lost`` is the energy (J) lost in compression, ``report`` the residual (m/s) and the numbers of
+    sweeps and of factorisations, ``wanted`` the displacement (m, rad) that takes back errors of loops.
+    """
 
     root: Indices
     nodes: Indices
@@ -160,6 +164,8 @@ class Islands(NamedTuple):
     island: Indices
     contact: Indices
     lost: Array
+    report: Array
+    wanted: Array
 
 
 class Work(NamedTuple):
@@ -303,7 +309,10 @@ class Progress(NamedTuple):
 
 
 class Data(NamedTuple):
-    """What steps change: state, row groups, contacts, and the memory that they are computed in."""
+    """What steps change: state, row groups, contacts, and the memory that they are computed in.
+
+    ``space`` and ``work`` are of one thread; ``team`` are those that share a step, see `parts`.
+    """
 
     bodies: Bodies
     state: State
@@ -316,3 +325,4 @@ class Data(NamedTuple):
     space: Workspace
     work: Work
     progress: Progress
+    team: Indices

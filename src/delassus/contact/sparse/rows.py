@@ -6,10 +6,12 @@ import math
 
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.collision.colliders import ContactArrays
+from delassus.contact.snapshot import Indices
 from delassus.contact.solvers.coulomb import prepare_one
-from delassus.contact.sparse.cone import CONTACT
+from delassus.contact.sparse.cone import CONTACT, impact
 from delassus.contact.sparse.factor import backward, forward
-from delassus.contact.sparse.records import Bodies, Contacts, Islands, Joints, Links, Rows
+from delassus.contact.sparse.records import Bodies, Contacts, Data, Islands, Joints, Links, Model, Options, Rows
+from delassus.contact.sparse.sweeps import velocity
 from delassus.spatial.rotations import Array
 
 UNMOVED = 1e-20
@@ -18,34 +20,59 @@ UNMOVED = 1e-20
 
 
 @inlined
-def contact_rows(
-    links: Links, bodies: Bodies, poses: Array, rows: Rows, i: int, at: int, contacts: ContactArrays, e: int
-) -> int:
-    """Fill group ``i`` with contact ``e``; its Jacobians begin at ``at``. Returns where they end."""
+def is_at_rest(links: Links, island: Indices, contacts: Contacts, e: int) -> bool:
+    """Whether a contact is between bodies that sleep, or between one and the world."""
+    some = False
+    for side in range(2):
+        link = contacts.found.links[e, side]
+        if link >= 0:
+            if island[links.block[link]] == 0:
+                return False
+            some = True
+    return some
+
+
+@inlined
+def place_contact(links: Links, bodies: Bodies, rows: Rows, i: int, at: int, contacts: ContactArrays, e: int) -> int:
+    """Blocks of group ``i`` for contact ``e``, whose Jacobians begin at ``at``; returns where they end."""
     rows.kind[i] = CONTACT
     rows.a[i] = rows.b[i] = -1
+    for side in range(2):
+        if contacts.links[e, side] < 0:
+            continue
+        block = links.block[contacts.links[e, side]]
+        if rows.a[i] < 0:
+            rows.a[i], rows.at_a[i] = block, at
+        elif rows.a[i] != block:
+            rows.b[i], rows.at_b[i] = block, at
+        else:
+            continue
+        at += 3 * (bodies.first[block + 1] - bodies.first[block])
+    return at
+
+
+@inlined
+def contact_rows(
+    links: Links, bodies: Bodies, poses: Array, rows: Rows, i: int, contacts: ContactArrays, e: int
+) -> None:
+    """Fill the Jacobians of group ``i``, which has its place, with contact ``e``."""
     J, frames, points, axes, place = rows.J, contacts.frames, contacts.points, links.axes, links.place
+    filled = -1
     for side in range(2):
         link = contacts.links[e, side]
         if link < 0:
             continue
         block, sign = links.block[link], 1.0 - 2.0 * side
+        here = rows.at_a[i] if block == rows.a[i] else rows.at_b[i]
+        if 36 * block < bodies.inverse.size:
+            of_free_body(poses, links.slot[link], contacts, e, sign, J, here)
+            continue
         f = bodies.first[block]
         m = bodies.first[block + 1] - f
-        if rows.a[i] < 0:
-            rows.a[i], rows.at_a[i], here = block, at, at
-        elif rows.a[i] != block:
-            rows.b[i], rows.at_b[i], here = block, at, at
-        else:
-            here = rows.at_a[i]
-        if 36 * block < bodies.inverse.size:
-            of_free_body(poses, links.slot[link], contacts, e, sign, J, at)
-            at += 18
-            continue
-        if here == at:
-            at += 3 * m
-            for k in range(here, at):
+        if filled != block:
+            for k in range(here, here + 3 * m):
                 J[k] = 0.0
+        filled = block
         while link >= 0:
             T = links.slot[link]
             x = points[e, 0] - poses[T, 0, 3]
@@ -59,7 +86,6 @@ def contact_rows(
                 for r in range(3):
                     J[here + r * m + place[k] - f] += frames[e, 0, r] * e0 + frames[e, 1, r] * e1 + frames[e, 2, r] * e2
             link = links.parents[link]
-    return at
 
 
 @inlined
@@ -125,6 +151,29 @@ def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None
     if rows.w[i] <= 0.0:  # it cannot move
         rows.w[i] = 1.0
     add_compliance(rows, i, compliance)
+
+
+@compiled
+def fill_groups(begin: int, end: int, model: Model, data: Data, options: Options) -> None:
+    """Fill some row groups of contacts, which have their places; ``guess`` becomes 1 where one hits, 2 if it bounces.
+
+    Impulses start where those of the step before were.
+    """
+    bodies, rows, found = data.bodies, data.rows, data.contacts.found
+    closed = options.dt * options.tolerance  # what rests may be that far apart
+    for i in range(begin, end):
+        e = data.islands.contact[i]
+        gap = -found.depths[e]
+        contact_rows(model.links, bodies, data.state.poses, rows, i, found, e)
+        rows.d[i, 0], rows.d[i, 1] = found.surface_velocities[e, 0], found.surface_velocities[e, 1]
+        rows.d[i, 2] = gap / options.dt if gap > closed else 0.0
+        rows.mu[i], rows.friction_offset[i] = found.friction[e], 0.0
+        prepare_group(bodies, rows, i, 0.0)
+        approach = velocity(bodies, rows, i, data.state.v)[2]
+        hits, bounces = impact(rows.d[i, 2], approach, found.restitution[e], options.tolerance, options.resting)
+        rows.guess[i] = hits + bounces
+        for c in range(3):
+            rows.r[i, c] = data.contacts.start[e, c]
 
 
 @compiled
@@ -219,41 +268,51 @@ def find_islands(rows: Rows, islands: Islands, n_blocks: int, n_rows: int) -> in
 
 
 @compiled
-def warm_start_rows(rows: Rows, contacts: Contacts, joints: Joints, islands: Islands, m: int, n: int) -> None:
-    """Impulses where a solver may start: those of the step before, of contacts, then of limits and of friction."""
+def warm_start_joints(rows: Rows, joints: Joints, m: int, n: int) -> None:
+    """Impulses of limits and of friction where a solver may start: those of the step before."""
     for i in range(m):
         rows.guess[i] = 0.0
-        for c in range(3):
-            rows.r[i, c] = contacts.start[islands.contact[i], c]
     for i in range(m, n):
         dof = joints.dofs[i - m]
         rows.r[i, 2] = joints.before[0, dof] + joints.before[1, dof]
 
 
-@compiled
-def warm_start_contacts(contacts: Contacts, n: int) -> None:
-    """``start`` of each contact: the impulse of the nearest one of the same pair in the step before, or none.
+@inlined
+def is_before(i: int, j: int, low: int, high: int) -> bool:
+    """Whether a pair comes before another one, whose lower number is ``low``."""
+    return min(i, j) < low or (min(i, j) == low and max(i, j) < high)
 
-    Contacts come in the order of their pairs, so that two lists are gone through once.
+
+@compiled
+def warm_start_contacts(begin: int, end: int, contacts: Contacts) -> None:
+    """``start`` of some contacts: the impulse of the nearest one of the same pair in the step before, or none.
+
+    They are all contacts of some pairs. Contacts come in the order of their pairs: the first one is found by bisection,
+    and both lists are gone through once from there.
     """
-    found, begin, count = contacts.found, 0, contacts.number[0]
-    for k in range(count):
-        contacts.used[k] = 0
-    for e in range(n):
+    found, first, count = contacts.found, 0, contacts.number[0]
+    last = count if begin < end else 0
+    while first < last:
+        k = (first + last) // 2
+        i, j = found.colliders[begin, 0], found.colliders[begin, 1]
+        if is_before(contacts.colliders[k, 0], contacts.colliders[k, 1], min(i, j), max(i, j)):
+            first = k + 1
+        else:
+            last = k
+    unused = first
+    for e in range(begin, end):
         low, high = min(found.colliders[e, 0], found.colliders[e, 1]), max(found.colliders[e, 0], found.colliders[e, 1])
         for c in range(3):
             contacts.start[e, c] = 0.0
-        while begin < count:
-            i, j = contacts.colliders[begin, 0], contacts.colliders[begin, 1]
-            if min(i, j) < low or (min(i, j) == low and max(i, j) < high):
-                begin += 1
-            else:
-                break
-        nearest, least, k = -1, math.inf, begin
+        while first < count and is_before(contacts.colliders[first, 0], contacts.colliders[first, 1], low, high):
+            first += 1
+        nearest, least, k = -1, math.inf, first
         while k < count:
             i, j = contacts.colliders[k, 0], contacts.colliders[k, 1]
             if min(i, j) != low or max(i, j) != high:
                 break
+            if k >= unused:
+                contacts.used[k], unused = 0, k + 1
             if contacts.used[k] == 0:
                 distance = 0.0
                 for c in range(3):
@@ -271,16 +330,20 @@ def warm_start_contacts(contacts: Contacts, n: int) -> None:
                     contacts.start[e, c] += found.frames[e, a, c] * p
 
 
-@compiled
-def store_warm_start(contacts: Contacts, joints: Joints, n: int) -> None:
-    """Keep contacts and impulses for the next step."""
-    found = contacts.found
-    contacts.number[0] = n
-    for e in range(n):
+@inlined
+def store_impulses(begin: int, end: int, links: Links, data: Data) -> None:
+    """Keep some contacts and their impulses; those of bodies that sleep stay as they are."""
+    contacts, found, r = data.contacts, data.contacts.found, data.rows.r
+    for e in range(begin, end):
+        i, is_asleep = contacts.row[e], is_at_rest(links, data.sleep.island, contacts, e)
+        for c in range(3):
+            if is_asleep:
+                contacts.sustained[e, c] = contacts.impulses[e, c] = contacts.start[e, c]
+            elif i >= 0:
+                contacts.sustained[e, c] = r[i, c]
+                contacts.impulses[e, c] += r[i, c]
         contacts.colliders[e, 0], contacts.colliders[e, 1] = found.colliders[e, 0], found.colliders[e, 1]
         for a in range(3):
             contacts.points[e, a], contacts.before[e, a] = found.points[e, a], contacts.sustained[e, a]
             for c in range(3):
                 contacts.frames[e, a, c] = found.frames[e, a, c]
-    for c in range(joints.before.shape[1]):
-        joints.before[0, c], joints.before[1, c] = joints.impulses[0, c], joints.impulses[1, c]

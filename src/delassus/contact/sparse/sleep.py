@@ -7,28 +7,14 @@ or may close ties one of its bodies to one that is awake.
 
 from __future__ import annotations
 
-from delassus.compiler.jit.compile import compiled, inlined
+from delassus.compiler.jit.compile import compiled
 from delassus.contact.joint_contacts import STEPS_AHEAD
-from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.records import Bodies, Contacts, Data, Links, Model, Options, Sleep, State
-from delassus.contact.sparse.rows import contact_rows
+from delassus.contact.sparse.records import Bodies, Data, Model, Options, Sleep, State
+from delassus.contact.sparse.rows import contact_rows, place_contact
 from delassus.contact.sparse.sweeps import velocity
 
 SLOW = 1e-3
 """Speed (m/s) of the origin and of the farthest points of bodies below which they are at rest."""
-
-
-@inlined
-def is_at_rest(links: Links, island: Indices, contacts: Contacts, e: int) -> bool:
-    """Whether a contact is between bodies that sleep, or between one and the world."""
-    some = False
-    for side in range(2):
-        link = contacts.found.links[e, side]
-        if link >= 0:
-            if island[links.block[link]] == 0:
-                return False
-            some = True
-    return some
 
 
 @compiled
@@ -65,7 +51,8 @@ def wake_touched(model: Model, data: Data, options: Options, margin: float, n: i
             if (one == 0) == (other == 0):
                 continue
             gap = -contacts.found.depths[e]
-            contact_rows(model.links, bodies, state.poses, rows, 0, 0, contacts.found, e)
+            place_contact(model.links, bodies, rows, 0, 0, contacts.found, e)
+            contact_rows(model.links, bodies, state.poses, rows, 0, contacts.found, e)
             if gap > margin and gap + STEPS_AHEAD * options.dt * velocity(bodies, rows, 0, state.target)[2] >= 0.0:
                 continue
             wake(bodies, state, sleep, max(one, other), options.dt)

@@ -14,12 +14,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from delassus.algorithms.contact.step import TUNING as STEP
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.collision.narrow_phase import find_contacts
+from delassus.contact.collision.narrow_phase import find_near_pairs, number_contacts
 from delassus.contact.joint_contacts import STEPS_AHEAD
-from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH, gap_correction, limit_correction
+from delassus.contact.sparse.cone import JOINT, OUT_OF_REACH
 from delassus.contact.sparse.flow import add_smooth_motion, gains_energy, loops_open
 from delassus.contact.sparse.impact import (
     COARSE_STEP,
@@ -28,17 +26,29 @@ from delassus.contact.sparse.impact import (
     REDUCED,
     ROUND_OFF,
     SINGULAR,
+    UNSOLVED,
     add_joint_impulses,
     compress,
     decompress,
     end_impact,
     has_impact,
     make_safe,
-    solve_islands,
 )
-from delassus.contact.sparse.loops import close_gaps
-from delassus.contact.sparse.motion import free_motion, integrate_positions
+from delassus.contact.sparse.motion import free_motion_of_robots, start_correction, update_positions
 from delassus.contact.sparse.newton import TOO_SMALL
+from delassus.contact.sparse.parts import (
+    CORRECTION,
+    FILLING,
+    FREE_MOTION,
+    INTEGRATION,
+    SOLUTION,
+    STEPS,
+    STORING,
+    TOUCHING,
+    UNPACKING,
+    compute_part,
+    share,
+)
 from delassus.contact.sparse.records import (
     ATTEMPT,
     CONTACTS,
@@ -47,7 +57,6 @@ from delassus.contact.sparse.records import (
     PHASE,
     ROWS,
     STATUS,
-    Bodies,
     Data,
     Model,
     Options,
@@ -55,26 +64,20 @@ from delassus.contact.sparse.records import (
     Work,
 )
 from delassus.contact.sparse.rows import (
-    add_compliance,
     contact_rows,
     find_islands,
+    is_at_rest,
+    place_contact,
     prepare_group,
-    store_warm_start,
-    warm_start_contacts,
-    warm_start_rows,
+    warm_start_joints,
 )
-from delassus.contact.sparse.sleep import fall_asleep, is_at_rest, stop_sleeping, wake_touched
-from delassus.contact.sparse.sweeps import sweep, velocity
-from delassus.spatial.rotations import Array
+from delassus.contact.sparse.sleep import fall_asleep, stop_sleeping, wake_touched
+from delassus.contact.sparse.sweeps import velocity
 
 
 class Tuning(NamedTuple):
     """Numbers of `contact_step`."""
 
-    correction_sweeps: int = 1000
-    """Most sweeps of the position correction."""
-    correction_tolerance: float = 1e-12
-    """Accuracy (m, rad) of the position correction: a gap that is wrong by it makes a velocity of its rate over dt."""
     max_attempts: int = 8
     """Most times that a step is made, and most impacts in it, one after the other."""
 
@@ -104,28 +107,23 @@ def activation_gap(model: Model, options: Options) -> float:
 
 
 @compiled
-def add_contact_groups(model: Model, data: Data, options: Options) -> tuple[int, int]:
+def choose_contacts(model: Model, data: Data, options: Options) -> tuple[int, int]:
     """Row groups of the contacts that are closed, and of those that may close: how many, and where Jacobians end.
 
     Every contact is taken of blocks that are ``tunnelling`` by impulses, none of bodies that sleep.
     """
-    bodies, state, rows, contacts, tunnelling = data.bodies, data.state, data.rows, data.contacts, data.links.tunnelling
-    count, at, dt, margin = 0, 0, options.dt, activation_gap(model, options)
-    closed = dt * options.tolerance  # what rests may be that far apart
+    bodies, rows, contacts, tunnelling = data.bodies, data.rows, data.contacts, data.links.tunnelling
+    count, at, margin = 0, 0, activation_gap(model, options)
     for e in range(data.progress.step[FOUND]):
         contacts.row[e] = -1
         if is_at_rest(model.links, data.sleep.island, contacts, e):
             continue
-        end = contact_rows(model.links, bodies, state.poses, rows, count, at, contacts.found, e)
+        end = place_contact(model.links, bodies, rows, count, at, contacts.found, e)
         gap = -contacts.found.depths[e]
-        free = tunnelling[rows.a[count]] == 0 and (rows.b[count] < 0 or tunnelling[rows.b[count]] == 0) and gap > margin
-        if free and gap + STEPS_AHEAD * dt * velocity(bodies, rows, count, state.target)[2] >= 0.0:
-            continue
-        rows.d[count, 0] = contacts.found.surface_velocities[e, 0]
-        rows.d[count, 1] = contacts.found.surface_velocities[e, 1]
-        rows.d[count, 2] = gap / dt if gap > closed else 0.0
-        rows.mu[count], rows.friction_offset[count] = contacts.found.friction[e], 0.0
-        prepare_group(bodies, rows, count, 0.0)
+        if gap > margin and tunnelling[rows.a[count]] == 0 and (rows.b[count] < 0 or tunnelling[rows.b[count]] == 0):
+            contact_rows(model.links, bodies, data.state.poses, rows, count, contacts.found, e)
+            if gap + STEPS_AHEAD * options.dt * velocity(bodies, rows, count, data.state.target)[2] >= 0.0:
+                continue
         contacts.row[e], data.islands.contact[count] = count, e
         count += 1
         at = end
@@ -151,77 +149,6 @@ def add_joint_groups(data: Data, dt: float, count: int, at: int) -> int:
         at += m
         count += 1
     return count
-
-
-@compiled
-def correct_positions(model: Model, data: Data, options: Options) -> None:
-    """Displacement ``shift`` that takes back overlaps, loop errors and passed limits.
-
-    Island by island, by sweeps over normals alone, which yield a little: a contact that can hardly move along its
-    normal, such as of two neighbouring links that the joint between them cannot part, would otherwise throw the robot
-    about. No contact point moves by more than `most_displacement` times the largest displacement wanted, and no joint
-    by more than `most_joint_displacement`.
-    """
-    bodies, state, rows, contacts, joints = data.bodies, data.state, data.rows, data.contacts, data.joints
-    dt, shift, islands, work, loops = options.dt, state.shift, data.islands, data.work, model.loops
-    wanted, n_contacts, n = work.V, data.progress.step[CONTACTS], data.progress.step[ROWS]
-    for c in range(shift.size):
-        shift[c] = 0.0
-    for b in range(bodies.at.size):
-        wanted[b] = 0.0  # of islands
-    for k in range(loops.shape[0]):
-        b = loops[k, 0]
-        if model.flow.found[k, 0] == 1:
-            continue  # the smooth motion has taken them back
-        most = close_gaps(bodies, state, loops[k], options.correction, work.K)
-        if islands.root[b] >= 0:
-            wanted[islands.island[b]] = max(wanted[islands.island[b]], most)
-        else:
-            work.sizes[0] = b
-            limit_displacement(bodies, work.sizes, 0, 1, shift, 1.0)
-    for i in range(n):
-        e, moved = islands.contact[i], dt * velocity(bodies, rows, i, state.after)[2]
-        back, k = 0.0, islands.island[rows.a[i]]
-        if rows.kind[i] == CONTACT:
-            back, least = gap_correction(-contacts.found.depths[e], moved, options.penetration, options.correction)
-            rows.d[i, 2] = -least
-        else:
-            q = state.q[joints.coordinates[i - n_contacts]] + moved
-            low = limit_correction(q - joints.lower[i - n_contacts], options.correction, STEP.limit_tolerance)
-            high = limit_correction(joints.upper[i - n_contacts] - q, options.correction, STEP.limit_tolerance)
-            rows.d[i, 0], rows.d[i, 1] = max(low[1], -OUT_OF_REACH), min(-high[1], OUT_OF_REACH)
-            back = max(low[0], high[0])
-        wanted[k] = max(wanted[k], abs(back))
-    for k in range(islands.island[bodies.at.size]):
-        if wanted[k] <= TUNING.correction_tolerance:
-            continue
-        begin, end, farthest = islands.member_ends[k], islands.member_ends[k + 1], 0.0
-        for e in range(begin, end):
-            i = islands.members[e]
-            rows.friction_offset[i] = rows.mu[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
-            add_compliance(rows, i, STEP.compliance)
-        for _ in range(TUNING.correction_sweeps):
-            if sweep(bodies, rows, islands, k, shift) <= TUNING.correction_tolerance:
-                break
-        for e in range(begin, end):
-            u = velocity(bodies, rows, islands.members[e], shift)
-            farthest = max(farthest, max(abs(u[0]), max(abs(u[1]), abs(u[2]))))
-        scale = min(1.0, STEP.most_displacement * wanted[k] / farthest) if farthest > 0.0 else 1.0
-        limit_displacement(bodies, islands.nodes, islands.node_ends[k], islands.node_ends[k + 1], shift, scale)
-
-
-@compiled
-def limit_displacement(bodies: Bodies, nodes: Indices, begin: int, end: int, shift: Array, scale: float) -> None:
-    """Scale the displacement of some blocks, and further where it is more than a step may move a joint."""
-    most = 0.0
-    for k in range(begin, end):
-        for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
-            most = max(most, abs(scale * shift[c]))
-    if most > STEP.most_joint_displacement:
-        scale *= STEP.most_joint_displacement / most
-    for k in range(begin, end):
-        for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
-            shift[c] *= scale
 
 
 @compiled
@@ -299,7 +226,7 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
     Impacts come first, one after the other: compression, decompression. Then, impulses of the step.
     `TOO_SMALL`, `REPEAT_STEP`: nothing is done.
     """
-    bodies, state, rows, contacts, joints = data.bodies, data.state, data.rows, data.contacts, data.joints
+    bodies, state, rows = data.bodies, data.state, data.rows
     islands, progress, statuses = data.islands, data.progress.step, data.progress.statuses
     while True:
         phase, m, total, status = progress[PHASE], progress[CONTACTS], progress[ROWS], progress[STATUS]
@@ -307,17 +234,18 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
             for k in range(islands.island[bodies.at.size]):
                 make_safe(bodies, rows, islands, k, state)
         if phase == POSE:
-            m, at = add_contact_groups(model, data, options)
+            m, at = choose_contacts(model, data, options)
+            share(FILLING, m, model, data, options)
             total = add_joint_groups(data, options.dt, m, at)
             find_islands(rows, islands, bodies.at.size, total)
             progress[CONTACTS], progress[ROWS], progress[PHASE] = m, total, STEP_FORWARD
-            hit = has_impact(data, options)
+            hit = has_impact(data)
             if hit and progress[IMPACTS] < TUNING.max_attempts:
                 progress[IMPACTS] += 1
                 progress[PHASE] = COMPRESSION
                 compress(data)
             else:
-                warm_start_rows(rows, contacts, joints, islands, m, total)
+                warm_start_joints(data.rows, data.joints, m, total)
         elif phase == COMPRESSION:
             statuses[status] += 1
             progress[PHASE] = DECOMPRESSION
@@ -333,9 +261,47 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
             return end_step(model, data, options)
         if options.asks == 1:
             return ASK
-        progress[STATUS] = solve_islands(data, options)
+        progress[STATUS] = solve_islands(model, data, options)
         if progress[STATUS] == TOO_SMALL:
             return undo(state, data.work, TOO_SMALL)
+
+
+@compiled
+def find_contacts(model: Model, data: Data, options: Options) -> int:
+    """As `narrow_phase.find_contacts`, with the impulses that they start from; `NO_ROOM` for too many."""
+    links = data.links
+    pairs = find_near_pairs(links.poses, links.reach, options.touching, model.margin, model.colliders, data.space)
+    if pairs < 0:
+        return pairs
+    share(TOUCHING, pairs, model, data, options)
+    n = number_contacts(data.space)
+    if n > data.contacts.row.size:
+        return NO_ROOM
+    share(UNPACKING, pairs, model, data, options)
+    return n
+
+
+@compiled
+def solve_islands(model: Model, data: Data, options: Options) -> int:
+    """Velocities ``after`` that impulses of row groups make of ``target``, island by island; the worst status.
+
+    Impulses ``r`` are where the method starts. To ``report`` goes the largest residual, and the numbers of sweeps and
+    factorisations are added.
+    """
+    worst, state, report, of_islands = DONE, data.state, data.progress.report, data.islands.report
+    for c in range(state.v.size):
+        state.after[c] = state.target[c]
+    n = data.islands.island[data.bodies.at.size]
+    share(SOLUTION, n, model, data, options)
+    for k in range(n):
+        if of_islands[k, 0] == TOO_SMALL:
+            return TOO_SMALL
+        report[0] = max(report[0], of_islands[k, 0])
+        report[1] += of_islands[k, 1]
+        report[2] += of_islands[k, 2]
+        if not of_islands[k, 0] <= options.tolerance:
+            worst = UNSOLVED
+    return worst
 
 
 @compiled
@@ -349,31 +315,30 @@ def undo(state: State, work: Work, code: int) -> int:
 @compiled
 def end_step(model: Model, data: Data, options: Options) -> int:
     """State after the step from the velocities ``after`` its impulses, or `REPEAT_STEP` where bodies pass others."""
-    bodies, state, rows, contacts = data.bodies, data.state, data.rows, data.contacts
+    bodies, state, rows, joints = data.bodies, data.state, data.rows, data.joints
     progress, statuses = data.progress.step, data.progress.statuses
-    n, m, total, status = progress[FOUND], progress[CONTACTS], progress[ROWS], progress[STATUS]
+    m, total, status = progress[CONTACTS], progress[ROWS], progress[STATUS]
     again = progress[ATTEMPT] < TUNING.max_attempts - 1
     if again and find_tunnelling(model, data, options):
         progress[ATTEMPT] += 1
         return undo(state, data.work, REPEAT_STEP)
     acts = status != DONE
     for i in range(total):
-        acts = acts or rows.r[i, 0] != 0.0 or rows.r[i, 2] != 0.0
+        if acts or rows.r[i, 0] != 0.0 or rows.r[i, 2] != 0.0:
+            acts = True
+            break
     if acts:
         statuses[status] += 1
-    for i in range(m):
-        e = data.islands.contact[i]
-        for c in range(3):
-            contacts.sustained[e, c] = rows.r[i, c]
-            contacts.impulses[e, c] += rows.r[i, c]
-    for e in range(n):
-        if is_at_rest(model.links, data.sleep.island, contacts, e):
-            for c in range(3):
-                contacts.sustained[e, c] = contacts.impulses[e, c] = contacts.start[e, c]
-    add_joint_impulses(rows, data.joints, m, total)
-    correct_positions(model, data, options)
+    share(STORING, progress[FOUND], model, data, options)
+    data.contacts.number[0] = progress[FOUND]
+    add_joint_impulses(rows, joints, m, total)
+    for c in range(state.v.size):
+        joints.before[0, c], joints.before[1, c] = joints.impulses[0, c], joints.impulses[1, c]
+    start_correction(model, data, options)
+    share(CORRECTION, data.islands.island[bodies.at.size], model, data, options)
     add_smooth_motion(bodies, state, model.flow, model.loops, options.dt)
-    integrate_positions(state, model.updates, model.free, data.sleep.island)
+    update_positions(model.updates)
+    share(INTEGRATION, model.free[1], model, data, options)
     statuses[LOOPS_OPEN] = 1 if loops_open(state, model.flow, model.loops) else 0
     if gains_energy(bodies, state, model.flow, model.loops, options.dt):
         statuses[COARSE_STEP] = 1
@@ -383,7 +348,8 @@ def end_step(model: Model, data: Data, options: Options) -> int:
 @compiled
 def smooth_motion(model: Model, data: Data, options: Options) -> None:
     """Motion without contacts; sets the statuses `SINGULAR` (masses) and `COARSE_STEP` (time step)."""
-    regular, resolved = free_motion(model, data.bodies, data.state, options, data.work.K)
+    share(FREE_MOTION, model.free[1], model, data, options)
+    regular, resolved = free_motion_of_robots(model, data, options)
     data.progress.statuses[SINGULAR] = 0 if regular else 1
     data.progress.statuses[COARSE_STEP] = 0 if resolved else 1
 
@@ -408,36 +374,37 @@ def evaluate(model: Model, data: Data, options: Options) -> None:
 
 
 @compiled
-def advance(steps: int, given: int, model: Model, data: Data, options: Options) -> tuple[int, int]:
+def run(part: int, begin: int, end: int, model: Model, data: Data, options: Options) -> tuple[int, int]:
+    """`advance` by ``end`` steps, or a range of a part of one, see `parts`."""
+    if part == STEPS:
+        return advance(end, model, data, options)
+    compute_part(part, begin, end, model, data, options)
+    return end, DONE
+
+
+@compiled
+def advance(steps: int, model: Model, data: Data, options: Options) -> tuple[int, int]:
     """Make steps until one needs help from Python: returns their number, and `DONE` or the code of what is needed.
 
-    Of the first step, ``given`` contacts are found already; −1: none are. No steps: contacts are found, and how many
-    they are is returned. After `ASK`, it goes on in the midst of a step.
+    No steps: contacts are found, and how many they are is returned. After `ASK`, it goes on in the midst of a step.
     """
-    n, done, progress = given, 0 * given, data.progress.step
-    state, contacts, statuses, tunnelling = data.state, data.contacts, data.progress.statuses, data.links.tunnelling
+    done, state, tunnelling = 0 * steps, data.state, data.links.tunnelling
+    progress, statuses = data.progress.step, data.progress.statuses
     while True:
-        if progress[PHASE] == SEARCH and n < 0:
+        if progress[PHASE] == SEARCH:
             evaluate(model, data, options)
-            n = find_contacts(
-                data.links.poses, data.links.reach, options.touching, model.margin, model.colliders, data.space,
-                contacts.found,
-            )  # fmt: skip
+            n = find_contacts(model, data, options)
             if n < 0:
                 return done, n
-        if progress[PHASE] == SEARCH:
-            if n > contacts.row.size:
-                return done, NO_ROOM
             if steps == 0:
                 return n, DONE
             if options.sleep > 0.0:
                 wake_touched(model, data, options, activation_gap(model, options), n)
-            warm_start_contacts(contacts, n)
             begin_step(data, n)
         code = contact_step(model, data, options)
         if code == ASK:
             return done, ASK
-        progress[PHASE], n = SEARCH, -1
+        progress[PHASE] = SEARCH
         if code == TOO_SMALL:
             return done, NO_FACTOR
         if code == REPEAT_STEP:
@@ -447,7 +414,6 @@ def advance(steps: int, given: int, model: Model, data: Data, options: Options) 
                 return done, NOT_FINITE
         if options.sleep > 0.0:
             fall_asleep(model, data, options)
-        store_warm_start(contacts, data.joints, progress[FOUND])
         if progress[ATTEMPT] > 0:
             progress[ATTEMPT] = 0
             for c in range(tunnelling.size):

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from delassus.compiler.jit.compile import Compiled
+from delassus.compiler.jit.compile import Compiled, address_of
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.collision.narrow_phase import INVALID_POSE
 from delassus.contact.contacts import ContactSet
@@ -21,6 +21,7 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.blocks import Blocks
 from delassus.contact.sparse.cone import OUT_OF_REACH
 from delassus.contact.sparse.impact import DONE, SINGULAR
+from delassus.contact.sparse.parts import ADDRESS, HELPER, LEAST, PLACE, PLACES, SPAN, STEPS, THREADS, run_part
 from delassus.contact.sparse.records import (
     CONTACTS,
     ROWS,
@@ -38,9 +39,11 @@ from delassus.contact.sparse.records import (
     State,
     Work,
 )
-from delassus.contact.sparse.step import ASK, NO_FACTOR, NO_ROOM, NOT_FINITE, advance
+from delassus.contact.sparse.step import ASK, NO_FACTOR, NO_ROOM, NOT_FINITE, run
 from delassus.errors import ConfigurationError
 from delassus.quantities.options import Passive
+from delassus.runtime.helper import start
+from delassus.runtime.threads import number_with_helpers
 from delassus.spatial.rotations import Array
 
 STATUSES = (
@@ -57,6 +60,9 @@ STATUSES = (
 )
 """By the numbers that compiled functions count."""
 
+
+ENOUGH_PAIRS = 256
+"""Near pairs from which two threads share a step where their number is not given."""
 
 ImpulsesOf = Callable[[RowProblem], ContactSolution | None]
 
@@ -83,6 +89,8 @@ class BlockSteps:
         Those of `Simulator`.
     impulses_of : callable, optional
         From a row problem to its solution, None where there is nothing to solve for; compiled code by default.
+    threads : int, optional
+        As in `Simulator`.
 
     Attributes
     ----------
@@ -91,8 +99,10 @@ class BlockSteps:
     """
 
     def __init__(
-        self, scene: Scene, passive: Passive, limits: bool, options: Options, impulses_of: ImpulsesOf | None = None
-    ) -> None:
+        self, scene: Scene, passive: Passive, limits: bool, options: Options, impulses_of: ImpulsesOf | None = None,
+        threads: int | None = None,
+    ) -> None:  # fmt: skip
+        self._threads, self._least = number_with_helpers(threads), ENOUGH_PAIRS if threads is None else 0
         self.blocks = blocks = Blocks(scene, passive, limits)
         self.detector = CollisionDetector(scene)
         self._impulses_of = impulses_of
@@ -177,13 +187,13 @@ class BlockSteps:
             *_indices(g, g, g, g, g),
             *_zeros(J, J, (g, 3, 3), (g, 12), (g, 3), g, g, g, g, (g, 3), g, (g, 9), (g, 3), g, *[(g, 3)] * 3),
         )
-        part: list[Any] = [Islands(*_indices(0, blocks, 2, g, 2, 0, 0), *_zeros(0))]
-        work = Work(
-            *_indices(blocks**2, blocks, blocks, blocks + 1, fill, blocks**2, blocks, blocks, blocks, blocks),
-            *part,
-            *_zeros(max(entries, blocks), 3 * widest + 6, *[nv] * 6, (g, 3), nv, nv),
-        )
-        islands = Islands(*_indices(blocks, blocks, blocks + 2, g, blocks + 2, blocks + 1, g), *_zeros(blocks))
+        works = list[Work]()
+        for _ in range(self._threads):
+            part: list[Any] = [Islands(*_indices(0, blocks, 2, g, 2, 0, 0), *_zeros(0, (0, 3), 0))]
+            graph = _indices(blocks**2, blocks, blocks, blocks + 1, fill, blocks**2, blocks, blocks, blocks, blocks)
+            works.append(Work(*graph, *part, *_zeros(max(entries, blocks), 3 * widest + 6, *[nv] * 6, (g, 3), nv, nv)))
+        of_islands = _zeros(blocks, (blocks, 3), blocks)
+        islands = Islands(*_indices(blocks, blocks, blocks + 2, g, blocks + 2, blocks + 1, g), *of_islands)
         before = getattr(self, "_contacts", None)
         self._contacts = Contacts(
             self.detector.found, *_indices(n), *_zeros((n, 3), (n, 3), (n, 3)), *_indices(1, (n, 2)),
@@ -196,9 +206,22 @@ class BlockSteps:
                 getattr(self._contacts, name)[:k] = getattr(before, name)[:k]
         self._data = Data(
             self.blocks.bodies, self.state, self.rows, self._contacts, self._joints, islands, self._sleep, self._links,
-            self.detector.space, work, self._progress,
+            self.detector.space, works[0], self._progress, *_indices(PLACES + self._threads * PLACE // 8),
         )  # fmt: skip
-        self._advance = cast(Compiled, advance).bound(0, -1, self.model, self._data, self.options)
+        self._steps = cast(Compiled, run).bound(STEPS, 0, 0, self.model, self._data, self.options)
+        self._make_team(works)
+
+    def _make_team(self, works: list[Work]) -> None:
+        """Places for threads, each with its own memory; see `delassus.contact.sparse.parts`."""
+        team, space = self._data.team, self._data.space
+        team[THREADS], team[LEAST], team[ADDRESS], self._places = len(works), self._least, team.ctypes.data, []
+        if len(works) > 1:
+            team[HELPER], team[SPAN] = start(self._threads), address_of(run_part)
+            for k, work in enumerate(works):
+                data = self._data._replace(work=work, space=space._replace(work=np.zeros_like(space.work)))
+                call, results = cast(Compiled, run).bound(STEPS, 0, 0, self.model, data, self.options), *_indices(4)
+                team[PLACES + k * PLACE // 8 :][: PLACE // 8] = 0, *call.addresses, results.ctypes.data
+                self._places.append((call, results))
 
     def set_warm_start(
         self, contacts: ContactSet, sustained: Array, joint_impulses: Array, impulses: Array | None = None
@@ -280,16 +303,16 @@ class BlockSteps:
 
     def _run(self, steps: int) -> int:
         """Make steps, and provide what compiled code asks for; with no steps, returns the number of contacts found."""
-        given = -1
+        if self._threads > 1:
+            start(self._threads)  # again in a forked child
         while True:
-            self._advance.set(0, steps)
-            self._advance.set(1, given)
-            done, code = self._advance()
+            self._steps.set(2, steps)
+            done, code = self._steps()
             if code == DONE:
                 return int(done)
             if code == NOT_FINITE:
                 self._refuse()
-            steps, given = steps - done, -1
+            steps -= done
             if code == ASK:
                 self._ask()
                 continue
@@ -299,10 +322,9 @@ class BlockSteps:
             elif code == NO_ROOM:
                 self._make_room(2 * n, fill, entries)
             else:  # more near pairs than there is room for
-                given = self.detector.find(self._links.poses, self._links.reach, self.options.touching)
-                if given == INVALID_POSE:
+                if self.detector.find(self._links.poses, self._links.reach, self.options.touching) == INVALID_POSE:
                     self.detector.refuse(self._links.poses, self._links.reach)
-                self._make_room(max(n, 2 * given), fill, entries)
+                self._make_room(n, fill, entries)
 
     def _ask(self) -> None:
         """Impulses, and velocities after them, of the problem that the step is at."""

@@ -1,0 +1,82 @@
+"""Parts of a step that are computed by ranges: by this thread, or by several that share them.
+
+Ranges are of near pairs, contacts, islands or bodies that do not depend on each other, and each is computed as it would
+be alone: results are the same whatever the number of threads. They are shared as states of kernels are
+(`delassus.runtime.helper`). Each thread has a place in a *team*, with memory of its own for what it computes.
+"""
+
+from __future__ import annotations
+
+from delassus.compiler.jit.compile import compiled, inlined
+from delassus.compiler.jit.memory import call_at, compare_exchange, load, store
+from delassus.contact.collision.narrow_phase import find_touching, unpack
+from delassus.contact.sparse.impact import solve_some
+from delassus.contact.sparse.motion import correct_positions, free_motion_of_bodies, integrate_positions
+from delassus.contact.sparse.records import Data, Model, Options
+from delassus.contact.sparse.rows import fill_groups, store_impulses, warm_start_contacts
+from delassus.runtime.helper import UNIT, share_work
+
+STEPS, FREE_MOTION, TOUCHING, UNPACKING, FILLING, SOLUTION, STORING, CORRECTION, INTEGRATION = range(9)
+"""Whole steps, and parts of one: free bodies without contacts, contacts of near pairs, these in their order, row groups
+of contacts, impulses of islands, those of contacts, position correction of islands, and positions of free bodies."""
+
+GRAIN = UNIT
+"""Pairs, contacts or bodies that one thread takes at least; bodies are states of a kernel."""
+
+HELPER, THREADS, LEAST, ADDRESS, SPAN, PART, PLACES = range(7)
+"""Places in `Data.team`: address of the helpers; number of threads; of near pairs from which they share a step; address
+of the team; of `run_part`; the part that is shared; where places of threads begin."""
+
+BUSY, CODE, ARGUMENTS, RESULTS, PLACE = 0, 8, 16, 24, 32
+"""Offsets in the place of a thread: whether one is there; addresses of the machine code of steps, of what it is called
+with, and of its results; size of a place."""
+
+
+@inlined
+def compute_part(part: int, begin: int, end: int, model: Model, data: Data, options: Options) -> None:
+    """Compute a range of a part."""
+    if part == FREE_MOTION:
+        free_motion_of_bodies(begin, end, data.bodies, data.state, model.gravity, options.dt)
+    elif part == TOUCHING:
+        find_touching(begin, end, data.links.reach, options.touching, model.colliders, data.space)
+    elif part == UNPACKING:
+        unpack(begin, end, model.colliders, data.space, data.contacts.found)
+        warm_start_contacts(data.space.ends[begin], data.space.ends[end], data.contacts)
+    elif part == FILLING:
+        fill_groups(begin, end, model, data, options)
+    elif part == SOLUTION:
+        solve_some(begin, end, data, options)
+    elif part == STORING:
+        store_impulses(begin, end, model.links, data)
+    elif part == CORRECTION:
+        for k in range(begin, end):
+            correct_positions(k, data, options)
+    else:
+        integrate_positions(begin, end, data.state, model.free, data.sleep.island)
+
+
+@inlined
+def share(part: int, n: int, model: Model, data: Data, options: Options) -> None:
+    """Compute all of a part."""
+    team, grain = data.team, 1 if part == SOLUTION or part == CORRECTION else GRAIN
+    if team[THREADS] == 1 or n < 2 * grain or data.space.counts[0] < team[LEAST]:
+        if n > 0:
+            compute_part(part, 0, n, model, data, options)
+    else:
+        team[PART] = part
+        share_work(team[HELPER], team[SPAN], team[ADDRESS], n, grain, team[THREADS])
+
+
+@compiled
+def run_part(team: int, begin: int, n: int) -> None:
+    """Compute a range of the part that a team shares, at a place that is free: there are as many as threads."""
+    first = team + 8 * PLACES
+    end, place = first + PLACE * load(team + 8 * THREADS), first
+    while not compare_exchange(place + BUSY, 0, 1):
+        place = place + PLACE if place + PLACE < end else first
+    arguments = load(place + ARGUMENTS)
+    store(arguments, load(team + 8 * PART))
+    store(arguments + 8, begin)
+    store(arguments + 16, begin + n)
+    call_at(load(place + CODE), arguments, load(place + RESULTS))
+    store(place + BUSY, 0)

@@ -83,6 +83,17 @@ def once(ops, x):
     return ops.repeat(1, [x[0], x[1]], lambda values: ([values[1], values[0] * x[2]], 1.0))
 
 
+def not_at_all(ops, x):
+    """No pass where it is not wanted: in some states, and in all of them."""
+
+    def body(values):
+        return [values[0] * x[2] + 1.0], ops.less(20.0, values[0])
+
+    (y,) = ops.repeat(5, [x[0]], body, ops.less(x[0], x[1]))
+    (z,) = ops.repeat(5, [x[3] * y], body, ops.less(x[0], 100.0))
+    return [y, z]
+
+
 def long_body(ops, x):
     """More operations than one function holds, and more values than there are registers."""
 
@@ -118,7 +129,7 @@ def rows_of_a_body(ops, x):
     return [y for (found,) in ops.map(body, again) for y in ops.entries(found)[0]]
 
 
-CASES = [root_by_newton, swapped, two_loops, once, long_body, tiles, rows_of_a_body]
+CASES = [root_by_newton, swapped, two_loops, once, not_at_all, long_body, tiles, rows_of_a_body]
 
 
 def program_of(algorithm):

@@ -131,14 +131,14 @@ class NumpyOps(Ops):
     def select(self, condition: Any, x: Any, y: Any) -> Any:
         return np.where(condition, x, y)
 
-    def repeat(self, times: int, start: Sequence[Any], body: Body) -> list[Any]:
-        values, stopped = list(start), np.asarray(0.0)
+    def repeat(self, times: int, start: Sequence[Any], body: Body, unless: Any = 0.0) -> list[Any]:
+        values, stopped = list(start), np.asarray(numbers(unless))
         for _ in range(times):
+            if np.all(stopped):
+                break
             following, stop = body(values)
             values = [self.select(stopped, old, new) for old, new in zip(values, following, strict=True)]
             stopped = np.maximum(stopped, numbers(stop))
-            if np.all(stopped):
-                break
         return values
 
     def transform(self, displacement: Displacement) -> DenseTransform:

@@ -236,10 +236,10 @@ class Ops(ScalarOps):
         return self.matrix(rows) if rows else a
 
     @abstractmethod
-    def repeat(self, times: int, start: Sequence[Scalar], body: Body) -> list[Scalar]:
+    def repeat(self, times: int, start: Sequence[Scalar], body: Body, unless: Scalar = 0.0) -> list[Scalar]:
         """Values after ``times`` passes of ``body``, from ``start`` on; where it says 1, these were the last to act.
 
-        Each state stops for itself, whatever others do.
+        Each state stops for itself, whatever others do; where ``unless`` is 1, before the first pass.
         """
 
     def implicit(self, values: Sequence[Scalar], image: Callable[[Sequence[Scalar]], Sequence[Scalar]]) -> list[Scalar]:

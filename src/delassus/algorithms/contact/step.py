@@ -394,15 +394,20 @@ class ContactStep:
                 s[i] = new
             return s, ops.less(moved, TUNING.correction_tolerance * most)
 
-        s = ops.repeat(times, [0.0] * len(rows), sweep) if rows else []
+        def shift(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
+            impulses: list[Scalar] = [0.0] * len(G)
+            for row, x in zip(rows, values, strict=False):
+                impulses[row] = x
+            by_impulses = self.space.back_substitution(ops.zeros(tree.nv, 1), self._all_impulses(impulses, taken))
+            shift = column(ops, by_impulses)
+            moves = [sum((g * x for g, x in zip(G[k], impulses, strict=True)), by_loops[k]) for k in range(len(G))]
+            moved = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in moves)])
+            turned = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in shift)])
+            part = ops.minimum(TUNING.most_displacement * most / moved, 1.0)
+            part = part * ops.minimum(TUNING.most_joint_displacement / (part * turned), 1.0)
+            return [*values[: len(rows)], *(part * x for x in shift)], 1.0
+
+        nothing = ops.less(most, 2.0 * SQUARE_FLOOR)
+        s = ops.repeat(times, [0.0] * len(rows), sweep, nothing) if rows else []
         s = ops.implicit(s, lambda values: [image(values, i) for i in range(len(rows))])
-        impulses: list[Scalar] = [0.0] * len(G)
-        for row, x in zip(rows, s, strict=True):
-            impulses[row] = x
-        shift = column(ops, self.space.back_substitution(ops.zeros(tree.nv, 1), self._all_impulses(impulses, taken)))
-        moves = [sum((g * x for g, x in zip(G[k], impulses, strict=True)), by_loops[k]) for k in range(len(G))]
-        moved = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in moves)])
-        turned = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in shift)])
-        part = ops.minimum(TUNING.most_displacement * most / moved, 1.0)
-        part = part * ops.minimum(TUNING.most_joint_displacement / (part * turned), 1.0)
-        return [part * x for x in shift]
+        return ops.repeat(1, [*s, *([0.0] * tree.nv)], shift, nothing)[len(rows) :]

@@ -6,8 +6,8 @@ of the new normal impulse. What stays where it is solves the law.
 
 A sweep starts from where the last two point (Anderson's acceleration of depth one): with ``F`` the change by a sweep,
 as velocities of the own points and joints, from ``g − θ (g − g₋)``, ``θ = Fᵀ (F − F₋) / |F − F₋|²``, or from ``g``
-where ``F`` has grown. It is the last one if it changes velocities by less than a tenth of the tolerance, or the next one
-would by less than a hundredth, becoming smaller as the last two did.
+where ``F`` has grown. It is the last one if it changes velocities by less than a tenth of the tolerance, or if the next
+one would by less than a hundredth: changes become smaller as the last two did.
 
 Source: Jean 1999, Moreau 1999 (NSGS); Anderson 1965, Walker and Ni 2011.
 """

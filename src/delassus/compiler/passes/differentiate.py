@@ -18,6 +18,7 @@ from functools import reduce
 from itertools import chain
 from typing import Any
 
+from delassus.spatial.ops import Body
 from delassus.spatial.trace.nodes import Expression
 from delassus.spatial.trace.operations import LEAVES, OPERATIONS, arity
 from delassus.spatial.trace.trace_ops import TraceOps
@@ -114,6 +115,12 @@ class DifferentiableTraceOps(TraceOps):
 
     epsilon = 2.0**-52
     """Relative round-off of the type that is computed in; ``δ`` is its root."""
+
+    def repeat(self, times: int, start: Sequence[Any], body: Body, unless: Any = 0.0) -> list[Any]:
+        """A single pass is not a loop: derivatives go through it."""
+        if times != 1:
+            return super().repeat(times, start, body, unless)
+        return [self.select(unless, x, y) for x, y in zip(start, body(list(start))[0], strict=True)]
 
     def implicit(self, values: Sequence[Any], image: Callable[[Sequence[Any]], Sequence[Any]]) -> list[Any]:
         """``p − J⁻¹ (p − g(p))`` of ``values``, which ``image`` maps to themselves."""

@@ -58,7 +58,7 @@ class Stage:
         Number of the input that each output is for those that read it; all are set at once, after a pass. Of calls,
         those of each row.
     times : int
-        Most passes of a loop, which ends where the last target is not zero in any state; 0 of what is no loop.
+        Most passes of a loop, which ends where the last target is not zero in all states; 0 of what is no loop.
     calls : tuple of tuple of int
         Rows of numbers of inputs, for each of which it runs: what in its place the inputs of the graph are. None of
         what runs once.
@@ -137,7 +137,7 @@ def interpret_program(program: Program, x: NDArray[Any]) -> list[NDArray[Any]]:
     values = np.concatenate([x, np.zeros((*x.shape[:-1], program.n_values), x.dtype)], axis=-1)
     for stage in program.before:
         for operands, targets in stage.runs(values.shape[-1]):
-            (values[..., targets],) = interpret(stage.graph, values[..., operands])
             if stage.is_loop and np.all(values[..., targets[-1]] != 0):
                 break
+            (values[..., targets],) = interpret(stage.graph, values[..., operands])
     return interpret(program.graph, values)

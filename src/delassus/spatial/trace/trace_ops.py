@@ -400,8 +400,8 @@ class TraceOps(Ops):
     def select(self, condition: Any, x: Any, y: Any) -> Any:
         return self._function(SELECT, condition, x, y)
 
-    def repeat(self, times: int, start: Sequence[Any], body: Body) -> list[Any]:
-        nodes = [self.number(x) for x in (*start, 0.0)]  # the last one: whether the state has stopped
+    def repeat(self, times: int, start: Sequence[Any], body: Body, unless: Any = 0.0) -> list[Any]:
+        nodes = [self.number(x) for x in (*start, unless)]  # the last one: whether the state has stopped
         carried: list[Any] = self.vector(len(nodes), [self.at[x] for x in nodes])
         *before, stopped = carried
         after, stop = body(before)

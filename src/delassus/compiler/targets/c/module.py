@@ -267,10 +267,9 @@ class _Section:
         if not self.copies:
             yield from calls
             return
-        yield f"for (k = 0; k < {self.times}; ++k) {{"
+        yield f"for (k = 0; k < {self.times} && {self.copies[-1][0]} == 0; ++k) {{"
         yield from (f"    {line}" for line in calls)
         yield from (f"    {value} = {made};" for value, made in self.copies)
-        yield f"    if ({self.copies[-1][0]} != 0) break;"
         yield "}"
 
     def leaves(self) -> Iterator[str]:

@@ -222,23 +222,27 @@ class Code:
                 row = text.entry(f"{name}rows", k, width)
                 text.lines += [f"call void @{part}({operands}, ptr {row})" for part in parts]
             return define(f"{name}loop", signature, text)
-        calls = [f"call void @{part}({operands})" for part in parts]
-        text.lines.append("start:")
-        text.lines += ["br label %again", "again:", "%again.k = phi i64 [ 0, %start ], [ %again.next, %again ]", *calls]
-        for position, target in enumerate(section.targets):
-            made = text.load(self.slot(text, self.first_apart + position))
-            text.store(made, self.value(text, target))
-        stopped = text.compare("une", made, text.constant(0.0))
+        text.lines += [
+            "br label %again",
+            "again:",
+            "%again.k = phi i64 [ 0, %0 ], [ %again.next, %pass ]",
+            f"%again.last = icmp eq i64 %again.k, {section.times}",
+        ]
+        last = text.load(self.value(text, section.targets[-1]))
+        stopped = text.compare("une", last, text.constant(0.0))
         if text.lanes > 1:
             bits = text.instruction(f"bitcast {text.mask} {stopped} to i{text.lanes}")
             stopped = text.instruction(f"icmp eq i{text.lanes} {bits}, -1")
         text.lines += [
-            "%again.next = add i64 %again.k, 1",
-            f"%again.last = icmp eq i64 %again.next, {section.times}",
             f"%again.end = or i1 %again.last, {stopped}",
-            "br i1 %again.end, label %again.done, label %again",
-            "again.done:",
+            "br i1 %again.end, label %again.done, label %pass",
+            "pass:",
+            *(f"call void @{part}({operands})" for part in parts),
         ]
+        for position, target in enumerate(section.targets):
+            made = text.load(self.slot(text, self.first_apart + position))
+            text.store(made, self.value(text, target))
+        text.lines += ["%again.next = add i64 %again.k, 1", "br label %again", "again.done:"]
         return define(f"{name}loop", signature, text)
 
     def functions(self) -> list[str]:

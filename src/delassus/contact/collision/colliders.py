@@ -74,6 +74,21 @@ class Colliders(NamedTuple):
     allowed: NDArray[np.bool_]
 
 
+class PairMemory(NamedTuple):
+    """Memory for one pair at a time.
+
+    Attributes
+    ----------
+    rows : (5, most, 8) array
+        For simplices, polytopes and polygons: places of corners, and what belongs to them; contacts of surfaces.
+    triangles : (2, `COLUMNS`) array
+        Triangles of surfaces as shapes.
+    """
+
+    rows: Array
+    triangles: Array
+
+
 class Workspace(NamedTuple):
     """Memory of a search for contacts, for compiled functions; what they know from one call to the next.
 
@@ -97,10 +112,10 @@ class Workspace(NamedTuple):
         Where contacts of each near pair begin and end; memory while pairs are sorted.
     found : (8 most, 8) array
         Contacts of near pairs, 8 rows for each: a spare place, point, normal, depth.
-    work : (5, rows, 8) array
-        For simplices, polytopes and polygons: places of corners, and what belongs to them; contacts of surfaces.
-    counts : (1,) array of int
-        How many near pairs there are.
+    work : PairMemory
+        Of one thread.
+    counts : (2,) array of int
+        How many near pairs there are; whether their list is valid.
     """
 
     world: Array
@@ -113,7 +128,7 @@ class Workspace(NamedTuple):
     pairs: NDArray[np.int64]
     ends: NDArray[np.int64]
     found: Array
-    work: Array
+    work: PairMemory
     counts: NDArray[np.int64]
 
 
@@ -166,8 +181,8 @@ def workspace(colliders: Colliders, most: int) -> tuple[Workspace, ContactArrays
         pairs=np.zeros((most, 2), np.int64),
         ends=np.zeros(most + 1, np.int64),
         found=np.zeros((rows, 8)),
-        work=np.zeros((5, max(2 * corners + 8, MOST_FACES), 8)),
-        counts=np.zeros(1, np.int64),
+        work=PairMemory(np.zeros((5, max(2 * corners + 8, MOST_FACES), 8)), np.zeros((2, COLUMNS))),
+        counts=np.zeros(2, np.int64),
     )
     contacts = ContactArrays(
         links=np.empty((rows, 2), np.int64),

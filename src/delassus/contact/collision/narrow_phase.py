@@ -22,7 +22,7 @@ from delassus.contact.collision.colliders import (
 )  # fmt: skip
 from delassus.contact.collision.convex import convex_pair
 from delassus.contact.collision.half_spaces import on_plane
-from delassus.contact.collision.near_pairs import collider_poses, list_is_valid, list_pairs
+from delassus.contact.collision.near_pairs import list_pairs, place_colliders
 from delassus.contact.collision.spheres_capsules import round_pair
 from delassus.contact.collision.surfaces import surface_pair
 from delassus.contact.collision.vectors import along, cross, dot, in_world, norm, row_of, scaled
@@ -38,7 +38,10 @@ def find_contacts(
     contacts: ContactArrays,
 ) -> int:  # fmt: skip
     """Write contacts at poses of links; returns how many, `INVALID_POSE` or `BUFFER_FULL`."""
-    pairs = find_near_pairs(poses, reach, gap, margin, colliders, space)
+    if not begin_search(poses, reach, space):
+        return INVALID_POSE
+    place_colliders(0, colliders.shapes.shape[0], poses, reach, gap, colliders, space)
+    pairs = find_near_pairs(reach, gap, margin, colliders, space)
     if pairs < 0:
         return pairs
     find_touching(0, pairs, reach, gap, colliders, space)
@@ -48,24 +51,26 @@ def find_contacts(
 
 
 @compiled
-def find_near_pairs(
-    poses: Array, reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace
-) -> int:
-    """Write near pairs at poses of links; returns how many, `INVALID_POSE` or `BUFFER_FULL`.
-
-    Shapes apart touch if their gap is at most ``gap`` and the ``reach`` (n_links,) of their two links. The list of near
-    pairs is made for motions of half the ``margin`` (m).
-    """
+def begin_search(poses: Array, reach: Array, space: Workspace) -> bool:
+    """Whether poses are finite; the list of near pairs is valid until `place_colliders` finds that it is not."""
     finite = 0.0
     for i in range(poses.shape[0]):
         finite += 0.0 * reach[i]
         for r in range(3):
             for c in range(4):
                 finite += 0.0 * poses[i, r, c]
-    if not finite == 0.0:
-        return INVALID_POSE
-    collider_poses(poses, colliders, space)
-    if not list_is_valid(reach, gap, colliders, space):
+    space.counts[1] = 1
+    return finite == 0.0
+
+
+@compiled
+def find_near_pairs(reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace) -> int:
+    """List near pairs, if the list is not valid any more; returns how many they are, or `BUFFER_FULL`.
+
+    Shapes apart touch if their gap is at most ``gap`` and the ``reach`` (n_links,) of their two links. The list is made
+    for motions of half the ``margin`` (m).
+    """
+    if space.counts[1] == 0:
         count = list_pairs(reach, gap, margin, colliders, space)
         space.counts[0] = count
         if count > space.pairs.shape[0]:
@@ -77,7 +82,7 @@ def find_near_pairs(
 @compiled
 def find_touching(begin: int, end: int, reach: Array, gap: float, colliders: Colliders, space: Workspace) -> None:
     """Find contacts of some near pairs, and how many each has."""
-    shapes, world, hulls, out, work = colliders.shapes, space.world, colliders.hulls, space.found, space.work
+    shapes, world, hulls, out, work = colliders.shapes, space.world, colliders.hulls, space.found, space.work.rows
     for k in range(begin, end):
         i, j, first = space.pairs[k, 0], space.pairs[k, 1], MOST_POINTS * k
         m, space.ends[k + 1] = first, 0
@@ -99,7 +104,7 @@ def find_touching(begin: int, end: int, reach: Array, gap: float, colliders: Col
                 m = round_pair(shapes[i], world[i], shapes[j], world[j], most, out, m)
             elif other == SURFACE:
                 m = surface_pair(
-                    shapes[i], world[i], shapes[j], world[j], hulls, colliders.surfaces, most, work, out, m
+                    shapes[i], world[i], shapes[j], world[j], hulls, colliders.surfaces, most, space.work, out, m
                 )
             else:
                 m = convex_pair(shapes[i], world[i], shapes[j], world[j], hulls, most, work, out, m)

@@ -30,37 +30,31 @@ from delassus.spatial.rotations import Array
 
 
 @compiled
-def collider_poses(poses: Array, colliders: Colliders, space: Workspace) -> None:
-    """Poses ``[R p]`` of colliders in the world, from those of links, and their centres."""
-    shapes, local, world, centres = colliders.shapes, colliders.local, space.world, space.centres
-    for i in range(shapes.shape[0]):
-        link = int(shapes[i, LINK])
+def place_colliders(
+    begin: int, end: int, poses: Array, reach: Array, gap: float, colliders: Colliders, space: Workspace
+) -> None:
+    """Poses ``[R p]`` of some colliders in the world, from those of links, and their centres.
+
+    Where a pair that is not in the list may have a gap of at most ``gap`` and what its two links may move, the list is
+    not valid any more. A rotation by the angle θ moves a point at distance r from the centre by at most ``2 r
+    sin(θ/2)``, which is ``r ‖ΔR‖ / √2`` in the Frobenius norm.
+    """
+    shapes, local, world, before, centres = colliders.shapes, colliders.local, space.world, space.before, space.centres
+    for i in range(begin, end):
+        link, moved, shift, rotated = int(shapes[i, LINK]), 0.5 * gap, 0.0, 0.0
         for r in range(3):
             for c in range(4):
                 if link >= 0:
-                    moved = poses[link, r, 3] if c == 3 else 0.0
+                    at = poses[link, r, 3] if c == 3 else 0.0
                     for k in range(3):
-                        moved += poses[link, r, k] * local[i, k, c]
-                    world[i, r, c] = moved
+                        at += poses[link, r, k] * local[i, k, c]
+                    world[i, r, c] = at
                 else:
                     world[i, r, c] = local[i, r, c]
             centres[i, r] = world[i, r, 3]
             for c in range(3):
                 centres[i, r] += world[i, r, c] * shapes[i, CENTRE + c]
-
-
-@compiled
-def list_is_valid(reach: Array, gap: float, colliders: Colliders, space: Workspace) -> bool:
-    """Whether no pair that is not in the list can have a gap of at most ``gap`` and what its two links may move.
-
-    A rotation by the angle θ moves a point at distance r from the centre by at most ``2 r sin(θ/2)``, which is
-    ``r ‖ΔR‖ / √2`` in the Frobenius norm.
-    """
-    shapes, world, before = colliders.shapes, space.world, space.before
-    for i in range(shapes.shape[0]):
-        link, moved = int(shapes[i, LINK]), 0.5 * gap
         if link >= 0:
-            shift = rotated = 0.0
             for r in range(3):
                 step = world[i, r, 3] - before[i, r, 3]
                 for c in range(3):
@@ -70,8 +64,7 @@ def list_is_valid(reach: Array, gap: float, colliders: Colliders, space: Workspa
                 shift += step * step
             moved += math.sqrt(shift) + shapes[i, CORE] * math.sqrt(0.5 * rotated) + reach[link]
         if not moved <= space.listed[i]:
-            return False
-    return True
+            space.counts[1] = 0
 
 
 @compiled

@@ -21,7 +21,6 @@ from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
     CENTRE,
-    COLUMNS,
     ELLIPSOID,
     FANS,
     FIRST_AXIS,
@@ -46,6 +45,7 @@ from delassus.contact.collision.colliders import (
     SPOKES,
     SURFACE,
     VERTICES,
+    PairMemory,
 )  # fmt: skip
 from delassus.contact.collision.convex import NEAR, gap_of_cores, manifold, refined_distance, support_point
 from delassus.contact.collision.half_spaces import reduce_manifold
@@ -296,10 +296,11 @@ def height_over(t: Array, B: Array, hulls: Any, x: Vector) -> float:
 
 @compiled
 def surface_pair(
-    a: Array, A: Array, b: Array, B: Array, hulls: Any, surfaces: Any, most: float, work: Array, out: Array, m: int
-) -> int:
+    a: Array, A: Array, b: Array, B: Array, hulls: Any, surfaces: Any, most: float, memory: PairMemory, out: Array,
+    m: int,
+) -> int:  # fmt: skip
     """Contacts of a shape with a surface."""
-    t, own, count = np.zeros(COLUMNS), np.zeros(COLUMNS), 0 * m
+    work, t, own, count = memory.rows, memory.triangles[0], memory.triangles[1], 0 * m
     if a[KIND] == SURFACE:
         low, high = bounds_of(b, B, A, most)
         k, node = next_triangle(a, surfaces, int(a[FIRST_NODE]), low, high)

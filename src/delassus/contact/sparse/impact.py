@@ -90,15 +90,6 @@ def make_safe(bodies: Bodies, rows: Rows, islands: Islands, k: int, state: State
 
 
 @compiled
-def has_impact(data: Data) -> bool:
-    """Whether a contact bounces."""
-    for i in range(data.progress.step[CONTACTS]):
-        if data.rows.guess[i] == 2.0:
-            return True
-    return False
-
-
-@compiled
 def compress(data: Data) -> None:
     """Problem of compression: contacts that hit stop approaching. Islands where nothing bounces are left alone."""
     rows, islands, work = data.rows, data.islands, data.work
@@ -108,15 +99,15 @@ def compress(data: Data) -> None:
     for k in range(islands.island[data.bodies.at.size]):
         work.V[k] = 0.0
     for i in range(n_contacts):
-        if rows.guess[i] == 2.0:
+        if rows.wrong[i] == 2.0:
             work.V[islands.island[rows.a[i]]] = 1.0
     for i in range(n):
         if work.V[islands.island[rows.a[i]]] == 0.0:
             rows.d[i, 0], rows.d[i, 1], rows.d[i, 2] = -OUT_OF_REACH, OUT_OF_REACH, OUT_OF_REACH
         elif i < n_contacts:
-            rows.d[i, 2] = 0.0 if rows.guess[i] > 0.0 else OUT_OF_REACH
+            rows.d[i, 2] = 0.0 if rows.wrong[i] > 0.0 else OUT_OF_REACH
         rows.friction_offset[i] = 0.0
-        rows.guess[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
+        rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
 
 
 @compiled

@@ -7,17 +7,19 @@ are those of `delassus.algorithms.dynamics.integrate.position_update`.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from delassus.algorithms.contact.step import TUNING as STEP
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at
+from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, OUT_OF_REACH, gap_correction, limit_correction
 from delassus.contact.sparse.factor import backward, cholesky, forward
 from delassus.contact.sparse.flow import flow_loops
 from delassus.contact.sparse.loops import close_gaps, close_loops
-from delassus.contact.sparse.records import CONTACTS, Bodies, Data, Model, Options, State
+from delassus.contact.sparse.records import ATTEMPT, CONTACTS, PHASE, SEARCH, Bodies, Data, Model, Options, State
 from delassus.contact.sparse.rows import add_compliance
 from delassus.contact.sparse.sweeps import sweep, velocity
 from delassus.spatial.rotations import Array
@@ -39,28 +41,45 @@ LEAST_RCOND = 1e-13
 
 
 @inlined
-def free_motion_of_bodies(begin: int, end: int, bodies: Bodies, state: State, gravity: Array, dt: float) -> None:
-    """Poses, twists and ``target`` of some free bodies."""
-    q, v = state.q, state.v
-    for b in range(begin, end):
-        at, f, T = 7 * b, 6 * b, state.poses[b]
-        rotation_of(q[at + 3], q[at + 4], q[at + 5], q[at + 6], T)
+def free_motion_of_links(begin: int, end: int, model: Model, data: Data, options: Options) -> None:
+    """Poses, twists and ``target`` of free bodies among some links.
+
+    At the start of a step also, in the order of the scene, poses of links and how far contacts are looked for.
+    """
+    bodies, state, gravity, dt = data.bodies, data.state, model.gravity, options.dt
+    falls = dt * math.sqrt(gravity[0] * gravity[0] + gravity[1] * gravity[1] + gravity[2] * gravity[2])
+    for link in range(begin, end):
+        b, q, v, V, T = model.links.slot[link], state.q, state.v, state.twists, state.poses[model.links.slot[link]]
+        if b < model.free[1]:
+            at, f = 7 * b, 6 * b
+            rotation_of(q[at + 3], q[at + 4], q[at + 5], q[at + 6], T)
+            for r in range(3):
+                T[r, 3] = q[at + r]
+            for c in range(6):
+                V[b, c] = v[f + c]
+                state.qdd[f + c] = state.tau[f + c]
+            forward(bodies.L, bodies.at[b], 6, state.qdd, f)
+            backward(bodies.L, bodies.at[b], 6, state.qdd, f)
+            for r in range(3):
+                state.qdd[f + r] += T[0, r] * gravity[0] + T[1, r] * gravity[1] + T[2, r] * gravity[2]
+            for c in range(f, f + 6):
+                state.target[c] = v[c] + dt * state.qdd[c]
+        if data.progress.step[PHASE] != SEARCH:
+            continue
+        linear, angular = 0.0, 0.0
         for r in range(3):
-            T[r, 3] = q[at + r]
-        for c in range(6):
-            state.twists[b, c] = v[f + c]
-            state.qdd[f + c] = state.tau[f + c]
-        forward(bodies.L, bodies.at[b], 6, state.qdd, f)
-        backward(bodies.L, bodies.at[b], 6, state.qdd, f)
-        for r in range(3):
-            state.qdd[f + r] += T[0, r] * gravity[0] + T[1, r] * gravity[1] + T[2, r] * gravity[2]
-        for c in range(f, f + 6):
-            state.target[c] = v[c] + dt * state.qdd[c]
+            linear += V[b, r] * V[b, r]
+            angular += V[b, 3 + r] * V[b, 3 + r]
+            for c in range(4):
+                data.links.poses[link, r, c] = T[r, c]
+        ahead = STEPS_AHEAD * dt * (math.sqrt(linear) + model.size * math.sqrt(angular) + falls)
+        before = data.links.reach[link] if data.progress.step[ATTEMPT] > 0 else 0.0
+        data.links.reach[link] = max(ahead, before)
 
 
 @compiled
 def free_motion_of_robots(model: Model, data: Data, options: Options) -> tuple[bool, bool]:
-    """The same of all other blocks, and masses; whether mass matrices are regular, and motions resolved."""
+    """Poses, twists, masses and ``target`` of robots; whether mass matrices are regular, and motions resolved."""
     bodies, state, motions, n = data.bodies, data.state, model.motions, model.free[1]
     for k in range(motions.shape[0]):
         call = motions[k]

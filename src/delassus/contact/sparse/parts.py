@@ -10,15 +10,17 @@ from __future__ import annotations
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at, compare_exchange, load, store
 from delassus.contact.collision.narrow_phase import find_touching, unpack
+from delassus.contact.collision.near_pairs import place_colliders
 from delassus.contact.sparse.impact import solve_some
-from delassus.contact.sparse.motion import correct_positions, free_motion_of_bodies, integrate_positions
+from delassus.contact.sparse.motion import correct_positions, free_motion_of_links, integrate_positions
 from delassus.contact.sparse.records import Data, Model, Options
 from delassus.contact.sparse.rows import fill_groups, store_impulses, warm_start_contacts
 from delassus.runtime.helper import UNIT, share_work
 
-STEPS, FREE_MOTION, TOUCHING, UNPACKING, FILLING, SOLUTION, STORING, CORRECTION, INTEGRATION = range(9)
-"""Whole steps, and parts of one: free bodies without contacts, contacts of near pairs, these in their order, row groups
-of contacts, impulses of islands, those of contacts, position correction of islands, and positions of free bodies."""
+STEPS, FREE_MOTION, PLACING, TOUCHING, UNPACKING, FILLING, SOLUTION, STORING, CORRECTION, INTEGRATION = range(10)
+"""Whole steps, and parts of one: links without contacts, poses of colliders, contacts of near pairs, these in their
+order, row groups of contacts, impulses of islands, those of contacts, position correction of islands, and positions of
+free bodies."""
 
 GRAIN = UNIT
 """Pairs, contacts or bodies that one thread takes at least; bodies are states of a kernel."""
@@ -36,7 +38,9 @@ with, and of its results; size of a place."""
 def compute_part(part: int, begin: int, end: int, model: Model, data: Data, options: Options) -> None:
     """Compute a range of a part."""
     if part == FREE_MOTION:
-        free_motion_of_bodies(begin, end, data.bodies, data.state, model.gravity, options.dt)
+        free_motion_of_links(begin, end, model, data, options)
+    elif part == PLACING:
+        place_colliders(begin, end, data.links.poses, data.links.reach, options.touching, model.colliders, data.space)
     elif part == TOUCHING:
         find_touching(begin, end, data.links.reach, options.touching, model.colliders, data.space)
     elif part == UNPACKING:

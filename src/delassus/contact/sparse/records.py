@@ -289,10 +289,15 @@ class LinkMotion(NamedTuple):
     tunnelling: Indices
 
 
-ATTEMPT, PHASE, FOUND, CONTACTS, ROWS, IMPACTS, STATUS = range(7)
+ATTEMPT, PHASE, FOUND, CONTACTS, ROWS, BOUNCES, IMPACTS, STATUS = range(8)
 """Places in `Progress.step`: how often the step has been made again, the next of its phases, how many contacts are
-found, how many row groups are those of contacts, how many there are, how many impacts there were, and how the last
-problem ended."""
+found, how many row groups are those of contacts, how many there are, whether one bounces, how many impacts there were,
+and how the last problem ended."""
+
+
+SEARCH, POSE, COMPRESSION, DECOMPRESSION, STEP_FORWARD = range(5)
+"""Phases of a step: contacts are to be found; a problem is to be posed; that of compression is solved; of
+decompression; of the step."""
 
 
 class Progress(NamedTuple):

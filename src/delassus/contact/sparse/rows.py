@@ -10,7 +10,18 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.solvers.coulomb import prepare_one
 from delassus.contact.sparse.cone import CONTACT, impact
 from delassus.contact.sparse.factor import backward, forward
-from delassus.contact.sparse.records import Bodies, Contacts, Data, Islands, Joints, Links, Model, Options, Rows
+from delassus.contact.sparse.records import (
+    BOUNCES,
+    Bodies,
+    Contacts,
+    Data,
+    Islands,
+    Joints,
+    Links,
+    Model,
+    Options,
+    Rows,
+)
 from delassus.contact.sparse.sweeps import velocity
 from delassus.spatial.rotations import Array
 
@@ -155,9 +166,9 @@ def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None
 
 @compiled
 def fill_groups(begin: int, end: int, model: Model, data: Data, options: Options) -> None:
-    """Fill some row groups of contacts, which have their places; ``guess`` becomes 1 where one hits, 2 if it bounces.
+    """Fill some row groups of contacts, which have their places; impulses start where those of the step before were.
 
-    Impulses start where those of the step before were.
+    ``wrong`` becomes 1 where one hits, 2 where it bounces, and `BOUNCES` 1 if any does.
     """
     bodies, rows, found = data.bodies, data.rows, data.contacts.found
     closed = options.dt * options.tolerance  # what rests may be that far apart
@@ -171,7 +182,9 @@ def fill_groups(begin: int, end: int, model: Model, data: Data, options: Options
         prepare_group(bodies, rows, i, 0.0)
         approach = velocity(bodies, rows, i, data.state.v)[2]
         hits, bounces = impact(rows.d[i, 2], approach, found.restitution[e], options.tolerance, options.resting)
-        rows.guess[i] = hits + bounces
+        rows.guess[i], rows.wrong[i] = 0.0, hits + bounces
+        if bounces > 0.0:
+            data.progress.step[BOUNCES] = 1
         for c in range(3):
             rows.r[i, c] = data.contacts.start[e, c]
 
@@ -270,8 +283,6 @@ def find_islands(rows: Rows, islands: Islands, n_blocks: int, n_rows: int) -> in
 @compiled
 def warm_start_joints(rows: Rows, joints: Joints, m: int, n: int) -> None:
     """Impulses of limits and of friction where a solver may start: those of the step before."""
-    for i in range(m):
-        rows.guess[i] = 0.0
     for i in range(m, n):
         dof = joints.dofs[i - m]
         rows.r[i, 2] = joints.before[0, dof] + joints.before[1, dof]

@@ -15,7 +15,7 @@ import math
 from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.collision.narrow_phase import find_near_pairs, number_contacts
+from delassus.contact.collision.narrow_phase import INVALID_POSE, begin_search, find_near_pairs, number_contacts
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.sparse.cone import JOINT, OUT_OF_REACH
 from delassus.contact.sparse.flow import add_smooth_motion, gains_energy, loops_open
@@ -31,7 +31,6 @@ from delassus.contact.sparse.impact import (
     compress,
     decompress,
     end_impact,
-    has_impact,
     make_safe,
 )
 from delassus.contact.sparse.motion import free_motion_of_robots, start_correction, update_positions
@@ -41,6 +40,7 @@ from delassus.contact.sparse.parts import (
     FILLING,
     FREE_MOTION,
     INTEGRATION,
+    PLACING,
     SOLUTION,
     STEPS,
     STORING,
@@ -51,12 +51,18 @@ from delassus.contact.sparse.parts import (
 )
 from delassus.contact.sparse.records import (
     ATTEMPT,
+    BOUNCES,
+    COMPRESSION,
     CONTACTS,
+    DECOMPRESSION,
     FOUND,
     IMPACTS,
     PHASE,
+    POSE,
     ROWS,
+    SEARCH,
     STATUS,
+    STEP_FORWARD,
     Data,
     Model,
     Options,
@@ -92,10 +98,6 @@ REPEAT_STEP = -10
 NO_ROOM, NO_FACTOR, NOT_FINITE, ASK = -11, -12, -13, -14
 """Memory is too small for that many contacts; for the factor; velocities after the step are not finite; another solver
 is asked for impulses ``r`` of the rows, and for the velocities ``after`` that they make of ``target``."""
-
-SEARCH, POSE, COMPRESSION, DECOMPRESSION, STEP_FORWARD = range(5)
-"""Phases of a step: contacts are to be found; a problem is to be posed; that of compression is solved; of
-decompression; of the step."""
 
 
 @compiled
@@ -235,12 +237,12 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
                 make_safe(bodies, rows, islands, k, state)
         if phase == POSE:
             m, at = choose_contacts(model, data, options)
+            progress[BOUNCES] = 0
             share(FILLING, m, model, data, options)
             total = add_joint_groups(data, options.dt, m, at)
             find_islands(rows, islands, bodies.at.size, total)
             progress[CONTACTS], progress[ROWS], progress[PHASE] = m, total, STEP_FORWARD
-            hit = has_impact(data)
-            if hit and progress[IMPACTS] < TUNING.max_attempts:
+            if progress[BOUNCES] == 1 and progress[IMPACTS] < TUNING.max_attempts:
                 progress[IMPACTS] += 1
                 progress[PHASE] = COMPRESSION
                 compress(data)
@@ -255,7 +257,6 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
             statuses[REDUCED if reduced and status == DONE else status] += 1
             progress[PHASE] = POSE
             smooth_motion(model, data, options)
-            stop_sleeping(bodies, state, data.sleep)
             continue
         else:
             return end_step(model, data, options)
@@ -269,8 +270,10 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
 @compiled
 def find_contacts(model: Model, data: Data, options: Options) -> int:
     """As `narrow_phase.find_contacts`, with the impulses that they start from; `NO_ROOM` for too many."""
-    links = data.links
-    pairs = find_near_pairs(links.poses, links.reach, options.touching, model.margin, model.colliders, data.space)
+    if not begin_search(data.links.poses, data.links.reach, data.space):
+        return INVALID_POSE
+    share(PLACING, model.colliders.shapes.shape[0], model, data, options)
+    pairs = find_near_pairs(data.links.reach, options.touching, model.margin, model.colliders, data.space)
     if pairs < 0:
         return pairs
     share(TOUCHING, pairs, model, data, options)
@@ -347,30 +350,12 @@ def end_step(model: Model, data: Data, options: Options) -> int:
 
 @compiled
 def smooth_motion(model: Model, data: Data, options: Options) -> None:
-    """Motion without contacts; sets the statuses `SINGULAR` (masses) and `COARSE_STEP` (time step)."""
-    share(FREE_MOTION, model.free[1], model, data, options)
+    """Motion without contacts, none of what sleeps; statuses `SINGULAR` (masses) and `COARSE_STEP` (time step)."""
     regular, resolved = free_motion_of_robots(model, data, options)
+    share(FREE_MOTION, model.links.slot.size, model, data, options)
     data.progress.statuses[SINGULAR] = 0 if regular else 1
     data.progress.statuses[COARSE_STEP] = 0 if resolved else 1
-
-
-@compiled
-def evaluate(model: Model, data: Data, options: Options) -> None:
-    """Motion without contacts; in the order of the scene, poses of links and how far contacts are looked for."""
-    smooth_motion(model, data, options)
     stop_sleeping(data.bodies, data.state, data.sleep)
-    falls = options.dt * math.sqrt(model.gravity[0] ** 2 + model.gravity[1] ** 2 + model.gravity[2] ** 2)
-    poses, reach, V = data.links.poses, data.links.reach, data.state.twists
-    for link in range(reach.size):
-        slot, linear, angular = model.links.slot[link], 0.0, 0.0
-        for c in range(3):
-            linear += V[slot, c] * V[slot, c]
-            angular += V[slot, 3 + c] * V[slot, 3 + c]
-            for d in range(4):
-                poses[link, c, d] = data.state.poses[slot, c, d]
-        speed = math.sqrt(linear) + model.size * math.sqrt(angular) + falls
-        ahead = STEPS_AHEAD * options.dt * speed
-        reach[link] = max(ahead, reach[link]) if data.progress.step[ATTEMPT] > 0 else ahead
 
 
 @compiled
@@ -392,7 +377,7 @@ def advance(steps: int, model: Model, data: Data, options: Options) -> tuple[int
     progress, statuses = data.progress.step, data.progress.statuses
     while True:
         if progress[PHASE] == SEARCH:
-            evaluate(model, data, options)
+            smooth_motion(model, data, options)
             n = find_contacts(model, data, options)
             if n < 0:
                 return done, n

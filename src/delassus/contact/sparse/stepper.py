@@ -10,6 +10,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import Compiled, address_of
 from delassus.contact.collision import CollisionDetector
+from delassus.contact.collision.colliders import PairMemory
 from delassus.contact.collision.narrow_phase import INVALID_POSE
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations.impulses import RowProblem
@@ -121,7 +122,7 @@ class BlockSteps:
         )  # fmt: skip
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
         self._links = LinkMotion(*_zeros((tree.n_links, 3, 4), tree.n_links, (tree.n_links, 6)), *_indices(n))
-        self._progress = Progress(*_indices(7, len(STATUSES), len(STATUSES)), *_zeros(3))
+        self._progress = Progress(*_indices(8, len(STATUSES), len(STATUSES)), *_zeros(3))
         self.report = self._progress.report
         self._make_room(64, 64, 4096)
         self._contact_set: ContactSet | None = None
@@ -218,7 +219,9 @@ class BlockSteps:
         if len(works) > 1:
             team[HELPER], team[SPAN] = start(self._threads), address_of(run_part)
             for k, work in enumerate(works):
-                data = self._data._replace(work=work, space=space._replace(work=np.zeros_like(space.work)))
+                data = self._data._replace(
+                    work=work, space=space._replace(work=PairMemory(*map(np.zeros_like, space.work)))
+                )
                 call, results = cast(Compiled, run).bound(STEPS, 0, 0, self.model, data, self.options), *_indices(4)
                 team[PLACES + k * PLACE // 8 :][: PLACE // 8] = 0, *call.addresses, results.ctypes.data
                 self._places.append((call, results))

@@ -40,6 +40,12 @@ BUMPS = 0.06
 EDGE, MASS, FRICTION, SPACING, JITTER = 0.2, 1.0, 0.6, 0.4, 0.02
 """Of boxes: edges (m), mass (kg), friction, distances in the grid they fall from and deviations from it (m)."""
 
+ISLANDS = 4.0
+"""Distance of heaps that do not touch (m)."""
+
+WINDOWS, CHUNKS, CHUNK = 15, 20, 5e-3
+"""Of steps on one thread and on two: windows of which each has a median, chunks in each, and how long these are (s)."""
+
 STIFFNESS, DAMPING = 200.0, 5.0
 """Springs and dampers that hold the legs of the standing quadruped (N m/rad, N m s/rad)."""
 
@@ -60,6 +66,14 @@ def stack(n: int) -> ReadyScene:
     poses = np.tile([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], (n, 1))
     poses[:, 2] = EDGE * (np.arange(n) + 0.5)
     return _boxes(poses)
+
+
+def heaps(k: int, n: int) -> ReadyScene:
+    """So many heaps of n boxes, far from each other."""
+    side, poses = int(np.ceil(np.sqrt(k))), [heap(n, seed=i).q0.reshape(n, 7).copy() for i in range(k)]
+    for i, own in enumerate(poses):
+        own[:, :2] += ISLANDS * np.array([i % side, i // side])
+    return _boxes(np.concatenate(poses))
 
 
 def _boxes(poses: Array) -> ReadyScene:
@@ -211,9 +225,25 @@ def first_steps() -> Record:
     return {"cold": cold, "warm": warm}
 
 
+def on_threads() -> Record:
+    """Time a step (µs) of 50 heaps of 20 boxes from their fall to rest, on one thread and on two, in turns."""
+    ready = heaps(50, 20)
+    sims = [ds.Simulator(ready.scene, q0=ready.q0, v0=ready.v0, dt=ready.dt, threads=n) for n in (1, 2)]
+    spent = np.zeros((len(sims), WINDOWS, CHUNKS))
+    for window in range(WINDOWS):
+        for chunk in range(CHUNKS):
+            for k, sim in enumerate(sims):
+                start = time.perf_counter()
+                sim.run(CHUNK)
+                spent[k, window, chunk] = time.perf_counter() - start
+    one, two = 1e6 * np.median(spent, axis=2).mean(axis=1) / round(CHUNK / ready.dt)
+    same = bool((sims[0].q == sims[1].q).all())
+    return {"one": float(one), "two": float(two), "ratio": float(one / two), "same": same}
+
+
 def measure(which: str, quick: bool = False) -> Iterator[Record]:
     """Every scene, ours and MuJoCo's in turns, on one core; the record after each."""
-    record: Record = {**environment(), "first step of 100 boxes": None}
+    record: Record = {**environment(), "first step of 100 boxes": None, "threads": None}
     with pinned(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ds.DelassusWarning)
         makers = SCENES[which]
@@ -222,6 +252,9 @@ def measure(which: str, quick: bool = False) -> Iterator[Record]:
         if which == "piles" and not quick:
             record["first step of 100 boxes"] = first_steps()
             yield record
+    if which == "piles" and not quick:
+        record["threads"] = on_threads()
+        yield record
 
 
 def tables(record: Record) -> Iterator[Table | str]:
@@ -242,3 +275,8 @@ def tables(record: Record) -> Iterator[Table | str]:
     yield table("what follows: contacts, overlap and drift (mm)", ("scene", *lasting), left)
     if first := record["first step of 100 boxes"]:
         yield f"first step of 100 boxes in a new process: {first['cold']:.1f} s, in the next {first['warm']:.2f} s"
+    if both := record["threads"]:
+        yield (
+            f"1,000 boxes in 50 islands: {both['one']:,.0f} µs a step on one thread, {both['two']:,.0f} on two "
+            f"({both['ratio']:.2f} ×), {'the same' if both['same'] else 'not the same'} to the last bit"
+        )

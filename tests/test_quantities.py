@@ -43,7 +43,8 @@ def test_only_the_outputs_that_are_asked_for(name):
     for found, wanted in zip((*some(**values), one(**values)), (*names, names[0]), strict=True):
         assert error(found, direct[wanted]) < 1e3 * AGREEMENT
     counts = [operations(tree, tip, name, x) for x in (None, names, *every)]
-    assert min(counts) < counts[0] and max(counts) == counts[0] and counts[1] == some.operations.total
+    assert max(counts) == counts[0] and counts[1] == some.operations.total
+    assert (min(counts) < counts[0]) == (name != "smooth_motion")  # all of that is carried by one loop
     again = pickle.loads(pickle.dumps(one))
     assert np.array_equal(again(**values), one(**values)) and again.operations == one.operations
     restricted = bind(tree, tip, quantity.only(names), {n: values[n] for n in quantity.inputs}).run()

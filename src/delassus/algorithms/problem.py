@@ -106,6 +106,13 @@ class Problem:
         """The same problem on another tree of the same robot, with the configuration of this one."""
         return Problem(self.ops, tree, self.constraints, self.q, self._given, self.payloads, coordinates, self._active)
 
+    def at(self, q: Any, constraints: Sequence[int]) -> Problem:
+        """The robot at another configuration, with the constraints of those numbers alone."""
+        sizes = [len(inputs_of([c])) for c in self.constraints]
+        ends = [sum(sizes[:k]) for k in range(len(sizes) + 1)]
+        given = [x for k in constraints for x in self._given[ends[k] : ends[k + 1]]] + self._given[ends[-1] :]
+        return Problem(self.ops, self.tree, [self.constraints[k] for k in constraints], q, given, self.payloads)
+
     @cached_property
     def inputs(self) -> dict[str, Any]:
         """Arguments of the call, by name."""

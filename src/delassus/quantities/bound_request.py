@@ -116,7 +116,7 @@ class BoundRequest:
 
     def as_vector(self, values: Any) -> Any:
         """State vector, in the form that the backend's ``entry`` reads, of scalars or of numbers."""
-        return values
+        return self.ops.state_vector(values)
 
     def entries(self, name: str) -> list[Scalar]:
         """Numbers of a vector that comes with each call."""

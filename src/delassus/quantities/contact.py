@@ -15,6 +15,7 @@ from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
+from delassus.algorithms.dynamics.smooth_motion import SubSteps, smooth_motion
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.kinematics import body_poses
 from delassus.algorithms.operational_space_compliance import (
@@ -51,7 +52,7 @@ def _contact_step(bound: BoundRequest) -> list[Any]:
     if options.restitution != "input":  # none costs nothing
         restitution = [e or None for e in restitution]
     materials = Materials(friction, restitution)
-    epsilon = float(np.finfo(bound.request.error_dtype or "float64").eps)
+    epsilon = _round_off(bound)
     at = read("q"), read("v"), read("dt")[0]
     step = ContactStep(lambda v, problem: bound.motion(v=v, problem=problem), *at, materials, epsilon)
     solver = exact if options.solver == FALLBACK else SOLVERS[options.solver]
@@ -99,6 +100,20 @@ def _position_update(bound: BoundRequest) -> list[Matrix]:
     read = bound.entries
     q, v = position_update(bound.ops, bound.problem(), read("q"), read("v"), read("dt")[0], read("shift"))
     return [stacked(bound, q), stacked(bound, v)]
+
+
+def _smooth_motion(bound: BoundRequest) -> list[Matrix]:
+    read, motion, ops = bound.entries, bound.motion(), bound.ops
+    links = list(bound.tree.root_to_leaves())
+    steps = SubSteps(motion, links, range(len(bound.constraints)), _round_off(bound))
+    found = smooth_motion(steps, read("v"), read("dt")[0], read("correction")[0])
+    flags = ops.matrix([[found.closed, found.resolved]])
+    return [stacked(bound, found.moved), stacked(bound, found.reached), flags]
+
+
+def _round_off(bound: BoundRequest) -> float:
+    """Relative round-off of the numbers that are computed in."""
+    return float(np.finfo(bound.request.error_dtype or "float64").eps)
 
 
 def _joint_space_motion(bound: BoundRequest) -> list[Matrix]:
@@ -184,6 +199,18 @@ LINK_WRENCHES = Quantity(
     (Output("wrenches", ("n", 6), "wrenches [force; moment] on links in body frames, N and N m"),),
     _link_wrenches,
     options=frozenset({"gravity", "passive"}),
+)
+SMOOTH_MOTION = Quantity(
+    "smooth_motion",
+    "Motion of loops over a time",
+    ("q", "v", "tau", "dt", "correction"),
+    (
+        Output("moved", ("nv",), "displacement, that of free joints in the axes of the start, rad and m"),
+        Output("reached", ("nv",), "velocity at the end, in these axes too, rad/s and m/s"),
+        Output("flags", (2,), "1 where loops are closed at the start; 1 where sub-steps resolve the motion"),
+    ),
+    _smooth_motion,
+    options=MOTION,
 )
 POSITION_UPDATE = Quantity(
     "position_update",

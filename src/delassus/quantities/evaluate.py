@@ -96,9 +96,7 @@ class NumpyRequest(BoundRequest):
 
     def as_vector(self, values: Any) -> Any:
         """Array (..., n)."""
-        if isinstance(values, np.ndarray):
-            return values
-        return np.stack(np.broadcast_arrays(*values), axis=-1) if len(values) else np.zeros(0)
+        return values if isinstance(values, np.ndarray) else self.ops.state_vector(values)
 
     def motion(self, q: Any = None, v: Any = None, problem: Problem | None = None) -> DynamicsProblem:
         """The problem in motion, as `BoundRequest.motion` gives it."""

@@ -167,6 +167,10 @@ class JointKind(ABC):
         """``q`` displaced by ``u`` (nv), linear parts straight in the axes of ``q``, and ``v`` in the new axes."""
         return self.integrate(ops, q, u), list(v)
 
+    def displacement_rate(self, ops: Ops, u: Entries, w: Entries) -> list[Scalar]:
+        """Rate (nv) of the displacement ``u`` of `position_update` at the velocity ``w`` in the axes of its start."""
+        return list(w)
+
     def random(self, rng: np.random.Generator, batch: tuple[int, ...], lower: Array, upper: Array) -> Array:
         """Configurations (*batch, nq): within the limits, else angles in ±π, lengths in ±1 m, rotations uniform.
 
@@ -288,6 +292,13 @@ class _Ball(_UnitRotation):
     def position_update(self, ops: Ops, q: Entries, v: Entries, u: Entries) -> tuple[list[Scalar], list[Scalar]]:
         return self.integrate(ops, q, u), rotated(self.exponential(ops, u).inverse(), v)
 
+    def displacement_rate(self, ops: Ops, u: Entries, w: Entries) -> list[Scalar]:
+        """``dexp⁻¹(u) w = w − ½ u × w + (1 − ½ θ cot ½ θ) / θ² u × (u × w)``."""
+        square, cosine, sinc = _half_angle_functions(ops, u)
+        once = cross_entries(u, w)
+        factor = (1.0 - cosine / sinc) / square
+        return [x - 0.5 * y + factor * z for x, y, z in zip(w, once, cross_entries(u, once), strict=True)]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pose(JointKind):
@@ -357,6 +368,9 @@ class _Pose(JointKind):
         turned, angular = of.position_update(ops, q[n:], v[n:], u[n:])
         linear = rotated(of.exponential(ops, u[n:]).inverse(), self._vector(v))[:n]
         return self._carried(q, self._vector(u)) + turned, linear + angular
+
+    def displacement_rate(self, ops: Ops, u: Entries, w: Entries) -> list[Scalar]:
+        return [*w[: self.n], *self.of_rotation.displacement_rate(ops, u[self.n :], w[self.n :])]
 
 
 REVOLUTE = _Angle("revolute", (3,), (0.0,))

@@ -46,6 +46,9 @@ class NumpyOps(Ops):
     def entry(self, vector: Any, index: int) -> Any:
         return vector[..., index]
 
+    def state_vector(self, entries: Sequence[Any]) -> Any:
+        return np.stack(np.broadcast_arrays(*entries), axis=-1) if len(entries) else np.zeros(0)
+
     def entries(self, a: Any) -> list[list[Any]]:
         return [[a[..., i, j] for j in range(a.shape[-1])] for i in range(a.shape[-2])]
 

@@ -153,6 +153,10 @@ class Ops(ScalarOps):
     def entry(self, vector: Any, index: int) -> Scalar:
         """Entry of a state vector (such as a configuration) as a scalar."""
 
+    def state_vector(self, entries: Sequence[Scalar]) -> Any:
+        """Scalars, or numbers, as a state vector that `entry` reads."""
+        return entries
+
     def flag(self, vector: Any, index: int) -> Scalar:
         """Entry of a vector of flags, each 1 or 0, as a scalar; what structure there is, is that where all are 1."""
         return self.entry(vector, index)

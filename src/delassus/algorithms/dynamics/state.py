@@ -83,6 +83,14 @@ class DynamicsProblem:
         other.goals = list(goals)
         return other
 
+    def at_state(self, q: Any, v: Any, constraints: Sequence[int]) -> DynamicsProblem:
+        """The robot at another state under the same joint forces, tied by the constraints of those numbers alone."""
+        q, v = self.ops.state_vector(q), self.ops.state_vector(v)
+        return DynamicsProblem(
+            self.problem.at(q, constraints), v, self._tau, gravity=self.gravity, wrenches=self.wrenches,
+            damping=self._damping, passive=self._is_passive, elimination=self.elimination,
+        )  # fmt: skip
+
     def conserving_momentum(self) -> DynamicsProblem:
         """The problem without velocity products of free bodies: `position_update` turns them by their momentum."""
         other = copy(self)

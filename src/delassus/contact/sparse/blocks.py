@@ -25,6 +25,9 @@ from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
 
+MOTION_OF_BLOCKS = ("poses", "twists", "M", "qdd", "J", "errors")
+"""Outputs of `joint_space_motion` that contact dynamics reads."""
+
 Loop = tuple[Constraint, int]
 """A loop, and its number among those of the scene."""
 
@@ -51,12 +54,14 @@ class BodyGroup:
 
     def compile(self, what: str, passive: Passive = "none") -> Kernel:
         """Kernel of the tree; `position_update` of free bodies takes their inertias, as payloads."""
-        if what == "position_update":
-            if self.is_free:
-                body = free_body(1.0, np.ones(3))
-                return compile_kernel(replace(body, inertias=np.zeros((1, 6, 6))), (), what, payloads=body.link_names)
+        if self.is_free:
+            body = free_body(1.0, np.ones(3))
+            return compile_kernel(replace(body, inertias=np.zeros((1, 6, 6))), (), what, payloads=body.link_names)
+        if what in ("position_update", "constraint_errors"):
             return compile_kernel(self.tree, self.loops, what)
-        return compile_kernel(self.tree, self.loops if what == "joint_space_motion" else (), what, passive=passive)
+        if what == "joint_space_motion":
+            return compile_kernel(self.tree, self.loops, what, outputs=MOTION_OF_BLOCKS, passive=passive)
+        return compile_kernel(self.tree, self.loops, what, passive=passive)
 
 
 def body_groups(scene: Scene, passive: Passive) -> list[BodyGroup]:

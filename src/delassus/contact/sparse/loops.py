@@ -1,19 +1,38 @@
-"""Loops of a block: their rows made orthonormal, velocities that they leave, and gaps that are taken back.
+"""Loops of a block: their rows made orthonormal, velocities that they leave, gaps that are taken back, their motion.
 
 With ``M = L Lᵀ``, the rows ``Q`` of `orthonormalise` are those of ``J L⁻ᵀ``: what loops leave of a velocity ``v`` or an
-acceleration is ``L⁻ᵀ (1 − Qᵀ Q) Lᵀ v``, and dependent rows are none.
+impulse is ``L⁻ᵀ (1 − Qᵀ Q) Lᵀ v``, and dependent rows are none.
+
+Between contacts a block with loops moves by `delassus.algorithms.dynamics.smooth_motion`. Contacts, limits and friction
+of joints act on the whole step, by the geometry of its start: `add_smooth_motion` adds what their impulses change to
+what the smooth motion does.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled, inlined
+from delassus.compiler.jit.memory import call_at
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, forward
-from delassus.contact.sparse.records import Bodies, State
+from delassus.contact.sparse.records import Bodies, LoopMotion, State
 from delassus.contact.sparse.rows import UNMOVED
+from delassus.runtime.sub_steps import OPEN
 from delassus.spatial.rotations import Array
+
+
+class Tuning(NamedTuple):
+    """Numbers of the statuses of steps."""
+
+    energy_gain: float = 0.02
+    """Fraction of the kinetic energy that a step may gain beyond the work of joint forces."""
+    gain_checked_below: float = 1e-8
+    """Errors of loops (m, rad) at the start up to which that is checked: to take back larger ones takes work."""
+
+
+TUNING = Tuning()
 
 YIELDING = 1e-8
 """Compliance of loops over their mobility, in Newton's method alone."""
@@ -23,11 +42,11 @@ REGULAR_CONDITION = 1e-10
 
 
 @compiled
-def orthonormalise(L: Array, at: int, m: int, Q: Array, start: int, n: int, gaps: Array, rates: Array, k0: int) -> None:
+def orthonormalise(L: Array, at: int, m: int, Q: Array, start: int, n: int, gaps: Array, k0: int) -> None:
     """Rows ``Q`` (n, m) at ``start`` become orthonormal rows ``q = L⁻¹ Jᵀ``, and right sides those along them.
 
     Those first that differ most from the ones before. What depends on others (`REGULAR_CONDITION`) becomes zero. Right
-    sides ``gaps`` and ``rates`` begin at ``k0``.
+    sides ``gaps`` begin at ``k0``.
     """
     most = 0.0
     for k in range(n):
@@ -36,7 +55,7 @@ def orthonormalise(L: Array, at: int, m: int, Q: Array, start: int, n: int, gaps
     for k in range(n):
         row = start + k * m
         size = product(Q, row, Q, row, m)
-        scale(Q, row, m, gaps, rates, k0 + k, 1.0 / math.sqrt(size) if size > UNMOVED * most else 0.0)
+        scale(Q, row, m, gaps, k0 + k, 1.0 / math.sqrt(size) if size > UNMOVED * most else 0.0)
     for k in range(n):
         row, best, largest = start + k * m, k, 0.0
         for other in range(k, n):
@@ -47,14 +66,13 @@ def orthonormalise(L: Array, at: int, m: int, Q: Array, start: int, n: int, gaps
             to = start + best * m + c
             Q[row + c], Q[to] = Q[to], Q[row + c]
         gaps[k0 + k], gaps[k0 + best] = gaps[k0 + best], gaps[k0 + k]
-        rates[k0 + k], rates[k0 + best] = rates[k0 + best], rates[k0 + k]
         for other in range(k):  # once more, for round-off
-            subtract(Q, row, start + other * m, m, gaps, rates, k0 + k, k0 + other)
-        scale(Q, row, m, gaps, rates, k0 + k, 1.0 / math.sqrt(largest) if largest > REGULAR_CONDITION else 0.0)
+            subtract(Q, row, start + other * m, m, gaps, k0 + k, k0 + other)
+        scale(Q, row, m, gaps, k0 + k, 1.0 / math.sqrt(largest) if largest > REGULAR_CONDITION else 0.0)
         size = product(Q, row, Q, row, m)
-        scale(Q, row, m, gaps, rates, k0 + k, 1.0 / math.sqrt(size) if size > 0.0 else 0.0)
+        scale(Q, row, m, gaps, k0 + k, 1.0 / math.sqrt(size) if size > 0.0 else 0.0)
         for other in range(k + 1, n):
-            subtract(Q, start + other * m, row, m, gaps, rates, k0 + other, k0 + k)
+            subtract(Q, start + other * m, row, m, gaps, k0 + other, k0 + k)
 
 
 @compiled
@@ -68,11 +86,11 @@ def multiply_by_transpose(L: Array, at: int, m: int, v: Array, i: int, x: Array)
 
 
 @compiled
-def remove_loop_rows(Q: Array, start: int, n: int, m: int, rates: Array, k0: int, part: float, x: Array) -> None:
-    """``x ← x − Qᵀ (Q x + part · rates)``: what loops leave of ``x = Lᵀ v``, or of an acceleration."""
+def remove_loop_rows(Q: Array, start: int, n: int, m: int, x: Array) -> None:
+    """``x ← x − Qᵀ Q x``: what loops leave of ``x = Lᵀ v``."""
     for k in range(n):
         row = start + k * m
-        u = product(Q, row, x, 0, m) + part * rates[k0 + k]
+        u = product(Q, row, x, 0, m)
         for c in range(m):
             x[c] -= u * Q[row + c]
 
@@ -90,7 +108,7 @@ def close_loops(bodies: Bodies, state: State, loop: Indices, x: Array) -> None:
     m = bodies.first[b + 1] - bodies.first[b]
     for k in range(n):
         state.gaps[first + k] = state.errors[first + k]
-    orthonormalise(bodies.L, at, m, Q, loop[2], n, state.gaps, state.rates, first)
+    orthonormalise(bodies.L, at, m, Q, loop[2], n, state.gaps, first)
     for k in range(n):
         row = loop[2] + k * m
         for r in range(m):  # L q
@@ -115,11 +133,105 @@ def close_gaps(bodies: Bodies, state: State, loop: Indices, part: float, x: Arra
         x[c] = 0.0
     for k in range(n):
         most = max(most, abs(part * state.errors[first + k]))
-    remove_loop_rows(bodies.Q, loop[2], n, m, state.gaps, first, part, x)
+        for c in range(m):
+            x[c] -= part * state.gaps[first + k] * bodies.Q[loop[2] + k * m + c]
     backward(bodies.L, bodies.at[b], m, x, 0)
     for c in range(m):
         state.shift[f + c] += x[c]
     return most
+
+
+@compiled
+def move_loops(bodies: Bodies, state: State, loops: Indices, motion: LoopMotion, x: Array) -> bool:
+    """Smooth motion of all blocks with loops, and their ``target``; whether all of it is resolved. ``x`` is memory.
+
+    ``target`` is the velocity at its end, without what loops by their rows of now hold.
+    """
+    resolved = True
+    for k in range(loops.shape[0]):
+        call, b = motion.calls[k], loops[k, 0]
+        call_at(call[0], 1, call[1], call[2], call[3], call[4], call[5], call[6], call[7], call[8])
+        resolved = resolved and motion.flags[k, 1] == 1.0
+        f = bodies.first[b]
+        m = bodies.first[b + 1] - f
+        multiply_by_transpose(bodies.L, bodies.at[b], m, state.reached, f, x)
+        remove_loop_rows(bodies.Q, loops[k, 2], loops[k, 1], m, x)
+        backward(bodies.L, bodies.at[b], m, x, 0)
+        for c in range(m):
+            state.target[f + c] = x[c]
+    return resolved
+
+
+@compiled
+def add_smooth_motion(bodies: Bodies, state: State, loops: Indices, motion: LoopMotion, dt: float) -> None:
+    """Add the change by smooth motion over the step to the velocities ``after`` impulses and to ``shift``.
+
+    Where there are no impulses, the step ends where the smooth motion does. Impulses act on the whole step: what they
+    change of the velocity changes the displacement by ``dt`` times that.
+    """
+    for k in range(loops.shape[0]):
+        b = loops[k, 0]
+        begin, end = bodies.first[b], bodies.first[b + 1]
+        motion.pushed[k] = 1 if is_pushed(bodies, state, b) else 0
+        if motion.pushed[k] == 1:
+            for c in range(begin, end):
+                state.shift[c] += state.moved[c] - 0.5 * dt * (state.v[c] + state.reached[c])
+                state.shift[c] -= dt * (state.reached[c] - state.target[c])
+                state.after[c] += state.reached[c] - state.target[c]
+        else:
+            for c in range(begin, end):
+                state.shift[c] += state.moved[c] - dt * state.reached[c]
+                state.after[c] = state.reached[c]
+
+
+@compiled
+def loops_open(state: State, loops: Indices, motion: LoopMotion) -> bool:
+    """Whether loops gape at the end of a step, and more so than at its start."""
+    for k in range(loops.shape[0]):
+        call, n, first, before, after = motion.calls[k], loops[k, 1], loops[k, 3], 0.0, 0.0
+        call_at(call[9], 1, call[10], call[11], call[12], call[13])
+        for r in range(n):
+            before, after = max(before, abs(state.errors[first + r])), max(after, abs(motion.errors[r]))
+            if not after < math.inf:
+                return True
+        if after > max(before, OPEN):
+            return True
+    return False
+
+
+@compiled
+def gains_energy(bodies: Bodies, state: State, loops: Indices, motion: LoopMotion, dt: float, x: Array) -> bool:
+    """Whether a block with loops on which no impulses act has gained energy in a step, beyond the work of ``tau``.
+
+    What it gains counts beside its kinetic energy, or what its accelerations make of that in a step. ``x`` is memory.
+    """
+    for k in range(loops.shape[0]):
+        call, b, opened, energy = motion.calls[k], loops[k, 0], 0.0, motion.energies
+        f = bodies.first[b]
+        m = bodies.first[b + 1] - f
+        for r in range(loops[k, 1]):
+            opened = max(opened, abs(state.errors[loops[k, 3] + r]))
+        if opened > TUNING.gain_checked_below or motion.pushed[k] == 1:
+            continue
+        call_at(call[14], 1, call[1], call[2], call[15], call[16])
+        kinetic, gained = energy[0], -energy[0] - energy[1]
+        call_at(call[14], 1, call[10], call[11], call[15], call[16])
+        kinetic, gained = max(kinetic, energy[0]), gained + energy[0] + energy[1]
+        for c in range(f, f + m):
+            gained -= state.tau[c] * state.moved[c]
+        multiply_by_transpose(bodies.L, bodies.at[b], m, state.qdd, f, x)
+        if gained > TUNING.energy_gain * (kinetic + 0.5 * dt * dt * product(x, 0, x, 0, m)):
+            return True
+    return False
+
+
+@compiled
+def is_pushed(bodies: Bodies, state: State, b: int) -> bool:
+    """Whether impulses act on a block."""
+    for c in range(bodies.first[b], bodies.first[b + 1]):
+        if state.after[c] != state.target[c]:
+            return True
+    return False
 
 
 @inlined
@@ -132,19 +244,17 @@ def product(a: Array, i: int, b: Array, j: int, m: int) -> float:
 
 
 @inlined
-def scale(Q: Array, row: int, m: int, gaps: Array, rates: Array, k: int, factor: float) -> None:
-    """A row and its right sides by a factor."""
+def scale(Q: Array, row: int, m: int, gaps: Array, k: int, factor: float) -> None:
+    """A row and its right side by a factor."""
     gaps[k] *= factor
-    rates[k] *= factor
     for c in range(m):
         Q[row + c] *= factor
 
 
 @inlined
-def subtract(Q: Array, row: int, other: int, m: int, gaps: Array, rates: Array, k: int, j: int) -> None:
-    """Subtract from a row and its right sides the part along another row, of unit length."""
+def subtract(Q: Array, row: int, other: int, m: int, gaps: Array, k: int, j: int) -> None:
+    """Subtract from a row and its right side the part along another row, of unit length."""
     u = product(Q, row, Q, other, m)
     gaps[k] -= u * gaps[j]
-    rates[k] -= u * rates[j]
     for c in range(m):
         Q[row + c] -= u * Q[other + c]

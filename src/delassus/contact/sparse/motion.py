@@ -17,8 +17,7 @@ from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, OUT_OF_REACH, gap_correction, limit_correction
 from delassus.contact.sparse.factor import backward, cholesky, forward
-from delassus.contact.sparse.flow import flow_loops
-from delassus.contact.sparse.loops import close_gaps, close_loops
+from delassus.contact.sparse.loops import close_gaps, close_loops, move_loops
 from delassus.contact.sparse.records import ATTEMPT, CONTACTS, PHASE, SEARCH, Bodies, Data, Model, Options, State
 from delassus.contact.sparse.rows import add_compliance
 from delassus.contact.sparse.sweeps import sweep, velocity
@@ -83,7 +82,7 @@ def free_motion_of_robots(model: Model, data: Data, options: Options) -> tuple[b
     bodies, state, motions, n = data.bodies, data.state, model.motions, model.free[1]
     for k in range(motions.shape[0]):
         call = motions[k]
-        arrays = (call[2], call[3], call[4], call[5], call[6], call[7], call[8], call[9], call[10], call[11], call[12])
+        arrays = (call[2], call[3], call[4], call[5], call[6], call[7], call[8], call[9], call[10], call[11])
         call_at(call[0], call[1], arrays)
     regular = True
     for k in range(state.rcond.size):
@@ -97,7 +96,7 @@ def free_motion_of_robots(model: Model, data: Data, options: Options) -> tuple[b
         regular = cholesky(bodies.L, at, m) and regular
     for k in range(model.loops.shape[0]):
         close_loops(bodies, state, model.loops[k], data.work.K)
-    return regular, flow_loops(bodies, state, model.flow, model.loops, options.dt, options.correction)
+    return regular, move_loops(bodies, state, model.loops, model.loop_motion, data.work.K)
 
 
 @compiled
@@ -118,7 +117,7 @@ def start_correction(model: Model, data: Data, options: Options) -> None:
         islands.wanted[k] = 0.0
     for k in range(loops.shape[0]):
         b = loops[k, 0]
-        if model.flow.found[k, 0] == 1:
+        if model.loop_motion.flags[k, 0] == 1.0:
             continue  # the smooth motion has taken them back
         most = close_gaps(bodies, state, loops[k], options.correction, data.work.K)
         if islands.root[b] >= 0:

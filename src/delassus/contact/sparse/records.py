@@ -49,10 +49,9 @@ class Bodies(NamedTuple):
 class State(NamedTuple):
     """State of all blocks, in their order.
 
-    ``errors`` are those of loops, ``gaps`` the same along their orthonormal rows, and ``rates`` what velocities alone
-    make of the rate of the velocity along these. ``target`` is the velocity at the end of the step without contacts,
-    ``after`` that with them, ``shift`` a displacement; of blocks with loops, ``moved`` and ``reached`` are the
-    displacement and the velocity of the smooth motion, see `delassus.contact.sparse.flow`.
+    ``errors`` are those of loops, ``gaps`` the same along their orthonormal rows. ``target`` is the velocity at the end
+    of the step without contacts, ``after`` that with them, ``shift`` a displacement; of blocks with loops ``moved`` and
+    ``reached`` are the displacement and the velocity of the smooth motion, see `delassus.contact.sparse.loops`.
     """
 
     q: Array
@@ -63,7 +62,6 @@ class State(NamedTuple):
     qdd: Array
     errors: Array
     gaps: Array
-    rates: Array
     rcond: Array
     target: Array
     after: Array
@@ -74,45 +72,20 @@ class State(NamedTuple):
     v_next: Array
 
 
-class Flow(NamedTuple):
-    """Memory of `flow_block`, one block with loops at a time, and its calls of kernels; ``turns`` are its joints'.
+class LoopMotion(NamedTuple):
+    """Calls for the motion of blocks with loops, and what they write; a row for each of these blocks.
 
-    Of each such block ``calls`` has the addresses of `position_update` and `joint_space_motion`, then of what they are
-    called with, and that of `energies` and of what it is called with; ``found`` whether its loops are closed, how many
-    sub-steps were tried, and whether impulses acted. ``turns`` is the number of such a block, and the first of three
-    degrees of freedom that turn a body.
+    ``calls`` are addresses: of `smooth_motion` and its arrays, of `constraint_errors` after the step and its own, and
+    of `energies`. ``flags`` are those of `smooth_motion`, ``pushed`` whether impulses acted. ``errors``,
+    ``rates`` and ``energies`` (J, kinetic and potential) are of one block at a time.
     """
 
     calls: Indices
-    turns: Indices
-    found: Indices
-    q: Array
-    v: Array
-    w: Array
-    u: Array
-    back: Array
-    still: Array
-    L: Array
-    qdd: Array
-    Q: Array
+    pushed: Indices
+    flags: Array
     errors: Array
     rates: Array
-    rcond: Array
-    poses: Array
-    twists: Array
-    q_back: Array
-    turned: Array
-    u0: Array
-    w0: Array
-    u_rates: Array
-    w_rates: Array
-    before: Array
-    wanted: Array
-    gaps: Array
-    free: Array
-    kinetic: Array
-    potential: Array
-    x: Array
+    energies: Array
 
 
 class Rows(NamedTuple):
@@ -270,7 +243,7 @@ class Model(NamedTuple):
     updates: Indices
     free: Indices
     loops: Indices
-    flow: Flow
+    loop_motion: LoopMotion
     gravity: Array
     colliders: Colliders
     size: float

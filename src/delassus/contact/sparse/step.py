@@ -18,7 +18,6 @@ from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.narrow_phase import INVALID_POSE, begin_search, find_near_pairs, number_contacts
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.sparse.cone import JOINT, OUT_OF_REACH
-from delassus.contact.sparse.flow import add_smooth_motion, gains_energy, loops_open
 from delassus.contact.sparse.impact import (
     COARSE_STEP,
     DONE,
@@ -33,6 +32,7 @@ from delassus.contact.sparse.impact import (
     end_impact,
     make_safe,
 )
+from delassus.contact.sparse.loops import add_smooth_motion, gains_energy, loops_open
 from delassus.contact.sparse.motion import free_motion_of_robots, start_correction, update_positions
 from delassus.contact.sparse.newton import TOO_SMALL
 from delassus.contact.sparse.parts import (
@@ -339,11 +339,11 @@ def end_step(model: Model, data: Data, options: Options) -> int:
         joints.before[0, c], joints.before[1, c] = joints.impulses[0, c], joints.impulses[1, c]
     start_correction(model, data, options)
     share(CORRECTION, data.islands.island[bodies.at.size], model, data, options)
-    add_smooth_motion(bodies, state, model.flow, model.loops, options.dt)
+    add_smooth_motion(bodies, state, model.loops, model.loop_motion, options.dt)
     update_positions(model.updates)
     share(INTEGRATION, model.free[1], model, data, options)
-    statuses[LOOPS_OPEN] = 1 if loops_open(state, model.flow, model.loops) else 0
-    if gains_energy(bodies, state, model.flow, model.loops, options.dt):
+    statuses[LOOPS_OPEN] = 1 if loops_open(state, model.loops, model.loop_motion) else 0
+    if gains_energy(bodies, state, model.loops, model.loop_motion, options.dt, data.work.K):
         statuses[COARSE_STEP] = 1
     return DONE
 

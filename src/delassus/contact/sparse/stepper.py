@@ -29,9 +29,9 @@ from delassus.contact.sparse.records import (
     STATUS,
     Contacts,
     Data,
-    Flow,
     Islands,
     LinkMotion,
+    LoopMotion,
     Model,
     Options,
     Progress,
@@ -44,6 +44,7 @@ from delassus.contact.sparse.step import ASK, NO_FACTOR, NO_ROOM, NOT_FINITE, ru
 from delassus.errors import ConfigurationError
 from delassus.quantities.options import Passive
 from delassus.runtime.helper import start
+from delassus.runtime.kernel import Kernel
 from delassus.runtime.threads import number_with_helpers
 from delassus.spatial.rotations import Array
 
@@ -112,12 +113,13 @@ class BlockSteps:
         nv, n = tree.nv, len(blocks.bodies.at)
         loops = blocks.loops
         rows = int(loops[:, 1].sum())
-        moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, rows, rows, rows, n - len(blocks.mass))
+        moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, rows, rows, n - len(blocks.mass))
         self.state = State(*_zeros(*moving, *[nv] * 5, tree.nq, nv))
         self._dt = np.full(max(n, 1), options.dt)
-        motions, updates, free, flow = self._calls(passive)
+        self._correction = np.array([options.correction])
+        motions, updates, free, loop_motion = self._calls(passive)
         self.model = Model(
-            blocks.of_links, motions, updates, free, loops, flow, np.array(scene.gravity), self.detector.arrays,
+            blocks.of_links, motions, updates, free, loops, loop_motion, np.array(scene.gravity), self.detector.arrays,
             self.detector.size, self.detector.margin,
         )  # fmt: skip
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
@@ -130,53 +132,46 @@ class BlockSteps:
         self._passive = passive
         self.set_warm_start(ContactSet.empty(), np.zeros((0, 3)), np.zeros((2, nv)))
 
-    def _calls(self, passive: Passive) -> tuple[Indices, Indices, Indices, Flow]:
+    def _calls(self, passive: Passive) -> tuple[Indices, Indices, Indices, LoopMotion]:
         """Arguments of calls of kernels: address, number of blocks, addresses of arrays."""
-        state, bodies, blocks = self.state, self.blocks.bodies, self.blocks
-        self._kernels = []
-        flow, flows, turns = _flow_memory(blocks), list[list[int]](), list[list[int]]()
-        motions: list[list[int]] = []
-        updates: list[list[int]] = []
-        free = np.zeros(9, np.int64)
+        s, bodies, blocks, correction = self.state, self.blocks.bodies, self.blocks, self._correction
+        self._kernels = list[Kernel]()
+        sizes = blocks.loops[:, 1]
+        flags, energies, (errors, rates) = np.zeros((len(sizes), 2)), np.zeros(2), np.zeros((2, sizes.max(initial=0)))
+        motions, updates, free, loops = list[list[int]](), list[list[int]](), [0] * 9, list[list[int]]()
         b = link = q = rows = J = 0
+
+        def call(what: str, *arrays: Array) -> list[int]:
+            kernel = kind.compile(what, passive)
+            self._kernels.append(kernel)
+            return [kernel.address, *(x.ctypes.data for x in arrays)]
+
         for kind in blocks.kinds:
             k, tree, v = len(kind.links), kind.tree, int(bodies.first[b])
-            if kind.is_free:
-                update = kind.compile("position_update")
-                self._kernels.append(update)
-                arrays = [state.q, state.after, self._dt, state.shift, blocks.inertias, state.q_next, state.v_next]
-                free[:] = [update.address, k, *(x.ctypes.data for x in arrays)]
-            else:
-                motion, update = kind.compile("joint_space_motion", passive), kind.compile("position_update", passive)
-                self._kernels += [motion, update]
-                arrays = [
-                    state.q[q:], state.v[v:], state.tau[v:], state.poses[link:], state.twists[link:],
-                    bodies.mass[int(bodies.at[b]) :], state.qdd[v:], bodies.Q[J:], state.errors[rows:],
-                    state.rates[rows:], state.rcond[b - len(blocks.mass) :],
-                ]  # fmt: skip
-                motions.append([motion.address, k, *(x.ctypes.data for x in arrays)])
-                arrays = [state.q[q:], state.after[v:], self._dt, state.shift[v:], state.q_next[q:], state.v_next[v:]]
-                updates.append([update.address, k, *(x.ctypes.data for x in arrays)])
-                if kind.loops:
-                    arrays = [
-                        state.q[q:], flow.w, flow.still, flow.u, flow.q, flow.v, flow.q, flow.v, state.tau[v:],
-                        flow.poses, flow.twists, flow.L, flow.qdd, flow.Q, flow.errors, flow.rates, flow.rcond,
-                        flow.back, flow.q_back, flow.turned, state.q_next[q:], state.v_next[v:],
-                    ]  # fmt: skip
-                    of_energies, energies = (
-                        [state.v[v:], flow.kinetic, flow.potential],
-                        kind.compile("energies", passive),
-                    )
-                    self._kernels.append(energies)
-                    for at, joint in zip(tree.v_slices, tree.joints, strict=True):
-                        if joint.kind.has_quaternion:
-                            turns.append([len(flows), at.stop - 3])
-                    called = [x.ctypes.data for x in arrays], [x.ctypes.data for x in of_energies]
-                    flows.append([update.address, motion.address, *called[0], energies.address, *called[1]])
             m = sum(c.size for c in kind.loops)
+            state, after = (s.q[q:], s.v[v:], s.tau[v:]), (s.q_next[q:], s.v_next[v:])
+            moves = s.q[q:], s.after[v:], self._dt, s.shift[v:]
+            if kind.is_free:
+                free = call("position_update", *moves, blocks.inertias, *after)
+                free.insert(1, k)
+            else:
+                found = s.poses[link:], s.twists[link:], bodies.mass[int(bodies.at[b]) :], s.qdd[v:]
+                of_loops = bodies.Q[J:], s.errors[rows:], s.rcond[b - len(blocks.mass) :]
+                motions.append(call("joint_space_motion", *state, *found, *of_loops))
+                updates.append(call("position_update", *moves, *after))
+                for made in (motions[-1], updates[-1]):
+                    made.insert(1, k)
+            if m:
+                reached = s.moved[v:], s.reached[v:], flags[len(loops) :]
+                loops.append(
+                    call("smooth_motion", *state, self._dt, correction, *reached)
+                    + call("constraint_errors", *after, errors, rates)
+                    + call("energies", energies, energies[1:])
+                )
             b, link, q, rows, J = b + k, link + k * tree.n_links, q + k * tree.nq, rows + m, J + m * tree.nv
-        flow = flow._replace(calls=_table(flows, 28), turns=_table(turns, 2), found=np.zeros((len(flows), 3), np.int64))
-        return _table(motions, 13), _table(updates, 8), free, flow
+        calls = _table(loops, 17), np.zeros(len(loops), np.int64)
+        loop_motion = LoopMotion(*calls, flags, errors, rates, energies)
+        return _table(motions, 12), _table(updates, 8), np.array(free, np.int64), loop_motion
 
     def _make_room(self, n: int, fill: int, entries: int) -> None:
         """Memory for so many contacts, and for a factor of that size."""
@@ -436,18 +431,6 @@ class BlockSteps:
                 both = kind.compile("energies", self._passive)(q[coordinates], v[dofs])
                 kinetic, potential = kinetic + float(both[0].sum()), potential + float(both[1].sum())
         return kinetic, potential
-
-
-def _flow_memory(blocks: Blocks) -> Flow:
-    """Memory for the smooth motion of any block with loops."""
-    nq, nv, n, rows = 0, 0, 0, 0
-    for kind in blocks.kinds:
-        if kind.loops:
-            tree, m = kind.tree, sum(c.size for c in kind.loops)
-            nq, nv, n, rows = max(nq, tree.nq), max(nv, tree.nv), max(n, tree.n_links), max(rows, m)
-    of_calls = nq, nv, nv, nv, nv, 1, nv * nv, nv, rows * nv, rows, rows, 1, (n, 3, 4), (n, 6), nq, nv
-    none = _indices((0, 28), (0, 2), (0, 3))
-    return Flow(*none, *_zeros(*of_calls, nv, nv, 4 * nv, 4 * nv, rows, rows, rows, 1, 1, 1, nv))
 
 
 def _table(rows: list[list[int]], width: int) -> Indices:

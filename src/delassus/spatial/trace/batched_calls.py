@@ -38,7 +38,8 @@ class CallingTraceOps(TraceOps):
         out: list[Sequence[Table]] = [()] * len(rows)
         for numbers in _grouped(range(len(rows)), lambda r: tuple((a.shape, *map(bool, a.nodes())) for a in rows[r])):
             group = [rows[r] for r in numbers]
-            made = _called(self, body, group) if len(group) >= FEWEST else [body(*row) for row in group]
+            is_called = len(group) >= FEWEST and not self.is_repeated
+            made = _called(self, body, group) if is_called else [body(*row) for row in group]
             for r, results in zip(numbers, made, strict=True):
                 out[r] = results
         return out

@@ -98,6 +98,7 @@ class TraceOps(Ops):
         self.exact: set[int] = set()
         self.loops: list[Loop | Calls] = []
         self.held: dict[int, frozenset[int]] = {}
+        self.is_repeated = False  # whether what is traced is a pass of a loop
         self._system = 0
         self._erring: list[list[float]] = [[] for _ in range(SAMPLES)]
         self._build = Builder()
@@ -404,7 +405,9 @@ class TraceOps(Ops):
         nodes = [self.number(x) for x in (*start, unless)]  # the last one: whether the state has stopped
         carried: list[Any] = self.vector(len(nodes), [self.at[x] for x in nodes])
         *before, stopped = carried
+        pivots, self.pivots, self.is_repeated = self.pivots, dict[int, tuple[int, bool, int]](), True
         after, stop = body(before)
+        self.pivots, self.is_repeated = pivots, False  # errors of passes are those of the body's own
         following = [self.select(stopped, x, y) for x, y in zip(before, after, strict=True)]
         following.append(self.maximum(stopped, stop))
         final = self.vector(len(nodes), [self.at[x.node] for x in following])

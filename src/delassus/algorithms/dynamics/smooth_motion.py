@@ -1,0 +1,361 @@
+"""Smooth motion of links that loops tie over a time step, its velocity products and loops resolved in time.
+
+Links of little mass in loops, such as gimbals at the ends of rods, turn much faster than what they hang on. A step that
+is explicit in their velocity products throws them apart, so the motion without contacts is integrated by sub-steps of
+the Runge-Kutta pair of Bogacki and Shampine (orders 3 and 2), as long as an estimate of their error allows:
+
+    u̇ = dexp⁻¹(u) w,    ẇ = q̈ − M⁻¹ Jᵀ G⁺ (J q̈ + ρ),    q = q₀ ⊕ u,
+
+with ``q̈`` the acceleration without loops, ``ρ`` the rate ``J̇ v``, ``G = J M⁻¹ Jᵀ`` of the rows ``J`` of the loops, and
+the velocity ``w`` in the axes of the start of the step, which do not turn. After each sub-step the error of the loops'
+positions and velocities is taken back, along displacements of least kinetic energy. The errors that count are those of
+the energy, ``vᵀ M δw + q̈ᵀ M δu``, and the gap of the loops before it is taken back.
+
+A pass of the one loop is a stage: at the start of the step with its velocity, and once more with what loops leave of it
+if that is another one; then three for each sub-step that is tried. Rows of loops may depend on one another: ``G⁺`` is a
+few steps of the proximal point method.
+
+Contacts, limits and friction of joints act on the whole step, by the geometry of its start.
+
+Sources: Bogacki and Shampine 1989; Hairer, Lubich, Wanner, Geometric Numerical Integration, IV.4 (projection) and
+IV.8 (``dexp``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import NamedTuple, cast
+
+from delassus.algorithms.dynamics.constraint_acceleration import position_errors
+from delassus.algorithms.dynamics.ltl import JointSpace
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.operational_space_compliance import straight_accelerations, straight_drift
+from delassus.spatial.joints import Joint
+from delassus.spatial.motion import column, diagonal, from_entries
+from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
+
+State = list[Scalar]
+
+
+class Tuning(NamedTuple):
+    """Numbers of `smooth_motion`."""
+
+    energy_tolerance: float = 1e-5
+    """Error of the energy over a step that sub-steps may make, over the kinetic energy."""
+    gap_tolerance: float = 1e-5
+    """Gap of loops (m, rad) that a sub-step may leave before it is taken back."""
+    closed: float = 1e-2
+    """Errors of loops (m, rad) up to which these are closed: there, the rows of loops are the rates of their errors."""
+    held_fraction: float = 1e-6
+    """Fraction of the kinetic energy without loops that counts as kinetic energy: loops may hold all motion."""
+    opening_fraction: float = 1e-8
+    """Fraction of the kinetic energy in velocities that open loops, up to which these are left out of accelerations."""
+    smallest_sub_step: float = 1.0 / 4096.0
+    """Length of the smallest sub-steps over that of the step."""
+    most_shrinking: float = 0.2
+    """Least length of a sub-step over that of the one before."""
+    most_growth: float = 5.0
+    """Largest length of a sub-step over that of the one before."""
+    safety: float = 0.9
+    """Length of a sub-step over what the estimate of its error allows."""
+    least_error: float = 1e-9
+    """Estimate below which sub-steps grow no more."""
+    stretch_to_end: float = 1.01
+    """How far a sub-step may be lengthened to the end of the step."""
+    most_stages: int = 6 * 4096
+    """Most stages of a step."""
+    proximal: float = 1e-9
+    """Weight of the proximal point method, over the mobilities of rows."""
+    proximal_rounding: float = 16.0
+    """Least weight over the relative round-off."""
+    proximal_steps: int = 3
+    """Steps of that method."""
+
+
+TUNING = Tuning()
+
+INFINITE = 1e30
+"""Estimate of what is not finite."""
+
+
+class SmoothMotion(NamedTuple):
+    """Displacement ``moved`` and velocity ``reached``, in the axes of the start of the step; both (nv).
+
+    ``closed`` and ``resolved`` are 1 where loops were closed at the start, and where no sub-step had to be too long.
+    """
+
+    moved: State
+    reached: State
+    closed: Scalar
+    resolved: Scalar
+
+
+class Stage(NamedTuple):
+    """What a stage finds at a displacement and a velocity, in the axes of the start of the step.
+
+    Rates of both; both without what opens loops; errors of loops; squares of lengths ``xᵀ M x`` of the velocity, of
+    what of it opens loops, of the acceleration, and of that without loops; and length ``(xᵀ M x)^½`` of others.
+    """
+
+    u_rate: State
+    w_rate: State
+    u: State
+    w: State
+    errors: State
+    speed: Scalar
+    opening: Scalar
+    acceleration: Scalar
+    free: Scalar
+    length: Callable[[State], Scalar]
+
+
+class SubSteps:
+    """Stages and sub-steps of the joints of some links, tied by the constraints of those numbers.
+
+    Forces are those of ``motion``, joint forces are held; ``epsilon`` is the relative round-off.
+    """
+
+    def __init__(self, motion: DynamicsProblem, links: Sequence[int], loops: Sequence[int], epsilon: float) -> None:
+        self.ops, self._motion, self._loops = motion.ops, motion, loops
+        tree = motion.tree
+        self._nv, self._q = tree.nv, [self.ops.entry(motion.problem.q, k) for k in range(tree.nq)]
+        self._weight = max(TUNING.proximal, TUNING.proximal_rounding * epsilon)
+        self._joints: list[tuple[Joint, slice, slice, slice]] = []
+        self.dofs: list[int] = []
+        for i in links:
+            sv, n = tree.v_slices[i], len(self.dofs)
+            self._joints.append((tree.joints[i], tree.q_slices[i], sv, slice(n, n + sv.stop - sv.start)))
+            self.dofs += range(sv.start, sv.stop)
+        self.n_rows = sum(motion.problem.constraints[k].size for k in loops)
+
+    def stage(self, u: State, w: State, goal: Callable[[State], State]) -> Stage:
+        """Stage at ``u`` and ``w`` (n, of `dofs`); loops are pulled to errors that ``goal`` makes of those there."""
+        ops = self.ops
+        q, v = list(self._q), self._of_tree([0.0] * len(self.dofs))
+        for joint, sq, sv, own in self._joints:
+            q[sq], v[sv] = joint.kind.position_update(ops, self._q[sq], w[own], u[own])
+        motion = self._motion.at_state(q, v, self._loops)
+        space = JointSpace(motion)
+        free = column(ops, space.accelerations(ops.zeros(self.n_rows, 1)))
+        qdd = straight_accelerations(motion, [from_entries(ops, free[sv]) for sv in motion.tree.v_slices])
+        errors = column(ops, position_errors(motion))
+        gaps = from_entries(ops, [x - y for x, y in zip(errors, goal(errors), strict=True)])
+
+        # L v, L q̈, 0, less what loops take: Yᵀ G⁺ of their rates
+        over = ops.hstack([self._over(space, from_entries(ops, v)), self._over(space, qdd), ops.zeros(self._nv, 1)])
+        rates = space.along_rows(over) + ops.hstack([ops.zeros(self.n_rows, 1), straight_drift(motion), gaps])
+        impulses = self._of_loops(space.G, rates)
+        left = space.back_substitution(over, -impulses)
+        columns = [column(ops, ops.take(left, None, (k,))) for k in range(3)]
+        w_end, w_rate, back = (self._to_start(q, u, [x[k] for k in self.dofs]) for x in columns)
+
+        of_v, of_qdd, _ = (column(ops, ops.take(over, None, (k,))) for k in range(3))
+        taken, along = (column(ops, ops.take(x, None, (0,))) for x in (impulses, rates))
+
+        def square(x: Sequence[Scalar]) -> Scalar:
+            over = column(ops, self._over(space, from_entries(ops, x)))
+            return _dot(over, over)
+
+        return Stage(
+            self._chart_rate(u, w), w_rate, _sum(u, self._chart_rate(u, back)), w_end, errors, _dot(of_v, of_v),
+            _dot(taken, along), square(columns[1]), _dot(of_qdd, of_qdd),
+            lambda x: ops.sqrt(square(self._of_tree(x))),
+        )  # fmt: skip
+
+    def _of_tree(self, x: State) -> State:
+        """Entries (nv) of all joints, zero beside those of `dofs`."""
+        out: State = [0.0] * self._nv
+        for k, value in zip(self.dofs, x, strict=True):
+            out[k] = value
+        return out
+
+    def _over(self, space: JointSpace, x: Matrix) -> Matrix:
+        """``L x`` (nv × 1)."""
+        return self.ops.vstack(space.L.multiply([self.ops.take(x, (k,), None) for k in range(self._nv)]))
+
+    def _of_loops(self, G: Matrix, rates: Matrix) -> Matrix:
+        """``G⁺`` times rates (m × k), rows scaled to equal mobility."""
+        ops, n = self.ops, self.n_rows
+        entries = ops.entries(G)
+        scale = [1.0 / ops.sqrt(entries[k][k] + SQUARE_FLOOR) for k in range(n)]
+        S = diagonal(ops, scale)
+        scaled = ops.sym_product(S, ops.sym_product(G, S))
+        factor = ops.factor(ops.sym_add(scaled, diagonal(ops, [self._weight] * n)))
+        left = S @ rates
+        found = factor.solve(left)
+        for _ in range(TUNING.proximal_steps - 1):
+            found = found + factor.solve(left - scaled @ found)
+        return S @ found
+
+    def _to_start(self, q: State, u: State, x: State) -> State:
+        """Velocities at the displacement ``u`` in the axes of the start."""
+        out: State = []
+        for joint, sq, _, own in self._joints:
+            out += joint.kind.position_update(self.ops, q[sq], x[own], [-a for a in u[own]])[1]
+        return out
+
+    def _chart_rate(self, u: State, w: State) -> State:
+        """``u̇`` at the velocity ``w``."""
+        out: State = []
+        for joint, _, _, own in self._joints:
+            out += joint.kind.displacement_rate(self.ops, u[own], w[own])
+        return out
+
+
+class Progress(NamedTuple):
+    """What a pass of the loop starts from.
+
+    Displacement and velocity at the start of the sub-step; rates of stages 0 to 2; errors of loops at the start of the
+    sub-step, and wanted at the end of the step; stage, time left, length of the sub-step; flags of `SmoothMotion`.
+    """
+
+    u: State
+    w: State
+    u_rates: list[State]
+    w_rates: list[State]
+    before: State
+    wanted: State
+    stage: Scalar
+    left: Scalar
+    h: Scalar
+    closed: Scalar
+    resolved: Scalar
+
+    def flat(self) -> State:
+        """All numbers."""
+        of_rates = [x for rates in (*self.u_rates, *self.w_rates) for x in rates]
+        last = [self.stage, self.left, self.h, self.closed, self.resolved]
+        return [*self.u, *self.w, *of_rates, *self.before, *self.wanted, *last]
+
+    @classmethod
+    def of(cls, values: Sequence[Scalar], n: int, m: int) -> Progress:
+        """From `flat` of n degrees of freedom and m rows."""
+        rest = iter(values)
+        u, w, *rates = (list(islice(rest, n)) for _ in range(8))
+        before, wanted = (list(islice(rest, m)) for _ in range(2))
+        return cls(u, w, rates[:3], rates[3:], before, wanted, *rest)
+
+
+def smooth_motion(steps: SubSteps, v: State, h: Scalar, correction: Scalar) -> SmoothMotion:
+    """Motion over the time ``h`` from the velocity ``v`` (n, of `SubSteps.dofs`), by sub-steps.
+
+    Of the errors of closed loops the step takes back the part ``correction``.
+    """
+    ops, n, m = steps.ops, len(steps.dofs), steps.n_rows
+    none: State = [0.0] * n
+    start = Progress(none, list(v), [none] * 3, [none] * 3, [0.0] * m, [0.0] * m, -1.0, h, h, 1.0, 1.0)
+
+    def advance(values: State) -> tuple[State, Scalar]:
+        after, stop = _pass(steps, Progress.of(values, n, m), h, correction)
+        return after.flat(), stop
+
+    end = Progress.of(ops.repeat(TUNING.most_stages, start.flat(), advance), n, m)
+    return SmoothMotion(end.u, end.w, end.closed, end.resolved)
+
+
+SUB_STEP = ((0.5,), (0.0, 0.75), (2.0 / 9.0, 3.0 / 9.0, 4.0 / 9.0))
+"""Parts of the rates of stages before in stages 1 to 3."""
+
+DIFFERENCE = (-5.0 / 72.0, 1.0 / 12.0, 1.0 / 9.0, -1.0 / 8.0)
+"""Parts of the rates of all stages in the difference of both orders."""
+
+
+def _pass(steps: SubSteps, at: Progress, dt: Scalar, correction: Scalar) -> tuple[Progress, Scalar]:
+    """One stage, and after the last one of a sub-step what follows it; 1 where the step is at its end."""
+    ops, h = steps.ops, at.h
+    is_stage = [ops.less(k - 0.5, at.stage) * ops.less(at.stage, k + 0.5) for k in range(4)]
+    is_first, is_last = ops.less(at.stage, -0.5), is_stage[3]
+    u, w = list(at.u), list(at.w)
+    for k, parts in enumerate(SUB_STEP, 1):  # rates of later stages need not be finite
+        u = _select(ops, is_stage[k], _along(at.u, parts, h, at.u_rates), u)
+        w = _select(ops, is_stage[k], _along(at.w, parts, h, at.w_rates), w)
+
+    def goal(errors: State) -> State:
+        return _select(ops, is_first, [(1.0 - correction) * x for x in errors], at.wanted)
+
+    found = steps.stage(u, w, goal)
+    closed = ops.select(is_first, _is_closed(ops, found.errors), at.closed)
+    error = _error(steps, at, found, dt, closed)
+    good, is_shortest = 1.0 - ops.less(1.0, error), 1.0 - ops.less(TUNING.smallest_sub_step * dt, h)
+    accepted = is_last * ops.maximum(good, is_shortest)
+    lost = accepted * (1.0 - ops.less(error, INFINITE))
+
+    # the length of the next sub-step
+    shorter = h * ops.maximum(TUNING.most_shrinking, TUNING.safety / ops.sqrt(error + SQUARE_FLOOR))
+    shorter = ops.maximum(shorter, TUNING.smallest_sub_step * dt)
+    longer = TUNING.safety / ops.sqrt(ops.sqrt(ops.maximum(error, TUNING.least_error)))
+    longer = h * ops.select(good, ops.minimum(TUNING.most_growth, longer), 1.0)
+    left = at.left - h
+    longer = ops.select(ops.less(left, TUNING.stretch_to_end * longer), left, longer)
+    next_h = ops.select(is_last, ops.select(accepted, longer, shorter), h)
+
+    # the state that it starts from
+    opens = ops.less(TUNING.opening_fraction * found.speed, found.opening)
+    begins = ops.maximum(is_first, is_stage[0])
+    u_rates, w_rates = list(at.u_rates), list(at.w_rates)
+    for k in range(3):
+        flag = ops.maximum(begins, accepted) if k == 0 else is_stage[k]
+        u_rates[k] = _select(ops, flag, found.u_rate, at.u_rates[k])
+        w_rates[k] = _select(ops, flag, found.w_rate, at.w_rates[k])
+    stage = ops.select(is_first, 1.0 - opens, ops.select(is_last, 1.0, at.stage + 1.0))
+    reached = Progress(
+        _select(ops, accepted, _select(ops, closed, found.u, u), at.u),
+        _select(ops, ops.maximum(accepted, is_first), found.w, at.w),
+        u_rates, w_rates,
+        _select(ops, is_first, found.errors, _select(ops, accepted, at.wanted, at.before)),
+        goal(found.errors),
+        stage, ops.select(accepted, left, at.left), next_h, closed,
+        at.resolved * (1.0 - accepted * (1.0 - good)),
+    )  # fmt: skip
+    return reached, ops.maximum(lost, accepted * (1.0 - ops.less(0.0, left)))
+
+
+def _error(steps: SubSteps, at: Progress, end: Stage, dt: Scalar, closed: Scalar) -> Scalar:
+    """Estimate of the error of a sub-step, 1 where it is as large as may be; `INFINITE` where it is not finite."""
+    ops, h = steps.ops, at.h
+    of_u, of_w = (
+        end.length([h * x for x in _combined(DIFFERENCE, [*rates, last])])
+        for rates, last in ((at.u_rates, end.u_rate), (at.w_rates, end.w_rate))
+    )
+    speed, acceleration = ops.sqrt(end.speed), ops.sqrt(end.acceleration)
+    kinetic = 0.5 * (end.speed + dt * dt * (end.acceleration + TUNING.held_fraction * end.free))
+    energy = dt / h * (speed * of_w + acceleration * of_u) / (TUNING.energy_tolerance * kinetic + SQUARE_FLOOR)
+    gap: Scalar = 0.0
+    for x, y in zip(end.errors, at.before, strict=True):
+        gap = ops.maximum(gap, ops.maximum(x - y, y - x))
+    gap = closed * gap * (1.0 / TUNING.gap_tolerance)
+    is_finite = ops.less(energy, INFINITE) * ops.less(gap, INFINITE)
+    return ops.select(is_finite, ops.maximum(energy, gap), INFINITE)
+
+
+def _is_closed(ops: Ops, errors: State) -> Scalar:
+    """1 where no loop gapes by more than `Tuning.closed`."""
+    largest: Scalar = 0.0
+    for x in errors:
+        largest = ops.maximum(largest, ops.maximum(x, -x))
+    return 1.0 - ops.less(TUNING.closed, largest)
+
+
+def _along(x: State, parts: Sequence[float], h: Scalar, rates: Sequence[State]) -> State:
+    """``x + h Σ part · rate``."""
+    return [a + h * b for a, b in zip(x, _combined(parts, rates[: len(parts)]), strict=True)]
+
+
+def _combined(parts: Sequence[float], rates: Sequence[State]) -> State:
+    """``Σ part · rate``."""
+    return [_dot([part for part in parts if part], [x for x, part in zip(column, parts, strict=True) if part])
+            for column in zip(*rates, strict=True)]  # fmt: skip
+
+
+def _dot(x: Sequence[Scalar], y: Sequence[Scalar]) -> Scalar:
+    return sum((a * b for a, b in zip(x, y, strict=True)), cast(Scalar, 0.0))
+
+
+def _sum(x: State, y: State) -> State:
+    return [a + b for a, b in zip(x, y, strict=True)]
+
+
+def _select(ops: Ops, flag: Scalar, x: State, y: State) -> State:
+    """``x`` where the flag is 1, else ``y``."""
+    return [ops.select(flag, a, b) for a, b in zip(x, y, strict=True)]

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.collision.colliders import RADIUS, SIZE
+from delassus.contact.collision.colliders import RADIUS, SIZE, Solid
 from delassus.contact.collision.vectors import Vector, along, column, cross, dot, norm, scaled
 from delassus.spatial.rotations import Array
 
@@ -25,35 +25,35 @@ what rests flatly keeps its normal from step to step."""
 
 
 @compiled
-def separation(a: Array, A: Array, b: Array, B: Array, most: float, R: Array) -> tuple[float, Vector, bool]:
+def separation(a: Solid, b: Solid, most: float, R: Array) -> tuple[float, Vector, bool]:
     """Largest separation (m) of two boxes along their axes; negative: the least overlap. Beyond ``most``: some.
 
     Also the unit axis, from B to A, and whether it is the normal of a face. ``R`` is memory for (4, 4) numbers: of the
     axes of A along those of B, and of what is between the centres along all.
     """
-    d = along(column(A, 3), -1.0, column(B, 3))
+    d = along(column(a.pose, 3), -1.0, column(b.pose, 3))
     best, which = -np.inf, 0
     for i in range(3):
-        R[i, 3] = A[0, i] * d[0] + A[1, i] * d[1] + A[2, i] * d[2]
-        R[3, i] = B[0, i] * d[0] + B[1, i] * d[1] + B[2, i] * d[2]
-        apart = abs(R[i, 3]) - a[SIZE + i]
+        R[i, 3] = a.pose[0, i] * d[0] + a.pose[1, i] * d[1] + a.pose[2, i] * d[2]
+        R[3, i] = b.pose[0, i] * d[0] + b.pose[1, i] * d[1] + b.pose[2, i] * d[2]
+        apart = abs(R[i, 3]) - a.shape[SIZE + i]
         for j in range(3):
-            R[i, j] = A[0, i] * B[0, j] + A[1, i] * B[1, j] + A[2, i] * B[2, j]
-            apart -= b[SIZE + j] * abs(R[i, j])
+            R[i, j] = a.pose[0, i] * b.pose[0, j] + a.pose[1, i] * b.pose[1, j] + a.pose[2, i] * b.pose[2, j]
+            apart -= b.shape[SIZE + j] * abs(R[i, j])
         if apart > best:
             best, which = apart, i
             if best > most:
                 return best, d, True
-    bias = BIAS * (a[RADIUS] + b[RADIUS])
+    bias = BIAS * (a.shape[RADIUS] + b.shape[RADIUS])
     for j in range(3):
-        apart = abs(R[3, j]) - b[SIZE + j]
+        apart = abs(R[3, j]) - b.shape[SIZE + j]
         for i in range(3):
-            apart -= a[SIZE + i] * abs(R[i, j])
+            apart -= a.shape[SIZE + i] * abs(R[i, j])
         if apart > best + bias:
             best, which, bias = apart, 3 + j, 0.0
             if best > most:
                 return best, d, True
-    bias = BIAS * (a[RADIUS] + b[RADIUS])
+    bias = BIAS * (a.shape[RADIUS] + b.shape[RADIUS])
     for i in range(3):
         i1, i2 = (i + 1) % 3, (i + 2) % 3
         for j in range(3):
@@ -61,14 +61,14 @@ def separation(a: Array, A: Array, b: Array, B: Array, most: float, R: Array) ->
             if sine < CROSSING:
                 continue
             j1, j2 = (j + 1) % 3, (j + 2) % 3
-            reach = a[SIZE + i1] * abs(R[i2, j]) + a[SIZE + i2] * abs(R[i1, j])
-            reach += b[SIZE + j1] * abs(R[i, j2]) + b[SIZE + j2] * abs(R[i, j1])
+            reach = a.shape[SIZE + i1] * abs(R[i2, j]) + a.shape[SIZE + i2] * abs(R[i1, j])
+            reach += b.shape[SIZE + j1] * abs(R[i, j2]) + b.shape[SIZE + j2] * abs(R[i, j1])
             apart = abs(R[i2, 3] * R[i1, j] - R[i1, 3] * R[i2, j]) - reach
             if apart > (best + bias) * sine:
                 best, which, bias = apart / sine, 6 + 3 * i + j, 0.0
     if which < 6:
-        n = column(A, which) if which < 3 else column(B, which - 3)
+        n = column(a.pose, which) if which < 3 else column(b.pose, which - 3)
     else:
-        n = cross(column(A, (which - 6) // 3), column(B, (which - 6) % 3))
+        n = cross(column(a.pose, (which - 6) // 3), column(b.pose, (which - 6) % 3))
         n = scaled(1.0 / norm(n), n)
     return best, n if dot(n, d) >= 0 else scaled(-1.0, n), which < 6

@@ -74,6 +74,13 @@ class Colliders(NamedTuple):
     allowed: NDArray[np.bool_]
 
 
+class Solid(NamedTuple):
+    """A shape in the world: its row of `Colliders.shapes`, and the pose of its frame."""
+
+    shape: Array
+    pose: Array
+
+
 class PairMemory(NamedTuple):
     """Memory for one pair at a time.
 

@@ -32,6 +32,7 @@ from delassus.contact.collision.colliders import (
     SIZE,
     SPHERE,
     VERTICES,
+    Solid,
 )  # fmt: skip
 from delassus.contact.collision.patches import patch
 from delassus.contact.collision.vectors import (
@@ -67,37 +68,39 @@ MOST_STEPS = 64
 
 
 @compiled
-def support_point(a: Array, A: Array, vertices: Array, d: Vector) -> Vector:
+def support_point(a: Solid, vertices: Array, d: Vector) -> Vector:
     """Point of a core that lies furthest along ``d``, in the world."""
-    kind, own = int(a[KIND]), in_frame(A, d)
+    kind, own = int(a.shape[KIND]), in_frame(a.pose, d)
     x = (0.0, 0.0, 0.0)
     if kind == BOX:
-        x = math.copysign(a[SIZE], own[0]), math.copysign(a[SIZE + 1], own[1]), math.copysign(a[SIZE + 2], own[2])
+        x = (
+            math.copysign(a.shape[SIZE], own[0]),
+            math.copysign(a.shape[SIZE + 1], own[1]),
+            math.copysign(a.shape[SIZE + 2], own[2]),
+        )
     elif kind == HULL:
-        first, most = int(a[FIRST_VERTEX]), -np.inf
+        first, most = int(a.shape[FIRST_VERTEX]), -np.inf
         best = first
-        for v in range(first, first + int(a[N_VERTICES])):
+        for v in range(first, first + int(a.shape[N_VERTICES])):
             reach = own[0] * vertices[v, 0] + own[1] * vertices[v, 1] + own[2] * vertices[v, 2]
             if reach > most:
                 best, most = v, reach
         x = row_of(vertices, best)
     elif kind == ELLIPSOID:
-        x = on_ellipsoid((a[SIZE], a[SIZE + 1], a[SIZE + 2]), own)
+        x = on_ellipsoid((a.shape[SIZE], a.shape[SIZE + 1], a.shape[SIZE + 2]), own)
     elif kind == CYLINDER:
         across = math.sqrt(own[0] * own[0] + own[1] * own[1])
-        part = a[SIZE] / across if across > 1e-12 * abs(own[2]) else 0.0
-        x = part * own[0], part * own[1], math.copysign(a[SIZE + 1], own[2])
+        part = a.shape[SIZE] / across if across > 1e-12 * abs(own[2]) else 0.0
+        x = part * own[0], part * own[1], math.copysign(a.shape[SIZE + 1], own[2])
     elif kind == CAPSULE:
-        x = 0.0, 0.0, math.copysign(a[SIZE + 1], own[2])
-    return point_at(A, x)
+        x = 0.0, 0.0, math.copysign(a.shape[SIZE + 1], own[2])
+    return point_at(a.pose, x)
 
 
 @compiled
-def support_vertex(
-    a: Array, A: Array, b: Array, B: Array, vertices: Array, push: Vector, d: Vector, W: Array, k: int
-) -> float:
+def support_vertex(a: Solid, b: Solid, vertices: Array, push: Vector, d: Vector, W: Array, k: int) -> float:
     """Furthest vector along ``d`` from B to A, moved by ``push``: to row ``k`` of ``W``, beside its point of A."""
-    p, q = support_point(a, A, vertices, d), support_point(b, B, vertices, scaled(-1.0, d))
+    p, q = support_point(a, vertices, d), support_point(b, vertices, scaled(-1.0, d))
     w = along(along(p, 1.0, push), -1.0, q)
     for r in range(3):
         W[k, r], W[k, 3 + r] = w[r], p[r]
@@ -155,27 +158,25 @@ def nearest_in_simplex(W: Array, n: int) -> tuple[int, Vector]:
 
 
 @compiled
-def gap_of_cores(
-    a: Array, A: Array, b: Array, B: Array, vertices: Array, push: Vector, most: float, W: Array
-) -> tuple[float, Vector, int]:
+def gap_of_cores(a: Solid, b: Solid, vertices: Array, push: Vector, most: float, W: Array) -> tuple[float, Vector, int]:
     """Gap (m) between the cores of A, moved by ``push``, and of B, if it is at most ``most``, else less than it.
 
     Also the unit normal from B to A along which it is measured, and how many rows of ``W`` are the corners that it
     comes from, with points of A that they belong to, and weights; four where the cores overlap.
     """
-    d = along(along(column(A, 3), 1.0, push), -1.0, column(B, 3))
+    d = along(along(column(a.pose, 3), 1.0, push), -1.0, column(b.pose, 3))
     length = norm(d)
     d = scaled(-1.0 / length, d) if length > 0.0 else (0.0, 0.0, 1.0)
-    support_vertex(a, A, b, B, vertices, push, d, W, 0)
+    support_vertex(a, b, vertices, push, d, W, 0)
     W[0, 6] = 1.0
     v, n, gap, normal = row_of(W, 0), 1, -np.inf, d
-    tolerance = ROUND_OFF * (a[RADIUS] + b[RADIUS])
+    tolerance = ROUND_OFF * (a.shape[RADIUS] + b.shape[RADIUS])
     for _ in range(MOST_STEPS):
         length = norm(v)
         if length <= 10.0 * tolerance:
             return 0.0, normal, n
         d = scaled(-1.0 / length, v)
-        least = -support_vertex(a, A, b, B, vertices, push, d, W, n)
+        least = -support_vertex(a, b, vertices, push, d, W, n)
         if least > gap:
             gap, normal = least, scaled(-1.0, d)
         if gap > most or length - least <= tolerance:
@@ -200,7 +201,7 @@ def new_face(V: Array, faces: Array, f: int, i: int, j: int, k: int) -> None:
 
 
 @compiled
-def initial_tetrahedron(a: Array, A: Array, b: Array, B: Array, vertices: Array, n: int, V: Array) -> None:
+def initial_tetrahedron(a: Solid, b: Solid, vertices: Array, n: int, V: Array) -> None:
     """Make a tetrahedron of a simplex of ``n`` corners that touches the origin."""
     for k in range(n, 4):
         x = row_of(V, 0)
@@ -210,19 +211,19 @@ def initial_tetrahedron(a: Array, A: Array, b: Array, B: Array, vertices: Array,
         elif k == 3:
             d = cross(e, along(row_of(V, 2), -1.0, x))
         d = scaled(1.0 / norm(d), d)
-        one = support_vertex(a, A, b, B, vertices, (0.0, 0.0, 0.0), d, V, k) - dot(d, x)
-        other = support_vertex(a, A, b, B, vertices, (0.0, 0.0, 0.0), scaled(-1.0, d), V, k + 1) + dot(d, x)
+        one = support_vertex(a, b, vertices, (0.0, 0.0, 0.0), d, V, k) - dot(d, x)
+        other = support_vertex(a, b, vertices, (0.0, 0.0, 0.0), scaled(-1.0, d), V, k + 1) + dot(d, x)
         if other > one:
             copy_vertex(V, k + 1, k, 0.0)
 
 
 @compiled
-def penetration_direction(a: Array, A: Array, b: Array, B: Array, vertices: Array, work: Array) -> tuple[Vector, float]:
+def penetration_direction(a: Solid, b: Solid, vertices: Array, work: Array) -> tuple[Vector, float]:
     """Direction in which A has the shortest way out of B, and the gap along it, from a simplex that holds the origin.
 
     A polytope grows from it: where its face that is nearest to the origin is not on the outside, by a corner beyond.
     """
-    size, V, faces, rim = a[RADIUS] + b[RADIUS], work[0], work[1], work[2]
+    size, V, faces, rim = a.shape[RADIUS] + b.shape[RADIUS], work[0], work[1], work[2]
     d = row_of(V, 0)
     turned = dot(along(row_of(V, 3), -1.0, d), cross(along(row_of(V, 1), -1.0, d), along(row_of(V, 2), -1.0, d)))
     one, two = (2, 1) if turned > 0.0 else (1, 2)
@@ -237,7 +238,7 @@ def penetration_direction(a: Array, A: Array, b: Array, B: Array, vertices: Arra
             if faces[f, 3] < faces[nearest, 3]:
                 nearest = f
         d, inside = row_of(faces, nearest), faces[nearest, 3]
-        depth = support_vertex(a, A, b, B, vertices, (0.0, 0.0, 0.0), d, V, n)
+        depth = support_vertex(a, b, vertices, (0.0, 0.0, 0.0), d, V, n)
         if depth < best:
             best, normal = depth, d
         if not best - inside > 1e-10 * size:
@@ -270,35 +271,35 @@ def penetration_direction(a: Array, A: Array, b: Array, B: Array, vertices: Arra
 
 @compiled
 def core_distance(
-    a: Array, A: Array, b: Array, B: Array, vertices: Array, gap: float, n: Vector, most: float, work: Array
+    a: Solid, b: Solid, vertices: Array, gap: float, n: Vector, most: float, work: Array
 ) -> tuple[float, Vector, Vector]:
     """Gap (m) of two cores, negative if they overlap, if it is at most ``most``; the normal; the nearest point of A.
 
     ``gap`` is that along ``n`` where a direction out of an overlap is known, else NaN.
     """
-    size, count, W = a[RADIUS] + b[RADIUS], 0, work[0]
+    size, count, W = a.shape[RADIUS] + b.shape[RADIUS], 0, work[0]
     if not gap <= 0.0:
-        gap, n, count = gap_of_cores(a, A, b, B, vertices, (0.0, 0.0, 0.0), most, W)
+        gap, n, count = gap_of_cores(a, b, vertices, (0.0, 0.0, 0.0), most, W)
         if gap > most:
             return gap, n, n
         if gap <= 0.0:
-            initial_tetrahedron(a, A, b, B, vertices, count, W)
-            n, gap = penetration_direction(a, A, b, B, vertices, work)
+            initial_tetrahedron(a, b, vertices, count, W)
+            n, gap = penetration_direction(a, b, vertices, work)
         if gap < NEAR * size:
-            gap = -support_vertex(a, A, b, B, vertices, (0.0, 0.0, 0.0), scaled(-1.0, n), W, 5)
-    return refined_distance(a, A, b, B, vertices, gap, n, count, W)
+            gap = -support_vertex(a, b, vertices, (0.0, 0.0, 0.0), scaled(-1.0, n), W, 5)
+    return refined_distance(a, b, vertices, gap, n, count, W)
 
 
 @compiled
 def refined_distance(
-    a: Array, A: Array, b: Array, B: Array, vertices: Array, gap: float, n: Vector, count: int, W: Array
+    a: Solid, b: Solid, vertices: Array, gap: float, n: Vector, count: int, W: Array
 ) -> tuple[float, Vector, Vector]:
     """Gap (m), normal and nearest point of A, from those along ``n`` or of a simplex in ``W``."""
-    size = a[RADIUS] + b[RADIUS]
+    size = a.shape[RADIUS] + b.shape[RADIUS]
     if gap < NEAR * size:
         for _ in range(MOST_STEPS):
             out = NEAR * size - gap
-            parted, new, count = gap_of_cores(a, A, b, B, vertices, scaled(out, n), np.inf, W)
+            parted, new, count = gap_of_cores(a, b, vertices, scaled(out, n), np.inf, W)
             longer = parted - out * dot(new, n)
             if longer <= gap + ROUND_OFF * size:
                 break
@@ -319,36 +320,37 @@ def max_depth(out: Array, m: int, end: int) -> float:
 
 
 @compiled
-def convex_pair(
-    a: Array, A: Array, b: Array, B: Array, hulls: Any, most: float, work: Array, out: Array, m: int
-) -> int:
+def convex_pair(a: Solid, b: Solid, hulls: Any, most: float, work: Array, out: Array, m: int) -> int:
     """Contacts of two convex shapes: the points of the patch in which they face each other, the deepest among them."""
-    rounded = (a[SIZE] if a[KIND] <= CAPSULE else 0.0) + (b[SIZE] if b[KIND] <= CAPSULE else 0.0)
-    size, gap, n = a[RADIUS] + b[RADIUS], np.nan, (0.0, 0.0, 0.0)
-    if a[KIND] == BOX and b[KIND] == BOX:
-        gap, n, face = separation(a, A, b, B, most, work[0])
+    rounded = (a.shape[SIZE] if a.shape[KIND] <= CAPSULE else 0.0) + (
+        b.shape[SIZE] if b.shape[KIND] <= CAPSULE else 0.0
+    )
+    size, gap, n = a.shape[RADIUS] + b.shape[RADIUS], np.nan, (0.0, 0.0, 0.0)
+    if a.shape[KIND] == BOX and b.shape[KIND] == BOX:
+        gap, n, face = separation(a, b, most, work[0])
         if gap > most:
             return m
         if face:
-            end = patch(a, A, b, B, hulls, n, -gap, most, work, out, m)
+            end = patch(a, b, hulls, (n, -gap), most, work, out, m)
             if max_depth(out, m, end) >= -gap - EXACT * size:
                 return end
-    gap, n, p = core_distance(a, A, b, B, hulls[VERTICES], gap, n, most + rounded, work)
-    return manifold(a, A, b, B, hulls, gap, n, p, most, work, out, m)
+    nearest = core_distance(a, b, hulls[VERTICES], gap, n, most + rounded, work)
+    return manifold(a, b, hulls, nearest, most, work, out, m)
 
 
 @compiled
 def manifold(
-    a: Array, A: Array, b: Array, B: Array, hulls: Any, gap: float, n: Vector, p: Vector, most: float, work: Array,
-    out: Array, m: int,
-) -> int:  # fmt: skip
-    """Contacts along ``n`` of shapes whose cores have a gap there, from a point ``p`` of the core of A."""
-    radius = a[SIZE] if a[KIND] <= CAPSULE else 0.0
-    size, depth = a[RADIUS] + b[RADIUS], radius + (b[SIZE] if b[KIND] <= CAPSULE else 0.0) - gap
+    a: Solid, b: Solid, hulls: Any, nearest: tuple[float, Vector, Vector], most: float, work: Array, out: Array, m: int
+) -> int:
+    """Contacts along the normal of shapes from the gap of their cores, normal and nearest point of the core of A."""
+    gap, n, p = nearest
+    radius = a.shape[SIZE] if a.shape[KIND] <= CAPSULE else 0.0
+    size, depth = a.shape[RADIUS] + b.shape[RADIUS], radius + (b.shape[SIZE] if b.shape[KIND] <= CAPSULE else 0.0) - gap
     if depth < -most:
         return m
-    is_curved = a[KIND] == SPHERE or a[KIND] == ELLIPSOID or b[KIND] == ELLIPSOID  # it has no flat parts
-    end = m if is_curved else patch(a, A, b, B, hulls, n, depth, most, work, out, m)
+    kind = a.shape[KIND]
+    is_curved = kind == SPHERE or kind == ELLIPSOID or b.shape[KIND] == ELLIPSOID  # it has no flat parts
+    end = m if is_curved else patch(a, b, hulls, (n, depth), most, work, out, m)
     if end == m or max_depth(out, m, end) < depth - EXACT * size:
         if end == m + MOST_POINTS:  # the shallowest gives way
             end -= 1

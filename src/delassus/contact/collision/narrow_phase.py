@@ -18,6 +18,7 @@ from delassus.contact.collision.colliders import (
     VERTICES,
     Colliders,
     ContactArrays,
+    Solid,
     Workspace,
 )  # fmt: skip
 from delassus.contact.collision.convex import convex_pair
@@ -92,22 +93,21 @@ def find_touching(begin: int, end: int, reach: Array, gap: float, colliders: Col
                 most += reach[int(shapes[c, LINK])]
         if turned:
             i, j = j, i
-        kind, other = int(shapes[i, KIND]), int(shapes[j, KIND])
+        a, b = Solid(shapes[i], world[i]), Solid(shapes[j], world[j])
+        kind, other = int(a.shape[KIND]), int(b.shape[KIND])
         if other == HALF_SPACE:
-            m = on_plane(shapes[i], world[i], hulls[VERTICES], world[j], most, work[0], out, m)
+            m = on_plane(a.shape, a.pose, hulls[VERTICES], b.pose, most, work[0], out, m)
         else:
             d, far = along(row_of(space.centres, i), -1.0, row_of(space.centres, j)), most
-            far += shapes[i, RADIUS] + shapes[j, RADIUS]
+            far += a.shape[RADIUS] + b.shape[RADIUS]
             if d[0] * d[0] + d[1] * d[1] + d[2] * d[2] > far * far:
                 continue
             if (kind == SPHERE and other <= CYLINDER) or (kind == CAPSULE and other == CAPSULE):
-                m = round_pair(shapes[i], world[i], shapes[j], world[j], most, out, m)
+                m = round_pair(a, b, most, out, m)
             elif other == SURFACE:
-                m = surface_pair(
-                    shapes[i], world[i], shapes[j], world[j], hulls, colliders.surfaces, most, space.work, out, m
-                )
+                m = surface_pair(a, b, colliders, most, space.work, out, m)
             else:
-                m = convex_pair(shapes[i], world[i], shapes[j], world[j], hulls, most, work, out, m)
+                m = convex_pair(a, b, hulls, most, work, out, m)
         if turned:
             for r in range(first, m):
                 out[r, 4], out[r, 5], out[r, 6] = -out[r, 4], -out[r, 5], -out[r, 6]

@@ -28,6 +28,7 @@ from delassus.contact.collision.colliders import (
     NORMALS,
     SIZE,
     VERTICES,
+    Solid,
 )  # fmt: skip
 from delassus.contact.collision.half_spaces import reduce_manifold
 from delassus.contact.collision.meshes import ALIGNED
@@ -65,13 +66,13 @@ def put(points: Array, k: int, x: Vector) -> None:
 
 
 @compiled
-def support_feature(a: Array, A: Array, hulls: Any, d: Vector, points: Array) -> tuple[int, Vector]:
+def support_feature(a: Solid, hulls: Any, d: Vector, points: Array) -> tuple[int, Vector]:
     """Corners of what lies furthest in the direction ``d``, in the world: counterclockwise, seen from outside.
 
     Returns their number, and the face's outward normal; that of lines is zero.
     """
-    kind, own, normal, count = int(a[KIND]), in_frame(A, d), (0.0, 0.0, 0.0), 2
-    radius, half = a[SIZE], a[SIZE + 1]
+    kind, own, normal, count = int(a.shape[KIND]), in_frame(a.pose, d), (0.0, 0.0, 0.0), 2
+    radius, half = a.shape[SIZE], a.shape[SIZE + 1]
     across = math.sqrt(own[0] * own[0] + own[1] * own[1])
     if kind == BOX:
         axis, most, count = 0, abs(own[0]), 4
@@ -81,21 +82,21 @@ def support_feature(a: Array, A: Array, hulls: Any, d: Vector, points: Array) ->
         u, v = (axis + 1) % 3, (axis + 2) % 3
         side = math.copysign(1.0, own[axis])
         for k in range(4):
-            points[k, axis] = side * a[SIZE + axis]
-            points[k, u] = -side * a[SIZE + u] * (1 - (k & 2))
-            points[k, v] = a[SIZE + v] * (1 - 2 * ((k + 1) // 2 % 2))
-        normal = scaled(side, column(A, axis))
+            points[k, axis] = side * a.shape[SIZE + axis]
+            points[k, u] = -side * a.shape[SIZE + u] * (1 - (k & 2))
+            points[k, v] = a.shape[SIZE + v] * (1 - 2 * ((k + 1) // 2 % 2))
+        normal = scaled(side, column(a.pose, axis))
     elif kind == CYLINDER and abs(own[2]) > 0.7:
         count, side = RIM, math.copysign(1.0, own[2])
         cosine, sine = (radius * own[0] / across, radius * own[1] / across) if across > LEVEL else (radius, 0.0)
         for k in range(RIM):
             c, s = math.cos(2 * math.pi * k / RIM), side * math.sin(2 * math.pi * k / RIM)
             put(points, k, (cosine * c - sine * s, sine * c + cosine * s, side * half))
-        normal = scaled(side, column(A, 2))
+        normal = scaled(side, column(a.pose, 2))
     elif kind == HULL:
-        start = int(a[FIRST_FACE])
+        start = int(a.shape[FIRST_FACE])
         best, face = -np.inf, start
-        for f in range(start, start + int(a[N_FACES])):
+        for f in range(start, start + int(a.shape[N_FACES])):
             cosine = dot(row_of(hulls[NORMALS], f), own)
             if cosine > best:
                 best, face = cosine, f
@@ -103,14 +104,14 @@ def support_feature(a: Array, A: Array, hulls: Any, d: Vector, points: Array) ->
         count = hulls[ENDS][face + 1] - first
         for k in range(count):
             put(points, k, row_of(hulls[VERTICES], hulls[CORNERS][first + k]))
-        normal = in_world(A, row_of(hulls[NORMALS], face))
+        normal = in_world(a.pose, row_of(hulls[NORMALS], face))
     else:  # a side of a cylinder or capsule
         length = across if kind == CYLINDER else 1.0
         up = radius * own[2] if kind == CAPSULE else 0.0
         for k in range(2):
             put(points, k, (radius * own[0] / length, radius * own[1] / length, up + (2 * k - 1) * half))
     for k in range(count):
-        put(points, k, point_at(A, row_of(points, k)))
+        put(points, k, point_at(a.pose, row_of(points, k)))
     return count, normal
 
 
@@ -163,14 +164,14 @@ def clip(points: Array, count: int, face: Array, corners: int, n: Vector, spare:
 
 @compiled
 def patch(
-    a: Array, A: Array, b: Array, B: Array, hulls: Any, n: Vector, depth: float, most: float, work: Array,
-    out: Array, m: int,
-) -> int:  # fmt: skip
-    """Contacts between the features of A and B that face each other along ``n`` (from B to A), none below ``depth``."""
+    a: Solid, b: Solid, hulls: Any, face: tuple[Vector, float], most: float, work: Array, out: Array, m: int
+) -> int:
+    """Contacts between the features of A and B that face each other along a normal from B to A, none below a depth."""
+    n, depth = face
     of_a, of_b = work[1], work[2]
     back = scaled(-1.0, n)
-    count_a, N_a = support_feature(a, A, hulls, back, of_a)
-    count_b, N_b = support_feature(b, B, hulls, n, of_b)
+    count_a, N_a = support_feature(a, hulls, back, of_a)
+    count_b, N_b = support_feature(b, hulls, n, of_b)
     flat_a, flat_b = 1 + dot(N_a, n), 1 - dot(N_b, n)
     if min(flat_a, flat_b) > ALIGNED:
         if count_a > 2:
@@ -179,11 +180,11 @@ def patch(
             support_edge(of_b, count_b, n)
         return lines(of_a, of_b, n, depth, most, out, m)
     if flat_b <= ALIGNED:  # either would do: what they share, seen along the normal, is the same
-        points, count, face, corners, N, up = of_a, count_a, of_b, count_b, N_b, n
+        points, count, of_face, corners, N, up = of_a, count_a, of_b, count_b, N_b, n
     else:
-        points, count, face, corners, N, up = of_b, count_b, of_a, count_a, N_a, back
-    origin, u = row_of(face, 0), along(row_of(face, 1), -1.0, row_of(face, 0))
-    count, turned = clip(points, count, face, corners, up, work[3])
+        points, count, of_face, corners, N, up = of_b, count_b, of_a, count_a, N_a, back
+    origin, u = row_of(of_face, 0), along(row_of(of_face, 1), -1.0, row_of(of_face, 0))
+    count, turned = clip(points, count, of_face, corners, up, work[3])
     left = work[3] if turned else points
     kept, slope = 0, dot(N, up)
     for i in range(count):

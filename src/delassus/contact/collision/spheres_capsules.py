@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.collision.colliders import BOX, CAPSULE, CYLINDER, SIZE
+from delassus.contact.collision.colliders import BOX, CAPSULE, CYLINDER, SIZE, Solid
 from delassus.contact.collision.vectors import (
     Vector,
     along,
@@ -41,19 +41,20 @@ def sphere_sphere(x: Vector, ra: float, y: Vector, rb: float, spare: Vector, mos
 
 
 @compiled
-def round_pair(a: Array, A: Array, b: Array, B: Array, most: float, out: Array, m: int) -> int:
+def round_pair(a: Solid, b: Solid, most: float, out: Array, m: int) -> int:
     """Contacts of a sphere with a sphere, capsule, box or cylinder, or of two capsules."""
-    if a[0] == CAPSULE:
-        return capsule_capsule(a[SIZE], a[SIZE + 1], A, b[SIZE], b[SIZE + 1], B, most, out, m)
-    if b[0] == BOX:
-        return sphere_box(a[SIZE], A, (b[SIZE], b[SIZE + 1], b[SIZE + 2]), B, most, out, m)
-    if b[0] == CYLINDER:
-        return sphere_cylinder(a[SIZE], A, b[SIZE], b[SIZE + 1], B, most, out, m)
-    y = column(B, 3)
-    if b[0] == CAPSULE:
-        t = dot(column(B, 2), along(column(A, 3), -1.0, y))
-        y = along(y, min(max(t, -b[SIZE + 1]), b[SIZE + 1]), column(B, 2))
-    return sphere_sphere(column(A, 3), a[SIZE], y, b[SIZE], column(B, 0), most, out, m)
+    if a.shape[0] == CAPSULE:
+        return capsule_capsule(a, b, most, out, m)
+    if b.shape[0] == BOX:
+        half = (b.shape[SIZE], b.shape[SIZE + 1], b.shape[SIZE + 2])
+        return sphere_box(a.shape[SIZE], a.pose, half, b.pose, most, out, m)
+    if b.shape[0] == CYLINDER:
+        return sphere_cylinder(a.shape[SIZE], a.pose, b.shape[SIZE], b.shape[SIZE + 1], b.pose, most, out, m)
+    y = column(b.pose, 3)
+    if b.shape[0] == CAPSULE:
+        t = dot(column(b.pose, 2), along(column(a.pose, 3), -1.0, y))
+        y = along(y, min(max(t, -b.shape[SIZE + 1]), b.shape[SIZE + 1]), column(b.pose, 2))
+    return sphere_sphere(column(a.pose, 3), a.shape[SIZE], y, b.shape[SIZE], column(b.pose, 0), most, out, m)
 
 
 @compiled
@@ -103,10 +104,10 @@ def sphere_cylinder(
 
 
 @compiled
-def capsule_capsule(
-    ra: float, ha: float, A: Array, rb: float, hb: float, B: Array, most: float, out: Array, m: int
-) -> int:
+def capsule_capsule(first: Solid, second: Solid, most: float, out: Array, m: int) -> int:
     """Contact of two capsules at the nearest points of their segments; two contacts where they are parallel."""
+    A, ra, ha = first.pose, first.shape[SIZE], first.shape[SIZE + 1]
+    B, rb, hb = second.pose, second.shape[SIZE], second.shape[SIZE + 1]
     a, b = column(A, 2), column(B, 2)
     d = along(column(A, 3), -1.0, column(B, 3))
     cosine, a_to, b_to = dot(a, b), dot(a, d), dot(b, d)
@@ -114,11 +115,11 @@ def capsule_capsule(
     spare = cross(a, b)
     spare = scaled(1.0 / norm(spare), spare) if norm(spare) > PARALLEL else column(B, 0)
     if sine < PARALLEL * PARALLEL:
-        first, last = max(-ha, -a_to - hb), min(ha, -a_to + hb)  # shared stretch, along A
-        if last - first <= 1e-9 * (ha + hb):
-            first = last = min(max(0.5 * (first + last), -ha), ha)
-        for e in range(2 if last > first else 1):
-            s = first if e == 0 else last
+        begin, end = max(-ha, -a_to - hb), min(ha, -a_to + hb)  # shared stretch, along A
+        if end - begin <= 1e-9 * (ha + hb):
+            begin = end = min(max(0.5 * (begin + end), -ha), ha)
+        for e in range(2 if end > begin else 1):
+            s = begin if e == 0 else end
             t = min(max(b_to + cosine * s, -hb), hb)
             s = min(max(cosine * t - a_to, -ha), ha)
             m = sphere_sphere(along(column(A, 3), s, a), ra, along(column(B, 3), t, b), rb, spare, most, out, m)

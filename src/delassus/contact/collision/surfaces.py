@@ -45,7 +45,9 @@ from delassus.contact.collision.colliders import (
     SPOKES,
     SURFACE,
     VERTICES,
+    Colliders,
     PairMemory,
+    Solid,
 )  # fmt: skip
 from delassus.contact.collision.convex import NEAR, gap_of_cores, manifold, refined_distance, support_point
 from delassus.contact.collision.half_spaces import reduce_manifold
@@ -78,9 +80,9 @@ all around a ball."""
 
 
 @compiled
-def is_in_cone(t: Array, B: Array, hulls: Any, surfaces: Any, k: int, n: Vector) -> bool:
+def is_in_cone(t: Solid, hulls: Any, surfaces: Any, k: int, n: Vector) -> bool:
     """Whether ``n`` is in the normal cone of the part of triangle ``k`` that lies furthest along it."""
-    own, size, first = in_frame(B, n), IN_CONE * t[RADIUS], int(t[FIRST_VERTEX])
+    own, size, first = in_frame(t.pose, n), IN_CONE * t.shape[RADIUS], int(t.shape[FIRST_VERTEX])
     a, b, c = row_of(hulls[VERTICES], first), row_of(hulls[VERTICES], first + 1), row_of(hulls[VERTICES], first + 2)
     u, v, w = dot(own, a), dot(own, b), dot(own, c)
     most, corner, others = u, 0, 0
@@ -99,7 +101,7 @@ def is_in_cone(t: Array, B: Array, hulls: Any, surfaces: Any, k: int, n: Vector)
         others += 1
         edge = 1 if corner == 1 else 2
     if others == 2:
-        return dot(own, row_of(hulls[NORMALS], int(t[FIRST_FACE]))) > 0.0
+        return dot(own, row_of(hulls[NORMALS], int(t.shape[FIRST_FACE]))) > 0.0
     if others == 1:
         beyond = row_of(surfaces[NEIGHBOURS], 3 * k + edge)
         d = along(b, -1.0, a) if edge == 0 else along(c, -1.0, b) if edge == 1 else along(a, -1.0, c)
@@ -113,79 +115,82 @@ def is_in_cone(t: Array, B: Array, hulls: Any, surfaces: Any, k: int, n: Vector)
 
 
 @compiled
-def is_over(t: Array, B: Array, hulls: Any, x: Vector, N: Vector) -> bool:
+def is_over(t: Solid, hulls: Any, x: Vector, N: Vector) -> bool:
     """Whether a point is over or under a triangle, along its normal."""
-    first, inside = int(t[FIRST_VERTEX]), True
+    first, inside = int(t.shape[FIRST_VERTEX]), True
     for e in range(3):
-        p = point_at(B, row_of(hulls[VERTICES], first + e))
-        d = along(point_at(B, row_of(hulls[VERTICES], first + (e + 1) % 3)), -1.0, p)
+        p = point_at(t.pose, row_of(hulls[VERTICES], first + e))
+        d = along(point_at(t.pose, row_of(hulls[VERTICES], first + (e + 1) % 3)), -1.0, p)
         inside = inside and dot(along(x, -1.0, p), cross(d, N)) <= BESIDE * dot(d, d)
     return inside
 
 
 @compiled
 def triangle_pair(
-    a: Array, A: Array, t: Array, B: Array, hulls: Any, surfaces: Any, k: int, most: float, work: Array,
-    out: Array, m: int,
-) -> int:  # fmt: skip
-    """Contacts of a convex shape with triangle ``k``, whose row as a hull is ``t``."""
-    vertices, first, origin = hulls[VERTICES], int(t[FIRST_VERTEX]), (0.0, 0.0, 0.0)
-    radius = a[SIZE] if a[KIND] <= CAPSULE else 0.0
-    N, x = in_world(B, row_of(hulls[NORMALS], int(t[FIRST_FACE]))), point_at(B, row_of(vertices, first))
-    lowest = support_point(a, A, vertices, scaled(-1.0, N))
+    a: Solid, t: Solid, colliders: Colliders, k: int, most: float, work: Array, out: Array, m: int
+) -> int:
+    """Contacts of a convex shape with triangle ``k``, which is ``t`` as a hull."""
+    hulls, surfaces = colliders.hulls, colliders.surfaces
+    vertices, first, origin = hulls[VERTICES], int(t.shape[FIRST_VERTEX]), (0.0, 0.0, 0.0)
+    radius = a.shape[SIZE] if a.shape[KIND] <= CAPSULE else 0.0
+    N, x = in_world(t.pose, row_of(hulls[NORMALS], int(t.shape[FIRST_FACE]))), point_at(t.pose, row_of(vertices, first))
+    lowest = support_point(a, vertices, scaled(-1.0, N))
     level = dot(along(lowest, -1.0, x), N)
-    if level > most + radius or dot(along(support_point(a, A, vertices, N), -1.0, x), N) + radius <= 0.0:
+    if level > most + radius or dot(along(support_point(a, vertices, N), -1.0, x), N) + radius <= 0.0:
         return m
     gap, n, has_edges, is_hidden = level, N, False, False  # hidden: a neighbour's is the shorter way out
     for e in range(3):
         beyond = row_of(surfaces[NEIGHBOURS], 3 * k + e)
         has_edges = has_edges or dot(beyond, beyond) > 0.0
     for r in range(surfaces[FIRST_AXIS][k], surfaces[FIRST_AXIS][k + 1]):
-        d = in_world(B, row_of(surfaces[AXES], r))
-        y = along(support_point(a, A, vertices, scaled(-1.0, d)), -1.0, (B[0, 3], B[1, 3], B[2, 3]))
+        d = in_world(t.pose, row_of(surfaces[AXES], r))
+        y = along(support_point(a, vertices, scaled(-1.0, d)), -1.0, (t.pose[0, 3], t.pose[1, 3], t.pose[2, 3]))
         height = dot(y, d) - surfaces[AXES][r, 3]
         if height > most + radius:
             return m
         if height > gap:
             gap, n, is_hidden = height, d, True
     limit = radius - level
-    if has_edges or limit > NEAR * a[RADIUS]:
-        apart, u, count = gap_of_cores(a, A, t, B, vertices, origin, most + radius, work[0])
+    if has_edges or limit > NEAR * a.shape[RADIUS]:
+        apart, u, count = gap_of_cores(a, t, vertices, origin, most + radius, work[0])
         is_apart = apart > 0.0 and dot(u, N) > 0.0
         if apart > most + radius or (apart > 0.0 and not is_apart and (apart >= radius or gap > 0.0)):
             return m  # far from it, behind it, or beside
         if is_apart:
             gap, n, limit = apart, u, radius - apart
-        gap, n, p = refined_distance(a, A, t, B, vertices, gap, n, count, work[0])
-        if is_in_cone(t, B, hulls, surfaces, k, n):
-            m = manifold(a, A, t, B, hulls, gap, n, p, most, work, out, m)
+        nearest = refined_distance(a, t, vertices, gap, n, count, work[0])
+        gap, n = nearest[0], nearest[1]
+        if is_in_cone(t, hulls, surfaces, k, n):
+            m = manifold(a, t, hulls, nearest, most, work, out, m)
             if 1.0 - dot(n, N) <= ALIGNED:
                 return m
             limit = min(limit, radius - gap)
         elif is_hidden and not is_apart:
             return m
-    return over_triangle(a, A, t, B, hulls, N, lowest, limit, most, work, out, m)
+    return over_triangle(a, t, hulls, (N, lowest, limit), most, work, out, m)
 
 
 @compiled
 def over_triangle(
-    a: Array, A: Array, t: Array, B: Array, hulls: Any, N: Vector, lowest: Vector, limit: float, most: float,
-    work: Array, out: Array, m: int,
-) -> int:  # fmt: skip
-    """Contacts along the normal of a triangle, of points over it that are no deeper than ``limit``."""
-    x, radius = point_at(B, row_of(hulls[VERTICES], int(t[FIRST_VERTEX]))), a[SIZE] if a[KIND] <= CAPSULE else 0.0
-    end, limit = m, limit + SAME * a[RADIUS]
-    is_curved = a[KIND] == SPHERE or a[KIND] == ELLIPSOID
-    found = m if is_curved else patch(a, A, t, B, hulls, N, np.inf, most, work, out, m)
+    a: Solid, t: Solid, hulls: Any, over: tuple[Vector, Vector, float], most: float, work: Array, out: Array, m: int
+) -> int:
+    """Contacts along the normal of a triangle, of points over it; also given: the lowest one, and the largest depth."""
+    N, lowest, limit = over
+    x, radius = point_at(t.pose, row_of(hulls[VERTICES], int(t.shape[FIRST_VERTEX]))), 0.0
+    if a.shape[KIND] <= CAPSULE:
+        radius = a.shape[SIZE]
+    end, limit = m, limit + SAME * a.shape[RADIUS]
+    is_curved = a.shape[KIND] == SPHERE or a.shape[KIND] == ELLIPSOID
+    found = m if is_curved else patch(a, t, hulls, (N, np.inf), most, work, out, m)
     for i in range(m, found):
         if out[i, 7] <= limit:
             for c in range(1, 8):
                 out[end, c] = out[i, c]
             end += 1
-    for k in range(n_corners(a)):
-        y = lowest if a[KIND] != BOX and a[KIND] != HULL else corner(a, A, hulls[VERTICES], k)
+    for k in range(n_corners(a.shape)):
+        y = lowest if a.shape[KIND] != BOX and a.shape[KIND] != HULL else corner(a, hulls[VERTICES], k)
         depth = radius - dot(along(y, -1.0, x), N)
-        if -most <= depth <= limit and is_over(t, B, hulls, y, N):
+        if -most <= depth <= limit and is_over(t, hulls, y, N):
             end = write(out, end, along(y, 0.5 * depth - radius, N), N, depth)
     return end
 
@@ -197,24 +202,25 @@ def n_corners(a: Array) -> int:
 
 
 @compiled
-def corner(a: Array, A: Array, vertices: Array, k: int) -> Vector:
+def corner(a: Solid, vertices: Array, k: int) -> Vector:
     """Corner of a box or hull, in the world."""
-    if a[KIND] == HULL:
-        return point_at(A, row_of(vertices, int(a[FIRST_VERTEX]) + k))
-    x, y, z = a[SIZE] * (1 - 2 * (k & 1)), a[SIZE + 1] * (1 - (k & 2)), a[SIZE + 2] * (1 - (k & 4) // 2)
-    return point_at(A, (x, y, z))
+    if a.shape[KIND] == HULL:
+        return point_at(a.pose, row_of(vertices, int(a.shape[FIRST_VERTEX]) + k))
+    x, y, z = a.shape[SIZE], a.shape[SIZE + 1], a.shape[SIZE + 2]
+    return point_at(a.pose, (x * (1 - 2 * (k & 1)), y * (1 - (k & 2)), z * (1 - (k & 4) // 2)))
 
 
 @compiled
-def bounds_of(a: Array, A: Array, B: Array, most: float) -> tuple[Vector, Vector]:
+def bounds_of(a: Solid, B: Array, most: float) -> tuple[Vector, Vector]:
     """Lower and upper corner, in the frame at ``B``, of a box around a shape at ``A`` and what is ``most`` from it."""
-    c = in_frame(B, along(point_at(A, (a[CENTRE], a[CENTRE + 1], a[CENTRE + 2])), -1.0, (B[0, 3], B[1, 3], B[2, 3])))
-    half = a[RADIUS] + most, a[RADIUS] + most, a[RADIUS] + most
-    if a[KIND] != SPHERE:
+    centre = point_at(a.pose, (a.shape[CENTRE], a.shape[CENTRE + 1], a.shape[CENTRE + 2]))
+    c = in_frame(B, along(centre, -1.0, (B[0, 3], B[1, 3], B[2, 3])))
+    half = a.shape[RADIUS] + most, a.shape[RADIUS] + most, a.shape[RADIUS] + most
+    if a.shape[KIND] != SPHERE:
         half = most, most, most
         for k in range(3):
-            d = in_frame(B, (A[0, k], A[1, k], A[2, k]))
-            half = along(half, a[HALF + k], (abs(d[0]), abs(d[1]), abs(d[2])))
+            d = in_frame(B, (a.pose[0, k], a.pose[1, k], a.pose[2, k]))
+            half = along(half, a.shape[HALF + k], (abs(d[0]), abs(d[1]), abs(d[2])))
     return along(c, -1.0, half), along(c, 1.0, half)
 
 
@@ -254,64 +260,61 @@ def set_triangle(b: Array, k: int, bounds: Array, node: int, t: Array) -> None:
 
 @compiled
 def convex_on_surface(
-    a: Array, A: Array, own: int, b: Array, B: Array, hulls: Any, surfaces: Any, most: float, work: Array, t: Array,
-    m: int,
-) -> int:  # fmt: skip
-    """Contacts of a convex shape with the triangles of a surface, as rows of ``work[4]`` from ``m``.
+    a: Solid, own: int, b: Solid, colliders: Colliders, most: float, memory: PairMemory, m: int
+) -> int:
+    """Contacts of a convex shape with the triangles of a surface, as rows 4 of the memory from ``m``.
 
     Triangles that face away from the shape's centre belong to the other side of what is thin, and count only where no
     others do. If the shape is triangle ``own`` ≥ 0 of another surface, only contacts along normals in its cones do.
     """
-    low, high = bounds_of(a, A, B, most)
-    start, centre = m, point_at(A, (a[CENTRE], a[CENTRE + 1], a[CENTRE + 2]))
+    work, t, hulls, surfaces = memory.rows, Solid(memory.triangles[0], b.pose), colliders.hulls, colliders.surfaces
+    low, high = bounds_of(a, b.pose, most)
+    start, centre = m, point_at(a.pose, (a.shape[CENTRE], a.shape[CENTRE + 1], a.shape[CENTRE + 2]))
     for attempt in range(2):
         is_skipped = False
-        k, node = next_triangle(b, surfaces, int(b[FIRST_NODE]), low, high)
+        k, node = next_triangle(b.shape, surfaces, int(b.shape[FIRST_NODE]), low, high)
         while k >= 0:
-            set_triangle(b, k, surfaces[NODE_BOUNDS], node - 1, t)
-            if attempt == 0 and own < 0 and height_over(t, B, hulls, centre) < 0.0:
+            set_triangle(b.shape, k, surfaces[NODE_BOUNDS], node - 1, t.shape)
+            if attempt == 0 and own < 0 and height_over(t, hulls, centre) < 0.0:
                 is_skipped = True
             else:
-                end = triangle_pair(a, A, t, B, hulls, surfaces, int(b[FIRST_TRIANGLE]) + k, most, work, work[4], m)
+                end = triangle_pair(a, t, colliders, int(b.shape[FIRST_TRIANGLE]) + k, most, work, work[4], m)
                 for i in range(m, end):
                     n = (-work[4, i, 4], -work[4, i, 5], -work[4, i, 6])
-                    if own < 0 or is_in_cone(a, A, hulls, surfaces, own, n):
+                    if own < 0 or is_in_cone(a, hulls, surfaces, own, n):
                         for c in range(1, 8):
                             work[4, m, c] = work[4, i, c]
                         m += 1
-                if m + 3 * MOST_POINTS + n_corners(a) > work.shape[1]:
-                    m = reduce_contacts(work, m, a[RADIUS])
-            k, node = next_triangle(b, surfaces, node, low, high)
+                if m + 3 * MOST_POINTS + n_corners(a.shape) > work.shape[1]:
+                    m = reduce_contacts(work, m, a.shape[RADIUS])
+            k, node = next_triangle(b.shape, surfaces, node, low, high)
         if m > start or not is_skipped:
             break
     return m
 
 
 @compiled
-def height_over(t: Array, B: Array, hulls: Any, x: Vector) -> float:
+def height_over(t: Solid, hulls: Any, x: Vector) -> float:
     """Height of a point over the plane of a triangle."""
-    first = point_at(B, row_of(hulls[VERTICES], int(t[FIRST_VERTEX])))
-    return dot(along(x, -1.0, first), in_world(B, row_of(hulls[NORMALS], int(t[FIRST_FACE]))))
+    first = point_at(t.pose, row_of(hulls[VERTICES], int(t.shape[FIRST_VERTEX])))
+    return dot(along(x, -1.0, first), in_world(t.pose, row_of(hulls[NORMALS], int(t.shape[FIRST_FACE]))))
 
 
 @compiled
-def surface_pair(
-    a: Array, A: Array, b: Array, B: Array, hulls: Any, surfaces: Any, most: float, memory: PairMemory, out: Array,
-    m: int,
-) -> int:  # fmt: skip
+def surface_pair(a: Solid, b: Solid, colliders: Colliders, most: float, memory: PairMemory, out: Array, m: int) -> int:
     """Contacts of a shape with a surface."""
-    work, t, own, count = memory.rows, memory.triangles[0], memory.triangles[1], 0 * m
-    if a[KIND] == SURFACE:
-        low, high = bounds_of(b, B, A, most)
-        k, node = next_triangle(a, surfaces, int(a[FIRST_NODE]), low, high)
+    work, own, surfaces, count = memory.rows, Solid(memory.triangles[1], a.pose), colliders.surfaces, 0 * m
+    if a.shape[KIND] == SURFACE:
+        low, high = bounds_of(b, a.pose, most)
+        k, node = next_triangle(a.shape, surfaces, int(a.shape[FIRST_NODE]), low, high)
         while k >= 0:
-            set_triangle(a, k, surfaces[NODE_BOUNDS], node - 1, own)
-            of_a = int(a[FIRST_TRIANGLE]) + k
-            count = convex_on_surface(own, A, of_a, b, B, hulls, surfaces, most, work, t, count)
-            k, node = next_triangle(a, surfaces, node, low, high)
+            set_triangle(a.shape, k, surfaces[NODE_BOUNDS], node - 1, own.shape)
+            of_a = int(a.shape[FIRST_TRIANGLE]) + k
+            count = convex_on_surface(own, of_a, b, colliders, most, memory, count)
+            k, node = next_triangle(a.shape, surfaces, node, low, high)
     else:
-        count = convex_on_surface(a, A, -1 - count, b, B, hulls, surfaces, most, work, t, count)
-    count = reduce_contacts(work, count, a[RADIUS])
+        count = convex_on_surface(a, -1 - count, b, colliders, most, memory, count)
+    count = reduce_contacts(work, count, a.shape[RADIUS])
     for i in range(count):
         for c in range(1, 8):
             out[m + i, c] = work[4, i, c]

@@ -7,7 +7,7 @@ kernels; only what depends on where contacts are is done here.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,40 @@ from delassus.compiler.jit.compile import compiled
 from delassus.spatial.rotations import Array
 
 Indices = NDArray[Any]
+
+
+class EndEffectors(NamedTuple):
+    """Stacks of rows on links: link, number of rows, and first row of the problem that they add to.
+
+    ``K`` (sum of sizes, 6) are the rows, on the twists of links in their body frames.
+    """
+
+    links: Indices
+    sizes: Indices
+    rows: Indices
+    K: Array
+
+    def joined(self, other: EndEffectors) -> EndEffectors:
+        """These, then others."""
+        return EndEffectors(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+
+    @property
+    def placed(self) -> tuple[Indices, Indices]:
+        """Link, and row of the problem, of each row of ``K``."""
+        before = np.repeat(np.cumsum(self.sizes) - self.sizes, self.sizes)
+        return np.repeat(self.links, self.sizes), np.repeat(self.rows, self.sizes) + np.arange(len(self.K)) - before
+
+    def velocities(self, V: Array, n_rows: int) -> Array:
+        """Velocities (n_rows,) along the rows at the twists ``V`` (n, 6) of links."""
+        link, row = self.placed
+        return np.bincount(row, (self.K * V[link]).sum(axis=1), n_rows).astype(float)
+
+    def wrenches(self, p: Array, n_links: int) -> Array:
+        """``Kᵀ p`` (n, 6): wrenches on links of impulses along the rows."""
+        link, row = self.placed
+        w = np.zeros((n_links, 6))
+        np.add.at(w, link, self.K * p[row, None])
+        return w
 
 
 @compiled
@@ -63,13 +97,11 @@ def jacobian(
     first_dof: Indices,
     axes: Indices,
     poses: Array,
-    links: Indices,
-    sizes: Indices,
-    rows: Indices,
-    K: Array,
+    ends: EndEffectors,
     J: Array,
 ) -> None:
     """``J`` (m, nv): entry (r, k) is the force, or the moment, of row r's unit force along the axis of joint k."""
+    links, sizes, rows, K = ends
     J[:] = 0.0
     f, c, o, moment = np.empty(3), np.empty(3), np.empty(3), np.empty(3)
     at = 0
@@ -103,10 +135,7 @@ def delassus(
     depths: Indices,
     A: Array,
     compliances: Array,
-    links: Indices,
-    sizes: Indices,
-    rows: Indices,
-    K: Array,
+    ends: EndEffectors,
     G: Array,
 ) -> None:
     """``G = J M⁻¹ Jᵀ`` (m, m) without ``J`` or ``M``; ``depths`` counts the joints above each link.
@@ -114,6 +143,7 @@ def delassus(
     Block (e, f) is ``K_{c,e} Υ_c K_{c,f}ᵀ`` at the closest common ancestor *c* of their links, ``K_{p(i),e} = K_{i,e}
     A_i``: [OS] eq. 69. Cost O(n_c d + n_c²) for n_c ends at depth d; nothing where there is no common ancestor.
     """
+    links, sizes, rows, K = ends
     n_ends, n_rows = links.size, K.shape[0]
     G[:] = 0.0
     deepest = 0

@@ -6,13 +6,12 @@ rows of loops and contacts there: ``J``, ``J M⁻¹ Jᵀ`` and ``M⁻¹ Jᵀ p``
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from delassus.constraints import row_slices
 from delassus.contact import assembly
+from delassus.contact.assembly import EndEffectors
 from delassus.contact.contacts import ContactSet
 from delassus.contact.joint_contacts import NO_JOINTS, JointContacts
 from delassus.contact.scene import Scene
@@ -112,40 +111,6 @@ def _indices(numbers: object) -> Indices:
     return np.array(numbers, dtype=np.int64)
 
 
-class EndEffectors(NamedTuple):
-    """Stacks of rows on links: link, number of rows, and first row of the problem that they add to.
-
-    ``K`` (sum of sizes, 6) are the rows, on the twists of links in their body frames.
-    """
-
-    links: Indices
-    sizes: Indices
-    rows: Indices
-    K: Array
-
-    def joined(self, other: EndEffectors) -> EndEffectors:
-        """These, then others."""
-        return EndEffectors(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
-
-    @property
-    def placed(self) -> tuple[Indices, Indices]:
-        """Link, and row of the problem, of each row of ``K``."""
-        before = np.repeat(np.cumsum(self.sizes) - self.sizes, self.sizes)
-        return np.repeat(self.links, self.sizes), np.repeat(self.rows, self.sizes) + np.arange(len(self.K)) - before
-
-    def velocities(self, V: Array, n_rows: int) -> Array:
-        """Velocities (n_rows,) along the rows at the twists ``V`` (n, 6) of links."""
-        link, row = self.placed
-        return np.bincount(row, (self.K * V[link]).sum(axis=1), n_rows).astype(float)
-
-    def wrenches(self, p: Array, n_links: int) -> Array:
-        """``Kᵀ p`` (n, 6): wrenches on links of impulses along the rows."""
-        link, row = self.placed
-        w = np.zeros((n_links, 6))
-        np.add.at(w, link, self.K * p[row, None])
-        return w
-
-
 class ConstraintRows:
     """Rows of the scene's loops, then three of each contact, then three of each joint that is a contact.
 
@@ -193,14 +158,14 @@ class ConstraintRows:
     def jacobian(self) -> Array:
         """``J`` (m, nv): ``J v`` are the velocities along the rows."""
         d, J = self.snapshot.dynamics, np.empty((self.n_rows, self.snapshot.v.size))
-        assembly.jacobian(d.parents, d.first_dof, d.axes, self.snapshot.poses, *self.end_effectors, J)
+        assembly.jacobian(d.parents, d.first_dof, d.axes, self.snapshot.poses, self.end_effectors, J)
         return J
 
     @cached_property
     def delassus(self) -> Array:
         """``J M⁻¹ Jᵀ`` (m, m)."""
         s, G = self.snapshot, np.empty((self.n_rows, self.n_rows))
-        assembly.delassus(s.dynamics.parents, s.dynamics.depths, s.propagators, s.compliances, *self.end_effectors, G)
+        assembly.delassus(s.dynamics.parents, s.dynamics.depths, s.propagators, s.compliances, self.end_effectors, G)
         return G
 
     def response(self, p: Array) -> Array:

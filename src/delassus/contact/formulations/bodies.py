@@ -17,8 +17,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from delassus.contact.assembly import EndEffectors
 from delassus.contact.formulations.formulation import Formulation
-from delassus.contact.snapshot import ConstraintRows, ContactDynamics, EndEffectors, Indices, Snapshot
+from delassus.contact.snapshot import ConstraintRows, ContactDynamics, Indices, Snapshot
 from delassus.errors import ModelError
 from delassus.spatial.rotations import Array
 

@@ -34,7 +34,7 @@ class NonMinimalOperationalSpace(AugmentedFormulation):
         self.rotor_rows = slice(self.n_hinges - self.rotors.size, self.n_hinges)
         alone, at_root = np.full(self.n_links, WORLD), np.zeros(self.n_links, np.int64)
         self.Lambda = np.empty((self.n_rows, self.n_rows))
-        assembly.delassus(alone, at_root, self.inverse, self.inverse, *self.end_effectors, self.Lambda)
+        assembly.delassus(alone, at_root, self.inverse, self.inverse, self.end_effectors, self.Lambda)
         at = np.arange(self.n_hinges)[self.rotor_rows]
         self.Lambda[at, at] += 1.0 / armature[self.rotors]
         self._divide(self.Lambda)

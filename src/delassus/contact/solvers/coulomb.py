@@ -141,9 +141,8 @@ def single(
     within = 0.0
     if friction_offset > 0.0:
         c, s = p[10], p[11]
-        x, y, _, within = friction(
-            p[8], p[9], c * c1 + s * c2, c * c2 - s * c1, 0.0, 0.0, 0.0, 0.0, friction_offset, 0.0, guess
-        )
+        flat = p[8], p[9], 0.0, 0.0
+        x, y, _, within = friction(flat, c * c1 + s * c2, c * c2 - s * c1, 0.0, 0.0, friction_offset, 0.0, guess)
         x, y = c * x - s * y, s * x + c * y
         c, s = p[4], p[5]
         if c3 + p[1] * (p[6] * (c * x + s * y) + p[7] * (c * y - s * x)) >= 0.0:
@@ -152,19 +151,21 @@ def single(
         return 0.0, 0.0, 0.0, OPEN, 0.0
     c, s, alone = p[4], p[5], -c3 / p[1]
     x0, y0 = c * c1 + s * c2 + p[6] * -c3, c * c2 - s * c1 + p[7] * -c3
-    x, y, n, alpha = friction(p[2], p[3], x0, y0, p[6], p[7], alone, mu, friction_offset, within, guess)
+    x, y, n, alpha = friction((p[2], p[3], p[6], p[7]), x0, y0, alone, mu, friction_offset, within, guess)
     return c * x - s * y, s * x + c * y, n, SLIP if alpha > 0.0 else STICK, alpha
 
 
 @compiled
 def friction(
-    a: float, d: float, x0: float, y0: float, h1: float, h2: float, alone: float, mu: float, friction_offset: float,
+    along: tuple[float, float, float, float], x0: float, y0: float, alone: float, mu: float, friction_offset: float,
     within: float, guess: float,
 ) -> tuple[float, float, float, float]:  # fmt: skip
     """``r_t(α) = −(x0 / (a + α), y0 / (d + α))``, ``r_n(α) = alone − h · r_t(α)``, and ``α``: 0 where it sticks.
 
-    Where ``r_n(α) < 0``, the root is larger if ``α < within``, and else smaller.
+    Given are ``a``, ``d`` and ``h`` along the principal axes. Where ``r_n(α) < 0``, the root is larger if ``α <
+    within``, and else smaller.
     """
+    a, d, h1, h2 = along
     x, y = -x0 / a, -y0 / d
     n = alone - h1 * x - h2 * y
     if x * x + y * y <= (mu * n + friction_offset) ** 2 and n >= 0.0:

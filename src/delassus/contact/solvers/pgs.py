@@ -90,10 +90,11 @@ def pgs_kernel(
 
 @compiled
 def from_impulses(
-    W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, blocks: NDArray[np.int64], start: Array,
+    W: Array, b: Array, mu: Array, friction_offset: Array, pyramids: tuple[Array, NDArray[np.int64]], start: Array,
     tolerance: float, limit: int,
 ) -> tuple[Array, int, int]:  # fmt: skip
-    """Impulses on pyramids, from those of a step before."""
+    """Impulses on pyramids, by their directions and the blocks of contacts, from those of a step before."""
+    directions, blocks = pyramids
     M, q = linear_problem(W, b, mu, directions, friction_offset)
     z, _, _ = unknowns(W, b, mu, directions, start, friction_offset)
     z, outcome, sweeps = pgs_kernel(M, q, blocks, z, tolerance, limit)
@@ -104,8 +105,8 @@ def pgs_contacts(
     W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
     """Impulses by projected Gauss–Seidel over contacts; see `delassus.contact.solvers.registry`."""
-    blocks = contact_blocks(mu.size, len(directions))
-    r, outcome, sweeps = from_impulses(W, b, mu, friction_offset, directions, blocks, start, tolerance, limit)
+    pyramids = directions, contact_blocks(mu.size, len(directions))
+    r, outcome, sweeps = from_impulses(W, b, mu, friction_offset, pyramids, start, tolerance, limit)
     return Impulses(r, OUTCOMES[outcome], sweeps)
 
 

@@ -139,6 +139,12 @@ class ScalarOps(ABC):
     def select(self, condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
         """``x`` where the condition is not zero, else ``y``."""
 
+    def where(
+        self, condition: Scalar, values: Callable[[], Sequence[Scalar]], others: Sequence[Scalar]
+    ) -> list[Scalar]:
+        """``values()`` where the condition is not zero, else ``others``; loops compute the former only there."""
+        return [self.select(condition, x, y) for x, y in zip(values(), others, strict=True)]
+
 
 class Ops(ScalarOps):
     """A backend that algorithms run on."""

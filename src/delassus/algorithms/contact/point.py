@@ -10,18 +10,22 @@ with ``α = 0`` where it sticks, and else a zero of ``μ N − |R|``: a quadrati
 Steps of Newton's method go from the ``α`` that the caller keeps from one call to the next; of ``α`` only the direction
 of ``R`` is used. What stays where it is, with its ``α``, solves the law in any precision.
 
+Friction may exceed ``μ r_n`` by a constant: then there is friction where ``r_n = 0``, too, by the same equation with
+the block of the tangents for ``A`` and no normal, as long as that does not make the contact approach.
+
 *Deviation*: ``W_nn`` is raised to ``2 μ |W_tn|`` where it is smaller; what changes by that is taken from ``p``, so that
 the law at rest is the same. Points at which friction may press in as much as the normal impulse itself have two
 solutions or none nearby, between which sweeps over several points would go back and forth without end.
 
-Source: the equation is that of `delassus.contact.solvers.coulomb`, without branches and brackets.
+Source: Bonnefon and Daviet 2011 find the same roots from a quartic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from delassus.spatial.ops import SQUARE_FLOOR, Ops, Scalar
+from delassus.spatial.ops import SQUARE_FLOOR, Scalar, ScalarOps
 
 STEPS = 2
 """Steps of Newton's method at a time."""
@@ -35,61 +39,123 @@ LARGEST_PRESSING = 0.5
 LEAST_SHARE = 1e-6
 """Least normal impulse without friction, relative to that with it."""
 
+Impulse = tuple[Scalar, Scalar, Scalar]
 
-class PointBlock:
-    """A contact point alone: its block ``W`` (3 × 3; tangent, tangent, normal; 1/kg) and friction coefficient.
+
+class Tangents(NamedTuple):
+    """Mobility ``A = [a b; b d]`` along the tangents (1/kg), its determinant, and ``(h, k) = W_tn / W_nn``."""
+
+    a: Scalar
+    b: Scalar
+    d: Scalar
+    det: Scalar
+    h: Scalar
+    k: Scalar
+
+
+class PointBlock(NamedTuple):
+    """A contact point alone: ``A`` where ``u_n = 0``, ``W_nn`` and one over it, and ``A`` where ``r_n = 0``."""
+
+    closed: Tangents
+    normal: Scalar
+    over_normal: Scalar
+    open: Tangents
+
+
+def point_block(
+    ops: ScalarOps, W: Sequence[Sequence[Scalar]], friction: Scalar, least: Scalar, is_only: bool = False
+) -> PointBlock:
+    """Block of ``W`` (3 × 3; tangent, tangent, normal; 1/kg) and a friction coefficient.
 
     ``least`` (1/kg) is added to mobilities: what can hardly move stays where it was. ``is_only``: no other impulses.
-
-    Attributes
-    ----------
-    far : Scalar
-        The largest ``α`` (1/kg), to start from: the first step goes to where it is if ``A`` is isotropic.
     """
+    a, b, d, normal = W[0][0] + least, W[0][1], W[1][1] + least, W[2][2] + least
+    if not is_only:
+        normal = ops.maximum(normal, (1.0 / LARGEST_PRESSING) * (friction * ops.length(W[0][2], W[1][2])))
+    over = 1.0 / normal
+    h, k = W[0][2] * over, W[1][2] * over
+    closed = _tangents(ops, a - h * h * normal, b - h * k * normal, d - k * k * normal, h, k, least)
+    return PointBlock(closed, normal, over, _tangents(ops, a, b, d, h, k, least))
 
-    def __init__(self, ops: Ops, W: Sequence[Sequence[Scalar]], friction: Scalar, least: Scalar, is_only: bool) -> None:
-        self.ops, self.friction = ops, friction
-        normal = W[2][2] + least
-        if not is_only:
-            pressing = friction * ops.sqrt(W[0][2] * W[0][2] + W[1][2] * W[1][2] + SQUARE_FLOOR)
-            normal = ops.maximum(normal, (1.0 / LARGEST_PRESSING) * pressing)
-        self.W = [list(W[0]), list(W[1]), [W[2][0], W[2][1], normal]]
-        self.over_normal = 1.0 / normal
-        self.h = [W[0][2] * self.over_normal, W[1][2] * self.over_normal]
-        h, k = self.h
-        self.a, self.d = W[0][0] + least - h * h * normal, W[1][1] + least - k * k * normal
-        self.b = W[0][1] - h * k * normal
-        self.trace = self.a + self.d
-        self.det = ops.maximum(self.a * self.d - self.b * self.b, 0.5 * least * self.trace)
-        self.over_det = 1.0 / self.det
-        self.far = LARGEST_SLIP * self.trace
 
-    def solve(self, p: Sequence[Scalar], u: Sequence[Scalar], slip: Scalar) -> tuple[list[Scalar], Scalar]:
-        """Impulse (3) in place of ``p``, at which the velocity is ``u``; and ``α``, from ``slip`` on."""
-        ops, mu, (h, k), trace, det = self.ops, self.friction, self.h, self.trace, self.det
-        alone = p[2] + h * p[0] + k * p[1] - u[2] * self.over_normal  # normal impulse without friction
-        v0, v1 = u[0] - h * u[2], u[1] - k * u[2]
-        c0, c1 = v0 - (self.a * p[0] + self.b * p[1]), v1 - (self.b * p[0] + self.d * p[1])
-        r0, r1 = (self.d * v0 - self.b * v1) - det * p[0], (self.a * v1 - self.b * v0) - det * p[1]
-        # μ N = (n2 α + n1) α + n0 and |R|² = (t2 α + 2 t1) α + t0
-        n0, n1, n2 = mu * (alone * det + (h * r0 + k * r1)), mu * (alone * trace + (h * c0 + k * c1)), mu * alone
-        t0, t1, t2 = r0 * r0 + r1 * r1, r0 * c0 + r1 * c1, c0 * c0 + c1 * c1
-        x = slip
-        for _ in range(STEPS):  # on (μ N − |R|) / (α + ½ tr A), which is nearly straight
+def _tangents(ops: ScalarOps, a: Scalar, b: Scalar, d: Scalar, h: Scalar, k: Scalar, least: Scalar) -> Tangents:
+    return Tangents(a, b, d, ops.maximum(a * d - b * b, 0.5 * least * (a + d)), h, k)
+
+
+def farthest_slip(block: PointBlock) -> Scalar:
+    """The largest ``α`` (1/kg), to start from: the first step goes to where it is if ``A`` is isotropic."""
+    return LARGEST_SLIP * (block.closed.a + block.closed.d)
+
+
+def solve_point(
+    ops: ScalarOps, block: PointBlock, mu: Scalar, p: Sequence[Scalar], u: Sequence[Scalar], slip: Scalar
+) -> tuple[Impulse, Scalar]:
+    """Impulse in place of ``p``, at which the velocity is ``u``; and ``α``, from ``slip`` on."""
+    alone = _alone(block, p, u)
+    closed = ops.less(0.0, alone)
+    a, b, n, x = ops.where(closed, lambda: _closed(ops, block, mu, 0.0, p, u, slip), [0.0, 0.0, 0.0, slip])
+    return (a, b, n), x
+
+
+def solve_point_beside(
+    ops: ScalarOps, block: PointBlock, mu: Scalar, friction_offset: Scalar, p: Sequence[Scalar], u: Sequence[Scalar],
+    slip: Scalar,
+) -> tuple[Impulse, Scalar]:  # fmt: skip
+    """The same with friction of ``friction_offset`` (N s) beside that of the normal impulse."""
+    h, k, n = block.closed.h, block.closed.k, block.normal * p[2]
+    v = u[0] - h * n, u[1] - k * n
+    s, t, _, y = _with_friction(ops, block.open._replace(h=0.0, k=0.0), mu, friction_offset, p, v, 0.0, slip)
+    closed = ops.less(0.0, _alone(block, p, u) - h * s - k * t)
+    a, b, n, x = ops.where(closed, lambda: _closed(ops, block, mu, friction_offset, p, u, slip), [s, t, 0.0, y])
+    return (a, b, n), x
+
+
+def _alone(block: PointBlock, p: Sequence[Scalar], u: Sequence[Scalar]) -> Scalar:
+    """Normal impulse without friction."""
+    return p[2] + block.closed.h * p[0] + block.closed.k * p[1] - u[2] * block.over_normal
+
+
+def _closed(
+    ops: ScalarOps, block: PointBlock, mu: Scalar, offset: Scalar, p: Sequence[Scalar], u: Sequence[Scalar],
+    slip: Scalar,
+) -> list[Scalar]:  # fmt: skip
+    """Impulse and ``α`` with ``u_n = 0``."""
+    v = u[0] - block.closed.h * u[2], u[1] - block.closed.k * u[2]
+    return _with_friction(ops, block.closed, mu, offset, p, v, _alone(block, p, u), slip)
+
+
+def _with_friction(
+    ops: ScalarOps, A: Tangents, mu: Scalar, offset: Scalar, p: Sequence[Scalar], v: Sequence[Scalar], alone: Scalar,
+    slip: Scalar,
+) -> list[Scalar]:  # fmt: skip
+    """Impulse, and ``α``, which stays where it sticks; velocities ``v`` are those at the friction of ``p``."""
+    a, b, d, det, h, k = A
+    trace, most = a + d, mu * alone + offset
+    r0, r1 = (d * v[0] - b * v[1]) - det * p[0], (a * v[1] - b * v[0]) - det * p[1]
+    t0, n0 = r0 * r0 + r1 * r1, most * det + mu * (h * r0 + k * r1)
+    limit, over_det = ops.maximum(n0, 0.0), 1.0 / det
+    s0, s1 = -(r0 * over_det), -(r1 * over_det)
+
+    def sliding() -> list[Scalar]:
+        # μ N + offset D = (n2 α + n1) α + n0 and |R|² = (t2 α + 2 t1) α + t0
+        c0, c1 = v[0] - (a * p[0] + b * p[1]), v[1] - (b * p[0] + d * p[1])
+        n1, n2 = most * trace + mu * (h * c0 + k * c1), most
+        t1, t2 = r0 * c0 + r1 * c1, c0 * c0 + c1 * c1
+        x, far = slip, LARGEST_SLIP * trace
+        for _ in range(STEPS):  # on (μ N + offset D − |R|) / (α + ½ tr A), which is nearly straight
             rate = t2 * x + t1
             length = ops.sqrt(ops.maximum((rate + t1) * x + t0, SQUARE_FLOOR))
             mean = x + 0.5 * trace
             excess = (((n2 * x + n1) * x + n0) - length) * length
             slope = ((2.0 * n2 * x + n1) * length - rate) * mean - excess
             step = x - excess * mean / ops.maximum(slope, SQUARE_FLOOR)
-            x = ops.maximum(ops.minimum(ops.select(ops.less(0.0, slope), step, 2.0 * x + trace), self.far), 0.0)
-        limit = ops.maximum(n0, 0.0)
-        closed, slides = ops.less(0.0, alone), ops.less(limit * limit, t0)
+            x = ops.maximum(ops.minimum(ops.select(ops.less(0.0, slope), step, 2.0 * x + trace), far), 0.0)
         f0, f1 = r0 + x * c0, r1 + x * c1
         over = -1.0 / ops.sqrt(f0 * f0 + f1 * f1 + SQUARE_FLOOR)
         e0, e1 = over * f0, over * f1
-        sliding = alone / ops.maximum(1.0 + mu * (h * e0 + k * e1), LEAST_SHARE)
-        s0, s1 = -(r0 * self.over_det), -(r1 * self.over_det)
-        found = [(mu * sliding * e0, s0), (mu * sliding * e1, s1), (sliding, alone - (h * s0 + k * s1))]
-        moves = ops.select(closed, slides, 0.0)
-        return [ops.select(closed, ops.select(slides, y, z), 0.0) for y, z in found], ops.select(moves, x, slip)
+        pressing = h * e0 + k * e1
+        n = (alone - offset * pressing) / ops.maximum(1.0 + mu * pressing, LEAST_SHARE)
+        most_friction = mu * n + offset
+        return [most_friction * e0, most_friction * e1, n, x]
+
+    return ops.where(ops.less(limit * limit, t0), sliding, [s0, s1, alone - (h * s0 + k * s1), slip])

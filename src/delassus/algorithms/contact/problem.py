@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, cast
 
 from delassus.algorithms.contact.law import clamped, joint, passive_part, point_image
-from delassus.algorithms.contact.point import PointBlock
+from delassus.algorithms.contact.point import PointBlock, point_block
 from delassus.spatial.ops import SQUARE_FLOOR, Ops, Scalar
 
 STOP_RATIO = 0.1
@@ -116,7 +116,7 @@ class StepProblem:
         for x in self.points:
             own, W = slice(x.row, x.row + 3), [G[x.row + k][x.row : x.row + 3] for k in range(3)]
             self.mobility[own] = [sum(self.own_mobility[own], cast(Scalar, 0.0)) * (1.0 / 3.0)] * 3
-            self.blocks.append(PointBlock(ops, W, x.friction, least[x.row], len(G) == 3))
+            self.blocks.append(point_block(ops, W, x.friction, least[x.row], len(G) == 3))
 
     def velocity(self, row: int, p: Sequence[Scalar]) -> Scalar:
         """``u`` of a row."""
@@ -140,15 +140,11 @@ class StepProblem:
         """What impulses do to the velocities of their own points and joints: none, where a point cannot move."""
         out = [self.G[k][k] * x for k, x in enumerate(p)]
         for x, block in zip(self.points, self.blocks, strict=True):
-            own = p[x.row : x.row + 3]
-            out[x.row : x.row + 3] = [a * own[0] + b * own[1] + c * own[2] for a, b, c in block.W]
+            own = slice(x.row, x.row + 3)
+            *tangents, (a, b, _) = (self.G[x.row + k][own] for k in range(3))
+            rows = [*tangents, (a, b, block.normal)]
+            out[own] = [sum((g * y for g, y in zip(row, p[own], strict=True)), cast(Scalar, 0.0)) for row in rows]
         return out
-
-    def sliding_mobility(self, x: PointLaw) -> Scalar:
-        """Largest mobility of a point along its tangents."""
-        k, least = x.row, self.own_mobility[x.row] - self.G[x.row][x.row]
-        a, b, d = self.G[k][k], self.G[k][k + 1], self.G[k + 1][k + 1]
-        return 0.5 * (a + d + self.ops.length(a - d, 2.0 * b)) + least
 
     def point_image(self, x: PointLaw, p: Sequence[Scalar], u: Sequence[Scalar]) -> list[Scalar]:
         """Impulses of a point that the law makes of its own ones and of its velocities, as velocities."""

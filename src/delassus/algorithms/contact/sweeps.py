@@ -15,9 +15,9 @@ Source: Jean 1999, Moreau 1999 (NSGS); Anderson 1965, Walker and Ni 2011.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from delassus.algorithms.contact.law import clamped
+from delassus.algorithms.contact.point import farthest_slip, solve_point, solve_point_beside
 from delassus.algorithms.contact.problem import STOP_RATIO, PointLaw, StepProblem
 from delassus.spatial.ops import SQUARE_FLOOR, Scalar
 
@@ -35,8 +35,14 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
                 p[own] = pyramid(problem, x, p)
                 continue
             u = [problem.velocity(row, p) for row in range(x.row, x.row + 3)]
-            found, following[i] = problem.blocks[i].solve(p[own], u, slips[i])
-            p[own] = found if x.floor is None else raised(problem, x, p[own], u, found)
+            block, before = problem.blocks[i], p[own]
+            if x.floor is None:
+                p[own], following[i] = solve_point(ops, block, x.friction, before, u, slips[i])
+            else:
+                before[2] = before[2] - x.floor
+                offset = x.friction * x.floor
+                (a, b, n), following[i] = solve_point_beside(ops, block, x.friction, offset, before, u, slips[i])
+                p[own] = a, b, n + x.floor
         for y in problem.joints:
             p[y.row] = problem.joint_impulse(y, p[y.row], problem.velocity(y.row, p))
         return p, following
@@ -63,7 +69,7 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
         left = left * ops.minimum(shrinks, 1.0)
         return [*following, *g, *F, moved, *following_slips], ops.less(left, square)
 
-    slips = [] if problem.pyramid else [x.far for x in problem.blocks]
+    slips = [] if problem.pyramid else [farthest_slip(x) for x in problem.blocks]
     found = ops.repeat(times, [*start, *start, *([0.0] * (n + 1)), *slips], iteration)
     return found[n : 2 * n]
 
@@ -75,18 +81,3 @@ def pyramid(problem: StepProblem, x: PointLaw, p: Sequence[Scalar]) -> list[Scal
     with_normal, limit = [*p[: k + 2], n, *p[k + 3 :]], x.friction * n
     steps = [problem.velocity(row, with_normal) / w for row, w in ((k, a), (k + 1, b))]
     return [*(clamped(ops, y - step, -limit, limit) for y, step in zip(p[k : k + 2], steps, strict=True)), n]
-
-
-def raised(
-    problem: StepProblem, x: PointLaw, p: Sequence[Scalar], u: Sequence[Scalar], found: Sequence[Scalar]
-) -> list[Scalar]:
-    """What has been found for a point, or its least normal impulse, with friction by a step within its limit."""
-    ops, floor, k = problem.ops, cast(Scalar, x.floor), x.row
-    over = 1.0 / problem.sliding_mobility(x)
-    a, b = (
-        y - over * (v + problem.G[k + i][k + 2] * (floor - p[2]))
-        for i, (y, v) in enumerate(zip(p[:2], u[:2], strict=True))
-    )
-    part = ops.minimum(x.friction * floor / ops.length(a, b), 1.0)
-    below = ops.less(found[2], floor)
-    return [ops.select(below, least, y) for least, y in zip((part * a, part * b, floor), found, strict=True)]

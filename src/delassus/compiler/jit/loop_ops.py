@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections import namedtuple
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from delassus.compiler.jit.text import Text
-from delassus.compiler.jit.types import FLOAT, Value, tuple_of
+from delassus.compiler.jit.types import FLOAT, TupleOf, Value, items_of, tuple_of
 from delassus.spatial.ops import Scalar, ScalarOps
 
 
 @dataclass(frozen=True)
 class Emitted:
-    """A text that takes a backend, then numbers, and makes numbers."""
+    """A text that takes a backend, then numbers and tuples of them, and makes the like."""
 
     text: Callable[..., Any]
 
@@ -25,12 +26,11 @@ class Emitted:
     def emit(self, loop: Translator, arguments: list[Value]) -> Value:
         """Instructions for a call, and its numbers."""
         ops = LoopOps(loop)
-        found = self.text(ops, *(Register(ops, ops.float(x)) for x in arguments))
-        return tuple_of([ops.of(x) for x in found]) if isinstance(found, (tuple, list)) else ops.of(found)
+        return ops.of(self.text(ops, *map(ops.numbers, arguments)))
 
 
 def emitted(text: Callable[..., Any]) -> Any:
-    """A text ``text(ops, *numbers)`` on `ScalarOps` as what compiled loops call with the numbers."""
+    """A text ``text(ops, *numbers)`` on `ScalarOps` as what compiled loops call, with numbers and tuples of them."""
     return Emitted(text)
 
 
@@ -93,8 +93,17 @@ class LoopOps(ScalarOps):
     def __init__(self, loop: Translator) -> None:
         self.loop = loop
 
+    def numbers(self, value: Value) -> Any:
+        """A number, or a tuple of them, as texts take it."""
+        if isinstance(value.type, TupleOf):
+            items = map(self.numbers, items_of(value))
+            return namedtuple("Numbers", value.type.names)(*items) if value.type.names else tuple(items)
+        return Register(self, self.float(value))
+
     def of(self, x: Any) -> Value:
-        """The value of a number, which may be one of Python."""
+        """The value of a number, which may be one of Python, or of a tuple."""
+        if isinstance(x, tuple):
+            return tuple_of([self.of(item) for item in x], tuple(getattr(x, "_fields", ())))
         return x.value if isinstance(x, Register) else self.loop.constant(float(x))
 
     def float(self, value: Value) -> Value:
@@ -133,3 +142,18 @@ class LoopOps(ScalarOps):
     def select(self, condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
         a, b = self.float(self.of(x)), self.float(self.of(y))
         return Register(self, self.loop.select(self.loop.truth(self.of(condition)), a, b))
+
+    def where(
+        self, condition: Scalar, values: Callable[[], Sequence[Scalar]], others: Sequence[Scalar]
+    ) -> list[Scalar]:
+        loop, places = self.loop, [self.loop.slot("double") for _ in others]
+        yes, end = loop.label(), loop.label()
+        self._store(others, places)
+        loop.branch(loop.truth(self.of(condition)), yes, end)
+        self._store(values(), places)
+        loop.begin(end)
+        return [Register(self, Value(FLOAT, (loop.do(f"load double, ptr {place}"),))) for place in places]
+
+    def _store(self, values: Sequence[Scalar], places: Sequence[str]) -> None:
+        for x, place in zip(values, places, strict=True):
+            self.loop.lines.append(f"store double {self.float(self.of(x)).operands[0]}, ptr {place}")

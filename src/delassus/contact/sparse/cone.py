@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from delassus.algorithms.contact import law
+from delassus.algorithms.contact import law, point
+from delassus.algorithms.contact.point import PointBlock
 from delassus.compiler.jit.compile import inlined
 from delassus.compiler.jit.loop_ops import emitted
 
@@ -14,10 +15,14 @@ CONTACT, JOINT = range(2)
 OUT_OF_REACH = 1e20
 """Velocity (m/s, rad/s) of what does not take part."""
 
+Solved = tuple[tuple[float, float, float], float]
 Law = tuple[float, float, float, float, float, float, float, float, float]
 
 cone_law: Callable[..., Law] = emitted(law.cone)
 joint_law: Callable[..., tuple[float, float]] = emitted(law.joint)
+point_block: Callable[..., PointBlock] = emitted(point.point_block)
+solve_point: Callable[..., Solved] = emitted(point.solve_point)
+solve_point_beside: Callable[..., Solved] = emitted(point.solve_point_beside)
 passive_part: Callable[..., float] = emitted(law.passive_part)
 impact: Callable[..., tuple[float, float]] = emitted(law.impact)
 gap_correction: Callable[..., tuple[float, float]] = emitted(law.gap_correction)

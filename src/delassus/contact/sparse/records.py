@@ -95,7 +95,7 @@ class Rows(NamedTuple):
     is on blocks ``a[i]`` and ``b[i]`` (−1: none) with Jacobians that begin at ``at_a[i]`` and ``at_b[i]`` in ``J``, row
     by row, and velocities ``d[i]`` without motion; of joints ``d[i]`` begins with the limits of velocities.
     ``Y = J M⁻¹`` is laid out as ``J`` is. ``W[i]`` is the group's own block of ``J M⁻¹ Jᵀ``, ``w[i]`` the mean of its
-    diagonal, and ``prepared`` what `coulomb.single` needs of it.
+    diagonal, and ``prepared`` what `point_of` takes.
     """
 
     kind: Indices

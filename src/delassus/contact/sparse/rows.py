@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from delassus.algorithms.contact.problem import PROXIMAL
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.collision.colliders import ContactArrays
 from delassus.contact.snapshot import Indices
-from delassus.contact.solvers.coulomb import prepare_one
-from delassus.contact.sparse.cone import CONTACT, impact
+from delassus.contact.sparse.cone import CONTACT, impact, point_block
 from delassus.contact.sparse.factor import backward, forward
 from delassus.contact.sparse.records import (
     BOUNCES,
@@ -210,14 +210,18 @@ def project_onto_loops(bodies: Bodies, block: int, m: int, Y: Array, row: int) -
 @inlined
 def add_compliance(rows: Rows, i: int, compliance: float) -> None:
     """Prepare the problem of a group alone, with a compliance over its mobility."""
-    W, R = rows.W[i], compliance * rows.w[i]
+    W, R, x = rows.W[i], compliance * rows.w[i], rows.prepared[i]
     rows.R[i] = R
     if rows.kind[i] == CONTACT:
-        for r in range(3):
-            W[r, r] += R
-        prepare_one(W, 0, max(W[0, 0], W[1, 1], W[2, 2]), rows.prepared[i])
-        for r in range(3):
-            W[r, r] -= R
+        most = max(W[0, 0], max(W[1, 1], W[2, 2])) + R
+        least = R + PROXIMAL * (most if most > 0.0 else 1.0)
+        block = point_block(
+            ((W[0, 0], W[0, 1], W[0, 2]), (W[1, 0], W[1, 1], W[1, 2]), (W[2, 0], W[2, 1], W[2, 2])), rows.mu[i], least
+        )
+        closed, opened = block.closed, block.open
+        x[0], x[1], x[2], x[3], x[4], x[5] = closed.a, closed.b, closed.d, closed.det, closed.h, closed.k
+        x[6], x[7] = block.normal, block.over_normal
+        x[8], x[9], x[10], x[11] = opened.a, opened.b, opened.d, opened.det
 
 
 @compiled

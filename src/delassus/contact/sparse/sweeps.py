@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
+from delassus.algorithms.contact.point import PointBlock, Tangents
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.contact.solvers.coulomb import single
-from delassus.contact.sparse.cone import CONTACT, impulse
+from delassus.contact.sparse.cone import CONTACT, impulse, solve_point, solve_point_beside
 from delassus.contact.sparse.records import Bodies, Islands, Rows
 from delassus.spatial.rotations import Array
 
@@ -86,10 +86,19 @@ def add_force(bodies: Bodies, rows: Rows, i: int, p: Array) -> None:
                 p[f + c] += J[at + c] * q[i, 2]
 
 
+@inlined
+def point_of(rows: Rows, i: int) -> PointBlock:
+    """A contact alone, as `add_compliance` has left it."""
+    x = rows.prepared[i]
+    return PointBlock(
+        Tangents(x[0], x[1], x[2], x[3], x[4], x[5]), x[6], x[7], Tangents(x[8], x[9], x[10], x[11], x[4], x[5])
+    )
+
+
 @compiled
 def sweep(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array) -> float:
     """Solve every group once, in order, each at the newest velocities ``v``; the largest change as a velocity."""
-    moved, r, d, W = 0.0, rows.r, rows.d, rows.W
+    moved, r, d = 0.0, rows.r, rows.d
     for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
         i = islands.members[e]
         u = velocity(bodies, rows, i, v)
@@ -97,13 +106,12 @@ def sweep(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array) -> flo
         if rows.kind[i] == CONTACT:
             if r2 == 0.0 and u2 >= 0.0 and rows.friction_offset[i] == 0.0:
                 continue
-            u0, u1, epsilon = u[0] + d[i, 0], u[1] + d[i, 1], rows.prepared[i, 0]
-            c0 = u0 - (W[i, 0, 0] + epsilon) * r0 - W[i, 0, 1] * r1 - W[i, 0, 2] * r2
-            c1 = u1 - W[i, 1, 0] * r0 - (W[i, 1, 1] + epsilon) * r1 - W[i, 1, 2] * r2
-            c2 = u2 - W[i, 2, 0] * r0 - W[i, 2, 1] * r1 - (W[i, 2, 2] + epsilon) * r2
-            x, y, z, _, rows.guess[i] = single(
-                rows.prepared[i], rows.mu[i], rows.friction_offset[i], c0, c1, c2, rows.guess[i]
-            )
+            block, offset, guess, R = point_of(rows, i), rows.friction_offset[i], rows.guess[i], rows.R[i]
+            p, velocities = (r0, r1, r2), (u[0] + d[i, 0] + R * r0, u[1] + d[i, 1] + R * r1, u2 + R * r2)
+            if offset > 0.0:
+                (x, y, z), rows.guess[i] = solve_point_beside(block, rows.mu[i], offset, p, velocities, guess)
+            else:
+                (x, y, z), rows.guess[i] = solve_point(block, rows.mu[i], p, velocities, guess)
         else:
             x = y = 0.0
             w = rows.w[i] + rows.R[i]

@@ -211,3 +211,33 @@ def backward(V: Array, at: int, m: int, x: Array, to: int) -> None:
         for r in range(c + 1, m):
             total -= V[at + c * m + r] * x[to + r]
         x[to + c] = total * V[at + c * m + c]
+
+
+@compiled
+def forward_three(V: Array, at: int, m: int, x: Array, to: int) -> None:
+    """`forward` of three parts of ``x``, one behind the other, in a third of the time: none waits for its own sums."""
+    first = 0
+    while first < m and x[to + first] == 0.0 and x[to + m + first] == 0.0 and x[to + 2 * m + first] == 0.0:
+        first += 1
+    for c in range(first, m):
+        scale = V[at + c * m + c]
+        a, b, d = scale * x[to + c], scale * x[to + m + c], scale * x[to + 2 * m + c]
+        x[to + c], x[to + m + c], x[to + 2 * m + c] = a, b, d
+        for r in range(c + 1, m):
+            entry = V[at + c * m + r]
+            x[to + r] -= entry * a
+            x[to + m + r] -= entry * b
+            x[to + 2 * m + r] -= entry * d
+
+
+@compiled
+def backward_three(V: Array, at: int, m: int, x: Array, to: int) -> None:
+    """`backward` of three parts of ``x``."""
+    for c in range(m - 1, -1, -1):
+        a, b, d, scale = x[to + c], x[to + m + c], x[to + 2 * m + c], V[at + c * m + c]
+        for r in range(c + 1, m):
+            entry = V[at + c * m + r]
+            a -= entry * x[to + r]
+            b -= entry * x[to + m + r]
+            d -= entry * x[to + 2 * m + r]
+        x[to + c], x[to + m + c], x[to + 2 * m + c] = scale * a, scale * b, scale * d

@@ -9,7 +9,7 @@ from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.collision.colliders import ContactArrays
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, impact, point_block
-from delassus.contact.sparse.factor import backward, forward
+from delassus.contact.sparse.factor import backward, backward_three, forward, forward_three
 from delassus.contact.sparse.records import (
     BOUNCES,
     Bodies,
@@ -133,21 +133,24 @@ def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None
         m = bodies.first[block + 1] - bodies.first[block]
         if 36 * block < M.size:
             for r in range(3):
-                for c in range(6):
-                    total = 0.0
-                    for k in range(6):
-                        total += J[at + 6 * r + k] * M[36 * block + 6 * c + k]
-                    Y[at + 6 * r + c] = total
+                a = b = c = p = q = t = 0.0
+                for k in range(6):
+                    force, of = J[at + 6 * r + k], 36 * block + 6 * k
+                    a, b, c = a + force * M[of], b + force * M[of + 1], c + force * M[of + 2]
+                    p, q, t = p + force * M[of + 3], q + force * M[of + 4], t + force * M[of + 5]
+                y = at + 6 * r
+                Y[y], Y[y + 1], Y[y + 2], Y[y + 3], Y[y + 4], Y[y + 5] = a, b, c, p, q, t
                 for s in range(r + 1):
-                    total = 0.0
-                    for k in range(6):
-                        total += Y[at + 6 * r + k] * J[at + 6 * s + k]
-                    W[i, r, s] += total
+                    x = at + 6 * s
+                    W[i, r, s] += a * J[x] + b * J[x + 1] + c * J[x + 2] + p * J[x + 3] + q * J[x + 4] + t * J[x + 5]
             continue
         for k in range(height * m):
             Y[at + k] = J[at + k]
+        if height == 3:
+            forward_three(bodies.L, bodies.at[block], m, Y, at)
+        else:
+            forward(bodies.L, bodies.at[block], m, Y, at)
         for r in range(height):
-            forward(bodies.L, bodies.at[block], m, Y, at + r * m)
             if bodies.loop_rows[block] > 0:
                 project_onto_loops(bodies, block, m, Y, at + r * m)
             for s in range(r + 1):
@@ -155,8 +158,10 @@ def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None
                 for k in range(m):
                     total += Y[at + r * m + k] * Y[at + s * m + k]
                 W[i, r, s] += total
-        for r in range(height):
-            backward(bodies.L, bodies.at[block], m, Y, at + r * m)
+        if height == 3:
+            backward_three(bodies.L, bodies.at[block], m, Y, at)
+        else:
+            backward(bodies.L, bodies.at[block], m, Y, at)
     W[i, 0, 1], W[i, 0, 2], W[i, 1, 2] = W[i, 1, 0], W[i, 2, 0], W[i, 2, 1]
     rows.w[i] = (W[i, 0, 0] + W[i, 1, 1] + W[i, 2, 2]) / height
     if rows.w[i] <= 0.0:  # it cannot move

@@ -14,13 +14,15 @@ from delassus.contact.collision.near_pairs import place_colliders
 from delassus.contact.sparse.impact import solve_some
 from delassus.contact.sparse.motion import correct_positions, free_motion_of_links, integrate_positions
 from delassus.contact.sparse.records import Data, Model, Options
-from delassus.contact.sparse.rows import fill_groups, store_impulses, warm_start_contacts
+from delassus.contact.sparse.rows import choose_contacts, fill_groups, store_impulses, warm_start_contacts
 from delassus.runtime.helper import UNIT, share_work
 
-STEPS, FREE_MOTION, PLACING, TOUCHING, UNPACKING, FILLING, SOLUTION, STORING, CORRECTION, INTEGRATION = range(10)
+(
+    STEPS, FREE_MOTION, PLACING, TOUCHING, UNPACKING, CHOICE, FILLING, SOLUTION, STORING, CORRECTION, INTEGRATION,
+) = range(11)  # fmt: skip
 """Whole steps, and parts of one: links without contacts, poses of colliders, contacts of near pairs, these in their
-order, row groups of contacts, impulses of islands, those of contacts, position correction of islands, and positions of
-free bodies."""
+order, those that have row groups, these groups, impulses of islands, those of contacts, position correction of islands,
+and positions of free bodies."""
 
 GRAIN = UNIT
 """Pairs, contacts or bodies that one thread takes at least; bodies are states of a kernel."""
@@ -46,6 +48,8 @@ def compute_part(part: int, begin: int, end: int, model: Model, data: Data, opti
     elif part == UNPACKING:
         unpack(begin, end, model.colliders, data.space, data.contacts.found)
         warm_start_contacts(data.space.ends[begin], data.space.ends[end], data.contacts)
+    elif part == CHOICE:
+        choose_contacts(begin, end, model, data, options)
     elif part == FILLING:
         fill_groups(begin, end, model, data, options)
     elif part == SOLUTION:

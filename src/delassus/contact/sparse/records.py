@@ -185,11 +185,25 @@ class Joints(NamedTuple):
     before: Array
 
 
+class ContactsBefore(NamedTuple):
+    """Contacts of the step before, ``number[0]`` of them, and their sustained impulses.
+
+    ``used`` says which of them a contact of this step has taken.
+    """
+
+    number: Indices
+    colliders: Indices
+    points: Array
+    frames: Array
+    impulses: Array
+    used: Indices
+
+
 class Contacts(NamedTuple):
     """Contacts of a step, ``row`` the row group of each, or −1, and their impulses, of all phases and ``sustained``.
 
-    ``start`` is where solvers start. Of the step before, there are ``number[0]`` contacts, their colliders, points,
-    frames and sustained impulses; ``used`` says which of them a contact of this step has taken.
+    ``start`` is where solvers start. Of near pairs, ``groups`` and ``entries`` say where their row groups begin and
+    end, and where the Jacobians of these do.
     """
 
     found: ContactArrays
@@ -197,12 +211,9 @@ class Contacts(NamedTuple):
     impulses: Array
     sustained: Array
     start: Array
-    number: Indices
-    colliders: Indices
-    points: Array
-    frames: Array
-    before: Array
-    used: Indices
+    groups: Indices
+    entries: Indices
+    before: ContactsBefore
 
 
 class Sleep(NamedTuple):

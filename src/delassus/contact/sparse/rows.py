@@ -7,6 +7,7 @@ import math
 from delassus.algorithms.contact.problem import PROXIMAL
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.collision.colliders import ContactArrays
+from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, impact, point_block
 from delassus.contact.sparse.factor import backward, backward_three, forward, forward_three
@@ -169,29 +170,111 @@ def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None
     add_compliance(rows, i, compliance)
 
 
+@inlined
+def normal_velocity(links: Links, poses: Array, contacts: ContactArrays, e: int, v: Array) -> float:
+    """Velocity (m/s) by which the bodies of a contact part along its normal."""
+    u = 0.0
+    for side in range(2):
+        link, sign = contacts.links[e, side], 1.0 - 2.0 * side
+        while link >= 0:
+            T, R = poses[links.slot[link]], contacts.frames[e]
+            x, y, z = contacts.points[e, 0] - T[0, 3], contacts.points[e, 1] - T[1, 3], contacts.points[e, 2] - T[2, 3]
+            for k in range(links.first_dof[link], links.first_dof[link + 1]):
+                a = links.axes[k] % 3
+                e0, e1, e2 = T[0, a], T[1, a], T[2, a]
+                if links.axes[k] >= 3:
+                    e0, e1, e2 = e1 * z - e2 * y, e2 * x - e0 * z, e0 * y - e1 * x
+                u += sign * (R[0, 2] * e0 + R[1, 2] * e1 + R[2, 2] * e2) * v[links.place[k]]
+            link = links.parents[link]
+    return u
+
+
+@inlined
+def activation_gap(model: Model, options: Options) -> float:
+    """Gap (m) up to which contacts take part: bodies that fall together touch once something holds one of them."""
+    g, dt = model.gravity, options.dt
+    fall = dt * math.sqrt(g[0] * g[0] + g[1] * g[1] + g[2] * g[2])
+    return options.touching + STEPS_AHEAD * dt * (fall + options.tolerance)
+
+
+@inlined
+def may_close(model: Model, data: Data, options: Options, least: float, e: int) -> bool:
+    """Whether the gap of a contact is at most ``least``, or may close."""
+    found, gap, closes = data.contacts.found, -data.contacts.found.depths[e], True
+    if gap > least:
+        u = normal_velocity(model.links, data.state.poses, found, e, data.state.target)
+        closes = gap + STEPS_AHEAD * options.dt * u < 0.0
+    return closes
+
+
+@compiled
+def choose_contacts(begin: int, end: int, model: Model, data: Data, options: Options) -> None:
+    """Contacts of some near pairs that have row groups: ``row`` becomes 0, else −1; how large these are.
+
+    They are those that are closed or may close, every one of blocks that are ``tunnelling`` by impulses, and none of
+    bodies that sleep.
+    """
+    contacts, first, block, ends = data.contacts, data.bodies.first, model.links.block, data.space.ends
+    margin = activation_gap(model, options)
+    for pair in range(begin, end):
+        count, width, least, one = 0, 0, margin, -1
+        asleep = ends[pair] < ends[pair + 1] and is_at_rest(model.links, data.sleep.island, contacts, ends[pair])
+        for side in range(2):
+            link = contacts.found.links[ends[pair], side] if ends[pair] < ends[pair + 1] else -1
+            if link >= 0:
+                if block[link] != one:
+                    width += 3 * (first[block[link] + 1] - first[block[link]])
+                if data.links.tunnelling[block[link]] > 0:
+                    least = math.inf
+                one = block[link]
+        for e in range(ends[pair], ends[pair + 1]):
+            contacts.row[e] = -1
+            if not asleep and may_close(model, data, options, least, e):
+                contacts.row[e] = 0
+                count += 1
+        contacts.groups[pair + 1], contacts.entries[pair + 1] = count, count * width
+
+
+@compiled
+def place_groups(data: Data) -> tuple[int, int]:
+    """Places of the row groups of near pairs, from their numbers; how many there are, and where Jacobians end."""
+    groups, entries, n = data.contacts.groups, data.contacts.entries, data.space.counts[0]
+    groups[0] = entries[0] = 0
+    for pair in range(n):
+        groups[pair + 1] += groups[pair]
+        entries[pair + 1] += entries[pair]
+    return groups[n], entries[n]
+
+
 @compiled
 def fill_groups(begin: int, end: int, model: Model, data: Data, options: Options) -> None:
-    """Fill some row groups of contacts, which have their places; impulses start where those of the step before were.
+    """Fill the row groups of contacts of some near pairs; impulses start where those of the step before were.
 
     ``wrong`` becomes 1 where one hits, 2 where it bounces, and `BOUNCES` 1 if any does.
     """
-    bodies, rows, found = data.bodies, data.rows, data.contacts.found
+    bodies, rows, contacts, found = data.bodies, data.rows, data.contacts, data.contacts.found
     closed = options.dt * options.tolerance  # what rests may be that far apart
-    for i in range(begin, end):
-        e = data.islands.contact[i]
-        gap = -found.depths[e]
-        contact_rows(model.links, bodies, data.state.poses, rows, i, found, e)
-        rows.d[i, 0], rows.d[i, 1] = found.surface_velocities[e, 0], found.surface_velocities[e, 1]
-        rows.d[i, 2] = gap / options.dt if gap > closed else 0.0
-        rows.mu[i], rows.friction_offset[i] = found.friction[e], 0.0
-        prepare_group(bodies, rows, i, 0.0)
-        approach = velocity(bodies, rows, i, data.state.v)[2]
-        hits, bounces = impact(rows.d[i, 2], approach, found.restitution[e], options.tolerance, options.resting)
-        rows.guess[i], rows.wrong[i] = 0.0, hits + bounces
-        if bounces > 0.0:
-            data.progress.step[BOUNCES] = 1
-        for c in range(3):
-            rows.r[i, c] = data.contacts.start[e, c]
+    for pair in range(begin, end):
+        i, at = contacts.groups[pair], contacts.entries[pair]
+        for e in range(data.space.ends[pair], data.space.ends[pair + 1]):
+            if contacts.row[e] < 0:
+                continue
+            gap = -found.depths[e]
+            at = place_contact(model.links, bodies, rows, i, at, found, e)
+            contact_rows(model.links, bodies, data.state.poses, rows, i, found, e)
+            rows.d[i, 0], rows.d[i, 1] = found.surface_velocities[e, 0], found.surface_velocities[e, 1]
+            rows.d[i, 2] = gap / options.dt if gap > closed else 0.0
+            rows.mu[i], rows.friction_offset[i] = found.friction[e], 0.0
+            prepare_group(bodies, rows, i, 0.0)
+            approach = velocity(bodies, rows, i, data.state.v)[2]
+            hits, bounces = impact(rows.d[i, 2], approach, found.restitution[e], options.tolerance, options.resting)
+            rows.guess[i], rows.wrong[i] = 0.0, hits + bounces
+            if bounces > 0.0:
+                data.progress.step[BOUNCES] = 1
+            for c in range(3):
+                rows.r[i, c] = contacts.start[e, c]
+            contacts.row[e], data.islands.contact[i] = i, e
+            i += 1
 
 
 @compiled
@@ -310,12 +393,13 @@ def warm_start_contacts(begin: int, end: int, contacts: Contacts) -> None:
     They are all contacts of some pairs. Contacts come in the order of their pairs: the first one is found by bisection,
     and both lists are gone through once from there.
     """
-    found, first, count = contacts.found, 0, contacts.number[0]
+    found, before, first = contacts.found, contacts.before, 0
+    count = before.number[0]
     last = count if begin < end else 0
     while first < last:
         k = (first + last) // 2
         i, j = found.colliders[begin, 0], found.colliders[begin, 1]
-        if is_before(contacts.colliders[k, 0], contacts.colliders[k, 1], min(i, j), max(i, j)):
+        if is_before(before.colliders[k, 0], before.colliders[k, 1], min(i, j), max(i, j)):
             first = k + 1
         else:
             last = k
@@ -324,28 +408,28 @@ def warm_start_contacts(begin: int, end: int, contacts: Contacts) -> None:
         low, high = min(found.colliders[e, 0], found.colliders[e, 1]), max(found.colliders[e, 0], found.colliders[e, 1])
         for c in range(3):
             contacts.start[e, c] = 0.0
-        while first < count and is_before(contacts.colliders[first, 0], contacts.colliders[first, 1], low, high):
+        while first < count and is_before(before.colliders[first, 0], before.colliders[first, 1], low, high):
             first += 1
         nearest, least, k = -1, math.inf, first
         while k < count:
-            i, j = contacts.colliders[k, 0], contacts.colliders[k, 1]
+            i, j = before.colliders[k, 0], before.colliders[k, 1]
             if min(i, j) != low or max(i, j) != high:
                 break
             if k >= unused:
-                contacts.used[k], unused = 0, k + 1
-            if contacts.used[k] == 0:
+                before.used[k], unused = 0, k + 1
+            if before.used[k] == 0:
                 distance = 0.0
                 for c in range(3):
-                    distance += (contacts.points[k, c] - found.points[e, c]) ** 2
+                    distance += (before.points[k, c] - found.points[e, c]) ** 2
                 if distance < least:
                     nearest, least = k, distance
             k += 1
         if nearest >= 0:
-            contacts.used[nearest] = 1
+            before.used[nearest] = 1
             for a in range(3):
                 p = 0.0
                 for c in range(3):
-                    p += contacts.frames[nearest, a, c] * contacts.before[nearest, c]
+                    p += before.frames[nearest, a, c] * before.impulses[nearest, c]
                 for c in range(3):
                     contacts.start[e, c] += found.frames[e, a, c] * p
 
@@ -353,7 +437,7 @@ def warm_start_contacts(begin: int, end: int, contacts: Contacts) -> None:
 @inlined
 def store_impulses(begin: int, end: int, links: Links, data: Data) -> None:
     """Keep some contacts and their impulses; those of bodies that sleep stay as they are."""
-    contacts, found, r = data.contacts, data.contacts.found, data.rows.r
+    contacts, found, before, r = data.contacts, data.contacts.found, data.contacts.before, data.rows.r
     for e in range(begin, end):
         i, is_asleep = contacts.row[e], is_at_rest(links, data.sleep.island, contacts, e)
         for c in range(3):
@@ -362,8 +446,8 @@ def store_impulses(begin: int, end: int, links: Links, data: Data) -> None:
             elif i >= 0:
                 contacts.sustained[e, c] = r[i, c]
                 contacts.impulses[e, c] += r[i, c]
-        contacts.colliders[e, 0], contacts.colliders[e, 1] = found.colliders[e, 0], found.colliders[e, 1]
+        before.colliders[e, 0], before.colliders[e, 1] = found.colliders[e, 0], found.colliders[e, 1]
         for a in range(3):
-            contacts.points[e, a], contacts.before[e, a] = found.points[e, a], contacts.sustained[e, a]
+            before.points[e, a], before.impulses[e, a] = found.points[e, a], contacts.sustained[e, a]
             for c in range(3):
-                contacts.frames[e, a, c] = found.frames[e, a, c]
+                before.frames[e, a, c] = found.frames[e, a, c]

@@ -8,10 +8,8 @@ or may close ties one of its bodies to one that is awake.
 from __future__ import annotations
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.sparse.records import Bodies, Data, Model, Options, Sleep, State
-from delassus.contact.sparse.rows import contact_rows, place_contact
-from delassus.contact.sparse.sweeps import velocity
+from delassus.contact.sparse.rows import activation_gap, may_close
 
 SLOW = 1e-3
 """Speed (m/s) of the origin and of the farthest points of bodies below which they are at rest."""
@@ -37,10 +35,9 @@ def wake(bodies: Bodies, state: State, sleep: Sleep, island: int, dt: float) -> 
 
 
 @compiled
-def wake_touched(model: Model, data: Data, options: Options, margin: float, n: int) -> None:
+def wake_touched(model: Model, data: Data, options: Options, n: int) -> None:
     """Wake islands that contacts tie to bodies that are awake; those wake others."""
-    bodies, state, rows, contacts, sleep = data.bodies, data.state, data.rows, data.contacts, data.sleep
-    again = True
+    contacts, sleep, margin, again = data.contacts, data.sleep, activation_gap(model, options), True
     while again:
         again = False
         for e in range(n):
@@ -50,13 +47,9 @@ def wake_touched(model: Model, data: Data, options: Options, margin: float, n: i
             one, other = sleep.island[model.links.block[a]], sleep.island[model.links.block[b]]
             if (one == 0) == (other == 0):
                 continue
-            gap = -contacts.found.depths[e]
-            place_contact(model.links, bodies, rows, 0, 0, contacts.found, e)
-            contact_rows(model.links, bodies, state.poses, rows, 0, contacts.found, e)
-            if gap > margin and gap + STEPS_AHEAD * options.dt * velocity(bodies, rows, 0, state.target)[2] >= 0.0:
-                continue
-            wake(bodies, state, sleep, max(one, other), options.dt)
-            again = True
+            if may_close(model, data, options, margin, e):
+                wake(data.bodies, data.state, sleep, max(one, other), options.dt)
+                again = True
 
 
 @compiled

@@ -36,6 +36,7 @@ from delassus.contact.sparse.loops import add_smooth_motion, gains_energy, loops
 from delassus.contact.sparse.motion import free_motion_of_robots, start_correction, update_positions
 from delassus.contact.sparse.newton import TOO_SMALL
 from delassus.contact.sparse.parts import (
+    CHOICE,
     CORRECTION,
     FILLING,
     FREE_MOTION,
@@ -70,15 +71,13 @@ from delassus.contact.sparse.records import (
     Work,
 )
 from delassus.contact.sparse.rows import (
-    contact_rows,
     find_islands,
     is_at_rest,
-    place_contact,
+    place_groups,
     prepare_group,
     warm_start_joints,
 )
 from delassus.contact.sparse.sleep import fall_asleep, stop_sleeping, wake_touched
-from delassus.contact.sparse.sweeps import velocity
 
 
 class Tuning(NamedTuple):
@@ -98,38 +97,6 @@ REPEAT_STEP = -10
 NO_ROOM, NO_FACTOR, NOT_FINITE, ASK = -11, -12, -13, -14
 """Memory is too small for that many contacts; for the factor; velocities after the step are not finite; another solver
 is asked for impulses ``r`` of the rows, and for the velocities ``after`` that they make of ``target``."""
-
-
-@compiled
-def activation_gap(model: Model, options: Options) -> float:
-    """Gap (m) up to which contacts take part: bodies that fall together touch once something holds one of them."""
-    g, dt = model.gravity, options.dt
-    fall = dt * math.sqrt(g[0] * g[0] + g[1] * g[1] + g[2] * g[2])
-    return options.touching + STEPS_AHEAD * dt * (fall + options.tolerance)
-
-
-@compiled
-def choose_contacts(model: Model, data: Data, options: Options) -> tuple[int, int]:
-    """Row groups of the contacts that are closed, and of those that may close: how many, and where Jacobians end.
-
-    Every contact is taken of blocks that are ``tunnelling`` by impulses, none of bodies that sleep.
-    """
-    bodies, rows, contacts, tunnelling = data.bodies, data.rows, data.contacts, data.links.tunnelling
-    count, at, margin = 0, 0, activation_gap(model, options)
-    for e in range(data.progress.step[FOUND]):
-        contacts.row[e] = -1
-        if is_at_rest(model.links, data.sleep.island, contacts, e):
-            continue
-        end = place_contact(model.links, bodies, rows, count, at, contacts.found, e)
-        gap = -contacts.found.depths[e]
-        if gap > margin and tunnelling[rows.a[count]] == 0 and (rows.b[count] < 0 or tunnelling[rows.b[count]] == 0):
-            contact_rows(model.links, bodies, data.state.poses, rows, count, contacts.found, e)
-            if gap + STEPS_AHEAD * options.dt * velocity(bodies, rows, count, data.state.target)[2] >= 0.0:
-                continue
-        contacts.row[e], data.islands.contact[count] = count, e
-        count += 1
-        at = end
-    return count, at
 
 
 @compiled
@@ -236,9 +203,10 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
             for k in range(islands.island[bodies.at.size]):
                 make_safe(bodies, rows, islands, k, state)
         if phase == POSE:
-            m, at = choose_contacts(model, data, options)
-            progress[BOUNCES] = 0
-            share(FILLING, m, model, data, options)
+            pairs, progress[BOUNCES] = data.space.counts[0], 0
+            share(CHOICE, pairs, model, data, options)
+            m, at = place_groups(data)
+            share(FILLING, pairs, model, data, options)
             total = add_joint_groups(data, options.dt, m, at)
             find_islands(rows, islands, bodies.at.size, total)
             progress[CONTACTS], progress[ROWS], progress[PHASE] = m, total, STEP_FORWARD
@@ -333,7 +301,7 @@ def end_step(model: Model, data: Data, options: Options) -> int:
     if acts:
         statuses[status] += 1
     share(STORING, progress[FOUND], model, data, options)
-    data.contacts.number[0] = progress[FOUND]
+    data.contacts.before.number[0] = progress[FOUND]
     add_joint_impulses(rows, joints, m, total)
     for c in range(state.v.size):
         joints.before[0, c], joints.before[1, c] = joints.impulses[0, c], joints.impulses[1, c]
@@ -384,7 +352,7 @@ def advance(steps: int, model: Model, data: Data, options: Options) -> tuple[int
             if steps == 0:
                 return n, DONE
             if options.sleep > 0.0:
-                wake_touched(model, data, options, activation_gap(model, options), n)
+                wake_touched(model, data, options, n)
             begin_step(data, n)
         code = contact_step(model, data, options)
         if code == ASK:

@@ -28,6 +28,7 @@ from delassus.contact.sparse.records import (
     ROWS,
     STATUS,
     Contacts,
+    ContactsBefore,
     Data,
     Islands,
     LinkMotion,
@@ -191,15 +192,13 @@ class BlockSteps:
         of_islands = _zeros(blocks, (blocks, 3), blocks)
         islands = Islands(*_indices(blocks, blocks, blocks + 2, g, blocks + 2, blocks + 1, g), *of_islands)
         before = getattr(self, "_contacts", None)
-        self._contacts = Contacts(
-            self.detector.found, *_indices(n), *_zeros((n, 3), (n, 3), (n, 3)), *_indices(1, (n, 2)),
-            *_zeros((n, 3), (n, 3, 3), (n, 3)), *_indices(n),
-        )  # fmt: skip
+        pairs = len(self.detector.space.pairs) + 1
+        kept = ContactsBefore(*_indices(1, (n, 2)), *_zeros((n, 3), (n, 3, 3), (n, 3)), *_indices(n))
+        of_step = [*_indices(n), *_zeros((n, 3), (n, 3), (n, 3)), *_indices(pairs, pairs)]
+        self._contacts = Contacts(*[self.detector.found, *of_step, kept])
         if before is not None:
-            k = int(before.number[0])
-            self._contacts.number[0] = k
-            for name in ("colliders", "points", "frames", "before"):
-                getattr(self._contacts, name)[:k] = getattr(before, name)[:k]
+            for to, x in zip(self._contacts.before, before.before, strict=True):
+                to[: len(x)] = x
         self._data = Data(
             self.blocks.bodies, self.state, self.rows, self._contacts, self._joints, islands, self._sleep, self._links,
             self.detector.space, works[0], self._progress, *_indices(PLACES + self._threads * PLACE // 8),
@@ -228,10 +227,10 @@ class BlockSteps:
         n = len(contacts)
         while n > len(self._contacts.row):
             self._make_room(2 * n, self._data.work.fill.size, self._data.work.V.size)
-        c = self._contacts
+        c = self._contacts.before
         self._sleep.island[:] = self._sleep.time[:] = 0
         c.number[0], c.colliders[:n], c.points[:n] = n, contacts.colliders, contacts.points
-        c.frames[:n], c.before[:n] = contacts.frames, sustained
+        c.frames[:n], c.impulses[:n] = contacts.frames, sustained
         self._joints.before[:] = self._joints.impulses[:] = joint_impulses[:, self.blocks.dofs]
         self._contact_set, self._impulses = contacts, (sustained if impulses is None else impulses, sustained)
 
@@ -371,7 +370,7 @@ class BlockSteps:
     def contacts(self) -> ContactSet:
         """Contacts of the last step."""
         if self._contact_set is None:
-            n = int(self._contacts.number[0])
+            n = int(self._contacts.before.number[0])
             self._contact_set = ContactSet.trusted(*(array[:n].copy() for array in self.detector.found))
         return self._contact_set
 
@@ -388,7 +387,7 @@ class BlockSteps:
     @property
     def _of_phases(self) -> tuple[Array, Array]:
         if self._impulses is None:
-            n, c = int(self._contacts.number[0]), self._contacts
+            n, c = int(self._contacts.before.number[0]), self._contacts
             self._impulses = c.impulses[:n].copy(), c.sustained[:n].copy()
         return self._impulses
 

@@ -157,3 +157,169 @@ def test_a_box_that_turns_as_it_slides_on_corners_with_and_without_gaps():
     zero = [np.zeros(np.shape(x)) for x in given[2:]]
     moved = kernel.derivative("jvp")(*given, turned, directions[1], *zero)[1]
     assert np.abs(moved).max() < 30  # of a box twice as wide as high; 10⁶ where impulses answer what cannot be met
+
+
+# -- all derivatives at once -----------------------------------------------------------------------------------------
+
+
+def both(tree, contacts, **options):
+    """The step, and the step with its derivatives."""
+    made = {"tolerance": 1e-12, "sweeps": 5000, **options}
+    return (ds.compile(tree, contacts, what, **made) for what in ("contact_step", "contact_step_derivatives"))
+
+
+def along(kernel, tree, given, direction, h):
+    """Differences (n, 2 nv) of fourth order along ``[δq; δv; δu]`` (n, …), in tangents; and what finer ones change."""
+    nv, center, found = tree.nv, kernel(*given), []
+    for size in (h, 0.5 * h):
+        total = 0.0
+        for s, weight in ((1, 8), (-1, -8), (2, -1), (-2, 1)):
+            moved = list(given)
+            moved[0] = tree.integrate(given[0], s * size * direction[:, :nv])
+            moved[1] = given[1] + s * size * direction[:, nv : 2 * nv]
+            moved[3] = given[3] + s * size * direction[:, 2 * nv :]
+            q, v, *_ = kernel(*moved)
+            total = total + weight * np.concatenate([tree.difference(center[0], q), v - center[1]], axis=1)
+        found.append(total / (12 * size))
+    return found[1], np.abs(found[1] - found[0]).max(axis=1)
+
+
+def worst(kernel, tree, given, found, least=0.7):
+    """Error of ``A`` and ``B`` (n,) along random directions, over their largest entries, far from switches."""
+    rng, n = np.random.default_rng(3), len(given[0])
+    A, B = found[4:6]
+    whole = np.concatenate([A, B], axis=2)
+    size, out = np.abs(whole).max(axis=(1, 2)), []
+    for part in (slice(0, tree.nv), slice(tree.nv, 2 * tree.nv), slice(2 * tree.nv, None)):
+        direction = np.zeros((n, whole.shape[2]))
+        direction[:, part] = rng.normal(size=direction[:, part].shape)
+        h = 1e-5 if part.start < 2 * tree.nv else 1e-4
+        expected, moved = along(kernel, tree, given, direction, h)
+        error = np.abs(np.einsum("nij,nj->ni", whole, direction) - expected).max(axis=1) / size
+        kept = moved < 1e-7 * size
+        assert kept.mean() > least
+        out.append(error[kept])
+    return np.concatenate(out)
+
+
+def in_reach(scene, rng, n, overlap):
+    """States within limits whose lowest foot is that deep in the floor (m), one for each."""
+    q, v = standing(scene, rng, n)
+    q[:, 7:] = np.clip(q[:, 7:], -0.05 + 1e-4, 0.05 - 1e-4)
+    feet = [c.frame for c in scene.constraints()]
+    q[:, 2] -= ds.forward_kinematics(scene.tree, q, feet)[..., 2, 3].min(axis=1) - (0.03 - overlap)
+    return q, v
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")
+@pytest.mark.parametrize(
+    "options", [{}, {"limits": False}, {"solver": "pgs"}, {"restitution": 0.4}, {"control": "pd", "passive": "none"}]
+)
+def test_all_at_once_are_differences(legs, options):
+    """Without overlaps that are taken back, to 1e-6; with them, whose compliance is held, to what that is of them."""
+    rng, n, tree = np.random.default_rng(7), 120, legs.tree
+    kernel, derivatives = both(tree, legs.constraints(), friction="input", **options)
+    for overlap, bound in ((rng.uniform(2e-5, 9e-5, n), 1e-6), (rng.uniform(2e-4, 5e-4, n), 1e-4)):
+        q, v = in_reach(legs, rng, n, overlap)
+        given = [rng.normal(size=(n, *a.shape)) for a in kernel.arguments]
+        given[:2], given[2], mu = (q, v), np.zeros((n, *kernel.arguments[2].shape)), rng.uniform(0.2, 1.0, (n, 3))
+        names = [a.name for a in kernel.arguments]
+        given[names.index("dt")], given[names.index("friction")] = np.full(n, DT), mu
+        if "kp" in names:
+            given[3] = tree.integrate(tree.neutral(), 0.1 * rng.normal(size=(n, tree.nv)))
+            given[4], given[5] = rng.uniform(5, 20, (2, n, tree.nv))
+        *found, status = derivatives(*given, return_status=True)
+        solved = status == ds.DynamicsStatus.SOLVED
+        assert solved.mean() > 0.95
+        given, found = [x[solved] for x in given], [x[solved] for x in found]
+        errors = worst(kernel, tree, given, found)
+        assert np.median(errors) < 1e-9 and errors.max() < bound, errors.max()
+
+
+@pytest.mark.slow
+def test_all_at_once_are_tangents(legs):
+    """``A`` and ``B`` are what tangents of the program are, in tangents of configurations."""
+    rng, n, tree = np.random.default_rng(8), 60, legs.tree
+    kernel, derivatives = both(tree, legs.constraints())
+    q, v = in_reach(legs, rng, n, rng.uniform(2e-5, 9e-5, n))
+    given = [q, v, np.zeros((n, *kernel.arguments[2].shape)), rng.normal(size=(n, tree.nv)), np.full(n, DT)]
+    after, _, _, _, A, B, _ = derivatives(*given)
+    size = np.abs(A).max(axis=(1, 2))
+    for k in range(3):
+        unit = [rng.normal(size=(n, tree.nv)) * (k == i) for i in range(3)]
+        turned = (tree.integrate(q, 1e-6 * unit[0]) - tree.integrate(q, -1e-6 * unit[0])) / 2e-6
+        q_dot, v_dot, *_ = kernel.derivative("jvp")(*given, turned, unit[1], 0 * given[2], unit[2], np.zeros(n))
+        expected = np.einsum("nij,nj->ni", A, np.concatenate(unit[:2], axis=1)) + np.einsum("nij,nj->ni", B, unit[2])
+        moved = tree.difference(after, after + 1e-7 * q_dot) / 1e-7
+        assert np.median(np.abs(v_dot - expected[:, tree.nv :]).max(axis=1) / size) < 1e-7
+        assert np.abs(v_dot - expected[:, tree.nv :]).max() < 1e-4 * size.max()
+        assert np.median(np.abs(moved - expected[:, : tree.nv]).max(axis=1) / size) < 1e-6
+
+
+def test_a_ball_that_rolls_slides_and_bounces():
+    """Closed forms: ``∂v⁺/∂v`` of a ball of radius r with the moment of inertia J about its middle."""
+    m, J, r, mu = 2.0, 0.05, 0.1, 0.3
+    ball = ds.mechanisms.free_body(m, J * np.eye(3), name="ball")
+    contact = ds.Contact("ball", Sphere(r), friction=mu)
+    _, derivatives = both(ball, contact)
+    overlap = 2e-5
+    q, arm = np.array([0, 0, r - overlap, 0, 0, 0, 1.0]), r - 0.5 * overlap
+    at_rest = np.zeros(3), np.zeros(6), DT
+
+    def of(v, **options):
+        found = derivatives(q, v, *at_rest, **options)
+        return found[4][6:, 6:], found[5][6:], found[6]
+
+    A, B, _ = of(np.zeros(6))  # the point stays: M δv⁺ = M δv + Jᵀ p
+    rows = np.array([[1.0, 0, 0, 0, -arm, 0], [0, 1, 0, arm, 0, 0], [0, 0, 1, 0, 0, 0]])
+    M = np.diag([m, m, m, J, J, J])
+    over = np.linalg.inv(M)
+    free = np.eye(6) - over @ rows.T @ np.linalg.inv(rows @ over @ rows.T) @ rows
+    np.testing.assert_allclose(A, free, atol=1e-9)
+    np.testing.assert_allclose(B, DT * free @ over, atol=1e-9)
+    v = np.array([0.8, 0.6, 0, 0, 0, 0])  # slides: friction turns with the velocity of the point
+    A, _, distance = of(v)
+    after = 1.0 - mu * 9.81 * DT * (1 + m * arm**2 / J)
+    turned = np.eye(2) - mu * 9.81 * DT / np.hypot(*v[:2]) * (np.eye(2) - np.outer(v[:2], v[:2]))
+    np.testing.assert_allclose(A[:2, :2], turned, atol=2e-6)  # in axes that have turned by 1e-3
+    np.testing.assert_allclose(A[:2, 2], [mu * 0.8, mu * 0.6], atol=2e-5)  # less friction where it is lifted
+    np.testing.assert_allclose(distance, min(after, 9.81 * DT), atol=1e-9)
+    expected, rise = np.eye(6), 1.0 - 9.81 * DT  # flies; what turns it turns the axes of its velocity
+    expected[0, 4], expected[1, 3] = -rise * DT, rise * DT
+    np.testing.assert_allclose(of(np.array([0, 0, 1.0, 0, 0, 0]))[0], expected, atol=1e-9)
+    _, bouncing = both(ball, ds.Contact("ball", Sphere(r), friction=0.0, restitution=0.7))
+    found = bouncing(q, np.array([0, 0, -3.0, 0, 0, 0]), *at_rest)
+    np.testing.assert_allclose(found[4][8, 8], -0.7, atol=1e-9)
+    np.testing.assert_allclose(found[1][2], 0.7 * 3.0 - 9.81 * DT, atol=1e-9)
+
+
+def test_a_box_on_corners_has_one_derivative_of_its_velocity():
+    """Impulses of four corners are not unique: velocities and their derivatives are, and nothing is large."""
+    body = ds.mechanisms.free_body(1.0, Box(0.2, 0.15, 0.1).inertia(1.0), name="box")
+    _, derivatives = both(body, ds.Contact("box", Box(0.2, 0.15, 0.1), friction=0.3))
+    q = np.array([0, 0, 0.05 - 2e-5, 0, 0, 0, 1.0])
+    *found, status = derivatives(q, np.zeros(6), np.zeros(24), np.zeros(6), DT, return_status=True)
+    assert status == ds.DynamicsStatus.SOLVED
+    np.testing.assert_allclose(found[4][6:, 6:], 0, atol=1e-6)
+    np.testing.assert_allclose(found[5], 0, atol=1e-6)
+    v = np.array([1.2, 0.5, 0, 0, 0, 0])
+    A = derivatives(q, v, np.zeros(24), np.zeros(6), DT)[4]
+    speed, unit = np.hypot(1.2, 0.5), v[:2] / np.hypot(1.2, 0.5)
+    turned = np.eye(2) - 0.3 * 9.81 * DT / speed * (np.eye(2) - np.outer(unit, unit))
+    np.testing.assert_allclose(A[6:8, 6:8], turned, atol=1e-7)
+
+
+@pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")
+def test_steps_that_are_not_solved_have_flagged_derivatives(legs):
+    """No number is NaN without a flag, nor is a flagged step called solved."""
+    rng, n, tree = np.random.default_rng(9), 200, legs.tree
+    few = ds.compile(tree, legs.constraints(), "contact_step_derivatives", sweeps=1, tolerance=1e-13, solver="pgs")
+    q, v = standing(legs, rng, n)
+    given = [q, v, np.zeros((n, *few.arguments[2].shape)), rng.normal(size=(n, tree.nv)), np.full(n, DT)]
+    given[1][0], given[4][1] = np.nan, -DT
+    *found, status = few(*given, return_status=True)
+    solved = status == ds.DynamicsStatus.SOLVED
+    assert not solved[0] and not solved[1]
+    assert all(np.isfinite(x[solved]).all() for x in found)
+    assert (found[3][solved] < 1e-13).all()

@@ -50,9 +50,9 @@ from delassus.frozen import cached_property
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import ANGULAR, LINEAR, cross
 from delassus.spatial.ops import Matrix, Ops
-from delassus.spatial.rank import rank_of
 from delassus.spatial.rigid import DenseRigidInertia
 from delassus.spatial.rotations import Array
+from delassus.spatial.trace.rank import rank_of
 from delassus.spatial.trace.trace_ops import TraceOps
 from delassus.spatial.transform import DenseTransform, Displacement
 

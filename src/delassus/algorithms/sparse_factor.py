@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from delassus.algorithms.crba import mass_matrix_blocks
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import Tree
-from delassus.spatial.ops import Matrix
+from delassus.spatial.ops import Matrix, Scalar
 
 
 class SparseFactor:
@@ -20,10 +20,16 @@ class SparseFactor:
 
     Without ``E``, row k of ``L`` has entries at the ancestors of degree of freedom k only. Blocks between links of
     which neither is above the other add to that, and so does what they fill in. ``rows`` holds the off-diagonal
-    entries, at the degrees of freedom ``ancestors``, ``diagonal`` the others, and ``reciprocal`` one over these.
+    entries, at the degrees of freedom ``ancestors``, ``diagonal`` the others, and ``reciprocal`` one over these. Those
+    of degrees of freedom that are ``held``, by flags, are zero, as if inertias there were infinite.
     """
 
-    def __init__(self, problem: Problem, added: Mapping[tuple[int, int], Matrix] | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        added: Mapping[tuple[int, int], Matrix] | None = None,
+        held: Mapping[int, Scalar] | None = None,
+    ) -> None:
         self._ops = ops = problem.ops
         tree, blocks = problem.tree, mass_matrix_blocks(problem)
         for (i, j), block in (added or {}).items():
@@ -48,9 +54,13 @@ class SparseFactor:
         # leaves → root: L_kk = √H_kk, L_ki = H_ki / L_kk, H_ij −= L_ki L_kj  ([LQR] eq. 6)
         for k in reversed(range(tree.nv)):
             ((pivot,),) = ops.entries(pivots[k])
-            ops.pivot(pivot)
+            if held is None:  # else pivots are of a solution
+                ops.pivot(pivot)
             root = ops.sqrt(pivot)
-            self.diagonal[k], self.reciprocal[k] = ops.matrix([[root]]), ops.matrix([[1.0 / root]])
+            over = 1.0 / root
+            if held is not None and k in held:
+                over = ops.select(held[k], 0.0, over)
+            self.diagonal[k], self.reciprocal[k] = ops.matrix([[root]]), ops.matrix([[over]])
             row = self.rows[k] = self.reciprocal[k] @ self.rows[k]
             for position, i in enumerate(self.ancestors[k]):
                 factor = ops.take(row, None, (position,))

@@ -95,11 +95,9 @@ class BoundRequest:
 
     def with_controls(self, found: Mapping[str, Matrix], q: Any = None, v: Any = None) -> dict[str, Matrix]:
         """Derivatives with controls in place of joint forces, where controls make these."""
-        control = self.request.options.control
-        if control == "tau":
+        if self.request.options.control == "tau":
             return dict(found)
-        q, v, *controls = self._controlled(q, v)
-        with_q, with_v, with_u = control_rates(self.ops, self.tree, _FORCES[control], q, v, controls)
+        with_q, with_v, with_u = self.control_rates(q, v)
         out = {}
         for what in ("dqdd", "df"):
             with_forces = found[f"{what}_dtau"]
@@ -107,6 +105,14 @@ class BoundRequest:
             out[f"{what}_dv"] = found[f"{what}_dv"] + with_forces @ with_v
             out[f"{what}_dtau"] = with_forces @ with_u
         return out
+
+    def control_rates(self, q: Any = None, v: Any = None) -> tuple[Matrix, Matrix, Matrix]:
+        """Changes of joint forces (nv) with positions and velocities (nv × nv), and with controls (nv × n)."""
+        ops, nv, control = self.ops, self.tree.nv, self.request.options.control
+        if control == "tau":
+            return ops.zeros(nv, nv), ops.zeros(nv, nv), ops.eye(nv)
+        q, v, *controls = self._controlled(q, v)
+        return control_rates(ops, self.tree, _FORCES[control], q, v, controls)
 
     def _controlled(self, q: Any, v: Any) -> list[Any]:
         """Numbers of the state (the arguments if None) and of the controls."""

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from delassus.algorithms.contact.derivatives import StepChanges
 from delassus.algorithms.contact.problem import magnitude, maximum_of
+from delassus.algorithms.contact.solution import StepSolution
 from delassus.algorithms.contact.solvers import FALLBACK, SOLVERS, exact
 from delassus.algorithms.contact.step import ContactStep, Materials
 from delassus.algorithms.crba import mass_matrix
@@ -38,7 +40,8 @@ UNIT_NORMAL = 1e-5
 """By how much the squared length of a unit normal may differ from one."""
 
 
-def _contact_step(bound: BoundRequest) -> list[Any]:
+def _solved(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
+    """A step, and its solution."""
     options, read = bound.request.options, bound.entries
     bound.tree = _of_few_operations(bound.request)
     bound.ops.new_system()
@@ -57,12 +60,25 @@ def _contact_step(bound: BoundRequest) -> list[Any]:
     step = ContactStep(lambda v, problem: bound.motion(v=v, problem=problem), *at, materials, epsilon)
     solver = exact if options.solver == FALLBACK else SOLVERS[options.solver]
     how = solver, options.sweeps, options.tolerance, options.solver == "pgs"
-    q, v, impulses, residuals = step.solve(read("impulses"), *how)
-    is_within = bound.ops.less(maximum_of(bound.ops, residuals), options.tolerance)
+    found = step.solve(read("impulses"), *how)
+    is_within = bound.ops.less(maximum_of(bound.ops, found.residuals), options.tolerance)
     for x in _broken_rules(bound):
         is_within = is_within * bound.ops.less(x, SQUARE_FLOOR)
     bound.is_within = is_within
-    return [stacked(bound, x) for x in (q, v, impulses, residuals)]
+    return step, found
+
+
+def _contact_step(bound: BoundRequest) -> list[Any]:
+    _, found = _solved(bound)
+    return [stacked(bound, x) for x in (found.q, found.v, found.impulses, found.residuals)]
+
+
+def _contact_step_derivatives(bound: BoundRequest) -> list[Any]:
+    step, found = _solved(bound)
+    changes = StepChanges(step, found, bound.control_rates(v=None if found.impact is None else found.start))
+    A, B, has_derivatives = changes.state_and_controls()
+    bound.is_within = bound.is_within * has_derivatives
+    return [*(stacked(bound, x) for x in found[:4]), A, B, changes.distance()]
 
 
 @lru_cache(maxsize=256)
@@ -150,6 +166,19 @@ CONTACT_STEP = Quantity(
     _contact_step,
     options=MOTION | CONTROLLED | {"friction", "restitution", "limits", "solver", "sweeps", "tolerance"},
     states=3,
+)  # fmt: skip
+CONTACT_STEP_DERIVATIVES = Quantity(
+    "contact_step_derivatives",
+    "Time step with contacts and its derivatives",
+    CONTACT_STEP.inputs,
+    (
+        *CONTACT_STEP.outputs,
+        Output("A", ("2 nv", "2 nv"), "change of [q; v] after the step with [q; v] before, in tangents"),
+        Output("B", ("2 nv", "controls"), "change of [q; v] after the step with joint forces or controls"),
+        Output("distance", (), "change of a velocity, m/s or rad/s, at which a contact or joint is in another mode"),
+    ),
+    _contact_step_derivatives,
+    options=CONTACT_STEP.options,
 )  # fmt: skip
 OPERATIONAL_SPACE_COMPLIANCE = Quantity(
     "operational_space_compliance",

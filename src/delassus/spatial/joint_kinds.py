@@ -171,6 +171,24 @@ class JointKind(ABC):
         """Rate (nv) of the displacement ``u`` of `position_update` at the velocity ``w`` in the axes of its start."""
         return list(w)
 
+    def position_update_changes(self, ops: Ops, v: Entries, u: Entries) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+        """Derivatives of what `position_update` gives: of the place by ``q`` and ``u``, of ``v`` by itself and ``u``.
+
+        (nv × nv each), places in tangents of configurations.
+        """
+        nv = self.nv
+        if nv == 1 or not {*self.motion_axes} & {*ANGULAR}:
+            return ops.eye(nv), ops.eye(nv), ops.eye(nv), ops.zeros(nv, nv)
+        axes = self.motion_axes
+        x, V = (ops.put(from_entries(ops, a), (6, 1), axes, (0,)) for a in (u, v))
+        back, right = BALL.integrate_changes(ops, column(ops, x)[3:])  # Rᵀ of the turn, and its right Jacobian
+        E = ops.block_diagonal([back, back])
+        straight = ops.block_diagonal([back, right])
+        carried = -ops.put(back @ cross_matrix(ops, ops.take(x, LINEAR, None)), (6, 6), LINEAR, ANGULAR)
+        turned = [cross_matrix(ops, back @ ops.take(V, part, None)) @ right for part in (LINEAR, ANGULAR)]
+        by_turn = ops.put(ops.vstack(turned), (6, 6), (*LINEAR, *ANGULAR), ANGULAR)
+        return tuple(ops.take(a, axes, axes) for a in (E + carried, straight, E, by_turn))  # type: ignore[return-value]
+
     def random(self, rng: np.random.Generator, batch: tuple[int, ...], lower: Array, upper: Array) -> Array:
         """Configurations (*batch, nq): within the limits, else angles in ±π, lengths in ±1 m, rotations uniform.
 

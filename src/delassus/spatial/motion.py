@@ -40,7 +40,8 @@ def scaled(ops: Ops, factors: Sequence[Scalar], a: Matrix) -> Matrix:
 
 def scaled_matrix(ops: Ops, factor: Scalar, a: Matrix) -> Matrix:
     """Matrix multiplied by a number."""
-    return ops.matrix([[factor * x for x in row] for row in ops.entries(a)])
+    rows = [[factor * x for x in row] for row in ops.entries(a)]
+    return ops.matrix(rows) if rows else a
 
 
 def cross_entries(a: Sequence[Scalar], b: Sequence[Scalar]) -> list[Scalar]:

@@ -35,6 +35,14 @@ from delassus.algorithms.contact.problem import (
     magnitude,
     maximum_of,
 )
+from delassus.algorithms.contact.solution import (
+    Correction,
+    CorrectionGoals,
+    Displacement,
+    Impact,
+    SolvedProblem,
+    StepSolution,
+)
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -80,16 +88,8 @@ LOOP_ROUNDING = 16.0
 OUT_OF_REACH = 1e6
 """Velocity (m/s) at which nothing closes."""
 
-Solved = Callable[..., Outcome]
-"""From free velocities, laws, impulses to start from, an energy and joints to an outcome."""
-
-
-class Impact(NamedTuple):
-    """Velocities after an impact, its impulses along rows, and residuals."""
-
-    v: list[Scalar]
-    p: list[Scalar]
-    residuals: list[Scalar]
+Solved = Callable[..., tuple[StepProblem, Outcome]]
+"""From free velocities, laws, impulses to start from, an energy and joints to a problem and its outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,37 +131,44 @@ class ContactStep:
 
     def solve(
         self, start: Sequence[Scalar], solver: Solver, times: int, tolerance: float, pyramid: bool
-    ) -> tuple[list[Scalar], list[Scalar], list[Scalar], list[Scalar]]:
-        """Configuration and velocity after the step, impulses and residuals."""
+    ) -> StepSolution:
+        """Configuration and velocity after the step, impulses and residuals, and what they follow from."""
         ops = self.ops
         joints, rates = self._joint_laws(), [self.ops.maximum(c.gap, 0.0) * self.over_h for c, *_ in self.points]
 
         def solved(free: Sequence[Scalar], points: Sequence[PointLaw], start: Sequence[Scalar], budget: Scalar,
-                   joints: Sequence[JointLaw] = joints) -> Outcome:  # fmt: skip
+                   joints: Sequence[JointLaw] = joints) -> tuple[StepProblem, Outcome]:  # fmt: skip
             problem = StepProblem(ops, self.G, free, self.size_of, points, joints, pyramid)
             p = problem.implicit(solver(problem, start, times, tolerance)) if start else []
-            return problem.safe([self.moves.get(row, 1.0) * x for row, x in enumerate(p)], budget)
+            return problem, problem.safe([self.moves.get(row, 1.0) * x for row, x in enumerate(p)], budget)
 
         y, free, taken = self._free(self.motion)
         ops.mark("contact problem", [ops.matrix([free]), self._held] if free else [])
-        struck = None
+        struck, motion, before = None, self.motion, self.v
         if any(restitution is not None for *_, restitution in self.points):
             struck = self._impact(solved, rates, joints, tolerance)
-            y, free, taken = self._free(self._make_motion(struck.v, self.problem).conserving_momentum())
+            motion, before = self._make_motion(struck.v, self.problem).conserving_momentum(), struck.v
+            y, free, taken = self._free(motion)
         laws = [
             PointLaw(3 * k, friction, rate, candidate.belt)
             for k, ((candidate, friction, _), rate) in enumerate(zip(self.points, rates, strict=True))
         ]
-        found = solved(free, laws, self._along_rows(start, joints), 0.0)
-        v = column(ops, self.space.back_substitution(y, self._all_impulses(found.p, taken)))
-        shift = self._displacement(found.velocities, times)
-        q, v = position_update(ops, self.problem, list(self.q), v, self.h, shift)
+        last = self._taken(solved(free, laws, self._along_rows(start, joints), 0.0), y, taken)
+        found = last.outcome
+        correction = self._correction(found.velocities, times)
+        q, v = position_update(ops, self.problem, list(self.q), last.velocity, self.h, correction.shift)
         impulses, residuals = self._apart(found.p, joints), list(found.residuals)
-        if struck is None:
-            return q, v, impulses, residuals
-        of_impact = self._apart(struck.p, joints, of_limits=True)
-        impulses = [x + y for x, y in zip(impulses, of_impact, strict=True)]
-        return q, v, impulses, [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
+        if struck is not None:
+            of_impact = self._apart(struck.p, joints, of_limits=True)
+            impulses = [x + y for x, y in zip(impulses, of_impact, strict=True)]
+            residuals = [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
+        return StepSolution(q, v, impulses, residuals, motion, before, last, correction, struck)
+
+    def _taken(self, solved: tuple[StepProblem, Outcome], y: Matrix, taken: Matrix | None) -> SolvedProblem:
+        """What impulses make of velocities ``L⁻¹ y``, with those that `_beside_loops` takes."""
+        impulses = self._all_impulses(solved[1].p, taken)
+        v = column(self.ops, self.space.back_substitution(y, impulses))
+        return SolvedProblem(*solved, v, column(self.ops, impulses))
 
     def _free(self, motion: DynamicsProblem) -> tuple[Matrix, list[Scalar], Matrix | None]:
         """``L v*`` (nv × 1) of the motion without contacts, and `_beside_loops` of it.
@@ -279,20 +286,23 @@ class ContactStep:
             if restitution is not None:
                 bounces.append(bounce)
         limits, none = [replace(x, friction=None) for x in joints], cast(list[Scalar], [0.0] * len(free))
-        first = solved(free, laws, none, 0.0, limits)
-        start = list(none)
+        compressed = self._taken(solved(free, laws, none, 0.0, limits), y, of_loops)
+        first, start = compressed.outcome, list(none)
         for k, (_, _, restitution) in enumerate(self.points):
             start[3 * k + 2] = 0.0 if restitution is None else restitution * first.p[3 * k + 2]
         laws = [replace(x, belt=(), floor=start[x.row + 2]) for x in laws]
-        second = solved(first.velocities, laws, start, -first.energy, limits)
+        between = self._over_factor(compressed.velocity)
+        parted = self._taken(solved(first.velocities, laws, start, -first.energy, limits), between, None)
+        second = parted.outcome
         struck = maximum_of(ops, bounces)
         p = [ops.select(struck, x + y, 0.0) for x, y in zip(first.p, second.p, strict=True)]
-        v = column(ops, self.space.back_substitution(y, self._all_impulses(p, of_loops)))
         worst = [ops.maximum(x, y) for x, y in zip(first.residuals, second.residuals, strict=True)]
         return Impact(
-            [ops.select(struck, x, old) for x, old in zip(v, self.v, strict=True)],
+            [ops.select(struck, x, old) for x, old in zip(parted.velocity, self.v, strict=True)],
             p,
             [ops.select(struck, x, 0.0) for x in worst],
+            struck,
+            (compressed, parted),
         )
 
     def _along_rows(self, impulses: Sequence[Scalar], joints: Sequence[JointLaw]) -> list[Scalar]:
@@ -321,13 +331,13 @@ class ContactStep:
         """Laws of all limits and of dry friction: within the step, a joint moves up to a limit."""
         out, row = list[JointLaw](), 3 * len(self.points)
         for c in bounded_joints_of(self.problem.constraints):
-            sides = zip(self._distances(c), (-1.0, 1.0), strict=True)
+            sides = zip(self.distances(c), (-1.0, 1.0), strict=True)
             least, most = (None if x is None else side * self.over_h * self.ops.maximum(x, 0.0) for x, side in sides)
             friction = c.friction * self.h if c.friction else None
             out.append(JointLaw(row + len(out), (least, most), friction))
         return out
 
-    def _distances(self, c: BoundedJoint) -> list[Scalar | None]:
+    def distances(self, c: BoundedJoint) -> list[Scalar | None]:
         """Distances of the lower and of the upper limit of a joint, negative beyond it; None is without."""
         (name,) = c.joints
         joint = self.tree.joint_names.index(name)
@@ -339,7 +349,7 @@ class ContactStep:
 
     # -- displacement --------------------------------------------------------------------------------------------------
 
-    def _displacement(self, velocities: Sequence[Scalar], times: int) -> list[Scalar]:
+    def _correction(self, velocities: Sequence[Scalar], times: int) -> Correction:
         """Displacement of joints (nv) that takes back overlaps, errors of loops and passed limits.
 
         It closes no gap that velocities of the other rows leave after the step, and passes no limit.
@@ -348,7 +358,7 @@ class ContactStep:
         joints = bounded_joints_of(self.problem.constraints)
         limited = [(c, 3 * len(self.points) + k) for k, c in enumerate(joints) if c.has_limits]
         if not self.points and not limited and not self.loops:
-            return [0.0] * tree.nv
+            return Correction(CorrectionGoals([], [], [], [], None, 0.0), [], 1.0, [0.0] * tree.nv)
         errors: list[Scalar] = [0.0] * self.problem.n_rows
         for (c, at), span in zip(self.motion.each_constraint(), self.problem.rows, strict=True):
             if not c.n_impulses:
@@ -366,7 +376,7 @@ class ContactStep:
             own.append(G[row][row] + TUNING.compliance * ops.maximum(mean, TUNING.least_mobility))
         for bounded, row in limited:
             sides: list[Scalar | None] = [None, None]
-            for k, distance in enumerate(self._distances(bounded)):
+            for k, distance in enumerate(self.distances(bounded)):
                 if distance is not None:
                     side = 1.0 - 2.0 * k
                     after = distance + side * self.h * velocities[row]
@@ -394,20 +404,28 @@ class ContactStep:
                 s[i] = new
             return s, ops.less(moved, TUNING.correction_tolerance * most)
 
+        goals = CorrectionGoals(rows, list(bounds.values()), own, by_loops, taken, most)
+
         def shift(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
-            impulses: list[Scalar] = [0.0] * len(G)
-            for row, x in zip(rows, values, strict=False):
-                impulses[row] = x
-            by_impulses = self.space.back_substitution(ops.zeros(tree.nv, 1), self._all_impulses(impulses, taken))
-            shift = column(ops, by_impulses)
-            moves = [sum((g * x for g, x in zip(G[k], impulses, strict=True)), by_loops[k]) for k in range(len(G))]
-            moved = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in moves)])
-            turned = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in shift)])
-            part = ops.minimum(TUNING.most_displacement * most / moved, 1.0)
-            part = part * ops.minimum(TUNING.most_joint_displacement / (part * turned), 1.0)
-            return [*values[: len(rows)], *(part * x for x in shift)], 1.0
+            found = self.displaced(goals, values[: len(rows)])
+            return [*values[: len(rows)], *(found.part * x for x in found.whole)], 1.0
 
         nothing = ops.less(most, 2.0 * SQUARE_FLOOR)
         s = ops.repeat(times, [0.0] * len(rows), sweep, nothing) if rows else []
         s = ops.implicit(s, lambda values: [image(values, i) for i in range(len(rows))])
-        return ops.repeat(1, [*s, *([0.0] * tree.nv)], shift, nothing)[len(rows) :]
+        return Correction(goals, s, nothing, ops.repeat(1, [*s, *([0.0] * tree.nv)], shift, nothing)[len(rows) :])
+
+    def displaced(self, goals: CorrectionGoals, s: Sequence[Scalar]) -> Displacement:
+        """Displacement by impulses of the rows that a position correction may push."""
+        ops, G = self.ops, self.G
+        impulses: list[Scalar] = [0.0] * len(G)
+        for row, x in zip(goals.rows, s, strict=True):
+            impulses[row] = x
+        of_rows = self._all_impulses(impulses, goals.taken)
+        whole = column(ops, self.space.back_substitution(ops.zeros(self.tree.nv, 1), of_rows))
+        moves = [sum((g * x for g, x in zip(G[k], impulses, strict=True)), goals.by_loops[k]) for k in range(len(G))]
+        moved = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in moves)])
+        turned = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in whole)])
+        by_rows = ops.minimum(TUNING.most_displacement * goals.most / moved, 1.0)
+        by_joints = ops.minimum(TUNING.most_joint_displacement / (by_rows * turned), 1.0)
+        return Displacement(whole, by_rows, by_joints, column(ops, of_rows), [moves[row] for row in goals.rows])

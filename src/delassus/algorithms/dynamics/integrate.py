@@ -18,12 +18,13 @@ Sources: Hairer, Lubich, Wanner, Geometric Numerical Integration, IV.8; Munthe-K
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import Tree
+from delassus.spatial.dual_ops import Dual, DualOps
 from delassus.spatial.elementary_displacements import Rotation
 from delassus.spatial.joint_kinds import BALL, rotated
 from delassus.spatial.motion import (
@@ -166,3 +167,39 @@ def conserved_momentum(ops: Ops, H: Matrix, v: State, h: Scalar, shift: State) -
     moved = [x + h * (y + z) + (a + b) - new for x, y, z, a, b, new in steps]
     v_end = [x + y - z for x, y, z in zip(v[:3], cross_entries(w, c), cross_entries(w_end, arm), strict=True)]
     return v_end + w_end, moved + t
+
+
+def position_update_changes(
+    ops: Ops, problem: Problem, v: State, h: Scalar, shift: State
+) -> tuple[Matrix, Matrix, Matrix, Matrix, Matrix]:
+    """Derivatives of `position_update` (nv × nv): of the place by ``q``, ``v`` and ``shift``, of ``v`` by the last two.
+
+    Places are in tangents of configurations.
+    """
+    parts = []
+    tree = problem.tree
+    for i, (joint, sv) in enumerate(zip(tree.joints, tree.v_slices, strict=True)):
+        end, step = v[sv], [h * x + y for x, y in zip(v[sv], shift[sv], strict=True)]
+        none, one = ops.zeros(joint.nv, joint.nv), ops.eye(joint.nv)
+        changes: Sequence[Matrix] = (one, none, scaled_matrix(ops, h, one), one)
+        if i in problem.free_bodies:
+            end, step, *changes = _conserved_momentum_changes(ops, problem.inertias[i], v[sv], h, shift[sv])
+        by_q, by_step, end_by_end, end_by_step = joint.kind.position_update_changes(ops, end, step)
+        end_by_v, end_by_shift, step_by_v, step_by_shift = changes
+        parts.append((
+            by_q, by_step @ step_by_v, by_step @ step_by_shift,
+            end_by_end @ end_by_v + end_by_step @ step_by_v, end_by_end @ end_by_shift + end_by_step @ step_by_shift,
+        ))  # fmt: skip
+    return tuple(ops.block_diagonal([part[k] for part in parts]) for k in range(5))  # type: ignore[return-value]
+
+
+def _conserved_momentum_changes(ops: Ops, H: Matrix, v: State, h: Scalar, shift: State) -> tuple[Any, ...]:
+    """`conserved_momentum`, and the derivatives (6 × 6 each) of both results by ``v`` and by ``shift``."""
+    dual = DualOps(ops)
+    varied: Any = ([Dual(x, {(name, k): 1.0}) for k, x in enumerate(a)] for name, a in (("v", v), ("shift", shift)))
+    (with_v, with_shift), step = varied, Dual(h)
+    found: Any = conserved_momentum(dual, dual.lifted(H), with_v, step, with_shift)
+    changes = [
+        ops.matrix([[x.rate((name, k)) for k in range(6)] for x in part]) for part in found for name in ("v", "shift")
+    ]
+    return *([x.x for x in part] for part in found), *changes

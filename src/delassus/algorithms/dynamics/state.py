@@ -120,6 +120,10 @@ class DynamicsProblem:
         steps = zip(joints, self.tree.v_slices, strict=True)
         return [from_entries(ops, [ops.entry(vector, sv.start + k) for k in range(j.nv)]) for j, sv in steps]
 
+    def by_joint(self, numbers: Sequence[Scalar]) -> list[Matrix]:
+        """Numbers of all degrees of freedom, one column (n_i × 1) a joint."""
+        return [from_entries(self.ops, numbers[sv]) for sv in self.tree.v_slices]
+
     @cached_property
     def v(self) -> list[Matrix]:
         """Velocity of each joint (n_i × 1)."""
@@ -258,6 +262,10 @@ class DynamicsProblem:
     def a0(self) -> Matrix:
         """Acceleration (6 × 1) of the world that stands for gravity, in world axes."""
         return self.ops.put(-self.gravity, (6, 1), LINEAR, (0,))
+
+    def bias_velocity(self, i: int) -> Matrix:
+        """Velocity (n_i × 1) of a joint whose products are in bias forces; zero of bodies that conserve momentum."""
+        return self.ops.zeros(self.tree.joints[i].nv, 1) if i in self._conserved else self.v[i]
 
     def velocity_product(self, i: int) -> Matrix:
         """``ω × v`` (n_i × 1) of free and planar joints, whose axes turn; zero for others."""

@@ -109,8 +109,9 @@ class DifferentiableTraceOps(TraceOps):
 
     With ``F(p, x) = p − g(p, x) = 0`` and ``J = ∂F/∂p``, ``p − J⁻¹ F`` with ``p`` and ``J`` held has the derivative
     ``−J⁻¹ ∂F/∂x`` of the implicit function theorem, by elimination without exchanges. Where ``p`` is not unique, as of
-    rows that are redundant, ``(J + δ)⁻¹ J (J + δ)⁻¹`` has small changes: of what no ``p`` can follow, as where one of
-    four corners that rest has a gap and others overlap by round-off, it leaves out that part.
+    rows that are redundant, ``(1 + 2 δ R) R J R``, ``R = (J + δ)⁻¹``, has small changes: of what no ``p`` can follow,
+    as where one of four corners that rest has a gap and others overlap by round-off, it leaves out that part. Beside
+    ``1 / j`` it errs by ``3 (δ / j)²``.
     """
 
     epsilon = 2.0**-52
@@ -140,6 +141,8 @@ class DifferentiableTraceOps(TraceOps):
         moving, start = set(missed), len(self.at)
         x = self._substituted(L, U, missed)
         x = self._substituted(L, U, [self._sum(map(self.multiply, row, x)) for row in J])
+        twice = self.add(shift, shift)
+        x = [self.add(a, self.multiply(twice, b)) for a, b in zip(x, self._substituted(L, U, x), strict=True)]
         for node, (_, *operands) in enumerate(self.since(start), start):
             self.held[node] = frozenset(a for a in operands if a < start and a not in moving)
         return [Expression(self, self.subtract(old, change)) for old, change in zip(p, x, strict=True)]

@@ -40,7 +40,8 @@ class _Cut:
     def __init__(
         self, graph: Graph, loops: Sequence[Loop | Calls], n_inputs: int, optimise: Callable[[Graph, bool], Graph]
     ) -> None:
-        needed = graph.reachable(graph.flat_outputs())
+        of_loops = [x for loop in loops if isinstance(loop, Loop) for x in (*loop.start, *loop.following)]
+        needed = graph.reachable([*graph.flat_outputs(), *of_loops])
         self._graph, self._optimise = graph, optimise
         self._nodes, self._last = graph.nodes(), 2 * len(loops)
         self._loops = [loop.pruned(self._nodes, needed) if isinstance(loop, Calls) else loop for loop in loops]

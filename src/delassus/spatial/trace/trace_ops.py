@@ -21,11 +21,11 @@ import numpy as np
 from delassus.spatial.factor import Factor
 from delassus.spatial.numpy_ops import Answer
 from delassus.spatial.ops import Body, Ops
-from delassus.spatial.rank import rank_of
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.trace.graph import Builder, Calls, Graph, Loop, Node
 from delassus.spatial.trace.nodes import Expression, Table
 from delassus.spatial.trace.operations import Op
+from delassus.spatial.trace.rank import rank_of
 from delassus.spatial.transform import Displacement, StagedTransform
 
 INPUT, CONSTANT = int(Op.INPUT), int(Op.CONSTANT)

@@ -118,7 +118,7 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix], l
     # positions and velocities, side by side
     each = [*zip(motion.each_constraint(), f, strict=True)]
     with_q, with_v = ([c.rates(at, rates, part, positions) for (c, at), part in each] for positions in (True, False))
-    r = ops.hstack(_residuals(rates, with_q))
+    r = ops.hstack(residual_changes(rates, with_q))
     g = ops.hstack(
         [
             ops.vstack([ops.zeros(0, nv), *(problem.switched(k, c.rows) for k, c in enumerate(of_rows))])
@@ -171,7 +171,7 @@ def _division(motion: DynamicsProblem, system: JointSpace) -> tuple[list[int], l
     return leaders, followers, trunk, limbs
 
 
-def _residuals(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple[Matrix, Matrix]:
+def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple[Matrix, Matrix]:
     """``∂r/∂q`` and ``∂r/∂v`` (nv × nv)."""
     motion, ops, tree = rates.motion, rates.motion.ops, rates.motion.tree
     sizes = [joint.nv for joint in tree.joints]

@@ -6,65 +6,12 @@ What is cut off does not change; at the limit itself it does. Nothing here is fr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from delassus.algorithms.dynamics.actuation import Forces, State
 from delassus.model.tree import Tree
-from delassus.spatial.ops import Matrix, Ops, Scalar
-
-Rates = Mapping[tuple[str, int], Scalar]
-"""By what varies: ``"q"``, ``"v"`` or ``"u"`` (controls), and its place there."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Dual:
-    """A number, and its rates of change."""
-
-    x: Scalar
-    rates: Rates = field(default_factory=dict)
-
-    def __array_ufunc__(self, *_: Any, **__: Any) -> Any:
-        """Arrays leave sums and products to this class."""
-        return NotImplemented
-
-    def __add__(self, other: Any) -> Dual:
-        """Sum with another one, or with a number."""
-        if isinstance(other, Dual):
-            return Dual(self.x + other.x, _sum(self.rates, other.rates))
-        return Dual(self.x + other, self.rates)
-
-    def __mul__(self, other: Any) -> Dual:
-        """Product with another one, or with a number."""
-        if isinstance(other, Dual):
-            return Dual(self.x * other.x, _sum((self * other.x).rates, (other * self.x).rates))
-        return Dual(self.x * other, {k: rate * other for k, rate in self.rates.items()})
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __neg__(self) -> Dual:
-        """Negative."""
-        return self * -1.0
-
-    def __sub__(self, other: Any) -> Dual:
-        """Difference with another one, or with a number."""
-        return self.__add__(-other)
-
-
-def _sum(a: Rates, b: Rates) -> Rates:
-    return {**a, **b, **{k: a[k] + b[k] for k in a if k in b}}
-
-
-@dataclass(frozen=True, slots=True)
-class DualOps:
-    """The one operation that `actuation` asks for, on numbers that vary."""
-
-    ops: Ops
-
-    def minimum(self, x: Dual, most: float) -> Dual:
-        """The smaller of the two; a number does not vary."""
-        counts = 0.5 + self.ops.copysign(0.5, most - x.x)
-        return Dual(self.ops.minimum(x.x, most), (x * counts).rates)
+from delassus.spatial.dual_ops import Dual, DualOps, Rates
+from delassus.spatial.ops import Matrix, Ops
 
 
 def control_rates(

@@ -103,7 +103,7 @@ class Rates:
             self.poses.append(self._pose(i))
             S = self._axes(i)
             V_p, a_p = (ops.zeros(6, 1), a0) if p == WORLD else (self.V[p], self.a[p])
-            Sv = S @ motion.v[i]
+            Sv = S @ motion.bias_velocity(i)
             self.S.append(S)
             self.V.append(V_p + Sv)
             self.a.append(a_p + S @ qdd[i] + motion_matrix(ops, V_p) @ Sv)

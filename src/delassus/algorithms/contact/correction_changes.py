@@ -1,0 +1,135 @@
+"""Derivatives of the position correction of a step, in the modes of its solution.
+
+Rows that are pushed move to their bounds, ``J x + D s = b``, and loops as they are asked, with ``M x = Jᵀ s``. Limits,
+whose rows are single joints, add ``1 / D`` to the diagonal of ``M`` instead. The compliance ``D`` is held, which is one
+percent of mobilities, so that derivatives err by that percent of changes of ``x``; steps whose displacement contacts
+cut off have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from delassus.algorithms.contact.point_changes import PositionChanges, position_changes
+from delassus.algorithms.contact.problem import Bounds, magnitude, maximum_of
+from delassus.algorithms.contact.response import DEPENDENT, dense_rows, smallest
+from delassus.algorithms.contact.solution import Displacement, StepSolution
+from delassus.algorithms.contact.step import TUNING, ContactStep
+from delassus.algorithms.sparse_factor import SparseFactor
+from delassus.constraints.contact import bounded_joints_of
+from delassus.spatial.motion import diagonal, from_entries, scaled_matrix
+from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
+
+
+def bound_changes(
+    step: ContactStep, found: StepSolution, J: Matrix, velocities: PositionChanges
+) -> tuple[Matrix, Matrix]:
+    """Changes of bounds of rows that may be pushed (r × nv) with positions, and with velocities after the step.
+
+    Those of limits are changes of where the joint is after it. ``J`` and ``velocities`` are those of the step.
+    """
+    ops, nv, h, n = step.ops, step.tree.nv, step.h, len(step.points)
+    joints = bounded_joints_of(step.problem.constraints)
+    with_q, with_v = [ops.zeros(0, nv)], [ops.zeros(0, nv)]
+    for row in found.correction.goals.rows:
+        if row >= 3 * n:
+            unit = ops.put(ops.eye(1), (1, nv), (0,), (joints[row - 3 * n].dof,))
+            with_q.append(unit)
+            with_v.append(scaled_matrix(ops, h, unit))
+            continue
+        gap, own = step.points[row // 3][0].gap, (step.others[row],)
+        left = ops.less(0.0, gap + h * found.solved.outcome.velocities[row])
+        back = TUNING.correction * ops.less(TUNING.penetration, -gap)
+        rising = scaled_matrix(ops, left * h, ops.take(velocities.rows, own, None))
+        with_q.append(scaled_matrix(ops, -(back + left), ops.take(velocities.gaps, (row // 3,), None)) - rising)
+        with_v.append(scaled_matrix(ops, -(left * h), ops.take(J, own, None)))
+    return ops.vstack(with_q), ops.vstack(with_v)
+
+
+def displacement_changes(
+    step: ContactStep, found: StepSolution, M: Matrix, J: Matrix, s: Sequence[Scalar]
+) -> tuple[Matrix, Matrix, Scalar]:
+    """Changes of the displacement by impulses ``s`` with positions, bounds held (nv × nv), and with bounds (nv × r).
+
+    And 1 where they are known, else 0.
+    """
+    ops, nv, problem, n = step.ops, step.tree.nv, step.problem, len(step.points)
+    goals, joints = found.correction.goals, bounded_joints_of(step.problem.constraints)
+    displaced = step.displaced(goals, s)
+    flags, compliance = list[Scalar](), list[Scalar]()
+    for k, row in enumerate(goals.rows):
+        compliance.append(goals.mobility[k] - step.G[row][row])
+        flags.append(_pushes(ops, goals.bounds[k], s[k], displaced.moves[k] + compliance[k] * s[k], goals.mobility[k]))
+    points = [k for k, row in enumerate(goals.rows) if row < 3 * n]
+    limits = {joints[row - 3 * n].dof: k for k, row in enumerate(goals.rows) if row >= 3 * n}
+
+    # limits: springs of their joints
+    springs = {dof: flags[k] / compliance[k] for dof, k in limits.items()}
+    added = {
+        (i, i): diagonal(ops, [springs.get(k, 0.0) for k in range(sv.start, sv.stop)])
+        for i, sv in enumerate(step.tree.v_slices)
+        if any(k in springs for k in range(sv.start, sv.stop))
+    }
+    L = SparseFactor(problem, added, {}) if added else step.space.L
+    rest = found.motion.at_rest(ops.zeros(nv, 1), ops.zeros(problem.n_rows, 1))
+    turned = position_changes(rest, M, displaced.whole, displaced.whole, displaced.of_rows)
+
+    # M dx − Jᵀ ds = −ρ, J dx + D ds = σ: columns of positions, then of bounds
+    r = len(goals.rows)
+    rho = ops.hstack([turned.forces, ops.zeros(nv, r)])
+    for dof, k in limits.items():
+        moved = found.solved.outcome.velocities[goals.rows[k]] * step.h
+        rate = _of_limit(ops, step.distances(joints[goals.rows[k] - 3 * n]), moved, s[k])
+        rho = rho - ops.put(ops.matrix([[springs[dof] * rate]]), (nv, nv + r), (dof,), (nv + k,))
+    left = -ops.vstack(L.solve_transpose(rho))
+    rows = [*(step.others[goals.rows[k]] for k in points), *step.loops]
+    if rows:
+        every = diagonal(ops, [*(flags[k] for k in points), *(1.0 for _ in step.loops)])
+        beside = [flags[k] * compliance[k] + (1.0 - flags[k]) for k in points] + [0.0 for _ in step.loops]
+        Y = every @ ops.take(dense_rows(problem, L), rows, None)
+        G = ops.entries(Y @ ops.transpose(Y))
+        scales = [DEPENDENT * (G[k][k] + x + SQUARE_FLOOR) for k, x in enumerate(beside)]
+        of_loops = scaled_matrix(ops, TUNING.correction, ops.take(J, step.loops, None))
+        asked = ops.take(turned.rows, rows, None) + ops.put(
+            of_loops, (len(rows), nv), range(len(points), len(rows)), range(nv)
+        )
+        sigma = ops.hstack([-asked, ops.put(ops.eye(len(points)), (len(rows), r), range(len(points)), points)])
+        pushes = smallest(ops, ops.matrix(G) + diagonal(ops, beside), scales) @ (every @ sigma - Y @ left)
+        left = left + ops.transpose(Y) @ pushes
+    change = _taken(ops, displaced, ops.vstack(L.solve([ops.take(left, (k,), None) for k in range(nv)])))
+    known = 1.0 - ops.less(displaced.by_rows, 1.0)
+    return ops.take(change, None, range(nv)), ops.take(change, None, range(nv, nv + r)), known
+
+
+def _pushes(ops: Ops, bounds: Bounds, s: Scalar, moved: Scalar, mobility: Scalar) -> Scalar:
+    """1 where a row with the impulse ``s`` moves to one of its bounds, else 0."""
+    flag: Scalar = 0.0
+    for bound, sign in zip(bounds, (1.0, -1.0), strict=True):
+        if bound is not None:
+            flag = ops.maximum(flag, ops.less(0.0, sign * (s * mobility - (moved - bound))))
+    return flag
+
+
+def _of_limit(ops: Ops, distances: Sequence[Scalar | None], moved: Scalar, s: Scalar) -> Scalar:
+    """Change of the bound of a limit that acts, with where the joint is after the step."""
+    rate: Scalar = 0.0
+    for distance, side in zip(distances, (1.0, -1.0), strict=True):
+        if distance is not None:
+            after = distance + side * moved
+            own = -(TUNING.correction * ops.less(after, -TUNING.limit_tolerance) + ops.less(0.0, after))
+            rate = ops.select(ops.less(0.0, side * s), own, rate)
+    return rate
+
+
+def _taken(ops: Ops, displaced: Displacement, change: Matrix) -> Matrix:
+    """Changes (nv × k) of the part that is taken, from those of the whole displacement.
+
+    Where joints cut it off, the one that moves most moves as far as it may: ``1 − x sᵀ / |x_k|``, ``s_k`` its sign.
+    """
+    whole, part = displaced.whole, displaced.part
+    sizes = [magnitude(ops, x) for x in whole]
+    most = maximum_of(ops, [SQUARE_FLOOR, *sizes])
+    is_cut = ops.less(displaced.by_joints, 1.0)
+    of_joint = [is_cut * (1.0 - ops.less(size, most)) for size in sizes]
+    signs = [[flag * ops.copysign(1.0, x) / most for flag, x in zip(of_joint, whole, strict=True)]]
+    return scaled_matrix(ops, part, change - from_entries(ops, whole) @ (ops.matrix(signs) @ change))

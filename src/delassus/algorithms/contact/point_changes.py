@@ -1,0 +1,179 @@
+"""How forces, rows of constraints and gaps change with positions, while velocities and impulses are held.
+
+`Contact.candidates` is carried out with changes along the twists of its links, so that what holds for any shape is said
+once. Changes with positions of joints follow by the axes of joints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from delassus.algorithms.dynamics.derivatives.accelerations import residual_changes
+from delassus.algorithms.dynamics.derivatives.rates import Rates
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.problem import Problem
+from delassus.constraints import At, Candidate, ConstraintRates
+from delassus.model.tree import WORLD
+from delassus.spatial.dual_ops import Dual, DualOps
+from delassus.spatial.motion import LINEAR, column, cross_entries, cross_matrix, from_entries
+from delassus.spatial.ops import Matrix, Ops, Scalar
+
+
+class PositionChanges(NamedTuple):
+    """Changes with positions of joint forces less those of constraints (nv × nv), and of the former with velocities.
+
+    ``rows``: of what all constraints measure (m × nv); ``gaps``: of contact points (n × nv), by ``rows_of_gaps``.
+    """
+
+    ops: Ops
+    forces: Matrix
+    forces_with_v: Matrix
+    rows: Matrix
+    gaps: Matrix
+    rows_of_gaps: list[int]
+
+    def with_gaps(self, factors: Sequence[Scalar]) -> Matrix:
+        """``rows``, those of normals with changes of their gaps, each times its factor."""
+        out, gaps = self.ops.entries(self.rows), self.ops.entries(self.gaps)
+        for row, factor, change in zip(self.rows_of_gaps, factors, gaps, strict=True):
+            out[row] = [x + factor * y for x, y in zip(out[row], change, strict=True)]
+        return self.ops.matrix(out) if out else self.rows
+
+
+def position_changes(
+    motion: DynamicsProblem, M: Matrix, qdd: Sequence[Scalar], velocity: Sequence[Scalar], impulses: Sequence[Scalar]
+) -> PositionChanges:
+    """Changes of ``ID(q̈) − Jᵀ p`` and ``J v``, of a motion with mass matrix ``M``, accelerations, ``v`` and ``p``."""
+    ops, problem, nv = motion.ops, motion.problem, motion.tree.nv
+    rest = motion.at_rest(ops.zeros(nv, 1), ops.zeros(problem.n_rows, 1))
+    moved = Rates(rest, rest.by_joint(velocity))
+    acting, rows = list[ConstraintRates](), [ops.zeros(0, nv)]
+    gaps, rows_of_gaps = [ops.zeros(0, nv)], list[int]()
+    for index, (c, at) in enumerate(rest.each_constraint()):
+        own = problem.rows[index]
+        if c.n_points:
+            gap, found = point_changes(problem, index, moved, impulses[own])
+            gaps.append(gap)
+            rows_of_gaps += [*range(own.start + 2, own.stop, 3)]
+        elif c.n_impulses:  # rows on a joint
+            found = ConstraintRates(ops.zeros(c.size, nv))
+        else:
+            found = c.rates(at, moved, from_entries(ops, impulses[own]), True)
+        acting.append(found)
+        rows.append(found.rows)
+    rates = Rates(motion, motion.by_joint(qdd))
+    with_q, with_v = residual_changes(rates, acting)
+    if rates.root != WORLD:
+        root = ops.take(M, None, range(6))
+        with_q = with_q + ops.put(root @ rates.drift_q, (nv, nv), range(nv), range(6))
+        with_v = with_v + ops.put(root @ rates.drift_v, (nv, nv), range(nv), range(6))
+    return PositionChanges(ops, with_q, with_v, ops.vstack(rows), ops.vstack(gaps), rows_of_gaps)
+
+
+def point_changes(
+    problem: Problem, index: int, moved: Rates, impulses: Sequence[Scalar]
+) -> tuple[Matrix, ConstraintRates]:
+    """Changes of gaps (n × nv) of the contact ``index``, and of what its rows measure and its impulses (3 n) exert.
+
+    ``moved``: at rest, its accelerations are velocities.
+    """
+    ops, tree = problem.ops, problem.tree
+    links = [link for link in problem.constraints[index].carriers(tree) if link != WORLD]
+    to_link = {link: _to_link(ops, moved.poses[link]) for link in links}
+    twists = {link: column(ops, to_link[link] @ moved.a[link]) for link in links}
+    axes = {link: to_link[link] @ moved.axes_moving(link) for link in links}
+    turns = {link: moved.of_link(link, moved.xi) for link in links}
+    gaps, rows = list[Matrix](), list[Matrix]()
+    wrenches: dict[int, list[Any]] = {link: [Dual(0.0)] * 6 for link in links}
+    candidates, rotations = _displaced(problem, index, links)
+    for k, (candidate, now) in enumerate(zip(candidates, problem.candidates[index], strict=True)):
+        along, p = candidate.axes.T.tolist(), impulses[3 * k : 3 * k + 3]
+        force = [_dot(row, p) for row in candidate.axes.tolist()]
+        u = [*candidate.belt, *([Dual(0.0)] * (3 - len(candidate.belt)))]
+        own = ops.zeros(3, tree.nv)
+        for sign, (link, arm) in zip((1.0, -1.0), candidate.arms.items(), strict=False):
+            R, r, V = rotations[link].tolist(), [row[0] for row in arm.tolist()], twists[link]
+            about = [[sign * _dot(row, x) for row in R] for x in (V[:3], V[3:])]
+            velocity = [a + b for a, b in zip(about[0], cross_entries(about[1], r), strict=True)]
+            u = [a + _dot(axis, velocity) for a, axis in zip(u, along, strict=True)]
+            back = list(zip(*R, strict=True))
+            parts = [_dot(row, [sign * f for f in x]) for x in (force, cross_entries(r, force)) for row in back]
+            wrenches[link] = [a + b for a, b in zip(wrenches[link], parts, strict=True)]
+            K = _common_rows(problem, moved, link, now)
+            own = own + (K if sign > 0.0 else -K) @ turns[link]
+        rows.append(own + _along(ops, u, axes))
+        gaps.append(_along(ops, [candidate.gap], axes))
+    at_links, changes = dict[int, Matrix](), dict[int, Matrix]()
+    for link, W in wrenches.items():
+        own = ops.transpose(to_link[link])
+        at_links[link], changes[link] = own @ from_entries(ops, [x.x for x in W]), own @ _along(ops, W, axes)
+    return ops.vstack(gaps), ConstraintRates(ops.vstack(rows), at_links, changes)
+
+
+def _common_rows(problem: Problem, moved: Rates, link: int, point: Candidate) -> Matrix:
+    """Rows (3 × 6) of a contact point on the twist of one of its links in the common frame."""
+    ops, place = problem.ops, moved.poses[link][1]
+    axes, arm = point.axes, point.arms[link]
+    if moved.root == WORLD:
+        at = place + arm
+    else:
+        back = ops.transpose(problem.link_rotations[moved.root])
+        axes, at = back @ axes, place + back @ arm
+    along = ops.transpose(axes)
+    return ops.hstack([along, -(along @ cross_matrix(ops, at))])
+
+
+def _to_link(ops: Ops, pose: tuple[Matrix, Matrix]) -> Matrix:
+    """Twists of the common frame in the axes of a link with that pose (6 × 6)."""
+    R, p = pose
+    back = ops.transpose(R)
+    return ops.vstack([ops.hstack([back, -(back @ cross_matrix(ops, p))]), ops.hstack([ops.zeros(3, 3), back])])
+
+
+def _along(ops: Ops, numbers: Sequence[Any], axes: Mapping[int, Matrix]) -> Matrix:
+    """Changes (k × nv) of k numbers that vary with the twists of links."""
+    parts = [ops.matrix([[x.rate((link, k)) for k in range(6)] for x in numbers]) @ S for link, S in axes.items()]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def _dot(row: Sequence[Any], x: Sequence[Any]) -> Any:
+    total = row[0] * x[0]
+    for a, b in zip(row[1:], x[1:], strict=True):
+        total = total + a * b
+    return total
+
+
+def _displaced(problem: Problem, index: int, links: Sequence[int]) -> tuple[Sequence[Any], dict[int, Any]]:
+    """Candidates of a contact, and rotations of its links, with changes along twists of links in body axes.
+
+    ``R (1 + ω ×)``, ``o + R v``.
+    """
+    ops = DualOps(problem.ops)
+    rotations, origins = dict[int, Any](), dict[int, Any]()
+    for link in links:
+        R = problem.ops.entries(problem.link_rotations[link])
+
+        turns = dict[tuple[int, int], Any]()
+        for i, j in product(range(3), repeat=2):
+            a, b = (j + 1) % 3, (j + 2) % 3  # column j of R ω ×
+            turns[i, j] = {(link, 3 + b): R[i][a], (link, 3 + a): -R[i][b]}
+        rotations[link] = ops.lifted(problem.link_rotations[link], lambda i, j, turns=turns: turns[i, j])  # type: ignore[misc]
+        steps = {i: {(link, k): R[i][k] for k in LINEAR} for i in LINEAR}
+        origins[link] = ops.lifted(problem.origins[link], lambda i, _, steps=steps: steps[i])  # type: ignore[misc]
+    inputs = dict[str, Any]()
+    for argument in problem.constraints[index].arguments(index):
+        given, name = problem.inputs[argument.name], argument.name
+        if len(argument.shape) == 2:
+            inputs[name] = ops.lifted(given, lambda i, j, name=name: {(name, i, j): 1.0})  # type: ignore[misc]
+        else:
+            inputs[name] = [Dual(problem.ops.entry(given, k), {(name, k): 1.0}) for k in range(argument.size)]
+    robot: Any = SimpleNamespace(
+        ops=ops, tree=problem.tree, link_rotations=rotations, origins=origins, inputs=inputs
+    )  # fmt: skip
+    return problem.constraints[index].candidates(At(robot, index)), rotations

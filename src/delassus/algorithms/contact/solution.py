@@ -1,0 +1,89 @@
+"""Records of a step with contacts: what it ends with, and what that follows from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from delassus.algorithms.contact.problem import Bounds, Outcome, StepProblem
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.spatial.ops import Matrix, Scalar
+
+
+class SolvedProblem(NamedTuple):
+    """A problem of a step, its outcome, velocities (nv) after it in the axes of the start, and impulses (m) of rows."""
+
+    problem: StepProblem
+    outcome: Outcome
+    velocity: list[Scalar]
+    impulses: list[Scalar]
+
+
+class CorrectionGoals(NamedTuple):
+    """Rows of `StepProblem` that a position correction may push, bounds of how far they move, and mobilities.
+
+    These are with compliance. ``by_loops`` is how far rows (m) move by loops, which take ``taken`` (`_beside_loops`);
+    ``most`` is the largest displacement wanted.
+    """
+
+    rows: list[int]
+    bounds: list[Bounds]
+    mobility: list[Scalar]
+    by_loops: list[Scalar]
+    taken: Matrix | None
+    most: Scalar
+
+
+class Correction(NamedTuple):
+    """A position correction: its goals, impulses of its rows, 1 where there is ``nothing`` to do, and its ``shift``."""
+
+    goals: CorrectionGoals
+    impulses: list[Scalar]
+    nothing: Scalar
+    shift: list[Scalar]
+
+
+class Displacement(NamedTuple):
+    """Displacement (nv) by impulses ``of_rows`` (m), parts of it that rows and joints allow, and how far rows move."""
+
+    whole: list[Scalar]
+    by_rows: Scalar
+    by_joints: Scalar
+    of_rows: list[Scalar]
+    moves: list[Scalar]
+
+    @property
+    def part(self) -> Scalar:
+        """Part of it that is taken."""
+        return self.by_rows * self.by_joints
+
+
+class Impact(NamedTuple):
+    """Velocities after an impact, its impulses along rows, and residuals; 1 where anything is ``struck``.
+
+    ``phases`` are compression and decompression.
+    """
+
+    v: list[Scalar]
+    p: list[Scalar]
+    residuals: list[Scalar]
+    struck: Scalar
+    phases: tuple[SolvedProblem, SolvedProblem]
+
+
+class StepSolution(NamedTuple):
+    """``q``, ``v``, impulses and residuals after a step, and what they follow from.
+
+    That is the motion that forces are of, at its velocity (nv), the problem that says what contacts do to it, the
+    correction of positions, and the impact before it, if anything bounces.
+    """
+
+    q: list[Scalar]
+    v: list[Scalar]
+    impulses: list[Scalar]
+    residuals: list[Scalar]
+    motion: DynamicsProblem
+    start: Sequence[Scalar]
+    solved: SolvedProblem
+    correction: Correction
+    impact: Impact | None

@@ -122,7 +122,7 @@ def add_joint_groups(data: Data, dt: float, count: int, at: int) -> int:
 
 @compiled
 def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
-    """Whether impulses make bodies pass others, by more than `penetration`, or may do so with others out of reach.
+    """Whether impulses make bodies pass others, beyond the tolerance, or may do so with others out of reach.
 
     Then these are ``tunnelling``, and ``reach`` is that of the velocities after the step.
     """
@@ -145,7 +145,7 @@ def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
             speed += V[link, c] * V[link, c]
             turning += V[link, 3 + c] * V[link, 3 + c]
         farthest = dt * (math.sqrt(speed) + model.size * math.sqrt(turning))
-        if farthest > reach[link] + options.penetration:
+        if farthest > reach[link] + options.dt * options.tolerance:
             reach[link], tunnelling[links.block[link]], found = STEPS_AHEAD * farthest, 1, True
     for e in range(data.progress.step[FOUND]):
         if contacts.row[e] >= 0 or is_at_rest(model.links, data.sleep.island, contacts, e):
@@ -161,7 +161,7 @@ def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
             u += frame[1, 2] * (V[link, 1] + V[link, 5] * x - V[link, 3] * z)
             u += frame[2, 2] * (V[link, 2] + V[link, 3] * y - V[link, 4] * x)
             moved += (1.0 - 2.0 * side) * dt * u
-        if gap + moved < -options.penetration:
+        if gap + moved < -options.dt * options.tolerance:
             found = True
             for side in range(2):
                 if contacts.found.links[e, side] >= 0:

@@ -1,0 +1,115 @@
+"""Ten robots, each described once: compiled contact steps and `Simulator` go the same way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact import Box, Capsule, Collider, CollisionDetector, Cylinder, Ellipsoid, HalfSpace, Sphere
+from delassus_studies.cases import quiet_load
+from tools import random_rotation
+
+pytestmark = [
+    pytest.mark.usefixtures("one_lane"),
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning"),  # sweeps that go on for long
+]
+
+DT, STEPS, FRICTION, FEET = 1e-3, 60, 0.6, 4
+NEAR = 1e-8
+"""Largest difference of configurations (m, rad) and velocities (m/s, rad/s) on the way."""
+
+IMPACT = 2
+"""Problems of an impact, compression and decompression, beside that of the step. Kernels have one impact a step."""
+
+PENETRATION = 1e-4
+"""Overlap (m) beyond which positions are corrected: kernels do that to a millionth of what is wanted."""
+
+SHAPES = [Sphere(0.03), Capsule(0.02, 0.08), Ellipsoid(0.03, 0.05, 0.02), Box(0.06, 0.04, 0.05), Cylinder(0.03, 0.05)]
+
+made = ds.mechanisms
+ROBOTS = {
+    "star": lambda: made.star(4, 2),
+    "stem": lambda: made.stem(2, 3, 2),
+    "chain": lambda: made.chain(5, root="floating"),
+    "humanoid": made.humanoid,
+    "dual_arm": made.dual_arm,
+    "ladder": lambda: made.ladder(3, root="floating"),
+    "comb": lambda: made.comb(3, root="floating"),
+    "pendulum": lambda: made.pendulum(3),
+    "go1": lambda: quiet_load("go1", root="floating"),
+    "ur5": lambda: quiet_load("ur5_robot", root="fixed"),
+}
+
+
+def bounded(tree, q, rng):
+    """The tree, with limits on either side of a configuration, and dry friction."""
+    joints = [
+        replace(
+            joint, lower=q[sq] - rng.uniform(0.02, 0.2, joint.nv), upper=q[sq] + rng.uniform(0.02, 0.2, joint.nv),
+            friction=rng.uniform(0.0, 0.3, joint.nv),
+        ) if joint.nq == joint.nv else joint
+        for joint, sq in zip(tree.joints, tree.q_slices, strict=True)
+    ]  # fmt: skip
+    return replace(tree, joints=tuple(joints))
+
+
+def with_feet(tree, rng):
+    """A scene of the robot: shapes of all kinds at its ends, which touch a floor and not one another."""
+    ends = [tree.link_names[i] for i in range(tree.n_links) if not tree.children[i]][:FEET]
+    ends += [tree.link_names[0]] if len(ends) < 2 else []
+    feet = [
+        Collider(link, SHAPES[k % 5], rng.uniform(-0.05, 0.05, 3), random_rotation(rng), friction=FRICTION)
+        for k, link in enumerate(ends)
+    ]
+    return ds.Scene(
+        tree, [*feet, Collider("world", HalfSpace(), friction=FRICTION)], ignore=list(combinations(ends, 2))
+    )
+
+
+def over_the_floor(scene, q, gap):
+    """The scene with its floor that far (m) below the lowest foot, and that."""
+    found = CollisionDetector(scene).contacts(ds.forward_kinematics(scene.tree, q, scene.tree.link_names)[:, :3], 10.0)
+    floor = replace(scene.colliders[-1], position=(0.0, 0.0, -found.depths.max() - gap))
+    lowest = scene.colliders[found.colliders[np.argmax(found.depths), 0]]
+    return ds.Scene(scene.tree, [*scene.colliders[:-1], floor], ignore=scene.ignore), lowest
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_kernel_and_simulator_go_the_same_way(name):
+    """From a fall, with and without restitution, with limits and dry friction: to 1e-8 at each step."""
+    rng, struck, stopped = np.random.default_rng(0), 0, 0
+    try:
+        tree = ROBOTS[name]()
+    except ds.DelassusError:
+        pytest.skip(f"{name} is not installed")
+    q0 = tree.random(rng)
+    tree = bounded(tree, q0, rng)
+    scene, lowest = over_the_floor(with_feet(tree, rng), q0, 0.003)
+    kernel = scene.contact_step(restitution="input", tolerance=1e-11, sweeps=3000)
+    feet, (n,) = scene.colliders, kernel.arguments[-1].shape
+    v0, tau = 0.3 * rng.normal(size=tree.nv), 0.2 * rng.normal(size=tree.nv)
+    J = ds.frame_jacobian(tree, q0, ds.Frame(lowest.link, lowest.position), reference="local-world-aligned")[2]
+    v0 -= J * (1.0 + J @ v0) / (J @ J)  # down at 1 m/s
+    for restitution in (0.0, 0.6):
+        bouncing = [replace(c, restitution=restitution) for c in feet]
+        sim = ds.Simulator(
+            ds.Scene(tree, bouncing, ignore=scene.ignore), solver="nsgs", tolerance=1e-11, dt=DT, q0=q0, v0=v0,
+            max_overlap=9.0,
+        )  # fmt: skip
+        q, v, p, solved = sim.q, sim.v, np.zeros(kernel.arguments[2].shape), 0
+        for _ in range(STEPS):
+            sim.step(tau)
+            problems, solved = sim.statuses.total() - solved, sim.statuses.total()
+            if problems > IMPACT + 1 or sim.contacts.depths.max(initial=0.0) > PENETRATION:
+                break
+            q, v, p, _ = kernel(q, v, p, tau, DT, restitution=np.full(n, restitution))
+            np.testing.assert_allclose(q, sim.q, atol=NEAR)
+            np.testing.assert_allclose(v, sim.v, atol=NEAR)
+            struck += problems >= IMPACT
+            stopped += bool(np.abs(sim.joint_impulses[0]).max() > 0)
+    assert struck and stopped

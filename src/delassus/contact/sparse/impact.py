@@ -117,7 +117,7 @@ def decompress(data: Data) -> None:
     ``ϑ = ε r_n`` of each normal impulse is given back ([OS] eqs. 54 to 58), and friction is up to ``μ (r_n + ϑ)``.
     """
     bodies, state, rows, contacts, islands = data.bodies, data.state, data.rows, data.contacts, data.islands
-    squeezed, n_contacts, n = data.work.squeezed, data.progress.step[CONTACTS], data.progress.step[ROWS]
+    squeezed, n_contacts, n = data.progress.squeezed, data.progress.step[CONTACTS], data.progress.step[ROWS]
     add_joint_impulses(rows, data.joints, n_contacts, n)
     for k in range(islands.island[bodies.at.size]):
         linear, square = energy_terms(bodies, rows, islands, k, state.target, state.after)
@@ -145,9 +145,9 @@ def end_impact(data: Data, options: Options) -> bool:
     bodies, state, rows, contacts, islands = data.bodies, data.state, data.rows, data.contacts, data.islands
     work, reduced, n_contacts, n = data.work, False, data.progress.step[CONTACTS], data.progress.step[ROWS]
     for k in range(islands.island[bodies.at.size]):
-        linear, square = energy_terms(bodies, rows, islands, k, work.squeezed, state.after)
+        linear, square = energy_terms(bodies, rows, islands, k, data.progress.squeezed, state.after)
         s = passive_part(linear, square, islands.lost[k])
-        reduced = move(bodies, islands, k, s, work.squeezed, state.after) > options.tolerance or reduced
+        reduced = move(bodies, islands, k, s, data.progress.squeezed, state.after) > options.tolerance or reduced
         work.V[k] = s
     for c in range(state.v.size):
         state.v[c] = state.after[c]

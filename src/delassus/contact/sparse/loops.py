@@ -107,8 +107,8 @@ def close_loops(bodies: Bodies, state: State, loop: Indices, x: Array) -> None:
     at = bodies.at[b]
     m = bodies.first[b + 1] - bodies.first[b]
     for k in range(n):
-        state.gaps[first + k] = state.errors[first + k]
-    orthonormalise(bodies.L, at, m, Q, loop[2], n, state.gaps, first)
+        state.loops.gaps[first + k] = state.loops.errors[first + k]
+    orthonormalise(bodies.L, at, m, Q, loop[2], n, state.loops.gaps, first)
     for k in range(n):
         row = loop[2] + k * m
         for r in range(m):  # L q
@@ -132,9 +132,9 @@ def close_gaps(bodies: Bodies, state: State, loop: Indices, part: float, x: Arra
     for c in range(m):
         x[c] = 0.0
     for k in range(n):
-        most = max(most, abs(part * state.errors[first + k]))
+        most = max(most, abs(part * state.loops.errors[first + k]))
         for c in range(m):
-            x[c] -= part * state.gaps[first + k] * bodies.Q[loop[2] + k * m + c]
+            x[c] -= part * state.loops.gaps[first + k] * bodies.Q[loop[2] + k * m + c]
     backward(bodies.L, bodies.at[b], m, x, 0)
     for c in range(m):
         state.shift[f + c] += x[c]
@@ -154,7 +154,7 @@ def move_loops(bodies: Bodies, state: State, loops: Indices, motion: LoopMotion,
         resolved = resolved and motion.flags[k, 1] == 1.0
         f = bodies.first[b]
         m = bodies.first[b + 1] - f
-        multiply_by_transpose(bodies.L, bodies.at[b], m, state.reached, f, x)
+        multiply_by_transpose(bodies.L, bodies.at[b], m, state.loops.reached, f, x)
         remove_loop_rows(bodies.Q, loops[k, 2], loops[k, 1], m, x)
         backward(bodies.L, bodies.at[b], m, x, 0)
         for c in range(m):
@@ -175,13 +175,13 @@ def add_smooth_motion(bodies: Bodies, state: State, loops: Indices, motion: Loop
         motion.pushed[k] = 1 if is_pushed(bodies, state, b) else 0
         if motion.pushed[k] == 1:
             for c in range(begin, end):
-                state.shift[c] += state.moved[c] - 0.5 * dt * (state.v[c] + state.reached[c])
-                state.shift[c] -= dt * (state.reached[c] - state.target[c])
-                state.after[c] += state.reached[c] - state.target[c]
+                state.shift[c] += state.loops.moved[c] - 0.5 * dt * (state.v[c] + state.loops.reached[c])
+                state.shift[c] -= dt * (state.loops.reached[c] - state.target[c])
+                state.after[c] += state.loops.reached[c] - state.target[c]
         else:
             for c in range(begin, end):
-                state.shift[c] += state.moved[c] - dt * state.reached[c]
-                state.after[c] = state.reached[c]
+                state.shift[c] += state.loops.moved[c] - dt * state.loops.reached[c]
+                state.after[c] = state.loops.reached[c]
 
 
 @compiled
@@ -191,7 +191,7 @@ def loops_open(state: State, loops: Indices, motion: LoopMotion) -> bool:
         call, n, first, before, after = motion.calls[k], loops[k, 1], loops[k, 3], 0.0, 0.0
         call_at(call[9], 1, call[10], call[11], call[12], call[13])
         for r in range(n):
-            before, after = max(before, abs(state.errors[first + r])), max(after, abs(motion.errors[r]))
+            before, after = max(before, abs(state.loops.errors[first + r])), max(after, abs(motion.errors[r]))
             if not after < math.inf:
                 return True
         if after > max(before, OPEN):
@@ -210,7 +210,7 @@ def gains_energy(bodies: Bodies, state: State, loops: Indices, motion: LoopMotio
         f = bodies.first[b]
         m = bodies.first[b + 1] - f
         for r in range(loops[k, 1]):
-            opened = max(opened, abs(state.errors[loops[k, 3] + r]))
+            opened = max(opened, abs(state.loops.errors[loops[k, 3] + r]))
         if opened > TUNING.gain_checked_below or motion.pushed[k] == 1:
             continue
         call_at(call[14], 1, call[1], call[2], call[15], call[16])
@@ -218,7 +218,7 @@ def gains_energy(bodies: Bodies, state: State, loops: Indices, motion: LoopMotio
         call_at(call[14], 1, call[10], call[11], call[15], call[16])
         kinetic, gained = max(kinetic, energy[0]), gained + energy[0] + energy[1]
         for c in range(f, f + m):
-            gained -= state.tau[c] * state.moved[c]
+            gained -= state.tau[c] * state.loops.moved[c]
         multiply_by_transpose(bodies.L, bodies.at[b], m, state.qdd, f, x)
         if gained > TUNING.energy_gain * (kinetic + 0.5 * dt * dt * product(x, 0, x, 0, m)):
             return True

@@ -202,6 +202,6 @@ def integrate_positions(begin: int, end: int, state: State, free: Indices, aslee
     for b in range(begin, end):
         if asleep[b] > 0:
             for k in range(7 * b, 7 * b + 7):
-                state.q_next[k] = state.q[k]
+                state.next.q[k] = state.q[k]
             for k in range(6 * b, 6 * b + 6):
-                state.v_next[k] = 0.0
+                state.next.v[k] = 0.0

@@ -46,12 +46,30 @@ class Bodies(NamedTuple):
     Q: Array
 
 
+class LoopState(NamedTuple):
+    """Of loops ``errors``, and ``gaps``: the same along their orthonormal rows; see `delassus.contact.sparse.loops`.
+
+    Of blocks with loops ``moved`` and ``reached`` are the displacement and the velocity of the smooth motion.
+    """
+
+    errors: Array
+    gaps: Array
+    moved: Array
+    reached: Array
+
+
+class NextState(NamedTuple):
+    """State at the end of the step."""
+
+    q: Array
+    v: Array
+
+
 class State(NamedTuple):
     """State of all blocks, in their order.
 
-    ``errors`` are those of loops, ``gaps`` the same along their orthonormal rows. ``target`` is the velocity at the end
-    of the step without contacts, ``after`` that with them, ``shift`` a displacement; of blocks with loops ``moved`` and
-    ``reached`` are the displacement and the velocity of the smooth motion, see `delassus.contact.sparse.loops`.
+    ``target`` is the velocity at the end of the step without contacts, ``after`` that with them, ``shift`` a
+    displacement.
     """
 
     q: Array
@@ -60,16 +78,12 @@ class State(NamedTuple):
     poses: Array
     twists: Array
     qdd: Array
-    errors: Array
-    gaps: Array
     rcond: Array
     target: Array
     after: Array
     shift: Array
-    moved: Array
-    reached: Array
-    q_next: Array
-    v_next: Array
+    loops: LoopState
+    next: NextState
 
 
 class LoopMotion(NamedTuple):
@@ -164,8 +178,6 @@ class Work(NamedTuple):
     direction: Array
     best: Array
     best_r: Array
-    start_v: Array
-    squeezed: Array
 
 
 class Joints(NamedTuple):
@@ -285,7 +297,7 @@ decompression; of the step."""
 
 
 class Progress(NamedTuple):
-    """How far a step is, and how it went.
+    """How far a step is, and how it went; velocities at its ``start``, and those after the compression of an impact.
 
     Of the step, ``statuses`` counts how its problems ended, ``report`` has the largest residual and the numbers of
     sweeps and of factorisations; ``totals`` counts over all steps.
@@ -295,6 +307,8 @@ class Progress(NamedTuple):
     statuses: Indices
     totals: Indices
     report: Array
+    start: Array
+    squeezed: Array
 
 
 class Data(NamedTuple):

@@ -66,8 +66,8 @@ def fall_asleep(model: Model, data: Data, options: Options) -> None:
             slow = slow and b < n_free
             if slow:
                 for c in range(bodies.first[b], bodies.first[b] + 3):
-                    linear += state.v_next[c] ** 2
-                    angular += state.v_next[c + 3] ** 2
+                    linear += state.next.v[c] ** 2
+                    angular += state.next.v[c + 3] ** 2
                 slow = linear < SLOW * SLOW and size * size * angular < SLOW * SLOW
         for i in range(islands.node_ends[k], islands.node_ends[k + 1]):
             b = islands.nodes[i]
@@ -78,6 +78,6 @@ def fall_asleep(model: Model, data: Data, options: Options) -> None:
                 b = islands.nodes[i]
                 sleep.island[b] = 1 + islands.nodes[islands.node_ends[k]]
                 for c in range(bodies.first[b], bodies.first[b + 1]):
-                    state.v_next[c] = 0.0
+                    state.next.v[c] = 0.0
     for b in range(sleep.island.size):
         sleep.time[b] = done[b]

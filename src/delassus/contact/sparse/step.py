@@ -67,8 +67,6 @@ from delassus.contact.sparse.records import (
     Data,
     Model,
     Options,
-    State,
-    Work,
 )
 from delassus.contact.sparse.rows import (
     find_islands,
@@ -185,7 +183,7 @@ def begin_step(data: Data, n: int) -> None:
             contacts.impulses[e, c] = contacts.sustained[e, c] = 0.0
     for c in range(state.v.size):
         joints.impulses[0, c] = joints.impulses[1, c] = 0.0
-        data.work.start_v[c] = state.v[c]
+        data.progress.start[c] = state.v[c]
 
 
 @compiled
@@ -232,7 +230,7 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
             return ASK
         progress[STATUS] = solve_islands(model, data, options)
         if progress[STATUS] == TOO_SMALL:
-            return undo(state, data.work, TOO_SMALL)
+            return undo(data, TOO_SMALL)
 
 
 @compiled
@@ -276,10 +274,10 @@ def solve_islands(model: Model, data: Data, options: Options) -> int:
 
 
 @compiled
-def undo(state: State, work: Work, code: int) -> int:
+def undo(data: Data, code: int) -> int:
     """The velocities of the start, and ``code``."""
-    for c in range(state.v.size):
-        state.v[c] = work.start_v[c]
+    for c in range(data.state.v.size):
+        data.state.v[c] = data.progress.start[c]
     return code
 
 
@@ -292,7 +290,7 @@ def end_step(model: Model, data: Data, options: Options) -> int:
     again = progress[ATTEMPT] < TUNING.max_attempts - 1
     if again and find_tunnelling(model, data, options):
         progress[ATTEMPT] += 1
-        return undo(state, data.work, REPEAT_STEP)
+        return undo(data, REPEAT_STEP)
     acts = status != DONE
     for i in range(total):
         if acts or rows.r[i, 0] != 0.0 or rows.r[i, 2] != 0.0:
@@ -363,7 +361,7 @@ def advance(steps: int, model: Model, data: Data, options: Options) -> tuple[int
         if code == REPEAT_STEP:
             continue
         for c in range(state.v.size):
-            if not abs(state.v_next[c]) < math.inf:
+            if not abs(state.next.v[c]) < math.inf:
                 return done, NOT_FINITE
         if options.sleep > 0.0:
             fall_asleep(model, data, options)
@@ -374,9 +372,9 @@ def advance(steps: int, model: Model, data: Data, options: Options) -> tuple[int
         for c in range(statuses.size):
             data.progress.totals[c] += statuses[c]
         for c in range(state.q.size):
-            state.q[c] = state.q_next[c]
+            state.q[c] = state.next.q[c]
         for c in range(state.v.size):
-            state.v[c] = state.v_next[c]
+            state.v[c] = state.next.v[c]
         done += 1
         if done == steps:
             return done, DONE

@@ -33,7 +33,9 @@ from delassus.contact.sparse.records import (
     Islands,
     LinkMotion,
     LoopMotion,
+    LoopState,
     Model,
+    NextState,
     Options,
     Progress,
     Rows,
@@ -114,8 +116,9 @@ class BlockSteps:
         nv, n = tree.nv, len(blocks.bodies.at)
         loops = blocks.loops
         rows = int(loops[:, 1].sum())
-        moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, rows, rows, n - len(blocks.mass))
-        self.state = State(*_zeros(*moving, *[nv] * 5, tree.nq, nv))
+        moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, n - len(blocks.mass), nv, nv, nv)
+        ends = LoopState(*_zeros(rows, rows, nv, nv)), NextState(*_zeros(tree.nq, nv))
+        self.state = State(*[*_zeros(*moving), *ends])
         self._dt = np.full(max(n, 1), options.dt)
         self._correction = np.array([options.correction])
         motions, updates, free, loop_motion = self._calls(passive)
@@ -125,7 +128,7 @@ class BlockSteps:
         )  # fmt: skip
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
         self._links = LinkMotion(*_zeros((tree.n_links, 3, 4), tree.n_links, (tree.n_links, 6)), *_indices(n))
-        self._progress = Progress(*_indices(8, len(STATUSES), len(STATUSES)), *_zeros(3))
+        self._progress = Progress(*_indices(8, len(STATUSES), len(STATUSES)), *_zeros(3, nv, nv))
         self.report = self._progress.report
         self._make_room(64, 64, 4096)
         self._contact_set: ContactSet | None = None
@@ -150,20 +153,20 @@ class BlockSteps:
         for kind in blocks.kinds:
             k, tree, v = len(kind.links), kind.tree, int(bodies.first[b])
             m = sum(c.size for c in kind.loops)
-            state, after = (s.q[q:], s.v[v:], s.tau[v:]), (s.q_next[q:], s.v_next[v:])
+            state, after = (s.q[q:], s.v[v:], s.tau[v:]), (s.next.q[q:], s.next.v[v:])
             moves = s.q[q:], s.after[v:], self._dt, s.shift[v:]
             if kind.is_free:
                 free = call("position_update", *moves, blocks.inertias, *after)
                 free.insert(1, k)
             else:
                 found = s.poses[link:], s.twists[link:], bodies.mass[int(bodies.at[b]) :], s.qdd[v:]
-                of_loops = bodies.Q[J:], s.errors[rows:], s.rcond[b - len(blocks.mass) :]
+                of_loops = bodies.Q[J:], s.loops.errors[rows:], s.rcond[b - len(blocks.mass) :]
                 motions.append(call("joint_space_motion", *state, *found, *of_loops))
                 updates.append(call("position_update", *moves, *after))
                 for made in (motions[-1], updates[-1]):
                     made.insert(1, k)
             if m:
-                reached = s.moved[v:], s.reached[v:], flags[len(loops) :]
+                reached = s.loops.moved[v:], s.loops.reached[v:], flags[len(loops) :]
                 loops.append(
                     call("smooth_motion", *state, self._dt, correction, *reached)
                     + call("constraint_errors", *after, errors, rates)
@@ -188,7 +191,7 @@ class BlockSteps:
         for _ in range(self._threads):
             part: list[Any] = [Islands(*_indices(0, blocks, 2, g, 2, 0, 0), *_zeros(0, (0, 3), 0))]
             graph = _indices(blocks**2, blocks, blocks, blocks + 1, fill, blocks**2, blocks, blocks, blocks, blocks)
-            works.append(Work(*graph, *part, *_zeros(max(entries, blocks), 3 * widest + 6, *[nv] * 6, (g, 3), nv, nv)))
+            works.append(Work(*graph, *part, *_zeros(max(entries, blocks), 3 * widest + 6, *[nv] * 6, (g, 3))))
         of_islands = _zeros(blocks, (blocks, 3), blocks)
         islands = Islands(*_indices(blocks, blocks, blocks + 2, g, blocks + 2, blocks + 1, g), *of_islands)
         before = getattr(self, "_contacts", None)
@@ -266,7 +269,7 @@ class BlockSteps:
         blocks, s = self.blocks, self.state
         self._set(q, v, np.zeros(v.size))
         n = self._run(0)
-        errors = dict(zip(blocks.order_of_loops, np.split(s.errors, blocks.ends_of_loops), strict=False))
+        errors = dict(zip(blocks.order_of_loops, np.split(s.loops.errors, blocks.ends_of_loops), strict=False))
         in_order = [errors[k] for k in range(len(blocks.order_of_loops))]
         if self._progress.statuses[SINGULAR]:
             return ContactSet.empty(), in_order, self._without_inertia()
@@ -359,7 +362,7 @@ class BlockSteps:
                 f"configuration at link {names[self._without_inertia()]!r}", "inertia along its joint",
                 "none: the mass matrix is singular there", "Give it mass, or its joint armature.",
             )  # fmt: skip
-        dof = self.blocks.dofs[int(np.argmin(np.isfinite(self.state.v_next)))]
+        dof = self.blocks.dofs[int(np.argmin(np.isfinite(self.state.next.v)))]
         link = int(np.searchsorted(self.blocks.of_links.first_dof, dof, side="right")) - 1
         raise ConfigurationError(
             f"velocity of link {names[link]!r}", "finite numbers", "others, after a step",

@@ -69,6 +69,8 @@ Compiled
     `compile`                 machine code of any of these for one robot and its constraints
     `Kernel`                  what compile returns
     `rollout`                 many steps of a kernel
+    `identify`                parameters of a kernel from measurements
+    `Identification`          what identify returns
     `count_operations`        operations of a method
     `OperationCount`          so many of each kind
     `OperationReport`         what count_operations returns
@@ -153,6 +155,7 @@ if _typing.TYPE_CHECKING:
     from delassus.compiler.program.trace import OperationReport, count_operations
     from delassus.contact.scene import Scene
     from delassus.runtime.compile import compile
+    from delassus.runtime.identify import Identification, identify
     from delassus.runtime.kernel import Kernel
     from delassus.runtime.rollout import rollout
     from delassus.simulate.simulator import Simulator
@@ -173,6 +176,7 @@ __all__ = [
     "ForwardDynamics",
     "Frame",
     "Hinge",
+    "Identification",
     "JointRows",
     "Kernel",
     "OperationCount",
@@ -201,6 +205,7 @@ __all__ = [
     "frame_acceleration",
     "frame_jacobian",
     "frame_velocity",
+    "identify",
     "inverse_dynamics",
     "jacobian",
     "jacobian_drift",
@@ -221,6 +226,7 @@ _NAMES = __all__
 del __all__  # `__getattr__` gives it
 
 _LATER = {
+    "Identification": "delassus.runtime.identify",
     "Kernel": "delassus.runtime.kernel",
     "OperationCount": "delassus.spatial.trace.graph",
     "OperationReport": "delassus.compiler.program.trace",
@@ -229,6 +235,7 @@ _LATER = {
     "compile": "delassus.runtime.compile",
     "contact": "delassus.contact",
     "count_operations": "delassus.compiler.program.trace",
+    "identify": "delassus.runtime.identify",
     "rollout": "delassus.runtime.rollout",
 }
 """Names whose modules are imported when they are first asked for: the compiler and contact take as long as the rest."""

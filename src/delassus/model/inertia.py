@@ -80,3 +80,43 @@ def inertia_defects(inertias: Array) -> list[str]:
         "not positive semidefinite" if a else "breaks the triangle inequality" if b else ""
         for a, b in zip(indefinite, triangle, strict=True)
     ]
+
+
+SECOND_MOMENTS = ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))
+"""Order of the moments of inertia in ten parameters: xx, xy, yy, xz, yz, zz."""
+
+UPPER = np.triu_indices(4)
+
+
+def parameters_of_inertia(H: Array) -> Array:
+    """Mass (kg), mass times centre (kg m) and moments about the origin (kg m²) of a 6×6 inertia: ten numbers."""
+    return np.array([H[0, 0], H[5, 1], H[3, 2], H[4, 0], *(H[3 + i, 3 + j] for i, j in SECOND_MOMENTS)])
+
+
+def log_cholesky(parameters: Array) -> Array:
+    """Coordinates (10,) of ten parameters of a body that has mass in no plane only; `LinAlgError` of others.
+
+    The pseudo-inertia ``P = [Σ, m c; m cᵀ, m] = U Uᵀ``, ``Σ = ½ tr(I) − I``, by the entries of its upper triangular
+    factor, diagonal ones as logarithms: every ten numbers are those of a body. Source: Rucker and Wensing 2022.
+    """
+    P = np.zeros((4, 4))
+    for x, (i, j) in zip(parameters[4:], SECOND_MOMENTS, strict=True):
+        P[i, j] = P[j, i] = -x
+    P[range(3), range(3)] += 0.5 * (parameters[4] + parameters[6] + parameters[9])
+    P[3, :3], P[:3, 3], P[3, 3] = parameters[1:4], parameters[1:4], parameters[0]
+    U = np.linalg.cholesky(P[::-1, ::-1])[::-1, ::-1]
+    return np.array([np.log(U[i, j]) if i == j else U[i, j] for i, j in zip(*UPPER, strict=True)])
+
+
+def from_log_cholesky(x: Array) -> tuple[Array, Array]:
+    """Ten parameters of an inertia at coordinates (10,), and their derivatives (10 coordinates, 10)."""
+    U, dU = np.zeros((4, 4)), np.zeros((10, 4, 4))
+    for k, (i, j) in enumerate(zip(*UPPER, strict=True)):
+        U[i, j] = np.exp(x[k]) if i == j else x[k]
+        dU[k, i, j] = U[i, j] if i == j else 1.0
+    dP = dU @ U.T
+    P = np.concatenate([(U @ U.T)[None], dP + np.swapaxes(dP, 1, 2)])
+    trace = P[:, 0, 0] + P[:, 1, 1] + P[:, 2, 2]
+    moments = [trace * (i == j) - P[:, i, j] for i, j in SECOND_MOMENTS]
+    both = np.stack([P[:, 3, 3], *P[:, :3, 3].T, *moments], axis=1)
+    return both[0], both[1:]

@@ -10,6 +10,7 @@ Source: Pfrommer, Halm and Posa 2020, *ContactNets*; https://github.com/DAIRLab/
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,9 +25,9 @@ from rich.table import Table
 import delassus as ds
 from delassus.contact import Box, Collider, HalfSpace
 from delassus.errors import ModelError
+from delassus.runtime.measured import Windows
 from delassus.spatial.rotations import Array, quaternion_to_matrix
 from delassus_studies.figures import save, side_by_side
-from delassus_studies.identify import Parameter, Trajectories, identify
 from delassus_studies.peers import if_present, library
 from delassus_studies.peers.mujoco import MujocoScene
 from delassus_studies.tables import table
@@ -47,11 +48,14 @@ FEW = 12
 OVERLAP = 0.02
 """Largest overlap with the floor at the start (m)."""
 
-LEARNED, HORIZON = 50, 30
-"""Tosses that parameters are identified from, and how many states of each: the first impact, before tosses part."""
+LEARNED, WINDOW = 50, 15
+"""Tosses that parameters are identified from, and states of a window, of a tenth of a second: about one impact."""
 
-SCALE = np.array([0.01, 0.1])
-"""Of residuals in the identification (m, rad): beyond it they count linearly, of tosses that end on another face."""
+SCALE: dict[str, Any] = {"q": np.repeat([0.003, 0.03], 3), "v": np.inf}
+"""Of residuals in the identification (m, rad): beyond it they count linearly. Velocities say where windows start."""
+
+WEIGHED = 0.001
+"""Standard deviation of the mass (kg)."""
 
 GRID = {"friction": (0.14, 0.18, 0.22), "timeconst": (0.005, 0.01, 0.02), "dampratio": (0.5, 1.0), "dmin": (0.9, 0.99)}
 """Settings of MuJoCo, with elliptic cones, among which its best ones are looked for."""
@@ -62,7 +66,7 @@ Simulate = Callable[["Tosses"], list[Array]]
 
 @dataclass(frozen=True, slots=True)
 class Tosses:
-    """Poses q (n, 7) of each toss, and the velocity (6,) at its first."""
+    """Poses q (n, 7) of each toss, and velocities (n, 6) at them."""
 
     poses: list[Array]
     velocities: list[Array]
@@ -84,11 +88,10 @@ def read_tosses(path: Path) -> Tosses:
         raise ModelError(str(path), "tosses of a cube", str(error), advice) from error
     poses = np.concatenate([HALF * states[:, :3], states[:, [4, 5, 6, 3]]], axis=1)
     poses[:, 3:] /= np.linalg.norm(poses[:, 3:], axis=1, keepdims=True)
-    begins = np.r_[0, ends[:-1]]
-    linear = HALF * states[begins, 7:10] + np.array([0.0, 0.0, -9.81]) / (2 * RATE)
-    R = np.asarray(quaternion_to_matrix(poses[begins, 3:]))
-    velocities = np.concatenate([np.einsum("nji,nj->ni", R, linear), states[begins, 10:]], axis=1)
-    return Tosses(np.split(poses, ends[:-1]), list(velocities))
+    linear = HALF * states[:, 7:10] + np.array([0.0, 0.0, -9.81]) / (2 * RATE)
+    R = np.asarray(quaternion_to_matrix(poses[:, 3:]))
+    velocities = np.concatenate([np.einsum("nji,nj->ni", R, linear), states[:, 10:]], axis=1)
+    return Tosses(np.split(poses, ends[:-1]), np.split(velocities, ends[:-1]))
 
 
 def cube(friction: float, restitution: float = RESTITUTION) -> ds.Scene:
@@ -99,16 +102,16 @@ def cube(friction: float, restitution: float = RESTITUTION) -> ds.Scene:
 
 
 def _begin(pose: Array, velocity: Array, h: float) -> Array:
-    """Velocity from which steps of semi-implicit Euler go through the parabola of free flight at each of their ends."""
-    back = np.array([0.0, 0.0, 0.5 * 9.81 * h])
-    return np.asarray(velocity + np.r_[back @ np.asarray(quaternion_to_matrix(pose[3:])), np.zeros(3)])
+    """Velocities from which steps of semi-implicit Euler go through the parabola of free flight at their ends."""
+    back = np.array([0.0, 0.0, 0.5 * 9.81 * h]) @ np.asarray(quaternion_to_matrix(pose[..., 3:]))
+    return np.asarray(velocity + np.concatenate([back, np.zeros(back.shape)], axis=-1))
 
 
 def by_simulator(tosses: Tosses, friction: float = FRICTION, restitution: float = RESTITUTION) -> list[Array]:
     """Poses by `delassus.Simulator`."""
     scene, dt, out = cube(friction, restitution), 1 / (RATE * STEPS), []
     for poses, v in zip(tosses.poses, tosses.velocities, strict=True):
-        begin = _begin(poses[0], v, dt)
+        begin = _begin(poses[0], v[0], dt)
         sim = ds.Simulator(scene, dt=dt, q0=poses[0], v0=begin, max_overlap=OVERLAP)
         found = [sim.q]
         for _ in poses[1:]:
@@ -118,13 +121,25 @@ def by_simulator(tosses: Tosses, friction: float = FRICTION, restitution: float 
     return out
 
 
-def by_contact_step(tosses: Tosses, friction: float = FRICTION, restitution: float = RESTITUTION) -> list[Array]:
-    """Poses by a compiled contact step on the eight corners, all tosses at once."""
-    kernel, dt = cube(friction, restitution).contact_step(), 1 / (RATE * STEPS)
+def contact_step() -> ds.Kernel:
+    """Step of the cube on its eight corners, with friction, restitution and what is added to its inertia as inputs."""
+    return cube(FRICTION).contact_step(friction="input", restitution="input", payloads=["cube"])
+
+
+PUBLISHED: dict[str, Any] = {
+    "friction": np.array([FRICTION]),
+    "restitution": np.array([RESTITUTION]),
+    "payload0": np.zeros(10),
+}
+
+
+def by_contact_step(tosses: Tosses, parameters: Mapping[str, Any] = MappingProxyType(PUBLISHED)) -> list[Array]:
+    """Poses by a compiled contact step, all tosses at once."""
+    dt = 1 / (RATE * STEPS)
     starts = np.array([poses[0] for poses in tosses.poses])
-    begins = np.array([_begin(q, v, dt) for q, v in zip(starts, tosses.velocities, strict=True)])
+    begins = _begin(starts, np.array([v[0] for v in tosses.velocities]), dt)
     none = np.zeros((STEPS * (max(map(len, tosses.poses)) - 1), 6))
-    q, *_ = ds.rollout(kernel, starts, begins, none, dt)
+    q, *_ = ds.rollout(contact_step(), starts, begins, none, dt, **parameters)
     return [q[: STEPS * len(poses) : STEPS, k][: len(poses)] for k, poses in enumerate(tosses.poses)]
 
 
@@ -136,9 +151,9 @@ def by_mujoco(
 ) -> list[Array]:
     """Poses by ``mj_step``, with its defaults but for what is given."""
     dt, out = 1 / (RATE * STEPS), []
-    scene = MujocoScene(cube(friction), tosses.poses[0][0], tosses.velocities[0], dt, elliptic, softness)
+    scene = MujocoScene(cube(friction), tosses.poses[0][0], tosses.velocities[0][0], dt, elliptic, softness)
     for poses, v in zip(tosses.poses, tosses.velocities, strict=True):
-        scene.reset(poses[0], _begin(poses[0], v, dt))
+        scene.reset(poses[0], _begin(poses[0], v[0], dt))
         found = [scene.configuration]
         for _ in poses[1:]:
             scene.run(1 / RATE)
@@ -158,40 +173,50 @@ def errors(simulated: Sequence[Array], tosses: Tosses) -> Array:
     return np.array(out)
 
 
+def identified(tosses: Tosses) -> tuple[ds.Identification, Windows]:
+    """Parameters of `contact_step` from tosses, and the windows that they are from."""
+    length, n, dt = max(map(len, tosses.poses)), len(tosses.poses), 1 / (RATE * STEPS)
+    q, v = np.full((length, n, 7), np.nan), np.full((length, n, 6), np.nan)
+    for k, (poses, velocities) in enumerate(zip(tosses.poses, tosses.velocities, strict=True)):
+        q[: len(poses), k], v[: len(poses), k] = poses, _begin(poses, velocities, dt)
+    kernel, measured = contact_step(), dict[str, Any](q=q, v=v)
+    inputs: dict[str, Any] = {"controls": np.zeros((STEPS * (length - 1), 6)), "dt": dt}
+    found = ds.identify(
+        kernel, measured, {name: x[0] if x.size == 1 else x for name, x in PUBLISHED.items()}, scale=SCALE,
+        bounds={"friction": (0, 1), "restitution": (0, 1)}, prior={"payload0": np.r_[WEIGHED, np.full(9, np.inf)]},
+        loss="huber", every=STEPS, window=WINDOW, **inputs,
+    )  # fmt: skip
+    return found, Windows(kernel, measured, SCALE, inputs, STEPS, WINDOW, False)
+
+
 def _identified(tosses: Tosses) -> Record:
-    """Friction and restitution from some tosses, errors of the others with these and as published, and times."""
+    """Parameters from some tosses, errors of the others with these and as published, and times."""
     order = np.random.default_rng(0).permutation(len(tosses.poses))
     some, others = (Tosses([tosses.poses[k] for k in of], [tosses.velocities[k] for k in of])
                     for of in (order[:LEARNED], order[LEARNED:]))  # fmt: skip
-    kernel, dt = cube(FRICTION).contact_step(friction="input", restitution="input"), 1 / (RATE * STEPS)
-    measured = np.full((HORIZON, LEARNED, 7), np.nan)
-    for k, poses in enumerate(some.poses):
-        measured[: len(poses), k] = poses[:HORIZON]
-    begins = np.array([_begin(q[0], v, dt) for q, v in zip(some.poses, some.velocities, strict=True)])
-    none, scale, start = (
-        np.zeros((STEPS * (HORIZON - 1), 6)),
-        np.repeat(SCALE, 3),
-        {"friction": 0.3, "restitution": 0.3},
-    )
-    limits = dict.fromkeys(start, (0.0, 1.0))
-    seconds, found = best(lambda: identify(kernel, measured, begins, none, dt, start, bounds=limits, every=STEPS,
-                                           scale=scale, loss="soft_l1"))  # fmt: skip
-    parameters = [Parameter(name, (1,), x) for name, x in found.values.items()]
-    run = Trajectories(kernel, (measured, begins), (none, dt), STEPS, scale, parameters, {})
-    at = np.concatenate([p.start for p in parameters])
-    times = [best(lambda call=call: call(at), 3)[0] for call in (run.jacobian, run.residuals)]  # type: ignore[misc]
-    friction, restitution = (float(x[0]) for x in found.values.values())
+    begin = time.perf_counter()
+    found, windows = identified(some)
+    seconds = time.perf_counter() - begin
+    values = dict(found.values)
+    ends = np.cumsum([0, *(x.size for x in values.values())])
+    changes = {name: np.eye(ends[-1])[:, a : a + x.size] for (name, x), a in zip(values.items(), ends, strict=False)}
+    results, *_ = windows.run(values, None)
+    times = [best(call, 3)[0] for call in (partial(windows.tangents, values, changes, results),
+                                           partial(windows.run, values, None))]  # fmt: skip
     return {
-        "values": [friction, restitution],
-        "errors": [float(x[0]) for x in found.errors.values()],
+        "names": found.names,
+        "values": found.estimates.tolist(),
+        "errors": np.sqrt(np.diagonal(found.covariance)).tolist(),
+        "windows": found.units,
+        "unsolved": found.unsolved,
         "evaluations": found.evaluations,
         "converged": found.converged,
         "seconds": seconds,
         "jacobian": times[0],
         "simulation": times[1],
         "others": {
-            "as published": errors(by_simulator(others), others).tolist(),
-            "identified": errors(by_simulator(others, friction, restitution), others).tolist(),
+            "as published": errors(by_contact_step(others), others).tolist(),
+            "identified": errors(by_contact_step(others, values), others).tolist(),
         },
     }
 
@@ -237,12 +262,18 @@ def tables(record: Record) -> Iterator[Table | str]:
     yield f"friction {FRICTION}, restitution {RESTITUTION} where nothing else is said; positions in parts of a side"
     if found := record.get("identified"):
         rows = [(name, *np.median(np.array(one) * [100, 1, 100, 1], axis=0)) for name, one in found["others"].items()]
-        yield table("the same of those that nothing was identified from, by Simulator", columns, rows)
-        (friction, restitution), spread = found["values"], found["errors"]
-        yield (f"from {LEARNED} tosses: friction {friction:.3f} ± {spread[0]:.3f}, restitution {restitution:.3f} ± "
-               f"{spread[1]:.3f}; {found['evaluations']} evaluations, {found['seconds']:.1f} s; "
+        yield table("the same of those that nothing was identified from, by contact steps", columns, rows)
+        names, values, spread = (found[key] for key in ("names", "values", "errors"))
+        yield table(
+            f"from {LEARNED} tosses; payload0: m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz more than published",
+            ("parameter", "estimate:.4g", "standard error:.2g"),
+            list(zip(names, values, spread, strict=True)),
+        )
+        n = len(values)
+        yield (f"{found['windows']} windows, {found['unsolved']} not solved; {found['evaluations']} evaluations, "
+               f"{'converged' if found['converged'] else 'not converged'}, {found['seconds']:.0f} s; "
                f"a simulation {found['simulation']:.2f} s, a Jacobian by tangents {found['jacobian']:.2f} s, "
-               f"by differences {2 * found['simulation']:.2f} s")  # fmt: skip
+               f"by central differences {2 * n * found['simulation']:.2f} s")  # fmt: skip
 
 
 def draw(record: Record, folder: Path) -> Path:

@@ -1,0 +1,437 @@
+"""`identify`: parameters of a kernel that make its results those that were measured.
+
+Least squares by Gauss–Newton steps in a trust region (scipy), whose Jacobian is that of the compiled kernel, carried
+along trajectories step by step. Inertias are by log-Cholesky coordinates. What each window of a trajectory starts from
+is eliminated: of its residuals ``f`` with derivatives ``J`` by parameters and ``S`` by the start, parameters see
+``(1 − S S⁺) J``, and the start moves by ``−S⁺ (f + J δ)``, which a window takes if that makes its residuals less.
+
+Source: Rucker and Wensing 2022 (log-Cholesky); Kaufman 1975 (variable projection); Bock 1987 (multiple shooting).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from delassus.errors import ConfigurationError, require, shown, unknown_name, warn
+from delassus.frozen import Frozen, read_only
+from delassus.model.check import check_choice, check_whole, real_array
+from delassus.model.inertia import from_log_cholesky, log_cholesky, motion_transform, parameters_of_inertia
+from delassus.model.tree import Tree
+from delassus.runtime.kernel import Kernel
+from delassus.runtime.measured import Mask, Measured, Samples, Starts, Values, Windows, deviations
+from delassus.spatial.rotations import Array
+
+HUBER = 1.345
+"""Residuals over the scale beyond which they count linearly: 95 % of the efficiency of squares where errors are normal
+(Huber 1981)."""
+
+RANK = 1e-7
+"""Directions are unknown whose residuals are smaller than this part of what parameters make one by one."""
+
+SMALLEST = 1e-8
+"""Relative singular value of derivatives by starts below which a direction of these is held."""
+
+SMALLEST_STEP = 1e-10
+"""Relative change of parameters at which the search ends."""
+
+MOST = 10**6
+"""Steps between two measurements, and measurements in a window, at most."""
+
+CONVERGED = 0.1
+"""Standard errors that the next Gauss–Newton step may move estimates by where the search has converged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identification(Frozen):
+    """Estimates of parameters; `str` of it is a table.
+
+    Attributes
+    ----------
+    values : dict of arrays
+        Arguments of the kernel by name, to be passed to it.
+    errors : dict of arrays
+        Their standard errors, infinite where the measurements do not say; of the shape that ``start`` has.
+    names : tuple of str
+        Entries of what was estimated, one after the other, such as ``"payload0[3]"``.
+    estimates : (m,) array
+    covariance : (m, m) array
+        Posterior covariance ``σ² (JᵀJ)⁻¹`` of these entries, as if each residual had an error of its own.
+    residual : float
+        ``σ``, root of the mean square of residuals over ``scale``: about 1 where the kernel is right and ``scale`` too.
+    units, unsolved : int
+        Samples, or windows of trajectories, and how many of them the kernel has not solved at the estimate: these take
+        no part.
+    evaluations : int
+        How often all units were computed.
+    converged : bool
+        Whether the search ended at a minimum: the next Gauss–Newton step would move no combination of estimates by more
+        than a tenth of its standard error. Not so where it stopped at a jump of the residuals.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> arm = ds.mechanisms.chain(2)
+    >>> force = ds.compile(arm, (), "inverse_dynamics", gravity="input")
+    >>> q, rest = arm.random(0, batch=50), np.zeros(2)
+    >>> tau = force(q, rest, rest, np.array([0.0, 0.0, -1.62]))
+    >>> found = ds.identify(force, {"tau": tau}, {"gravity": [0, 0, -9.81]}, q=q, v=rest, qdd=rest)
+    >>> found.values["gravity"].round(6) + 0.0
+    array([ 0.  ,  0.  , -1.62])
+    """
+
+    values: dict[str, Array]
+    errors: dict[str, Array]
+    names: tuple[str, ...]
+    estimates: Array
+    covariance: Array
+    residual: float
+    units: int
+    unsolved: int
+    evaluations: int
+    converged: bool
+
+    def __str__(self) -> str:
+        """Table of estimates, and what they are from."""
+        spread, width = np.sqrt(np.diagonal(self.covariance)), max(map(len, self.names))
+        rows = zip(self.names, self.estimates, spread, strict=True)
+        lines = [f"{name:{width}}  {x:12.6g} ± {error:.2g}" for name, x, error in rows]
+        how = "converged" if self.converged else "not converged"
+        lines.append(f"{how} after {self.evaluations} evaluations of {self.units} units, {self.unsolved} not solved")
+        lines.append(f"residuals: {self.residual:.3g} of the scale")
+        return "\n".join(lines)
+
+
+class _Parameter:
+    """Coordinates of an argument: its entries, those of a smaller array, or log-Cholesky ones of a body's inertia."""
+
+    def __init__(self, kernel: Kernel, name: str, start: ArrayLike, prior: ArrayLike) -> None:
+        (self.shape,) = (a.shape for a in kernel.arguments if a.name == name)
+        self.name, self.offset = name, payloads_of(kernel).get(name)
+        given = real_array(start)
+        try:
+            if given is None or not np.isfinite(given).all():
+                raise ValueError
+            np.broadcast_to(given, self.shape)
+            self.own, self.given = given.shape, given.ravel()
+            self.start = self.given if self.offset is None else log_cholesky(given + self.offset)
+        except (ValueError, np.linalg.LinAlgError) as error:
+            wanted = "an array" if self.offset is None else "a payload with which its link is a body, an array"
+            wanted += f" that broadcasts to {self.shape}"
+            raise ConfigurationError(f"start of {name}", wanted, shown(start), "The search starts there.") from error
+        self.prior = deviations(f"prior of {name}", prior, self.own).ravel()
+
+    @property
+    def names(self) -> list[str]:
+        """Of its own entries."""
+        return [self.name + "".join(f"[{k}]" for k in index) for index in np.ndindex(self.own)]
+
+    def entries(self, x: Array) -> tuple[Array, Array]:
+        """Own entries (m,) at coordinates (k,), and their derivatives (k, m)."""
+        if self.offset is None:
+            return x, np.eye(x.size)
+        total, changes = from_log_cholesky(x)
+        return total - self.offset, changes
+
+    def argument(self, x: Array) -> tuple[Array, Array]:
+        """The argument, and its derivatives (k, …)."""
+        value, changes = self.entries(x)
+        lead = (1,) * (len(self.shape) - len(self.own))
+        return np.broadcast_to(value.reshape(self.own), self.shape), np.broadcast_to(
+            changes.reshape(len(x), *lead, *self.own), (len(x), *self.shape)
+        )
+
+
+def _columns(parameters: Sequence[_Parameter]) -> list[slice]:
+    """Coordinates of each parameter among those of all."""
+    return [slice(a, b) for a, b in pairwise(accumulate((p.start.size for p in parameters), initial=0))]
+
+
+def payloads_of(kernel: Kernel) -> dict[str, Array]:
+    """Ten parameters of the link that each payload is on, in the payload's frame, by names of arguments."""
+    tree, out = kernel.request.tree, dict[str, Array]()
+    for argument in kernel.arguments:
+        if argument.keyword == "payloads":
+            at = tree.placement(kernel.request.payloads[len(out)])
+            X = np.linalg.inv(motion_transform(at.rotation, at.position))
+            out[argument.name] = parameters_of_inertia(X.T @ tree.inertias[at.link] @ X)
+    return out
+
+
+class _LeastSquares:
+    """Residuals and their Jacobian, as `scipy.optimize.least_squares` asks for them; starts are eliminated.
+
+    Attributes
+    ----------
+    solved : (n,) array
+        Which units were solved.
+    free : int
+        Directions of starts that were eliminated.
+    """
+
+    def __init__(self, data: Measured, parameters: Sequence[_Parameter], tree: Tree, is_robust: bool) -> None:
+        self.data, self.parameters, self.tree, self.is_robust = data, parameters, tree, is_robust
+        self.columns = _columns(parameters)
+        self.solved, self.free = np.ones(data.size, dtype=bool), 0
+        self._held: Array | None = None
+        self._reference: tuple[Array, Starts, Array, Array] | None = None
+
+    def each(self, x: Array) -> list[tuple[_Parameter, slice, Array]]:
+        """Parameters, their columns, and their coordinates."""
+        return [(p, at, x[at]) for p, at in zip(self.parameters, self.columns, strict=True)]
+
+    def residuals(self, x: Array) -> Array:
+        """Of all units, each from the start that suits it best, and of what is known beforehand."""
+        values = {p.name: p.argument(part)[0] for p, _, part in self.each(x)}
+        if self._reference is None:
+            starts = self.data.starts
+            results, r, self.solved = self._run(values, starts)
+        else:
+            at, starts, step, turn = self._reference
+            results, r, self.solved = self._run(values, starts)
+            change = step - turn @ (x - at)
+            nv = self.tree.nv
+            moved = self.tree.integrate(starts[0], change[:, :nv]), starts[1] + change[:, nv:]
+            others, r_others, solved = self._run(values, moved)
+            costs = [np.sum(self._robust(x)[0] ** 2, axis=1) for x in (r_others, r)]
+            better = solved & (~self.solved | (costs[0] < costs[1]))
+            column = better[:, None]
+            starts = np.where(column, moved[0], starts[0]), np.where(column, moved[1], starts[1])
+            results = [np.where(column, new, old) for new, old in zip(others, results, strict=True)]
+            r, self.solved = np.where(column, r_others, r), np.where(better, solved, self.solved)
+        self._latest = x.copy(), starts, results, r
+        known = [(p.entries(part)[0] - p.given) / p.prior for p, _, part in self.each(x)]
+        return np.concatenate([self._robust(r)[0].ravel(), *known])
+
+    def jacobian(self, x: Array) -> Array:
+        """Derivatives of the residuals at ``x``, where they were computed last."""
+        if not np.array_equal(self._latest[0], x):
+            self.residuals(x)
+        _, starts, results, r = self._latest
+        values, changes, known = {}, {}, []
+        for p, columns, part in self.each(x):
+            values[p.name], change = p.argument(part)
+            changes[p.name] = np.zeros((x.size, *p.shape))
+            changes[p.name][columns] = change
+            known.append(np.zeros((p.prior.size, x.size)))
+            known[-1][:, columns] = (p.entries(part)[1] / p.prior).T
+        J, S, right = self.data.tangents(values, changes, results)
+        self.solved &= right
+        f, slope = self._robust(r)
+        weight = (slope * self.solved[:, None])[..., None]
+        J, S = weight * J, weight * S
+        if starts is not None:
+            inverse = np.linalg.pinv(S, rcond=SMALLEST)
+            turn = inverse @ J
+            self.free = round(float(np.einsum("nim,nmi->", inverse, S)))
+            self._reference = x.copy(), starts, -np.einsum("nim,nm->ni", inverse, f), turn
+            J = J - S @ turn
+        self._held = r
+        return np.concatenate([J.reshape(-1, x.size), *known])
+
+    def _run(self, values: Values, starts: Starts | None) -> tuple[list[Array], Array, Mask]:
+        results, r, solved = self.data.run(values, starts)
+        if self._held is not None:
+            r = np.where(solved[:, None], r, self._held)  # no step gains by what it does not solve
+        return results, r, solved
+
+    def _robust(self, r: Array) -> tuple[Array, Array]:
+        """Numbers whose squares are Huber's function of ``r``, and their derivatives by it."""
+        size = np.abs(r)
+        if not self.is_robust or not (far := size > HUBER).any():
+            return r, np.ones(r.shape)
+        f = np.sqrt(np.where(far, HUBER * (2.0 * size - HUBER), size * size))
+        return np.sign(r) * f, np.where(far, HUBER / np.where(far, f, 1.0), 1.0)
+
+
+def identify(
+    kernel: Kernel,
+    measured: Mapping[str, ArrayLike],
+    start: Mapping[str, ArrayLike],
+    *,
+    scale: ArrayLike | Mapping[str, ArrayLike] = 1.0,
+    bounds: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
+    prior: Mapping[str, ArrayLike] | None = None,
+    loss: Literal["linear", "huber"] = "linear",
+    every: int = 1,
+    window: int | None = None,
+    starts: Literal["measured", "estimated"] = "measured",
+    **inputs: ArrayLike,
+) -> Identification:
+    """Estimate arguments of a kernel from measurements, by least squares; of a time step, over trajectories.
+
+    Derivatives are those of the compiled kernel (``kernel.derivative("jvp")``), along trajectories those of its steps
+    one after the other. At an impact trajectories have a kink, and where impacts change their order a jump, at which
+    derivatives say nothing about what is on the other side: with ``window`` trajectories are cut into stretches that
+    are short enough to hold one bounce or so, each from a start of its own, over which sums of squares are smooth.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Compiled "contact_step" or "step", or any other kernel that can be differentiated.
+    measured : dict of array_like
+        Of a time step: ``"q"`` (N + 1, nq) or (N + 1, n, nq), configurations of one or of n trajectories, time first,
+        and if they are known ``"v"`` (N + 1, ..., nv), velocities in m/s and rad/s. Of other kernels: results by their
+        names, each (..., shape of one state). NaN is what was not measured.
+    start : dict of array_like
+        Where the search starts, by names of arguments such as ``"friction"``, ``"restitution"``, ``"kp"``,
+        ``"payload0"``: arrays that broadcast to the argument's shape, such as one number for all contacts. Of a payload
+        (10,) the inertia of its link together with it is estimated, as one that a body can have; zeros start at the
+        link's own.
+    scale : array_like or dict of array_like
+        Standard deviation of what was measured, by its names or one for all: of ``"q"`` (nv,) in m and rad, along
+        `Tree.difference`; infinite of what says where windows start and no more.
+    bounds : dict, optional
+        Least and largest value of those that are no payloads.
+    prior : dict, optional
+        Standard deviations of ``start``, where that is known from elsewhere: of a mass that was weighed, say;
+        infinite if not given.
+    loss : {"linear", "huber"}
+        Squares of residuals, or squares that grow linearly beyond 1.345 times the scale.
+    every : int
+        Steps between two measurements, of a time step.
+    window : int, optional
+        Measurements in each window, of a time step; each belongs to one. By default a trajectory is one window.
+    starts : {"measured", "estimated"}
+        Whether states at which windows start are taken as measured, velocities too, or estimated, with their
+        measurements among the residuals. Estimated starts suit what touches nothing, or does not bounce.
+    **inputs : array_like
+        All other arguments of the kernel; of a time step as in `rollout`: ``controls`` (N · every, nv) or
+        (N · every, n, nv), ``dt`` and what has no default, (shape of one state) or (n, shape of one state).
+
+    Returns
+    -------
+    Identification
+        Estimates, their covariance, and how they were found. A warning counts the units that were not solved: their
+        residuals stay as they were at the last estimate at which they were, and have no derivative.
+
+    Raises
+    ------
+    ConfigurationError, UnknownNameError
+        Arrays of other shapes, arguments that the kernel has not, a start that is outside the bounds.
+    MissingDependencyError
+        scipy is not installed.
+
+    References
+    ----------
+    Rucker and Wensing, "Smooth parameterization of rigid-body inertia", RA-L 2022 (log-Cholesky); Bock, "Recent
+    advances in parameter identification techniques for ODE", 1983 (multiple shooting).
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> ball = ds.mechanisms.free_body(1.0, 0.004 * np.eye(3), name="ball")
+    >>> contact = ds.Contact("ball", ds.contact.Sphere(0.1))
+    >>> step = ds.compile(ball, contact, "contact_step", friction="input", tolerance=1e-8)
+    >>> q0, v0, none = [0, 0, 0.1, 0, 0, 0, 1.0], [1.0, 0, 0, 0, 0, 0], np.zeros((100, 6))
+    >>> q, v = ds.rollout(step, q0, v0, none, 1e-3, friction=[0.3])[:2]
+    >>> found = ds.identify(step, {"q": q, "v": v}, {"friction": 0.1}, controls=none, dt=1e-3)
+    >>> found.values["friction"].round(5).tolist()
+    [0.3]
+    """
+    require("scipy", "contact", "to identify parameters")
+    from scipy.optimize import least_squares
+
+    check_choice("loss", loss, ("linear", "huber"), ConfigurationError)
+    check_choice("starts", starts, ("estimated", "measured"), ConfigurationError)
+    check_whole("every", every, "Steps between two measurements.", least=1, most=MOST)
+    if window is not None:
+        check_whole("window", window, "Measurements in each window.", least=2, most=MOST)
+    if not isinstance(kernel, Kernel):
+        raise ConfigurationError("kernel", "a compiled kernel", shown(kernel), "Make one with compile.")
+    bounds = {} if bounds is None else bounds
+    prior = {} if prior is None else prior
+    for name, given in (("measured", measured), ("start", start), ("bounds", bounds), ("prior", prior)):
+        if not isinstance(given, Mapping) or (not given and name in ("measured", "start")):
+            raise ConfigurationError(name, "a dict of arrays", shown(given), "Arrays by names of arguments or results.")
+    parameters = _parameters(kernel, start, prior)
+    is_step = bool(kernel.request.states)
+    data: Measured = (
+        Windows(kernel, measured, scale, inputs, every, window, starts == "estimated")
+        if is_step
+        else Samples(kernel, measured, scale, inputs)
+    )
+    low, high = _limits(parameters, bounds)
+    begin = np.concatenate([p.start for p in parameters])
+    of = _LeastSquares(data, parameters, kernel.request.tree, loss == "huber")
+    found = least_squares(of.residuals, begin, of.jacobian, (low, high), x_scale="jac", xtol=SMALLEST_STEP)
+    return _identified(of, found, low, high)
+
+
+def _parameters(kernel: Kernel, start: Mapping[str, ArrayLike], prior: Mapping[str, ArrayLike]) -> list[_Parameter]:
+    names = [a.name for a in kernel.arguments[kernel.request.states :]]
+    if kernel.request.states:
+        names = [name for name in names if name not in ("dt", kernel.request.control)]
+    for name in (*start, *prior):
+        if name not in names or name not in start:
+            raise unknown_name("argument to identify", name, names if name in start else start)
+    return [_Parameter(kernel, name, x, prior.get(name, np.inf)) for name, x in start.items()]
+
+
+def _limits(parameters: Sequence[_Parameter], bounds: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> tuple[Array, Array]:
+    """Least and largest coordinates."""
+    free = [p.name for p in parameters if p.offset is None]
+    for name in bounds:
+        if name not in free:
+            raise unknown_name("parameter with bounds", name, free)
+    low, high = (np.concatenate([np.full(p.start.size, x) for p in parameters]) for x in (-np.inf, np.inf))
+    for p, columns in zip(parameters, _columns(parameters), strict=True):
+        if p.name in bounds:
+            given = bounds[p.name]
+            pair = [real_array(x) for x in given] if isinstance(given, tuple | list) and len(given) == 2 else [None]
+            try:
+                low[columns], high[columns] = (np.broadcast_to(x, p.own).ravel() for x in pair if x is not None)
+            except ValueError as error:
+                wanted = f"two arrays that broadcast to {p.own}"
+                raise ConfigurationError(f"bounds of {p.name}", wanted, shown(given), "Least and largest.") from error
+    begin = np.concatenate([p.start for p in parameters])
+    if not ((low < high) & (low <= begin) & (begin <= high)).all():
+        raise ConfigurationError("start", "within its bounds", shown(begin), "Pass bounds={name: (least, largest)}.")
+    return low, high
+
+
+def _identified(of: _LeastSquares, found: Any, low: Array, high: Array) -> Identification:
+    """Estimates with their covariance, from the last residuals and Jacobian."""
+    J, f = np.asarray(found.jac), np.asarray(found.fun)
+    norms = np.linalg.norm(J, axis=0)
+    norms[norms == 0.0] = 1.0
+    U, sizes, V = np.linalg.svd(J / norms, full_matrices=False)
+    some = sizes > RANK * max(1.0, sizes[0])
+    counted = np.concatenate(
+        [(of.data.known & of.solved[:, None]).ravel(), *(np.isfinite(p.prior) for p in of.parameters)]
+    )
+    sigma = float(
+        np.sqrt(f[counted] @ f[counted] / max(1, np.count_nonzero(counted) - of.free - np.count_nonzero(some)))
+    )
+    root = (V[some] / sizes[some, None] / norms).T * sigma
+    hidden = V[~some].T
+    step = -(V[some].T / sizes[some]) @ (U[:, some].T @ f) / norms
+    left = float(np.linalg.norm(J @ np.clip(step, low - found.x, high - found.x)))
+    values, errors, changes, estimates = {}, {}, [], []
+    for p, columns, part in of.each(found.x):
+        values[p.name] = read_only(p.argument(part)[0])
+        entries, change = p.entries(part)
+        estimates.append(entries)
+        changes.append(np.zeros((entries.size, found.x.size)))
+        changes[-1][:, columns] = change.T
+    turn = np.concatenate(changes)
+    covariance = turn @ root @ (turn @ root).T
+    unknown = np.sum((turn * norms @ hidden) ** 2, axis=1) > RANK * np.sum((turn * norms) ** 2, axis=1)
+    covariance[unknown, unknown] = np.inf
+    spread = np.split(np.sqrt(np.diagonal(covariance)), np.cumsum([x.size for x in estimates])[:-1])
+    for p, x in zip(of.parameters, spread, strict=True):
+        errors[p.name] = read_only(x.reshape(p.own))
+    names = tuple(name for p in of.parameters for name in p.names)
+    unsolved = int(np.count_nonzero(~of.solved))
+    if unsolved:
+        warn(f"{unsolved} of {of.data.size} unit(s) are not solved at the estimate and take no part in it. "
+             "Compile with more sweeps, or take a shorter time step.")  # fmt: skip
+    return Identification(
+        values, errors, names, read_only(np.concatenate(estimates)), read_only(covariance), sigma, of.data.size,
+        unsolved, int(found.nfev), left <= CONVERGED * sigma + SMALLEST_STEP,
+    )  # fmt: skip

@@ -1,0 +1,136 @@
+"""Parameters of kernels from measurements: of trajectories in contact, of inertias, of any kernel."""
+
+import numpy as np
+import pytest
+
+import delassus as ds
+
+DT, EVERY, NOISE = 2e-3, 5, 1e-3
+
+
+@pytest.fixture(scope="module")
+def bouncing():
+    """Step of a ball, its parameters, and throws that slide and bounce, measured with little noise."""
+    rng, n, T = np.random.default_rng(4), 12, 100
+    ball = ds.mechanisms.free_body(0.5, 0.002 * np.eye(3), name="ball")
+    contact = ds.Contact("ball", ds.contact.Sphere(0.1))
+    step = ds.compile(ball, contact, "contact_step", friction="input", restitution="input", tolerance=1e-8)
+    q0 = np.tile([0, 0, 0.15, 0, 0, 0, 1.0], (n, 1))
+    v0 = rng.normal([5, 0, -1, 0, 0, 0], [0.3, 0.3, 0.1, 3, 3, 3], (n, 6))
+    true = {"friction": np.array([0.25]), "restitution": np.array([0.6])}
+    q, v = (x[::EVERY] for x in ds.rollout(step, q0, v0, np.zeros((T, 6)), DT, **true)[:2])
+    q[1:] = ball.integrate(q[1:], SCALE["q"] * rng.normal(size=(*q[1:].shape[:2], 6)))
+    v[1:] += SCALE["v"] * rng.normal(size=v[1:].shape)
+    q[-3:, 2] = np.nan
+    return step, true, {"q": q, "v": v}
+
+
+SCALE = {"q": 1e-3, "v": 2e-2}
+START = {"friction": 0.15, "restitution": 0.5}
+HOW = {
+    "bounds": {"friction": (0, 1), "restitution": (0, 1)}, "every": EVERY, "dt": DT, "scale": SCALE,
+    "controls": np.zeros((100, 6)), "starts": "measured",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_friction_and_restitution_are_found_back(bouncing):
+    """Within four standard errors, which are small; residuals are of the size of the noise."""
+    step, true, measured = bouncing
+    found = ds.identify(step, measured, START, **HOW)
+    assert found.converged and found.unsolved == 0 and found.units == 12
+    for name, value in true.items():
+        assert 0 < found.errors[name] < 0.02 and abs(found.values[name] - value) < 4 * found.errors[name]
+    assert 0.9 < found.residual < 1.1
+    text = str(found).splitlines()
+    assert text[0].startswith("friction") and "±" in text[0] and "12 units, 0 not solved" in text[2]
+
+
+@pytest.mark.slow
+def test_outliers_count_less(bouncing):
+    step, true, measured = bouncing
+    q = measured["q"].copy()
+    q[5:8, 0, :3] += 0.3
+    found = {loss: ds.identify(step, {**measured, "q": q}, START, loss=loss, **HOW) for loss in ("linear", "huber")}
+    wrong = {loss: max(abs(x.values[name] - true[name])[0] for name in true) for loss, x in found.items()}
+    assert 2 * wrong["huber"] < wrong["linear"]
+
+
+@pytest.mark.slow
+def test_what_is_not_solved_takes_no_part(bouncing):
+    step, _, measured = bouncing
+    negative = {"friction": np.r_[-0.1, np.full(11, 0.25)][:, None]}  # has no meaning
+    with pytest.warns(ds.DelassusWarning, match="1 of 12 unit"):
+        found = ds.identify(step, measured, {"restitution": 0.5}, **{**HOW, "bounds": None}, **negative)
+    assert found.unsolved == 1 and abs(found.values["restitution"] - 0.6) < 4 * found.errors["restitution"]
+    with pytest.warns(ds.DelassusWarning, match="12 of 12 unit"):
+        none = ds.identify(step, measured, {"restitution": 0.5}, **{**HOW, "bounds": None}, friction=[-0.1])
+    assert np.isinf(none.errors["restitution"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("velocities, height", [(True, 0.1), (False, 0.12)])
+def test_starts_are_estimated(bouncing, velocities, height):
+    """Of balls that slide until they roll, some after a fall: noise of first states is not in what comes after it."""
+    (step, _, _), rng, n = bouncing, np.random.default_rng(7), 12
+    ball, T, true = step.request.tree, 100, {"friction": np.array([0.25]), "restitution": np.array([0.0])}
+    q0 = np.tile([0, 0, height, 0, 0, 0, 1.0], (n, 1))
+    v0 = rng.normal([1, 0, 0, 0, 0, 0], [0.1, 0.2, 0, 3, 3, 3], (n, 6))
+    q, v = (x[::EVERY] for x in ds.rollout(step, q0, v0, np.zeros((T, 6)), DT, **true)[:2])
+    measured = {"q": ball.integrate(q, SCALE["q"] * rng.normal(size=v.shape))}
+    if velocities:
+        measured["v"] = v + SCALE["v"] * rng.normal(size=v.shape)
+    how = {**HOW, "bounds": {"friction": (0, 1)}, "restitution": true["restitution"]}
+    found = ds.identify(step, measured, {"friction": 0.2}, **{**how, "starts": "estimated"})
+    assert found.converged and 0 < found.errors["friction"] < 0.02
+    assert abs(found.values["friction"] - 0.25) < 4 * found.errors["friction"] and 0.9 < found.residual < 1.1
+    if velocities:
+        fixed = ds.identify(step, measured, {"friction": 0.2}, **how)
+        assert fixed.residual > 1.5 and fixed.errors["friction"] > found.errors["friction"]
+    else:
+        with pytest.raises(ds.DelassusError, match="measured: expected q and v, unless starts are estimated"):
+            ds.identify(step, measured, {"friction": 0.2}, **how)
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    """An arm, and the payload on its last link."""
+    inertia = np.array([[0.011, 0.001, 0], [0.001, 0.014, 0.0003], [0, 0.0003, 0.009]])
+    com = np.array([0.05, 0.02, -0.03])
+    about = inertia + 0.8 * (com @ com * np.eye(3) - np.outer(com, com))
+    return ds.mechanisms.chain(3), np.r_[0.8, 0.8 * com, about[[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]]]
+
+
+@pytest.mark.slow
+def test_payload_from_trajectories(loaded):
+    (arm, payload), rng, T = loaded, np.random.default_rng(5), 100
+    step = ds.compile(arm, (), "step", payloads=["link3"])
+    tau, q0 = 2 * rng.normal(size=(T, 4, 3)), arm.random(rng, batch=4)
+    q = ds.rollout(step, q0, np.zeros(3), tau, DT, payload0=payload, time_axis=0)[0][::EVERY]
+    measured = q + NOISE * rng.normal(size=q.shape)
+    start = {"payload0": np.zeros(10)}
+    how = {"every": EVERY, "scale": NOISE, "controls": tau, "dt": DT, "starts": "estimated"}
+    found = ds.identify(step, {"q": measured}, start, **how)
+    assert (np.abs(found.values["payload0"] - payload) < 4 * found.errors["payload0"]).all()
+    assert found.errors["payload0"][0] < 0.2
+    with pytest.raises(ds.DelassusError, match="start of payload0: expected a payload with which its link is a body"):
+        ds.identify(step, {"q": measured}, {"payload0": [-10.0, *[0.0] * 9]}, **how)
+
+
+def test_payload_from_joint_forces(loaded):
+    """Of a kernel that is no time step. Ten numbers are more than three joints show; a weighed mass fixes one."""
+    (arm, payload), rng = loaded, np.random.default_rng(6)
+    kernel = ds.compile(arm, (), "inverse_dynamics", payloads=["link3"])
+    q, v, qdd = arm.random(rng, batch=400), rng.normal(size=(400, 3)), rng.normal(size=(400, 3))
+    tau = kernel(q, v, qdd, payload) + 0.01 * rng.normal(size=(400, 3))
+    tau[::7, 1] = np.nan
+    known = {"q": q, "v": v, "qdd": qdd, "scale": 0.01}
+    found = ds.identify(kernel, {"tau": tau}, {"payload0": np.zeros(10)}, **known)
+    assert isinstance(found, ds.Identification)
+    sure = np.isfinite(found.errors["payload0"])
+    assert 3 <= sure.sum() and (np.abs(found.values["payload0"] - payload) < 4 * found.errors["payload0"])[sure].all()
+    assert 0.9 < found.residual < 1.1
+    start, prior = np.r_[0.8, np.zeros(9)], np.r_[1e-3, np.full(9, np.inf)]
+    start[[4, 6, 9]] = 0.01
+    weighed = ds.identify(kernel, {"tau": tau}, {"payload0": start}, prior={"payload0": prior}, **known)
+    assert abs(weighed.values["payload0"][0] - 0.8) < 4e-3 and weighed.errors["payload0"][0] <= 1.1e-3

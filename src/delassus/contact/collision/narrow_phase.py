@@ -39,10 +39,11 @@ def find_contacts(
     contacts: ContactArrays,
 ) -> int:  # fmt: skip
     """Write contacts at poses of links; returns how many, `INVALID_POSE` or `BUFFER_FULL`."""
-    if not begin_search(poses, reach, space):
+    if not are_finite(poses, reach):
         return INVALID_POSE
+    space.counts[1] = 1
     place_colliders(0, colliders.shapes.shape[0], poses, reach, gap, colliders, space)
-    pairs = find_near_pairs(reach, gap, margin, colliders, space)
+    pairs = find_near_pairs(poses, reach, gap, margin, colliders, space)
     if pairs < 0:
         return pairs
     find_touching(0, pairs, reach, gap, colliders, space)
@@ -52,26 +53,29 @@ def find_contacts(
 
 
 @compiled
-def begin_search(poses: Array, reach: Array, space: Workspace) -> bool:
-    """Whether poses are finite; the list of near pairs is valid until `place_colliders` finds that it is not."""
+def are_finite(poses: Array, reach: Array) -> bool:
+    """Whether all poses, and what links may move, are finite numbers."""
     finite = 0.0
     for i in range(poses.shape[0]):
         finite += 0.0 * reach[i]
         for r in range(3):
             for c in range(4):
                 finite += 0.0 * poses[i, r, c]
-    space.counts[1] = 1
     return finite == 0.0
 
 
 @compiled
-def find_near_pairs(reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace) -> int:
-    """List near pairs, if the list is not valid any more; returns how many they are, or `BUFFER_FULL`.
+def find_near_pairs(
+    poses: Array, reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace
+) -> int:
+    """List near pairs, if their list is not valid; returns how many they are, `INVALID_POSE` or `BUFFER_FULL`.
 
     Shapes apart touch if their gap is at most ``gap`` and the ``reach`` (n_links,) of their two links. The list is made
-    for motions of half the ``margin`` (m).
+    for motions of half the ``margin`` (m); it is not valid where colliders' poses are not finite.
     """
     if space.counts[1] == 0:
+        if not are_finite(poses, reach):
+            return INVALID_POSE
         count = list_pairs(reach, gap, margin, colliders, space)
         space.counts[0] = count
         if count > space.pairs.shape[0]:

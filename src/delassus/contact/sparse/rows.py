@@ -390,8 +390,8 @@ def is_before(i: int, j: int, low: int, high: int) -> bool:
 def warm_start_contacts(begin: int, end: int, contacts: Contacts) -> None:
     """``start`` of some contacts: the impulse of the nearest one of the same pair in the step before, or none.
 
-    They are all contacts of some pairs. Contacts come in the order of their pairs: the first one is found by bisection,
-    and both lists are gone through once from there.
+    They are all contacts of some pairs, and nothing has acted at them yet. Contacts come in the order of their pairs:
+    the first one is found by bisection, and both lists are gone through once from there.
     """
     found, before, first = contacts.found, contacts.before, 0
     count = before.number[0]
@@ -407,7 +407,7 @@ def warm_start_contacts(begin: int, end: int, contacts: Contacts) -> None:
     for e in range(begin, end):
         low, high = min(found.colliders[e, 0], found.colliders[e, 1]), max(found.colliders[e, 0], found.colliders[e, 1])
         for c in range(3):
-            contacts.start[e, c] = 0.0
+            contacts.start[e, c] = contacts.impulses[e, c] = contacts.sustained[e, c] = 0.0
         while first < count and is_before(before.colliders[first, 0], before.colliders[first, 1], low, high):
             first += 1
         nearest, least, k = -1, math.inf, first

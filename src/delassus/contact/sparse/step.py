@@ -15,7 +15,7 @@ import math
 from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.collision.narrow_phase import INVALID_POSE, begin_search, find_near_pairs, number_contacts
+from delassus.contact.collision.narrow_phase import find_near_pairs, number_contacts
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.sparse.cone import JOINT, OUT_OF_REACH
 from delassus.contact.sparse.impact import (
@@ -170,7 +170,7 @@ def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
 @compiled
 def begin_step(data: Data, n: int) -> None:
     """Nothing has acted yet; ``n`` contacts are found."""
-    state, contacts, joints = data.state, data.contacts, data.joints
+    state, joints = data.state, data.joints
     progress, statuses, report = data.progress.step, data.progress.statuses, data.progress.report
     progress[PHASE], progress[FOUND], progress[IMPACTS] = POSE, n, 0
     for c in range(statuses.size):
@@ -178,9 +178,6 @@ def begin_step(data: Data, n: int) -> None:
             statuses[c] = 0
     for c in range(report.size):
         report[c] = 0.0
-    for e in range(n):
-        for c in range(3):
-            contacts.impulses[e, c] = contacts.sustained[e, c] = 0.0
     for c in range(state.v.size):
         joints.impulses[0, c] = joints.impulses[1, c] = 0.0
         data.progress.start[c] = state.v[c]
@@ -236,10 +233,9 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
 @compiled
 def find_contacts(model: Model, data: Data, options: Options) -> int:
     """As `narrow_phase.find_contacts`, with the impulses that they start from; `NO_ROOM` for too many."""
-    if not begin_search(data.links.poses, data.links.reach, data.space):
-        return INVALID_POSE
+    links, data.space.counts[1] = data.links, 1
     share(PLACING, model.colliders.shapes.shape[0], model, data, options)
-    pairs = find_near_pairs(data.links.reach, options.touching, model.margin, model.colliders, data.space)
+    pairs = find_near_pairs(links.poses, links.reach, options.touching, model.margin, model.colliders, data.space)
     if pairs < 0:
         return pairs
     share(TOUCHING, pairs, model, data, options)

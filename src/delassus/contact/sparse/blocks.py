@@ -148,7 +148,6 @@ class Blocks:
         first = np.concatenate([[0], np.cumsum(sizes)])
         at = np.cumsum(sizes**2) - sizes**2
         total = int((sizes**2).sum())
-        n_free = len(self.kinds[0].links) if self.kinds and self.kinds[0].is_free else 0
         block_of, place = np.zeros(tree.n_links, np.int64), np.zeros(tree.nv, np.int64)
         for b, links in enumerate(blocks):
             block_of[links] = b
@@ -173,7 +172,7 @@ class Blocks:
                 loop_rows[b], loops_at[b] = m, J
             b, rows, J = b + len(kind.links), rows + m, J + m * kind.tree.nv
         self.loops = np.array(described, np.int64).reshape(-1, 4)
-        mass, M, L, inverse, Q = (np.zeros(n) for n in (total, total, total, 36 * n_free, J))
+        mass, M, L, inverse, Q = (np.zeros(n) for n in (total, total, total, total, J))
         self.bodies = Bodies(first, at, mass, M, L, inverse, loop_rows, loops_at, Q)
         self._describe_free(tree)
         ordered = [c for kind in self.kinds for c in kind.loops]
@@ -224,7 +223,7 @@ class Blocks:
         self.inertias = np.column_stack([self.mass, self.mass[:, None] * c, *second])
         n = 36 * len(free)
         self.bodies.mass[:n] = self.bodies.M[:n] = H.ravel()
-        self.bodies.inverse[:] = np.linalg.inv(H).ravel()
+        self.bodies.inverse[:n] = np.linalg.inv(H).ravel()
         L, k = (np.linalg.cholesky(H) if len(free) else H), np.arange(6)
         L[:, k, k] = 1.0 / L[:, k, k]
         self.bodies.L[:n] = np.swapaxes(L, 1, 2).ravel()  # by columns

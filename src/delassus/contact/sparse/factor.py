@@ -214,30 +214,36 @@ def backward(V: Array, at: int, m: int, x: Array, to: int) -> None:
 
 
 @compiled
-def forward_three(V: Array, at: int, m: int, x: Array, to: int) -> None:
-    """`forward` of three parts of ``x``, one behind the other, in a third of the time: none waits for its own sums."""
-    first = 0
-    while first < m and x[to + first] == 0.0 and x[to + m + first] == 0.0 and x[to + 2 * m + first] == 0.0:
-        first += 1
-    for c in range(first, m):
-        scale = V[at + c * m + c]
-        a, b, d = scale * x[to + c], scale * x[to + m + c], scale * x[to + 2 * m + c]
-        x[to + c], x[to + m + c], x[to + 2 * m + c] = a, b, d
-        for r in range(c + 1, m):
+def invert(V: Array, at: int, m: int, Z: Array) -> None:
+    """``(L Lᵀ)⁻¹`` of the block at ``at``, to the same place of ``Z``: there ``L⁻¹`` by rows, then ``L⁻ᵀ L⁻¹``."""
+    for r in range(m):
+        row, scale = at + r * m, V[at + r * m + r]
+        for k in range(r):
+            Z[row + k] = 0.0
+        for c in range(r):
             entry = V[at + c * m + r]
-            x[to + r] -= entry * a
-            x[to + m + r] -= entry * b
-            x[to + 2 * m + r] -= entry * d
+            for k in range(c + 1):
+                Z[row + k] -= entry * Z[at + c * m + k]
+        for k in range(r):
+            Z[row + k] *= scale
+        Z[row + r] = scale
+    for r in range(m):
+        row, scale = at + r * m, Z[at + r * m + r]
+        for k in range(r + 1):
+            Z[row + k] *= scale
+        for c in range(r + 1, m):
+            entry = Z[at + c * m + r]
+            for k in range(r + 1):
+                Z[row + k] += entry * Z[at + c * m + k]
+    for r in range(m):
+        for k in range(r):
+            Z[at + k * m + r] = Z[at + r * m + k]
 
 
-@compiled
-def backward_three(V: Array, at: int, m: int, x: Array, to: int) -> None:
-    """`backward` of three parts of ``x``."""
-    for c in range(m - 1, -1, -1):
-        a, b, d, scale = x[to + c], x[to + m + c], x[to + 2 * m + c], V[at + c * m + c]
-        for r in range(c + 1, m):
-            entry = V[at + c * m + r]
-            a -= entry * x[to + r]
-            b -= entry * x[to + m + r]
-            d -= entry * x[to + 2 * m + r]
-        x[to + c], x[to + m + c], x[to + 2 * m + c] = scale * a, scale * b, scale * d
+@inlined
+def product(a: Array, i: int, b: Array, j: int, m: int) -> float:
+    """Scalar product of ``m`` entries from ``a[i]`` and ``b[j]`` on."""
+    total = 0.0
+    for c in range(m):
+        total += a[i + c] * b[j + c]
+    return total

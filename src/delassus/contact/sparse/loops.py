@@ -16,7 +16,7 @@ from typing import NamedTuple
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.factor import backward, forward
+from delassus.contact.sparse.factor import backward, forward, product
 from delassus.contact.sparse.records import Bodies, LoopMotion, State
 from delassus.contact.sparse.rows import UNMOVED
 from delassus.runtime.sub_steps import OPEN
@@ -232,15 +232,6 @@ def is_pushed(bodies: Bodies, state: State, b: int) -> bool:
         if state.after[c] != state.target[c]:
             return True
     return False
-
-
-@inlined
-def product(a: Array, i: int, b: Array, j: int, m: int) -> float:
-    """Scalar product of ``m`` entries from ``a[i]`` and ``b[j]`` on."""
-    total = 0.0
-    for c in range(m):
-        total += a[i + c] * b[j + c]
-    return total
 
 
 @inlined

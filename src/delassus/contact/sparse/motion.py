@@ -16,7 +16,7 @@ from delassus.compiler.jit.memory import call_at
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, OUT_OF_REACH, gap_correction, limit_correction
-from delassus.contact.sparse.factor import backward, cholesky, forward
+from delassus.contact.sparse.factor import backward, cholesky, forward, invert
 from delassus.contact.sparse.loops import close_gaps, close_loops, move_loops
 from delassus.contact.sparse.records import ATTEMPT, CONTACTS, PHASE, SEARCH, Bodies, Data, Model, Options, State
 from delassus.contact.sparse.rows import add_compliance
@@ -94,6 +94,8 @@ def free_motion_of_robots(model: Model, data: Data, options: Options) -> tuple[b
         for c in range(m * m):
             bodies.M[at + c] = bodies.L[at + c] = bodies.mass[at + c]
         regular = cholesky(bodies.L, at, m) and regular
+        if bodies.loop_rows[b] == 0:
+            invert(bodies.L, at, m, bodies.inverse)
     for k in range(model.loops.shape[0]):
         close_loops(bodies, state, model.loops[k], data.work.K)
     return regular, move_loops(bodies, state, model.loops, model.loop_motion, data.work.K)

@@ -30,8 +30,8 @@ class Bodies(NamedTuple):
 
     Its mass matrix begins at ``at[i]`` in ``mass``. There in ``M`` is the mass matrix that contacts see, to which loops
     have added theirs, and in ``L`` the Cholesky factor of that without loops, by columns, with the reciprocals of its
-    diagonal. The first blocks are free bodies, whose inverse mass matrices are in ``inverse``. Block *i* has
-    ``loop_rows[i]`` rows of loops, which begin at ``loops_at[i]`` in ``Q``: Jacobians, then orthonormal rows; see
+    diagonal; in ``inverse`` is the inverse of that of blocks without loops. The first blocks are free bodies. Block *i*
+    has ``loop_rows[i]`` rows of loops, which begin at ``loops_at[i]`` in ``Q``: Jacobians, then orthonormal rows; see
     `close_loops`.
     """
 

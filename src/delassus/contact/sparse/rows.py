@@ -10,7 +10,7 @@ from delassus.contact.collision.colliders import ContactArrays
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, impact, point_block
-from delassus.contact.sparse.factor import backward, backward_three, forward, forward_three
+from delassus.contact.sparse.factor import backward, forward, product
 from delassus.contact.sparse.records import (
     BOUNCES,
     Bodies,
@@ -65,7 +65,7 @@ def place_contact(links: Links, bodies: Bodies, rows: Rows, i: int, at: int, con
 
 @inlined
 def contact_rows(
-    links: Links, bodies: Bodies, poses: Array, rows: Rows, i: int, contacts: ContactArrays, e: int
+    links: Links, bodies: Bodies, n_free: int, poses: Array, rows: Rows, i: int, contacts: ContactArrays, e: int
 ) -> None:
     """Fill the Jacobians of group ``i``, which has its place, with contact ``e``."""
     J, frames, points, axes, place = rows.J, contacts.frames, contacts.points, links.axes, links.place
@@ -76,7 +76,7 @@ def contact_rows(
             continue
         block, sign = links.block[link], 1.0 - 2.0 * side
         here = rows.at_a[i] if block == rows.a[i] else rows.at_b[i]
-        if 36 * block < bodies.inverse.size:
+        if block < n_free:
             of_free_body(poses, links.slot[link], contacts, e, sign, J, here)
             continue
         f = bodies.first[block]
@@ -119,6 +119,50 @@ def of_free_body(poses: Array, T: int, contacts: ContactArrays, e: int, sign: fl
 
 
 @inlined
+def respond_six(M: Array, of: int, rows: Rows, i: int, at: int) -> None:
+    """``Y`` of contact ``i`` on a block of six degrees of freedom, and its part of ``W``, without loops over these."""
+    J, Y = rows.J, rows.Y
+    for r in range(3):
+        row = at + 6 * r
+        a = b = c = p = q = t = 0.0
+        for k in range(6):
+            force, m = J[row + k], of + 6 * k
+            a, b, c = a + force * M[m], b + force * M[m + 1], c + force * M[m + 2]
+            p, q, t = p + force * M[m + 3], q + force * M[m + 4], t + force * M[m + 5]
+        Y[row], Y[row + 1], Y[row + 2], Y[row + 3], Y[row + 4], Y[row + 5] = a, b, c, p, q, t
+        for s in range(r + 1):
+            x = at + 6 * s
+            rows.W[i, r, s] += a * J[x] + b * J[x + 1] + c * J[x + 2] + p * J[x + 3] + q * J[x + 4] + t * J[x + 5]
+
+
+@inlined
+def multiply(M: Array, of: int, m: int, J: Array, row: int, Y: Array) -> None:
+    """A row ``J`` by the symmetric ``M`` that begins at ``of``, to the same place of ``Y``; zeros cost nothing."""
+    for c in range(m):
+        Y[row + c] = 0.0
+    for k in range(m):
+        force = J[row + k]
+        if force != 0.0:
+            for c in range(m):
+                Y[row + c] += force * M[of + k * m + c]
+
+
+@compiled
+def respond_with_loops(bodies: Bodies, block: int, m: int, rows: Rows, i: int, at: int, height: int) -> None:
+    """``Y`` of group ``i`` on a block with loops, and its part of ``W``."""
+    Y, L, begin = rows.Y, bodies.L, bodies.at[block]
+    for k in range(at, at + height * m):
+        Y[k] = rows.J[k]
+    for r in range(height):
+        forward(L, begin, m, Y, at + r * m)
+        project_onto_loops(bodies, block, m, Y, at + r * m)
+        for s in range(r + 1):
+            rows.W[i, r, s] += product(Y, at + r * m, Y, at + s * m, m)
+    for r in range(height):
+        backward(L, begin, m, Y, at + r * m)
+
+
+@inlined
 def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None:
     """``Y``, ``W`` and ``w`` of a group, and what its own problem needs, with a compliance over its mobility."""
     height, W, Y, J, M = 3 if rows.kind[i] == CONTACT else 1, rows.W, rows.Y, rows.J, bodies.inverse
@@ -132,37 +176,17 @@ def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None
         if block < 0:
             continue
         m = bodies.first[block + 1] - bodies.first[block]
-        if 36 * block < M.size:
-            for r in range(3):
-                a = b = c = p = q = t = 0.0
-                for k in range(6):
-                    force, of = J[at + 6 * r + k], 36 * block + 6 * k
-                    a, b, c = a + force * M[of], b + force * M[of + 1], c + force * M[of + 2]
-                    p, q, t = p + force * M[of + 3], q + force * M[of + 4], t + force * M[of + 5]
-                y = at + 6 * r
-                Y[y], Y[y + 1], Y[y + 2], Y[y + 3], Y[y + 4], Y[y + 5] = a, b, c, p, q, t
-                for s in range(r + 1):
-                    x = at + 6 * s
-                    W[i, r, s] += a * J[x] + b * J[x + 1] + c * J[x + 2] + p * J[x + 3] + q * J[x + 4] + t * J[x + 5]
+        if bodies.loop_rows[block] > 0:
+            respond_with_loops(bodies, block, m, rows, i, at, height)
             continue
-        for k in range(height * m):
-            Y[at + k] = J[at + k]
-        if height == 3:
-            forward_three(bodies.L, bodies.at[block], m, Y, at)
-        else:
-            forward(bodies.L, bodies.at[block], m, Y, at)
+        of = bodies.at[block]
+        if height == 3 and m == 6:
+            respond_six(M, of, rows, i, at)
+            continue
         for r in range(height):
-            if bodies.loop_rows[block] > 0:
-                project_onto_loops(bodies, block, m, Y, at + r * m)
+            multiply(M, of, m, J, at + r * m, Y)
             for s in range(r + 1):
-                total = 0.0
-                for k in range(m):
-                    total += Y[at + r * m + k] * Y[at + s * m + k]
-                W[i, r, s] += total
-        if height == 3:
-            backward_three(bodies.L, bodies.at[block], m, Y, at)
-        else:
-            backward(bodies.L, bodies.at[block], m, Y, at)
+                W[i, r, s] += product(Y, at + r * m, J, at + s * m, m)
     W[i, 0, 1], W[i, 0, 2], W[i, 1, 2] = W[i, 1, 0], W[i, 2, 0], W[i, 2, 1]
     rows.w[i] = (W[i, 0, 0] + W[i, 1, 1] + W[i, 2, 2]) / height
     if rows.w[i] <= 0.0:  # it cannot move
@@ -261,7 +285,7 @@ def fill_groups(begin: int, end: int, model: Model, data: Data, options: Options
                 continue
             gap = -found.depths[e]
             at = place_contact(model.links, bodies, rows, i, at, found, e)
-            contact_rows(model.links, bodies, data.state.poses, rows, i, found, e)
+            contact_rows(model.links, bodies, model.free[1], data.state.poses, rows, i, found, e)
             rows.d[i, 0], rows.d[i, 1] = found.surface_velocities[e, 0], found.surface_velocities[e, 1]
             rows.d[i, 2] = gap / options.dt if gap > closed else 0.0
             rows.mu[i], rows.friction_offset[i] = found.friction[e], 0.0

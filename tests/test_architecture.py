@@ -44,6 +44,9 @@ USE_FORMATS = ("cli", "delassus_studies", "delassus", "gym", "pictures", "scenes
 MOST_ROOMS, MOST_FILES = 16, 12
 """Rooms of the library; files in a room or in a part of one, but for its `__init__`: beyond that it has parts."""
 
+MOST_FIELDS, MOST_ARGUMENTS = 12, 8
+"""Of a record, and of a function by position, in rooms of contact and simulation."""
+
 OPTIONAL = {
     "casadi", "mujoco", "pinocchio", "matplotlib", "example_robot_data", "robot_descriptions", "coal",
     "clarabel", "viser", "websockets", "scipy", "h5py", "gymnasium", "jax", "jaxlib", "torch", "dask",
@@ -227,6 +230,21 @@ def test_rooms_are_few_and_small():
     assert len(rooms) <= MOST_ROOMS
     large = {str(room.relative_to(PACKAGE)) for room, n in files.items() if n > MOST_FILES}
     assert large == {"contact/solvers", "contact/sparse"}  # which become one step
+
+
+def test_records_and_calls_are_small():
+    """What functions of contact take: few arguments by position, in records of few fields; tunings are constants."""
+    large = set()
+    files = [path for room in ("contact", "algorithms/contact", "simulate") for path in (PACKAGE / room).rglob("*.py")]
+    for node in (node for path in files for node in ast.walk(parsed(path))):
+        if isinstance(node, ast.FunctionDef):
+            given = [x.arg for x in (*node.args.posonlyargs, *node.args.args) if x.arg not in ("self", "cls")]
+            large |= {node.name} if len(given) > MOST_ARGUMENTS else set()
+        elif isinstance(node, ast.ClassDef) and "NamedTuple" in map(dotted, node.bases) and node.name != "Tuning":
+            fields = [x for x in node.body if isinstance(x, ast.AnnAssign)]
+            large |= {node.name} if len(fields) > MOST_FIELDS else set()
+    assert len(files) > 50
+    assert large == {"Rows", "Work", "linearised", "newton", "refined", "sweep"}  # which become one solver
 
 
 def test_no_module_patches_another():

@@ -139,7 +139,8 @@ def _on_plane(mujoco: Any, tree: ds.Tree, contacts: Sequence[ds.Contact], dt: fl
 class MujocoScene:
     """A scene of primitive shapes, half spaces and height fields by ``mj_step``, with MuJoCo's defaults.
 
-    But for ``elliptic`` cones, and ``solref`` and ``solimp`` of all geoms where they are in ``softness``.
+    But for ``elliptic`` cones, ``dense`` Jacobians, and ``solref`` and ``solimp`` of all geoms where they are in
+    ``softness``.
     """
 
     def __init__(
@@ -150,12 +151,15 @@ class MujocoScene:
         dt: float,
         elliptic: bool = False,
         softness: Mapping[str, Sequence[float]] = MappingProxyType({}),
+        dense: bool = False,
     ) -> None:
         mujoco = library("mujoco")
         spec = _spec(mujoco, scene.tree)
         spec.option.timestep, spec.memory = dt, 1 << 30
         if elliptic:
             spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+        if dense:
+            spec.option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
         kinds: dict[type, tuple[Any, Callable[[Any], list[float]]]] = {
             ds.contact.Sphere: (mujoco.mjtGeom.mjGEOM_SPHERE, lambda s: [s.radius, 0, 0]),
             ds.contact.Box: (mujoco.mjtGeom.mjGEOM_BOX, lambda s: [s.x / 2, s.y / 2, s.z / 2]),

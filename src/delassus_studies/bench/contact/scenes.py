@@ -31,6 +31,9 @@ REST, PARTS = 1.0, 20
 DT, FALL, SWING = 1e-3, 3.0, 12.0
 """Time step of heaps (s), seconds until they are at rest, and seconds of a pendulum's swing."""
 
+MOST_DENSE = 180
+"""Degrees of freedom up to which MuJoCo is timed with dense Jacobians, too, whose time grows with their cube."""
+
 QUICK = 0.06, 0.04
 """Duration of a scene, and after it, of a quick run (s)."""
 
@@ -200,12 +203,15 @@ def _measure_scene(ready: ReadyScene, quick: bool) -> Record:
     periods = ready.dt, *(QUICK if quick else (SWING if ready.name == "pendulum" else ready.duration, REST))
     figures = _timed(ours, *periods)
     failed = sum(k for status, k in ours.sim.statuses.items() if status not in SOLVED)
-    peer = if_present(partial(MujocoScene, ready.scene, ready.q0, ready.v0, ready.dt))
+    peer = partial(MujocoScene, ready.scene, ready.q0, ready.v0, ready.dt)
+    peers = {"mujoco": if_present(peer), "mujoco, dense": None}
+    if ready.scene.tree.nv <= MOST_DENSE:
+        peers["mujoco, dense"] = if_present(partial(peer, dense=True))
     return {
         **figures,
         "first step": first,
         "not solved": failed / ours.sim.steps,
-        "mujoco": None if peer is None else _timed(peer, *periods),
+        **{name: None if scene is None else _timed(scene, *periods) for name, scene in peers.items()},
     }
 
 
@@ -263,12 +269,22 @@ def tables(record: Record) -> Iterator[Table | str]:
     for name, x in record["scenes"].items():
         peer: Record = x["mujoco"] or dict.fromkeys(x)
         ratio = peer["step"] and x["step"] / peer["step"]
+        dense: Record = x["mujoco, dense"] or dict.fromkeys(x)
         rest = x["step at rest"], peer["step at rest"]
-        rows.append((name, x["step"], peer["step"], ratio, *rest, x["first step"]))
+        rows.append((name, x["step"], peer["step"], dense["step"], ratio, *rest, x["first step"]))
         lengths = (y[key] and 1e3 * y[key] for key in ("depth", "drift") for y in (x, peer))
         left.append((name, x["contacts"], peer["contacts"], *lengths, 100 * x["not solved"]))
-    yield "one core, processor time; default tolerance; mj_step with its defaults"
-    columns = ("scene", "ours:,.1f", "MuJoCo:,.1f", "ratio:.2f", "rest, ours:,.1f", "MuJoCo:,.1f", "first step:.3f")
+    yield "one core, processor time; default tolerance; mj_step with its defaults, and with dense Jacobians"
+    columns = (
+        "scene",
+        "ours:,.1f",
+        "MuJoCo:,.1f",
+        "dense:,.1f",
+        "ratio:.2f",
+        "rest, ours:,.1f",
+        "MuJoCo:,.1f",
+        "first step:.3f",
+    )
     yield table("µs a step, and a step of what follows, at rest if anything rests; first step: s", columns, rows,
                 grows=(max(map(len, SCENES["piles"])),))  # fmt: skip
     lasting = ("contacts:,", "MuJoCo:,", "overlap:.3f", "MuJoCo:.3f", "drift:.1e", "MuJoCo:.1e", "unsolved:.2f %")

@@ -244,7 +244,7 @@ def test_records_and_calls_are_small():
             fields = [x for x in node.body if isinstance(x, ast.AnnAssign)]
             large |= {node.name} if len(fields) > MOST_FIELDS else set()
     assert len(files) > 50
-    assert large == {"Rows", "Work", "linearised", "newton", "refined", "sweep"}  # which become one solver
+    assert large <= {"linearised", "newton", "refined", "sweep"}  # which become one solver
 
 
 def test_no_module_patches_another():

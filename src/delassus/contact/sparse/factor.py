@@ -13,21 +13,20 @@ from __future__ import annotations
 import math
 
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.contact.snapshot import Indices
+from delassus.contact.sparse.records import Graph
 from delassus.spatial.rotations import Array
 
 
 @compiled
-def analyse(
-    n: int, sizes: Indices, near: Indices, degree: Indices, order: Indices, start: Indices, rows: Indices,
-    where: Indices,
-) -> int:  # fmt: skip
-    """Order nodes by least degree; returns how many entries the factor has, or −1 where ``rows`` is too short.
+def analyse(n: int, graph: Graph) -> int:
+    """Order nodes by least degree; returns how many entries the factor has, or −1 where ``fill`` is too short.
 
     ``near`` (n n) is the graph, 1 where two nodes are neighbours; fill is added. The node at position k is
-    ``order[k]``, the positions behind it that it meets are ``rows[start[k]:start[k + 1]]``, and block (i, j) of
+    ``order[k]``, the positions behind it that it meets are ``fill[start[k]:start[k + 1]]``, and block (i, j) of
     positions begins at ``where[i n + j]``. ``sizes`` are those of nodes.
     """
+    near, degree, order, start, rows = graph.near, graph.degree, graph.order, graph.start, graph.fill
+    where, sizes = graph.where, graph.sizes
     for i in range(n):
         total = 0
         for j in range(n):
@@ -76,8 +75,9 @@ def analyse(
 
 
 @compiled
-def factorise(n: int, size: Indices, start: Indices, rows: Indices, where: Indices, V: Array) -> bool:
+def factorise(n: int, graph: Graph, V: Array) -> bool:
     """``A = L U`` in place, ``U`` with a unit diagonal; ``size`` is that of positions. False where a pivot vanishes."""
+    size, start, rows, where = graph.size, graph.start, graph.fill, graph.where
     for k in range(n):
         m, D = size[k], where[k * n + k]
         for c in range(m):  # the diagonal block
@@ -162,10 +162,9 @@ def minus_six(V: Array, T: int, A: int, B: int) -> None:
 
 
 @compiled
-def substitute(
-    n: int, size: Indices, first: Indices, start: Indices, rows: Indices, where: Indices, V: Array, x: Array
-) -> None:
+def substitute(n: int, graph: Graph, V: Array, x: Array) -> None:
     """``x ← A⁻¹ x``; the part of the position k begins at ``first[k]``."""
+    size, first, start, rows, where = graph.size, graph.first, graph.start, graph.fill, graph.where
     for k in range(n):
         m, D, f = size[k], where[k * n + k], first[k]
         for c in range(m):

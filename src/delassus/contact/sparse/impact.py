@@ -48,7 +48,7 @@ def energy_terms(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array,
     linear, square = 0.0, 0.0
     for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
         i = islands.members[e]
-        linear += rows.r[i, 0] * rows.d[i, 0] + rows.r[i, 1] * rows.d[i, 1]
+        linear += rows.r[i, 0] * rows.law.d[i, 0] + rows.r[i, 1] * rows.law.d[i, 1]
     for e in range(islands.node_ends[k], islands.node_ends[k + 1]):
         f, at = bodies.first[islands.nodes[e]], bodies.at[islands.nodes[e]]
         m = bodies.first[islands.nodes[e] + 1] - f
@@ -103,10 +103,10 @@ def compress(data: Data) -> None:
             work.V[islands.island[rows.a[i]]] = 1.0
     for i in range(n):
         if work.V[islands.island[rows.a[i]]] == 0.0:
-            rows.d[i, 0], rows.d[i, 1], rows.d[i, 2] = -OUT_OF_REACH, OUT_OF_REACH, OUT_OF_REACH
+            rows.law.d[i, 0], rows.law.d[i, 1], rows.law.d[i, 2] = -OUT_OF_REACH, OUT_OF_REACH, OUT_OF_REACH
         elif i < n_contacts:
-            rows.d[i, 2] = 0.0 if rows.wrong[i] > 0.0 else OUT_OF_REACH
-        rows.friction_offset[i] = 0.0
+            rows.law.d[i, 2] = 0.0 if rows.wrong[i] > 0.0 else OUT_OF_REACH
+        rows.law.friction_offset[i] = 0.0
         rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
 
 
@@ -131,7 +131,7 @@ def decompress(data: Data) -> None:
             for c in range(3):
                 contacts.impulses[e, c] += rows.r[i, c]
             contacts.sustained[e, 2] = given_back
-            rows.friction_offset[i] = rows.mu[i] * given_back
+            rows.law.friction_offset[i] = rows.law.mu[i] * given_back
             push(bodies, rows, i, 0.0, 0.0, given_back, state.target)
         rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
 
@@ -170,7 +170,7 @@ def add_joint_impulses(rows: Rows, joints: Joints, begin: int, end: int) -> None
     for i in range(begin, end):
         dof, of_friction = (
             joints.dofs[i - begin],
-            min(max(rows.r[i, 2], -rows.friction_offset[i]), rows.friction_offset[i]),
+            min(max(rows.r[i, 2], -rows.law.friction_offset[i]), rows.law.friction_offset[i]),
         )
         joints.impulses[0, dof] += rows.r[i, 2] - of_friction
         joints.impulses[1, dof] += of_friction

@@ -125,8 +125,8 @@ def start_correction(model: Model, data: Data, options: Options) -> None:
         if islands.root[b] >= 0:
             islands.wanted[islands.island[b]] = max(islands.wanted[islands.island[b]], most)
         else:
-            data.work.sizes[0] = b
-            limit_displacement(bodies, data.work.sizes, 0, 1, state.shift, 1.0)
+            data.work.graph.sizes[0] = b
+            limit_displacement(bodies, data.work.graph.sizes, 0, 1, state.shift, 1.0)
 
 
 @compiled
@@ -146,19 +146,19 @@ def correct_positions(k: int, data: Data, options: Options) -> None:
         e, moved, back = islands.contact[i], dt * velocity(bodies, rows, i, state.after)[2], 0.0
         if rows.kind[i] == CONTACT:
             back, least = gap_correction(-contacts.found.depths[e], moved, options.penetration, options.correction)
-            rows.d[i, 2] = -least
+            rows.law.d[i, 2] = -least
         else:
             q = state.q[joints.coordinates[i - n_contacts]] + moved
             low = limit_correction(q - joints.lower[i - n_contacts], options.correction, STEP.limit_tolerance)
             high = limit_correction(joints.upper[i - n_contacts] - q, options.correction, STEP.limit_tolerance)
-            rows.d[i, 0], rows.d[i, 1] = max(low[1], -OUT_OF_REACH), min(-high[1], OUT_OF_REACH)
+            rows.law.d[i, 0], rows.law.d[i, 1] = max(low[1], -OUT_OF_REACH), min(-high[1], OUT_OF_REACH)
             back = max(low[0], high[0])
         wanted = max(wanted, abs(back))
     if wanted <= TUNING.tolerance:
         return
     for m in range(begin, end):
         i = islands.members[m]
-        rows.friction_offset[i] = rows.mu[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
+        rows.law.friction_offset[i] = rows.law.mu[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
         add_compliance(rows, i, STEP.compliance)
     for _ in range(TUNING.sweeps):
         if sweep(bodies, rows, islands, k, shift) <= TUNING.tolerance:

@@ -107,22 +107,22 @@ TOO_SMALL = -1
 @compiled
 def order_blocks(bodies: Bodies, rows: Rows, work: Work) -> int:
     """Analyse the graph of the part's blocks; returns what `analyse` does."""
-    nodes, n, members = work.part.nodes, work.part.node_ends[1], work.part.members
+    graph, nodes, n, members = work.graph, work.part.nodes, work.part.node_ends[1], work.part.members
     for k in range(n * n):
-        work.near[k] = 0
+        graph.near[k] = 0
     for k in range(n):
-        work.local[nodes[k]] = k
+        graph.local[nodes[k]] = k
     for e in range(work.part.member_ends[1]):
         i = members[e]
         if rows.b[i] >= 0:
-            j, k = work.local[rows.a[i]], work.local[rows.b[i]]
-            work.near[j * n + k] = work.near[k * n + j] = 1
+            j, k = graph.local[rows.a[i]], graph.local[rows.b[i]]
+            graph.near[j * n + k] = graph.near[k * n + j] = 1
     for k in range(n):
         block = nodes[k]
-        work.sizes[k] = bodies.first[block + 1] - bodies.first[block]
-    entries = analyse(n, work.sizes, work.near, work.degree, work.order, work.start, work.fill, work.where)
+        graph.sizes[k] = bodies.first[block + 1] - bodies.first[block]
+    entries = analyse(n, graph)
     for k in range(n):
-        work.size[k], work.first[k] = work.sizes[work.order[k]], bodies.first[nodes[work.order[k]]]
+        graph.size[k], graph.first[k] = graph.sizes[graph.order[k]], bodies.first[nodes[graph.order[k]]]
     return entries
 
 
@@ -133,16 +133,17 @@ def respond(bodies: Bodies, rows: Rows, work: Work, v: Array, delta: float) -> f
     Also impulses ``r`` of compliant groups, their derivatives ``D``, the velocities ``trial`` that these impulses make
     of ``x``, and ``p = F = M (v − trial)``.
     """
-    D, r, centre, nodes, members, x, p = rows.D, rows.r, rows.g, work.part.nodes, work.part.members, work.trial, work.p
+    D, r, centre, x, p = rows.memory.D, rows.r, rows.memory.g, work.trial, work.p
+    nodes, members = work.part.nodes, work.part.members
     assign(bodies, work.part, 0, x, work.x)
     for e in range(work.part.member_ends[1]):
         i = members[e]
-        u, mu, R = velocity(bodies, rows, i, v), rows.mu[i], delta * rows.w[i]
-        u0, u1, over = u[0] + rows.d[i, 0], u[1] + rows.d[i, 1], 1.0 / R
+        u, mu, R = velocity(bodies, rows, i, v), rows.law.mu[i], delta * rows.law.w[i]
+        u0, u1, over = u[0] + rows.law.d[i, 0], u[1] + rows.law.d[i, 1], 1.0 / R
         t = math.sqrt(u0 * u0 + u1 * u1)
         law = impulse(
-            rows.kind[i], mu, R * rows.friction_offset[i], R * centre[i, 0] - u0, R * centre[i, 1] - u1,
-            R * centre[i, 2] - u[2] - rows.d[i, 2] - mu * t,
+            rows.kind[i], mu, R * rows.law.friction_offset[i], R * centre[i, 0] - u0, R * centre[i, 1] - u1,
+            R * centre[i, 2] - u[2] - rows.law.d[i, 2] - mu * t,
         )  # fmt: skip
         r[i, 0], r[i, 1], r[i, 2] = over * law[0], over * law[1], over * law[2]
         push(bodies, rows, i, r[i, 0], r[i, 1], r[i, 2], x)
@@ -167,14 +168,15 @@ def respond(bodies: Bodies, rows: Rows, work: Work, v: Array, delta: float) -> f
 @compiled
 def linearise(bodies: Bodies, rows: Rows, part: Islands, v: Array, delta: float) -> None:
     """``D = Q⁻¹ P S`` and ``q = −Q⁻¹ φ`` of groups at velocities ``v``."""
-    D, q, r = rows.D, rows.q, rows.r
+    D, q, r = rows.memory.D, rows.memory.q, rows.r
     for e in range(part.member_ends[1]):
         i = part.members[e]
-        u, w, mu = velocity(bodies, rows, i, v), rows.w[i], rows.mu[i]
-        u0, u1 = u[0] + rows.d[i, 0], u[1] + rows.d[i, 1]
+        u, w, mu = velocity(bodies, rows, i, v), rows.law.w[i], rows.law.mu[i]
+        u0, u1 = u[0] + rows.law.d[i, 0], u[1] + rows.law.d[i, 1]
         t = math.sqrt(u0 * u0 + u1 * u1)
         x, y, z = w * r[i, 0], w * r[i, 1], w * r[i, 2]
-        law = impulse(rows.kind[i], mu, w * rows.friction_offset[i], x - u0, y - u1, z - u[2] - rows.d[i, 2] - mu * t)
+        offset, u2 = rows.law.friction_offset[i], u[2] + rows.law.d[i, 2]
+        law = impulse(rows.kind[i], mu, w * offset, x - u0, y - u1, z - u2 - mu * t)
         x, y, z = law[0] - x, law[1] - y, law[2] - z
         P0, P1, P2, P3, P4, P5 = law[3], law[4], law[5], law[6], law[7], law[8]
         if rows.kind[i] != CONTACT:
@@ -207,12 +209,13 @@ def linearise(bodies: Bodies, rows: Rows, part: Islands, v: Array, delta: float)
 @compiled
 def assemble(bodies: Bodies, rows: Rows, work: Work, entries: int) -> None:
     """``M + Jᵀ D J`` of the part by blocks into ``work.V``."""
-    V, K, J, D, nodes, n = work.V, work.K, rows.J, rows.D, work.part.nodes, work.part.node_ends[1]
+    V, K, J, D, graph = work.V, work.K, rows.J, rows.memory.D, work.graph
+    nodes, n = work.part.nodes, work.part.node_ends[1]
     for k in range(entries):
         V[k] = 0.0
     for k in range(n):
-        block = nodes[work.order[k]]
-        m, at, to = work.size[k], bodies.at[block], work.where[k * n + k]
+        block = nodes[graph.order[k]]
+        m, at, to = graph.size[k], bodies.at[block], graph.where[k * n + k]
         for c in range(m * m):
             V[to + c] = bodies.M[at + c]
     for e in range(work.part.member_ends[1]):
@@ -225,8 +228,8 @@ def assemble(bodies: Bodies, rows: Rows, work: Work, entries: int) -> None:
             block, at = (rows.a[i], rows.at_a[i]) if side == 0 else (rows.b[i], rows.at_b[i])
             if block < 0:
                 continue
-            k = work.degree[work.local[block]]
-            m = work.size[k]
+            k = graph.degree[graph.local[block]]
+            m = graph.size[k]
             for c in range(m):  # K = D J
                 if whole:
                     a, b, h = J[at + c], J[at + m + c], J[at + 2 * m + c]
@@ -238,8 +241,8 @@ def assemble(bodies: Bodies, rows: Rows, work: Work, entries: int) -> None:
                 left, own = (rows.a[i], rows.at_a[i]) if other == 0 else (rows.b[i], rows.at_b[i])
                 if left < 0:
                     continue
-                j = work.degree[work.local[left]]
-                to, tall = work.where[j * n + k], work.size[j]
+                j = graph.degree[graph.local[left]]
+                to, tall = graph.where[j * n + k], graph.size[j]
                 for s in range(height):
                     for c in range(m):
                         y = K[s * m + c]
@@ -255,7 +258,7 @@ def choose_part(rows: Rows, work: Work, islands: Islands, k: int, worst: float) 
         islands.member_ends[k + 1],
         islands.members,
         work.part,
-        work.local,
+        work.graph.local,
     )
     for e in range(begin, end):
         i = members[e]
@@ -289,7 +292,7 @@ def choose_part(rows: Rows, work: Work, islands: Islands, k: int, worst: float) 
 @compiled
 def restore_centre(bodies: Bodies, rows: Rows, part: Islands, v: Array) -> None:
     """Impulses ``r`` as ``centre`` has them, whose velocities are added to ``v``."""
-    r, centre = rows.r, rows.g
+    r, centre = rows.r, rows.memory.g
     for e in range(part.member_ends[1]):
         i = part.members[e]
         r[i, 0], r[i, 1], r[i, 2] = centre[i, 0], centre[i, 1], centre[i, 2]
@@ -299,7 +302,7 @@ def restore_centre(bodies: Bodies, rows: Rows, part: Islands, v: Array) -> None:
 @compiled
 def set_centre(rows: Rows, part: Islands) -> None:
     """``centre ← r``."""
-    r, centre = rows.r, rows.g
+    r, centre = rows.r, rows.memory.g
     for e in range(part.member_ends[1]):
         i = part.members[e]
         centre[i, 0], centre[i, 1], centre[i, 2] = r[i, 0], r[i, 1], r[i, 2]
@@ -331,9 +334,9 @@ def solve_part(
             assemble(bodies, rows, work, entries)
             inner += 1
             count += 1
-            if not factorise(n, work.size, work.start, work.fill, work.where, work.V):
+            if not factorise(n, work.graph, work.V):
                 break
-            substitute(n, work.size, work.first, work.start, work.fill, work.where, work.V, p)
+            substitute(n, work.graph, work.V, p)
             assign(bodies, part, 0, work.start_part, v)
             assign(bodies, part, 0, work.direction, p)
             step, new = 1.0, math.inf
@@ -371,21 +374,22 @@ def step_fully(
     bodies: Bodies, rows: Rows, work: Work, v: Array, residual: float, goal: float, entries: int, delta: float
 ) -> int:
     """Full steps for the part, from ``δ`` on; their number."""
-    part, n, m, p, r, q, D = work.part, work.part.node_ends[1], work.part.member_ends[1], work.p, rows.r, rows.q, rows.D
+    part, p, r, q, D = work.part, work.p, rows.r, rows.memory.q, rows.memory.D
+    n, m = part.node_ends[1], part.member_ends[1]
     count, ahead = 0, 0  # steps, and those in a row that have not made the residual smaller
     set_centre(rows, part)
     while residual > goal and count < TUNING.max_factorisations and ahead < TUNING.steps_without_decrease:
         linearise(bodies, rows, part, v, delta)
         assemble(bodies, rows, work, entries)
         count += 1
-        if not factorise(n, work.size, work.start, work.fill, work.where, work.V):
+        if not factorise(n, work.graph, work.V):
             break
         for k in range(n):
             for c in range(bodies.first[part.nodes[k]], bodies.first[part.nodes[k] + 1]):
                 p[c] = 0.0
         for e in range(m):
             add_force(bodies, rows, part.members[e], p)
-        substitute(n, work.size, work.first, work.start, work.fill, work.where, work.V, p)
+        substitute(n, work.graph, work.V, p)
         # from v*, as impulses on the way may be so large that changes of v are lost
         assign(bodies, part, 0, v, work.x)
         for e in range(m):
@@ -394,7 +398,7 @@ def step_fully(
             for k in range(3):  # Δr = q − D J Δv
                 q[i, k] -= D[i, 3 * k] * u[0] + D[i, 3 * k + 1] * u[1] + D[i, 3 * k + 2] * u[2]
             x, y, z = r[i, 0] + q[i, 0], r[i, 1] + q[i, 1], r[i, 2] + q[i, 2]
-            law = impulse(rows.kind[i], rows.mu[i], rows.friction_offset[i], x, y, z)
+            law = impulse(rows.kind[i], rows.law.mu[i], rows.law.friction_offset[i], x, y, z)
             r[i, 0], r[i, 1], r[i, 2] = law[0], law[1], law[2]
             push(bodies, rows, i, law[0], law[1], law[2], v)
         after = residual_of(bodies, rows, part, 0, v)

@@ -102,14 +102,39 @@ class LoopMotion(NamedTuple):
     energies: Array
 
 
+class RowLaws(NamedTuple):
+    """Laws of row groups: velocities without motion, friction, and what each sees alone.
+
+    Of joints ``d[i]`` begins with the limits of velocities. ``W[i]`` is the group's own block of ``J M⁻¹ Jᵀ``, ``w[i]``
+    the mean of its diagonal, ``R[i]`` a compliance, and ``prepared`` what `point_of` takes.
+    """
+
+    W: Array
+    prepared: Array
+    d: Array
+    mu: Array
+    friction_offset: Array
+    w: Array
+    R: Array
+
+
+class RowMemory(NamedTuple):
+    """Memory of solvers for row groups: derivatives ``D`` and steps ``q`` of Newton's method, iterates of sweeps."""
+
+    D: Array
+    q: Array
+    trial: Array
+    g: Array
+    F: Array
+
+
 class Rows(NamedTuple):
     """Groups of rows.
 
     There is one for each contact, and for each joint with limits or friction. Group *i* has the ``kind[i]`` of `cone`,
     is on blocks ``a[i]`` and ``b[i]`` (−1: none) with Jacobians that begin at ``at_a[i]`` and ``at_b[i]`` in ``J``, row
-    by row, and velocities ``d[i]`` without motion; of joints ``d[i]`` begins with the limits of velocities.
-    ``Y = J M⁻¹`` is laid out as ``J`` is. ``W[i]`` is the group's own block of ``J M⁻¹ Jᵀ``, ``w[i]`` the mean of its
-    diagonal, and ``prepared`` what `point_of` takes.
+    by row. ``Y = J M⁻¹`` is laid out as ``J`` is. Of its impulse ``r[i]``, ``guess[i]`` is where the next solution
+    starts, and ``wrong[i]`` the residual (m/s).
     """
 
     kind: Indices
@@ -119,21 +144,11 @@ class Rows(NamedTuple):
     at_b: Indices
     J: Array
     Y: Array
-    W: Array
-    prepared: Array
-    d: Array
-    mu: Array
-    friction_offset: Array
-    w: Array
-    R: Array
+    law: RowLaws
     r: Array
     guess: Array
-    D: Array
-    q: Array
     wrong: Array
-    trial: Array
-    g: Array
-    F: Array
+    memory: RowMemory
 
 
 class Islands(NamedTuple):
@@ -155,8 +170,8 @@ class Islands(NamedTuple):
     wanted: Array
 
 
-class Work(NamedTuple):
-    """Memory for one island at a time; see `analyse` for the first six. ``part`` of it is an island of its own."""
+class Graph(NamedTuple):
+    """Blocks of a part that row groups tie, and the factor of its matrix; see `analyse` for the first six."""
 
     near: Indices
     degree: Indices
@@ -168,6 +183,12 @@ class Work(NamedTuple):
     size: Indices
     first: Indices
     local: Indices
+
+
+class Work(NamedTuple):
+    """Memory for one island at a time; ``part`` of it is an island of its own."""
+
+    graph: Graph
     part: Islands
     V: Array
     K: Array

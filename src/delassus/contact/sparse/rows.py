@@ -132,7 +132,7 @@ def respond_six(M: Array, of: int, rows: Rows, i: int, at: int) -> None:
         Y[row], Y[row + 1], Y[row + 2], Y[row + 3], Y[row + 4], Y[row + 5] = a, b, c, p, q, t
         for s in range(r + 1):
             x = at + 6 * s
-            rows.W[i, r, s] += a * J[x] + b * J[x + 1] + c * J[x + 2] + p * J[x + 3] + q * J[x + 4] + t * J[x + 5]
+            rows.law.W[i, r, s] += a * J[x] + b * J[x + 1] + c * J[x + 2] + p * J[x + 3] + q * J[x + 4] + t * J[x + 5]
 
 
 @inlined
@@ -157,7 +157,7 @@ def respond_with_loops(bodies: Bodies, block: int, m: int, rows: Rows, i: int, a
         forward(L, begin, m, Y, at + r * m)
         project_onto_loops(bodies, block, m, Y, at + r * m)
         for s in range(r + 1):
-            rows.W[i, r, s] += product(Y, at + r * m, Y, at + s * m, m)
+            rows.law.W[i, r, s] += product(Y, at + r * m, Y, at + s * m, m)
     for r in range(height):
         backward(L, begin, m, Y, at + r * m)
 
@@ -165,7 +165,7 @@ def respond_with_loops(bodies: Bodies, block: int, m: int, rows: Rows, i: int, a
 @inlined
 def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None:
     """``Y``, ``W`` and ``w`` of a group, and what its own problem needs, with a compliance over its mobility."""
-    height, W, Y, J, M = 3 if rows.kind[i] == CONTACT else 1, rows.W, rows.Y, rows.J, bodies.inverse
+    height, W, Y, J, M = 3 if rows.kind[i] == CONTACT else 1, rows.law.W, rows.Y, rows.J, bodies.inverse
     for r in range(3):
         for s in range(3):
             W[i, r, s] = 0.0
@@ -188,9 +188,9 @@ def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None
             for s in range(r + 1):
                 W[i, r, s] += product(Y, at + r * m, J, at + s * m, m)
     W[i, 0, 1], W[i, 0, 2], W[i, 1, 2] = W[i, 1, 0], W[i, 2, 0], W[i, 2, 1]
-    rows.w[i] = (W[i, 0, 0] + W[i, 1, 1] + W[i, 2, 2]) / height
-    if rows.w[i] <= 0.0:  # it cannot move
-        rows.w[i] = 1.0
+    rows.law.w[i] = (W[i, 0, 0] + W[i, 1, 1] + W[i, 2, 2]) / height
+    if rows.law.w[i] <= 0.0:  # it cannot move
+        rows.law.w[i] = 1.0
     add_compliance(rows, i, compliance)
 
 
@@ -286,12 +286,12 @@ def fill_groups(begin: int, end: int, model: Model, data: Data, options: Options
             gap = -found.depths[e]
             at = place_contact(model.links, bodies, rows, i, at, found, e)
             contact_rows(model.links, bodies, model.free[1], data.state.poses, rows, i, found, e)
-            rows.d[i, 0], rows.d[i, 1] = found.surface_velocities[e, 0], found.surface_velocities[e, 1]
-            rows.d[i, 2] = gap / options.dt if gap > closed else 0.0
-            rows.mu[i], rows.friction_offset[i] = found.friction[e], 0.0
+            rows.law.d[i, 0], rows.law.d[i, 1] = found.surface_velocities[e, 0], found.surface_velocities[e, 1]
+            rows.law.d[i, 2] = gap / options.dt if gap > closed else 0.0
+            rows.law.mu[i], rows.law.friction_offset[i] = found.friction[e], 0.0
             prepare_group(bodies, rows, i, 0.0)
             approach = velocity(bodies, rows, i, data.state.v)[2]
-            hits, bounces = impact(rows.d[i, 2], approach, found.restitution[e], options.tolerance, options.resting)
+            hits, bounces = impact(rows.law.d[i, 2], approach, found.restitution[e], options.tolerance, options.resting)
             rows.guess[i], rows.wrong[i] = 0.0, hits + bounces
             if bounces > 0.0:
                 data.progress.step[BOUNCES] = 1
@@ -322,14 +322,13 @@ def project_onto_loops(bodies: Bodies, block: int, m: int, Y: Array, row: int) -
 @inlined
 def add_compliance(rows: Rows, i: int, compliance: float) -> None:
     """Prepare the problem of a group alone, with a compliance over its mobility."""
-    W, R, x = rows.W[i], compliance * rows.w[i], rows.prepared[i]
-    rows.R[i] = R
+    W, R, x = rows.law.W[i], compliance * rows.law.w[i], rows.law.prepared[i]
+    rows.law.R[i] = R
     if rows.kind[i] == CONTACT:
         most = max(W[0, 0], max(W[1, 1], W[2, 2])) + R
         least = R + PROXIMAL * (most if most > 0.0 else 1.0)
-        block = point_block(
-            ((W[0, 0], W[0, 1], W[0, 2]), (W[1, 0], W[1, 1], W[1, 2]), (W[2, 0], W[2, 1], W[2, 2])), rows.mu[i], least
-        )
+        own = (W[0, 0], W[0, 1], W[0, 2]), (W[1, 0], W[1, 1], W[1, 2]), (W[2, 0], W[2, 1], W[2, 2])
+        block = point_block(own, rows.law.mu[i], least)
         closed, opened = block.closed, block.open
         x[0], x[1], x[2], x[3], x[4], x[5] = closed.a, closed.b, closed.d, closed.det, closed.h, closed.k
         x[6], x[7] = block.normal, block.over_normal

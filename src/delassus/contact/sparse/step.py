@@ -106,9 +106,9 @@ def add_joint_groups(data: Data, dt: float, count: int, at: int) -> int:
         m = bodies.first[block + 1] - bodies.first[block]
         rows.a[count], rows.b[count], rows.at_a[count] = block, -1, at
         islands.contact[count] = -1
-        rows.kind[count], rows.mu[count], rows.friction_offset[count] = JOINT, 0.0, dt * joints.forces[e]
-        rows.d[count, 0] = max(-max(q - joints.lower[e], 0.0) / dt, -OUT_OF_REACH)
-        rows.d[count, 1], rows.d[count, 2] = min(max(joints.upper[e] - q, 0.0) / dt, OUT_OF_REACH), 0.0
+        rows.kind[count], rows.law.mu[count], rows.law.friction_offset[count] = JOINT, 0.0, dt * joints.forces[e]
+        rows.law.d[count, 0] = max(-max(q - joints.lower[e], 0.0) / dt, -OUT_OF_REACH)
+        rows.law.d[count, 1], rows.law.d[count, 2] = min(max(joints.upper[e] - q, 0.0) / dt, OUT_OF_REACH), 0.0
         for k in range(m):
             rows.J[at + k] = 0.0
         rows.J[at + dof - bodies.first[block]] = 1.0

@@ -30,6 +30,7 @@ from delassus.contact.sparse.records import (
     Contacts,
     ContactsBefore,
     Data,
+    Graph,
     Islands,
     LinkMotion,
     LoopMotion,
@@ -38,6 +39,8 @@ from delassus.contact.sparse.records import (
     NextState,
     Options,
     Progress,
+    RowLaws,
+    RowMemory,
     Rows,
     Sleep,
     State,
@@ -183,15 +186,15 @@ class BlockSteps:
         widest, nv = int(sizes.max(initial=0)), int(sizes.sum())
         joints = len(self._joints.dofs)
         g, J = n + joints, 6 * widest * n + widest * joints
-        self.rows = Rows(
-            *_indices(g, g, g, g, g),
-            *_zeros(J, J, (g, 3, 3), (g, 12), (g, 3), g, g, g, g, (g, 3), g, (g, 9), (g, 3), g, *[(g, 3)] * 3),
-        )
+        law = RowLaws(*_zeros((g, 3, 3), (g, 12), (g, 3), g, g, g, g))
+        memory = RowMemory(*_zeros((g, 9), *[(g, 3)] * 4))
+        self.rows = Rows(*[*_indices(g, g, g, g, g), *_zeros(J, J), law, *_zeros((g, 3), g, g), memory])
         works = list[Work]()
         for _ in range(self._threads):
-            part: list[Any] = [Islands(*_indices(0, blocks, 2, g, 2, 0, 0), *_zeros(0, (0, 3), 0))]
-            graph = _indices(blocks**2, blocks, blocks, blocks + 1, fill, blocks**2, blocks, blocks, blocks, blocks)
-            works.append(Work(*graph, *part, *_zeros(max(entries, blocks), 3 * widest + 6, *[nv] * 6, (g, 3))))
+            part = Islands(*_indices(0, blocks, 2, g, 2, 0, 0), *_zeros(0, (0, 3), 0))
+            tied = _indices(blocks**2, blocks, blocks, blocks + 1, fill, blocks**2, blocks, blocks, blocks, blocks)
+            own = _zeros(max(entries, blocks), 3 * widest + 6, *[nv] * 6, (g, 3))
+            works.append(Work(*[Graph(*tied), part, *own]))
         of_islands = _zeros(blocks, (blocks, 3), blocks)
         islands = Islands(*_indices(blocks, blocks, blocks + 2, g, blocks + 2, blocks + 1, g), *of_islands)
         before = getattr(self, "_contacts", None)
@@ -229,7 +232,7 @@ class BlockSteps:
         """Take contacts and impulses of a step before; solvers start from those that are ``sustained``."""
         n = len(contacts)
         while n > len(self._contacts.row):
-            self._make_room(2 * n, self._data.work.fill.size, self._data.work.V.size)
+            self._make_room(2 * n, self._data.work.graph.fill.size, self._data.work.V.size)
         c = self._contacts.before
         self._sleep.island[:] = self._sleep.time[:] = 0
         c.number[0], c.colliders[:n], c.points[:n] = n, contacts.colliders, contacts.points
@@ -316,7 +319,7 @@ class BlockSteps:
             if code == ASK:
                 self._ask()
                 continue
-            fill, entries, n = self._data.work.fill.size, self._data.work.V.size, len(self._contacts.row)
+            fill, entries, n = self._data.work.graph.fill.size, self._data.work.V.size, len(self._contacts.row)
             if code == NO_FACTOR:
                 self._make_room(n, 2 * fill, 2 * entries)
             elif code == NO_ROOM:
@@ -331,19 +334,19 @@ class BlockSteps:
         assert self._impulses_of is not None
         blocks, s, rows, joints, dt = self.blocks, self.state, self.rows, self._joints, self.options.dt
         m, n = self._progress.step[CONTACTS], self._progress.step[ROWS]
-        near = np.flatnonzero(rows.d[:m, 2] < OUT_OF_REACH)
-        offset, mu = rows.friction_offset[near], rows.mu[near]
-        rubbing, dofs = np.flatnonzero(rows.friction_offset[m:n]), blocks.dofs[joints.dofs]
-        forces, acting = rows.friction_offset[m:n], rows.r[m:n, 2]
+        near = np.flatnonzero(rows.law.d[:m, 2] < OUT_OF_REACH)
+        offset, mu = rows.law.friction_offset[near], rows.law.mu[near]
+        rubbing, dofs = np.flatnonzero(rows.law.friction_offset[m:n]), blocks.dofs[joints.dofs]
+        forces, acting = rows.law.friction_offset[m:n], rows.r[m:n, 2]
         friction = np.clip(acting, -forces, forces)
         q, v, before = np.empty_like(s.q), np.empty_like(s.v), np.zeros((2, s.v.size))
         q[blocks.coordinates], v[blocks.dofs], before[:, dofs] = s.q, s.target, (acting - friction, friction)
         problem = RowProblem(
             q, v, ContactSet.trusted(*(x[self._data.islands.contact[near]] for x in self.detector.found)),
-            rows.d[near, 2], np.divide(offset, mu, out=np.zeros(near.size), where=mu > 0.0),
+            rows.law.d[near, 2], np.divide(offset, mu, out=np.zeros(near.size), where=mu > 0.0),
             JointContacts(
                 np.concatenate([dofs, dofs, dofs[rubbing]]), np.repeat([1, -1, 1], [n - m, n - m, rubbing.size]),
-                dt * np.concatenate([-rows.d[m:n, 0], rows.d[m:n, 1]]),
+                dt * np.concatenate([-rows.law.d[m:n, 0], rows.law.d[m:n, 1]]),
                 np.concatenate([np.zeros(2 * (n - m)), forces[rubbing] / dt]), dt,
             ),
             rows.r[near], before,

@@ -72,7 +72,7 @@ def push(bodies: Bodies, rows: Rows, i: int, f0: float, f1: float, f2: float, v:
 @compiled
 def add_force(bodies: Bodies, rows: Rows, i: int, p: Array) -> None:
     """``p += Jᵀ q`` of a group."""
-    J, q, whole = rows.J, rows.q, rows.kind[i] == CONTACT
+    J, q, whole = rows.J, rows.memory.q, rows.kind[i] == CONTACT
     for side in range(2):
         block, at = (rows.a[i], rows.at_a[i]) if side == 0 else (rows.b[i], rows.at_b[i])
         if block < 0:
@@ -89,7 +89,7 @@ def add_force(bodies: Bodies, rows: Rows, i: int, p: Array) -> None:
 @inlined
 def point_of(rows: Rows, i: int) -> PointBlock:
     """A contact alone, as `add_compliance` has left it."""
-    x = rows.prepared[i]
+    x = rows.law.prepared[i]
     return PointBlock(
         Tangents(x[0], x[1], x[2], x[3], x[4], x[5]), x[6], x[7], Tangents(x[8], x[9], x[10], x[11], x[4], x[5])
     )
@@ -98,27 +98,27 @@ def point_of(rows: Rows, i: int) -> PointBlock:
 @compiled
 def sweep(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array) -> float:
     """Solve every group once, in order, each at the newest velocities ``v``; the largest change as a velocity."""
-    moved, r, d = 0.0, rows.r, rows.d
+    moved, r, d = 0.0, rows.r, rows.law.d
     for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
         i = islands.members[e]
         u = velocity(bodies, rows, i, v)
         r0, r1, r2, u2 = r[i, 0], r[i, 1], r[i, 2], u[2] + d[i, 2]
         if rows.kind[i] == CONTACT:
-            if r2 == 0.0 and u2 >= 0.0 and rows.friction_offset[i] == 0.0:
+            if r2 == 0.0 and u2 >= 0.0 and rows.law.friction_offset[i] == 0.0:
                 continue
-            block, offset, guess, R = point_of(rows, i), rows.friction_offset[i], rows.guess[i], rows.R[i]
+            block, offset, guess, R = point_of(rows, i), rows.law.friction_offset[i], rows.guess[i], rows.law.R[i]
             p, velocities = (r0, r1, r2), (u[0] + d[i, 0] + R * r0, u[1] + d[i, 1] + R * r1, u2 + R * r2)
             if offset > 0.0:
-                (x, y, z), rows.guess[i] = solve_point_beside(block, rows.mu[i], offset, p, velocities, guess)
+                (x, y, z), rows.guess[i] = solve_point_beside(block, rows.law.mu[i], offset, p, velocities, guess)
             else:
-                (x, y, z), rows.guess[i] = solve_point(block, rows.mu[i], p, velocities, guess)
+                (x, y, z), rows.guess[i] = solve_point(block, rows.law.mu[i], p, velocities, guess)
         else:
             x = y = 0.0
-            w = rows.w[i] + rows.R[i]
-            z = impulse(rows.kind[i], 0.0, w * rows.friction_offset[i], -d[i, 0], -d[i, 1], rows.w[i] * r2 - u2)[2] / w
+            own, w, offset = rows.law.w[i], rows.law.w[i] + rows.law.R[i], rows.law.friction_offset[i]
+            z = impulse(rows.kind[i], 0.0, w * offset, -d[i, 0], -d[i, 1], own * r2 - u2)[2] / w
         x, y, z = x - r0, y - r1, z - r2
         if x != 0.0 or y != 0.0 or z != 0.0:
-            moved = max(moved, rows.w[i] * max(abs(x), max(abs(y), abs(z))))
+            moved = max(moved, rows.law.w[i] * max(abs(x), max(abs(y), abs(z))))
             push(bodies, rows, i, x, y, z, v)
             r[i, 0], r[i, 1], r[i, 2] = r0 + x, r1 + y, r2 + z
     return moved
@@ -132,18 +132,18 @@ def accelerated(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array, 
     |F − F₋|²``, or from ``g`` where ``F`` has grown. Takes ``|F₋|²``, negative at first, and returns ``|F|²``; the
     impulses that it leaves are in their cones.
     """
-    r, g, F, members = rows.r, rows.g, rows.F, islands.members
+    r, g, F, members = rows.r, rows.memory.g, rows.memory.F, islands.members
     begin, end = islands.member_ends[k], islands.member_ends[k + 1]
     for e in range(begin, end):
         i = members[e]
         for c in range(3):
-            rows.trial[i, c] = r[i, c]
+            rows.memory.trial[i, c] = r[i, c]
     sweep(bodies, rows, islands, k, v)
     size, slope, turned = 0.0, 0.0, 0.0
     for e in range(begin, end):
         i = members[e]
         for c in range(3):
-            f = rows.w[i] * (r[i, c] - rows.trial[i, c])
+            f = rows.law.w[i] * (r[i, c] - rows.memory.trial[i, c])
             change = f - F[i, c]
             size, slope, turned = size + f * f, slope + f * change, turned + change * change
             F[i, c] = f
@@ -152,10 +152,8 @@ def accelerated(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array, 
         i = members[e]
         x, y, z = r[i, 0], r[i, 1], r[i, 2]
         if theta != 0.0:
-            law = impulse(
-                rows.kind[i], rows.mu[i], rows.friction_offset[i], x - theta * (x - g[i, 0]), y - theta * (y - g[i, 1]),
-                z - theta * (z - g[i, 2]),
-            )  # fmt: skip
+            back = x - theta * (x - g[i, 0]), y - theta * (y - g[i, 1]), z - theta * (z - g[i, 2])
+            law = impulse(rows.kind[i], rows.law.mu[i], rows.law.friction_offset[i], back[0], back[1], back[2])
             r[i, 0], r[i, 1], r[i, 2] = law[0], law[1], law[2]
             push(bodies, rows, i, law[0] - x, law[1] - y, law[2] - z, v)
         g[i, 0], g[i, 1], g[i, 2] = x, y, z
@@ -165,10 +163,10 @@ def accelerated(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array, 
 @inlined
 def law_residual(rows: Rows, i: int, u0: float, u1: float, u2: float) -> float:
     """Violation of the law of a group by its impulses and velocities: ``|ω r − P_C(ω r − u − s)|``."""
-    w, mu = rows.w[i], rows.mu[i]
+    w, mu = rows.law.w[i], rows.law.mu[i]
     x, y, z = w * rows.r[i, 0], w * rows.r[i, 1], w * rows.r[i, 2]
     shift = mu * math.sqrt(u0 * u0 + u1 * u1)
-    law = impulse(rows.kind[i], mu, w * rows.friction_offset[i], x - u0, y - u1, z - u2 - shift)
+    law = impulse(rows.kind[i], mu, w * rows.law.friction_offset[i], x - u0, y - u1, z - u2 - shift)
     return math.sqrt((x - law[0]) ** 2 + (y - law[1]) ** 2 + (z - law[2]) ** 2)
 
 
@@ -179,7 +177,7 @@ def residual_of(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array) 
     for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
         i = islands.members[e]
         u = velocity(bodies, rows, i, v)
-        own = law_residual(rows, i, u[0] + rows.d[i, 0], u[1] + rows.d[i, 1], u[2] + rows.d[i, 2])
+        own = law_residual(rows, i, u[0] + rows.law.d[i, 0], u[1] + rows.law.d[i, 1], u[2] + rows.law.d[i, 2])
         rows.wrong[i] = own
         if not own <= worst:
             worst = own

@@ -194,6 +194,14 @@ def geometry(made: Problems) -> list[ContactPoint]:
     return out
 
 
+def onto_cone(mu: float | Array, z: Array) -> Array:
+    """Nearest points (n, 3) of the cones ``|z_t| ≤ μ z_n``."""
+    length = np.linalg.norm(z[:, :2], axis=1)
+    n = np.maximum((z[:, 2] + mu * length) / (1.0 + mu * mu), 0.0)
+    outside = np.column_stack([z[:, :2] * (mu * n / np.maximum(length, TINY))[:, None], n])
+    return np.where((length <= mu * z[:, 2])[:, None], z, outside)
+
+
 def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array, Array]:
     """True residuals (n, 3), velocities after the step in the axes of its start (n, nv), and least gaps (n,)."""
     tree, values = made.tree, made.values
@@ -226,31 +234,29 @@ def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array,
     G = J @ inverse @ np.swapaxes(J, 1, 2)
     h = dt[:, 0]
     complementarity, friction, approach = [np.zeros(n)], [np.zeros(n)], [np.zeros(n)]
+    mobility = np.maximum(np.einsum("nii->ni", G), TINY)
     for k, x in enumerate(points):
-        a, c = slice(3 * k, 3 * k + 2), 3 * k + 2
-        un = u[:, c] + np.maximum(x.gap, 0.0) / h
-        pn, pt, limit = p[:, c], p[:, a], x.law.friction * p[:, c]
-        complementarity.append(np.abs(np.minimum(un, pn * G[:, c, c])))
-        approach.append(-un)
-        block = G[:, a, a]
-        largest = np.maximum(np.linalg.eigvalsh(block)[:, 1], TINY)
+        own, mu = slice(3 * k, 3 * k + 3), x.law.friction
+        normal = u[:, own.stop - 1] + np.maximum(x.gap, 0.0) / h
+        approach.append(-normal)
+        slip, r = u[:, own.start : own.start + 2], p[:, own]
+        w = mobility[:, own].mean(axis=1)[:, None]
         if pyramid:
-            diagonal = np.maximum(np.einsum("nii->ni", block), TINY)
-            moved = np.clip(pt - u[:, a] / diagonal, -limit[:, None], limit[:, None])
+            limit = w * np.reshape(mu, (-1, 1)) * r[:, 2:]
+            tangents = np.clip(w * r[:, :2] - slip, -limit, limit)
+            allowed = np.column_stack([tangents, np.maximum(w[:, 0] * r[:, 2] - normal, 0.0)])
         else:
-            moved = pt - u[:, a] / largest[:, None]
-            length = np.linalg.norm(moved, axis=-1)
-            moved *= np.minimum(1.0, np.maximum(limit, 0.0) / np.maximum(length, 1e-300))[:, None]
-        friction.append(np.linalg.norm(pt - moved, axis=-1) * largest)
-    for number, (row, y) in enumerate(limits, start=m):
+            shifted = normal + mu * np.linalg.norm(slip, axis=1)
+            allowed = onto_cone(mu, w * r - np.column_stack([slip, shifted]))
+        missed = w * r - allowed
+        complementarity.append(np.abs(missed[:, 2]))
+        friction.append(np.linalg.norm(missed[:, :2], axis=1))
+    for row, y in enumerate(joints, start=m):
         position = q[:, tree.q_index(next(iter(y.joints)))][:, 0]
         least, most = ((limit - position) / h for limit in (y.lower, y.upper))
-        own, g = impulses[:, number], np.maximum(G[:, row, row], TINY)
-        allowed = np.maximum(own - (u[:, row] - least) / g, 0.0) + np.minimum(own - (u[:, row] - most) / g, 0.0)
-        complementarity.append(np.abs(own - allowed) * g)
-    for number, (row, y) in enumerate(dry, start=m + len(limits)):
-        own, g, bound = impulses[:, number], np.maximum(G[:, row, row], TINY), y.friction * h
-        friction.append(np.abs(own - np.clip(own - u[:, row] / g, -bound, bound)) * g)
+        z, bound = mobility[:, row] * p[:, row] - u[:, row], mobility[:, row] * y.friction * h
+        left = np.clip(np.clip(z, -bound, bound) - z, np.minimum(least, 0.0), np.maximum(most, 0.0))
+        (complementarity if y.has_limits else friction).append(np.abs(u[:, row] - left))
     residuals = np.stack([np.max(x, axis=0) for x in (complementarity, friction, approach)], axis=-1)
     return residuals, after, np.min([x.gap for x in points], axis=0)
 

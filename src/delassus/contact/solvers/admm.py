@@ -6,7 +6,7 @@ Minimise ``½ xᵀ W x + (b + s)ᵀ x`` over ``x = y``, ``y`` in the cones, with
     x = (W + ρ)⁻¹ (ρ y + z − b − s),   y = P_K(x − z / ρ),   z = z − ρ (x − y).
 
 The penalty ``ρ`` follows the ratio of primal to dual residual. Impulses are scaled by the root of each contact's
-mobility. Where contact modes can be told, `newton` is tried on them, and kept if it ends within the tolerance.
+mobility. `newton` is tried now and then, and kept if it ends within the tolerance.
 
 Source: Carpentier, Le Lidec and Montaut 2024, *From compliant to rigid contact simulation*, algorithm 1.
 *Deviations*: scaling, Newton's method, and the penalty's rule, which compares residuals (Boyd et al. 2011, 3.4.1).
@@ -22,10 +22,10 @@ from numpy.typing import ArrayLike
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.problems import ConeProblem
 from delassus.contact.results import Impulses, Solution, solved_cones
-from delassus.contact.solvers.coulomb import mobilities, natural_residual, projected, rounding
-from delassus.contact.solvers.linear import affine, assign, factor, substitute
-from delassus.contact.solvers.newton import TUNING as NEWTON
-from delassus.contact.solvers.newton import concluded, modes_of, newton
+from delassus.contact.solvers.coulomb import mobilities
+from delassus.contact.solvers.linear import factor, substitute
+from delassus.contact.solvers.newton import concluded, newton
+from delassus.contact.sparse.cone import cone_law
 from delassus.spatial.rotations import Array
 
 
@@ -42,50 +42,30 @@ class Tuning(NamedTuple):
     """Least penalty."""
     largest_penalty: float = 1e4
     """Largest penalty."""
-    iterations_a_check: int = 8
-    """Iterations between two looks at the residual and the penalty."""
+    iterations_a_penalty: int = 8
+    """Iterations between two looks at the penalty."""
+    first_check: int = 8
+    """Iterations before Newton's method is first tried, and each time twice as many."""
 
 
 TUNING = Tuning()
 
 
 @compiled
-def admm_loop(
-    W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
-) -> tuple[Array, float, int]:
-    """The best impulses, their residual and the number of iterations; ends where only round-off may be left."""
+def iterate(
+    W: Array, b: Array, mu: Array, friction_offset: Array, scale: Array, y: Array, z: Array, penalty: float, count: int
+) -> float:
+    """Make so many iterations from impulses ``y`` and multipliers ``z``; the next penalty, 0 where there is none."""
     size, contacts = b.size, mu.size
-    mode = np.full(contacts, -1)
-    omega, most = mobilities(W)
-    scale = np.empty(size)
-    for k in range(size):
-        scale[k] = 1.0 / np.sqrt(omega[k // 3])
-    r, u = np.copy(start), np.empty(size)
-    affine(W, r, b, u)
-    best_r, best = np.copy(r), natural_residual(u, r, mu, friction_offset, omega)
-    try_r, try_u = np.empty(size), np.empty(size)
-    x, y, z, right = np.empty(size), np.empty(size), np.zeros(size), np.empty(size)
-    for k in range(size):
-        y[k] = r[k] / scale[k]
-    for i in range(contacts):
-        k = 3 * i
-        if r[k + 2] > 0.0 or friction_offset[i] > 0.0:  # warm start: multipliers of the velocities there
-            z[k], z[k + 1] = u[k] * scale[k], u[k + 1] * scale[k]
-            z[k + 2] = max(u[k + 2], 0.0) * scale[k] + mu[i] * np.sqrt(z[k] ** 2 + z[k + 1] ** 2)
-    penalty, factorised, iteration = TUNING.first_penalty, False, 0
-    wait = after = TUNING.iterations_a_check
-    H, order = np.empty((size, size)), np.empty(size, np.int64)
-    enough = max(tolerance, NEWTON.round_off_multiple * rounding(W, best_r, b))
-    while iteration < limit and best > enough:
-        iteration += 1
-        if not factorised:
-            for i in range(size):
-                for j in range(size):
-                    H[i, j] = scale[i] * W[i, j] * scale[j]
-                H[i, i] += penalty
-            if factor(H, size, order) == 0.0:
-                return best_r, np.inf, iteration
-            factorised = True
+    H, order, x, right = np.empty((size, size)), np.empty(size, np.int64), np.empty(size), np.empty(size)
+    for i in range(size):
+        for j in range(size):
+            H[i, j] = scale[i] * W[i, j] * scale[j]
+        H[i, i] += penalty
+    if factor(H, size, order) == 0.0:
+        return 0.0
+    primal, dual = 0.0, 0.0
+    for _ in range(count):
         for i in range(contacts):
             k = 3 * i
             for j in range(k, k + 3):
@@ -95,57 +75,45 @@ def admm_loop(
         primal, dual = 0.0, 0.0
         for i in range(contacts):
             k = 3 * i
-            p1, p2, p3 = projected(
-                x[k] - z[k] / penalty,
-                x[k + 1] - z[k + 1] / penalty,
+            nearest = cone_law(
+                mu[i], friction_offset[i] / scale[k], x[k] - z[k] / penalty, x[k + 1] - z[k + 1] / penalty,
                 x[k + 2] - z[k + 2] / penalty,
-                mu[i],
-                friction_offset[i] / scale[k],
-            )
-            dual = max(dual, abs(p1 - y[k]), abs(p2 - y[k + 1]), abs(p3 - y[k + 2]))
-            y[k], y[k + 1], y[k + 2] = p1, p2, p3
-            for j in range(k, k + 3):
-                z[j] -= penalty * (x[j] - y[j])
-                primal = max(primal, abs(x[j] - y[j]))
-        if iteration % TUNING.iterations_a_check and iteration != limit:
-            continue
-        for k in range(size):
-            r[k] = scale[k] * y[k]
-        affine(W, r, b, u)
-        residual = natural_residual(u, r, mu, friction_offset, omega)
-        if residual < best:
-            best = residual
-            assign(best_r, r)
-        if best > tolerance and (iteration >= after or iteration == limit):
-            wait = min(2 * wait, 16 * TUNING.iterations_a_check)
-            after = iteration + wait
-            for still in (1e-6, 1e-3):  # contacts with a smaller velocity z − s are taken to stick
-                for k in range(size):
-                    try_r[k], try_u[k] = r[k], z[k] / scale[k] if k % 3 < 2 else 0.0
-                modes_of(try_r, try_u, friction_offset, still, mode)
-                residual = newton(W, b, mu, friction_offset, omega, most, mode, 1e-3 * tolerance, try_r, try_u)
-                if residual < best:
-                    best = residual
-                    assign(best_r, try_r)
-                if best <= tolerance:
-                    break
-        enough = max(tolerance, NEWTON.round_off_multiple * rounding(W, best_r, b))
-        dual *= penalty
-        if primal > TUNING.residual_ratio * dual and penalty < TUNING.largest_penalty:
-            penalty *= TUNING.penalty_ratio
-            factorised = False
-        elif dual > TUNING.residual_ratio * primal and penalty > TUNING.least_penalty:
-            penalty /= TUNING.penalty_ratio
-            factorised = False
-    return best_r, best, iteration
+            )  # fmt: skip
+            for j in range(3):
+                new = nearest[0] if j == 0 else nearest[1] if j == 1 else nearest[2]
+                dual = max(dual, penalty * abs(new - y[k + j]))
+                y[k + j] = new
+                z[k + j] -= penalty * (x[k + j] - new)
+                primal = max(primal, abs(x[k + j] - new))
+    if primal > TUNING.residual_ratio * dual and penalty < TUNING.largest_penalty:
+        return penalty * TUNING.penalty_ratio
+    if dual > TUNING.residual_ratio * primal and penalty > TUNING.least_penalty:
+        return penalty / TUNING.penalty_ratio
+    return penalty
 
 
 def admm_contacts(
     W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
     """Impulses by alternating directions; see `delassus.contact.solvers.registry`."""
-    r, residual, iterations = admm_loop(W, b, mu, friction_offset, start, tolerance, limit)
-    return concluded(W, b, mu, friction_offset, r, residual, tolerance, iterations)[0]
+    scale, penalty, iteration = np.repeat(1.0 / np.sqrt(mobilities(W)[0]), 3), TUNING.first_penalty, 0
+    y, u = start / scale, (scale * (W @ start + b)).reshape(-1, 3)
+    u[(start[2::3] == 0.0) & (friction_offset == 0.0)] = 0.0
+    u[:, 2] = np.maximum(u[:, 2], 0.0) + mu * np.hypot(u[:, 0], u[:, 1])
+    z, check, best = u.ravel(), TUNING.first_check, (start, np.inf)
+    with np.errstate(all="ignore"):  # what is not finite ends the iterations
+        while True:
+            found, _, residual = newton(W, b, mu, friction_offset, scale * y, tolerance)
+            best = min(best, (found, residual), key=lambda way: way[1])
+            if best[1] <= tolerance or iteration >= limit or not penalty > 0.0:
+                break
+            count = min(check - iteration, limit - iteration)
+            done = 0
+            while done < count and penalty > 0.0:
+                some = min(TUNING.iterations_a_penalty, count - done)
+                penalty, done = iterate(W, b, mu, friction_offset, scale, y, z, penalty, some), done + some
+            iteration, check = iteration + count, 2 * check
+    return concluded(W, b, mu, friction_offset, *best, tolerance, iteration)[0]
 
 
 def admm(

@@ -64,23 +64,6 @@ def projected(x: float, y: float, z: float, mu: float, friction_offset: float) -
 
 
 @compiled
-def natural_residual(u: Array, r: Array, mu: Array, friction_offset: Array, omega: Array) -> float:
-    """Largest ``|ω r − P(ω r − u − s)|`` of a contact, with ``s = (0, 0, μ |u_t|)`` of De Saxcé; NaN is infinite."""
-    worst = 0.0
-    for i in range(mu.size):
-        k = 3 * i
-        x, y, z = omega[i] * r[k], omega[i] * r[k + 1], omega[i] * r[k + 2]
-        shift = mu[i] * np.sqrt(u[k] * u[k] + u[k + 1] * u[k + 1])
-        px, py, pz = projected(x - u[k], y - u[k + 1], z - u[k + 2] - shift, mu[i], omega[i] * friction_offset[i])
-        error = np.sqrt((x - px) ** 2 + (y - py) ** 2 + (z - pz) ** 2)
-        if not error <= worst:
-            worst = error
-        if not worst < np.inf:
-            return np.inf
-    return worst
-
-
-@compiled
 def rounding(W: Array, r: Array, b: Array) -> float:
     """Bound of the round-off of ``W r + b``: the largest of a row."""
     worst = 0.0

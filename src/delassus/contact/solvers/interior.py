@@ -8,8 +8,7 @@ law where
 The shift ``μ |y_t|`` is De Saxcé's: without it the problem is the convex relaxation. Of a cone with a tip, ``r_n ≥ 0``
 follows from ``x``, and there is no ``z``. Each iteration is a step of Newton's method on ``x ∘ y = σ m``, with ``m``
 the mean of what is to become zero: ``σ`` is Mehrotra's, cones are scaled as Nesterov and Todd do, and the reduced
-matrix is ``W`` plus a block for each contact. Interior points are off by the root of ``m``; `polished` ends at
-round-off.
+matrix is ``W`` plus a block for each contact. Interior points are off by the root of ``m``; `newton` ends at round-off.
 
 Source: Nesterov and Todd 1998, Mehrotra 1992; Acary, Armand, Nguyen and Shpakovych 2023 for friction.
 *Deviations*: the shift is differentiated, too; cones without tips.
@@ -25,8 +24,7 @@ from numpy.typing import ArrayLike
 from delassus.contact.problems import ConeProblem, RelaxedProblem
 from delassus.contact.results import Impulses, Solution, SolverStatus, solved_cones
 from delassus.contact.solvers.coulomb import mobilities
-from delassus.contact.solvers.double_double import natural_map
-from delassus.contact.solvers.newton import concluded
+from delassus.contact.solvers.newton import concluded, newton
 from delassus.spatial.rotations import Array
 
 STAY = 0.99
@@ -38,8 +36,8 @@ CENTRES = (0.3, 0.9)
 SHORTEST = 1e-10
 """Step at which iterations end."""
 
-PROXIMAL = 1e-13
-"""Weight, relative to mobilities, of leaving redundant impulses where they are in Newton's method."""
+PATIENCE = 8
+"""Iterations in a row after which a merit that has not become half as large ends them: where contacts jam."""
 
 UNIT = np.array([1.0, 0.0, 0.0])
 """Unit of the product ``x ∘ y = (xᵀ y, x_n y_t + y_n x_t)``."""
@@ -138,6 +136,11 @@ class InteriorPoint:
         """``(μ r_n + friction_offset, r_t)`` (n, 3)."""
         return np.asarray(self._E * self.r + self._offset[:, None] * UNIT)
 
+    @property
+    def merit(self) -> float:
+        """What is to become zero: all products, and what the equations missed."""
+        return float((self.x * self.y).sum() + self.r[:, 0] @ self.z + np.abs(self._missed).max(initial=0.0))
+
     def advance(self) -> bool:
         """Take a step of Newton's method, or say that there is none."""
         n, mu, x, y, z, normal = len(self.r), self._mu, self.x, self.y, self.z, self.r[:, 0]
@@ -201,64 +204,20 @@ def solved(
     W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, shifted: bool, tolerance: float, limit: int
 ) -> tuple[Array, float, int]:
     """The best impulses (3 n,) by Newton's method from ``start`` and from interior points; residual, and iterations."""
-    n, omega = mu.size, mobilities(W.copy())[0]
-    best, least, iteration = np.zeros((n, 3)), np.inf, 0
+    best, least, iteration, merit, since = np.zeros(b.size), np.inf, 0, np.inf, 0
     with np.errstate(all="ignore"):  # what is not finite ends the iterations
-        point, r = InteriorPoint(W, b, mu, friction_offset, shifted), start.reshape(n, 3)
+        point, r = InteriorPoint(W, b, mu, friction_offset, shifted), start
         while True:
-            r, residual = polished(W, b, mu, friction_offset, omega, r, 1e-3 * tolerance, shifted)
+            r, _, residual = newton(W, b, mu, friction_offset, r, tolerance, shifted=shifted)
             if residual < least:
                 best, least = r, residual
-            if least <= tolerance or iteration == limit or not residual < np.inf or not point.advance():
+            if least <= tolerance or iteration == limit or since == PATIENCE or not residual < np.inf:
                 break
-            iteration, r = iteration + 1, point.impulses
-    return best.ravel(), least, iteration
-
-
-def polished(
-    W: Array, b: Array, mu: Array, friction_offset: Array, omega: Array, r: Array, goal: float, shifted: bool
-) -> tuple[Array, float]:
-    """Impulses (n, 3) in the cones and their residual, by Newton's method on ``ω r − P_K(ω r − u − s) = 0``."""
-    n, best, least = mu.size, r, np.inf
-    here, each = np.arange(n), np.arange(3 * n)
-    while True:
-        r = r - natural_map(r, np.zeros((n, 3)), mu, friction_offset, np.ones(n))  # the nearest point of the cones
-        u = (W @ r.ravel() + b).reshape(n, 3)
-        speed = np.hypot(u[:, 0], u[:, 1])
-        u[:, 2] += shifted * mu * speed
-        steps = natural_map(r, u, mu, friction_offset, omega)
-        residual = float(np.linalg.norm(steps, axis=1).max(initial=0.0))
-        if not residual < least:
-            return best, least
-        best, least = r, residual
-        if least <= goal:
-            return best, least
-        P = slopes(omega[:, None] * r - u, mu, omega * friction_offset)
-        F = np.tile(np.eye(3), (n, 1, 1))
-        F[:, 2, :2] += shifted * (mu / np.where(speed > 0.0, speed, 1.0))[:, None] * u[:, :2]
-        J = np.einsum("nij,njk->nik", P @ F, W.reshape(n, 3, -1)).reshape(3 * n, -1)
-        J.reshape(n, 3, n, 3)[here, :, here] += omega[:, None, None] * (np.eye(3) - P)
-        J[each, each] += PROXIMAL * np.repeat(omega, 3)
-        try:
-            r = r - np.linalg.solve(J, steps.ravel()).reshape(n, 3)
-        except np.linalg.LinAlgError:
-            return best, least
-
-
-def slopes(y: Array, mu: Array, friction_offset: Array) -> Array:
-    """Derivatives (n, 3, 3) of the projection on the cones at ``y`` (n, 3)."""
-    t = np.hypot(y[:, 0], y[:, 1])
-    d = y[:, :2] / np.where(t > 0.0, t, 1.0)[:, None]
-    normal = np.maximum((y[:, 2] + mu * (t - friction_offset)) / (1.0 + mu**2), 0.0)
-    inside, above = (t <= mu * y[:, 2] + friction_offset) & (y[:, 2] >= 0.0), normal > 0.0
-    kept = np.minimum((mu * normal + friction_offset) / np.where(t > 0.0, t, 1.0), 1.0)
-    out = np.zeros((len(y), 3, 3))
-    radial = d[:, :, None] * d[:, None, :]
-    out[:, :2, :2] = kept[:, None, None] * (np.eye(2) - radial * (kept < 1.0)[:, None, None])
-    edge = np.column_stack([mu[:, None] * d, np.ones(len(y))])
-    out += (above / (1.0 + mu**2))[:, None, None] * edge[:, :, None] * edge[:, None, :]
-    out[inside] = np.eye(3)
-    return out
+            if not point.advance():
+                break
+            iteration, r = iteration + 1, point.impulses.ravel()
+            merit, since = (point.merit, 0) if point.merit < 0.5 * merit else (merit, since + 1)
+    return best, least, iteration
 
 
 def interior_contacts(

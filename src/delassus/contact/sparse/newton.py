@@ -58,8 +58,6 @@ class Tuning(NamedTuple):
     """Most factorisations of a part."""
     goal: float = 0.01
     """Part of the tolerance at which iterations end: what rests stays."""
-    max_parts: int = 20
-    """Most parts that are tried."""
     max_parts_within_tolerance: int = 3
     """The same of an island within its tolerance."""
     compliant_rounds: int = 14
@@ -429,8 +427,9 @@ def solve_island(
     """Impulses of the groups on an island; their residual (m/s).
 
     ``r``, and ``v``, which holds its velocities, are where the method starts. It ends at a part of the tolerance where
-    an island is at rest, at the tolerance where it moves, and after ``max_iterations`` sweeps. What is returned is the
-    best that it has met. −1: memory is too small. To ``report`` it adds the numbers of sweeps and factorisations.
+    an island is at rest, at the tolerance where it moves, and after ``max_iterations`` sweeps or ``max_parts``. What is
+    returned is the best that it has met. −1: memory is too small. To ``report`` it adds the numbers of sweeps and
+    factorisations.
     """
     tolerance, goal = options.tolerance, TUNING.goal * options.tolerance
     size = islands.member_ends[k + 1] - islands.member_ends[k]
@@ -452,7 +451,7 @@ def solve_island(
         if residual < best:
             best = residual
             keep(bodies, islands, k, v, rows.r, work.best, work.best_r)
-        if residual <= enough or not best < math.inf or count >= TUNING.max_parts or done >= options.max_iterations:
+        if residual <= enough or not best < math.inf or count >= options.max_parts or done >= options.max_iterations:
             break
         if not residual < math.inf:  # a step has gone astray
             residual = best

@@ -256,10 +256,15 @@ class Sleep(NamedTuple):
     time: Array
 
 
+MAX_PARTS = 20
+"""Parts of an island that Newton's method tries at most."""
+
+
 class Options(NamedTuple):
     """Options of `Simulator`; ``touching`` is the gap up to which contacts are closed; ``sleep`` 0 is none.
 
-    ``asks`` is 1 where another solver than that of islands makes impulses of rows.
+    ``asks`` is 1 where another solver than that of islands makes impulses of rows, ``max_parts`` the largest number of
+    parts of an island that Newton's method tries.
     """
 
     dt: float
@@ -271,6 +276,7 @@ class Options(NamedTuple):
     max_iterations: int
     touching: float = 0.0
     asks: int = 0
+    max_parts: int = MAX_PARTS
 
 
 class Model(NamedTuple):

@@ -1,0 +1,142 @@
+"""A dense problem ``u = W r + b`` as an island of one block.
+
+With ``W = Y Yᵀ`` of rank k, found by Cholesky's method with pivoting, ``W`` is the Delassus matrix of a body with unit
+mass and k degrees of freedom on which contacts have the Jacobian ``Y``, and ``b`` what contacts move at without it.
+Source: Higham 2002, section 10.3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from delassus.compiler.jit.compile import compiled
+from delassus.contact.snapshot import Indices
+from delassus.contact.solvers.coulomb import mobilities
+from delassus.contact.sparse.cone import CONTACT, cone_law
+from delassus.contact.sparse.newton import solve_island
+from delassus.contact.sparse.records import Bodies, Islands, Options, Rows, Work
+from delassus.contact.sparse.rows import add_compliance
+from delassus.contact.sparse.sweeps import push
+from delassus.spatial.rotations import Array
+
+PIVOT = 1e-15
+"""Smallest pivot over the largest one: below it, a diagonal entry is round-off."""
+
+
+@compiled
+def root_of(W: Array, Y: Array, order: Indices) -> int:
+    """Columns ``Y`` (n, n) with ``Y Yᵀ = W``; their number, the others are zero."""
+    n = W.shape[0]
+    left, least = np.empty(n), 0.0
+    for i in range(n):
+        left[i], order[i] = W[i, i], i
+        least = max(least, PIVOT * W[i, i])
+    for k in range(n):
+        best = k
+        for i in range(k + 1, n):
+            if left[order[i]] > left[order[best]]:
+                best = i
+        order[k], order[best] = order[best], order[k]
+        row = order[k]
+        if not left[row] > least:
+            return k
+        Y[row, k] = np.sqrt(left[row])
+        over = 1.0 / Y[row, k]
+        for i in range(k + 1, n):
+            r = order[i]
+            total = W[r, row]
+            for c in range(k):
+                total -= Y[r, c] * Y[row, c]
+            Y[r, k] = total * over
+            left[r] -= Y[r, k] * Y[r, k]
+    return n
+
+
+@compiled
+def block_impulses(
+    W: Array,
+    b: Array,
+    mu: Array,
+    friction_offset: Array,
+    start: Array,
+    tolerance: float,
+    limit: int,
+    parts: int,
+    p: Array,
+) -> tuple[float, int]:
+    """Impulses ``p`` (3n,) as `solve_island` finds them with so many sweeps and parts.
+
+    Returns their residual (m/s) and the number of sweeps; a start within the tolerance is left as it is.
+    """
+    n, size, omega = mu.size, b.size, mobilities(W)[0]
+    for k in range(size):
+        p[k] = start[k]
+    residual = violation(W, b, mu, friction_offset, omega, p)
+    if residual <= tolerance:
+        return residual, 0
+    Y, order = np.zeros((size, size)), np.empty(size, np.int64)
+    m = max(root_of(W, Y, order), 1)
+    J, unit, blocks, r, d = np.empty(size * m), np.zeros(m * m), np.empty((n, 3, 3)), np.empty((n, 3)), np.empty((n, 3))
+    at, none, zero = np.empty(n, np.int64), np.full(n, -1), np.zeros(1, np.int64)
+    for c in range(m):
+        unit[c * m + c] = 1.0
+    for i in range(size):
+        for c in range(m):
+            J[i * m + c] = Y[i, c]
+    for i in range(n):
+        at[i] = 3 * i * m
+        for c in range(3):
+            r[i, c], d[i, c] = start[3 * i + c], b[3 * i + c]
+            for e in range(3):
+                blocks[i, c, e] = W[3 * i + c, 3 * i + e]
+    one, first, ends = np.arange(2), np.full(2, 0), np.full(3, n)
+    first[1], ends[0] = m, 0
+    bodies = Bodies(first, zero, unit, unit, unit, np.empty(0), zero, zero, np.empty(0))
+    rows = Rows(
+        np.full(n, CONTACT), np.zeros(n, np.int64), none, at, at, J, J, blocks, np.empty((n, 12)), d, mu,
+        friction_offset, omega, np.empty(n), r, np.zeros(n), np.empty((n, 9)), np.empty((n, 3)), np.empty(n),
+        np.empty((n, 3)), np.empty((n, 3)), np.zeros((n, 3)),
+    )  # fmt: skip
+    part = Islands(
+        zero, np.zeros(1, np.int64), np.zeros(2, np.int64), np.empty(n, np.int64), np.zeros(2, np.int64), zero, zero,
+        np.empty(0), np.empty((0, 3)), np.empty(0),
+    )  # fmt: skip
+    islands = Islands(
+        zero, zero, one, np.arange(n), ends, zero, zero, np.empty(0), np.empty((0, 3)), np.empty(0)
+    )  # fmt: skip
+    work = Work(
+        np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.int64), np.empty(2, np.int64),
+        np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.int64),
+        np.empty(1, np.int64), np.empty(1, np.int64), part, np.empty(m * m), np.empty(3 * m), np.empty(m), np.empty(m),
+        np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty((n, 3)), np.empty(0), np.empty(0),
+    )  # fmt: skip
+    options = Options(0.0, 0.0, 0.0, 0.0, tolerance, 0.0, limit, 0.0, 0, parts)
+    v, report = np.zeros(m), np.zeros(3)
+    for i in range(n):
+        add_compliance(rows, i, 0.0)
+        push(bodies, rows, i, r[i, 0], r[i, 1], r[i, 2], v)
+    solve_island(bodies, rows, work, islands, 0, v, options, report)
+    for i in range(n):
+        for c in range(3):
+            p[3 * i + c] = r[i, c]
+    return violation(W, b, mu, friction_offset, omega, p), int(report[1])
+
+
+@compiled
+def violation(W: Array, b: Array, mu: Array, friction_offset: Array, omega: Array, p: Array) -> float:
+    """Residual ``max |ω p − P_K(ω p − u − s)|`` (m/s) at ``u = W p + b``."""
+    worst = 0.0
+    for i in range(mu.size):
+        k = 3 * i
+        u0, u1, u2, w = b[k], b[k + 1], b[k + 2], omega[i]
+        for j in range(p.size):
+            u0 += W[k, j] * p[j]
+            u1 += W[k + 1, j] * p[j]
+            u2 += W[k + 2, j] * p[j]
+        u2 += mu[i] * np.sqrt(u0 * u0 + u1 * u1)
+        x, y, z = w * p[k], w * p[k + 1], w * p[k + 2]
+        law = cone_law(mu[i], w * friction_offset[i], x - u0, y - u1, z - u2)
+        own = np.sqrt((x - law[0]) ** 2 + (y - law[1]) ** 2 + (z - law[2]) ** 2)
+        if not own <= worst:
+            worst = own
+    return worst if worst < np.inf else np.inf

@@ -125,6 +125,17 @@ class Search:
         return last
 
 
+def follow_paths(search: Search, n_contacts: int) -> None:
+    """Follow paths, one after the other, until one arrives."""
+    weights, end, random, paths = np.ones(n_contacts), TUNING.first_compliance, np.random.default_rng(0), 0
+    while not search.ended:
+        last = search.follow(weights, end)
+        if not paths:
+            end = max(last, TUNING.last_compliance / TUNING.weights_equal_below)
+        weights = 10.0 ** (TUNING.weight_spreads[paths % 2] * random.uniform(-1.0, 1.0, n_contacts))
+        paths += 1
+
+
 def nsgs_contacts(
     W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
@@ -138,13 +149,8 @@ def nsgs_contacts(
         search.offer(r, residual)
     if not search.ended:
         search.offer(*search.swept(W, start, limit, MAX_PARTS))
-    weights, end, random, paths = np.ones(mu.size), TUNING.first_compliance, np.random.default_rng(0), 0
-    while not search.ended:
-        last = search.follow(weights, end)
-        if not paths:
-            end = max(last, TUNING.last_compliance / TUNING.weights_equal_below)
-        weights = 10.0 ** (TUNING.weight_spreads[paths % 2] * random.uniform(-1.0, 1.0, mu.size))
-        paths += 1
+    if not search.ended:
+        follow_paths(search, mu.size)
     return search.best[0]._replace(iterations=search.iterations)
 
 

@@ -13,14 +13,18 @@ from delassus.compiler.jit.compile import compiled
 from delassus.contact.snapshot import Indices
 from delassus.contact.solvers.coulomb import mobilities
 from delassus.contact.sparse.cone import CONTACT, cone_law
-from delassus.contact.sparse.newton import solve_island
+from delassus.contact.sparse.newton import TUNING as ISLANDS
+from delassus.contact.sparse.newton import begin_part, choose_part, solve_island, step_fully
 from delassus.contact.sparse.records import Bodies, Islands, Options, Rows, Work
 from delassus.contact.sparse.rows import add_compliance
-from delassus.contact.sparse.sweeps import push
+from delassus.contact.sparse.sweeps import push, residual_of
 from delassus.spatial.rotations import Array
 
 PIVOT = 1e-15
 """Smallest pivot over the largest one: below it, a diagonal entry is round-off."""
+
+GOAL = 1e-3
+"""Residual over the tolerance at which iterations end."""
 
 
 @compiled
@@ -64,7 +68,7 @@ def block_impulses(
     parts: int,
     p: Array,
 ) -> tuple[float, int]:
-    """Impulses ``p`` (3n,) as `solve_island` finds them with so many sweeps and parts.
+    """Impulses ``p`` (3n,) as `solve_island` finds them with so many sweeps and parts, to round-off by Newton's method.
 
     Returns their residual (m/s) and the number of sweeps; a start within the tolerance is left as it is.
     """
@@ -110,12 +114,17 @@ def block_impulses(
         np.empty(1, np.int64), np.empty(1, np.int64), part, np.empty(m * m), np.empty(3 * m), np.empty(m), np.empty(m),
         np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty((n, 3)), np.empty(0), np.empty(0),
     )  # fmt: skip
-    options = Options(0.0, 0.0, 0.0, 0.0, tolerance, 0.0, limit, 0.0, 0, parts)
+    options = Options(0.0, 0.0, 0.0, 0.0, GOAL / ISLANDS.goal * tolerance, 0.0, limit, 0.0, 0, parts)
     v, report = np.zeros(m), np.zeros(3)
     for i in range(n):
         add_compliance(rows, i, 0.0)
         push(bodies, rows, i, r[i, 0], r[i, 1], r[i, 2], v)
     solve_island(bodies, rows, work, islands, 0, v, options, report)
+    residual = residual_of(bodies, rows, islands, 0, v)
+    if GOAL * tolerance < residual < ISLANDS.residual_for_newton:
+        choose_part(rows, work, islands, 0, -1.0)
+        entries = begin_part(bodies, rows, work, v)
+        step_fully(bodies, rows, work, v, residual, GOAL * tolerance, entries, ISLANDS.full_deltas[0])
     for i in range(n):
         for c in range(3):
             p[3 * i + c] = r[i, c]

@@ -37,7 +37,6 @@ from delassus.compiler.targets.llvm.module import llvm_module
 from delassus.constraints import Goal, check_constraints
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.results import SOLVED
-from delassus.contact.solvers.coulomb import prepare, projected, single
 from delassus.contact.solvers.registry import SOLVERS, ImpulseSolver
 from delassus.formats import load as loader
 from delassus.formats.load import example_robot_files

@@ -22,10 +22,10 @@ from delassus.contact import (
     solve_mixed,
 )
 from delassus.errors import ConfigurationError, ModelError, UnknownNameError
-from internals import FORMULATIONS, pendulum, projected
+from internals import FORMULATIONS, pendulum
 from internals import SOLVED as SOLVED_STATUSES
 from random_trees import some_constraints, some_mechanism
-from tools import error, random_rotation
+from tools import error, projected, random_rotation
 
 NAMES = tuple(FORMULATIONS)
 

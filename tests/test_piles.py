@@ -12,8 +12,9 @@ import pytest
 import delassus as ds
 from delassus.contact import Box, Collider, HalfSpace, Sphere
 from delassus.contact.sparse import blocks
-from internals import SOLVED, load_checkpoint, projected, quaternion_to_matrix, save_checkpoint
+from internals import SOLVED, load_checkpoint, quaternion_to_matrix, save_checkpoint
 from test_joint_contacts import joints_of, some_scene
+from tools import projected
 
 pytestmark = [pytest.mark.usefixtures("one_lane"), pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")]
 

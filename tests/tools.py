@@ -253,3 +253,13 @@ def beside_simulator(scene, q, v, tau, steps, dt, near=1e-8, **options):
         np.testing.assert_allclose(q, sim.q, atol=near)
         np.testing.assert_allclose(v, sim.v, atol=near)
     return p, sim
+
+
+def projected(x, y, z, mu, friction_offset):
+    """The nearest point of the cone ``|r_t| ≤ μ r_n + friction_offset``, ``r_n ≥ 0``."""
+    t = np.hypot(x, y)
+    if t <= mu * z + friction_offset and z >= 0.0:
+        return np.array([x, y, z])
+    n = max((z + mu * (t - friction_offset)) / (1.0 + mu * mu), 0.0)
+    part = min((mu * n + friction_offset) / t, 1.0) if t > 0.0 else 1.0
+    return np.array([part * x, part * y, n])

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.contact.solvers.coulomb import mobilities
 from delassus.contact.solvers.double_double import cone_residual, de_saxce, natural_map, velocities
+from delassus.contact.solvers.linear import mobilities
 from delassus.contact.solvers.pyramids import contact_blocks, impulses_of, linear_problem, regular_directions
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from delassus.contact.problems import ASYMMETRY
-from delassus.contact.solvers.coulomb import mobilities
+from delassus.contact.solvers.linear import mobilities
 from delassus.errors import ConfigurationError
 from delassus.frozen import Frozen, cached_property, read_only
 from delassus.model.check import check_number, finite_array

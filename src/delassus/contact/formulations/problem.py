@@ -13,8 +13,8 @@ from delassus.contact.formulations.formulation import Formulation
 from delassus.contact.problems import LCP, MLCP, ConeProblem
 from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.snapshot import Snapshot
-from delassus.contact.solvers.coulomb import mobilities
 from delassus.contact.solvers.double_double import de_saxce, natural_map
+from delassus.contact.solvers.linear import mobilities
 from delassus.contact.solvers.pyramids import contact_blocks, impulse_directions, linear_problem, regular_directions
 from delassus.contact.solvers.registry import SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.errors import ConfigurationError, require

@@ -2,7 +2,7 @@
 
 `lemke`, `pgs` and `mixed` are for linear problems, `nsgs`, `admm` and `interior` for exact friction cones; `registry`
 has them by name, and ``docs/contact_solvers.md`` says which one when. What they share: `pivoting` (Lemke's tableau),
-`pyramids` (linear problems of contacts), `coulomb` (the exact problem of one contact), `newton` (ends at round-off),
-`double_double` (impulses too large for float64), `linear` (LU factors). Sweeps are those of `contact.sparse`, on one
+`pyramids` (linear problems of contacts), `newton` (ends at round-off), `double_double` (impulses too large for
+float64), `linear` (LU factors). Sweeps are those of `contact.sparse`, on one
 block (`contact.sparse.dense`). `compiled` turns loops into machine code at their first call.
 """

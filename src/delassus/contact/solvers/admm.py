@@ -22,8 +22,7 @@ from numpy.typing import ArrayLike
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.problems import ConeProblem
 from delassus.contact.results import Impulses, Solution, solved_cones
-from delassus.contact.solvers.coulomb import mobilities
-from delassus.contact.solvers.linear import factor, substitute
+from delassus.contact.solvers.linear import affine, mobilities
 from delassus.contact.solvers.newton import concluded, newton
 from delassus.contact.sparse.cone import cone_law
 from delassus.spatial.rotations import Array
@@ -53,30 +52,23 @@ TUNING = Tuning()
 
 @compiled
 def iterate(
-    W: Array, b: Array, mu: Array, friction_offset: Array, scale: Array, y: Array, z: Array, penalty: float, count: int
+    inverse: Array, b: Array, mu: Array, friction_offset: Array, y: Array, z: Array, penalty: float, count: int
 ) -> float:
-    """Make so many iterations from impulses ``y`` and multipliers ``z``; the next penalty, 0 where there is none."""
-    size, contacts = b.size, mu.size
-    H, order, x, right = np.empty((size, size)), np.empty(size, np.int64), np.empty(size), np.empty(size)
-    for i in range(size):
-        for j in range(size):
-            H[i, j] = scale[i] * W[i, j] * scale[j]
-        H[i, i] += penalty
-    if factor(H, size, order) == 0.0:
-        return 0.0
+    """Make so many iterations from impulses ``y`` and multipliers ``z`` with ``(W + ρ)⁻¹``; the next penalty."""
+    contacts, x, right, zero = mu.size, np.empty(b.size), np.empty(b.size), np.zeros(b.size)
     primal, dual = 0.0, 0.0
     for _ in range(count):
         for i in range(contacts):
             k = 3 * i
             for j in range(k, k + 3):
-                right[j] = penalty * y[j] + z[j] - scale[j] * b[j]
+                right[j] = penalty * y[j] + z[j] - b[j]
             right[k + 2] -= mu[i] * np.sqrt(z[k] ** 2 + z[k + 1] ** 2)
-        substitute(H, size, order, right, x)
+        affine(inverse, right, zero, x)
         primal, dual = 0.0, 0.0
         for i in range(contacts):
             k = 3 * i
             nearest = cone_law(
-                mu[i], friction_offset[i] / scale[k], x[k] - z[k] / penalty, x[k + 1] - z[k + 1] / penalty,
+                mu[i], friction_offset[i], x[k] - z[k] / penalty, x[k + 1] - z[k + 1] / penalty,
                 x[k + 2] - z[k + 2] / penalty,
             )  # fmt: skip
             for j in range(3):
@@ -96,23 +88,26 @@ def admm_contacts(
     W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
     """Impulses by alternating directions; see `delassus.contact.solvers.registry`."""
-    scale, penalty, iteration = np.repeat(1.0 / np.sqrt(mobilities(W)[0]), 3), TUNING.first_penalty, 0
+    scale = np.repeat(1.0 / np.sqrt(mobilities(W)[0]), 3)
+    A, scaled = scale[:, None] * W * scale, (scale * b, mu, friction_offset / scale[::3])
     y, u = start / scale, (scale * (W @ start + b)).reshape(-1, 3)
     u[(start[2::3] == 0.0) & (friction_offset == 0.0)] = 0.0
     u[:, 2] = np.maximum(u[:, 2], 0.0) + mu * np.hypot(u[:, 0], u[:, 1])
-    z, check, best = u.ravel(), TUNING.first_check, (start, np.inf)
+    z, penalty, before, iteration, check = u.ravel(), TUNING.first_penalty, 0.0, 0, 0
+    best: tuple[Array, float] = (start, np.inf)
+    inverse: Array = A
     with np.errstate(all="ignore"):  # what is not finite ends the iterations
         while True:
-            found, _, residual = newton(W, b, mu, friction_offset, scale * y, tolerance)
-            best = min(best, (found, residual), key=lambda way: way[1])
-            if best[1] <= tolerance or iteration >= limit or not penalty > 0.0:
+            if iteration >= min(check, limit):
+                found, _, residual = newton(W, b, mu, friction_offset, scale * y, tolerance)
+                best = min(best, (found, residual), key=lambda way: way[1])
+                check = max(2 * check, TUNING.first_check)
+            if best[1] <= tolerance or iteration >= limit or not np.isfinite(y).all():
                 break
-            count = min(check - iteration, limit - iteration)
-            done = 0
-            while done < count and penalty > 0.0:
-                some = min(TUNING.iterations_a_penalty, count - done)
-                penalty, done = iterate(W, b, mu, friction_offset, scale, y, z, penalty, some), done + some
-            iteration, check = iteration + count, 2 * check
+            if penalty != before:
+                before, inverse = penalty, np.linalg.inv(A + penalty * np.eye(b.size))
+            count = min(TUNING.iterations_a_penalty, limit - iteration)
+            penalty, iteration = iterate(inverse, *scaled, y, z, penalty, count), iteration + count
     return concluded(W, b, mu, friction_offset, *best, tolerance, iteration)[0]
 
 

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from delassus.contact.problems import ConeProblem, RelaxedProblem
 from delassus.contact.results import Impulses, Solution, SolverStatus, solved_cones
-from delassus.contact.solvers.coulomb import mobilities
+from delassus.contact.solvers.linear import mobilities
 from delassus.contact.solvers.newton import concluded, newton
 from delassus.spatial.rotations import Array
 

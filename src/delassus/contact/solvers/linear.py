@@ -1,4 +1,4 @@
-"""Small dense linear algebra: LU factorisation with partial pivoting, by rows."""
+"""Small dense linear algebra: LU factorisation with partial pivoting, by rows; sizes of Delassus matrices."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.compiler.jit.compile import compiled
+from delassus.contact.solvers.double_double import ROUNDING
 from delassus.spatial.rotations import Array
 
 
@@ -73,3 +74,31 @@ def assign(to: Array, what: Array) -> None:
     """Copy a vector into another."""
     for i in range(to.size):
         to[i] = what[i]
+
+
+@compiled
+def mobilities(W: Array) -> tuple[Array, float]:
+    """Mean mobility of each contact (that of all where it has none), and the largest diagonal entry."""
+    total, most, omega = 0.0, 0.0, np.empty(W.shape[0] // 3)
+    for i in range(omega.size):
+        omega[i] = (W[3 * i, 3 * i] + W[3 * i + 1, 3 * i + 1] + W[3 * i + 2, 3 * i + 2]) / 3.0
+        total += omega[i]
+        for k in range(3):
+            most = max(most, W[3 * i + k, 3 * i + k])
+    mean = total / omega.size if total > 0.0 else 1.0
+    for i in range(omega.size):
+        if omega[i] < 1e-12 * mean:
+            omega[i] = mean
+    return omega, most
+
+
+@compiled
+def rounding(W: Array, r: Array, b: Array) -> float:
+    """Bound of the round-off of ``W r + b``: the largest of a row."""
+    worst = 0.0
+    for i in range(b.size):
+        total = abs(b[i])
+        for j in range(b.size):
+            total += abs(W[i, j] * r[j])
+        worst = max(worst, total)
+    return ROUNDING * worst

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from delassus.contact.results import Impulses, SolverStatus
-from delassus.contact.solvers.coulomb import mobilities, rounding
 from delassus.contact.solvers.double_double import cone_residual, natural_map, two_sum, velocities
+from delassus.contact.solvers.linear import mobilities, rounding
 from delassus.spatial.rotations import Array
 
 

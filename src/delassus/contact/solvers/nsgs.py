@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike
 
 from delassus.contact.problems import ConeProblem
 from delassus.contact.results import SOLVED, Impulses, Solution, SolverStatus, solved_cones
-from delassus.contact.solvers.coulomb import mobilities, rounding
 from delassus.contact.solvers.interior import solved
+from delassus.contact.solvers.linear import mobilities, rounding
 from delassus.contact.solvers.newton import concluded, newton
 from delassus.contact.sparse.dense import block_impulses
 from delassus.contact.sparse.newton import TUNING as ISLANDS
@@ -80,9 +80,9 @@ class Search:
 
     def swept(self, W: Array, start: Array, limit: int, parts: int) -> tuple[Array, float]:
         """Impulses by sweeps, and by Newton's method where these do not end, and their residual."""
-        p = np.empty(start.size)
+        p = start.copy()
         most = min(limit, self.limit - self.iterations)
-        residual, sweeps = block_impulses(W, *self.laws, start, self.tolerance, most, parts, p)
+        residual, sweeps = block_impulses(W, *self.laws, p, self.tolerance, most, parts)
         self.iterations += sweeps
         return (p, residual) if residual <= self.tolerance else self.refined(W, p)
 

@@ -17,10 +17,10 @@ import numpy as np
 from delassus.contact.problems import check_directions
 from delassus.contact.results import SOLVED, Impulses, SolverStatus
 from delassus.contact.solvers.admm import admm_contacts
-from delassus.contact.solvers.coulomb import mobilities
 from delassus.contact.solvers.double_double import cone_residual
 from delassus.contact.solvers.interior import convex_contacts, interior_contacts
 from delassus.contact.solvers.lemke import lemke_contacts
+from delassus.contact.solvers.linear import mobilities
 from delassus.contact.solvers.nsgs import nsgs_contacts, quality
 from delassus.contact.solvers.pgs import pgs_contacts
 from delassus.contact.solvers.pyramids import regular_directions

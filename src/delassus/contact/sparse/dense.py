@@ -11,7 +11,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.snapshot import Indices
-from delassus.contact.solvers.coulomb import mobilities
+from delassus.contact.solvers.linear import mobilities
 from delassus.contact.sparse.cone import CONTACT, cone_law
 from delassus.contact.sparse.newton import TUNING as ISLANDS
 from delassus.contact.sparse.newton import begin_part, choose_part, solve_island, step_fully
@@ -53,28 +53,18 @@ def root_of(W: Array, Y: Array, order: Indices) -> int:
                 total -= Y[r, c] * Y[row, c]
             Y[r, k] = total * over
             left[r] -= Y[r, k] * Y[r, k]
-    return n
+    return int(n)
 
 
 @compiled
 def block_impulses(
-    W: Array,
-    b: Array,
-    mu: Array,
-    friction_offset: Array,
-    start: Array,
-    tolerance: float,
-    limit: int,
-    parts: int,
-    p: Array,
+    W: Array, b: Array, mu: Array, friction_offset: Array, p: Array, tolerance: float, limit: int, parts: int
 ) -> tuple[float, int]:
     """Impulses ``p`` (3n,) as `solve_island` finds them with so many sweeps and parts, to round-off by Newton's method.
 
     Returns their residual (m/s) and the number of sweeps; a start within the tolerance is left as it is.
     """
     n, size, omega = mu.size, b.size, mobilities(W)[0]
-    for k in range(size):
-        p[k] = start[k]
     residual = violation(W, b, mu, friction_offset, omega, p)
     if residual <= tolerance:
         return residual, 0
@@ -90,7 +80,7 @@ def block_impulses(
     for i in range(n):
         at[i] = 3 * i * m
         for c in range(3):
-            r[i, c], d[i, c] = start[3 * i + c], b[3 * i + c]
+            r[i, c], d[i, c] = p[3 * i + c], b[3 * i + c]
             for e in range(3):
                 blocks[i, c, e] = W[3 * i + c, 3 * i + e]
     one, first, ends = np.arange(2), np.full(2, 0), np.full(3, n)
@@ -112,7 +102,7 @@ def block_impulses(
         np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.int64), np.empty(2, np.int64),
         np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.int64),
         np.empty(1, np.int64), np.empty(1, np.int64), part, np.empty(m * m), np.empty(3 * m), np.empty(m), np.empty(m),
-        np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty((n, 3)), np.empty(0), np.empty(0),
+        np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty((n, 3)),
     )  # fmt: skip
     options = Options(0.0, 0.0, 0.0, 0.0, GOAL / ISLANDS.goal * tolerance, 0.0, limit, 0.0, 0, parts)
     v, report = np.zeros(m), np.zeros(3)

@@ -95,7 +95,7 @@ def admm_contacts(
     u[:, 2] = np.maximum(u[:, 2], 0.0) + mu * np.hypot(u[:, 0], u[:, 1])
     z, penalty, before, iteration, check = u.ravel(), TUNING.first_penalty, 0.0, 0, 0
     best: tuple[Array, float] = (start, np.inf)
-    inverse: Array = A
+    inverse = A
     with np.errstate(all="ignore"):  # what is not finite ends the iterations
         while True:
             if iteration >= min(check, limit):
@@ -105,7 +105,7 @@ def admm_contacts(
             if best[1] <= tolerance or iteration >= limit or not np.isfinite(y).all():
                 break
             if penalty != before:
-                before, inverse = penalty, np.linalg.inv(A + penalty * np.eye(b.size))
+                before, inverse = penalty, np.asarray(np.linalg.inv(A + penalty * np.eye(b.size)), np.float64)
             count = min(TUNING.iterations_a_penalty, limit - iteration)
             penalty, iteration = iterate(inverse, *scaled, y, z, penalty, count), iteration + count
     return concluded(W, b, mu, friction_offset, *best, tolerance, iteration)[0]

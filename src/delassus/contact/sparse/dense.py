@@ -15,7 +15,7 @@ from delassus.contact.solvers.linear import mobilities
 from delassus.contact.sparse.cone import CONTACT, cone_law
 from delassus.contact.sparse.newton import TUNING as ISLANDS
 from delassus.contact.sparse.newton import begin_part, choose_part, solve_island, step_fully
-from delassus.contact.sparse.records import Bodies, Islands, Options, Rows, Work
+from delassus.contact.sparse.records import Bodies, Graph, Islands, Options, RowLaws, RowMemory, Rows, Work
 from delassus.contact.sparse.rows import add_compliance
 from delassus.contact.sparse.sweeps import push, residual_of
 from delassus.spatial.rotations import Array
@@ -83,26 +83,28 @@ def block_impulses(
             r[i, c], d[i, c] = p[3 * i + c], b[3 * i + c]
             for e in range(3):
                 blocks[i, c, e] = W[3 * i + c, 3 * i + e]
-    one, first, ends = np.arange(2), np.full(2, 0), np.full(3, n)
+    first, ends = np.full(2, 0), np.full(3, n)
     first[1], ends[0] = m, 0
     bodies = Bodies(first, zero, unit, unit, unit, np.empty(0), zero, zero, np.empty(0))
+    law = RowLaws(blocks, np.empty((n, 12)), d, mu, friction_offset, omega, np.empty(n))
+    memory = RowMemory(np.empty((n, 9)), np.empty((n, 3)), np.empty((n, 3)), np.empty((n, 3)), np.zeros((n, 3)))
     rows = Rows(
-        np.full(n, CONTACT), np.zeros(n, np.int64), none, at, at, J, J, blocks, np.empty((n, 12)), d, mu,
-        friction_offset, omega, np.empty(n), r, np.zeros(n), np.empty((n, 9)), np.empty((n, 3)), np.empty(n),
-        np.empty((n, 3)), np.empty((n, 3)), np.zeros((n, 3)),
+        np.full(n, CONTACT), np.zeros(n, np.int64), none, at, at, J, J, law, r, np.zeros(n), np.empty(n), memory
     )  # fmt: skip
+    of_none = np.empty(0), np.empty((0, 3)), np.empty(0)
+    islands = Islands(zero, zero, np.arange(2), np.arange(n), ends, zero, zero, of_none[0], of_none[1], of_none[2])
     part = Islands(
         zero, np.zeros(1, np.int64), np.zeros(2, np.int64), np.empty(n, np.int64), np.zeros(2, np.int64), zero, zero,
-        np.empty(0), np.empty((0, 3)), np.empty(0),
+        of_none[0], of_none[1], of_none[2],
     )  # fmt: skip
-    islands = Islands(
-        zero, zero, one, np.arange(n), ends, zero, zero, np.empty(0), np.empty((0, 3)), np.empty(0)
-    )  # fmt: skip
-    work = Work(
+    graph = Graph(
         np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.int64), np.empty(2, np.int64),
         np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.int64),
-        np.empty(1, np.int64), np.empty(1, np.int64), part, np.empty(m * m), np.empty(3 * m), np.empty(m), np.empty(m),
-        np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty((n, 3)),
+        np.empty(1, np.int64), np.empty(1, np.int64),
+    )  # fmt: skip
+    work = Work(
+        graph, part, np.empty(m * m), np.empty(3 * m), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m),
+        np.empty(m), np.empty((n, 3)),
     )  # fmt: skip
     options = Options(0.0, 0.0, 0.0, 0.0, GOAL / ISLANDS.goal * tolerance, 0.0, limit, 0.0, 0, parts)
     v, report = np.zeros(m), np.zeros(3)

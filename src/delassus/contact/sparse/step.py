@@ -71,6 +71,7 @@ from delassus.contact.sparse.records import (
 from delassus.contact.sparse.rows import (
     find_islands,
     is_at_rest,
+    normal_velocity,
     place_groups,
     prepare_group,
     warm_start_joints,
@@ -126,16 +127,16 @@ def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
     """
     links, contacts, v, dt, found = model.links, data.contacts, data.state.after, options.dt, False
     poses, V, reach, tunnelling = data.links.poses, data.links.twists, data.links.reach, data.links.tunnelling
-    for link in range(reach.size):  # twists in the axes of the world
-        parent, T, speed, turning = links.parents[link], poses[link], 0.0, 0.0
-        for c in range(6):
-            V[link, c] = V[parent, c] if parent >= 0 else 0.0
+    for link in range(reach.size):
+        parent, T, b, speed, turning = links.parents[link], poses[link], links.slot[link], 0.0, 0.0
+        for c in range(6):  # the twist of a free body, and of others in the axes of the world
+            V[link, c] = v[6 * b + c] if b < model.free[1] else V[parent, c] if parent >= 0 else 0.0
         if parent >= 0:
             x, y, z = T[0, 3] - poses[parent, 0, 3], T[1, 3] - poses[parent, 1, 3], T[2, 3] - poses[parent, 2, 3]
             V[link, 0] += V[link, 4] * z - V[link, 5] * y
             V[link, 1] += V[link, 5] * x - V[link, 3] * z
             V[link, 2] += V[link, 3] * y - V[link, 4] * x
-        for k in range(links.first_dof[link], links.first_dof[link + 1]):
+        for k in range(links.first_dof[link], links.first_dof[link + 1] if b >= model.free[1] else 0):
             a = links.axes[k]
             for c in range(3):
                 V[link, c + 3 * (a // 3)] += T[c, a % 3] * v[links.place[k]]
@@ -143,23 +144,13 @@ def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
             speed += V[link, c] * V[link, c]
             turning += V[link, 3 + c] * V[link, 3 + c]
         farthest = dt * (math.sqrt(speed) + model.size * math.sqrt(turning))
-        if farthest > reach[link] + options.dt * options.tolerance:
+        if farthest > reach[link] + dt * options.tolerance:
             reach[link], tunnelling[links.block[link]], found = STEPS_AHEAD * farthest, 1, True
     for e in range(data.progress.step[FOUND]):
         if contacts.row[e] >= 0 or is_at_rest(model.links, data.sleep.island, contacts, e):
             continue
-        gap, moved = -contacts.found.depths[e], 0.0
-        for side in range(2):
-            link = contacts.found.links[e, side]
-            if link < 0:
-                continue
-            point, frame, T = contacts.found.points[e], contacts.found.frames[e], poses[link]
-            x, y, z = point[0] - T[0, 3], point[1] - T[1, 3], point[2] - T[2, 3]
-            u = frame[0, 2] * (V[link, 0] + V[link, 4] * z - V[link, 5] * y)
-            u += frame[1, 2] * (V[link, 1] + V[link, 5] * x - V[link, 3] * z)
-            u += frame[2, 2] * (V[link, 2] + V[link, 3] * y - V[link, 4] * x)
-            moved += (1.0 - 2.0 * side) * dt * u
-        if gap + moved < -options.dt * options.tolerance:
+        moved = dt * normal_velocity(links, data.state.poses, contacts.found, e, v)
+        if moved - contacts.found.depths[e] < -dt * options.tolerance:
             found = True
             for side in range(2):
                 if contacts.found.links[e, side] >= 0:

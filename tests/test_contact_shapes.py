@@ -8,6 +8,7 @@ from delassus.contact import (
     Box,
     Capsule,
     Collider,
+    CollisionDetector,
     ContactStep,
     Cylinder,
     Ellipsoid,
@@ -95,7 +96,7 @@ def test_faces_that_slide_have_several_solutions():
     another, each right by the law of contact.
     """
     half, mu = np.array([0.1, 0.06, 0.03]), 0.4
-    tree = ds.mechanisms.free_body(1.0, Box(*(2 * half)).inertia(1.0))
+    tree = ds.mechanisms.free_body(1.0, 0.004 * np.eye(3))
     kernel = ds.compile(tree, ds.Contact("body", Box(*(2 * half)), friction=mu), "contact_step", **TIGHT)
     q, v = np.array([0, 0, half[2], 0, 0, 0, 1.0]), np.array([0.3, 0.2, -0.5, 0.4, -0.3, 3.0])
     places = half * [(-1, -1, -1), (-1, 1, -1), (1, -1, -1), (1, 1, -1)]
@@ -198,7 +199,34 @@ PAIRS = {
     "hull on ball": (SHAPES["prism"], Sphere(0.2)),
     "capsule on box": (Capsule(0.05, 0.2), Box(0.5, 0.4, 0.1)),
     "capsule over an edge": (Capsule(0.05, 0.6), Box(0.5, 0.4, 0.1)),
+    "box on box": (Box(0.2, 0.3, 0.1), Box(0.4, 0.3, 0.1)),
+    "wheel on box": (SHAPES["wheel"], Box(0.4, 0.3, 0.1)),
+    "box on cylinder": (Box(0.2, 0.3, 0.1), Cylinder(0.15, 0.3)),
+    "capsule on cylinder": (Capsule(0.05, 0.2), Cylinder(0.15, 0.3)),
+    "egg on box": (SHAPES["egg"], Box(0.4, 0.3, 0.1)),
+    "egg on egg": (SHAPES["egg"], Ellipsoid(0.2, 0.25, 0.15)),
+    "hull on hull": (SHAPES["wedge"], Mesh(3 * crystal(12, seed=2).vertices)),
+    "hull on box": (SHAPES["wedge"], Box(0.4, 0.3, 0.1)),
+    "capsule on hull": (Capsule(0.05, 0.2), SHAPES["prism"]),
 }
+
+
+LEVEL_FACES = ("box on box", "wheel on box", "hull on box")
+"""Pairs that come to slide on a face, at which impulses with friction have several solutions."""
+
+NEARLY = {"capsule over an edge": 1e-6, "capsule on cylinder": 1e-4, "egg on egg": 1e-5}
+"""Pairs that differ by more than 1e-8: where a capsule leans, points of the simulator are those of its side seen along
+the normal, kernels' those of balls in it, by the square of the angle; of two curved shapes, the nearest points are
+known to the root of the round-off of their distance."""
+
+
+def above(scene, q, gap):
+    """A configuration in which the body, moved along z, is that far (m) from what is below."""
+    q, detector, names = np.array(q), CollisionDetector(scene), scene.tree.link_names
+    for _ in range(200):
+        depth = detector.contacts(ds.forward_kinematics(scene.tree, q, names)[:, :3], 5.0).depths.max()
+        q[2] += 0.5 * (depth + gap)
+    return q
 
 
 @pytest.mark.slow
@@ -206,27 +234,32 @@ PAIRS = {
 @pytest.mark.parametrize("fixed", [True, False])
 @pytest.mark.parametrize("pair", PAIRS)
 def test_pairs_of_shapes_go_as_in_the_simulator(pair, fixed):
-    """Dropped on a shape of the world, or on one of a link that gives way.
-
-    Where the capsule leans, points of the simulator are those of its side seen along the normal, kernels' those of
-    balls in it: they differ by the square of the angle.
-    """
-    (above, below), near = PAIRS[pair], 1e-6 if "edge" in pair else 1e-8
+    """Dropped on a shape of the world, or on one of a link that gives way."""
+    (upper, lower), near = PAIRS[pair], NEARLY.get(pair, 1e-8)
     body, turn = ds.mechanisms.free_body(1.0, 0.004 * np.eye(3), name="body"), np.eye(3)[[1, 2, 0]].T
     world = ds.mechanisms.free_body(3.0, 0.02 * np.eye(3), name="body")
-    link = "world" if fixed else "b/body"
-    own = turn if isinstance(above, Capsule) else None
+    link, rough = "world" if fixed else "b/body", pair not in LEVEL_FACES
+    own = turn if isinstance(upper, Capsule) else None
     colliders = [
-        Collider("a/body", above, (0.01, 0, 0), own, friction=0.3),
-        Collider(link, below, (0, 0, 0.02), turn if isinstance(below, Cylinder) else None, friction=0.6),
+        Collider("a/body", upper, (0.01, 0, 0), own, friction=0.3 * rough),
+        Collider(link, lower, (0, 0, 0.02), turn if isinstance(lower, Cylinder) else None, friction=0.6),
     ]
     scene = ds.Scene({"a": body} if fixed else {"a": body, "b": world}, colliders)
-    tops = {Box: 0.05, Cylinder: 0.15, Mesh: float(below.vertices[:, 2].max()) if isinstance(below, Mesh) else 0.0}
-    height = 0.02 + tops.get(type(below), 0.2) + (0.06 if isinstance(above, Mesh) else 0.05)
     for offset in (0.02, 0.06):
-        q = np.array([offset, 0.01, height + 1e-3, 0, 0, 0, 1.0, *([] if fixed else [0, 0, 0, 0, 0, 0, 1.0])])
+        q = above(scene, [offset, 0.01, 1, 0, 0, 0, 1, *([] if fixed else [0, 0, 0, 0, 0, 0, 1])], 1e-3)
         v = np.concatenate([[0.3, 0.2, -0.2, 0, 0, 0.5], *([] if fixed else [[0, 0, 0.1, 0, 0, 0]])])
-        beside_simulator(scene, q, v, np.zeros(v.size), 120, DT, near, **TIGHT)
+        _, sim = beside_simulator(scene, q, v, np.zeros(v.size), 120, DT, near, **TIGHT)
+        assert len(sim.contacts)
+
+
+def test_pairs_without_formulas_have_no_derivatives():
+    kernel = ds.compile(
+        ds.mechanisms.free_body(1.0, np.eye(3)),
+        ds.Contact("body", Box(1, 1, 1), ("world", Box(2, 2, 2))),
+        "contact_step",
+    )
+    with pytest.raises(ds.DelassusError, match="constraints whose points follow from formulas"):
+        kernel.derivative("jvp")
 
 
 @pytest.mark.slow
@@ -266,25 +299,34 @@ def test_derivatives_of_pairs(pair):
 
 def test_colliders_that_take_part_are_named():
     pair = ds.mechanisms.pendulum(2)
+    surface = Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]], [[0, 1, 2], [1, 3, 2]], convex=False)
     scene = ds.Scene(pair, [
         Collider("rod1", Ellipsoid(0.1, 0.1, 0.2), (0, 0, -0.4)),
         Collider("rod2", Box(0.1, 0.1, 0.2), (0, 0, -0.4), name="brick"),
         Collider("world", HalfSpace(), (0, 0, -3), name="floor"),
-        Collider("world", Sphere(0.1), (1, 0, 0), name="post"),
-    ], parents_collide=True)  # fmt: skip
+        Collider("world", surface, (1, 0, 0), name="post"),
+    ], parents_collide=True, ignore=[("brick", "post")])  # fmt: skip
     for options in ({}, {"between_links": False}, {"touching": ["rod1"], "between_links": False}):
-        with pytest.raises(ds.DelassusError, match="Ellipsoid 'rod1' and "):
+        with pytest.raises(ds.DelassusError, match="Ellipsoid 'rod1' and Mesh 'post'"):
             scene.constraints(**options)
     for options, wanted in (
         ({"touching": ["floor"]}, [1, 8]),
-        ({"touching": ["brick"], "between_links": False}, [8, 1]),
+        ({"touching": ["brick"], "between_links": False}, [8]),
+        ({"touching": ["brick"]}, [1, 8]),
         ({"touching": ["post", "rod2"], "between_links": False}, None),
     ):
         if wanted:
             assert [c.n_points for c in scene.constraints(**options)] == wanted
         else:
-            with pytest.raises(ds.DelassusError, match="Ellipsoid 'rod1' and Sphere 'post'"):
+            with pytest.raises(ds.DelassusError, match="Ellipsoid 'rod1' and Mesh 'post'"):
                 scene.contact_step(**options)
     for wrong in ({"touching": ["rod3"]}, {"touching": "rod1"}, {"between_links": 2}):
         with pytest.raises(ds.DelassusError):
             scene.constraints(**wrong)
+
+
+def test_more_points_than_compile_are_refused():
+    body = ds.mechanisms.free_body(1.0, np.eye(3), name="body")
+    scene = ds.Scene({f"b{k}": body for k in range(6)}, [Collider(f"b{k}/body", Box(1, 1, 1)) for k in range(6)])
+    with pytest.raises(ds.DelassusError, match=r"at most 128 points, got 135 of 15 pairs"):
+        scene.contact_step()

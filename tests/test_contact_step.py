@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Box, Capsule, Collider, ConeProblem, Cylinder, HalfSpace, Sphere
+from delassus.contact import Box, Capsule, Collider, ConeProblem, Cylinder, HalfSpace, Mesh, Sphere
 from delassus.errors import ConfigurationError
 from internals import NumpyRequest, configuration_from_mujoco
 from tools import beside_simulator, frame_pose, requested
@@ -297,10 +297,11 @@ def test_scenes_have_contacts_as_constraints():
     np.testing.assert_array_equal(on_plane.surface_velocity, [1, 2, 0])
     np.testing.assert_allclose(on_plane.ground.rotation, slope(0.1).rotation, atol=1e-15)
     np.testing.assert_allclose(brick.frame.rotation, slope(0.3).rotation, atol=1e-15)
+    belt = replace(colliders[0], surface_velocity=np.ones(3))
     with pytest.raises(
-        ConfigurationError, match=r"scene of a contact step: .* got Cylinder 'brick' and Capsule 'post'"
+        ConfigurationError, match=r"scene of a contact step: .* got Capsule 'rod1' and HalfSpace 'world'"
     ):
-        ds.Scene(pair, colliders).contact_step()
+        ds.Scene(pair, [belt, colliders[2]]).contact_step()
 
 
 def test_a_ball_goes_as_in_the_simulator():
@@ -775,7 +776,7 @@ def test_contacts_are_constraints_of_their_own():
         (lambda: ds.Contact("body", "ball"), "a convex shape"),
         (lambda: ds.Contact("body", Sphere(0.1), "floor"), "'plane', 'input'"),
         (lambda: ds.Contact("body", Sphere(0.1), ds.Frame("body")), "'world'"),
-        (lambda: ds.Contact("body", Box(1, 1, 1), ("other", Box(1, 1, 1))), "spheres and capsules"),
+        (lambda: ds.Contact("body", Box(1, 1, 1), ("other", Mesh(np.eye(4, 3)))), "hulls of triangles"),
         (lambda: ds.Contact("body", Sphere(0.1), friction=-1), "friction"),
         (lambda: ds.Contact("body", Sphere(0.1), restitution=2), "restitution"),
         (lambda: step_of(ball(), ds.Contact("bodi", Sphere(0.1))), "body"),

@@ -103,6 +103,7 @@ def by_pivots(
     if not pivots:
         return None
     x, kind = np.concatenate(states), np.repeat(range(len(states)), [len(some) for some in states])
+    x = _with_loops(ops, graph, x)
     values, error, regular = _measured(graph, x)
     sizes = [_size(values, size, squared) for _, size, squared, _ in pivots]
     kinds = [regular & (kind == k) for k in range(len(states)) if np.any(regular & (kind == k))]
@@ -131,6 +132,13 @@ def by_pivots(
     return ByPivots(
         product * (1.0 / (TUNING.safety * growth)), chains * (1.0 / (TUNING.safety * growth)), error / TUNING.noise
     )
+
+
+def _with_loops(ops: TraceOps, graph: Graph, x: Array) -> Array:
+    """Inputs (n, inputs) with those that loops set, which have the values of the generic state."""
+    of_loops = {a: ops.at[k] for k, (op, a, *_) in enumerate(graph.nodes()) if op == Op.INPUT and a >= x.shape[1]}
+    beyond = [of_loops.get(a, 0.0) for a in range(x.shape[1], max(of_loops, default=0) + 1)]
+    return np.concatenate([x, np.tile(beyond, (len(x), 1))], axis=1)
 
 
 def _least_product(

@@ -339,6 +339,11 @@ class Constraint(Frozen):
         """Whether the rows depend neither on where in the world the robot is, nor on which link is its root."""
         return False
 
+    @property
+    def has_derivatives(self) -> bool:
+        """Whether what it computes at a configuration follows from formulas, and not from a loop."""
+        return True
+
     def header_lines(self) -> Iterator[str]:
         """Numbers that its `repr` does not say, for headers of generated files."""
         yield from ()

@@ -1,7 +1,7 @@
 """Contacts that may close, and joints with limits and dry friction: rows of contact steps.
 
-Shapes touch planes at `delassus.constraints.lowest_points`, and one another at `delassus.constraints.nearest_points`.
-The contact point is half-way between the surfaces.
+Where shapes touch planes and one another is said in `delassus.constraints.shapes`. The contact point is half-way
+between the surfaces.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 from delassus.constraints.constraint import Argument, At, Candidate, Constraint
 from delassus.constraints.frame import Frame, as_frame
 from delassus.constraints.joint_rows import JointRows
-from delassus.constraints.lowest_points import Solid, dot, offsets, sites, tangents
-from delassus.constraints.nearest_points import PAIRS, Pose, n_touches, touches
+from delassus.constraints.shapes.lowest_points import Solid, dot, offsets, sites, tangents
+from delassus.constraints.shapes.nearest_points import PAIRS, Pose, has_formula, n_touches, touches
 from delassus.errors import ConstraintError, shown
 from delassus.frozen import read_only
 from delassus.model.check import check_number, check_vector
@@ -51,8 +51,8 @@ class Contact(Constraint):
     shape : Sphere, Capsule, Cylinder, Box, Ellipsoid or Mesh
         A sphere or ellipsoid has one contact point, a capsule one at each end, a cylinder four on each rim, a box one
         at each of its eight corners, a convex hull at all of its vertices, or at eight that follow from the normal.
-        Hulls that spheres touch have triangles, counterclockwise seen from outside.
-        Between two links: spheres and capsules, which have one, a capsule and a box three.
+        Hulls that touch other shapes than planes have triangles, counterclockwise seen from outside.
+        Between two links: spheres and ellipsoids have one, capsules on others up to three, all others up to nine.
     ground : {"plane", "input"}, Frame or tuple
         What it may touch. ``"plane"`` is the plane z = 0 of the world; a ``Frame("world", position, rotation)`` the
         plane z = 0 of that frame. With ``"input"`` the ground below each point comes with each call, ``ground{i}``
@@ -172,6 +172,11 @@ class Contact(Constraint):
         if isinstance(self.surface_velocity, str):
             meaning = f"velocity of the surface that contact {index} is on, along the axes of its frame, in m/s"
             yield Argument(surface_velocity_name(index), (3,), meaning)
+
+    @property
+    def has_derivatives(self) -> bool:
+        """Whether its points follow from formulas, and not from a loop."""
+        return self.second_shape is None or has_formula(self.shape, self.second_shape)
 
     @property
     def spheres(self) -> list[tuple[Array, float]]:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.constraints.contact import Contact, Ground, contacts_of, ground_name
-from delassus.constraints.nearest_points import PAIRS, n_touches
+from delassus.constraints.shapes.nearest_points import PAIRS, n_touches
 from delassus.contact.collision.meshes import hull_of
 from delassus.contact.filters import Solids, may_collide
 from delassus.errors import ConfigurationError, shown, unknown_name
@@ -21,6 +21,9 @@ from delassus.spatial.rotations import Array
 
 TOUCHING = f"convex shapes on half spaces and height fields; {PAIRS}; no belts on top"
 """What touches in contact steps of kernels."""
+
+MOST_POINTS_OF_STEP = 128
+"""Contact points of a scene's kernel: as many take minutes to compile, many more do not end."""
 
 UPRIGHT = 1e-9
 """By how much the vertical of a height field may differ from the world's."""
@@ -34,6 +37,17 @@ def names_of(argument: str, given: Iterable[str], scene: Solids) -> frozenset[st
         if not isinstance(name, str) or name not in known:
             raise unknown_name("name of what is to touch", name, known)
     return frozenset(names)
+
+
+def check_number_of_points(constraints: Iterable[Constraint]) -> None:
+    """Refuse more contact points than compile in minutes: raises `ConfigurationError`."""
+    contacts = contacts_of(constraints)
+    points = sum(c.n_points for c in contacts)
+    if points > MOST_POINTS_OF_STEP:
+        raise ConfigurationError(
+            "contacts of a contact step", f"at most {MOST_POINTS_OF_STEP} points", f"{points} of {len(contacts)} pairs",
+            "Say what is to touch, touching=['left_foot'], or leave out pairs of links, between_links=False.",
+        )  # fmt: skip
 
 
 def contacts_of_colliders(scene: Solids, names: frozenset[str] | None, between_links: bool) -> tuple[Contact, ...]:

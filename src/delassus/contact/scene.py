@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from delassus.constraints import Constraint, check_constraints
 from delassus.contact.from_robot import described, set_down, touching_always
-from delassus.contact.kernel_contacts import contacts_of_colliders, names_of
+from delassus.contact.kernel_contacts import check_number_of_points, contacts_of_colliders, names_of
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name
 from delassus.frozen import Frozen
 from delassus.model.check import check_flag, check_list, check_vector, finite_array
@@ -182,9 +182,8 @@ class Scene(Frozen):
         """Loops and contacts of the scene as constraints of its tree: what kernels of ``"contact_step"`` take.
 
         There is a `Contact` for each pair of colliders that may touch, with the friction and restitution of both: of
-        convex shapes with half spaces and height fields of the world, whose heights `ground_below` finds
-        (``ground="input"``), of spheres and capsules with one another and with boxes, of spheres with cylinders and
-        hulls.
+        convex shapes with one another, with half spaces, and with height fields of the world, whose heights
+        `ground_below` finds (``ground="input"``).
 
         Parameters
         ----------
@@ -209,8 +208,8 @@ class Scene(Frozen):
         """Kernel of the scene's time step: `delassus.compile` of its tree and `constraints` for ``"contact_step"``.
 
         Time to compile grows with the square of the number of contact points and more: of a robot with many colliders,
-        name those that are to touch, or leave out pairs of its links. Other options are those of `delassus.compile`;
-        what it raises are those of both.
+        name those that are to touch, or leave out pairs of its links: more than 128 points are refused. Other options
+        are those of `delassus.compile`; what it raises are those of both.
 
         Examples
         --------
@@ -222,6 +221,7 @@ class Scene(Frozen):
         >>> q, v, impulses, residuals = step(q, v, impulses, tau, 1e-3)  # doctest: +SKIP
         """
         made = self.constraints(touching=touching, between_links=between_links)
+        check_number_of_points(made)
         return compile_kernel(self.tree, made, "contact_step", **options)
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -85,10 +85,14 @@ class Request:
         Raises
         ------
         ConfigurationError
-            Another mode than those of ``derivative``.
+            Another mode than those of ``derivative``; a constraint without derivatives.
         """
         for mode in modes:
             check_choice("mode", mode, ("jacobian", "jvp", "vjp"), ConfigurationError)
+        for c in self.constraints:
+            if not c.has_derivatives:
+                expected = "constraints whose points follow from formulas"
+                raise ConfigurationError("constraints of a derivative", expected, repr(c), "Approximate its shapes.")
         return replace(self, derivative=(*self.derivative, *modes))
 
     @property

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.constraints.lowest_points import MOST_POINTS
+from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.meshes import MeshTables
 from delassus.contact.filters import Solids, may_collide
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, Mesh, Shape, Sphere

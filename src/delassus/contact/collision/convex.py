@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
-from delassus.constraints.lowest_points import MOST_POINTS
+from delassus.constraints.shapes.convex_distance import NEAR, ROUND_OFF, THIN
+from delassus.constraints.shapes.convex_patch import EXACT
+from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.boxes import separation
 from delassus.contact.collision.colliders import (
     BOX,
@@ -50,18 +52,6 @@ from delassus.contact.collision.vectors import (
     write,
 )  # fmt: skip
 from delassus.spatial.rotations import Array
-
-EXACT = 1e-10
-"""Part of the shapes' size by which the deepest point of a patch may miss the depth; else it gets one more."""
-
-ROUND_OFF = 1e-14
-"""Part of the shapes' size that is the error of a distance."""
-
-NEAR = 0.02
-"""Part of the shapes' size below which a gap alone does not give an exact normal, and to which shapes are parted."""
-
-THIN = 1e-20
-"""Square of the sine between edges below which a triangle is a line."""
 
 MOST_STEPS = 64
 """Of the iterations for a gap, and of those for a normal from outside."""

@@ -2,7 +2,7 @@
 
 A half space is what lies below the plane z = 0 of its frame, whose third axis **n** is the normal. Each point of the
 shape that is tested has a height *h* over the plane; the contact is at ``x − n h/2`` with depth ``−h``. Which points
-these are is said in `delassus.constraints.lowest_points`.
+these are is said in `delassus.constraints.shapes.lowest_points`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
-from delassus.constraints.lowest_points import AS_LOW, LEVEL, MOST_POINTS, TILT
+from delassus.constraints.shapes.lowest_points import AS_LOW, LEVEL, MOST_POINTS, TILT
 from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,

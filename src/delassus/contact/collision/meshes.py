@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.constraints.shapes.convex_patch import ALIGNED, FLAT
 from delassus.errors import ConfigurationError, require
 from delassus.model.shapes import Mesh
 from delassus.spatial.rotations import Array
@@ -15,12 +16,6 @@ from delassus.spatial.rotations import Array
 CONVEX = 1e-9
 """Sine of the angle from which on an edge of a surface is convex."""
 
-FLAT = 1e-5
-"""Neighbouring triangles are one face if their unit normals differ by less, and their planes by less than this part of
-the size: files hold single-precision numbers."""
-
-ALIGNED = 1e-3
-"""One minus the cosine of the angle between a face's normal and a contact's, below which the face touches flatly."""
 
 AT_ONCE = 1 << 16
 """Triangles whose neighbours are looked at together: this bounds the memory that takes."""

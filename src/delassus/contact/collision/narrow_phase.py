@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from delassus.compiler.jit.compile import compiled
-from delassus.constraints.lowest_points import MOST_POINTS
+from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
     CAPSULE,
     CYLINDER,

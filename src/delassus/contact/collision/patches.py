@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
-from delassus.constraints.lowest_points import LEVEL
+from delassus.constraints.shapes.convex_patch import ALIGNED, BASE, BESIDE, PARALLEL, RIM
+from delassus.constraints.shapes.lowest_points import LEVEL
 from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
@@ -31,7 +32,6 @@ from delassus.contact.collision.colliders import (
     Solid,
 )  # fmt: skip
 from delassus.contact.collision.half_spaces import reduce_manifold
-from delassus.contact.collision.meshes import ALIGNED
 from delassus.contact.collision.vectors import (
     Vector,
     along,
@@ -47,16 +47,6 @@ from delassus.contact.collision.vectors import (
     write,
 )  # fmt: skip
 from delassus.spatial.rotations import Array
-
-PARALLEL = 5e-7
-"""One minus the cosine of the angle between lines that touch along a stretch."""
-
-BESIDE = 1e-6
-"""How far a point may be beside a face and still count as on it, as a part of its edge: edges of equal boxes on one
-another would cross anywhere."""
-
-RIM = 8
-"""Points on the rim of a cylinder's base."""
 
 
 @compiled
@@ -86,7 +76,7 @@ def support_feature(a: Solid, hulls: Any, d: Vector, points: Array) -> tuple[int
             points[k, u] = -side * a.shape[SIZE + u] * (1 - (k & 2))
             points[k, v] = a.shape[SIZE + v] * (1 - 2 * ((k + 1) // 2 % 2))
         normal = scaled(side, column(a.pose, axis))
-    elif kind == CYLINDER and abs(own[2]) > 0.7:
+    elif kind == CYLINDER and abs(own[2]) > BASE:
         count, side = RIM, math.copysign(1.0, own[2])
         cosine, sine = (radius * own[0] / across, radius * own[1] / across) if across > LEVEL else (radius, 0.0)
         for k in range(RIM):

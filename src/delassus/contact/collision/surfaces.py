@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
-from delassus.constraints.lowest_points import MOST_POINTS
+from delassus.constraints.shapes.convex_distance import NEAR
+from delassus.constraints.shapes.convex_patch import ALIGNED, BESIDE
+from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
     AXES,
     BOX,
@@ -49,10 +51,9 @@ from delassus.contact.collision.colliders import (
     PairMemory,
     Solid,
 )  # fmt: skip
-from delassus.contact.collision.convex import NEAR, gap_of_cores, manifold, refined_distance, support_point
+from delassus.contact.collision.convex import gap_of_cores, manifold, refined_distance, support_point
 from delassus.contact.collision.half_spaces import reduce_manifold
-from delassus.contact.collision.meshes import ALIGNED
-from delassus.contact.collision.patches import BESIDE, patch
+from delassus.contact.collision.patches import patch
 from delassus.contact.collision.vectors import (
     Vector,
     along,

@@ -85,7 +85,7 @@ def on_ellipsoid(half: Vector, d: Vector) -> Vector:
 
 @compiled
 def tangents(n: Vector) -> tuple[Vector, Vector]:
-    """Unit vectors normal to ``n`` and to each other: `delassus.constraints.lowest_points.tangents`."""
+    """Unit vectors normal to ``n`` and to each other: `delassus.constraints.shapes.lowest_points.tangents`."""
     sign = math.copysign(1.0, n[2])
     a = -1.0 / (sign + n[2])
     b = n[0] * n[1] * a

@@ -16,8 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from delassus.constraints.lowest_points import Solid, dot
-from delassus.model.shapes import Box, Capsule, Cylinder, Mesh, Sphere
+from delassus.constraints.shapes.convex_distance import Placed
+from delassus.constraints.shapes.convex_patch import FLAT, contacts, n_contacts
+from delassus.constraints.shapes.lowest_points import Solid, dot
+from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Mesh, Sphere
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import Array
@@ -28,17 +30,17 @@ TINY = 1e-30
 ON_SURFACE = 1e-12
 """Distance of a ball's centre from a surface, over its radius, below which it counts as inside."""
 
-FLAT = 1e-5
-"""Difference of unit normals below which two triangles are one face: files hold single-precision numbers."""
-
 FAR = 1e6
 """Distance from a hull, over its size, beyond which nothing is sought."""
 
 PARALLEL = 1e-10
 """Sine of the angle below which the axis of a capsule is parallel to a face."""
 
-PAIRS = "spheres and capsules with one another and with boxes, spheres with cylinders and with hulls of triangles"
+PAIRS = "convex shapes with one another, hulls of triangles among them"
 """Pairs of shapes that `touches` knows."""
+
+ORDER = (Sphere, Capsule, Box, Cylinder, Ellipsoid, Mesh)
+"""Which of two shapes is the first, as in `delassus.contact.collision.colliders`."""
 
 Round = Sphere | Capsule
 Vector = list["Scalar"]
@@ -83,24 +85,39 @@ class Pose:
         return column(self.ops, self.axes @ from_entries(self.ops, x))
 
 
-def n_touches(first: Solid, second: Solid) -> int:
-    """How many places `touches` finds; 0 for shapes that it does not know."""
+def has_formula(first: Solid, second: Solid) -> bool:
+    """Whether there is a formula for the points at which two shapes touch."""
     if isinstance(first, Round) and isinstance(second, Round):
-        return 1
+        return True
     ball, other = (first, second) if isinstance(first, Round) else (second, first)
-    if isinstance(ball, Sphere) and (isinstance(other, Box | Cylinder) or _is_closed(other)):
-        return 1
-    return 3 if isinstance(ball, Capsule) and isinstance(other, Box) else 0
+    if isinstance(ball, Sphere):
+        return isinstance(other, Box | Cylinder | Mesh)
+    return isinstance(ball, Capsule) and isinstance(other, Box)
+
+
+def n_touches(first: Solid, second: Solid) -> int:
+    """How many places `touches` finds; 0 for meshes that are no hulls of triangles."""
+    if any(isinstance(x, Mesh) and (not x.convex or x.triangles is None) for x in (first, second)):
+        return 0
+    if not has_formula(first, second):
+        return n_contacts(first, second)
+    return 3 if {type(first), type(second)} == {Capsule, Box} else 1
 
 
 def touches(ops: Ops, first: Solid, at: Pose, second: Solid, beside: Pose) -> list[Touch]:
-    """Where two shapes are nearest, of kinds that `n_touches` knows."""
+    """Where two shapes are nearest."""
+    if ORDER.index(type(first)) > ORDER.index(type(second)):
+        return [t._replace(normal=[-x for x in t.normal]) for t in touches(ops, second, beside, first, at)]
+    if not has_formula(first, second):
+        a, b = (Placed(ops, x, ops.entries(pose.axes), pose.origin) for x, pose in ((first, at), (second, beside)))
+        far = a.size + b.size
+        return [Touch(gap, n, x, (1.0 - there) * far) for gap, n, x, there in contacts(a, b)]
     if isinstance(first, Round) and isinstance(second, Round):
         return [_segments(ops, first, at, second, beside)]
-    if not isinstance(first, Round):
-        return [t._replace(normal=[-x for x in t.normal]) for t in touches(ops, second, beside, first, at)]
-    if isinstance(first, Capsule) and isinstance(second, Box):
+    if isinstance(first, Capsule):
+        assert isinstance(second, Box)
         return _capsule_on_box(ops, first, at, second, beside)
+    assert isinstance(first, Sphere)
     return [_ball(ops, first.radius, at.origin, second, beside)]
 
 
@@ -138,10 +155,6 @@ def _from_block(ops: Ops, x: Sequence[Scalar], half: Sequence[float], radius: fl
         left = left - nearest
         out.append(ops.select(inside, nearest * ops.copysign(1.0, a), over * d))
     return ops.select(inside, -least, outside), out
-
-
-def _is_closed(shape: Solid) -> bool:
-    return isinstance(shape, Mesh) and shape.convex and shape.triangles is not None
 
 
 def _from_hull(ops: Ops, x: Vector, hull: Mesh, radius: float) -> tuple[Scalar, Vector]:

@@ -1,0 +1,258 @@
+"""Gap and normal of any two convex shapes, without branches.
+
+A shape is a core with a radius around it, and a core is known by its support points. Of the vectors from points of B's
+core to points of A's the nearest to the origin is the gap (Gilbert, Johnson, Keerthi 1988), one pass of a loop a
+support point. Cores that overlap are made smaller about their centres until a gap is left; its normal leads to that of
+the shapes as they are: A is moved out along it, and the normal there is the next one, until none is better. It is the
+way out that is shortest among those nearby: of shapes that overlap by a large part of their size, `Simulator` may take
+another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from delassus.constraints.shapes.lowest_points import Solid, dot
+from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Mesh, Sphere
+from delassus.spatial.ops import Ops, Scalar
+from delassus.spatial.rotations import Array
+
+MOST_PASSES = 256
+"""Passes of the loop, one a support point."""
+
+ROUND_OFF = 1e-14
+"""Part of the shapes' size that is the error of a distance."""
+
+NEAR = 0.02
+"""Part of the shapes' size below which a gap alone does not give an exact normal, and to which shapes are parted."""
+
+SHRINKAGE = 1e-3
+"""By which part cores that overlap become smaller at first; twice that each time that they still do."""
+
+THIN = 1e-20
+"""Square of the sine between edges below which a triangle is a line."""
+
+TINY, HUGE = 1e-30, 1e30
+"""Added to squares of lengths that may be zero; more than any length."""
+
+Vector = list["Scalar"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A shape in the world: its axes, rows of a 3 × 3 matrix, and the place of its frame."""
+
+    ops: Ops
+    shape: Solid
+    axes: list[list[Scalar]]
+    origin: Vector
+
+    @property
+    def radius(self) -> float:
+        """Radius around the core (m)."""
+        return self.shape.radius if isinstance(self.shape, Sphere | Capsule) else 0.0
+
+    @property
+    def middle(self) -> Array:
+        """A point (3,) inside the core, in the frame of the shape."""
+        return self.shape.vertices.mean(axis=0) if isinstance(self.shape, Mesh) else np.zeros(3)
+
+    @property
+    def size(self) -> float:
+        """Radius (m) of a ball about the middle that holds the shape."""
+        match self.shape:
+            case Mesh():
+                return float(np.linalg.norm(self.shape.vertices - self.middle, axis=1).max())
+            case Sphere():
+                return self.shape.radius
+            case Capsule():
+                return self.shape.radius + 0.5 * self.shape.length
+            case Cylinder():
+                return float(np.hypot(self.shape.radius, 0.5 * self.shape.length))
+            case Ellipsoid():
+                return max(self.shape.x, self.shape.y, self.shape.z)
+        return 0.5 * float(np.linalg.norm([self.shape.x, self.shape.y, self.shape.z]))
+
+    def to_own(self, d: Sequence[Scalar]) -> Vector:
+        """A vector of the world in axes of the shape."""
+        return [dot([row[k] for row in self.axes], d) for k in range(3)]
+
+    def to_world(self, x: Sequence[Scalar]) -> Vector:
+        """A vector of the shape in axes of the world."""
+        return [dot(row, x) for row in self.axes]
+
+    def at(self, x: Sequence[Scalar]) -> Vector:
+        """Place in the world of a point of the shape."""
+        return plus(self.origin, self.to_world(x))
+
+    def support(self, d: Sequence[Scalar]) -> Vector:
+        """Point of the core that lies furthest along ``d``, in the frame of the shape as ``d``."""
+        ops, shape = self.ops, self.shape
+        match shape:
+            case Box():
+                return [ops.copysign(0.5 * h, x) for h, x in zip((shape.x, shape.y, shape.z), d, strict=True)]
+            case Capsule():
+                return [0.0, 0.0, ops.copysign(0.5 * shape.length, d[2])]
+            case Cylinder():
+                across = ops.sqrt(d[0] * d[0] + d[1] * d[1])
+                steep = ops.maximum(d[2], -d[2]) * 1e-12
+                part = ops.select(ops.less(steep, across), shape.radius / (across + TINY), 0.0)
+                return [part * d[0], part * d[1], ops.copysign(0.5 * shape.length, d[2])]
+            case Ellipsoid():
+                half = (shape.x, shape.y, shape.z)
+                x = [h * c for h, c in zip(half, d, strict=True)]
+                part = 1.0 / ops.sqrt(dot(x, x) + TINY)
+                return [part * h * c for h, c in zip(half, x, strict=True)]
+            case Mesh():
+                vertices = shape.vertices.tolist()
+                best, at = dot(d, vertices[0]), list[Scalar](vertices[0])
+                for x in vertices[1:]:
+                    reach = dot(d, x)
+                    further = ops.less(best, reach)
+                    best = ops.maximum(best, reach)
+                    at = [ops.select(further, new, old) for new, old in zip(x, at, strict=True)]
+                return at
+        return [0.0, 0.0, 0.0]
+
+
+def plus(a: Sequence[Scalar], b: Sequence[Scalar], part: Scalar = 1.0) -> Vector:
+    """``a + part b``."""
+    return [x + part * y for x, y in zip(a, b, strict=True)]
+
+
+def minus(a: Sequence[Scalar], b: Sequence[Scalar]) -> Vector:
+    """``a − b``."""
+    return [x - y for x, y in zip(a, b, strict=True)]
+
+
+def cross(a: Sequence[Scalar], b: Sequence[Scalar]) -> Vector:
+    """``a × b``."""
+    return [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+
+
+def chosen(ops: Ops, condition: Scalar, a: Sequence[Scalar], b: Sequence[Scalar]) -> Vector:
+    """``a`` where the condition holds, else ``b``, item by item."""
+    return [ops.select(condition, x, y) for x, y in zip(a, b, strict=True)]
+
+
+CORNER = 8
+"""Numbers of a corner of a simplex: vector from B to A, point of A, weight, and whether it is there."""
+
+
+def distance(a: Placed, b: Placed) -> tuple[Scalar, Vector, Vector]:
+    """Gap of the cores (m), negative where they overlap; unit normal (3,) from B to A; nearest point of A (3,)."""
+    ops, size = a.ops, a.size + b.size
+    tolerance = ROUND_OFF * size
+    middles = minus(a.at(a.middle.tolist()), b.at(b.middle.tolist()))
+    middle_a, middle_b = a.at(a.middle.tolist()), b.at(b.middle.tolist())
+    start = plus(middles, [TINY, 0.0, 0.0])
+    length = ops.sqrt(dot(start, start))
+    none: Vector = [0.0] * (3 * CORNER)
+
+    def body(values: Sequence[Scalar]) -> tuple[list[Scalar], Scalar]:
+        corners = [list(values[CORNER * k : CORNER * k + CORNER]) for k in range(3)]
+        v, gap, normal, scale, out, n, best, refines = (
+            list(values[24:27]), values[27], list(values[28:31]), values[31], values[32], list(values[33:36]),
+            values[36], values[37],
+        )  # fmt: skip
+        fresh = 1.0 - ops.maximum(corners[0][7], ops.maximum(corners[1][7], corners[2][7]))
+        length = ops.sqrt(dot(v, v) + TINY)
+        d = [-(1.0 / length) * x for x in v]
+        p = plus(middle_a, minus(a.at(a.support(a.to_own(d))), middle_a), scale)
+        q = plus(middle_b, minus(b.at(b.support(b.to_own([-x for x in d]))), middle_b), scale)
+        w = plus(minus(p, q), n, out)
+        least = -dot(d, w)
+        better = ops.less(gap, least)
+        gap, normal = ops.maximum(gap, least), chosen(ops, better, [-x for x in d], normal)
+        inside, nearest, following = _nearest_in_simplex(ops, corners, [*w, *p])
+        # the loop for this direction ends: the origin is inside, the gap is known, or there is no way on
+        overlaps = ops.maximum(ops.less(length, 10.0 * tolerance), inside) * (1.0 - fresh)
+        stalls = (1.0 - ops.less(dot(nearest, nearest), dot(v, v))) * (1.0 - fresh)
+        known = (1.0 - ops.less(tolerance, length - least)) * (1.0 - fresh)
+        ends = ops.maximum(overlaps, ops.maximum(stalls, known))
+        overlaps = overlaps * (1.0 - refines)
+        parted = gap - out * dot(normal, n)
+        whole = ops.less(1.0 - 0.5 * SHRINKAGE, scale)
+        apart = (1.0 - refines) * whole * (1.0 - ops.less(gap, NEAR * size))
+        done = ends * (1.0 - overlaps) * ops.maximum(apart, refines * (1.0 - ops.less(best + tolerance, parted)))
+        better = ends * (1.0 - overlaps) * (1.0 - ops.maximum(done, 0.0))
+        last = ops.maximum(better, ends * apart)
+        found = parted - (1.0 - scale) * (size - a.radius - b.radius)
+        best = ops.select(last, found, best)
+        n = chosen(ops, last, normal, n)
+        refines = ops.maximum(refines, last)
+        out = ops.select(last, ops.maximum(NEAR * size - best, 0.0), out)
+        smaller = ops.maximum(ops.minimum(2.0 * scale - 1.0, 1.0 - SHRINKAGE), 0.0)
+        scale = ops.select(last, 1.0, ops.select(ends * overlaps, smaller, scale))
+        # a new direction begins with no corner; the last one keeps those of its nearest point
+        begins = ends * (1.0 - done)
+        v = chosen(ops, begins, plus(start, n, out), chosen(ops, ends, v, nearest))
+        gap = ops.select(begins, -HUGE, gap)
+        kept = [
+            x
+            for old, new in zip(corners, following, strict=True)
+            for x in chosen(ops, ends, [(1.0 - begins) * y for y in old], new)
+        ]
+        return [*kept, *v, gap, *normal, scale, out, *n, best, refines], done
+
+    towards = [(1.0 / length) * x for x in start]
+    first = [*none, *start, -HUGE, *towards, 1.0, 0.0, *towards, -size, 0.0]
+    values = ops.repeat(MOST_PASSES, first, body)
+    point: Vector = [0.0, 0.0, 0.0]
+    for k in range(3):
+        corner = values[CORNER * k : CORNER * k + CORNER]
+        point = plus(point, corner[3:6], corner[6])
+    return values[36], list(values[33:36]), point
+
+
+def _nearest_in_simplex(
+    ops: Ops, corners: Sequence[Sequence[Scalar]], new: Sequence[Scalar]
+) -> tuple[Scalar, Vector, list[Vector]]:
+    """Of a simplex of up to three corners and a new one, in which that takes part.
+
+    Returns whether the origin is inside, the point that is nearest to it, and the corners that this is between.
+    """
+    d = list(new[:3])
+    best, v = dot(d, d), d
+    weights: Vector = [0.0, 0.0, 0.0]
+    edges = [minus(corner[:3], d) for corner in corners]
+    squares = [dot(e, e) for e in edges]
+
+    def take(ok: Scalar, x: Vector, parts: Vector) -> None:
+        nonlocal best, v, weights
+        square = dot(x, x)
+        ok = ok * ops.less(square, best)
+        best, v, weights = ops.select(ok, square, best), chosen(ops, ok, x, v), chosen(ops, ok, parts, weights)
+
+    for k in range(3):
+        part = -dot(d, edges[k]) * (1.0 / ops.maximum(squares[k], TINY))
+        ok = corners[k][7] * ops.less(0.0, part) * ops.less(part, 1.0)
+        take(ok, plus(d, edges[k], part), [part if j == k else 0.0 for j in range(3)])
+    for k, m in ((1, 0), (2, 0), (2, 1)):
+        x, y = corners[k][:3], corners[m][:3]
+        N = cross(edges[k], edges[m])
+        area = dot(N, N)
+        of_x, of_y = dot(cross(y, d), N), dot(cross(d, x), N)
+        ok = corners[k][7] * corners[m][7] * ops.less(THIN * squares[k] * squares[m], area)
+        ok = ok * ops.less(0.0, of_x) * ops.less(0.0, of_y) * ops.less(of_x + of_y, area)
+        over = 1.0 / ops.maximum(area, TINY)
+        part = dot(d, N) * over
+        take(ok, [part * c for c in N], [{k: over * of_x, m: over * of_y}.get(j, 0.0) for j in range(3)])
+    x, y, z = (corner[:3] for corner in corners)
+    volumes = [dot(d, cross(y, z)), dot(d, cross(z, x)), dot(d, cross(x, y)), -dot(z, cross(x, y))]
+    signs = [ops.less(0.0, volume) for volume in volumes]
+    negative = [ops.less(volume, 0.0) for volume in volumes]
+    same = reduce(lambda s, t: s * t, signs) + reduce(lambda s, t: s * t, negative)
+    inside = same * corners[0][7] * corners[1][7] * corners[2][7]
+    kept = [ops.less(0.0, weight) for weight in weights]
+    own = 1.0 - (weights[0] + weights[1] + weights[2])
+    places = [1.0 - kept[0], kept[0] * (1.0 - kept[1]), kept[0] * kept[1]]
+    following = [
+        chosen(ops, place, [*new, own, 1.0], [*corner[:6], weight, keep])
+        for place, corner, weight, keep in zip(places, corners, weights, kept, strict=True)
+    ]
+    return inside, v, following

@@ -241,7 +241,7 @@ class Simulator:
     @property
     def options(self) -> dict[str, Any]:
         """Options that make a simulator of the same scene go the same way, as plain numbers and names."""
-        own, here = self._options._asdict(), ("touching", "asks")
+        own, here = self._options._asdict(), ("touching", "asks", "max_parts")
         of_solver = {"formulation": self.formulation, "solver": self.solver, "n_directions": self.n_directions}
         gains = {"kp": self.kp.tolist(), "kd": self.kd.tolist()}
         forces = {"passive": self.passive, "limits": self.limits, "control": self.control, **gains}

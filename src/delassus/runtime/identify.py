@@ -169,9 +169,9 @@ class _LeastSquares:
     Attributes
     ----------
     solved : (n,) array
-        Which units were solved.
+        Which units were solved where derivatives were computed last, and these, too.
     free : int
-        Directions of starts that were eliminated.
+        Directions of starts that were eliminated there.
     """
 
     def __init__(self, data: Measured, parameters: Sequence[_Parameter], tree: Tree, is_robust: bool) -> None:
@@ -190,21 +190,21 @@ class _LeastSquares:
         values = {p.name: p.argument(part)[0] for p, _, part in self.each(x)}
         if self._reference is None:
             starts = self.data.starts
-            results, r, self.solved = self._run(values, starts)
+            results, r, solved = self._run(values, starts)
         else:
             at, starts, step, turn = self._reference
-            results, r, self.solved = self._run(values, starts)
+            results, r, solved = self._run(values, starts)
             change = step - turn @ (x - at)
             nv = self.tree.nv
             moved = self.tree.integrate(starts[0], change[:, :nv]), starts[1] + change[:, nv:]
-            others, r_others, solved = self._run(values, moved)
+            others, r_others, solved_others = self._run(values, moved)
             costs = [np.sum(self._robust(x)[0] ** 2, axis=1) for x in (r_others, r)]
-            better = solved & (~self.solved | (costs[0] < costs[1]))
+            better = solved_others & (~solved | (costs[0] < costs[1]))
             column = better[:, None]
             starts = np.where(column, moved[0], starts[0]), np.where(column, moved[1], starts[1])
             results = [np.where(column, new, old) for new, old in zip(others, results, strict=True)]
-            r, self.solved = np.where(column, r_others, r), np.where(better, solved, self.solved)
-        self._latest = x.copy(), starts, results, r
+            r, solved = np.where(column, r_others, r), solved | better
+        self._latest = x.copy(), starts, results, r, solved
         known = [(p.entries(part)[0] - p.given) / p.prior for p, _, part in self.each(x)]
         return np.concatenate([self._robust(r)[0].ravel(), *known])
 
@@ -212,7 +212,7 @@ class _LeastSquares:
         """Derivatives of the residuals at ``x``, where they were computed last."""
         if not np.array_equal(self._latest[0], x):
             self.residuals(x)
-        _, starts, results, r = self._latest
+        _, starts, results, r, solved = self._latest
         values, changes, known = {}, {}, []
         for p, columns, part in self.each(x):
             values[p.name], change = p.argument(part)
@@ -221,7 +221,7 @@ class _LeastSquares:
             known.append(np.zeros((p.prior.size, x.size)))
             known[-1][:, columns] = (p.entries(part)[1] / p.prior).T
         J, S, right = self.data.tangents(values, changes, results)
-        self.solved &= right
+        self.solved = solved & right
         f, slope = self._robust(r)
         weight = (slope * self.solved[:, None])[..., None]
         J, S = weight * J, weight * S

@@ -277,20 +277,37 @@ def tables(record: Record) -> Iterator[Table | str]:
 
 
 def draw(record: Record, folder: Path) -> Path:
-    """How many tosses are within an error."""
-    figure, axes = side_by_side(2)
-    shown: Mapping[str, Array] = _shown(record)
+    """How many tosses are within an error, and parameters over published ones."""
+    found = record.get("identified")
+    figure, axes = side_by_side(3 if found else 2)
+    shown: dict[str, Array] = _shown(record)
+    if found:
+        shown |= {f"contact step, {name}": np.array(one) for name, one in found["others"].items()}
+        shown.pop("contact step", None)
     for k, (ax, label, scale) in enumerate(
-        zip(axes, ("position (% of the side)", "rotation (°)"), (100.0, 1.0), strict=True)
+        zip(axes, ("position (% of the side)", "rotation (°)"), (100.0, 1.0), strict=False)
     ):
-        for name, found in shown.items():
-            part = np.arange(1, len(found) + 1) / len(found)
-            ax.plot(scale * np.sort(found[:, k]), part, linewidth=1.0, label=name.replace(", solimp", ",\nsolimp"))
-        ax.set_xlim(0, scale * max(np.percentile(found[:, k], 90) for found in shown.values()))
+        for name, one in shown.items():
+            part = np.arange(1, len(one) + 1) / len(one)
+            ax.plot(scale * np.sort(one[:, k]), part, linewidth=1.0, label=name.replace(", solimp", ",\nsolimp"))
+        ax.set_xlim(0, scale * max(np.percentile(one[:, k], 90) for one in shown.values()))
         ax.set_xlabel(f"error of {label}, mean over a toss", fontsize=8)
         ax.spines[["top", "right"]].set_visible(False)
         ax.tick_params(labelsize=8)
         ax.grid(alpha=0.3)
     axes[0].set_ylabel("part of the tosses within it", fontsize=8)
     axes[1].legend(fontsize=6, loc="lower right")
+    if found:
+        estimates = dict(zip(found["names"], zip(found["values"], found["errors"], strict=True), strict=True))
+        ratios = {name: (estimates[name], (0.0, own)) for name, own in
+                  (("friction", FRICTION), ("restitution", RESTITUTION))}  # fmt: skip
+        ratios |= {f"I{axis}{axis}": (estimates[f"payload0[{k}]"], (INERTIA, INERTIA)) for axis, k in
+                   zip("xyz", (4, 6, 9), strict=True)}  # fmt: skip
+        for k, ((x, spread), (more, own)) in enumerate(ratios.values()):
+            axes[2].errorbar(k, (x + more) / own, 2 * spread / own, fmt="o", color="C0", markersize=3, capsize=3)
+        axes[2].axhline(1.0, color="0.6", linewidth=0.8)
+        axes[2].set_xticks(range(len(ratios)), list(ratios), fontsize=7)
+        axes[2].set_ylabel("estimate over published, ± 2 errors", fontsize=8)
+        axes[2].spines[["top", "right"]].set_visible(False)
+        axes[2].tick_params(labelsize=8)
     return save(figure, folder / "tosses.png")

@@ -9,9 +9,10 @@ import pytest
 
 import delassus as ds
 from delassus.accuracy.closed_loops import rank_when_closed
-from delassus.contact import Box, Collider, HalfSpace
+from delassus.contact import Box, Collider, HalfSpace, Sphere
 from internals import RawJoint, RawLink, build_tree, joint_kinds
 from test_joint_contacts import some_scene
+from tools import beside_simulator
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -176,6 +177,14 @@ def on_gimbals(light, root="fixed"):
     return tree, [ds.Weld("b2", ds.Frame("rocker", (0.3, 0, 0)))]
 
 
+def thrown_gimbals(light, root, speed):
+    """`on_gimbals`, a closed configuration, and a velocity that keeps it so, with the crank at that speed (rad/s)."""
+    tree, loops = on_gimbals(light, root)
+    q = closed_weld(tree, loops, tree.random(3))
+    crank = tree.v_slices[tree.link_names.index("crank")].start
+    return tree, loops, q, consistent(tree, loops, q, speed * np.eye(tree.nv)[crank])
+
+
 def closed_weld(tree, loops, q):
     """A configuration near ``q`` at which welds are closed, by Newton's method on their errors."""
     kernel = ds.compile(tree, loops, "joint_space_motion")
@@ -197,9 +206,7 @@ def largest_error(tree, loops, q):
 @pytest.mark.parametrize(("light", "root"), [(1e-3, "fixed"), (1e-6, "fixed"), (1e-6, "floating")])
 def test_rods_on_gimbals_without_mass_keep_their_loops_and_their_energy(light, root):
     """Thrown at 20 rad/s, under gravity alone."""
-    tree, loops = on_gimbals(light, root)
-    q = closed_weld(tree, loops, tree.random(3))
-    v = consistent(tree, loops, q, 20.0 * np.eye(tree.nv)[tree.v_slices[tree.link_names.index("crank")].start])
+    tree, loops, q, v = thrown_gimbals(light, root, 20.0)
     sim = ds.Simulator(ds.Scene(tree, loops=loops), q0=q, v0=v, dt=1e-3)
     qs, vs = [sim.q], [sim.v]
     for _ in range(1000):
@@ -212,6 +219,55 @@ def test_rods_on_gimbals_without_mass_keep_their_loops_and_their_energy(light, r
     assert largest_error(tree, loops, qs) < 1e-4
     assert np.ptp(energy) < 0.02 * kinetic.max()
     assert not sim.statuses
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("light", "root", "speed"), [(1e-3, "fixed", 5.0), (1e-6, "fixed", 20.0), (1e-6, "floating", 20.0)]
+)
+def test_rods_on_gimbals_strike_the_ground_as_in_the_simulator(light, root, speed):
+    """Loops of links of next to no mass: sub-steps, what loops leave of impulses, and errors that are taken back."""
+    tree, loops, q, v = thrown_gimbals(light, root, speed)
+    rod = ds.Frame("rod", (0.25, 0.0, 0.0))
+    if ds.frame_velocity(tree, q, v, rod, reference="local-world-aligned")[2] > 0.0:
+        v = -v
+    height = ds.forward_kinematics(tree, q, rod)[2, 3] - 0.05 - 0.01
+    ground = Collider("world", HalfSpace(), (0.0, 0.0, height), friction=1.0)
+    scene = ds.Scene(tree, [Collider("rod", Sphere(0.05), rod.position, friction=0.09), ground], loops=loops)
+    p, sim = beside_simulator(scene, q, v, np.zeros(tree.nv), 80, 1e-3, tolerance=1e-11, sweeps=2000)
+    assert p[2] > 0.0 and len(sim.contacts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("light", "root"), [(1e-3, "fixed"), (1e-6, "fixed"), (1e-6, "floating")])
+def test_contact_steps_of_rods_on_gimbals_keep_their_loops_and_their_energy(light, root):
+    """Thrown at 20 rad/s, in compiled steps, far above the ground."""
+    tree, loops, q, v = thrown_gimbals(light, root, 20.0)
+    ground = ds.Contact(ds.Frame("rod", (0.25, 0.0, 0.0)), Sphere(0.05), ds.Frame("world", (0.0, 0.0, -1e4)))
+    qs, vs, *_ = ds.rollout(ds.compile(tree, [*loops, ground], "contact_step"), q, v, np.zeros((1000, tree.nv)), 1e-3)
+    kinetic = ds.kinetic_energy(tree, qs, vs)
+    assert largest_error(tree, loops, qs) < 1e-6
+    assert np.ptp(kinetic + ds.potential_energy(tree, qs)) < 1e-4 * kinetic.max()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clearance", [1.0, 0.0])
+def test_derivatives_of_contact_steps_with_loops(clearance):
+    """Those of the step itself where one sub-step is enough, in flight and where the rod strikes the ground."""
+    tree, loops, q, v = thrown_gimbals(1e-3, "fixed", -5.0)
+    rod = ds.Frame("rod", (0.25, 0.0, 0.0))
+    speed = ds.frame_velocity(tree, q, v, rod, reference="local-world-aligned")[2]
+    height = ds.forward_kinematics(tree, q, rod)[2, 3] - 0.05 - clearance + 5e-4 * speed
+    ground = ds.Contact(rod, Sphere(0.05), ds.Frame("world", (0.0, 0.0, height)), friction=0.3)
+    step = ds.compile(tree, [*loops, ground], "contact_step", tolerance=1e-11, sweeps=500)
+    given, rng, small = [q, v, np.zeros(3), np.zeros(tree.nv), 1e-3], np.random.default_rng(0), 1e-6
+    along = [rng.normal(size=tree.nv), rng.normal(size=tree.nv), np.zeros(3), np.zeros(tree.nv), 0.0]
+    found = step.derivative("jvp")(*given, *along)
+    ends = [step(*(x + side * small * y for x, y in zip(given, along, strict=True))) for side in (1.0, -1.0)]
+    assert speed < -0.1 and (ends[0][2][2] > 0.0) == (clearance == 0.0)
+    for x, after, before in zip(found[:3], *ends, strict=False):
+        wanted = (after - before) / (2.0 * small)
+        np.testing.assert_allclose(x, wanted, atol=1e-4 * np.abs(wanted).max(initial=1.0))
 
 
 @pytest.fixture(scope="module")

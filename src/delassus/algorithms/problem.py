@@ -244,8 +244,16 @@ class Problem:
     @cached_property
     def free_bodies(self) -> frozenset[int]:
         """Free bodies (`Tree.is_free_body`) that no bilateral constraint holds."""
-        held = {i for c in self.constraints if not c.n_impulses for i in c.carriers(self.tree)}
+        held = {i for links, _ in self.blocks_with_loops for i in links}
         return frozenset(i for i in self.tree.root_to_leaves() if self.tree.is_free_body(i) and i not in held)
+
+    @cached_property
+    def blocks_with_loops(self) -> list[tuple[list[int], list[int]]]:
+        """Links that joints and bilateral constraints hold together, and the numbers of these, where there are some."""
+        carriers = {k: c.carriers(self.tree) for k, c in enumerate(self.constraints) if not c.n_impulses}
+        blocks = [(links, [k for k, tied in carriers.items() if {*links} & {*tied}])
+                  for links in self.tree.blocks(carriers.values())]  # fmt: skip
+        return [(links, loops) for links, loops in blocks if loops]
 
     @property
     def centre_of_mass(self) -> Matrix:

@@ -131,6 +131,27 @@ class Topology(Frozen):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, n_links={self.n_links}, nq={self.nq}, nv={self.nv})"
 
+    def blocks(self, ties: Iterable[Iterable[int]] = ()) -> list[list[int]]:
+        """Links that joints hold together, or that links of one of the ``ties`` do; blocks by their first links."""
+        root = list(range(self.n_links))
+
+        def top(i: int) -> int:
+            while root[i] != i:
+                i = root[i]
+            return i
+
+        for i, parent in enumerate(self.parents):
+            if parent != WORLD:
+                root[i] = top(parent)
+        for tie in ties:
+            first, *others = sorted({top(i) for i in tie if i != WORLD}) or [WORLD]
+            for other in others:
+                root[other] = first
+        out: dict[int, list[int]] = {}
+        for i in range(self.n_links):
+            out.setdefault(top(i), []).append(i)
+        return list(out.values())
+
     def is_free_body(self, link: int) -> bool:
         """Whether a link is a rigid body on its own: on a free joint to the world, without armature and children."""
         joint, is_alone = self.joints[link], self.parents[link] == WORLD and not self.children[link]

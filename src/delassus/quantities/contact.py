@@ -27,6 +27,7 @@ from delassus.algorithms.operational_space_compliance import (
     straight_drift,
 )
 from delassus.constraints.contact import contacts_of, ground_name
+from delassus.errors import ConfigurationError
 from delassus.model.tree import Tree
 from delassus.planner.base_parameters import base_parameters
 from delassus.planner.frame_placement import frame_placement
@@ -75,6 +76,11 @@ def _contact_step(bound: BoundRequest) -> list[Any]:
 
 def _contact_step_derivatives(bound: BoundRequest) -> list[Any]:
     step, found = _solved(bound)
+    if step.loops:
+        raise ConfigurationError(
+            "constraints", "contacts alone with 'contact_step_derivatives'", "loops as well",
+            "Their sub-steps have derivatives by programs alone: compile 'contact_step', and take derivative('jvp').",
+        )  # fmt: skip
     changes = StepChanges(step, found, bound.control_rates(v=None if found.impact is None else found.start))
     A, B, has_derivatives = changes.state_and_controls()
     bound.is_within = bound.is_within * has_derivatives

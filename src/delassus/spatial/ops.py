@@ -252,6 +252,12 @@ class Ops(ScalarOps):
         Each state stops for itself, whatever others do; where ``unless`` is 1, before the first pass.
         """
 
+    def differentiable(
+        self, repeated: Callable[[], list[Scalar]], once: Callable[[], list[Scalar]]
+    ) -> list[Scalar]:  # fmt: skip
+        """What ``repeated`` makes, by loops; where programs are differentiated, what ``once`` does, without any."""
+        return repeated()
+
     def implicit(self, values: Sequence[Scalar], image: Callable[[Sequence[Scalar]], Sequence[Scalar]]) -> list[Scalar]:
         """``values``, which ``image`` maps to themselves: what is differentiated knows that they follow from this."""
         return list(values)

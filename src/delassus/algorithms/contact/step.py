@@ -7,6 +7,7 @@ With ``v* = v + h M⁻¹ (τ − c)`` and ``M = Lᵀ L``, ``Y = J L⁻¹``: ``y 
 - Limits of joints are gaps of the same kind on either side.
 - Where something closes faster than gravity would close it in two steps and bounces, there is an impact first:
   compression and decompression (Poisson's restitution), after which forces are those of the new velocities.
+- Links that bilateral constraints tie move by `smooth_motion` between contacts, whose impulses act on the whole step.
 - Bilateral constraints are eliminated: ``G`` and ``b`` of the others are those under closed loops. Rows whose mobility
   these leave to round-off, as at a point that is held, are held: they have no impulse.
 - Impulses that do not solve the laws are scaled so that they add no kinetic energy.
@@ -45,7 +46,9 @@ from delassus.algorithms.contact.solution import (
 )
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
+from delassus.algorithms.dynamics.smooth_motion import SmoothMotion, SubSteps, smooth_motion
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.loop_impulses import LoopImpulses
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import joint_forces
 from delassus.constraints import BoundedJoint, Candidate
@@ -81,15 +84,20 @@ class Tuning(NamedTuple):
 
 TUNING = Tuning()
 
-LOOP_ROUNDING = 16.0
-"""Least weight of the proximal point method for loops, over the relative round-off."""
-
 
 OUT_OF_REACH = 1e6
 """Velocity (m/s) at which nothing closes."""
 
 Solved = Callable[..., tuple[StepProblem, Outcome]]
 """From free velocities, laws, impulses to start from, an energy and joints to a problem and its outcome."""
+
+
+class Block(NamedTuple):
+    """Degrees of freedom that loops tie, the numbers of these constraints, and their smooth motion over the step."""
+
+    dofs: list[int]
+    loops: list[int]
+    smooth: SmoothMotion
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +157,22 @@ class ContactStep:
             struck = self._impact(solved, rates, joints, tolerance)
             motion, before = self._make_motion(struck.v, self.problem).conserving_momentum(), struck.v
             y, free, taken = self._free(motion)
+        blocks = self._blocks_with_loops(motion, before)
+        if blocks:
+            y = self._ending_with(y, blocks)
+            free, taken = self._beside_loops(column(ops, self.space.along_rows(y)))
         laws = [
             PointLaw(3 * k, friction, rate, candidate.belt)
             for k, ((candidate, friction, _), rate) in enumerate(zip(self.points, rates, strict=True))
         ]
         last = self._taken(solved(free, laws, self._along_rows(start, joints), 0.0), y, taken)
         found = last.outcome
-        correction = self._correction(found.velocities, times)
-        q, v = position_update(ops, self.problem, list(self.q), last.velocity, self.h, correction.shift)
+        correction = self._correction(found.velocities, times, blocks)
+        v, shift = last.velocity, correction.shift
+        if blocks:
+            target = column(ops, self.space.back_substitution(y, self._all_impulses([0.0] * len(found.p), taken)))
+            v, shift = self._with_smooth_motion(blocks, before, target, last, shift)
+        q, v = position_update(ops, self.problem, list(self.q), v, self.h, shift)
         impulses, residuals = self._apart(found.p, joints), list(found.residuals)
         if struck is not None:
             of_impact = self._apart(struck.p, joints, of_limits=True)
@@ -183,6 +199,52 @@ class ContactStep:
         y = self.space.solve_transpose(from_entries(ops, impulses)) if impulses else ops.zeros(0, 1)
         return y, *self._beside_loops(column(ops, self.space.along_rows(y)))
 
+    def _blocks_with_loops(self, motion: DynamicsProblem, v: Sequence[Scalar]) -> list[Block]:
+        """Blocks with loops, and their smooth motion from the velocity ``v``."""
+        out = list[Block]()
+        for links, loops in self.problem.blocks_with_loops:
+            steps = SubSteps(motion, links, loops, self.epsilon)
+            smooth = smooth_motion(steps, [v[k] for k in steps.dofs], self.h, TUNING.correction)
+            out.append(Block(steps.dofs, loops, smooth))
+        return out
+
+    def _ending_with(self, y: Matrix, blocks: Sequence[Block]) -> Matrix:
+        """``L v`` (nv × 1), ``y`` with the velocity that blocks with loops have at the end of their smooth motion."""
+        ops, reached = self.ops, {k: x for b in blocks for k, x in zip(b.dofs, b.smooth.reached, strict=True)}
+        over = column(ops, self._over_factor([reached.get(k, 0.0) for k in range(self.tree.nv)]))
+        return from_entries(ops, [over[k] if k in reached else x for k, x in enumerate(column(ops, y))])
+
+    def _with_smooth_motion(
+        self, blocks: Sequence[Block], start: Sequence[Scalar], target: Sequence[Scalar], solved: SolvedProblem,
+        shift: Sequence[Scalar],
+    ) -> tuple[list[Scalar], list[Scalar]]:  # fmt: skip
+        """Velocity after impulses and displacement ``shift``, with what smooth motion changes over the step.
+
+        It begins with the velocity ``start``; ``target`` is the one without impulses. Where there are none, the step
+        ends where the smooth motion does. Impulses act on the whole step: what they change of the velocity changes the
+        displacement by ``h`` times that.
+        """
+        ops, h, v, shift = self.ops, self.h, list(solved.velocity), list(shift)
+        for block in blocks:
+            pushed = self._pushes(block, solved.outcome.p)
+            for k, moved, reached in zip(block.dofs, block.smooth.moved, block.smooth.reached, strict=True):
+                turned = reached - target[k]
+                curved = moved - 0.5 * h * (start[k] + reached) - h * turned
+                v[k] = ops.select(pushed, v[k] + turned, reached)
+                shift[k] = shift[k] + ops.select(pushed, curved, moved - h * reached)
+        return v, shift
+
+    def _pushes(self, block: Block, p: Sequence[Scalar]) -> Scalar:
+        """1 where impulses ``p`` of the other rows act on a block."""
+        impulses = dict(zip(self.others, p, strict=True))
+        acting = [
+            magnitude(self.ops, impulses[row])
+            for c, rows, columns in zip(self.problem.constraints, self.problem.rows, self.space.Y, strict=True)
+            if c.n_impulses and {*columns} & {*block.dofs}
+            for row in range(rows.start, rows.stop)
+        ]
+        return self.ops.less(0.0, maximum_of(self.ops, [0.0, *acting]))
+
     def _over_factor(self, v: Sequence[Scalar]) -> Matrix:
         """``L v`` (nv × 1)."""
         return self.ops.vstack(self.space.L.multiply([self.ops.matrix([[x]]) for x in v]))
@@ -190,34 +252,20 @@ class ContactStep:
     # -- loops ---------------------------------------------------------------------------------------------------------
 
     def _close_loops(self) -> None:
-        """``G`` of the other rows under closed loops, and ``G_ll⁻¹ G_lo``, what impulses of loops are.
-
-        Rows of loops may depend on one another, as where a point closes a planar loop: two steps of the proximal point
-        method give impulses, which are not unique there.
-        """
+        """``G`` of the other rows under closed loops, and ``G_ll⁺ G_lo``, what impulses of loops are."""
         ops, G, n = self.ops, self.space.G, len(self.others)
         open_loops = ops.entries(G) if n else []
         self.size_of, self.moves = [open_loops[k][k] for k in self.others], dict[int, Scalar]()
         own = ops.take(G, self.others, self.others) if n else ops.zeros(0, 0)
         if self.loops:
-            own_loops = ops.take(G, self.loops, self.loops)
-            entries, weight = ops.entries(own_loops), max(PROXIMAL, LOOP_ROUNDING * self.epsilon)
-            least = weight * maximum_of(ops, [row[k] for k, row in enumerate(entries)]) + SQUARE_FLOOR
-            damped = [[x + least if i == j else x for j, x in enumerate(row)] for i, row in enumerate(entries)]
-            ops.new_system()
-            self._own_loops, self._factor = own_loops, ops.factor(ops.matrix(damped))
+            self._of_loops = LoopImpulses(ops, ops.take(G, self.loops, self.loops), self.epsilon)
             if n:
-                self._of_others = self._of_loops(ops.take(G, self.loops, self.others))
+                self._of_others = self._of_loops.solve(ops.take(G, self.loops, self.others))
                 mixed = ops.take(G, self.others, self.loops)
                 own = ops.sym_subtract(own, ops.sym_product(mixed, self._of_others))
         self.G, self._held = ops.entries(own) if n else [], own
         if self.loops and n:
             self._release_held_rows()
-
-    def _of_loops(self, velocities: Matrix) -> Matrix:
-        """Impulses (negative) by which loops take velocities (m_l × k) of theirs."""
-        found = self._factor.solve(velocities)
-        return found + self._factor.solve(velocities - self._own_loops @ found)
 
     def _release_held_rows(self) -> None:
         """Decouple the rows of ``G`` that loops hold; ``moves`` is 1 for each row that is free to move, else 0.
@@ -244,7 +292,7 @@ class ContactStep:
         ops, free = self.ops, [u[k] for k in self.others]
         if not self.loops:
             return free, None
-        taken = self._of_loops(from_entries(ops, [u[k] for k in self.loops]))
+        taken = self._of_loops.solve(from_entries(ops, [u[k] for k in self.loops]))
         if not free:
             return free, taken
         changes = column(ops, ops.take(self.space.G, self.others, self.loops) @ taken)
@@ -349,8 +397,8 @@ class ContactStep:
 
     # -- displacement --------------------------------------------------------------------------------------------------
 
-    def _correction(self, velocities: Sequence[Scalar], times: int) -> Correction:
-        """Displacement of joints (nv) that takes back overlaps, errors of loops and passed limits.
+    def _correction(self, velocities: Sequence[Scalar], times: int, blocks: Sequence[Block]) -> Correction:
+        """Displacement of joints (nv) that takes back overlaps, errors of loops that gape and passed limits.
 
         It closes no gap that velocities of the other rows leave after the step, and passes no limit.
         """
@@ -360,9 +408,10 @@ class ContactStep:
         if not self.points and not limited and not self.loops:
             return Correction(CorrectionGoals([], [], [], [], None, 0.0), [], 1.0, [0.0] * tree.nv)
         errors: list[Scalar] = [0.0] * self.problem.n_rows
-        for (c, at), span in zip(self.motion.each_constraint(), self.problem.rows, strict=True):
-            if not c.n_impulses:
-                errors[span] = [TUNING.correction * x for x in column(ops, c.position(at))]
+        gaping = {k: TUNING.correction * (1.0 - block.smooth.closed) for block in blocks for k in block.loops}
+        for k, (c, at) in enumerate(self.motion.each_constraint()):
+            if k in gaping:
+                errors[self.problem.rows[k]] = [gaping[k] * x for x in column(ops, c.position(at))]
         by_loops, taken = self._beside_loops(errors)
         wanted, own = list[Scalar](), list[Scalar]()
         bounds: dict[int, Bounds] = {}

@@ -12,8 +12,7 @@ positions and velocities is taken back, along displacements of least kinetic ene
 the energy, ``vᵀ M δw + q̈ᵀ M δu``, and the gap of the loops before it is taken back.
 
 A pass of the one loop is a stage: at the start of the step with its velocity, and once more with what loops leave of it
-if that is another one; then three for each sub-step that is tried. Rows of loops may depend on one another: ``G⁺`` is a
-few steps of the proximal point method.
+if that is another one; then three for each sub-step that is tried.
 
 Contacts, limits and friction of joints act on the whole step, by the geometry of its start.
 
@@ -30,9 +29,10 @@ from typing import NamedTuple, cast
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.loop_impulses import LoopImpulses
 from delassus.algorithms.operational_space_compliance import straight_accelerations, straight_drift
 from delassus.spatial.joints import Joint
-from delassus.spatial.motion import column, diagonal, from_entries
+from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
 State = list[Scalar]
@@ -65,12 +65,6 @@ class Tuning(NamedTuple):
     """How far a sub-step may be lengthened to the end of the step."""
     most_stages: int = 6 * 4096
     """Most stages of a step."""
-    proximal: float = 1e-9
-    """Weight of the proximal point method, over the mobilities of rows."""
-    proximal_rounding: float = 16.0
-    """Least weight over the relative round-off."""
-    proximal_steps: int = 3
-    """Steps of that method."""
 
 
 TUNING = Tuning()
@@ -120,7 +114,7 @@ class SubSteps:
         self.ops, self._motion, self._loops = motion.ops, motion, loops
         tree = motion.tree
         self._nv, self._q = tree.nv, [self.ops.entry(motion.problem.q, k) for k in range(tree.nq)]
-        self._weight = max(TUNING.proximal, TUNING.proximal_rounding * epsilon)
+        self._epsilon = epsilon
         self._joints: list[tuple[Joint, slice, slice, slice]] = []
         self.dofs: list[int] = []
         for i in links:
@@ -145,7 +139,7 @@ class SubSteps:
         # L v, L q̈, 0, less what loops take: Yᵀ G⁺ of their rates
         over = ops.hstack([self._over(space, from_entries(ops, v)), self._over(space, qdd), ops.zeros(self._nv, 1)])
         rates = space.along_rows(over) + ops.hstack([ops.zeros(self.n_rows, 1), straight_drift(motion), gaps])
-        impulses = self._of_loops(space.G, rates)
+        impulses = LoopImpulses(ops, space.G, self._epsilon).solve(rates)
         left = space.back_substitution(over, -impulses)
         columns = [column(ops, ops.take(left, None, (k,))) for k in range(3)]
         w_end, w_rate, back = (self._to_start(q, u, [x[k] for k in self.dofs]) for x in columns)
@@ -173,20 +167,6 @@ class SubSteps:
     def _over(self, space: JointSpace, x: Matrix) -> Matrix:
         """``L x`` (nv × 1)."""
         return self.ops.vstack(space.L.multiply([self.ops.take(x, (k,), None) for k in range(self._nv)]))
-
-    def _of_loops(self, G: Matrix, rates: Matrix) -> Matrix:
-        """``G⁺`` times rates (m × k), rows scaled to equal mobility."""
-        ops, n = self.ops, self.n_rows
-        entries = ops.entries(G)
-        scale = [1.0 / ops.sqrt(entries[k][k] + SQUARE_FLOOR) for k in range(n)]
-        S = diagonal(ops, scale)
-        scaled = ops.sym_product(S, ops.sym_product(G, S))
-        factor = ops.factor(ops.sym_add(scaled, diagonal(ops, [self._weight] * n)))
-        left = S @ rates
-        found = factor.solve(left)
-        for _ in range(TUNING.proximal_steps - 1):
-            found = found + factor.solve(left - scaled @ found)
-        return S @ found
 
     def _to_start(self, q: State, u: State, x: State) -> State:
         """Velocities at the displacement ``u`` in the axes of the start."""
@@ -240,9 +220,18 @@ class Progress(NamedTuple):
 def smooth_motion(steps: SubSteps, v: State, h: Scalar, correction: Scalar) -> SmoothMotion:
     """Motion over the time ``h`` from the velocity ``v`` (n, of `SubSteps.dofs`), by sub-steps.
 
-    Of the errors of closed loops the step takes back the part ``correction``.
+    Of the errors of closed loops the step takes back the part ``correction``. Derivatives are those of one sub-step.
     """
-    ops, n, m = steps.ops, len(steps.dofs), steps.n_rows
+    n = len(steps.dofs)
+    found = steps.ops.differentiable(
+        lambda: _by_sub_steps(steps, v, h, correction), lambda: _in_one_sub_step(steps, v, h, correction)
+    )
+    return SmoothMotion(found[:n], found[n : 2 * n], *found[2 * n :])
+
+
+def _by_sub_steps(steps: SubSteps, v: State, h: Scalar, correction: Scalar) -> State:
+    """Numbers of `SmoothMotion`."""
+    n, m = len(steps.dofs), steps.n_rows
     none: State = [0.0] * n
     start = Progress(none, list(v), [none] * 3, [none] * 3, [0.0] * m, [0.0] * m, -1.0, h, h, 1.0, 1.0)
 
@@ -250,8 +239,21 @@ def smooth_motion(steps: SubSteps, v: State, h: Scalar, correction: Scalar) -> S
         after, stop = _pass(steps, Progress.of(values, n, m), h, correction)
         return after.flat(), stop
 
-    end = Progress.of(ops.repeat(TUNING.most_stages, start.flat(), advance), n, m)
-    return SmoothMotion(end.u, end.w, end.closed, end.resolved)
+    end = Progress.of(steps.ops.repeat(TUNING.most_stages, start.flat(), advance), n, m)
+    return [*end.u, *end.w, end.closed, end.resolved]
+
+
+def _in_one_sub_step(steps: SubSteps, v: State, h: Scalar, correction: Scalar) -> State:
+    """Numbers of `SmoothMotion` where one sub-step is enough, without a loop."""
+    none: State = [0.0] * len(v)
+    first = steps.stage(none, list(v), lambda errors: [(1.0 - correction) * x for x in errors])
+    u, stages = none, [first]
+    for parts in SUB_STEP:
+        u = _along(none, parts, h, [x.u_rate for x in stages])
+        w = _along(first.w, parts, h, [x.w_rate for x in stages])
+        stages.append(steps.stage(u, w, lambda _: [(1.0 - correction) * x for x in first.errors]))
+    closed, end = _is_closed(steps.ops, first.errors), stages[-1]
+    return [*_select(steps.ops, closed, end.u, u), *end.w, closed, 1.0]
 
 
 SUB_STEP = ((0.5,), (0.0, 0.75), (2.0 / 9.0, 3.0 / 9.0, 4.0 / 9.0))

@@ -123,6 +123,10 @@ class DifferentiableTraceOps(TraceOps):
             return super().repeat(times, start, body, unless)
         return [self.select(unless, x, y) for x, y in zip(start, body(list(start))[0], strict=True)]
 
+    def differentiable(self, repeated: Callable[[], list[Any]], once: Callable[[], list[Any]]) -> list[Any]:
+        """What ``once`` makes."""
+        return once()
+
     def implicit(self, values: Sequence[Any], image: Callable[[Sequence[Any]], Sequence[Any]]) -> list[Any]:
         """``p − J⁻¹ (p − g(p))`` of ``values``, which ``image`` maps to themselves."""
         p = [self.number(x) for x in values]

@@ -67,32 +67,17 @@ class BodyGroup:
 def body_groups(scene: Scene, passive: Passive) -> list[BodyGroup]:
     """Blocks of a scene by kind, in the order of their first links, free bodies first."""
     tree = scene.tree
-    root = list(range(tree.n_links))
-
-    def top(i: int) -> int:
-        while root[i] != i:
-            i = root[i]
-        return i
-
-    for i, parent in enumerate(tree.parents):
-        if parent != WORLD:
-            root[i] = top(parent)
+    blocks = tree.blocks(loop.carriers(tree) for loop in scene.loops)
+    block_of = {i: k for k, links in enumerate(blocks) for i in links}
     tied: dict[int, list[Loop]] = {}
-    for loop in scene.loops:
-        tops = sorted({top(i) for i in loop.carriers(tree) if i != WORLD})
-        for other in tops[1:]:
-            root[other] = tops[0]
     for number, loop in enumerate(scene.loops):
         carrier = next((i for i in loop.carriers(tree) if i != WORLD), 0)  # one on the world alone is on any block
-        tied.setdefault(top(carrier), []).append((loop, number))
-    blocks: dict[int, list[int]] = {}
-    for i in range(tree.n_links):
-        blocks.setdefault(top(i), []).append(i)
+        tied.setdefault(block_of[carrier], []).append((loop, number))
 
     made: dict[object, tuple[Tree, list[list[int]]]] = {}
     kinds, free = list[BodyGroup](), list[list[int]]()
-    for first, links in blocks.items():
-        loops = tied.get(first, [])
+    for k, links in enumerate(blocks):
+        loops = tied.get(k, [])
         own = part_of(tree, links, named=bool(loops))
         if not loops and _is_free(own, passive):
             free.append(links)

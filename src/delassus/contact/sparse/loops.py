@@ -17,7 +17,7 @@ from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, forward, product
-from delassus.contact.sparse.records import Bodies, LoopMotion, State
+from delassus.contact.sparse.records import Bodies, LoopMotion, Rows, State
 from delassus.contact.sparse.rows import UNMOVED
 from delassus.runtime.sub_steps import OPEN
 from delassus.spatial.rotations import Array
@@ -163,6 +163,17 @@ def move_loops(bodies: Bodies, state: State, loops: Indices, motion: LoopMotion,
 
 
 @compiled
+def find_pushed(rows: Rows, total: int, loops: Indices, motion: LoopMotion) -> None:
+    """Find the blocks with loops that impulses of the first row groups act on."""
+    for k in range(loops.shape[0]):
+        b, pushed = loops[k, 0], False
+        for i in range(total):
+            is_own = rows.a[i] == b or rows.b[i] == b
+            pushed = pushed or (is_own and (rows.r[i, 0] != 0.0 or rows.r[i, 1] != 0.0 or rows.r[i, 2] != 0.0))
+        motion.pushed[k] = 1 if pushed else 0
+
+
+@compiled
 def add_smooth_motion(bodies: Bodies, state: State, loops: Indices, motion: LoopMotion, dt: float) -> None:
     """Add the change by smooth motion over the step to the velocities ``after`` impulses and to ``shift``.
 
@@ -172,7 +183,6 @@ def add_smooth_motion(bodies: Bodies, state: State, loops: Indices, motion: Loop
     for k in range(loops.shape[0]):
         b = loops[k, 0]
         begin, end = bodies.first[b], bodies.first[b + 1]
-        motion.pushed[k] = 1 if is_pushed(bodies, state, b) else 0
         if motion.pushed[k] == 1:
             for c in range(begin, end):
                 state.shift[c] += state.loops.moved[c] - 0.5 * dt * (state.v[c] + state.loops.reached[c])
@@ -221,15 +231,6 @@ def gains_energy(bodies: Bodies, state: State, loops: Indices, motion: LoopMotio
             gained -= state.tau[c] * state.loops.moved[c]
         multiply_by_transpose(bodies.L, bodies.at[b], m, state.qdd, f, x)
         if gained > TUNING.energy_gain * (kinetic + 0.5 * dt * dt * product(x, 0, x, 0, m)):
-            return True
-    return False
-
-
-@compiled
-def is_pushed(bodies: Bodies, state: State, b: int) -> bool:
-    """Whether impulses act on a block."""
-    for c in range(bodies.first[b], bodies.first[b + 1]):
-        if state.after[c] != state.target[c]:
             return True
     return False
 

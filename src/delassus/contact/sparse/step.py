@@ -32,7 +32,7 @@ from delassus.contact.sparse.impact import (
     end_impact,
     make_safe,
 )
-from delassus.contact.sparse.loops import add_smooth_motion, gains_energy, loops_open
+from delassus.contact.sparse.loops import add_smooth_motion, find_pushed, gains_energy, loops_open
 from delassus.contact.sparse.motion import free_motion_of_robots, start_correction, update_positions
 from delassus.contact.sparse.newton import TOO_SMALL
 from delassus.contact.sparse.parts import (
@@ -290,6 +290,7 @@ def end_step(model: Model, data: Data, options: Options) -> int:
     add_joint_impulses(rows, joints, m, total)
     for c in range(state.v.size):
         joints.before[0, c], joints.before[1, c] = joints.impulses[0, c], joints.impulses[1, c]
+    find_pushed(rows, total, model.loops, model.loop_motion)
     start_correction(model, data, options)
     share(CORRECTION, data.islands.island[bodies.at.size], model, data, options)
     add_smooth_motion(bodies, state, model.loops, model.loop_motion, options.dt)

@@ -61,15 +61,15 @@ def contacts_of_colliders(scene: Solids, names: frozenset[str] | None, between_l
         allowed &= named[:, None] | named[None, :]
     if not between_links:
         allowed &= (scene.links[:, None] == WORLD) | (scene.links[None, :] == WORLD)
-    pairs = np.argwhere(np.triu(allowed))
-    return tuple(_contact(*(scene.colliders[i] for i in pair)) for pair in pairs.tolist())
+    pairs = np.argwhere(np.triu(allowed)).tolist()
+    solids = {i: (scene.colliders[i], _outside(scene.colliders[i])) for i in np.unique(pairs).tolist()}
+    return tuple(_contact(*solids[i], *solids[j]) for i, j in pairs)
 
 
-def _contact(a: Collider, b: Collider) -> Contact:
-    """Contact of two colliders, the second one that of the world if one is."""
+def _contact(a: Collider, shape: Shape, b: Collider, other: Shape) -> Contact:
+    """Contact of two colliders of certain shapes, the second one that of the world if one is."""
     if a.link == "world":
-        a, b = b, a
-    shape, other = (_outside(c) for c in (a, b))
+        a, shape, b, other = b, other, a, shape
     ground: Ground | None = None
     if isinstance(other, HalfSpace):
         ground = _frame(b)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from math import cos, pi, sin
 from typing import NamedTuple
 
@@ -78,24 +78,23 @@ def has_faces(shape: Solid) -> bool:
     return isinstance(shape, Box | Cylinder | Mesh)
 
 
+@lru_cache(64)
 def _polygons(hull: Mesh) -> list[tuple[Array, Array]]:
     """Outward normal and corners (n, 3) of each face, its triangles taken together."""
     assert hull.triangles is not None
     corners = hull.vertices[hull.triangles]
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
-    out, size = [], float(np.ptp(hull.vertices, axis=0).max())
-    left = list(range(len(normals)))
-    while left:
-        n, height = normals[left[0]], corners[left[0], 0] @ normals[left[0]]
-        flat = [
-            f for f in left if np.abs(normals[f] - n).max() < FLAT and abs(corners[f, 0] @ n - height) < FLAT * size
-        ]
-        left = [f for f in left if f not in flat]
+    heights, size = (corners[:, 0] * normals).sum(axis=1), float(np.ptp(hull.vertices, axis=0).max())
+    out, left = [], np.ones(len(normals), dtype=bool)
+    while left.any():
+        n, height = normals[first := int(np.argmax(left))], heights[first]
+        flat = left & (np.abs(normals - n).max(axis=1) < FLAT) & (np.abs(heights - height) < FLAT * size)
+        left &= ~flat
         x = hull.vertices[np.unique(hull.triangles[flat])]
         from_centre = x - x.mean(axis=0)
-        first = from_centre[0] - n * (n @ from_centre[0])
-        order = np.argsort(np.arctan2(from_centre @ np.cross(n, first), from_centre @ first))
+        start = from_centre[0] - n * (n @ from_centre[0])
+        order = np.argsort(np.arctan2(from_centre @ np.cross(n, start), from_centre @ start))
         out.append((n, x[order]))
     return out
 

@@ -151,11 +151,10 @@ def _with_friction(
             step = x - excess * mean / ops.maximum(slope, SQUARE_FLOOR)
             x = ops.maximum(ops.minimum(ops.select(ops.less(0.0, slope), step, 2.0 * x + trace), far), 0.0)
         f0, f1 = r0 + x * c0, r1 + x * c1
-        over = -1.0 / ops.sqrt(f0 * f0 + f1 * f1 + SQUARE_FLOOR)
-        e0, e1 = over * f0, over * f1
-        pressing = h * e0 + k * e1
-        n = (alone - offset * pressing) / ops.maximum(1.0 + mu * pressing, LEAST_SHARE)
-        most_friction = mu * n + offset
-        return [most_friction * e0, most_friction * e1, n, x]
+        length = ops.sqrt(f0 * f0 + f1 * f1 + SQUARE_FLOOR)
+        pressing = h * f0 + k * f1  # r_n = alone − (h, k)ᵀ r_t and r_t = −(μ r_n + offset) R / |R|, by one division
+        over = 1.0 / ops.maximum(length - mu * pressing, LEAST_SHARE * length)
+        share = -(most * over)
+        return [share * f0, share * f1, (alone * length + offset * pressing) * over, x]
 
     return ops.where(ops.less(limit * limit, t0), sliding, [s0, s1, alone - (h * s0 + k * s1), slip])

@@ -119,8 +119,9 @@ class StepProblem:
             self.blocks.append(point_block(ops, W, x.friction, least[x.row], len(G) == 3))
 
     def velocity(self, row: int, p: Sequence[Scalar]) -> Scalar:
-        """``u`` of a row."""
-        return sum((g * x for g, x in zip(self.G[row], p, strict=True)), self.b[row])
+        """``u`` of a row; sums end with the impulses before it, which sweeps know last."""
+        order = (*range(row, len(p)), *range(row))
+        return sum((self.G[row][k] * p[k] for k in order), self.b[row])
 
     def safe(self, p: Sequence[Scalar], budget: Scalar = 0.0) -> Outcome:
         """Impulses that add no kinetic energy beyond a budget (J): ``½ α² pᵀ G p + α pᵀ free ≤ budget``."""

@@ -16,7 +16,7 @@ from delassus.algorithms.contact.law import clamped, joint, passive_part, point_
 from delassus.algorithms.contact.point import PointBlock, point_block
 from delassus.spatial.ops import SQUARE_FLOOR, Ops, Scalar
 
-STOP_RATIO = 0.1
+STOP_RATIO = 0.5
 """Solvers end where a pass changes velocities by less than this part of the tolerance."""
 
 PROXIMAL = 1e-9
@@ -119,9 +119,8 @@ class StepProblem:
             self.blocks.append(point_block(ops, W, x.friction, least[x.row], len(G) == 3))
 
     def velocity(self, row: int, p: Sequence[Scalar]) -> Scalar:
-        """``u`` of a row; sums end with the impulses before it, which sweeps know last."""
-        order = (*range(row, len(p)), *range(row))
-        return sum((self.G[row][k] * p[k] for k in order), self.b[row])
+        """``u`` of a row."""
+        return sum((g * x for g, x in zip(self.G[row], p, strict=True)), self.b[row])
 
     def safe(self, p: Sequence[Scalar], budget: Scalar = 0.0) -> Outcome:
         """Impulses that add no kinetic energy beyond a budget (J): ``½ α² pᵀ G p + α pᵀ free ≤ budget``."""

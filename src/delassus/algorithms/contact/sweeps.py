@@ -6,8 +6,7 @@ of the new normal impulse. What stays where it is solves the law.
 
 A sweep starts from where the last two point (Anderson's acceleration of depth one): with ``F`` the change by a sweep,
 as velocities of the own points and joints, from ``g − θ (g − g₋)``, ``θ = Fᵀ (F − F₋) / |F − F₋|²``, or from ``g``
-where ``F`` has grown. It is the last one if it changes velocities by less than a tenth of the tolerance, or if the next
-one would by less than a hundredth: changes become smaller as the last two did.
+where ``F`` has grown.
 
 Source: Jean 1999, Moreau 1999 (NSGS); Anderson 1965, Walker and Ni 2011.
 """
@@ -65,8 +64,6 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
         following = [new - theta * (new - old) for new, old in zip(g, g_before, strict=True)]
         for x in problem.points:
             following[x.row + 2] = ops.maximum(following[x.row + 2], 0.0 if x.floor is None else x.floor)
-        shrinks = moved / ops.maximum(STOP_RATIO**2 * before, SQUARE_FLOOR)
-        left = left * ops.minimum(shrinks, 1.0)
         return [*following, *g, *F, moved, *following_slips], ops.less(left, square)
 
     slips = [] if problem.pyramid else [farthest_slip(x) for x in problem.blocks]

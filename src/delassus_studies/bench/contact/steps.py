@@ -200,7 +200,8 @@ class TimedRollout:
         for array, first in zip(self.arrays, states, strict=True):
             array[0] = first
         for argument, given in zip(kernel.arguments[3:6], held, strict=True):
-            wide = np.broadcast_to(given, (self.steps, self.n, *argument.shape))
+            times = (self.steps,) if given.ndim > 1 else ()  # gains are the same at all steps
+            wide = np.broadcast_to(given, (*times, self.n, *argument.shape))
             self.arrays.append(np.ascontiguousarray(wide, dtype=kernel.dtype))
         self.arrays.append(np.full(self.n, DT, kernel.dtype))
 

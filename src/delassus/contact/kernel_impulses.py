@@ -16,11 +16,11 @@ from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.spatial.rotations import Array
 
 PASSES, STRICTER = 2000, 0.1
-"""Most iterations of each solver that is asked for a state, and the part of the tolerance that they are held to."""
+"""Most iterations for a state, and the part of the tolerance that they are held to."""
 
 
 def exact_impulses(problem: StepProblem, start: Sequence[Any], times: int, tolerance: float) -> list[Any]:
-    """Impulses (one array a row) of the states of a batch, by `admm` with Newton's method, and `nsgs`."""
+    """Impulses (one array a row) of the states of a batch, by `nsgs`."""
     bounds: list[Any] = [x for y in problem.joints for x in (*y.bounds, y.friction) if x is not None]
     given = [x for y in problem.points for x in (y.friction, y.floor) if x is not None]
     entries = [x for row in problem.G for x in row]
@@ -52,7 +52,7 @@ def exact_impulses(problem: StepProblem, start: Sequence[Any], times: int, toler
     S = np.array(signs)[:, None]
     G = np.stack([np.stack([states(problem.G[i][j]) for j in rows]) for i in rows]) * S[:, None] * S
     b, *of_each = (np.stack([states(x) for x in values]) for values in (right, mu, offsets))
-    out, solver = np.zeros((len(problem.G), b.shape[1])), ImpulseSolver("admm", 4, STRICTER * tolerance, PASSES)
+    out, solver = np.zeros((len(problem.G), b.shape[1])), ImpulseSolver("nsgs", 4, STRICTER * tolerance, PASSES)
     for k in range(b.shape[1]):
         W = np.ascontiguousarray(0.5 * (G[:, :, k] + G[:, :, k].T))
         friction, offset = (np.ascontiguousarray(x[:, k]) for x in of_each)

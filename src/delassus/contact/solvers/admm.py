@@ -22,9 +22,10 @@ from numpy.typing import ArrayLike
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.problems import ConeProblem
 from delassus.contact.results import Impulses, Solution, solved_cones
-from delassus.contact.solvers.linear import affine, mobilities
+from delassus.contact.solvers.linear import factor, mobilities, substitute
 from delassus.contact.solvers.newton import concluded, newton
 from delassus.contact.sparse.cone import cone_law
+from delassus.contact.sparse.dense import block_impulses
 from delassus.spatial.rotations import Array
 
 
@@ -43,8 +44,10 @@ class Tuning(NamedTuple):
     """Largest penalty."""
     iterations_a_penalty: int = 8
     """Iterations between two looks at the penalty."""
-    first_check: int = 8
-    """Iterations before Newton's method is first tried, and each time twice as many."""
+    first_check: int = 16
+    """Iterations before Newton's method is first tried where sweeps are near, and each time twice as many."""
+    far_check: int = 128
+    """Iterations from which on it is tried wherever they are."""
 
 
 TUNING = Tuning()
@@ -52,35 +55,43 @@ TUNING = Tuning()
 
 @compiled
 def iterate(
-    inverse: Array, b: Array, mu: Array, friction_offset: Array, y: Array, z: Array, penalty: float, count: int
+    W: Array, b: Array, mu: Array, friction_offset: Array, y: Array, z: Array, penalty: float, count: int
 ) -> float:
-    """Make so many iterations from impulses ``y`` and multipliers ``z`` with ``(W + ρ)⁻¹``; the next penalty."""
-    contacts, x, right, zero = mu.size, np.empty(b.size), np.empty(b.size), np.zeros(b.size)
-    primal, dual = 0.0, 0.0
-    for _ in range(count):
+    """Make so many iterations from impulses ``y`` and multipliers ``z``; the next penalty, 0 where there is none."""
+    size, contacts, primal, dual, before = b.size, mu.size, 0.0, 0.0, 0.0
+    H, order, x, right = np.empty((size, size)), np.empty(size, np.int64), np.empty(size), np.empty(size)
+    for iteration in range(count):
+        if penalty != before:
+            before = penalty
+            for i in range(size):
+                for j in range(size):
+                    H[i, j] = W[i, j]
+                H[i, i] += penalty
+            if factor(H, size, order) == 0.0:
+                return 0.0
         for i in range(contacts):
             k = 3 * i
             for j in range(k, k + 3):
                 right[j] = penalty * y[j] + z[j] - b[j]
             right[k + 2] -= mu[i] * np.sqrt(z[k] ** 2 + z[k + 1] ** 2)
-        affine(inverse, right, zero, x)
+        substitute(H, size, order, right, x)
         primal, dual = 0.0, 0.0
         for i in range(contacts):
-            k = 3 * i
+            k, over = 3 * i, 1.0 / penalty
             nearest = cone_law(
-                mu[i], friction_offset[i], x[k] - z[k] / penalty, x[k + 1] - z[k + 1] / penalty,
-                x[k + 2] - z[k + 2] / penalty,
-            )  # fmt: skip
+                mu[i], friction_offset[i], x[k] - over * z[k], x[k + 1] - over * z[k + 1], x[k + 2] - over * z[k + 2]
+            )
             for j in range(3):
                 new = nearest[0] if j == 0 else nearest[1] if j == 1 else nearest[2]
                 dual = max(dual, penalty * abs(new - y[k + j]))
                 y[k + j] = new
                 z[k + j] -= penalty * (x[k + j] - new)
                 primal = max(primal, abs(x[k + j] - new))
-    if primal > TUNING.residual_ratio * dual and penalty < TUNING.largest_penalty:
-        return penalty * TUNING.penalty_ratio
-    if dual > TUNING.residual_ratio * primal and penalty > TUNING.least_penalty:
-        return penalty / TUNING.penalty_ratio
+        if (iteration + 1) % TUNING.iterations_a_penalty == 0:
+            if primal > TUNING.residual_ratio * dual and penalty < TUNING.largest_penalty:
+                penalty *= TUNING.penalty_ratio
+            elif dual > TUNING.residual_ratio * primal and penalty > TUNING.least_penalty:
+                penalty /= TUNING.penalty_ratio
     return penalty
 
 
@@ -89,25 +100,23 @@ def admm_contacts(
 ) -> Impulses:
     """Impulses by alternating directions; see `delassus.contact.solvers.registry`."""
     scale = np.repeat(1.0 / np.sqrt(mobilities(W)[0]), 3)
-    A, scaled = scale[:, None] * W * scale, (scale * b, mu, friction_offset / scale[::3])
+    scaled = scale[:, None] * W * scale, scale * b, mu, friction_offset / scale[::3]
     y, u = start / scale, (scale * (W @ start + b)).reshape(-1, 3)
     u[(start[2::3] == 0.0) & (friction_offset == 0.0)] = 0.0
     u[:, 2] = np.maximum(u[:, 2], 0.0) + mu * np.hypot(u[:, 0], u[:, 1])
-    z, penalty, before, iteration, check = u.ravel(), TUNING.first_penalty, 0.0, 0, 0
-    best: tuple[Array, float] = (start, np.inf)
-    inverse = A
-    with np.errstate(all="ignore"):  # what is not finite ends the iterations
-        while True:
-            if iteration >= min(check, limit):
-                found, _, residual = newton(W, b, mu, friction_offset, scale * y, tolerance)
-                best = min(best, (found, residual), key=lambda way: way[1])
-                check = max(2 * check, TUNING.first_check)
-            if best[1] <= tolerance or iteration >= limit or not np.isfinite(y).all():
-                break
-            if penalty != before:
-                before, inverse = penalty, np.asarray(np.linalg.inv(A + penalty * np.eye(b.size)), np.float64)
-            count = min(TUNING.iterations_a_penalty, limit - iteration)
-            penalty, iteration = iterate(inverse, *scaled, y, z, penalty, count), iteration + count
+    z, penalty, iteration, check = u.ravel(), TUNING.first_penalty, 0, TUNING.first_check
+    best = start, np.inf
+    while True:
+        found = scale * y
+        residual, _ = block_impulses(W, b, mu, friction_offset, found, tolerance, 1, 0)
+        if residual > tolerance and iteration >= min(TUNING.far_check, limit):
+            found, _, residual = newton(W, b, mu, friction_offset, found, tolerance)
+        best = min(best, (found, residual), key=lambda way: way[1])
+        if best[1] <= tolerance or iteration >= limit or not penalty > 0.0:
+            break
+        count = min(check, limit) - iteration
+        penalty = iterate(*scaled, y, z, penalty, count)
+        iteration, check = iteration + count, 2 * check
     return concluded(W, b, mu, friction_offset, *best, tolerance, iteration)[0]
 
 

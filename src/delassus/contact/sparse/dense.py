@@ -11,7 +11,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.snapshot import Indices
-from delassus.contact.solvers.linear import mobilities
+from delassus.contact.solvers.linear import mobilities, rounding
 from delassus.contact.sparse.cone import CONTACT, cone_law
 from delassus.contact.sparse.newton import TUNING as ISLANDS
 from delassus.contact.sparse.newton import begin_part, choose_part, solve_island, step_fully
@@ -23,8 +23,8 @@ from delassus.spatial.rotations import Array
 PIVOT = 1e-15
 """Smallest pivot over the largest one: below it, a diagonal entry is round-off."""
 
-GOAL = 1e-3
-"""Residual over the tolerance at which iterations end."""
+GOAL = 1e-5
+"""Residual over the tolerance at which iterations end, if that is above round-off."""
 
 
 @compiled
@@ -112,15 +112,21 @@ def block_impulses(
         add_compliance(rows, i, 0.0)
         push(bodies, rows, i, r[i, 0], r[i, 1], r[i, 2], v)
     solve_island(bodies, rows, work, islands, 0, v, options, report)
-    residual = residual_of(bodies, rows, islands, 0, v)
-    if GOAL * tolerance < residual < ISLANDS.residual_for_newton:
+    copy(r, p)
+    residual, goal = residual_of(bodies, rows, islands, 0, v), max(GOAL * tolerance, rounding(W, p, b))
+    if goal < residual < ISLANDS.residual_for_newton:
         choose_part(rows, work, islands, 0, -1.0)
         entries = begin_part(bodies, rows, work, v)
-        step_fully(bodies, rows, work, v, residual, GOAL * tolerance, entries, ISLANDS.full_deltas[0])
-    for i in range(n):
-        for c in range(3):
-            p[3 * i + c] = r[i, c]
+        step_fully(bodies, rows, work, v, residual, goal, entries, ISLANDS.full_deltas[0])
+        copy(r, p)
     return violation(W, b, mu, friction_offset, omega, p), int(report[1])
+
+
+@compiled
+def copy(r: Array, p: Array) -> None:
+    """``p`` (3n,) from ``r`` (n, 3)."""
+    for i in range(p.size):
+        p[i] = r[i // 3, i % 3]
 
 
 @compiled

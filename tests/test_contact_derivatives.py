@@ -202,6 +202,26 @@ def worst(kernel, tree, given, found, least=0.7):
     return np.concatenate(out)
 
 
+def assert_parameter(kernel, tree, given, place, found, bound):
+    """Derivatives (n, 2 nv, …) with an argument are differences, at most states."""
+    found = found.reshape(len(found), 2 * tree.nv, -1)
+    center, h = kernel(*given), 1e-6 if given[place].ndim == 1 else 1e-5
+    for k in range(found.shape[2]):
+        made = []
+        for size in (h, 0.5 * h):
+            ends = []
+            for s in (size, -size):
+                moved = [x.copy() for x in given]
+                moved[place].reshape(len(found), -1)[:, k] += s
+                q, v, *_ = kernel(*moved)
+                ends.append(np.concatenate([tree.difference(center[0], q), v], axis=1))
+            made.append((ends[0] - ends[1]) / (2 * size))
+        scale = 1 + np.abs(found).max(axis=(1, 2))
+        kept = np.abs(made[1] - made[0]).max(axis=1) < 1e-6 * scale
+        error = np.abs(found[:, :, k] - made[1]).max(axis=1) / scale
+        assert kept.mean() > 0.8 and error[kept].max() < max(bound, 1e-5), (place, error[kept].max())
+
+
 def in_reach(scene, rng, n, overlap):
     """States within limits whose lowest foot is that deep in the floor (m), one for each."""
     q, v = standing(scene, rng, n)
@@ -214,7 +234,8 @@ def in_reach(scene, rng, n, overlap):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")
 @pytest.mark.parametrize(
-    "options", [{}, {"limits": False}, {"solver": "pgs"}, {"restitution": 0.4}, {"control": "pd", "passive": "none"}]
+    "options",
+    [{}, {"limits": False}, {"solver": "pgs"}, {"restitution": "input"}, {"control": "pd", "passive": "none"}],
 )
 def test_all_at_once_are_differences(legs, options):
     """Without overlaps that are taken back, to 1e-6; with them, whose compliance is held, to what that is of them."""
@@ -226,6 +247,8 @@ def test_all_at_once_are_differences(legs, options):
         given[:2], given[2], mu = (q, v), np.zeros((n, *kernel.arguments[2].shape)), rng.uniform(0.2, 1.0, (n, 3))
         names = [a.name for a in kernel.arguments]
         given[names.index("dt")], given[names.index("friction")] = np.full(n, DT), mu
+        if "restitution" in names:
+            given[names.index("restitution")] = rng.uniform(0.2, 0.8, (n, 3))
         if "kp" in names:
             given[3] = tree.integrate(tree.neutral(), 0.1 * rng.normal(size=(n, tree.nv)))
             given[4], given[5] = rng.uniform(5, 20, (2, n, tree.nv))
@@ -235,6 +258,9 @@ def test_all_at_once_are_differences(legs, options):
         given, found = [x[solved] for x in given], [x[solved] for x in found]
         errors = worst(kernel, tree, given, found)
         assert np.median(errors) < 1e-9 and errors.max() < bound, errors.max()
+        for name, x in zip([r.name for r in derivatives.results], found, strict=True):
+            if name.startswith("dx_d"):
+                assert_parameter(kernel, tree, given, names.index(name.removeprefix("dx_d")), x, bound)
 
 
 @pytest.mark.slow
@@ -244,7 +270,7 @@ def test_all_at_once_are_tangents(legs):
     kernel, derivatives = both(tree, legs.constraints())
     q, v = in_reach(legs, rng, n, rng.uniform(2e-5, 9e-5, n))
     given = [q, v, np.zeros((n, *kernel.arguments[2].shape)), rng.normal(size=(n, tree.nv)), np.full(n, DT)]
-    after, _, _, _, A, B, _ = derivatives(*given)
+    after, _, _, _, A, B, *_ = derivatives(*given)
     size = np.abs(A).max(axis=(1, 2))
     for k in range(3):
         unit = [rng.normal(size=(n, tree.nv)) * (k == i) for i in range(3)]
@@ -269,7 +295,7 @@ def test_a_ball_that_rolls_slides_and_bounces():
 
     def of(v, **options):
         found = derivatives(q, v, *at_rest, **options)
-        return found[4][6:, 6:], found[5][6:], found[6]
+        return found[4][6:, 6:], found[5][6:], found[-1]
 
     A, B, _ = of(np.zeros(6))  # the point stays: M δv⁺ = M δv + Jᵀ p
     rows = np.array([[1.0, 0, 0, 0, -arm, 0], [0, 1, 0, arm, 0, 0], [0, 0, 1, 0, 0, 0]])

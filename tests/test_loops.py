@@ -129,7 +129,20 @@ def rows_of_a_body(ops, x):
     return [y for (found,) in ops.map(body, again) for y in ops.entries(found)[0]]
 
 
-CASES = [root_by_newton, swapped, two_loops, once, not_at_all, long_body, tiles, rows_of_a_body]
+def loop_from_calls(ops, x):
+    """A loop that starts from what calls give alone, reads it, and has products in its body."""
+    A = ops.matrix([[x[(i + j) % N] + 0.1 * i for j in range(8)] for i in range(8)])
+    entries = [y for row in ops.entries(ops.product(A, A)) for y in row]
+
+    def body(values):
+        B = ops.matrix([values[k : k + 8] for k in range(0, 64, 8)])
+        found = [y for row in ops.entries(ops.product(B, A)) for y in row]
+        return [0.01 * y + z for y, z in zip(found, entries, strict=True)], ops.less(2.0, x[0])
+
+    return ops.repeat(3, entries, body, ops.less(x[1], 0.5))
+
+
+CASES = [root_by_newton, swapped, two_loops, once, not_at_all, long_body, tiles, rows_of_a_body, loop_from_calls]
 
 
 def program_of(algorithm):

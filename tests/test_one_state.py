@@ -154,9 +154,11 @@ def options_of(quantity, k):
         elif isinstance(chosen["compliance"], list) and chosen["active"] and method == "pv-early":
             chosen["active"] = False
     if "solver" in chosen:
-        constraints = [constraints[0], *CONTACTS[k % len(CONTACTS)]]
+        loops = [] if "A" in [o.name for o in quantity.outputs] else [constraints[0]]  # which these derivatives refuse
+        constraints = [*loops, *CONTACTS[k % len(CONTACTS)]]
     if chosen["outputs"] is not None:
-        chosen["outputs"] = [o.name for o in quantity.outputs][chosen["outputs"]]
+        there = [o.name for o in quantity.outputs if not o.given or chosen[o.given] == "input"]
+        chosen["outputs"] = there[chosen["outputs"]]
     chosen = {name: x(tree) if callable(x) else x for name, x in chosen.items() if x is not LEFT_OUT}
     return tree, constraints, {**chosen, **({"method": method} if quantity.methods else {})}
 

@@ -81,10 +81,17 @@ def _contact_step_derivatives(bound: BoundRequest) -> list[Any]:
             "constraints", "contacts alone with 'contact_step_derivatives'", "loops as well",
             "Their sub-steps have derivatives by programs alone: compile 'contact_step', and take derivative('jvp').",
         )  # fmt: skip
-    changes = StepChanges(step, found, bound.control_rates(v=None if found.impact is None else found.start))
-    A, B, has_derivatives = changes.state_and_controls()
-    bound.is_within = bound.is_within * has_derivatives
-    return [*(stacked(bound, x) for x in found[:4]), A, B, changes.distance()]
+    points = [k for k, c in enumerate(contacts_of(bound.constraints)) for _ in range(c.n_points)]
+    controls = bound.control_rates(v=None if found.impact is None else found.start)
+    varying = [name for name in ("friction", "restitution") if getattr(bound.request.options, name) == "input"]
+    changes = StepChanges(step, found, controls, points, varying)
+    made, known = changes.all()
+    bound.is_within = bound.is_within * known
+    state = bound.ops.hstack([made["q"], made["v"]])
+    with_parameters = {f"dx_d{name}": made[name] for name in ("dt", "friction", "restitution")}
+    every = {"A": state, "B": made["u"], **with_parameters, "distance": changes.distance()}
+    every |= {o.name: stacked(bound, x) for o, x in zip(CONTACT_STEP.outputs, found[:4], strict=True)}
+    return [every[output.name] for output in CONTACT_STEP_DERIVATIVES.outputs]
 
 
 @lru_cache(maxsize=256)
@@ -181,6 +188,9 @@ CONTACT_STEP_DERIVATIVES = Quantity(
         *CONTACT_STEP.outputs,
         Output("A", ("2 nv", "2 nv"), "change of [q; v] after the step with [q; v] before, in tangents"),
         Output("B", ("2 nv", "controls"), "change of [q; v] after the step with joint forces or controls"),
+        Output("dx_ddt", ("2 nv",), "change of [q; v] after the step with the time step"),
+        Output("dx_dfriction", ("2 nv", "contacts"), "change with friction coefficients of contacts", given="friction"),
+        Output("dx_drestitution", ("2 nv", "contacts"), "change with their restitution", given="restitution"),
         Output("distance", (), "change of a velocity, m/s or rad/s, at which a contact or joint is in another mode"),
     ),
     _contact_step_derivatives,

@@ -16,6 +16,7 @@ from delassus.accuracy.policy import ACCURATE, for_numpy, is_long
 from delassus.accuracy.rank import diagonal_of, independence, least_eigenvalue
 from delassus.accuracy.status import DynamicsStatus, Resolved, resolve, worst
 from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.contact.solvers import FALLBACK
 from delassus.algorithms.crba import composite_inertias
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED, Method
 from delassus.algorithms.dynamics.derivatives.accelerations import Direction
@@ -230,8 +231,10 @@ def _moving(motion: DynamicsProblem) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def structure_of(asked: Request) -> tuple[Answer, ...]:
-    """Questions of a request about structure, in order, with the answers of its trace."""
+    """Questions of a request about structure, in order, with the answers of its trace; no solver asks any."""
     ops = TraceOps()
+    if asked.options.solver == FALLBACK:
+        asked = replace(asked, options=replace(asked.options, solver="nsgs"))
     asked.quantity.run(symbolic_request(asked, ops))
     return tuple(ops.answers)
 

@@ -44,7 +44,8 @@ class Output:
     """An array that a quantity returns.
 
     ``name`` is its C identifier, ``shape`` that of one state, by names of `Request.shape_of`, ``meaning`` its units and
-    layout. Of ``symmetric`` ones a triangle is computed; ``unique`` ones are NaN where rows are dependent.
+    layout. Of ``symmetric`` ones a triangle is computed; ``unique`` ones are NaN where rows are dependent. There is one
+    that is ``given`` an option only where that is an argument.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Output:
     meaning: str
     symmetric: bool = False
     unique: bool = False
+    given: str = ""
 
     def packed(self) -> Output:
         """The lower triangle of a symmetric one, row by row."""

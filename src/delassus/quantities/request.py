@@ -177,6 +177,8 @@ class Request:
                 return size
             case "n":
                 return tree.n_links
+            case "contacts":
+                return sum(c.n_points > 0 for c in self.constraints)
             case "m":
                 return sum(c.size for c in self.constraints)
             case "frames":
@@ -236,6 +238,8 @@ def request(
                                       "Contacts are of 'contact_step'; a Point holds a place.")  # fmt: skip
     known = check_options(tree, checked, quantity.name, quantity.options, options)
     taken = _resolve_method(tree, checked, quantity, method, known)
+    there = [o.name for o in quantity.outputs if not o.given or getattr(known, o.given) == "input"]
+    quantity = quantity.only(there) if len(there) < len(quantity.outputs) else quantity
     quantity = quantity if outputs is None else quantity.only(outputs)
     quantity = quantity.packed() if check_flag("packed", packed) else quantity
     return Request(tree, checked, quantity, taken, known, loads, method == AUTO)

@@ -9,10 +9,11 @@ cut off have none.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from delassus.algorithms.contact.point_changes import PositionChanges, position_changes
 from delassus.algorithms.contact.problem import Bounds, magnitude, maximum_of
-from delassus.algorithms.contact.response import DEPENDENT, dense_rows, smallest
+from delassus.algorithms.contact.response import dense_rows, smallest
 from delassus.algorithms.contact.solution import Displacement, StepSolution
 from delassus.algorithms.contact.step import TUNING, ContactStep
 from delassus.algorithms.sparse_factor import SparseFactor
@@ -23,19 +24,20 @@ from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
 def bound_changes(
     step: ContactStep, found: StepSolution, J: Matrix, velocities: PositionChanges
-) -> tuple[Matrix, Matrix]:
-    """Changes of bounds of rows that may be pushed (r × nv) with positions, and with velocities after the step.
+) -> tuple[Matrix, Matrix, Matrix]:
+    """Changes of bounds of rows that may be pushed (r × …): with positions, velocities after the step, and ``h``.
 
     Those of limits are changes of where the joint is after it. ``J`` and ``velocities`` are those of the step.
     """
     ops, nv, h, n = step.ops, step.tree.nv, step.h, len(step.points)
     joints = bounded_joints_of(step.problem.constraints)
-    with_q, with_v = [ops.zeros(0, nv)], [ops.zeros(0, nv)]
+    with_q, with_v, with_h = [ops.zeros(0, nv)], [ops.zeros(0, nv)], [ops.zeros(0, 1)]
     for row in found.correction.goals.rows:
         if row >= 3 * n:
             unit = ops.put(ops.eye(1), (1, nv), (0,), (joints[row - 3 * n].dof,))
             with_q.append(unit)
             with_v.append(scaled_matrix(ops, h, unit))
+            with_h.append(ops.matrix([[found.solved.outcome.velocities[row]]]))
             continue
         gap, own = step.points[row // 3][0].gap, (step.others[row],)
         left = ops.less(0.0, gap + h * found.solved.outcome.velocities[row])
@@ -43,15 +45,16 @@ def bound_changes(
         rising = scaled_matrix(ops, left * h, ops.take(velocities.rows, own, None))
         with_q.append(scaled_matrix(ops, -(back + left), ops.take(velocities.gaps, (row // 3,), None)) - rising)
         with_v.append(scaled_matrix(ops, -(left * h), ops.take(J, own, None)))
-    return ops.vstack(with_q), ops.vstack(with_v)
+        with_h.append(ops.matrix([[-(left * found.solved.outcome.velocities[row])]]))
+    return ops.vstack(with_q), ops.vstack(with_v), ops.vstack(with_h)
 
 
 def displacement_changes(
     step: ContactStep, found: StepSolution, M: Matrix, J: Matrix, s: Sequence[Scalar]
-) -> tuple[Matrix, Matrix, Scalar]:
+) -> tuple[Matrix, Matrix, Scalar, Scalar]:
     """Changes of the displacement by impulses ``s`` with positions, bounds held (nv × nv), and with bounds (nv × r).
 
-    And 1 where they are known, else 0.
+    And 1 where they are known, else 0; and 1 where velocities change no bound, else 0.
     """
     ops, nv, problem, n = step.ops, step.tree.nv, step.problem, len(step.points)
     goals, joints = found.correction.goals, bounded_joints_of(step.problem.constraints)
@@ -81,24 +84,28 @@ def displacement_changes(
         moved = found.solved.outcome.velocities[goals.rows[k]] * step.h
         rate = _of_limit(ops, step.distances(joints[goals.rows[k] - 3 * n]), moved, s[k])
         rho = rho - ops.put(ops.matrix([[springs[dof] * rate]]), (nv, nv + r), (dof,), (nv + k,))
-    left = -ops.vstack(L.solve_transpose(rho))
+    z = -ops.vstack(L.solve_transpose(rho))
     rows = [*(step.others[goals.rows[k]] for k in points), *step.loops]
     if rows:
         every = diagonal(ops, [*(flags[k] for k in points), *(1.0 for _ in step.loops)])
         beside = [flags[k] * compliance[k] + (1.0 - flags[k]) for k in points] + [0.0 for _ in step.loops]
         Y = every @ ops.take(dense_rows(problem, L), rows, None)
         G = ops.entries(Y @ ops.transpose(Y))
-        scales = [DEPENDENT * (G[k][k] + x + SQUARE_FLOOR) for k, x in enumerate(beside)]
+        sizes = [G[k][k] + x + SQUARE_FLOOR for k, x in enumerate(beside)]
         of_loops = scaled_matrix(ops, TUNING.correction, ops.take(J, step.loops, None))
         asked = ops.take(turned.rows, rows, None) + ops.put(
             of_loops, (len(rows), nv), range(len(points), len(rows)), range(nv)
         )
         sigma = ops.hstack([-asked, ops.put(ops.eye(len(points)), (len(rows), r), range(len(points)), points)])
-        pushes = smallest(ops, ops.matrix(G) + diagonal(ops, beside), scales) @ (every @ sigma - Y @ left)
-        left = left + ops.transpose(Y) @ pushes
-    change = _taken(ops, displaced, ops.vstack(L.solve([ops.take(left, (k,), None) for k in range(nv)])))
+        pushes = smallest(ops, ops.matrix(G) + diagonal(ops, beside), sizes, bool(step.loops)) @ (every @ sigma - Y @ z)
+        z = z + ops.transpose(Y) @ pushes
+    change = _taken(ops, displaced, ops.vstack(L.solve([ops.take(z, (k,), None) for k in range(nv)])))
+    moving = cast(Scalar, 0.0)
+    for k, row in enumerate(goals.rows):
+        left = step.points[row // 3][0].gap + step.h * found.solved.outcome.velocities[row] if row < 3 * n else 1.0
+        moving = ops.maximum(moving, flags[k] * ops.less(0.0, left))
     known = 1.0 - ops.less(displaced.by_rows, 1.0)
-    return ops.take(change, None, range(nv)), ops.take(change, None, range(nv, nv + r)), known
+    return ops.take(change, None, range(nv)), ops.take(change, None, range(nv, nv + r)), known, 1.0 - moving
 
 
 def _pushes(ops: Ops, bounds: Bounds, s: Scalar, moved: Scalar, mobility: Scalar) -> Scalar:

@@ -84,7 +84,7 @@ def point_changes(
     links = [link for link in problem.constraints[index].carriers(tree) if link != WORLD]
     to_link = {link: _to_link(ops, moved.poses[link]) for link in links}
     twists = {link: column(ops, to_link[link] @ moved.a[link]) for link in links}
-    axes = {link: to_link[link] @ moved.axes_moving(link) for link in links}
+    axes = {link: moved.axes_moving(link) for link in links}
     turns = {link: moved.of_link(link, moved.xi) for link in links}
     gaps, rows = list[Matrix](), list[Matrix]()
     wrenches: dict[int, list[Any]] = {link: [Dual(0.0)] * 6 for link in links}
@@ -104,12 +104,17 @@ def point_changes(
             wrenches[link] = [a + b for a, b in zip(wrenches[link], parts, strict=True)]
             K = _common_rows(problem, moved, link, now)
             own = own + (K if sign > 0.0 else -K) @ turns[link]
-        rows.append(own + _along(ops, u, axes))
-        gaps.append(_along(ops, [candidate.gap], axes))
+        both = _along(ops, [*u, candidate.gap], to_link, axes)
+        rows.append(own + ops.take(both, range(3), None))
+        gaps.append(ops.take(both, (3,), None))
     at_links, changes = dict[int, Matrix](), dict[int, Matrix]()
     for link, W in wrenches.items():
         own = ops.transpose(to_link[link])
-        at_links[link], changes[link] = own @ from_entries(ops, [x.x for x in W]), own @ _along(ops, W, axes)
+        at_links[link] = own @ from_entries(ops, [x.x for x in W])
+        changes[link] = ops.zeros(6, tree.nv)
+        for other, S in axes.items():
+            by_twist = ops.matrix([[x.rate((other, k)) for k in range(6)] for x in W])
+            changes[link] = changes[link] + (own @ by_twist @ to_link[other]) @ S
     return ops.vstack(gaps), ConstraintRates(ops.vstack(rows), at_links, changes)
 
 
@@ -133,12 +138,11 @@ def _to_link(ops: Ops, pose: tuple[Matrix, Matrix]) -> Matrix:
     return ops.vstack([ops.hstack([back, -(back @ cross_matrix(ops, p))]), ops.hstack([ops.zeros(3, 3), back])])
 
 
-def _along(ops: Ops, numbers: Sequence[Any], axes: Mapping[int, Matrix]) -> Matrix:
+def _along(ops: Ops, numbers: Sequence[Any], to_link: Mapping[int, Matrix], axes: Mapping[int, Matrix]) -> Matrix:
     """Changes (k × nv) of k numbers that vary with the twists of links."""
-    parts = [ops.matrix([[x.rate((link, k)) for k in range(6)] for x in numbers]) @ S for link, S in axes.items()]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
+    total = ops.zeros(len(numbers), ops.shape(next(iter(axes.values())))[1])
+    for link, S in axes.items():
+        total = total + (ops.matrix([[x.rate((link, k)) for k in range(6)] for x in numbers]) @ to_link[link]) @ S
     return total
 
 

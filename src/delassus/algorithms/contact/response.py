@@ -20,7 +20,7 @@ Joints that friction or a limit holds are left out of ``M`` (`SparseFactor`), an
 
     dv⁺ = −Φ ∂ρ − N ∂σ,   Φ = ∂v⁺/∂(M v*) = M⁻¹ − N R.
 
-Where rows depend on one another, ``dv⁺`` is unique and the smallest impulses are taken: in place of ``A⁻¹`` stands
+Where rows depend on one another at all states, ``dv⁺`` is unique and impulses are the smallest: for ``A⁻¹`` stands
 ``A_δ (1 + δ A_δ − 2 δ² A_δ²)``, ``A_δ = (A + δ)⁻¹``, which is ``1 / a`` up to ``3 (δ / a)²`` and zero at ``a = 0``.
 
 Source: Le Lidec, Montaut, de Mont-Marin, Schramm and Carpentier 2024; the modes are derived anew, from the laws of
@@ -40,11 +40,14 @@ from delassus.algorithms.osim.ltl import rows_over_factor
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints.contact import bounded_joints_of
-from delassus.spatial.motion import diagonal, scaled_matrix
+from delassus.spatial.motion import diagonal, from_entries, scaled_matrix
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
 DEPENDENT = 1e-8
 """``δ``, over mobilities: rows that move less beside the others depend on them."""
+
+ROUNDING = 1e-13
+"""The same where rows are independent but at single states, for which there is a solution."""
 
 FARTHEST = 1e30
 """Distance (m/s) of modes that do not change."""
@@ -53,7 +56,8 @@ FARTHEST = 1e30
 class Mode(NamedTuple):
     """What a contact point does: ``C`` and ``B`` (3 × 3), ``D`` (3), mobility, and ``distance`` (m/s) of other modes.
 
-    ``at_floor`` is 1 where the normal impulse is the least one, else 0.
+    ``at_floor`` is 1 where the normal impulse is the least one, else 0; ``with_friction`` the change of the tangential
+    impulse (2) with the friction coefficient.
     """
 
     C: Matrix
@@ -61,6 +65,7 @@ class Mode(NamedTuple):
     D: list[Scalar]
     mobility: Scalar
     at_floor: Scalar
+    with_friction: list[Scalar]
     distance: Scalar
 
 
@@ -75,7 +80,8 @@ def point_mode(problem: StepProblem, x: PointLaw, p: Sequence[Scalar], u: Sequen
     tried = [a - b * (1.0 / w) for a, b in zip(p[:2], u[:2], strict=True)]
     if problem.pyramid:
         slides = [ops.less(limit, magnitude(ops, a)) * touches for a in tried]
-        along = [ops.copysign(x.friction, a) * sliding for a, sliding in zip(tried, slides, strict=True)]
+        signs = [ops.copysign(1.0, a) * sliding for a, sliding in zip(tried, slides, strict=True)]
+        along, with_friction = [x.friction * sign for sign in signs], [sign * p[2] for sign in signs]
         axes, kept = ops.eye(3), [touches - slides[0], touches - slides[1], closed]
     else:
         size = ops.length(*tried)
@@ -84,6 +90,7 @@ def point_mode(problem: StepProblem, x: PointLaw, p: Sequence[Scalar], u: Sequen
         e0, e1 = (ops.select(slides[0], a * over, first) for a, first in zip(tried, (1.0, 0.0), strict=True))
         kappa = limit * over
         axes = ops.matrix([[e0, e1, 0.0], [-e1, e0, 0.0], [0.0, 0.0, 1.0]])
+        with_friction = [slides[0] * p[2] * e0, slides[0] * p[2] * e1]
         along, kept = [slides[0] * x.friction, 0.0], [sticks, sticks + slides[0] * kappa, closed]
     coupled = ops.matrix([[1.0, 0.0, along[0]], [0.0, 1.0, along[1]], [0.0, 0.0, 1.0]])
     apart = ops.select(closed, problem.G[x.row + 2][x.row + 2] * p[2], magnitude(ops, u[2]))
@@ -95,7 +102,9 @@ def point_mode(problem: StepProblem, x: PointLaw, p: Sequence[Scalar], u: Sequen
         turn = ops.select(slides[0], ops.length(*u[:2]), w * (limit - ops.length(*p[:2])))
     distance = ops.select(moves, ops.select(touches, ops.minimum(apart, turn), apart), FARTHEST)
     rows = diagonal(ops, kept) @ axes
-    return Mode(rows, ops.transpose(axes) @ coupled, [w * (1.0 - k) for k in kept], w, at_floor, distance)
+    return Mode(
+        rows, ops.transpose(axes) @ coupled, [w * (1.0 - k) for k in kept], w, at_floor, with_friction, distance
+    )
 
 
 class Hold(NamedTuple):
@@ -180,7 +189,7 @@ class Response:
         scales += [own[k][k] + SQUARE_FLOOR for k in range(n_points, len(self.rows))]
         beside = [x for mode in self.modes for x in mode.D] + [0.0] * len(step.loops)
         A = ops.product(C @ G, B) + diagonal(ops, beside)
-        over = smallest(ops, A, [DEPENDENT * x for x in scales])
+        over = smallest(ops, A, scales, ops.rank(G) < len(self.rows))
         self._R, self._B, self._E = R, B, ops.product(over, C)
         self._to_x = ops.transpose(ops.transpose(B) @ R), over
         self.N = ops.product(self._to_x[0], self._E)
@@ -190,6 +199,11 @@ class Response:
         """Changes of velocities of joints that limits hold, with their positions (nv × nv)."""
         rates = [self.holds[k].with_position if k in self.holds else 0.0 for k in range(self._step.tree.nv)]
         return diagonal(self._ops, rates)
+
+    def with_time(self) -> Matrix:
+        """The same with the time step (nv × 1)."""
+        n = self._step.tree.nv
+        return from_entries(self._ops, [self.holds[k].with_time if k in self.holds else 0.0 for k in range(n)])
 
     def velocities(self, rho: Matrix, sigma: Matrix) -> Matrix:
         """``dv⁺`` (nv × k) of joints that are not held."""
@@ -219,12 +233,14 @@ def dense_rows(problem: Problem, L: SparseFactor) -> Matrix:
     ])  # fmt: skip
 
 
-def smallest(ops: Ops, A: Matrix, shift: Sequence[Scalar]) -> Matrix:
-    """Inverse of a matrix where it has one, and the smallest solution else; ``shift`` is what is added meanwhile."""
+def smallest(ops: Ops, A: Matrix, sizes: Sequence[Scalar], redundant: bool) -> Matrix:
+    """Inverse of a matrix, and of ``redundant`` rows the smallest solution; ``sizes`` are what its rows are of."""
+    if not redundant:
+        return inverted(ops, A + diagonal(ops, [ROUNDING * x for x in sizes]))
+    shift = [DEPENDENT * x for x in sizes]
     R = inverted(ops, A + diagonal(ops, shift))
     W = diagonal(ops, shift) @ R
-    beyond = W - scaled_matrix(ops, 2.0, ops.product(W, W))
-    return R + ops.product(R, beyond)
+    return R + ops.product(R, W - scaled_matrix(ops, 2.0, ops.product(W, W)))
 
 
 def inverted(ops: Ops, A: Matrix) -> Matrix:

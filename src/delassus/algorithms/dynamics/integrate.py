@@ -171,35 +171,39 @@ def conserved_momentum(ops: Ops, H: Matrix, v: State, h: Scalar, shift: State) -
 
 def position_update_changes(
     ops: Ops, problem: Problem, v: State, h: Scalar, shift: State
-) -> tuple[Matrix, Matrix, Matrix, Matrix, Matrix]:
-    """Derivatives of `position_update` (nv × nv): of the place by ``q``, ``v`` and ``shift``, of ``v`` by the last two.
+) -> tuple[Matrix, Matrix, Matrix, Matrix, Matrix, Matrix, Matrix]:
+    """Derivatives of `position_update`: of the place by ``q``, ``v``, ``shift`` and ``h``, of ``v`` by the last three.
 
-    Places are in tangents of configurations.
+    (nv × nv, by ``h`` nv × 1.) Places are in tangents of configurations.
     """
     parts = []
     tree = problem.tree
     for i, (joint, sv) in enumerate(zip(tree.joints, tree.v_slices, strict=True)):
         end, step = v[sv], [h * x + y for x, y in zip(v[sv], shift[sv], strict=True)]
         none, one = ops.zeros(joint.nv, joint.nv), ops.eye(joint.nv)
-        changes: Sequence[Matrix] = (one, none, scaled_matrix(ops, h, one), one)
+        still, along = ops.zeros(joint.nv, 1), from_entries(ops, v[sv])
+        changes: Sequence[Matrix] = (one, none, still, scaled_matrix(ops, h, one), one, along)
         if i in problem.free_bodies:
             end, step, *changes = _conserved_momentum_changes(ops, problem.inertias[i], v[sv], h, shift[sv])
         by_q, by_step, end_by_end, end_by_step = joint.kind.position_update_changes(ops, end, step)
-        end_by_v, end_by_shift, step_by_v, step_by_shift = changes
-        parts.append((
-            by_q, by_step @ step_by_v, by_step @ step_by_shift,
-            end_by_end @ end_by_v + end_by_step @ step_by_v, end_by_end @ end_by_shift + end_by_step @ step_by_shift,
-        ))  # fmt: skip
-    return tuple(ops.block_diagonal([part[k] for part in parts]) for k in range(5))  # type: ignore[return-value]
+        places = [by_step @ a for a in changes[3:]]
+        ends = [end_by_end @ a + end_by_step @ b for a, b in zip(changes[:3], changes[3:], strict=True)]
+        parts.append((by_q, *places, *ends))
+    by_h = {3, 6}
+    return tuple(  # type: ignore[return-value]
+        (ops.vstack if k in by_h else ops.block_diagonal)([part[k] for part in parts]) for k in range(7)
+    )
 
 
 def _conserved_momentum_changes(ops: Ops, H: Matrix, v: State, h: Scalar, shift: State) -> tuple[Any, ...]:
-    """`conserved_momentum`, and the derivatives (6 × 6 each) of both results by ``v`` and by ``shift``."""
+    """`conserved_momentum`, and the derivatives of both results by ``v``, ``shift`` (6 × 6) and ``h`` (6 × 1)."""
     dual = DualOps(ops)
     varied: Any = ([Dual(x, {(name, k): 1.0}) for k, x in enumerate(a)] for name, a in (("v", v), ("shift", shift)))
-    (with_v, with_shift), step = varied, Dual(h)
+    (with_v, with_shift), step = varied, Dual(h, {("h", 0): 1.0})
     found: Any = conserved_momentum(dual, dual.lifted(H), with_v, step, with_shift)
     changes = [
-        ops.matrix([[x.rate((name, k)) for k in range(6)] for x in part]) for part in found for name in ("v", "shift")
+        ops.matrix([[x.rate((name, k)) for k in range(width)] for x in part])
+        for part in found
+        for name, width in (("v", 6), ("shift", 6), ("h", 1))
     ]
     return *([x.x for x in part] for part in found), *changes

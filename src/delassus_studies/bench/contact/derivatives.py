@@ -1,8 +1,8 @@
-"""Derivatives of compiled contact steps: tangents and cotangents beside the step, and MuJoCo's differences.
+"""Derivatives of compiled contact steps: all at once, tangents and cotangents, beside MuJoCo's differences.
 
 At states of a gait, float64, one core, times of a batch and of one state alone, lowest of the rounds.
-``mjd_transitionFD`` makes the derivatives of MuJoCo's step with its state by differences, a column each; its time over
-their number stands beside a tangent, which is of one direction, too.
+``mjd_transitionFD`` makes the derivatives of MuJoCo's step with its state by differences, a column each: its time is
+compared with that of all at once, and over their number with a tangent, which is of one direction, too.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ def _measure_case(case: StepCase, quick: bool) -> Record:
             found[mode] = kernel.derivative(mode)
         found[mode](*(x[0] for x in given), DT, *(np.zeros(a.shape) for a in found[mode].arguments[len(given) + 1 :]))
         seconds[mode] = time.perf_counter() - begin
+    begin = time.perf_counter()
+    with uncached():
+        found["all"] = case.kernel(dtype="float64", what="contact_step_derivatives")
+    seconds["all"] = time.perf_counter() - begin
     calls: Calls = {}
     for name, made in found.items():
         further = [rng.normal(size=(n, *a.shape)) for a in made.arguments[len(given) + 1 :]]
@@ -62,16 +66,16 @@ def measure(quick: bool = False) -> Iterator[Record]:
 
 def tables(record: Record) -> Iterator[Table | str]:
     """Times, and ratios to the step and to MuJoCo's differences."""
-    yield "one core, float64, lowest; one tangent or cotangent a state"
+    yield "one core, float64, lowest; one tangent or cotangent a state, or A and B with all columns"
     for name, case in record["cases"].items():
         times, peer = case["times"], case["mujoco"]
         rows = []
-        for kernel in ("step", "jvp", "vjp"):
+        for kernel in ("step", "jvp", "vjp", "all"):
             batch, one = (times[f"{kernel}{rest}"]["lowest"] for rest in ("", ", one state"))
-            ratio = peer and peer["per_column"] / batch
+            ratio = peer and peer["lowest" if kernel == "all" else "per_column"] / batch
             rows.append((kernel, batch, batch / times["step"]["lowest"], one, case["compiled"].get(kernel), ratio))
         columns = ("kernel", "µs a state:.2f", "over the step:.2f", "one state µs:.1f", "compiled s:.1f",
-                   "mjd_transitionFD per column, over it:.1f")  # fmt: skip
+                   "mjd_transitionFD, per column but of all, over it:.1f")  # fmt: skip
         yield table(name, columns, rows)
         if peer:
             yield f"mjd_transitionFD: {peer['lowest']:,.0f} µs a state, {peer['columns']} columns"

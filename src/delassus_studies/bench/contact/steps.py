@@ -69,9 +69,9 @@ class StepCase:
     options: dict[str, Any]
     gait: Callable[[ds.Tree, Array, Array, int], Array] | None = None
 
-    def kernel(self, **options: Any) -> ds.Kernel:
-        """The compiled step."""
-        return ds.compile(self.tree, self.contacts, "contact_step", control="pd", tolerance=WANTED,
+    def kernel(self, what: str = "contact_step", **options: Any) -> ds.Kernel:
+        """The compiled step, or the step with its derivatives."""
+        return ds.compile(self.tree, self.contacts, what, control="pd", tolerance=WANTED,
                        **{**self.options, **options})  # fmt: skip
 
 

@@ -147,13 +147,17 @@ def test_contact_steps_are_timed_on_what_kernels_compute():
     assert WANTED == kernel.request.options.tolerance
 
 
-def test_the_judge_of_contact_steps_sees_what_is_wrong():
-    judge, made = problems.judge, problems.problems(1, 30)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_judge_of_contact_steps_sees_what_is_wrong(seed):
+    """Two links, and five with a loop, ball joints and limits."""
+    judge, made = problems.judge, problems.problems(seed, 30)
     kernel = ds.compile(made.tree, made.constraints, "contact_step")
     given = {**made.values, "impulses": np.zeros(kernel.arguments[2].shape)}
-    _, _, p, said = kernel(*(given[a.name] for a in kernel.arguments))
-    found, _, gaps = judge(made, p, pyramid=False)
+    _, v, p, said = kernel(*(given[a.name] for a in kernel.arguments))
+    found, after, gaps = judge(made, p, pyramid=False)
     np.testing.assert_allclose(found, said, atol=1e-10)
+    turned = (problems.turning_apart(made.tree, x) for x in (v, after))
+    np.testing.assert_allclose(*turned, atol=1e-9)
     pushed = (p[:, 2::3] > 0).any(axis=1)
     assert pushed.any() and np.all(gaps[pushed] < 0.1) and found.max() < 1e-4
     worse, _, _ = judge(made, 1.01 * p, pyramid=False)

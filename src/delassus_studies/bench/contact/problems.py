@@ -3,9 +3,10 @@
 Fixed and floating mechanisms with masses of 1 to 1000; spheres, capsules and boxes on planes, given ground and other
 links, some of them twice in the same place; limits, dry friction and loops; random states, time steps and
 impulses to start from. Of each state the judge takes the impulses only: it computes velocities, gaps and residuals by
-`delassus.frame_jacobian`, `jacobian`, `mass_matrix` and `forward_dynamics`. A state that the kernel calls solved is
-*wrong* if its true residual, or the difference of its velocities from those that its impulses make, is above the
-tolerance; beyond round-off, if by more than that of gaps, over ``dt``, and of velocities.
+`delassus.frame_jacobian`, `jacobian`, `mass_matrix` and `forward_dynamics`, and where loops are, by their motion
+without contacts. A state that the kernel calls solved is *wrong* if its true residual, or the difference of its
+velocities from those that its impulses make, is above the tolerance; beyond round-off, if by more than that of gaps,
+over ``dt``, and of velocities. What turns with a joint is compared by its length.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.algorithms.contact.step import TUNING as STEP
 from delassus.constraints import Constraint, Contact, Frame, Point, bounded_joints
 from delassus.constraints.contact import frame_of
 from delassus.model.description import RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
 from delassus.spatial.joint_kinds import BALL, FREE, PRISMATIC, REVOLUTE
+from delassus.spatial.motion import ANGULAR, LINEAR
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array, quaternion_to_matrix
 from delassus_studies.tables import table
@@ -207,16 +210,20 @@ def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array,
     tree, values = made.tree, made.values
     q, v, dt = values["q"], values["v"], values["dt"][:, None]
     n = len(q)
-    inverse = np.linalg.inv(ds.mass_matrix(tree, q))
-    rate = ds.forward_dynamics(tree, q, v, values["tau"], ()).qdd
-    if tree.joints[0].kind is FREE:
+    inverse, is_free = np.linalg.inv(ds.mass_matrix(tree, q)), tree.is_free_body(0) and not made.loops
+    rate = ds.forward_dynamics(tree, q, 0.0 * v if is_free else v, values["tau"], ()).qdd  # momentum stays
+    if tree.joints[0].kind is FREE and not is_free:
         rate = rate + np.pad(np.cross(v[:, 3:6], v[:, :3]), ((0, 0), (0, tree.nv - 3)))
     free = v + dt * rate
+    turned = np.zeros_like(v)
     if made.loops:
+        smooth = ds.compile(tree, made.loops, "smooth_motion", outputs="reached")
+        free = turned = smooth(q, v, values["tau"], values["dt"], STEP.correction)
         J = ds.jacobian(tree, made.loops, q)
         side = inverse @ np.swapaxes(J, 1, 2)
         through = side @ np.linalg.pinv(J @ side, hermitian=True)
         free = free - np.einsum("nij,njk,nk->ni", through, J, free)
+        turned = turned - free  # what loops and velocity products turn over the step
         inverse = inverse - through @ np.swapaxes(side, 1, 2)
     points = geometry(made)
     joints = bounded_joints(tree, True, True)
@@ -258,7 +265,24 @@ def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array,
         left = np.clip(np.clip(z, -bound, bound) - z, np.minimum(least, 0.0), np.maximum(most, 0.0))
         (complementarity if y.has_limits else friction).append(np.abs(u[:, row] - left))
     residuals = np.stack([np.max(x, axis=0) for x in (complementarity, friction, approach)], axis=-1)
+    after = after + turned
+    if is_free:
+        after = ds.compile(tree, (), "position_update", outputs="v_next")(q, after, values["dt"], np.zeros_like(v))
     return residuals, after, np.min([x.gap for x in points], axis=0)
+
+
+def turning_apart(tree: ds.Tree, v: Array) -> Array:
+    """Velocities (n, …) of joints that do not turn axes, and lengths of linear and angular ones of those that do."""
+    parts = []
+    for joint, sv in zip(tree.joints, tree.v_slices, strict=True):
+        own = v[:, sv]
+        if joint.nv == 1:
+            parts.append(own)
+            continue
+        for part in (LINEAR, ANGULAR):
+            chosen = [k for k, axis in enumerate(joint.motion_axes) if axis in part]
+            parts.append(np.linalg.norm(own[:, chosen], axis=1, keepdims=True))
+    return np.concatenate(parts, axis=1)
 
 
 # -- the run ---------------------------------------------------------------------------------------------------------
@@ -279,10 +303,7 @@ def _measure_mechanism(seed: int, n: int, solver: Any, dtype: Any) -> Record:
     eps = float(np.finfo(dtype).eps)
     scale = 1.0 + np.abs(made.values["v"]).max(axis=1) + np.abs(after).max(axis=1)
     round_off = EPS_GAP * eps * (scale + 1.0 / made.values["dt"])
-    from_root = 3 if made.tree.joints[0].kind is FREE else 0  # linear velocities turn with the root
-    lengths = (np.linalg.norm(x[:, :from_root], axis=1) for x in (v, after))
-    differs = np.maximum(np.abs(v[:, from_root:] - after[:, from_root:]).max(axis=1, initial=0.0),
-                         np.abs(np.subtract(*lengths)))  # fmt: skip
+    differs = np.abs(turning_apart(made.tree, v) - turning_apart(made.tree, after)).max(axis=1)
     excess = np.where(solved, np.maximum(found.max(axis=1), differs) - TOLERANCE, -np.inf)
     return {
         "seed": seed,

@@ -358,3 +358,9 @@ def test_steps_go_on_in_a_child(cores):
     child.start()
     child.join(60)
     assert child.exitcode == 0
+
+
+@pytest.mark.parametrize("several", [0, -1, 1.5, "two"])
+def test_numbers_of_threads_of_steps_that_are_none(several):
+    with pytest.raises(ds.DelassusError, match="threads"):
+        ds.Simulator(several_islands()[0], threads=several)

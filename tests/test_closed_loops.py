@@ -270,6 +270,13 @@ def test_derivatives_of_contact_steps_with_loops(clearance):
         np.testing.assert_allclose(x, wanted, atol=1e-4 * np.abs(wanted).max(initial=1.0))
 
 
+def test_all_derivatives_at_once_are_refused_with_loops():
+    """Sub-steps have derivatives by programs alone."""
+    tree, loops = on_gimbals(1e-3)
+    with pytest.raises(ds.DelassusError, match=r"derivative\('jvp'\)"):
+        ds.compile(tree, [*loops, ds.Contact("rod", Sphere(0.05))], "contact_step_derivatives")
+
+
 @pytest.fixture(scope="module")
 def gimbals():
     """Rod on gimbals without mass: robot, loops, step, closed configuration, velocity with the crank at 1 rad/s."""

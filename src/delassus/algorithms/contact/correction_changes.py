@@ -1,6 +1,6 @@
 """Derivatives of the position correction of a step, in the modes of its solution.
 
-Rows that are pushed move to their bounds, ``J x + D s = b``, and loops as they are asked, with ``M x = Jᵀ s``. Limits,
+Rows that are pushed move to their bounds, ``J x + D s = b``, with ``M x = Jᵀ s``. Limits,
 whose rows are single joints, add ``1 / D`` to the diagonal of ``M`` instead. The compliance ``D`` is held, which is one
 percent of mobilities, so that derivatives err by that percent of changes of ``x``; steps whose displacement contacts
 cut off have none.
@@ -13,7 +13,7 @@ from typing import cast
 
 from delassus.algorithms.contact.point_changes import PositionChanges, position_changes
 from delassus.algorithms.contact.problem import Bounds, magnitude, maximum_of
-from delassus.algorithms.contact.response import dense_rows, smallest
+from delassus.algorithms.contact.response import dense_rows, inverted
 from delassus.algorithms.contact.solution import Displacement, StepSolution
 from delassus.algorithms.contact.step import TUNING, ContactStep
 from delassus.algorithms.sparse_factor import SparseFactor
@@ -50,7 +50,7 @@ def bound_changes(
 
 
 def displacement_changes(
-    step: ContactStep, found: StepSolution, M: Matrix, J: Matrix, s: Sequence[Scalar]
+    step: ContactStep, found: StepSolution, M: Matrix, s: Sequence[Scalar]
 ) -> tuple[Matrix, Matrix, Scalar, Scalar]:
     """Changes of the displacement by impulses ``s`` with positions, bounds held (nv × nv), and with bounds (nv × r).
 
@@ -85,19 +85,15 @@ def displacement_changes(
         rate = _of_limit(ops, step.distances(joints[goals.rows[k] - 3 * n]), moved, s[k])
         rho = rho - ops.put(ops.matrix([[springs[dof] * rate]]), (nv, nv + r), (dof,), (nv + k,))
     z = -ops.vstack(L.solve_transpose(rho))
-    rows = [*(step.others[goals.rows[k]] for k in points), *step.loops]
+    rows = [step.others[goals.rows[k]] for k in points]
     if rows:
-        every = diagonal(ops, [*(flags[k] for k in points), *(1.0 for _ in step.loops)])
-        beside = [flags[k] * compliance[k] + (1.0 - flags[k]) for k in points] + [0.0 for _ in step.loops]
+        every = diagonal(ops, [flags[k] for k in points])
+        beside = [flags[k] * compliance[k] + (1.0 - flags[k]) for k in points]
         Y = every @ ops.take(dense_rows(problem, L), rows, None)
-        G = ops.entries(Y @ ops.transpose(Y))
-        sizes = [G[k][k] + x + SQUARE_FLOOR for k, x in enumerate(beside)]
-        of_loops = scaled_matrix(ops, TUNING.correction, ops.take(J, step.loops, None))
-        asked = ops.take(turned.rows, rows, None) + ops.put(
-            of_loops, (len(rows), nv), range(len(points), len(rows)), range(nv)
-        )
-        sigma = ops.hstack([-asked, ops.put(ops.eye(len(points)), (len(rows), r), range(len(points)), points)])
-        pushes = smallest(ops, ops.matrix(G) + diagonal(ops, beside), sizes, bool(step.loops)) @ (every @ sigma - Y @ z)
+        G = ops.sym_add(ops.sym_product(Y, ops.transpose(Y)), diagonal(ops, beside))
+        wanted = ops.put(ops.eye(len(points)), (len(rows), r), range(len(points)), points)
+        sigma = ops.hstack([-ops.take(turned.rows, rows, None), wanted])
+        pushes = inverted(ops, G) @ (every @ sigma - Y @ z)
         z = z + ops.transpose(Y) @ pushes
     change = _taken(ops, displaced, ops.vstack(L.solve([ops.take(z, (k,), None) for k in range(nv)])))
     moving = cast(Scalar, 0.0)

@@ -147,7 +147,7 @@ class StepChanges:
         q, v = self._beside(nv, q=by_q, dt=by_h) + by_v @ dv, self._beside(nv, dt=v_by_h) + v_by_v @ dv
         known: Scalar = 1.0
         m = len(correction.goals.rows)
-        if m or step.loops:
+        if m:
             turning = [k for j, sv in zip(step.tree.joints, step.tree.v_slices, strict=True) if j.nv > 1
                        for k in range(sv.start, sv.stop)]  # fmt: skip
             moving = ops.vstack([by_shift, ops.take(v_by_shift, turning, None)])  # of what a displacement changes
@@ -155,7 +155,7 @@ class StepChanges:
             height, width = nv + len(turning), nv + m
 
             def displaced(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
-                with_positions, with_bounds, *flags = displacement_changes(step, found, self._M, self._J, values[:m])
+                with_positions, with_bounds, *flags = displacement_changes(step, found, self._M, values[:m])
                 made = ops.hstack([moving @ (with_positions + with_bounds @ with_q), moving @ with_bounds])
                 return [*values[:m], *flags, *_entries(ops, made)], 1.0
 
@@ -173,9 +173,8 @@ class StepChanges:
                 pairs = zip(values[height * m :], further, strict=True)
                 return [*values[: height * m], *(x + y for x, y in pairs)], 1.0
 
-            whole = _entries(ops, start)
-            if m:
-                whole = ops.repeat(1, [*_entries(ops, to_bounds), *whole], moved, at_rest)[height * m :]
+            both = [*_entries(ops, to_bounds), *_entries(ops, start)]
+            whole = ops.repeat(1, both, moved, at_rest)[height * m :]
             end, others, columns = _matrix(ops, whole, n), [k for k in range(nv) if k not in turning], range(n)
             q, turned = ops.take(end, range(nv), None), ops.take(end, range(nv, height), None)
             v = ops.put(turned, (nv, n), turning, columns) + ops.put(

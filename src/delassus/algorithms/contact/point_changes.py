@@ -52,16 +52,14 @@ def position_changes(
     moved = Rates(rest, rest.by_joint(velocity))
     acting, rows = list[ConstraintRates](), [ops.zeros(0, nv)]
     gaps, rows_of_gaps = [ops.zeros(0, nv)], list[int]()
-    for index, (c, at) in enumerate(rest.each_constraint()):
+    for index, c in enumerate(problem.constraints):
         own = problem.rows[index]
         if c.n_points:
             gap, found = point_changes(problem, index, moved, impulses[own])
             gaps.append(gap)
             rows_of_gaps += [*range(own.start + 2, own.stop, 3)]
-        elif c.n_impulses:  # rows on a joint
+        else:  # rows on a joint
             found = ConstraintRates(ops.zeros(c.size, nv))
-        else:
-            found = c.rates(at, moved, from_entries(ops, impulses[own]), True)
         acting.append(found)
         rows.append(found.rows)
     rates = Rates(motion, motion.by_joint(qdd))

@@ -41,7 +41,7 @@ from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints.contact import bounded_joints_of
 from delassus.spatial.motion import diagonal, from_entries, scaled_matrix
-from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
+from delassus.spatial.ops import Matrix, Ops, Scalar
 
 DEPENDENT = 1e-8
 """``δ``, over mobilities: rows that move less beside the others depend on them."""
@@ -148,7 +148,7 @@ def joint_hold(problem: StepProblem, x: JointLaw, p: Scalar, u: Scalar, over_h: 
 class Response:
     """How velocities answer changes of momentum and of rows, contacts and joints in the modes of a solved problem.
 
-    ``rows`` are those of points, then those of loops; ``Phi`` (nv × nv) and ``N`` (nv × m).
+    ``rows`` are those of points; ``Phi`` (nv × nv) and ``N`` (nv × m).
     """
 
     def __init__(self, step: ContactStep, solved: SolvedProblem) -> None:
@@ -165,8 +165,7 @@ class Response:
         self.holds = {
             dof: joint_hold(problem, y, impulses[y.row], velocities[y.row], step.over_h) for dof, y in laws
         }  # fmt: skip
-        n_points = 3 * len(self.modes)
-        self.rows = [*step.others[:n_points], *step.loops]
+        self.rows = step.others[: 3 * len(self.modes)]
         held = {dof: x.held for dof, x in self.holds.items()}
         L = SparseFactor(step.problem, held=held) if held else step.space.L
         root = ops.vstack(L.solve_transpose(ops.eye(nv))) if nv else ops.zeros(0, 0)
@@ -181,14 +180,10 @@ class Response:
         else:
             R = ops.take(step.space.along_rows(root), self.rows, None)
             G = ops.take(step.space.G, self.rows, self.rows)
-        loops = ops.eye(len(step.loops))
-        C = ops.block_diagonal([*(mode.C for mode in self.modes), loops])
-        B = ops.block_diagonal([*(mode.B for mode in self.modes), loops])
-        own = ops.entries(G)
+        C = ops.block_diagonal([mode.C for mode in self.modes])
+        B = ops.block_diagonal([mode.B for mode in self.modes])
         scales = [mode.mobility for mode in self.modes for _ in range(3)]
-        scales += [own[k][k] + SQUARE_FLOOR for k in range(n_points, len(self.rows))]
-        beside = [x for mode in self.modes for x in mode.D] + [0.0] * len(step.loops)
-        A = ops.product(C @ G, B) + diagonal(ops, beside)
+        A = ops.product(C @ G, B) + diagonal(ops, [x for mode in self.modes for x in mode.D])
         over = smallest(ops, A, scales, ops.rank(G) < len(self.rows))
         self._R, self._B, self._E = R, B, ops.product(over, C)
         self._to_x = ops.transpose(ops.transpose(B) @ R), over

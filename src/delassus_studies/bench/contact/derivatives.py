@@ -29,7 +29,8 @@ def _measure_case(case: StepCase, quick: bool) -> Record:
     kernel = case.kernel(dtype="float64")
     roll = TimedRollout(kernel, case, start)
     roll()
-    given = [np.ascontiguousarray(x[-1]) for x in roll.arrays[: len(kernel.arguments) - 1]]
+    of_each = zip(roll.arrays, kernel.arguments[:-1], strict=False)  # gains are the same at all steps
+    given = [np.ascontiguousarray(x[-1] if x.ndim > 1 + len(a.shape) else x) for x, a in of_each]
     rng, found = np.random.default_rng(0), {"step": kernel}
     seconds = {}
     for mode in ("jvp", "vjp"):

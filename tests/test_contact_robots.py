@@ -26,9 +26,6 @@ NEAR = 1e-8
 IMPACT = 2
 """Problems of an impact, compression and decompression, beside that of the step. Kernels have one impact a step."""
 
-PENETRATION = 1e-4
-"""Overlap (m) beyond which positions are corrected: kernels do that to a millionth of what is wanted."""
-
 SHAPES = [Sphere(0.03), Capsule(0.02, 0.08), Ellipsoid(0.03, 0.05, 0.02), Box(0.06, 0.04, 0.05), Cylinder(0.03, 0.05)]
 
 made = ds.mechanisms
@@ -50,7 +47,7 @@ def bounded(tree, q, rng):
     """The tree, with limits on either side of a configuration, and dry friction."""
     joints = [
         replace(
-            joint, lower=q[sq] - rng.uniform(0.02, 0.2, joint.nv), upper=q[sq] + rng.uniform(0.02, 0.2, joint.nv),
+            joint, lower=q[sq] - rng.uniform(0.005, 0.1, joint.nv), upper=q[sq] + rng.uniform(0.005, 0.1, joint.nv),
             friction=rng.uniform(0.0, 0.3, joint.nv),
         ) if joint.nq == joint.nv else joint
         for joint, sq in zip(tree.joints, tree.q_slices, strict=True)
@@ -105,7 +102,7 @@ def test_kernel_and_simulator_go_the_same_way(name):
         for _ in range(STEPS):
             sim.step(tau)
             problems, solved = sim.statuses.total() - solved, sim.statuses.total()
-            if problems > IMPACT + 1 or sim.contacts.depths.max(initial=0.0) > PENETRATION:
+            if problems > IMPACT + 1:
                 break
             q, v, p, _ = kernel(q, v, p, tau, DT, restitution=np.full(n, restitution))
             np.testing.assert_allclose(q, sim.q, atol=NEAR)

@@ -72,8 +72,8 @@ class Tuning(NamedTuple):
     """How far rows may move in the position correction, over the largest displacement wanted."""
     most_joint_displacement: float = 0.02
     """How far joints may move in it (rad, m)."""
-    correction_tolerance: float = 1e-6
-    """Accuracy of the position correction, over the largest displacement wanted."""
+    correction_tolerance: float = 1e-12
+    """Accuracy of the position correction (m, rad)."""
     held_fraction: float = 16.0
     """Mobility of a row under closed loops, over its round-off, up to which these hold it."""
     limit_tolerance: float = 1e-9
@@ -451,7 +451,7 @@ class ContactStep:
                 new = image(s, i)
                 moved = ops.maximum(moved, magnitude(ops, new - s[i]) * own[i])
                 s[i] = new
-            return s, ops.less(moved, TUNING.correction_tolerance * most)
+            return s, ops.less(moved, ops.maximum(TUNING.correction_tolerance, self.epsilon * most))
 
         goals = CorrectionGoals(rows, list(bounds.values()), own, by_loops, taken, most)
 

@@ -349,3 +349,23 @@ def test_steps_that_are_not_solved_have_flagged_derivatives(legs):
     assert not solved[0] and not solved[1]
     assert all(np.isfinite(x[solved]).all() for x in found)
     assert (found[3][solved] < 1e-13).all()
+
+
+@pytest.mark.slow
+def test_tangents_of_steps_that_are_solved_are_solved():
+    """Boxes that tumble over the floor: the impulses of a solution are not moved by what differentiates them."""
+    rng, box, n, steps = np.random.default_rng(6), Box(0.1, 0.1, 0.1), 200, 100
+    body = ds.mechanisms.free_body(0.4, box.inertia(0.4), name="box")
+    kernel = ds.compile(body, ds.Contact("box", box, friction=0.2, restitution=0.1), "contact_step")
+    q = body.random(rng, batch=n)
+    q[:, 2] = rng.uniform(0.08, 0.12, n)
+    v = rng.normal(size=(n, 6)) * [1, 1, 1, 5, 5, 5]
+    still = np.zeros((n, 24))
+    qs, vs, ps, *_ = ds.rollout(kernel, q, v, np.zeros((steps, 1, 6)), 1e-3, impulses=still, return_status=True)
+    q, v, p = (x[:-1].reshape(-1, x.shape[-1]) for x in (qs, vs, np.concatenate([still[None], ps])[: steps + 1]))
+    given = q, v, p, np.zeros(6), 1e-3
+    directions = rng.normal(size=q.shape), rng.normal(size=v.shape), np.zeros(24), np.zeros(6), 0.0
+    solved = kernel(*given, return_status=True)[-1] == ds.DynamicsStatus.SOLVED
+    found = kernel.derivative("jvp")(*given, *directions, return_status=True)
+    assert solved.mean() > 0.99 and (found[-1][solved] == ds.DynamicsStatus.SOLVED).all()
+    assert all(np.isfinite(x[solved]).all() for x in found[:-1])

@@ -20,7 +20,7 @@ from typing import Any
 
 from delassus.spatial.ops import Body
 from delassus.spatial.trace.nodes import Expression
-from delassus.spatial.trace.operations import LEAVES, OPERATIONS, arity
+from delassus.spatial.trace.operations import LEAVES, OPERATIONS, Op, arity
 from delassus.spatial.trace.trace_ops import TraceOps
 
 
@@ -128,7 +128,7 @@ class DifferentiableTraceOps(TraceOps):
         return once()
 
     def implicit(self, values: Sequence[Any], image: Callable[[Sequence[Any]], Sequence[Any]]) -> list[Any]:
-        """``p − J⁻¹ (p − g(p))`` of ``values``, which ``image`` maps to themselves."""
+        """``values``, which ``image`` maps to themselves, with the derivative of ``p − J⁻¹ (p − g(p))``."""
         p = [self.number(x) for x in values]
         missed = [self.subtract(x, self.number(y)) for x, y in zip(p, image(values), strict=True)]
         U, n, shift = jacobian(self, p, missed), len(p), self.number(self.epsilon**0.5)
@@ -142,13 +142,17 @@ class DifferentiableTraceOps(TraceOps):
                     for j in range(k + 1, n):
                         U[i][j] = self.subtract(U[i][j], self.multiply(L[i][k], U[k][j]))
             U[k][k] = over
-        moving, start = set(missed), len(self.at)
-        x = self._substituted(L, U, missed)
+        start = len(self.at)
+        still = [self.operation(Op.MAX, x, x) for x in missed]  # rounded numbers, without derivatives
+        self.held |= {x: frozenset([y]) for x, y in zip(still, missed, strict=True)}
+        moving = {*missed, *still}
+        x = self._substituted(L, U, list(map(self.subtract, missed, still)))
         x = self._substituted(L, U, [self._sum(map(self.multiply, row, x)) for row in J])
         twice = self.add(shift, shift)
         x = [self.add(a, self.multiply(twice, b)) for a, b in zip(x, self._substituted(L, U, x), strict=True)]
         for node, (_, *operands) in enumerate(self.since(start), start):
-            self.held[node] = frozenset(a for a in operands if a < start and a not in moving)
+            if node not in still:
+                self.held[node] = frozenset(a for a in operands if a < start and a not in moving)
         return [Expression(self, self.subtract(old, change)) for old, change in zip(p, x, strict=True)]
 
     def _sum(self, terms: Iterable[int]) -> int:

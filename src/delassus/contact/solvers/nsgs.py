@@ -108,7 +108,7 @@ class Search:
             soft = self.W + np.diag(np.repeat(delta * most * weights**unequal, 3))
             ahead = (1.0 / delta - 1.0 / last) / (1.0 / last - 1.0 / older) if older > 0.0 else 0.0
             p = found + ahead * (found - before)
-            self.iterations += 1
+            self.iterations += weights.size
             r, residual = self.refined(soft, p)
             if not residual <= max(self.tolerance, rounding(soft, r, self.laws[0])):
                 r, residual = self.swept(soft, p, ISLANDS.sweeps_before_newton, 0)
@@ -148,7 +148,9 @@ def nsgs_contacts(
         search.iterations += iterations
         search.offer(r, residual)
     if not search.ended:
-        search.offer(*search.swept(W, start, limit, MAX_PARTS))
+        # a factorisation counts as a sweep for each contact, as it takes so long
+        parts = (limit - search.iterations) // (ISLANDS.max_factorisations * mu.size)
+        search.offer(*search.swept(W, start, limit, min(parts, MAX_PARTS)))
     if not search.ended:
         follow_paths(search, mu.size)
     return search.best[0]._replace(iterations=search.iterations)

@@ -261,7 +261,7 @@ def broken_laws(sim: ds.Simulator, q: np.ndarray, v: np.ndarray) -> float:
     if loops:  # impulses come to the smooth motion as sub-steps have it
         blocks, state = sim._steps.blocks, sim._steps.state
         reached, moved = np.empty((2, tree.nv))
-        reached[blocks.dofs], moved[blocks.dofs] = state.reached, state.moved
+        reached[blocks.dofs], moved[blocks.dofs] = state.loops.reached, state.loops.moved
         momentum, moved = snapshot.mass_matrix @ reached, moved - 0.5 * dt * (v + reached)
         curved = reached - inverse @ momentum
     after = inverse @ (momentum + J.T @ sim.impulses.ravel() + p.sum(axis=0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from delassus.algorithms.contact import law, point
 from delassus.algorithms.contact.point import PointBlock
@@ -20,7 +21,7 @@ Law = tuple[float, float, float, float, float, float, float, float, float]
 
 cone_law: Callable[..., Law] = emitted(law.cone)
 joint_law: Callable[..., tuple[float, float]] = emitted(law.joint)
-point_block: Callable[..., PointBlock] = emitted(point.point_block)
+point_block: Callable[..., PointBlock] = emitted(partial(point.point_block, is_only=True))
 solve_point: Callable[..., Solved] = emitted(point.solve_point)
 solve_point_beside: Callable[..., Solved] = emitted(point.solve_point_beside)
 passive_part: Callable[..., float] = emitted(law.passive_part)

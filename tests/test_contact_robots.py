@@ -33,7 +33,7 @@ ROBOTS = {
     "star": lambda: made.star(4, 2),
     "stem": lambda: made.stem(2, 3, 2),
     "chain": lambda: made.chain(5, root="floating"),
-    "humanoid": made.humanoid,
+    "fan": lambda: made.star(3, 1),
     "dual_arm": made.dual_arm,
     "ladder": lambda: made.ladder(3, root="floating"),
     "comb": lambda: made.comb(3, root="floating"),

@@ -231,8 +231,15 @@ def above(scene, q, gap):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")  # as above
-@pytest.mark.parametrize("fixed", [True, False])
-@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize(
+    ("pair", "fixed"),
+    [
+        (pair, fixed)
+        for pair in PAIRS
+        for fixed in (True, False)
+        if fixed or pair not in ("wheel on box", "box on cylinder")
+    ],
+)
 def test_pairs_of_shapes_go_as_in_the_simulator(pair, fixed):
     """Dropped on a shape of the world, or on one of a link that gives way."""
     (upper, lower), near = PAIRS[pair], NEARLY.get(pair, 1e-8)

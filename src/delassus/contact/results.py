@@ -120,7 +120,7 @@ class Solution(Frozen, Generic[P]):
     >>> import numpy as np
     >>> from delassus.contact import ConeProblem, nsgs
     >>> solution = nsgs(ConeProblem(np.eye(3), [0.1, 0.0, -1.0], [0.5]))
-    >>> solution.status.name, solution.values.round(6).tolist()
+    >>> solution.status.name, (solution.values.round(6) + 0.0).tolist()
     ('CONVERGED', [[-0.1, 0.0, 1.0]])
     """
 

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from delassus.compiler.jit.loop_ops import Emitted, Translator
+from delassus.compiler.jit.loop_ops import Emitted
 from delassus.compiler.jit.memory import ACCESSES, STORED
-from delassus.compiler.jit.text import FAST
+from delassus.compiler.jit.text import Text
 from delassus.compiler.jit.types import (
     BOOL,
     FLOAT,
@@ -33,15 +33,6 @@ from delassus.compiler.jit.types import (
     tuple_of,
 )
 
-OPERATORS = {
-    ast.Add: ("fadd", "add nsw"), ast.Sub: ("fsub", "sub nsw"), ast.Mult: ("fmul", "mul nsw"),
-    ast.BitAnd: ("", "and"), ast.BitOr: ("", "or"), ast.BitXor: ("", "xor"), ast.LShift: ("", "shl"),
-    ast.RShift: ("", "ashr"),
-}  # fmt: skip
-COMPARISONS = {
-    ast.Lt: ("olt", "slt"), ast.LtE: ("ole", "sle"), ast.Gt: ("ogt", "sgt"), ast.GtE: ("oge", "sge"),
-    ast.Eq: ("oeq", "eq"), ast.NotEq: ("une", "ne"),
-}  # fmt: skip
 INTRINSICS = {math.sqrt: "sqrt", np.sqrt: "sqrt", math.fabs: "fabs", math.copysign: "copysign"}
 """Functions of numbers that LLVM has."""
 LIBRARY = {getattr(math, name): name for name in ("exp", "sin", "cos", "hypot", "atan2", "fmod")}
@@ -65,7 +56,7 @@ class Called:
     allocates: bool
 
 
-class Expressions(Translator):
+class Expressions(Text):
     """Translates expressions of one function.
 
     Parameters
@@ -220,43 +211,6 @@ class Expressions(Translator):
             return tuple_of(items_of(a) * ast.literal_eval(right))
         return self.arithmetic(op, a, self.value(right))
 
-    def arithmetic(self, op: ast.operator, a: Value, b: Value) -> Value:
-        """Sum, product … of two numbers by the rules of Python: ``/`` makes floats, ``//`` and ``%`` round down."""
-        kind = joined(a.type, b.type)
-        if not isinstance(kind, Number):
-            raise TypeError(f"{type(op).__name__} of {a.type} and {b.type}")
-        if isinstance(op, ast.BitAnd) and kind is BOOL:
-            return Value(BOOL, (self.do(f"and i1 {a.operands[0]}, {b.operands[0]}"),))
-        kind = FLOAT if isinstance(op, ast.Div) else INT if kind is BOOL else kind
-        (x,), (y,) = self.converted(a, kind).operands, self.converted(b, kind).operands
-        if isinstance(op, ast.Div):
-            return Value(FLOAT, (self.do(f"fdiv {FAST} double {x}, {y}"),))
-        if isinstance(op, (ast.Mod, ast.FloorDiv)):
-            return self._floored(op, kind, x, y)
-        if type(op) not in OPERATORS or (kind is FLOAT and not OPERATORS[type(op)][0]):
-            raise TypeError(f"{type(op).__name__} of {kind}")
-        of_floats, of_integers = OPERATORS[type(op)]
-        text = f"{of_floats} {FAST} double" if kind is FLOAT else f"{of_integers} i64"
-        return Value(kind, (self.do(f"{text} {x}, {y}"),))
-
-    def _floored(self, op: ast.operator, kind: Number, x: str, y: str) -> Value:
-        if kind is FLOAT:
-            if not isinstance(op, ast.Mod):
-                raise TypeError("// of floats")
-            left, zero, add = self.do(f"frem double {x}, {y}"), "double 0.0", "fadd double"
-            less, nonzero = "fcmp olt double", "fcmp one double"
-        else:
-            left, zero, add = self.do(f"srem i64 {x}, {y}"), "i64 0", "add nsw i64"
-            less, nonzero = "icmp slt i64", "icmp ne i64"
-        signs = [self.do(f"{less} {z}, {zero.split()[1]}") for z in (left, y)]
-        some = self.do(f"{nonzero} {left}, {zero.split()[1]}")
-        wrong = self.do(f"and i1 {some}, {self.do(f'xor i1 {signs[0]}, {signs[1]}')}")
-        if isinstance(op, ast.Mod):
-            name = zero.split()[0]
-            return Value(kind, (self.do(f"select i1 {wrong}, {name} {self.do(f'{add} {left}, {y}')}, {name} {left}"),))
-        whole = self.do(f"sdiv i64 {x}, {y}")
-        return Value(INT, (self.do(f"sub nsw i64 {whole}, {self.do(f'zext i1 {wrong} to i64')}"),))
-
     def _UnaryOp(self, node: ast.UnaryOp) -> Value:
         value = self.value(node.operand)
         if isinstance(node.op, ast.Not):
@@ -268,16 +222,6 @@ class Expressions(Translator):
         return Value(INT, (self.do(f"sub nsw i64 0, {self.converted(value, INT).operands[0]}"),))
 
     # -- conditions --------------------------------------------------------------------------------------------------
-
-    def compare(self, op: ast.cmpop, a: Value, b: Value) -> str:
-        """Whether a comparison of two numbers holds."""
-        kind = joined(a.type, b.type)
-        if not isinstance(kind, Number) or type(op) not in COMPARISONS:
-            raise TypeError(f"{type(op).__name__} of {a.type} and {b.type}")
-        kind = INT if kind is BOOL else kind
-        (x,), (y,) = self.converted(a, kind).operands, self.converted(b, kind).operands
-        of_floats, of_integers = COMPARISONS[type(op)]
-        return self.do(f"fcmp {of_floats} double {x}, {y}" if kind is FLOAT else f"icmp {of_integers} i64 {x}, {y}")
 
     def _Compare(self, node: ast.Compare) -> Value:
         values = [self.value(node.left), *map(self.value, node.comparators)]
@@ -402,16 +346,6 @@ class Expressions(Translator):
         array = self.make(number.type, sizes)
         self.each(array, lambda k: Value(INT, (k,)) if f is np.arange else number)
         return array
-
-    def extreme(self, largest: bool, values: list[Value]) -> Value:
-        """The largest or the smallest number."""
-        kind = values[0].type
-        for value in values:
-            kind = joined(kind, value.type)
-        best, *others = (self.converted(value, kind) for value in values)
-        for other in others:  # the first of those that are equal, and NaN where Python has it
-            best = self.select(self.compare(ast.Gt() if largest else ast.Lt(), other, best), other, best)
-        return best
 
     def _of_one(self, name: str, value: Value) -> Value:
         if not isinstance(value.type, Number):

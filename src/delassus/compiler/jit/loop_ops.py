@@ -23,7 +23,7 @@ class Emitted:
         """What it is called with in a compiled loop."""
         raise AssertionError("the text is a part of compiled loops")
 
-    def emit(self, loop: Translator, arguments: list[Value]) -> Value:
+    def emit(self, loop: Text, arguments: list[Value]) -> Value:
         """Instructions for a call, and its numbers."""
         ops = LoopOps(loop)
         return ops.of(self.text(ops, *map(ops.numbers, arguments)))
@@ -32,22 +32,6 @@ class Emitted:
 def emitted(text: Callable[..., Any]) -> Any:
     """A text ``text(ops, *numbers)`` on `ScalarOps` as what compiled loops call, with numbers and tuples of them."""
     return Emitted(text)
-
-
-class Translator(Text):
-    """What translates a loop, as far as it is needed here."""
-
-    def arithmetic(self, op: ast.operator, a: Value, b: Value) -> Value:
-        """``a op b`` of two numbers."""
-        raise NotImplementedError
-
-    def compare(self, op: ast.cmpop, a: Value, b: Value) -> str:
-        """Whether a comparison of two numbers holds."""
-        raise NotImplementedError
-
-    def extreme(self, largest: bool, values: list[Value]) -> Value:
-        """The largest or the smallest number."""
-        raise NotImplementedError
 
 
 class Register:
@@ -90,7 +74,7 @@ class Register:
 class LoopOps(ScalarOps):
     """Instructions of a loop that is translated."""
 
-    def __init__(self, loop: Translator) -> None:
+    def __init__(self, loop: Text) -> None:
         self.loop = loop
 
     def numbers(self, value: Value) -> Any:

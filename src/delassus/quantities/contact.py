@@ -62,7 +62,7 @@ def _solved(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
     solver = exact if options.solver == FALLBACK else SOLVERS[options.solver]
     how = solver, options.sweeps, options.tolerance, options.solver == "pgs"
     found = step.solve(read("impulses"), *how)
-    is_within = bound.ops.less(maximum_of(bound.ops, found.residuals), options.tolerance)
+    is_within = bound.ops.less(maximum_of(bound.ops, found.residuals), options.tolerance) * found.resolved
     for x in _broken_rules(bound):
         is_within = is_within * bound.ops.less(x, SQUARE_FLOOR)
     bound.is_within = is_within

@@ -75,7 +75,7 @@ class StepSolution(NamedTuple):
     """``q``, ``v``, impulses and residuals after a step, and what they follow from.
 
     That is the motion that forces are of, at its velocity (nv), the problem that says what contacts do to it, the
-    correction of positions, and the impact before it, if anything bounces.
+    correction of positions, and the impact before it, if anything bounces; 1 where sub-steps ``resolved`` loops.
     """
 
     q: list[Scalar]
@@ -87,3 +87,4 @@ class StepSolution(NamedTuple):
     solved: SolvedProblem
     correction: Correction
     impact: Impact | None
+    resolved: Scalar

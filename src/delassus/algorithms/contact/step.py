@@ -178,7 +178,10 @@ class ContactStep:
             of_impact = self._apart(struck.p, joints, of_limits=True)
             impulses = [x + y for x, y in zip(impulses, of_impact, strict=True)]
             residuals = [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
-        return StepSolution(q, v, impulses, residuals, motion, before, last, correction, struck)
+        resolved: Scalar = 1.0
+        for block in blocks:
+            resolved = resolved * block.smooth.resolved
+        return StepSolution(q, v, impulses, residuals, motion, before, last, correction, struck, resolved)
 
     def _taken(self, solved: tuple[StepProblem, Outcome], y: Matrix, taken: Matrix | None) -> SolvedProblem:
         """What impulses make of velocities ``L⁻¹ y``, with those that `_beside_loops` takes."""

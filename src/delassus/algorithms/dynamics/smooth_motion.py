@@ -220,7 +220,8 @@ class Progress(NamedTuple):
 def smooth_motion(steps: SubSteps, v: State, h: Scalar, correction: Scalar) -> SmoothMotion:
     """Motion over the time ``h`` from the velocity ``v`` (n, of `SubSteps.dofs`), by sub-steps.
 
-    Of the errors of closed loops the step takes back the part ``correction``. Derivatives are those of one sub-step.
+    Of the errors of closed loops the step takes back the part ``correction``. Derivatives are those of one sub-step,
+    which are right where that is enough: elsewhere it is not ``resolved`` in a program that is differentiated.
     """
     n = len(steps.dofs)
     found = steps.ops.differentiable(
@@ -244,16 +245,26 @@ def _by_sub_steps(steps: SubSteps, v: State, h: Scalar, correction: Scalar) -> S
 
 
 def _in_one_sub_step(steps: SubSteps, v: State, h: Scalar, correction: Scalar) -> State:
-    """Numbers of `SmoothMotion` where one sub-step is enough, without a loop."""
-    none: State = [0.0] * len(v)
+    """Numbers of `SmoothMotion` by one sub-step, without a loop: ``resolved`` is 1 where that is enough."""
+    ops, n = steps.ops, len(v)
+    none: State = [0.0] * n
     first = steps.stage(none, list(v), lambda errors: [(1.0 - correction) * x for x in errors])
-    u, stages = none, [first]
+    wanted = [(1.0 - correction) * x for x in first.errors]
+    again, opens = steps.stage(none, first.w, lambda _: wanted), _opens(ops, first)
+    u, w = none, first.w
+    u_rates, w_rates = (
+        [_select(ops, opens, x, y)] for x, y in ((again.u_rate, first.u_rate), (again.w_rate, first.w_rate))
+    )
+    end = first
     for parts in SUB_STEP:
-        u = _along(none, parts, h, [x.u_rate for x in stages])
-        w = _along(first.w, parts, h, [x.w_rate for x in stages])
-        stages.append(steps.stage(u, w, lambda _: [(1.0 - correction) * x for x in first.errors]))
-    closed, end = _is_closed(steps.ops, first.errors), stages[-1]
-    return [*_select(steps.ops, closed, end.u, u), *end.w, closed, 1.0]
+        u, w = _along(none, parts, h, u_rates), _along(first.w, parts, h, w_rates)
+        end = steps.stage(u, w, lambda _: wanted)
+        u_rates.append(end.u_rate)
+        w_rates.append(end.w_rate)
+    closed = _is_closed(ops, first.errors)
+    at = Progress(none, first.w, u_rates[:3], w_rates[:3], first.errors, wanted, 3.0, h, h, closed, 1.0)
+    resolved = 1.0 - ops.less(1.0, _error(steps, at, end, h, closed))
+    return [*_select(ops, closed, end.u, u), *end.w, closed, resolved]
 
 
 SUB_STEP = ((0.5,), (0.0, 0.75), (2.0 / 9.0, 3.0 / 9.0, 4.0 / 9.0))
@@ -293,7 +304,7 @@ def _pass(steps: SubSteps, at: Progress, dt: Scalar, correction: Scalar) -> tupl
     next_h = ops.select(is_last, ops.select(accepted, longer, shorter), h)
 
     # the state that it starts from
-    opens = ops.less(TUNING.opening_fraction * found.speed, found.opening)
+    opens = _opens(ops, found)
     begins = ops.maximum(is_first, is_stage[0])
     u_rates, w_rates = list(at.u_rates), list(at.w_rates)
     for k in range(3):
@@ -329,6 +340,11 @@ def _error(steps: SubSteps, at: Progress, end: Stage, dt: Scalar, closed: Scalar
     gap = closed * gap * (1.0 / TUNING.gap_tolerance)
     is_finite = ops.less(energy, INFINITE) * ops.less(gap, INFINITE)
     return ops.select(is_finite, ops.maximum(energy, gap), INFINITE)
+
+
+def _opens(ops: Ops, found: Stage) -> Scalar:
+    """1 where the velocity of a stage opens loops by more than accelerations bear."""
+    return ops.less(TUNING.opening_fraction * found.speed, found.opening)
 
 
 def _is_closed(ops: Ops, errors: State) -> Scalar:

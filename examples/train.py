@@ -5,13 +5,19 @@ Radford, Klimov 2017); the step size follows the divergence of the policy from t
 Reist, Hutter 2021. Go1 learns to follow velocity commands, at random: ahead, sideways, turning.
 
     python examples/train.py --env Go1Velocity --minutes 10 --plot curve.png --view
+
+With ``--gradient`` Go1 learns by derivatives of what it does, through contact: `policy_gradient`.
 """
+
+from __future__ import annotations
 
 import argparse
 import time
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
+from policy_gradient import slopes_of_return
 
 import delassus as ds
 import delassus.gym
@@ -26,6 +32,9 @@ WORLDS = {"Go1Velocity": 2048, "HumanoidStand": 512, "ArmReach": 1024}
 
 STEPS, EPOCHS, PARTS = 24, 3, 4
 """Control steps of an iteration; how often, and in how many parts, all are learned from."""
+
+GRADIENT = 256, 16
+"""Robots, and control steps of an iteration, of `--gradient`."""
 
 DISCOUNT, TRACE, CLIP, DIVERGENCE, ENTROPY = 0.99, 0.95, 0.2, 0.01, 0.002
 """γ and λ of the advantage; bound on the ratio of probabilities; wanted divergence; weight of the entropy."""
@@ -53,12 +62,18 @@ class Network:
             self.seen.append(x if W is self.parameters[-2] else np.tanh(x, out=x))
         return x
 
-    def descend(self, slope: np.ndarray, of_deviations: np.ndarray, rate: float) -> None:
-        """A step against the slope of a loss, by the outputs (n, b) of the last call and by the deviations (b,)."""
-        slopes = [of_deviations]
+    def back(self, slope: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+        """Slopes by weights, and by inputs (n, a) of the last call, of what has this slope by its outputs (n, b)."""
+        slopes: list[np.ndarray] = []
         for k in range(len(self.seen) - 2, -1, -1):
-            slopes[1:1] = [self.seen[k].T @ slope, slope.sum(axis=0)]
-            slope = (slope @ self.parameters[2 * k + 1].T) * (1 - self.seen[k] ** 2)
+            slopes[:0] = [self.seen[k].T @ slope, slope.sum(axis=0)]
+            slope = slope @ self.parameters[2 * k + 1].T
+            if k:
+                slope *= 1 - self.seen[k] ** 2
+        return slopes, slope
+
+    def descend(self, slopes: list[np.ndarray], rate: float) -> None:
+        """A step against the slopes of a loss by all parameters."""
         size = np.sqrt(sum(float((s**2).sum()) for s in slopes))
         self.count += 1
         for p, m, v, s in zip(self.parameters, self.means, self.squares, slopes, strict=True):
@@ -78,10 +93,23 @@ class Learner:
         self.value = Network((observed, 64, 64, 1), 1.0, self.rng)
         self.mean, self.square, self.count, self.rate = np.zeros(observed), np.ones(observed), 1.0, 1e-3
 
+    @property
+    def deviation(self) -> np.ndarray:
+        """Of observations (n,)."""
+        return np.sqrt(np.maximum(self.square - self.mean**2, 1e-4))
+
     def scaled(self, observations: np.ndarray) -> np.ndarray:
         """Observations of zero mean and unit deviation."""
-        deviation = np.sqrt(np.maximum(self.square - self.mean**2, 1e-4))
-        return np.clip((observations - self.mean) / deviation, -5, 5).astype(np.float32)
+        return np.clip((observations - self.mean) / self.deviation, -5, 5).astype(np.float32)
+
+    def unscaled(self, slope: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """The slope by observations of what has this slope by scaled ones."""
+        return (slope * (np.abs(x) < 5) / self.deviation).astype(np.float32)
+
+    def slope_of_value(self, observations: np.ndarray) -> np.ndarray:
+        """Of the value by observations (n, a)."""
+        x = self.scaled(observations)
+        return self.unscaled(self.value.back(np.ones_like(self.value(x)))[1], x)
 
     def act(self, observations: np.ndarray) -> np.ndarray:
         """The likeliest actions."""
@@ -99,58 +127,108 @@ class Learner:
         before, deviation = self.policy(x), np.exp(self.policy.parameters[0])
         chance = -0.5 * (((actions - before) / deviation) ** 2).sum(axis=1) - np.log(deviation).sum()
         advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        for _ in range(EPOCHS):
-            for part in np.array_split(self.rng.permutation(len(x)), PARTS):
-                mean, sigma, n = self.policy(x[part]), np.exp(self.policy.parameters[0]), len(part)
-                away = (actions[part] - mean) / sigma
-                ratio = np.exp(-0.5 * (away**2).sum(axis=1) - np.log(sigma).sum() - chance[part])
-                gain = advantages[part]
-                free = np.where(gain > 0, ratio < 1 + CLIP, ratio > 1 - CLIP)
-                slope = -(free * ratio * gain / n)[:, None].astype(np.float32)
-                moved = (deviation**2 + (before[part] - mean) ** 2) / (2 * sigma**2) - 0.5 + np.log(sigma / deviation)
-                divergence = moved.sum(axis=1).mean()
-                if divergence > 2 * DIVERGENCE:
-                    self.rate = max(self.rate / 1.5, 1e-5)
-                elif divergence < DIVERGENCE / 2:
-                    self.rate = min(self.rate * 1.5, 5e-3)
-                self.policy.descend(slope * away / sigma, (slope * (away**2 - 1)).sum(axis=0) - ENTROPY, self.rate)
-                error = self.value(x[part])[:, 0] - returns[part]
-                self.value.descend((2 * error / n)[:, None].astype(np.float32), np.zeros(1, np.float32), self.rate)
+        for part in self.parts(len(x)):
+            mean, sigma, n = self.policy(x[part]), np.exp(self.policy.parameters[0]), len(part)
+            away = (actions[part] - mean) / sigma
+            ratio = np.exp(-0.5 * (away**2).sum(axis=1) - np.log(sigma).sum() - chance[part])
+            gain = advantages[part]
+            free = np.where(gain > 0, ratio < 1 + CLIP, ratio > 1 - CLIP)
+            slope = -(free * ratio * gain / n)[:, None].astype(np.float32)
+            moved = (deviation**2 + (before[part] - mean) ** 2) / (2 * sigma**2) - 0.5 + np.log(sigma / deviation)
+            divergence = moved.sum(axis=1).mean()
+            if divergence > 2 * DIVERGENCE:
+                self.rate = max(self.rate / 1.5, 1e-5)
+            elif divergence < DIVERGENCE / 2:
+                self.rate = min(self.rate * 1.5, 5e-3)
+            of_deviations = (slope * (away**2 - 1)).sum(axis=0) - ENTROPY
+            self.policy.descend([of_deviations, *self.policy.back(slope * away / sigma)[0]], self.rate)
+            self.foresee(x[part], returns[part])
+
+    def foresee(self, x: np.ndarray, returns: np.ndarray) -> None:
+        """Better values of observations (n, a), by what came of them."""
+        error = self.value(x)[:, 0] - returns
+        slopes, _ = self.value.back((2 * error / len(x))[:, None].astype(np.float32))
+        self.value.descend([np.zeros(1, np.float32), *slopes], self.rate)
+
+    def parts(self, n: int) -> list[np.ndarray]:
+        """Of ``n`` moments, in another order each time that all are learned from."""
+        return [part for _ in range(EPOCHS) for part in np.array_split(self.rng.permutation(n), PARTS)]
 
 
-def train(name: str, minutes: float, seed: int, threads: int | None) -> tuple[Learner, list[tuple[float, float]]]:
+class Moment(NamedTuple):
+    """A control step of all robots: the last actions and scaled observations before it, new actions, what came of them.
+
+    ``after`` are observations before episodes that end begin anew, ``path`` is that of `delassus.gym.Worlds`.
+    """
+
+    before: np.ndarray
+    seen: np.ndarray
+    actions: np.ndarray
+    noise: np.ndarray
+    values: np.ndarray
+    rewards: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    after: np.ndarray
+    path: dict[str, np.ndarray]
+
+
+def live(envs: delassus.gym.Worlds, learner: Learner, steps: int) -> list[Moment]:
+    """Some control steps of all robots."""
+    moments = []
+    for _ in range(steps):
+        before, x = envs.actions.copy(), learner.scaled(envs.observations)
+        mean, sigma = learner.policy(x), np.exp(learner.policy.parameters[0])
+        noise = learner.rng.standard_normal(mean.shape, np.float32)
+        actions, values = mean + sigma * noise, learner.value(x)[:, 0]
+        learner.see(envs.observations)
+        after, rewards, terminated, truncated, infos = envs.step(actions)
+        after = infos.get("final_obs", after)
+        moments.append(Moment(before, x, actions, noise, values, rewards, terminated, truncated, after, envs.path))
+    return moments
+
+
+def advantages_of(moments: list[Moment], learner: Learner) -> np.ndarray:
+    """Of all actions (steps, n): how much more came of them than their values said."""
+    found, ahead = [], np.zeros_like(moments[0].values)
+    values = learner.value(learner.scaled(moments[-1].after))[:, 0]
+    for m in reversed(moments):
+        if m.truncated.any():  # what would have come later
+            values[m.truncated] = learner.value(learner.scaled(m.after[m.truncated]))[:, 0]
+        goes_on = ~(m.terminated | m.truncated)
+        ahead = m.rewards + ~m.terminated * DISCOUNT * values + goes_on * DISCOUNT * TRACE * ahead - m.values
+        found.insert(0, ahead)
+        values = m.values.copy()
+    return np.array(found)
+
+
+def train(
+    name: str, minutes: float, seed: int, threads: int | None, gradient: bool = False
+) -> tuple[Learner, list[tuple[float, float]]]:
     """A learner, and the curve of the mean reward a second over processor time (min)."""
-    envs = getattr(delassus.gym, name)(WORLDS[name], threads=threads)
-    n, learner = envs.num_envs, Learner(*envs.single_observation_space.shape, *envs.single_action_space.shape, seed)
-    observations, _ = envs.reset(seed=seed)
+    n, steps = GRADIENT if gradient else (WORLDS[name], STEPS)
+    envs = getattr(delassus.gym, name)(n, threads=threads)
+    learner = Learner(*envs.single_observation_space.shape, *envs.single_action_space.shape, seed)
+    envs.reset(seed=seed)
     envs.steps[:] = learner.rng.integers(0, envs.longest, n)  # so that episodes do not all end at once
+    if gradient:
+        envs.kernel.derivative("vjp")  # compiled before time is taken
     curve, begin = [], time.process_time()
     while curve == [] or curve[-1][0] < minutes:
-        seen, taken, gained, ended, values = [], [], [], [], [None]
-        rewarded = 0.0
-        for _ in range(STEPS):
-            x = learner.scaled(observations)
-            mean, sigma = learner.policy(x), np.exp(learner.policy.parameters[0])
-            actions = mean + sigma * learner.rng.standard_normal(mean.shape, np.float32)
-            seen.append(x)
-            taken.append(actions)
-            values.append(learner.value(x)[:, 0])
-            learner.see(observations)
-            observations, rewards, terminated, truncated, infos = envs.step(actions)
-            rewarded += float(rewards.mean())
-            if truncated.any():  # what would have come later
-                rewards[truncated] += DISCOUNT * learner.value(learner.scaled(infos["final_obs"][truncated]))[:, 0]
-            gained.append(rewards)
-            ended.append(terminated | truncated)
-        values = [*values[1:], learner.value(learner.scaled(observations))[:, 0]]
-        advantages, ahead = [], np.zeros(n, np.float32)
-        for k in range(STEPS - 1, -1, -1):
-            goes_on = ~ended[k]
-            ahead = gained[k] + goes_on * DISCOUNT * (values[k + 1] + TRACE * ahead) - values[k]
-            advantages.insert(0, ahead)
-        gains = np.concatenate(advantages)
-        learner.learn(np.concatenate(seen), np.concatenate(taken), gains, gains + np.concatenate(values[:-1]))
-        curve.append(((time.process_time() - begin) / 60, rewarded / (STEPS * envs.control)))
+        moments = live(envs, learner, steps)
+        x, actions, values = (
+            np.concatenate([getattr(m, what) for m in moments]) for what in ("seen", "actions", "values")
+        )
+        gains = advantages_of(moments, learner).ravel()
+        if gradient:
+            slopes, _ = slopes_of_return(envs, learner, moments, DISCOUNT)
+            learner.policy.descend([-slope for slope in slopes], learner.rate)
+            for part in learner.parts(len(x)):
+                learner.foresee(x[part], gains[part] + values[part])
+        else:
+            learner.learn(x, actions, gains, gains + values)
+        rewarded = np.mean([m.rewards for m in moments])
+        curve.append(((time.process_time() - begin) / 60, rewarded / envs.control))
         if len(curve) % 10 == 0:
             print(
                 f"{len(curve):5d} iterations, {curve[-1][0]:5.2f} min: reward {curve[-1][1]:6.3f} a second", flush=True
@@ -219,13 +297,14 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0, help="of processor time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, help="of the simulation; as many as there are processors by default")
+    parser.add_argument("--gradient", action="store_true", help="learn by derivatives of steps, Go1Velocity only")
     parser.add_argument("--plot", help="draw the curve of rewards into this file")
     parser.add_argument("--video", help="film Go1 into this .mp4, .webp or .gif file")
     parser.add_argument("--view", action="store_true", help="show Go1 in the browser, until Ctrl-C")
     options = parser.parse_args()
-    if options.env != "Go1Velocity" and (options.video or options.view):
-        parser.error("--video and --view show Go1Velocity only")
-    learner, curve = train(options.env, options.minutes, options.seed, options.threads)
+    if options.env != "Go1Velocity" and (options.video or options.view or options.gradient):
+        parser.error("--video, --view and --gradient are for Go1Velocity only")
+    learner, curve = train(options.env, options.minutes, options.seed, options.threads, options.gradient)
     still = np.zeros((256, learner.policy.parameters[-1].size), np.float32)
     for what, act in (("learned", learner.act), ("no actions", lambda _: still)):
         gained, falls = score(options.env, act)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import itertools
 from functools import partial
 from pathlib import Path
@@ -123,6 +123,13 @@ def test_a_standing_quadruped_stands_and_carries_its_load() -> None:
         for _ in range(100):
             _, rewards, terminated, _, _ = envs.step(np.zeros((4, 12), np.float32))
             assert not terminated.any()
+        for k in range(envs.decimation):  # the kernel goes the path that is told
+            *after, _ = envs.kernel(
+                **{name: x[k] if name in ("q", "v", "impulses") else x for name, x in envs.path.items()}
+            )
+            for name, x in zip(("q", "v", "impulses"), after, strict=True):
+                assert x == pytest.approx(envs.path[name][k + 1], abs=1e-5)
+        assert np.array_equal(envs.path["q"][-1], envs.q)
         heights.append(envs.q[:, 2].mean())
         assert rewards == pytest.approx(1.5 * envs.control, rel=2e-2)
     assert 0.25 < heights[1] < heights[0] - 5e-4 < HEIGHT
@@ -195,10 +202,8 @@ def test_training_loops_of_others_find_what_they_need() -> None:
 @pytest.mark.slow
 def test_the_example_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of `examples/train.py`: a hundred iterations make rewards better, and its score can be taken."""
-    path = Path(__file__).parent.parent / "examples" / "train.py"
-    spec = importlib.util.spec_from_file_location("train", path)
-    train = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(train)
+    monkeypatch.syspath_prepend(Path(__file__).parent.parent / "examples")
+    train = importlib.import_module("train")
     monkeypatch.setitem(train.WORLDS, "ArmReach", 64)
     monkeypatch.setattr(train, "time", SimpleNamespace(process_time=itertools.count().__next__))  # a second each
     learner, curve = train.train("ArmReach", 100 / 60, 0, 1)

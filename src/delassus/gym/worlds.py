@@ -59,6 +59,9 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
     ----------
     q, v, impulses : (num_envs, …) arrays of float32
         States of all worlds; write to them in `begin` only.
+    path : dict of arrays of float32
+        Of the last step, by names of the kernel's arguments: states from its start to its end, (decimation + 1,
+        num_envs, …), and what its steps in time have in common.
 
     Raises
     ------
@@ -117,6 +120,7 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         self.actions, self.rewards = np.zeros((n, actions), np.float32), np.zeros(n, np.float32)
         self.observations, self.steps = np.zeros((n, observed), np.float32), np.zeros(n, np.int64)
         self.fallen, self._all = np.zeros(n, bool), np.arange(n)
+        self.path: dict[str, Array] = {}
 
     @abstractmethod
     def begin(self, worlds: Whole) -> None:
@@ -172,11 +176,13 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         given = finite_array(actions, self.actions.shape, "actions", "Numbers between −1 and 1 for each world.")
         np.clip(given, -1.0, 1.0, out=self.actions)
         control, others = self.controls()
+        held = {"friction": self._friction.copy(), "payload0": self._payload.copy(), **others}
         qs, vs, impulses, _, _ = rollout(
             self.kernel, self.q, self.v, control[None], self.dt, decimation=self.decimation, time_axis=0,
-            threads=self._threads, return_status=True, impulses=self.impulses, friction=self._friction,
-            payload0=self._payload, **others,
+            threads=self._threads, return_status=True, impulses=self.impulses, **held,
         )  # fmt: skip
+        asked = {self.kernel.request.control: control.copy(), "dt": np.full((), self.dt, np.float32)}
+        self.path = {"q": qs, "v": vs, "impulses": impulses, **held, **asked}
         self.q, self.v, self.impulses = (np.ascontiguousarray(x[-1]) for x in (qs, vs, impulses))
         self.steps += 1
         wrong = ~np.isfinite(self.q.sum(axis=1) + self.v.sum(axis=1))

@@ -202,7 +202,7 @@ def worst(kernel, tree, given, found, least=0.7):
     return np.concatenate(out)
 
 
-def assert_parameter(kernel, tree, given, place, found, bound):
+def assert_parameter(kernel, tree, given, place, found):
     """Derivatives (n, 2 nv, …) with an argument are differences, at most states."""
     found = found.reshape(len(found), 2 * tree.nv, -1)
     center, h = kernel(*given), 1e-6 if given[place].ndim == 1 else 1e-5
@@ -219,7 +219,7 @@ def assert_parameter(kernel, tree, given, place, found, bound):
         scale = 1 + np.abs(found).max(axis=(1, 2))
         kept = np.abs(made[1] - made[0]).max(axis=1) < 1e-6 * scale
         error = np.abs(found[:, :, k] - made[1]).max(axis=1) / scale
-        assert kept.mean() > 0.8 and error[kept].max() < max(bound, 1e-5), (place, error[kept].max())
+        assert kept.mean() > 0.8 and error[kept].max() < 1e-5, (place, error[kept].max())
 
 
 def in_reach(scene, rng, n, overlap):
@@ -238,29 +238,28 @@ def in_reach(scene, rng, n, overlap):
     [{}, {"limits": False}, {"solver": "pgs"}, {"restitution": "input"}, {"control": "pd", "passive": "none"}],
 )
 def test_all_at_once_are_differences(legs, options):
-    """Without overlaps that are taken back, to 1e-6; with them, whose compliance is held, to what that is of them."""
+    """At states half of which have overlaps that are taken back."""
     rng, n, tree = np.random.default_rng(7), 120, legs.tree
     kernel, derivatives = both(tree, legs.constraints(), friction="input", **options)
-    for overlap, bound in ((rng.uniform(2e-5, 9e-5, n), 1e-6), (rng.uniform(2e-4, 5e-4, n), 1e-4)):
-        q, v = in_reach(legs, rng, n, overlap)
-        given = [rng.normal(size=(n, *a.shape)) for a in kernel.arguments]
-        given[:2], given[2], mu = (q, v), np.zeros((n, *kernel.arguments[2].shape)), rng.uniform(0.2, 1.0, (n, 3))
-        names = [a.name for a in kernel.arguments]
-        given[names.index("dt")], given[names.index("friction")] = np.full(n, DT), mu
-        if "restitution" in names:
-            given[names.index("restitution")] = rng.uniform(0.2, 0.8, (n, 3))
-        if "kp" in names:
-            given[3] = tree.integrate(tree.neutral(), 0.1 * rng.normal(size=(n, tree.nv)))
-            given[4], given[5] = rng.uniform(5, 20, (2, n, tree.nv))
-        *found, status = derivatives(*given, return_status=True)
-        solved = status == ds.DynamicsStatus.SOLVED
-        assert solved.mean() > 0.95
-        given, found = [x[solved] for x in given], [x[solved] for x in found]
-        errors = worst(kernel, tree, given, found)
-        assert np.median(errors) < 1e-9 and errors.max() < bound, errors.max()
-        for name, x in zip([r.name for r in derivatives.results], found, strict=True):
-            if name.startswith("dx_d"):
-                assert_parameter(kernel, tree, given, names.index(name.removeprefix("dx_d")), x, bound)
+    q, v = in_reach(legs, rng, n, np.where(rng.random(n) < 0.5, rng.uniform(2e-5, 9e-5, n), rng.uniform(2e-4, 5e-3, n)))
+    given = [rng.normal(size=(n, *a.shape)) for a in kernel.arguments]
+    given[:2], given[2], mu = (q, v), np.zeros((n, *kernel.arguments[2].shape)), rng.uniform(0.2, 1.0, (n, 3))
+    names = [a.name for a in kernel.arguments]
+    given[names.index("dt")], given[names.index("friction")] = np.full(n, DT), mu
+    if "restitution" in names:
+        given[names.index("restitution")] = rng.uniform(0.2, 0.8, (n, 3))
+    if "kp" in names:
+        given[3] = tree.integrate(tree.neutral(), 0.1 * rng.normal(size=(n, tree.nv)))
+        given[4], given[5] = rng.uniform(5, 20, (2, n, tree.nv))
+    *found, status = derivatives(*given, return_status=True)
+    solved = status == ds.DynamicsStatus.SOLVED
+    assert solved.mean() > 0.95
+    given, found = [x[solved] for x in given], [x[solved] for x in found]
+    errors = worst(kernel, tree, given, found)
+    assert np.median(errors) < 1e-9 and errors.max() < 1e-6, errors.max()
+    for name, x in zip([r.name for r in derivatives.results], found, strict=True):
+        if name.startswith("dx_d"):
+            assert_parameter(kernel, tree, given, names.index(name.removeprefix("dx_d")), x)
 
 
 @pytest.mark.slow

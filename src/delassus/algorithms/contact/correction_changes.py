@@ -1,9 +1,10 @@
 """Derivatives of the position correction of a step, in the modes of its solution.
 
 Rows that are pushed move to their bounds, ``J x + D s = b``, with ``M x = Jᵀ s``. Limits,
-whose rows are single joints, add ``1 / D`` to the diagonal of ``M`` instead. The compliance ``D`` is held, which is one
-percent of mobilities, so that derivatives err by that percent of changes of ``x``; steps whose displacement contacts
-cut off have none.
+whose rows are single joints, add ``1 / D`` to the diagonal of ``M`` instead. The compliance ``D`` is a part of
+mobilities ``J_k x_k``, ``M x_k = J_kᵀ``, whose changes are ``2 ∂J_k x_k − x_kᵀ ∂M x_k``; with momenta ``I_i V_i`` of
+links that move by ``x_k``, ``½ x_kᵀ ∂M x_k = ψ_jᵀ Σ I_i V_i`` over the links beyond joint j (`Rates`). Steps whose
+displacement contacts cut off have no derivatives.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from delassus.algorithms.contact.point_changes import PositionChanges, position_changes
+from delassus.algorithms.contact.point_changes import PositionChanges, mobility_changes, position_changes
 from delassus.algorithms.contact.problem import Bounds, magnitude, maximum_of
 from delassus.algorithms.contact.response import dense_rows, inverted
 from delassus.algorithms.contact.solution import Displacement, StepSolution
 from delassus.algorithms.contact.step import TUNING, ContactStep
+from delassus.algorithms.dynamics.derivatives.rates import Rates
+from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints.contact import bounded_joints_of
-from delassus.spatial.motion import diagonal, from_entries, scaled_matrix
+from delassus.model.tree import WORLD
+from delassus.spatial.motion import column, diagonal, from_entries, scaled_matrix
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
 
@@ -76,6 +80,7 @@ def displacement_changes(
     L = SparseFactor(problem, added, {}) if added else step.space.L
     rest = found.motion.at_rest(ops.zeros(nv, 1), ops.zeros(problem.n_rows, 1))
     turned = position_changes(rest, M, displaced.whole, displaced.whole, displaced.of_rows)
+    softer = _compliance_changes(step, rest, goals.rows)
 
     # M dx − Jᵀ ds = −ρ, J dx + D ds = σ: columns of positions, then of bounds
     r = len(goals.rows)
@@ -84,6 +89,7 @@ def displacement_changes(
         moved = found.solved.outcome.velocities[goals.rows[k]] * step.h
         rate = _of_limit(ops, step.distances(joints[goals.rows[k] - 3 * n]), moved, s[k])
         rho = rho - ops.put(ops.matrix([[springs[dof] * rate]]), (nv, nv + r), (dof,), (nv + k,))
+        rho = rho + ops.put(scaled_matrix(ops, springs[dof] * s[k], softer[k]), (nv, nv + r), (dof,), range(nv))
     z = -ops.vstack(L.solve_transpose(rho))
     rows = [step.others[goals.rows[k]] for k in points]
     if rows:
@@ -92,7 +98,8 @@ def displacement_changes(
         Y = every @ ops.take(dense_rows(problem, L), rows, None)
         G = ops.sym_add(ops.sym_product(Y, ops.transpose(Y)), diagonal(ops, beside))
         wanted = ops.put(ops.eye(len(points)), (len(rows), r), range(len(points)), points)
-        sigma = ops.hstack([-ops.take(turned.rows, rows, None), wanted])
+        yielding = ops.vstack([scaled_matrix(ops, s[k], softer[k]) for k in points])
+        sigma = ops.hstack([-(ops.take(turned.rows, rows, None) + yielding), wanted])
         pushes = inverted(ops, G) @ (every @ sigma - Y @ z)
         z = z + ops.transpose(Y) @ pushes
     change = _taken(ops, displaced, ops.vstack(L.solve([ops.take(z, (k,), None) for k in range(nv)])))
@@ -102,6 +109,41 @@ def displacement_changes(
         moving = ops.maximum(moving, flags[k] * ops.less(0.0, left))
     known = 1.0 - ops.less(displaced.by_rows, 1.0)
     return ops.take(change, None, range(nv)), ops.take(change, None, range(nv, nv + r)), known, 1.0 - moving
+
+
+def _compliance_changes(step: ContactStep, rest: DynamicsProblem, rows: Sequence[int]) -> list[Matrix]:
+    """Changes (1 × nv) with positions of the compliance of rows that a position correction may push."""
+    ops, problem, n = step.ops, step.problem, 3 * len(step.points)
+    Y = ops.take(dense_rows(problem, step.space.L), step.others, None)
+    X = ops.vstack(step.space.L.solve([ops.transpose(ops.take(Y, None, (k,))) for k in range(step.tree.nv)]))
+    moved = [Rates(rest, rest.by_joint(column(ops, ops.take(X, None, (k,))))) for k in range(len(step.others))]
+    changes = [-_twice_kinetic_changes(rates, moved[0]) for rates in moved]
+    of_points, first = list[Matrix](), 0
+    for index, c in enumerate(problem.constraints):
+        if c.n_points:
+            of_points += mobility_changes(problem, index, moved[first : first + 3 * c.n_points])
+            first += 3 * c.n_points
+    out = list[Matrix]()
+    for row in rows:
+        if row >= n:
+            out.append(scaled_matrix(ops, TUNING.compliance, changes[row]))
+            continue
+        mean = sum(step.size_of[row - 2 : row + 1], cast(Scalar, 0.0)) * (1.0 / 3.0)
+        part = TUNING.compliance / 3.0 * ops.less(TUNING.least_mobility, mean)
+        inert = changes[row - 2] + changes[row - 1] + changes[row]
+        out.append(scaled_matrix(ops, part, scaled_matrix(ops, 2.0, of_points[row // 3]) + inert))
+    return out
+
+
+def _twice_kinetic_changes(rates: Rates, first: Rates) -> Matrix:
+    """Changes (1 × nv) of ``xᵀ M x`` with positions, ``x`` the accelerations at rest; ``first`` has the same bodies."""
+    ops, tree = rates.motion.ops, rates.motion.tree
+    momenta = [body.times(ops, a) for body, a in zip(first.bodies, rates.a, strict=True)]
+    for i in tree.leaves_to_root():
+        if (p := tree.parents[i]) != WORLD:
+            momenta[p] = momenta[p] + momenta[i]
+    parts = [ops.transpose(H) @ xi for H, xi in zip(momenta, rates.xi, strict=True)]
+    return scaled_matrix(ops, 2.0, ops.hstack(parts))
 
 
 def _pushes(ops: Ops, bounds: Bounds, s: Scalar, moved: Scalar, mobility: Scalar) -> Scalar:

@@ -88,16 +88,12 @@ def point_changes(
     wrenches: dict[int, list[Any]] = {link: [Dual(0.0)] * 6 for link in links}
     candidates, rotations = _displaced(problem, index, links)
     for k, (candidate, now) in enumerate(zip(candidates, problem.candidates[index], strict=True)):
-        along, p = candidate.axes.T.tolist(), impulses[3 * k : 3 * k + 3]
+        p, belt = impulses[3 * k : 3 * k + 3], [*candidate.belt, *([Dual(0.0)] * (3 - len(candidate.belt)))]
         force = [_dot(row, p) for row in candidate.axes.tolist()]
-        u = [*candidate.belt, *([Dual(0.0)] * (3 - len(candidate.belt)))]
+        u = [a + b for a, b in zip(belt, _velocity(candidate, rotations, twists), strict=True)]
         own = ops.zeros(3, tree.nv)
         for sign, (link, arm) in zip((1.0, -1.0), candidate.arms.items(), strict=False):
-            R, r, V = rotations[link].tolist(), [row[0] for row in arm.tolist()], twists[link]
-            about = [[sign * _dot(row, x) for row in R] for x in (V[:3], V[3:])]
-            velocity = [a + b for a, b in zip(about[0], cross_entries(about[1], r), strict=True)]
-            u = [a + _dot(axis, velocity) for a, axis in zip(u, along, strict=True)]
-            back = list(zip(*R, strict=True))
+            r, back = [row[0] for row in arm.tolist()], list(zip(*rotations[link].tolist(), strict=True))
             parts = [_dot(row, [sign * f for f in x]) for x in (force, cross_entries(r, force)) for row in back]
             wrenches[link] = [a + b for a, b in zip(wrenches[link], parts, strict=True)]
             K = _common_rows(problem, moved, link, now)
@@ -114,6 +110,39 @@ def point_changes(
             by_twist = ops.matrix([[x.rate((other, k)) for k in range(6)] for x in W])
             changes[link] = changes[link] + (own @ by_twist @ to_link[other]) @ S
     return ops.vstack(gaps), ConstraintRates(ops.vstack(rows), at_links, changes)
+
+
+def mobility_changes(problem: Problem, index: int, moved: Sequence[Rates]) -> list[Matrix]:
+    """Changes (1 × nv) of ``Σ J_k x_k`` over the three rows k of each point of the contact ``index``.
+
+    ``moved``: at rest, its accelerations are ``x_k``, one for each row.
+    """
+    ops, nv = problem.ops, problem.tree.nv
+    links = [link for link in problem.constraints[index].carriers(problem.tree) if link != WORLD]
+    to_link = {link: _to_link(ops, moved[0].poses[link]) for link in links}
+    axes, out = {link: moved[0].axes_moving(link) for link in links}, list[Matrix]()
+    candidates, rotations = _displaced(problem, index, links)
+    for k, (candidate, now) in enumerate(zip(candidates, problem.candidates[index], strict=True)):
+        total, own = Dual(0.0), ops.zeros(1, nv)
+        for i, of_row in enumerate(moved[3 * k : 3 * k + 3]):
+            twists = {link: column(ops, to_link[link] @ of_row.a[link]) for link in links}
+            total = total + _velocity(candidate, rotations, twists)[i]
+            for sign, link in zip((1.0, -1.0), candidate.arms, strict=False):
+                K = ops.take(_common_rows(problem, of_row, link, now), (i,), None)
+                own = own + (K if sign > 0.0 else -K) @ of_row.of_link(link, of_row.xi)
+        out.append(own + _along(ops, [total], to_link, axes))
+    return out
+
+
+def _velocity(candidate: Any, rotations: Mapping[int, Any], twists: Mapping[int, Sequence[Scalar]]) -> list[Any]:
+    """Velocity (3) along the axes of a candidate whose links have twists in their body axes."""
+    u, along = [Dual(0.0)] * 3, candidate.axes.T.tolist()
+    for sign, (link, arm) in zip((1.0, -1.0), candidate.arms.items(), strict=False):
+        R, r, V = rotations[link].tolist(), [row[0] for row in arm.tolist()], twists[link]
+        about = [[sign * _dot(row, x) for row in R] for x in (V[:3], V[3:])]
+        velocity = [a + b for a, b in zip(about[0], cross_entries(about[1], r), strict=True)]
+        u = [a + _dot(axis, velocity) for a, axis in zip(u, along, strict=True)]
+    return u
 
 
 def _common_rows(problem: Problem, moved: Rates, link: int, point: Candidate) -> Matrix:

@@ -152,20 +152,19 @@ class StepChanges:
                        for k in range(sv.start, sv.stop)]  # fmt: skip
             moving = ops.vstack([by_shift, ops.take(v_by_shift, turning, None)])  # of what a displacement changes
             with_q, with_v, with_h = bound_changes(step, found, self._J, changes)
-            height, width = nv + len(turning), nv + m
+            height = nv + len(turning)
+            start = ops.vstack([q, ops.take(v, turning, None)])
+            with_positions, others = ops.take(start, None, range(nv)), ops.take(start, None, range(nv, n))
 
             def displaced(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
-                with_positions, with_bounds, *flags = displacement_changes(step, found, self._M, values[:m])
-                made = ops.hstack([moving @ (with_positions + with_bounds @ with_q), moving @ with_bounds])
-                return [*values[:m], *flags, *_entries(ops, made)], 1.0
+                by_position, by_bounds, *flags = displacement_changes(step, found, self._M, values[:m])
+                end = _matrix(ops, values[-height * nv :], nv) + moving @ (by_position + by_bounds @ with_q)
+                return [*values[:m], *flags, *_entries(ops, moving @ by_bounds), *_entries(ops, end)], 1.0
 
-            none: list[Scalar] = [0.0] * (height * width)
-            carried = [*correction.impulses, known, 1.0, *none]
-            known, at_rest, *entries = ops.repeat(1, carried, displaced, correction.nothing)[m:]
-            made = _matrix(ops, entries, width)
-            to_bounds = ops.take(made, None, range(nv, width))
-            added = ops.put(ops.take(made, None, range(nv)), (height, n), range(height), range(nv))
-            start = ops.vstack([q, ops.take(v, turning, None)]) + added
+            none: list[Scalar] = [0.0] * (height * m)
+            carried = [*correction.impulses, known, 1.0, *none, *_entries(ops, with_positions)]
+            known, at_rest, *both = ops.repeat(1, carried, displaced, correction.nothing)[m:]
+            end = ops.hstack([_matrix(ops, both[height * m :], nv), others])
 
             def moved(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
                 ends = _matrix(ops, values[: height * m], m)
@@ -173,12 +172,11 @@ class StepChanges:
                 pairs = zip(values[height * m :], further, strict=True)
                 return [*values[: height * m], *(x + y for x, y in pairs)], 1.0
 
-            both = [*_entries(ops, to_bounds), *_entries(ops, start)]
-            whole = ops.repeat(1, both, moved, at_rest)[height * m :]
-            end, others, columns = _matrix(ops, whole, n), [k for k in range(nv) if k not in turning], range(n)
+            whole = ops.repeat(1, [*both[: height * m], *_entries(ops, end)], moved, at_rest)[height * m :]
+            end, straight, columns = _matrix(ops, whole, n), [k for k in range(nv) if k not in turning], range(n)
             q, turned = ops.take(end, range(nv), None), ops.take(end, range(nv, height), None)
             v = ops.put(turned, (nv, n), turning, columns) + ops.put(
-                ops.take(v, others, None), (nv, n), others, columns
+                ops.take(v, straight, None), (nv, n), straight, columns
             )
         out, first = dict[str, Matrix](), 0
         for name, width in self._widths.items():

@@ -6,6 +6,7 @@ a later stage reads crosses in memory, as a further input of the program.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -61,7 +62,40 @@ class _Cut:
         for k, (op, *_) in enumerate(self._nodes):
             if op not in LEAVES:
                 self._of_stage[self._stage[k]].append(k)
+        self._place_loops()
         self._place_calls(graph.flat_outputs())
+
+    def _place_loops(self) -> None:
+        """Number what loops carry. What a loop alone reads, as a start, is made in its place; the rest is copied."""
+        loops = [(k, loop) for k, loop in enumerate(self._loops) if isinstance(loop, Loop)]
+        last_read, n_starts = self._last_reads(), Counter(x for _, loop in loops for x in loop.start)
+        for k, loop in loops:
+            of_each = zip(loop.start, loop.carried, loop.following, loop.final, strict=True)
+            for start, carried, following, final in of_each:
+                is_known, stage = start in self._known, self._stage[start]
+                is_made = is_known or (stage < 2 * k and self._nodes[start][0] not in LEAVES)
+                if is_made and n_starts[start] == 1 and last_read.get(start, 0) <= 2 * k:
+                    if start not in self.place:
+                        self.place[start] = self._new()
+                        if not is_known:
+                            self.goals[stage].append((start, self.place[start]))
+                    number = self.place[start]
+                else:
+                    number = self._new()
+                    self.goals[2 * k].append((start, number))
+                self.place[carried] = self.place[final] = number
+                self.goals[2 * k + 1].append((following, number))
+
+    def _last_reads(self) -> dict[int, int]:
+        """Of nodes that are read the last stage that does, starts of loops apart."""
+        last = dict.fromkeys(self._graph.flat_outputs(), self._last)
+        for k, loop in enumerate(self._loops):
+            read = loop.following if isinstance(loop, Loop) else [x for row in loop.operands for x in row]
+            last |= {x: max(2 * k + 1, last.get(x, 0)) for x in read}
+        for k, (op, *operands) in enumerate(self._nodes):
+            if op not in LEAVES:
+                last |= {x: max(self._stage[k], last.get(x, 0)) for x in operands[: arity(op)]}
+        return last
 
     def _place_calls(self, outputs: Sequence[int]) -> None:
         """Number results first, for they are copied together, and then what calls read, for they read it together."""
@@ -78,11 +112,7 @@ class _Cut:
             self._known |= dict.fromkeys(loop.given, 2 * k + 1)
             self._known |= dict.fromkeys((node for row in loop.final for node in row), 2 * k + 2)
             return
-        for start, carried, following, final in zip(loop.start, loop.carried, loop.following, loop.final, strict=True):
-            self.place[carried] = self.place[final] = number = self._new()
-            self._known[carried], self._known[final] = 2 * k + 1, 2 * k + 2
-            self.goals[2 * k].append((start, number))
-            self.goals[2 * k + 1].append((following, number))
+        self._known |= dict.fromkeys(loop.carried, 2 * k + 1) | dict.fromkeys(loop.final, 2 * k + 2)
 
     def _new(self) -> int:
         self._n_values += 1

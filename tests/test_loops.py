@@ -14,6 +14,7 @@ from delassus import Point, Weld, mechanisms
 from delassus.compiler.program import stages, workspace_slots
 from delassus.compiler.program.stages import cut
 from delassus.spatial.trace.batched_calls import CallingTraceOps
+from delassus.spatial.trace.operations import Op
 from internals import (
     Argument,
     Code,
@@ -142,7 +143,24 @@ def loop_from_calls(ops, x):
     return ops.repeat(3, entries, body, ops.less(x[1], 0.5))
 
 
-CASES = [root_by_newton, swapped, two_loops, once, not_at_all, long_body, tiles, rows_of_a_body, loop_from_calls]
+def loops_in_place(ops, x):
+    """Starts from calls, from before them and from a loop: read by one loop alone, twice, in bodies and afterwards."""
+    A = ops.matrix([[x[(i + j) % N] - 0.1 * i for j in range(8)] for i in range(8)])
+    made, early = [y for row in ops.entries(ops.product(A, A)) for y in row], [y * x[2] + 1.0 for y in x]
+
+    def body(values):
+        return [*values[1:], 0.5 * values[0] + values[2] * x[1]], ops.less(2.0, x[0])
+
+    first = ops.repeat(3, [*made[:60], made[0], *early[:3]], body, ops.less(x[1], 0.5))
+    second = ops.repeat(2, [*first[:40], early[3], early[2], made[62]], body, ops.less(x[0], x[1]))
+    third = ops.repeat(1, [*second[:20], first[41]], lambda values: ([y + made[61] for y in values], 1.0))
+    return [*third, first[40], second[21], second[-1], made[63], early[0]]
+
+
+CASES = [
+    root_by_newton, swapped, two_loops, once, not_at_all, long_body, tiles, rows_of_a_body, loop_from_calls,
+    loops_in_place,
+]  # fmt: skip
 
 
 def program_of(algorithm):
@@ -196,6 +214,13 @@ def test_what_does_not_change_in_a_loop_is_computed_before_it():
         program.graph.count().total
     )
     assert first.graph.count().mul == 2
+
+
+def test_what_only_a_loop_starts_from_is_made_in_its_place():
+    program = program_of(loops_in_place)
+    copied = [t for stage in program.before for k, t in zip(stage.graph.flat_outputs(), stage.targets, strict=False)
+              if not stage.is_loop and not stage.calls and stage.graph.op[k] == Op.INPUT]  # fmt: skip
+    assert len(copied) < 20
 
 
 @pytest.mark.slow

@@ -14,11 +14,11 @@ from delassus import Point, Weld, mechanisms
 from delassus.compiler.program import stages, workspace_slots
 from delassus.compiler.program.stages import cut
 from delassus.spatial.trace.batched_calls import CallingTraceOps
-from delassus.spatial.trace.operations import Op
 from internals import (
     Argument,
     Code,
     NumpyOps,
+    Op,
     Program,
     Result,
     TraceOps,

@@ -21,6 +21,11 @@ LEG = """<link name="leg{i}"><inertial><origin xyz="0.01 0 -0.1"/><mass value="0
 <joint name="hip{i}" type="revolute"><parent link="base"/><child link="leg{i}"/><origin xyz="{x} {y} 0" rpy="{r} 0 0"/>
 <axis xyz="0 1 0"/><limit lower="-0.05" upper="0.05" effort="50" velocity="9"/><dynamics friction="0.4"/></joint>"""
 
+SLIDER = """<robot name="slider"><link name="rail"/><link name="slider"><inertial><mass value="2"/>
+<inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link><joint name="x" type="prismatic">
+<parent link="rail"/><child link="slider"/><axis xyz="1 0 0"/><limit lower="-1" upper="1" effort="9" velocity="9"/>
+<dynamics friction="6"/></joint></robot>"""
+
 
 @pytest.fixture(scope="module")
 def legs(tmp_path_factory):
@@ -162,10 +167,15 @@ def test_a_box_that_turns_as_it_slides_on_corners_with_and_without_gaps():
 # -- all derivatives at once -----------------------------------------------------------------------------------------
 
 
+def derived(tree, contacts, **options):
+    """The step with its derivatives."""
+    return ds.compile(tree, contacts, "contact_step_derivatives", **{"tolerance": 1e-12, "sweeps": 5000, **options})
+
+
 def both(tree, contacts, **options):
     """The step, and the step with its derivatives."""
-    made = {"tolerance": 1e-12, "sweeps": 5000, **options}
-    return (ds.compile(tree, contacts, what, **made) for what in ("contact_step", "contact_step_derivatives"))
+    step = ds.compile(tree, contacts, "contact_step", **{"tolerance": 1e-12, "sweeps": 5000, **options})
+    return step, derived(tree, contacts, **options)
 
 
 def along(kernel, tree, given, direction, h):
@@ -282,18 +292,25 @@ def test_all_at_once_are_tangents(legs):
         assert np.median(np.abs(moved - expected[:, : tree.nv]).max(axis=1) / size) < 1e-6
 
 
-def test_a_ball_that_rolls_slides_and_bounces():
-    """Closed forms: ``∂v⁺/∂v`` of a ball of radius r with the moment of inertia J about its middle."""
-    m, J, r, mu = 2.0, 0.05, 0.1, 0.3
+m, J, r, mu = 2.0, 0.05, 0.1, 0.3
+
+
+@pytest.fixture(scope="module")
+def rolling():
+    """A ball of radius r with the moment of inertia J about its middle, on the floor; and its derivatives."""
     ball = ds.mechanisms.free_body(m, J * np.eye(3), name="ball")
-    contact = ds.Contact("ball", Sphere(r), friction=mu)
-    _, derivatives = both(ball, contact)
+    return ball, derived(ball, ds.Contact("ball", Sphere(r), friction=mu), smoothing="input")
+
+
+def test_a_ball_that_rolls_slides_and_bounces(rolling):
+    """Closed forms: ``∂v⁺/∂v``."""
+    ball, derivatives = rolling
     overlap = 2e-5
     q, arm = np.array([0, 0, r - overlap, 0, 0, 0, 1.0]), r - 0.5 * overlap
     at_rest = np.zeros(3), np.zeros(6), DT
 
-    def of(v, **options):
-        found = derivatives(q, v, *at_rest, **options)
+    def of(v):
+        found = derivatives(q, v, *at_rest, 0.0)
         return found[4][6:, 6:], found[5][6:], found[-1]
 
     A, B, _ = of(np.zeros(6))  # the point stays: M δv⁺ = M δv + Jᵀ p
@@ -313,7 +330,7 @@ def test_a_ball_that_rolls_slides_and_bounces():
     expected, rise = np.eye(6), 1.0 - 9.81 * DT  # flies; what turns it turns the axes of its velocity
     expected[0, 4], expected[1, 3] = -rise * DT, rise * DT
     np.testing.assert_allclose(of(np.array([0, 0, 1.0, 0, 0, 0]))[0], expected, atol=1e-9)
-    _, bouncing = both(ball, ds.Contact("ball", Sphere(r), friction=0.0, restitution=0.7))
+    bouncing = derived(ball, ds.Contact("ball", Sphere(r), friction=0.0, restitution=0.7))
     found = bouncing(q, np.array([0, 0, -3.0, 0, 0, 0]), *at_rest)
     np.testing.assert_allclose(found[4][8, 8], -0.7, atol=1e-9)
     np.testing.assert_allclose(found[1][2], 0.7 * 3.0 - 9.81 * DT, atol=1e-9)
@@ -322,17 +339,57 @@ def test_a_ball_that_rolls_slides_and_bounces():
 def test_a_box_on_corners_has_one_derivative_of_its_velocity():
     """Impulses of four corners are not unique: velocities and their derivatives are, and nothing is large."""
     body = ds.mechanisms.free_body(1.0, Box(0.2, 0.15, 0.1).inertia(1.0), name="box")
-    _, derivatives = both(body, ds.Contact("box", Box(0.2, 0.15, 0.1), friction=0.3))
-    q = np.array([0, 0, 0.05 - 2e-5, 0, 0, 0, 1.0])
-    *found, status = derivatives(q, np.zeros(6), np.zeros(24), np.zeros(6), DT, return_status=True)
+    derivatives = derived(body, ds.Contact("box", Box(0.2, 0.15, 0.1), friction=0.3), smoothing="input")
+    q, at_rest = np.array([0, 0, 0.05 - 2e-5, 0, 0, 0, 1.0]), (np.zeros(24), np.zeros(6), DT)
+    *found, status = derivatives(q, np.zeros(6), *at_rest, 0.0, return_status=True)
     assert status == ds.DynamicsStatus.SOLVED
     np.testing.assert_allclose(found[4][6:, 6:], 0, atol=1e-6)
     np.testing.assert_allclose(found[5], 0, atol=1e-6)
     v = np.array([1.2, 0.5, 0, 0, 0, 0])
-    A = derivatives(q, v, np.zeros(24), np.zeros(6), DT)[4]
+    A = derivatives(q, v, *at_rest, 0.0)[4]
     speed, unit = np.hypot(1.2, 0.5), v[:2] / np.hypot(1.2, 0.5)
     turned = np.eye(2) - 0.3 * 9.81 * DT / speed * (np.eye(2) - np.outer(unit, unit))
     np.testing.assert_allclose(A[6:8, 6:8], turned, atol=1e-7)
+    for smoothing in (0.5, 5.0, 1e3, 1e9):  # corners that act in part leave a part of each velocity, in no direction
+        moved = derivatives(q, np.zeros(6), *at_rest, smoothing)[4][6:, 6:]
+        assert np.all((np.diag(moved) > 0.05) & (np.diag(moved) < 1.0))
+        assert np.abs(moved[[0, 1, 2], [1, 2, 0]]).max() < 1e-3
+
+
+def test_smoothed_derivatives_are_means_over_changes_of_velocities(rolling):
+    """Of one contact along its normal to round-off, of friction nearly; and what is far from a switch as it is."""
+    (_, derivatives), given = rolling, (np.zeros(3), np.zeros(6), DT)
+    rng, n, s = np.random.default_rng(4), 20_000, 0.2
+    for height, v in ((r - 2e-5, np.zeros(6)), (r + 1e-3, np.array([0, 0, -0.05, 0, 0, 0]))):
+        q = np.array([0, 0, height, 0, 0, 0, 1.0])
+        found, exact = derivatives(q, v, *given, s), derivatives(q, v, *given, 0.0)
+        for x, y in zip(found[:4], exact[:4], strict=True):
+            np.testing.assert_array_equal(x, y)  # the step is that without smoothing
+        closed = 0.5 - 0.5 * (v[2] - 9.81 * DT + max(height - r, 0.0) / DT) / s
+        np.testing.assert_allclose(found[4][8, 8], 1.0 - closed, atol=1e-9)
+        np.testing.assert_allclose(found[4][8, 2], -closed * (0.5 + 0.5 * (height - r) / DT / s) / DT, atol=1e-6)
+        changed = v + np.concatenate([rng.uniform(-s, s, (n, 3)), np.zeros((n, 3))], axis=1)
+        mean = derivatives(q, changed, *given, 0.0)[4].mean(axis=0)
+        errors = [np.abs(x[4][6:9, 6:9] - mean[6:9, 6:9]).max() for x in (found, exact)]
+        assert errors[0] < 0.1 < 0.3 < errors[1]
+    v = np.array([1.0, 0, 0, 0, 0, 0])  # far from any other mode
+    q = np.array([0, 0, r - 2e-5, 0, 0, 0, 1.0])
+    exact = derivatives(q, v, *given, 0.0)
+    np.testing.assert_allclose(derivatives(q, v, *given, 0.1 * exact[-1])[4][:, 3:], exact[4][:, 3:], atol=1e-12)
+
+
+def test_smoothed_derivatives_of_limits_and_dry_friction(tmp_path):
+    """``∂v⁺/∂v`` is the part of changes of the velocity in which nothing holds the joint."""
+    path, s = tmp_path / "slider.urdf", 0.1
+    path.write_text(SLIDER)
+    derivatives = derived(ds.load(path), [], smoothing="input")
+    slip = 6.0 / 2.0 * DT
+    for q, v in ((0.0, 0.02), (0.0, 0.06), (0.9995, 0.06), (0.999, 0.2), (-0.9995, -0.1)):
+        A = derivatives([q], [v], np.zeros(derivatives.arguments[2].shape), [0.0], DT, s)[4]
+        w = np.linspace(v - s, v + s, 200_001)
+        free = np.sign(w) * np.maximum(np.abs(w) - slip, 0.0)
+        acts = np.where((free != 0) & (np.abs(free) < (1 - np.sign(free) * q) / DT), 1.0, 0.0)
+        np.testing.assert_allclose(A[1, 1], acts.mean(), atol=0.02)
 
 
 @pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")

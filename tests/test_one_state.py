@@ -87,6 +87,7 @@ OPTIONS = {
     "integrator": CHOICES["integrator"],
     "friction": (None, "input", 0.7),
     "restitution": (None, "input", 0.3),
+    "smoothing": (0.0, "input", 0.1),
     "limits": (True, False),
     "solver": CHOICES["solver"],
     "sweeps": (200, 30),

@@ -84,7 +84,9 @@ def _contact_step_derivatives(bound: BoundRequest) -> list[Any]:
     points = [k for k, c in enumerate(contacts_of(bound.constraints)) for _ in range(c.n_points)]
     controls = bound.control_rates(v=None if found.impact is None else found.start)
     varying = [name for name in ("friction", "restitution") if getattr(bound.request.options, name) == "input"]
-    changes = StepChanges(step, found, controls, points, varying)
+    smoothing = bound.request.options.smoothing
+    smoothed = bound.entries("smoothing")[0] if smoothing == "input" else smoothing
+    changes = StepChanges(step, found, controls, points, varying, smoothed)
     made, known = changes.all()
     bound.is_within = bound.is_within * known
     state = bound.ops.hstack([made["q"], made["v"]])
@@ -106,6 +108,8 @@ def _broken_rules(bound: BoundRequest) -> Iterator[Scalar]:
     yield SQUARE_FLOOR - read("dt")[0]
     if options.friction == "input":
         yield from (-x for x in read("friction"))
+    if options.smoothing == "input":
+        yield -read("smoothing")[0]
     if options.restitution == "input":
         for x in read("restitution"):
             yield bound.ops.maximum(-x, x - 1.0)
@@ -194,7 +198,7 @@ CONTACT_STEP_DERIVATIVES = Quantity(
         Output("distance", (), "change of a velocity, m/s or rad/s, at which a contact or joint is in another mode"),
     ),
     _contact_step_derivatives,
-    options=CONTACT_STEP.options,
+    options=CONTACT_STEP.options | {"smoothing"},
 )  # fmt: skip
 OPERATIONAL_SPACE_COMPLIANCE = Quantity(
     "operational_space_compliance",

@@ -14,7 +14,7 @@ from typing import cast
 
 from delassus.algorithms.contact.point_changes import PositionChanges, mobility_changes, position_changes
 from delassus.algorithms.contact.problem import Bounds, magnitude, maximum_of
-from delassus.algorithms.contact.response import dense_rows, inverted
+from delassus.algorithms.contact.response import at_joints, dense_rows, inverted
 from delassus.algorithms.contact.solution import Displacement, StepSolution
 from delassus.algorithms.contact.step import TUNING, ContactStep
 from delassus.algorithms.dynamics.derivatives.rates import Rates
@@ -72,11 +72,7 @@ def displacement_changes(
 
     # limits: springs of their joints
     springs = {dof: flags[k] / compliance[k] for dof, k in limits.items()}
-    added = {
-        (i, i): diagonal(ops, [springs.get(k, 0.0) for k in range(sv.start, sv.stop)])
-        for i, sv in enumerate(step.tree.v_slices)
-        if any(k in springs for k in range(sv.start, sv.stop))
-    }
+    added = at_joints(ops, step.tree, springs)
     L = SparseFactor(problem, added, {}) if added else step.space.L
     rest = found.motion.at_rest(ops.zeros(nv, 1), ops.zeros(problem.n_rows, 1))
     turned = position_changes(rest, M, displaced.whole, displaced.whole, displaced.of_rows)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from delassus.algorithms.contact.correction_changes import bound_changes, displacement_changes
+from delassus.algorithms.contact.law import part_beyond
 from delassus.algorithms.contact.point_changes import PositionChanges, position_changes
 from delassus.algorithms.contact.response import FARTHEST, Response
 from delassus.algorithms.contact.solution import Impact, StepSolution
@@ -25,7 +26,7 @@ class StepChanges:
     """Derivatives of a step that has been solved; ``controls`` are those of joint forces (`control_rates`).
 
     ``contacts`` say which contact each point is of, and ``varying`` which of their parameters vary: "friction",
-    "restitution".
+    "restitution". ``smoothing`` is that of modes (m/s), None for none.
     """
 
     def __init__(
@@ -35,10 +36,12 @@ class StepChanges:
         controls: tuple[Matrix, Matrix, Matrix],
         contacts: Sequence[int],
         varying: Sequence[str],
+        smoothing: Scalar | None = None,
     ) -> None:
         self._ops, self._step, self._found, self._controls = step.ops, step, found, controls
         self._M, self._J = mass_matrix(step.problem), jacobian(step.problem)
-        self._last, self._contacts = Response(step, found.solved), contacts
+        self._last, self._contacts = Response(step, found.solved, smoothing), contacts
+        self._smoothing = smoothing
         nv, n = step.tree.nv, len(set(contacts))
         n_controls = step.ops.shape(controls[2])[1]
         self._widths = {"q": nv, "v": nv, "u": n_controls, "dt": 1}
@@ -76,7 +79,7 @@ class StepChanges:
             nv, q=scaled_matrix(ops, h, changes.forces - with_q), u=-scaled_matrix(ops, h, with_u), dt=with_time,
             friction=-(ops.transpose(self._J) @ self._with_friction(last)),
         )  # fmt: skip
-        closing = [ops.less(0.0, candidate.gap) * over_h for candidate, *_ in step.points]
+        closing = [part_beyond(ops, over_h * c.gap, self._smoothing) * over_h for c, *_ in step.points]
         rates = [-(over_h * over_h) * ops.maximum(candidate.gap, 0.0) for candidate, *_ in step.points]
         closed = self._at_normals(from_entries(ops, rates) if rates else ops.zeros(0, 1))
         sigma = self._beside(step.problem.n_rows, q=changes.with_gaps(closing), dt=closed)
@@ -116,7 +119,7 @@ class StepChanges:
         unmoved = self._beside(nv, v=ops.eye(nv))
         v, dv, floors = step.v, unmoved, None
         for solved in impact.phases:
-            response = Response(step, solved)
+            response = Response(step, solved, self._smoothing)
             change = [a - b for a, b in zip(solved.velocity, v, strict=True)]
             rest = step.motion.at_rest(ops.zeros(nv, 1), ops.zeros(step.problem.n_rows, 1))
             changes = position_changes(rest, self._M, change, solved.velocity, solved.impulses)

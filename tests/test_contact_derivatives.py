@@ -425,3 +425,76 @@ def test_tangents_of_steps_that_are_solved_are_solved():
     found = kernel.derivative("jvp")(*given, *directions, return_status=True)
     assert solved.mean() > 0.99 and (found[-1][solved] == ds.DynamicsStatus.SOLVED).all()
     assert all(np.isfinite(x[solved]).all() for x in found[:-1])
+
+
+@pytest.fixture(scope="module")
+def twice():
+    """Steps of a ball with two contacts in the same place, which are redundant; of two states at once."""
+    ball = ds.mechanisms.free_body(1.0, np.diag([0.01, 0.02, 0.03]), name="ball")
+    contacts, how = [ds.Contact("ball", Sphere(0.1))] * 2, {"friction": "input", "lanes": 2}
+    return {dtype: ds.compile(ball, contacts, "contact_step", dtype=dtype, **how) for dtype in ("float64", "float32")}
+
+
+def balls(dtype, n=3, steps=20):
+    """Balls that slide, roll and are dropped: state and forces (steps, n, 6), and the coefficients of contacts."""
+    rng = np.random.default_rng(4)
+    q, v = np.tile([0, 0, 0.1, 0, 0, 0, 1.0], (n, 1)), rng.normal(size=(n, 6))
+    q[:, 2] += np.linspace(-1e-4, 4e-3, n)
+    given = q, v, rng.normal(size=(steps, n, 6)), np.array([0.15, 0.15])
+    return [np.asarray(x, dtype) for x in given]
+
+
+def test_cotangents_of_rollouts_are_those_of_their_steps(twice):
+    """Backwards over time in one call: the numbers of the kernel, step by step; and tangents, transposed."""
+    step, rng = twice["float64"], np.random.default_rng(5)
+    q, v, tau, mu = balls("float64")
+    qs, vs, ps, _ = ds.rollout(step, q, v, np.repeat(tau, 2, axis=0), DT / 2, time_axis=0, friction=mu)
+    of_q, of_v = (rng.normal(size=x[1:].shape) for x in (qs, vs))
+    how = {"dt": DT / 2, "friction": mu, "impulses": ps, "decimation": 2, "time_axis": 0}
+    back = step.derivative("vjp")
+    *found, status = ds.rollout(back, qs, vs, tau, q_next_bar=of_q, v_next_bar=of_v, return_status=True, **how)
+    assert status.shape == (40, 3) and (status == ds.DynamicsStatus.SOLVED).all()
+    known = [np.zeros(x.shape) for x in found]
+    state = [np.zeros_like(q), np.zeros_like(v)]
+    for t in reversed(range(40)):
+        state = [of_q[t] + state[0], of_v[t] + state[1]]
+        made = back(qs[t], vs[t], ps[t + 1], tau[t // 2], DT / 2, mu, *state, np.zeros((3, 6)), np.zeros(3))
+        state, known[3][t // 2] = made[:2], known[3][t // 2] + made[3]
+        known[4:] = [x + y for x, y in zip(known[4:], made[4:], strict=True)]
+    for x, expected in zip(found, [*state, known[2], *known[3:]], strict=True):
+        np.testing.assert_allclose(x, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max(initial=0.0))
+
+    tangents = [rng.normal(size=x.shape) for x in (q, v, tau, mu)]
+    names = ("q_dot", "v_dot", "tau_dot", "friction_dot")
+    ahead = ds.rollout(step.derivative("jvp"), qs, vs, tau, **how, **dict(zip(names, tangents, strict=True)))
+    assert [x.shape for x in ahead] == [(41, 3, 7), (41, 3, 6), (41, 3, 6), (40, 3, 3)]
+    assert np.array_equal(ahead[0][0], tangents[0])
+    one = (of_q * ahead[0][1:]).sum() + (of_v * ahead[1][1:]).sum()
+    other = sum((x * d).sum() for x, d in zip([found[k] for k in (0, 1, 3, 5)], tangents, strict=True))
+    assert abs(one - other) < 1e-6 * abs(one)  # round-off over the shift of redundant rows, 2.5e-8 seen
+
+
+def test_redundant_contacts_have_derivatives_in_float32(twice):
+    """Those of float64, of balls pressed into the floor and in the air, which what is open and small divides by."""
+    found = []
+    for dtype, step in twice.items():
+        q, v, tau, mu = balls(dtype)
+        q[:, 2] = [0.0999, 0.0998, 0.13]
+        bars = [np.random.default_rng(6).normal(size=shape).astype(dtype) for shape in ((7,), (6,))]
+        rest = np.zeros(6, dtype), np.zeros(3, dtype)
+        given = q, v, np.zeros((3, 6), dtype), tau[0], np.full(3, 1e-3, dtype), mu
+        *made, status = step.derivative("vjp")(*given, *bars, *rest, return_status=True)
+        assert (status == ds.DynamicsStatus.SOLVED).all()
+        found.append(made)
+    for x, y in zip(*found, strict=True):
+        assert x.dtype == np.float64 and y.dtype == np.float32
+        np.testing.assert_allclose(y, x, atol=1e-3 * np.abs(x).max(initial=0.0))
+
+
+def test_trajectories_of_cotangents_are_checked(twice):
+    step, (q, v, tau, mu) = twice["float64"], balls("float64")
+    back, path = step.derivative("vjp"), (np.tile(q, (21, 1, 1)), np.tile(v, (21, 1, 1)))
+    with pytest.raises(ds.DelassusError, match=r"v0: expected a trajectory, shape \(21, ..., 6\), got shape \(20"):
+        ds.rollout(back, path[0], path[1][1:], tau, 1e-3, friction=mu)
+    with pytest.raises(ds.DelassusError, match=r"controls: expected steps=….* no derivative"):
+        ds.rollout(back, *path, lambda t, q, v: tau[0], 1e-3, steps=20, friction=mu)

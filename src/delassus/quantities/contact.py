@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from delassus.algorithms.contact.derivatives import StepChanges
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import StepSolution
@@ -56,9 +54,8 @@ def _solved(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
     if options.restitution != "input":  # none costs nothing
         restitution = [e or None for e in restitution]
     materials = Materials(friction, restitution)
-    epsilon = _round_off(bound)
     at = read("q"), read("v"), read("dt")[0]
-    step = ContactStep(lambda v, problem: bound.motion(v=v, problem=problem), *at, materials, epsilon)
+    step = ContactStep(lambda v, problem: bound.motion(v=v, problem=problem), *at, materials, bound.ops.epsilon)
     solver = exact if options.solver == FALLBACK else SOLVERS[options.solver]
     how = solver, options.sweeps, options.tolerance, options.solver == "pgs"
     found = step.solve(read("impulses"), *how)
@@ -138,15 +135,10 @@ def _position_update(bound: BoundRequest) -> list[Matrix]:
 def _smooth_motion(bound: BoundRequest) -> list[Matrix]:
     read, motion, ops = bound.entries, bound.motion(), bound.ops
     links = list(bound.tree.root_to_leaves())
-    steps = SubSteps(motion, links, range(len(bound.constraints)), _round_off(bound))
+    steps = SubSteps(motion, links, range(len(bound.constraints)), bound.ops.epsilon)
     found = smooth_motion(steps, read("v"), read("dt")[0], read("correction")[0])
     flags = ops.matrix([[found.closed, found.resolved]])
     return [stacked(bound, found.moved), stacked(bound, found.reached), flags]
-
-
-def _round_off(bound: BoundRequest) -> float:
-    """Relative round-off of the numbers that are computed in."""
-    return float(np.finfo(bound.request.error_dtype or "float64").eps)
 
 
 def _joint_space_motion(bound: BoundRequest) -> list[Matrix]:

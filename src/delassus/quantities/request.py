@@ -117,6 +117,11 @@ class Request:
         return 0 if self.derivative else self.quantity.states
 
     @property
+    def is_rolled(self) -> bool:
+        """Whether rollouts repeat it: time steps, and their tangents and cotangents."""
+        return self.quantity.states > 0 and self.derivative in ((), ("jvp",), ("vjp",))
+
+    @property
     def title(self) -> str:
         """Title for people."""
         kinds = {"jvp": "tangents", "vjp": "cotangents", "jacobian": "Jacobian"}

@@ -481,7 +481,7 @@ def test_a_long_step_of_joints_that_turn():
 
 
 @pytest.mark.parametrize("kind", [joint_kinds.BALL, joint_kinds.FREE, joint_kinds.PLANAR])
-@pytest.mark.parametrize("angle", [0.0, 1e-18, 1e-9, 1e-4, 0.3, 3.0, 6.0])
+@pytest.mark.parametrize("angle", [0.0, 1e-18, 1e-9, 1e-4, 0.3, 0.99, 1.01, 3.0, 6.0, 12.0])
 def test_changes_of_a_joint_that_moves(kind, angle):
     """Against the power series of the motion cross product, in extended precision."""
     tree = build_tree("one", [RawLink("a"), RawLink("b", 1.0, np.zeros(3), np.eye(3))], [RawJoint("j", kind, "a", "b")])
@@ -496,7 +496,7 @@ def test_changes_of_a_joint_that_moves(kind, angle):
     v, w = (np.cross(np.eye(3), x).T for x in (U[:3], U[3:]))  # of - U
     ad = -np.block([[w, v], [np.zeros((3, 3)), w]]).astype(np.longdouble)
     term, exponential, integral = np.eye(6, dtype=np.longdouble), np.zeros((6, 6)), np.zeros((6, 6))
-    for n in range(1, 80):
+    for n in range(1, 120):
         exponential, integral = exponential + term, integral + term / n
         term = -ad @ term / n
     for x, known in zip(found, (exponential, integral), strict=True):

@@ -25,6 +25,7 @@ step, ``x (3 − |x|²) / 2``, undoes round-off before it grows from step to ste
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -37,8 +38,8 @@ from delassus.spatial.motion import ANGULAR, LINEAR, column, cross_entries, cros
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import Array, quaternion_rows
 
-SERIES = 18
-"""Terms of power series in squares of angles: to round-off up to one turn."""
+SERIES = 10
+"""Terms of power series in squares of angles: to round-off up to one radian."""
 
 HALF_ANGLES = 11
 """Terms of the power series of angles from rotations: to round-off up to tan²(π/16)."""
@@ -134,9 +135,8 @@ class JointKind(ABC):
         v, w = column(ops, U)[:3], column(ops, U)[3:]
         square, slope = _dot(w, w), 2.0 * _dot(v, w)
         WW, VW = W @ W, V @ W + W @ V
-        out = []
-        for k in (0, 1):
-            (a, da), (b, db) = _alternating(square, k + 1), _alternating(square, k + 2)
+        out, functions = [], _alternating(ops, square)
+        for (a, da), (b, db) in itertools.pairwise(functions):
             rotated = ops.eye(3) - scaled_matrix(ops, a, W) + scaled_matrix(ops, b, WW)
             shifted = scaled_matrix(ops, b, VW) - scaled_matrix(ops, a, V)
             shifted = shifted + scaled_matrix(ops, slope * db, WW) - scaled_matrix(ops, slope * da, W)
@@ -452,14 +452,24 @@ def _angle_functions(ops: Ops, w: Scalar) -> tuple[Scalar, Scalar]:
     return f, g
 
 
-def _alternating(y: Scalar, k: int) -> tuple[Scalar, Scalar]:
-    """``Σ (−y)ⁿ / (2 n + k)!`` and its derivative: ``sin θ / θ``, ``(1 − cos θ) / θ²`` … at ``y = θ²``."""
-    value: Scalar = _coefficient(SERIES - 1, k)
-    slope: Scalar = 0.0
-    for n in reversed(range(SERIES - 1)):  # Horner's rule, and its derivative
-        slope = value + y * slope
-        value = _coefficient(n, k) + y * value
-    return value, slope
+def _alternating(ops: Ops, y: Scalar) -> list[tuple[Scalar, Scalar]]:
+    """``f_k = Σ (−y)ⁿ / (2 n + k)!``, k = 1 to 3, and derivatives: ``sin θ / θ``, ``(1 − cos θ) / θ²`` … at ``y = θ²``.
+
+    Beyond one radian ``y f_k = 1 / (k − 2)! − f_(k − 2)`` and ``2 y f_k' = f_(k − 1) − k f_k``.
+    """
+    near, z, out = ops.less(y, 1.0), ops.maximum(y, 1.0), list[tuple[Scalar, Scalar]]()
+    theta, over = ops.sqrt(z), 1.0 / z
+    far = [ops.cos(theta), ops.sin(theta) / theta]
+    far += [(1.0 - x) * over for x in far]
+    for k in (1, 2, 3):
+        value: Scalar = _coefficient(SERIES - 1, k)
+        slope: Scalar = 0.0
+        for n in reversed(range(SERIES - 1)):  # Horner's rule, and its derivative
+            slope = value + y * slope
+            value = _coefficient(n, k) + y * value
+        beyond = 0.5 * over * (far[k - 1] - k * far[k])
+        out.append((ops.select(near, value, far[k]), ops.select(near, slope, beyond)))
+    return out
 
 
 def _coefficient(n: int, k: int) -> float:

@@ -98,7 +98,7 @@ def _usual(asked: Request, argument: Argument, random: np.random.Generator) -> A
         return np.asarray(random.uniform(1e-3, 1e-2, shape))
     if argument.keyword == "compliance" or name == "d":
         return np.asarray(10.0 ** random.uniform(-4.0 if name == "d" else -13.0, 1.0, shape))
-    if name in ("friction", "restitution"):
+    if name in ("friction", "restitution", "smoothing"):
         return np.asarray(random.uniform(0.0, 1.0, shape))
     if argument.keyword == "payloads":
         return _payloads(random)

@@ -151,6 +151,10 @@ class Keywords(TypedDict, total=False):
     friction, restitution : float or "input"
         Of all contacts of "contact_step", in place of their own; ``"input"`` makes it the argument of that name
         (n_contacts,), one number for each `Contact`.
+    smoothing : float or "input"
+        Of "contact_step_derivatives": means over changes of velocities of contacts and joints by up to so many m/s
+        (rad/s), in which those take part that are about to touch, slide or part; 0 if not given, derivatives of the
+        step as it is. ``"input"`` makes it the argument ``smoothing``.
     limits : bool
         Whether joints stay within their limits in "contact_step"; True if not given.
     solver : {"nsgs", "pgs", "admm"}
@@ -179,6 +183,7 @@ class Keywords(TypedDict, total=False):
     integrator: Literal["semi-implicit", "rk4"]
     friction: float | Literal["input"]
     restitution: float | Literal["input"]
+    smoothing: float | Literal["input"]
     limits: bool
     solver: Literal["nsgs", "pgs", "admm"]
     sweeps: int
@@ -230,6 +235,7 @@ class Options:
     solver: str
     friction: float | Literal["input"] | None
     restitution: float | Literal["input"] | None
+    smoothing: float | Literal["input"] | None
     limits: bool
     sweeps: int
     tolerance: float
@@ -268,6 +274,8 @@ class Options:
         for name in ("friction", "restitution"):
             if getattr(self, name) == "input":
                 out.append(Argument(name, (n_contacts,), f"coefficient of {name} of each contact"))
+        if self.smoothing == "input":
+            out.append(Argument("smoothing", (), "changes of velocities that derivatives are means over, m/s, rad/s"))
         if self.active:
             out.append(
                 Argument("active", (len(constraints),), "1 for each constraint that acts, 0 for one that is off")
@@ -319,6 +327,7 @@ def check_options(
         single_frame=is_frame(frames),
         friction=_coefficient("friction", options.get("friction"), None),
         restitution=_coefficient("restitution", options.get("restitution"), 1.0),
+        smoothing=_coefficient("smoothing", options.get("smoothing"), None, "it") or None,
         limits=check_flag("limits", options.get("limits", True), "Limits are those of the robot's description."),
         sweeps=check_whole("sweeps", options.get("sweeps", SWEEPS), "Try 30.", least=1),
         tolerance=check_number("tolerance", options.get("tolerance", TOLERANCE), "A velocity in m/s, such as 1e-4."),
@@ -367,10 +376,10 @@ def check_compliance(given: ArrayLike, size: int, argument: str) -> Any:
     return array
 
 
-def _coefficient(name: str, given: Any, most: float | None) -> Any:
+def _coefficient(name: str, given: Any, most: float | None, what: str = "one number for each contact") -> Any:
     if given is None or (isinstance(given, str) and given == "input"):
         return given
-    return check_number(name, given, "Or 'input': one number for each contact comes with each call.", above=False,
+    return check_number(name, given, f"Or 'input': {what} comes with each call.", above=False,
                         **({} if most is None else {"most": most}))  # fmt: skip
 
 

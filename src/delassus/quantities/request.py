@@ -70,12 +70,6 @@ class Request:
         return CONTROLS[self.options.control][0]
 
     @property
-    def parameters(self) -> tuple[Argument, ...]:
-        """Arguments that are neither a state, nor impulses to start from, nor what controllers give."""
-        others = ("q", "v", "impulses", self.control)
-        return tuple(a for a in self.arguments if a.name not in others)
-
-    @property
     def arguments(self) -> tuple[Argument, ...]:
         """All arguments: the state, what constraints, payloads and options ask for, then tangents and cotangents."""
         return self._differentiated[0]
@@ -121,6 +115,11 @@ class Request:
     def states(self) -> int:
         """Number of outputs, the first ones, that are the next values of the first inputs; 0 of what is no step."""
         return 0 if self.derivative else self.quantity.states
+
+    @property
+    def is_rolled(self) -> bool:
+        """Whether rollouts repeat it: time steps, and their tangents and cotangents."""
+        return self.quantity.states > 0 and self.derivative in ((), ("jvp",), ("vjp",))
 
     @property
     def title(self) -> str:
@@ -244,11 +243,11 @@ def request(
                                       "Contacts are of 'contact_step'; a Point holds a place.")  # fmt: skip
     known = check_options(tree, checked, quantity.name, quantity.options, options)
     taken = _resolve_method(tree, checked, quantity, method, known)
-    asked = Request(tree, checked, quantity, taken, known, loads, method == AUTO)
-    quantity = quantity.with_parameters(asked.parameters)
+    there = [o.name for o in quantity.outputs if not o.given or getattr(known, o.given) == "input"]
+    quantity = quantity.only(there) if len(there) < len(quantity.outputs) else quantity
     quantity = quantity if outputs is None else quantity.only(outputs)
     quantity = quantity.packed() if check_flag("packed", packed) else quantity
-    return replace(asked, quantity=quantity)
+    return Request(tree, checked, quantity, taken, known, loads, method == AUTO)
 
 
 def _resolve_method(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,7 @@ LINE = 64
 
 
 BATCHES = "Make the batches of equal shape."
+TIME_FIRST = "In controls and in what is in per_step, time is the first axis; for another order pass time_axis=1."
 
 
 def aligned_empty(shape: Batch, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -133,6 +134,84 @@ def over_time(
             repeat = getattr(space, "repeat_interleave", None) or space.repeat
             out[name] = repeat(out[name], held[name], 0)
     return out
+
+
+class Moving(NamedTuple):
+    """What is given anew at each step: an array with time as the first axis, or as ``axis`` of a batch.
+
+    ``each``: steps that one entry is held for.
+    """
+
+    array: ArrayLike
+    axis: int | None
+    each: int = 1
+
+
+def arranged(
+    arguments: Sequence[Argument],
+    fixed: Mapping[str, ArrayLike],
+    moving: Mapping[str, Moving],
+    dtype: np.dtype[Any],
+    shown_as: Mapping[str, str],
+) -> tuple[list[NDArray[Any]], Batch, int]:
+    """All arguments of time steps, (*batch, …) or of so many steps (T, *batch, …); the batch; T."""
+    by_name, over_time = {a.name: a for a in arguments}, dict[str, NDArray[Any]]()
+    steps: int | None = None
+    batches = [
+        leading(checked(x, by_name[name], dtype, shown_as.get(name, name)), by_name[name])
+        for name, x in fixed.items()
+        if name in by_name
+    ]
+    for name, (x, axis, each) in moving.items():
+        entries = None if steps is None else steps // each
+        array = _time_first(x, by_name[name], dtype, shown_as.get(name, name), axis, entries, batches)
+        over_time[name] = np.repeat(array, each, axis=0) if each > 1 else array
+        steps = len(over_time[name])
+    anew = [a.name in over_time for a in arguments]
+    arrays, batch = gathered(arguments, (), {**fixed, **over_time}, dtype, shown_as, TIME_FIRST, anew)
+    return arrays, batch, steps or 0
+
+
+def _time_first(
+    x: ArrayLike,
+    argument: Argument,
+    dtype: np.dtype[Any],
+    name: str,
+    axis: int | None,
+    steps: int | None,
+    batches: list[Batch],
+) -> NDArray[Any]:
+    """Array (T, ..., shape of one state), T the number of steps if that is known.
+
+    ``axis``: which one of a batch is time, where it is given; ``batches``: those of other arguments.
+    """
+    array = checked(x, argument, dtype, name)
+    own = leading(array, argument)
+    if len(own) > 1:
+        if axis is None and max(own[:2]) > 1:
+            readings = ((own[0], own[1:]), (own[1], (own[0], *own[2:])))
+            fits = all(steps in (None, T) and _broadcast([*batches, batch]) for T, batch in readings)
+            if fits and [batch == np.broadcast_shapes(*batches) for _, batch in readings] != [True, False]:
+                raise ConfigurationError(
+                    name,
+                    "time first, (T, batch, …)",
+                    f"shape {array.shape}, which may as well be batch first",
+                    "Say which axis is time: time_axis=0, or 1 for batch first.",
+                )
+        array = np.moveaxis(array, axis or 0, 0)
+    if not own or (steps is not None and len(array) != steps):
+        wanted = ", ".join(["T" if steps is None else str(steps), "...", *map(str, argument.shape)])
+        raise ConfigurationError(name, f"shape ({wanted})", f"shape {np.shape(x)}", TIME_FIRST)
+    return array
+
+
+def _broadcast(shapes: list[Batch]) -> bool:
+    """Whether they broadcast."""
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        return False
+    return True
 
 
 def check_dtype(came: np.dtype[Any], dtype: np.dtype[Any], name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from inspect import signature
@@ -89,7 +89,7 @@ class Kernel:
         types = [ctypes.c_int64, *[ctypes.c_void_p] * len(self._strides)]
         batch: Any = ctypes.CFUNCTYPE(None, *types)(self.address)
         self._batch, batch.code = batch, self.code  # which must stay while it runs, on whatever thread
-        self._roll: Any = c_function(_roll) if request.states else None
+        self._roll: Any = c_function(_roll) if request.is_rolled else None
         self._direct = direct_entry(self, _declined)
         self.__call__: Callable[..., Any] = direct_entry(self, self._call, is_helped=True)
 
@@ -308,7 +308,7 @@ class Kernel:
 
     def program(self, return_error: bool = True) -> Program:
         """The program before it is code (traced again), with its hidden result ``rcond`` or without."""
-        return make_program(replace(self.request, error_dtype=self.error_dtype), with_rcond=return_error)
+        return make_program(replace(self.request, error_dtype=self.error_dtype), return_error, self.dtype.name)
 
     def export_c(self, folder: str | Path, *, return_error: bool = False, casadi: int = 0) -> tuple[Path, Path]:
         """Write the kernel as C99, one ``.h`` and one ``.c`` that need only ``math.h``; returns their paths.
@@ -368,28 +368,40 @@ class Kernel:
         over_states(self._batch, [*arrays, *results, *rcond], self._strides, n, number, self.lanes, span)
         return rcond
 
-    def roll(self, arrays: Arrays, batch: Batch, steps: int, threads: int | None) -> tuple[NDArray[np.bool_], Arrays]:
-        """Run the rollout of a time step in place; see `delassus.rollout`, which makes the arrays.
+    def roll(
+        self,
+        arrays: Arrays,
+        results: Arrays,
+        batch: Batch,
+        steps: int,
+        threads: int | None,
+        totals: Sequence[NDArray[Any] | None] = (),
+    ) -> NDArray[np.bool_]:
+        """Run a time step, or a derivative of one, ``steps`` times in place; see `delassus.rollout`.
 
-        Of the state they are trajectories ``(steps + 1, *batch, …)`` whose first rows are set, of what is given anew
-        at each step ``(steps, *batch, …)``, of the others ``(*batch, …)``. Returns the mask ``(steps, *batch)`` of the
-        steps that are not solved, and what steps give beside the state, each ``(steps, *batch, …)``.
+        What is read or written anew at each step has time as its first axis, ``(steps, *batch, …)``, in the order of
+        the steps; the others are ``(*batch, …)``. After each step, its results are added to ``totals``, those that are
+        given. Returns the mask ``(steps, *batch)`` of the steps that are not solved.
         """
-        n, states = prod(batch), self.request.states
-        after = [trajectory[1:] for trajectory in arrays[:states]]
-        beside = [np.empty((steps, *batch, *r.shape), self.dtype) for r in self.results[states:]]
+        n, shapes = prod(batch), [*(a.shape for a in self.arguments), *(r.shape for r in self.results)]
         rcond = [np.empty((steps, *batch), dtype=self.dtype)] if self.has_rcond else []
-        anew = [x.ndim > len(batch) + len(a.shape) for x, a in zip(arrays, self.arguments, strict=True)]
-        moves = [*anew, *(True for _ in (*after, *beside, *rcond))]
-        strides = [n * size * move for size, move in zip(self._strides, moves, strict=True)]
+        added = [(k, x) for k, x in enumerate(totals, len(arrays)) if x is not None]
+        every = [*arrays, *results, *rcond, *(x for _, x in added)]
+        shapes += [() for _ in rcond] + [shapes[k] for k, _ in added]
+        depths = [len(batch) + len(shape) for shape in shapes]
+        times = [x.strides[0] if x.size and x.ndim > depth else 0 for x, depth in zip(every, depths, strict=True)]
+        sums = [number for k, _ in added for number in (k, prod(shapes[k]))]
+        numbers, item = (ctypes.c_int64 * len(sums))(*sums), self.dtype.itemsize
 
         def run(states: int, *addresses: int) -> None:
-            places = (ctypes.c_int64 * (2 * len(strides)))(*addresses, *strides)
-            self._roll(self._span, ctypes.addressof(places), len(strides), states, steps, self.lanes)
+            places = (ctypes.c_int64 * (2 * len(every)))(*addresses, *times)
+            sizes = states, steps, self.lanes, item
+            self._roll(self._span, ctypes.addressof(places), len(every), ctypes.addressof(numbers), len(added), *sizes)
 
         several = number_of(threads, n * steps * self.operations.total)
-        over_states(run, [*arrays, *after, *beside, *rcond], self._strides, n, several, self.lanes)
-        return self.ill_conditioned(rcond, (steps, *batch)), beside
+        strides = [prod(shape) * item for shape in shapes]
+        over_states(run, every, strides, n, several, self.lanes)
+        return self.ill_conditioned(rcond, (steps, *batch))
 
     def ill_conditioned(self, rcond: Arrays, batch: Batch) -> NDArray[np.bool_]:
         """States whose reciprocal condition is too small; it is negative where results are not finite."""
@@ -423,17 +435,32 @@ class Kernel:
 
 
 @compiled
-def _roll(span: int, places: int, n_arrays: int, n: int, steps: int, lanes: int) -> None:
+def _roll(
+    span: int, places: int, n_arrays: int, sums: int, n_sums: int, n: int, steps: int, lanes: int, item: int
+) -> None:
     """Run n states of a time step, as many as there are lanes at a time, through all steps.
 
-    ``places`` is the address of those of the arrays, and of how many bytes further on each is at the next step. The
-    last block of states overlaps the one before it.
+    ``places`` is the address of those of the arrays, and of how many bytes further on each is at the next step. To each
+    of the last ``n_sums`` of them another one is added after each step: ``sums`` are the number of that, and how many
+    numbers it has a state. The last block of states overlaps the one before it, and is added where that has ended.
     """
     first, size = 0, min(lanes, n)
     while first < n:
+        begin = first
         first = min(first, n - size)
         for _ in range(steps):
             call_at(span, places, first, size)
+            for k in range(n_sums):
+                width = load(sums + 16 * k + 8)
+                total = load(places + 8 * (n_arrays - n_sums + k)) + begin * width * item
+                part = load(places + 8 * load(sums + 16 * k)) + begin * width * item
+                for j in range((first + size - begin) * width):
+                    if item == 8:
+                        x = load(total + 8 * j, np.float64) + load(part + 8 * j, np.float64)
+                        store(total + 8 * j, x, np.float64)
+                    else:
+                        x = load(total + 4 * j, np.float32) + load(part + 4 * j, np.float32)
+                        store(total + 4 * j, x, np.float32)
             for k in range(n_arrays):
                 store(places + 8 * k, load(places + 8 * k) + load(places + 8 * (k + n_arrays)))
         for k in range(n_arrays):

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.accuracy.status import DynamicsStatus, worst
-from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown, warn
 from delassus.model.check import check_flag, check_list, check_whole, is_whole, library_of
 from delassus.quantities.quantity import CONTROLS
-from delassus.runtime.arrays import aligned_empty, checked, gathered, leading
+from delassus.runtime.arrays import Moving, aligned_empty, arranged, checked
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.libraries import MODULES
+from delassus.runtime.rollout_derivatives import derivative_rollout
 from delassus.runtime.sub_steps import STATE, Loops, loops_of
 
 SHOWN_AS = {"q": "q0", "v": "v0", **{names[0]: "controls" for names in CONTROLS.values()}}
@@ -26,8 +26,6 @@ SHOWN_AS = {"q": "q0", "v": "v0", **{names[0]: "controls" for names in CONTROLS.
 
 Policy = Callable[[float, NDArray[Any], NDArray[Any]], ArrayLike]
 """From time (s), configurations (..., nq) and velocities (..., nv) to controls."""
-
-TIME_FIRST = "In controls and in what is in per_step, time is the first axis; for another order pass time_axis=1."
 
 
 def rollout(
@@ -61,12 +59,20 @@ def rollout(
     ``active``. Contact steps whose residual is above the kernel's tolerance are not solved again: a warning says how
     many there are, and their status is UNFINISHED.
 
+    Of ``kernel.derivative("jvp")`` and ``("vjp")`` it is the derivative of a rollout, in machine code too, at the
+    trajectories that the rollout has returned: tangents forwards, or cotangents backwards in time. Arguments are by the
+    names of that kernel, zero where tangents or cotangents are not given. Tangents are those of the start,
+    ``q_dot`` (..., nq), …, and of what is anew at each step, ``tau_dot`` (T, ..., nv), ….
+    Cotangents are those of the states after each step, ``q_next_bar`` (T, ..., nq), …. Steps that are not solved are
+    flagged, and all that comes after them.
+
     Parameters
     ----------
     kernel : Kernel
-        Compiled "step" or "contact_step".
+        Compiled "step" or "contact_step", or the tangents or cotangents of one.
     q0, v0 : (..., nq) and (..., nv) array_like
-        Where the trajectories start; batches are leading axes and broadcast.
+        Where the trajectories start; batches are leading axes and broadcast. Of derivatives the trajectories,
+        (T + 1, ..., nq) and (T + 1, ..., nv), and ``impulses``, where they are given.
     controls : (T, ..., nv) array_like, or callable
         Joint forces ``tau`` (N, N·m) of each of T steps, time first (``mujoco.rollout`` has it second, which is
         ``time_axis=1`` here): (T, nv) is shared by all trajectories. Of a kernel with
@@ -107,6 +113,10 @@ def rollout(
     status : (T, ...) array of DynamicsStatus
         With ``return_status``.
 
+    Of tangents those of the trajectories (T + 1, ...), and of residuals (T, ..., 3). Of cotangents those of all
+    arguments of the step, in order: of the start, of what is anew at each step (T, ...), and of the rest, summed over
+    steps.
+
     Raises
     ------
     ConfigurationError, UnknownNameError
@@ -136,8 +146,18 @@ def rollout(
     >>> q, v = ds.rollout(step, arm.random(0), np.zeros(3), zero, dt=1e-3, active=held, per_step=["active"])
     >>> bool(abs(v[60]).max() < 1e-9), bool(abs(v[100]).max() > 1e-3)
     (True, True)
+
+    How the last angles depend on forces, and on speeds at the start:
+
+    >>> step = ds.compile(arm, (), "step")
+    >>> q, v = ds.rollout(step, arm.random(0), np.zeros(3), zero, dt=1e-3)
+    >>> end = np.zeros((100, 3))
+    >>> end[-1] = 1.0
+    >>> q_bar, v_bar, tau_bar, _ = ds.rollout(step.derivative("vjp"), q, v, zero, dt=1e-3, q_next_bar=end)
+    >>> tau_bar.shape, bool(abs(v_bar - 0.1).max() < 0.05)
+    ((100, 3), True)
     """
-    if not isinstance(kernel, Kernel) or not kernel.request.states:
+    if not isinstance(kernel, Kernel) or not kernel.request.is_rolled:
         raise ConfigurationError(
             "kernel",
             "a compiled time step, with all outputs",
@@ -149,27 +169,35 @@ def rollout(
     if time_axis is not None and not (is_whole(time_axis) and time_axis <= 1):
         raise ConfigurationError("time_axis", "0 or 1", shown(time_axis), "Time is the first axis, or the second.")
     names = check_list("per_step", per_step, "a list of names", "Pass per_step=['active'].")
-    n_states = kernel.request.states
-    if n_states > STATE and "impulses" not in others:
+    n_states, is_step = kernel.request.quantity.states, not kernel.request.derivative
+    if is_step and n_states > STATE and "impulses" not in others:
         others["impulses"] = np.zeros(kernel.arguments[STATE].shape, dtype=kernel.dtype)
     for name in names:
-        known = set(others) & {a.name for a in kernel.arguments[n_states:]}
+        known = set(others) & {a.name for a in replace(kernel.request, derivative=()).arguments[n_states:]}
         if not isinstance(name, str) or name not in known:
             came = ", ".join(sorted(known)) or "none"
             raise ConfigurationError("per_step", f"further arguments that are given: {came}", shown(name), "Drop it.")
     if callable(controls):
-        if names or steps is None:
-            wanted = "steps=… and nothing in per_step with a policy"
+        if names or steps is None or not is_step:
+            wanted = "steps=… and nothing in per_step with a policy, and no derivative"
             raise ConfigurationError("controls", wanted, shown(steps if not names else names), "Or pass arrays.")
         steps = check_whole("steps", steps, "How many there are.", least=1)
     elif steps is not None:
         raise ConfigurationError("steps", "none with arrays of controls", shown(steps), "Their first axis says it.")
     given: list[Any] = [type(x) for x in (q0, v0, controls, dt, *others.values())]
     if libraries := {library_of(kind) for kind in given} - {""}:
+        if not is_step:
+            came, advice = f"some of {' and '.join(sorted(libraries))}", "Differentiate the rollout of the step itself."
+            raise ConfigurationError("rollout", "arrays of NumPy with a derivative of a step", came, advice)
         start = {"q": q0, "v": v0, **({"impulses": others.pop("impulses")} if n_states > STATE else {})}
         how = {"time_axis": time_axis, "decimation": decimation, "per_step": names, "steps": steps}
         refused: dict[str, object] = {"threads": threads, "return_status": return_status or None}
         return _elsewhere(libraries, kernel, start, controls, how, refused, {**others, "dt": dt})
+    if not is_step:
+        assert not callable(controls)  # as checked above
+        moving = {kernel.request.control: Moving(controls, time_axis, decimation)}
+        moving |= {name: Moving(others.pop(name), time_axis) for name in names}
+        return _derivative(kernel, {**others, "q": q0, "v": v0, "dt": dt}, moving, threads, return_status)
     loops = (
         None
         if kernel.iterates or not loops_of(kernel.request)
@@ -220,6 +248,26 @@ def _elsewhere(
             wanted = "arrays" if name == "controls" else "no such argument"
             raise ConfigurationError(name, f"{wanted} with arrays of {names}", shown(x), f"{advice}.")
     return MODULES[names].rollout(rollout, kernel, start, controls, fixed=fixed, **how)
+
+
+def _derivative(
+    kernel: Kernel,
+    given: dict[str, ArrayLike],
+    moving: dict[str, Moving],
+    threads: int | None,
+    return_status: bool,
+) -> tuple[Any, ...]:
+    """Tangents or cotangents of a rollout, and a status of each step."""
+    if return_status and not kernel.iterates:
+        raise ConfigurationError("return_status", f"False of {kernel!r}", "True", "Contact steps have a status.")
+    found, flagged, counts = derivative_rollout(kernel, given, moving, SHOWN_AS, threads)
+    if return_status:
+        status = np.full(flagged.shape, DynamicsStatus.SOLVED, dtype=object)
+        status[flagged] = DynamicsStatus.UNFINISHED
+        return (*found, status)
+    if counts[0]:
+        kernel.warn_once(*counts, flagged.size)
+    return tuple(found)
 
 
 Found = tuple[list[NDArray[Any]], list[NDArray[Any]], NDArray[np.object_], tuple[int, int, int]]
@@ -282,36 +330,28 @@ def _by_arrays(
     kernel, decimation, with_status = run.kernel, run.decimation, run.with_status
     if kernel.iterates and not np.all(np.asarray(dt) > 0.0):
         raise ConfigurationError("dt", "above zero, in s", shown(dt), "Contacts do not act backwards in time.")
-    by_name = {a.name: a for a in kernel.arguments}
-    n_states = kernel.request.states
-    fixed = {**others, "q": start[0], "v": start[1], "dt": dt}
-    batches = [
-        leading(checked(x, by_name[name], kernel.dtype, SHOWN_AS.get(name, name)), by_name[name])
-        for name, x in fixed.items()
-        if name in by_name and name not in names
-    ]
-    control = kernel.request.control
-    held = _time_first(controls, by_name[control], kernel.dtype, time_axis, None, batches)
-    over_time = {control: np.repeat(held, decimation, axis=0) if decimation > 1 else held}
-    steps = len(over_time[control])
-    for name in names:
-        over_time[name] = _time_first(others[name], by_name[name], kernel.dtype, time_axis, steps, batches)
-    anew = [a.name in over_time for a in kernel.arguments]
-    arrays, batch = gathered(kernel.arguments, (), {**fixed, **over_time}, kernel.dtype, SHOWN_AS, TIME_FIRST, anew)
-    for k, first in enumerate(arrays[:n_states]):
-        arrays[k] = aligned_empty((steps + 1, *first.shape), kernel.dtype)
-        arrays[k][0] = first
-    ill_conditioned, beside = kernel.roll(arrays, batch, steps, run.threads)
+    n_states, control = kernel.request.states, kernel.request.control
+    moving = {control: Moving(controls, time_axis, decimation), **{x: Moving(others[x], time_axis) for x in names}}
+    fixed = {name: x for name, x in others.items() if name not in names}
+    fixed |= {"q": start[0], "v": start[1], "dt": dt}
+    arrays, batch, steps = arranged(kernel.arguments, fixed, moving, kernel.dtype, SHOWN_AS)
+    trajectories = [aligned_empty((steps + 1, *first.shape), kernel.dtype) for first in arrays[:n_states]]
+    for trajectory, first in zip(trajectories, arrays, strict=False):
+        trajectory[0] = first
+    arrays[:n_states] = trajectories
+    beside = [np.empty((steps, *batch, *r.shape), kernel.dtype) for r in kernel.results[n_states:]]
+    now, after = [x[:-1] for x in trajectories], [x[1:] for x in trajectories]
+    ill_conditioned = kernel.roll([*now, *arrays[n_states:]], [*after, *beside], batch, steps, run.threads)
     if not kernel.iterates:
         status, met = _step_by_step(run, arrays, ill_conditioned)
-        return arrays[:n_states], [], status, met
+        return trajectories, [], status, met
     status = _all_solved(ill_conditioned, with_status)
     if with_status:
         status[ill_conditioned] = DynamicsStatus.UNFINISHED
-        for trajectory in arrays[:STATE]:
+        for trajectory in trajectories[:STATE]:
             status[~np.isfinite(np.einsum("...i->...", trajectory[1:]))] = DynamicsStatus.FAILED
     n = int(np.count_nonzero(ill_conditioned))
-    return arrays[:n_states], list(beside), status, (n, 0, n)
+    return trajectories, beside, status, (n, 0, n)
 
 
 def _all_solved(ill_conditioned: NDArray[np.bool_], with_status: bool) -> NDArray[np.object_]:
@@ -373,42 +413,3 @@ def _step_by_step(
         if run.with_status:
             status[t, now] = how
     return status, (int(met[0]), int(met[1]), int(met[2]))
-
-
-def _time_first(
-    x: ArrayLike,
-    argument: Argument,
-    dtype: np.dtype[Any],
-    axis: int | None,
-    steps: int | None,
-    batches: list[tuple[int, ...]],
-) -> NDArray[Any]:
-    """Array (T, ..., shape of one state), T the number of steps if that is known; ``batches`` are those of others."""
-    name = SHOWN_AS.get(argument.name, argument.name)
-    array = checked(x, argument, dtype, name)
-    own = leading(array, argument)
-    if len(own) > 1:
-        if axis is None and max(own[:2]) > 1:
-            readings = ((own[0], own[1:]), (own[1], (own[0], *own[2:])))
-            fits = all(steps in (None, T) and _broadcast([*batches, batch]) for T, batch in readings)
-            if fits and [batch == np.broadcast_shapes(*batches) for _, batch in readings] != [True, False]:
-                raise ConfigurationError(
-                    name,
-                    "time first, (T, batch, …)",
-                    f"shape {array.shape}, which may as well be batch first",
-                    "Say which axis is time: time_axis=0, or 1 for batch first.",
-                )
-        array = np.moveaxis(array, axis or 0, 0)
-    if not own or (steps is not None and len(array) != steps):
-        wanted = ", ".join(["T" if steps is None else str(steps), "...", *map(str, argument.shape)])
-        raise ConfigurationError(name, f"shape ({wanted})", f"shape {np.shape(x)}", TIME_FIRST)
-    return array
-
-
-def _broadcast(shapes: list[tuple[int, ...]]) -> bool:
-    """Whether they broadcast."""
-    try:
-        np.broadcast_shapes(*shapes)
-    except ValueError:
-        return False
-    return True

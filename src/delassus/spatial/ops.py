@@ -149,6 +149,9 @@ class ScalarOps(ABC):
 class Ops(ScalarOps):
     """A backend that algorithms run on."""
 
+    epsilon = 2.0**-52
+    """Relative round-off of the numbers that it computes in."""
+
     # -- making and taking apart -----------------------------------------------------------------------------------
 
     @abstractmethod

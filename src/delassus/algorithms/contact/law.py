@@ -86,6 +86,24 @@ def impact(
     return hits, hits * ops.less(approach, -resting) * ops.less(0.0, restitution)
 
 
+def part_beyond(ops: ScalarOps, margin: Scalar, smoothing: Scalar | None) -> Scalar:
+    """1 where a margin (m/s) is positive, else 0; with ``smoothing`` above zero the mean of that over changes of it.
+
+    These are uniform, up to ``smoothing`` (m/s) to either side: a ramp in the place of the step.
+    """
+    beyond = ops.less(0.0, margin)
+    if smoothing is None:
+        return beyond
+    part = 0.5 + 0.5 * margin / ops.maximum(smoothing, TINY)
+    return ops.select(ops.less(0.0, smoothing), clamped(ops, part, 0.0, 1.0), beyond)
+
+
+def mean_beyond(ops: ScalarOps, margin: Scalar, smoothing: Scalar) -> Scalar:
+    """Mean of ``max(margin, 0)`` over these changes; `part_beyond` is its derivative."""
+    within = ops.maximum(smoothing - ops.maximum(margin, -margin), 0.0)
+    return ops.maximum(margin, 0.0) + 0.25 * (within * within) / ops.maximum(smoothing, TINY)
+
+
 def passive_part(ops: ScalarOps, linear: Scalar, square: Scalar, budget: Scalar) -> Scalar:
     """Largest part ``s`` of impulses, up to 1, that adds no more energy (J) than there is: ``s linear + s² square``.
 
@@ -103,7 +121,7 @@ def gap_correction(
     ``correction`` is the fraction that a step takes back of what is beyond ``penetration``.
     """
     wanted = correction * ops.maximum(-gap - penetration, 0.0)
-    return wanted, wanted - ops.maximum(0.0, gap + moved)  # of what is closed exactly, 0 with its derivatives
+    return wanted, wanted - ops.maximum(gap + moved, 0.0)
 
 
 def limit_correction(ops: ScalarOps, distance: Scalar, correction: Scalar, tolerance: Scalar) -> tuple[Scalar, Scalar]:

@@ -15,6 +15,10 @@ slides      ``n`` does not; friction goes with the normal impulse, ``dp_e = μ d
 open        ``dp = 0``
 ==========  ====================================================================================================
 
+Derivatives that are smoothed are means over changes of the velocity that each contact and joint would have alone, by up
+to so many m/s to either side (`part_beyond`). What acts for a part ``θ`` of them has the rows of all modes by their
+parts, as ``θ du_n + (1 − θ) w dp_n = 0``; impulses, velocities and directions are those of the solution.
+
 Joints that friction or a limit holds are left out of ``M`` (`SparseFactor`), and move as their limit does. With
 ``R = J M⁻¹``, ``E = (C J M⁻¹ Jᵀ B + D)⁻¹ C`` and ``N = (Bᵀ R)ᵀ E``,
 
@@ -29,10 +33,10 @@ Source: Le Lidec, Montaut, de Mont-Marin, Schramm and Carpentier 2024; the modes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
-from delassus.algorithms.contact.law import clamped
+from delassus.algorithms.contact.law import TINY, clamped, mean_beyond, part_beyond
 from delassus.algorithms.contact.problem import JointLaw, PointLaw, StepProblem, magnitude
 from delassus.algorithms.contact.solution import SolvedProblem
 from delassus.algorithms.contact.step import ContactStep
@@ -40,6 +44,7 @@ from delassus.algorithms.osim.ltl import rows_over_factor
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints.contact import bounded_joints_of
+from delassus.model.tree import Tree
 from delassus.spatial.motion import diagonal, from_entries, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
@@ -49,6 +54,12 @@ DEPENDENT = 1e-8
 ROUNDING = 1e-13
 """The same where rows are independent but at single states, for which there is a solution."""
 
+NO_DIRECTION = 1e-12
+"""Speed (m/s) below which friction has no direction."""
+
+LEAST_SIZE = 1e-6
+"""Speed over smoothing below which a mean is its rate times that speed, which round-off hides."""
+
 FARTHEST = 1e30
 """Distance (m/s) of modes that do not change."""
 
@@ -56,94 +67,132 @@ FARTHEST = 1e30
 class Mode(NamedTuple):
     """What a contact point does: ``C`` and ``B`` (3 × 3), ``D`` (3), mobility, and ``distance`` (m/s) of other modes.
 
-    ``at_floor`` is 1 where the normal impulse is the least one, else 0; ``with_friction`` the change of the tangential
-    impulse (2) with the friction coefficient.
+    ``with_floor`` (1/kg) is what the row of the normal has of its least impulse; ``with_friction`` the change of the
+    tangential impulse (2) with the friction coefficient.
     """
 
     C: Matrix
     B: Matrix
     D: list[Scalar]
     mobility: Scalar
-    at_floor: Scalar
+    with_floor: Scalar
     with_friction: list[Scalar]
     distance: Scalar
 
 
-def point_mode(problem: StepProblem, x: PointLaw, p: Sequence[Scalar], u: Sequence[Scalar], moves: Scalar) -> Mode:
+def point_mode(
+    problem: StepProblem, x: PointLaw, p: Sequence[Scalar], u: Sequence[Scalar], moves: Scalar,
+    smoothing: Scalar | None,
+) -> Mode:  # fmt: skip
     """Mode of a contact point at its impulse and velocity (3); ``moves`` is 0 where loops hold it."""
-    ops, w = problem.ops, problem.mobility[x.row]
-    pressed = p[2] - u[2] * (1.0 / w)
-    floor: Scalar = 0.0 if x.floor is None else x.floor
-    closed = ops.less(floor, pressed) * moves
-    at_floor: Scalar = 0.0 if x.floor is None else moves - closed
-    limit, touches = x.friction * p[2], closed + at_floor
-    tried = [a - b * (1.0 / w) for a, b in zip(p[:2], u[:2], strict=True)]
+    ops, w_n = problem.ops, problem.own_mobility[x.row + 2]
+    w = 0.5 * (problem.own_mobility[x.row] + problem.own_mobility[x.row + 1])
+    pressed = w_n * (p[2] if x.floor is None else p[2] - x.floor) - u[2]
+    closed, is_closed = (part_beyond(ops, pressed, s) * moves for s in (smoothing, None))
+    limit = w * (x.friction * p[2])
+    mean_limit = limit
+    if smoothing is not None:
+        normal = mean_beyond(ops, pressed, smoothing) * (1.0 / w_n)
+        mean_limit = w * (x.friction * moves * (normal if x.floor is None else normal + x.floor))
+    tried = [w * a - b for a, b in zip(p[:2], u[:2], strict=True)]
+    sizes = [magnitude(ops, a) for a in tried] if problem.pyramid else [ops.length(*tried)]
+    over = [1.0 / size for size in sizes]
+    parts = [friction_parts(ops, size, y, mean_limit, smoothing) for size, y in zip(sizes, over, strict=True)]
+    sticks, turns, shares = zip(*parts, strict=True)
     if problem.pyramid:
-        slides = [ops.less(limit, magnitude(ops, a)) * touches for a in tried]
-        signs = [ops.copysign(1.0, a) * sliding for a, sliding in zip(tried, slides, strict=True)]
+        signs = [ops.copysign(share, a) for a, share in zip(tried, shares, strict=True)]
         along, with_friction = [x.friction * sign for sign in signs], [sign * p[2] for sign in signs]
-        axes, kept = ops.eye(3), [touches - slides[0], touches - slides[1], closed]
+        axes, kept = ops.eye(3), [*sticks, closed]
+        speeds, used = [magnitude(ops, b) for b in u[:2]], [w * magnitude(ops, a) for a in p[:2]]
     else:
-        size = ops.length(*tried)
-        slides = [ops.less(limit, size) * touches]
-        sticks, over = touches - slides[0], 1.0 / size
-        e0, e1 = (ops.select(slides[0], a * over, first) for a, first in zip(tried, (1.0, 0.0), strict=True))
-        kappa = limit * over
+        has_direction = ops.less(NO_DIRECTION, sizes[0])
+        e0, e1 = (ops.select(has_direction, a * over[0], first) for a, first in zip(tried, (1.0, 0.0), strict=True))
         axes = ops.matrix([[e0, e1, 0.0], [-e1, e0, 0.0], [0.0, 0.0, 1.0]])
-        with_friction = [slides[0] * p[2] * e0, slides[0] * p[2] * e1]
-        along, kept = [slides[0] * x.friction, 0.0], [sticks, sticks + slides[0] * kappa, closed]
+        with_friction = [shares[0] * p[2] * e0, shares[0] * p[2] * e1]
+        along, kept = [shares[0] * x.friction, 0.0], [sticks[0], turns[0], closed]
+        speeds, used = [ops.length(*u[:2])], [w * ops.length(*p[:2])]
     coupled = ops.matrix([[1.0, 0.0, along[0]], [0.0, 1.0, along[1]], [0.0, 0.0, 1.0]])
-    apart = ops.select(closed, problem.G[x.row + 2][x.row + 2] * p[2], magnitude(ops, u[2]))
-    if problem.pyramid:
-        turn: Scalar = FARTHEST
-        for sliding, a, b in zip(slides, p, u, strict=False):
-            turn = ops.minimum(turn, ops.select(sliding, magnitude(ops, b), w * (limit - magnitude(ops, a))))
-    else:
-        turn = ops.select(slides[0], ops.length(*u[:2]), w * (limit - ops.length(*p[:2])))
-    distance = ops.select(moves, ops.select(touches, ops.minimum(apart, turn), apart), FARTHEST)
-    rows = diagonal(ops, kept) @ axes
-    return Mode(
-        rows, ops.transpose(axes) @ coupled, [w * (1.0 - k) for k in kept], w, at_floor, with_friction, distance
-    )
+    D = [(1.0 - k) * size for k, size in zip(kept, (w, w, w_n), strict=True)]
+    with_floor: Scalar = 0.0 if x.floor is None else (moves - closed) * w_n
+    apart = ops.select(is_closed, problem.G[x.row + 2][x.row + 2] * p[2], magnitude(ops, u[2]))
+    turn: Scalar = FARTHEST
+    for size, speed, friction in zip(sizes, speeds, used, strict=True):
+        turn = ops.minimum(turn, ops.select(ops.less(limit, size), speed, limit - friction))
+    is_touching = is_closed if x.floor is None else moves
+    distance = ops.select(moves, ops.select(is_touching, ops.minimum(apart, turn), apart), FARTHEST)
+    C, B = diagonal(ops, kept) @ axes, ops.transpose(axes) @ coupled
+    return Mode(C, B, D, problem.mobility[x.row], with_floor, with_friction, distance)
+
+
+def friction_parts(
+    ops: Ops, size: Scalar, over: Scalar, limit: Scalar, smoothing: Scalar | None
+) -> tuple[Scalar, Scalar, Scalar]:
+    """Parts of a change that friction takes up, along it and across it, and of its limit's that slides if none sticks.
+
+    Friction of that ``size`` (m/s; ``over`` is one over it) without a limit is ``f = min(size, limit)``; these are
+    ``∂f/∂size``, ``f / size`` and ``∂f/∂limit / (1 − ∂f/∂size)``. Its mean is odd: no direction is before others at 0.
+    """
+    slides = part_beyond(ops, size - limit, smoothing)
+    if smoothing is None:
+        sticks = 1.0 - slides
+        return sticks, sticks + slides * (limit * over), slides
+    back = part_beyond(ops, -(size + limit), smoothing)
+    sticks = 1.0 - slides - back
+    mean = size - mean_beyond(ops, size - limit, smoothing) + mean_beyond(ops, -(size + limit), smoothing)
+    turns = ops.select(ops.less(LEAST_SIZE * smoothing, size), mean * over, sticks)
+    return sticks, turns, (slides - back) / ops.maximum(slides + back, TINY)
 
 
 class Hold(NamedTuple):
-    """What holds a joint: 1 if anything does; change of its velocity with its position and with the time step.
+    """What holds a joint: a flag; what it adds to the inertia; change of its velocity with its position and with time.
 
-    ``slip`` is the impulse of dry friction that slides, and ``distance`` that to the nearest other mode.
+    The second is not zero where smoothed derivatives hold it in part. ``slip`` is the impulse of dry friction that
+    slides, and ``distance`` that to the nearest other mode.
     """
 
     held: Scalar
+    added: Scalar | None
     with_position: Scalar
     with_time: Scalar
     slip: Scalar
     distance: Scalar
 
 
-def joint_hold(problem: StepProblem, x: JointLaw, p: Scalar, u: Scalar, over_h: Scalar) -> Hold:
-    """Hold of a joint at its impulse and velocity."""
-    ops, over = problem.ops, 1.0 / problem.own_mobility[x.row]
-    friction: Scalar = 0.0 if x.friction is None else x.friction
-    free = p - u * over
-    sticks: Scalar = 0.0 if x.friction is None else ops.less(magnitude(ops, free), friction)
+def joint_hold(
+    problem: StepProblem, x: JointLaw, p: Scalar, u: Scalar, distances: Sequence[Scalar | None], over_h: Scalar,
+    smoothing: Scalar | None,
+) -> Hold:  # fmt: skip
+    """Hold of a joint at its impulse, velocity and distances from its limits."""
+    ops, w = problem.ops, problem.own_mobility[x.row]
+    friction: Scalar = 0.0 if x.friction is None else w * x.friction
+    free = w * p - u
     slowed = clamped(ops, free, -friction, friction) - free
-    held, none = sticks, cast(Scalar, 0.0)
-    with_position, with_time = none, none
+    none = cast(Scalar, 0.0)
+    held, share, with_position, with_time = none, none, none, none
     distance: Scalar = FARTHEST
     if x.friction is not None:
-        distance = ops.select(sticks, (friction - magnitude(ops, p)) * (1.0 / over), magnitude(ops, u))
-    for bound, sign in zip(x.bounds, (1.0, -1.0), strict=True):
-        if bound is None:
+        size = magnitude(ops, free)
+        held, _, share = friction_parts(ops, size, 1.0, friction, smoothing)
+        distance = ops.select(ops.less(size, friction), friction - w * magnitude(ops, p), magnitude(ops, u))
+    for bound, gap, sign in zip(x.bounds, distances, (1.0, -1.0), strict=True):
+        if bound is None or gap is None:
             continue
-        stopped = ops.less(sign * slowed, sign * bound * over)
-        gap = ops.less(sign * bound, 0.0)
-        with_position = ops.select(stopped, -(gap * over_h), with_position)
-        with_time = ops.select(stopped, -(bound * over_h), with_time)
-        held = ops.maximum(held, stopped)
-        reserve = sign * (bound * over - slowed) * (1.0 / over)
-        distance = ops.select(stopped, reserve, ops.minimum(distance, -reserve))
-    slip: Scalar = 0.0 if x.friction is None else (1.0 - held) * ops.copysign(friction, free)
-    return Hold(held, with_position, with_time, slip, distance)
+        reserve = sign * (bound - slowed)
+        stopped = part_beyond(ops, reserve, smoothing)
+        open_before = part_beyond(ops, gap * over_h, smoothing)
+        with_position = with_position - stopped * (open_before * over_h)
+        with_time = with_time - stopped * (bound * over_h)
+        held = ops.minimum(held + stopped, 1.0)
+        is_stopped = ops.less(0.0, reserve)
+        distance = ops.select(is_stopped, reserve, ops.minimum(distance, -reserve))
+    flag, added = held, None
+    if smoothing is not None:
+        flag = 1.0 - ops.less(held, 1.0)
+        added = ops.select(flag, 0.0, held / (w * ops.maximum(1.0 - held, TINY)))
+        over = 1.0 / ops.maximum(held, TINY)
+        with_position, with_time = with_position * over, with_time * over
+    dry: Scalar = 0.0 if x.friction is None else (1.0 - flag) * ops.copysign(share * x.friction, free)
+    return Hold(flag, added, with_position, with_time, dry, distance)
 
 
 class Response:
@@ -152,7 +201,7 @@ class Response:
     ``rows`` are those of points; ``Phi`` (nv × nv) and ``N`` (nv × m).
     """
 
-    def __init__(self, step: ContactStep, solved: SolvedProblem) -> None:
+    def __init__(self, step: ContactStep, solved: SolvedProblem, smoothing: Scalar | None) -> None:
         ops, problem, nv = step.ops, solved.problem, step.tree.nv
         self._ops, self._step, self._solved = ops, step, solved
         impulses = solved.outcome.p
@@ -160,15 +209,15 @@ class Response:
         self.modes = []
         for x in problem.points:
             p, u = (of[x.row : x.row + 3] for of in (impulses, velocities))
-            self.modes.append(point_mode(problem, x, p, u, step.moves.get(x.row + 2, 1.0)))
-        dofs = [c.dof for c in bounded_joints_of(step.problem.constraints)]
-        laws = zip(dofs, problem.joints, strict=True)
+            self.modes.append(point_mode(problem, x, p, u, step.moves.get(x.row + 2, 1.0), smoothing))
         self.holds = {
-            dof: joint_hold(problem, y, impulses[y.row], velocities[y.row], step.over_h) for dof, y in laws
-        }  # fmt: skip
+            c.dof: joint_hold(problem, y, impulses[y.row], velocities[y.row], step.distances(c), step.over_h, smoothing)
+            for c, y in zip(bounded_joints_of(step.problem.constraints), problem.joints, strict=True)
+        }
         self.rows = step.others[: 3 * len(self.modes)]
         held = {dof: x.held for dof, x in self.holds.items()}
-        L = SparseFactor(step.problem, held=held) if held else step.space.L
+        added = at_joints(ops, step.tree, {k: x.added for k, x in self.holds.items() if x.added is not None})
+        L = SparseFactor(step.problem, added, held) if held else step.space.L
         root = ops.vstack(L.solve_transpose(ops.eye(nv))) if nv else ops.zeros(0, 0)
         inverse = ops.product(ops.transpose(root), root, symmetric=True)
         self.Phi, self.N = inverse, ops.zeros(nv, len(self.rows))
@@ -216,8 +265,17 @@ class Response:
     def of_floors(self, floors: Matrix) -> Matrix:
         """``dv⁺`` (nv × k) of changes of the least normal impulses (n × k)."""
         ops, normals = self._ops, range(2, 3 * len(self.modes), 3)
-        (to_velocities, over), wanted = self._to_x, [mode.at_floor * mode.mobility for mode in self.modes]
+        (to_velocities, over), wanted = self._to_x, [mode.with_floor for mode in self.modes]
         return to_velocities @ (ops.take(over, None, normals) @ (diagonal(ops, wanted) @ floors))
+
+
+def at_joints(ops: Ops, tree: Tree, values: Mapping[int, Scalar]) -> dict[tuple[int, int], Matrix]:
+    """Diagonal blocks of the mass matrix that hold values at degrees of freedom, of links that have some."""
+    return {
+        (i, i): diagonal(ops, [values.get(k, 0.0) for k in range(sv.start, sv.stop)])
+        for i, sv in enumerate(tree.v_slices)
+        if any(k in values for k in range(sv.start, sv.stop))
+    }
 
 
 def dense_rows(problem: Problem, L: SparseFactor) -> Matrix:

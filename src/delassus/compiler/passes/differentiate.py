@@ -111,11 +111,8 @@ class DifferentiableTraceOps(TraceOps):
     ``−J⁻¹ ∂F/∂x`` of the implicit function theorem, by elimination without exchanges. Where ``p`` is not unique, as of
     rows that are redundant, ``(1 + 2 δ R) R J R``, ``R = (J + δ)⁻¹``, has small changes: of what no ``p`` can follow,
     as where one of four corners that rest has a gap and others overlap by round-off, it leaves out that part. Beside
-    ``1 / j`` it errs by ``3 (δ / j)²``.
+    ``1 / j`` it errs by ``3 (δ / j)²``. ``δ`` is the root of the round-off.
     """
-
-    epsilon = 2.0**-52
-    """Relative round-off of the type that is computed in; ``δ`` is its root."""
 
     def repeat(self, times: int, start: Sequence[Any], body: Body, unless: Any = 0.0) -> list[Any]:
         """A single pass is not a loop: derivatives go through it."""

@@ -9,7 +9,7 @@ import numpy as np
 from delassus.constraints import Constraint, exact
 from delassus.quantities.request import Request
 
-NAMED = ("integrator", "reference", "solver", "sweeps", "tolerance", "friction", "restitution", "limits")
+NAMED = ("integrator", "reference", "solver", "sweeps", "tolerance", "friction", "restitution", "smoothing", "limits")
 """Options whose value stands there as it is."""
 
 

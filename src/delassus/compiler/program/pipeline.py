@@ -26,12 +26,12 @@ def make_program(asked: Request, with_rcond: bool = True, dtype: str = "") -> Pr
     For numbers of type ``dtype`` errors are estimated by what solutions miss where pivots are no guide.
     """
     tree, quantity = asked.tree, asked.quantity
-    traced = trace_request(asked, with_rcond, calls=not asked.derivative)
+    traced = trace_request(asked, with_rcond, calls=not asked.derivative, dtype=dtype or "float64")
     if dtype and asked.solves and not asked.error_dtype and are_no_guide(traced.ops, traced.by_pivots, dtype):
         return make_program(replace(asked, error_dtype=dtype))
     before, graph = _cut(asked, traced)
     if len({target for stage in before for target in stage.targets}) > MOST_VALUES:
-        traced = trace_request(asked, with_rcond, calls=False)
+        traced = trace_request(asked, with_rcond, calls=False, dtype=dtype or "float64")
         before, graph = _cut(asked, traced)
     made = Program(
         name=identifier("_".join((tree.name, quantity.name, *asked.derivative))),

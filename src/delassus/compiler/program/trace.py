@@ -112,13 +112,15 @@ def trace(
     return traced
 
 
-def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False) -> Trace:
+def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False, dtype: str = "float64") -> Trace:
     """Run a quantity on symbols; its reciprocal condition, if its method divides by something, is the last result.
 
-    ``calls``: whether what runs for several rows of operands is traced once (`Ops.map`).
+    ``calls``: whether what runs for several rows of operands is traced once (`Ops.map`); ``dtype``: type of the
+    numbers that it is for.
     """
     kind = DifferentiableTraceOps if asked.derivative else CallingTraceOps if calls else TraceOps
     traced = Trace(kind())
+    traced.ops.epsilon = float(np.finfo(dtype).eps)
     bound = symbolic_request(asked, traced.ops)
     bound.order = elimination_order(replace(asked, error_dtype="", derivative=()))
     for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(bound), strict=True):

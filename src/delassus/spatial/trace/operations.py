@@ -63,7 +63,8 @@ class Operation(NamedTuple):
         ``llvm(text, *operands)`` emits it; sines and cosines are emitted in pairs.
     partials : tuple of functions
         For each operand ``f(ops, x, y, *operands)``: the node of ``x`` times the derivative of the result ``y`` with
-        it, of the branch that is taken; node 0 is zero.
+        it, of the branch that is taken; node 0 is zero. Of a zero ``x`` it is zero also where the derivative, of
+        quotients of small numbers in float32, is above all numbers.
     """
 
     counted: str
@@ -133,7 +134,7 @@ OPERATIONS: Mapping[int, Operation] = MappingProxyType({
     Op.DIVIDE: Operation(
         "div", 14, False, np.divide, np.divide, "{0} / {1}", PRODUCT, "rdivide", _instruction("fdiv"),
         (lambda ops, x, y, a, b: ops.divide(x, b),
-         lambda ops, x, y, a, b: ops.negate(ops.multiply(x, ops.divide(y, b))))),
+         lambda ops, x, y, a, b: ops.negate(ops.divide(ops.multiply(x, y), b)))),
     Op.NEGATE: Operation(
         "neg", 3, True, np.negative, np.abs, "-{0}", NEGATIVE, "", lambda text, x: text.negate(x), (_opposite,)),
     Op.SQRT: Operation(

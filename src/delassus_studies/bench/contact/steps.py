@@ -194,7 +194,7 @@ class TimedRollout:
     def __init__(self, kernel: ds.Kernel, case: StepCase, start: Starts) -> None:
         self.kernel = kernel
         self.steps, self.n = start.targets.shape[:2]
-        self.residuals: Array = np.zeros(0)
+        self.residuals: Array = np.zeros((self.steps, self.n, 3), kernel.dtype)
         states, held = (start.q, start.v, start.impulses), (start.targets, *case.gains)
         self.arrays = [np.zeros((self.steps + 1, self.n, *a.shape), kernel.dtype) for a in kernel.arguments[:3]]
         for array, first in zip(self.arrays, states, strict=True):
@@ -207,8 +207,8 @@ class TimedRollout:
 
     def __call__(self) -> None:
         """Run all steps."""
-        _, (residuals,) = self.kernel.roll(self.arrays, (self.n,), self.steps, 1)
-        self.residuals = residuals
+        now, after = ([x[part] for x in self.arrays[:3]] for part in (slice(-1), slice(1, None)))
+        self.kernel.roll([*now, *self.arrays[3:]], [*after, self.residuals], (self.n,), self.steps, 1)
 
     def cold(self, case: StepCase) -> TimedRollout:
         """Single steps without impulses from states that this has visited."""

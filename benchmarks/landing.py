@@ -61,24 +61,22 @@ def heights(q):
 
 def gradients(step, states, values):
     """Derivatives of the clearance by all arguments of the step, summed over steps, and by the state at the start."""
-    (q, v, impulses), back = states, step.derivative("vjp")
-    names = [a.name for a in step.arguments]
+    q, v, impulses = states
     last = int(np.argmin(heights(q)))
-    change = 1e-4 * np.eye(len(q[0]))
-    of_q, of_v = (heights(q[last] + change) - heights(q[last] - change)) / 2e-4, np.zeros(v.shape[1])  # quadratic in q
-    total = {name: 0.0 for name in names}
-    rest = [DT if name == "dt" else values[name] for name in names[3:]]
-    for t in reversed(range(last)):
-        # impulses after the step solve it: sweeps end at once
-        *found, status = back(
-            q[t], v[t], impulses[t + 1], *rest, of_q, of_v, np.zeros(impulses.shape[1]), np.zeros(3), return_status=True
+    change, after = 1e-4 * np.eye(len(q[0])), np.zeros((last, len(q[0])))
+    after[-1] = (heights(q[last] + change) - heights(q[last] - change)) / 2e-4  # quadratic in q
+    others = {name: x for name, x in values.items() if name != "q_target"}
+    controls = np.tile(values["q_target"], (last, 1))
+    *found, status = ds.rollout(
+        step.derivative("vjp"), q[: last + 1], v[: last + 1], controls, DT, impulses=impulses[: last + 1],
+        q_next_bar=after, return_status=True, **others,
+    )  # fmt: skip
+    if (status != ds.DynamicsStatus.SOLVED).any():
+        raise RuntimeError(
+            f"derivatives of {np.count_nonzero(status != ds.DynamicsStatus.SOLVED)} steps are not solved"
         )
-        if status != ds.DynamicsStatus.SOLVED:
-            raise RuntimeError(f"the derivative of step {t} is not solved")
-        of_q, of_v = found[:2]
-        for name, x in zip(names[3:], found[3:], strict=True):
-            total[name] = total[name] + x
-    return {**total, "q": of_q, "v": of_v}
+    total = dict(zip((a.name for a in step.arguments), found, strict=True))
+    return {**total, "q_target": total["q_target"].sum(axis=0)}
 
 
 def parameters(step, values):
@@ -146,7 +144,7 @@ if __name__ == "__main__":
         rows.append((name, by_gradient, (ends[0] - ends[1]) / 2e-3))
         print(f"{name:32} {1e3 * rows[-1][1]:9.3f} mm, by differences {1e3 * rows[-1][2]:9.3f} mm")
     forwards = time.perf_counter() - begin
-    print(f"cotangents {backwards:.2f} s for {sum(a.size for a in step.arguments)} numbers, "
-          f"differences {forwards / len(rows):.3f} s for each")  # fmt: skip
+    print(f"cotangents {1e3 * backwards:.0f} ms for {sum(a.size for a in step.arguments)} numbers, "
+          f"differences {1e3 * forwards / len(rows):.0f} ms for each")  # fmt: skip
     if folder:
         draw(rows, folder / "landing.png")

@@ -120,3 +120,28 @@ def test_rollouts_are_those_of_numpy_and_have_derivatives():
         ds.rollout(step, given[0], v, lambda t, q, v: -v, 1e-2, steps=3, active=held[0])
     with pytest.raises(ds.DelassusError, match="return_status: expected no such argument"):
         ds.rollout(step, given[0], v, tau, 1e-2, active=held[0], return_status=True)
+
+
+def test_rollouts_of_contact_steps_have_transforms():
+    """Through contact, of friction too: `torch.func` forwards and backwards, mapped, and what autograd says."""
+    ball = ds.mechanisms.free_body(1.0, np.diag([0.01, 0.02, 0.03]), name="ball")
+    how = {"friction": "input", "tolerance": 1e-10, "sweeps": 200}
+    step = ds.compile(ball, ds.Contact("ball", ds.contact.Sphere(0.1)), "contact_step", **how)
+    rng, q = np.random.default_rng(0), torch.tensor([0, 0, 0.1 - 1e-4, 0, 0, 0, 1.0], dtype=torch.float64)
+    v, tau = rng.normal(size=(3, 6)) * [1, 1, 0, 1, 1, 1], rng.normal(size=(8, 3, 6))
+    given = tensors(v, tau, np.full((3, 1), 0.2))
+
+    def ends(v, tau, friction):
+        return ds.rollout(step, q, v, tau, 1e-2, time_axis=0, friction=friction)[1][-1]
+
+    assert torch.autograd.gradcheck(ends, [x.clone().requires_grad_() for x in given], atol=1e-5, rtol=1e-4)
+    axes = 0, 1, 0
+    backwards, forwards = (
+        torch.vmap(f(ends, argnums=(0, 1, 2)), axes)(*given) for f in (torch.func.jacrev, torch.func.jacfwd)
+    )
+    for x, y in zip(backwards, forwards, strict=True):
+        assert torch.allclose(x, y, rtol=1e-9, atol=1e-12)
+    mapped = torch.vmap(torch.func.grad(lambda *x: ends(*x).sum()), axes)(*given)
+    assert torch.allclose(mapped, backwards[0].sum(1))
+    with pytest.raises(ds.DelassusError, match=r"rollout: expected first derivatives, with tensors"):
+        torch.func.hessian(lambda v: ends(v, *given[1:]).sum())(given[0])

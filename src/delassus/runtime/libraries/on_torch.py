@@ -50,7 +50,7 @@ def rollout(
 ) -> Any:
     """Trajectories of a compiled time step, as ``roll``, `delassus.rollout`, returns them of arrays of NumPy.
 
-    Backwards, the kernel of cotangents runs over time, from the end to the start.
+    Backwards, the kernel of cotangents runs over time, from the end to the start; forwards that of tangents.
     """
     import torch
 
@@ -61,50 +61,78 @@ def rollout(
     given |= over_time(torch, moving, arguments, time_axis, {control: decimation})
     anew = [name in moving for name in arguments]
     tensors, _ = of_one_batch([*given.values()], kernel.arguments, torch.Tensor.expand, anew=anew)
-    return _rolled()(roll, kernel, anew, *tensors)
+    return _rolled()(roll, kernel, "", anew, *tensors)
 
 
 @cache
 def _rolled() -> Any:
-    """Function of a rollout, a kernel, which arguments are given anew at each step, and all arguments of one batch."""
+    """Function of a rollout, or of its tangents or cotangents: of these mode, and all arguments of one batch.
+
+    Of derivatives the state is trajectories, and tangents of all arguments or cotangents of the states after each step
+    follow. Which arguments are given ``anew`` at each step is said of those of the step.
+    """
     import torch
 
-    class Trajectories(torch.autograd.Function):  # type: ignore[misc]
+    class Rolled(torch.autograd.Function):  # type: ignore[misc]
         """Autograd function of a rollout."""
 
         @staticmethod
-        def forward(ctx: Any, roll: Any, kernel: Any, anew: Sequence[bool], *tensors: Any) -> Any:
-            names = [a.name for a in kernel.arguments]
-            given = {name: x.detach().numpy() for name, x in zip(names, tensors, strict=True)}
+        def forward(roll: Any, kernel: Any, mode: str, anew: Sequence[bool], *tensors: Any) -> Any:
+            made = kernel.derivative(mode) if mode else kernel
+            arrays = [x.detach().numpy() for x in tensors]
+            names, n = [a.name for a in made.arguments], kernel.request.states
+            given = dict(zip(names, arrays, strict=False))
             control = kernel.request.control
-            per_step = [name for name, moves in zip(names, anew, strict=True) if moves and name != control]
+            per_step = [a.name for a, moves in zip(kernel.arguments, anew, strict=True) if moves and a.name != control]
             first = (given.pop(name) for name in ("q", "v", control))
-            found = tuple(map(torch.from_numpy, roll(kernel, *first, time_axis=0, per_step=per_step, **given)))
-            ctx.kernel, ctx.anew = kernel, anew
-            ctx.save_for_backward(*found[: kernel.request.states], *tensors)
-            return found
+            found = roll(made, *first, time_axis=0, per_step=per_step, **given)
+            return tuple(torch.from_numpy(np.array(x)) for x in (found[:n] if mode == "jvp" else found))
 
         @staticmethod
-        @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-        def backward(ctx: Any, *cotangents: Any) -> Any:
-            back, n = ctx.kernel.derivative("vjp"), ctx.kernel.request.states
-            saved = [np.ascontiguousarray(x.numpy()) for x in ctx.saved_tensors]
-            over_time = [True] * n + ctx.anew[n:]
-            arrays = saved[:n] + saved[2 * n :]
-            state = [x[-1].numpy() for x in cotangents]
-            found = [np.zeros_like(x) for x in saved[n:]]
-            for t in reversed(range(len(saved[0]) - 1)):
-                now = [x[t] if moves else x for x, moves in zip(arrays, over_time, strict=True)]
-                changes = back(*now, *map(np.ascontiguousarray, state))
-                state = [x + of_all[t].numpy() for x, of_all in zip(changes, cotangents, strict=False)]
-                for x, change, moves in zip(found[n:], changes[n:], over_time[n:], strict=True):
-                    if moves:
-                        x[t] = change
-                    else:
-                        x += change
-            return None, None, None, *map(torch.from_numpy, (*map(np.asarray, state), *found[n:]))
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.roll, ctx.kernel, ctx.mode, ctx.anew, *tensors = inputs
+            n = ctx.kernel.request.states
+            if not ctx.mode:
+                ctx.mark_non_differentiable(*output[n:])
+                ctx.save_for_backward(*output[:n], *tensors[n:])
+                ctx.save_for_forward(*output[:n], *tensors[n:])
 
-    return torch.compiler.disable(Trajectories.apply)
+        @staticmethod
+        def backward(ctx: Any, *cotangents: Any) -> Any:
+            _only_first(ctx.mode)
+            n = ctx.kernel.request.states
+            after = (x[1:] for x in cotangents[:n])
+            found = Rolled.apply(ctx.roll, ctx.kernel, "vjp", ctx.anew, *ctx.saved_tensors, *after)
+            starts = [x + of_all[0] for x, of_all in zip(found, cotangents[:n], strict=False)]
+            return None, None, None, None, *starts, *found[n:]
+
+        @staticmethod
+        def jvp(ctx: Any, _: Any, __: Any, ___: Any, ____: Any, *tangents: Any) -> Any:
+            _only_first(ctx.mode)
+            found = Rolled.apply(ctx.roll, ctx.kernel, "jvp", ctx.anew, *ctx.saved_tensors, *tangents)
+            return *found, *(None for _ in ctx.kernel.results[len(found) :])
+
+        @staticmethod
+        def vmap(info: Any, axes: Any, roll: Any, kernel: Any, mode: str, anew: Sequence[bool], *tensors: Any) -> Any:
+            n = kernel.request.states
+            trajectories = [True] * n
+            moves = [*(trajectories if mode else anew[:n]), *anew[n:], *(anew if mode == "jvp" else trajectories)]
+            led = [
+                x.movedim(0, 1) if moving else x
+                for x, moving in zip(_led(info, axes[4:], tensors), moves, strict=False)
+            ]
+            results = Rolled.apply(roll, kernel, mode, anew, *led)
+            after = anew if mode == "vjp" else [*trajectories, *(False for _ in results[n:])]
+            return results, tuple(int(moving) for moving in after)
+
+    return torch.compiler.disable(Rolled.apply)
+
+
+def _only_first(mode: str) -> None:
+    """Refuse derivatives of derivatives."""
+    if mode:
+        advice = "Call the kernel of the step in a loop, whose derivatives have every order."
+        raise ConfigurationError("rollout", "first derivatives, with tensors", "second ones", advice)
 
 
 _kernels: WeakValueDictionary[str, Any] = WeakValueDictionary()

@@ -241,26 +241,40 @@ def in_reach(scene, rng, n, overlap):
     return q, v
 
 
+PAYLOAD = np.array([0.3, 0.01, -0.02, 0.005, 0.004, 1e-4, 0.005, 2e-4, -1e-4, 0.006])
+"""A body of 0.3 kg: m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz."""
+
+EVERY = {"control": "pd", "v_target": True, "damping": "input", "gravity": "input", "wrenches": ["leg2"],
+         "payloads": ["leg0"], "ground": "input", "surface_velocity": "input"}  # fmt: skip
+"""What may come with each call."""
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")
 @pytest.mark.parametrize(
     "options",
-    [{}, {"limits": False}, {"solver": "pgs"}, {"restitution": "input"}, {"control": "pd", "passive": "none"}],
+    [{}, {"limits": False}, {"solver": "pgs"}, {"restitution": "input", "payloads": ["base", "leg1"]}, EVERY],
 )
 def test_all_at_once_are_differences(legs, options):
     """At states half of which have overlaps that are taken back."""
     rng, n, tree = np.random.default_rng(7), 120, legs.tree
-    kernel, derivatives = both(tree, legs.constraints(), friction="input", **options)
+    of_contacts = {name: options[name] for name in ("ground", "surface_velocity") if name in options}
+    contacts = [ds.Contact(c.frame, c.shape, **of_contacts) for c in legs.constraints()]
+    options = {name: x for name, x in options.items() if name not in of_contacts}
+    kernel, derivatives = both(tree, contacts, friction="input", **options)
     q, v = in_reach(legs, rng, n, np.where(rng.random(n) < 0.5, rng.uniform(2e-5, 9e-5, n), rng.uniform(2e-4, 5e-3, n)))
-    given = [rng.normal(size=(n, *a.shape)) for a in kernel.arguments]
-    given[:2], given[2], mu = (q, v), np.zeros((n, *kernel.arguments[2].shape)), rng.uniform(0.2, 1.0, (n, 3))
+    values = {
+        "q": q, "v": v, "impulses": np.zeros((n, *kernel.arguments[2].shape)), "dt": np.full(n, DT),
+        "friction": rng.uniform(0.2, 1.0, (n, 3)), "restitution": rng.uniform(0.2, 0.8, (n, 3)),
+        "damping": rng.uniform(0.0, 0.2, (n, tree.nv)), "kd": rng.uniform(5, 20, (n, tree.nv)),
+        "q_target": tree.integrate(tree.neutral(), 0.1 * rng.normal(size=(n, tree.nv))),
+        "kp": rng.uniform(5, 20, (n, tree.nv)),
+    }  # fmt: skip
+    for k in range(3):
+        values[f"payload{k}"] = PAYLOAD * rng.uniform(0.8, 1.2, (n, 1))
+        values[f"ground{k}"] = np.broadcast_to([0.0, 0.0, 0.0, 1.0], (n, 1, 4)).copy()
     names = [a.name for a in kernel.arguments]
-    given[names.index("dt")], given[names.index("friction")] = np.full(n, DT), mu
-    if "restitution" in names:
-        given[names.index("restitution")] = rng.uniform(0.2, 0.8, (n, 3))
-    if "kp" in names:
-        given[3] = tree.integrate(tree.neutral(), 0.1 * rng.normal(size=(n, tree.nv)))
-        given[4], given[5] = rng.uniform(5, 20, (2, n, tree.nv))
+    given = [values.get(a.name, rng.normal(size=(n, *a.shape))) for a in kernel.arguments]
     *found, status = derivatives(*given, return_status=True)
     solved = status == ds.DynamicsStatus.SOLVED
     assert solved.mean() > 0.95

@@ -158,7 +158,7 @@ def options_of(quantity, k):
         loops = [] if "A" in [o.name for o in quantity.outputs] else [constraints[0]]  # which these derivatives refuse
         constraints = [*loops, *CONTACTS[k % len(CONTACTS)]]
     if chosen["outputs"] is not None:
-        there = [o.name for o in quantity.outputs if not o.given or chosen[o.given] == "input"]
+        there = [f"{o.name}dt" if o.each else o.name for o in quantity.outputs]
         chosen["outputs"] = there[chosen["outputs"]]
     chosen = {name: x(tree) if callable(x) else x for name, x in chosen.items() if x is not LEFT_OUT}
     return tree, constraints, {**chosen, **({"method": method} if quantity.methods else {})}

@@ -34,8 +34,8 @@ def test_only_the_outputs_that_are_asked_for(name):
     tree, tip = ds.mechanisms.chain(3), ds.Rows("link3", [[0, 1, 0, 0, 0, 1]])
     quantity, rng = QUANTITIES[name], np.random.default_rng(1)
     tip = ds.Contact("link3", ds.contact.Sphere(0.1)) if name == "contact_step_derivatives" else tip
-    every = [o.name for o in quantity.outputs if not o.given]
-    names = every[:-3:-1]
+    every = [f"{o.name}dt" if o.each else o.name for o in quantity.outputs]
+    names = [o.name for o in quantity.outputs if not o.each][:-3:-1]
     some, one = (ds.compile(tree, tip, name, outputs=x) for x in (names, names[0]))
     values = {a.name: rng.normal(size=(5, *a.shape)) for a in some.arguments}
     if "dt" in values:  # contact steps flag others

@@ -22,6 +22,7 @@ from delassus.algorithms.inputs import inputs_of, payload_name
 from delassus.constraints import At, Candidate, Constraint, row_slices
 from delassus.frozen import cached_property
 from delassus.model.tree import WORLD, Placement, Tree, total_mass
+from delassus.spatial.dual_ops import DualOps, HeldTransform
 from delassus.spatial.motion import LINEAR, diagonal, from_entries, scaled
 from delassus.spatial.ops import Matrix, MotionTransform, Ops, Scalar
 from delassus.spatial.rigid import RigidInertia
@@ -105,6 +106,15 @@ class Problem:
     def on(self, tree: Tree, coordinates: Sequence[Coordinate] | None) -> Problem:
         """The same problem on another tree of the same robot, with the configuration of this one."""
         return Problem(self.ops, tree, self.constraints, self.q, self._given, self.payloads, coordinates, self._active)
+
+    def held(self, ops: DualOps, values: Mapping[str, Any]) -> Problem:
+        """The problem at the same configuration, which is held, and at values with rates of what else the call has."""
+        given = [values[i.name] for i in inputs_of(self.constraints, self.payloads)]
+        other = Problem(ops, self.tree, self.constraints, values["q"], given, self.payloads)
+        other.X = [HeldTransform(ops, X) for X in self.X]
+        other.link_rotations = [ops.lifted(R) for R in self.link_rotations]
+        other.origins = [ops.lifted(x) for x in self.origins]
+        return other
 
     def at(self, q: Any, constraints: Sequence[int]) -> Problem:
         """The robot at another configuration, with the constraints of those numbers alone."""

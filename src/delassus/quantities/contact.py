@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from delassus.algorithms.contact.derivatives import StepChanges
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import StepSolution
 from delassus.algorithms.contact.solvers import FALLBACK, SOLVERS, exact
-from delassus.algorithms.contact.step import ContactStep, Materials
+from delassus.algorithms.contact.step import ContactStep, StepInputs
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
 from delassus.algorithms.dynamics.integrate import position_update
@@ -33,18 +33,16 @@ from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import Request
+from delassus.spatial.dual_ops import DualOps
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
 UNIT_NORMAL = 1e-5
 """By how much the squared length of a unit normal may differ from one."""
 
 
-def _solved(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
-    """A step, and its solution."""
-    options, read = bound.request.options, bound.entries
-    bound.tree = _of_few_operations(bound.request)
-    bound.ops.new_system()
-    contacts = contacts_of(bound.constraints)
+def _inputs(bound: BoundRequest) -> StepInputs:
+    """What a step starts from."""
+    options, read, contacts = bound.request.options, bound.entries, contacts_of(bound.constraints)
 
     def of_each(name: str, given: Any, own: Sequence[float]) -> list[Any]:
         return read(name) if given == "input" else list(own) if given is None else [given] * len(own)
@@ -53,12 +51,19 @@ def _solved(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
     restitution = of_each("restitution", options.restitution, [c.restitution for c in contacts])
     if options.restitution != "input":  # none costs nothing
         restitution = [e or None for e in restitution]
-    materials = Materials(friction, restitution)
     at = read("q"), read("v"), read("dt")[0]
-    step = ContactStep(lambda v, problem: bound.motion(v=v, problem=problem), *at, materials, bound.ops.epsilon)
+    return StepInputs(lambda v, problem: bound.motion(v=v, problem=problem), *at, friction, restitution)
+
+
+def _solved(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
+    """A step, and its solution."""
+    options = bound.request.options
+    bound.tree = _of_few_operations(bound.request)
+    bound.ops.new_system()
+    step = ContactStep(_inputs(bound), bound.ops.epsilon)
     solver = exact if options.solver == FALLBACK else SOLVERS[options.solver]
     how = solver, options.sweeps, options.tolerance, options.solver == "pgs"
-    found = step.solve(read("impulses"), *how)
+    found = step.solve(bound.entries("impulses"), *how)
     is_within = bound.ops.less(maximum_of(bound.ops, found.residuals), options.tolerance) * found.resolved
     for x in _broken_rules(bound):
         is_within = is_within * bound.ops.less(x, SQUARE_FLOOR)
@@ -78,19 +83,21 @@ def _contact_step_derivatives(bound: BoundRequest) -> list[Any]:
             "constraints", "contacts alone with 'contact_step_derivatives'", "loops as well",
             "Their sub-steps have derivatives by programs alone: compile 'contact_step', and take derivative('jvp').",
         )  # fmt: skip
-    points = [k for k, c in enumerate(contacts_of(bound.constraints)) for _ in range(c.n_points)]
-    controls = bound.control_rates(v=None if found.impact is None else found.start)
-    varying = [name for name in ("friction", "restitution") if getattr(bound.request.options, name) == "input"]
-    smoothing = bound.request.options.smoothing
+    request, control = bound.request, bound.request.control
+    columns = {**{a.name: f"dx_d{a.name}" for a in request.parameters}, control: "B"}
+    asked = {output.name for output in request.quantity.outputs}
+    varying = {a.name: a.size for a in request.arguments if columns.get(a.name) in asked}
+    varied, smoothing = bound.varied(varying), request.options.smoothing
+    with_q, with_v, _ = bound.control_rates(v=None if found.impact is None else found.start)
+    problem = step.problem.held(cast(DualOps, varied.ops), varied.values)
     smoothed = bound.entries("smoothing")[0] if smoothing == "input" else smoothing
-    changes = StepChanges(step, found, controls, points, varying, smoothed)
+    changes = StepChanges(step, found, (with_q, with_v), _inputs(varied), problem, varying, smoothed)
     made, known = changes.all()
     bound.is_within = bound.is_within * known
-    state = bound.ops.hstack([made["q"], made["v"]])
-    with_parameters = {f"dx_d{name}": made[name] for name in ("dt", "friction", "restitution")}
-    every = {"A": state, "B": made["u"], **with_parameters, "distance": changes.distance()}
-    every |= {o.name: stacked(bound, x) for o, x in zip(CONTACT_STEP.outputs, found[:4], strict=True)}
-    return [every[output.name] for output in CONTACT_STEP_DERIVATIVES.outputs]
+    state = [stacked(bound, x) for x in (found.q, found.v, found.impulses, found.residuals)]
+    none = bound.ops.zeros(2 * step.tree.nv, 1)  # of what is not asked for
+    with_inputs = [made.get(name, none) for name in (control, *(a.name for a in request.parameters))]
+    return [*state, bound.ops.hstack([made["q"], made["v"]]), *with_inputs, changes.distance()]
 
 
 @lru_cache(maxsize=256)
@@ -184,9 +191,7 @@ CONTACT_STEP_DERIVATIVES = Quantity(
         *CONTACT_STEP.outputs,
         Output("A", ("2 nv", "2 nv"), "change of [q; v] after the step with [q; v] before, in tangents"),
         Output("B", ("2 nv", "controls"), "change of [q; v] after the step with joint forces or controls"),
-        Output("dx_ddt", ("2 nv",), "change of [q; v] after the step with the time step"),
-        Output("dx_dfriction", ("2 nv", "contacts"), "change with friction coefficients of contacts", given="friction"),
-        Output("dx_drestitution", ("2 nv", "contacts"), "change with their restitution", given="restitution"),
+        Output("dx_d", ("2 nv",), "change of [q; v] after the step with", each=True),
         Output("distance", (), "change of a velocity, m/s or rad/s, at which a contact or joint is in another mode"),
     ),
     _contact_step_derivatives,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import check_list
 from delassus.spatial.motion import from_entries
@@ -44,8 +45,8 @@ class Output:
     """An array that a quantity returns.
 
     ``name`` is its C identifier, ``shape`` that of one state, by names of `Request.shape_of`, ``meaning`` its units and
-    layout. Of ``symmetric`` ones a triangle is computed; ``unique`` ones are NaN where rows are dependent. There is one
-    that is ``given`` an option only where that is an argument.
+    layout. Of ``symmetric`` ones a triangle is computed; ``unique`` ones are NaN where rows are dependent. ``each``
+    stands for one of each parameter (`Request.parameters`), whose name and shape follow its own.
     """
 
     name: str
@@ -53,7 +54,7 @@ class Output:
     meaning: str
     symmetric: bool = False
     unique: bool = False
-    given: str = ""
+    each: bool = False
 
     def packed(self) -> Output:
         """The lower triangle of a symmetric one, row by row."""
@@ -106,6 +107,14 @@ class Quantity:
     states: int = 0
     report: Callable[..., Any] | None = None
     jacobian: Callable[[Any], Sequence[Sequence[Matrix]]] | None = None
+
+    def with_parameters(self, parameters: Sequence[Argument]) -> Quantity:
+        """The quantity with outputs of those parameters in place of the one that stands for ``each``."""
+        outputs = list[Output]()
+        for o in self.outputs:
+            of_each = [(f"{o.name}{a.name}", (*o.shape, *a.shape), f"{o.meaning} {a.name}") for a in parameters]
+            outputs += [Output(*of) for of in of_each] if o.each else [o]
+        return replace(self, outputs=tuple(outputs))
 
     def only(self, names: str | Sequence[str]) -> Quantity:
         """The quantity with these outputs, in this order; operations that no output needs are left out.

@@ -70,6 +70,12 @@ class Request:
         return CONTROLS[self.options.control][0]
 
     @property
+    def parameters(self) -> tuple[Argument, ...]:
+        """Arguments of a step that are neither a state, nor impulses to start from, nor what controllers give."""
+        others = ("q", "v", "impulses", self.control, "smoothing")
+        return tuple(a for a in self.arguments if a.name not in others)
+
+    @property
     def arguments(self) -> tuple[Argument, ...]:
         """All arguments: the state, what constraints, payloads and options ask for, then tangents and cotangents."""
         return self._differentiated[0]
@@ -243,11 +249,11 @@ def request(
                                       "Contacts are of 'contact_step'; a Point holds a place.")  # fmt: skip
     known = check_options(tree, checked, quantity.name, quantity.options, options)
     taken = _resolve_method(tree, checked, quantity, method, known)
-    there = [o.name for o in quantity.outputs if not o.given or getattr(known, o.given) == "input"]
-    quantity = quantity.only(there) if len(there) < len(quantity.outputs) else quantity
+    asked = Request(tree, checked, quantity, taken, known, loads, method == AUTO)
+    quantity = quantity.with_parameters(asked.parameters)
     quantity = quantity if outputs is None else quantity.only(outputs)
     quantity = quantity.packed() if check_flag("packed", packed) else quantity
-    return Request(tree, checked, quantity, taken, known, loads, method == AUTO)
+    return replace(asked, quantity=quantity)
 
 
 def _resolve_method(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from delassus.spatial.numpy_ops import NumpyOps
-from delassus.spatial.ops import Ops, Scalar
+from delassus.spatial.ops import Matrix, MotionTransform, Ops, Scalar
 
 Rates = Mapping[Hashable, Scalar]
 """By what varies."""
@@ -82,7 +82,8 @@ def value(x: Any) -> Any:
     return x.x if isinstance(x, Dual) else x
 
 
-def _rates(x: Any) -> Rates:
+def rates_of(x: Any) -> Rates:
+    """Its rates of change."""
     return x.rates if isinstance(x, Dual) else {}
 
 
@@ -113,8 +114,31 @@ class DualOps(NumpyOps):
             [[Dual(x, rates(i, j)) for j, x in enumerate(r)] for i, r in enumerate(self.base.entries(a))]
         )
 
+    def state_vector(self, entries: Sequence[Any]) -> Any:
+        return entries
+
+    def rates(self, numbers: Sequence[Any], keys: Sequence[Hashable]) -> Matrix:
+        """Rates of n numbers by k things that vary (n × k)."""
+        rows = [[rates_of(x).get(key, 0.0) for key in keys] for x in numbers]
+        return self.base.matrix(rows) if rows and keys else self.base.zeros(len(rows), len(keys))
+
+    def linear(self, f: Callable[[Matrix], Matrix], a: Any) -> Matrix:
+        """``f(a)`` of a linear function of the other backend: it is that of the rates, too."""
+        entries = self.entries(a)
+        keys = dict.fromkeys(k for row in entries for x in row for k in rates_of(x))
+        base = self.base
+        parts = {
+            k: base.entries(f(base.matrix([[rates_of(x).get(k, 0.0) for x in row] for row in entries]))) for k in keys
+        }
+        values = base.entries(f(base.matrix([[value(x) for x in row] for row in entries])))
+        out: Matrix = self.matrix([
+            [Dual(x, {k: part[i][j] for k, part in parts.items()}) for j, x in enumerate(row)]
+            for i, row in enumerate(values)
+        ])  # fmt: skip
+        return out
+
     def _function(self, y: Scalar, x: Any, slope: Scalar) -> Dual:
-        return Dual(y, {k: rate * slope for k, rate in _rates(x).items()})
+        return Dual(y, {k: rate * slope for k, rate in rates_of(x).items()})
 
     def cos(self, x: Any) -> Any:
         return self._function(self.base.cos(value(x)), x, -self.base.sin(value(x)))
@@ -134,7 +158,7 @@ class DualOps(NumpyOps):
         return Dual(self.base.less(value(x), value(y)))
 
     def select(self, condition: Any, x: Any, y: Any) -> Any:
-        base, a, b, holds = self.base, _rates(x), _rates(y), value(condition)
+        base, a, b, holds = self.base, rates_of(x), rates_of(y), value(condition)
         rates = {k: base.select(holds, a.get(k, 0.0), b.get(k, 0.0)) for k in {**a, **b}}
         return Dual(base.select(holds, value(x), value(y)), rates)
 
@@ -145,3 +169,39 @@ class DualOps(NumpyOps):
     def maximum(self, x: Any, y: Any) -> Any:
         chosen = self.select(self.less(x, y), y, x)
         return Dual(self.base.maximum(value(x), value(y)), chosen.rates)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTransform:
+    """Motion transform of another backend, which does not vary, of what does."""
+
+    ops: DualOps
+    X: MotionTransform
+
+    def rows_to_parent(self, K: Matrix) -> Matrix:
+        """``K X``."""
+        return self.ops.linear(self.X.rows_to_parent, K)
+
+    def motions_to_child(self, V: Matrix) -> Matrix:
+        """``X V``."""
+        return self.ops.linear(self.X.motions_to_child, V)
+
+    def forces_to_parent(self, F: Matrix) -> Matrix:
+        """``Xᵀ F``."""
+        return self.ops.linear(self.X.forces_to_parent, F)
+
+    def inertia_to_parent(self, H: Matrix) -> Matrix:
+        """``Xᵀ H X``."""
+        return self.ops.linear(self.X.inertia_to_parent, H)
+
+    def inverse_inertia_to_child(self, W: Matrix) -> Matrix:
+        """``X W Xᵀ``."""
+        return self.ops.linear(self.X.inverse_inertia_to_child, W)
+
+    def rotate_to_parent(self, V: Matrix) -> Matrix:
+        """``R V``."""
+        return self.ops.linear(self.X.rotate_to_parent, V)
+
+    def position(self) -> Any:
+        """Origin (3 × 1) of the child in the parent."""
+        return self.ops.lifted(self.X.position())

@@ -9,10 +9,11 @@ displacement contacts cut off have no derivatives.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Hashable, Sequence
+from typing import Any, cast
 
-from delassus.algorithms.contact.point_changes import PositionChanges, mobility_changes, position_changes
+from delassus.algorithms.contact import law
+from delassus.algorithms.contact.point_changes import PositionChanges, Varied, mobility_changes, position_changes
 from delassus.algorithms.contact.problem import Bounds, magnitude, maximum_of
 from delassus.algorithms.contact.response import at_joints, dense_rows, inverted
 from delassus.algorithms.contact.solution import Displacement, StepSolution
@@ -22,43 +23,50 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints.contact import bounded_joints_of
 from delassus.model.tree import WORLD
+from delassus.spatial.dual_ops import Dual, rates_of, value
 from delassus.spatial.motion import column, diagonal, from_entries, scaled_matrix
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
 
 def bound_changes(
-    step: ContactStep, found: StepSolution, J: Matrix, velocities: PositionChanges
+    step: ContactStep, found: StepSolution, J: Matrix, changes: PositionChanges, varied: Varied
 ) -> tuple[Matrix, Matrix, Matrix]:
-    """Changes of bounds of rows that may be pushed (r × …): with positions, velocities after the step, and ``h``.
+    """Changes of bounds of rows that may be pushed (r × …): with positions, velocities after the step, and parameters.
 
-    Those of limits are changes of where the joint is after it. ``J`` and ``velocities`` are those of the step.
+    Those of limits are changes of where the joint is after it. ``J`` and ``changes`` are those of the step.
     """
-    ops, nv, h, n = step.ops, step.tree.nv, step.h, len(step.points)
-    joints = bounded_joints_of(step.problem.constraints)
-    with_q, with_v, with_h = [ops.zeros(0, nv)], [ops.zeros(0, nv)], [ops.zeros(0, 1)]
+    ops, nv, n, v = step.ops, step.tree.nv, len(step.points), found.solved.velocity
+    dual, joints, moving = varied.ops, bounded_joints_of(step.problem.constraints), varied.along_rows(v)
+
+    def with_rates(x: Any, **by: Sequence[Scalar]) -> Dual:
+        of_state: dict[Hashable, Scalar] = {
+            (name, k): rate for name, rates in by.items() for k, rate in enumerate(rates)
+        }
+        return Dual(value(x), {**rates_of(x), **of_state})
+
+    bounds, h = list[Any](), varied.h
+    rows, gaps, rows_of_v = (ops.entries(a) for a in (changes.rows, changes.gaps, J))
     for row in found.correction.goals.rows:
+        u = found.solved.outcome.velocities[row]
         if row >= 3 * n:
-            unit = ops.put(ops.eye(1), (1, nv), (0,), (joints[row - 3 * n].dof,))
-            with_q.append(unit)
-            with_v.append(scaled_matrix(ops, h, unit))
-            with_h.append(ops.matrix([[found.solved.outcome.velocities[row]]]))
+            joint = joints[row - 3 * n].dof
+            bounds.append(Dual(0.0, {("q", joint): 1.0}) + h * Dual(u, {("v", joint): 1.0}))
             continue
-        gap, own = step.points[row // 3][0].gap, (step.others[row],)
-        left = ops.less(0.0, gap + h * found.solved.outcome.velocities[row])
-        back = TUNING.correction * ops.less(TUNING.penetration, -gap)
-        rising = scaled_matrix(ops, left * h, ops.take(velocities.rows, own, None))
-        with_q.append(scaled_matrix(ops, -(back + left), ops.take(velocities.gaps, (row // 3,), None)) - rising)
-        with_v.append(scaled_matrix(ops, -(left * h), ops.take(J, own, None)))
-        with_h.append(ops.matrix([[-(left * found.solved.outcome.velocities[row])]]))
-    return ops.vstack(with_q), ops.vstack(with_v), ops.vstack(with_h)
+        own = step.others[row]
+        gap = with_rates(varied.points[row // 3][0].gap, q=gaps[row // 3])
+        moved = h * with_rates(Dual(u, rates_of(moving[own])), q=rows[own], v=rows_of_v[own])
+        bounds.append(law.gap_correction(dual, gap, moved, TUNING.penetration, TUNING.correction)[1])
+    states = ([(name, k) for k in range(nv)] for name in ("q", "v"))
+    with_q, with_v, with_parameters = (dual.rates(bounds, keys) for keys in (*states, varied.parameters))
+    return with_q, with_v, with_parameters
 
 
 def displacement_changes(
-    step: ContactStep, found: StepSolution, M: Matrix, s: Sequence[Scalar]
-) -> tuple[Matrix, Matrix, Scalar, Scalar]:
-    """Changes of the displacement by impulses ``s`` with positions, bounds held (nv × nv), and with bounds (nv × r).
+    step: ContactStep, found: StepSolution, M: Matrix, s: Sequence[Scalar], varied: Varied
+) -> tuple[Matrix, Scalar, Scalar]:
+    """Changes of the displacement by impulses ``s`` with positions, bounds held, with bounds, and with parameters.
 
-    And 1 where they are known, else 0; and 1 where velocities change no bound, else 0.
+    (nv × (nv + r + k).) And 1 where they are known, else 0; and 1 where velocities change no bound, else 0.
     """
     ops, nv, problem, n = step.ops, step.tree.nv, step.problem, len(step.points)
     goals, joints = found.correction.goals, bounded_joints_of(step.problem.constraints)
@@ -76,16 +84,18 @@ def displacement_changes(
     L = SparseFactor(problem, added, {}) if added else step.space.L
     rest = found.motion.at_rest(ops.zeros(nv, 1), ops.zeros(problem.n_rows, 1))
     turned = position_changes(rest, M, displaced.whole, displaced.whole, displaced.of_rows)
-    softer = _compliance_changes(step, rest, goals.rows)
+    softer = _compliance_changes(step, rest, goals.rows, varied)
 
-    # M dx − Jᵀ ds = −ρ, J dx + D ds = σ: columns of positions, then of bounds
+    # M dx − Jᵀ ds = −ρ, J dx + D ds = σ: columns of positions, then of bounds, then of parameters
     r = len(goals.rows)
-    rho = ops.hstack([turned.forces, ops.zeros(nv, r)])
+    width = nv + r + len(varied.parameters)
+    others = [*range(nv), *range(nv + r, width)]
+    rho = ops.hstack([turned.forces, ops.zeros(nv, r), varied.momentum(displaced.whole, displaced.of_rows)])
     for dof, k in limits.items():
         moved = found.solved.outcome.velocities[goals.rows[k]] * step.h
         rate = _of_limit(ops, step.distances(joints[goals.rows[k] - 3 * n]), moved, s[k])
-        rho = rho - ops.put(ops.matrix([[springs[dof] * rate]]), (nv, nv + r), (dof,), (nv + k,))
-        rho = rho + ops.put(scaled_matrix(ops, springs[dof] * s[k], softer[k]), (nv, nv + r), (dof,), range(nv))
+        rho = rho - ops.put(ops.matrix([[springs[dof] * rate]]), ops.shape(rho), (dof,), (nv + k,))
+        rho = rho + ops.put(scaled_matrix(ops, springs[dof] * s[k], softer[k]), ops.shape(rho), (dof,), others)
     z = -ops.vstack(L.solve_transpose(rho))
     rows = [step.others[goals.rows[k]] for k in points]
     if rows:
@@ -93,9 +103,11 @@ def displacement_changes(
         beside = [flags[k] * compliance[k] + (1.0 - flags[k]) for k in points]
         Y = every @ ops.take(dense_rows(problem, L), rows, None)
         G = ops.sym_add(ops.sym_product(Y, ops.transpose(Y)), diagonal(ops, beside))
-        wanted = ops.put(ops.eye(len(points)), (len(rows), r), range(len(points)), points)
+        wanted = ops.put(ops.eye(len(points)), (len(rows), width), range(len(points)), [nv + k for k in points])
         yielding = ops.vstack([scaled_matrix(ops, s[k], softer[k]) for k in points])
-        sigma = ops.hstack([-(ops.take(turned.rows, rows, None) + yielding), wanted])
+        turning = ops.hstack([turned.rows, varied.rows(displaced.whole)])
+        held = ops.take(turning, rows, None) + yielding
+        sigma = ops.put(-held, (len(rows), width), range(len(rows)), others) + wanted
         pushes = inverted(ops, G) @ (every @ sigma - Y @ z)
         z = z + ops.transpose(Y) @ pushes
     change = _taken(ops, displaced, ops.vstack(L.solve([ops.take(z, (k,), None) for k in range(nv)])))
@@ -104,21 +116,27 @@ def displacement_changes(
         left = step.points[row // 3][0].gap + step.h * found.solved.outcome.velocities[row] if row < 3 * n else 1.0
         moving = ops.maximum(moving, flags[k] * ops.less(0.0, left))
     known = 1.0 - ops.less(displaced.by_rows, 1.0)
-    return ops.take(change, None, range(nv)), ops.take(change, None, range(nv, nv + r)), known, 1.0 - moving
+    return change, known, 1.0 - moving
 
 
-def _compliance_changes(step: ContactStep, rest: DynamicsProblem, rows: Sequence[int]) -> list[Matrix]:
-    """Changes (1 × nv) with positions of the compliance of rows that a position correction may push."""
+def _compliance_changes(step: ContactStep, rest: DynamicsProblem, rows: Sequence[int], varied: Varied) -> list[Matrix]:
+    """Changes (1 × (nv + k)) with positions and parameters of the compliance of rows that a correction may push."""
     ops, problem, n = step.ops, step.problem, 3 * len(step.points)
     Y = ops.take(dense_rows(problem, step.space.L), step.others, None)
     X = ops.vstack(step.space.L.solve([ops.transpose(ops.take(Y, None, (k,))) for k in range(step.tree.nv)]))
-    moved = [Rates(rest, rest.by_joint(column(ops, ops.take(X, None, (k,))))) for k in range(len(step.others))]
-    changes = [-_twice_kinetic_changes(rates, moved[0]) for rates in moved]
+    columns = [ops.take(X, None, (k,)) for k in range(len(step.others))]
+    moved = [Rates(rest, rest.by_joint(column(ops, x))) for x in columns]
+    changes = [
+        -ops.hstack([_twice_kinetic_changes(rates, moved[0]), ops.transpose(x) @ varied.momentum(column(ops, x), [])])
+        for rates, x in zip(moved, columns, strict=True)
+    ]
     of_points, first = list[Matrix](), 0
     for index, c in enumerate(problem.constraints):
         if c.n_points:
             of_points += mobility_changes(problem, index, moved[first : first + 3 * c.n_points])
             first += 3 * c.n_points
+    of_rows = [ops.take(varied.rows(column(ops, x)), (row,), None)
+               for row, x in zip(step.others[:n], columns, strict=False)]  # fmt: skip
     out = list[Matrix]()
     for row in rows:
         if row >= n:
@@ -127,7 +145,8 @@ def _compliance_changes(step: ContactStep, rest: DynamicsProblem, rows: Sequence
         mean = sum(step.size_of[row - 2 : row + 1], cast(Scalar, 0.0)) * (1.0 / 3.0)
         part = TUNING.compliance / 3.0 * ops.less(TUNING.least_mobility, mean)
         inert = changes[row - 2] + changes[row - 1] + changes[row]
-        out.append(scaled_matrix(ops, part, scaled_matrix(ops, 2.0, of_points[row // 3]) + inert))
+        turning = ops.hstack([of_points[row // 3], of_rows[row - 2] + of_rows[row - 1] + of_rows[row]])
+        out.append(scaled_matrix(ops, part, scaled_matrix(ops, 2.0, turning) + inert))
     return out
 
 

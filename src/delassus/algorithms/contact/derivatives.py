@@ -1,4 +1,4 @@
-"""Derivatives of a step with contacts: of the state after it with the state before, and with controls.
+"""Derivatives of a step with contacts: of the state after it with that before, and with what else the call takes.
 
 Impacts, the step itself and the correction of positions follow one another, each with the modes of its own solution;
 see `delassus.algorithms.contact.response`. Nothing here is from a source.
@@ -6,46 +6,48 @@ see `delassus.algorithms.contact.response`. Nothing here is from a source.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from delassus.algorithms.contact.correction_changes import bound_changes, displacement_changes
 from delassus.algorithms.contact.law import part_beyond
-from delassus.algorithms.contact.point_changes import PositionChanges, position_changes
+from delassus.algorithms.contact.point_changes import PositionChanges, Varied, position_changes
 from delassus.algorithms.contact.response import FARTHEST, Response
 from delassus.algorithms.contact.solution import Impact, StepSolution
-from delassus.algorithms.contact.step import ContactStep
+from delassus.algorithms.contact.step import ContactStep, StepInputs
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.integrate import position_update_changes
 from delassus.algorithms.jacobian import jacobian
+from delassus.algorithms.problem import Problem
 from delassus.spatial.dual_ops import Dual
-from delassus.spatial.motion import column, diagonal, from_entries, scaled_matrix
+from delassus.spatial.motion import column, diagonal, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 
 class StepChanges:
-    """Derivatives of a step that has been solved; ``controls`` are those of joint forces (`control_rates`).
+    """Derivatives of a step that has been solved.
 
-    ``contacts`` say which contact each point is of, and ``varying`` which of their parameters vary: "friction",
-    "restitution". ``smoothing`` is that of modes (m/s), None for none.
+    ``controls`` are changes of joint forces with positions and velocities (`control_rates`); ``inputs`` and ``problem``
+    are those of `Varied`, and ``varying`` the names and sizes of arguments that vary. ``smoothing`` is that of modes
+    (m/s), None for none.
     """
 
     def __init__(
         self,
         step: ContactStep,
         found: StepSolution,
-        controls: tuple[Matrix, Matrix, Matrix],
-        contacts: Sequence[int],
-        varying: Sequence[str],
+        controls: tuple[Matrix, Matrix],
+        inputs: StepInputs,
+        problem: Problem,
+        varying: Mapping[str, int],
         smoothing: Scalar | None = None,
     ) -> None:
         self._ops, self._step, self._found, self._controls = step.ops, step, found, controls
         self._M, self._J = mass_matrix(step.problem), jacobian(step.problem)
-        self._last, self._contacts = Response(step, found.solved, smoothing), contacts
-        self._smoothing = smoothing
-        nv, n = step.tree.nv, len(set(contacts))
-        n_controls = step.ops.shape(controls[2])[1]
-        self._widths = {"q": nv, "v": nv, "u": n_controls, "dt": 1}
-        self._widths |= {name: n if name in varying else 0 for name in ("friction", "restitution")}
+        self._last, self._smoothing, nv = Response(step, found.solved, smoothing), smoothing, step.tree.nv
+        self._varying, parameters = varying, [(name, k) for name, size in varying.items() for k in range(size)]
+        self._widths = {"q": nv, "v": nv, "given": len(parameters)}
+        self._varied = Varied(step, inputs, problem, found.start, parameters)
 
     def distance(self) -> Matrix:
         """Distance (m/s, rad/s) of the nearest other mode (1 × 1)."""
@@ -62,27 +64,22 @@ class StepChanges:
 
     def all(self) -> tuple[dict[str, Matrix], Scalar]:
         """Changes of the state after the step (2 nv × k) with what varies, by name; and 1 where they are known."""
-        ops, step, found, last, M = self._ops, self._step, self._found, self._last, self._M
+        ops, step, found, last, M, varied = self._ops, self._step, self._found, self._last, self._M, self._varied
         nv, h, over_h, solved = step.tree.nv, step.h, step.over_h, found.solved
         product, with_product = self._velocity_products()
         gained = [a - b for a, b in zip(solved.velocity, found.start, strict=True)]
         qdd = [over_h * a - c for a, c in zip(gained, product, strict=True)]
         impulses = [over_h * x for x in solved.impulses]
         changes = position_changes(found.motion, M, qdd, solved.velocity, impulses)
-        with_q, with_v, with_u = self._controls
+        with_q, with_v = self._controls
         rho_v = scaled_matrix(ops, h, changes.forces_with_v - with_v)
         rho_v = rho_v - M @ (ops.eye(nv) + scaled_matrix(ops, h, with_product))
-        slips = [last.holds[k].slip * over_h if k in last.holds else 0.0 for k in range(nv)]
-        with_time = ops.transpose(self._J) @ from_entries(ops, impulses) if impulses else ops.zeros(nv, 1)
-        with_time = with_time - scaled_matrix(ops, over_h, M @ from_entries(ops, gained)) - from_entries(ops, slips)
-        rho = self._beside(
-            nv, q=scaled_matrix(ops, h, changes.forces - with_q), u=-scaled_matrix(ops, h, with_u), dt=with_time,
-            friction=-(ops.transpose(self._J) @ self._with_friction(last)),
-        )  # fmt: skip
+        of_parameters = varied.momentum(gained, varied.impulses(last, solved.impulses), with_forces=True)
+        rho = self._beside(nv, q=scaled_matrix(ops, h, changes.forces - with_q), given=of_parameters)
         closing = [part_beyond(ops, over_h * c.gap, self._smoothing) * over_h for c, *_ in step.points]
-        rates = [-(over_h * over_h) * ops.maximum(candidate.gap, 0.0) for candidate, *_ in step.points]
-        closed = self._at_normals(from_entries(ops, rates) if rates else ops.zeros(0, 1))
-        sigma = self._beside(step.problem.n_rows, q=changes.with_gaps(closing), dt=closed)
+        sigma = self._beside(
+            step.problem.n_rows, q=changes.with_gaps(closing), given=varied.velocities(solved.velocity, closing)
+        )
         start = self._beside(nv, v=ops.eye(nv)) if found.impact is None else self._struck(found.impact)
         dv, _ = self._answer(last, rho + ops.product(rho_v, start), sigma)
         return self._after(changes, dv)
@@ -90,52 +87,35 @@ class StepChanges:
     def _answer(self, response: Response, rho: Matrix, sigma: Matrix) -> tuple[Matrix, Matrix]:
         """Changes of velocities (nv × k), those of joints that are held too, and of normal impulses (n × k)."""
         ops, nv = self._ops, self._step.tree.nv
-        held = self._beside(nv, q=response.with_positions(), dt=response.with_time())
+        with_time = response.with_time() @ self._varied.rates([self._varied.h])
+        held = self._beside(nv, q=response.with_positions(), given=with_time)
         rho = rho + ops.product(self._M, held)
         sigma = ops.take(sigma + ops.product(self._J, held), response.rows, None)
         normals = response.normal_impulses(rho, sigma) if response.modes else ops.zeros(0, ops.shape(rho)[1])
         return response.velocities(rho, sigma) + held, normals
 
-    def _at_normals(self, a: Matrix) -> Matrix:
-        """Rows of points (n × k) at their normals among all rows (m × k)."""
-        others, (n, width) = self._step.others, self._ops.shape(a)
-        rows = [others[3 * k + 2] for k in range(n)]
-        return self._ops.put(a, (self._step.problem.n_rows, width), rows, range(width))
-
-    def _with_friction(self, response: Response) -> Matrix:
-        """Changes of impulses (m × n) with friction coefficients of contacts, of points that slide."""
-        ops, step, n = self._ops, self._step, self._widths["friction"]
-        out = ops.zeros(step.problem.n_rows, n)
-        if not n:
-            return out
-        for k, (mode, contact) in enumerate(zip(response.modes, self._contacts, strict=True)):
-            rows = step.others[3 * k : 3 * k + 2]
-            out = out + ops.put(from_entries(ops, mode.with_friction), (step.problem.n_rows, n), rows, (contact,))
-        return out
-
     def _struck(self, impact: Impact) -> Matrix:
         """Change of velocities after an impact (nv × k) with what varies; where there is none, that of the state."""
-        ops, step, nv, n = self._ops, self._step, self._step.tree.nv, len(self._step.points)
+        ops, step, nv, varied = self._ops, self._step, self._step.tree.nv, self._varied
         unmoved = self._beside(nv, v=ops.eye(nv))
         v, dv, floors = step.v, unmoved, None
         for solved in impact.phases:
             response = Response(step, solved, self._smoothing)
-            change = [a - b for a, b in zip(solved.velocity, v, strict=True)]
+            gained = [a - b for a, b in zip(solved.velocity, v, strict=True)]
             rest = step.motion.at_rest(ops.zeros(nv, 1), ops.zeros(step.problem.n_rows, 1))
-            changes = position_changes(rest, self._M, change, solved.velocity, solved.impulses)
-            sliding = -(ops.transpose(self._J) @ self._with_friction(response))
-            rho = self._beside(nv, q=changes.forces, friction=sliding) - ops.product(self._M, dv)
-            dv, normals = self._answer(response, rho, self._beside(step.problem.n_rows, q=changes.rows))
+            changes = position_changes(rest, self._M, gained, solved.velocity, solved.impulses)
+            of_parameters = varied.momentum(gained, varied.impulses(response, solved.impulses))
+            rho = self._beside(nv, q=changes.forces, given=of_parameters) - ops.product(self._M, dv)
+            sigma = self._beside(step.problem.n_rows, q=changes.rows, given=varied.velocities(solved.velocity))
+            dv, normals = self._answer(response, rho, sigma)
             v = solved.velocity
             if floors is not None:
                 dv = dv + response.of_floors(floors)
                 break
             bounces: list[Scalar] = [0.0 if e is None else e for *_, e in step.points]
-            floors = diagonal(ops, bounces) @ normals
-            if m := self._widths["restitution"]:
-                pressed = (ops.matrix([[solved.outcome.p[3 * k + 2]]]) for k in range(n))
-                given = [ops.put(p, (1, m), (0,), (c,)) for p, c in zip(pressed, self._contacts, strict=True)]
-                floors = floors + self._beside(n, restitution=ops.vstack(given))
+            pressed = diagonal(ops, solved.outcome.p[2 : 3 * len(bounces) : 3])
+            with_restitution = pressed @ varied.rates([e for *_, e in varied.points])
+            floors = diagonal(ops, bounces) @ normals + self._beside(len(bounces), given=with_restitution)
         pairs = (zip(*rows, strict=True) for rows in zip(ops.entries(dv), ops.entries(unmoved), strict=True))
         return ops.matrix([[ops.select(impact.struck, x, y) for x, y in row] for row in pairs])
 
@@ -144,34 +124,43 @@ class StepChanges:
         ops, step, found, nv = self._ops, self._step, self._found, self._step.tree.nv
         n = ops.shape(dv)[1]
         correction = found.correction
-        by_q, by_v, by_shift, by_h, v_by_v, v_by_shift, v_by_h = position_update_changes(
-            ops, step.problem, found.solved.velocity, step.h, correction.shift
+        by_q, place, end = position_update_changes(
+            self._varied.problem, found.solved.velocity, self._varied.h, correction.shift, self._varied.parameters
         )
-        q, v = self._beside(nv, q=by_q, dt=by_h) + by_v @ dv, self._beside(nv, dt=v_by_h) + v_by_v @ dv
+        (by_v, by_shift, given), (v_by_v, v_by_shift, v_given) = (
+            [ops.take(x, None, range(*part)) for part in pairwise((0, nv, 2 * nv, ops.shape(x)[1]))]
+            for x in (place, end)
+        )
+        q, v = self._beside(nv, q=by_q, given=given) + by_v @ dv, self._beside(nv, given=v_given) + v_by_v @ dv
         known: Scalar = 1.0
         m = len(correction.goals.rows)
         if m:
             turning = [k for j, sv in zip(step.tree.joints, step.tree.v_slices, strict=True) if j.nv > 1
                        for k in range(sv.start, sv.stop)]  # fmt: skip
             moving = ops.vstack([by_shift, ops.take(v_by_shift, turning, None)])  # of what a displacement changes
-            with_q, with_v, with_h = bound_changes(step, found, self._J, changes)
+            with_q, with_v, with_parameters = bound_changes(step, found, self._J, changes, self._varied)
+            acting = self._varied.acting  # parameters that change displacements at velocities that are held
+            own = [*range(nv), *(2 * nv + k for k in acting)]
+            others = [k for k in range(n) if k not in own]
+            with_own = ops.hstack([with_q, ops.take(with_parameters, None, acting)])
             height = nv + len(turning)
             start = ops.vstack([q, ops.take(v, turning, None)])
-            with_positions, others = ops.take(start, None, range(nv)), ops.take(start, None, range(nv, n))
 
             def displaced(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
-                by_position, by_bounds, *flags = displacement_changes(step, found, self._M, values[:m])
-                end = _matrix(ops, values[-height * nv :], nv) + moving @ (by_position + by_bounds @ with_q)
+                change, *flags = displacement_changes(step, found, self._M, values[:m], self._varied)
+                by_own = ops.take(change, None, [*range(nv), *(nv + m + k for k in acting)])
+                by_bounds = ops.take(change, None, range(nv, nv + m))
+                end = _matrix(ops, values[-height * len(own) :], len(own)) + moving @ (by_own + by_bounds @ with_own)
                 return [*values[:m], *flags, *_entries(ops, moving @ by_bounds), *_entries(ops, end)], 1.0
 
             none: list[Scalar] = [0.0] * (height * m)
-            carried = [*correction.impulses, known, 1.0, *none, *_entries(ops, with_positions)]
+            carried = [*correction.impulses, known, 1.0, *none, *_entries(ops, ops.take(start, None, own))]
             known, at_rest, *both = ops.repeat(1, carried, displaced, correction.nothing)[m:]
-            end = ops.hstack([_matrix(ops, both[height * m :], nv), others])
+            parts = [_matrix(ops, both[height * m :], len(own)), ops.take(start, None, others)]
+            end = ops.take(ops.hstack(parts), None, [[*own, *others].index(k) for k in range(n)])
 
             def moved(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
-                ends = _matrix(ops, values[: height * m], m)
-                further = _entries(ops, ends @ (with_v @ dv + self._beside(m, dt=with_h)))
+                further = _entries(ops, _matrix(ops, values[: height * m], m) @ (with_v @ dv))
                 pairs = zip(values[height * m :], further, strict=True)
                 return [*values[: height * m], *(x + y for x, y in pairs)], 1.0
 
@@ -182,7 +171,7 @@ class StepChanges:
                 ops.take(v, straight, None), (nv, n), straight, columns
             )
         out, first = dict[str, Matrix](), 0
-        for name, width in self._widths.items():
+        for name, width in {"q": nv, "v": nv, **self._varying}.items():
             out[name] = ops.take(ops.vstack([q, v]), None, range(first, first + width))
             first += width
         return out, known

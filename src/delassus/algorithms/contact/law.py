@@ -121,7 +121,7 @@ def gap_correction(
     ``correction`` is the fraction that a step takes back of what is beyond ``penetration``.
     """
     wanted = correction * ops.maximum(-gap - penetration, 0.0)
-    return wanted, wanted - ops.maximum(gap + moved, 0.0)
+    return wanted, wanted - ops.maximum(0.0, gap + moved)  # of what is closed exactly, 0 with its derivatives
 
 
 def limit_correction(ops: ScalarOps, distance: Scalar, correction: Scalar, tolerance: Scalar) -> tuple[Scalar, Scalar]:

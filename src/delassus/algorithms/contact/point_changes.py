@@ -1,24 +1,29 @@
-"""How forces, rows of constraints and gaps change with positions, while velocities and impulses are held.
+"""How momentum, rows of constraints and gaps change with positions and parameters; velocities and impulses are held.
 
 `Contact.candidates` is carried out with changes along the twists of its links, so that what holds for any shape is said
-once. Changes with positions of joints follow by the axes of joints.
+once. Changes with positions of joints follow by the axes of joints. Parameters, what comes with the call beside the
+state, are numbers with their rates, at which momentum and rows are computed once more: `Varied`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import product
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from delassus.algorithms.contact.response import Response
+from delassus.algorithms.contact.step import ContactStep, StepInputs, points_of
 from delassus.algorithms.dynamics.derivatives.accelerations import residual_changes
 from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
+from delassus.algorithms.rnea import joint_forces
 from delassus.constraints import At, Candidate, ConstraintRates
 from delassus.model.tree import WORLD
-from delassus.spatial.dual_ops import Dual, DualOps
-from delassus.spatial.motion import LINEAR, column, cross_entries, cross_matrix, from_entries
+from delassus.spatial.dual_ops import Dual, DualOps, rates_of, value
+from delassus.spatial.motion import LINEAR, column, cross_entries, cross_matrix, from_entries, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 
@@ -41,6 +46,80 @@ class PositionChanges(NamedTuple):
         for row, factor, change in zip(self.rows_of_gaps, factors, gaps, strict=True):
             out[row] = [x + factor * y for x, y in zip(out[row], change, strict=True)]
         return self.ops.matrix(out) if out else self.rows
+
+
+class Varied:
+    """A step at arguments of the call that are numbers with their rates (`DualOps`), its state being held.
+
+    ``problem`` is at these arguments; rates are by ``parameters``. ``start`` is the velocity that forces are of.
+    """
+
+    def __init__(
+        self, step: ContactStep, given: StepInputs, problem: Problem, start: Sequence[Scalar],
+        parameters: Sequence[Hashable],
+    ) -> None:  # fmt: skip
+        self.ops, self.problem, self.parameters, self.h = cast(DualOps, problem.ops), problem, parameters, given.h
+        self.points, self._step, self._J = points_of(problem, given), step, jacobian(problem)
+        self._motion = given.motion([Dual(x) for x in start], problem).conserving_momentum()
+        self._at_rest = self._motion.at_rest(self.ops.zeros(step.tree.nv, 1), self.ops.zeros(problem.n_rows, 1))
+
+    @property
+    def acting(self) -> list[int]:
+        """Parameters that inertias, rows, gaps or the time step vary with: what displacements do."""
+        ops, gaps = self.ops, [candidate.gap for candidate, *_ in self.points]
+        entries = [x for a in (*self.problem.inertias, self._J) for row in ops.entries(a) for x in row]
+        keys = {key for x in (*entries, *gaps, self.h) for key in rates_of(x)}
+        return [k for k, key in enumerate(self.parameters) if key in keys]
+
+    def rates(self, numbers: Sequence[Any]) -> Matrix:
+        """Changes of numbers (n) with parameters (n × k)."""
+        return self.ops.rates(numbers, self.parameters)
+
+    def impulses(self, response: Response, p: Sequence[Scalar]) -> list[Any]:
+        """Impulses of rows (m), with what friction coefficients and time steps change of those that slide."""
+        out, rows = list[Any](p), iter(self._step.others)
+        shares = [(y, mu) for mode, (_, mu, _) in zip(response.modes, self.points, strict=True)
+                  for y in (*mode.with_friction, 0.0)]  # fmt: skip
+        shares += [(hold.slip * self._step.over_h, self.h) for hold in response.holds.values()]
+        for y, varying in shares:
+            row = next(rows)
+            out[row] = Dual(out[row], {k: y * rate for k, rate in rates_of(varying).items()})
+        return out
+
+    def momentum(self, gained: Sequence[Scalar], impulses: Sequence[Any], with_forces: bool = False) -> Matrix:
+        """Changes (nv × k) of ``M (v⁺ − v) − Jᵀ p``, and with forces of ``h (c − τ)``."""
+        ops, motion, h = self.ops, self._motion if with_forces else self._at_rest, self.h if with_forces else 1.0
+        over_h, at = 1.0 / h, motion.by_joint(gained)
+        rates = [scaled_matrix(ops, over_h, x) - motion.velocity_product(i) for i, x in enumerate(at)]
+        forces = [f - t for f, t in zip(joint_forces(motion, rates), motion.tau, strict=True)]
+        total = scaled_matrix(ops, h, motion.stacked(forces))
+        if impulses:
+            total = total - ops.transpose(self._J) @ from_entries(ops, impulses)
+        return self.rates(column(ops, total))
+
+    def along_rows(self, x: Sequence[Scalar]) -> list[Any]:
+        """``J x`` (m)."""
+        return column(self.ops, self._J @ from_entries(self.ops, x)) if self._step.others else []
+
+    def rows(self, x: Sequence[Scalar]) -> Matrix:
+        """Changes (m × k) of ``J x``."""
+        return self.rates(self.along_rows(x))
+
+    def velocities(self, v: Sequence[Scalar], closing: Sequence[Scalar] | None = None) -> Matrix:
+        """Changes (m × k) of ``J v`` with the motion of surfaces, and with rates at which gaps may close.
+
+        ``closing`` (n) are changes of these with gaps (1/s).
+        """
+        base, out, own = self.ops.base, self.along_rows(v), iter(self._step.others)
+        over_h = 1.0 / self.h
+        for k, (candidate, *_) in enumerate(self.points):
+            rate: Any = 0.0
+            if closing is not None:
+                rate = candidate.gap * closing[k] + over_h * base.maximum(value(candidate.gap), 0.0)
+            for x in (*candidate.belt, *([0.0] * (2 - len(candidate.belt))), rate):
+                row = next(own)
+                out[row] = out[row] + x
+        return self.rates(out)
 
 
 def position_changes(
@@ -200,10 +279,8 @@ def _displaced(problem: Problem, index: int, links: Sequence[int]) -> tuple[Sequ
     inputs = dict[str, Any]()
     for argument in problem.constraints[index].arguments(index):
         given, name = problem.inputs[argument.name], argument.name
-        if len(argument.shape) == 2:
-            inputs[name] = ops.lifted(given, lambda i, j, name=name: {(name, i, j): 1.0})  # type: ignore[misc]
-        else:
-            inputs[name] = [Dual(problem.ops.entry(given, k), {(name, k): 1.0}) for k in range(argument.size)]
+        is_matrix = len(argument.shape) == 2
+        inputs[name] = ops.lifted(given) if is_matrix else [problem.ops.entry(given, k) for k in range(argument.size)]
     robot: Any = SimpleNamespace(
         ops=ops, tree=problem.tree, link_rotations=rotations, origins=origins, inputs=inputs
     )  # fmt: skip

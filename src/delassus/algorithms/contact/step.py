@@ -101,40 +101,40 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Materials:
-    """Friction and restitution of each contact constraint; None is no restitution."""
+class StepInputs:
+    """What a step starts from: the state ``q``, ``v``, the time ``h``, and forces.
 
+    ``motion`` makes the problem in motion at velocities, those of the state if None. Friction and restitution are those
+    of each contact constraint; None is no restitution.
+    """
+
+    motion: Callable[[Sequence[Scalar] | None, Problem | None], DynamicsProblem]
+    q: Sequence[Scalar]
+    v: Sequence[Scalar]
+    h: Scalar
     friction: Sequence[Scalar]
     restitution: Sequence[Scalar | None]
 
 
+def points_of(problem: Problem, given: StepInputs) -> list[tuple[Candidate, Scalar, Scalar | None]]:
+    """Contact points, with their friction and restitution."""
+    of_each = zip(problem.candidates.values(), given.friction, given.restitution, strict=True)
+    return [(candidate, mu, e) for candidates, mu, e in of_each for candidate in candidates]
+
+
 class ContactStep:
-    """The step from a state ``q``, ``v`` over the time ``h``, in numbers of the relative round-off ``epsilon``.
+    """The step from a state over a time, in numbers of the relative round-off ``epsilon``."""
 
-    ``motion`` makes the problem in motion at velocities, those of the state if None.
-    """
-
-    def __init__(
-        self,
-        motion: Callable[[Sequence[Scalar] | None, Problem | None], DynamicsProblem],
-        q: Sequence[Scalar],
-        v: Sequence[Scalar],
-        h: Scalar,
-        materials: Materials,
-        epsilon: float,
-    ) -> None:
-        self._make_motion, self.motion = motion, motion(None, None).conserving_momentum()
+    def __init__(self, given: StepInputs, epsilon: float) -> None:
+        self._make_motion, self.motion = given.motion, given.motion(None, None).conserving_momentum()
         self.ops, self.tree, self.problem = self.motion.ops, self.motion.tree, self.motion.problem
-        self.q, self.v, self.h, self.over_h, self.epsilon = q, v, h, 1.0 / h, epsilon
+        self.q, self.v, self.h, self.over_h, self.epsilon = given.q, given.v, given.h, 1.0 / given.h, epsilon
         self.loops: list[int] = []
         self.others: list[int] = []
         for c, rows in zip(self.problem.constraints, self.problem.rows, strict=True):
             (self.others if c.n_impulses else self.loops).extend(range(rows.start, rows.stop))
         self.space = JointSpace(self.motion)
-        self.points: list[tuple[Candidate, Scalar, Scalar | None]] = []
-        of_each = zip(self.problem.candidates.values(), materials.friction, materials.restitution, strict=True)
-        for candidates, friction, restitution in of_each:
-            self.points += [(candidate, friction, restitution) for candidate in candidates]
+        self.points = points_of(self.problem, given)
         self._close_loops()
 
     def solve(

@@ -18,9 +18,9 @@ Sources: Hairer, Lubich, Wanner, Geometric Numerical Integration, IV.8; Munthe-K
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import Tree
@@ -170,40 +170,29 @@ def conserved_momentum(ops: Ops, H: Matrix, v: State, h: Scalar, shift: State) -
 
 
 def position_update_changes(
-    ops: Ops, problem: Problem, v: State, h: Scalar, shift: State
-) -> tuple[Matrix, Matrix, Matrix, Matrix, Matrix, Matrix, Matrix]:
-    """Derivatives of `position_update`: of the place by ``q``, ``v``, ``shift`` and ``h``, of ``v`` by the last three.
+    problem: Problem, v: State, h: Scalar, shift: State, parameters: Sequence[Hashable]
+) -> tuple[Matrix, Matrix, Matrix]:
+    """Derivatives of `position_update`: of the place by ``q`` (nv × nv); of the place and of ``v`` by what follows.
 
-    (nv × nv, by ``h`` nv × 1.) Places are in tangents of configurations.
+    (nv × (2 nv + k), by ``v``, ``shift`` and parameters, which ``h`` and inertias of ``problem`` may vary with.) Places
+    are in tangents of configurations; ``problem`` is on `DualOps`.
     """
-    parts = []
-    tree = problem.tree
+    dual, tree = cast(DualOps, problem.ops), problem.tree
+    ops, by_q, places, ends = dual.base, list[Matrix](), list[Matrix](), list[Matrix]()
+    keys = [*((name, k) for name in ("v", "shift") for k in range(tree.nv)), *parameters]
+    varied: Any = ([Dual(x, {(name, k): 1.0}) for k, x in enumerate(a)]
+                              for name, a in (("v", v), ("shift", shift)))  # fmt: skip
+    varied_v, varied_shift = varied
     for i, (joint, sv) in enumerate(zip(tree.joints, tree.v_slices, strict=True)):
-        end, step = v[sv], [h * x + y for x, y in zip(v[sv], shift[sv], strict=True)]
-        none, one = ops.zeros(joint.nv, joint.nv), ops.eye(joint.nv)
-        still, along = ops.zeros(joint.nv, 1), from_entries(ops, v[sv])
-        changes: Sequence[Matrix] = (one, none, still, scaled_matrix(ops, h, one), one, along)
+        end = varied_v[sv]
+        step = [h * x + y for x, y in zip(end, varied_shift[sv], strict=True)]
         if i in problem.free_bodies:
-            end, step, *changes = _conserved_momentum_changes(ops, problem.inertias[i], v[sv], h, shift[sv])
-        by_q, by_step, end_by_end, end_by_step = joint.kind.position_update_changes(ops, end, step)
-        places = [by_step @ a for a in changes[3:]]
-        ends = [end_by_end @ a + end_by_step @ b for a, b in zip(changes[:3], changes[3:], strict=True)]
-        parts.append((by_q, *places, *ends))
-    by_h = {3, 6}
-    return tuple(  # type: ignore[return-value]
-        (ops.vstack if k in by_h else ops.block_diagonal)([part[k] for part in parts]) for k in range(7)
-    )
-
-
-def _conserved_momentum_changes(ops: Ops, H: Matrix, v: State, h: Scalar, shift: State) -> tuple[Any, ...]:
-    """`conserved_momentum`, and the derivatives of both results by ``v``, ``shift`` (6 × 6) and ``h`` (6 × 1)."""
-    dual = DualOps(ops)
-    varied: Any = ([Dual(x, {(name, k): 1.0}) for k, x in enumerate(a)] for name, a in (("v", v), ("shift", shift)))
-    (with_v, with_shift), step = varied, Dual(h, {("h", 0): 1.0})
-    found: Any = conserved_momentum(dual, dual.lifted(H), with_v, step, with_shift)
-    changes = [
-        ops.matrix([[x.rate((name, k)) for k in range(width)] for x in part])
-        for part in found
-        for name, width in (("v", 6), ("shift", 6), ("h", 1))
-    ]
-    return *([x.x for x in part] for part in found), *changes
+            end, step = conserved_momentum(dual, problem.inertias[i], end, h, varied_shift[sv])
+        place_by_q, by_step, end_by_end, end_by_step = joint.kind.position_update_changes(
+            ops, [x.x for x in end], [x.x for x in step]
+        )
+        of_end, of_step = (dual.rates(x, keys) for x in (end, step))
+        by_q.append(place_by_q)
+        places.append(by_step @ of_step)
+        ends.append(end_by_end @ of_end + end_by_step @ of_step)
+    return ops.block_diagonal(by_q), ops.vstack(places), ops.vstack(ends)

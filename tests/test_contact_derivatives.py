@@ -344,10 +344,26 @@ def test_a_ball_that_rolls_slides_and_bounces(rolling):
     expected, rise = np.eye(6), 1.0 - 9.81 * DT  # flies; what turns it turns the axes of its velocity
     expected[0, 4], expected[1, 3] = -rise * DT, rise * DT
     np.testing.assert_allclose(of(np.array([0, 0, 1.0, 0, 0, 0]))[0], expected, atol=1e-9)
-    bouncing = derived(ball, ds.Contact("ball", Sphere(r), friction=0.0, restitution=0.7))
-    found = bouncing(q, np.array([0, 0, -3.0, 0, 0, 0]), *at_rest)
+    bouncing = derived(ball, ds.Contact("ball", Sphere(r), friction=0.0, restitution=0.7), smoothing="input")
+    found = bouncing(q, np.array([0, 0, -3.0, 0, 0, 0]), *at_rest, 0.0)
     np.testing.assert_allclose(found[4][8, 8], -0.7, atol=1e-9)
     np.testing.assert_allclose(found[1][2], 0.7 * 3.0 - 9.81 * DT, atol=1e-9)
+    g, fall, dt, steps = (
+        9.81,
+        0.1,
+        1e-3,
+        250,
+    )  # s, of which a part is after the bounce: with its height, that begins later
+    speed, after = np.sqrt(2 * g * fall), steps * dt - np.sqrt(2 * fall / g)
+    for smoothing, by_height in (
+        (0.0, (1.0, 0.0)),  # of the program, whose impact stays in its step
+        (0.3, (1.7 * g / speed * after - 0.7, 1.7 * g / speed)),  # of the ball
+    ):
+        q, v, moved = np.array([0, 0, r + fall, 0, 0, 0, 1.0]), np.zeros(6), np.eye(12)[2]
+        for _ in range(steps):
+            q, v, _, _, A, *_ = bouncing(q, v, np.zeros(3), np.zeros(6), dt, smoothing)
+            moved = A @ moved
+        np.testing.assert_allclose([moved[2], moved[8]], by_height, rtol=0.05, atol=1e-9)
 
 
 def test_a_box_on_corners_has_one_derivative_of_its_velocity():

@@ -20,7 +20,7 @@ from delassus.algorithms.dynamics.integrate import position_update_changes
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.spatial.dual_ops import Dual
-from delassus.spatial.motion import column, diagonal, scaled_matrix
+from delassus.spatial.motion import column, diagonal, from_entries, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 
@@ -44,7 +44,10 @@ class StepChanges:
     ) -> None:
         self._ops, self._step, self._found, self._controls = step.ops, step, found, controls
         self._M, self._J = mass_matrix(step.problem), jacobian(step.problem)
-        self._last, self._smoothing, nv = Response(step, found.solved, smoothing), smoothing, step.tree.nv
+        self._smoothing, self._of_points, nv = smoothing, [smoothing] * len(step.points), step.tree.nv
+        if smoothing is not None and found.impact is not None:  # bounces are no contact that is held in part
+            self._of_points = [step.ops.select(fast, 0.0, smoothing) for fast in found.impact.fast]
+        self._last = Response(step, found.solved, smoothing, self._of_points)
         self._varying, parameters = varying, [(name, k) for name, size in varying.items() for k in range(size)]
         self._widths = {"q": nv, "v": nv, "given": len(parameters)}
         self._varied = Varied(step, inputs, problem, found.start, parameters)
@@ -76,13 +79,18 @@ class StepChanges:
         rho_v = rho_v - M @ (ops.eye(nv) + scaled_matrix(ops, h, with_product))
         of_parameters = varied.momentum(gained, varied.impulses(last, solved.impulses), with_forces=True)
         rho = self._beside(nv, q=scaled_matrix(ops, h, changes.forces - with_q), given=of_parameters)
-        closing = [part_beyond(ops, over_h * c.gap, self._smoothing) * over_h for c, *_ in step.points]
+        closing = [
+            part_beyond(ops, over_h * c.gap, own) * over_h
+            for (c, *_), own in zip(step.points, self._of_points, strict=True)
+        ]
         sigma = self._beside(
             step.problem.n_rows, q=changes.with_gaps(closing), given=varied.velocities(solved.velocity, closing)
         )
-        start = self._beside(nv, v=ops.eye(nv)) if found.impact is None else self._struck(found.impact)
+        start, late = self._beside(nv, v=ops.eye(nv)), None
+        if found.impact is not None:
+            start, late = self._struck(found.impact)
         dv, _ = self._answer(last, rho + ops.product(rho_v, start), sigma)
-        return self._after(changes, dv)
+        return self._after(changes, dv, late)
 
     def _answer(self, response: Response, rho: Matrix, sigma: Matrix) -> tuple[Matrix, Matrix]:
         """Changes of velocities (nv × k), those of joints that are held too, and of normal impulses (n × k)."""
@@ -94,19 +102,28 @@ class StepChanges:
         normals = response.normal_impulses(rho, sigma) if response.modes else ops.zeros(0, ops.shape(rho)[1])
         return response.velocities(rho, sigma) + held, normals
 
-    def _struck(self, impact: Impact) -> Matrix:
-        """Change of velocities after an impact (nv × k) with what varies; where there is none, that of the state."""
+    def _struck(self, impact: Impact) -> tuple[Matrix, Matrix | None]:
+        """Change of velocities after an impact (nv × k) with what varies; where there is none, that of the state.
+
+        And of smoothed derivatives that of the displacement in the step (nv × k), by when the impact is.
+        """
         ops, step, nv, varied = self._ops, self._step, self._step.tree.nv, self._varied
         unmoved = self._beside(nv, v=ops.eye(nv))
-        v, dv, floors = step.v, unmoved, None
+        v, dv, floors, late = step.v, unmoved, None, None
         for solved in impact.phases:
-            response = Response(step, solved, self._smoothing)
+            response = Response(step, solved)
             gained = [a - b for a, b in zip(solved.velocity, v, strict=True)]
             rest = step.motion.at_rest(ops.zeros(nv, 1), ops.zeros(step.problem.n_rows, 1))
             changes = position_changes(rest, self._M, gained, solved.velocity, solved.impulses)
             of_parameters = varied.momentum(gained, varied.impulses(response, solved.impulses))
             rho = self._beside(nv, q=changes.forces, given=of_parameters) - ops.product(self._M, dv)
             sigma = self._beside(step.problem.n_rows, q=changes.rows, given=varied.velocities(solved.velocity))
+            if floors is None and self._smoothing is not None:
+                gaps = self._beside(
+                    len(step.points), q=changes.gaps, given=varied.rates([c.gap for c, *_ in varied.points])
+                )
+                faster, late = self._with_impact_times(impact, gaps, self._smoothing)
+                sigma = sigma + faster
             dv, normals = self._answer(response, rho, sigma)
             v = solved.velocity
             if floors is not None:
@@ -117,9 +134,32 @@ class StepChanges:
             with_restitution = pressed @ varied.rates([e for *_, e in varied.points])
             floors = diagonal(ops, bounces) @ normals + self._beside(len(bounces), given=with_restitution)
         pairs = (zip(*rows, strict=True) for rows in zip(ops.entries(dv), ops.entries(unmoved), strict=True))
-        return ops.matrix([[ops.select(impact.struck, x, y) for x, y in row] for row in pairs])
+        return ops.matrix([[ops.select(impact.struck, x, y) for x, y in row] for row in pairs]), late
 
-    def _after(self, changes: PositionChanges, dv: Matrix) -> tuple[dict[str, Matrix], Scalar]:
+    def _with_impact_times(self, impact: Impact, gaps: Matrix, smoothing: Scalar) -> tuple[Matrix, Matrix]:
+        """Changes by the times ``t = φ / |φ̇|`` within the step at which points bounce, of changes of ``gaps`` (n × k).
+
+        Of velocities of rows (m × k) that impacts start from, by the acceleration without contacts; and of the
+        displacement in the step (nv × k), ``−M⁻¹ Jᵀ p t``: impacts are at its start, and in the mean over steps of all
+        phases ``t`` later.
+        """
+        ops, step, m = self._ops, self._step, self._step.problem.n_rows
+        nv, width = step.tree.nv, ops.shape(gaps)[1]
+        _, free, _ = step.free(step.motion)
+        before = column(ops, step.space.along_rows(step.over_factor(step.v)))
+        faster, late = ops.zeros(m, width), ops.zeros(nv, width)
+        for k, bounce in enumerate(impact.bounces):
+            rows = step.others[3 * k : 3 * k + 3]
+            acts = bounce * ops.less(0.0, smoothing)
+            rate = ops.select(acts, -1.0 / ops.select(acts, before[rows[2]], 1.0), 0.0)
+            time = scaled_matrix(ops, rate, ops.take(gaps, (k,), None))
+            gained = [step.over_h * (free[3 * k + j] - before[row]) for j, row in enumerate(rows)]
+            faster = faster + ops.put(from_entries(ops, gained) @ time, (m, width), rows, range(width))
+            own = ops.put(from_entries(ops, impact.p[3 * k : 3 * k + 3]), (m, 1), rows, (0,))
+            late = late - step.space.back_substitution(ops.zeros(nv, 1), own) @ time
+        return faster, late
+
+    def _after(self, changes: PositionChanges, dv: Matrix, late: Matrix | None) -> tuple[dict[str, Matrix], Scalar]:
         """Changes of the state after the step (2 nv × k), by name, from those of ``v⁺``; and 1 where they are known."""
         ops, step, found, nv = self._ops, self._step, self._found, self._step.tree.nv
         n = ops.shape(dv)[1]
@@ -132,6 +172,8 @@ class StepChanges:
             for x in (place, end)
         )
         q, v = self._beside(nv, q=by_q, given=given) + by_v @ dv, self._beside(nv, given=v_given) + v_by_v @ dv
+        if late is not None:
+            q, v = q + by_shift @ late, v + v_by_shift @ late
         known: Scalar = 1.0
         m = len(correction.goals.rows)
         if m:

@@ -201,15 +201,21 @@ class Response:
     ``rows`` are those of points; ``Phi`` (nv × nv) and ``N`` (nv × m).
     """
 
-    def __init__(self, step: ContactStep, solved: SolvedProblem, smoothing: Scalar | None) -> None:
+    def __init__(
+        self,
+        step: ContactStep,
+        solved: SolvedProblem,
+        smoothing: Scalar | None = None,
+        of_points: Sequence[Scalar | None] | None = None,
+    ) -> None:
         ops, problem, nv = step.ops, solved.problem, step.tree.nv
         self._ops, self._step, self._solved = ops, step, solved
         impulses = solved.outcome.p
         velocities = [problem.velocity(row, impulses) for row in range(len(impulses))]
         self.modes = []
-        for x in problem.points:
+        for x, own in zip(problem.points, of_points or [smoothing] * len(problem.points), strict=True):
             p, u = (of[x.row : x.row + 3] for of in (impulses, velocities))
-            self.modes.append(point_mode(problem, x, p, u, step.moves.get(x.row + 2, 1.0), smoothing))
+            self.modes.append(point_mode(problem, x, p, u, step.moves.get(x.row + 2, 1.0), own))
         self.holds = {
             c.dof: joint_hold(problem, y, impulses[y.row], velocities[y.row], step.distances(c), step.over_h, smoothing)
             for c, y in zip(bounded_joints_of(step.problem.constraints), problem.joints, strict=True)

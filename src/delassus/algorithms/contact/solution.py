@@ -61,13 +61,16 @@ class Displacement(NamedTuple):
 class Impact(NamedTuple):
     """Velocities after an impact, its impulses along rows, and residuals; 1 where anything is ``struck``.
 
-    ``phases`` are compression and decompression.
+    For each point ``bounces`` is 1 where it bounces, ``fast`` where it would if it were closed, else 0; ``phases`` are
+    compression and decompression.
     """
 
     v: list[Scalar]
     p: list[Scalar]
     residuals: list[Scalar]
     struck: Scalar
+    bounces: list[Scalar]
+    fast: list[Scalar]
     phases: tuple[SolvedProblem, SolvedProblem]
 
 

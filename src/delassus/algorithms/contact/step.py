@@ -150,13 +150,13 @@ class ContactStep:
             p = problem.implicit(solver(problem, start, times, tolerance)) if start else []
             return problem, problem.safe([self.moves.get(row, 1.0) * x for row, x in enumerate(p)], budget)
 
-        y, free, taken = self._free(self.motion)
+        y, free, taken = self.free(self.motion)
         ops.mark("contact problem", [ops.matrix([free]), self._held] if free else [])
         struck, motion, before = None, self.motion, self.v
         if any(restitution is not None for *_, restitution in self.points):
             struck = self._impact(solved, rates, joints, tolerance)
             motion, before = self._make_motion(struck.v, self.problem).conserving_momentum(), struck.v
-            y, free, taken = self._free(motion)
+            y, free, taken = self.free(motion)
         blocks = self._blocks_with_loops(motion, before)
         if blocks:
             y = self._ending_with(y, blocks)
@@ -189,7 +189,7 @@ class ContactStep:
         v = column(self.ops, self.space.back_substitution(y, impulses))
         return SolvedProblem(*solved, v, column(self.ops, impulses))
 
-    def _free(self, motion: DynamicsProblem) -> tuple[Matrix, list[Scalar], Matrix | None]:
+    def free(self, motion: DynamicsProblem) -> tuple[Matrix, list[Scalar], Matrix | None]:
         """``L v*`` (nv × 1) of the motion without contacts, and `_beside_loops` of it.
 
         ``L v* = h L⁻ᵀ (τ − c + M v / h)``, with the last two by one recursion: ``c − M v / h`` are joint forces at the
@@ -214,7 +214,7 @@ class ContactStep:
     def _ending_with(self, y: Matrix, blocks: Sequence[Block]) -> Matrix:
         """``L v`` (nv × 1), ``y`` with the velocity that blocks with loops have at the end of their smooth motion."""
         ops, reached = self.ops, {k: x for b in blocks for k, x in zip(b.dofs, b.smooth.reached, strict=True)}
-        over = column(ops, self._over_factor([reached.get(k, 0.0) for k in range(self.tree.nv)]))
+        over = column(ops, self.over_factor([reached.get(k, 0.0) for k in range(self.tree.nv)]))
         return from_entries(ops, [over[k] if k in reached else x for k, x in enumerate(column(ops, y))])
 
     def _with_smooth_motion(
@@ -248,7 +248,7 @@ class ContactStep:
         ]
         return self.ops.less(0.0, maximum_of(self.ops, [0.0, *acting]))
 
-    def _over_factor(self, v: Sequence[Scalar]) -> Matrix:
+    def over_factor(self, v: Sequence[Scalar]) -> Matrix:
         """``L v`` (nv × 1)."""
         return self.ops.vstack(self.space.L.multiply([self.ops.matrix([[x]]) for x in v]))
 
@@ -323,26 +323,25 @@ class ContactStep:
         same cones, and no more energy than compression has taken.
         """
         ops = self.ops
-        y = self._over_factor(self.v)
+        y = self.over_factor(self.v)
         u = column(ops, self.space.along_rows(y))
         free, of_loops = self._beside_loops(u)
         gravity = column(ops, self.motion.gravity)
         fall = TUNING.resting * self.h * ops.sqrt(sum(g * g for g in gravity) + SQUARE_FLOOR)
-        bounces: list[Scalar] = [0.0]
-        laws = []
+        bounces, fast, laws = list[Scalar](), list[Scalar](), []
         for k, ((candidate, friction, restitution), rate) in enumerate(zip(self.points, rates, strict=True)):
             approach, given = u[self.others[3 * k + 2]], 0.0 if restitution is None else restitution
             hits, bounce = law.impact(ops, rate, approach, given, tolerance, fall)
             laws.append(PointLaw(3 * k, friction, ops.select(hits, 0.0, OUT_OF_REACH), candidate.belt))
-            if restitution is not None:
-                bounces.append(bounce)
+            bounces.append(bounce)
+            fast.append(law.impact(ops, 0.0, approach, given, tolerance, fall)[1])
         limits, none = [replace(x, friction=None) for x in joints], cast(list[Scalar], [0.0] * len(free))
         compressed = self._taken(solved(free, laws, none, 0.0, limits), y, of_loops)
         first, start = compressed.outcome, list(none)
         for k, (_, _, restitution) in enumerate(self.points):
             start[3 * k + 2] = 0.0 if restitution is None else restitution * first.p[3 * k + 2]
         laws = [replace(x, belt=(), floor=start[x.row + 2]) for x in laws]
-        between = self._over_factor(compressed.velocity)
+        between = self.over_factor(compressed.velocity)
         parted = self._taken(solved(first.velocities, laws, start, -first.energy, limits), between, None)
         second = parted.outcome
         struck = maximum_of(ops, bounces)
@@ -353,6 +352,8 @@ class ContactStep:
             p,
             [ops.select(struck, x, 0.0) for x in worst],
             struck,
+            bounces,
+            fast,
             (compressed, parted),
         )
 

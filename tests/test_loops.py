@@ -157,9 +157,21 @@ def loops_in_place(ops, x):
     return [*third, first[40], second[21], second[-1], made[63], early[0]]
 
 
+def a_pass_that_few_want(ops, x):
+    """A single pass reads what nothing else reads, what a second one reads as well, and what follows it."""
+    own, both, after = (ops.sqrt(x[k] * x[1] + 2.0) * x[2] for k in range(3))
+
+    def body(values):
+        return [values[0] * own + both, values[1] - own * after], 1.0
+
+    first = ops.repeat(1, [x[0], x[1] * x[2]], body, ops.less(x[0], 2.0))
+    second = ops.repeat(1, first, lambda values: ([y * both for y in values], 1.0), ops.less(x[1], x[0]))
+    return [*second, after]
+
+
 CASES = [
     root_by_newton, swapped, two_loops, once, not_at_all, long_body, tiles, rows_of_a_body, loop_from_calls,
-    loops_in_place,
+    loops_in_place, a_pass_that_few_want,
 ]  # fmt: skip
 
 
@@ -214,6 +226,11 @@ def test_what_does_not_change_in_a_loop_is_computed_before_it():
         program.graph.count().total
     )
     assert first.graph.count().mul == 2
+
+
+def test_what_only_a_single_pass_reads_is_computed_in_it():
+    before, body, *_ = program_of(a_pass_that_few_want).before
+    assert body.times == 1 and [x.graph.count().sqrt for x in (before, body)] == [2, 1]
 
 
 def test_what_only_a_loop_starts_from_is_made_in_its_place():

@@ -1,7 +1,8 @@
 """Cut a traced graph with loops and calls into straight-line stages: what comes before one, its body, what follows it.
 
-Each node belongs to the first stage in which its operands are known, so that a body holds only what changes in it. What
-a later stage reads crosses in memory, as a further input of the program.
+Each node belongs to the first stage in which its operands are known, so that a body holds only what changes in it, but
+for what a single pass alone reads: only some states want such a pass. What a later stage reads crosses in memory, as a
+further input of the program.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from delassus.compiler.program.program import Stage
 from delassus.compiler.program.workspace_slots import share_slots
@@ -58,17 +60,39 @@ class _Cut:
         for k, (op, *operands) in enumerate(self._nodes):
             below = (self._stage[x] for x in operands[: arity(op)])
             self._stage.append(self._known.get(k, 0) if op in LEAVES else max(below))
+        self._sink(needed)
         self._of_stage: list[list[int]] = [[] for _ in range(self._last + 1)]  # operations, in order
         for k, (op, *_) in enumerate(self._nodes):
             if op not in LEAVES:
                 self._of_stage[self._stage[k]].append(k)
-        self._place_loops()
+        self._place_loops(needed)
         self._place_calls(graph.flat_outputs())
 
-    def _place_loops(self) -> None:
+    def _sink(self, needed: NDArray[np.bool_]) -> None:
+        """Move what a single pass alone reads into it: it is not computed where no state wants the pass."""
+        loops = [(k, loop) for k, loop in enumerate(self._loops) if isinstance(loop, Loop)]
+        single, several = {2 * k + 1 for k, loop in loops if loop.times == 1}, -1
+        reader = dict.fromkeys(self._graph.flat_outputs(), several)
+        for k, loop in enumerate(self._loops):
+            if isinstance(loop, Calls):
+                reader |= dict.fromkeys((x for row in loop.operands for x in row), several)
+                reader |= dict.fromkeys(loop.results, several)
+            else:
+                reader |= dict.fromkeys(loop.start, several)
+                reader |= {x: several if reader.get(x, 2 * k + 1) != 2 * k + 1 else 2 * k + 1 for x in loop.following}
+        for k in reversed(range(len(self._nodes))):
+            op, *operands = self._nodes[k]
+            if op in LEAVES or not needed[k]:
+                continue
+            if (only := reader.get(k, several)) in single and self._stage[k] < only:
+                self._stage[k] = only
+            for x in operands[: arity(op)]:
+                reader[x] = self._stage[k] if reader.get(x, self._stage[k]) == self._stage[k] else several
+
+    def _place_loops(self, needed: NDArray[np.bool_]) -> None:
         """Number what loops carry. What a loop alone reads, as a start, is made in its place; the rest is copied."""
         loops = [(k, loop) for k, loop in enumerate(self._loops) if isinstance(loop, Loop)]
-        last_read, n_starts = self._last_reads(), Counter(x for _, loop in loops for x in loop.start)
+        last_read, n_starts = self._last_reads(needed), Counter(x for _, loop in loops for x in loop.start)
         for k, loop in loops:
             of_each = zip(loop.start, loop.carried, loop.following, loop.final, strict=True)
             for start, carried, following, final in of_each:
@@ -86,14 +110,14 @@ class _Cut:
                 self.place[carried] = self.place[final] = number
                 self.goals[2 * k + 1].append((following, number))
 
-    def _last_reads(self) -> dict[int, int]:
+    def _last_reads(self, needed: NDArray[np.bool_]) -> dict[int, int]:
         """Of nodes that are read the last stage that does, starts of loops apart."""
         last = dict.fromkeys(self._graph.flat_outputs(), self._last)
         for k, loop in enumerate(self._loops):
             read = loop.following if isinstance(loop, Loop) else [x for row in loop.operands for x in row]
             last |= {x: max(2 * k + 1, last.get(x, 0)) for x in read}
         for k, (op, *operands) in enumerate(self._nodes):
-            if op not in LEAVES:
+            if op not in LEAVES and needed[k]:
                 last |= {x: max(self._stage[k], last.get(x, 0)) for x in operands[: arity(op)]}
         return last
 

@@ -59,6 +59,10 @@ class SolverStatus(Enum):
         "loops gape, and more so than at the start of the step: the motion is too fast for the time step; make it "
         "shorter"
     )
+    NOT_DIFFERENTIABLE = (
+        "solved, but derivatives are not known: the correction of large overlaps was cut off, or round-off decides "
+        "which points of two bodies touch; start without large overlaps, or make the time step shorter"
+    )
     CONFLICTING = "the equality rows contradict one another; drop rows, or ask for velocities that go together"
 
     @property

@@ -6,16 +6,18 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-from delassus.algorithms.contact.derivatives import StepChanges
+from delassus.algorithms.contact.derivatives import StepChanges, velocity_products
+from delassus.algorithms.contact.point_changes import position_changes
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import StepSolution
 from delassus.algorithms.contact.solvers import FALLBACK, SOLVERS, exact
 from delassus.algorithms.contact.step import ContactStep, StepInputs
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
-from delassus.algorithms.dynamics.integrate import position_update
+from delassus.algorithms.dynamics.integrate import position_update, position_update_changes
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.smooth_motion import SubSteps, smooth_motion
+from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.kinematics import body_poses
 from delassus.algorithms.operational_space_compliance import (
@@ -33,7 +35,8 @@ from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import Request
-from delassus.spatial.dual_ops import DualOps
+from delassus.spatial.dual_ops import Dual, DualOps
+from delassus.spatial.motion import scaled_matrix
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
 UNIT_NORMAL = 1e-5
@@ -168,6 +171,28 @@ def _constraint_errors(bound: BoundRequest) -> list[Matrix]:
     return [position_errors(motion), row_velocities(motion)]
 
 
+def _free_step_changes(bound: BoundRequest) -> list[Matrix]:
+    read, ops, motion = bound.entries, bound.ops, bound.motion().conserving_momentum()
+    v, after, h, nv = read("v"), read("after"), read("dt")[0], motion.tree.nv
+    M, (product, with_product) = mass_matrix(motion.problem), velocity_products(motion)
+    qdd = [(a - b) / h - c for a, b, c in zip(after, v, product, strict=True)]
+    changes = position_changes(motion, M, qdd, after, ())
+    with_v = scaled_matrix(ops, h, changes.forces_with_v) - M @ (ops.eye(nv) + scaled_matrix(ops, h, with_product))
+    varied = bound.varied({})
+    problem = motion.problem.held(cast(DualOps, varied.ops), varied.values)
+    by_q, place, end = position_update_changes(problem, after, cast(Scalar, Dual(h)), read("shift"), ())
+    by_v, by_shift = range(nv), range(nv, 2 * nv)
+    parts = [ops.take(x, None, part) for x in (place, end) for part in (by_v, by_shift)]
+    return [scaled_matrix(ops, h, changes.forces), with_v, by_q, *parts]
+
+
+def _inertia_changes(bound: BoundRequest) -> list[Matrix]:
+    ops, problem = bound.ops, bound.problem()
+    rest = DynamicsProblem(problem, None, None, gravity=ops.zeros(3, 1))
+    still = [0.0] * problem.tree.nv
+    return [position_changes(rest, mass_matrix(problem), bound.entries("qdd"), still, ()).forces]
+
+
 CONTACT_STEP = Quantity(
     "contact_step",
     "Time step with contacts",
@@ -272,4 +297,31 @@ POSITION_UPDATE = Quantity(
         ),
     ),
     _position_update,
+)
+FREE_STEP_CHANGES = Quantity(
+    "free_step_changes",
+    "Derivatives of a time step without constraints",
+    ("q", "v", "after", "dt", "shift"),
+    (
+        Output(
+            "momentum_q",
+            ("nv", "nv"),
+            "change of M (after - v) + dt c(q, v) with positions; c: joint forces that keep the velocity",
+        ),
+        Output("momentum_v", ("nv", "nv"), "the same with velocities"),
+        Output("q_by_q", ("nv", "nv"), "change of the configuration displaced by dt after + shift with positions"),
+        Output("q_by_v", ("nv", "nv"), "the same with after"),
+        Output("q_by_shift", ("nv", "nv"), "the same with shift"),
+        Output("v_by_v", ("nv", "nv"), "change of the velocity at the end, in the axes of that time, with after"),
+        Output("v_by_shift", ("nv", "nv"), "the same with shift"),
+    ),
+    _free_step_changes,
+    options=MOTION,
+)
+INERTIA_CHANGES = Quantity(
+    "inertia_changes",
+    "Derivatives of inertial forces",
+    ("q", "qdd"),
+    (Output("with_q", ("nv", "nv"), "change of M qdd with positions, along the tangent of the configuration"),),
+    _inertia_changes,
 )

@@ -56,6 +56,10 @@ def _control_forces(bound: BoundRequest) -> list[Matrix]:
     return [bound.motion().applied]
 
 
+def _control_force_changes(bound: BoundRequest) -> list[Matrix]:
+    return list(bound.control_rates())
+
+
 def _derivatives(bound: BoundRequest) -> list[Matrix]:
     motion = bound.motion()
     solution, found, directions = derivatives(motion)
@@ -137,6 +141,18 @@ CONTROL_FORCES = Quantity(
     ("q", "v", "tau"),
     (Output("tau", ("nv",), "joint forces in N m and N"),),
     _control_forces,
+    options=CONTROLLED,
+)
+CONTROL_FORCE_CHANGES = Quantity(
+    "control_force_changes",
+    "Derivatives of joint forces of controls",
+    ("q", "v", "tau"),
+    (
+        Output("with_q", ("nv", "nv"), "change of joint forces with positions, along the tangent of the configuration"),
+        Output("with_v", ("nv", "nv"), "change of joint forces with velocities"),
+        Output("with_u", ("nv", "controls"), "change of joint forces with controls"),
+    ),
+    _control_force_changes,
     options=CONTROLLED,
 )
 DYNAMICS_DERIVATIVES = Quantity(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.algorithms.contact.step import TUNING as STEP
+from delassus.contact.changes.step import SceneChanges
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.impulses import FormulatedImpulses
@@ -20,22 +21,21 @@ from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import LIMIT, SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.contact.sparse.records import Options
-from delassus.contact.sparse.stepper import SLEEP, BlockSteps
+from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.frozen import cached_property
-from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array
+from delassus.model.check import check_choice, check_flag, check_number, check_whole
 from delassus.quantities.options import Control, Passive
-from delassus.runtime.compile import compile as compile_kernel
+from delassus.simulate.controls import Controls
+from delassus.simulate.derivatives import EXACT, StepDerivatives, step_derivatives
 from delassus.simulate.recording import Recorder, Recording
+from delassus.simulate.state import PREFIX, checked_state, one_state
 from delassus.spatial.rotations import Array
 
 MOST_NAMED = 10
 """Pairs of colliders that a message names."""
 
 UNIT = "Check its unit."
-
-PREFIX = "contacts_"
-"""Of the names of a contact set's arrays in the state of a simulator."""
 
 Controller = Callable[["Simulator"], ArrayLike]
 """From the simulator to what its next step takes: ``tau``, or a pair of it and ``v_target``."""
@@ -220,18 +220,12 @@ class Simulator:
         self.seed = check_whole("seed", seed, "The same one gives the same run.")
         self.rng = np.random.default_rng(self.seed)
         tree = scene.tree
-        none, advice = np.zeros(tree.nv), "One number for each degree of freedom."
-        self.kp, self.kd = (
-            finite_array(none if gain is None else gain, (tree.nv,), name, advice)
-            for name, gain in (("kp", kp), ("kd", kd))
-        )
-        if control != "tau":
-            self._control_forces = compile_kernel(tree, (), "control_forces", control=control, v_target=control == "pd")
-        self.control = control
-        self.tau = self._no_torque = np.zeros(tree.nv)
+        self._controls, self.control = Controls(tree, control, kp, kd), control
+        self.kp, self.kd = self._controls.kp, self._controls.kd
+        self.tau = self._no_torque = self._controls.none
         q0, v0 = tree.neutral() if q0 is None else q0, np.zeros(tree.nv) if v0 is None else v0
-        self.q = _one_state("q0", tree.check_configuration(q0, "q0"))
-        self.v = _one_state("v0", tree.check_velocity(v0, "v0"))
+        self.q = one_state("q0", tree.check_configuration(q0, "q0"))
+        self.v = one_state("v0", tree.check_velocity(v0, "v0"))
         self.time, self.steps = 0.0, 0
         self._earlier: Counter[SolverStatus] = Counter()
         self.status = SolverStatus.CONVERGED
@@ -287,14 +281,50 @@ class Simulator:
             ``tau`` or ``v_target`` has the wrong shape or is not finite; ``control="pd"`` without a target;
             ``v_target`` without ``control="pd"``.
         """
-        forces = self._forces(tau, v_target)
-        self._go(forces, 1)
+        self._go(self._controls.forces(self.q, self.v, tau, v_target), 1)
 
     def _go(self, forces: Array, steps: int) -> None:
         self.q, self.v = self._steps.advance(self.q, self.v, forces, steps)
         self.tau, self.status = forces, self._steps.status
         self.steps += steps
         self.time = self.steps * self.dt
+
+    def step_derivatives(self, *, smoothing: float | None = None) -> StepDerivatives:
+        """Derivatives ``A`` and ``B`` of the last step: of the state after it with that before, and with controls.
+
+        Exact, by the implicit function theorem at the solution of each impact, of the step and of the position
+        correction: contacts that stick hold their velocity, those that slide turn with it, open ones do nothing.
+        Contacts at rest are at the edge of overlap: derivatives are those of the side that the step was on. With
+        ``smoothing`` (m/s) they are means over changes of velocities of that size.
+
+        Several points of a face that slide may share their load in many ways, and friction then makes several motions
+        of them: derivatives are those of points that yield alike.
+
+        Raises
+        ------
+        ConfigurationError
+            No step since the start or `set_state`; a formulation without exact friction cones, loops, or contacts of
+            cylinders and ellipsoids but with half spaces (and of cylinders with spheres).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from delassus.scenes import boxes
+        >>> ready = boxes(2)
+        >>> sim = ready.simulator()
+        >>> sim.step()
+        >>> found = sim.step_derivatives()
+        >>> found.A.shape, found.B.shape, len(found.A.blocks)
+        ((24, 24), (24, 12), 2)
+        """
+        if self.solver not in EXACT:
+            wanted = f"solvers of friction cones: {', '.join(map(repr, EXACT))}"
+            raise ConfigurationError("solver", wanted, repr(self.solver), "Leave out the formulation and the solver.")
+        smoothing = None if smoothing is None else check_number("smoothing", smoothing, "In m/s.")
+        record = self._changes.recorded(self._steps)
+        return step_derivatives(
+            self._changes.all(record, smoothing), record.status, self._steps.blocks.dofs, self._controls.rates
+        )
 
     @property
     def statuses(self) -> Counter[SolverStatus]:
@@ -334,22 +364,10 @@ class Simulator:
         else:
             self.step(given)
 
-    def _forces(self, given: ArrayLike | None, v_target: ArrayLike | None) -> Array:
-        """Joint forces (nv,) of what `step` was given."""
-        tree = self.scene.tree
-        if v_target is not None and self.control != "pd":
-            advice = "Leave it out, or pass control='pd'."
-            raise ConfigurationError("v_target", "none without control='pd'", shown(v_target), advice)
-        if self.control == "tau":
-            return self._no_torque if given is None else _one_state("tau", tree.check_velocity(given, "tau"))
-        if self.control == "actuators":
-            given = np.zeros(tree.nu) if given is None else given
-            ctrl = finite_array(given, (tree.nu,), "ctrl", "Pass one number for each actuator.")
-            return np.asarray(self._control_forces(self.q, self.v, ctrl))
-        target = finite_array(() if given is None else given, (tree.nq,), "q_target", "Pass a configuration.")
-        v_target = np.zeros(tree.nv) if v_target is None else v_target
-        towards = finite_array(v_target, (tree.nv,), "v_target", "Pass a velocity.")
-        return np.asarray(self._control_forces(self.q, self.v, target, self.kp, self.kd, towards))
+    @cached_property
+    def _changes(self) -> SceneChanges:
+        steps = self._steps
+        return SceneChanges(steps.blocks, steps.detector, steps.options, self.passive)
 
     def run(
         self,
@@ -438,55 +456,18 @@ class Simulator:
         ConfigurationError
             Not all of it, or that of another scene.
         """
-        if not isinstance(state, Mapping):
-            raise ConfigurationError("state", "what get_state returned", shown(state), "Pass all of it.")
-        missing = sorted(self.get_state().keys() - state.keys())
-        if missing:
-            raise ConfigurationError("state", "what get_state returned", f"no {', '.join(missing)}", "Pass all of it.")
-        tree = self.scene.tree
-        _one_state("q of the state", tree.check_configuration(state["q"], "q of the state"))
-        _one_state("v of the state", tree.check_velocity(state["v"], "v of the state"))
-        contacts = ContactSet(*(state[PREFIX + name] for name in ContactSet.__slots__))
-        n, pass_all = (len(contacts), 3), "Pass what get_state returned."
-        impulses, sustained = (
-            finite_array(state[k], n, f"{k} of the state", pass_all) for k in ("impulses", "sustained")
+        steps, rng, status, statuses, contacts, on_contacts, on_joints, sleep = checked_state(
+            state, self.get_state(), self.scene, self.rng
         )
-        for name, count in (("links", tree.n_links), ("colliders", len(self.scene.colliders))):
-            most = getattr(contacts, name).max(initial=-1)
-            if most >= count:
-                raise ConfigurationError(f"{name} of the state", f"{count} {name}", f"number {most}", pass_all)
-        on_joints = finite_array(state["joint_impulses"], (2, tree.nv), "joint_impulses of the state", pass_all)
-        sizes = {"links": tree.n_links, "nq": tree.nq, "nv": tree.nv}
-        axes = {name: (sizes[kind.split()[1]],) for name, kind in SLEEP.items()}
-        sleep = [finite_array(state[name], axis, f"{name} of the state", pass_all) for name, axis in axes.items()]
-        if sleep[0].min(initial=0) < 0 or sleep[0].max(initial=0) > tree.n_links:
-            wanted = f"numbers from 0 to {tree.n_links}"
-            raise ConfigurationError("islands of the state", wanted, shown(sleep[0].tolist()), pass_all)
-        steps = check_whole("steps of the state", state["steps"], pass_all, most=2**53)
-        rng = type(self.rng.bit_generator)()
-        try:
-            rng.state = state["rng"]
-            status = SolverStatus[state["status"]]
-            statuses = Counter({SolverStatus[name]: check_whole(name, k, "") for name, k in state["statuses"].items()})
-        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-            came = f"{type(error).__name__}: {error}"
-            raise ConfigurationError("state", "a generator and statuses", came, pass_all) from error
         # as they are: quaternions that are normalised once more may change in their last bit
         self.q, self.v = np.array(state["q"], dtype=float), np.array(state["v"], dtype=float)
         self.steps, self.time = steps, steps * self.dt
-        self.rng.bit_generator.state = state["rng"]
+        self.rng.bit_generator.state = rng
         self.status, self._earlier = status, statuses
         self._earlier.subtract(self._steps.totals)
+        impulses, sustained = on_contacts
         self._steps.set_warm_start(contacts, sustained, on_joints, impulses)
         self._steps.set_sleep_state(*sleep)
-
-
-def _one_state(name: str, array: Array) -> Array:
-    if array.ndim != 1:
-        raise ConfigurationError(
-            name, f"one state, shape {array.shape[-1:]}", f"shape {array.shape}", "Drop the batch."
-        )
-    return array
 
 
 def _shown_progress(starts: range) -> Any:

@@ -17,6 +17,7 @@ from delassus.algorithms.contact.solution import Impact, StepSolution
 from delassus.algorithms.contact.step import ContactStep, StepInputs
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.integrate import position_update_changes
+from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.spatial.dual_ops import Dual
@@ -69,7 +70,7 @@ class StepChanges:
         """Changes of the state after the step (2 nv × k) with what varies, by name; and 1 where they are known."""
         ops, step, found, last, M, varied = self._ops, self._step, self._found, self._last, self._M, self._varied
         nv, h, over_h, solved = step.tree.nv, step.h, step.over_h, found.solved
-        product, with_product = self._velocity_products()
+        product, with_product = velocity_products(found.motion)
         gained = [a - b for a, b in zip(solved.velocity, found.start, strict=True)]
         qdd = [over_h * a - c for a, c in zip(gained, product, strict=True)]
         impulses = [over_h * x for x in solved.impulses]
@@ -218,18 +219,17 @@ class StepChanges:
             first += width
         return out, known
 
-    def _velocity_products(self) -> tuple[list[Scalar], Matrix]:
-        """``ω × v`` (nv) and its change with velocities (nv × nv)."""
-        ops, tree, motion = self._ops, self._step.tree, self._found.motion
-        products = list[Scalar]()
-        rows = list[list[Scalar]]()
-        for i, (joint, sv) in enumerate(zip(tree.joints, tree.v_slices, strict=True)):
-            v = column(ops, motion.bias_velocity(i))
-            for x in joint.kind.velocity_product([Dual(x, {k: 1.0}) for k, x in enumerate(v, sv.start)]):
-                number = x if isinstance(x, Dual) else Dual(x)
-                products.append(number.x)
-                rows.append([number.rate(k) for k in range(tree.nv)])
-        return products, ops.matrix(rows) if rows else ops.zeros(0, 0)
+
+def velocity_products(motion: DynamicsProblem) -> tuple[list[Scalar], Matrix]:
+    """``ω × v`` (nv) and its change with velocities (nv × nv)."""
+    ops, tree, products, rows = motion.ops, motion.tree, list[Scalar](), list[list[Scalar]]()
+    for i, (joint, sv) in enumerate(zip(tree.joints, tree.v_slices, strict=True)):
+        v = column(ops, motion.bias_velocity(i))
+        for x in joint.kind.velocity_product([Dual(x, {k: 1.0}) for k, x in enumerate(v, sv.start)]):
+            number = x if isinstance(x, Dual) else Dual(x)
+            products.append(number.x)
+            rows.append([number.rate(k) for k in range(tree.nv)])
+    return products, ops.matrix(rows) if rows else ops.zeros(0, 0)
 
 
 def _entries(ops: Ops, a: Matrix) -> list[Scalar]:

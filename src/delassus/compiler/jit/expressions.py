@@ -12,11 +12,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from delassus.compiler.jit import duals
 from delassus.compiler.jit.loop_ops import Emitted
 from delassus.compiler.jit.memory import ACCESSES, STORED
 from delassus.compiler.jit.text import Text
 from delassus.compiler.jit.types import (
     BOOL,
+    DUAL,
     FLOAT,
     INT,
     ITEMS,
@@ -84,7 +86,7 @@ class Expressions(Text):
     def number(self, node: ast.expr, kind: Number | None = None) -> str:
         """Operand of a number, as one of a kind."""
         value = self.value(node)
-        if not isinstance(value.type, Number) or (kind is INT and value.type is FLOAT):
+        if not isinstance(value.type, Number) or (kind is not None and joined(value.type, kind) != kind):
             raise TypeError(f"{value.type} where {kind or 'a number'} is needed")
         return (value if kind is None else self.converted(value, kind)).operands[0]
 
@@ -217,8 +219,8 @@ class Expressions(Text):
             return Value(BOOL, (self.do(f"xor i1 {self.truth(value)}, true"),))
         if not isinstance(node.op, ast.USub) or not isinstance(value.type, Number):
             raise TypeError(f"{type(node.op).__name__} of {value.type}")
-        if value.type is FLOAT:
-            return Value(FLOAT, (self.do(f"fneg double {value.operands[0]}"),))
+        if value.type in (FLOAT, DUAL):
+            return Value(value.type, (self.do(f"fneg {value.type.llvm} {value.operands[0]}"),))
         return Value(INT, (self.do(f"sub nsw i64 0, {self.converted(value, INT).operands[0]}"),))
 
     # -- conditions --------------------------------------------------------------------------------------------------
@@ -278,9 +280,7 @@ class Expressions(Text):
         if f in (np.empty, np.zeros, np.ones, np.full, np.arange, np.copy):
             return self._array(f, node.args)
         if f in INTRINSICS or f in LIBRARY:
-            numbers = [f"double {self.number(x, FLOAT)}" for x in node.args]
-            function = f"llvm.{INTRINSICS[f]}.f64" if f in INTRINSICS else LIBRARY[f]
-            return Value(FLOAT, (self.do(f"call double @{function}({', '.join(numbers)})"),))
+            return self.function_of(f"llvm.{INTRINSICS[f]}.f64" if f in INTRINSICS else LIBRARY[f], node.args)
         if f in (min, max):
             return self.extreme(f is max, [self.value(x) for x in node.args])
         if f in (abs, int, float, bool):
@@ -290,6 +290,15 @@ class Expressions(Text):
         if isinstance(f, type) and issubclass(f, tuple) and hasattr(f, "_fields"):
             return tuple_of([self.value(x) for x in node.args], f._fields)
         raise TypeError(f"calls of {ast.unparse(node.func)} are not compiled")
+
+    def function_of(self, name: str, nodes: list[ast.expr]) -> Value:
+        """A function of numbers by the name that LLVM has for it."""
+        values = [self.value(x) for x in nodes]
+        if any(value.type is DUAL for value in values):
+            operands = [self.converted(value, DUAL).operands[0] for value in values]
+            return Value(DUAL, (duals.function(self.do, name, operands),))
+        numbers = [f"double {self.converted(value, FLOAT).operands[0]}" for value in values]
+        return Value(FLOAT, (self.do(f"call double @{name}({', '.join(numbers)})"),))
 
     def _call(self, loop: Loop, node: ast.Call) -> Value:
         code = loop.function.__code__
@@ -352,11 +361,15 @@ class Expressions(Text):
             raise TypeError(f"{name} of {value.type}")
         if name == "bool":
             return Value(BOOL, (self.truth(value),))
+        if name == "int":
+            value = self.plain(value)
         if name == "float" or (name == "int" and value.type is not FLOAT):
-            return self.converted(value, FLOAT if name == "float" else INT)
+            return self.converted(value, joined(value.type, FLOAT) if name == "float" else INT)
         (x,) = value.operands
         if name == "int":
             return Value(INT, (self.do(f"fptosi double {x} to i64"),))
+        if value.type is DUAL:
+            return Value(DUAL, (duals.function(self.do, "llvm.fabs.f64", [x]),))
         if value.type is FLOAT:
             return Value(FLOAT, (self.do(f"call double @llvm.fabs.f64(double {x})"),))
         whole = self.converted(value, INT)

@@ -6,8 +6,10 @@ import ast
 import struct
 from collections.abc import Callable
 
+from delassus.compiler.jit import duals
 from delassus.compiler.jit.types import (
     BOOL,
+    DUAL,
     FLOAT,
     INT,
     SINGLE,
@@ -24,8 +26,8 @@ from delassus.compiler.jit.types import (
 FAST = "reassoc nsz contract"
 """Sums may be reordered and multiply-adds fused; NaN and infinities stay what they are."""
 
-ALIAS = {FLOAT: "!tbaa !1", INT: "!tbaa !2", BOOL: "!tbaa !3", SINGLE: "!tbaa !7"}
-"""Arrays of floats, of integers and of truth values do not overlap."""
+ALIAS = {FLOAT: "!tbaa !1", INT: "!tbaa !2", BOOL: "!tbaa !3", SINGLE: "!tbaa !7", DUAL: "align 8"}
+"""Arrays of floats, of integers and of truth values do not overlap; those of duals begin anywhere."""
 
 
 LOOP = "!llvm.loop !loop"
@@ -118,6 +120,8 @@ class Text:
             both = zip(items_of(value), kind.items, strict=True)
             return tuple_of([self.converted(v, item) for v, item in both], kind.names)
         assert isinstance(kind, Number)
+        if kind is DUAL:
+            return Value(DUAL, (duals.lifted(self.do, self.converted(value, FLOAT).operands[0]),))
         (x,) = value.operands
         how = "zext" if kind is INT else "sitofp" if value.type is INT else "uitofp"
         assert isinstance(value.type, Number)
@@ -125,10 +129,14 @@ class Text:
 
     def truth(self, value: Value) -> str:
         """Whether a number is not zero."""
-        (x,) = value.operands
+        (x,) = self.plain(value).operands
         if value.type is BOOL:
             return x
         return self.do(f"icmp ne i64 {x}, 0" if value.type is INT else f"fcmp une double {x}, 0.0")
+
+    def plain(self, value: Value) -> Value:
+        """A number without its changes."""
+        return Value(FLOAT, (duals.number_of(self.do, value.operands[0]),)) if value.type is DUAL else value
 
     def select(self, condition: str, a: Value, b: Value) -> Value:
         """``a`` where the condition holds, else ``b``; numbers of one type."""
@@ -145,16 +153,19 @@ class Text:
             raise TypeError(f"{type(op).__name__} of {a.type} and {b.type}")
         if isinstance(op, ast.BitAnd) and kind is BOOL:
             return Value(BOOL, (self.do(f"and i1 {a.operands[0]}, {b.operands[0]}"),))
-        kind = FLOAT if isinstance(op, ast.Div) else INT if kind is BOOL else kind
+        kind = joined(FLOAT, kind) if isinstance(op, ast.Div) else INT if kind is BOOL else kind
+        assert isinstance(kind, Number)
         (x,), (y,) = self.converted(a, kind).operands, self.converted(b, kind).operands
+        if kind is DUAL and isinstance(op, (ast.Mult, ast.Div)):
+            return Value(DUAL, ((duals.product if isinstance(op, ast.Mult) else duals.quotient)(self.do, x, y),))
         if isinstance(op, ast.Div):
             return Value(FLOAT, (self.do(f"fdiv {FAST} double {x}, {y}"),))
-        if isinstance(op, (ast.Mod, ast.FloorDiv)):
+        if isinstance(op, (ast.Mod, ast.FloorDiv)) and kind is not DUAL:
             return self._floored(op, kind, x, y)
-        if type(op) not in OPERATORS or (kind is FLOAT and not OPERATORS[type(op)][0]):
+        if type(op) not in OPERATORS or (kind in (FLOAT, DUAL) and not OPERATORS[type(op)][0]):
             raise TypeError(f"{type(op).__name__} of {kind}")
         of_floats, of_integers = OPERATORS[type(op)]
-        text = f"{of_floats} {FAST} double" if kind is FLOAT else f"{of_integers} i64"
+        text = f"{of_integers} i64" if kind is INT else f"{of_floats} {FAST} {kind.llvm}"
         return Value(kind, (self.do(f"{text} {x}, {y}"),))
 
     def _floored(self, op: ast.operator, kind: Number, x: str, y: str) -> Value:
@@ -177,6 +188,7 @@ class Text:
 
     def compare(self, op: ast.cmpop, a: Value, b: Value) -> str:
         """Whether a comparison of two numbers holds."""
+        a, b = self.plain(a), self.plain(b)
         kind = joined(a.type, b.type)
         if not isinstance(kind, Number) or type(op) not in COMPARISONS:
             raise TypeError(f"{type(op).__name__} of {a.type} and {b.type}")
@@ -239,7 +251,8 @@ class Text:
         """Write a number to a place; floats are not cut to integers."""
         assert isinstance(place.type, ArrayOf)
         item = place.type.item
-        if not isinstance(value.type, Number) or (item in (INT, BOOL) and value.type is FLOAT):
+        widest = FLOAT if item is SINGLE else DUAL if item is DUAL else FLOAT if item is FLOAT else INT
+        if not isinstance(value.type, Number) or joined(value.type, widest) != widest:
             raise TypeError(f"{value.type} in an array of {item}")
         if item is BOOL:
             x = self.do(f"zext i1 {self.truth(value)} to i8")

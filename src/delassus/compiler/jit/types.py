@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from delassus.compiler.jit.duals import VECTOR
+
 
 @dataclass(frozen=True)
 class Number:
@@ -22,13 +24,23 @@ class Number:
 
 
 BOOL, INT, FLOAT = Number("bool", "i1", "i8", 1), Number("int", "i64", "i64", 8), Number("float", "double", "double", 8)
-NUMBERS = (BOOL, INT, FLOAT)
+DUAL = Number("dual", VECTOR, VECTOR, 64)
+"""A float and its changes along seven directions, which all that is computed of it has."""
+NUMBERS = (BOOL, INT, FLOAT, DUAL)
 """Each widens to those after it."""
 
 SINGLE = Number("float32", "double", "float", 4)
 """In arrays only: items become `FLOAT` where they are read."""
 
-ITEMS = {np.dtype(np.bool_): BOOL, np.dtype(np.int64): INT, np.dtype(np.float64): FLOAT, np.dtype(np.float32): SINGLE}
+DUALS = np.dtype([("x", np.float64), ("changes", np.float64, (7,))])
+"""Of NumPy's arrays of `DUAL`."""
+ITEMS = {
+    np.dtype(np.bool_): BOOL,
+    np.dtype(np.int64): INT,
+    np.dtype(np.float64): FLOAT,
+    np.dtype(np.float32): SINGLE,
+    DUALS: DUAL,
+}
 DTYPES = {number: dtype for dtype, number in ITEMS.items()}
 
 
@@ -116,7 +128,8 @@ def type_of(x: Any) -> Type:
         if item is None or not x.flags.c_contiguous:
             layout = "" if x.flags.c_contiguous else ", not C-contiguous"
             raise TypeError(
-                f"arrays of float64, float32, int64 or bool, C-contiguous, are compiled for, not {x.dtype}{layout}"
+                f"arrays of float64, float32, int64, bool and duals, C-contiguous, are compiled for, not {x.dtype}"
+                f"{layout}"
             )
         return ArrayOf(item, x.ndim)
     if isinstance(x, (bool, np.bool_)):

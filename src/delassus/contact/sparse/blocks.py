@@ -53,11 +53,11 @@ class BodyGroup:
         self.loops, self.loop_numbers = tuple(c for c, _ in loops), [number for _, number in loops]
 
     def compile(self, what: str, passive: Passive = "none") -> Kernel:
-        """Kernel of the tree; `position_update` of free bodies takes their inertias, as payloads."""
+        """Kernel of the tree; those of free bodies take their inertias, as payloads."""
         if self.is_free:
-            body = free_body(1.0, np.ones(3))
-            return compile_kernel(replace(body, inertias=np.zeros((1, 6, 6))), (), what, payloads=body.link_names)
-        if what in ("position_update", "constraint_errors"):
+            body = replace(free_body(1.0, np.ones(3)), inertias=np.zeros((1, 6, 6)), gravity=self.tree.gravity)
+            return compile_kernel(body, (), what, payloads=body.link_names)
+        if what in ("position_update", "constraint_errors", "inertia_changes"):
             return compile_kernel(self.tree, self.loops, what)
         if what == "joint_space_motion":
             return compile_kernel(self.tree, self.loops, what, outputs=MOTION_OF_BLOCKS, passive=passive)

@@ -323,6 +323,26 @@ SEARCH, POSE, COMPRESSION, DECOMPRESSION, STEP_FORWARD = range(5)
 decompression; of the step."""
 
 
+class Tape(NamedTuple):
+    """What a step has solved: ``number[0]`` problems in their order, for its derivatives.
+
+    Problem *k* was of ``phases[k]`` (`COMPRESSION` and those after it) and has the row groups ``ends[k]`` to
+    ``ends[k + 1]``: of contact ``groups[i]``, or of joint ``−1 − groups[i]``, with what moves without motion, the
+    impulse and the friction without pressure in ``numbers[i]`` (3, 3, 1). It ended at the velocities ``after[k]``, of
+    which each block took the part ``parts[k]``. ``q`` and ``asleep`` are from before the step.
+    """
+
+    number: Indices
+    phases: Indices
+    ends: Indices
+    groups: Indices
+    numbers: Array
+    after: Array
+    parts: Array
+    q: Array
+    asleep: Indices
+
+
 class Progress(NamedTuple):
     """How far a step is, and how it went; velocities at its ``start``, and those after the compression of an impact.
 
@@ -336,6 +356,7 @@ class Progress(NamedTuple):
     report: Array
     start: Array
     squeezed: Array
+    tape: Tape
 
 
 class Data(NamedTuple):

@@ -77,6 +77,7 @@ from delassus.contact.sparse.rows import (
     warm_start_joints,
 )
 from delassus.contact.sparse.sleep import fall_asleep, stop_sleeping, wake_touched
+from delassus.contact.sparse.tape import begin_tape, record_parts, record_problem
 
 
 class Tuning(NamedTuple):
@@ -172,6 +173,7 @@ def begin_step(data: Data, n: int) -> None:
     for c in range(state.v.size):
         joints.impulses[0, c] = joints.impulses[1, c] = 0.0
         data.progress.start[c] = state.v[c]
+    begin_tape(data)
 
 
 @compiled
@@ -188,6 +190,8 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
         if phase != POSE and options.asks == 1 and status != DONE and status != ROUND_OFF:
             for k in range(islands.island[bodies.at.size]):
                 make_safe(bodies, rows, islands, k, state)
+        if phase != POSE:
+            record_problem(data)
         if phase == POSE:
             pairs, progress[BOUNCES] = data.space.counts[0], 0
             share(CHOICE, pairs, model, data, options)
@@ -208,6 +212,7 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
             decompress(data)
         elif phase == DECOMPRESSION:
             reduced = end_impact(data, options)
+            record_parts(data)
             statuses[REDUCED if reduced and status == DONE else status] += 1
             progress[PHASE] = POSE
             smooth_motion(model, data, options)

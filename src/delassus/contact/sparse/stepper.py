@@ -44,9 +44,11 @@ from delassus.contact.sparse.records import (
     Rows,
     Sleep,
     State,
+    Tape,
     Work,
 )
 from delassus.contact.sparse.step import ASK, NO_FACTOR, NO_ROOM, NOT_FINITE, run
+from delassus.contact.sparse.step import TUNING as STEP
 from delassus.errors import ConfigurationError
 from delassus.quantities.options import Passive
 from delassus.runtime.helper import start
@@ -131,7 +133,8 @@ class BlockSteps:
         )  # fmt: skip
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
         self._links = LinkMotion(*_zeros((tree.n_links, 3, 4), tree.n_links, (tree.n_links, 6)), *_indices(n))
-        self._progress = Progress(*_indices(8, len(STATUSES), len(STATUSES)), *_zeros(3, nv, nv))
+        counts = _indices(8, len(STATUSES), len(STATUSES))
+        self._progress = Progress(*[*counts, *_zeros(3, nv, nv), self._tape(0, 0)])
         self.report = self._progress.report
         self._make_room(64, 64, 4096)
         self._contact_set: ContactSet | None = None
@@ -195,6 +198,7 @@ class BlockSteps:
             tied = _indices(blocks**2, blocks, blocks, blocks + 1, fill, blocks**2, blocks, blocks, blocks, blocks)
             own = _zeros(max(entries, blocks), 3 * widest + 6, *[nv] * 6, (g, 3))
             works.append(Work(*[Graph(*tied), part, *own]))
+        self._progress = self._progress._replace(tape=self._tape(g, nv))
         of_islands = _zeros(blocks, (blocks, 3), blocks)
         islands = Islands(*_indices(blocks, blocks, blocks + 2, g, blocks + 2, blocks + 1, g), *of_islands)
         before = getattr(self, "_contacts", None)
@@ -205,21 +209,29 @@ class BlockSteps:
         if before is not None:
             for to, x in zip(self._contacts.before, before.before, strict=True):
                 to[: len(x)] = x
-        self._data = Data(
+        self.data = Data(
             self.blocks.bodies, self.state, self.rows, self._contacts, self._joints, islands, self._sleep, self._links,
             self.detector.space, works[0], self._progress, *_indices(PLACES + self._threads * PLACE // 8),
         )  # fmt: skip
-        self._steps = cast(Compiled, run).bound(STEPS, 0, 0, self.model, self._data, self.options)
+        self._steps = cast(Compiled, run).bound(STEPS, 0, 0, self.model, self.data, self.options)
         self._make_team(works)
+
+    def _tape(self, groups: int, nv: int) -> Tape:
+        """Memory for all problems of a step that has so many row groups."""
+        most, blocks = 2 * STEP.max_attempts + 1, len(self.blocks.bodies.at)
+        problems = _indices(1, most, most + 1, most * groups)
+        return Tape(
+            *problems, *_zeros((most * groups, 7), (most, nv), (most, blocks), len(self.state.q)), *_indices(blocks)
+        )
 
     def _make_team(self, works: list[Work]) -> None:
         """Places for threads, each with its own memory; see `delassus.contact.sparse.parts`."""
-        team, space = self._data.team, self._data.space
+        team, space = self.data.team, self.data.space
         team[THREADS], team[LEAST], team[ADDRESS], self._places = len(works), self._least, team.ctypes.data, []
         if len(works) > 1:
             team[HELPER], team[SPAN] = start(self._threads), address_of(run_part)
             for k, work in enumerate(works):
-                data = self._data._replace(
+                data = self.data._replace(
                     work=work, space=space._replace(work=PairMemory(*map(np.zeros_like, space.work)))
                 )
                 call, results = cast(Compiled, run).bound(STEPS, 0, 0, self.model, data, self.options), *_indices(4)
@@ -232,7 +244,7 @@ class BlockSteps:
         """Take contacts and impulses of a step before; solvers start from those that are ``sustained``."""
         n = len(contacts)
         while n > len(self._contacts.row):
-            self._make_room(2 * n, self._data.work.graph.fill.size, self._data.work.V.size)
+            self._make_room(2 * n, self.data.work.graph.fill.size, self.data.work.V.size)
         c = self._contacts.before
         self._sleep.island[:] = self._sleep.time[:] = 0
         c.number[0], c.colliders[:n], c.points[:n] = n, contacts.colliders, contacts.points
@@ -319,7 +331,7 @@ class BlockSteps:
             if code == ASK:
                 self._ask()
                 continue
-            fill, entries, n = self._data.work.graph.fill.size, self._data.work.V.size, len(self._contacts.row)
+            fill, entries, n = self.data.work.graph.fill.size, self.data.work.V.size, len(self._contacts.row)
             if code == NO_FACTOR:
                 self._make_room(n, 2 * fill, 2 * entries)
             elif code == NO_ROOM:
@@ -342,7 +354,7 @@ class BlockSteps:
         q, v, before = np.empty_like(s.q), np.empty_like(s.v), np.zeros((2, s.v.size))
         q[blocks.coordinates], v[blocks.dofs], before[:, dofs] = s.q, s.target, (acting - friction, friction)
         problem = RowProblem(
-            q, v, ContactSet.trusted(*(x[self._data.islands.contact[near]] for x in self.detector.found)),
+            q, v, ContactSet.trusted(*(x[self.data.islands.contact[near]] for x in self.detector.found)),
             rows.law.d[near, 2], np.divide(offset, mu, out=np.zeros(near.size), where=mu > 0.0),
             JointContacts(
                 np.concatenate([dofs, dofs, dofs[rubbing]]), np.repeat([1, -1, 1], [n - m, n - m, rubbing.size]),

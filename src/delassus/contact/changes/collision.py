@@ -1,0 +1,134 @@
+"""How contacts change with the poses of the bodies that touch: the search for them, on numbers with their changes.
+
+Of each near pair the collider A moves along the six twists in the axes of the world, about its own origin, while B
+stands still. Moved together, both carry their contacts along, so that nothing else is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from delassus.compiler.jit.compile import compiled
+from delassus.compiler.jit.types import DUALS
+from delassus.constraints.shapes.lowest_points import MOST_POINTS
+from delassus.contact.collision.colliders import (
+    CYLINDER,
+    ELLIPSOID,
+    HALF_SPACE,
+    KIND,
+    SPHERE,
+    Colliders,
+    ContactArrays,
+    PairMemory,
+    Workspace,
+)
+from delassus.contact.collision.narrow_phase import find_touching, number_contacts, unpack
+from delassus.contact.snapshot import Indices
+from delassus.spatial.rotations import Array
+
+SAME = 1e-9
+"""Distance (m), over the size of colliders, up to which a contact is one that the step has found."""
+
+
+CURVED = (CYLINDER, ELLIPSOID)
+
+
+class ContactChanges(NamedTuple):
+    """Changes of contacts along the six twists ``[linear; angular]`` of A about ``about``, B still, axes of the world.
+
+    ``points`` (n, 3, 6), ``frames`` (n, 3, 3, 6), ``depths`` (n, 6), ``surface_velocities`` (n, 2, 6), ``about``
+    (n, 3). ``known``: whether the contact was found again.
+    """
+
+    points: Array
+    frames: Array
+    depths: Array
+    surface_velocities: Array
+    about: Array
+    known: Any
+
+
+@compiled
+def find_changes(n: int, reach: Array, gap: float, colliders: Colliders, space: Workspace, out: ContactArrays) -> int:
+    """Contacts of ``n`` pairs, with changes where the poses of colliders have them; their number."""
+    find_touching(0, n, reach, gap, colliders, space)
+    count = number_contacts(space)
+    unpack(0, n, colliders, space, out)
+    return count
+
+
+def contact_changes(
+    pairs: Indices, reach: Array, gap: float, colliders: Colliders, space: Workspace, found: ContactArrays
+) -> ContactChanges:
+    """Changes of the contacts ``found`` of near ``pairs`` (n, 2), as a search with ``reach`` and ``gap`` has them.
+
+    ``space`` holds the poses of colliders, ``found`` the contacts of these pairs in their order.
+    """
+    n, own = len(pairs), pairs.ravel()
+    world = _duals(2 * n, 3, 4)
+    world["x"] = space.world[own]
+    R, about = space.world[pairs[:, 0], :, :3], space.world[pairs[:, 0], :, 3]
+    for k in range(3):
+        a, b = (k + 1) % 3, (k + 2) % 3  # e_k × R
+        world["changes"][::2, k, 3, k] = 1.0
+        world["changes"][::2, b, :3, 3 + k], world["changes"][::2, a, :3, 3 + k] = R[:, a], -R[:, b]
+    every = colliders._replace(
+        shapes=colliders.shapes[own], local=colliders.local[own], material=colliders.material[own]
+    )
+    work = PairMemory(_duals(*space.work.rows.shape), _duals(*space.work.triangles.shape))
+    memory = space._replace(
+        world=world, centres=space.centres[own], pairs=np.arange(2 * n).reshape(-1, 2), work=work,
+        ends=np.zeros(n + 1, np.int64), found=_duals(MOST_POINTS * n, 8), counts=np.array([n, 1]),
+    )  # fmt: skip
+    most = MOST_POINTS * n
+    numbers, indices = np.zeros(most), np.zeros((most, 2), np.int64)
+    out: Any = ContactArrays(
+        indices, _duals(most, 3), _duals(most, 3, 3), _duals(most), numbers, numbers.copy(), indices.copy(),
+        _duals(most, 2),
+    )  # fmt: skip
+    m = find_changes(n, reach, gap, every, memory, out)
+    pair = out.colliders[:m, 0] // 2
+    out.colliders[:m] = pairs[pair]
+    at, known = _found_again(found, out, m)
+    changed = [_changes(x, at) for x in (out.points, out.frames, out.depths, out.surface_velocities)]
+    return ContactChanges(*[*changed, about[pair[at]], known])
+
+
+def _duals(*shape: int) -> Any:
+    return np.zeros(shape, DUALS)
+
+
+def _changes(x: Any, at: Indices) -> Array:
+    return np.asarray(x[at]["changes"][..., :6])
+
+
+def are_curved(colliders: Colliders, pairs: Indices) -> Any:
+    """Whether contacts of pairs (n, 2) are found by iterations, whose changes are not those of their limit."""
+    one, other = np.sort(colliders.shapes[pairs, KIND], axis=1).T
+    curved = np.isin(one, CURVED) | np.isin(other, CURVED)
+    return curved & (other != HALF_SPACE) & ~((one == SPHERE) & (other == CYLINDER))
+
+
+def _found_again(found: ContactArrays, other: Any, m: int) -> tuple[Indices, Any]:
+    """For each contact which of ``m`` others it is, the nearest of the same colliders, and whether it is that one."""
+    n = len(found.points)
+    if n == m and (found.colliders == other.colliders[:m]).all():
+        at = np.arange(n)
+        if _distances(found, other, at).max(initial=0.0) < SAME:
+            return at, np.ones(n, bool)
+    at = np.zeros(n, np.int64)
+    for e in range(n):
+        own = np.flatnonzero((other.colliders[:m] == found.colliders[e]).all(axis=1))
+        if len(own):
+            at[e] = own[np.argmin(np.abs(other.points["x"][own] - found.points[e]).max(axis=1))]
+    if not m:
+        return at, np.zeros(n, bool)
+    return at, (other.colliders[at] == found.colliders).all(axis=1) & (_distances(found, other, at) < SAME)
+
+
+def _distances(found: ContactArrays, other: Any, at: Indices) -> Array:
+    """How far contacts differ from others, (m) and in their axes."""
+    points = np.abs(other.points["x"][at] - found.points).max(axis=1, initial=0.0)
+    return np.asarray(points + np.abs(other.frames["x"][at] - found.frames).max(axis=(1, 2), initial=0.0))

@@ -1,0 +1,118 @@
+"""What derivatives of a step need of it, apart from the simulator that has made it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from delassus.contact.collision.colliders import ContactArrays
+from delassus.contact.results import SolverStatus
+from delassus.contact.snapshot import Indices
+from delassus.contact.sparse.records import COMPRESSION, CONTACTS, DECOMPRESSION, ROWS
+from delassus.contact.sparse.stepper import BlockSteps
+from delassus.spatial.rotations import Array
+
+
+class Problem(NamedTuple):
+    """A problem of a step: of contacts (m) and joints (k) what moves without motion, impulses, and free friction.
+
+    ``phase`` is one of `COMPRESSION` and those after it; contacts that take no part have the rate infinity.
+    """
+
+    phase: int
+    rates: Array
+    impulses: Array
+    floors: Array
+    limits: Array
+    joint_impulses: Array
+    joint_friction: Array
+    after: Array
+    parts: Array
+
+
+class Correction(NamedTuple):
+    """The position correction: of contacts (m) and joints (k) pushes, and compliances, zero where there is none.
+
+    ``shift`` is the displacement of all degrees of freedom.
+    """
+
+    pushes: Array
+    compliances: Array
+    joint_pushes: Array
+    joint_compliances: Array
+    shift: Array
+
+
+class Search(NamedTuple):
+    """How contacts were found: near pairs of colliders that have some, reach of links (m), poses of colliders."""
+
+    pairs: Indices
+    reach: Array
+    world: Array
+
+
+class StepRecord(NamedTuple):
+    """A step: state and masses before it, its contacts, problems and position correction.
+
+    All in the order of the blocks (`delassus.contact.sparse.blocks.Blocks`).
+    """
+
+    q: Array
+    v: Array
+    asleep: tuple[Indices, Indices]
+    poses: Array
+    mass: Array
+    inverse: Array
+    contacts: ContactArrays
+    search: Search
+    problems: list[Problem]
+    correction: Correction
+    status: SolverStatus
+
+
+def record_of(steps: BlockSteps) -> StepRecord | None:
+    """The last step, None before there is one."""
+    data, tape = steps.data, steps.data.progress.tape
+    m, total = int(data.progress.step[CONTACTS]), int(data.progress.step[ROWS])
+    n, k = int(tape.number[0]), len(data.joints.dofs)
+    if n == 0:
+        return None
+    ends = tape.ends[: n + 1]
+    groups = tape.groups[: ends[-1]]
+    used = np.unique(groups[groups >= 0])
+    place = np.zeros(used[-1] + 1 if len(used) else 0, np.int64)
+    place[used] = np.arange(len(used))
+    problems = list[Problem]()
+    given = np.zeros(len(used))
+    for index in range(n):
+        own, numbers = groups[ends[index] : ends[index + 1]], tape.numbers[ends[index] : ends[index + 1]]
+        of_contacts = own >= 0
+        at, on = place[own[of_contacts]], numbers[of_contacts]
+        rates, impulses = np.full((len(used), 3), np.inf), np.zeros((len(used), 3))
+        rates[at], impulses[at] = on[:, :3], on[:, 3:6]
+        phase, floors = int(tape.phases[index]), np.zeros(len(used))
+        if phase == COMPRESSION:
+            given = data.contacts.found.restitution[used] * impulses[:, 2]
+        elif phase == DECOMPRESSION:
+            floors = given
+            impulses[:, 2] += given
+        others = numbers[~of_contacts]
+        parts = tape.after[index].copy(), tape.parts[index].copy()
+        problems.append(Problem(phase, rates, impulses, floors, others[:, :2], others[:, 5], others[:, 6], *parts))
+    pushes, compliances = np.zeros(len(used)), np.zeros(len(used))
+    at, rows = place[data.islands.contact[:m]], data.rows
+    corrected = rows.law.R[:total] > 0.0
+    pushes[at], compliances[at] = np.where(corrected, rows.r[:total, 2], 0.0)[:m], rows.law.R[:m]
+    on_joints = np.where(corrected, rows.r[:total, 2], 0.0)[m:]
+    found = ContactArrays(*[x[used] for x in list[Any](data.contacts.found)])
+    counts = np.diff(data.space.ends[: int(data.space.counts[0]) + 1])
+    touching = np.flatnonzero(np.isin(np.arange(len(counts)), np.repeat(np.arange(len(counts)), counts)[used]))
+    state, bodies, asleep = data.state, data.bodies, (tape.asleep.copy(), data.sleep.island.copy())
+    assert len(on_joints) == k
+    search = Search(data.space.pairs[touching], data.links.reach.copy(), data.space.world.copy())
+    correction = Correction(pushes, compliances, on_joints, rows.law.R[m:total].copy(), state.shift.copy())
+    return StepRecord(
+        tape.q.copy(), data.progress.start.copy(), asleep, data.links.poses.copy(), bodies.mass.copy(),
+        bodies.inverse.copy(), found, search, problems, correction, steps.status,
+    )  # fmt: skip

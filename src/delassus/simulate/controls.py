@@ -1,0 +1,66 @@
+"""What steps of a simulator are given: joint forces, controls of actuators, or target configurations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from delassus.errors import ConfigurationError, shown
+from delassus.frozen import cached_property
+from delassus.model.check import finite_array
+from delassus.model.tree import Tree
+from delassus.quantities.options import Control
+from delassus.runtime.compile import compile as compile_kernel
+from delassus.runtime.kernel import Kernel
+from delassus.simulate.state import one_state
+from delassus.spatial.rotations import Array
+
+Rates = tuple[Array, Array, Array]
+"""Changes of joint forces with positions, velocities and controls."""
+
+
+class Controls:
+    """Joint forces (nv,) of what steps are given; ``given`` is that of the last one, with the state."""
+
+    def __init__(self, tree: Tree, control: Control, kp: ArrayLike | None, kd: ArrayLike | None) -> None:
+        self.tree, self.control, none = tree, control, np.zeros(tree.nv)
+        self.kp, self.kd = (
+            finite_array(none if gain is None else gain, (tree.nv,), name, "One number for each degree of freedom.")
+            for name, gain in (("kp", kp), ("kd", kd))
+        )
+        self.given: list[Any] = []
+        self.none = none
+        if control != "tau":
+            self._forces = self._kernel("control_forces")
+
+    def _kernel(self, what: str) -> Kernel:
+        return compile_kernel(self.tree, (), what, control=self.control, v_target=self.control == "pd")
+
+    @cached_property
+    def _changes(self) -> Kernel:
+        return self._kernel("control_force_changes")
+
+    @property
+    def rates(self) -> Rates | None:
+        """Of the last step; None where joint forces are controls."""
+        return None if self.control == "tau" else tuple(self._changes(*self.given))
+
+    def forces(self, q: Array, v: Array, given: ArrayLike | None, v_target: ArrayLike | None) -> Array:
+        """Joint forces at a state, as `Simulator.step` takes controls."""
+        tree = self.tree
+        if v_target is not None and self.control != "pd":
+            advice = "Leave it out, or pass control='pd'."
+            raise ConfigurationError("v_target", "none without control='pd'", shown(v_target), advice)
+        if self.control == "tau":
+            return self.none if given is None else one_state("tau", tree.check_velocity(given, "tau"))
+        if self.control == "actuators":
+            given = np.zeros(tree.nu) if given is None else given
+            self.given = [q, v, finite_array(given, (tree.nu,), "ctrl", "Pass one number for each actuator.")]
+        else:
+            target = finite_array(() if given is None else given, (tree.nq,), "q_target", "Pass a configuration.")
+            v_target = np.zeros(tree.nv) if v_target is None else v_target
+            towards = finite_array(v_target, (tree.nv,), "v_target", "Pass a velocity.")
+            self.given = [q, v, target, self.kp, self.kd, towards]
+        return np.asarray(self._forces(*self.given))

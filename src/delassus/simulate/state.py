@@ -1,0 +1,86 @@
+"""What `Simulator.get_state` gives, checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from delassus.contact.contacts import ContactSet
+from delassus.contact.results import SolverStatus
+from delassus.contact.scene import Scene
+from delassus.contact.sparse.stepper import SLEEP
+from delassus.errors import ConfigurationError, shown
+from delassus.model.check import check_whole, finite_array
+from delassus.spatial.rotations import Array
+
+PREFIX = "contacts_"
+"""Of the names of a contact set's arrays in the state of a simulator."""
+
+PASS_ALL = "Pass what get_state returned."
+
+
+class State(NamedTuple):
+    """All of it but configuration and velocity; ``impulses`` at contacts (n, 3) are all, and those sustained."""
+
+    steps: int
+    rng: Any
+    status: SolverStatus
+    statuses: Counter[SolverStatus]
+    contacts: ContactSet
+    impulses: tuple[Array, Array]
+    on_joints: Array
+    sleep: list[Array]
+
+
+def one_state(name: str, array: Array) -> Array:
+    """The array, if it is of one state."""
+    if array.ndim != 1:
+        raise ConfigurationError(
+            name, f"one state, shape {array.shape[-1:]}", f"shape {array.shape}", "Drop the batch."
+        )
+    return array
+
+
+def checked_state(state: Any, names: Iterable[str], scene: Scene, rng: np.random.Generator) -> State:
+    """A state with these names, of a simulator of this scene with such a generator.
+
+    Raises
+    ------
+    ConfigurationError
+        Not all of it, or that of another scene.
+    """
+    if not isinstance(state, Mapping):
+        raise ConfigurationError("state", "what get_state returned", shown(state), "Pass all of it.")
+    missing = sorted(set(names) - state.keys())
+    if missing:
+        raise ConfigurationError("state", "what get_state returned", f"no {', '.join(missing)}", "Pass all of it.")
+    tree = scene.tree
+    one_state("q of the state", tree.check_configuration(state["q"], "q of the state"))
+    one_state("v of the state", tree.check_velocity(state["v"], "v of the state"))
+    contacts = ContactSet(*(state[PREFIX + name] for name in ContactSet.__slots__))
+    n = len(contacts), 3
+    impulses, sustained = (finite_array(state[k], n, f"{k} of the state", PASS_ALL) for k in ("impulses", "sustained"))
+    for name, count in (("links", tree.n_links), ("colliders", len(scene.colliders))):
+        most = getattr(contacts, name).max(initial=-1)
+        if most >= count:
+            raise ConfigurationError(f"{name} of the state", f"{count} {name}", f"number {most}", PASS_ALL)
+    on_joints = finite_array(state["joint_impulses"], (2, tree.nv), "joint_impulses of the state", PASS_ALL)
+    sizes = {"links": tree.n_links, "nq": tree.nq, "nv": tree.nv}
+    axes = {name: (sizes[kind.split()[1]],) for name, kind in SLEEP.items()}
+    sleep = [finite_array(state[name], axis, f"{name} of the state", PASS_ALL) for name, axis in axes.items()]
+    if sleep[0].min(initial=0) < 0 or sleep[0].max(initial=0) > tree.n_links:
+        wanted = f"numbers from 0 to {tree.n_links}"
+        raise ConfigurationError("islands of the state", wanted, shown(sleep[0].tolist()), PASS_ALL)
+    steps = check_whole("steps of the state", state["steps"], PASS_ALL, most=2**53)
+    generator = type(rng.bit_generator)()
+    try:
+        generator.state = state["rng"]
+        status = SolverStatus[state["status"]]
+        statuses = Counter({SolverStatus[name]: check_whole(name, k, "") for name, k in state["statuses"].items()})
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        came = f"{type(error).__name__}: {error}"
+        raise ConfigurationError("state", "a generator and statuses", came, PASS_ALL) from error
+    return State(steps, state["rng"], status, statuses, contacts, (impulses, sustained), on_joints, sleep)

@@ -1,0 +1,108 @@
+"""Derivatives of steps of scenes, by differences of the steps themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact import Box, Capsule, Collider, HalfSpace, Scene, SolverStatus, Sphere
+
+DT = 2e-3
+
+NEAR = 1e-7
+"""Step of differences, over which no mode may change."""
+
+AGREES = 2e-6
+"""Errors of differences of a step, over its largest derivative: residuals of 1e-12 m/s over `NEAR`, and its powers;
+the worst that was seen is 2e-7."""
+
+
+@pytest.fixture(scope="module")
+def scene():
+    """An arm, limited and rubbing, over a box on a belt, with a capsule across, and two balls that bounce."""
+    arm = ds.mechanisms.pendulum(3)
+    joints = [replace(j, lower=np.full(1, -0.5), upper=np.full(1, 0.9), friction=np.full(1, 0.02)) for j in arm.joints]
+    bodies = {
+        "arm": replace(arm, joints=tuple(joints)),
+        "box": ds.mechanisms.free_body(2.0, Box(0.4, 0.3, 0.2).inertia(2.0)),
+        "rod": ds.mechanisms.free_body(0.5, np.diag([0.01, 0.01, 0.002])),
+        "ball": ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0)),
+        "other": ds.mechanisms.free_body(0.3, Sphere(0.08).inertia(0.3)),
+    }
+    colliders = [
+        Collider("arm/rod3", Sphere(0.05), (0.0, 0.0, -0.5), friction=0.4),
+        Collider("box/body", Box(0.4, 0.3, 0.2), friction=0.5),
+        Collider("rod/body", Capsule(0.05, 0.2), friction=0.3),
+        Collider("ball/body", Sphere(0.1), restitution=0.6),
+        Collider("other/body", Sphere(0.08), restitution=0.9, friction=0.2),
+        Collider("world", HalfSpace(), (0.0, 0.0, -2.0), restitution=0.5, surface_velocity=(0.3, 0.1, 0.0)),
+    ]
+    return Scene(bodies, colliders)
+
+
+def start(scene, rng, struck):
+    """A random state in which bodies touch: overlaps up to a fraction of a millimetre, and gaps that close."""
+    turn = 0.03 * rng.normal(size=3)
+    tip = np.array([0.2, 0.25, -0.3]) + 0.1 * rng.normal(size=3)
+    tip[2] = -0.5005 if rng.random() < 0.5 else tip[2]
+    angles = np.cumsum(tip)
+    x, z = 0.5 * (-np.sin(angles)).sum(), -0.5 * np.cos(angles).sum()
+    height = 0.05 + 0.1 - rng.uniform(0.0, 4e-4)
+
+    def pose(place, turn):
+        half = np.concatenate([0.5 * np.asarray(turn), [1.0]])
+        return [*place, *(half / np.linalg.norm(half))]
+
+    floor = -2.0 + rng.uniform(-3e-4, 3e-4, 4)
+    q = scene.configuration(
+        arm=tip,
+        box=pose((x, 0.0, z - height), turn),
+        rod=pose((x + 0.1, 0.1, z - height + 0.1 + 0.0497), (np.pi / 2 + 0.1, 0.05, 0.02)),
+        ball=pose((2.0, 1.0, floor[1] + 0.1), rng.normal(size=3)),
+        other=pose((2.0 + 0.1, 1.0, floor[1] + 0.1 + 0.15), rng.normal(size=3)),
+    )
+    v = 0.3 * rng.normal(size=scene.tree.nv)
+    if struck:
+        v[-10] = v[-4] = -2.0
+    return q, v
+
+
+def differences(sim, state, controls, directions):
+    """Changes of the step from a state along columns of ``[q; v; controls]``, by central differences of order 4."""
+    tree, nv = sim.scene.tree, sim.scene.tree.nv
+    sim.set_state(state)
+    sim.step(controls)
+    q_next = sim.q
+
+    def after(d):
+        sim.set_state({**state, "q": tree.integrate(state["q"], d[:nv]), "v": state["v"] + d[nv : 2 * nv]})
+        sim.step(controls + d[2 * nv :])
+        return np.concatenate([tree.difference(q_next, sim.q), sim.v])
+
+    def along(d):
+        return (8.0 * (after(d) - after(-d)) - (after(2.0 * d) - after(-2.0 * d))) / 12.0
+
+    return np.stack([along(NEAR * d) / NEAR for d in directions.T], axis=1)
+
+
+@pytest.mark.parametrize("struck", [False, True])
+def test_derivatives_of_a_step_are_those_of_differences(scene, struck):
+    rng, nv, seen = np.random.default_rng(5), scene.tree.nv, 0
+    for _ in range(6):
+        q, v = start(scene, rng, struck)
+        sim = ds.Simulator(scene, q0=q, v0=v, dt=DT, tolerance=1e-13, max_overlap=1.0)
+        state, controls = sim.get_state(), rng.normal(size=nv)
+        sim.step(controls)
+        found = sim.step_derivatives()
+        assert found.status is SolverStatus.CONVERGED
+        if found.distance < 1e-3:
+            continue
+        seen += 1
+        directions = rng.normal(size=(3 * nv, 4))
+        wanted = differences(sim, state, controls, directions)
+        made = found.A @ directions[: 2 * nv] + found.B @ directions[2 * nv :]
+        assert np.abs(made - wanted).max() < AGREES * np.abs(wanted).max()
+    assert seen >= 3

@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 
 import pytest
 import threadpoolctl
@@ -15,6 +16,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # what one process compiles of Python's files, the many that follow it read
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+if "PYTEST_XDIST_WORKER" not in os.environ:  # workers and processes that tests start inherit it
+    folder = tempfile.TemporaryDirectory(prefix="delassus-kernels-")
+    os.environ["DELASSUS_CACHE"] = folder.name
 
 signal.signal(
     signal.SIGINT, signal.default_int_handler
@@ -32,14 +37,6 @@ def pytest_collection_finish():
 def elsewhere(tmp_path, monkeypatch):
     """MuJoCo writes its warnings to a file in the current directory."""
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def kernel_cache(tmp_path_factory, monkeypatch):
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernels"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    monkeypatch.setenv("DELASSUS_CACHE", str(folder))
 
 
 @pytest.fixture

@@ -16,8 +16,6 @@ import delassus as ds
 from delassus.contact import Sphere
 from internals import host
 
-pytestmark = pytest.mark.usefixtures("kernel_cache")
-
 HAND = ds.Point("link7")
 
 

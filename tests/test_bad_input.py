@@ -1436,7 +1436,7 @@ def public_calls():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_whatever_is_handed_over(kernel_cache):
+def test_whatever_is_handed_over():
     calls = public_calls()
     assert escapes(calls, evaluations=calls) == []
 

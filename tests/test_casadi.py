@@ -17,8 +17,6 @@ from internals import casadi_function
 from programs import ROBOTS, delassus_program, draw, plain_program, reference, table_of_operations
 from tools import AGREEMENT, ROUND_OFF, error
 
-pytestmark = pytest.mark.usefixtures("kernel_cache")
-
 GCC = shutil.which("gcc")
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Wmissing-prototypes")
 

@@ -43,9 +43,6 @@ HARD = [name for name in ds.DYNAMICS_METHODS if name not in SOFT | UNCONSTRAINED
 SIZES = (0, 1, 7, 8, 9, 17)
 
 
-pytestmark = pytest.mark.usefixtures("kernel_cache")
-
-
 ROBOTS = {
     "arm": (lambda: ds.mechanisms.chain(6), lambda: [ds.Point(ds.Frame("link6", (0.1, 0.0, 0.05)))]),
     "floating": (

@@ -230,7 +230,7 @@ def test_derivatives(name):
 
 
 @pytest.mark.slow
-def test_compiled_code(kernel_cache, tmp_path):
+def test_compiled_code(tmp_path):
     """Kernels are the direct calls; what is built in is told; options and caches tell two heights apart."""
     tree, sets, (q, v, tau) = cases("fixed")
     made = sets["link"]

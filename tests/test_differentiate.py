@@ -13,7 +13,7 @@ from delassus.spatial.trace.nodes import Expression
 from internals import TraceOps, interpret_program, make_program
 from tools import error, evaluated, requested
 
-pytestmark = pytest.mark.usefixtures("kernel_cache", "one_lane")
+pytestmark = pytest.mark.usefixtures("one_lane")
 
 DIFFERENCES = 1e-6
 """Central differences with a step of 1e-6: round-off over the step, with what division makes of it."""

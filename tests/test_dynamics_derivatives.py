@@ -414,7 +414,7 @@ def test_flags_in_direct_calls():
     assert not np.any(np.concatenate(solution.forces, axis=-1)[off]) and not np.any(found.df_dq[off])
 
 
-def test_a_kernel_whose_constraint_is_off(kernel_cache):
+def test_a_kernel_whose_constraint_is_off():
     tree, tip = ds.mechanisms.chain(2), ds.Rows("link2", [[0, 1, 0, 0, 0, 0]])
     kernel = ds.compile(tree, [tip, tip], "step_derivatives", active=True)
     q, v, tau = tree.random(0), np.ones(2), np.array([0.3, -0.2])
@@ -505,7 +505,7 @@ def test_changes_of_a_joint_that_moves(kind, angle):
 
 
 @pytest.mark.slow
-def test_a_rollout_by_its_derivatives(kernel_cache):
+def test_a_rollout_by_its_derivatives():
     """``A`` and ``B`` of each step, multiplied along a compiled trajectory, are the derivative of its end."""
     tree, dt, n = ds.mechanisms.chain(2), 1e-2, 20
     tip = ds.Rows("link2", [[0, 1, 0, 0, 0, 0]])
@@ -642,7 +642,7 @@ def results(found, batch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("robot", "lanes"), [("arm", 1), *((robot, 8) for robot in ROBOTS if robot != "arm")])
-def test_kernels(kernel_cache, robot, lanes):
+def test_kernels(robot, lanes):
     tree, constraints = ROBOTS[robot]()
     q, v, tau = state(tree, np.random.default_rng(7), (9,))
     kernel = ds.compile(tree, constraints, "dynamics_derivatives", lanes=lanes)
@@ -664,7 +664,7 @@ def test_kernels(kernel_cache, robot, lanes):
 
 
 @pytest.mark.parametrize("lanes", [1, 8])
-def test_kernels_where_rows_are_dependent(kernel_cache, lanes):
+def test_kernels_where_rows_are_dependent(lanes):
     arm, tip, q, v, tau = planar_arm()
     kernel = ds.compile(arm, tip, "dynamics_derivatives", lanes=lanes)
     expected = results(ds.dynamics_derivatives(arm, q, v, tau, tip), (3,))
@@ -680,7 +680,7 @@ def test_kernels_where_rows_are_dependent(kernel_cache, lanes):
 
 
 @pytest.mark.slow
-def test_kernels_with_every_option(kernel_cache):
+def test_kernels_with_every_option():
     tree = ds.mechanisms.star(2, 2)
     constraints = [
         ds.Point("branch1_2"),

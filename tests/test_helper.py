@@ -20,7 +20,6 @@ from delassus.runtime.helper import LONGEST, UNIT
 from internals import threads
 
 pytestmark = [
-    pytest.mark.usefixtures("kernel_cache"),
     pytest.mark.skipif(os.name != "posix", reason="helpers need POSIX"),
 ]
 

@@ -16,7 +16,7 @@ jax = pytest.importorskip("jax")
 from jax.test_util import check_grads  # noqa: E402
 
 jnp = jax.numpy
-pytestmark = pytest.mark.usefixtures("kernel_cache", "every_type")
+pytestmark = pytest.mark.usefixtures("every_type")
 
 
 @pytest.fixture

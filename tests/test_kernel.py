@@ -38,9 +38,6 @@ SINGLE = 1e-4
 """The same in float32, whose round-off is 6e-8, through some thousand operations."""
 
 
-pytestmark = pytest.mark.usefixtures("kernel_cache")
-
-
 ROBOTS = {
     "humanoid": (
         lambda: ds.mechanisms.humanoid(),

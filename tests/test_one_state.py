@@ -28,7 +28,7 @@ from internals import (
 )
 from tools import error, requested
 
-pytestmark = [pytest.mark.usefixtures("kernel_cache"), pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")]
+pytestmark = [pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")]
 
 STATES = 2
 

@@ -26,9 +26,6 @@ WELL_CONDITIONED = 1e6
 """Mechanisms whose mass matrix has a larger condition number are left out: round-off, not algorithms, decides."""
 
 
-pytestmark = pytest.mark.usefixtures("kernel_cache")
-
-
 # -- the same with the numbers built in ------------------------------------------------------------------------------
 
 

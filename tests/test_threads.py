@@ -20,8 +20,6 @@ from internals import fastcall, threads
 from test_joint_contacts import some_scene
 from test_piles import CUBE, cube, dropped
 
-pytestmark = pytest.mark.usefixtures("kernel_cache")
-
 
 @pytest.fixture
 def cores(monkeypatch):

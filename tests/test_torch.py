@@ -9,7 +9,6 @@ import delassus as ds
 from tools import error
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.usefixtures("kernel_cache")
 
 HAND = [ds.Point("link7")]
 

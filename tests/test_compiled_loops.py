@@ -324,7 +324,7 @@ for formulation, solver in ((None, None), ("os", "nsgs"), ("os", "lemke"), ("nmc
         place[4 + 7 * k:7 + 7 * k] = [0.1 * k, 0.05 * k, 0.25 + 0.25 * k]
     options = {} if formulation is None else {"formulation": formulation, "solver": solver}
     sim = ds.Simulator(scene, q0=place, dt=4e-3, max_overlap=1.0, **options)
-    sim.run(0.6 if formulation is None else 0.2)
+    sim.run(0.3 if formulation is None else 0.1)
     assert len(sim.contacts)
 
 @compiled

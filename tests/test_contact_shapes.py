@@ -141,7 +141,8 @@ def test_shapes_on_ground_that_comes_with_each_call():
     q, v = tree.random(rng, batch=50), 0.3 * rng.normal(size=(50, 6))
     q[:, :2] = 0.1 * rng.normal(size=(50, 2))
     q[:, 2] = 0.3 * q[:, 0] + rng.uniform(0.03, 0.1, 50)
-    for name, shape in SHAPES.items():
+    for name in ("wheel", "egg", "wedge"):
+        shape = SHAPES[name]
         fixed, given = (ds.Contact("body", shape, ground, friction=0.0) for ground in (plane, "input"))
         rest = v, np.zeros((50, 3 * fixed.n_points)), np.zeros(6), DT
         wanted = ds.compile(tree, fixed, "contact_step", **TIGHT)(q, *rest)

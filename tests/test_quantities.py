@@ -44,7 +44,7 @@ def test_only_the_outputs_that_are_asked_for(name):
     assert [r.name for r in some.results] == names and list(direct) == every
     for found, wanted in zip((*some(**values), one(**values)), (*names, names[0]), strict=True):
         assert error(found, direct[wanted]) < 1e3 * AGREEMENT
-    counts = [operations(tree, tip, name, x) for x in (None, names, *every)]
+    counts = [operations(tree, tip, name, x) for x in (None, names, every[0], every[-1])]
     assert max(counts) == counts[0] and counts[1] == some.operations.total
     assert (min(counts) < counts[0]) == (name != "smooth_motion")  # all of that is carried by one loop
     again = pickle.loads(pickle.dumps(one))

@@ -118,7 +118,7 @@ def test_impulses_that_are_not_solved_for_are_safe(solver: str, max_iterations: 
     """Heaps of balls on a floor, thrown at random, with masses from grams to tonnes: few sweeps do not solve them."""
     rng = np.random.default_rng(6)
     n, radius, unsolved = 12, 0.05, 0
-    for _ in range(20):
+    for _ in range(8):
         friction = rng.uniform(0, 2)
         scene = scene_of(
             [Sphere(radius)] * n, 10 ** rng.uniform(-3, 3, n), rng.choice([0.0, 0.9]), friction, gravity=0.0
@@ -126,7 +126,7 @@ def test_impulses_that_are_not_solved_for_are_safe(solver: str, max_iterations: 
         places = np.array([[x, y, z] for z in range(3) for x in range(2) for y in range(2)]) * 2.0 * radius
         q0 = np.column_stack([places + np.array([0, 0, radius]), np.tile(IDENTITY, (n, 1))]).ravel()
         sim = ds.Simulator(scene, solver=solver, dt=DT, q0=q0, max_iterations=max_iterations)
-        for _ in range(25):
+        for _ in range(16):
             sim.q, sim.v = q0, rng.normal(size=6 * n) * 10 ** rng.uniform(-2, 2)
             before = sim.energy()[0]
             sim.step()
@@ -135,4 +135,4 @@ def test_impulses_that_are_not_solved_for_are_safe(solver: str, max_iterations: 
             assert sim.energy()[0] <= before * (1.0 + 1e-9)
             beyond = np.maximum(np.linalg.norm(p[:, :2], axis=1) - friction * p[:, 2], -p[:, 2])
             assert beyond.max() <= 1e-12 * np.abs(p).max()
-    assert unsolved > 250
+    assert unsolved > 60

@@ -126,13 +126,13 @@ def apart(a, b):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [CASES[2], *CASES[4:6]])
+@pytest.mark.parametrize("make", CASES[4:6])
 def test_a_state_does_not_heed_its_batch_mates(make):
     tree, constraints = make()
     states = some_states(tree)
     q, v, tau = states.values()
     room = [100 * EPSILON * condition(tree, constraints, x) for x in q]
-    batches = ((0, 1, 2, 3), (1, 0), (2, 3))
+    batches = ((0, 1, 2, 3), (1, 0))
     for method in UNPLANNED:
         alone = [ds.delassus(tree, constraints, x, method=method) for x in q]
         for batch in batches:

@@ -9,7 +9,19 @@ import numpy as np
 from hypothesis import strategies as st
 
 import delassus as ds
-from internals import LEAVES, OSIM_ALGORITHMS, Argument, Graph, Op, Program, Result, arity, interpret, optimise, trace
+from internals import (
+    LEAVES,
+    OSIM_ALGORITHMS,
+    Argument,
+    Graph,
+    Op,
+    Program,
+    Result,
+    arity,
+    interpret_program,
+    optimise,
+    trace,
+)
 
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.75, -3.5, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 1e-45, 1e308, -1e308, 1e-308)
 """Values that operations treat in their own way: zeros, infinities, NaN, denormals, values next to overflow."""
@@ -72,7 +84,7 @@ def plain_program(graph, n_inputs, name="plain"):
 def reference(program, *arguments):
     """Results of a program by the interpreter; arguments have leading batch axes."""
     flat = [x.reshape(*x.shape[: x.ndim - len(a.shape)], -1) for x, a in zip(arguments, program.arguments, strict=True)]
-    outputs = np.concatenate(interpret(program.graph, np.concatenate(flat, axis=-1)), axis=-1)
+    outputs = np.concatenate(interpret_program(program, np.concatenate(flat, axis=-1)), axis=-1)
     return [outputs[..., list(r.entries)].reshape(*outputs.shape[:-1], *r.shape) for r in program.results]
 
 

@@ -222,6 +222,25 @@ def test_batches(tmp_path, n):
 
 
 @needs_gcc
+@pytest.mark.parametrize(("what", "modes", "dtype", "bound"), [
+    ("contact_step_derivatives", (), "float64", ROUND_OFF), ("contact_step", ("vjp",), "float32", SINGLE),
+])  # fmt: skip
+def test_derivatives_of_contact_steps(tmp_path, what, modes, dtype, bound):
+    """Of balls that are pressed into the floor and slide, and in the air."""
+    ball, rng = ds.mechanisms.free_body(1.0, np.diag([0.01, 0.02, 0.03]), name="ball"), np.random.default_rng(2)
+    asked = requested(ball, ds.Contact("ball", ds.contact.Sphere(0.1)), what, friction="input")
+    program = make_program(asked.differentiated(*modes), with_rcond=False, dtype=dtype)
+    q = np.tile([0, 0, 0.1, 0, 0, 0, 1.0], (6, 1))
+    q[:, 2] += [-1e-4, -1e-3, -2e-4, 1e-3, 0.01, 1.0]
+    given = [q, *(rng.normal(size=(6, *a.shape)) for a in program.arguments[1:])]
+    given[4], given[5] = np.full(6, 1e-3), np.full((6, 1), 0.3)
+    given = [x.astype(dtype) for x in given]
+    found = Compiled(program, tmp_path, dtype)(*given)
+    for r, x, y in zip(program.results, found, reference(program, *given), strict=True):
+        assert np.isfinite(x).all() and (r.name == "residuals" or error(x, y) < bound), r.name
+
+
+@needs_gcc
 def test_nan_spoils_no_neighbour(tmp_path):
     tree = ds.mechanisms.chain(3)
     program = delassus_program("arm", tree, [ds.Weld("link3")], "pv-osim")

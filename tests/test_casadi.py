@@ -188,3 +188,22 @@ def test_external_functions_in_expressions(tmp_path):
         kernel.export_c(tmp_path, casadi=3)
     with pytest.raises(ds.DelassusError, match="return_error"):
         kernel.casadi(return_error=True, jacobian=True)
+
+
+@pytest.mark.skipif(not ca.has_nlpsol("ipopt"), reason="this CasADi has no IPOPT")
+def test_a_throw_through_contact_with_ipopt():
+    """How a ball has to start, sliding and then rolling, to be at a goal after 0.1 s; by the derivatives of steps."""
+    ball = ds.mechanisms.free_body(1.0, 0.004 * np.eye(3), name="ball")
+    step = ds.compile(ball, ds.Contact("ball", ds.contact.Sphere(0.1), friction=0.2), "contact_step", tolerance=1e-8)
+    symbolic, start, steps, dt = step.casadi(jacobian=True), [0, 0, 0.1 - 1e-6, 0, 0, 0, 1], 20, 5e-3
+    v0 = ca.MX.sym("v0", 6)
+    q, v, impulses = ca.DM(start), v0, ca.DM.zeros(3)
+    for _ in range(steps):
+        q, v, impulses, _ = symbolic(q, v, impulses, ca.DM.zeros(6), dt)
+    problem = {"x": v0, "f": 1e-2 * ca.sumsqr(v0), "g": q[:2] - ca.DM([0.08, 0.03])}
+    quiet = {"ipopt.print_level": 0, "print_time": 0, "ipopt.sb": "yes"}
+    solver = ca.nlpsol("solver", "ipopt", problem, {**quiet, "ipopt.hessian_approximation": "limited-memory"})
+    found = solver(x0=[1.0, 0.5, 0, 0, 0, 0], lbg=0, ubg=0)
+    assert solver.stats()["success"]
+    qs, *_ = ds.rollout(step, np.array(start, dtype=float), np.array(found["x"]).ravel(), np.zeros((steps, 6)), dt)
+    assert np.allclose(qs[-1][:2], [0.08, 0.03], atol=1e-8)

@@ -242,22 +242,49 @@ def test_rollouts_are_those_of_numpy_and_have_derivatives():
         ds.rollout(step, jnp.asarray(q), v, controls, 1e-2, threads=1)
 
 
-def test_gradients_through_contact():
-    """A box slides on its corners: the end of a hundred steps by friction and by the speed at the start."""
-    body = ds.mechanisms.free_body(1.0, ds.contact.Box(0.2, 0.15, 0.1).inertia(1.0), name="box")
-    box = ds.Contact("box", ds.contact.Box(0.2, 0.15, 0.1))
-    step = ds.compile(body, box, "contact_step", friction="input", tolerance=1e-10, sweeps=500)
-    q, steps, h = jnp.array([0, 0, 0.05 - 2e-5, 0, 0, 0, 1.0]), 100, 1e-3
+@pytest.mark.slow
+def test_policies_have_gradients_through_contact():
+    """With feedback, in float32: forwards, backwards, mapped, and with states that are made again on the way."""
+    ball, number = ds.mechanisms.free_body(1.0, np.diag([0.01, 0.02, 0.03]), name="ball"), np.float32
+    step = ds.compile(
+        ball, ds.Contact("ball", ds.contact.Sphere(0.1)), "contact_step", friction="input", dtype="float32"
+    )
+    rng, q = np.random.default_rng(0), jnp.array([0, 0, 0.1 - 1e-4, 0, 0, 0, 1.0], "float32")
+    v, W = (rng.normal(size=shape).astype("float32") for shape in ((3, 6), (6, 6)))
+    v[:, 2], W, rest = 0.0, number(0.1) * W, jnp.zeros(3, "float32")
 
-    def end(mu, speed):
-        v = jnp.zeros(6).at[0].set(speed)
-        return ds.rollout(step, q, v, jnp.zeros((steps, 6)), h, friction=mu[None])[0][-1][0]
+    def run(W, state, friction, steps):
+        how = {"steps": steps, "friction": friction[None], "impulses": state[2]}
+        found = ds.rollout(step, *state[:2], lambda t, q, v: jnp.tanh(v @ W), number(2e-3), **how)
+        return tuple(x[-1] for x in found[:3])
 
-    by_friction, by_speed = jax.grad(end, argnums=(0, 1))(jnp.array(0.3), jnp.array(1.0))
-    fallen = 9.81 * h * h * steps * (steps + 1) / 2
-    assert abs(by_friction + fallen) < 1e-3 * fallen and abs(by_speed - steps * h) < 1e-3 * steps * h
-    ahead, behind = (end(jnp.array(0.3 + s), jnp.array(1.0)) for s in (1e-5, -1e-5))
-    assert abs(by_friction - (ahead - behind) / 2e-5) < 1e-5 * fallen
+    def end(W, v, friction):
+        return run(W, (q, v, rest), friction, 60)[1]
+
+    def in_parts(W, v, friction):
+        part = jax.checkpoint(lambda state, _: (run(W, state, friction, 20), None))
+        return jax.lax.scan(part, (q, v, rest), None, length=3)[0][1]
+
+    given, every = (W, v[0], number(0.2)), (0, 1, 2)
+    backward, forward, parts = (jax.jit(f)(*given) for f in (
+        jax.jacrev(end, every), jax.jacfwd(end, every), jax.jacrev(in_parts, every)
+    ))  # fmt: skip
+    mapped = jax.jit(jax.vmap(jax.jacrev(end), (None, 0, None)))(W, v, number(0.2))
+    for x, y, z in zip(backward, forward, parts, strict=True):
+        assert error(y, x) < 1e-4 and error(z, x) < 1e-4  # 1e-5 seen
+    assert error(mapped[0], backward[0]) < 1e-4
+
+    def slides(friction):
+        start = jnp.array([1.0, 0, 0, 0, 0, 0], "float32")
+        return ds.rollout(step, q, start, jnp.zeros((60, 6), "float32"), number(2e-3), friction=friction[None])[0][-1][
+            0
+        ]
+
+    by_hand = -9.81 * 4e-6 * 60 * 61 / 2
+    assert abs(jax.jit(jax.grad(slides))(number(0.2)) - by_hand) < 1e-3 * abs(by_hand)
+    D, h = rng.normal(size=W.shape).astype("float32"), number(1e-2)
+    slope = (end(W + h * D, *given[1:]) - end(W - h * D, *given[1:])) / (2 * h)
+    assert error((backward[0] * D).sum(axis=(1, 2)), slope) < 1e-2
 
 
 @pytest.mark.slow

@@ -2,7 +2,8 @@
 
 At states of a gait, float64, one core, times of a batch and of one state alone, lowest of the rounds.
 ``mjd_transitionFD`` makes the derivatives of MuJoCo's step with its state by differences, a column each: its time is
-compared with that of all at once, and over their number with a tangent, which is of one direction, too.
+compared with that of all at once, and over their number with a tangent, which is of one direction, too. Rollouts, and
+cotangents back through them, are of NumPy arrays, times a step.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 from rich.table import Table
 
+import delassus as ds
 from delassus_studies.bench.contact.steps import DT, StepCase, TimedRollout, starts, step_cases
 from delassus_studies.peers import if_present
 from delassus_studies.peers.mujoco import transition_differences
@@ -51,7 +54,15 @@ def _measure_case(case: StepCase, quick: bool) -> Record:
         out, single = made.empty_results(n), made.empty_results(())
         calls[name] = partial(made, *whole, out=out, threads=1), n
         calls[f"{name}, one state"] = partial(made, *alone, out=single, threads=1), 1
-    times = interleaved(calls, rounds)
+    for some, rest in ((slice(None), ""), (slice(1), ", one state")):
+        q, v, p, targets = (np.ascontiguousarray(x[:, some]) for x in roll.arrays[:4])
+        size = q.shape[1]
+        how: dict[str, Any] = {"dt": DT, "kp": case.gains[0], "kd": case.gains[1], "time_axis": 0, "threads": 1}
+        rolled = {"rollout": partial(ds.rollout, kernel, q[0], v[0], targets, impulses=p[0], **how)}
+        bars: dict[str, Any] = {f"{name}_next_bar": rng.normal(size=x[1:].shape) for name, x in (("q", q), ("v", v))}
+        rolled["rollout, vjp"] = partial(ds.rollout, found["vjp"], q, v, targets, impulses=p, **bars, **how)
+        calls |= {name + rest: (call, size * STEPS) for name, call in rolled.items()}
+    times = interleaved(calls, rounds, clock=time.thread_time)
     make = partial(transition_differences, case.tree, case.contacts, given[0][:20], given[1][:20], DT,
                    case.options["limits"], rounds)  # fmt: skip
     operations = {name: made.operations.total for name, made in found.items()}
@@ -67,13 +78,14 @@ def measure(quick: bool = False) -> Iterator[Record]:
 
 def tables(record: Record) -> Iterator[Table | str]:
     """Times, and ratios to the step and to MuJoCo's differences."""
-    yield "one core, float64, lowest; one tangent or cotangent a state, or A and B with all columns"
+    yield "processor time of one core, float64, lowest; one tangent or cotangent a state, or A and B with all columns"
     for name, case in record["cases"].items():
         times, peer = case["times"], case["mujoco"]
         rows = []
-        for kernel in ("step", "jvp", "vjp", "all"):
+        for kernel in ("step", "jvp", "vjp", "all", "rollout", "rollout, vjp"):
             batch, one = (times[f"{kernel}{rest}"]["lowest"] for rest in ("", ", one state"))
             ratio = peer and peer["lowest" if kernel == "all" else "per_column"] / batch
+            ratio = None if "rollout" in kernel else ratio
             rows.append((kernel, batch, batch / times["step"]["lowest"], one, case["compiled"].get(kernel), ratio))
         columns = ("kernel", "µs a state:.2f", "over the step:.2f", "one state µs:.1f", "compiled s:.1f",
                    "mjd_transitionFD, per column but of all, over it:.1f")  # fmt: skip

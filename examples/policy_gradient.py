@@ -1,8 +1,9 @@
 """The slope of a return by the parameters of a policy, back through steps of contact: for `train.py --gradient`.
 
 Robots live some control steps; what they gain in these and the value of where they come to is differentiated, as in
-Xu, Makoviychuk, Narang, Ramos, Matusik, Garg, Macklin 2022 (SHAC). Each step in time is differentiated by
-``kernel.derivative("vjp")``, networks by `Network.back`, observation and reward of `Go1Velocity` by hand, below.
+Xu, Makoviychuk, Narang, Ramos, Matusik, Garg, Macklin 2022 (SHAC). Steps in time are differentiated by
+``ds.rollout(kernel.derivative("vjp"), …)``, networks by `Network.back`, observation and reward of `Go1Velocity` by
+hand, below.
 
     python examples/policy_gradient.py  # compares with differences
 """
@@ -44,42 +45,46 @@ def of_observation(q: np.ndarray, slope: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def through_steps(kernel: ds.Kernel, path: dict, by_q: np.ndarray, by_v: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Slopes by state and joint targets at the start of a path, and of which robots all steps have derivatives."""
-    back, by_target, right = kernel.derivative("vjp"), 0.0, np.ones(len(by_q), bool)
-    names = [a.name for a in kernel.arguments]
-    none = {"impulses_next_bar": np.zeros(12, np.float32), "residuals_bar": np.zeros(3, np.float32)}
-    for t in reversed(range(len(path["q"]) - 1)):
-        # impulses after a step solve it: sweeps end at once
-        now = {**path, "q": path["q"][t], "v": path["v"][t], "impulses": path["impulses"][t + 1]}
-        *found, status = back(**now, q_next_bar=by_q, v_next_bar=by_v, **none, return_status=True)
-        found = dict(zip(names, found, strict=True))
-        right &= status == ds.DynamicsStatus.SOLVED
-        by_q, by_v, by_target = found["q"], found["v"], by_target + found["q_target"]
-    right &= np.isfinite(by_q.sum(axis=1) + by_v.sum(axis=1) + by_target.sum(axis=1))
-    return by_q, by_v, by_target, right
+    """Slopes by state and joint targets at the start of a path; and which robots have one, that of others is zero."""
+    rest, steps = dict(path), len(path["q"]) - 1
+    states, target, dt = [rest.pop(name) for name in ("q", "v")], rest.pop("q_target")[None], rest.pop("dt")
+    for name, x in (("q_next_bar", by_q), ("v_next_bar", by_v)):
+        rest[name] = np.zeros((steps, *x.shape), np.float32)
+        rest[name][-1] = x
+    back = kernel.derivative("vjp")
+    by_q, by_v, _, by_target, *_, status = ds.rollout(
+        back, *states, target, dt, decimation=steps, time_axis=0, threads=1, return_status=True, **rest
+    )
+    found = by_q, by_v, by_target[0]
+    right = (status == ds.DynamicsStatus.SOLVED).all(axis=0) & np.isfinite(sum(x.sum(axis=1) for x in found))
+    return *(np.where(right[:, None], x, np.float32(0.0)) for x in found), right
 
 
-def slopes_of_return(envs, learner, moments, discount: float) -> tuple[list[np.ndarray], float]:
+def slopes_of_return(envs, learner, moments, discount: float, most: float = 0.0) -> tuple[list[np.ndarray], float]:
     """Of the mean return by the policy's parameters, and the part of all control steps that have no derivative.
 
-    These are cut out: what comes later counts as constant there.
+    These are cut out: what comes later is held there. Episodes end with the value of what is seen last, falls
+    too: a fall has no slope, values that are learned to be zero there have one. With ``most``, slopes by a robot's
+    velocities that are longer than that many medians of all robots are shortened: few robots would outweigh the others.
     """
     policy, deviation, wrong, n = learner.policy, np.exp(learner.policy.parameters[0]), 0, len(moments[0].values)
     slopes: list[np.ndarray] = [np.zeros_like(p) for p in policy.parameters]
     by_q = by_v = by_before = 0.0
     ahead = learner.slope_of_value(moments[-1].after)
     for k, m in reversed(list(enumerate(moments))):
-        later, whole = (discount * (~x)[:, None].astype(np.float32) for x in (m.terminated | m.truncated, m.terminated))
-        if m.truncated.any():
-            ahead[m.truncated] = learner.slope_of_value(m.after[m.truncated])
+        ended = m.terminated | m.truncated
+        later = discount * (~ended)[:, None].astype(np.float32)
+        if ended.any():
+            ahead[ended] = learner.slope_of_value(m.after[ended])
         slope, next_by_before = of_reward(m.after, m.before, envs.control)
-        slope += whole * ahead
+        slope += discount * ahead
         of_q, of_v = of_observation(m.path["q"][-1], slope)
         of_q, of_v = of_q + later * by_q, of_v + later * by_v
         of_action = slope[:, ACTIONS] + later * by_before
         by_q, by_v, by_target, right = through_steps(envs.kernel, m.path, of_q, of_v)
-        for x in (by_q, by_v, by_target):
-            x[~right] = 0.0
+        size = np.linalg.norm(by_v, axis=1, keepdims=True)
+        short = np.minimum(1.0, most * np.median(size) / np.maximum(size, 1e-9)) if most else np.float32(1.0)
+        by_q, by_v, by_target = by_q * short, by_v * short, by_target * short
         wrong += np.count_nonzero(~right)
         by_before = next_by_before
         of_action = (of_action + REACH * by_target[:, 7:]) * (np.abs(m.actions) < 1)

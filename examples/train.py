@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -33,8 +34,9 @@ WORLDS = {"Go1Velocity": 2048, "HumanoidStand": 512, "ArmReach": 1024}
 STEPS, EPOCHS, PARTS = 24, 3, 4
 """Control steps of an iteration; how often, and in how many parts, all are learned from."""
 
-GRADIENT = 256, 16
-"""Robots, and control steps of an iteration, of `--gradient`."""
+GRADIENT, NEAR, NOISE, RATE, MOST = (256, 24), 0.97, 0.4, 2e-3, 1.5
+"""Of `--gradient`: robots and control steps of an iteration, γ, deviation of actions at the start, step size, and what
+slopes of a robot are shortened to, over their median."""
 
 DISCOUNT, TRACE, CLIP, DIVERGENCE, ENTROPY = 0.99, 0.95, 0.2, 0.01, 0.002
 """γ and λ of the advantage; bound on the ratio of probabilities; wanted divergence; weight of the entropy."""
@@ -164,8 +166,8 @@ class Moment(NamedTuple):
     before: np.ndarray
     seen: np.ndarray
     actions: np.ndarray
-    noise: np.ndarray
     values: np.ndarray
+    noise: np.ndarray
     rewards: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
@@ -184,11 +186,11 @@ def live(envs: delassus.gym.Worlds, learner: Learner, steps: int) -> list[Moment
         learner.see(envs.observations)
         after, rewards, terminated, truncated, infos = envs.step(actions)
         after = infos.get("final_obs", after)
-        moments.append(Moment(before, x, actions, noise, values, rewards, terminated, truncated, after, envs.path))
+        moments.append(Moment(before, x, actions, values, noise, rewards, terminated, truncated, after, envs.path))
     return moments
 
 
-def advantages_of(moments: list[Moment], learner: Learner) -> np.ndarray:
+def advantages_of(moments: list[Moment], learner: Learner, discount: float) -> np.ndarray:
     """Of all actions (steps, n): how much more came of them than their values said."""
     found, ahead = [], np.zeros_like(moments[0].values)
     values = learner.value(learner.scaled(moments[-1].after))[:, 0]
@@ -196,7 +198,7 @@ def advantages_of(moments: list[Moment], learner: Learner) -> np.ndarray:
         if m.truncated.any():  # what would have come later
             values[m.truncated] = learner.value(learner.scaled(m.after[m.truncated]))[:, 0]
         goes_on = ~(m.terminated | m.truncated)
-        ahead = m.rewards + ~m.terminated * DISCOUNT * values + goes_on * DISCOUNT * TRACE * ahead - m.values
+        ahead = m.rewards + discount * (~m.terminated * values + goes_on * TRACE * ahead) - m.values
         found.insert(0, ahead)
         values = m.values.copy()
     return np.array(found)
@@ -204,8 +206,8 @@ def advantages_of(moments: list[Moment], learner: Learner) -> np.ndarray:
 
 def train(
     name: str, minutes: float, seed: int, threads: int | None, gradient: bool = False
-) -> tuple[Learner, list[tuple[float, float]]]:
-    """A learner, and the curve of the mean reward a second over processor time (min)."""
+) -> Iterator[tuple[Learner, float, float]]:
+    """A learner, the processor time it has learned for (min), and its mean reward a second, after each iteration."""
     n, steps = GRADIENT if gradient else (WORLDS[name], STEPS)
     envs = getattr(delassus.gym, name)(n, threads=threads)
     learner = Learner(*envs.single_observation_space.shape, *envs.single_action_space.shape, seed)
@@ -213,27 +215,25 @@ def train(
     envs.steps[:] = learner.rng.integers(0, envs.longest, n)  # so that episodes do not all end at once
     if gradient:
         envs.kernel.derivative("vjp")  # compiled before time is taken
-    curve, begin = [], time.process_time()
-    while curve == [] or curve[-1][0] < minutes:
+        learner.rate, learner.policy.parameters[0][:] = RATE, np.log(NOISE)
+    spent = 0.0
+    while spent < minutes:
+        begin = time.process_time()
         moments = live(envs, learner, steps)
-        x, actions, values = (
-            np.concatenate([getattr(m, what) for m in moments]) for what in ("seen", "actions", "values")
-        )
-        gains = advantages_of(moments, learner).ravel()
+        x, actions, values = (np.concatenate(list(column)) for column in list(zip(*moments, strict=True))[1:4])
+        gains = advantages_of(moments, learner, NEAR if gradient else DISCOUNT).ravel()
         if gradient:
-            slopes, _ = slopes_of_return(envs, learner, moments, DISCOUNT)
-            learner.policy.descend([-slope for slope in slopes], learner.rate)
+            # nothing comes after falls; values fall off towards them, which is what tells to keep away
+            fallen = np.concatenate([learner.scaled(m.after[m.terminated]) for m in moments])
+            x, returns = np.concatenate([x, fallen]), np.concatenate([gains + values, np.zeros(len(fallen))])
             for part in learner.parts(len(x)):
-                learner.foresee(x[part], gains[part] + values[part])
+                learner.foresee(x[part], returns[part])
+            slopes, _ = slopes_of_return(envs, learner, moments, NEAR, MOST)
+            learner.policy.descend([-slope for slope in slopes], learner.rate)
         else:
             learner.learn(x, actions, gains, gains + values)
-        rewarded = np.mean([m.rewards for m in moments])
-        curve.append(((time.process_time() - begin) / 60, rewarded / envs.control))
-        if len(curve) % 10 == 0:
-            print(
-                f"{len(curve):5d} iterations, {curve[-1][0]:5.2f} min: reward {curve[-1][1]:6.3f} a second", flush=True
-            )
-    return learner, curve
+        spent += (time.process_time() - begin) / 60
+        yield learner, spent, float(np.mean([m.rewards for m in moments])) / envs.control
 
 
 def tracking(learner: Learner) -> str:
@@ -304,7 +304,12 @@ def main() -> None:
     options = parser.parse_args()
     if options.env != "Go1Velocity" and (options.video or options.view or options.gradient):
         parser.error("--video, --view and --gradient are for Go1Velocity only")
-    learner, curve = train(options.env, options.minutes, options.seed, options.threads, options.gradient)
+    curve = []
+    run = train(options.env, options.minutes, options.seed, options.threads, options.gradient)
+    for learner, spent, rewarded in run:  # noqa: B007
+        curve.append((spent, rewarded))
+        if len(curve) % 10 == 0:
+            print(f"{len(curve):5d} iterations, {spent:5.2f} min: reward {rewarded:6.3f} a second", flush=True)
     still = np.zeros((256, learner.policy.parameters[-1].size), np.float32)
     for what, act in (("learned", learner.act), ("no actions", lambda _: still)):
         gained, falls = score(options.env, act)

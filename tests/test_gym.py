@@ -206,7 +206,7 @@ def test_the_example_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     train = importlib.import_module("train")
     monkeypatch.setitem(train.WORLDS, "ArmReach", 64)
     monkeypatch.setattr(train, "time", SimpleNamespace(process_time=itertools.count().__next__))  # a second each
-    learner, curve = train.train("ArmReach", 100 / 60, 0, 1)
-    rewards = np.array(curve)[:, 1]
+    learners, _, rewards = zip(*train.train("ArmReach", 99.5 / 60, 0, 1), strict=True)
+    rewards = np.array(rewards)
     assert len(rewards) == 100 and rewards[-20:].mean() > rewards[:20].mean() + 0.1
-    assert train.score("ArmReach", learner.act)[1] == 0.0
+    assert train.score("ArmReach", learners[-1].act)[1] == 0.0

@@ -106,3 +106,55 @@ def test_derivatives_of_a_step_are_those_of_differences(scene, struck):
         made = found.A @ directions[: 2 * nv] + found.B @ directions[2 * nv :]
         assert np.abs(made - wanted).max() < AGREES * np.abs(wanted).max()
     assert seen >= 3
+
+
+def test_gradients_of_trajectories_are_those_of_differences(scene):
+    """With controls, start and parameters, through impacts: a random function of all states of eight steps."""
+    rng, nv, nq, n = np.random.default_rng(11), scene.tree.nv, scene.tree.nq, 8
+    by_q, by_v = rng.normal(size=(n + 1, nq)), rng.normal(size=(n + 1, nv))
+    q, v = start(scene, rng, True)
+    controls = rng.normal(size=(n, nv))
+
+    def loss(q, v):
+        return (by_q * q).sum() + 0.5 * (by_v * v * v).sum(), by_q, by_v * v
+
+    def after(x):
+        """The function where all that varies is changed by ``x``."""
+        of_q, of_v, of_u, friction, restitution, mass = np.split(x, np.cumsum([nv, nv, n * nv, 6, 6]))
+        scaled = {
+            name: replace(tree, inertias=tree.inertias * (1.0 + dm / tree.inertias[0, 0, 0])) if name != "arm" else tree
+            for (name, tree), dm in zip(scene.robots.items(), [0.0, *mass], strict=True)
+        }
+        colliders = [
+            replace(c, friction=c.friction + a, restitution=c.restitution + b if c.restitution else 0.0)
+            for c, a, b in zip(scene.colliders, friction, restitution, strict=True)
+        ]
+        sim = ds.Simulator(
+            Scene(scaled, colliders),
+            q0=scene.tree.integrate(q, of_q),
+            v0=v + of_v,
+            dt=DT,
+            tolerance=1e-13,
+            max_overlap=1.0,
+        )
+        states = [(sim.q, sim.v)]
+        for u in controls + of_u.reshape(n, nv):
+            sim.step(u)
+            states.append((sim.q, sim.v))
+        return loss(*map(np.array, zip(*states, strict=True)))[0]
+
+    sim = ds.Simulator(scene, q0=q, v0=v, dt=DT, tolerance=1e-13, max_overlap=1.0)
+    found = sim.gradient(loss, controls, parameters=("friction", "restitution", "mass"))
+    assert (sim.q == q).all() and sim.steps == 0
+    assert {*found.statuses} == {SolverStatus.CONVERGED} and found.distance > 1e-4
+    with_all = [found.q0, found.v0, found.controls.ravel(), *(found.parameters[k] for k in ("friction", "restitution"))]
+    with_all.append(found.parameters["mass"][3:])
+    gradient = np.concatenate(with_all)
+    assert all(np.abs(part).max() > 0.0 for part in with_all)
+    sizes = [nv, nv, n * nv, 6, 6, 4]
+    for part, size in enumerate(sizes):
+        d = np.zeros(len(gradient))
+        at = sum(sizes[:part])
+        d[at : at + size] = NEAR * rng.normal(size=size)
+        wanted = (8.0 * (after(d) - after(-d)) - (after(2.0 * d) - after(-2.0 * d))) / 12.0
+        assert abs(gradient @ d - wanted) < 1e-5 * NEAR * np.abs(gradient).max()

@@ -24,12 +24,16 @@ from internals import Recorder, boxes, pendulum
 
 pytest.importorskip("viser")
 
-CHROMIUM = next((p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None)
 PATIENCE = 40.0
 """Seconds that a page may take on a busy machine without graphics card."""
 
 SAME, CHANGED = 0.0005, 0.003
 """Part of the pixels that differ by more than noise: less than SAME is a still picture, more than CHANGED is motion."""
+
+
+def chromium():
+    """Where Chromium is, None where it is not: asked when a test begins, as it may be installed while others run."""
+    return next((p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None)
 
 
 def free_port():
@@ -44,7 +48,7 @@ class Browser:
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(
             [
-                CHROMIUM, "--headless=new", "--no-sandbox", "--remote-debugging-port=0", f"--user-data-dir={folder}",
+                chromium(), "--headless=new", "--no-sandbox", "--remote-debugging-port=0", f"--user-data-dir={folder}",
                 "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--window-size=640,480",
                 "--no-first-run", "--disable-dev-shm-usage", "about:blank",
             ],
@@ -96,7 +100,7 @@ def changed(a, b):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+@pytest.mark.skipif("chromium() is None", reason="needs Chromium")
 def test_the_page_shows_the_robot_moving(tmp_path):
     viewer = view(pendulum(4), port=free_port(), block=False)
     try:

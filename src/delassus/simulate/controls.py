@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,10 +43,14 @@ class Controls:
     def _changes(self) -> Kernel:
         return self._kernel("control_force_changes")
 
+    def rates(self, given: Sequence[Any]) -> Rates | None:
+        """Changes at what was ``given``; None where joint forces are controls."""
+        return None if self.control == "tau" else tuple(self._changes(*given))
+
     @property
-    def rates(self) -> Rates | None:
-        """Of the last step; None where joint forces are controls."""
-        return None if self.control == "tau" else tuple(self._changes(*self.given))
+    def width(self) -> int:
+        """How many numbers steps are given."""
+        return {"tau": self.tree.nv, "actuators": self.tree.nu, "pd": self.tree.nq}[self.control]
 
     def forces(self, q: Array, v: Array, given: ArrayLike | None, v_target: ArrayLike | None) -> Array:
         """Joint forces at a state, as `Simulator.step` takes controls."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -22,18 +23,22 @@ from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import LIMIT, SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.contact.sparse.records import Options
 from delassus.contact.sparse.stepper import BlockSteps
-from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
+from delassus.errors import ConfigurationError, shown, unknown_name, warn
 from delassus.frozen import cached_property
-from delassus.model.check import check_choice, check_flag, check_number, check_whole
+from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array
 from delassus.quantities.options import Control, Passive
 from delassus.simulate.controls import Controls
-from delassus.simulate.derivatives import EXACT, StepDerivatives, step_derivatives
+from delassus.simulate.derivatives import (
+    Asked,
+    Loss,
+    StepDerivatives,
+    TrajectoryGradient,
+    step_derivatives,
+    trajectory_gradient,
+)
 from delassus.simulate.recording import Recorder, Recording
-from delassus.simulate.state import PREFIX, checked_state, one_state
+from delassus.simulate.state import PREFIX, checked_start, checked_state, one_state
 from delassus.spatial.rotations import Array
-
-MOST_NAMED = 10
-"""Pairs of colliders that a message names."""
 
 UNIT = "Check its unit."
 
@@ -229,7 +234,8 @@ class Simulator:
         self.time, self.steps = 0.0, 0
         self._earlier: Counter[SolverStatus] = Counter()
         self.status = SolverStatus.CONVERGED
-        contacts = self._start(check_number("max_overlap", max_overlap, UNIT, above=False))
+        most = check_number("max_overlap", max_overlap, UNIT, above=False)
+        contacts = checked_start(self._steps, self.q, self.v, most)
         self._steps.set_warm_start(contacts, np.zeros((len(contacts), 3)), np.zeros((2, tree.nv)))
 
     @property
@@ -240,34 +246,6 @@ class Simulator:
         gains = {"kp": self.kp.tolist(), "kd": self.kd.tolist()}
         forces = {"passive": self.passive, "limits": self.limits, "control": self.control, **gains}
         return {**{k: x for k, x in own.items() if k not in here}, **of_solver, "seed": self.seed, **forces}
-
-    def _start(self, max_overlap: float) -> ContactSet:
-        """Contacts at the start, whose links have inertia, loops are closed and bodies do not overlap."""
-        contacts, errors, singular = self._steps.inspect(self.q, self.v)
-        if singular is not None:
-            link = self.scene.tree.link_names[singular]
-            raise ModelError(f"link {link!r}", "a body that has inertia along its joint", "none", "Give it mass.")
-        for loop, error in zip(self.scene.loops, errors, strict=True):
-            gap = float(np.abs(error).max(initial=0.0))
-            if gap > max_overlap:
-                raise ConfigurationError(
-                    "q0",
-                    f"loops that are closed within {max_overlap:g} (m, rad)",
-                    f"{loop!r}, open by {gap:.3g}",
-                    "Close it at the start, or raise max_overlap: the first steps then pull it together.",
-                )
-        deep = contacts.colliders[contacts.depths > max_overlap]
-        if len(deep):
-            names = [c.name for c in self.scene.colliders]
-            pairs = list(dict.fromkeys(f"{names[a]!r} and {names[b]!r}" for a, b in deep.tolist()))
-            raise ConfigurationError(
-                "q0",
-                f"bodies that overlap by at most {max_overlap:g} m",
-                f"an overlap of up to {contacts.depths.max():.3g} m of colliders "
-                f"{', '.join(pairs[:MOST_NAMED])}{', …' if len(pairs) > MOST_NAMED else ''}",
-                "Move them apart, list the pair in the scene's `ignore`, or raise max_overlap.",
-            )
-        return contacts
 
     def step(self, tau: ArrayLike | None = None, v_target: ArrayLike | None = None) -> None:
         """Advance by one time step under joint forces ``tau`` (nv,), in N and N m; none by default.
@@ -289,7 +267,7 @@ class Simulator:
         self.steps += steps
         self.time = self.steps * self.dt
 
-    def step_derivatives(self, *, smoothing: float | None = None) -> StepDerivatives:
+    def step_derivatives(self, *, parameters: Iterable[str] = (), smoothing: float | None = None) -> StepDerivatives:
         """Derivatives ``A`` and ``B`` of the last step: of the state after it with that before, and with controls.
 
         Exact, by the implicit function theorem at the solution of each impact, of the step and of the position
@@ -298,7 +276,8 @@ class Simulator:
         ``smoothing`` (m/s) they are means over changes of velocities of that size.
 
         Several points of a face that slide may share their load in many ways, and friction then makes several motions
-        of them: derivatives are those of points that yield alike.
+        of them: derivatives are those of points that yield alike. ``parameters`` are names of what else to
+        differentiate with: "friction" and "restitution" of colliders, "mass" of free bodies (radii of inertia stay).
 
         Raises
         ------
@@ -308,23 +287,68 @@ class Simulator:
 
         Examples
         --------
-        >>> import numpy as np
         >>> from delassus.scenes import boxes
-        >>> ready = boxes(2)
-        >>> sim = ready.simulator()
+        >>> sim = boxes(2).simulator()
         >>> sim.step()
         >>> found = sim.step_derivatives()
         >>> found.A.shape, found.B.shape, len(found.A.blocks)
         ((24, 24), (24, 12), 2)
         """
-        if self.solver not in EXACT:
-            wanted = f"solvers of friction cones: {', '.join(map(repr, EXACT))}"
-            raise ConfigurationError("solver", wanted, repr(self.solver), "Leave out the formulation and the solver.")
-        smoothing = None if smoothing is None else check_number("smoothing", smoothing, "In m/s.")
-        record = self._changes.recorded(self._steps)
-        return step_derivatives(
-            self._changes.all(record, smoothing), record.status, self._steps.blocks.dofs, self._controls.rates
-        )
+        return self._last_step(Asked.of(self.scene, self.solver, parameters, smoothing))()
+
+    def _last_step(self, asked: Asked) -> Callable[[], StepDerivatives]:
+        """What computes the derivatives of the last step, now or later."""
+        record, dofs = self._changes.recorded(self._steps), self._steps.blocks.dofs
+        rates = partial(self._controls.rates, self._controls.given)
+        return partial(step_derivatives, self._changes, record, asked, dofs, rates)
+
+    def gradient(
+        self, loss: Loss, controls: ArrayLike, *, parameters: Iterable[str] = (), smoothing: float | None = None
+    ) -> TrajectoryGradient:
+        """Gradient of a function of the next steps, by one sweep of adjoints back through them.
+
+        The simulator stays where it is. Each step is differentiated as `step_derivatives` does, at its own solution.
+
+        Parameters
+        ----------
+        loss : callable
+            From the trajectory ``q`` (T + 1, nq) and ``v`` (T + 1, nv) to a number and its partial derivatives with
+            both, of the same shapes: with coordinates, as `jax.grad` has them.
+        controls : (T, nu) array_like
+            What `step` takes, of each step.
+        parameters, smoothing
+            As in `step_derivatives`.
+
+        Raises
+        ------
+        ConfigurationError
+            As `step` and `step_derivatives` do; a loss that returns something else.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from delassus.scenes import boxes
+        >>> sim = boxes(1).simulator()
+        >>> def height(q, v):
+        ...     by_q = np.zeros_like(q)
+        ...     by_q[-1, 2] = 1.0
+        ...     return q[-1, 2], by_q, np.zeros_like(v)
+        >>> found = sim.gradient(height, np.zeros((20, 6)))
+        >>> found.controls.shape, bool(found.controls[0, 2] > 0.0), round(float(found.q0[2]), 9)
+        ((20, 6), True, 1.0)
+        """
+        asked = Asked.of(self.scene, self.solver, parameters, smoothing)
+        given = finite_array(controls, (-1, self._controls.width), "controls", "One row for each step.")
+        start, q, v, steps = self.get_state(), [self.q], [self.v], list[Callable[[], StepDerivatives]]()
+        try:
+            for u in given:
+                self.step(u)
+                steps.append(self._last_step(asked))
+                q.append(self.q)
+                v.append(self.v)
+            return trajectory_gradient(self.scene.tree, np.array(q), np.array(v), loss, steps)
+        finally:
+            self.set_state(start)
 
     @property
     def statuses(self) -> Counter[SolverStatus]:

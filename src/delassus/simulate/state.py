@@ -1,4 +1,4 @@
-"""What `Simulator.get_state` gives, checked."""
+"""States that a simulator starts at and goes on from, checked."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import numpy as np
 from delassus.contact.contacts import ContactSet
 from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
-from delassus.contact.sparse.stepper import SLEEP
-from delassus.errors import ConfigurationError, shown
+from delassus.contact.sparse.stepper import SLEEP, BlockSteps
+from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.model.check import check_whole, finite_array
 from delassus.spatial.rotations import Array
 
 PREFIX = "contacts_"
 """Of the names of a contact set's arrays in the state of a simulator."""
+
+MOST_NAMED = 10
+"""Pairs of colliders that a message names."""
 
 PASS_ALL = "Pass what get_state returned."
 
@@ -84,3 +87,39 @@ def checked_state(state: Any, names: Iterable[str], scene: Scene, rng: np.random
         came = f"{type(error).__name__}: {error}"
         raise ConfigurationError("state", "a generator and statuses", came, PASS_ALL) from error
     return State(steps, state["rng"], status, statuses, contacts, (impulses, sustained), on_joints, sleep)
+
+
+def checked_start(steps: BlockSteps, q: Array, v: Array, max_overlap: float) -> ContactSet:
+    """Contacts at the start, whose links have inertia, loops are closed and bodies do not overlap.
+
+    Raises
+    ------
+    ConfigurationError, ModelError
+        They have not, are not or do.
+    """
+    scene = steps.blocks.scene
+    contacts, errors, singular = steps.inspect(q, v)
+    if singular is not None:
+        link = scene.tree.link_names[singular]
+        raise ModelError(f"link {link!r}", "a body that has inertia along its joint", "none", "Give it mass.")
+    for loop, error in zip(scene.loops, errors, strict=True):
+        gap = float(np.abs(error).max(initial=0.0))
+        if gap > max_overlap:
+            raise ConfigurationError(
+                "q0",
+                f"loops that are closed within {max_overlap:g} (m, rad)",
+                f"{loop!r}, open by {gap:.3g}",
+                "Close it at the start, or raise max_overlap: the first steps then pull it together.",
+            )
+    deep = contacts.colliders[contacts.depths > max_overlap]
+    if len(deep):
+        names = [c.name for c in scene.colliders]
+        pairs = list(dict.fromkeys(f"{names[a]!r} and {names[b]!r}" for a, b in deep.tolist()))
+        raise ConfigurationError(
+            "q0",
+            f"bodies that overlap by at most {max_overlap:g} m",
+            f"an overlap of up to {contacts.depths.max():.3g} m of colliders "
+            f"{', '.join(pairs[:MOST_NAMED])}{', …' if len(pairs) > MOST_NAMED else ''}",
+            "Move them apart, list the pair in the scene's `ignore`, or raise max_overlap.",
+        )
+    return contacts

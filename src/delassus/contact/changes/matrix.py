@@ -1,4 +1,4 @@
-"""Matrices of dense blocks that share neither rows nor columns."""
+"""Matrices of dense blocks that share no rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from delassus.spatial.rotations import Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockMatrix(Frozen):
-    """Matrix whose blocks, one for each island of bodies, have rows and columns of their own; all else is zero.
+    """Matrix whose blocks, one for each island of bodies, have rows of their own; all else is zero.
 
     ``A @ x`` and ``A.T`` cost what the blocks do; `numpy.asarray` makes the whole matrix of it.
 
@@ -42,7 +42,7 @@ class BlockMatrix(Frozen):
         x = np.asarray(x)
         out = np.zeros((self.shape[0], *x.shape[1:]))
         for rows, columns, block in zip(self.rows, self.columns, self.blocks, strict=True):
-            out[rows] = block @ x[columns]
+            out[rows] += block @ x[columns]
         return out
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:

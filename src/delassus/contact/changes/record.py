@@ -53,13 +53,14 @@ class Search(NamedTuple):
 
 
 class StepRecord(NamedTuple):
-    """A step: state and masses before it, its contacts, problems and position correction.
+    """A step: state, joint forces and masses before it, its contacts, problems and position correction.
 
     All in the order of the blocks (`delassus.contact.sparse.blocks.Blocks`).
     """
 
     q: Array
     v: Array
+    tau: Array
     asleep: tuple[Indices, Indices]
     poses: Array
     mass: Array
@@ -113,6 +114,6 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     search = Search(data.space.pairs[touching], data.links.reach.copy(), data.space.world.copy())
     correction = Correction(pushes, compliances, on_joints, rows.law.R[m:total].copy(), state.shift.copy())
     return StepRecord(
-        tape.q.copy(), data.progress.start.copy(), asleep, data.links.poses.copy(), bodies.mass.copy(),
-        bodies.inverse.copy(), found, search, problems, correction, steps.status,
+        tape.q.copy(), data.progress.start.copy(), state.tau.copy(), asleep, data.links.poses.copy(),
+        bodies.mass.copy(), bodies.inverse.copy(), found, search, problems, correction, steps.status,
     )  # fmt: skip

@@ -41,6 +41,9 @@ from delassus.spatial.rotations import Array
 FAR = 1e6
 """Velocity (m/s) at which what takes no part parts."""
 
+PARAMETERS = ("friction", "restitution", "mass")
+"""What derivatives may be taken with: friction and restitution of colliders, and masses of free bodies."""
+
 CUT = 1e-9
 """Part of a displacement by which the one that was taken differs where it was cut off."""
 
@@ -58,19 +61,36 @@ class BlockChanges(NamedTuple):
 
 
 class IslandChanges(NamedTuple):
-    """Derivatives of an island: ``dofs`` (n,) of the blocks, of ``[q; v]`` after the step (2n, …) with q, v and τ."""
+    """Derivatives of an island: ``dofs`` (n,) of the blocks, of ``[q; v]`` after the step (2n, …) with q, v and τ.
+
+    ``given``: with parameters, by name which of the scene, and the derivatives.
+    """
 
     dofs: Indices
     with_q: Array
     with_v: Array
     with_tau: Array
+    given: dict[str, tuple[Indices, Array]]
+
+
+class Varied(NamedTuple):
+    """Parameters that vary, by name which of the scene, and what they do in all columns (…, w).
+
+    Friction and restitution of contacts (m, w), and for each degree of freedom of a free body one over its mass (n, w):
+    its radii of inertia stay.
+    """
+
+    names: dict[str, Indices]
+    friction: Array
+    restitution: Array
+    mass: Array
 
 
 class SceneChanges:
     """Derivatives of a recorded step of a scene, island by island."""
 
     def __init__(self, blocks: Blocks, detector: CollisionDetector, options: Options, passive: Passive) -> None:
-        self.blocks, self._detector, self.options, self._passive = blocks, detector, options, passive
+        self.blocks, self.detector, self.options, self._passive = blocks, detector, options, passive
         self._tree = tree_of(blocks)
         self._kernels: dict[tuple[int, str], Any] = {}
 
@@ -100,10 +120,8 @@ class SceneChanges:
         """Contacts of a step and how they change; which of them are known."""
         found = record.contacts
         search = record.search
-        space = self._detector.space._replace(world=search.world)
-        changes = contact_changes(
-            search.pairs, search.reach, self.options.touching, self._detector.arrays, space, found
-        )
+        space = self.detector.space._replace(world=search.world)
+        changes = contact_changes(search.pairs, search.reach, self.options.touching, self.detector.arrays, space, found)
         sides = sides_of(found.links, found.points, self.blocks, self._tree, record.poses)
         return Contacts(found.frames, sides, coupling_of(changes, found.points, found.frames)), changes.known
 
@@ -160,7 +178,9 @@ class SceneChanges:
             members.setdefault(find(i), []).append(i)
         return [np.array(x) for x in members.values()]
 
-    def all(self, record: StepRecord, smoothing: float | None) -> tuple[list[IslandChanges], float, bool]:
+    def all(
+        self, record: StepRecord, smoothing: float | None, parameters: Sequence[str]
+    ) -> tuple[list[IslandChanges], float, bool]:
         """Derivatives of all islands, distance (m/s) of the nearest other mode, and whether they are known.
 
         Modes are smoothed over ``smoothing`` (m/s).
@@ -180,7 +200,9 @@ class SceneChanges:
         self._refuse_curved(record)
         out, distance, fine = list[IslandChanges](), np.inf, bool(known[_acting(record)].all())
         for blocks_of in self.islands(record):
-            island = _Island(self, record, contacts, blocks_of, np.flatnonzero(np.isin(block_of, blocks_of)), smoothing)
+            island = _Island(
+                self, record, contacts, blocks_of, np.flatnonzero(np.isin(block_of, blocks_of)), smoothing, parameters
+            )
             made, near, good = island.all([changes[b] for b in blocks_of])
             out.append(made)
             distance, fine = min(distance, near), fine and good
@@ -188,7 +210,7 @@ class SceneChanges:
 
     def _refuse_curved(self, record: StepRecord) -> None:
         """Raise `ConfigurationError` where contacts act whose changes are not those of a formula."""
-        curved = are_curved(self._detector.arrays, record.contacts.colliders) & _acting(record)
+        curved = are_curved(self.detector.arrays, record.contacts.colliders) & _acting(record)
         if curved.any():
             names = [self.blocks.scene.colliders[k].name for k in record.contacts.colliders[np.argmax(curved)]]
             raise ConfigurationError(
@@ -210,7 +232,7 @@ class _Island:
 
     def __init__(
         self, scene: SceneChanges, record: StepRecord, contacts: Contacts, blocks_of: Indices, own: Indices,
-        smoothing: float | None,
+        smoothing: float | None, parameters: Sequence[str],
     ) -> None:  # fmt: skip
         blocks = scene.blocks
         bodies, joints = blocks.bodies, blocks.joints
@@ -234,10 +256,37 @@ class _Island:
         self.joints = np.flatnonzero(np.isin(joints.blocks, blocks_of))
         self.joint_dofs = self.place[joints.dofs[self.joints]]
         self.joint_mobility = inverse[self.joint_dofs, self.joint_dofs]
-        self.distance, self.smoothing = np.inf, smoothing
+        self.distance, self.smoothing, self.sizes = np.inf, smoothing, np.diff(first)[blocks_of]
+        self.varied = self._varied(parameters)
+        self.width = self.varied.mass.shape[1]
 
-    def response(self, problem: Problem) -> tuple[Response, Array, Array]:
-        """Answers in the modes of a problem; what held joints have of positions (k,), and normals of floors (m,)."""
+    def _varied(self, parameters: Sequence[str]) -> Varied:
+        found, blocks, m, n = self.record.contacts, self.scene.blocks, len(self.own), self.n
+        colliders = found.colliders[self.own]
+        touching = np.unique(colliders)
+        bodies = self.blocks_of[self.blocks_of < len(blocks.mass)]
+        every = {"friction": touching, "restitution": touching, "mass": blocks.links[bodies]}
+        names = {name: every[name] for name in PARAMETERS if name in parameters}
+        width = 3 * n + sum(map(len, names.values()))
+        out = Varied(names, np.zeros((m, width)), np.zeros((m, width)), np.zeros((n, width)))
+        at, own = 3 * n, self.scene.detector.arrays.material
+        for name, which in names.items():
+            if name == "mass":
+                for k, b in enumerate(bodies):
+                    first = blocks.bodies.first[b]
+                    out.mass[self.place[first : first + 6], at + k] = 1.0 / blocks.mass[b]
+            else:  # of a contact it is the geometric mean
+                to, mean, column = (out.friction, found.friction, 3) if name == "friction" else (
+                    out.restitution, found.restitution, 4)  # fmt: skip
+                for side in range(2):
+                    given = own[colliders[:, side], column]
+                    rate = np.where(given > 0.0, 0.5 * mean[self.own] / np.where(given > 0.0, given, 1.0), 0.0)
+                    np.add.at(to, (np.arange(m), at + np.searchsorted(which, colliders[:, side])), rate)
+            at += len(which)
+        return out
+
+    def response(self, problem: Problem) -> tuple[Response, Any, Array]:
+        """Answers in the modes of a problem; these; and what held joints have of positions (k,)."""
         found, options, all_joints = self.record.contacts, self.scene.options, self.scene.blocks.joints
         rates, p, after = problem.rates[self.own], problem.impulses[self.own], problem.after[self.dofs]
         u = self.J @ after + np.where(np.isfinite(rates), rates, FAR)
@@ -258,7 +307,7 @@ class _Island:
         units = np.zeros((k, self.n))
         units[np.arange(k), at] = part
         C, B = np.broadcast_to(modes.C, (m, 3, 3)), np.broadcast_to(modes.B, (m, 3, 3))
-        D = np.stack([np.broadcast_to(x, m) for x in modes.D], axis=-1).reshape(-1)
+        D = _columns(modes.D, m).reshape(-1)
         rows = Rows(
             C,
             np.concatenate([(C @ self.J).reshape(-1, self.n), units]),
@@ -268,73 +317,70 @@ class _Island:
         )
         of_contacts, of_joints = (np.min(x.distance, initial=np.inf) for x in (modes, holds))
         self.distance = min(self.distance, float(of_contacts), float(of_joints))
-        held = part * np.broadcast_to(holds.with_position, k)
-        return Response(self.M, rows), held, np.broadcast_to(modes.with_floor, m)
+        return Response(self.M, rows), modes, part * np.broadcast_to(holds.with_position, k)
 
-    def rows_of(self, response: Response, sigma: Array, held: Array, width: int) -> Array:
-        """Right sides of rows for changes ``sigma`` (m, 3, n) of contacts, and of velocities of held joints."""
-        k = len(self.joints)
-        of_joints = np.zeros((k, width))
-        of_joints[np.arange(k), self.joint_dofs] = held
-        return np.concatenate([-(response.rows.C @ sigma).reshape(-1, width), of_joints])
-
-    def velocities(self, changes: BlockChanges) -> tuple[Array, Array, Array]:
-        """Changes (n, n) of the velocities after the step with q, v and τ."""
-        n, options, record = self.n, self.scene.options, self.record
-        with_q, with_v, v = np.zeros((n, n)), np.eye(n), record.v[self.dofs]
-        floors = np.zeros((len(self.own), 2 * n))
-        before: tuple[Array, ...] = ()
+    def velocities(self, changes: BlockChanges) -> Array:
+        """Changes (n, w) of the velocities after the step with all that varies."""
+        n, options, record, w = self.n, self.scene.options, self.record, self.width
+        dv, v = np.zeros((n, w)), record.v[self.dofs]
+        dv[:, n : 2 * n] = np.eye(n)
+        floors, before = np.zeros((len(self.own), w)), dv
         for problem in record.problems[:-1]:
             after, p = problem.after[self.dofs], problem.impulses[self.own]
-            response, held, with_floor = self.response(problem)
-            pushed = force_changes(self.contacts, self.own, self.place, n, p)
             lost = self.scene.inertia_changes(record, self.dofs.tolist(), self.blocks_of, after - v)
+            momentum = self.M @ dv
+            momentum[:, :n] -= lost
             measured = row_changes(self.contacts, self.own, self.place, after)
-            rows = np.hstack([self.rows_of(response, measured, held, n), np.zeros((len(response.rows.D), n))])
-            m = 3 * len(self.own)
-            rows[2:m:3] += with_floor[:, None] * floors
-            momentum = np.hstack([self.M @ with_q + pushed - lost, self.M @ with_v])
-            dv, x = response.solve(momentum, rows)
-            parts = np.repeat(problem.parts[self.blocks_of], np.diff(self.scene.blocks.bodies.first)[self.blocks_of])
+            new, x = self.answer(problem, momentum, measured, floors)
+            parts = np.repeat(problem.parts[self.blocks_of], self.sizes)
             if problem.phase == COMPRESSION:
-                restitution = record.contacts.restitution[self.own]
-                floors = restitution[:, None] * x[2:m:3]
-                before = with_q, with_v = dv[:, :n], dv[:, n:]
+                floors = record.contacts.restitution[self.own][:, None] * x[2 : 3 * len(self.own) : 3]
+                floors += p[:, 2:] * self.varied.restitution
+                before = dv = new
                 v = after
             else:
-                part = parts[:, None]
-                with_q = (1.0 - part) * before[0] + part * dv[:, :n]
-                with_v = (1.0 - part) * before[1] + part * dv[:, n:]
+                dv = (1.0 - parts[:, None]) * before + parts[:, None] * new
                 v = np.where(parts == 1.0, after, v + parts * (after - v))
-                floors = np.zeros((len(self.own), 2 * n))
-        problem = record.problems[-1]
-        after, p = problem.after[self.dofs], problem.impulses[self.own]
-        response, held, _ = self.response(problem)
-        self.measured = row_changes(self.contacts, self.own, self.place, after)
+                floors = np.zeros((len(self.own), w))
+        problem, dt = record.problems[-1], options.dt
+        self.measured = row_changes(self.contacts, self.own, self.place, problem.after[self.dofs])
         self.gaps = gap_changes(self.contacts, self.own, self.place, n)
-        sigma = self.measured.copy()
         rates, smoothing = problem.rates[self.own, 2], self.smoothing
         closing = rates > 0.0
         if smoothing is not None:
-            closing = part_beyond(NUMPY, -record.contacts.depths[self.own] / options.dt, smoothing)
-        closing = np.where(np.isfinite(rates), closing, 0.0)
-        sigma[:, 2] += (closing / options.dt)[:, None] * self.gaps
-        rows = np.hstack([self.rows_of(response, sigma, held, n), np.zeros((len(response.rows.D), 2 * n))])
-        pushed = force_changes(self.contacts, self.own, self.place, n, p)
-        momentum_q, momentum_v = changes.momentum_q, changes.momentum_v
-        momentum = np.hstack([
-            pushed - momentum_q - momentum_v @ with_q, -momentum_v @ with_v, options.dt * np.eye(n)
-        ])  # fmt: skip
-        dv, _ = response.solve(momentum, rows)
-        return dv[:, :n], dv[:, n : 2 * n], dv[:, 2 * n :]
+            closing = part_beyond(NUMPY, -record.contacts.depths[self.own] / dt, smoothing)
+        measured = self.measured.copy()
+        measured[:, 2] += np.where(np.isfinite(rates), closing / dt, 0.0)[:, None] * self.gaps
+        momentum = -changes.momentum_v @ dv - dt * record.tau[self.dofs][:, None] * self.varied.mass
+        momentum[:, :n] -= changes.momentum_q
+        momentum[:, 2 * n : 3 * n] += dt * np.eye(n)
+        return self.answer(problem, momentum, measured, floors)[0]
+
+    def answer(self, problem: Problem, momentum: Array, measured: Array, floors: Array) -> tuple[Array, Array]:
+        """Changes of velocities (n, w) and of impulses ``x`` of a problem.
+
+        They are from changes of momentum (n, w), of rows of contacts with positions (m, 3, n), and of the least normal
+        impulses (m, w).
+        """
+        n, m, p = self.n, 3 * len(self.own), problem.impulses[self.own]
+        response, modes, held = self.response(problem)
+        momentum[:, :n] += force_changes(self.contacts, self.own, self.place, n, p)
+        sliding = np.einsum("mtn,mt->mn", self.J[:, :2], _columns(modes.with_friction, len(self.own)))
+        momentum += sliding.T @ self.varied.friction
+        momentum -= np.einsum("mrn,mr->n", self.J, p)[:, None] * self.varied.mass
+        rows = np.zeros((len(response.rows.D), self.width))
+        rows[:m, :n] = -(response.rows.C @ measured).reshape(-1, n)
+        rows[m + np.arange(len(held)), self.joint_dofs] = held
+        rows[2:m:3] += np.broadcast_to(modes.with_floor, len(self.own))[:, None] * floors
+        return response.solve(momentum, rows)
 
     def displacement(self, dv: Array) -> tuple[Array, bool]:
-        """Changes (n, 3n) of the displacement with q, v and τ, ``dv`` those of velocities; whether they are known."""
+        """Changes (n, w) of the displacement, ``dv`` those of velocities; whether they are known."""
         n, record, options, found = self.n, self.record, self.scene.options, self.record.correction
         pushing = np.flatnonzero(found.pushes[self.own] > 0.0)
         limited = np.flatnonzero(found.joint_pushes[self.joints] != 0.0)
         if not len(pushing) + len(limited):
-            return np.zeros((n, 3 * n)), True
+            return np.zeros_like(dv), True
         own, joints = self.own[pushing], self.joints[limited]
         s, of_joints = found.pushes[own], found.joint_pushes[joints]
         J = np.concatenate([self.J[pushing, 2], np.eye(n)[self.joint_dofs[limited]]])
@@ -343,20 +389,20 @@ class _Island:
         after = record.problems[-1].after[self.dofs]
         impulses = np.zeros((len(own), 3))
         impulses[:, 2] = s
-        momentum = np.zeros((n, 3 * n))
-        momentum[:, :n] = force_changes(self.contacts, own, self.place, n, impulses)
+        momentum = -(self.M @ x)[:, None] * self.varied.mass
+        momentum[:, :n] += force_changes(self.contacts, own, self.place, n, impulses)
         momentum[:, :n] -= self.scene.inertia_changes(record, self.dofs.tolist(), self.blocks_of, x)
         gap = -record.contacts.depths[own]
         left = 1.0 * (gap + options.dt * self.J[pushing, 2] @ after > 0.0)
         back = options.correction * (-gap - options.penetration > 0.0)
-        rows = np.zeros((len(J), 3 * n))
+        rows = np.zeros((len(J), self.width))
         k = len(own)
         rows[:k] = -(left * options.dt)[:, None] * (self.J[pushing, 2] @ dv)
         rows[:k, :n] -= (back + left)[:, None] * self.gaps[pushing] + (left * options.dt)[:, None] * self.measured[
             pushing, 2
         ]
         rows[:k, :n] -= row_changes(self.contacts, own, self.place, x)[:, 2]
-        rows[:k, :n] -= (STEP.compliance * s)[:, None] * self.mobility_changes(pushing)
+        rows[:k] -= (STEP.compliance * s)[:, None] * self.mobility_changes(pushing)
         all_joints = self.scene.blocks.joints
         at = self.joint_dofs[limited]
         q = record.q[all_joints.coordinates[joints]] + options.dt * after[at]
@@ -374,13 +420,13 @@ class _Island:
         return np.asarray(np.linalg.solve(self.M, x), float)
 
     def mobility_changes(self, which: Indices) -> Array:
-        """Changes (m, n) with positions of mean mobilities of some contacts."""
-        total = np.zeros((len(which), self.n))
+        """Changes (m, w) of mean mobilities of some contacts."""
+        total = -np.einsum("mrn,mrn->mn", self.Y[which], self.J[which]) @ self.varied.mass
         for r in range(3):
             y = self.Y[which, r]
-            total += 2.0 * row_changes(self.contacts, self.own[which], self.place, y)[:, r]
-            total -= self._of_masses(y)
-        return total / 3.0
+            total[:, : self.n] += 2.0 * row_changes(self.contacts, self.own[which], self.place, y)[:, r]
+            total[:, : self.n] -= self._of_masses(y)
+        return np.asarray(total / 3.0)
 
     def joint_mobility_changes(self, at: Indices) -> Array:
         """The same of joints."""
@@ -399,19 +445,25 @@ class _Island:
         every = BlockChanges(
             *(_block_diagonal([getattr(c, name) for c in changes], n) for name in BlockChanges._fields)
         )
-        sizes = np.diff(self.scene.blocks.bodies.first)[self.blocks_of]
-        dv = np.hstack(self.velocities(every))
+        dv = self.velocities(every)
         shift, known = self.displacement(dv)
-        start = np.zeros((n, 3 * n))
-        start[:, :n] = every.q_by_q
-        q = start + every.q_by_v @ dv + every.q_by_shift @ shift
-        v = every.v_by_v @ dv + every.v_by_shift @ shift
-        still = np.repeat(asleep[self.blocks_of] > 0, sizes)
+        q, v = every.q_by_v @ dv + every.q_by_shift @ shift, every.v_by_v @ dv + every.v_by_shift @ shift
+        q[:, :n] += every.q_by_q
+        still = np.repeat(asleep[self.blocks_of] > 0, self.sizes)
         q[still] = 0.0
         q[still, np.flatnonzero(still)] = 1.0
-        v[still | np.repeat(sleeping[self.blocks_of] > 0, sizes)] = 0.0
-        both = np.vstack([q, v])
-        return IslandChanges(self.dofs, both[:, :n], both[:, n : 2 * n], both[:, 2 * n :]), self.distance, known
+        v[still | np.repeat(sleeping[self.blocks_of] > 0, self.sizes)] = 0.0
+        both, given, at = np.vstack([q, v]), dict[str, tuple[Indices, Array]](), 3 * n
+        for name, which in self.varied.names.items():
+            given[name] = which, both[:, at : at + len(which)]
+            at += len(which)
+        changes_of = both[:, :n], both[:, n : 2 * n], both[:, 2 * n : 3 * n]
+        return IslandChanges(self.dofs, *changes_of, given), self.distance, known
+
+
+def _columns(entries: Sequence[Any], m: int) -> Array:
+    """Array (m, k) of k columns, numbers among them."""
+    return np.asarray(np.stack([np.broadcast_to(x, m) for x in entries], axis=-1))
 
 
 def _block_diagonal(parts: Sequence[Array], n: int) -> Array:

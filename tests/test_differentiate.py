@@ -147,3 +147,24 @@ def test_derivatives_that_do_not_exist_are_refused():
         kernel.derivative("hessian")
     twice = kernel.derivative("vjp", "jvp")
     assert twice is kernel.derivative("vjp", "jvp") and "tangents of cotangents of energies" in repr(twice)
+
+
+@pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")  # of rows that depend on one another
+def test_cotangents_of_rollouts_where_rows_are_dependent():
+    """From such steps on back to the start, as calls of the kernel have them; constraints that act at some steps."""
+    arm, rng, steps = ds.mechanisms.chain(3), np.random.default_rng(0), 6
+    step = ds.compile(arm, ds.Point("link3"), "step", active=True)
+    back, q, tau = step.derivative("vjp"), arm.random(0, batch=3), rng.normal(size=(steps, 3, 3))
+    q[1], held = 0.0, np.tile([[1.0], [0.0]], (3, 1))
+    how = {"dt": 1e-2, "active": held, "per_step": ["active"], "time_axis": 0}
+    qs, vs = ds.rollout(step, q, np.zeros(3), tau, **how)
+    of_q, of_v = (rng.normal(size=x[1:].shape) for x in (qs, vs))
+    found = ds.rollout(back, qs, vs, tau, q_next_bar=of_q, v_next_bar=of_v, **how)
+    state, of_tau, of_dt, of_active = [np.zeros((3, 3))] * 2, np.zeros(tau.shape), np.zeros(3), np.zeros((steps, 3, 1))
+    for t in reversed(range(steps)):
+        made = back(qs[t], vs[t], tau[t], 1e-2, held[t], of_q[t] + state[0], of_v[t] + state[1])
+        state, of_tau[t], of_dt, of_active[t] = made[:2], made[2], of_dt + made[3], made[4]
+    for x, y in zip(found, [*state, of_tau, of_dt, of_active], strict=True):
+        assert error(x, y) < 1e-12
+    with pytest.raises(ds.DelassusError, match=r"return_status: expected False .* Contact steps have a status"):
+        ds.rollout(back, qs, vs, tau, return_status=True, **how)

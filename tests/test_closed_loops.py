@@ -276,11 +276,33 @@ def test_derivatives_of_contact_steps_with_loops():
     assert np.abs(found[1][3] - wanted[1][3]).max() > 1e-3 * np.abs(wanted[1][3]).max()
 
 
-def test_all_derivatives_at_once_are_refused_with_loops():
-    """Sub-steps have derivatives by programs alone."""
-    tree, loops = on_gimbals(1e-3)
-    with pytest.raises(ds.DelassusError, match=r"derivative\('jvp'\)"):
-        ds.compile(tree, [*loops, ds.Contact("rod", Sphere(0.05))], "contact_step_derivatives")
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_lane")
+def test_all_derivatives_at_once_with_loops():
+    """A spatial four-bar with a ball joint, in flight and on the ground: differences, in tangents."""
+    tree, loops = four_bar(lean=0.3)
+    q = closed(tree, loops, tree.integrate(tree.neutral(), np.array([1.0, 0.1, 0.2, -0.5, 2.0])))
+    v = consistent(tree, loops, q, np.array([4.0, 0.0, 0.0, 0.0, 0.0]))
+    tip, rng, n, nv = ds.Frame("coupler", (0.3, 0.0, 0.0)), np.random.default_rng(0), 8, tree.nv
+    contact = ds.Contact(tip, Sphere(0.05), "input", friction=0.3)
+    made = ("contact_step", "contact_step_derivatives")
+    step, derivatives = (ds.compile(tree, [*loops, contact], x, tolerance=1e-12, sweeps=1000) for x in made)
+    heights = ds.forward_kinematics(tree, q, tip)[2, 3] - 0.05 + np.where(np.arange(n) < 6, 1e-3, -1.0)
+    ground = np.stack([heights, 0 * heights, 0 * heights, 1 + 0 * heights], axis=-1)[:, None]
+    speeds = v * rng.uniform(-1.0, 1.0, (n, 1)) + 1e-2 * rng.normal(size=(n, nv))
+    tau = 1e-2 * rng.normal(size=(n, nv))
+    given = [np.tile(q, (n, 1)), speeds, np.zeros((n, 3)), tau, np.full(n, 1e-3), ground]
+    *found, status = derivatives(*given, return_status=True)
+    after, _, p, _, A, B, *_ = found
+    assert (status == ds.DynamicsStatus.SOLVED).all()
+    assert 0 < (p[:, 2] > 0.0).sum() < n
+    direction, ends, h = rng.normal(size=(n, 3 * nv)), [], 1e-6
+    for s in (h, -h):
+        dq, dv, du = np.split(s * direction, 3, axis=1)
+        end = step(tree.integrate(given[0], dq), given[1] + dv, given[2], given[3] + du, *given[4:])
+        ends.append(np.concatenate([tree.difference(after, end[0]), end[1]], axis=1))
+    wanted, whole = (ends[0] - ends[1]) / (2 * h), np.concatenate([A, B], axis=2)
+    np.testing.assert_allclose(np.einsum("nij,nj->ni", whole, direction), wanted, atol=3e-6 * np.abs(whole).max())
 
 
 @pytest.fixture(scope="module")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
 from delassus.algorithms.contact.derivatives import StepChanges, velocity_products
 from delassus.algorithms.contact.point_changes import position_changes
 from delassus.algorithms.contact.problem import magnitude, maximum_of
+from delassus.algorithms.contact.response import modes_of, nearest_mode
 from delassus.algorithms.contact.solution import StepSolution
 from delassus.algorithms.contact.solvers import FALLBACK, SOLVERS, exact
 from delassus.algorithms.contact.step import ContactStep, StepInputs
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
-from delassus.algorithms.dynamics.integrate import position_update, position_update_changes
+from delassus.algorithms.dynamics.integrate import position_rates, position_update, position_update_changes
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.smooth_motion import SubSteps, smooth_motion
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -27,16 +28,16 @@ from delassus.algorithms.operational_space_compliance import (
     straight_drift,
 )
 from delassus.constraints.contact import contacts_of, ground_name
-from delassus.errors import ConfigurationError
+from delassus.errors import ConfigurationError, shown
 from delassus.model.tree import Tree
 from delassus.planner.base_parameters import base_parameters
 from delassus.planner.frame_placement import frame_placement
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
-from delassus.quantities.request import Request
+from delassus.quantities.request import Request, check_derivatives
 from delassus.spatial.dual_ops import Dual, DualOps
-from delassus.spatial.motion import scaled_matrix
+from delassus.spatial.motion import diagonal, scaled_matrix
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
 UNIT_NORMAL = 1e-5
@@ -80,27 +81,50 @@ def _contact_step(bound: BoundRequest) -> list[Any]:
 
 
 def _contact_step_derivatives(bound: BoundRequest) -> list[Any]:
-    step, found = _solved(bound)
-    if step.loops:
-        raise ConfigurationError(
-            "constraints", "contacts alone with 'contact_step_derivatives'", "loops as well",
-            "Their sub-steps have derivatives by programs alone: compile 'contact_step', and take derivative('jvp').",
-        )  # fmt: skip
-    request, control = bound.request, bound.request.control
+    check_derivatives(bound.constraints)
+    (step, found), ops, request, control = _solved(bound), bound.ops, bound.request, bound.request.control
     columns = {**{a.name: f"dx_d{a.name}" for a in request.parameters}, control: "B"}
     asked = {output.name for output in request.quantity.outputs}
     varying = {a.name: a.size for a in request.arguments if columns.get(a.name) in asked}
-    varied, smoothing = bound.varied(varying), request.options.smoothing
-    with_q, with_v, _ = bound.control_rates(v=None if found.impact is None else found.start)
-    problem = step.problem.held(cast(DualOps, varied.ops), varied.values)
-    smoothed = bound.entries("smoothing")[0] if smoothing == "input" else smoothing
-    changes = StepChanges(step, found, (with_q, with_v), _inputs(varied), problem, varying, smoothed)
-    made, known = changes.all()
-    bound.is_within = bound.is_within * known
+    if step.loops:
+        made, distance = _by_tangents(bound, step, found, varying)
+    else:
+        varied, smoothing = bound.varied(varying), request.options.smoothing
+        with_q, with_v, _ = bound.control_rates(v=None if found.impact is None else found.start)
+        problem = step.problem.held(cast(DualOps, varied.ops), varied.values)
+        smoothed = bound.entries("smoothing")[0] if smoothing == "input" else smoothing
+        changes = StepChanges(step, found, (with_q, with_v), _inputs(varied), problem, varying, smoothed)
+        (made, known), distance = changes.all(), changes.distance()
+        bound.is_within = bound.is_within * known
     state = [stacked(bound, x) for x in (found.q, found.v, found.impulses, found.residuals)]
-    none = bound.ops.zeros(2 * step.tree.nv, 1)  # of what is not asked for
+    none = ops.zeros(2 * step.tree.nv, 1)  # of what is not asked for
     with_inputs = [made.get(name, none) for name in (control, *(a.name for a in request.parameters))]
-    return [*state, bound.ops.hstack([made["q"], made["v"]]), *with_inputs, changes.distance()]
+    return [*state, ops.hstack([made["q"], made["v"]]), *with_inputs, distance]
+
+
+def _by_tangents(
+    bound: BoundRequest, step: ContactStep, found: StepSolution, varying: Iterable[str]
+) -> tuple[dict[str, Matrix], Matrix]:
+    """Changes (2 nv × k) by name of robots with loops, whose sub-steps have derivatives by programs alone; distance."""
+    ops, tree, smoothing = bound.ops, step.tree, bound.request.options.smoothing
+    if smoothing is not None:
+        raise ConfigurationError("smoothing", "none with loops", shown(smoothing), "Leave it out.")
+    before, after = (position_rates(ops, tree, q) for q in (bound.entries("q"), found.q))
+    squares = [sum((x * x for x in row), cast(Scalar, 0.0)) for row in ops.entries(ops.transpose(after))]
+    to_tangents = diagonal(ops, [1.0 / x for x in squares]) @ ops.transpose(after)
+    shapes, made = {a.name: a.shape for a in bound.request.arguments}, dict[str, Matrix]()
+    for name in ("q", "v", *varying):
+        whole = bound.values[name]
+        given = [x for row in ops.entries(whole) for x in row] if len(shapes[name]) == 2 else bound.entries(name)
+        directions = before if name == "q" else ops.eye(len(given))
+        change = ops.tangents([*found.q, *found.v], given, directions)
+        with_q = to_tangents @ ops.take(change, range(tree.nq), None)
+        made[name] = ops.vstack([with_q, ops.take(change, range(tree.nq, tree.nq + tree.nv), None)])
+    return made, nearest_mode(ops, *modes_of(step, found.solved))
+
+
+def _has_loops(request: Request) -> bool:
+    return any(c.size and not c.n_impulses for c in request.constraints)
 
 
 @lru_cache(maxsize=256)
@@ -221,6 +245,7 @@ CONTACT_STEP_DERIVATIVES = Quantity(
     ),
     _contact_step_derivatives,
     options=CONTACT_STEP.options | {"smoothing"},
+    takes_tangents=_has_loops,
 )  # fmt: skip
 OPERATIONAL_SPACE_COMPLIANCE = Quantity(
     "operational_space_compliance",

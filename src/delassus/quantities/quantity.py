@@ -94,6 +94,8 @@ class Quantity:
     jacobian : callable or None
         From a `BoundRequest` to the derivatives of each output with the first arguments, by formulas of hard
         constraints and in tangents of configurations; programs are differentiated for the others.
+    takes_tangents : callable or None
+        Whether it takes tangents of its own program, from a `Request`.
     """
 
     name: str
@@ -108,6 +110,7 @@ class Quantity:
     states: int = 0
     report: Callable[..., Any] | None = None
     jacobian: Callable[[Any], Sequence[Sequence[Matrix]]] | None = None
+    takes_tangents: Callable[[Any], bool] | None = None
 
     def with_parameters(self, parameters: Sequence[Argument]) -> Quantity:
         """The quantity with outputs of those parameters in place of the one that stands for ``each``."""

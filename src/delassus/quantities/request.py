@@ -95,11 +95,14 @@ class Request:
         """
         for mode in modes:
             check_choice("mode", mode, ("jacobian", "jvp", "vjp"), ConfigurationError)
-        for c in self.constraints:
-            if not c.has_derivatives:
-                expected = "constraints whose points follow from formulas"
-                raise ConfigurationError("constraints of a derivative", expected, repr(c), "Approximate its shapes.")
+        check_derivatives(self.constraints)
         return replace(self, derivative=(*self.derivative, *modes))
+
+    @property
+    def is_differentiated(self) -> bool:
+        """Whether its program is differentiated."""
+        takes_tangents = self.quantity.takes_tangents
+        return bool(self.derivative) or (takes_tangents is not None and takes_tangents(self))
 
     @property
     def has_status(self) -> bool:
@@ -219,6 +222,14 @@ class Request:
             "derivative": repr(self.derivative),
             "error_dtype": self.error_dtype,
         }
+
+
+def check_derivatives(constraints: Iterable[Constraint]) -> None:
+    """Refuse constraints without derivatives."""
+    for c in constraints:
+        if not c.has_derivatives:
+            expected = "constraints whose points follow from formulas"
+            raise ConfigurationError("constraints of a derivative", expected, repr(c), "Approximate its shapes.")
 
 
 def request(

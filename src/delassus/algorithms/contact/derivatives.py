@@ -12,7 +12,7 @@ from itertools import pairwise
 from delassus.algorithms.contact.correction_changes import bound_changes, displacement_changes
 from delassus.algorithms.contact.law import part_beyond
 from delassus.algorithms.contact.point_changes import PositionChanges, Varied, position_changes
-from delassus.algorithms.contact.response import FARTHEST, Response
+from delassus.algorithms.contact.response import Response, nearest_mode
 from delassus.algorithms.contact.solution import Impact, StepSolution
 from delassus.algorithms.contact.step import ContactStep, StepInputs
 from delassus.algorithms.crba import mass_matrix
@@ -55,11 +55,7 @@ class StepChanges:
 
     def distance(self) -> Matrix:
         """Distance (m/s, rad/s) of the nearest other mode (1 × 1)."""
-        distance: Scalar = FARTHEST
-        distances = [mode.distance for mode in self._last.modes] + [x.distance for x in self._last.holds.values()]
-        for x in distances:
-            distance = self._ops.minimum(distance, x)
-        return self._ops.matrix([[distance]])
+        return nearest_mode(self._ops, self._last.modes, self._last.holds)
 
     def _beside(self, height: int, **parts: Matrix) -> Matrix:
         """Columns of what varies, side by side; those that are not given are zero."""

@@ -195,6 +195,33 @@ def joint_hold(
     return Hold(flag, added, with_position, with_time, dry, distance)
 
 
+def modes_of(
+    step: ContactStep,
+    solved: SolvedProblem,
+    smoothing: Scalar | None = None,
+    of_points: Sequence[Scalar | None] | None = None,
+) -> tuple[list[Mode], dict[int, Hold]]:
+    """Modes of contact points, and holds of joints, by degree of freedom, at a solution."""
+    problem, impulses, modes = solved.problem, solved.outcome.p, list[Mode]()
+    velocities = [problem.velocity(row, impulses) for row in range(len(impulses))]
+    for x, own in zip(problem.points, of_points or [smoothing] * len(problem.points), strict=True):
+        p, u = (of[x.row : x.row + 3] for of in (impulses, velocities))
+        modes.append(point_mode(problem, x, p, u, step.moves.get(x.row + 2, 1.0), own))
+    holds = {
+        c.dof: joint_hold(problem, y, impulses[y.row], velocities[y.row], step.distances(c), step.over_h, smoothing)
+        for c, y in zip(bounded_joints_of(step.problem.constraints), problem.joints, strict=True)
+    }
+    return modes, holds
+
+
+def nearest_mode(ops: Ops, modes: Sequence[Mode], holds: Mapping[int, Hold]) -> Matrix:
+    """Distance (m/s, rad/s) of the nearest other mode (1 × 1)."""
+    distance: Scalar = FARTHEST
+    for x in [mode.distance for mode in modes] + [hold.distance for hold in holds.values()]:
+        distance = ops.minimum(distance, x)
+    return ops.matrix([[distance]])
+
+
 class Response:
     """How velocities answer changes of momentum and of rows, contacts and joints in the modes of a solved problem.
 
@@ -208,18 +235,9 @@ class Response:
         smoothing: Scalar | None = None,
         of_points: Sequence[Scalar | None] | None = None,
     ) -> None:
-        ops, problem, nv = step.ops, solved.problem, step.tree.nv
+        ops, nv = step.ops, step.tree.nv
         self._ops, self._step, self._solved = ops, step, solved
-        impulses = solved.outcome.p
-        velocities = [problem.velocity(row, impulses) for row in range(len(impulses))]
-        self.modes = []
-        for x, own in zip(problem.points, of_points or [smoothing] * len(problem.points), strict=True):
-            p, u = (of[x.row : x.row + 3] for of in (impulses, velocities))
-            self.modes.append(point_mode(problem, x, p, u, step.moves.get(x.row + 2, 1.0), own))
-        self.holds = {
-            c.dof: joint_hold(problem, y, impulses[y.row], velocities[y.row], step.distances(c), step.over_h, smoothing)
-            for c, y in zip(bounded_joints_of(step.problem.constraints), problem.joints, strict=True)
-        }
+        self.modes, self.holds = modes_of(step, solved, smoothing, of_points)
         self.rows = step.others[: 3 * len(self.modes)]
         held = {dof: x.held for dof, x in self.holds.items()}
         added = at_joints(ops, step.tree, {k: x.added for k, x in self.holds.items() if x.added is not None})

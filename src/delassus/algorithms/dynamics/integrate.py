@@ -137,6 +137,16 @@ def position_update(
     return q_next, v_next
 
 
+def position_rates(ops: Ops, tree: Tree, q: Sequence[Scalar]) -> Matrix:
+    """Rates (nq × nv) of the numbers of a configuration with velocities, whose columns are orthogonal."""
+    dual, parts = DualOps(ops), [ops.zeros(0, 0)]
+    for joint, sq in zip(tree.joints, tree.q_slices, strict=True):
+        still: list[Any] = [Dual(0.0, {k: 1.0}) for k in range(joint.nv)]
+        moved: list[Any] = joint.kind.moved(dual, [Dual(x) for x in q[sq]], still)
+        parts.append(ops.matrix([[x.rate(k) for k in range(joint.nv)] for x in moved]))
+    return ops.block_diagonal(parts)
+
+
 def conserved_momentum(ops: Ops, H: Matrix, v: State, h: Scalar, shift: State) -> tuple[State, State]:
     """Velocity (6) at the end of a step with the momentum ``H v``, and displacement (6), in the axes of the start.
 

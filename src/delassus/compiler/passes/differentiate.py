@@ -19,7 +19,8 @@ from itertools import chain
 from typing import Any
 
 from delassus.spatial.ops import Body
-from delassus.spatial.trace.nodes import Expression
+from delassus.spatial.trace.batched_calls import called
+from delassus.spatial.trace.nodes import Expression, Table
 from delassus.spatial.trace.operations import LEAVES, OPERATIONS, Op, arity
 from delassus.spatial.trace.trace_ops import TraceOps
 
@@ -151,6 +152,17 @@ class DifferentiableTraceOps(TraceOps):
             if node not in still:
                 self.held[node] = frozenset(a for a in operands if a < start and a not in moving)
         return [Expression(self, self.subtract(old, change)) for old, change in zip(p, x, strict=True)]
+
+    def tangents(self, values: Sequence[Any], inputs: Sequence[Any], changes: Any) -> Any:
+        """Changes (m × k) of the values, by code that the columns share."""
+        outputs, given = ([self.number(x) for x in nodes] for nodes in (values, inputs))
+
+        def of_column(change: Table) -> list[Table]:
+            return [Table(self, [[x] for x in tangents(self, given, outputs, change.nodes())], 1)]
+
+        columns = [[self.take(changes, None, (k,))] for k in range(changes.columns)]
+        made: list[Any] = [change for (change,) in called(self, of_column, columns)]
+        return self.hstack([self.zeros(len(outputs), 0), *made])
 
     def _sum(self, terms: Iterable[int]) -> int:
         return reduce(self.add, terms)

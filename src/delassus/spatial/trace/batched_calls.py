@@ -50,7 +50,7 @@ class CallingTraceOps(TraceOps):
         for numbers in _grouped(range(len(rows)), lambda r: tuple((a.shape, *map(bool, a.nodes())) for a in rows[r])):
             group = [rows[r] for r in numbers]
             is_called = len(group) >= FEWEST and not self.is_repeated
-            made = _called(self, body, group) if is_called else [body(*row) for row in group]
+            made = called(self, body, group) if is_called else [body(*row) for row in group]
             for r, results in zip(numbers, made, strict=True):
                 out[r] = results
         return out
@@ -93,7 +93,7 @@ class CallingTraceOps(TraceOps):
         return Table(self, out, b.columns)
 
 
-def _called(ops: TraceOps, body: Function, rows: Sequence[Sequence[Table]]) -> list[Sequence[Table]]:
+def called(ops: TraceOps, body: Function, rows: Sequence[Sequence[Table]]) -> list[Sequence[Table]]:
     """Results of rows whose zeros are at the same places."""
     columns = list(zip(*([x for a in row for x in a.nodes()] for row in rows), strict=True))
     varying = [column for column in dict.fromkeys(columns) if len(set(column)) > 1]

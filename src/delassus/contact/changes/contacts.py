@@ -206,7 +206,10 @@ def force_changes(contacts: Contacts, own: Indices, place: Indices, n: int, impu
         H = np.swapaxes(linear, 1, 2) @ P @ angular + np.swapaxes(angular, 1, 2) @ P @ linear
         np.add.at(out, (at[:, :, None], at[:, None, :]), side.sign[:, None, None] * side.at_or_above * H)
     for contact, side in sides:
-        np.add.at(out, place[side.dofs], side.sign[:, None, None] * np.swapaxes(side.G, 1, 2) @ wrenches[contact])
+        G = side.sign[:, None, None] * side.G
+        for block in np.unique(side.block):
+            of = np.flatnonzero(side.block == block)
+            out[place[side.dofs[of[0]]]] += G[of].reshape(-1, G.shape[2]).T @ wrenches[contact[of]].reshape(-1, n)
     return out
 
 

@@ -22,7 +22,7 @@ from delassus.algorithms.contact.response import DEPENDENT, joint_hold, point_mo
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
-REFINEMENTS = 2
+REFINEMENTS = 1
 """Steps that take back what ``δ`` changes: each leaves ``δ`` of it."""
 
 
@@ -67,20 +67,12 @@ class Response:
 
     def solve(self, momentum: Array, rows: Array) -> tuple[Array, Array]:
         """``dv⁺`` (n, k) and ``x`` (r, k) with ``M dv⁺ − (Bᵀ J)ᵀ x = momentum``, ``C J dv⁺ + D x = rows``."""
-        return self._refined(self._inverse, self.rows.CJ, self.rows.BJ, momentum, rows)
-
-    def solve_transposed(self, velocities: Array, impulses: Array) -> tuple[Array, Array]:
-        """What changes of momentum and of rows do to ``velocitiesᵀ dv⁺ + impulsesᵀ x``: (n, k) and (r, k)."""
-        y, z = self._refined(self._inverse.T, self.rows.BJ, self.rows.CJ, velocities, -impulses)
-        return y, -z
-
-    def _refined(self, inverse: Array, first: Array, second: Array, a: Array, b: Array) -> tuple[Array, Array]:
-        """``M y − secondᵀ x = a``, ``first y + D x = b``."""
-        raised, D = self._raised[:, None], self.rows.D[:, None]
-        y, x = np.zeros_like(a), np.zeros_like(b)
-        for _ in range(1 + REFINEMENTS):
-            r, s = a - self._M @ y + second.T @ x, b - first @ y - D * x
-            dy = inverse @ (r + second.T @ (s / raised))
-            x = x + (s - first @ dy) / raised
-            y = y + dy
+        CJ, BJ, raised = self.rows.CJ, self.rows.BJ, self._raised[:, None]
+        y = self._inverse @ (momentum + BJ.T @ (rows / raised))
+        x = dx = (rows - CJ @ y) / raised
+        for _ in range(REFINEMENTS):
+            missed = (raised - self.rows.D[:, None]) * dx  # of rows; what momentum misses is round-off
+            dy = self._inverse @ (momentum - self._M @ y + BJ.T @ (x + missed / raised))
+            dx = (missed - CJ @ dy) / raised
+            x, y = x + dx, y + dy
         return y, x

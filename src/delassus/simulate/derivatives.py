@@ -42,7 +42,8 @@ class StepDerivatives(Frozen):
     B : BlockMatrix
         (2 nv, nu): with joint forces, controls or target configurations, as `Simulator.step` takes them.
     with_parameters : mapping of str to BlockMatrix
-        (2 nv, n): with those asked for; friction and restitution of the scene's colliders, masses of its links.
+        (2 nv, n): with those asked for; friction and restitution of the scene's colliders, masses of its links
+        (zero of those that are not free bodies).
     distance : float
         Change of a velocity (m/s, rad/s) at which a contact or joint sticks, slides or opens that does otherwise now;
         derivatives are others there.
@@ -131,7 +132,8 @@ class TrajectoryGradient(Frozen):
     q0, v0 : (nv,) arrays
         With the state at the start, that of positions in the tangent that `Tree.integrate` moves on.
     parameters : mapping of str to (n,) array
-        With those asked for; friction and restitution of the scene's colliders, masses of its links.
+        With those asked for; friction and restitution of the scene's colliders, masses of its links
+        (zero of those that are not free bodies).
     distance : float
         The smallest of the steps, see `StepDerivatives`.
     statuses : tuple of SolverStatus

@@ -270,8 +270,8 @@ def test_scripts_of_benchmarks_start(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
 def test_example_runs(path: Path) -> None:
-    options = ["--minutes", "0.02"] if path.stem.startswith("train") else []
-    command = [sys.executable, str(path), *options]
+    short = {"train": ["--minutes", "0.02"], "plan_contacts": ["--iterations", "2"]}
+    command = [sys.executable, str(path), *short.get(path.stem, [])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout

@@ -69,6 +69,8 @@ Compiled
     `compile`                 machine code of any of these for one robot and its constraints
     `Kernel`                  what compile returns
     `rollout`                 many steps of a kernel
+    `ilqr`                    controls that make the cost of a trajectory small
+    `Plan`                    what ilqr gives
     `identify`                parameters of a kernel from measurements
     `Identification`          what identify returns
     `count_operations`        operations of a method
@@ -158,6 +160,7 @@ if _typing.TYPE_CHECKING:
     from delassus.runtime.identify import Identification, identify
     from delassus.runtime.kernel import Kernel
     from delassus.runtime.rollout import rollout
+    from delassus.simulate.ilqr import Plan, ilqr
     from delassus.simulate.simulator import Simulator
     from delassus.spatial.trace.graph import OperationCount
 
@@ -182,6 +185,7 @@ __all__ = [
     "OperationCount",
     "OperationReport",
     "Orientation",
+    "Plan",
     "Point",
     "Rows",
     "Scene",
@@ -206,6 +210,7 @@ __all__ = [
     "frame_jacobian",
     "frame_velocity",
     "identify",
+    "ilqr",
     "inverse_dynamics",
     "jacobian",
     "jacobian_drift",
@@ -230,12 +235,14 @@ _LATER = {
     "Kernel": "delassus.runtime.kernel",
     "OperationCount": "delassus.spatial.trace.graph",
     "OperationReport": "delassus.compiler.program.trace",
+    "Plan": "delassus.simulate.ilqr",
     "Scene": "delassus.contact.scene",
     "Simulator": "delassus.simulate.simulator",
     "compile": "delassus.runtime.compile",
     "contact": "delassus.contact",
     "count_operations": "delassus.compiler.program.trace",
     "identify": "delassus.runtime.identify",
+    "ilqr": "delassus.simulate.ilqr",
     "rollout": "delassus.runtime.rollout",
 }
 """Names whose modules are imported when they are first asked for: the compiler and contact take as long as the rest."""

@@ -1,0 +1,318 @@
+"""Plans of robots that touch and let go, by iLQR with the derivatives of contact steps: nothing says when they touch.
+
+A driven ball pushes a crate to a goal pose; Go1 stands up, trots, and jumps onto a box. A task is a scene, a start and
+a cost. `Simulator` replays the plan, every contact found anew.
+
+    python examples/plan_contacts.py --task stand --against mppi --film film.mp4
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+import delassus as ds
+from delassus.contact import Box, Collider, HalfSpace, Sphere
+from delassus.pictures.video import write_video
+from delassus.scenes.quadruped import go1
+from delassus.simulate.recording import Recorder, Recording
+
+Array = np.ndarray
+
+STEP = 0.005
+"""Time step (s)."""
+
+
+@dataclass
+class Task:
+    """What is to be done by PD control, whose targets (rad, m) are planned.
+
+    The cost is the half sum of squares of ``along`` at each step and of ``last`` at the end; ``solved`` says of the
+    last state whether the task is done.
+    """
+
+    scene: ds.Scene
+    q0: Array
+    targets: Array  # (T, nq), to start from
+    kp: Array
+    kd: Array
+    along: Callable[[Array, Array, Array, Array], Array]
+    last: Callable[[Array, Array], Array]
+    solved: Callable[[Array, Array], bool]
+    noise: float  # of targets that are tried by sampling (rad, m)
+
+    @property
+    def driven(self) -> Array:
+        """Coordinates with motors."""
+        tree = self.scene.tree
+        return np.array([at.start for at, joint in zip(tree.q_slices, tree.joints, strict=True) if joint.nv == 1])
+
+    def compile(self, what: str, **options: object) -> ds.Kernel:
+        """Kernel of the scene's step, or of its derivatives."""
+        contacts = self.scene.constraints(between_links="crate" in self.scene.robots)
+        return ds.compile(self.scene.tree, contacts, what, control="pd", limits=False, passive="none", **options)
+
+
+# -- tasks ---------------------------------------------------------------------------------------------------------
+
+SLIDER = """<robot name="pusher"><link name="base"/><link name="rail"/><link name="tip">
+<inertial><mass value="0.5"/><inertia ixx="1e-3" iyy="1e-3" izz="1e-3" ixy="0" ixz="0" iyz="0"/></inertial></link>
+<joint name="x" type="prismatic"><parent link="base"/><child link="rail"/><axis xyz="1 0 0"/>
+<limit lower="-2" upper="2" effort="20" velocity="9"/></joint>
+<joint name="y" type="prismatic"><parent link="rail"/><child link="tip"/><axis xyz="0 1 0"/>
+<limit lower="-2" upper="2" effort="20" velocity="9"/></joint></robot>"""
+
+
+def push() -> Task:
+    """A driven ball pushes a crate of 1 kg to a place 0.3 m ahead and 0.1 m aside, turned by 45°."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "pusher.urdf"
+        path.write_text(SLIDER)
+        pusher = ds.load(path)
+    goal, shape = np.array([0.3, 0.1, np.pi / 4]), Box(0.2, 0.2, 0.1)
+    crate = ds.mechanisms.free_body(1.0, shape.inertia(1.0), name="crate")
+    places = [
+        (0.09, 0.0, -0.04),
+        (-0.09, 0.09, -0.04),
+        (-0.09, -0.09, -0.04),
+    ]  # three feet: of four, one may carry nothing
+    feet = [Collider("crate/crate", Sphere(0.01), at, friction=0.4, name=f"foot{k}") for k, at in enumerate(places)]
+    box = Collider("crate/crate", shape, friction=0.4, name="box")
+    ball = Collider("pusher/tip", Sphere(0.03), (0.0, 0.0, 0.04), friction=0.4, name="ball")
+    floor = Collider("world", HalfSpace(), friction=0.4, name="floor")
+    apart = [("floor", "ball"), ("floor", "box"), *(("ball", foot.name) for foot in feet)]
+    scene = ds.Scene({"pusher": pusher, "crate": crate}, [ball, box, *feet, floor], ignore=apart)
+    hand, box = scene.q_slice("pusher"), scene.q_slice("crate")
+    q0 = scene.configuration(pusher=[-0.14, 0.0], crate=[0.0, 0.0, 0.05, 0.0, 0.0, 0.0, 1.0])
+    ahead = np.tile(q0, (200, 1))
+    ahead[:, 0] += np.linspace(0.0, 0.2, 200)
+
+    def pose(q: Array) -> Array:
+        x, y, _, _, _, k, r = np.moveaxis(q[..., box], -1, 0)
+        return np.stack([x, y, 2.0 * np.arctan2(k, r)], axis=-1) - goal
+
+    def along(t: Array, q: Array, v: Array, u: Array) -> Array:
+        away = pose(q) * [0.3, 0.3, 0.06]
+        return np.concatenate([away, 0.3 * (u - q)[..., hand], 0.01 * v[..., scene.v_slice("pusher")]], axis=-1)
+
+    def last(q: Array, v: Array) -> Array:
+        return np.concatenate([pose(q) * [10.0, 10.0, 2.0], v[..., scene.v_slice("crate")]], axis=-1)
+
+    def solved(q: Array, v: Array) -> bool:
+        return bool((np.abs(pose(q)) < [0.01, 0.01, 0.05]).all())
+
+    gains = np.r_[1.0, 1.0, np.zeros(6)]
+    return Task(scene, q0, ahead, 200.0 * gains, 20.0 * gains, along, last, solved, 0.03)
+
+
+LEGS, STANCE, HEIGHT, FOOT = ("FL", "FR", "RL", "RR"), np.tile([0.0, 0.8, -1.6], 4), 0.31, 0.02
+"""Of Go1: angles of hips, thighs and calves (rad), height of the trunk above the ground (m), radius of the feet (m)."""
+
+KP, KD = 40.0 * np.r_[np.zeros(6), np.ones(12)], 0.3 * np.r_[np.zeros(6), np.ones(12)]
+"""Of its joints (N m/rad, N m s/rad)."""
+
+
+def quadruped(angles: Array, *colliders: Collider) -> tuple[ds.Scene, Array]:
+    """Go1 and other colliders on a floor, and its configuration when it is set down with joints at some angles."""
+    feet = [Collider(f"{leg}_foot", Sphere(FOOT), friction=0.8) for leg in LEGS]
+    scene = ds.Scene(go1(), [*feet, *colliders, Collider("world", HalfSpace(), friction=0.8)], descriptions="go1")
+    q = scene.tree.neutral()
+    q[7:] = angles
+    return scene, scene.set_down(q)
+
+
+def axes(q: Array) -> Array:
+    """Axes of the trunk in the world, columns of (..., 3, 3)."""
+    x, y, z, w = np.moveaxis(q[..., 3:7], -1, 0)
+    rows = [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    ]
+    return np.moveaxis(np.array(rows), (0, 1), (-2, -1))
+
+
+def effort(tree: ds.Tree, q: Array, v: Array, u: Array) -> Array:
+    """Torques and velocities over their limits, and how near or beyond theirs these and positions of joints are."""
+    torque = (KP[6:] * (u - q)[..., 7:] - KD[6:] * v[..., 6:]) / tree.effort_limit[6:]
+    fast = np.abs(v[..., 6:]) / tree.velocity_limit[6:]
+    beyond = np.maximum(q[..., 7:] - tree.upper[6:], tree.lower[6:] - q[..., 7:])
+    excess = np.concatenate([np.abs(torque) - 0.9, fast - 0.9, 10.0 * beyond], axis=-1)
+    return np.concatenate([0.1 * torque, 0.05 * fast, 3.0 * np.maximum(0.0, excess)], axis=-1)
+
+
+def standing(place: Array, q: Array, v: Array) -> Array:
+    """How far Go1 is from standing at a place (3,), upright and at rest."""
+    R = axes(q)
+    return np.concatenate([q[..., :3] - place, R[..., 2, :2], R[..., 1, :1], q[..., 7:] - STANCE, 0.1 * v], axis=-1)
+
+
+def stands(place: Array, q: Array, v: Array) -> bool:
+    """Whether it stands there, to 3 cm, 0.1 rad and 0.3 m/s."""
+    away = np.abs(standing(place, q, v))
+    return bool(away[:3].max() < 0.03 and away[3:6].max() < 0.1 and np.abs(v[:6]).max() < 0.3)
+
+
+def stand() -> Task:
+    """Go1 lies on its belly and stands up."""
+    corners = [(x, y, -0.04) for x in (-0.15, 0.15) for y in (-0.05, 0.05)]
+    folded = np.array([[0.55 if leg[1] == "L" else -0.55, 1.35, -2.65] for leg in LEGS]).ravel()
+    scene, q0 = quadruped(folded, *(Collider("trunk", Sphere(0.015), at, friction=0.8) for at in corners))
+    place, up = np.array([0.0, 0.0, HEIGHT]), np.tile(q0, (160, 1))
+    up[:, 7:] += np.minimum(1.0, np.linspace(0.0, 1.25, 160))[:, None] * (STANCE - folded)
+
+    def along(t: Array, q: Array, v: Array, u: Array) -> Array:
+        return np.concatenate([0.3 * standing(place, q, v), effort(scene.tree, q, v, u)], axis=-1)
+
+    def last(q: Array, v: Array) -> Array:
+        return 10.0 * standing(place, q, v)
+
+    return Task(scene, q0, up, KP, KD, along, last, lambda q, v: stands(place, q, v), 0.1)
+
+
+def jump() -> Task:
+    """Go1 jumps onto a box of 20 cm; the cost wants its trunk on a parabola from 0.3 s to 0.7 s."""
+    place = np.array([0.65, 0.0, 0.2 + HEIGHT])
+    scene, q0 = quadruped(STANCE, Collider("world", Box(0.8, 1.0, 0.2), (0.7, 0.0, 0.1), friction=0.8))
+
+    def along(t: Array, q: Array, v: Array, u: Array) -> Array:
+        part = np.clip((t - 0.3) / 0.4, 0.0, 1.0)[..., None]
+        path = q0[:3] + part * (place - q0[:3]) + 0.8 * part * (1 - part) * [0, 0, 1]
+        posture = [3.0 * (q[..., :3] - path), 0.1 * (q[..., 7:] - STANCE), 0.3 * axes(q)[..., 2, :2]]
+        return np.concatenate([*posture, effort(scene.tree, q, v, u)], axis=-1)
+
+    def last(q: Array, v: Array) -> Array:
+        return 10.0 * standing(place, q, v)
+
+    return Task(scene, q0, np.tile(q0, (180, 1)), KP, KD, along, last, lambda q, v: stands(place, q, v), 0.1)
+
+
+def trot() -> Task:
+    """Go1 goes ahead at 0.6 m/s."""
+    scene, q0 = quadruped(STANCE)
+
+    def course(q: Array, v: Array) -> Array:
+        R = axes(q)
+        speed = (R @ v[..., :3, None])[..., 0] - [0.6, 0.0, 0.0]
+        posture = [
+            2.0 * q[..., 1:2],
+            5.0 * (q[..., 2:3] - HEIGHT),
+            R[..., 2, :2],
+            R[..., 1, :1],
+            0.2 * (q[..., 7:] - STANCE),
+        ]
+        return np.concatenate([speed, *posture, 0.1 * v[..., 3:6]], axis=-1)
+
+    def along(t: Array, q: Array, v: Array, u: Array) -> Array:
+        return np.concatenate([course(q, v), effort(scene.tree, q, v, u)], axis=-1)
+
+    def solved(q: Array, v: Array) -> bool:
+        return bool(q[0] > 0.5 and axes(q)[2, 2] > 0.95)
+
+    return Task(scene, q0, np.tile(q0, (200, 1)), KP, KD, along, course, solved, 0.1)
+
+
+TASKS = {"push": push, "stand": stand, "trot": trot, "jump": jump}
+
+
+# -- planners: targets (T, nq) and their cost after each iteration ----------------------------------------------------
+
+
+def by_gradients(task: Task) -> Iterator[tuple[Array, float]]:
+    """Of iLQR."""
+    step, derivatives = task.compile("contact_step"), task.compile("contact_step_derivatives", outputs=("A", "B"))
+    plans = ds.ilqr(
+        step, derivatives, task.q0, np.zeros(task.scene.tree.nv), task.targets, STEP, task.along, task.last,
+        varied=task.driven, kp=task.kp, kd=task.kd,
+    )  # fmt: skip
+    for plan in plans:
+        yield plan.controls, plan.cost
+
+
+SAMPLES, KNOT, TEMPERATURE = 512, 10, 0.1
+"""Rollouts of an iteration, steps between two knots of the noise, and λ over the spread of costs."""
+
+
+def by_sampling(task: Task) -> Iterator[tuple[Array, float]]:
+    """Of path integral control: means of noisy plans, by their costs; less noise where none is better."""
+    step, rng = task.compile("contact_step", dtype="float32", tolerance=1e-3), np.random.default_rng(0)
+    plan, T, noise = task.targets, len(task.targets), task.noise
+    knots = np.arange(0, T + KNOT, KNOT)
+    hats = np.stack([np.interp(np.arange(T), knots, hat) for hat in np.eye(len(knots))], axis=-1)
+    times, q0, v0 = STEP * np.arange(T)[:, None], task.q0.astype("f"), np.zeros(task.scene.tree.nv, "f")
+    gains = {"kp": task.kp.astype("f"), "kd": task.kd.astype("f")}
+    while True:
+        draws = rng.normal(0.0, noise, (len(knots), SAMPLES, len(task.driven)))
+        draws[:, 0] = 0.0  # the plan itself
+        tried = np.repeat(plan[:, None].astype("f"), SAMPLES, axis=1)
+        tried[..., task.driven] += np.einsum("tk,knj->tnj", hats, draws)
+        q, v, *_ = ds.rollout(step, q0, v0, tried, STEP, time_axis=0, return_status=True, **gains)
+        with np.errstate(all="ignore"):
+            costs = (task.along(times, q[:-1], v[:-1], tried) ** 2).sum(axis=(0, -1))
+            costs += (task.last(q[-1], v[-1]) ** 2).sum(axis=-1)
+        costs = np.where(np.isfinite(costs), 0.5 * costs, 1e9)
+        yield plan, float(costs[0])
+        noise *= 1.0 if costs.min() < costs[0] else 0.7
+        weights = np.exp((costs.min() - costs) / max(TEMPERATURE * (np.median(costs) - costs.min()), 1e-12))
+        plan = np.einsum("n,tnj->tj", weights / weights.sum(), tried)
+
+
+PLANNERS = {"ilqr": by_gradients, "mppi": by_sampling}
+
+
+def replayed(task: Task, targets: Array) -> Recording:
+    """What `Simulator` makes of a plan."""
+    sim = ds.Simulator(
+        task.scene, dt=STEP, q0=task.q0, control="pd", kp=task.kp, kd=task.kd, limits=False, passive="none"
+    )
+    last = len(targets) - 1
+    return sim.run(len(targets) * STEP, lambda sim: targets[min(sim.steps, last)], record=Recorder())
+
+
+def planned(name: str, task: Task, seconds: float, iterations: int) -> tuple[Array, list[tuple[float, float]]]:
+    """Targets, and the processor time (s) and cost after each iteration."""
+    plans, curve = PLANNERS[name](task), []
+    targets, cost = next(plans)  # compiles
+    began = time.process_time()
+    curve.append((0.0, cost))
+    for (better, cost), _ in zip(plans, range(iterations), strict=False):
+        if cost < min(c for _, c in curve):
+            targets = better
+        curve.append((time.process_time() - began, cost))
+        if curve[-1][0] > seconds:
+            break
+    return targets, curve
+
+
+def main() -> None:
+    """Plan, replay, show."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", choices=TASKS, default="push")
+    parser.add_argument("--seconds", type=float, default=10.0, help="processor time of a planner, without compilation")
+    parser.add_argument("--iterations", type=int, default=30)
+    parser.add_argument("--against", choices=["mppi"], help="a second planner, with as much time")
+    parser.add_argument("--film", type=Path, help="file for a film of the replay: .mp4, .webp or .gif")
+    parser.add_argument("--save", help="beginning of the names of files for states, targets and costs")
+    options = parser.parse_args()
+    task = TASKS[options.task]()
+    for name in filter(None, ("ilqr", options.against)):
+        targets, curve = planned(name, task, options.seconds, options.iterations if name == "ilqr" else 10**6)
+        recording = replayed(task, targets)
+        solved = "solved" if task.solved(recording.q[-1], recording.v[-1]) else "not solved"
+        print(
+            f"{options.task} by {name}: cost {curve[0][1]:.4g} → {min(c for _, c in curve):.4g} after "
+            f"{len(curve) - 1} iterations, {curve[-1][0]:.2f} s of processor time; replayed: {solved}, "
+            f"{dict(recording.origin.statuses)}"
+        )
+        if options.save:
+            np.savez(f"{options.save}.{name}.npz", curve=curve, q=recording.q, v=recording.v, targets=targets)
+        if options.film and name == "ilqr":
+            write_video(recording, options.film)
+
+
+if __name__ == "__main__":
+    main()

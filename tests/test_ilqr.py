@@ -1,0 +1,96 @@
+"""`ilqr`: plans of smooth steps and of contact steps, and what it refuses."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact import Collider, HalfSpace, Sphere
+
+DT, STEPS = 0.02, 40
+
+
+@pytest.fixture(scope="module")
+def rolling():
+    """Scene of a ball on a floor, and kernels of its step and of the derivatives of that."""
+    ball = ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0), name="ball")
+    colliders = Collider("ball", Sphere(0.1), friction=0.5), Collider("world", HalfSpace(), friction=0.5)
+    scene = ds.Scene(ball, colliders)
+    made = ("contact_step", {}), ("contact_step_derivatives", {"outputs": ("A", "B")})
+    return scene, [ds.compile(ball, scene.constraints(), what, **options) for what, options in made]
+
+
+def smooth(rod):
+    """Kernels of its step without gravity, and of the derivatives of that."""
+    return [ds.compile(rod, (), what, gravity=(0.0, 0.0, 0.0)) for what in ("step", "step_derivatives")]
+
+
+def effort(t, q, v, u):
+    assert np.broadcast_shapes(np.shape(t), q.shape[:-1]) == q.shape[:-1]
+    return u
+
+
+def to_goal(q, v):
+    return 100.0 * np.concatenate([q[..., :2] - [0.2, -0.1], 0.2 * v], axis=-1)
+
+
+@pytest.mark.slow
+def test_a_ball_rolls_to_its_goal_by_friction_alone(rolling):
+    """Torques move it through the contact only; the simulator goes the same way."""
+    scene, kernels = rolling
+    q0 = scene.set_down(scene.tree.neutral())
+    torques = 0.01 * np.random.default_rng(0).normal(size=(STEPS, 6)) * [0, 0, 0, 1, 1, 1]
+    found = ds.ilqr(*kernels, q0, np.zeros(6), torques, DT, effort, to_goal, varied=[3, 4, 5])
+    plans = list(islice(found, 12))
+    costs = [plan.cost for plan in plans]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] < 0.01 * costs[0]
+    plan = plans[-1]
+    assert np.abs(plan.q[-1, :2] - [0.2, -0.1]).max() < 0.01
+    assert not plan.controls[:, :3].any()
+    sim = ds.Simulator(scene, dt=DT, q0=q0)
+    for tau in plan.controls:
+        sim.step(tau)
+    assert np.abs(sim.q - plan.q[-1]).max() < 1e-6
+    r = effort(0.0, plan.q[:-1], plan.v[:-1], plan.controls)
+    assert np.isclose(plan.cost, 0.5 * (np.sum(r**2) + np.sum(to_goal(plan.q[-1], plan.v[-1]) ** 2)))
+
+
+def test_a_linear_problem_is_solved_as_by_least_squares():
+    """Of a rod without weight, whose optimum is a linear least-squares problem."""
+    rod = ds.mechanisms.pendulum(1)
+    kernels = smooth(rod)
+    free = np.zeros((30, 1))
+
+    def last(q, v):
+        return 9.0 * np.concatenate([q - 0.2, v], axis=-1)
+
+    found = ds.ilqr(*kernels, [0.0], [0.0], free, DT, lambda t, q, v, u: 0.3 * u, last)
+    plan = list(islice(found, 40))[-1]
+    assert isinstance(plan, ds.Plan)
+    assert plan.gains.shape == (30, 1, 2)
+    ends = []
+    for tau in np.eye(30)[:, :, None]:
+        q, v = ds.rollout(kernels[0], [0.0], [0.0], tau, DT)
+        ends.append(9.0 * np.r_[q[-1], v[-1]])
+    J = np.vstack([np.transpose(ends), 0.3 * np.eye(30)])
+    best = np.linalg.lstsq(J, np.r_[1.8, np.zeros(31)], rcond=None)[0]
+    assert np.abs(plan.controls[:, 0] - best).max() < 1e-5 * np.abs(best).max()
+
+
+def test_refused(rolling):
+    scene, (step, derivatives) = rolling
+    start, zero = (scene.set_down(scene.tree.neutral()), np.zeros(6)), np.zeros((STEPS, 6))
+    rest = DT, effort, to_goal
+    with pytest.raises(ds.DelassusError, match="step and derivatives: expected kernels of one robot"):
+        ds.ilqr(derivatives, step, *start, zero, *rest)
+    with pytest.raises(ds.DelassusError, match="derivatives: expected a kernel from"):
+        ds.ilqr(step, step, *start, zero, *rest)
+    with pytest.raises(ds.DelassusError, match=r"controls: expected finite numbers of shape \(40, 6\)"):
+        ds.ilqr(step, derivatives, *start, zero[:, :3], *rest)
+    with pytest.raises(ds.DelassusError, match="varied: expected numbers of controls"):
+        ds.ilqr(step, derivatives, *start, zero, *rest, varied=[6])
+    rod = ds.mechanisms.pendulum(1)
+    with pytest.raises(ds.DelassusError, match="controls: expected some whose steps are all solved"):
+        ds.ilqr(*smooth(rod), [0.0], [1e200], zero[:, :1], *rest)

@@ -75,6 +75,14 @@ class Request:
         others = ("q", "v", "impulses", self.control, "smoothing")
         return tuple(a for a in self.arguments if a.name not in others)
 
+    def without_contacts(self) -> Request:
+        """The request of the same robot that touches nothing."""
+        kept = [k for k, c in enumerate(self.constraints) if not c.n_points]
+        options = {name: tuple(getattr(self.options, name)[k] for k in kept)
+                   for name in ("targets", "poses", "gains", "compliance")}  # fmt: skip
+        checked = replace(self.options, friction=None, restitution=None, **options)
+        return replace(self, constraints=tuple(self.constraints[k] for k in kept), options=checked)
+
     @property
     def arguments(self) -> tuple[Argument, ...]:
         """All arguments: the state, what constraints, payloads and options ask for, then tangents and cotangents."""

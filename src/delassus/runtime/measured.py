@@ -1,12 +1,15 @@
 """What identification compares: results of a kernel with measurements, and the tangents of these by parameters.
 
 `Samples` are calls of a kernel, each by itself. `Windows` are stretches of trajectories of a time step, each from a
-start of its own; tangents go along them step by step, by those of the compiled step.
+start of its own; derivatives go along them step by step. Those of contact steps are computed at all states at once
+(`step_derivatives`), of other steps along one direction after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +19,7 @@ from delassus.accuracy.status import DynamicsStatus
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import real_array
+from delassus.quantities.contact import CONTACT_STEP_DERIVATIVES
 from delassus.runtime.arrays import gathered, ordered, result_arrays
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollout import rollout
@@ -24,6 +28,12 @@ from delassus.spatial.rotations import Array
 
 CHART = 1e-6
 """Length along charts of configurations (rad, m) by which these, not steps, are differentiated."""
+
+CHUNK = 2**22
+"""Numbers in derivatives of steps that are computed at a time."""
+
+IDLE = 64.0
+"""Round-offs by which a state after a step may differ from that without contacts where these do nothing."""
 
 Values = Mapping[str, Array]
 """Arguments of a kernel, or their changes by k coordinates (k, …), by name."""
@@ -84,18 +94,63 @@ def _scale(name: str, scale: Any, shape: tuple[int, ...]) -> Array:
     return deviations(f"scale of {name}", scale.get(name) if isinstance(scale, Mapping) else scale, shape)
 
 
-def _tangents(kernel: Kernel, arguments: Sequence[Any], changes: Sequence[Any]) -> tuple[list[Array], Mask]:
-    """Tangents of the results, and of which states they are right."""
-    jvp = kernel.derivative("jvp")
-    arrays, batch = gathered(jvp.arguments, (*arguments, *changes), {}, jvp.dtype)
-    found = result_arrays(None, jvp.results, batch, jvp.dtype)
-    rcond = jvp.compute(arrays, found, batch, None)
-    return [x.astype(float) for x in found], ~jvp.ill_conditioned(rcond, batch)
+def _results(kernel: Kernel, arguments: Sequence[Any]) -> tuple[list[Array], Mask]:
+    """Results of a kernel of derivatives, and of which states they are right."""
+    arrays, batch = gathered(kernel.arguments, arguments, {}, kernel.dtype)
+    found = result_arrays(None, kernel.results, batch, kernel.dtype)
+    rcond = kernel.compute(arrays, found, batch, None)
+    return [x.astype(float) for x in found], ~kernel.ill_conditioned(rcond, batch)
 
 
 def _changes(kernel: Kernel, changes: Values, k: int) -> list[Array]:
     """Change (k, 1, …) of each argument."""
     return [changes[a.name][:, None] if a.name in changes else np.zeros((k, 1, *a.shape)) for a in kernel.arguments]
+
+
+@lru_cache(maxsize=16)
+def step_derivatives(kernel: Kernel, names: tuple[str, ...]) -> tuple[Kernel, Kernel] | None:
+    """Kernels of the derivatives of a step of contact with state and arguments: as it is, and without its contacts.
+
+    None where there are none, of robots with loops and of other steps.
+    """
+    request = kernel.request
+    if request.quantity.name != "contact_step" or not all(c.n_impulses for c in request.constraints):
+        return None
+    made = list[Kernel]()
+    for asked in (request, request.without_contacts()):
+        every = CONTACT_STEP_DERIVATIVES.with_parameters(asked.parameters)
+        there = {a.name for a in asked.parameters}
+        quantity = every.only(["q_next", "v_next", "A", *(f"dx_d{name}" for name in names if name in there)])
+        asked = replace(asked, quantity=quantity)
+        made.append(Kernel(asked, kernel.dtype.name, kernel.lanes, ", for derivatives", kernel.error_bound))
+    return made[0], made[1]
+
+
+def _at_states(
+    kernels: tuple[Kernel, Kernel], given: Mapping[str, Array], after: Starts, needed: Mask
+) -> tuple[tuple[Array, Array], Mask]:
+    """``A`` and columns by arguments, side by side, at states (T, n) before those ``after``; and where they are right.
+
+    Where the step without contacts ends at these, too, contacts do nothing, and its derivatives are those of the step.
+    """
+    whole, free = kernels
+    shapes = {a.name: a.shape for a in whole.arguments}
+    full = {name: np.broadcast_to(given[name], (*needed.shape, *shape)) for name, shape in shapes.items()}
+    nothing = {"impulses": np.zeros(next(a.shape for a in free.arguments if a.name == "impulses"))}
+    found, right = _results(free, [{**full, **nothing}[a.name] for a in free.arguments])
+    size = IDLE * float(np.finfo(whole.dtype).eps)
+    apart = [np.abs(x - y) > size * (1.0 + np.abs(y)) for x, y in zip(found[:STATE], after, strict=True)]
+    acting = needed & (apart[0].any(axis=-1) | apart[1].any(axis=-1))
+    names = [r.name for r in whole.results[STATE:]]
+    by_name = dict(zip([r.name for r in free.results], found, strict=True))
+    out = {name: by_name.get(name, np.zeros(())) for name in names}
+    acted, right[acting] = _results(whole, [full[a.name][acting] for a in whole.arguments])
+    made = list[Array]()
+    for r, x in zip(whole.results[STATE:], acted[STATE:], strict=True):
+        total = np.array(np.broadcast_to(out[r.name], (*needed.shape, *r.shape)))
+        total[acting] = x
+        made.append(total.reshape(*needed.shape, r.shape[0], -1))
+    return (made[0], np.concatenate(made[1:], axis=-1)), right
 
 
 class Samples:
@@ -147,7 +202,9 @@ class Samples:
     def tangents(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:
         """Derivatives, and which samples were solved."""
         k = len(next(iter(changes.values())))
-        found, solved = _tangents(self.kernel, self._arguments(values), _changes(self.kernel, changes, k))
+        found, solved = _results(
+            self.kernel.derivative("jvp"), [*self._arguments(values), *_changes(self.kernel, changes, k)]
+        )
         J = np.moveaxis(self._flat(found, (k, self.size)), 0, -1) / self.scale[:, None]
         return np.where(self.known[..., None], J, 0.0), np.zeros((*self.known.shape, 0)), np.asarray(solved.all(axis=0))
 
@@ -275,6 +332,47 @@ class Windows:
 
     def tangents(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:
         """Derivatives, and which windows were solved."""
+        k = len(next(iter(changes.values())))
+        carry = self._by_columns if step_derivatives(self.kernel, tuple(changes)) else self._by_tangents
+        dq, dv, solved = carry(values, changes, results)  # (L, n, nv, k + 2 nv or 0), of `_apart` and of velocities
+        J = np.where(self._known[0][..., None, None] & solved[:, None, None], dq, 0.0)
+        if self.v is not None:
+            dv = np.where(self._known[1][..., None, None] & solved[:, None, None], dv, 0.0)
+            J = np.concatenate([J, dv], axis=-2)
+        J = np.moveaxis(J / self.scale[:, None], 0, 1).reshape(self.size, -1, J.shape[-1]) * self.known[..., None]
+        return J[..., :k], J[..., k:], solved
+
+    def _by_columns(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:
+        """By ``S ← A S + ∂`` with derivatives of each step, which are known at all states at once."""
+        tree, (q, v, p), n, nv = self.tree, results, self.size, self.tree.nv
+        kernels = step_derivatives(self.kernel, tuple(changes))
+        whole = np.concatenate([x.reshape(len(x), -1) for x in changes.values()], axis=1)
+        k, m = whole.shape
+        S = np.zeros((n, 2 * nv, k + (0 if self.starts is None else 2 * nv)))
+        S[..., k:] = np.eye(2 * nv)[:, : S.shape[-1] - k]
+        kept, solved = [S], np.ones(n, dtype=bool)
+        length = max(1, CHUNK // (n * 2 * nv * (2 * nv + m)))
+        for first in range(0, len(self.controls), length):
+            now = slice(first, first + length)
+            after = slice(first + 1, first + 1 + len(self.controls[now]))
+            given = {**self.inputs, **values, self.kernel.request.control: self.controls[now]}
+            given |= {"q": q[:-1][now], "v": v[:-1][now], "impulses": p[after]}  # these solve it: sweeps end at once
+            made, right = _at_states(kernels, given, (q[after], v[after]), self._needed[now])
+            for A, columns, good, needed in zip(*made, right, self._needed[now], strict=True):
+                S = A @ S
+                S[..., :k] += columns @ whole.T
+                solved &= good | ~needed
+                kept.append(S)
+        kept = kept[:: self.every]
+        at = q[:: self.every]
+        units = CHART * np.eye(nv)[:, None, None]
+        ends = [self._apart(tree.integrate(at, x)) for x in (*units, *-units)]
+        chart = np.stack([a - b for a, b in zip(ends[:nv], ends[nv:], strict=True)], axis=-1) / (2 * CHART)
+        found = np.array(kept)
+        return chart @ found[..., :nv, :], found[..., nv:, :], solved
+
+    def _by_tangents(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:
+        """By tangents of the step, one direction after the other."""
         kernel, tree, n_states = self.kernel, self.tree, self.kernel.request.states
         k, free = len(next(iter(changes.values()))), 2 * tree.nv if self.starts is not None else 0
         moved = [np.zeros((k + free, self.size, *a.shape)) for a in kernel.arguments[:n_states]]
@@ -291,7 +389,7 @@ class Windows:
             # impulses after the step solve it: sweeps end at once
             now = [results[0][t], results[1][t], *(p[t + 1] for p in results[STATE:])]
             rest = [x for _, x in self._further(t, values)]
-            found, right = _tangents(kernel, [*now, *rest], [*moved, *later])
+            found, right = _results(kernel.derivative("jvp"), [*now, *rest, *moved, *later])
             moved[:STATE] = found[:STATE]
             solved &= right.all(axis=0) | ~self._needed[t]
             if not (t + 1) % self.every:
@@ -302,8 +400,4 @@ class Windows:
         dq = np.where(self._known[0][..., None] & solved[:, None], dq, 0.0)
         step = CHART / max(1.0, float(np.abs(dq).max(initial=0.0)))
         columns = [(self._apart(q + step * x) - self._apart(q - step * x)) / (2 * step) for x in dq]
-        J = np.array(columns)
-        if self.v is not None:
-            J = np.concatenate([J, np.where(self._known[1][..., None] & solved[:, None], dv, 0.0)], axis=-1)
-        J = np.transpose(J / self.scale, (2, 1, 3, 0)).reshape(self.size, -1, k + free) * self.known[..., None]
-        return J[..., :k], J[..., k:], solved
+        return np.stack(columns, axis=-1), np.moveaxis(dv, 0, -1), solved

@@ -1,7 +1,7 @@
 """`identify`: parameters of a kernel that make its results those that were measured.
 
-Least squares by Gauss–Newton steps in a trust region (scipy), whose Jacobian is that of the compiled kernel, carried
-along trajectories step by step. Inertias are by log-Cholesky coordinates. What each window of a trajectory starts from
+Least squares by Gauss–Newton steps in a trust region (scipy), whose Jacobian is that of compiled kernels, carried along
+trajectories step by step. Inertias are by log-Cholesky coordinates. What each window of a trajectory starts from
 is eliminated: of its residuals ``f`` with derivatives ``J`` by parameters and ``S`` by the start, parameters see
 ``(1 − S S⁺) J``, and the start moves by ``−S⁺ (f + J δ)``, which a window takes if that makes its residuals less.
 
@@ -265,8 +265,8 @@ def identify(
 ) -> Identification:
     """Estimate arguments of a kernel from measurements, by least squares; of a time step, over trajectories.
 
-    Derivatives are those of the compiled kernel (``kernel.derivative("jvp")``), along trajectories those of its steps
-    one after the other. At an impact trajectories have a kink, and where impacts change their order a jump, at which
+    Derivatives are those of compiled kernels, along trajectories those of steps one after the other: of contact steps
+    by "contact_step_derivatives", of all else by ``kernel.derivative("jvp")``. At an impact trajectories have a kink, and where impacts change their order a jump, at which
     derivatives say nothing about what is on the other side: with ``window`` trajectories are cut into stretches that
     are short enough to hold one bounce or so, each from a start of its own, over which sums of squares are smooth.
 

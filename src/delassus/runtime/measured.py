@@ -32,6 +32,9 @@ CHART = 1e-6
 CHUNK = 2**22
 """Numbers in derivatives of steps that are computed at a time."""
 
+IMPACT_TIMES = 1e-9
+"""Smoothing (m/s) with which impacts have times within the step, and modes are those of the solution."""
+
 IDLE = 64.0
 """Round-offs by which a state after a step may differ from that without contacts where these do nothing."""
 
@@ -108,9 +111,10 @@ def _changes(kernel: Kernel, changes: Values, k: int) -> list[Array]:
 
 
 @lru_cache(maxsize=16)
-def step_derivatives(kernel: Kernel, names: tuple[str, ...]) -> tuple[Kernel, Kernel] | None:
+def step_derivatives(kernel: Kernel, names: tuple[str, ...], times: bool) -> tuple[Kernel, Kernel] | None:
     """Kernels of the derivatives of a step of contact with state and arguments: as it is, and without its contacts.
 
+    With ``times`` impacts are in the mean over steps when points bounce, as for starts of trajectories they should be.
     None where there are none, of robots with loops and of other steps.
     """
     request = kernel.request
@@ -121,7 +125,8 @@ def step_derivatives(kernel: Kernel, names: tuple[str, ...]) -> tuple[Kernel, Ke
         every = CONTACT_STEP_DERIVATIVES.with_parameters(asked.parameters)
         there = {a.name for a in asked.parameters}
         quantity = every.only(["q_next", "v_next", "A", *(f"dx_d{name}" for name in names if name in there)])
-        asked = replace(asked, quantity=quantity)
+        options = replace(asked.options, smoothing=IMPACT_TIMES if times else None)
+        asked = replace(asked, quantity=quantity, options=options)
         made.append(Kernel(asked, kernel.dtype.name, kernel.lanes, ", for derivatives", kernel.error_bound))
     return made[0], made[1]
 
@@ -333,7 +338,7 @@ class Windows:
     def tangents(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:
         """Derivatives, and which windows were solved."""
         k = len(next(iter(changes.values())))
-        carry = self._by_columns if step_derivatives(self.kernel, tuple(changes)) else self._by_tangents
+        carry = self._by_columns if self._kernels(changes) else self._by_tangents
         dq, dv, solved = carry(values, changes, results)  # (L, n, nv, k + 2 nv or 0), of `_apart` and of velocities
         J = np.where(self._known[0][..., None, None] & solved[:, None, None], dq, 0.0)
         if self.v is not None:
@@ -342,10 +347,14 @@ class Windows:
         J = np.moveaxis(J / self.scale[:, None], 0, 1).reshape(self.size, -1, J.shape[-1]) * self.known[..., None]
         return J[..., :k], J[..., k:], solved
 
+    def _kernels(self, changes: Values) -> tuple[Kernel, Kernel] | None:
+        return step_derivatives(self.kernel, tuple(changes), self.starts is not None)
+
     def _by_columns(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:
         """By ``S ← A S + ∂`` with derivatives of each step, which are known at all states at once."""
         tree, (q, v, p), n, nv = self.tree, results, self.size, self.tree.nv
-        kernels = step_derivatives(self.kernel, tuple(changes))
+        kernels = self._kernels(changes)
+        assert kernels is not None
         whole = np.concatenate([x.reshape(len(x), -1) for x in changes.values()], axis=1)
         k, m = whole.shape
         S = np.zeros((n, 2 * nv, k + (0 if self.starts is None else 2 * nv)))

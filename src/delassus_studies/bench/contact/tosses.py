@@ -272,7 +272,7 @@ def tables(record: Record) -> Iterator[Table | str]:
         n = len(values)
         yield (f"{found['windows']} windows, {found['unsolved']} not solved; {found['evaluations']} evaluations, "
                f"{'converged' if found['converged'] else 'not converged'}, {found['seconds']:.0f} s; "
-               f"a simulation {found['simulation']:.2f} s, a Jacobian by tangents {found['jacobian']:.2f} s, "
+               f"a simulation {found['simulation']:.2f} s, a Jacobian {found['jacobian']:.2f} s, "
                f"by central differences {2 * n * found['simulation']:.2f} s")  # fmt: skip
 
 

@@ -95,6 +95,21 @@ def test_starts_are_estimated(bouncing, velocities, height):
             ds.identify(step, measured, {"friction": 0.2}, **how)
 
 
+@pytest.mark.slow
+def test_starts_are_estimated_through_bounces(bouncing):
+    """Of balls that bounce at other times where they start higher: residuals are of the size of the noise."""
+    (step, true, _), rng, n, T = bouncing, np.random.default_rng(2), 12, 50
+    ball, q0 = step.request.tree, np.tile([0, 0, 0.15, 0, 0, 0, 1.0], (n, 1))
+    q0[:, 2] += rng.uniform(0, 0.1, n)
+    v0 = rng.normal([5, 0, -1, 0, 0, 0], [0.3, 0.3, 0.1, 3, 3, 3], (n, 6))
+    q = ds.rollout(step, q0, v0, np.zeros((T, 6)), DT, **true)[0][::EVERY]
+    measured = {"q": ball.integrate(q, 1e-3 * rng.normal(size=(*q.shape[:2], 6)))}
+    how = {**HOW, "bounds": {"restitution": (0, 1)}, "scale": 1e-3, "controls": np.zeros((T, 6)), "starts": "estimated"}
+    found = ds.identify(step, measured, {"restitution": 0.5}, friction=true["friction"], **how)
+    assert found.residual < 2 and 0 < found.errors["restitution"] < 0.02
+    assert abs(found.values["restitution"] - 0.6) < 4 * found.errors["restitution"]
+
+
 @pytest.fixture(scope="module")
 def loaded():
     """An arm, and the payload on its last link."""

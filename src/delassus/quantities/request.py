@@ -78,7 +78,7 @@ class Request:
     def without_contacts(self) -> Request:
         """The request of the same robot that touches nothing."""
         kept = [k for k, c in enumerate(self.constraints) if not c.n_points]
-        options = {name: tuple(getattr(self.options, name)[k] for k in kept)
+        options: dict[str, Any] = {name: tuple(getattr(self.options, name)[k] for k in kept)
                    for name in ("targets", "poses", "gains", "compliance")}  # fmt: skip
         checked = replace(self.options, friction=None, restitution=None, **options)
         return replace(self, constraints=tuple(self.constraints[k] for k in kept), options=checked)

@@ -266,9 +266,10 @@ def identify(
     """Estimate arguments of a kernel from measurements, by least squares; of a time step, over trajectories.
 
     Derivatives are those of compiled kernels, along trajectories those of steps one after the other: of contact steps
-    by "contact_step_derivatives", of all else by ``kernel.derivative("jvp")``. At an impact trajectories have a kink, and where impacts change their order a jump, at which
-    derivatives say nothing about what is on the other side: with ``window`` trajectories are cut into stretches that
-    are short enough to hold one bounce or so, each from a start of its own, over which sums of squares are smooth.
+    by "contact_step_derivatives", of all else by ``kernel.derivative("jvp")``. At an impact trajectories have a kink,
+    and where impacts change their order a jump, at which derivatives say nothing about what is on the other side: with
+    ``window`` trajectories are cut into stretches that are short enough to hold one bounce or so, each from a start of
+    its own, over which sums of squares are smooth.
 
     Parameters
     ----------

@@ -119,7 +119,8 @@ BENCHES = (
     Bench("contact-steps", "some minutes", "Residual of compiled contact steps against their cost, on Go1 and Talos, "
           "beside MuJoCo in the same run.", (PLOT, QUICK)),
     Bench("contact-derivatives", "two minutes", "Time tangents and cotangents of compiled contact steps, beside "
-          "MuJoCo's differences in the same run."),
+          "MuJoCo's differences in the same run.", (QUICK, _flag("check", "In place of times, compare derivatives "
+          "of eleven robots with differences in extended precision: an hour."))),
     Bench("contact-solvers", "some minutes", "Time contact solvers on random problems, and count what they miss, "
           "beside Siconos in the same run.",
           (_option("random", int, 10_000, help="Random problems of bodies."), QUICK)),

@@ -17,6 +17,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus_studies.bench.contact import derivative_checks
 from delassus_studies.bench.contact.steps import DT, StepCase, TimedRollout, starts, step_cases
 from delassus_studies.peers import if_present
 from delassus_studies.peers.mujoco import transition_differences
@@ -69,15 +70,21 @@ def _measure_case(case: StepCase, quick: bool) -> Record:
     return {"times": times, "operations": operations, "compiled": seconds, "mujoco": if_present(make)}
 
 
-def measure(quick: bool = False) -> Iterator[Record]:
-    """All figures of every case; the record after each."""
+def measure(quick: bool = False, check: bool = False) -> Iterator[Record]:
+    """All figures of every case, or errors of every robot in place of times; the record after each."""
+    if check:
+        yield from derivative_checks.measure(quick)
+        return
     cases = [case for case in step_cases() if case.name.startswith("Go1")][: 1 if quick else None]
     with pinned():
         yield from each(dict(environment()), "cases", cases, lambda case: _measure_case(case, quick))
 
 
 def tables(record: Record) -> Iterator[Table | str]:
-    """Times, and ratios to the step and to MuJoCo's differences."""
+    """Times, and ratios to the step and to MuJoCo's differences; or errors."""
+    if "robots" in record:
+        yield from derivative_checks.tables(record)
+        return
     yield "processor time of one core, float64, lowest; one tangent or cotangent a state, or A and B with all columns"
     for name, case in record["cases"].items():
         times, peer = case["times"], case["mujoco"]

@@ -152,8 +152,9 @@ class StepChanges:
             time = scaled_matrix(ops, rate, ops.take(gaps, (k,), None))
             gained = [step.over_h * (free[3 * k + j] - before[row]) for j, row in enumerate(rows)]
             faster = faster + ops.put(from_entries(ops, gained) @ time, (m, width), rows, range(width))
-            own = ops.put(from_entries(ops, impact.p[3 * k : 3 * k + 3]), (m, 1), rows, (0,))
-            late = late - step.space.back_substitution(ops.zeros(nv, 1), own) @ time
+            alone = [x if j // 3 == k else 0.0 for j, x in enumerate(impact.p)]
+            pushed = step.space.back_substitution(ops.zeros(nv, 1), step.all_impulses(alone, None))
+            late = late - pushed @ time
         return faster, late
 
     def _after(self, changes: PositionChanges, dv: Matrix, late: Matrix | None) -> tuple[dict[str, Matrix], Scalar]:

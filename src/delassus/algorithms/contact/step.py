@@ -170,7 +170,7 @@ class ContactStep:
         correction = self._correction(found.velocities, times, blocks)
         v, shift = last.velocity, correction.shift
         if blocks:
-            target = column(ops, self.space.back_substitution(y, self._all_impulses([0.0] * len(found.p), taken)))
+            target = column(ops, self.space.back_substitution(y, self.all_impulses([0.0] * len(found.p), taken)))
             v, shift = self._with_smooth_motion(blocks, before, target, last, shift)
         q, v = position_update(ops, self.problem, list(self.q), v, self.h, shift)
         impulses, residuals = self._apart(found.p, joints), list(found.residuals)
@@ -185,7 +185,7 @@ class ContactStep:
 
     def _taken(self, solved: tuple[StepProblem, Outcome], y: Matrix, taken: Matrix | None) -> SolvedProblem:
         """What impulses make of velocities ``L⁻¹ y``, with those that `_beside_loops` takes."""
-        impulses = self._all_impulses(solved[1].p, taken)
+        impulses = self.all_impulses(solved[1].p, taken)
         v = column(self.ops, self.space.back_substitution(y, impulses))
         return SolvedProblem(*solved, v, column(self.ops, impulses))
 
@@ -301,7 +301,7 @@ class ContactStep:
         changes = column(ops, ops.take(self.space.G, self.others, self.loops) @ taken)
         return [x - y for x, y in zip(free, changes, strict=True)], taken
 
-    def _all_impulses(self, p: Sequence[Scalar], taken: Matrix | None) -> Matrix:
+    def all_impulses(self, p: Sequence[Scalar], taken: Matrix | None) -> Matrix:
         """Impulses of all rows (m × 1), those of loops with what `_beside_loops` takes."""
         ops = self.ops
         out: list[Scalar] = [0.0] * self.problem.n_rows
@@ -474,7 +474,7 @@ class ContactStep:
         impulses: list[Scalar] = [0.0] * len(G)
         for row, x in zip(goals.rows, s, strict=True):
             impulses[row] = x
-        of_rows = self._all_impulses(impulses, goals.taken)
+        of_rows = self.all_impulses(impulses, goals.taken)
         whole = column(ops, self.space.back_substitution(ops.zeros(self.tree.nv, 1), of_rows))
         moves = [sum((g * x for g, x in zip(G[k], impulses, strict=True)), goals.by_loops[k]) for k in range(len(G))]
         moved = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in moves)])

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Box, Capsule, Collider, HalfSpace, Scene, SolverStatus, Sphere
+from delassus.contact import Box, Capsule, Collider, Cylinder, HalfSpace, Scene, SolverStatus, Sphere
+from delassus.errors import ConfigurationError
 
 DT = 2e-3
 
@@ -158,3 +159,47 @@ def test_gradients_of_trajectories_are_those_of_differences(scene):
         d[at : at + size] = NEAR * rng.normal(size=size)
         wanted = (8.0 * (after(d) - after(-d)) - (after(2.0 * d) - after(-2.0 * d))) / 12.0
         assert abs(gradient @ d - wanted) < 1e-5 * NEAR * np.abs(gradient).max()
+
+
+def test_derivatives_with_target_configurations(scene):
+    rng, nv, n = np.random.default_rng(2), scene.tree.nv, 4
+    q, v = start(scene, rng, False)
+    gains = {"kp": np.r_[30.0 + rng.random(3), np.zeros(nv - 3)], "kd": np.r_[rng.random(3), np.zeros(nv - 3)]}
+    sim = ds.Simulator(scene, q0=q, v0=v, dt=DT, tolerance=1e-13, max_overlap=1.0, control="pd", **gains)
+    state, target = sim.get_state(), q + np.r_[0.1 * rng.normal(size=3), np.zeros(len(q) - 3)]
+    sim.step(target)
+    found = sim.step_derivatives()
+    directions = rng.normal(size=(2 * nv + len(q), n))
+    directions[2 * nv + 3 :] = 0.0  # targets of what no motor moves
+    wanted = differences(sim, state, target, directions)
+    made = found.A @ directions[: 2 * nv] + found.B @ directions[2 * nv :]
+    assert found.distance > 1e-3 and np.abs(np.asarray(found.B)[:, :3]).max() > 0.0
+    assert np.abs(made - wanted).max() < AGREES * np.abs(wanted).max()
+    assert np.abs(found.A.tocsr() @ directions[: 2 * nv] - found.A @ directions[: 2 * nv]).max() < 1e-9
+
+
+def test_what_sleeps_stays_where_it_is_put():
+    ball = ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0))
+    sim = ds.Simulator(
+        Scene(ball, [Collider("body", Sphere(0.1)), Collider("world", HalfSpace())]),
+        q0=[0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0], dt=DT, sleep=0.02,
+    )  # fmt: skip
+    with pytest.raises(ConfigurationError, match="a step to differentiate"):
+        sim.step_derivatives()
+    sim.run(0.1)
+    found = sim.step_derivatives()
+    assert sim.asleep.all() and np.abs(np.asarray(found.B)).max() == 0.0
+    assert np.abs(np.asarray(found.A) - np.diag([1.0] * 6 + [0.0] * 6)).max() == 0.0
+
+
+def test_what_has_no_derivatives_is_refused_by_name():
+    tins = {name: ds.mechanisms.free_body(1.0, 0.01 * np.eye(3)) for name in ("one", "other")}
+    colliders = [Collider(f"{name}/body", Cylinder(0.1, 0.1), name=name) for name in tins]
+    q = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.02, 0.0, 0.0999, 0.0, 0.0, 0.0, 1.0]
+    stack = Scene(tins, colliders)
+    sim = ds.Simulator(stack, q0=q, v0=[0.0] * 8 + [-0.1, 0.0, 0.0, 0.0], dt=DT)
+    sim.step()
+    with pytest.raises(ConfigurationError, match="colliders 'one' and 'other'"):
+        sim.step_derivatives()
+    with pytest.raises(ConfigurationError, match="'mass'"):
+        sim.step_derivatives(parameters=["colour"])

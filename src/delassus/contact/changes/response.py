@@ -22,7 +22,7 @@ from delassus.algorithms.contact.response import DEPENDENT, joint_hold, point_mo
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
-REFINEMENTS = 1
+REFINEMENTS = 2
 """Steps that take back what ``δ`` changes: each leaves ``δ`` of it."""
 
 

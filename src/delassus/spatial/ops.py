@@ -45,6 +45,9 @@ Body = Callable[[list[Scalar]], tuple[Sequence[Scalar], Scalar]]
 """A pass of `Ops.repeat`: from values to the next ones, and 1 where no further pass is to change them, else 0."""
 
 
+Image = Callable[[Sequence[Scalar]], Sequence[Scalar]]
+"""What `Ops.implicit` calls: a map of values whose fixed points are solutions."""
+
 Function = Callable[..., Sequence[Any]]
 """What `Ops.map` calls: from matrices to matrices."""
 
@@ -261,8 +264,13 @@ class Ops(ScalarOps):
         """What ``repeated`` makes, by loops; where programs are differentiated, what ``once`` does, without any."""
         return repeated()
 
-    def implicit(self, values: Sequence[Scalar], image: Callable[[Sequence[Scalar]], Sequence[Scalar]]) -> list[Scalar]:
-        """``values``, which ``image`` maps to themselves: what is differentiated knows that they follow from this."""
+    def implicit(
+        self, values: Sequence[Scalar], image: Image, mobility: Sequence[Sequence[Scalar]]
+    ) -> list[Scalar]:  # fmt: skip
+        """``values``, which ``image`` maps to themselves: what is differentiated knows that they follow from this.
+
+        They are unique where ``mobility`` (m × m), of the rows that they act on, has full rank.
+        """
         return list(values)
 
     def tangents(self, values: Sequence[Scalar], inputs: Sequence[Scalar], changes: Matrix) -> Matrix:

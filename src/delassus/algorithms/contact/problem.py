@@ -177,7 +177,7 @@ class StepProblem:
 
     def implicit(self, p: Sequence[Scalar]) -> list[Scalar]:
         """Impulses of a solution, as what follows from the laws where the step is differentiated."""
-        return self.ops.implicit(p, lambda q: self.image(q, [self.velocity(row, q) for row in range(len(q))]))
+        return self.ops.implicit(p, lambda q: self.image(q, [self.velocity(row, q) for row in range(len(q))]), self.G)
 
     def residuals(self, p: Sequence[Scalar], u: Sequence[Scalar]) -> tuple[Scalar, Scalar, Scalar]:
         """Violation in m/s (rad/s): of complementarity, of friction, and velocity of penetration.

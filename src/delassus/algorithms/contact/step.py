@@ -465,7 +465,8 @@ class ContactStep:
 
         nothing = ops.less(most, 2.0 * SQUARE_FLOOR)
         s = ops.repeat(times, [0.0] * len(rows), sweep, nothing) if rows else []
-        s = ops.implicit(s, lambda values: [image(values, i) for i in range(len(rows))])
+        mobility = [[own[i] if j == i else G[row][other] for j, other in enumerate(rows)] for i, row in enumerate(rows)]
+        s = ops.implicit(s, lambda values: [image(values, i) for i in range(len(rows))], mobility)
         return Correction(goals, s, nothing, ops.repeat(1, [*s, *([0.0] * tree.nv)], shift, nothing)[len(rows) :])
 
     def displaced(self, goals: CorrectionGoals, s: Sequence[Scalar]) -> Displacement:

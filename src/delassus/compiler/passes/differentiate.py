@@ -13,16 +13,19 @@ Source: Griewank and Walther, Evaluating Derivatives, chapter 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import chain
 from typing import Any
 
-from delassus.spatial.ops import Body
+from delassus.spatial.ops import Body, Image
 from delassus.spatial.trace.batched_calls import called
 from delassus.spatial.trace.nodes import Expression, Table
-from delassus.spatial.trace.operations import LEAVES, OPERATIONS, Op, arity
+from delassus.spatial.trace.operations import LEAVES, OPERATIONS, arity
 from delassus.spatial.trace.trace_ops import TraceOps
+
+ROUNDING = 2.0**9
+"""``δ`` of `Solution` over round-off, where only single states have other values; else it is the root of round-off."""
 
 
 def _partial(ops: TraceOps, op: int, y: int, operands: Sequence[int], which: int, x: int) -> int:
@@ -59,20 +62,22 @@ def _unit(size: int, k: int, one: int) -> list[int]:
     return [one if j == k else 0 for j in range(size)]
 
 
-NONE: frozenset[int] = frozenset()
-
-Step = tuple[int, int, tuple[int, int, int], frozenset[int]]
-"""Node of an operation, its kind, its operands, −1 where there are none, and those that count as known numbers."""
+Step = tuple[int, int, tuple[int, int, int]]
+"""Node of an operation, its kind, and its operands, −1 where there are none."""
 
 
 def _forwards(
     ops: TraceOps, steps: Sequence[Step], inputs: Sequence[int], outputs: Sequence[int], given: Sequence[int]
 ) -> list[int]:
     found = {k: x for k, x in zip(inputs, given, strict=True) if x}
-    for k, op, operands, held in steps:
+    for k, op, operands in steps:
+        if solution := ops.solutions.get(k):
+            if k == solution.values[0]:
+                found |= solution.forwards(found)
+            continue
         total = 0
         for which, x in enumerate(operands):
-            if (change := found.get(x)) and x not in held:
+            if change := found.get(x):
                 total = ops.add(total, _partial(ops, op, k, operands, which, change))
         if total:
             found[k] = total
@@ -83,37 +88,122 @@ def _backwards(
     ops: TraceOps, steps: Sequence[Step], inputs: Sequence[int], outputs: Sequence[int], given: Sequence[int]
 ) -> list[int]:
     moves = set(inputs)
-    for k, _, operands, held in steps:
-        if not moves.isdisjoint(set(operands) - held):
+    for k, _, operands in steps:
+        solution = ops.solutions.get(k)
+        if not moves.isdisjoint(operands if solution is None else solution.depends_on):
             moves.add(k)
     found: dict[int, int] = {}
+
+    def gather(k: int, x: int) -> None:
+        if k in moves and x:
+            found[k] = ops.add(found.get(k, 0), x)
+
     for k, x in zip(outputs, given, strict=True):
-        found[k] = ops.add(found.get(k, 0), x)
-    for k, op, operands, held in reversed(steps):
-        if k in moves and (own := found.get(k)):
+        gather(k, x)
+    for k, op, operands in reversed(steps):
+        if solution := ops.solutions.get(k):
+            if k == solution.values[0]:
+                for node, x in solution.backwards(found):
+                    gather(node, x)
+        elif own := found.get(k):
             for which, x in enumerate(operands):
-                if x in moves and x not in held:
-                    found[x] = ops.add(found.get(x, 0), _partial(ops, op, k, operands, which, own))
+                if x in moves:
+                    gather(x, _partial(ops, op, k, operands, which, own))
     return [found.get(k, 0) for k in inputs]
 
 
 def _operations(ops: TraceOps, outputs: Sequence[int]) -> list[Step]:
-    """Operations that the outputs need, in order, with their operands, −1 where there are none."""
-    graph = ops.graph([outputs])
-    needed = graph.reachable(outputs)
+    """Operations that derivatives of the outputs need, in order, with their operands, −1 where there are none."""
+    graph, found = ops.graph([outputs]), list(outputs)
+    needed = graph.reachable(found)
+    for solution in reversed(dict.fromkeys(ops.solutions.values())):
+        if any(needed[k] for k in solution.values):
+            needed = graph.reachable([*found, *solution.depends_on])
+            found += solution.depends_on
     nodes = enumerate(graph.nodes())
-    return [(k, op, (a, b, c), ops.held.get(k, NONE)) for k, (op, a, b, c) in nodes if needed[k] and op not in LEAVES]
+    return [(k, op, (a, b, c)) for k, (op, a, b, c) in nodes if needed[k] and op not in LEAVES]
+
+
+class Solution:
+    """Nodes ``values`` that are the nodes ``p``, and where ``missed``, ``F = p − g(p, x)``, is zero.
+
+    With ``J = ∂F/∂p`` they have the derivative ``−J⁻¹ ∂F/∂x`` of the implicit function theorem, by elimination without
+    exchanges. Where values are not unique, as impulses of rows that are redundant, ``(1 + 2 δ R) R J R``,
+    ``R = (J + δ)⁻¹``, stands for ``J⁻¹`` and has small changes: of what no ``p`` can follow, as where one of four
+    corners that rest has a gap and others overlap by round-off, it leaves out that part. Beside ``1 / j`` it errs by
+    ``3 (δ / j)²``.
+    """
+
+    def __init__(self, ops: TraceOps, p: Sequence[int], missed: Sequence[int], is_unique: bool) -> None:
+        self._ops, self._p, self._missed, self._is_unique = ops, list(p), list(missed), is_unique
+        self.values, self.depends_on = [ops.copied(x) for x in p], [*p, *missed]
+        assert len(set(self.values)) == len(p) and min(self.values, default=1) > max(missed, default=0)
+        J, shift = jacobian(ops, p, missed), ops.number(ROUNDING * ops.epsilon if is_unique else ops.epsilon**0.5)
+        self._J, self._twice = [list(row) for row in J], ops.add(shift, shift)
+        self._L, self._U, n = [[0] * len(p) for _ in p], J, len(p)
+        L, U = self._L, self._U
+        for k in range(n):
+            U[k][k] = ops.add(U[k][k], shift)
+            over = ops.divide(ops.number(1.0), U[k][k])
+            for i in range(k + 1, n):
+                if U[i][k]:
+                    L[i][k] = ops.multiply(U[i][k], over)
+                    for j in range(k + 1, n):
+                        U[i][j] = ops.subtract(U[i][j], ops.multiply(L[i][k], U[k][j]))
+            U[k][k] = over
+
+    def forwards(self, found: Mapping[int, int]) -> dict[int, int]:
+        """Tangents of the values from those that have been found."""
+        ops, x = self._ops, self._solved([found.get(k, 0) for k in self._missed])
+        if not self._is_unique:
+            x = self._solved(self._product(self._J, x))
+            x = self._regular(x, self._solved(x))
+        made = (ops.subtract(found.get(k, 0), change) for k, change in zip(self._p, x, strict=True))
+        return {k: change for k, change in zip(self.values, made, strict=True) if change}
+
+    def backwards(self, found: Mapping[int, int]) -> list[tuple[int, int]]:
+        """Cotangents of ``p`` and ``missed`` from those of the values."""
+        ops, own = self._ops, [found.get(k, 0) for k in self.values]
+        x = self._solved_transposed(own)
+        if not self._is_unique:
+            x = self._regular(x, self._solved_transposed(x))
+            x = self._solved_transposed(self._product(zip(*self._J, strict=True), x))
+        return [*zip(self._p, own, strict=True), *zip(self._missed, map(ops.negate, x), strict=True)]
+
+    def _regular(self, x: Sequence[int], again: Sequence[int]) -> list[int]:
+        """``x + 2 δ R x``."""
+        return [self._ops.add(a, self._ops.multiply(self._twice, b)) for a, b in zip(x, again, strict=True)]
+
+    def _product(self, rows: Iterable[Sequence[int]], x: Sequence[int]) -> list[int]:
+        return [reduce(self._ops.add, map(self._ops.multiply, row, x), 0) for row in rows]
+
+    def _solved(self, right: Sequence[int]) -> list[int]:
+        """``(L U)⁻¹`` times the right side; the diagonal of L is 1, that of U inverted."""
+        ops, L, U, x, n = self._ops, self._L, self._U, list(right), len(self._U)
+        for i in range(n):
+            for k in range(i):
+                x[i] = ops.subtract(x[i], ops.multiply(L[i][k], x[k]))
+        for i in reversed(range(n)):
+            for k in range(i + 1, n):
+                x[i] = ops.subtract(x[i], ops.multiply(U[i][k], x[k]))
+            x[i] = ops.multiply(U[i][i], x[i])
+        return x
+
+    def _solved_transposed(self, right: Sequence[int]) -> list[int]:
+        """``(L U)⁻ᵀ`` times the right side."""
+        ops, L, U, x, n = self._ops, self._L, self._U, list(right), len(self._U)
+        for i in range(n):
+            for k in range(i):
+                x[i] = ops.subtract(x[i], ops.multiply(U[k][i], x[k]))
+            x[i] = ops.multiply(U[i][i], x[i])
+        for i in reversed(range(n)):
+            for k in range(i + 1, n):
+                x[i] = ops.subtract(x[i], ops.multiply(L[k][i], x[k]))
+        return x
 
 
 class DifferentiableTraceOps(TraceOps):
-    """Tracing of programs that are differentiated: loops end where an equation holds, from which derivatives follow.
-
-    With ``F(p, x) = p − g(p, x) = 0`` and ``J = ∂F/∂p``, ``p − J⁻¹ F`` with ``p`` and ``J`` held has the derivative
-    ``−J⁻¹ ∂F/∂x`` of the implicit function theorem, by elimination without exchanges. Where ``p`` is not unique, as of
-    rows that are redundant, ``(1 + 2 δ R) R J R``, ``R = (J + δ)⁻¹``, has small changes: of what no ``p`` can follow,
-    as where one of four corners that rest has a gap and others overlap by round-off, it leaves out that part. Beside
-    ``1 / j`` it errs by ``3 (δ / j)²``. ``δ`` is the root of the round-off.
-    """
+    """Tracing of programs that are differentiated: loops end where an equation holds, from which derivatives follow."""
 
     def repeat(self, times: int, start: Sequence[Any], body: Body, unless: Any = 0.0) -> list[Any]:
         """A single pass is not a loop: derivatives go through it."""
@@ -125,33 +215,13 @@ class DifferentiableTraceOps(TraceOps):
         """What ``once`` makes."""
         return once()
 
-    def implicit(self, values: Sequence[Any], image: Callable[[Sequence[Any]], Sequence[Any]]) -> list[Any]:
-        """``values``, which ``image`` maps to themselves, with the derivative of ``p − J⁻¹ (p − g(p))``."""
+    def implicit(self, values: Sequence[Any], image: Image, mobility: Sequence[Sequence[Any]]) -> list[Any]:
+        """``values``, which ``image`` maps to themselves, with the derivatives of `Solution`."""
         p = [self.number(x) for x in values]
         missed = [self.subtract(x, self.number(y)) for x, y in zip(p, image(values), strict=True)]
-        U, n, shift = jacobian(self, p, missed), len(p), self.number(self.epsilon**0.5)
-        J, L = [list(row) for row in U], [[0] * n for _ in U]
-        for k in range(n):
-            U[k][k] = self.add(U[k][k], shift)
-            over = self.divide(self._one, U[k][k])
-            for i in range(k + 1, n):
-                if U[i][k]:
-                    L[i][k] = self.multiply(U[i][k], over)
-                    for j in range(k + 1, n):
-                        U[i][j] = self.subtract(U[i][j], self.multiply(L[i][k], U[k][j]))
-            U[k][k] = over
-        start = len(self.at)
-        still = [self.operation(Op.MAX, x, x) for x in missed]  # rounded numbers, without derivatives
-        self.held |= {x: frozenset([y]) for x, y in zip(still, missed, strict=True)}
-        moving = {*missed, *still}
-        x = self._substituted(L, U, list(map(self.subtract, missed, still)))
-        x = self._substituted(L, U, [self._sum(map(self.multiply, row, x)) for row in J])
-        twice = self.add(shift, shift)
-        x = [self.add(a, self.multiply(twice, b)) for a, b in zip(x, self._substituted(L, U, x), strict=True)]
-        for node, (_, *operands) in enumerate(self.since(start), start):
-            if node not in still:
-                self.held[node] = frozenset(a for a in operands if a < start and a not in moving)
-        return [Expression(self, self.subtract(old, change)) for old, change in zip(p, x, strict=True)]
+        found = Solution(self, p, missed, not p or self.rank(self.matrix(mobility)) == len(p))
+        self.solutions |= dict.fromkeys(found.values, found)
+        return [Expression(self, x) for x in found.values]
 
     def tangents(self, values: Sequence[Any], inputs: Sequence[Any], changes: Any) -> Any:
         """Changes (m × k) of the values, by code that the columns share."""
@@ -163,18 +233,3 @@ class DifferentiableTraceOps(TraceOps):
         columns = [[self.take(changes, None, (k,))] for k in range(changes.columns)]
         made: list[Any] = [change for (change,) in called(self, of_column, columns)]
         return self.hstack([self.zeros(len(outputs), 0), *made])
-
-    def _sum(self, terms: Iterable[int]) -> int:
-        return reduce(self.add, terms)
-
-    def _substituted(self, L: Sequence[Sequence[int]], U: Sequence[Sequence[int]], right: Sequence[int]) -> list[int]:
-        """``(L U)⁻¹`` times the right side; the diagonal of L is 1, that of U inverted."""
-        x, n = list(right), len(U)
-        for i in range(n):
-            for k in range(i):
-                x[i] = self.subtract(x[i], self.multiply(L[i][k], x[k]))
-        for i in reversed(range(n)):
-            for k in range(i + 1, n):
-                x[i] = self.subtract(x[i], self.multiply(U[i][k], x[k]))
-            x[i] = self.multiply(U[i][i], x[i])
-        return x

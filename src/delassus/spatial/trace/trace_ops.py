@@ -83,8 +83,8 @@ class TraceOps(Ops):
     loops : list of Loop or Calls
         What is repeated, in order.
 
-    held : dict of int to frozenset of int
-        Operands of nodes that derivatives take for known numbers.
+    solutions : dict of int to Solution
+        Nodes that solve an equation, from which their derivatives follow; see `delassus.compiler.passes.differentiate`.
     totals : list of (list of int, int)
         Nodes that are computed together, and one that is their total.
     """
@@ -97,7 +97,7 @@ class TraceOps(Ops):
         self.pivots: dict[int, tuple[int, bool, int]] = {}
         self.exact: set[int] = set()
         self.loops: list[Loop | Calls] = []
-        self.held: dict[int, frozenset[int]] = {}
+        self.solutions: dict[int, Any] = {}
         self.is_repeated = False  # whether what is traced is a pass of a loop
         self._system = 0
         self._erring: list[list[float]] = [[] for _ in range(SAMPLES)]
@@ -340,8 +340,15 @@ class TraceOps(Ops):
     def rank(self, a: Any, least: float = 0.0) -> int:
         return int(self._answer("rank", a, rank_of(self._values(a), np.maximum(self._errors_of(a), least))))
 
+    def copied(self, x: int) -> int:
+        """Another node of the same number."""
+        node = self._build.node(MAX, x, x)
+        if node == len(self.at):
+            self.at.append(self.at[x])
+        return node
+
     def opaque(self, a: Any) -> Any:
-        rows = [[x if self._nodes[x][0] == CONSTANT else self.operation(MAX, x, x) for x in row] for row in a.rows]
+        rows = [[x if self._nodes[x][0] == CONSTANT else self.copied(x) for x in row] for row in a.rows]
         return Table(self, rows, a.columns)
 
     def masked(self, a: Any, like: Any) -> Any:

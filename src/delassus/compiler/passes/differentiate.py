@@ -24,7 +24,7 @@ from delassus.spatial.trace.nodes import Expression, Table
 from delassus.spatial.trace.operations import LEAVES, OPERATIONS, arity
 from delassus.spatial.trace.trace_ops import TraceOps
 
-ROUNDING = 2.0**9
+ROUNDING = 2.0**4
 """``δ`` of `Solution` over round-off, where only single states have other values; else it is the root of round-off."""
 
 

@@ -44,6 +44,7 @@ class Task:
     last: Callable[[Array, Array], Array]
     solved: Callable[[Array, Array], bool]
     noise: float  # of targets that are tried by sampling (rad, m)
+    smoothing: float | None = None  # of derivatives (m/s, rad/s)
 
     @property
     def driven(self) -> Array:
@@ -148,13 +149,14 @@ def effort(tree: ds.Tree, q: Array, v: Array, u: Array) -> Array:
 def standing(place: Array, q: Array, v: Array) -> Array:
     """How far Go1 is from standing at a place (3,), upright and at rest."""
     R = axes(q)
-    return np.concatenate([q[..., :3] - place, R[..., 2, :2], R[..., 1, :1], q[..., 7:] - STANCE, 0.1 * v], axis=-1)
+    turned = [R[..., 2] - [0.0, 0.0, 1.0], R[..., 1, :1]]
+    return np.concatenate([q[..., :3] - place, *turned, q[..., 7:] - STANCE, 0.1 * v], axis=-1)
 
 
 def stands(place: Array, q: Array, v: Array) -> bool:
     """Whether it stands there, to 3 cm, 0.1 rad and 0.3 m/s."""
     away = np.abs(standing(place, q, v))
-    return bool(away[:3].max() < 0.03 and away[3:6].max() < 0.1 and np.abs(v[:6]).max() < 0.3)
+    return bool(away[:3].max() < 0.03 and away[3:7].max() < 0.1 and np.abs(v[:6]).max() < 0.3)
 
 
 def stand() -> Task:
@@ -175,24 +177,27 @@ def stand() -> Task:
 
 
 def jump() -> Task:
-    """Go1 jumps onto a box of 20 cm; the cost wants its trunk on a parabola from 0.3 s to 0.7 s."""
+    """Go1 jumps onto a box of 20 cm: the cost wants its trunk on a parabola from 0.3 s to 0.7 s, and nothing before."""
     place = np.array([0.65, 0.0, 0.2 + HEIGHT])
     scene, q0 = quadruped(STANCE, Collider("world", Box(0.8, 1.0, 0.2), (0.7, 0.0, 0.1), friction=0.8))
+    start = np.tile(q0, (180, 1))
+    start[:36, 7:], start[36:58, 7:] = np.tile([0.0, 1.1, -2.1], 4), np.tile([0.0, 1.1, -1.2], 4)  # down, and off
 
     def along(t: Array, q: Array, v: Array, u: Array) -> Array:
         part = np.clip((t - 0.3) / 0.4, 0.0, 1.0)[..., None]
-        path = q0[:3] + part * (place - q0[:3]) + 0.8 * part * (1 - part) * [0, 0, 1]
-        posture = [3.0 * (q[..., :3] - path), 0.1 * (q[..., 7:] - STANCE), 0.3 * axes(q)[..., 2, :2]]
+        path = q0[:3] + part * (place - q0[:3]) + [0.0, 0.0, 0.8] * part * (1 - part)
+        level = 0.3 * (axes(q)[..., 2] - [0.0, 0.0, 1.0])
+        posture = [3.0 * (part > 0.0) * (q[..., :3] - path), 0.1 * (q[..., 7:] - STANCE), level]
         return np.concatenate([*posture, effort(scene.tree, q, v, u)], axis=-1)
 
     def last(q: Array, v: Array) -> Array:
         return 10.0 * standing(place, q, v)
 
-    return Task(scene, q0, np.tile(q0, (180, 1)), KP, KD, along, last, lambda q, v: stands(place, q, v), 0.1)
+    return Task(scene, q0, start, KP, KD, along, last, lambda q, v: stands(place, q, v), 0.1, smoothing=0.1)
 
 
 def trot() -> Task:
-    """Go1 goes ahead at 0.6 m/s."""
+    """Go1 goes ahead at 0.6 m/s, with legs that move alike across; it starts from targets held for 0.1 s, at random."""
     scene, q0 = quadruped(STANCE)
 
     def course(q: Array, v: Array) -> Array:
@@ -201,11 +206,12 @@ def trot() -> Task:
         posture = [
             2.0 * q[..., 1:2],
             5.0 * (q[..., 2:3] - HEIGHT),
-            R[..., 2, :2],
+            R[..., 2] - [0.0, 0.0, 1.0],
             R[..., 1, :1],
             0.2 * (q[..., 7:] - STANCE),
         ]
-        return np.concatenate([speed, *posture, 0.1 * v[..., 3:6]], axis=-1)
+        FL, FR, RL, RR = (q[..., 7 + 3 * k : 10 + 3 * k] * [1.0 - k % 2 * 2.0, 1.0, 1.0] for k in range(4))
+        return np.concatenate([speed, *posture, 0.5 * (FL - RR), 0.5 * (FR - RL), 0.1 * v[..., 3:6]], axis=-1)
 
     def along(t: Array, q: Array, v: Array, u: Array) -> Array:
         return np.concatenate([course(q, v), effort(scene.tree, q, v, u)], axis=-1)
@@ -213,7 +219,9 @@ def trot() -> Task:
     def solved(q: Array, v: Array) -> bool:
         return bool(q[0] > 0.5 and axes(q)[2, 2] > 0.95)
 
-    return Task(scene, q0, np.tile(q0, (200, 1)), KP, KD, along, course, solved, 0.1)
+    start = np.tile(q0, (200, 1))
+    start[:, 7:] += np.repeat(np.random.default_rng(0).normal(0.0, 0.1, (10, 12)), 20, axis=0)
+    return Task(scene, q0, start, KP, KD, along, course, solved, 0.1)
 
 
 TASKS = {"push": push, "stand": stand, "trot": trot, "jump": jump}
@@ -224,7 +232,8 @@ TASKS = {"push": push, "stand": stand, "trot": trot, "jump": jump}
 
 def by_gradients(task: Task) -> Iterator[tuple[Array, float]]:
     """Of iLQR."""
-    step, derivatives = task.compile("contact_step"), task.compile("contact_step_derivatives", outputs=("A", "B"))
+    step = task.compile("contact_step")
+    derivatives = task.compile("contact_step_derivatives", outputs=("A", "B"), smoothing=task.smoothing)
     plans = ds.ilqr(
         step, derivatives, task.q0, np.zeros(task.scene.tree.nv), task.targets, STEP, task.along, task.last,
         varied=task.driven, kp=task.kp, kd=task.kd,

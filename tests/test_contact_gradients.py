@@ -83,6 +83,20 @@ def test_a_ball_that_slides_until_it_rolls():
     np.testing.assert_allclose(by_friction, 0, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")
+def test_two_contacts_in_one_place_in_float32():
+    """Impulses of a ball that rests are not unique: its velocities have the derivatives of one contact."""
+    ball = ds.mechanisms.free_body(2.0, 0.02 * np.eye(3), name="ball")
+    twins = [ds.Contact("ball", Sphere(RADIUS), friction=0.5) for _ in range(2)]
+    derivatives = ds.compile(ball, twins, "contact_step_derivatives", dtype="float32", outputs=("A",))
+    state = [0, 0, RADIUS - OVERLAP, 0, 0, 0, 1.0], np.zeros(6), np.zeros(6), np.zeros(6), DT
+    at_rest = [np.float32(x) for x in state]
+    rows, over = np.eye(3, 6), np.diag([0.5] * 3 + [50.0] * 3)
+    rows[0, 4], rows[1, 3] = -RADIUS, RADIUS
+    free = np.eye(6) - over @ rows.T @ np.linalg.inv(rows @ over @ rows.T) @ rows
+    np.testing.assert_allclose(derivatives(*at_rest)[6:, 6:], free, atol=1e-3)  # the root of the round-off is 3e-4
+
+
 LEANING = [[5.47732006, -0.44641268, -0.85806775], [-0.44641268, 4.73256402, -1.83316893],
            [-0.85806775, -1.83316893, 2.16266878]]  # fmt: skip
 UPRIGHT = np.diag([3.5, 3.5, 1.0])

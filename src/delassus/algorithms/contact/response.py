@@ -48,11 +48,11 @@ from delassus.model.tree import Tree
 from delassus.spatial.motion import diagonal, from_entries, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
-DEPENDENT = 1e-8
-"""``δ``, over mobilities: rows that move less beside the others depend on them."""
+ROUNDING = 512.0
+"""``δ``, over mobilities and round-off, where rows are independent but at single states, for which there is a solution.
 
-ROUNDING = 1e-13
-"""The same where rows are independent but at single states, for which there is a solution."""
+Where rows depend on others at all states, it is the root of the round-off.
+"""
 
 NO_DIRECTION = 1e-12
 """Speed (m/s) below which friction has no direction."""
@@ -314,8 +314,8 @@ def dense_rows(problem: Problem, L: SparseFactor) -> Matrix:
 def smallest(ops: Ops, A: Matrix, sizes: Sequence[Scalar], redundant: bool) -> Matrix:
     """Inverse of a matrix, and of ``redundant`` rows the smallest solution; ``sizes`` are what its rows are of."""
     if not redundant:
-        return inverted(ops, A + diagonal(ops, [ROUNDING * x for x in sizes]))
-    shift = [DEPENDENT * x for x in sizes]
+        return inverted(ops, A + diagonal(ops, [ROUNDING * ops.epsilon * x for x in sizes]))
+    shift = [ops.epsilon**0.5 * x for x in sizes]
     R = inverted(ops, A + diagonal(ops, shift))
     W = diagonal(ops, shift) @ R
     return R + ops.product(R, W - scaled_matrix(ops, 2.0, ops.product(W, W)))

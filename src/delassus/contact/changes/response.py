@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from delassus.algorithms.contact.problem import JointLaw, PointLaw
-from delassus.algorithms.contact.response import DEPENDENT, joint_hold, point_mode
+from delassus.algorithms.contact.response import joint_hold, point_mode
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
@@ -62,7 +62,7 @@ class Response:
 
     def __init__(self, M: Array, rows: Rows) -> None:
         self._M, self.rows = M, rows
-        self._raised = rows.D + DEPENDENT * rows.mobility
+        self._raised = rows.D + NUMPY.epsilon**0.5 * rows.mobility
         self._inverse = np.asarray(np.linalg.inv(M + rows.BJ.T @ (rows.CJ / self._raised[:, None])), float)
 
     def solve(self, momentum: Array, rows: Array) -> tuple[Array, Array]:

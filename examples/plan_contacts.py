@@ -3,7 +3,7 @@
 A driven ball pushes a crate to a goal pose; Go1 stands up, trots, and jumps onto a box. A task is a scene, a start and
 a cost. `Simulator` replays the plan, every contact found anew.
 
-    python examples/plan_contacts.py --task stand --against mppi --film film.mp4
+    python examples/plan_contacts.py --task stand --against mppi --film film.mp4 --plot costs.png
 """
 
 import argparse
@@ -305,11 +305,14 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=30)
     parser.add_argument("--against", choices=["mppi"], help="a second planner, with as much time")
     parser.add_argument("--film", type=Path, help="file for a film of the replay: .mp4, .webp or .gif")
+    parser.add_argument("--plot", type=Path, help="file for a picture of costs against processor time")
     parser.add_argument("--save", help="beginning of the names of files for states, targets and costs")
     options = parser.parse_args()
     task = TASKS[options.task]()
+    curves = {}
     for name in filter(None, ("ilqr", options.against)):
         targets, curve = planned(name, task, options.seconds, options.iterations if name == "ilqr" else 10**6)
+        curves[name] = curve
         recording = replayed(task, targets)
         solved = "solved" if task.solved(recording.q[-1], recording.v[-1]) else "not solved"
         print(
@@ -321,6 +324,16 @@ def main() -> None:
             np.savez(f"{options.save}.{name}.npz", curve=curve, q=recording.q, v=recording.v, targets=targets)
         if options.film and name == "ilqr":
             write_video(recording, options.film)
+    if options.plot:
+        import matplotlib.pyplot as plt
+
+        figure, axes = plt.subplots(figsize=(4, 3), layout="constrained")
+        for name, curve in curves.items():
+            seconds, costs = np.transpose(curve)
+            axes.semilogy(seconds, np.minimum.accumulate(costs), label=name)
+        axes.set(xlabel="processor time (s)", ylabel="cost")
+        axes.legend()
+        figure.savefig(options.plot)
 
 
 if __name__ == "__main__":

@@ -408,6 +408,59 @@ def test_smoothed_derivatives_are_means_over_changes_of_velocities(rolling):
     np.testing.assert_allclose(derivatives(q, v, *given, 0.1 * exact[-1])[4][:, 3:], exact[4][:, 3:], atol=1e-12)
 
 
+def assert_tangents_are(step, derivatives, given, rng):
+    """Tangents and cotangents of a step are the columns of its derivatives, of velocities after it."""
+    names, n = [a.name for a in step.arguments], len(given[0])
+    found = dict(zip([x.name for x in derivatives.results], derivatives(*given), strict=True))
+    nv = given[1].shape[1]
+    columns = {"q": found["A"][:, nv:, :3], "v": found["A"][:, nv:, nv:], "tau": found["B"][:, nv:]}
+    columns |= {x: found[f"dx_d{x}"][:, nv:] for x in names if f"dx_d{x}" in found}
+    dots, expected = [np.zeros(x.shape) for x in given], np.zeros((n, nv))
+    for name, by in columns.items():
+        by, dot = by.reshape(n, nv, -1), dots[names.index(name)]
+        change = rng.normal(size=(n, by.shape[2]))
+        dot.reshape(n, -1)[:, : by.shape[2]] = change
+        expected += np.einsum("nij,nj->ni", by, change)
+    *forwards, status = step.derivative("jvp")(*given, *dots, return_status=True)
+    solved = status == ds.DynamicsStatus.SOLVED
+    size = np.abs(found["A"]).max(axis=(1, 2)) + np.abs(expected).max(axis=1)
+    assert solved.mean() > 0.9 and (np.abs(forwards[1] - expected).max(axis=1) < 1e-8 * size)[solved].all()
+    bars = [rng.normal(size=x.shape) for x in forwards]
+    backwards = step.derivative("vjp")(*given, *bars)
+    one, other = (sum((a * b).reshape(n, -1).sum(axis=1) for a, b in zip(*pair, strict=True))
+                  for pair in ((bars, forwards), (backwards, dots)))  # fmt: skip
+    np.testing.assert_allclose(other[solved], one[solved], rtol=1e-8, atol=1e-8 * np.abs(one).max())
+
+
+def test_smoothed_tangents_are_smoothed_derivatives(rolling):
+    """Of a ball near the floor, sticking, sliding and in the air; its rotation is none: tangents are those of ``q``."""
+    (ball, derivatives), rng, n = rolling, np.random.default_rng(11), 60
+    step = ds.compile(ball, ds.Contact("ball", Sphere(r), friction=mu), "contact_step",
+                      tolerance=1e-12, sweeps=5000, smoothing="input")  # fmt: skip
+    q = np.tile([0, 0, r, 0, 0, 0, 1.0], (n, 1))
+    q[:, 2] += rng.uniform(-9e-5, 4e-3, n)
+    given = [q, 0.5 * rng.normal(size=(n, 6)), np.zeros((n, 3)), rng.normal(size=(n, 6)), np.full(n, DT)]
+    for s in (0.0, 0.3):
+        assert_tangents_are(step, derivatives, [*given, np.full(n, s)], rng)
+
+
+def test_a_gradient_sees_a_foot_above_the_floor(rolling):
+    """0.4 mm above it: derivative of the velocity after the step with the height, in JAX; the step is as it was."""
+    jax = pytest.importorskip("jax")
+    contact, options = ds.Contact("ball", Sphere(r), friction=mu), {"tolerance": 1e-12, "sweeps": 5000}
+    exact, smoothed = (
+        ds.compile(rolling[0], contact, "contact_step", **options, **x) for x in ({}, {"smoothing": 1.0})
+    )
+    assert exact.operations == smoothed.operations
+    with jax.enable_x64(True):
+        import jax.numpy as jnp
+
+        q, rest = jnp.array([0, 0, r + 4e-4, 0, 0, 0, 1.0]), (jnp.zeros(6), jnp.zeros(3), jnp.zeros(6), 1e-3)
+        slopes = [jax.grad(lambda x, step=step: step(x, *rest)[1][2])(q)[2] for step in (exact, smoothed)]
+    closed = 0.5 - 0.5 * (0.4 - 9.81e-3)
+    np.testing.assert_allclose(slopes, [0.0, -closed * (0.5 + 0.5 * 0.4) / 1e-3], rtol=1e-9, atol=1e-9)
+
+
 def test_smoothed_derivatives_of_limits_and_dry_friction(tmp_path):
     """``∂v⁺/∂v`` is the part of changes of the velocity in which nothing holds the joint."""
     path, s = tmp_path / "slider.urdf", 0.1

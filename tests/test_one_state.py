@@ -156,6 +156,8 @@ def options_of(quantity, k):
             chosen["active"] = False
     if "solver" in chosen:
         loops = [] if "A" in [o.name for o in quantity.outputs] else [constraints[0]]  # which these derivatives refuse
+        if loops:
+            chosen.pop("smoothing")
         constraints = [*loops, *CONTACTS[k % len(CONTACTS)]]
     if chosen["outputs"] is not None:
         there = [f"{o.name}dt" if o.each else o.name for o in quantity.outputs]

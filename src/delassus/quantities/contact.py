@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import Any, cast
 
 from delassus.algorithms.contact.derivatives import StepChanges, velocity_products
+from delassus.algorithms.contact.modes import nearest_mode
 from delassus.algorithms.contact.point_changes import position_changes
 from delassus.algorithms.contact.problem import magnitude, maximum_of
-from delassus.algorithms.contact.response import modes_of, nearest_mode
-from delassus.algorithms.contact.solution import StepSolution
+from delassus.algorithms.contact.solution import StepInputs, StepSolution
 from delassus.algorithms.contact.solvers import FALLBACK, SOLVERS, exact
-from delassus.algorithms.contact.step import ContactStep, StepInputs
+from delassus.algorithms.contact.step import ContactStep
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
 from delassus.algorithms.dynamics.integrate import position_rates, position_update, position_update_changes
@@ -56,7 +56,8 @@ def _inputs(bound: BoundRequest) -> StepInputs:
     if options.restitution != "input":  # none costs nothing
         restitution = [e or None for e in restitution]
     at = read("q"), read("v"), read("dt")[0]
-    return StepInputs(lambda v, problem: bound.motion(v=v, problem=problem), *at, friction, restitution)
+    smoothing = read("smoothing")[0] if options.smoothing == "input" else options.smoothing
+    return StepInputs(lambda v, problem: bound.motion(v=v, problem=problem), *at, friction, restitution, smoothing)
 
 
 def _solved(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
@@ -65,6 +66,8 @@ def _solved(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
     bound.tree = _of_few_operations(bound.request)
     bound.ops.new_system()
     step = ContactStep(_inputs(bound), bound.ops.epsilon)
+    if step.loops and options.smoothing is not None:
+        raise ConfigurationError("smoothing", "none with loops", shown(options.smoothing), "Leave it out.")
     solver = exact if options.solver == FALLBACK else SOLVERS[options.solver]
     how = solver, options.sweeps, options.tolerance, options.solver == "pgs"
     found = step.solve(bound.entries("impulses"), *how)
@@ -89,11 +92,10 @@ def _contact_step_derivatives(bound: BoundRequest) -> list[Any]:
     if step.loops:
         made, distance = _by_tangents(bound, step, found, varying)
     else:
-        varied, smoothing = bound.varied(varying), request.options.smoothing
+        varied = bound.varied(varying)
         with_q, with_v, _ = bound.control_rates(v=None if found.impact is None else found.start)
         problem = step.problem.held(cast(DualOps, varied.ops), varied.values)
-        smoothed = bound.entries("smoothing")[0] if smoothing == "input" else smoothing
-        changes = StepChanges(step, found, (with_q, with_v), _inputs(varied), problem, varying, smoothed)
+        changes = StepChanges(step, found, (with_q, with_v), _inputs(varied), problem, varying)
         (made, known), distance = changes.all(), changes.distance()
         bound.is_within = bound.is_within * known
     state = [stacked(bound, x) for x in (found.q, found.v, found.impulses, found.residuals)]
@@ -106,9 +108,7 @@ def _by_tangents(
     bound: BoundRequest, step: ContactStep, found: StepSolution, varying: Iterable[str]
 ) -> tuple[dict[str, Matrix], Matrix]:
     """Changes (2 nv × k) by name of robots with loops, whose sub-steps have derivatives by programs alone; distance."""
-    ops, tree, smoothing = bound.ops, step.tree, bound.request.options.smoothing
-    if smoothing is not None:
-        raise ConfigurationError("smoothing", "none with loops", shown(smoothing), "Leave it out.")
+    ops, tree = bound.ops, step.tree
     before, after = (position_rates(ops, tree, q) for q in (bound.entries("q"), found.q))
     squares = [sum((x * x for x in row), cast(Scalar, 0.0)) for row in ops.entries(ops.transpose(after))]
     to_tangents = diagonal(ops, [1.0 / x for x in squares]) @ ops.transpose(after)
@@ -120,7 +120,7 @@ def _by_tangents(
         change = ops.tangents([*found.q, *found.v], given, directions)
         with_q = to_tangents @ ops.take(change, range(tree.nq), None)
         made[name] = ops.vstack([with_q, ops.take(change, range(tree.nq, tree.nq + tree.nv), None)])
-    return made, nearest_mode(ops, *modes_of(step, found.solved))
+    return made, nearest_mode(ops, *step.modes(found.solved.problem, found.solved.outcome.p))
 
 
 def _has_loops(request: Request) -> bool:
@@ -229,7 +229,7 @@ CONTACT_STEP = Quantity(
         Output("residuals", (3,), "violation of complementarity and of friction, and velocity of penetration, m/s"),
     ),
     _contact_step,
-    options=MOTION | CONTROLLED | {"friction", "restitution", "limits", "solver", "sweeps", "tolerance"},
+    options=MOTION | CONTROLLED | {"friction", "restitution", "limits", "solver", "sweeps", "tolerance", "smoothing"},
     states=3,
 )  # fmt: skip
 CONTACT_STEP_DERIVATIVES = Quantity(
@@ -244,7 +244,7 @@ CONTACT_STEP_DERIVATIVES = Quantity(
         Output("distance", (), "change of a velocity, m/s or rad/s, at which a contact or joint is in another mode"),
     ),
     _contact_step_derivatives,
-    options=CONTACT_STEP.options | {"smoothing"},
+    options=CONTACT_STEP.options,
     takes_tangents=_has_loops,
 )  # fmt: skip
 OPERATIONAL_SPACE_COMPLIANCE = Quantity(

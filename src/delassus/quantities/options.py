@@ -152,9 +152,10 @@ class Keywords(TypedDict, total=False):
         Of all contacts of "contact_step", in place of their own; ``"input"`` makes it the argument of that name
         (n_contacts,), one number for each `Contact`.
     smoothing : float or "input"
-        Of "contact_step_derivatives": means over changes of velocities of contacts and joints by up to so many m/s
-        (rad/s), in which those take part that are about to touch, slide or part; 0 if not given, derivatives of the
-        step as it is. ``"input"`` makes it the argument ``smoothing``.
+        Of "contact_step_derivatives" and of derivatives of "contact_step", which stays as it is: means over changes of
+        velocities of contacts and joints by up to so many m/s (rad/s), in which those take part that are about to
+        touch, slide or part; 0 if not given, derivatives of the step as it is. ``"input"`` makes it the argument
+        ``smoothing``, whose own derivative is zero.
     limits : bool
         Whether joints stay within their limits in "contact_step"; True if not given.
     solver : {"nsgs", "pgs", "admm"}

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.algorithms.contact.step import TUNING as STEP
+from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.contact.changes.step import SceneChanges
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS

@@ -273,6 +273,10 @@ class Ops(ScalarOps):
         """
         return list(values)
 
+    def derived(self, value: Scalar, like: Scalar) -> Scalar:
+        """``value``, which has the derivatives of ``like`` where programs are differentiated; of zero, none."""
+        return value
+
     def tangents(self, values: Sequence[Scalar], inputs: Sequence[Scalar], changes: Matrix) -> Matrix:
         """Changes (m × k) of m values with those of n inputs (n × k), where programs are differentiated."""
         raise NotImplementedError

@@ -13,11 +13,12 @@ from collections.abc import Hashable, Sequence
 from typing import Any, cast
 
 from delassus.algorithms.contact import law
+from delassus.algorithms.contact.law import TUNING
 from delassus.algorithms.contact.point_changes import PositionChanges, Varied, mobility_changes, position_changes
 from delassus.algorithms.contact.problem import Bounds, magnitude, maximum_of
 from delassus.algorithms.contact.response import at_joints, dense_rows, inverted
 from delassus.algorithms.contact.solution import Displacement, StepSolution
-from delassus.algorithms.contact.step import TUNING, ContactStep
+from delassus.algorithms.contact.step import ContactStep
 from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.sparse_factor import SparseFactor

@@ -11,10 +11,11 @@ from itertools import pairwise
 
 from delassus.algorithms.contact.correction_changes import bound_changes, displacement_changes
 from delassus.algorithms.contact.law import part_beyond
+from delassus.algorithms.contact.modes import nearest_mode
 from delassus.algorithms.contact.point_changes import PositionChanges, Varied, position_changes
-from delassus.algorithms.contact.response import Response, nearest_mode
-from delassus.algorithms.contact.solution import Impact, StepSolution
-from delassus.algorithms.contact.step import ContactStep, StepInputs
+from delassus.algorithms.contact.response import Response
+from delassus.algorithms.contact.solution import Impact, StepInputs, StepSolution
+from delassus.algorithms.contact.step import ContactStep
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.integrate import position_update_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -29,8 +30,7 @@ class StepChanges:
     """Derivatives of a step that has been solved.
 
     ``controls`` are changes of joint forces with positions and velocities (`control_rates`); ``inputs`` and ``problem``
-    are those of `Varied`, and ``varying`` the names and sizes of arguments that vary. ``smoothing`` is that of modes
-    (m/s), None for none.
+    are those of `Varied`, and ``varying`` the names and sizes of arguments that vary.
     """
 
     def __init__(
@@ -41,14 +41,11 @@ class StepChanges:
         inputs: StepInputs,
         problem: Problem,
         varying: Mapping[str, int],
-        smoothing: Scalar | None = None,
     ) -> None:
         self._ops, self._step, self._found, self._controls = step.ops, step, found, controls
         self._M, self._J = mass_matrix(step.problem), jacobian(step.problem)
-        self._smoothing, self._of_points, nv = smoothing, [smoothing] * len(step.points), step.tree.nv
-        if smoothing is not None and found.impact is not None:  # bounces are no contact that is held in part
-            self._of_points = [step.ops.select(fast, 0.0, smoothing) for fast in found.impact.fast]
-        self._last = Response(step, found.solved, smoothing, self._of_points)
+        self._of_points, nv = step.smoothing_of_points(found.impact), step.tree.nv
+        self._last = Response(step, found.solved, step.smoothing, self._of_points)
         self._varying, parameters = varying, [(name, k) for name, size in varying.items() for k in range(size)]
         self._widths = {"q": nv, "v": nv, "given": len(parameters)}
         self._varied = Varied(step, inputs, problem, found.start, parameters)
@@ -115,11 +112,11 @@ class StepChanges:
             of_parameters = varied.momentum(gained, varied.impulses(response, solved.impulses))
             rho = self._beside(nv, q=changes.forces, given=of_parameters) - ops.product(self._M, dv)
             sigma = self._beside(step.problem.n_rows, q=changes.rows, given=varied.velocities(solved.velocity))
-            if floors is None and self._smoothing is not None:
+            if floors is None and step.smoothing is not None:
                 gaps = self._beside(
                     len(step.points), q=changes.gaps, given=varied.rates([c.gap for c, *_ in varied.points])
                 )
-                faster, late = self._with_impact_times(impact, gaps, self._smoothing)
+                faster, late = self._with_impact_times(impact, gaps)
                 sigma = sigma + faster
             dv, normals = self._answer(response, rho, sigma)
             v = solved.velocity
@@ -133,28 +130,19 @@ class StepChanges:
         pairs = (zip(*rows, strict=True) for rows in zip(ops.entries(dv), ops.entries(unmoved), strict=True))
         return ops.matrix([[ops.select(impact.struck, x, y) for x, y in row] for row in pairs]), late
 
-    def _with_impact_times(self, impact: Impact, gaps: Matrix, smoothing: Scalar) -> tuple[Matrix, Matrix]:
-        """Changes by the times ``t = φ / |φ̇|`` within the step at which points bounce, of changes of ``gaps`` (n × k).
+    def _with_impact_times(self, impact: Impact, gaps: Matrix) -> tuple[Matrix, Matrix]:
+        """Changes by times of impacts (`ImpactTime`), of changes of ``gaps`` (n × k).
 
-        Of velocities of rows (m × k) that impacts start from, by the acceleration without contacts; and of the
-        displacement in the step (nv × k), ``−M⁻¹ Jᵀ p t``: impacts are at its start, and in the mean over steps of all
-        phases ``t`` later.
+        Of velocities of rows (m × k) that impacts start from, and of the displacement in the step (nv × k).
         """
         ops, step, m = self._ops, self._step, self._step.problem.n_rows
-        nv, width = step.tree.nv, ops.shape(gaps)[1]
-        _, free, _ = step.free(step.motion)
-        before = column(ops, step.space.along_rows(step.over_factor(step.v)))
-        faster, late = ops.zeros(m, width), ops.zeros(nv, width)
-        for k, bounce in enumerate(impact.bounces):
-            rows = step.others[3 * k : 3 * k + 3]
-            acts = bounce * ops.less(0.0, smoothing)
-            rate = ops.select(acts, -1.0 / ops.select(acts, before[rows[2]], 1.0), 0.0)
-            time = scaled_matrix(ops, rate, ops.take(gaps, (k,), None))
-            gained = [step.over_h * (free[3 * k + j] - before[row]) for j, row in enumerate(rows)]
-            faster = faster + ops.put(from_entries(ops, gained) @ time, (m, width), rows, range(width))
-            alone = [x if j // 3 == k else 0.0 for j, x in enumerate(impact.p)]
-            pushed = step.space.back_substitution(ops.zeros(nv, 1), step.all_impulses(alone, None))
-            late = late - pushed @ time
+        faster, late = ops.zeros(m, ops.shape(gaps)[1]), ops.zeros(step.tree.nv, ops.shape(gaps)[1])
+        for k, (time, of_displacement) in enumerate(zip(impact.times, step.late(impact), strict=True)):
+            rows, gap = step.others[3 * k : 3 * k + 3], ops.take(gaps, (k,), None)
+            faster = faster + ops.put(
+                from_entries(ops, time.faster) @ gap, ops.shape(faster), rows, range(ops.shape(gaps)[1])
+            )
+            late = late + from_entries(ops, of_displacement) @ gap
         return faster, late
 
     def _after(self, changes: PositionChanges, dv: Matrix, late: Matrix | None) -> tuple[dict[str, Matrix], Scalar]:

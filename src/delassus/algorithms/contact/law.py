@@ -20,11 +20,40 @@ Source: De Saxcé and Feng 1998; Alart and Curnier 1991.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from delassus.spatial.ops import SQUARE_FLOOR, Scalar, ScalarOps
 
 TINY = 1e-30
 """Length below which there is none."""
+
+
+class Tuning(NamedTuple):
+    """Numbers of the step, in kernels and in `delassus.Simulator`."""
+
+    penetration: float = 1e-4
+    """Overlap (m) that is left alone."""
+    correction: float = 0.2
+    """Fraction of the rest of it, and of loop errors, that a step takes back."""
+    compliance: float = 1e-2
+    """Compliance of contacts in the position correction, over their mean mobility."""
+    least_mobility: float = 1e-12
+    """The least of these mobilities (1/kg)."""
+    most_displacement: float = 10.0
+    """How far rows may move in the position correction, over the largest displacement wanted."""
+    most_joint_displacement: float = 0.02
+    """How far joints may move in it (rad, m)."""
+    correction_tolerance: float = 1e-12
+    """Accuracy of the position correction (m, rad)."""
+    held_fraction: float = 16.0
+    """Mobility of a row under closed loops, over its round-off, up to which these hold it."""
+    limit_tolerance: float = 1e-9
+    """How far beyond a limit (rad, m) a joint is left alone."""
+    resting: float = 2.0
+    """Contacts bounce that approach faster than gravity makes them in so many steps."""
+
+
+TUNING = Tuning()
 
 Cone = tuple[Scalar, Scalar, Scalar, Scalar, Scalar, Scalar, Scalar, Scalar, Scalar]
 """An impulse, and the derivative: xx, xy, yy, xz, yz, zz."""

@@ -13,7 +13,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from delassus.algorithms.contact.response import Response
-from delassus.algorithms.contact.step import ContactStep, StepInputs, points_of
+from delassus.algorithms.contact.solution import StepInputs, points_of
+from delassus.algorithms.contact.step import ContactStep
 from delassus.algorithms.dynamics.derivatives.accelerations import residual_changes
 from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem

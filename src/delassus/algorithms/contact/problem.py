@@ -175,9 +175,13 @@ class StepProblem:
             out[y.row] = self.joint_impulse(y, p[y.row], u[y.row])
         return out
 
-    def implicit(self, p: Sequence[Scalar]) -> list[Scalar]:
-        """Impulses of a solution, as what follows from the laws where the step is differentiated."""
-        return self.ops.implicit(p, lambda q: self.image(q, [self.velocity(row, q) for row in range(len(q))]), self.G)
+    def implicit(self, p: Sequence[Scalar], image: LawImage | None = None) -> list[Scalar]:
+        """Impulses of a solution, as what follows from the laws, or an ``image``, where the step is differentiated."""
+
+        def of_laws(q: Sequence[Scalar]) -> list[Scalar]:
+            return self.image(q, [self.velocity(row, q) for row in range(len(q))])
+
+        return self.ops.implicit(p, of_laws if image is None else lambda q: image(self, q), self.G)
 
     def residuals(self, p: Sequence[Scalar], u: Sequence[Scalar]) -> tuple[Scalar, Scalar, Scalar]:
         """Violation in m/s (rad/s): of complementarity, of friction, and velocity of penetration.
@@ -214,5 +218,32 @@ def maximum_of(ops: Ops, values: Sequence[Scalar]) -> Scalar:
     return out
 
 
+def along_rows(impulses: Sequence[Scalar], joints: Sequence[JointLaw]) -> list[Scalar]:
+    """Impulses along rows from those of contacts, of limits and of dry friction."""
+    n = len(impulses) - sum(x.has_limits + (x.friction is not None) for x in joints)
+    out, given = list(impulses[:n]) + cast("list[Scalar]", [0.0] * len(joints)), iter(impulses[n:])
+    for x in (x for x in joints if x.has_limits):
+        out[x.row] = next(given)
+    for x in (x for x in joints if x.friction is not None):
+        out[x.row] = out[x.row] + next(given)
+    return out
+
+
+def apart(ops: Ops, p: Sequence[Scalar], joints: Sequence[JointLaw], of_limits: bool = False) -> list[Scalar]:
+    """Impulses of contacts, of limits and of dry friction from those along rows; or they are all ``of_limits``."""
+    limits, dry = list[Scalar](), list[Scalar]()
+    for x in joints:
+        friction: Scalar = 0.0
+        if x.friction is not None:
+            friction = 0.0 if of_limits else clamped(ops, p[x.row], -x.friction, x.friction)
+            dry.append(friction)
+        if x.has_limits:
+            limits.append(p[x.row] - friction)
+    return [*p[: len(p) - len(joints)], *limits, *dry]
+
+
 Solver = Callable[[StepProblem, Sequence[Scalar], int, float], list["Scalar"]]
 """From a problem, impulses to start from, the number of passes and a tolerance (m/s) to impulses."""
+
+LawImage: TypeAlias = "Callable[[StepProblem, Sequence[Scalar]], list[Scalar]]"
+"""From a problem and impulses to what stands for `StepProblem.image` where derivatives are others."""

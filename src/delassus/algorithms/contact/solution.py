@@ -1,13 +1,40 @@
-"""Records of a step with contacts: what it ends with, and what that follows from."""
+"""Records of a step with contacts: what it starts from and ends with, and what that follows from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from delassus.algorithms.contact.problem import Bounds, Outcome, StepProblem
+from delassus.algorithms.dynamics.smooth_motion import SmoothMotion
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.problem import Problem
+from delassus.constraints import Candidate
 from delassus.spatial.ops import Matrix, Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class StepInputs:
+    """What a step starts from: the state ``q``, ``v``, the time ``h``, and forces.
+
+    ``motion`` makes the problem in motion at velocities, those of the state if None. Friction and restitution are those
+    of each contact constraint; None is no restitution. ``smoothing`` (m/s) is that of derivatives, None for none.
+    """
+
+    motion: Callable[[Sequence[Scalar] | None, Problem | None], DynamicsProblem]
+    q: Sequence[Scalar]
+    v: Sequence[Scalar]
+    h: Scalar
+    friction: Sequence[Scalar]
+    restitution: Sequence[Scalar | None]
+    smoothing: Scalar | None = None
+
+
+def points_of(problem: Problem, given: StepInputs) -> list[tuple[Candidate, Scalar, Scalar | None]]:
+    """Contact points, with their friction and restitution."""
+    of_each = zip(problem.candidates.values(), given.friction, given.restitution, strict=True)
+    return [(candidate, mu, e) for candidates, mu, e in of_each for candidate in candidates]
 
 
 class SolvedProblem(NamedTuple):
@@ -17,6 +44,14 @@ class SolvedProblem(NamedTuple):
     outcome: Outcome
     velocity: list[Scalar]
     impulses: list[Scalar]
+
+
+class Block(NamedTuple):
+    """Degrees of freedom that loops tie, the numbers of these constraints, and their smooth motion over the step."""
+
+    dofs: list[int]
+    loops: list[int]
+    smooth: SmoothMotion
 
 
 class CorrectionGoals(NamedTuple):
@@ -58,11 +93,22 @@ class Displacement(NamedTuple):
         return self.by_rows * self.by_joints
 
 
+class ImpactTime(NamedTuple):
+    """What the gap (m) of a point changes by the time ``t = φ / |φ̇|`` within the step at which it bounces.
+
+    ``rate`` is that of ``t`` (s/m), ``faster`` that of velocities of its rows (3) that the impact starts from, by the
+    acceleration without contacts. Zero where it does not bounce.
+    """
+
+    rate: Scalar
+    faster: list[Scalar]
+
+
 class Impact(NamedTuple):
     """Velocities after an impact, its impulses along rows, and residuals; 1 where anything is ``struck``.
 
     For each point ``bounces`` is 1 where it bounces, ``fast`` where it would if it were closed, else 0; ``phases`` are
-    compression and decompression.
+    compression and decompression. Of smoothed derivatives each point has its `ImpactTime`.
     """
 
     v: list[Scalar]
@@ -72,6 +118,7 @@ class Impact(NamedTuple):
     bounces: list[Scalar]
     fast: list[Scalar]
     phases: tuple[SolvedProblem, SolvedProblem]
+    times: list[ImpactTime]
 
 
 class StepSolution(NamedTuple):

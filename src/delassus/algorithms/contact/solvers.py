@@ -1,4 +1,16 @@
-"""Solvers of contact steps by name."""
+"""Solvers of contact steps by name, and projected Gauss–Seidel, sweep after sweep; O(m²) a sweep.
+
+In a sweep one law comes after the other, each with the newest velocities. A contact point is solved with its three rows
+at once (`delassus.algorithms.contact.point`). With pyramids, the normal impulse comes first, then friction by a step
+against the sliding velocity and back into the pyramid, whose size is that of the new normal impulse. What stays where
+it is solves the law.
+
+A sweep starts from where the last two point (Anderson's acceleration of depth one): with ``F`` the change by a sweep,
+as velocities of the own points and joints, from ``g − θ (g − g₋)``, ``θ = Fᵀ (F − F₋) / |F − F₋|²``, or from ``g``
+where ``F`` has grown.
+
+Source: Jean 1999, Moreau 1999 (NSGS); Anderson 1965, Walker and Ni 2011.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +18,70 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from delassus.algorithms.contact.admm import admm
-from delassus.algorithms.contact.problem import Solver, StepProblem
-from delassus.algorithms.contact.sweeps import sweeps
-from delassus.spatial.ops import Scalar
+from delassus.algorithms.contact.law import clamped
+from delassus.algorithms.contact.point import farthest_slip, solve_point, solve_point_beside
+from delassus.algorithms.contact.problem import STOP_RATIO, PointLaw, Solver, StepProblem
+from delassus.spatial.ops import SQUARE_FLOOR, Scalar
+
+
+def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: float) -> list[Scalar]:
+    """Impulses after so many sweeps, or fewer where they change no more."""
+    ops, n = problem.ops, len(start)
+    square = (STOP_RATIO * tolerance) ** 2
+
+    def sweep_once(values: Sequence[Scalar], slips: Sequence[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
+        p, following = list(values), list(slips)
+        for i, x in enumerate(problem.points):
+            own = slice(x.row, x.row + 3)
+            if problem.pyramid:
+                p[own] = pyramid(problem, x, p)
+                continue
+            u = [problem.velocity(row, p) for row in range(x.row, x.row + 3)]
+            block, before = problem.blocks[i], p[own]
+            if x.floor is None:
+                p[own], following[i] = solve_point(ops, block, x.friction, before, u, slips[i])
+            else:
+                before[2] = before[2] - x.floor
+                offset = x.friction * x.floor
+                (a, b, n), following[i] = solve_point_beside(ops, block, x.friction, offset, before, u, slips[i])
+                p[own] = a, b, n + x.floor
+        for y in problem.joints:
+            p[y.row] = problem.joint_impulse(y, p[y.row], problem.velocity(y.row, p))
+        return p, following
+
+    def iteration(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
+        p, g_before, F_before, (before, *slips) = values[:n], values[n : 2 * n], values[2 * n : 3 * n], values[3 * n :]
+        g, following_slips = sweep_once(p, slips)
+        F = problem.own_velocities([new - old for old, new in zip(p, g, strict=True)])
+        moved: Scalar = 0.0
+        slope: Scalar = 0.0
+        turned: Scalar = SQUARE_FLOOR
+        for f, f_before in zip(F, F_before, strict=True):
+            change = f - f_before
+            moved, slope, turned = moved + f * f, slope + f * change, turned + change * change
+        left = moved
+        for i, (new, old) in enumerate(zip(following_slips, slips, strict=True)):  # by velocities −α r_t
+            change = new - old
+            left = left + change * change * (g[3 * i] * g[3 * i] + g[3 * i + 1] * g[3 * i + 1])
+        theta = ops.select(ops.less(moved, before), slope / turned, 0.0)
+        following = [new - theta * (new - old) for new, old in zip(g, g_before, strict=True)]
+        for x in problem.points:
+            following[x.row + 2] = ops.maximum(following[x.row + 2], 0.0 if x.floor is None else x.floor)
+        return [*following, *g, *F, moved, *following_slips], ops.less(left, square)
+
+    slips = [] if problem.pyramid else [farthest_slip(x) for x in problem.blocks]
+    found = ops.repeat(times, [*start, *start, *([0.0] * (n + 1)), *slips], iteration)
+    return found[n : 2 * n]
+
+
+def pyramid(problem: StepProblem, x: PointLaw, p: Sequence[Scalar]) -> list[Scalar]:
+    """Impulses of a point with pyramids: row by row, the normal first."""
+    ops, k, (a, b, w) = problem.ops, x.row, problem.own_mobility[x.row : x.row + 3]
+    n = ops.maximum(p[k + 2] - problem.velocity(k + 2, p) / w, 0.0 if x.floor is None else x.floor)
+    with_normal, limit = [*p[: k + 2], n, *p[k + 3 :]], x.friction * n
+    steps = [problem.velocity(row, with_normal) / w for row, w in ((k, a), (k + 1, b))]
+    return [*(clamped(ops, y - step, -limit, limit) for y, step in zip(p[k : k + 2], steps, strict=True)), n]
+
 
 EXACT: list[Solver] = []
 """What solves problems on NumPy to the end, state by state; the package says it when it is imported."""

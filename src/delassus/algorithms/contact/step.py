@@ -21,105 +21,55 @@ and O(m²) a sweep. Source: Stewart and Trinkle 1996; Anitescu and Potra 1997; [
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from dataclasses import replace
+from functools import partial
+from typing import cast
 
 from delassus.algorithms.contact import law
+from delassus.algorithms.contact.law import TUNING
+from delassus.algorithms.contact.modes import Hold, Mode, image_by_modes, joint_hold, point_mode, smoothed_rate
 from delassus.algorithms.contact.problem import (
     PROXIMAL,
     Bounds,
     JointLaw,
+    LawImage,
     Outcome,
     PointLaw,
     Solver,
     StepProblem,
+    along_rows,
+    apart,
     magnitude,
     maximum_of,
 )
 from delassus.algorithms.contact.solution import (
+    Block,
     Correction,
     CorrectionGoals,
     Displacement,
     Impact,
+    ImpactTime,
     SolvedProblem,
+    StepInputs,
     StepSolution,
+    points_of,
 )
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
-from delassus.algorithms.dynamics.smooth_motion import SmoothMotion, SubSteps, smooth_motion
+from delassus.algorithms.dynamics.smooth_motion import SubSteps, smooth_motion
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.loop_impulses import LoopImpulses
-from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import joint_forces
-from delassus.constraints import BoundedJoint, Candidate
+from delassus.constraints import BoundedJoint
 from delassus.constraints.contact import bounded_joints_of
 from delassus.spatial.motion import column, from_entries, scaled_matrix
-from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
-
-
-class Tuning(NamedTuple):
-    """Numbers of the step, in kernels and in `delassus.Simulator`."""
-
-    penetration: float = 1e-4
-    """Overlap (m) that is left alone."""
-    correction: float = 0.2
-    """Fraction of the rest of it, and of loop errors, that a step takes back."""
-    compliance: float = 1e-2
-    """Compliance of contacts in the position correction, over their mean mobility."""
-    least_mobility: float = 1e-12
-    """The least of these mobilities (1/kg)."""
-    most_displacement: float = 10.0
-    """How far rows may move in the position correction, over the largest displacement wanted."""
-    most_joint_displacement: float = 0.02
-    """How far joints may move in it (rad, m)."""
-    correction_tolerance: float = 1e-12
-    """Accuracy of the position correction (m, rad)."""
-    held_fraction: float = 16.0
-    """Mobility of a row under closed loops, over its round-off, up to which these hold it."""
-    limit_tolerance: float = 1e-9
-    """How far beyond a limit (rad, m) a joint is left alone."""
-    resting: float = 2.0
-    """Contacts bounce that approach faster than gravity makes them in so many steps."""
-
-
-TUNING = Tuning()
-
+from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
 OUT_OF_REACH = 1e6
 """Velocity (m/s) at which nothing closes."""
 
 Solved = Callable[..., tuple[StepProblem, Outcome]]
 """From free velocities, laws, impulses to start from, an energy and joints to a problem and its outcome."""
-
-
-class Block(NamedTuple):
-    """Degrees of freedom that loops tie, the numbers of these constraints, and their smooth motion over the step."""
-
-    dofs: list[int]
-    loops: list[int]
-    smooth: SmoothMotion
-
-
-@dataclass(frozen=True, slots=True)
-class StepInputs:
-    """What a step starts from: the state ``q``, ``v``, the time ``h``, and forces.
-
-    ``motion`` makes the problem in motion at velocities, those of the state if None. Friction and restitution are those
-    of each contact constraint; None is no restitution.
-    """
-
-    motion: Callable[[Sequence[Scalar] | None, Problem | None], DynamicsProblem]
-    q: Sequence[Scalar]
-    v: Sequence[Scalar]
-    h: Scalar
-    friction: Sequence[Scalar]
-    restitution: Sequence[Scalar | None]
-
-
-def points_of(problem: Problem, given: StepInputs) -> list[tuple[Candidate, Scalar, Scalar | None]]:
-    """Contact points, with their friction and restitution."""
-    of_each = zip(problem.candidates.values(), given.friction, given.restitution, strict=True)
-    return [(candidate, mu, e) for candidates, mu, e in of_each for candidate in candidates]
 
 
 class ContactStep:
@@ -129,8 +79,7 @@ class ContactStep:
         self._make_motion, self.motion = given.motion, given.motion(None, None).conserving_momentum()
         self.ops, self.tree, self.problem = self.motion.ops, self.motion.tree, self.motion.problem
         self.q, self.v, self.h, self.over_h, self.epsilon = given.q, given.v, given.h, 1.0 / given.h, epsilon
-        self.loops: list[int] = []
-        self.others: list[int] = []
+        self.smoothing, self.loops, self.others = given.smoothing, list[int](), list[int]()
         for c, rows in zip(self.problem.constraints, self.problem.rows, strict=True):
             (self.others if c.n_impulses else self.loops).extend(range(rows.start, rows.stop))
         self.space = JointSpace(self.motion)
@@ -145,16 +94,17 @@ class ContactStep:
         joints, rates = self._joint_laws(), [self.ops.maximum(c.gap, 0.0) * self.over_h for c, *_ in self.points]
 
         def solved(free: Sequence[Scalar], points: Sequence[PointLaw], start: Sequence[Scalar], budget: Scalar,
-                   joints: Sequence[JointLaw] = joints) -> tuple[StepProblem, Outcome]:  # fmt: skip
+                   joints: Sequence[JointLaw] = joints, image: LawImage | None = None,
+                   ) -> tuple[StepProblem, Outcome]:  # fmt: skip
             problem = StepProblem(ops, self.G, free, self.size_of, points, joints, pyramid)
-            p = problem.implicit(solver(problem, start, times, tolerance)) if start else []
+            p = problem.implicit(solver(problem, start, times, tolerance), image) if start else []
             return problem, problem.safe([self.moves.get(row, 1.0) * x for row, x in enumerate(p)], budget)
 
         y, free, taken = self.free(self.motion)
         ops.mark("contact problem", [ops.matrix([free]), self._held] if free else [])
         struck, motion, before = None, self.motion, self.v
         if any(restitution is not None for *_, restitution in self.points):
-            struck = self._impact(solved, rates, joints, tolerance)
+            struck = self._impact(solved, rates, joints, tolerance, free)
             motion, before = self._make_motion(struck.v, self.problem).conserving_momentum(), struck.v
             y, free, taken = self.free(motion)
         blocks = self._blocks_with_loops(motion, before)
@@ -165,17 +115,28 @@ class ContactStep:
             PointLaw(3 * k, friction, rate, candidate.belt)
             for k, ((candidate, friction, _), rate) in enumerate(zip(self.points, rates, strict=True))
         ]
-        last = self._taken(solved(free, laws, self._along_rows(start, joints), 0.0), y, taken)
+        image: LawImage | None = None
+        if self.smoothing is not None:
+            of_points = self.smoothing_of_points(struck)
+            laws = [
+                replace(x, rate=ops.derived(x.rate, smoothed_rate(ops, c.gap, self.over_h, own)))
+                for x, (c, *_), own in zip(laws, self.points, of_points, strict=True)
+            ]
+            image = partial(self._image_by_modes, of_points)
+        last = self._taken(solved(free, laws, along_rows(start, joints), 0.0, image=image), y, taken)
         found = last.outcome
         correction = self._correction(found.velocities, times, blocks)
         v, shift = last.velocity, correction.shift
         if blocks:
             target = column(ops, self.space.back_substitution(y, self.all_impulses([0.0] * len(found.p), taken)))
             v, shift = self._with_smooth_motion(blocks, before, target, last, shift)
-        q, v = position_update(ops, self.problem, list(self.q), v, self.h, shift)
-        impulses, residuals = self._apart(found.p, joints), list(found.residuals)
         if struck is not None:
-            of_impact = self._apart(struck.p, joints, of_limits=True)
+            for (candidate, *_), late in zip(self.points, self.late(struck), strict=False):  # none without smoothing
+                shift = [_changing(ops, x, rate, candidate.gap) for x, rate in zip(shift, late, strict=True)]
+        q, v = position_update(ops, self.problem, list(self.q), v, self.h, shift)
+        impulses, residuals = apart(ops, found.p, joints), list(found.residuals)
+        if struck is not None:
+            of_impact = apart(ops, struck.p, joints, of_limits=True)
             impulses = [x + y for x, y in zip(impulses, of_impact, strict=True)]
             residuals = [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
         resolved: Scalar = 1.0
@@ -314,9 +275,66 @@ class ContactStep:
                 out[row] = -x
         return from_entries(ops, out) if out else ops.zeros(0, 1)
 
+    # -- derivatives ---------------------------------------------------------------------------------------------------
+
+    def smoothing_of_points(self, impact: Impact | None) -> list[Scalar | None]:
+        """Smoothing (m/s) of each contact point: bounces are no contact that is held in part."""
+        if self.smoothing is None or impact is None:
+            return [self.smoothing] * len(self.points)
+        return [self.ops.select(fast, 0.0, self.smoothing) for fast in impact.fast]
+
+    def modes(
+        self, problem: StepProblem, p: Sequence[Scalar], of_joints: Scalar | None = None,
+        of_points: Sequence[Scalar | None] | None = None,
+    ) -> tuple[list[Mode], dict[int, Hold]]:  # fmt: skip
+        """Modes of contact points, and holds of joints, by degree of freedom, at a solution; smoothing of each."""
+        modes, u = list[Mode](), [problem.velocity(row, p) for row in range(len(p))]
+        for x, own in zip(problem.points, of_points or [None] * len(problem.points), strict=True):
+            at = slice(x.row, x.row + 3)
+            modes.append(point_mode(problem, x, p[at], u[at], self.moves.get(x.row + 2, 1.0), own))
+        holds = {
+            c.dof: joint_hold(problem, y, p[y.row], u[y.row], self.distances(c), self.over_h, of_joints)
+            for c, y in zip(bounded_joints_of(self.problem.constraints), problem.joints, strict=True)
+        }
+        return modes, holds
+
+    def _image_by_modes(
+        self, of_points: Sequence[Scalar | None], problem: StepProblem, p: Sequence[Scalar]
+    ) -> list[Scalar]:
+        """Impulses with the changes of smoothed modes."""
+        modes, holds = self.modes(problem, p, self.smoothing, of_points)
+        joints = [(holds[c.dof], self.position(c)) for c in bounded_joints_of(self.problem.constraints)]
+        return image_by_modes(problem, p, modes, joints, self.h)
+
+    def _impact_times(self, u: Sequence[Scalar], free: Sequence[Scalar], bounces: Sequence[Scalar]) -> list[ImpactTime]:
+        """Of each point, if derivatives are smoothed; velocities of rows before and after the step without contacts."""
+        ops, smoothing, out = self.ops, self.smoothing, list[ImpactTime]()
+        if smoothing is None:
+            return out
+        for k, bounce in enumerate(bounces):
+            rows, acts = range(3 * k, 3 * k + 3), bounce * ops.less(0.0, smoothing)
+            rate = ops.select(acts, -1.0 / ops.select(acts, u[self.others[rows[2]]], 1.0), 0.0)
+            out.append(ImpactTime(rate, [rate * self.over_h * (free[r] - u[self.others[r]]) for r in rows]))
+        return out
+
+    def late(self, impact: Impact) -> list[list[Scalar]]:
+        """Changes of the displacement in the step (nv) with gaps, ``−M⁻¹ Jᵀ p t``: of points that have `ImpactTime`.
+
+        Impacts are at the start of the step, and in the mean over steps of all phases ``t`` later.
+        """
+        out = list[list[Scalar]]()
+        for k, time in enumerate(impact.times):
+            alone = [x if j // 3 == k else 0.0 for j, x in enumerate(impact.p)]
+            pushed = self.space.back_substitution(self.ops.zeros(self.tree.nv, 1), self.all_impulses(alone, None))
+            out.append([-time.rate * x for x in column(self.ops, pushed)])
+        return out
+
     # -- laws ----------------------------------------------------------------------------------------------------------
 
-    def _impact(self, solved: Solved, rates: Sequence[Scalar], joints: Sequence[JointLaw], tolerance: float) -> Impact:
+    def _impact(
+        self, solved: Solved, rates: Sequence[Scalar], joints: Sequence[JointLaw], tolerance: float,
+        accelerated: Sequence[Scalar],
+    ) -> Impact:  # fmt: skip
         """Compression and decompression of what hits, where something bounces ([OS] eqs. 54 to 58): Poisson's law.
 
         What rests is closed as well, and leans on others. Decompression gives back ``ε`` of each normal impulse, on the
@@ -335,14 +353,22 @@ class ContactStep:
             laws.append(PointLaw(3 * k, friction, ops.select(hits, 0.0, OUT_OF_REACH), candidate.belt))
             bounces.append(bounce)
             fast.append(law.impact(ops, 0.0, approach, given, tolerance, fall)[1])
+        times = self._impact_times(u, accelerated, bounces)
+        by_gaps = [(rate, c.gap) for (c, *_), time in zip(self.points, times, strict=False) for rate in time.faster]
         limits, none = [replace(x, friction=None) for x in joints], cast(list[Scalar], [0.0] * len(free))
-        compressed = self._taken(solved(free, laws, none, 0.0, limits), y, of_loops)
+        begin = list(free)
+        for k, (rate, gap) in enumerate(by_gaps):
+            begin[k] = _changing(ops, free[k], rate, gap)
+        compressed = self._taken(solved(begin, laws, none, 0.0, limits), y, of_loops)
         first, start = compressed.outcome, list(none)
         for k, (_, _, restitution) in enumerate(self.points):
             start[3 * k + 2] = 0.0 if restitution is None else restitution * first.p[3 * k + 2]
         laws = [replace(x, belt=(), floor=start[x.row + 2]) for x in laws]
         between = self.over_factor(compressed.velocity)
-        parted = self._taken(solved(first.velocities, laws, start, -first.energy, limits), between, None)
+        left = list(first.velocities)
+        for k, (rate, gap) in enumerate(by_gaps):
+            left[k] = _changing(ops, left[k], -rate, gap)
+        parted = self._taken(solved(left, laws, start, -first.energy, limits), between, None)
         second = parted.outcome
         struck = maximum_of(ops, bounces)
         p = [ops.select(struck, x + y, 0.0) for x, y in zip(first.p, second.p, strict=True)]
@@ -355,29 +381,8 @@ class ContactStep:
             bounces,
             fast,
             (compressed, parted),
+            times,
         )
-
-    def _along_rows(self, impulses: Sequence[Scalar], joints: Sequence[JointLaw]) -> list[Scalar]:
-        """Impulses along rows from those of contacts, of limits and of dry friction."""
-        n = 3 * len(self.points)
-        out, given = list(impulses[:n]) + cast(list[Scalar], [0.0] * len(joints)), iter(impulses[n:])
-        for x in (x for x in joints if x.has_limits):
-            out[x.row] = next(given)
-        for x in (x for x in joints if x.friction is not None):
-            out[x.row] = out[x.row] + next(given)
-        return out
-
-    def _apart(self, p: Sequence[Scalar], joints: Sequence[JointLaw], of_limits: bool = False) -> list[Scalar]:
-        """Impulses of contacts, of limits and of dry friction from those along rows; or they are all ``of_limits``."""
-        limits, dry = list[Scalar](), list[Scalar]()
-        for x in joints:
-            friction: Scalar = 0.0
-            if x.friction is not None:
-                friction = 0.0 if of_limits else law.clamped(self.ops, p[x.row], -x.friction, x.friction)
-                dry.append(friction)
-            if x.has_limits:
-                limits.append(p[x.row] - friction)
-        return [*p[: 3 * len(self.points)], *limits, *dry]
 
     def _joint_laws(self) -> list[JointLaw]:
         """Laws of all limits and of dry friction: within the step, a joint moves up to a limit."""
@@ -391,13 +396,17 @@ class ContactStep:
 
     def distances(self, c: BoundedJoint) -> list[Scalar | None]:
         """Distances of the lower and of the upper limit of a joint, negative beyond it; None is without."""
-        (name,) = c.joints
-        joint = self.tree.joint_names.index(name)
         if not c.has_limits:
             return [None, None]
-        position = self.q[self.tree.q_slices[joint].start + c.dof - self.tree.v_slices[joint].start]
         limits = ((c.lower, 1.0), (c.upper, -1.0))
-        return [side * (position - x) if abs(x) < float("inf") else None for x, side in limits]
+        return [side * (self.position(c) - x) if abs(x) < float("inf") else None for x, side in limits]
+
+    def position(self, c: BoundedJoint) -> Scalar:
+        """Position of a joint."""
+        (name,) = c.joints
+        joint = self.tree.joint_names.index(name)
+        place: int = self.tree.q_slices[joint].start + c.dof - self.tree.v_slices[joint].start
+        return self.q[place]
 
     # -- displacement --------------------------------------------------------------------------------------------------
 
@@ -483,3 +492,8 @@ class ContactStep:
         by_rows = ops.minimum(TUNING.most_displacement * goals.most / moved, 1.0)
         by_joints = ops.minimum(TUNING.most_joint_displacement / (by_rows * turned), 1.0)
         return Displacement(whole, by_rows, by_joints, column(ops, of_rows), [moves[row] for row in goals.rows])
+
+
+def _changing(ops: Ops, x: Scalar, rate: Scalar, gap: Scalar) -> Scalar:
+    """``x``, which changes with a gap besides."""
+    return ops.derived(x, x + ops.derived(rate, 0.0) * gap)

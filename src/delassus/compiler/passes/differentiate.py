@@ -202,6 +202,24 @@ class Solution:
         return x
 
 
+class Derived:
+    """A node with the value of another and the derivatives of a third, ``like``."""
+
+    def __init__(self, ops: TraceOps, value: int, like: int) -> None:
+        before, copy = len(ops.at), ops.copied(value)
+        while copy < before:  # a copy with other derivatives, as one that is opaque
+            copy = ops.copied(copy)
+        self.values, self.depends_on = [copy], [like]
+
+    def forwards(self, found: Mapping[int, int]) -> dict[int, int]:
+        """Tangent of the value from those that have been found."""
+        return {self.values[0]: change} if (change := found.get(self.depends_on[0])) else {}
+
+    def backwards(self, found: Mapping[int, int]) -> list[tuple[int, int]]:
+        """Cotangent of ``like`` from that of the value."""
+        return [(self.depends_on[0], found.get(self.values[0], 0))]
+
+
 class DifferentiableTraceOps(TraceOps):
     """Tracing of programs that are differentiated: loops end where an equation holds, from which derivatives follow."""
 
@@ -222,6 +240,15 @@ class DifferentiableTraceOps(TraceOps):
         found = Solution(self, p, missed, not p or self.rank(self.matrix(mobility)) == len(p))
         self.solutions |= dict.fromkeys(found.values, found)
         return [Expression(self, x) for x in found.values]
+
+    def derived(self, value: Any, like: Any) -> Any:
+        """``value``, with the derivatives of ``like``."""
+        x, y = self.number(value), self.number(like)
+        if x == y:
+            return value
+        found = Derived(self, x, y)
+        self.solutions[found.values[0]] = found
+        return Expression(self, found.values[0])
 
     def tangents(self, values: Sequence[Any], inputs: Sequence[Any], changes: Any) -> Any:
         """Changes (m × k) of the values, by code that the columns share."""

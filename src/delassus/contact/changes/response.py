@@ -1,6 +1,6 @@
 """How velocities of bodies that touch answer changes of momentum and of rows, in the modes of a solved problem.
 
-The modes are those of `delassus.algorithms.contact.response`, in the same text; here bodies are factorised and not
+The modes are those of `delassus.algorithms.contact.modes`, in the same text; here bodies are factorised and not
 contacts. With ``D`` raised by ``δ`` of mobilities, impulses ``x`` are eliminated,
 
     (M + (Bᵀ J)ᵀ (D + δ)⁻¹ C J) dv⁺ = −∂ρ − (Bᵀ J)ᵀ (D + δ)⁻¹ C ∂σ,
@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from delassus.algorithms.contact.modes import joint_hold, point_mode
 from delassus.algorithms.contact.problem import JointLaw, PointLaw
-from delassus.algorithms.contact.response import joint_hold, point_mode
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 

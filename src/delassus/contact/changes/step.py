@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from delassus.algorithms.contact.law import TINY, part_beyond
+from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.algorithms.contact.problem import PROXIMAL, JointLaw
-from delassus.algorithms.contact.step import TUNING as STEP
 from delassus.contact.changes.collision import are_curved, contact_changes
 from delassus.contact.changes.contacts import (
     Contacts,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from delassus.algorithms.contact.step import TUNING as STEP
+from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at
 from delassus.contact.joint_contacts import STEPS_AHEAD

@@ -21,7 +21,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
-from delassus.algorithms.contact.step import TUNING as STEP
+from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.constraints import Constraint, Contact, Frame, Point, bounded_joints
 from delassus.constraints.contact import frame_of
 from delassus.model.description import RawJoint, RawLink, Root

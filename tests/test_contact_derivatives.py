@@ -348,6 +348,13 @@ def test_a_ball_that_rolls_slides_and_bounces(rolling):
     found = bouncing(q, np.array([0, 0, -3.0, 0, 0, 0]), *at_rest, 0.0)
     np.testing.assert_allclose(found[4][8, 8], -0.7, atol=1e-9)
     np.testing.assert_allclose(found[1][2], 0.7 * 3.0 - 9.81 * DT, atol=1e-9)
+    rng, n = np.random.default_rng(12), 40
+    step = ds.compile(ball, ds.Contact("ball", Sphere(r), friction=0.0, restitution=0.7), "contact_step",
+                      tolerance=1e-12, sweeps=5000, smoothing="input")  # fmt: skip
+    near = np.tile([0, 0, r, 0, 0, 0, 1.0], (n, 1)) + rng.uniform(-9e-5, 9e-3, (n, 1)) * np.eye(7)[2]
+    falling = np.column_stack([rng.normal(size=(n, 2)), rng.uniform(-2.0, 0.5, n), rng.normal(size=(n, 3))])
+    given = [near, falling, np.zeros((n, 3)), rng.normal(size=(n, 6)), np.full(n, DT), np.full(n, 0.3)]
+    assert_tangents_are(step, bouncing, given, rng)
     g, fall, dt, steps = (
         9.81,
         0.1,
@@ -413,7 +420,7 @@ def assert_tangents_are(step, derivatives, given, rng):
     names, n = [a.name for a in step.arguments], len(given[0])
     found = dict(zip([x.name for x in derivatives.results], derivatives(*given), strict=True))
     nv = given[1].shape[1]
-    columns = {"q": found["A"][:, nv:, :3], "v": found["A"][:, nv:, nv:], "tau": found["B"][:, nv:]}
+    columns = {"q": found["A"][:, nv:, : min(nv, 3)], "v": found["A"][:, nv:, nv:], "tau": found["B"][:, nv:]}
     columns |= {x: found[f"dx_d{x}"][:, nv:] for x in names if f"dx_d{x}" in found}
     dots, expected = [np.zeros(x.shape) for x in given], np.zeros((n, nv))
     for name, by in columns.items():
@@ -465,7 +472,11 @@ def test_smoothed_derivatives_of_limits_and_dry_friction(tmp_path):
     """``∂v⁺/∂v`` is the part of changes of the velocity in which nothing holds the joint."""
     path, s = tmp_path / "slider.urdf", 0.1
     path.write_text(SLIDER)
-    derivatives = derived(ds.load(path), [], smoothing="input")
+    step, derivatives = both(ds.load(path), [], smoothing="input")
+    rng, n = np.random.default_rng(13), 50
+    given = [rng.uniform(-1.0, 1.0, (n, 1)), 0.2 * rng.normal(size=(n, 1)), np.zeros((n, *step.arguments[2].shape))]
+    given[0][::2] = np.sign(given[0][::2]) * rng.uniform(0.999, 1.0, (25, 1))
+    assert_tangents_are(step, derivatives, [*given, rng.normal(size=(n, 1)), np.full(n, DT), np.full(n, 0.1)], rng)
     slip = 6.0 / 2.0 * DT
     for q, v in ((0.0, 0.02), (0.0, 0.06), (0.9995, 0.06), (0.999, 0.2), (-0.9995, -0.1)):
         A = derivatives([q], [v], np.zeros(derivatives.arguments[2].shape), [0.0], DT, s)[4]

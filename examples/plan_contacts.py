@@ -3,7 +3,8 @@
 A driven ball pushes a crate to a goal pose; Go1 stands up, trots, and jumps onto a box. A task is a scene, a start and
 a cost. `Simulator` replays the plan, every contact found anew.
 
-    python examples/plan_contacts.py --task stand --against mppi --film film.mp4 --plot costs.png
+    python examples/plan_contacts.py --task stand --by mppi ilqr --film film.mp4 --plot costs.png
+    python examples/plan_contacts.py --task jump --by mppi ilqr --in-turn --seconds 25 --iterations 40
 """
 
 import argparse
@@ -23,6 +24,9 @@ from delassus.simulate.recording import Recorder, Recording
 
 Array = np.ndarray
 
+Curve = list[tuple[float, float]]
+"""Processor time (s) and cost after each iteration."""
+
 STEP = 0.005
 """Time step (s)."""
 
@@ -32,7 +36,7 @@ class Task:
     """What is to be done by PD control, whose targets (rad, m) are planned.
 
     The cost is the half sum of squares of ``along`` at each step and of ``last`` at the end; ``solved`` says of the
-    last state whether the task is done.
+    states (T + 1, ...) whether the task is done.
     """
 
     scene: ds.Scene
@@ -104,7 +108,7 @@ def push() -> Task:
         return np.concatenate([pose(q) * [10.0, 10.0, 2.0], v[..., scene.v_slice("crate")]], axis=-1)
 
     def solved(q: Array, v: Array) -> bool:
-        return bool((np.abs(pose(q)) < [0.01, 0.01, 0.05]).all())
+        return bool((np.abs(pose(q[-1])) < [0.01, 0.01, 0.05]).all())
 
     gains = np.r_[1.0, 1.0, np.zeros(6)]
     return Task(scene, q0, ahead, 200.0 * gains, 20.0 * gains, along, last, solved, 0.03)
@@ -154,9 +158,9 @@ def standing(place: Array, q: Array, v: Array) -> Array:
 
 
 def stands(place: Array, q: Array, v: Array) -> bool:
-    """Whether it stands there, to 3 cm, 0.1 rad and 0.3 m/s."""
-    away = np.abs(standing(place, q, v))
-    return bool(away[:3].max() < 0.03 and away[3:7].max() < 0.1 and np.abs(v[:6]).max() < 0.3)
+    """Whether it stands there at the end, to 3 cm, 0.1 rad and 0.3 m/s."""
+    away = np.abs(standing(place, q[-1], v[-1]))
+    return bool(away[:3].max() < 0.03 and away[3:7].max() < 0.1 and np.abs(v[-1, :6]).max() < 0.3)
 
 
 def stand() -> Task:
@@ -196,9 +200,30 @@ def jump() -> Task:
     return Task(scene, q0, start, KP, KD, along, last, lambda q, v: stands(place, q, v), 0.1, smoothing=0.1)
 
 
+def swings(heights: Array) -> int:
+    """How often diagonal pairs of feet are up by 2 cm, each in turn, both feet at once and the others lower."""
+    FL, FR, RL, RR = heights.T > 0.02
+    first, second = FL & RR & ~FR & ~RL, FR & RL & ~FL & ~RR
+    turns = second[first | second].astype(int)
+    return int(turns.size > 0) + int(np.count_nonzero(np.diff(turns)))
+
+
+SLIP, CLEAR = 1.0, 0.02
+"""Weight of velocities of feet along the floor, and the height (m) at which it is e times less."""
+
+
 def trot() -> Task:
-    """Go1 goes ahead at 0.6 m/s, with legs that move alike across; it starts from targets held for 0.1 s, at random."""
+    """Go1 goes ahead at 0.6 m/s, with legs that move alike across and feet that do not slip along near the floor.
+
+    It starts from targets that lift legs across from each other in turn, 2.5 times a second, on the spot.
+    """
     scene, q0 = quadruped(STANCE)
+    feet = [f"{leg}_foot" for leg in LEGS]
+    places = ds.compile(scene.tree, (), "kinematics", frames=feet)
+    twists = ds.compile(scene.tree, (), "frame_velocity", frames=feet, reference="local-world-aligned")
+
+    def heights(q: Array) -> Array:
+        return places(np.asarray(q, float))[..., 2, 3] - FOOT
 
     def course(q: Array, v: Array) -> Array:
         R = axes(q)
@@ -214,13 +239,16 @@ def trot() -> Task:
         return np.concatenate([speed, *posture, 0.5 * (FL - RR), 0.5 * (FR - RL), 0.1 * v[..., 3:6]], axis=-1)
 
     def along(t: Array, q: Array, v: Array, u: Array) -> Array:
-        return np.concatenate([course(q, v), effort(scene.tree, q, v, u)], axis=-1)
+        low = SLIP * np.exp(-np.maximum(heights(q), 0.0) / CLEAR)
+        slip = low[..., None] * twists(np.asarray(q, float), np.asarray(v, float))[..., :2]
+        return np.concatenate([course(q, v), effort(scene.tree, q, v, u), slip.reshape(*q.shape[:-1], 8)], axis=-1)
 
     def solved(q: Array, v: Array) -> bool:
-        return bool(q[0] > 0.5 and axes(q)[2, 2] > 0.95)
+        return bool(q[-1, 0] > 0.5 and axes(q[-1])[2, 2] > 0.95) and swings(heights(q)) >= 4
 
-    start = np.tile(q0, (200, 1))
-    start[:, 7:] += np.repeat(np.random.default_rng(0).normal(0.0, 0.1, (10, 12)), 20, axis=0)
+    start, swing = np.tile(q0, (200, 1)), np.sin(5.0 * np.pi * STEP * np.arange(200))
+    for k, sign in enumerate((1.0, -1.0, -1.0, 1.0)):
+        start[:, 7 + 3 * k : 10 + 3 * k] += np.maximum(0.0, sign * swing)[:, None] * [0.0, 0.3, -0.6]
     return Task(scene, q0, start, KP, KD, along, course, solved, 0.1)
 
 
@@ -282,7 +310,7 @@ def replayed(task: Task, targets: Array) -> Recording:
     return sim.run(len(targets) * STEP, lambda sim: targets[min(sim.steps, last)], record=Recorder())
 
 
-def planned(name: str, task: Task, seconds: float, iterations: int) -> tuple[Array, list[tuple[float, float]]]:
+def planned(name: str, task: Task, seconds: float, iterations: int) -> tuple[Array, Curve]:
     """Targets, and the processor time (s) and cost after each iteration."""
     plans, curve = PLANNERS[name](task), []
     targets, cost = next(plans)  # compiles
@@ -297,43 +325,80 @@ def planned(name: str, task: Task, seconds: float, iterations: int) -> tuple[Arr
     return targets, curve
 
 
+PICTURES, SIZE = 5, (280, 180)
+"""Of a replay in a strip: their number, and width and height in pixels."""
+
+
+def strip(recordings: list[Recording], path: Path) -> None:
+    """Draw each replay as a row of pictures."""
+    from PIL import Image
+
+    whole = Image.new("RGB", (PICTURES * SIZE[0], len(recordings) * SIZE[1]))
+    for row, recording in enumerate(recordings):
+        with TemporaryDirectory() as folder, Image.open(write_video(recording, f"{folder}/a.webp", size=SIZE)) as film:
+            for column, frame in enumerate(np.linspace(0, film.n_frames - 1, PICTURES).astype(int)):
+                film.seek(frame)
+                whole.paste(film.convert("RGB"), (column * SIZE[0], row * SIZE[1]))
+    whole.quantize(128).save(path)
+
+
+def plot(curves: dict[str, dict[str, Curve]], path: Path) -> None:
+    """Draw costs against processor time, a panel for each task."""
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(
+        1, len(curves), figsize=(1.0 + 3.0 * len(curves), 3), squeeze=False, layout="constrained"
+    )
+    for axes, (title, planners) in zip(panels[0], curves.items(), strict=True):
+        for name, curve in planners.items():
+            seconds, costs = np.transpose(curve)
+            axes.semilogy(seconds, np.minimum.accumulate(costs), label=name)
+        axes.set(xlabel="processor time (s)", title=title)
+        axes.grid(alpha=0.3, which="both")
+    panels[0, 0].set_ylabel("cost")
+    panels[0, 0].legend()
+    figure.savefig(path, dpi=100)
+
+
 def main() -> None:
     """Plan, replay, show."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", choices=TASKS, default="push")
+    parser.add_argument("--task", choices=TASKS, nargs="+", default=["push"])
     parser.add_argument("--seconds", type=float, default=10.0, help="processor time of a planner, without compilation")
-    parser.add_argument("--iterations", type=int, default=30)
-    parser.add_argument("--against", choices=["mppi"], help="a second planner, with as much time")
-    parser.add_argument("--film", type=Path, help="file for a film of the replay: .mp4, .webp or .gif")
+    parser.add_argument("--iterations", type=int, default=30, help="of iLQR, at most")
+    parser.add_argument("--by", choices=PLANNERS, nargs="+", default=["ilqr"], help="planners; the last one is filmed")
+    parser.add_argument("--in-turn", action="store_true", help="each planner starts from the plan of the one before")
+    parser.add_argument("--film", type=Path, help="file for a film of the last replay: .mp4, .webp or .gif")
+    parser.add_argument("--strip", type=Path, help="file for pictures of the replays, a row for each task")
     parser.add_argument("--plot", type=Path, help="file for a picture of costs against processor time")
     parser.add_argument("--save", help="beginning of the names of files for states, targets and costs")
     options = parser.parse_args()
-    task = TASKS[options.task]()
-    curves = {}
-    for name in filter(None, ("ilqr", options.against)):
-        targets, curve = planned(name, task, options.seconds, options.iterations if name == "ilqr" else 10**6)
-        curves[name] = curve
-        recording = replayed(task, targets)
-        solved = "solved" if task.solved(recording.q[-1], recording.v[-1]) else "not solved"
-        print(
-            f"{options.task} by {name}: cost {curve[0][1]:.4g} → {min(c for _, c in curve):.4g} after "
-            f"{len(curve) - 1} iterations, {curve[-1][0]:.2f} s of processor time; replayed: {solved}, "
-            f"{dict(recording.origin.statuses)}"
-        )
-        if options.save:
-            np.savez(f"{options.save}.{name}.npz", curve=curve, q=recording.q, v=recording.v, targets=targets)
-        if options.film and name == "ilqr":
-            write_video(recording, options.film)
+    curves, recordings = {}, []
+    for kind in options.task:
+        task, curves[kind] = TASKS[kind](), {}
+        for name in options.by:
+            targets, curve = planned(name, task, options.seconds, options.iterations if name == "ilqr" else 10**6)
+            curves[kind][name] = curve
+            if options.in_turn:
+                task.targets = targets
+            recording = replayed(task, targets)
+            solved = "solved" if task.solved(recording.q, recording.v) else "not solved"
+            print(
+                f"{kind} by {name}: cost {curve[0][1]:.4g} → {min(c for _, c in curve):.4g} after "
+                f"{len(curve) - 1} iterations, {curve[-1][0]:.2f} s of processor time; replayed: {solved}, "
+                f"{dict(recording.origin.statuses)}",
+                flush=True,
+            )
+            if options.save:
+                path = f"{options.save}.{kind}.{name}.npz"
+                np.savez(path, curve=curve, q=recording.q, v=recording.v, targets=targets)
+        recordings.append(recording)
+    if options.film:
+        write_video(recordings[-1], options.film)
+    if options.strip:
+        strip(recordings, options.strip)
     if options.plot:
-        import matplotlib.pyplot as plt
-
-        figure, axes = plt.subplots(figsize=(4, 3), layout="constrained")
-        for name, curve in curves.items():
-            seconds, costs = np.transpose(curve)
-            axes.semilogy(seconds, np.minimum.accumulate(costs), label=name)
-        axes.set(xlabel="processor time (s)", ylabel="cost")
-        axes.legend()
-        figure.savefig(options.plot)
+        plot(curves, options.plot)
 
 
 if __name__ == "__main__":

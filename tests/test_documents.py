@@ -270,7 +270,7 @@ def test_scripts_of_benchmarks_start(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
 def test_example_runs(path: Path) -> None:
-    short = {"train": ["--minutes", "0.02"], "plan_contacts": ["--iterations", "2"]}
+    short = {"train": ["--minutes", "0.02"], "plan_contacts": ["--by", "mppi", "--seconds", "0.1"]}
     command = [sys.executable, str(path), *short.get(path.stem, [])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr

@@ -77,7 +77,7 @@ def measure(quick: bool = False, check: bool = False) -> Iterator[Record]:
     if check:
         yield from derivative_checks.measure(quick)
         return
-    cases = [case for case in step_cases() if case.name.startswith("Go1")][: 1 if quick else None]
+    cases = [case for case in step_cases(quick) if case.name.startswith("Go1")][: 1 if quick else None]
     with pinned():
         yield from each(dict(environment()), "cases", cases, lambda case: _measure_case(case, quick))
 

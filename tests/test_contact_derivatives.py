@@ -253,7 +253,7 @@ EVERY = {"control": "pd", "v_target": True, "damping": "input", "gravity": "inpu
 @pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")
 @pytest.mark.parametrize(
     "options",
-    [{"limits": False}, {"solver": "pgs"}, {"restitution": "input", "payloads": ["base", "leg1"]}, EVERY],
+    [{"limits": False}, {"restitution": "input", "payloads": ["base", "leg1"]}, EVERY],
 )
 def test_all_at_once_are_differences(legs, options):
     """At states half of which have overlaps that are taken back."""

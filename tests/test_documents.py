@@ -153,6 +153,10 @@ SMALLER: dict[str, tuple[Any, dict[str, object]]] = {
 """Mechanisms of benchmarks that compile long programs."""
 
 
+LONG = ("delassus bench contact-derivatives", "delassus reproduce --plot figures")
+"""Commands of more than 20 s, whose parts other tests run."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("line", SMALLER)
 def test_readme_commands_run_on_smaller_mechanisms(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +185,7 @@ def with_files(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [line for line in COMMANDS if "--view" not in line and line not in SMALLER])
+@pytest.mark.parametrize("line", [line for line in COMMANDS if "--view" not in line and line not in (*SMALLER, *LONG)])
 def test_readme_commands_run(line: str, tmp_path: Path) -> None:
     with_files(tmp_path)
     options = next((shorter for name, shorter in SHORTER.items() if line.startswith(f"delassus {name}")), [])

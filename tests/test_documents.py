@@ -153,8 +153,8 @@ SMALLER: dict[str, tuple[Any, dict[str, object]]] = {
 """Mechanisms of benchmarks that compile long programs."""
 
 
-LONG = ("delassus bench contact-derivatives", "delassus reproduce --plot figures")
-"""Commands of more than 20 s, whose parts other tests run."""
+LONG = ("delassus reproduce --plot figures",)
+"""Commands of more than 20 s: all claims run by ``reproduce --quick``, and test_claims.py draws some."""
 
 
 @pytest.mark.slow

@@ -305,6 +305,32 @@ def test_all_derivatives_at_once_with_loops():
     np.testing.assert_allclose(np.einsum("nij,nj->ni", whole, direction), wanted, atol=3e-6 * np.abs(whole).max())
 
 
+@pytest.mark.slow
+def test_smoothed_derivatives_with_loops():
+    """Where a frictionless contact is about to act, the mean of those with it and without it: one law for all modes."""
+    tree, loops = four_bar()
+    q = closed(tree, loops, np.array([1.0, -0.5, 2.0]))
+    v = consistent(tree, loops, q, np.array([-4.0, 0.0, 0.0]))
+    tip, normal, dt = ds.Frame("coupler", (0.3, 0.0, 0.0)), np.array([0.0, 0.8, 0.6]), 1e-3
+    contact = ds.Contact(tip, Sphere(0.05), "input", friction=0.0)
+    step = ds.compile(tree, [*loops, contact], "contact_step", tolerance=1e-12, sweeps=1000, smoothing="input")
+    height, tangents = ds.forward_kinematics(tree, q, tip)[2, 3], step.derivative("jvp")
+
+    def at(gap, smoothing):
+        return q, v, np.zeros(3), np.zeros(3), dt, [[height - (0.05 + gap) / normal[2], *normal]], smoothing
+
+    near = [-1e-3, 1e-2]  # gaps, in the first of which the contact acts
+    for _ in range(50):
+        middle = 0.5 * sum(near)
+        near[int(step(*at(middle, 0.0))[2][2] == 0.0)] = middle
+    for dv in np.eye(3):
+        along = np.zeros(3), dv, np.zeros(3), np.zeros(3), 0.0, np.zeros((1, 4)), 0.0
+        places = (near[0] - 1e-11, 0.0), (near[1] + 1e-11, 0.0), (near[1], 0.5)
+        acts, free, smoothed = (tangents(*at(*place), *along)[1] for place in places)
+        assert np.abs(acts - free).max() > 0.1 * np.abs(free).max()
+        np.testing.assert_allclose(smoothed, 0.5 * (acts + free), atol=1e-7)
+
+
 @pytest.fixture(scope="module")
 def gimbals():
     """Rod on gimbals without mass: robot, loops, step, closed configuration, velocity with the crank at 1 rad/s."""

@@ -28,7 +28,6 @@ from delassus.algorithms.operational_space_compliance import (
     straight_drift,
 )
 from delassus.constraints.contact import contacts_of, ground_name
-from delassus.errors import ConfigurationError, shown
 from delassus.model.tree import Tree
 from delassus.planner.base_parameters import base_parameters
 from delassus.planner.frame_placement import frame_placement
@@ -66,8 +65,6 @@ def _solved(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
     bound.tree = _of_few_operations(bound.request)
     bound.ops.new_system()
     step = ContactStep(_inputs(bound), bound.ops.epsilon)
-    if step.loops and options.smoothing is not None:
-        raise ConfigurationError("smoothing", "none with loops", shown(options.smoothing), "Leave it out.")
     solver = exact if options.solver == FALLBACK else SOLVERS[options.solver]
     how = solver, options.sweeps, options.tolerance, options.solver == "pgs"
     found = step.solve(bound.entries("impulses"), *how)

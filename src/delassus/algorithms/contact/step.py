@@ -186,16 +186,15 @@ class ContactStep:
 
         It begins with the velocity ``start``; ``target`` is the one without impulses. Where there are none, the step
         ends where the smooth motion does. Impulses act on the whole step: what they change of the velocity changes the
-        displacement by ``h`` times that.
+        displacement by ``h`` times that, beside that by which contacts are found.
         """
         ops, h, v, shift = self.ops, self.h, list(solved.velocity), list(shift)
         for block in blocks:
             pushed = self._pushes(block, solved.outcome.p)
             for k, moved, reached in zip(block.dofs, block.smooth.moved, block.smooth.reached, strict=True):
-                turned = reached - target[k]
-                curved = moved - 0.5 * h * (start[k] + reached) - h * turned
-                v[k] = ops.select(pushed, v[k] + turned, reached)
-                shift[k] = shift[k] + ops.select(pushed, curved, moved - h * reached)
+                v[k] = reached + (v[k] - target[k])
+                straight = ops.select(pushed, h * (target[k] - 0.5 * (start[k] + reached)), 0.0)
+                shift[k] = shift[k] + (moved - h * reached) + straight
         return v, shift
 
     def _pushes(self, block: Block, p: Sequence[Scalar]) -> Scalar:

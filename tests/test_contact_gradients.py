@@ -97,6 +97,30 @@ def test_two_contacts_in_one_place_in_float32():
     np.testing.assert_allclose(derivatives(*at_rest)[6:, 6:], free, atol=1e-3)  # the root of the round-off is 3e-4
 
 
+POLE = """<robot name="pole"><link name="world"/><link name="pole"><inertial><mass value="2"/>
+<inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/></inertial></link><joint name="hinge" type="revolute">
+<parent link="world"/><child link="pole"/><axis xyz="0 1 0"/><limit lower="-1" upper="1" effort="9" velocity="9"/>
+</joint></robot>"""
+
+
+def test_a_correction_that_is_cut_off(tmp_path):
+    """A pole hangs nearly straight into the floor: it turns no further than ten times what an overlap takes back.
+
+    Two tenths of the overlap are that, and nothing else changes it: ``∂q⁺/∂height`` is 2; 0 at the most joints turn.
+    """
+    path = tmp_path / "pole.urdf"
+    path.write_text(POLE)
+    contact = ds.Contact(ds.Frame("pole", (0, 0, -0.5)), Sphere(0.02), "input", friction=0.5)
+    pole, options = ds.load(path), {"tolerance": 1e-11, "sweeps": 500}
+    derivatives = ds.compile(pole, contact, "contact_step_derivatives", outputs=("dx_dground0",), **options)
+    overlaps = np.array([5e-5, 1e-3, 5e-3, 0.02])
+    ground = np.array([[[x - 0.5 * np.cos(0.03) - 0.02, 0, 0, 1.0]] for x in overlaps])
+    given = [np.full((4, 1), 0.03), np.zeros((4, 1)), np.zeros(derivatives.arguments[2].shape), [0.0], 1e-3, ground]
+    by_ground, status = derivatives(*given, return_status=True)
+    assert (status == ds.DynamicsStatus.SOLVED).all()
+    np.testing.assert_allclose(by_ground[:, 0, 0, 0], [0.0, 2.0, 2.0, 0.0], atol=1e-9)
+
+
 LEANING = [[5.47732006, -0.44641268, -0.85806775], [-0.44641268, 4.73256402, -1.83316893],
            [-0.85806775, -1.83316893, 2.16266878]]  # fmt: skip
 UPRIGHT = np.diag([3.5, 3.5, 1.0])

@@ -93,8 +93,7 @@ def _contact_step_derivatives(bound: BoundRequest) -> list[Any]:
         with_q, with_v, _ = bound.control_rates(v=None if found.impact is None else found.start)
         problem = step.problem.held(cast(DualOps, varied.ops), varied.values)
         changes = StepChanges(step, found, (with_q, with_v), _inputs(varied), problem, varying)
-        (made, known), distance = changes.all(), changes.distance()
-        bound.is_within = bound.is_within * known
+        made, distance = changes.all(), changes.distance()
     state = [stacked(bound, x) for x in (found.q, found.v, found.impulses, found.residuals)]
     none = ops.zeros(2 * step.tree.nv, 1)  # of what is not asked for
     with_inputs = [made.get(name, none) for name in (control, *(a.name for a in request.parameters))]

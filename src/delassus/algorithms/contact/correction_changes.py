@@ -3,8 +3,8 @@
 Rows that are pushed move to their bounds, ``J x + D s = b``, with ``M x = Jᵀ s``. Limits,
 whose rows are single joints, add ``1 / D`` to the diagonal of ``M`` instead. The compliance ``D`` is a part of
 mobilities ``J_k x_k``, ``M x_k = J_kᵀ``, whose changes are ``2 ∂J_k x_k − x_kᵀ ∂M x_k``; with momenta ``I_i V_i`` of
-links that move by ``x_k``, ``½ x_kᵀ ∂M x_k = ψ_jᵀ Σ I_i V_i`` over the links beyond joint j (`Rates`). Steps whose
-displacement contacts cut off have no derivatives.
+links that move by ``x_k``, ``½ x_kᵀ ∂M x_k = ψ_jᵀ Σ I_i V_i`` over the links beyond joint j (`Rates`). Displacements
+that rows or joints cut off change with the largest of these, and of what is wanted.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from delassus.algorithms.contact.law import TUNING
 from delassus.algorithms.contact.point_changes import PositionChanges, Varied, mobility_changes, position_changes
 from delassus.algorithms.contact.problem import Bounds, magnitude, maximum_of
 from delassus.algorithms.contact.response import at_joints, dense_rows, inverted
-from delassus.algorithms.contact.solution import Displacement, StepSolution
+from delassus.algorithms.contact.solution import StepSolution
 from delassus.algorithms.contact.step import ContactStep
 from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints.contact import bounded_joints_of
 from delassus.model.tree import WORLD
@@ -63,11 +64,11 @@ def bound_changes(
 
 
 def displacement_changes(
-    step: ContactStep, found: StepSolution, M: Matrix, s: Sequence[Scalar], varied: Varied
-) -> tuple[Matrix, Scalar, Scalar]:
+    step: ContactStep, found: StepSolution, M: Matrix, s: Sequence[Scalar], gaps: Matrix, varied: Varied
+) -> tuple[Matrix, Scalar]:
     """Changes of the displacement by impulses ``s`` with positions, bounds held, with bounds, and with parameters.
 
-    (nv × (nv + r + k).) And 1 where they are known, else 0; and 1 where velocities change no bound, else 0.
+    (nv × (nv + r + k).) And 1 where velocities change no bound, else 0. ``gaps`` (n × nv): theirs with positions.
     """
     ops, nv, problem, n = step.ops, step.tree.nv, step.problem, len(step.points)
     goals, joints = found.correction.goals, bounded_joints_of(step.problem.constraints)
@@ -75,7 +76,9 @@ def displacement_changes(
     flags, compliance = list[Scalar](), list[Scalar]()
     for k, row in enumerate(goals.rows):
         compliance.append(goals.mobility[k] - step.G[row][row])
-        flags.append(_pushes(ops, goals.bounds[k], s[k], displaced.moves[k] + compliance[k] * s[k], goals.mobility[k]))
+        flags.append(
+            _pushes(ops, goals.bounds[k], s[k], displaced.moves[row] + compliance[k] * s[k], goals.mobility[k])
+        )
     points = [k for k, row in enumerate(goals.rows) if row < 3 * n]
     limits = {joints[row - 3 * n].dof: k for k, row in enumerate(goals.rows) if row >= 3 * n}
 
@@ -98,6 +101,7 @@ def displacement_changes(
         rho = rho - ops.put(ops.matrix([[springs[dof] * rate]]), ops.shape(rho), (dof,), (nv + k,))
         rho = rho + ops.put(scaled_matrix(ops, springs[dof] * s[k], softer[k]), ops.shape(rho), (dof,), others)
     z = -ops.vstack(L.solve_transpose(rho))
+    turning = ops.hstack([turned.rows, varied.rows(displaced.whole)])
     rows = [step.others[goals.rows[k]] for k in points]
     if rows:
         every = diagonal(ops, [flags[k] for k in points])
@@ -106,18 +110,28 @@ def displacement_changes(
         G = ops.sym_add(ops.sym_product(Y, ops.transpose(Y)), diagonal(ops, beside))
         wanted = ops.put(ops.eye(len(points)), (len(rows), width), range(len(points)), [nv + k for k in points])
         yielding = ops.vstack([scaled_matrix(ops, s[k], softer[k]) for k in points])
-        turning = ops.hstack([turned.rows, varied.rows(displaced.whole)])
         held = ops.take(turning, rows, None) + yielding
         sigma = ops.put(-held, (len(rows), width), range(len(rows)), others) + wanted
         pushes = inverted(ops, G) @ (every @ sigma - Y @ z)
         z = z + ops.transpose(Y) @ pushes
-    change = _taken(ops, displaced, ops.vstack(L.solve([ops.take(z, (k,), None) for k in range(nv)])))
-    moving = cast(Scalar, 0.0)
+    change = ops.vstack(L.solve([ops.take(z, (k,), None) for k in range(nv)]))
+    # cut off, by rows and then by joints: what moves most moves as far as it may
+    is_cut = [ops.less(part, 1.0) for part in (displaced.by_rows, displaced.by_joints)]
+    most_moved, most_turned = (
+        maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in sizes)])
+        for sizes in (displaced.moves, displaced.whole)
+    )
+    farthest = ops.put(_of_largest(ops, displaced.moves, most_moved), (1, problem.n_rows), (0,), step.others)
+    further = (farthest @ jacobian(problem)) @ change + ops.put(farthest @ turning, (1, width), (0,), others)
+    less = scaled_matrix(ops, is_cut[0], further - _most_wanted(step, found, gaps, varied))
+    change = change - from_entries(ops, displaced.whole) @ less
+    less = scaled_matrix(ops, is_cut[1], _of_largest(ops, displaced.whole, most_turned) @ change)
+    change = scaled_matrix(ops, displaced.part, change - from_entries(ops, displaced.whole) @ less)
+    moving = is_cut[0] if limits else cast(Scalar, 0.0)
     for k, row in enumerate(goals.rows):
         left = step.points[row // 3][0].gap + step.h * found.solved.outcome.velocities[row] if row < 3 * n else 1.0
         moving = ops.maximum(moving, flags[k] * ops.less(0.0, left))
-    known = 1.0 - ops.less(displaced.by_rows, 1.0)
-    return change, known, 1.0 - moving
+    return change, 1.0 - moving
 
 
 def _compliance_changes(step: ContactStep, rest: DynamicsProblem, rows: Sequence[int], varied: Varied) -> list[Matrix]:
@@ -182,15 +196,34 @@ def _of_limit(ops: Ops, distances: Sequence[Scalar | None], moved: Scalar, s: Sc
     return rate
 
 
-def _taken(ops: Ops, displaced: Displacement, change: Matrix) -> Matrix:
-    """Changes (nv × k) of the part that is taken, from those of the whole displacement.
+def _most_wanted(step: ContactStep, found: StepSolution, gaps: Matrix, varied: Varied) -> Matrix:
+    """Changes (1 × (nv + r + k)) of the most that is wanted, over it, with positions, bounds and parameters."""
+    ops, n, goals = step.ops, len(step.points), found.correction.goals
+    joints, wanted, sides = bounded_joints_of(step.problem.constraints), list[Scalar](), list[tuple[int, float]]()
+    for k, row in enumerate(goals.rows):
+        moved = step.h * found.solved.outcome.velocities[row]
+        if row < 3 * n:
+            gap = step.points[row // 3][0].gap
+            wanted.append(law.gap_correction(ops, gap, moved, TUNING.penetration, TUNING.correction)[0])
+            sides.append((k, 1.0))
+            continue
+        for distance, side in zip(step.distances(joints[row - 3 * n]), (1.0, -1.0), strict=True):
+            if distance is not None:
+                after = distance + side * moved
+                wanted.append(law.limit_correction(ops, after, TUNING.correction, TUNING.limit_tolerance)[0])
+                sides.append((k, side))
+    rates: list[Scalar] = [0.0] * len(goals.rows)  # of points with gaps, of limits with where the joint is
+    ((*parts,),) = ops.entries(_of_largest(ops, wanted, goals.most))
+    for (k, side), part in zip(sides, parts, strict=True):
+        rates[k] = rates[k] - TUNING.correction * side * part
+    nv, m = step.tree.nv, len(goals.rows)
+    of_gaps = ops.hstack([gaps, ops.zeros(n, m), varied.rates([c.gap for c, *_ in varied.points])])
+    out = ops.put(ops.matrix([[0.0] * n + rates[n:]]), (1, ops.shape(of_gaps)[1]), (0,), range(nv, nv + m))
+    return out + ops.matrix([rates[:n]]) @ of_gaps if n else out
 
-    Where joints cut it off, the one that moves most moves as far as it may: ``1 − x sᵀ / |x_k|``, ``s_k`` its sign.
-    """
-    whole, part = displaced.whole, displaced.part
-    sizes = [magnitude(ops, x) for x in whole]
-    most = maximum_of(ops, [SQUARE_FLOOR, *sizes])
-    is_cut = ops.less(displaced.by_joints, 1.0)
-    of_joint = [is_cut * (1.0 - ops.less(size, most)) for size in sizes]
-    signs = [[flag * ops.copysign(1.0, x) / most for flag, x in zip(of_joint, whole, strict=True)]]
-    return scaled_matrix(ops, part, change - from_entries(ops, whole) @ (ops.matrix(signs) @ change))
+
+def _of_largest(ops: Ops, values: Sequence[Scalar], largest: Scalar) -> Matrix:
+    """Relative changes (1 × n) of the largest size of some numbers, with each; of several that are largest the mean."""
+    flags = [1.0 - ops.less(magnitude(ops, x), largest) for x in values]
+    over = 1.0 / (largest * ops.maximum(sum(flags, cast(Scalar, 0.0)), 1.0))
+    return ops.matrix([[ops.copysign(flag * over, x) for flag, x in zip(flags, values, strict=True)]])

@@ -59,8 +59,8 @@ class StepChanges:
         ops = self._ops
         return ops.hstack([parts.get(name, ops.zeros(height, width)) for name, width in self._widths.items()])
 
-    def all(self) -> tuple[dict[str, Matrix], Scalar]:
-        """Changes of the state after the step (2 nv × k) with what varies, by name; and 1 where they are known."""
+    def all(self) -> dict[str, Matrix]:
+        """Changes of the state after the step (2 nv × k) with what varies, by name."""
         ops, step, found, last, M, varied = self._ops, self._step, self._found, self._last, self._M, self._varied
         nv, h, over_h, solved = step.tree.nv, step.h, step.over_h, found.solved
         product, with_product = velocity_products(found.motion)
@@ -145,8 +145,8 @@ class StepChanges:
             late = late + from_entries(ops, of_displacement) @ gap
         return faster, late
 
-    def _after(self, changes: PositionChanges, dv: Matrix, late: Matrix | None) -> tuple[dict[str, Matrix], Scalar]:
-        """Changes of the state after the step (2 nv × k), by name, from those of ``v⁺``; and 1 where they are known."""
+    def _after(self, changes: PositionChanges, dv: Matrix, late: Matrix | None) -> dict[str, Matrix]:
+        """Changes of the state after the step (2 nv × k), by name, from those of ``v⁺``."""
         ops, step, found, nv = self._ops, self._step, self._found, self._step.tree.nv
         n = ops.shape(dv)[1]
         correction = found.correction
@@ -160,7 +160,6 @@ class StepChanges:
         q, v = self._beside(nv, q=by_q, given=given) + by_v @ dv, self._beside(nv, given=v_given) + v_by_v @ dv
         if late is not None:
             q, v = q + by_shift @ late, v + v_by_shift @ late
-        known: Scalar = 1.0
         m = len(correction.goals.rows)
         if m:
             turning = [k for j, sv in zip(step.tree.joints, step.tree.v_slices, strict=True) if j.nv > 1
@@ -175,15 +174,15 @@ class StepChanges:
             start = ops.vstack([q, ops.take(v, turning, None)])
 
             def displaced(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
-                change, *flags = displacement_changes(step, found, self._M, values[:m], self._varied)
+                change, at_rest = displacement_changes(step, found, self._M, values[:m], changes.gaps, self._varied)
                 by_own = ops.take(change, None, [*range(nv), *(nv + m + k for k in acting)])
                 by_bounds = ops.take(change, None, range(nv, nv + m))
                 end = _matrix(ops, values[-height * len(own) :], len(own)) + moving @ (by_own + by_bounds @ with_own)
-                return [*values[:m], *flags, *_entries(ops, moving @ by_bounds), *_entries(ops, end)], 1.0
+                return [*values[:m], at_rest, *_entries(ops, moving @ by_bounds), *_entries(ops, end)], 1.0
 
             none: list[Scalar] = [0.0] * (height * m)
-            carried = [*correction.impulses, known, 1.0, *none, *_entries(ops, ops.take(start, None, own))]
-            known, at_rest, *both = ops.repeat(1, carried, displaced, correction.nothing)[m:]
+            carried = [*correction.impulses, 1.0, *none, *_entries(ops, ops.take(start, None, own))]
+            at_rest, *both = ops.repeat(1, carried, displaced, correction.nothing)[m:]
             parts = [_matrix(ops, both[height * m :], len(own)), ops.take(start, None, others)]
             end = ops.take(ops.hstack(parts), None, [[*own, *others].index(k) for k in range(n)])
 
@@ -202,7 +201,7 @@ class StepChanges:
         for name, width in {"q": nv, "v": nv, **self._varying}.items():
             out[name] = ops.take(ops.vstack([q, v]), None, range(first, first + width))
             first += width
-        return out, known
+        return out
 
 
 def velocity_products(motion: DynamicsProblem) -> tuple[list[Scalar], Matrix]:

@@ -79,7 +79,7 @@ class Correction(NamedTuple):
 
 
 class Displacement(NamedTuple):
-    """Displacement (nv) by impulses ``of_rows`` (m), parts of it that rows and joints allow, and how far rows move."""
+    """Displacement (nv) by impulses ``of_rows`` (m), parts of it that rows and joints allow, how far rows (m) move."""
 
     whole: list[Scalar]
     by_rows: Scalar

@@ -490,7 +490,7 @@ class ContactStep:
         turned = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in whole)])
         by_rows = ops.minimum(TUNING.most_displacement * goals.most / moved, 1.0)
         by_joints = ops.minimum(TUNING.most_joint_displacement / (by_rows * turned), 1.0)
-        return Displacement(whole, by_rows, by_joints, column(ops, of_rows), [moves[row] for row in goals.rows])
+        return Displacement(whole, by_rows, by_joints, column(ops, of_rows), moves)
 
 
 def _changing(ops: Ops, x: Scalar, rate: Scalar, gap: Scalar) -> Scalar:

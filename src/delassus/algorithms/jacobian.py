@@ -33,7 +33,7 @@ def jacobian_columns(problem: Problem) -> list[Columns]:
     for (link, top), ends in groups.items():
         sizes = [ops.shape(end.K)[0] for end in ends]
         thin = sum(sizes) <= 6
-        columns = _columns_of(problem, link, top, ops.vstack([end.K for end in ends]) if thin else ops.eye(6))
+        columns = columns_of_rows(problem, link, top, ops.vstack([end.K for end in ends]) if thin else ops.eye(6))
         start = 0
         for end, size in zip(ends, sizes, strict=True):
             mine = out[end.constraint]
@@ -48,7 +48,8 @@ def jacobian_columns(problem: Problem) -> list[Columns]:
     return out
 
 
-def _columns_of(problem: Problem, link: int, top: int, K: Matrix) -> Columns:
+def columns_of_rows(problem: Problem, link: int, top: int, K: Matrix) -> Columns:
+    """Columns of rows ``K`` (m × 6) on the body twist of a link, below the link ``top``."""
     ops, tree = problem.ops, problem.tree
     columns: Columns = {}
     above = set(tree.support(top))

@@ -118,10 +118,11 @@ class StepChanges:
                 )
                 faster, late = self._with_impact_times(impact, gaps)
                 sigma = sigma + faster
+            if floors is not None:
+                rho = rho + response.momentum_of_floors(floors, self._J)
             dv, normals = self._answer(response, rho, sigma)
             v = solved.velocity
             if floors is not None:
-                dv = dv + response.of_floors(floors)
                 break
             bounces: list[Scalar] = [0.0 if e is None else e for *_, e in step.points]
             pressed = diagonal(ops, solved.outcome.p[2 : 3 * len(bounces) : 3])

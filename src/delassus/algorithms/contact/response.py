@@ -7,36 +7,40 @@ change with what varies; the first is an inverse dynamics whose forces are known
 
 where ``C``, ``B`` and ``D`` say what each contact does (`delassus.algorithms.contact.modes`).
 
-Joints that friction or a limit holds are left out of ``M`` (`SparseFactor`), and move as their limit does. With
-``R = J M⁻¹``, ``E = (C J M⁻¹ Jᵀ B + D)⁻¹ C`` and ``N = (Bᵀ R)ᵀ E``,
+Joints that friction or a limit holds are left out of ``M`` (`SparseFactor`), and move as their limit does. Of impulses
+``f`` along the motion ``V`` of points, or of links, which velocities make by ``Z``,
 
-    dv⁺ = −Φ ∂ρ − N ∂σ,   Φ = ∂v⁺/∂(M v*) = M⁻¹ − N R.
+    f = −(Q V + H ∂σ),   V = −R ∂ρ,   R = Z M⁻¹,
+    dv⁺ = −Φ ∂ρ − N ∂σ,   Φ = ∂v⁺/∂(M v*) = M⁻¹ − Rᵀ Q R,   N = Rᵀ H.
 
-Where rows depend on one another at all states, ``dv⁺`` is unique and impulses are the smallest: for ``A⁻¹`` stands
-``A_δ (1 + δ A_δ − 2 δ² A_δ²)``, ``A_δ = (A + δ)⁻¹``, which is ``1 / a`` up to ``3 (δ / a)²`` and zero at ``a = 0``.
+Where rows are independent these are impulses of points, ``Q = H = B (C G B + D)⁻¹ C``. Where rows depend on others at
+all states, impulses of points of one link (or pair of links) are one wrench, on its twist: see `WrenchLaw`.
 
 Source: Le Lidec, Montaut, de Mont-Marin, Schramm and Carpentier 2024; the modes are derived anew, from the laws of
-`StepProblem`.
+`StepProblem`, and wrenches are ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple, cast
 
+from delassus.algorithms.blocks import assembled
+from delassus.algorithms.contact.modes import Mode
+from delassus.algorithms.contact.problem import magnitude
 from delassus.algorithms.contact.solution import SolvedProblem
 from delassus.algorithms.contact.step import ContactStep
+from delassus.algorithms.jacobian import columns_of_rows, jacobian
 from delassus.algorithms.osim.ltl import rows_over_factor
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
-from delassus.model.tree import Tree
-from delassus.spatial.motion import diagonal, from_entries, scaled_matrix
+from delassus.constraints import Candidate
+from delassus.model.tree import WORLD, Tree
+from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix, diagonal, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 ROUNDING = 512.0
-"""``δ``, over mobilities and round-off, where rows are independent but at single states, for which there is a solution.
-
-Where rows depend on others at all states, it is the root of the round-off.
-"""
+"""Pivots over their size and the round-off below which a row is taken to depend on those before it."""
 
 
 class Response:
@@ -64,22 +68,27 @@ class Response:
         self.Phi, self.N = inverse, ops.zeros(nv, len(self.rows))
         if not self.rows:
             return
-        if held:
-            Y = ops.take(dense_rows(step.problem, L), self.rows, None)
-            G = ops.product(Y, ops.transpose(Y), symmetric=True)
-            R = ops.product(Y, root)
+        G = ops.take(step.space.G, self.rows, self.rows)
+        if ops.rank(G) < len(self.rows):
+            law = WrenchLaw(ops, spaces(step.problem, self.rows), self.modes, inverse)
+            self._R, Q, H, self._normals = law.R, law.Q, law.H, law.normals
         else:
-            R = ops.take(step.space.along_rows(root), self.rows, None)
-            G = ops.take(step.space.G, self.rows, self.rows)
-        C = ops.block_diagonal([mode.C for mode in self.modes])
-        B = ops.block_diagonal([mode.B for mode in self.modes])
-        scales = [mode.mobility for mode in self.modes for _ in range(3)]
-        A = ops.product(C @ G, B) + diagonal(ops, [x for mode in self.modes for x in mode.D])
-        over = smallest(ops, A, scales, ops.rank(G) < len(self.rows))
-        self._R, self._B, self._E = R, B, ops.product(over, C)
-        self._to_x = ops.transpose(ops.transpose(B) @ R), over
-        self.N = ops.product(self._to_x[0], self._E)
-        self.Phi = inverse - ops.product(self.N, R)
+            if held:
+                Y = ops.take(dense_rows(step.problem, L), self.rows, None)
+                G = ops.product(Y, ops.transpose(Y), symmetric=True)
+                self._R = ops.product(Y, root)
+            else:
+                self._R = ops.take(step.space.along_rows(root), self.rows, None)
+            C = ops.block_diagonal([mode.C for mode in self.modes])
+            B = ops.block_diagonal([mode.B for mode in self.modes])
+            A = ops.product(C @ G, B) + diagonal(ops, [x for mode in self.modes for x in mode.D])
+            over = inverted(ops, A, [mode.mobility for mode in self.modes for _ in range(3)])
+            Q = H = ops.product(B @ over, C)
+            normals = ops.take(Q, range(2, len(self.rows), 3), None)
+            self._normals = normals, normals
+        self.N = ops.product(ops.transpose(self._R), H)
+        along = self.N if Q is H else ops.product(ops.transpose(self._R), Q)
+        self.Phi = inverse - ops.product(along, self._R)
 
     def with_positions(self) -> Matrix:
         """Changes of velocities of joints that limits hold, with their positions (nv × nv)."""
@@ -99,15 +108,16 @@ class Response:
         return -ops.product(ops.hstack([self.Phi, self.N]), ops.vstack([rho, sigma]))
 
     def normal_impulses(self, rho: Matrix, sigma: Matrix) -> Matrix:
-        """Changes (n × k) of normal impulses of points."""
-        ops, normals = self._ops, range(2, 3 * len(self.modes), 3)
-        return ops.take(self._B, normals, None) @ -(self._E @ (sigma - self._R @ rho))
+        """Changes (n × k) of normal impulses of points, the smallest ones, of modes that are not smoothed."""
+        by_motion, by_rows = self._normals
+        return by_motion @ (self._R @ rho) - by_rows @ sigma
 
-    def of_floors(self, floors: Matrix) -> Matrix:
-        """``dv⁺`` (nv × k) of changes of the least normal impulses (n × k)."""
+    def momentum_of_floors(self, floors: Matrix, J: Matrix) -> Matrix:
+        """``∂ρ`` (nv × k) of changes of the least normal impulses (n × k), which points that press no harder follow."""
         ops, normals = self._ops, range(2, 3 * len(self.modes), 3)
-        (to_velocities, over), wanted = self._to_x, [mode.with_floor for mode in self.modes]
-        return to_velocities @ (ops.take(over, None, normals) @ (diagonal(ops, wanted) @ floors))
+        parts = [mode.with_floor * softness(ops, mode)[2] for mode in self.modes]
+        B = ops.take(ops.block_diagonal([mode.B for mode in self.modes]), None, normals)
+        return -(ops.transpose(ops.take(J, self.rows, None)) @ (B @ (diagonal(ops, parts) @ floors)))
 
 
 def at_joints(ops: Ops, tree: Tree, values: Mapping[int, Scalar]) -> dict[tuple[int, int], Matrix]:
@@ -128,21 +138,156 @@ def dense_rows(problem: Problem, L: SparseFactor) -> Matrix:
     ])  # fmt: skip
 
 
-def smallest(ops: Ops, A: Matrix, sizes: Sequence[Scalar], redundant: bool) -> Matrix:
-    """Inverse of a matrix, and of ``redundant`` rows the smallest solution; ``sizes`` are what its rows are of."""
-    if not redundant:
-        return inverted(ops, A + diagonal(ops, [ROUNDING * ops.epsilon * x for x in sizes]))
-    shift = [ops.epsilon**0.5 * x for x in sizes]
-    R = inverted(ops, A + diagonal(ops, shift))
-    W = diagonal(ops, shift) @ R
-    return R + ops.product(R, W - scaled_matrix(ops, 2.0, ops.product(W, W)))
+class Space(NamedTuple):
+    """Motion (d × nv) that the rows of some points (3 × d each) are of, and the numbers of these points."""
+
+    motion: Matrix
+    points: list[int]
+    rows: list[Matrix]
 
 
-def inverted(ops: Ops, A: Matrix) -> Matrix:
-    """Inverse (n × n) by elimination without exchanges."""
+def spaces(problem: Problem, rows: Sequence[int]) -> list[Space]:
+    """Twists of links, or of one relative to another, that several points are on; a single point has its own rows."""
+    ops, out, groups, number = problem.ops, list[Space](), dict[tuple[int, ...], list[tuple[int, Candidate]]](), 0
+    for candidates in problem.candidates.values():
+        for x in candidates:
+            groups.setdefault(tuple(x.arms), []).append((number, x))
+            number += 1
+    for links, points in groups.items():
+        numbers = [k for k, _ in points]
+        if len(points) == 1:
+            own = rows[3 * numbers[0] : 3 * numbers[0] + 3]
+            out.append(Space(ops.take(jacobian(problem), own, None), numbers, [ops.eye(3)]))
+            continue
+        across = []
+        for _, x in points:
+            axes = ops.transpose(x.axes)
+            across.append(ops.hstack([axes, -(axes @ cross_matrix(ops, x.arms[links[0]]))]))
+        out.append(Space(_twist(problem, points[0][1]), numbers, across))
+    return out
+
+
+def _twist(problem: Problem, point: Candidate) -> Matrix:
+    """Twist (6 × nv) of the first link of a point less that of the second, at the first one's origin, world axes."""
+    ops, tree, links = problem.ops, problem.tree, list(point.arms)
+    top = tree.closest_common_ancestor(*links) if len(links) > 1 else WORLD
+    total = ops.zeros(6, tree.nv)
+    for link in links:
+        columns = columns_of_rows(problem, link, top, ops.eye(6))
+        J = assembled(ops, [6], [joint.nv for joint in tree.joints], {(0, i): x for i, x in columns.items()})
+        R = problem.link_rotations[link]
+        v, w = (R @ ops.take(J, part, None) for part in (LINEAR, ANGULAR))
+        if link == links[0]:
+            total = ops.vstack([v, w])
+        else:
+            apart = point.arms[link] - point.arms[links[0]]
+            total = total - ops.vstack([v - cross_matrix(ops, apart) @ w, w])
+    return total
+
+
+class WrenchLaw:
+    """``f = −(Q V + H ∂σ)`` of points that share spaces, in which their rows are ``X``: ``c = C X``, ``b = Xᵀ B``.
+
+    Points are soft in some directions and hard in others (``D = 0``). Soft ones are springs of the space,
+    ``f = −(W (V + G f) + T ∂σ)``, ``W = Σ b D⁻¹ c``, ``T = Σ b D⁻¹ C``. Impulses of hard ones are the smallest where
+    ``x = S⁻¹ c z``, with mobilities ``S``: of these the space has no more than it has dimensions. With
+    ``Σ cᵀ S⁻¹ c = Uᵀ Δ U``, rows of ``U`` whose pivots ``Δ`` are round-off left out,
+
+        U V + ∂τ = 0,   ∂τ = Δ⁻¹ U⁻ᵀ Σ cᵀ S⁻¹ C ∂σ,   f = (Σ b S⁻¹ c) U⁻¹ Δ⁻¹ y,
+
+    which ``y`` (d) make true. Attributes: ``R`` (d × nv), ``Q`` (d × d), ``H`` (d × 3 n), and what normal impulses (n)
+    have of ``V`` and ``∂σ``, negative.
+    """
+
+    def __init__(self, ops: Ops, given: Sequence[Space], modes: Sequence[Mode], inverse: Matrix) -> None:
+        n = len(modes)
+        Z = ops.vstack([space.motion for space in given])
+        self.R = ops.product(Z, inverse)
+        G = ops.product(self.R, ops.transpose(Z), symmetric=True)
+        d, first = ops.shape(Z)[0], 0
+        W, c, b = list[Matrix](), list[Matrix](), list[Matrix]()
+        T, C, normals = ops.zeros(d, 3 * n), ops.zeros(d, 3 * n), ops.zeros(d, n)
+        for space in given:
+            size = ops.shape(space.motion)[0]
+            rows = range(first, first + size)
+            first += size
+            own, hard, forces, beside = (ops.zeros(size, size),) * 3 + (list[Matrix](),)
+            for X, k in zip(space.rows, space.points, strict=True):
+                mode, back = modes[k], ops.transpose(X)
+                soft = softness(ops, mode)
+                stiff = diagonal(ops, [ops.select(x, 0.0, 1.0 / mode.mobility) for x in soft])
+                spring = mode.B @ (diagonal(ops, soft) @ mode.C)
+                measured = ops.transpose(mode.C) @ stiff
+                own = own + back @ (spring @ X)
+                T = T + ops.put(back @ spring, (d, 3 * n), rows, range(3 * k, 3 * k + 3))
+                hard = ops.sym_add(hard, ops.sym_product(back, (measured @ mode.C) @ X))
+                forces = forces + back @ (mode.B @ (stiff @ mode.C) @ X)
+                beside.append(back @ measured)
+            U = echelon(ops, hard, ops.hstack([ops.transpose(forces), *beside]))
+            W.append(own)
+            c.append(ops.take(U, None, range(size)))
+            b.append(ops.transpose(ops.take(U, None, range(size, 2 * size))))
+            for place, k in enumerate(space.points):
+                at = 2 * size + 3 * place
+                mine = ops.take(U, None, range(at, at + 3))
+                C = C + ops.put(mine @ modes[k].C, (d, 3 * n), rows, range(3 * k, 3 * k + 3))
+                normals = normals + ops.put(ops.take(mine, None, (2,)), (d, n), rows, (k,))
+        springs, rows_of_y, forces_of_y = (ops.block_diagonal(x) for x in (W, c, b))
+        yielding = inverted(ops, ops.eye(d) + springs @ G)
+        alone = ops.product(yielding, ops.hstack([springs, T]))
+        along = rows_of_y @ G
+        sizes = [sum((x * y for x, y in zip(*pair, strict=True)), cast(Scalar, 0.0))
+                 for pair in zip(ops.entries(along), ops.entries(rows_of_y), strict=True)]  # fmt: skip
+        acting = yielding @ forces_of_y
+        is_there = [row[k] for k, row in enumerate(ops.entries(rows_of_y))]
+        A = along @ acting + diagonal(ops, [1.0 - x for x in is_there])
+        y = ops.product(inverted(ops, A, sizes), ops.hstack([rows_of_y, C]) - ops.product(along, alone))
+        f = alone + ops.product(acting, y)
+        self.Q, self.H = ops.take(f, None, range(d)), ops.take(f, None, range(d, d + 3 * n))
+        of_normals = ops.transpose(normals) @ y
+        self.normals = ops.take(of_normals, None, range(d)), ops.take(of_normals, None, range(d, d + 3 * n))
+
+
+def softness(ops: Ops, mode: Mode) -> list[Scalar]:
+    """``1 / D`` of the rows of a point; zero where ``D`` is, up to the root of round-off of the mobility."""
+    least, out = ops.epsilon**0.5 * mode.mobility, list[Scalar]()
+    for x in mode.D:
+        is_soft = ops.less(least, x)
+        out.append(is_soft / ops.select(is_soft, x, 1.0))
+    return out
+
+
+def echelon(ops: Ops, W: Matrix, beside: Matrix) -> Matrix:
+    """Rows (d × (d + k)) of ``[W, beside]`` by elimination, ``W = Uᵀ Δ U`` positive semidefinite.
+
+    ``[U, Δ⁻¹ U⁻ᵀ beside]``; rows whose pivots are round-off are zero.
+    """
+    d, least = ops.shape(W)[0], ops.epsilon ** (2.0 / 3.0)
+    a = ops.entries(ops.hstack([W, beside]))
+    sizes = [a[k][k] for k in range(d)]
+    for k in range(d):
+        kept = ops.less(least * sizes[k], a[k][k])
+        over = kept / ops.select(kept, a[k][k], 1.0)
+        row = [0.0] * k + [kept] + [x * over for x in a[k][k + 1 :]]
+        for i in range(k + 1, d):
+            factor = a[k][i]
+            a[i] = [x - factor * y if j > k else x for j, (x, y) in enumerate(zip(a[i], row, strict=True))]
+        a[k] = row
+    return ops.matrix(a)
+
+
+def inverted(ops: Ops, A: Matrix, sizes: Sequence[Scalar] | None = None) -> Matrix:
+    """Inverse (n × n) by elimination without exchanges.
+
+    With ``sizes`` of pivots, rows and columns whose pivots are round-off are left out: they are zero in it.
+    """
     a, n = ops.entries(A), ops.shape(A)[0]
     for k in range(n):
-        over = 1.0 / a[k][k]
+        if sizes is None:
+            over = 1.0 / a[k][k]
+        else:
+            kept = ops.less(ROUNDING * ops.epsilon * sizes[k], magnitude(ops, a[k][k]))
+            over = kept / ops.select(kept, a[k][k], 1.0)
         a[k] = [x * over for x in a[k]]
         a[k][k] = over
         for i in range(n):

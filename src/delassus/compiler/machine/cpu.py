@@ -14,10 +14,11 @@ LEVEL = 1
 """Code generator's optimisation level. LLVM's own passes over the assembly are not run: the graph is clean already."""
 
 LAST_LLVM = 22
-"""Last version of LLVM that is known to have the option of `_by_parts`: it ends processes that ask for another."""
+"""Last version of LLVM that is known to have the options of `_by_parts`: it ends processes that ask for others."""
 
-PART, WHOLE = 100, 1000
-"""Loads and stores that LLVM's scheduler of instructions compares with one another: for our code, and by default."""
+WINDOWS = {"dag-maps-huge-region": (100, 1000), "combiner-tokenfactor-inline-limit": (64, 2048)}
+"""How far LLVM looks around, for our code and by default: loads and stores that its scheduler of instructions compares
+with one another, and those that its selection of instructions waits for at once."""
 
 OPTIMISED = 1
 """Level of LLVM's passes and its code generator for loops: 2 and 3 take longer, and what they make is not faster."""
@@ -79,9 +80,9 @@ def object_code(assembly: str, cpu: Host | None = None) -> bytes:
 
 @contextmanager
 def _by_parts() -> Iterator[None]:
-    """Limit the window of LLVM's instruction scheduler, whose time grows with its square.
+    """Limit the windows of LLVM's selection and scheduling of instructions, whose time grows with their square.
 
-    Assembly is in a good order already (`delassus.compiler.passes.schedule.overlap`). The option is one of the whole
+    Assembly is in a good order already (`delassus.compiler.passes.schedule.overlap`). Options are those of the whole
     process: LLVM's lock is held, so that what others compile is as ever.
     """
     import llvmlite.binding as llvm
@@ -91,10 +92,12 @@ def _by_parts() -> Iterator[None]:
         return
     with llvm.ffi.lib._lock:
         try:
-            llvm.set_option("", f"-dag-maps-huge-region={PART}")
+            for name, (ours, _) in WINDOWS.items():
+                llvm.set_option("", f"-{name}={ours}")
             yield
         finally:
-            llvm.set_option("", f"-dag-maps-huge-region={WHOLE}")
+            for name, (_, default) in WINDOWS.items():
+                llvm.set_option("", f"-{name}={default}")
 
 
 def optimised_code(assembly: str) -> bytes:

@@ -84,6 +84,7 @@ OPTIONS = {
     "active": (False, True),
     "frames": (LEFT_OUT, "c", ["b", TIP]),
     "reference": CHOICES["reference"],
+    "hold": ((), ["hinge"]),
     "integrator": CHOICES["integrator"],
     "friction": (None, "input", 0.7),
     "restitution": (None, "input", 0.3),
@@ -319,6 +320,8 @@ def results(name, found, k):
         return dict(zip(outputs, found, strict=True))
     if len(outputs) == 1:
         return {outputs[0]: found}
+    if name == "close_loops":
+        return {"q_closed": found.q, "residual": found.residual}
     forces = np.concatenate([np.zeros((*found.qdd.shape[:-1], 0)), *found.forces], axis=-1)
     return {o: forces if o == "forces" else getattr(found, o) for o in outputs}
 

@@ -10,8 +10,8 @@ import pytest
 
 import delassus as ds
 from delassus import Tree
+from delassus.accuracy.operator import Factorisation
 from delassus.accuracy.rank import REGULAR_CONDITION
-from delassus.quantities.operator import Factorisation
 from internals import RawJoint, RawLink, build_tree, joint_kinds
 from tools import AGREEMENT, error, random_frame
 

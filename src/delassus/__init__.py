@@ -13,6 +13,7 @@ All names, by topic; ``help(ds.load)`` and so on say all of each.
 
 Robots
     `load`                    a robot from a URDF or MJCF file, by name, or of Pinocchio or MuJoCo
+    `load_parallel`           a robot with closed loops from a URDF file and closures in YAML
     `Tree`                    a robot: joints, links, inertias; its configurations
     `mechanisms`              robots from code: chain, stem, ladder, star, humanoid …
 
@@ -36,6 +37,12 @@ Delassus matrix and operational space
     `jacobian`                J of the constraints
     `jacobian_drift`          J̇ v
     `OSIM_METHODS`            names of the methods
+
+Closed loops
+    `close_loops`             the nearest configuration at which loops are closed
+    `random_configurations`   random configurations at which they are
+    `ClosedLoops`             what both return
+    `LoopStatus`              whether loops are closed, in words
 
 Dynamics
     `forward_dynamics`        accelerations and constraint forces
@@ -111,6 +118,7 @@ from delassus.constraints import (
 from delassus.errors import DelassusError, DelassusWarning
 from delassus.formats.load import load
 from delassus.formats.mujoco.write import write_mjcf as _write_mjcf
+from delassus.formats.parallel import load_parallel
 from delassus.formats.urdf.write import write_urdf as _write_urdf
 from delassus.model import description as _description
 from delassus.model import mechanisms
@@ -139,6 +147,7 @@ from delassus.quantities.kinematics import (
     momentum_jacobian,
     potential_energy,
 )
+from delassus.quantities.loops import ClosedLoops, LoopStatus, close_loops, random_configurations
 from delassus.quantities.options import Baumgarte
 from delassus.quantities.osim import (
     OSIM_METHODS,
@@ -170,6 +179,7 @@ __all__ = [
     "OSIM_METHODS",
     "Baumgarte",
     "CenterOfMass",
+    "ClosedLoops",
     "Contact",
     "DelassusError",
     "DelassusWarning",
@@ -182,6 +192,7 @@ __all__ = [
     "Identification",
     "JointRows",
     "Kernel",
+    "LoopStatus",
     "OperationCount",
     "OperationReport",
     "Orientation",
@@ -197,6 +208,7 @@ __all__ = [
     "centre_of_mass",
     "centre_of_mass_drift",
     "centre_of_mass_jacobian",
+    "close_loops",
     "compile",
     "consistent_inverse",
     "contact",
@@ -216,6 +228,7 @@ __all__ = [
     "jacobian_drift",
     "kinetic_energy",
     "load",
+    "load_parallel",
     "mass_matrix",
     "mechanisms",
     "momentum",
@@ -223,6 +236,7 @@ __all__ = [
     "momentum_jacobian",
     "osim",
     "potential_energy",
+    "random_configurations",
     "rollout",
     "step_derivatives",
 ]
@@ -248,8 +262,8 @@ _LATER = {
 """Names whose modules are imported when they are first asked for: the compiler and contact take as long as the rest."""
 
 
-def _kernel_of(asked: _typing.Any, dtype: str) -> _typing.Any:
-    return _importlib.import_module("delassus.runtime.compile").kernel_of(asked, dtype)
+def _kernel_of(*asked: _typing.Any) -> _typing.Any:
+    return _importlib.import_module("delassus.runtime.compile").kernel_of(*asked)
 
 
 def _exact_impulses(*problem: _typing.Any) -> _typing.Any:

@@ -6,21 +6,24 @@ Trees and the constraints that close them. Configurations are random: rows are r
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from warnings import catch_warnings
 
 import numpy as np
 
-from delassus.accuracy.closed_loops import closed_configurations, kept_closed
+from delassus.accuracy.closed_loops import kept_closed
 from delassus.constraints import Constraint, Frame, Point, Weld
+from delassus.errors import ConstraintError
+from delassus.formats.parallel import load_parallel
 from delassus.model.description import RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
 from delassus.model.mechanisms import humanoid, ladder
+from delassus.quantities.loops import random_configurations
 from delassus.spatial.joint_kinds import BALL, FREE, PRISMATIC, REVOLUTE, JointKind
 from delassus.spatial.rotations import Array
-from delassus_studies.cases import Case, States, quiet_load, welds
+from delassus_studies.cases import Case, States, welds
 
 SIDES = (("left", 0.15), ("right", -0.15))
 
@@ -178,25 +181,21 @@ def many_loops(sizes: Sequence[int], grids: Sequence[int]) -> list[Case]:
 
 
 def parallel_robots() -> Iterator[Case]:
-    """Robots of ``shared/corpora/parallel_robots``, if that folder is beside the checkout, loops as their files say.
-
-    Closures that are named after joints are at the joint's frame, which is the body frame of its child.
-    """
+    """Robots of ``shared/corpora/parallel_robots``, if that folder is beside the checkout, loops as their files say."""
     folders = (above / "shared" / "corpora" / "parallel_robots" for above in Path(__file__).resolve().parents)
     folder = next((path for path in folders if path.is_dir()), None)
     for path in sorted(folder.glob("*/robot.urdf")) if folder else ():
-        tree = quiet_load(path, "fixed")
-        links = dict(zip(tree.joint_names, tree.link_names, strict=True))
-        pairs = re.findall(r"\['([^']+)', '([^']+)'\]", path.with_suffix(".yaml").read_text().split("type:")[0])
-        loops = (Weld(*(Frame(links.get(name, name)) for name in pair)) for pair in pairs)
-        yield Case(path.parent.name, tree, tuple(loops))
+        with catch_warnings(action="ignore"):
+            tree = load_parallel(path.parent)
+        yield Case(path.parent.name, tree, tree.constraints)
 
 
 def closed_states(case: Case, n: int, seed: int = 1) -> States | None:
-    """Random states at which loops are closed and stay so; None where fewer than ``n`` of twice as many close."""
-    q = closed_configurations(case.tree, case.constraints, 2 * n, n, seed)[:n]
-    if len(q) < n:
-        return None
+    """Random states at which loops are closed and stay so; None where fewer than ``n`` of many close."""
     random, size = np.random.default_rng(seed), (n, case.tree.nv)
+    try:
+        q = random_configurations(case.tree, case.constraints, random, n)
+    except ConstraintError:
+        return None
     v = kept_closed(case.tree, case.constraints, q) @ random.normal(size=size)[..., None]
     return States(q, v[..., 0], 10 * random.normal(size=size))

@@ -1,8 +1,6 @@
 """How many rows of loops are independent where the loops are closed, which configurations taken at random do not show.
 
-Closed configurations are found from random ones by Levenberg-Marquardt steps ``δ = −Jᵀ (J Jᵀ + d ‖e‖² 1)⁻¹ e``,
-``e`` being the position errors of the rows: they converge quadratically where rows are dependent, too.
-Source: Yamashita, Fukushima, "On the rate of convergence of the Levenberg-Marquardt method", 2001.
+Closed configurations are found from random ones by `delassus.algorithms.loops.closing`.
 """
 
 from __future__ import annotations
@@ -10,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from delassus.accuracy.rank import REGULAR_CONDITION, independence
-from delassus.algorithms.dynamics.constraint_acceleration import position_errors
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
+from delassus.algorithms.loops.closing import close_loops, closed_within
 from delassus.algorithms.osim.dense import dense
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint
 from delassus.model.tree import Tree
-from delassus.spatial.numpy_ops import NumpyOps, numbers
+from delassus.spatial.numpy_ops import NumpyOps, numbers, unstacked
 from delassus.spatial.rotations import Array
 
 
@@ -37,10 +35,6 @@ class Tuning(NamedTuple):
     """Most steps from each start."""
     near: float = 0.3
     """Half of the starts are so near to neutral (rad and m, standard deviation)."""
-    damping: float = 0.01
-    """Damping of a step, by the square of what it is to take off: without any, steps from afar are too long."""
-    closed: float = 1e-10
-    """A loop is closed where its errors are below this fraction of the largest one at the start."""
 
 
 TUNING = Tuning()
@@ -98,26 +92,14 @@ def kept_closed(tree: Tree, loops: Sequence[Constraint], q: Array) -> Array:
 
 
 def closed_configurations(tree: Tree, loops: Sequence[Constraint], starts: int, wanted: int, seed: int = 0) -> Array:
-    """Configurations (k, nq) at which the loops are closed, from ``starts`` random ones; k may be zero.
-
-    Steps end where ``wanted`` are closed.
-    """
+    """Configurations (k, nq) at which the loops are closed, from ``starts`` random ones; k is at most ``wanted``."""
     random, ops = np.random.default_rng(seed), NumpyOps()
     near = tree.integrate(tree.neutral(), random.normal(0.0, TUNING.near, (starts // 2, tree.nv)))
     q = np.concatenate([near, tree.random(random, batch=starts - starts // 2)])
-    enough = None
-    for _ in range(TUNING.steps):
-        problem = Problem(ops, tree, loops, q)
-        motion = DynamicsProblem(problem, None, None, gravity=ops.zeros(3, 1))
-        e, J = numbers(position_errors(motion)), numbers(jacobian(problem))
-        size = np.broadcast_to(np.linalg.norm(e[..., 0], axis=-1), len(q))  # without a length, errors are a constant 0
-        enough = TUNING.closed * np.max(size) if enough is None else enough
-        if np.count_nonzero(size <= enough) >= wanted:
-            break
-        JJ = J @ np.swapaxes(J, -1, -2) + (TUNING.damping * size**2 + np.finfo(float).tiny)[:, None, None] * np.eye(
-            J.shape[-2]
-        )
-        step = -np.swapaxes(J, -1, -2) @ (np.linalg.pinv(JJ, hermitian=True) @ e)
-        step = np.where(np.isfinite(step) & (size > enough)[:, None, None], step, 0.0)
-        q = tree.integrate(q, step[..., 0])
-    return np.asarray(q[size <= enough])
+
+    def at_rest(q: Any) -> DynamicsProblem:
+        return DynamicsProblem(Problem(ops, tree, loops, q), None, None, gravity=ops.zeros(3, 1))
+
+    found, gap = close_loops(lambda q: at_rest(ops.state_vector(q)), unstacked(q), steps=TUNING.steps)
+    closed = np.broadcast_to(numbers(gap) <= closed_within(at_rest(q)), len(q))
+    return np.asarray(ops.state_vector(found)[closed][:wanted])

@@ -17,9 +17,10 @@ points             the *classical* accelerations of the two origins are equal, i
 =================  =================================================================================================
 
 Position errors, whose rate is ``e`` to first order: ``p_a − p_b`` and ``½ Σ_j R_b e_j × R_a e_j`` (the axis of the
-rotation from *b* to *a* times the sine of its angle), both zero where the frames coincide; smooth, without branches,
-and blind to a half turn. Pinocchio's is the same for points, and ``log6`` of the relative pose for 6D contacts: equal
-to first order.
+rotation from *b* to *a* times the sine of its angle), both zero where the frames coincide; ``R_b n × R_a n`` where
+they may turn about the axis ``n``; smooth, without branches, and blind to a half turn. Pinocchio's is the same for
+points, and ``log6`` of the relative pose for 6D contacts: equal to first order. Gaps, which `close_loops` takes off,
+have twice the sine of half the angle: they are blind to nothing, and no derivatives of theirs are written here.
 
 Derivatives: in the axes ``Q`` of its rows a constraint asks for ``N [Qᵀ L; Qᵀ A]``. With ``Δ`` the motion of the first
 link less that of the second one, *p* the first origin and ``ṗ`` its velocity, of rigid ones ``L = Δa_v + Δa_ω × p + Δω
@@ -29,7 +30,7 @@ first link; of points ``L`` is the difference of the classical accelerations ``a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Literal
@@ -49,6 +50,9 @@ from delassus.spatial.rotations import Array
 from delassus.spatial.transform import Pose, compose
 
 Axes = Literal["local", "world"]
+
+HALF_TURN = 1e-8
+"""Cosine of half the angle from which on frames are half a turn apart, by round-off: it is a square root."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -259,8 +263,34 @@ class FrameConstraint(Constraint):
         """Part of the rows' acceleration by gravity; zero between two links."""
         return at.ops.zeros(self.size, 1) if len(at.rows_on_links) == 2 else Constraint.gravity(self, at)
 
+    def place(self, at: At) -> Pose | None:
+        """Pose of the first frame in the world; of a point without rotation; None of what has no place."""
+        if not self.pose_size:
+            return None
+        R, p = compose(at.robot.pose_between(self.first.carrier(at.tree), WORLD), at.pose(self.first))
+        return (R if self.rigid else at.ops.eye(3)), p
+
+    @property
+    def free_axis(self) -> Array | None:
+        """Axis (3,) that the frames may turn about, of length one and in both; None if there is no such axis."""
+        return None
+
     def position(self, at: At) -> Matrix:
         """Position error along the rows; zero where nothing says what it is relative to."""
+        return self._displacement(at, lambda sine, _: sine)
+
+    def gap(self, at: At) -> Matrix:
+        """Position error with twice the sine of half the angle, which grows up to a half turn."""
+        ops = at.ops
+
+        def half_angle(sine: Matrix, cosine: Scalar) -> Matrix:
+            aside = ops.matrix([[HALF_TURN * 0.5 * (1.0 - cosine)]] * 3)  # at a half turn, any direction will do
+            return scaled(ops, [1.0 / ops.sqrt(0.5 * (1.0 + cosine) + HALF_TURN**2)] * 3, sine + aside)
+
+        return self._displacement(at, half_angle)
+
+    def _displacement(self, at: At, turn: Callable[[Matrix, Scalar], Matrix]) -> Matrix:
+        """Displacement along the rows; ``turn`` is from sine times axis and cosine of the angle to its angular part."""
         ops, goal, (carrier, K) = at.ops, at.goal.pose, self.carrier(at)
         if carrier == WORLD or (self.second is None and goal is None):
             return ops.zeros(self.size, 1)
@@ -272,8 +302,13 @@ class FrameConstraint(Constraint):
             R2, p2 = compose(at.robot.pose_between(WORLD, carrier), goal)
         if not self.rigid:
             return _linear(ops, K) @ (p1 - p2)
-        turned = [cross(ops, ops.take(R2, None, (j,)), ops.take(R1, None, (j,))) for j in range(3)]
-        angle = scaled(ops, [0.5] * 3, turned[0] + turned[1] + turned[2])
+        weight, directions = _directions(self.free_axis)
+        sine, cosine = ops.zeros(3, 1), ops.constant([[1.0 - weight * len(directions)]])
+        for direction in directions:
+            a, b = (R @ ops.constant(direction[:, None]) for R in (R1, R2))
+            sine = sine + cross(ops, b, a)
+            cosine = cosine + scaled(ops, [weight], ops.transpose(b) @ a)
+        angle = turn(scaled(ops, [weight] * 3, sine), ops.entries(cosine)[0][0])
         return K @ ops.vstack([p1 - p2 + cross(ops, p1, angle), angle])
 
     def _seen_from(self, at: At, carrier: int, frame: Frame, end: End) -> Pose:
@@ -320,7 +355,7 @@ class FrameConstraint(Constraint):
             L, A = L + e.times(goal.velocity_gain), A + dw.times(goal.velocity_gain)
         if goal.position_gain is not None and frame2 is not None:
             L = L + (one.p - two.p).times(goal.position_gain)
-            A = A + _angle(ops, frame1, frame2, one, two).times(goal.position_gain) if self.rigid else A
+            A = A + self._angle(ops, frame1, frame2, one, two).times(goal.position_gain) if self.rigid else A
 
         # rows N [Qᵀ L; Qᵀ A], whose axes may turn
         N, world = self.selection(at), rates.in_common(WORLD, (ops.eye(3), ops.zeros(3, 1)))[0]
@@ -342,6 +377,16 @@ class FrameConstraint(Constraint):
 
         return ConstraintRates.of_forces(rates, rows, acting(), positions)
 
+    def _angle(self, ops: Ops, frame1: Pose, frame2: Pose, one: Side, two: Side) -> Vector:
+        """Angular part of `position`, and its changes."""
+        weight, directions = _directions(self.free_axis)
+        value, M = ops.zeros(3, 1), ops.zeros(3, 3)
+        for direction in directions:
+            d = ops.constant(direction[:, None])
+            x1, x2 = frame1[0] @ d, cross_matrix(ops, frame2[0] @ d)
+            value, M = value + x2 @ x1, M + x2 @ cross_matrix(ops, x1)
+        return Vector(ops, value, ops.transpose(M) @ two.rotation - M @ one.rotation).times(weight)
+
 
 def _linear(ops: Ops, K: Matrix) -> Matrix:
     """Columns that linear motion meets."""
@@ -360,10 +405,6 @@ def _rows_in(ops: Ops, K: Matrix, R: Matrix, p: Matrix) -> Matrix:
     return ops.hstack([linear, angular - linear @ cross_matrix(ops, p)])
 
 
-def _angle(ops: Ops, frame1: Pose, frame2: Pose, one: Side, two: Side) -> Vector:
-    """``½ Σ_j R_2 e_j × R_1 e_j``."""
-    value, M = ops.zeros(3, 1), ops.zeros(3, 3)
-    for j in range(3):
-        x1, x2 = ops.take(frame1[0], None, (j,)), cross_matrix(ops, ops.take(frame2[0], None, (j,)))
-        value, M = value + x2 @ x1, M + x2 @ cross_matrix(ops, x1)
-    return Vector(ops, value, ops.transpose(M) @ two.rotation - M @ one.rotation).times(0.5)
+def _directions(free_axis: Array | None) -> tuple[float, Array]:
+    """Weight and directions (k, 3) of both frames whose cross products make the angular error."""
+    return (0.5, np.eye(3)) if free_axis is None else (1.0, free_axis[None])

@@ -11,6 +11,7 @@ from delassus.model.tree import WORLD, Tree, total_mass
 from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix
 from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.rates import Vector
+from delassus.spatial.transform import Pose
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -83,6 +84,10 @@ class CenterOfMass(Constraint):
         """Displacement from the wanted position; zero if there is none."""
         goal = at.goal.pose
         return at.ops.zeros(3, 1) if goal is None else at.robot.centre_of_mass - goal[1]
+
+    def place(self, at: At) -> Pose:
+        """The centre of mass."""
+        return at.ops.eye(3), at.robot.centre_of_mass
 
     def rates(self, at: At, rates: Rates, f: Matrix, positions: bool) -> ConstraintRates:
         """Each link by its first moment, which takes the place of an origin; its force is its share."""

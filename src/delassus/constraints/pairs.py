@@ -117,6 +117,11 @@ class Hinge(FrameConstraint):
         self._set_rows(first, second, rows, axes, angular_axes="local")
         self._set_attributes(axis=read_only(axis))
 
+    @property
+    def free_axis(self) -> Array:
+        """Its axis, of length one."""
+        return np.asarray(self.axis / np.linalg.norm(self.axis))
+
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Orientation(FrameConstraint):
@@ -163,6 +168,11 @@ class Orientation(FrameConstraint):
         rows[:, 3:] = np.eye(3) if axis is None else _across(axis, "axis of an orientation")
         self._set_rows(first, second, rows, axes, angular_axes=None if axis is None else "local")
         self._set_attributes(axis=None if axis is None else read_only(axis))
+
+    @property
+    def free_axis(self) -> Array | None:
+        """Its axis, of length one; None if there is none."""
+        return None if self.axis is None else np.asarray(self.axis / np.linalg.norm(self.axis))
 
 
 def _across(axis: ArrayLike, argument: str) -> Array:

@@ -6,8 +6,9 @@ import importlib
 import re
 import sysconfig
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 from xml.etree.ElementTree import Element
 
 from delassus.errors import ModelError, missing_dependency, shown, unknown_name
@@ -42,6 +43,17 @@ ALIASES = {
 
 DESCRIBED = ("_description", "_mj_description")
 """Endings of names of ``robot_descriptions``, URDF first; they can be left out."""
+
+
+class Loading(TypedDict, total=False):
+    """Keywords of `load` that URDF files take, and `delassus.load_parallel`."""
+
+    root: Root
+    continuous: Continuous
+    gimbals: Gimbals
+    check_inertia: Check
+    unsupported: Unsupported
+    max_bytes: float
 
 
 def load(
@@ -118,11 +130,10 @@ def load(
         path = find_description(robot)
         description = read_description(path, max_bytes)
         if description.tag == "robot":
-            tree = tree_from_urdf(description, path.stem, root, continuous, check_inertia, f"file {str(path)!r}")
-            if srdf is not None:
-                states = check_path("srdf", srdf)
-                tree = with_group_states(tree, read_xml(states, max_bytes), f"file {str(states)!r}")
-            return _judged(tree, gimbals, unsupported)
+            return load_description(
+                description, path, srdf, root=root, continuous=continuous, gimbals=gimbals, check_inertia=check_inertia,
+                unsupported=unsupported, max_bytes=max_bytes,
+            )  # fmt: skip
         tree = tree_from_mujoco(read_mjcf(path, description, max_bytes), check_inertia, f"file {str(path)!r}")
     elif module == "pinocchio":
         tree = tree_from_pinocchio(robot, check_inertia)
@@ -141,6 +152,17 @@ def load(
             "MJCF files and models say themselves what carries the root: add a free joint there.",
         )  # fmt: skip
     return _judged(tree, gimbals, unsupported)
+
+
+def load_description(robot: Element, path: Path, srdf: str | Path | None = None, **loading: Unpack[Loading]) -> Tree:
+    """The tree of the ``<robot>`` of a URDF file; takes and raises what `load` does."""
+    how: dict[str, Any] = {**{name: x.default for name, x in signature(load).parameters.items()}, **loading}
+    check_choice("gimbals", how["gimbals"], ("hinges", "ball"), ModelError)
+    tree = tree_from_urdf(robot, path.stem, how["root"], how["continuous"], how["check_inertia"], f"file {str(path)!r}")
+    if srdf is not None:
+        states = check_path("srdf", srdf)
+        tree = with_group_states(tree, read_xml(states, how["max_bytes"]), f"file {str(states)!r}")
+    return _judged(tree, how["gimbals"], how["unsupported"])
 
 
 def _judged(tree: Tree, gimbals: Gimbals, unsupported: Unsupported) -> Tree:

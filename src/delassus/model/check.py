@@ -190,6 +190,15 @@ def check_batch(batch: int | tuple[int, ...]) -> tuple[int, ...]:
     return tuple(map(int, shape))
 
 
+def check_generator(rng: object) -> np.random.Generator:
+    """Return a generator, or one of a seed; or `ConfigurationError`."""
+    if isinstance(rng, np.random.Generator):
+        return rng
+    if rng is not None and not is_whole(rng):
+        raise ConfigurationError("rng", "a generator or a seed", shown(rng), "Pass a whole number.")
+    return np.random.default_rng(rng)  # type: ignore[arg-type]
+
+
 def check_path(argument: str, path: object) -> Path:
     """Return a path, which need not exist; or `ConfigurationError`."""
     if not isinstance(path, str | Path) or "\0" in str(path):

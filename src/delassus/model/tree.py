@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.model.check import (
     check_batch,
+    check_generator,
     check_rotation,
     check_vector,
     common_batch,
     finite_array,
-    is_whole,
     normalised,
     real_array,
 )
@@ -149,11 +149,7 @@ class Tree(Topology):
         >>> ds.mechanisms.chain(7).random(0, batch=100).shape
         (100, 7)
         """
-        if not isinstance(rng, np.random.Generator):
-            if rng is not None and not is_whole(rng):
-                raise ConfigurationError("rng", "a generator or a seed", shown(rng), "Pass a whole number.")
-            rng = np.random.default_rng(rng)
-        shape = check_batch(batch)
+        rng, shape = check_generator(rng), check_batch(batch)
         parts = [j.kind.random(rng, shape, j.lower, j.upper) for j in self.joints]
         return np.concatenate(parts, axis=-1) if parts else np.zeros((*shape, 0))
 

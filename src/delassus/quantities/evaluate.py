@@ -277,8 +277,8 @@ def solution_program(asked: Request) -> Graph:
     return ops.graph([ops.nodes(a) for a in (found.qdd, found.forces, error)])
 
 
-KERNELS: list[Callable[[Request, str], Callable[..., Any]]] = []
-"""What compiles requests, for arrays that NumPy does not compute with; the package says it when it is imported."""
+KERNELS: list[Callable[[Request, str, str], Callable[..., Any]]] = []
+"""What compiles requests, in numbers of that type and for that reason; the package says it when it is imported."""
 
 
 class CompiledRequest:
@@ -291,7 +291,8 @@ class CompiledRequest:
         """Outputs by name, as `NumpyRequest.run`."""
         dtypes = {str(x.dtype).rpartition(".")[2] for x in self._values.values() if library_of(type(x))}
         (make,) = KERNELS
-        kernel = make(self.request, "float32" if dtypes == {"float32"} else "float64")
+        dtype = "float32" if dtypes == {"float32"} else "float64"
+        kernel = make(self.request, dtype, ", for arrays of another library")
         for a in self.request.arguments:
             if a.name not in self._values:
                 raise ConfigurationError(a.owner or a.name, f"an array of shape (..., {a.size})", "none", "Pass it.")

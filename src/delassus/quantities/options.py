@@ -20,7 +20,7 @@ from delassus.algorithms.kinematics import REFERENCES
 from delassus.constraints import PLACEMENT, POSITION, Argument, Constraint, Frame
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.frozen import Frozen
-from delassus.model.check import check_flag, check_number, check_whole, finite_array, real_array
+from delassus.model.check import check_flag, check_list, check_number, check_whole, finite_array, real_array
 from delassus.model.tree import Tree
 from delassus.quantities.quantity import CONTROLS
 
@@ -146,6 +146,8 @@ class Keywords(TypedDict, total=False):
         Whose poses, twists, accelerations or Jacobians are computed; those of all links if not given.
     reference : {"local", "world", "local-world-aligned"}
         Where motions of frames are measured, and along which axes; "local" if not given. See `delassus.frame_velocity`.
+    hold : sequence of str
+        Names of joints whose coordinates stay where they are in "close_loops".
     integrator : {"semi-implicit", "rk4"}
         Of "step" and "step_derivatives".
     friction, restitution : float or "input"
@@ -181,6 +183,7 @@ class Keywords(TypedDict, total=False):
     active: bool
     frames: Frames
     reference: Reference
+    hold: Iterable[str]
     integrator: Literal["semi-implicit", "rk4"]
     friction: float | Literal["input"]
     restitution: float | Literal["input"]
@@ -232,6 +235,7 @@ class Options:
     frames: tuple[Frame, ...] | None
     single_frame: bool
     reference: str
+    hold: tuple[str, ...]
     integrator: str
     solver: str
     friction: float | Literal["input"] | None
@@ -326,6 +330,7 @@ def check_options(
         active=check_flag("active", options.get("active", False), "Its values come with each call."),
         frames=None if frames is None else _frames(tree, "frames", [frames] if is_frame(frames) else frames),
         single_frame=is_frame(frames),
+        hold=_joints(tree, "hold", options.get("hold", ())),
         friction=_coefficient("friction", options.get("friction"), None),
         restitution=_coefficient("restitution", options.get("restitution"), 1.0),
         smoothing=_coefficient("smoothing", options.get("smoothing"), None, "it") or None,
@@ -432,6 +437,14 @@ def _flags(argument: str, value: Any, possible: Sequence[bool]) -> tuple[bool, .
                 f"{argument}[{i}]", "False for a constraint that cannot have it", "True", "See `baumgarte` and `poses`."
             )
     return flags
+
+
+def _joints(tree: Tree, argument: str, value: Any) -> tuple[str, ...]:
+    """Names of joints, each once."""
+    names = tuple(check_list(argument, value, "names of joints", f"Pass {argument}=['motor']."))
+    for name in names:
+        tree.v_index(name)  # refuses unknown ones
+    return tuple(dict.fromkeys(tree.aliases.get(name, name) for name in names))
 
 
 def _frames(tree: Tree, argument: str, value: Any) -> tuple[Frame, ...]:

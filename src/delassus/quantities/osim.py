@@ -7,6 +7,7 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.accuracy.operator import DelassusOperator
 from delassus.algorithms import crba
 from delassus.algorithms import jacobian as jacobian_algorithm
 from delassus.algorithms.articulated import Articulated
@@ -18,7 +19,6 @@ from delassus.model.tree import Tree
 from delassus.planner.plan import auto
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.evaluate import CompiledRequest, bind
-from delassus.quantities.operator import DelassusOperator
 from delassus.quantities.options import Arrays, Constraints, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO

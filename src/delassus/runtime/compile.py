@@ -24,9 +24,9 @@ COLUMNS = 32, 15, 18, 39
 """Widths of the columns of the table of `compile`."""
 
 
-def kernel_of(asked: Request, dtype: str) -> Kernel:
-    """Kernel of a request, the same one for the same request."""
-    return restored(asked, dtype, None, ", for arrays of another library", None)
+def kernel_of(asked: Request, dtype: str, reason: str) -> Kernel:
+    """Kernel of a request, the same one for the same request; ``reason`` says what a direct call compiles it for."""
+    return restored(asked, dtype, None, reason, None)
 
 
 def compile(  # the public name; the built-in of that name is not used here

@@ -4,7 +4,7 @@ With ``L_b`` block diagonal over the branches at the base, ``G = L_b + K_b (Hᴬ
 ``G⁻¹ x = Λ_b x − Λ_b K_b (Hᴬ_b + K_bᵀ Λ_b K_b)⁻¹ K_bᵀ Λ_b x`` with ``Λ_b = L_b⁻¹``.
 
 Cost O(n + m² d) for the sweep and O(m³ / r²) for r branches of equal size to factorise. Source: [LQR] VII-B, eq. 54.
-Assumes that every branch block is invertible; `delassus.quantities.operator` falls back to the factorisation of ``G``
+Assumes that every branch block is invertible; `delassus.accuracy.operator` falls back to the factorisation of ``G``
 where one is not.
 
 Deviations: also for fixed bases, where there is no base term and ``G`` is block diagonal over the branches on the

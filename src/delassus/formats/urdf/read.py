@@ -20,12 +20,13 @@ from delassus.model.check import check_choice, decimal_numbers
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
 from delassus.model.tree import Tree
-from delassus.spatial.joint_kinds import COS_SIN, REVOLUTE
+from delassus.spatial.joint_kinds import BALL, COS_SIN, REVOLUTE
 from delassus.spatial.rotations import Array, exact_quarter_turns, rotation_from_rpy
 
 Continuous = Literal["angle", "cos-sin"]
 
-_KINDS = {**{word: kind for kind, word in JOINTS[URDF].items()}, "fixed": FIXED}
+_KINDS = {**{word: kind for kind, word in JOINTS[URDF].items()}, "fixed": FIXED, "spherical": BALL}
+"""The last one is not of URDF: `delassus.load_parallel` has it."""
 
 Matrix = list[list[float]]
 
@@ -169,7 +170,7 @@ def _joint(element: Element, continuous: Continuous) -> RawJoint:
     (damping,), (friction,) = read_numbers(element, "dynamics", what, damping=ZERO, friction=ZERO)
     if kind not in ("revolute", "prismatic") or element.find("limit") is None:
         lower, upper = -inf, inf
-    if kind in ("planar", "floating"):  # which no single motor drives
+    if kind in ("planar", "floating", "spherical"):  # which no single motor drives
         effort = velocity = inf
     moves = REVOLUTE if kind == "continuous" and continuous == "angle" else _KINDS[kind]
     return RawJoint(

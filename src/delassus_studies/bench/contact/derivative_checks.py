@@ -18,7 +18,6 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
-from delassus.accuracy.closed_loops import closed_configurations
 from delassus.compiler.program.pipeline import make_program
 from delassus.compiler.program.program import interpret_program
 from delassus.contact import Box, Sphere
@@ -161,7 +160,7 @@ def states(case: CheckCase, kernel: ds.Kernel, n: int, rng: np.random.Generator)
     tree, values = case.tree, dict[str, Array]()
     start = np.tile(tree.neutral(), (n, 1))
     if case.loops:
-        closed = closed_configurations(tree, case.loops, 64, 16)
+        closed = ds.random_configurations(tree, case.loops, 0, 16)
         start = closed[rng.integers(len(closed), size=n)]
     q = start if case.loops else tree.integrate(start, 0.3 * rng.normal(size=(n, tree.nv)))
     for joint, sq in zip(tree.joints, tree.q_slices, strict=True):

@@ -1,0 +1,123 @@
+"""Configurations at which constraints hold, by damped Gauss-Newton steps on the manifold of configurations.
+
+From the gaps ``e`` of the rows ``J``, of which some coordinates are held, ``q ← q ⊕ δ`` with
+
+    δ = −Jᵀ (J Jᵀ + d ‖e‖² 1)⁻¹ e,
+
+or ``−(Jᵀ J + d ‖e‖² 1)⁻¹ Jᵀ e`` where rows are more than coordinates. These are Levenberg-Marquardt steps: they
+converge quadratically where rows are dependent, too, and each is the shortest one (rad, m) that closes gaps to first
+order. Where gaps grow, ``d`` grows until steps are short enough. Of all configurations on the way, the one of the
+smallest gaps is the result: where loops cannot be closed, the gaps are the least near it. Cost O(m² n) a step.
+
+Source: Yamashita, Fukushima, "On the rate of convergence of the Levenberg-Marquardt method", 2001. Deviation: steps
+that let gaps grow are made, too, in place of a line search, which takes more steps where axes of gimbals line up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+from delassus.algorithms.dynamics.integrate import Flow
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.jacobian import jacobian
+from delassus.constraints import Goal
+from delassus.spatial.motion import column, diagonal
+from delassus.spatial.ops import Matrix, Ops, Scalar
+
+State = list[Scalar]
+
+
+class Tuning(NamedTuple):
+    """Numbers of `close_loops`."""
+
+    steps: int = 100
+    """Most steps."""
+    damping: float = 0.01
+    """Damping of a step, by the square of the gap that it is to take off: without any, steps from afar are too long."""
+    growth: float = 4.0
+    """Growth of the damping after a step that lets gaps grow."""
+    decay: float = 0.5
+    """Decay of the damping after other steps, down to what it is at the start."""
+    flat: float = 1.0 + 1e-9
+    """Growth of the square of a gap that is none: near the least gap, the last steps are the best."""
+    least_damping: float = 1e-12
+    """Least damping over the mean of the squares of rows: dependent rows have no pivots but that."""
+    closed: float = 1e-11
+    """Loops are closed where the norm of their gaps is below this many lengths of the robot, 1 m at least (m, rad)."""
+    round_off: float = 256.0
+    """The least that counts as a gap, over the relative round-off."""
+
+
+TUNING = Tuning()
+
+FAR = 1e30
+"""Square of a gap that is larger than all."""
+
+
+def close_loops(
+    at: Callable[[State], DynamicsProblem], q: State, held: Sequence[int] = (), steps: int = TUNING.steps
+) -> tuple[State, Scalar]:
+    """Configuration at which constraints hold, and the norm of the gaps that are left (m, rad).
+
+    Parameters
+    ----------
+    at : callable
+        The robot at rest at a configuration.
+    q : list of scalars
+        Configuration to start from: places in the world that no constraint names are where they are there.
+    held : sequence of int
+        Degrees of freedom that stay.
+    steps : int
+        Most steps.
+    """
+    start = at(q)
+    ops, tree, n = start.ops, start.tree, start.tree.nq
+    places = [Goal(pose=c.place(at)) for c, at in start.each_constraint()]
+    free, flow = [k for k in range(tree.nv) if k not in set(held)], Flow(ops, tree)
+    closed = closed_within(start)
+
+    def step(values: State) -> tuple[State, Scalar]:
+        here, best, (least, last, damping) = values[:n], values[n : 2 * n], values[2 * n :]
+        motion = at(here).with_goals(places)
+        e = motion.stacked([c.gap(at) for c, at in motion.each_constraint()])
+        square = _sum_of_squares(e, ops)
+        better = ops.less(square, TUNING.flat * least)
+        best = [ops.select(better, x, y) for x, y in zip(here, best, strict=True)]
+        least = ops.select(better, square, least)
+        lower = ops.maximum(TUNING.decay * damping, TUNING.damping)
+        damping = ops.select(ops.less(square, TUNING.flat * last), lower, TUNING.growth * damping)
+        shift: State = [0.0] * tree.nv
+        if free and motion.problem.n_rows:
+            J = ops.take(jacobian(motion.problem), None, free)
+            for k, x in zip(free, column(ops, _least_step(ops, J, e, damping * square)), strict=True):
+                shift[k] = -x
+        return [*flow.moved(here, shift), *best, least, square, damping], ops.less(least, closed * closed)
+
+    found = ops.repeat(steps, [*q, *q, FAR, FAR, TUNING.damping], step)
+    return found[n : 2 * n], ops.sqrt(found[2 * n])
+
+
+def closed_within(motion: DynamicsProblem) -> float:
+    """Norm of gaps (m, rad) below which constraints hold."""
+    return max(TUNING.closed, TUNING.round_off * motion.ops.epsilon) * max(1.0, motion.problem.length)
+
+
+def _least_step(ops: Ops, J: Matrix, e: Matrix, damping: Scalar) -> Matrix:
+    """``Jᵀ (J Jᵀ + d 1)⁻¹ e`` (n × 1) of rows ``J`` (m × n)."""
+    (m, n), transposed = ops.shape(J), ops.transpose(J)
+    A = ops.sym_product(J, transposed) if m <= n else ops.sym_product(transposed, J)
+    size, squares = min(m, n), ops.entries(A)
+    mean = reduce(lambda total, k: total + squares[k][k], range(1, size), squares[0][0]) * (1.0 / size)
+    damping = damping + TUNING.least_damping * mean
+    ops.new_system()
+    factor = ops.factor(ops.sym_add(A, diagonal(ops, [damping] * size)))
+    return transposed @ factor.solve(e) if m <= n else factor.solve(transposed @ e)
+
+
+def _sum_of_squares(e: Matrix, ops: Ops) -> Scalar:
+    total: Scalar = 0.0
+    for x in column(ops, e):
+        total = total + x * x
+    return total

@@ -1,0 +1,180 @@
+"""Closed loops as robots: configurations that close them, and robots that files close."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from tools import urdf_joint
+
+CLOSED = 1e-11
+"""Norm of gaps (m, rad) from which on loops count as closed."""
+
+
+@pytest.fixture(scope="module")
+def linkage():
+    """A four-bar in a plane, and its pin: three rows, of which two are independent."""
+    left, right = ds.mechanisms.pendulum(1, length=0.5), ds.mechanisms.pendulum(1, length=0.4)
+    tree = left.attach("rod1", ds.mechanisms.pendulum(1, length=0.3), (0, 0, -0.5), prefix="coupler_")
+    tree = tree.attach("world", right, (0.3, 0, 0), prefix="right_")
+    pin = ds.Point(ds.Frame("coupler_rod1", (0, 0, -0.3)), ds.Frame("right_rod1", (0, 0, -0.4)), axes="world")
+    return tree, pin
+
+
+def test_loops_are_closed_from_anywhere(linkage):
+    tree, pin = linkage
+    q = tree.random(0, batch=(10, 20))
+    found = ds.close_loops(tree, pin, q)
+    assert isinstance(found, ds.ClosedLoops) and found.q.shape == q.shape and found.q.dtype == float
+    ends = ds.forward_kinematics(tree, found.q, [pin.first, pin.second])[..., :3, 3]
+    gap = np.linalg.norm(ends[..., 0, :] - ends[..., 1, :], axis=-1)
+    assert np.all(found.status == ds.LoopStatus.CLOSED) and gap.max() < CLOSED
+    assert np.allclose(gap, found.residual, rtol=0, atol=1e-15) and np.all(found.rank == 2)
+    one = ds.close_loops(tree, pin, q[3, 4])
+    assert np.array_equal(one.q, found.q[3, 4]) and one.status.shape == ()
+
+
+def test_the_nearest_configuration_but_for_the_square_of_the_distance(linkage):
+    tree, pin = linkage
+    q = ds.random_configurations(tree, pin, 1, 50)
+    J = ds.jacobian(tree, pin, q)
+    away = np.linalg.pinv(J, rcond=1e-6) @ np.random.default_rng(0).normal(size=(50, 3, 1))
+    away = away[..., 0] / np.linalg.norm(away, axis=1)
+    errors = []
+    for distance in (1e-3, 1e-4):
+        moved = ds.close_loops(tree, pin, tree.integrate(q, distance * away)).q
+        errors.append(np.linalg.norm(tree.difference(q, moved), axis=-1) / distance)
+    near = np.median(errors, axis=1)
+    assert near[0] < 0.05 and near[1] < 0.2 * near[0]
+
+
+def test_held_joints_stay(linkage):
+    tree, pin = linkage
+    q = ds.random_configurations(tree, pin, 2, 30)
+    start = tree.integrate(q, 0.1 * np.random.default_rng(3).normal(size=q.shape))
+    found = ds.close_loops(tree, pin, start, hold=[tree.joint_names[0]])
+    assert np.array_equal(found.q[:, 0], start[:, 0])
+    closed = found.status == ds.LoopStatus.CLOSED
+    assert np.mean(closed) > 0.8 and np.array_equal(closed, found.residual < CLOSED)
+    for bad, error in ((["nothing"], ds.errors.UnknownNameError), ("joint", ds.errors.ConfigurationError)):
+        with pytest.raises(error, match="joint"):
+            ds.close_loops(tree, pin, q, hold=bad)
+
+
+def test_what_is_open_says_so(linkage):
+    tree, pin = linkage
+    q = tree.random(4, batch=5)
+    found = ds.close_loops(tree, pin, q, hold=tree.joint_names)
+    ends = ds.forward_kinematics(tree, q, [pin.first, pin.second])[..., :3, 3]
+    assert np.all(found.status == ds.LoopStatus.OPEN) and "nearer" in found.status[0].text
+    assert np.array_equal(found.q, q)
+    assert np.allclose(found.residual, np.linalg.norm(ends[:, 0] - ends[:, 1], axis=-1), rtol=1e-12)
+
+
+def test_hinges_and_places_in_the_world():
+    """A hinge closes whatever its angle, and frames that are held to the world stay where they are."""
+    tree, axis = ds.mechanisms.star(2, 4), np.array([0.0, 0.6, 0.8])
+    foot, other = ds.Frame("branch1_4", (0.1, 0, 0)), ds.Frame("branch2_4", (0.3, 0.1, 0.2))
+    hinge = ds.Hinge("branch1_4", other, axis)
+    found = ds.close_loops(tree, [ds.Weld(foot), hinge], q := tree.random(5, batch=200))
+    closed = found.status == ds.LoopStatus.CLOSED
+    assert np.mean(closed) > 0.9
+    before, after = (ds.forward_kinematics(tree, x, [foot, hinge.first, other])[closed] for x in (q, found.q))
+    assert np.abs(before[:, 0] - after[:, 0]).max() < CLOSED
+    assert np.abs(after[:, 1, :3, 3] - after[:, 2, :3, 3]).max() < CLOSED
+    assert np.abs(after[:, 1, :3, :3] @ axis - after[:, 2, :3, :3] @ axis).max() < CLOSED
+    turned = np.einsum("nij,nij->n", after[:, 1, :3, :3], after[:, 2, :3, :3])
+    assert np.ptp(turned) > 3.0  # of 4: the traces of rotations by all angles
+    errors = ds.compile(tree, hinge, "constraint_errors", outputs="errors")
+    shift = 1e-5 * np.random.default_rng(6).normal(size=(200, tree.nv))
+    ahead, behind = (errors(tree.integrate(found.q, x), shift) for x in (shift, -shift))
+    rates = np.einsum("nij,nj->ni", ds.jacobian(tree, hinge, found.q), shift)
+    assert np.abs(0.5 * (ahead - behind) - rates)[closed].max() < 1e-8
+
+
+def test_half_a_turn_is_not_closed(linkage):
+    """Two links in a plane whose rods start exactly half a turn apart: sines of angles are zero there."""
+    tree, _ = linkage
+    found = ds.close_loops(tree, ds.Orientation("coupler_rod1", "right_rod1"), [0.5, np.pi - 0.2, 0.3])
+    R = ds.forward_kinematics(tree, found.q, ["coupler_rod1", "right_rod1"])[:, :3, :3]
+    assert found.status == ds.LoopStatus.CLOSED and np.abs(R[0] - R[1]).max() < CLOSED
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+BAR = '<link name="{0}"><inertial><mass value="1"/><inertia ixx="0.01" iyy="0.01" izz="0.01"/></inertial></link>'
+AT = '<origin xyz="{0} 0 0"/><axis xyz="0 0 1"/>'
+FREE = '<limit effort="2" velocity="3"/>'
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two cranks on a base, a rod on each, and closures that say what else there is."""
+    bars = "".join(BAR.format(name) for name in ("base", "a", "b", "c", "d", "end_c", "end_d"))
+    joints = [
+        urdf_joint("mot_a", "base", "a", inside=AT.format(0) + FREE),
+        urdf_joint(
+            "mot_b", "base", "b", inside=AT.format(1) + '<limit lower="-1" upper="1.5" effort="1" velocity="1"/>'
+        ),
+        urdf_joint("rod_c", "a", "c", inside=AT.format(1) + FREE),
+        urdf_joint("rod_d", "b", "d", inside=AT.format(1) + FREE),
+        urdf_joint("tip_c", "c", "end_c", "fixed", AT.format(1)),
+        urdf_joint("tip_d", "d", "end_d", "fixed", AT.format(1)),
+    ]
+    (tmp_path / "robot.urdf").write_text(f"<robot name='r'>{bars}{''.join(joints)}</robot>")
+
+    def write(text):
+        (tmp_path / "robot.yaml").write_text(text)
+        return tmp_path
+
+    return write
+
+
+def test_robots_of_folders(folder):
+    tree = ds.load_parallel(folder("closed_loop: [['tip_c', \"end_d\"]]\ntype: ['3d']\nname_mot: [mot_a,\n  mot_b]\n"))
+    (loop,) = tree.constraints
+    assert isinstance(loop, ds.Point) and [a.name for a in tree.actuators] == ["mot_a", "mot_b"]
+    assert tree.lower[tree.v_index("rod_c")] == -np.inf and tree.upper[tree.v_index("mot_b")] == 1.5
+    q = ds.random_configurations(tree, rng=0, batch=20)
+    assert np.all((q >= tree.lower) & (q <= tree.upper))
+    ends = ds.forward_kinematics(tree, q, ["end_c", "end_d"])[..., :3, 3]
+    assert np.abs(ends[:, 0] - ends[:, 1]).max() < CLOSED
+    assert ds.load_parallel(folder("closed_loop: []\ntype: []\n"), root="floating").is_floating
+
+
+def test_joints_that_are_something_else(folder):
+    text = "closed_loop: [[end_c, end_d]]  # a weld\ntype: [6D]\njoint_name: [rod_c, rod_d, mot_b]\njoint_type: "
+    tree = ds.load_parallel(folder(text + "[SPHERICAL, CARDAN, FIXED]"))
+    assert [(j.name, j.kind.name) for j in tree.joints] == [
+        ("mot_a", "revolute"), ("rod_c", "ball"), ("rod_d_X", "revolute"), ("rod_d_Y", "revolute")
+    ]  # fmt: skip
+    assert isinstance(tree.constraints[0], ds.Weld)
+    first, second = (ds.forward_kinematics(tree, tree.configuration({f"rod_d_{x}": 0.5}), "d") for x in "XY")
+    assert np.allclose(first[:3, 0], [1, 0, 0]) and np.allclose(second[:3, 1], [0, 1, 0])
+    assert np.allclose([first[:3, 3], second[:3, 3]], [2, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("closed_loop: [[end_c, end_x]]\ntype: [6d]", "Did you mean 'end_c'|Did you mean 'end_d'"),
+        ("closed_loop: [[end_c, end_d]]\ntype: [5d]", "type: expected 6d or 3d, got '5d'"),
+        ("closed_loop: [[end_c, end_d]]", "expected as many items of closed_loop as of type"),
+        ("closed_loop: [[end_c]]\ntype: [6d]", "expected pairs of frames"),
+        ("name_mot: [mot_aa]", "Did you mean 'mot_a'"),
+        ("name_mot: mot_a", "'name_mot': expected a list"),
+        ("name_mot: [mot_a]]", "'name_mot': expected a list"),
+        ("joint_name: [rod_c]\njoint_type: [SCREW]", "expected a type among SPHERICAL, CARDAN, FIXED, got 'SCREW'"),
+        ("joint_name: [rod_cc]\njoint_type: [FIXED]", "Did you mean 'rod_c'"),
+    ],
+)
+def test_files_that_do_not_fit(folder, text, message):
+    with pytest.raises(ds.DelassusError, match=message):
+        ds.load_parallel(folder(text))
+
+
+def test_folders_that_hold_no_robot(tmp_path):
+    for wrong in (tmp_path, tmp_path / "none", 3):
+        with pytest.raises(ds.errors.DelassusError, match="folder"):
+            ds.load_parallel(wrong)

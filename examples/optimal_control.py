@@ -3,6 +3,7 @@
 The rod is a constraint, its force is what the dynamics give beside accelerations, and it must not exceed 4 N.
 """
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -57,12 +58,12 @@ print("symbols:")
 best = solve(dynamics.casadi(), poses.casadi())
 
 if shutil.which("gcc"):
-    functions = []
+    functions, flags = [], os.environ.get("CFLAGS", "-O1").split()
     with tempfile.TemporaryDirectory() as folder:
         for kernel in (dynamics, poses):
             _, source = kernel.export_c(folder, casadi=2)
             library = Path(folder) / f"{source.stem}.so"
-            subprocess.run(["gcc", "-O1", "-shared", "-fPIC", source, "-o", library, "-lm"], check=True)
+            subprocess.run(["gcc", *flags, "-shared", "-fPIC", source, "-o", library, "-lm"], check=True)
             functions.append(ca.external(f"{source.stem}_casadi", str(library)))
         print("C code:")
         assert abs(solve(*functions) / best - 1) < 1e-6

@@ -329,7 +329,12 @@ def test_public_classes_are_documented(package):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "command", ["mypy", "ruff check src tests benchmarks examples", "ruff format --check src tests benchmarks examples"]
+    "command",
+    [
+        f"mypy --cache-dir {os.devnull}",
+        "ruff check src tests benchmarks examples",
+        "ruff format --check src tests benchmarks examples",
+    ],
 )
 def test_what_pre_commit_checks(command):
     """Types of `src`, strictly; lint and format of everything."""

@@ -23,7 +23,9 @@ from typer.testing import CliRunner
 
 import delassus
 from delassus_studies.bench import compile as bench_compile
-from delassus_studies.bench import scaling
+from delassus_studies.bench import errors, scaling
+from delassus_studies.bench.contact import derivatives, problems
+from delassus_studies.bench.contact.steps import StepCase
 from internals import cli
 
 ROOT = Path(__file__).parent.parent
@@ -98,8 +100,9 @@ LINES = [line.split("  #")[0].strip() for block in BLOCKS for line in block.spli
 INSTALL = [line for line in LINES if "pip install" in line]
 NAMED = (*LINES, *re.findall(r"`(delassus [^`]+)`", README + METHODS_PAGE))
 COMMANDS = [line for line in dict.fromkeys(NAMED) if line.startswith("delassus ")]
-SHORTER = {"bench": ["--quick"],
-           "reproduce": ["--quick"], "simulate": ["--duration", "0.05"]}  # fmt: skip
+SHORTER = {"bench scaling": [], "bench compile": [], "bench": ["--quick"], "audit": ["--seconds", "0.2"],
+           "reproduce '": ["--quick", "--as-published"], "reproduce": ["--quick"],
+           "simulate": ["--duration", "0.05"]}  # fmt: skip
 """Documented options that make a command of the README short; a simulation that is shown has no duration."""
 
 
@@ -133,6 +136,11 @@ def test_readme_commands_parse_as_they_stand(line: str) -> None:
         assert not context.args
 
 
+def shorter(line: str) -> list[str]:
+    """Options that make a command short."""
+    return next((options for name, options in SHORTER.items() if line.startswith(f"delassus {name}")), [])
+
+
 def started(line: str, folder: Path, *options: str) -> subprocess.Popen[str]:
     """A command of the README in a process of its own, in an empty folder."""
     command = [sys.executable, "-m", "delassus", *shlex.split(line)[1:], *options]
@@ -149,23 +157,41 @@ SMALLER: dict[str, tuple[Any, dict[str, object]]] = {
         {"STEM": (4, 3, 1), "FAMILIES": FAMILIES, "ROUNDS": 3, "MOST_STATES": 64},
     ),
     "delassus bench compile": (bench_compile, {"LINKS": (5, 10)}),
+    "delassus bench contact-derivatives": (derivatives, {"step_cases": lambda quick: [one_leg()]}),
+    "delassus bench contact-problems": (problems, {"KERNELS": ("pgs, float64", "nsgs, float32")}),
+    "delassus bench errors --plot figures": (errors, {"METHODS": ("pv-early",), "ORACLES": ("pv", "ltl")}),
 }
-"""Mechanisms of benchmarks that compile long programs."""
+"""Mechanisms, and fewer methods, of benchmarks that compile long programs."""
+
+ELSEWHERE = (
+    "delassus demo",  # test_cli.py
+    "delassus reproduce osim",  # a part of ``reproduce --quick``
+    "delassus reproduce osim --as-published",  # all claims as published in test_claims.py, the option with one claim
+    "delassus reproduce --plot figures",  # figures in test_claims.py
+    "delassus simulate mppi --terrain steps --plot walk.png",  # the terrain with --video, the figure on flat ground
+)
+"""Commands whose parts run in other tests."""
 
 
-LONG = ("delassus reproduce --plot figures",)
-"""Commands of more than 20 s: all claims run by ``reproduce --quick``, and test_claims.py draws some."""
+def one_leg() -> StepCase:
+    """What stands for Go1: a hub with a leg."""
+    tree = delassus.mechanisms.star(1, 1)
+    foot = delassus.Contact(tree.link_names[1], delassus.contact.Sphere(0.1))
+    gains = np.zeros(tree.nv), np.r_[np.zeros(6), np.ones(tree.nv - 6)]
+    return StepCase("Go1", tree, (foot,), tree.neutral(), gains, {"limits": False, "passive": "none"})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", SMALLER)
-def test_readme_commands_run_on_smaller_mechanisms(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_commands_run_on_smaller_mechanisms(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert line in COMMANDS
     module, smaller = SMALLER[line]
     for name, value in smaller.items():
         monkeypatch.setattr(module, name, value)
-    done = CliRunner().invoke(cli.app, shlex.split(line)[1:])
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli.app, [*shlex.split(line)[1:], *shorter(line)])
     assert done.exit_code == 0 and len(done.output.splitlines()) > 1, done.output
+    assert len([*tmp_path.rglob("*.png")]) == line.count("--plot")
 
 
 SCENE = """<mujoco><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 0.1"><freejoint/>
@@ -184,12 +210,14 @@ def with_files(folder: Path) -> None:
         np.savez(file, states=states, lengths=[12, 12])
 
 
+RUN = [line for line in COMMANDS if "--view" not in line and line not in (*SMALLER, *ELSEWHERE)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [line for line in COMMANDS if "--view" not in line and line not in (*SMALLER, *LONG)])
+@pytest.mark.parametrize("line", RUN)
 def test_readme_commands_run(line: str, tmp_path: Path) -> None:
     with_files(tmp_path)
-    options = next((shorter for name, shorter in SHORTER.items() if line.startswith(f"delassus {name}")), [])
-    process = started(line, tmp_path, *options)
+    process = started(line, tmp_path, *shorter(line))
     out, _ = process.communicate(timeout=240)
     assert process.returncode == 0, out
     assert "Traceback" not in out and len(out.splitlines()) > 1
@@ -276,7 +304,8 @@ def test_scripts_of_benchmarks_start(path: Path) -> None:
 def test_example_runs(path: Path) -> None:
     short = {"train": ["--minutes", "0.02"], "plan_contacts": ["--by", "mppi", "--seconds", "0.1"]}
     command = [sys.executable, str(path), *short.get(path.stem, [])]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    environment = {**os.environ, "CFLAGS": "-O0"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 

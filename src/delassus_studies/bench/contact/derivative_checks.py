@@ -1,60 +1,65 @@
 """Derivatives of compiled contact steps against central differences in extended precision, robot by robot.
 
-The program of the step is interpreted in extended precision at states a little beside each state, from the impulses of
-its solution on, until its residuals are below 1e-14 m/s. States are random: of each contact point the gap is drawn by
-itself, closed, about to close, open, or an overlap that is taken back; those of some states are flat on the ground. Of
-each argument one random direction a state is compared, beside the largest entry of the derivatives with it. Left out,
-and counted, are states near switches of modes, by their distance or as differences depend on their step; those that
-have several solutions, which other impulses to start from lead to; and those that the reference does not solve.
+Differences of two widths are extrapolated to none (`extended`). States are random: of each contact point the gap is
+drawn by itself, closed, about to close, open, or an overlap that is taken back; those of some states are flat on the
+ground. Of each argument one random direction a state is compared (of all grounds, payloads … at once), beside the
+largest entry of the derivatives with it. Left out, and counted, are states near switches of modes, by their distance
+or as differences depend on their width; those that have several solutions, which other impulses to start from lead to;
+and those that the reference does not solve.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 
 import delassus as ds
-from delassus.compiler.program.pipeline import make_program
-from delassus.compiler.program.program import interpret_program
+from delassus.accuracy.closed_loops import kept_closed
 from delassus.contact import Box, Sphere
-from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.rotations import Array
+from delassus_studies.bench.contact.extended import SOLVED, Reference
 from delassus_studies.cases import GO1_FEET, TALOS_FEET, installed
 from delassus_studies.loop_mechanisms import four_bars
 from delassus_studies.peers import present
 from delassus_studies.tables import table
-from delassus_studies.timing import Record, each, environment
+from delassus_studies.timing import Record, each
 
-SWEEPS, SOLVED, STEP = 300, 1e-14, 1e-6
-"""Sweeps of the reference, residuals (m/s) below which it is solved, and the step of differences."""
+STEP, STATES, BLOCK = 1e-7, 1000, 1000
+"""Width of differences, states of each robot, and those that are drawn at once."""
+LEAST_SIZE = 1e-3
+"""Size of derivatives below which they are none."""
+FIRST = ("q", "v", "tau")
+"""Arguments of all steps that tables have columns for."""
+LEFT_OUT = ("flagged", "not finite", "several solutions", "no reference", "near a switch", "jumps")
+"""What is not compared: the last are states whose differences depend on their width."""
+SMOOTH, UNIQUE = 1e-6, 1e-7
+"""What differences may depend on their width, over their size; velocities (m/s) that two solutions may differ by."""
+SWITCH = 1e3 * STEP
+"""Distance (m/s) of other modes within which differences may see two: what a width in a gap is over a millisecond."""
+WIDTHS = {"dt": 0.1 * STEP}
+"""Widths of differences of arguments that gaps are divided by."""
 NAMES = 16
 """Width of names of robots."""
-SMOOTH, UNIQUE = 1e-6, 1e-7
-"""What differences may depend on their step, over their size; velocities (m/s) that two solutions may differ by."""
-SWITCH = 1e3 * STEP
-"""Distance (m/s) of other modes within which differences may see two: what a step in a gap is over a millisecond."""
-
-WIDE = NumpyOps(np.longdouble)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckCase:
-    """A robot with contacts on given ground: shapes of links; loops and configurations that close them; options."""
+    """A robot with contacts on given ground: shapes of links or at frames; loops; options."""
 
     name: str
     tree: ds.Tree
-    shapes: tuple[tuple[str, Sphere | Box], ...]
+    shapes: tuple[tuple[str | ds.Frame, Sphere | Box], ...]
     options: dict[str, Any] = field(default_factory=dict)
     loops: tuple[Any, ...] = ()
 
     @property
     def contacts(self) -> list[ds.Contact]:
         """Contacts on given ground."""
-        return [ds.Contact(link, shape, "input") for link, shape in self.shapes]
+        return [ds.Contact(place, shape, "input") for place, shape in self.shapes]
 
 
 def check_cases(quick: bool = False) -> list[CheckCase]:
@@ -76,9 +81,7 @@ def check_cases(quick: bool = False) -> list[CheckCase]:
     makers: dict[str, Callable[[], CheckCase]] = {
         "Go1": lambda: CheckCase("Go1", installed("go1"), tuple((x, Sphere(0.02)) for x in GO1_FEET)),
         "bare": lambda: CheckCase("Go1, bare", installed("go1"), tuple((x, Sphere(0.02)) for x in GO1_FEET), bare),
-        "Talos": lambda: CheckCase(
-            "Talos, flat feet", installed("talos_reduced"), tuple((x, Box(0.2, 0.12, 0.2)) for x in TALOS_FEET)
-        ),
+        "Talos": lambda: CheckCase("Talos, flat feet", installed("talos_reduced"), _soles()),
         "solo12": lambda: _by_ends("solo12, pyramids", installed("solo12"), 0.016, {"solver": "pgs"}),
         "UR5": lambda: _by_ends("UR5", ds.load("ur5_robot", root="fixed"), 0.05, bounces),
         "hand": lambda: _by_ends("Allegro hand", ds.load("allegro_right_hand", root="fixed"), 0.01, {}),
@@ -91,52 +94,14 @@ def _ends(tree: ds.Tree, radius: float) -> tuple[tuple[str, Sphere], ...]:
     return tuple((tree.link_names[i], Sphere(radius)) for i in range(tree.n_links) if not tree.children[i])[:4]
 
 
+def _soles() -> tuple[tuple[ds.Frame, Sphere], ...]:
+    """Small balls at the corners of the soles of Talos."""
+    corners = [(x, y, -0.107) for x in (0.1, -0.1) for y in (0.06, -0.06)]
+    return tuple((ds.Frame(foot, at), Sphere(1e-3)) for foot in TALOS_FEET for at in corners)
+
+
 def _by_ends(name: str, tree: ds.Tree, radius: float, options: dict[str, Any]) -> CheckCase:
     return CheckCase(name, tree, _ends(tree, radius), options)
-
-
-# -- extended precision ----------------------------------------------------------------------------------------------
-
-
-def _joint_by_joint(tree: ds.Tree, method: str, q: Any, x: Any) -> Any:
-    """``integrate`` or ``difference`` of joints in extended precision, at configurations (n, nq)."""
-    out = []
-    for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
-        given = x[:, sv if method == "integrate" else sq]
-        found = getattr(joint.kind, method)(WIDE, [*q[:, sq].T], [*given.T])
-        out += [np.broadcast_to(y, len(q)) for y in found]
-    return np.stack(out, axis=1)
-
-
-class Reference:
-    """Steps in extended precision, from arguments of a kernel; ``unsolved`` is the largest residual so far."""
-
-    def __init__(self, kernel: ds.Kernel, n: int) -> None:
-        options = replace(kernel.request.options, tolerance=0.01 * SOLVED, sweeps=SWEEPS)
-        self._program = make_program(replace(kernel.request, options=options), with_rcond=False)
-        self._tree, self.unsolved = kernel.request.tree, np.zeros(n)
-
-    def __call__(self, given: list[Array]) -> tuple[Array, Array]:
-        """Configurations and velocities after a step."""
-        wide = np.concatenate([x.astype(np.longdouble).reshape(len(x), -1) for x in given], axis=1)
-        flat = np.concatenate(interpret_program(self._program, wide), axis=1)
-        q, v, _, residuals = (flat[:, list(r.entries)] for r in self._program.results[:4])
-        self.unsolved = np.maximum(self.unsolved, residuals.max(axis=1).astype(float))
-        return q, v
-
-    def differences(self, given: list[Array], place: int, along: Array, step: float) -> Array:
-        """Central differences (n, 2 nv) along changes of an argument, of configurations in tangents."""
-        ends = []
-        for s in (step, -step):
-            moved, change = list(given), np.longdouble(s) * along.astype(np.longdouble)
-            if place == 0:
-                moved[0] = _joint_by_joint(self._tree, "integrate", given[0].astype(np.longdouble), change)
-            else:
-                moved[place] = given[place].astype(np.longdouble) + change.reshape(given[place].shape)
-            ends.append(self(moved))
-        (q1, v1), (q0, v0) = ends
-        whole = np.concatenate([_joint_by_joint(self._tree, "difference", q0, q1), v1 - v0], axis=1)
-        return np.asarray((whole / np.longdouble(2.0 * step)).astype(float))
 
 
 # -- states ----------------------------------------------------------------------------------------------------------
@@ -181,9 +146,12 @@ def states(case: CheckCase, kernel: ds.Kernel, n: int, rng: np.random.Generator)
             values[a.name][:] = [0.0, 0.0, 0.0, 1.0]
             values[a.name][..., 0] = height - np.where(flat, -5e-5, gap)
     values |= {"q": q, "impulses": np.zeros_like(values["impulses"])}
-    values["v"] *= 0.5 * rng.choice([0.01, 0.1, 1.0], (n, 1))
+    slow = 0.1 if case.loops else 0.01  # what opens loops is left out where it is 1e-4 of velocities: a switch as well
+    values["v"] *= 0.5 * rng.choice([slow, 0.1, 1.0], (n, 1))
+    if case.loops:
+        values["v"] = np.einsum("nij,nj->ni", kept_closed(tree, case.loops, q), values["v"])
     values["tau"] *= 0.1
-    values["dt"] = np.exp(rng.uniform(np.log(1e-3), np.log(1e-2), n))
+    values["dt"] = np.exp(rng.uniform(np.log(1e-3), np.log(1e-2), n)) * (0.1 if case.loops else 1.0)
     for name in {"friction", "restitution"} & values.keys():
         values[name] = rng.uniform(0.1, 0.9, values[name].shape)
     return [values[a.name] for a in kernel.arguments]
@@ -193,13 +161,32 @@ def states(case: CheckCase, kernel: ds.Kernel, n: int, rng: np.random.Generator)
 
 
 def _check(case: CheckCase, n: int) -> Record:
-    rng, tree = np.random.default_rng(0), case.tree
     options: dict[str, Any] = {"friction": "input", "tolerance": 1e-11, "sweeps": 5000, **case.options}
-    constraints = [*case.loops, *case.contacts]
+    constraints, rng = [*case.loops, *case.contacts], np.random.default_rng(0)
     kernel, derivatives = (
-        ds.compile(tree, constraints, x, **options) for x in ("contact_step", "contact_step_derivatives")
+        ds.compile(case.tree, constraints, x, **options) for x in ("contact_step", "contact_step_derivatives")
     )
-    given, names = states(case, kernel, n, rng), [a.name for a in kernel.arguments]
+    reference, parts = Reference(kernel), list[dict[str, Array]]()
+    for k in range(0, n, BLOCK):
+        parts.append(_compared(kernel, derivatives, reference, states(case, kernel, min(BLOCK, n - k), rng), rng))
+    whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    left_out, kept = {name: whole.pop(name) for name in LEFT_OUT}, np.ones(n, bool)
+    for flags in left_out.values():
+        kept &= ~flags
+    found = {name: np.append(errors[kept], np.nan if kept.any() else np.zeros(1)) for name, errors in whole.items()}
+    statistics = {
+        "worst": {name: float(np.nanmax(x)) for name, x in found.items()},
+        "median": {name: float(np.nanmedian(x)) for name, x in found.items()},
+    }
+    counts = {name: int(flags.sum()) for name, flags in left_out.items()}
+    return {"states": n, "compared": int(kept.sum()), **statistics, **counts}
+
+
+def _compared(
+    kernel: ds.Kernel, derivatives: ds.Kernel, reference: Reference, given: list[Array], rng: np.random.Generator
+) -> dict[str, Array]:
+    """Errors (n,) of the derivatives with each argument, over the largest entry; and flags of what is left out."""
+    n, nv, names = len(given[0]), kernel.request.tree.nv, [a.name for a in kernel.arguments]
     *results, status = derivatives(*given, return_status=True)
     found = {r.name: x for r, x in zip(derivatives.results, results, strict=True)}
     solved = np.array([x == ds.DynamicsStatus.SOLVED for x in status])
@@ -209,46 +196,54 @@ def _check(case: CheckCase, n: int) -> Record:
         start = 0.3 * rng.normal(size=given[2].shape) * (1e-6 + np.abs(found["impulses_next"]).max(axis=1))[:, None]
         other = kernel(*given[:2], start, *given[3:])[1]
         apart = np.maximum(apart, np.abs(other - found["v_next"]).max(axis=1))
-    given[2], nv = 0.0 * given[2] if "restitution" in names else found["impulses_next"], tree.nv
-    reference, worst, compared = Reference(kernel, n), dict[str, float](), list[int]()
-    A, B, near = found["A"], found["B"], found["distance"].reshape(n) < SWITCH
-    parts = {"q": A[:, :, :nv], "v": A[:, :, nv:], "tau": B}
-    parts |= {x.removeprefix("dx_d"): found[x].reshape(n, 2 * nv, -1) for x in found if x.startswith("dx_d")}
-    for name, D in parts.items():
-        along, size = rng.normal(size=(n, D.shape[2])), np.abs(D).max(axis=(1, 2)) + 1e-3
-        if name.startswith("ground"):  # normals are of unit length
+    given[2] = 0.0 * given[2] if "restitution" in names else found["impulses_next"]
+    by_name = {"q": found["A"][:, :, :nv], "v": found["A"][:, :, nv:], "tau": found["B"]}
+    by_name |= {x.removeprefix("dx_d"): found[x].reshape(n, 2 * nv, -1) for x in found if x.startswith("dx_d")}
+    changes, made, sizes = dict[str, dict[int, Array]](), dict[str, Array](), dict[str, Array]()
+    for name, D in by_name.items():
+        along, group = rng.normal(size=(n, D.shape[2])), name.rstrip("0123456789")
+        if group == "ground":  # normals are of unit length
             along.reshape(n, -1, 4)[..., 3] = 0.0
-        step = STEP * (1e-3 if name == "dt" else 1.0)
-        coarse, fine = (reference.differences(given, names.index(name), along, h) for h in (step, 0.5 * step))
-        error = np.abs(np.einsum("nij,nj->ni", D, along) - fine).max(axis=1) / size
-        smooth = np.abs(coarse - fine).max(axis=1) < SMOOTH * size
-        kept = solved & smooth & ~near & (apart < UNIQUE) & (reference.unsolved < SOLVED)
-        worst[name] = float(error[kept].max(initial=0.0))
-        compared.append(int(kept.sum()))
-    several, unsolved = solved & (apart >= UNIQUE), solved & (reference.unsolved >= SOLVED)
-    counts = {
-        "near a switch": solved & near,
-        "flagged": ~solved,
-        "several solutions": several,
-        "no reference": unsolved,
-        "not finite": solved & ~finite,
-    }
-    return {"states": n, "compared": min(compared), "worst": worst} | {k: int(x.sum()) for k, x in counts.items()}
+        changes.setdefault(group, {})[names.index(name)] = along
+        made[group] = made.get(group, 0.0) + np.einsum("nij,nj->ni", D, along)
+        sizes[group] = np.maximum(sizes.get(group, LEAST_SIZE), np.abs(D).max(axis=(1, 2)))
+    directions = [(x, WIDTHS.get(group, STEP)) for group, x in changes.items()]
+    wanted, moved, residuals = reference.differences(given, directions)
+    size = np.array([*sizes.values()])
+    left_out = (
+        ~solved,
+        solved & ~finite,
+        solved & (apart >= UNIQUE),
+        solved & ~(residuals < SOLVED),
+        found["distance"].reshape(n) < SWITCH,
+        ~(moved < SMOOTH * size).all(axis=0),
+    )
+    errors = np.abs(np.array([*made.values()]) - wanted).max(axis=2) / size
+    return dict(zip(changes, errors, strict=True)) | dict(zip(LEFT_OUT, left_out, strict=True))
 
 
-def measure(quick: bool = False) -> Iterator[Record]:
+def measure(record: Record, quick: bool = False) -> Iterator[Record]:
     """Errors of every robot; the record after each."""
-    n = 30 if quick else 1000
-    yield from each(dict(environment()), "robots", check_cases(quick), lambda case: _check(case, n))
+    n = 30 if quick else STATES
+    yield from each(record, "robots", check_cases(quick), lambda case: _check(case, n))
 
 
 def tables(record: Record) -> Iterator[Table | str]:
     """States, and the largest error of the derivatives with each argument."""
     yield "largest error over the largest entry, of derivatives of [q; v] after the step with what is named"
-    rows, others = [], ("compared", "near a switch", "several solutions", "flagged", "no reference", "not finite")
+    rows = []
     for name, found in record["robots"].items():
-        worst = found["worst"]
-        rest = max((x for k, x in worst.items() if k not in ("q", "v", "tau")), default=0.0)
-        rows.append((name, found["states"], *(found[k] for k in others), *(worst[k] for k in ("q", "v", "tau")), rest))
-    columns = ("robot", "states", *others, "q:.1e", "v:.1e", "forces:.1e", "others:.1e")
+        worst, median = found["worst"], found["median"]
+        further = max((x for k, x in worst.items() if k not in FIRST), default=0.0)
+        numbers = (found["states"], found["compared"], *(found[k] for k in LEFT_OUT))
+        rows.append((name, *numbers, *(worst[k] for k in FIRST), further, max(median.values())))
+    columns = (
+        "robot",
+        "states",
+        "compared",
+        *LEFT_OUT,
+        *(f"{k}:.0e" for k in FIRST),
+        "others:.0e",
+        "largest median:.0e",
+    )
     yield table("", columns, rows, grows=(NAMES,))

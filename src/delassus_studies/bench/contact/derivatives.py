@@ -17,7 +17,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
-from delassus_studies.bench.contact import derivative_checks
+from delassus_studies.bench.contact import adjoint_checks, derivative_checks
 from delassus_studies.bench.contact.steps import DT, StepCase, TimedRollout, starts, step_cases
 from delassus_studies.peers import if_present
 from delassus_studies.peers.mujoco import transition_differences
@@ -73,9 +73,11 @@ def _measure_case(case: StepCase, quick: bool) -> Record:
 
 
 def measure(quick: bool = False, check: bool = False) -> Iterator[Record]:
-    """All figures of every case, or errors of every robot in place of times; the record after each."""
+    """All figures of every case, or errors of rollouts and of every robot in their place; the record after each."""
     if check:
-        yield from derivative_checks.measure(quick)
+        record = dict(environment())
+        for checks in (adjoint_checks, derivative_checks):
+            yield from checks.measure(record, quick)
         return
     cases = [case for case in step_cases(quick) if case.name.startswith("Go1")][: 1 if quick else None]
     with pinned():
@@ -84,8 +86,10 @@ def measure(quick: bool = False, check: bool = False) -> Iterator[Record]:
 
 def tables(record: Record) -> Iterator[Table | str]:
     """Times, and ratios to the step and to MuJoCo's differences; or errors."""
-    if "robots" in record:
-        yield from derivative_checks.tables(record)
+    if "cases" not in record:
+        for key, checks in (("motions", adjoint_checks), ("robots", derivative_checks)):
+            if record.get(key):
+                yield from checks.tables(record)
         return
     yield "processor time of one core, float64, lowest; one tangent or cotangent a state, or A and B with all columns"
     for name, case in record["cases"].items():

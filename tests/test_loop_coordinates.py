@@ -93,6 +93,15 @@ def test_hinges_and_places_in_the_world():
     assert np.abs(0.5 * (ahead - behind) - rates)[closed].max() < 1e-8
 
 
+def test_distances_are_closed(linkage):
+    tree, pin = linkage
+    rod = ds.Distance(pin.first, pin.second, length=0.1)
+    found = ds.close_loops(tree, rod, tree.random(7, batch=50))
+    ends = ds.forward_kinematics(tree, found.q, [rod.first, rod.second])[..., :3, 3]
+    assert np.all(found.status == ds.LoopStatus.CLOSED)
+    assert np.abs(np.linalg.norm(ends[:, 0] - ends[:, 1], axis=-1) - 0.1).max() < CLOSED
+
+
 def test_half_a_turn_is_not_closed(linkage):
     """Two links in a plane whose rods start exactly half a turn apart: sines of angles are zero there."""
     tree, _ = linkage

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.accuracy.rank import REGULAR_CONDITION, independence
+from delassus.accuracy.rank import REGULAR_CONDITION, UNMOVED, common_rank, mobility_bound
+from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.closing import close_loops, closed_within
@@ -53,7 +54,8 @@ def rank_when_closed(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int
     """Rank of the rows of loops where these are closed, and their number; None: no loops, or none could be closed.
 
     Loops are constraints between two links whose frames do not come with each call. Of several closed
-    configurations the largest rank counts.
+    configurations the largest rank counts. Near singular ones, which are known to the root of round-off only, rows are
+    small beside what they are elsewhere, and do not count.
     """
     found = _found(tree, constraints)
     return None if found is None else found[:2]
@@ -81,8 +83,10 @@ def _rank(asked: _Loops) -> tuple[int, int, Array, Array] | None:
         if not len(q):
             return None
         problem = Problem(NumpyOps(), tree, loops, q)
-        rank, _ = independence(problem, dense(problem), (len(q),))
-    return int(np.max(rank)), problem.n_rows, q, kept_closed(tree, loops, q)
+        G = np.broadcast_to(numbers(dense(problem)), (len(q), problem.n_rows, problem.n_rows))
+        least = np.max(UNMOVED * mobility_bound(problem, Articulated(problem)), axis=0)
+        rank = np.max(common_rank(G, np.broadcast_to(least, (problem.n_rows,))))
+    return int(rank), problem.n_rows, q, kept_closed(tree, loops, q)
 
 
 def kept_closed(tree: Tree, loops: Sequence[Constraint], q: Array) -> Array:

@@ -57,6 +57,17 @@ def at_unit_diagonal(G: Array, least: Array) -> tuple[Array, NDArray[np.int_]]:
     return scaled, np.asarray(np.count_nonzero(values > REGULAR_CONDITION * values[..., -1:], axis=-1))
 
 
+def common_rank(G: Array, least: Array) -> NDArray[np.int_]:
+    """Ranks (k) of ``G`` (k, m, m) at k states, rows relative to what they are at the state that moves them most.
+
+    Rows that are nowhere above ``least`` (m) are zero.
+    """
+    largest = np.max(diagonal_of(G), axis=0, initial=0.0)
+    scale = np.where(largest > least, 1.0 / np.sqrt(np.where(largest > least, largest, 1.0)), 0.0)
+    values = np.linalg.eigvalsh(scale[:, None] * G * scale)
+    return np.asarray(np.count_nonzero(values > REGULAR_CONDITION * np.max(values, initial=0.0), axis=-1))
+
+
 def independence(problem: Problem, G: Matrix, batch: tuple[int, ...]) -> tuple[NDArray[np.int_], NDArray[np.bool_]]:
     """Number of independent rows at each state (*batch), and flags of those that depend on others (*batch, m)."""
     m, least = problem.n_rows, UNMOVED * mobility_bound(problem, Articulated(problem))

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.accuracy.rank import UNMOVED, at_unit_diagonal, diagonal_of
+from delassus.accuracy.rank import REGULAR_CONDITION
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.loops.closing import close_loops as closing
 from delassus.algorithms.loops.closing import closed_within
@@ -65,7 +65,8 @@ class ClosedLoops(Frozen):
     residual : (...) array
         Norm of the gaps of all rows there (m, rad), rotations by twice the sine of half their angle.
     rank : (...) array of int
-        Number of independent rows there: ``nv - rank`` velocities are free.
+        Number of independent rows there: ``nv - rank`` velocities are free. Singular values of the Jacobian below 1e-5
+        of the largest, or of the robot's length, count as zero.
 
     Examples
     --------
@@ -166,7 +167,10 @@ def close_loops(
     found, residual = kernel(*(bound.values[a.name] for a in bound.request.arguments))
     status = np.full(residual.shape, LoopStatus.OPEN, dtype=object)
     status[residual <= closed_within(at_rest(bound))] = LoopStatus.CLOSED
-    return ClosedLoops(found, status, residual, _rank(jacobian(tree, constraints, found, **given)))
+    J = jacobian(tree, constraints, found, **given)
+    values = np.linalg.eigvalsh(J @ np.swapaxes(J, -1, -2))
+    size = np.max(values, axis=-1, keepdims=True, initial=bound.problem().length ** 2)
+    return ClosedLoops(found, status, residual, np.count_nonzero(values > REGULAR_CONDITION * size, axis=-1))
 
 
 def random_configurations(
@@ -223,10 +227,3 @@ def random_configurations(
         "constraints", f"{wanted} configurations at which they hold, joints within their limits",
         f"{len(found)} of {ROUNDS} draws", "Use close_loops from configurations of your own, or wider limits.",
     )  # fmt: skip
-
-
-def _rank(J: Array) -> NDArray[np.int_]:
-    """Rank (...) of rows (..., m, n), those that are next to zero beside others left out."""
-    squared = J @ np.swapaxes(J, -1, -2)
-    largest = np.max(diagonal_of(squared), axis=-1, keepdims=True, initial=0.0)
-    return at_unit_diagonal(squared, np.broadcast_to(UNMOVED * largest, squared.shape[:-1]))[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -26,7 +26,7 @@ from delassus.model.tree import WORLD
 from delassus.planner.elimination import fewest_operations
 from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.request import Request
-from delassus.spatial.dual_ops import Dual, DualOps
+from delassus.spatial.dual_ops import Dual, DualOps, Rates
 from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import quaternion_rows
@@ -56,14 +56,18 @@ class BoundRequest:
 
     def varied(self, names: Container[str]) -> BoundRequest:
         """The request at numbers that carry their rates: entry ``k`` of an argument of those names by ``(name, k)``."""
+        return self.along(lambda name, k: {(name, k): 1.0} if name in names else {})
+
+    def along(self, rates: Callable[[str, int], Rates]) -> BoundRequest:
+        """The request at numbers that carry rates, those of each entry of each argument."""
         ops, values = DualOps(self.ops), dict[str, Any]()
         for a in self.request.arguments:
-            given, of = self.values[a.name], a.name if a.name in names else None
+            given, name = self.values[a.name], a.name
             if len(a.shape) == 2:
                 width = a.shape[1]
-                values[a.name] = ops.lifted(given, lambda i, j, of=of, width=width: _unit(of, i * width + j))  # type: ignore[misc]
+                values[name] = ops.lifted(given, lambda i, j, name=name, width=width: rates(name, i * width + j))  # type: ignore[misc]
             else:
-                values[a.name] = [Dual(self.ops.entry(given, k), _unit(of, k)) for k in range(a.size)]
+                values[name] = [Dual(self.ops.entry(given, k), rates(name, k)) for k in range(a.size)]
         out = BoundRequest(self.request, ops, values)
         out.tree = self.tree
         return out
@@ -211,11 +215,6 @@ class BoundRequest:
         x = self.entries(name)
         rotation = self.ops.eye(3) if len(x) == 3 else self.ops.matrix(quaternion_rows(*x[3:]))
         return rotation, from_entries(self.ops, x[:3])
-
-
-def _unit(name: str | None, index: int) -> dict[Hashable, Scalar]:
-    """Rates of an entry of an argument, which varies if it has a name."""
-    return {} if name is None else {(name, index): 1.0}
 
 
 def stacked(bound: BoundRequest, entries: Sequence[Scalar]) -> Matrix:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any, cast
 
 from delassus.algorithms.contact.derivatives import StepChanges, velocity_products
@@ -17,7 +18,7 @@ from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
 from delassus.algorithms.dynamics.integrate import position_rates, position_update, position_update_changes
 from delassus.algorithms.dynamics.ltl import JointSpace
-from delassus.algorithms.dynamics.smooth_motion import SubSteps, smooth_motion
+from delassus.algorithms.dynamics.smooth_motion import Start, SubSteps, motion_changes, smooth_motion
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.kinematics import body_poses
@@ -27,6 +28,7 @@ from delassus.algorithms.operational_space_compliance import (
     straight_accelerations,
     straight_drift,
 )
+from delassus.constraints import Argument
 from delassus.constraints.contact import contacts_of, ground_name
 from delassus.model.tree import Tree
 from delassus.planner.base_parameters import base_parameters
@@ -35,7 +37,7 @@ from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import Request, check_derivatives
-from delassus.spatial.dual_ops import Dual, DualOps
+from delassus.spatial.dual_ops import Dual, DualOps, Rates
 from delassus.spatial.motion import diagonal, scaled_matrix
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
@@ -56,7 +58,34 @@ def _inputs(bound: BoundRequest) -> StepInputs:
         restitution = [e or None for e in restitution]
     at = read("q"), read("v"), read("dt")[0]
     smoothing = read("smoothing")[0] if options.smoothing == "input" else options.smoothing
-    return StepInputs(lambda v, problem: bound.motion(v=v, problem=problem), *at, friction, restitution, smoothing)
+    moving = [(a.name, k) for a in _moving(bound.request) for k in range(a.size)]
+
+    def along(rates: Sequence[Rates], v: Sequence[Any]) -> tuple[DynamicsProblem, Any]:
+        of_each = dict(zip(moving, rates, strict=True))
+        varied = bound.along(lambda name, k: of_each.get((name, k), {}))
+        return varied.motion(v=v), varied.entries("dt")[0]
+
+    return StepInputs(
+        lambda v, problem: bound.motion(v=v, problem=problem), *at, friction, restitution, smoothing,
+        [_number(bound, name, k) for name, k in moving], along,
+    )  # fmt: skip
+
+
+def _moving(request: Request) -> list[Argument]:
+    """Arguments that motion without contacts follows from, velocities apart."""
+    of_contacts = [a for k, c in enumerate(request.constraints) if c.n_impulses for a in c.arguments(k)]
+    others = {"v", "impulses", "friction", "restitution", "smoothing", *(a.name for a in of_contacts)}
+    return [a for a in replace(request, derivative=()).arguments if a.name not in others]
+
+
+def _number(bound: BoundRequest, name: str, k: int) -> Scalar:
+    """Entry of an argument."""
+    (shape,) = (a.shape for a in bound.request.arguments if a.name == name)
+    return (
+        bound.ops.entries(bound.values[name])[k // shape[1]][k % shape[1]]
+        if len(shape) == 2
+        else bound.entries(name)[k]
+    )
 
 
 def _solved(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
@@ -108,14 +137,14 @@ def _by_tangents(
     before, after = (position_rates(ops, tree, q) for q in (bound.entries("q"), found.q))
     squares = [sum((x * x for x in row), cast(Scalar, 0.0)) for row in ops.entries(ops.transpose(after))]
     to_tangents = diagonal(ops, [1.0 / x for x in squares]) @ ops.transpose(after)
-    shapes, made = {a.name: a.shape for a in bound.request.arguments}, dict[str, Matrix]()
-    for name in ("q", "v", *varying):
-        whole = bound.values[name]
-        given = [x for row in ops.entries(whole) for x in row] if len(shapes[name]) == 2 else bound.entries(name)
-        directions = before if name == "q" else ops.eye(len(given))
-        change = ops.tangents([*found.q, *found.v], given, directions)
-        with_q = to_tangents @ ops.take(change, range(tree.nq), None)
-        made[name] = ops.vstack([with_q, ops.take(change, range(tree.nq, tree.nq + tree.nv), None)])
+    arguments = [a for a in bound.request.arguments if a.name in ("q", "v", *varying)]
+    given = [_number(bound, a.name, k) for a in arguments for k in range(a.size)]
+    directions = [before if a.name == "q" else ops.eye(a.size) for a in arguments]
+    change = ops.tangents([*found.q, *found.v], given, ops.block_diagonal(directions))
+    with_q = to_tangents @ ops.take(change, range(tree.nq), None)
+    whole, made, first = ops.vstack([with_q, ops.take(change, range(tree.nq, tree.nq + tree.nv), None)]), {}, 0
+    for a, columns in zip(arguments, directions, strict=True):
+        made[a.name] = ops.take(whole, None, range(first, first := first + ops.shape(columns)[1]))
     return made, nearest_mode(ops, *step.modes(found.solved.problem, found.solved.outcome.p))
 
 
@@ -163,10 +192,20 @@ def _position_update(bound: BoundRequest) -> list[Matrix]:
 
 
 def _smooth_motion(bound: BoundRequest) -> list[Matrix]:
-    read, motion, ops = bound.entries, bound.motion(), bound.ops
-    links = list(bound.tree.root_to_leaves())
-    steps = SubSteps(motion, links, range(len(bound.constraints)), bound.ops.epsilon)
-    found = smooth_motion(steps, read("v"), read("dt")[0], read("correction")[0])
+    ops = bound.ops
+    names = [(a.name, k) for a in replace(bound.request, derivative=()).arguments for k in range(a.size)]
+
+    def started(bound: BoundRequest) -> Start:
+        links, read = list(bound.tree.root_to_leaves()), bound.entries
+        steps = SubSteps(bound.motion(), links, range(len(bound.constraints)), ops.epsilon)
+        return Start(steps, read("v"), read("dt")[0], read("correction")[0])
+
+    def varied(rates: Sequence[Rates]) -> Start:
+        of_each = dict(zip(names, rates, strict=True))
+        return started(bound.along(lambda name, k: of_each.get((name, k), {})))
+
+    numbers = [_number(bound, name, k) for name, k in names]
+    found = smooth_motion(started(bound), numbers, partial(motion_changes, ops, varied))
     flags = ops.matrix([[found.closed, found.resolved]])
     return [stacked(bound, found.moved), stacked(bound, found.reached), flags]
 

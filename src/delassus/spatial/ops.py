@@ -12,7 +12,7 @@ have names of their own, so that a backend can compute one triangle only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,6 +47,9 @@ Body = Callable[[list[Scalar]], tuple[Sequence[Scalar], Scalar]]
 
 Image = Callable[[Sequence[Scalar]], Sequence[Scalar]]
 """What `Ops.implicit` calls: a map of values whose fixed points are solutions."""
+
+Changes = Callable[[Sequence[Mapping[Any, Scalar]], int], Matrix]
+"""What `Ops.changing` calls: from rates of n inputs by column, and the number k of columns, to changes of m values."""
 
 Function = Callable[..., Sequence[Any]]
 """What `Ops.map` calls: from matrices to matrices."""
@@ -261,7 +264,7 @@ class Ops(ScalarOps):
     def differentiable(
         self, repeated: Callable[[], list[Scalar]], once: Callable[[], list[Scalar]]
     ) -> list[Scalar]:  # fmt: skip
-        """What ``repeated`` makes, by loops; where programs are differentiated, what ``once`` does, without any."""
+        """What ``repeated`` makes, by loops; where programs are differentiated, what ``once`` does."""
         return repeated()
 
     def implicit(
@@ -276,6 +279,12 @@ class Ops(ScalarOps):
     def derived(self, value: Scalar, like: Scalar) -> Scalar:
         """``value``, which has the derivatives of ``like`` where programs are differentiated; of zero, none."""
         return value
+
+    def changing(
+        self, values: Sequence[Scalar], inputs: Sequence[Scalar], changes: Changes
+    ) -> list[Scalar]:  # fmt: skip
+        """``values`` of loops, which ``changes`` differentiates by ``inputs`` where programs are differentiated."""
+        return list(values)
 
     def tangents(self, values: Sequence[Scalar], inputs: Sequence[Scalar], changes: Matrix) -> Matrix:
         """Changes (m × k) of m values with those of n inputs (n × k), where programs are differentiated."""

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
+from delassus.algorithms.contact.law import TUNING
 from delassus.algorithms.contact.problem import Bounds, Outcome, StepProblem
-from delassus.algorithms.dynamics.smooth_motion import SmoothMotion
+from delassus.algorithms.dynamics.smooth_motion import (
+    SmoothMotion,
+    Start,
+    SubSteps,
+    motion_changes,
+    smooth_motion,
+)
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Candidate
+from delassus.spatial.dual_ops import Dual, Rates
 from delassus.spatial.ops import Matrix, Scalar
 
 
@@ -20,6 +29,8 @@ class StepInputs:
 
     ``motion`` makes the problem in motion at velocities, those of the state if None. Friction and restitution are those
     of each contact constraint; None is no restitution. ``smoothing`` (m/s) is that of derivatives, None for none.
+    ``moving`` are the numbers that motion without contacts follows from, velocities apart; ``along`` makes that motion,
+    and the time, of rates of these and of velocities with their own.
     """
 
     motion: Callable[[Sequence[Scalar] | None, Problem | None], DynamicsProblem]
@@ -28,7 +39,9 @@ class StepInputs:
     h: Scalar
     friction: Sequence[Scalar]
     restitution: Sequence[Scalar | None]
-    smoothing: Scalar | None = None
+    smoothing: Scalar | None
+    moving: Sequence[Scalar]
+    along: Callable[[Sequence[Rates], Sequence[Any]], tuple[DynamicsProblem, Any]]
 
 
 def points_of(problem: Problem, given: StepInputs) -> list[tuple[Candidate, Scalar, Scalar | None]]:
@@ -52,6 +65,30 @@ class Block(NamedTuple):
     dofs: list[int]
     loops: list[int]
     smooth: SmoothMotion
+
+
+def blocks_with_loops(
+    given: StepInputs, motion: DynamicsProblem, v: Sequence[Scalar], epsilon: float
+) -> list[Block]:  # fmt: skip
+    """Blocks with loops, and their smooth motion from the velocity ``v``."""
+    out, numbers = list[Block](), [*given.moving, *v]
+    for links, loops in motion.problem.blocks_with_loops:
+
+        def started(
+            motion: DynamicsProblem, v: Sequence[Any], h: Any, links: Sequence[int] = links, loops: list[int] = loops
+        ) -> Start:
+            steps = SubSteps(motion, links, loops, epsilon)
+            return Start(steps, [v[k] for k in steps.dofs], h, TUNING.correction)
+
+        def varied(rates: Sequence[Rates], started: Callable[..., Start] = started) -> Start:
+            own = [Dual(x, rate) for x, rate in zip(v, rates[-len(v) :], strict=True)]
+            motion, h = given.along(rates[: -len(v)], own)
+            return started(motion, own, h)
+
+        start = started(motion, v, given.h)
+        smooth = smooth_motion(start, numbers, partial(motion_changes, motion.ops, varied))
+        out.append(Block(start.steps.dofs, loops, smooth))
+    return out
 
 
 class CorrectionGoals(NamedTuple):

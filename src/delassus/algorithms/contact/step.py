@@ -52,11 +52,11 @@ from delassus.algorithms.contact.solution import (
     SolvedProblem,
     StepInputs,
     StepSolution,
+    blocks_with_loops,
     points_of,
 )
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
-from delassus.algorithms.dynamics.smooth_motion import SubSteps, smooth_motion
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.loop_impulses import LoopImpulses
 from delassus.algorithms.rnea import joint_forces
@@ -76,7 +76,7 @@ class ContactStep:
     """The step from a state over a time, in numbers of the relative round-off ``epsilon``."""
 
     def __init__(self, given: StepInputs, epsilon: float) -> None:
-        self._make_motion, self.motion = given.motion, given.motion(None, None).conserving_momentum()
+        self._given, self.motion = given, given.motion(None, None).conserving_momentum()
         self.ops, self.tree, self.problem = self.motion.ops, self.motion.tree, self.motion.problem
         self.q, self.v, self.h, self.over_h, self.epsilon = given.q, given.v, given.h, 1.0 / given.h, epsilon
         self.smoothing, self.loops, self.others = given.smoothing, list[int](), list[int]()
@@ -105,9 +105,9 @@ class ContactStep:
         struck, motion, before = None, self.motion, self.v
         if any(restitution is not None for *_, restitution in self.points):
             struck = self._impact(solved, rates, joints, tolerance, free)
-            motion, before = self._make_motion(struck.v, self.problem).conserving_momentum(), struck.v
+            motion, before = self._given.motion(struck.v, self.problem).conserving_momentum(), struck.v
             y, free, taken = self.free(motion)
-        blocks = self._blocks_with_loops(motion, before)
+        blocks = blocks_with_loops(self._given, motion, before, self.epsilon)
         if blocks:
             y = self._ending_with(y, blocks)
             free, taken = self._beside_loops(column(ops, self.space.along_rows(y)))
@@ -162,15 +162,6 @@ class ContactStep:
         impulses = [self.h * x for x in column(ops, motion.stacked(forces))]
         y = self.space.solve_transpose(from_entries(ops, impulses)) if impulses else ops.zeros(0, 1)
         return y, *self._beside_loops(column(ops, self.space.along_rows(y)))
-
-    def _blocks_with_loops(self, motion: DynamicsProblem, v: Sequence[Scalar]) -> list[Block]:
-        """Blocks with loops, and their smooth motion from the velocity ``v``."""
-        out = list[Block]()
-        for links, loops in self.problem.blocks_with_loops:
-            steps = SubSteps(motion, links, loops, self.epsilon)
-            smooth = smooth_motion(steps, [v[k] for k in steps.dofs], self.h, TUNING.correction)
-            out.append(Block(steps.dofs, loops, smooth))
-        return out
 
     def _ending_with(self, y: Matrix, blocks: Sequence[Block]) -> Matrix:
         """``L v`` (nv × 1), ``y`` with the velocity that blocks with loops have at the end of their smooth motion."""

@@ -23,14 +23,16 @@ IV.8 (``dexp``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.loop_impulses import LoopImpulses
 from delassus.algorithms.operational_space_compliance import straight_accelerations, straight_drift
+from delassus.spatial.dual_ops import Dual, Rates, rates_of, value
 from delassus.spatial.joints import Joint
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
@@ -154,14 +156,14 @@ class SubSteps:
         return Stage(
             self._chart_rate(u, w), w_rate, _sum(u, self._chart_rate(u, back)), w_end, errors, _dot(of_v, of_v),
             _dot(taken, along), square(columns[1]), _dot(of_qdd, of_qdd),
-            lambda x: ops.sqrt(square(self._of_tree(x))),
+            lambda x: ops.sqrt(square(self._of_tree(x)) + SQUARE_FLOOR),
         )  # fmt: skip
 
     def _of_tree(self, x: State) -> State:
         """Entries (nv) of all joints, zero beside those of `dofs`."""
         out: State = [0.0] * self._nv
-        for k, value in zip(self.dofs, x, strict=True):
-            out[k] = value
+        for k, own in zip(self.dofs, x, strict=True):
+            out[k] = own
         return out
 
     def _over(self, space: JointSpace, x: Matrix) -> Matrix:
@@ -209,6 +211,17 @@ class Progress(NamedTuple):
         return [*self.u, *self.w, *of_rates, *self.before, *self.wanted, *last]
 
     @classmethod
+    def none(cls, n: int, m: int) -> Progress:
+        """All zero but the stage, which begins."""
+        return cls.of([0.0] * (8 * n + 2 * m) + [-1.0] + [0.0] * 4, n, m)
+
+    @classmethod
+    def first(cls, start: Start) -> Progress:
+        """At the start of a step."""
+        none = cls.none(len(start.steps.dofs), start.steps.n_rows)
+        return none._replace(w=start.v, left=start.h, h=start.h, closed=1.0, resolved=1.0)
+
+    @classmethod
     def of(cls, values: Sequence[Scalar], n: int, m: int) -> Progress:
         """From `flat` of n degrees of freedom and m rows."""
         rest = iter(values)
@@ -217,35 +230,58 @@ class Progress(NamedTuple):
         return cls(u, w, rates[:3], rates[3:], before, wanted, *rest)
 
 
-def smooth_motion(steps: SubSteps, v: State, h: Scalar, correction: Scalar) -> SmoothMotion:
-    """Motion over the time ``h`` from the velocity ``v`` (n, of `SubSteps.dofs`), by sub-steps.
+class Start(NamedTuple):
+    """What a motion starts from: stages at its state, the velocity (n, of `SubSteps.dofs`), the time, and correction.
 
-    Of the errors of closed loops the step takes back the part ``correction``. Derivatives are those of one sub-step,
-    which are right where that is enough: elsewhere it is not ``resolved`` in a program that is differentiated.
+    Of the errors of closed loops the step takes back the part ``correction``.
     """
-    n = len(steps.dofs)
-    found = steps.ops.differentiable(
-        lambda: _by_sub_steps(steps, v, h, correction), lambda: _in_one_sub_step(steps, v, h, correction)
-    )
+
+    steps: SubSteps
+    v: State
+    h: Scalar
+    correction: Scalar
+
+
+Varied = Callable[[Sequence[Rates]], Start]
+"""From rates of the numbers that a motion follows from, by column, to its start on `DualOps`."""
+
+MotionChanges = Callable[[Scalar, Sequence[Rates], int], Matrix]
+"""`motion_changes` of a motion."""
+
+
+def smooth_motion(start: Start, numbers: Sequence[Scalar], changes: MotionChanges) -> SmoothMotion:
+    """Motion by sub-steps, which ``changes`` with the ``numbers`` that it follows from.
+
+    Where programs are differentiated, motions for which one sub-step is enough are without a loop.
+    """
+    n, ops = len(start.steps.dofs), start.steps.ops
+
+    def differentiable() -> State:
+        once = _in_one_sub_step(start)
+        several = _by_sub_steps(start, once[-1])
+        moved = ops.changing(several[: 2 * n], numbers, partial(changes, once[-1]))
+        return _select(ops, once[-1], once, [*moved, *several[2 * n :]])
+
+    found = ops.differentiable(lambda: _by_sub_steps(start, 0.0), differentiable)
     return SmoothMotion(found[:n], found[n : 2 * n], *found[2 * n :])
 
 
-def _by_sub_steps(steps: SubSteps, v: State, h: Scalar, correction: Scalar) -> State:
-    """Numbers of `SmoothMotion`."""
-    n, m = len(steps.dofs), steps.n_rows
-    none: State = [0.0] * n
-    start = Progress(none, list(v), [none] * 3, [none] * 3, [0.0] * m, [0.0] * m, -1.0, h, h, 1.0, 1.0)
+def _by_sub_steps(start: Start, unless: Scalar) -> State:
+    """Numbers of `SmoothMotion`, of motions that are not excepted."""
+    n, m = len(start.steps.dofs), start.steps.n_rows
 
     def advance(values: State) -> tuple[State, Scalar]:
-        after, stop = _pass(steps, Progress.of(values, n, m), h, correction)
+        after, stop = _pass(start, Progress.of(values, n, m))
         return after.flat(), stop
 
-    end = Progress.of(steps.ops.repeat(TUNING.most_stages, start.flat(), advance), n, m)
+    first = Progress.first(start).flat()
+    end = Progress.of(start.steps.ops.repeat(TUNING.most_stages, first, advance, unless), n, m)
     return [*end.u, *end.w, end.closed, end.resolved]
 
 
-def _in_one_sub_step(steps: SubSteps, v: State, h: Scalar, correction: Scalar) -> State:
+def _in_one_sub_step(start: Start) -> State:
     """Numbers of `SmoothMotion` by one sub-step, without a loop: ``resolved`` is 1 where that is enough."""
+    steps, v, h, correction = start
     ops, n = steps.ops, len(v)
     none: State = [0.0] * n
     first = steps.stage(none, list(v), lambda errors: [(1.0 - correction) * x for x in errors])
@@ -267,6 +303,45 @@ def _in_one_sub_step(steps: SubSteps, v: State, h: Scalar, correction: Scalar) -
     return [*_select(ops, closed, end.u, u), *end.w, closed, resolved]
 
 
+def motion_changes(ops: Ops, varied: Varied, unless: Scalar, changes: Sequence[Rates], width: int) -> Matrix:
+    """Changes (2 n × width) of ``moved`` and ``reached`` with ``changes`` of what motions follow from but ``unless``.
+
+    One loop goes through the motion once for each column, with numbers and their rates.
+    """
+    at = varied(changes).steps
+    n, m = len(at.dofs), at.n_rows
+    stage, size = 8 * n + 2 * m, 8 * n + 2 * m + 5
+    moving = [*range(stage), stage + 1, stage + 2]  # all but the stage and flags
+
+    def advance(values: State) -> tuple[State, Scalar]:
+        rest = iter(values)
+        numbers, rates, column, out = *(list(islice(rest, k)) for k in (size, len(moving))), next(rest), list(rest)
+        is_column = [ops.less(k - 0.5, column) * ops.less(column, k + 0.5) for k in range(width)]
+        own: list[Rates] = [
+            {0: sum((is_column[cast(int, k)] * x for k, x in of.items()), cast(Scalar, 0.0))} if of else {}
+            for of in changes
+        ]
+        start = varied(own)
+        carried: list[Any] = [Dual(x) for x in numbers]
+        for place, rate in zip(moving, rates, strict=True):
+            carried[place] = Dual(numbers[place], {0: rate})
+        begins = start.steps.ops.less(numbers[stage], -0.5)
+        now = _select(start.steps.ops, begins, Progress.first(start).flat(), carried)
+        after, stop = _pass(start, Progress.of(now, n, m))
+        ends, found = value(stop), after.flat()
+        for row, x in enumerate([*after.u, *after.w]):
+            for k in range(width):
+                place = row * width + k
+                out[place] = ops.select(ends * is_column[k], rates_of(x).get(0, 0.0), out[place])
+        found[stage] = ops.select(ends, -1.0, value(after.stage))
+        of_rates = [rates_of(found[place]).get(0, 0.0) for place in moving]
+        return [*map(value, found), *of_rates, column + ends, *out], ends * is_column[-1]
+
+    begin = [*Progress.none(n, m).flat(), *([0.0] * (len(moving) + 1 + 2 * n * width))]
+    out = ops.repeat(TUNING.most_stages * width, begin, advance, unless)[-2 * n * width :]
+    return ops.matrix([out[k : k + width] for k in range(0, len(out), width)])
+
+
 SUB_STEP = ((0.5,), (0.0, 0.75), (2.0 / 9.0, 3.0 / 9.0, 4.0 / 9.0))
 """Parts of the rates of stages before in stages 1 to 3."""
 
@@ -274,8 +349,9 @@ DIFFERENCE = (-5.0 / 72.0, 1.0 / 12.0, 1.0 / 9.0, -1.0 / 8.0)
 """Parts of the rates of all stages in the difference of both orders."""
 
 
-def _pass(steps: SubSteps, at: Progress, dt: Scalar, correction: Scalar) -> tuple[Progress, Scalar]:
+def _pass(start: Start, at: Progress) -> tuple[Progress, Scalar]:
     """One stage, and after the last one of a sub-step what follows it; 1 where the step is at its end."""
+    steps, _, dt, correction = start
     ops, h = steps.ops, at.h
     is_stage = [ops.less(k - 0.5, at.stage) * ops.less(at.stage, k + 0.5) for k in range(4)]
     is_first, is_last = ops.less(at.stage, -0.5), is_stage[3]
@@ -331,7 +407,7 @@ def _error(steps: SubSteps, at: Progress, end: Stage, dt: Scalar, closed: Scalar
         end.length([h * x for x in _combined(DIFFERENCE, [*rates, last])])
         for rates, last in ((at.u_rates, end.u_rate), (at.w_rates, end.w_rate))
     )
-    speed, acceleration = ops.sqrt(end.speed), ops.sqrt(end.acceleration)
+    speed, acceleration = (ops.sqrt(x + SQUARE_FLOOR) for x in (end.speed, end.acceleration))
     kinetic = 0.5 * (end.speed + dt * dt * (end.acceleration + TUNING.held_fraction * end.free))
     energy = dt / h * (speed * of_w + acceleration * of_u) / (TUNING.energy_tolerance * kinetic + SQUARE_FLOOR)
     gap: Scalar = 0.0

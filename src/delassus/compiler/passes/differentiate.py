@@ -18,7 +18,8 @@ from functools import reduce
 from itertools import chain
 from typing import Any
 
-from delassus.spatial.ops import Body, Image
+from delassus.errors import ConfigurationError
+from delassus.spatial.ops import Body, Changes, Image
 from delassus.spatial.trace.batched_calls import called
 from delassus.spatial.trace.nodes import Expression, Table
 from delassus.spatial.trace.operations import LEAVES, OPERATIONS, arity
@@ -69,8 +70,10 @@ Step = tuple[int, int, tuple[int, int, int]]
 def _forwards(
     ops: TraceOps, steps: Sequence[Step], inputs: Sequence[int], outputs: Sequence[int], given: Sequence[int]
 ) -> list[int]:
-    found = {k: x for k, x in zip(inputs, given, strict=True) if x}
+    found, known = {k: x for k, x in zip(inputs, given, strict=True) if x}, set(inputs)
     for k, op, operands in steps:
+        if k in known:
+            continue
         if solution := ops.solutions.get(k):
             if k == solution.values[0]:
                 found |= solution.forwards(found)
@@ -118,8 +121,8 @@ def _operations(ops: TraceOps, outputs: Sequence[int]) -> list[Step]:
     needed = graph.reachable(found)
     for solution in reversed(dict.fromkeys(ops.solutions.values())):
         if any(needed[k] for k in solution.values):
-            needed = graph.reachable([*found, *solution.depends_on])
-            found += solution.depends_on
+            found += [*solution.depends_on, *solution.values]
+            needed = graph.reachable(found)
     nodes = enumerate(graph.nodes())
     return [(k, op, (a, b, c)) for k, (op, a, b, c) in nodes if needed[k] and op not in LEAVES]
 
@@ -220,6 +223,39 @@ class Derived:
         return [(self.depends_on[0], found.get(self.values[0], 0))]
 
 
+class Changing:
+    """Nodes ``values`` of loops, and how they change with the nodes ``inputs``; once, for loops have one derivative."""
+
+    def __init__(self, ops: TraceOps, values: Sequence[int], inputs: Sequence[int], changes: Changes) -> None:
+        self._ops, self._changes, self._is_used = ops, changes, False
+        self.values, self.depends_on = [ops.copied(x) for x in values], list(inputs)
+
+    def forwards(self, found: Mapping[int, int]) -> dict[int, int]:
+        """Tangents of the values from those of the inputs."""
+        rates = [{0: Expression(self._ops, found[x])} if found.get(x) else {} for x in self.depends_on]
+        made = self.along(rates, 1) if any(rates) else []
+        return {k: change for k, (change,) in zip(self.values, made, strict=False) if change}
+
+    def backwards(self, found: Mapping[int, int]) -> list[tuple[int, int]]:
+        """Cotangents of the inputs from those of the values."""
+        ops, own = self._ops, [found.get(k, 0) for k in self.values]
+        if not any(own):
+            return []
+        inputs = list(dict.fromkeys(self.depends_on))
+        place = {x: k for k, x in enumerate(inputs)}
+        columns = zip(*self.along([{place[x]: 1.0} for x in self.depends_on], len(inputs)), strict=True)
+        return [(x, reduce(ops.add, map(ops.multiply, column, own))) for x, column in zip(inputs, columns, strict=True)]
+
+    def along(self, rates: Sequence[Mapping[int, Any]], width: int) -> list[list[int]]:
+        """Changes of the values (n × width) with those of the inputs."""
+        if self._is_used:
+            raise ConfigurationError("derivative", "one, of a step with loops", "another", "Take the first.")
+        self._is_used = True
+        made: Any = self._changes(rates, width)
+        rows: list[list[int]] = made.rows
+        return rows
+
+
 class DifferentiableTraceOps(TraceOps):
     """Tracing of programs that are differentiated: loops end where an equation holds, from which derivatives follow."""
 
@@ -251,8 +287,13 @@ class DifferentiableTraceOps(TraceOps):
         return Expression(self, found.values[0])
 
     def tangents(self, values: Sequence[Any], inputs: Sequence[Any], changes: Any) -> Any:
-        """Changes (m × k) of the values, by code that the columns share."""
+        """Changes (m × k) of the values, by code that the columns share, but for loops, which take all columns."""
         outputs, given = ([self.number(x) for x in nodes] for nodes in (values, inputs))
+        for loop in (x for x in dict.fromkeys(self.solutions.values()) if isinstance(x, Changing)):
+            before = [tangents(self, given, loop.depends_on, column) for column in zip(*changes.rows, strict=True)]
+            rates = [{c: Expression(self, x) for c, x in enumerate(row) if x} for row in zip(*before, strict=True)]
+            rows = [*changes.rows, *loop.along(rates, changes.columns)]
+            given, changes = [*given, *loop.values], Table(self, rows, changes.columns)
 
         def of_column(change: Table) -> list[Table]:
             return [Table(self, [[x] for x in tangents(self, given, outputs, change.nodes())], 1)]
@@ -260,3 +301,9 @@ class DifferentiableTraceOps(TraceOps):
         columns = [[self.take(changes, None, (k,))] for k in range(changes.columns)]
         made: list[Any] = [change for (change,) in called(self, of_column, columns)]
         return self.hstack([self.zeros(len(outputs), 0), *made])
+
+    def changing(self, values: Sequence[Any], inputs: Sequence[Any], changes: Changes) -> list[Any]:
+        """``values``, with the derivatives of `Changing`."""
+        found = Changing(self, [self.number(x) for x in values], [self.number(x) for x in inputs], changes)
+        self.solutions |= dict.fromkeys(found.values, found)
+        return [Expression(self, x) for x in found.values]

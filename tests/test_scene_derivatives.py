@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Box, Capsule, Collider, Cylinder, HalfSpace, Scene, SolverStatus, Sphere
+from delassus.contact import Box, Capsule, Collider, Cylinder, Ellipsoid, HalfSpace, Scene, SolverStatus, Sphere
 from delassus.errors import ConfigurationError
 
 DT = 2e-3
@@ -192,14 +192,38 @@ def test_what_sleeps_stays_where_it_is_put():
     assert np.abs(np.asarray(found.A) - np.diag([1.0] * 6 + [0.0] * 6)).max() == 0.0
 
 
-def test_what_has_no_derivatives_is_refused_by_name():
-    tins = {name: ds.mechanisms.free_body(1.0, 0.01 * np.eye(3)) for name in ("one", "other")}
-    colliders = [Collider(f"{name}/body", Cylinder(0.1, 0.1), name=name) for name in tins]
-    q = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.02, 0.0, 0.0999, 0.0, 0.0, 0.0, 1.0]
-    stack = Scene(tins, colliders)
-    sim = ds.Simulator(stack, q0=q, v0=[0.0] * 8 + [-0.1, 0.0, 0.0, 0.0], dt=DT)
+def test_contacts_that_iterations_find():
+    """Pairs of curved shapes, one of them moved along the normal of a first step until they overlap."""
+    rng = np.random.default_rng(3)
+    shapes = {"tin": Cylinder(0.1, 0.2), "egg": Ellipsoid(0.1, 0.15, 0.12), "rod": Capsule(0.05, 0.3),
+              "die": Box(0.2, 0.2, 0.2)}  # fmt: skip
+    pairs = [("tin", "egg"), ("egg", "rod"), ("rod", "tin"), ("die", "tin"), ("egg", "die"), ("tin", "tin")]
+    bodies = [shape for pair in pairs for shape in pair]
+    inertia = np.diag([0.01, 0.012, 0.008])
+    scene = Scene(
+        {f"body{k}": ds.mechanisms.free_body(1.0, inertia) for k in range(len(bodies))},
+        [Collider(f"body{k}/body", shapes[name], friction=0.3) for k, name in enumerate(bodies)],
+    )
+    q, v = scene.tree.neutral().reshape(-1, 7), 0.2 * rng.normal(size=(len(bodies), 6))
+    q[:, 3:] = rng.normal(size=(len(bodies), 4))
+    q[:, 3:] /= np.linalg.norm(q[:, 3:], axis=1)[:, None]
+    q[:, 0], q[1::2, 2] = 2.0 * (np.arange(len(bodies)) // 2), 0.45
+    v[1::2, :3] = rng.normal(size=(len(pairs), 3))
+    sim = ds.Simulator(scene, q0=q.ravel(), v0=100.0 * v.ravel(), dt=DT)
     sim.step()
-    with pytest.raises(ConfigurationError, match="colliders 'one' and 'other'"):
-        sim.step_derivatives()
+    for links, depth, frame in zip(sim.contacts.links, sim.contacts.depths, sim.contacts.frames, strict=True):
+        q[links[1], :3] += (3e-4 - depth) * frame[:, 2]
+    sim = ds.Simulator(scene, q0=q.ravel(), v0=v.ravel(), dt=DT, tolerance=1e-13, max_overlap=1.0)
+    state, controls = sim.get_state(), rng.normal(size=v.size)
+    sim.step(controls)
+    found, directions = sim.step_derivatives(), rng.normal(size=(2 * v.size, 3))
+    assert len(sim.contacts) == len(pairs) and sim.impulses.any(axis=1).sum() >= 3
+    assert found.status is SolverStatus.CONVERGED and found.distance > 1e-3
+    wanted = differences(sim, state, controls, np.vstack([directions, np.zeros((v.size, 3))]))
+    assert np.abs(found.A @ directions - wanted).max() < AGREES * np.abs(wanted).max()
+
+
+def test_what_has_no_derivatives_is_refused_by_name(scene):
+    sim = ds.Simulator(scene, q0=start(scene, np.random.default_rng(0), False)[0], dt=DT, max_overlap=1.0)
     with pytest.raises(ConfigurationError, match="'mass'"):
         sim.step_derivatives(parameters=["colour"])

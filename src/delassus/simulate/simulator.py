@@ -282,8 +282,7 @@ class Simulator:
         Raises
         ------
         ConfigurationError
-            No step since the start or `set_state`; a formulation without exact friction cones, loops, or contacts of
-            cylinders and ellipsoids but with half spaces (and of cylinders with spheres).
+            No step since the start or `set_state`; a formulation without exact friction cones, or loops.
 
         Examples
         --------

@@ -285,6 +285,9 @@ class Expressions(Text):
             return self.extreme(f is max, [self.value(x) for x in node.args])
         if f in (abs, int, float, bool):
             return self._of_one(name, self.value(node.args[0]))
+        if f in (np.real, np.isrealobj):  # numbers without changes are real, for those with changes are dual
+            value = self.value(node.args[0])
+            return self.plain(value) if f is np.real else self.constant(value.type is not DUAL)
         if f in ACCESSES:
             return self._memory(name, node.args)
         if isinstance(f, type) and issubclass(f, tuple) and hasattr(f, "_fields"):

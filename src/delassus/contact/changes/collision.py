@@ -14,11 +14,6 @@ from delassus.compiler.jit.compile import compiled
 from delassus.compiler.jit.types import DUALS
 from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
-    CYLINDER,
-    ELLIPSOID,
-    HALF_SPACE,
-    KIND,
-    SPHERE,
     Colliders,
     ContactArrays,
     PairMemory,
@@ -28,11 +23,9 @@ from delassus.contact.collision.narrow_phase import find_touching, number_contac
 from delassus.contact.snapshot import Indices
 from delassus.spatial.rotations import Array
 
-SAME = 1e-9
-"""Distance (m), over the size of colliders, up to which a contact is one that the step has found."""
-
-
-CURVED = (CYLINDER, ELLIPSOID)
+SAME = 1e-5
+"""Distance (m), over the size of colliders, up to which a contact is one that the step has found: above the errors of
+normals of what is curved, which iterations end at roots of the round-off of a gap."""
 
 
 class ContactChanges(NamedTuple):
@@ -69,7 +62,7 @@ def contact_changes(
     n, own = len(pairs), pairs.ravel()
     world = _duals(2 * n, 3, 4)
     world["x"] = space.world[own]
-    R, about = space.world[pairs[:, 0], :, :3], space.world[pairs[:, 0], :, 3]
+    R = space.world[pairs[:, 0], :, :3]
     for k in range(3):
         a, b = (k + 1) % 3, (k + 2) % 3  # e_k × R
         world["changes"][::2, k, 3, k] = 1.0
@@ -89,11 +82,10 @@ def contact_changes(
         _duals(most, 2),
     )  # fmt: skip
     m = find_changes(n, reach, gap, every, memory, out)
-    pair = out.colliders[:m, 0] // 2
-    out.colliders[:m] = pairs[pair]
+    out.colliders[:m] = pairs[out.colliders[:m, 0] // 2]
     at, known = _found_again(found, out, m)
     changed = [_changes(x, at) for x in (out.points, out.frames, out.depths, out.surface_velocities)]
-    return ContactChanges(*[*changed, about[pair[at]], known])
+    return ContactChanges(*[*changed, space.world[found.colliders[:, 0], :, 3], known])
 
 
 def _duals(*shape: int) -> Any:
@@ -102,13 +94,6 @@ def _duals(*shape: int) -> Any:
 
 def _changes(x: Any, at: Indices) -> Array:
     return np.asarray(x[at]["changes"][..., :6])
-
-
-def are_curved(colliders: Colliders, pairs: Indices) -> Any:
-    """Whether contacts of pairs (n, 2) are found by iterations, whose changes are not those of their limit."""
-    one, other = np.sort(colliders.shapes[pairs, KIND], axis=1).T
-    curved = np.isin(one, CURVED) | np.isin(other, CURVED)
-    return curved & (other != HALF_SPACE) & ~((one == SPHERE) & (other == CYLINDER))
 
 
 def _found_again(found: ContactArrays, other: Any, m: int) -> tuple[Indices, Any]:

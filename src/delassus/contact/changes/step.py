@@ -14,7 +14,7 @@ import numpy as np
 from delassus.algorithms.contact.law import TINY, part_beyond
 from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.algorithms.contact.problem import PROXIMAL, JointLaw
-from delassus.contact.changes.collision import are_curved, contact_changes
+from delassus.contact.changes.collision import contact_changes
 from delassus.contact.changes.contacts import (
     Contacts,
     along,
@@ -197,7 +197,6 @@ class SceneChanges:
         changes = self.block_changes(record, v)
         links = np.where(record.contacts.links[:, 0] >= 0, record.contacts.links[:, 0], record.contacts.links[:, 1])
         block_of = own[links]
-        self._refuse_curved(record)
         out, distance, fine = list[IslandChanges](), np.inf, bool(known[_acting(record)].all())
         for blocks_of in self.islands(record):
             island = _Island(
@@ -207,16 +206,6 @@ class SceneChanges:
             out.append(made)
             distance, fine = min(distance, near), fine and good
         return out, distance, fine
-
-    def _refuse_curved(self, record: StepRecord) -> None:
-        """Raise `ConfigurationError` where contacts act whose changes are not those of a formula."""
-        curved = are_curved(self.detector.arrays, record.contacts.colliders) & _acting(record)
-        if curved.any():
-            names = [self.blocks.scene.colliders[k].name for k in record.contacts.colliders[np.argmax(curved)]]
-            raise ConfigurationError(
-                f"colliders {names[0]!r} and {names[1]!r}", "shapes whose contacts have derivatives",
-                "a cylinder or ellipsoid on another shape than a half space", "Take a convex mesh or a capsule for it.",
-            )  # fmt: skip
 
 
 def _acting(record: StepRecord) -> Any:

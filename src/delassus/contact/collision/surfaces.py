@@ -51,9 +51,10 @@ from delassus.contact.collision.colliders import (
     PairMemory,
     Solid,
 )  # fmt: skip
-from delassus.contact.collision.convex import gap_of_cores, manifold, refined_distance, support_point
+from delassus.contact.collision.convex import gap_of_cores, manifold, refined_distance
 from delassus.contact.collision.half_spaces import reduce_manifold
 from delassus.contact.collision.patches import patch
+from delassus.contact.collision.support import support_point
 from delassus.contact.collision.vectors import (
     Vector,
     along,

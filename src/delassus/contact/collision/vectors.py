@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from delassus.compiler.jit.compile import compiled
 from delassus.spatial.rotations import Array
 
@@ -66,6 +68,12 @@ def in_frame(T: Array, d: Vector) -> Vector:
 def point_at(T: Array, x: Vector) -> Vector:
     """``R x + p``."""
     return along(in_world(T, x), 1.0, column(T, 3))
+
+
+@compiled
+def real(a: Vector) -> Vector:
+    """A vector without its changes."""
+    return np.real(a[0]), np.real(a[1]), np.real(a[2])
 
 
 @compiled

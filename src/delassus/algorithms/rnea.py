@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.jacobian import jacobian
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import scaled
-from delassus.spatial.ops import Matrix
+from delassus.spatial.motion import from_entries, scaled, scaled_matrix
+from delassus.spatial.ops import Matrix, Scalar
 
 
 def accelerations(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> list[Matrix]:
@@ -62,6 +63,17 @@ def to_joints(motion: DynamicsProblem, f: list[Matrix], qdd: Sequence[Matrix] | 
 def applied_forces(motion: DynamicsProblem) -> Matrix:
     """``τ − c`` (nv × 1), damping and springs taken off."""
     return motion.stacked([t - c for t, c in zip(motion.tau, joint_forces(motion), strict=True)])
+
+
+def momentum(motion: DynamicsProblem, h: Scalar, gained: Sequence[Scalar], impulses: Sequence[Scalar]) -> Matrix:
+    """``M Δv + h (c − τ) − Jᵀ p`` (nv × 1) of velocities that are ``gained`` over a time, zero where they follow."""
+    ops, over_h, at = motion.ops, 1.0 / h, motion.by_joint(gained)
+    rates = [scaled_matrix(ops, over_h, x) - motion.velocity_product(i) for i, x in enumerate(at)]
+    forces = [f - t for f, t in zip(joint_forces(motion, rates), motion.tau, strict=True)]
+    total = scaled_matrix(ops, h, motion.stacked(forces))
+    if impulses:
+        total = total - ops.transpose(motion.problem.once(jacobian)) @ from_entries(ops, impulses)
+    return total
 
 
 def inverse_dynamics(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> Matrix:

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 
 class Matrix(Protocol):
@@ -51,6 +53,10 @@ Image = Callable[[Sequence[Scalar]], Sequence[Scalar]]
 Changes = Callable[[Sequence[Mapping[Any, Scalar]], int], Matrix]
 """What `Ops.changing` calls: from rates of n inputs by column, and the number k of columns, to changes of m values."""
 
+Equations = Callable[[list[Scalar], list[Scalar]], tuple[Sequence[Scalar], Sequence[Scalar], Image]]
+"""What `Ops.implicit_motion` calls: from velocities ``v`` and impulses ``p`` to ``M (v − v*) − Jᵀ p``, which is zero at
+a solution, to velocities of the rows, ``J v``, and to the map from these to impulses that ``p`` is a fixed point of."""
+
 Function = Callable[..., Sequence[Any]]
 """What `Ops.map` calls: from matrices to matrices."""
 
@@ -75,6 +81,23 @@ class SymmetricFactor(Protocol):
 
     def parts(self) -> list[Matrix]:
         """Matrices that `solve` reads."""
+
+
+class MotionSpace(Protocol):
+    """Joint space by the factor ``M = Lᵀ L`` and rows ``Y = J L⁻¹``, of the mobility ``G = Y Yᵀ``."""
+
+    @property
+    def G(self) -> Matrix:
+        """(m × m)."""
+
+    def solve_transpose(self, B: Matrix, /) -> Matrix:
+        """``L⁻ᵀ B`` (nv × k)."""
+
+    def along_rows(self, x: Matrix, /) -> Matrix:
+        """``Y x`` (m × k)."""
+
+    def back_substitution(self, x: Matrix, f: Matrix, /) -> Matrix:
+        """``L⁻¹ (x + Yᵀ f)`` (nv × k)."""
 
 
 class MotionTransform(Protocol):
@@ -261,11 +284,9 @@ class Ops(ScalarOps):
         Each state stops for itself, whatever others do; where ``unless`` is 1, before the first pass.
         """
 
-    def differentiable(
-        self, repeated: Callable[[], list[Scalar]], once: Callable[[], list[Scalar]]
-    ) -> list[Scalar]:  # fmt: skip
-        """What ``repeated`` makes, by loops; where programs are differentiated, what ``once`` does."""
-        return repeated()
+    def differentiable(self, plain: Callable[[], T], differentiated: Callable[[], T]) -> T:
+        """What ``plain`` makes; where programs are differentiated, what the other does."""
+        return plain()
 
     def implicit(
         self, values: Sequence[Scalar], image: Image, mobility: Sequence[Sequence[Scalar]]
@@ -275,6 +296,12 @@ class Ops(ScalarOps):
         They are unique where ``mobility`` (m × m), of the rows that they act on, has full rank.
         """
         return list(values)
+
+    def implicit_motion(
+        self, v: Sequence[Scalar], p: Sequence[Scalar], equations: Equations, space: MotionSpace
+    ) -> tuple[list[Scalar], list[Scalar]]:
+        """Velocities, impulses with derivatives that follow from ``equations``, where programs are differentiated."""
+        raise NotImplementedError
 
     def derived(self, value: Scalar, like: Scalar) -> Scalar:
         """``value``, which has the derivatives of ``like`` where programs are differentiated; of zero, none."""

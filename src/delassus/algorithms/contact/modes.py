@@ -178,9 +178,12 @@ def nearest_mode(ops: Ops, modes: Sequence[Mode], holds: Mapping[int, Hold]) -> 
 
 
 def image_by_modes(
-    problem: StepProblem, p: Sequence[Scalar], modes: Sequence[Mode], joints: Sequence[tuple[Hold, Scalar]], h: Scalar
-) -> list[Scalar]:
-    """Impulses whose changes are those of ``p`` where these obey the linear laws of modes; values mean nothing.
+    problem: StepProblem, p: Sequence[Scalar], u: Sequence[Scalar], modes: Sequence[Mode],
+    joints: Sequence[tuple[Hold, Scalar]], h: Scalar,
+) -> list[Scalar]:  # fmt: skip
+    """Impulses whose changes are those of ``p`` where these and velocities obey the linear laws of modes.
+
+    Values mean nothing.
 
     ``joints``: holds, and positions of joints.
     """
@@ -197,8 +200,7 @@ def image_by_modes(
         given = from_entries(ops, [p[row] - slip * x.friction for row, slip in zip(own, slips, strict=True)])
         along = axes @ given
         unknown = along + along - coupled @ along  # of a unit triangle 1 + N, N² = 0
-        u = from_entries(ops, [problem.velocity(row, p) for row in own])
-        missed = C @ u + diagonal(ops, held(mode.D)) @ unknown
+        missed = C @ from_entries(ops, u[x.row : x.row + 3]) + diagonal(ops, held(mode.D)) @ unknown
         for row, y in zip(own, column(ops, ops.transpose(axes) @ missed), strict=True):
             out[row] = p[row] - over * y
     for law, (hold, position) in zip(problem.joints, joints, strict=True):
@@ -206,7 +208,7 @@ def image_by_modes(
         compliant = (1.0 - hold.held) / (1.0 + w * (0.0 if hold.added is None else hold.added))
         over, part, added = held([hold.held / w, compliant, hold.added])
         with_position, with_time, slip = held([hold.with_position, hold.with_time, hold.slip / h])
-        velocity: Scalar = problem.velocity(row, p) - with_position * position - with_time * h
+        velocity: Scalar = u[row] - with_position * position - with_time * h
         out[row] = p[row] - over * velocity - part * (p[row] - slip * h + added * velocity)
     return out
 

@@ -20,11 +20,11 @@ from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
-from delassus.algorithms.rnea import joint_forces
+from delassus.algorithms.rnea import momentum
 from delassus.constraints import At, Candidate, ConstraintRates
 from delassus.model.tree import WORLD
 from delassus.spatial.dual_ops import Dual, DualOps, rates_of, value
-from delassus.spatial.motion import LINEAR, column, cross_entries, cross_matrix, from_entries, scaled_matrix
+from delassus.spatial.motion import LINEAR, column, cross_entries, cross_matrix, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 
@@ -89,14 +89,8 @@ class Varied:
 
     def momentum(self, gained: Sequence[Scalar], impulses: Sequence[Any], with_forces: bool = False) -> Matrix:
         """Changes (nv × k) of ``M (v⁺ − v) − Jᵀ p``, and with forces of ``h (c − τ)``."""
-        ops, motion, h = self.ops, self._motion if with_forces else self._at_rest, self.h if with_forces else 1.0
-        over_h, at = 1.0 / h, motion.by_joint(gained)
-        rates = [scaled_matrix(ops, over_h, x) - motion.velocity_product(i) for i, x in enumerate(at)]
-        forces = [f - t for f, t in zip(joint_forces(motion, rates), motion.tau, strict=True)]
-        total = scaled_matrix(ops, h, motion.stacked(forces))
-        if impulses:
-            total = total - ops.transpose(self._J) @ from_entries(ops, impulses)
-        return self.rates(column(ops, total))
+        motion, h = (self._motion, self.h) if with_forces else (self._at_rest, 1.0)
+        return self.rates(column(self.ops, momentum(motion, h, gained, impulses)))
 
     def along_rows(self, x: Sequence[Scalar]) -> list[Any]:
         """``J x`` (m)."""

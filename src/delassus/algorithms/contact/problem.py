@@ -111,7 +111,8 @@ class StepProblem:
         for x in self.points:
             own = slice(x.row, x.row + 3)
             least[own] = [PROXIMAL * maximum_of(ops, size_of[own]) + SQUARE_FLOOR] * 3
-        self.own_mobility = [G[k][k] + size for k, size in enumerate(least)]
+        # solutions do not depend on mobilities that scale laws
+        self.own_mobility = [ops.derived(G[k][k] + size, 0.0) for k, size in enumerate(least)]
         self.mobility, self.blocks = list(self.own_mobility), list[PointBlock]()
         for x in self.points:
             own, W = slice(x.row, x.row + 3), [G[x.row + k][x.row : x.row + 3] for k in range(3)]
@@ -175,13 +176,9 @@ class StepProblem:
             out[y.row] = self.joint_impulse(y, p[y.row], u[y.row])
         return out
 
-    def implicit(self, p: Sequence[Scalar], image: LawImage | None = None) -> list[Scalar]:
-        """Impulses of a solution, as what follows from the laws, or an ``image``, where the step is differentiated."""
-
-        def of_laws(q: Sequence[Scalar]) -> list[Scalar]:
-            return self.image(q, [self.velocity(row, q) for row in range(len(q))])
-
-        return self.ops.implicit(p, of_laws if image is None else lambda q: image(self, q), self.G)
+    def implicit(self, p: Sequence[Scalar], image: LawImage) -> list[Scalar]:
+        """Impulses of a solution, as what follows from an image of laws where the step is differentiated."""
+        return self.ops.implicit(p, lambda q: image(self, q, [self.velocity(k, q) for k in range(len(q))]), self.G)
 
     def residuals(self, p: Sequence[Scalar], u: Sequence[Scalar]) -> tuple[Scalar, Scalar, Scalar]:
         """Violation in m/s (rad/s): of complementarity, of friction, and velocity of penetration.
@@ -245,5 +242,5 @@ def apart(ops: Ops, p: Sequence[Scalar], joints: Sequence[JointLaw], of_limits: 
 Solver = Callable[[StepProblem, Sequence[Scalar], int, float], list["Scalar"]]
 """From a problem, impulses to start from, the number of passes and a tolerance (m/s) to impulses."""
 
-LawImage: TypeAlias = "Callable[[StepProblem, Sequence[Scalar]], list[Scalar]]"
-"""From a problem and impulses to what stands for `StepProblem.image` where derivatives are others."""
+LawImage: TypeAlias = "Callable[[StepProblem, Sequence[Scalar], Sequence[Scalar]], list[Scalar]]"
+"""From a problem, impulses and velocities to what stands for `StepProblem.image` where derivatives are others."""

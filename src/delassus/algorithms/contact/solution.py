@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from delassus.algorithms.contact.law import TUNING
-from delassus.algorithms.contact.problem import Bounds, Outcome, StepProblem
+from delassus.algorithms.contact.problem import Bounds, LawImage, Outcome, StepProblem
+from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.smooth_motion import (
     SmoothMotion,
     Start,
@@ -20,7 +21,8 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Candidate
 from delassus.spatial.dual_ops import Dual, Rates
-from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.motion import column, from_entries
+from delassus.spatial.ops import Image, Matrix, Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,35 @@ class SolvedProblem(NamedTuple):
     outcome: Outcome
     velocity: list[Scalar]
     impulses: list[Scalar]
+
+
+def implied(
+    found: SolvedProblem, start: Sequence[Scalar], momentum: Callable[..., Matrix], space: JointSpace,
+    image: LawImage,
+) -> SolvedProblem:  # fmt: skip
+    """The same as what follows from laws and momentum, where steps are differentiated; residuals are just numbers.
+
+    ``momentum(Δv, p)`` (nv × 1) is zero; ``start`` are velocities before the step. There are no rows but those of laws.
+    """
+    problem, plain, ops = found.problem, found.outcome, found.problem.ops
+
+    def along_rows(v: Sequence[Scalar]) -> list[Scalar]:
+        moved = column(ops, space.J @ from_entries(ops, v)) if problem.b else []
+        for x in problem.points:
+            for k, belt in enumerate(x.belt):
+                moved[x.row + k] = moved[x.row + k] + belt
+        return moved
+
+    def equations(v: list[Scalar], p: list[Scalar]) -> tuple[Sequence[Scalar], Sequence[Scalar], Image]:
+        u, gained = along_rows(v), [a - b for a, b in zip(v, start, strict=True)]
+        for x in problem.points:
+            u[x.row + 2] = u[x.row + 2] + x.rate
+        return column(ops, momentum(gained, p)), u, lambda u: image(problem, p, u)
+
+    v, p = ops.implicit_motion(found.velocity, plain.p, equations, space)
+    velocities = [ops.derived(x, y) for x, y in zip(plain.velocities, along_rows(v), strict=True)]
+    energy, *worst = (ops.derived(x, 0.0) for x in (plain.energy, *plain.residuals))
+    return SolvedProblem(problem, Outcome(p, velocities, energy, (worst[0], worst[1], worst[2])), v, p)
 
 
 class Block(NamedTuple):

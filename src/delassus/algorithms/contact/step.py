@@ -53,16 +53,17 @@ from delassus.algorithms.contact.solution import (
     StepInputs,
     StepSolution,
     blocks_with_loops,
+    implied,
     points_of,
 )
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.loop_impulses import LoopImpulses
-from delassus.algorithms.rnea import joint_forces
+from delassus.algorithms.rnea import momentum
 from delassus.constraints import BoundedJoint
 from delassus.constraints.contact import bounded_joints_of
-from delassus.spatial.motion import column, from_entries, scaled_matrix
+from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
 OUT_OF_REACH = 1e6
@@ -94,10 +95,11 @@ class ContactStep:
         joints, rates = self._joint_laws(), [self.ops.maximum(c.gap, 0.0) * self.over_h for c, *_ in self.points]
 
         def solved(free: Sequence[Scalar], points: Sequence[PointLaw], start: Sequence[Scalar], budget: Scalar,
-                   joints: Sequence[JointLaw] = joints, image: LawImage | None = None,
+                   joints: Sequence[JointLaw] = joints, image: LawImage | None = StepProblem.image,
                    ) -> tuple[StepProblem, Outcome]:  # fmt: skip
             problem = StepProblem(ops, self.G, free, self.size_of, points, joints, pyramid)
-            p = problem.implicit(solver(problem, start, times, tolerance), image) if start else []
+            p = solver(problem, start, times, tolerance) if start else []
+            p = p if image is None else problem.implicit(p, image)
             return problem, problem.safe([self.moves.get(row, 1.0) * x for row, x in enumerate(p)], budget)
 
         y, free, taken = self.free(self.motion)
@@ -111,11 +113,9 @@ class ContactStep:
         if blocks:
             y = self._ending_with(y, blocks)
             free, taken = self._beside_loops(column(ops, self.space.along_rows(y)))
-        laws = [
-            PointLaw(3 * k, friction, rate, candidate.belt)
-            for k, ((candidate, friction, _), rate) in enumerate(zip(self.points, rates, strict=True))
-        ]
-        image: LawImage | None = None
+        of_each = zip(self.points, rates, strict=True)
+        laws = [PointLaw(3 * k, friction, rate, c.belt) for k, ((c, friction, _), rate) in enumerate(of_each)]
+        image: LawImage = StepProblem.image
         if self.smoothing is not None:
             of_points = self.smoothing_of_points(struck)
             laws = [
@@ -123,7 +123,11 @@ class ContactStep:
                 for x, (c, *_), own in zip(laws, self.points, of_points, strict=True)
             ]
             image = partial(self._image_by_modes, of_points)
-        last = self._taken(solved(free, laws, along_rows(start, joints), 0.0, image=image), y, taken)
+        follows = image if self.loops else None  # else it does from the motion
+        last = plain = self._taken(solved(free, laws, along_rows(start, joints), 0.0, image=follows), y, taken)
+        if not self.loops:
+            missed = partial(momentum, motion, self.h)
+            last = ops.differentiable(lambda: plain, lambda: implied(plain, before, missed, self.space, image))
         found = last.outcome
         correction = self._correction(found.velocities, times, blocks)
         v, shift = last.velocity, correction.shift
@@ -153,15 +157,12 @@ class ContactStep:
     def free(self, motion: DynamicsProblem) -> tuple[Matrix, list[Scalar], Matrix | None]:
         """``L v*`` (nv × 1) of the motion without contacts, and `_beside_loops` of it.
 
-        ``L v* = h L⁻ᵀ (τ − c + M v / h)``, with the last two by one recursion: ``c − M v / h`` are joint forces at the
-        acceleration ``−v / h``. Velocities of free and planar joints are in the axes of now, ``v + h ω × v``.
+        ``L v* = −L⁻ᵀ (h (c − τ) − M v)``, as if all velocity were lost. Velocities of free and planar joints are in the
+        axes of now, ``v + h ω × v``.
         """
-        ops = self.ops
-        backwards = [-(scaled_matrix(ops, self.over_h, v) + motion.velocity_product(i)) for i, v in enumerate(motion.v)]
-        forces = [t - c for t, c in zip(motion.tau, joint_forces(motion, backwards), strict=True)]
-        impulses = [self.h * x for x in column(ops, motion.stacked(forces))]
-        y = self.space.solve_transpose(from_entries(ops, impulses)) if impulses else ops.zeros(0, 1)
-        return y, *self._beside_loops(column(ops, self.space.along_rows(y)))
+        lost = [-x for v in motion.v for x in column(self.ops, v)]
+        y = self.space.solve_transpose(-momentum(motion, self.h, lost, []))
+        return y, *self._beside_loops(column(self.ops, self.space.along_rows(y)))
 
     def _ending_with(self, y: Matrix, blocks: Sequence[Block]) -> Matrix:
         """``L v`` (nv × 1), ``y`` with the velocity that blocks with loops have at the end of their smooth motion."""
@@ -289,12 +290,12 @@ class ContactStep:
         return modes, holds
 
     def _image_by_modes(
-        self, of_points: Sequence[Scalar | None], problem: StepProblem, p: Sequence[Scalar]
+        self, of_points: Sequence[Scalar | None], problem: StepProblem, p: Sequence[Scalar], u: Sequence[Scalar]
     ) -> list[Scalar]:
         """Impulses with the changes of smoothed modes."""
         modes, holds = self.modes(problem, p, self.smoothing, of_points)
         joints = [(holds[c.dof], self.position(c)) for c in bounded_joints_of(self.problem.constraints)]
-        return image_by_modes(problem, p, modes, joints, self.h)
+        return image_by_modes(problem, p, u, modes, joints, self.h)
 
     def _impact_times(self, u: Sequence[Scalar], free: Sequence[Scalar], bounces: Sequence[Scalar]) -> list[ImpactTime]:
         """Of each point, if derivatives are smoothed; velocities of rows before and after the step without contacts."""
@@ -459,13 +460,13 @@ class ContactStep:
         goals = CorrectionGoals(rows, list(bounds.values()), own, by_loops, taken, most)
 
         def shift(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
-            found = self.displaced(goals, values[: len(rows)])
-            return [*values[: len(rows)], *(found.part * x for x in found.whole)], 1.0
+            s = values[: len(rows)]
+            found = self.displaced(goals, ops.implicit(s, lambda s: [image(s, i) for i in range(len(s))], mobility))
+            return [*s, *(found.part * x for x in found.whole)], 1.0
 
         nothing = ops.less(most, 2.0 * SQUARE_FLOOR)
         s = ops.repeat(times, [0.0] * len(rows), sweep, nothing) if rows else []
         mobility = [[own[i] if j == i else G[row][other] for j, other in enumerate(rows)] for i, row in enumerate(rows)]
-        s = ops.implicit(s, lambda values: [image(values, i) for i in range(len(rows))], mobility)
         return Correction(goals, s, nothing, ops.repeat(1, [*s, *([0.0] * tree.nv)], shift, nothing)[len(rows) :])
 
     def displaced(self, goals: CorrectionGoals, s: Sequence[Scalar]) -> Displacement:

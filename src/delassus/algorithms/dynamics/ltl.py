@@ -14,6 +14,7 @@ from collections.abc import Collection
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.osim.ltl import rows_over_factor, squared
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import applied_forces
@@ -40,6 +41,11 @@ class JointSpace:
     def gamma(self) -> Matrix:
         """Accelerations (m × 1) that ``J q̈`` has to be."""
         return wanted_accelerations(self._motion)
+
+    @cached_property
+    def J(self) -> Matrix:
+        """Constraint Jacobian (m × nv)."""
+        return self._motion.problem.once(jacobian)
 
     @cached_property
     def G(self) -> Matrix:

@@ -13,17 +13,21 @@ Source: Griewank and Walther, Evaluating Derivatives, chapter 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from delassus.errors import ConfigurationError
-from delassus.spatial.ops import Body, Changes, Image
+from delassus.spatial.ops import Body, Changes, Equations, Image, MotionSpace
 from delassus.spatial.trace.batched_calls import called
 from delassus.spatial.trace.nodes import Expression, Table
-from delassus.spatial.trace.operations import LEAVES, OPERATIONS, arity
+from delassus.spatial.trace.operations import LEAVES, OPERATIONS, Op, arity
 from delassus.spatial.trace.trace_ops import TraceOps
+
+T = TypeVar("T")
 
 ROUNDING = 2.0**4
 """``δ`` of `Solution` over round-off, where only single states have other values; else it is the root of round-off."""
@@ -39,9 +43,14 @@ def tangents(ops: TraceOps, inputs: Sequence[int], outputs: Sequence[int], given
     return _forwards(ops, _operations(ops, outputs), inputs, outputs, given)
 
 
-def cotangents(ops: TraceOps, inputs: Sequence[int], outputs: Sequence[int], given: Sequence[int]) -> list[int]:
-    """Nodes of the cotangents of the nodes ``inputs``, those of the nodes ``outputs`` being ``given``."""
-    return _backwards(ops, _operations(ops, outputs), inputs, outputs, given)
+def cotangents(
+    ops: TraceOps, inputs: Sequence[int], outputs: Sequence[int], given: Sequence[int], is_last: bool = False
+) -> list[int]:
+    """Nodes of the cotangents of the nodes ``inputs``, those of the nodes ``outputs`` being ``given``.
+
+    ``is_last``: whether they are not differentiated in turn.
+    """
+    return _backwards(ops, _operations(ops, outputs), inputs, outputs, given, in_passes=is_last)
 
 
 def jacobian(ops: TraceOps, inputs: Sequence[int], outputs: Sequence[int]) -> list[list[int]]:
@@ -88,8 +97,9 @@ def _forwards(
 
 
 def _backwards(
-    ops: TraceOps, steps: Sequence[Step], inputs: Sequence[int], outputs: Sequence[int], given: Sequence[int]
-) -> list[int]:
+    ops: TraceOps, steps: Sequence[Step], inputs: Sequence[int], outputs: Sequence[int], given: Sequence[int],
+    in_passes: bool = False,
+) -> list[int]:  # fmt: skip
     moves = set(inputs)
     for k, _, operands in steps:
         solution = ops.solutions.get(k)
@@ -106,7 +116,8 @@ def _backwards(
     for k, op, operands in reversed(steps):
         if solution := ops.solutions.get(k):
             if k == solution.values[0]:
-                for node, x in solution.backwards(found):
+                is_pass = in_passes and isinstance(solution, SinglePass)
+                for node, x in solution.backwards_in_a_pass(found, moves) if is_pass else solution.backwards(found):
                     gather(node, x)
         elif own := found.get(k):
             for which, x in enumerate(operands):
@@ -115,14 +126,19 @@ def _backwards(
     return [found.get(k, 0) for k in inputs]
 
 
-def _operations(ops: TraceOps, outputs: Sequence[int]) -> list[Step]:
-    """Operations that derivatives of the outputs need, in order, with their operands, −1 where there are none."""
+def _operations(ops: TraceOps, outputs: Sequence[int], earlier: Collection[int] = ()) -> list[Step]:
+    """Operations that derivatives of the outputs need, in order, with their operands, −1 where there are none.
+
+    Of what is ``earlier``, nothing.
+    """
     graph, found = ops.graph([outputs]), list(outputs)
-    needed = graph.reachable(found)
+    among = np.ones(len(graph), dtype=bool)
+    among[list(earlier)] = False
+    needed = graph.reachable(found, among)
     for solution in reversed(dict.fromkeys(ops.solutions.values())):
         if any(needed[k] for k in solution.values):
-            found += [*solution.depends_on, *solution.values]
-            needed = graph.reachable(found)
+            found += [*solution.values, *solution.depends_on]  # all are differentiated at once
+            needed = graph.reachable(found, among)
     nodes = enumerate(graph.nodes())
     return [(k, op, (a, b, c)) for k, (op, a, b, c) in nodes if needed[k] and op not in LEAVES]
 
@@ -137,13 +153,77 @@ class Solution:
     ``3 (δ / j)²``.
     """
 
-    def __init__(self, ops: TraceOps, p: Sequence[int], missed: Sequence[int], is_unique: bool) -> None:
-        self._ops, self._p, self._missed, self._is_unique = ops, list(p), list(missed), is_unique
-        self.values, self.depends_on = [ops.copied(x) for x in p], [*p, *missed]
-        assert len(set(self.values)) == len(p) and min(self.values, default=1) > max(missed, default=0)
-        J, shift = jacobian(ops, p, missed), ops.number(ROUNDING * ops.epsilon if is_unique else ops.epsilon**0.5)
-        self._J, self._twice = [list(row) for row in J], ops.add(shift, shift)
-        self._L, self._U, n = [[0] * len(p) for _ in p], J, len(p)
+    def __init__(
+        self, ops: TraceOps, p: Sequence[int], missed: Sequence[int], J: list[list[int]], is_unique: bool
+    ) -> None:
+        self._ops, self._p, self._missed = ops, list(p), list(missed)
+        self.values, self.depends_on = [_copy(ops, x) for x in p], [*p, *missed]
+        self._inverse = Inverse(ops, J, is_unique)
+
+    def forwards(self, found: Mapping[int, int]) -> dict[int, int]:
+        """Tangents of the values from those that have been found."""
+        x = self._inverse.times([found.get(k, 0) for k in self._missed])
+        made = (self._ops.subtract(found.get(k, 0), change) for k, change in zip(self._p, x, strict=True))
+        return {k: change for k, change in zip(self.values, made, strict=True) if change}
+
+    def backwards(self, found: Mapping[int, int]) -> list[tuple[int, int]]:
+        """Cotangents of ``p`` and ``missed`` from those of the values."""
+        own = [found.get(k, 0) for k in self.values]
+        x = self._inverse.transposed_times(own)
+        return [*zip(self._p, own, strict=True), *zip(self._missed, map(self._ops.negate, x), strict=True)]
+
+
+class MotionSolution:
+    """Velocities ``v`` and impulses ``p`` that solve ``ρ = M (v − v*) − Jᵀ p = 0`` and ``F(p, u) = 0``, ``u = J v``.
+
+    With ``z = −L⁻ᵀ ∂ρ`` and ``A = ∂F/∂p + ∂F/∂u G``, ``G = Y Yᵀ``,
+
+        dp = −A⁻¹ (∂F + ∂F/∂u Y z),   dv = L⁻¹ (z + Yᵀ dp),
+
+    ``v`` and ``p`` held in ``∂ρ``, ``∂F``: vectors, where changes of ``L``, ``Y`` and ``G`` would be matrices.
+    """
+
+    def __init__(
+        self, ops: DifferentiableTraceOps, space: Any, v: Sequence[int], p: Sequence[int], momentum: Sequence[int],
+        u: Sequence[int], missed: Sequence[int],
+    ) -> None:  # fmt: skip
+        self._ops, self._momentum, self._missed, self._space = ops, list(momentum), list(missed), space
+        self._n, self.values = len(v), [_copy(ops, x) for x in (*v, *p)]
+        self.depends_on = [*v, *p, *momentum, *missed]
+        self._with_u = Table(ops, jacobian(ops, u, missed), len(u))
+        J = Table(ops, jacobian(ops, p, missed), len(p)) + self._with_u @ space.G
+        self._inverse = Inverse(ops, J.rows, not p or ops.rank(space.G) == len(p))
+
+    def forwards(self, found: Mapping[int, int]) -> dict[int, int]:
+        """Tangents of the values from those that have been found."""
+        z = -self._space.solve_transpose(self._column(found.get(k, 0) for k in self._momentum))
+        missed = self._column(found.get(k, 0) for k in self._missed) + self._with_u @ self._space.along_rows(z)
+        dp = -self._column(self._inverse.times(missed.nodes()))
+        made = [*self._space.back_substitution(z, dp).nodes(), *dp.nodes()]
+        return {k: change for k, change in zip(self.values, made, strict=True) if change}
+
+    def backwards(self, found: Mapping[int, int]) -> list[tuple[int, int]]:
+        """Cotangents of ``ρ`` and ``F`` from those of the values."""
+        own, n = self._column(found.get(k, 0) for k in self.values), self._n
+        z = self._space.solve_transpose(self._ops.take(own, range(n), None))
+        pushed = self._ops.take(own, range(n, len(own.rows)), None) + self._space.along_rows(z)
+        of_missed = -self._column(self._inverse.transposed_times(pushed.nodes()))
+        of_momentum = -self._space.back_substitution(z, self._ops.transpose(self._with_u) @ of_missed)
+        return [*zip(self._momentum, of_momentum.nodes(), strict=True),
+                *zip(self._missed, of_missed.nodes(), strict=True)]  # fmt: skip
+
+    def _column(self, nodes: Iterable[int]) -> Table:
+        return Table(self._ops, [[x] for x in nodes], 1)
+
+
+class Inverse:
+    """Inverse of a matrix ``J`` for columns, by elimination without exchanges; of redundant rows as in `Solution`."""
+
+    def __init__(self, ops: TraceOps, J: list[list[int]], is_unique: bool) -> None:
+        self._ops, self._is_unique, n = ops, is_unique, len(J)
+        shift = ops.number(ROUNDING * ops.epsilon if is_unique else ops.epsilon**0.5)
+        self._J, self._twice = J, ops.add(shift, shift)
+        self._L, self._U = [[0] * n for _ in J], [list(row) for row in J]
         L, U = self._L, self._U
         for k in range(n):
             U[k][k] = ops.add(U[k][k], shift)
@@ -155,23 +235,21 @@ class Solution:
                         U[i][j] = ops.subtract(U[i][j], ops.multiply(L[i][k], U[k][j]))
             U[k][k] = over
 
-    def forwards(self, found: Mapping[int, int]) -> dict[int, int]:
-        """Tangents of the values from those that have been found."""
-        ops, x = self._ops, self._solved([found.get(k, 0) for k in self._missed])
-        if not self._is_unique:
-            x = self._solved(self._product(self._J, x))
-            x = self._regular(x, self._solved(x))
-        made = (ops.subtract(found.get(k, 0), change) for k, change in zip(self._p, x, strict=True))
-        return {k: change for k, change in zip(self.values, made, strict=True) if change}
+    def times(self, x: Sequence[int]) -> list[int]:
+        """``J⁻¹ x``."""
+        x = self._solved(x)
+        if self._is_unique:
+            return x
+        x = self._solved(self._product(self._J, x))
+        return self._regular(x, self._solved(x))
 
-    def backwards(self, found: Mapping[int, int]) -> list[tuple[int, int]]:
-        """Cotangents of ``p`` and ``missed`` from those of the values."""
-        ops, own = self._ops, [found.get(k, 0) for k in self.values]
-        x = self._solved_transposed(own)
-        if not self._is_unique:
-            x = self._regular(x, self._solved_transposed(x))
-            x = self._solved_transposed(self._product(zip(*self._J, strict=True), x))
-        return [*zip(self._p, own, strict=True), *zip(self._missed, map(ops.negate, x), strict=True)]
+    def transposed_times(self, x: Sequence[int]) -> list[int]:
+        """``J⁻ᵀ x``."""
+        x = self._solved_transposed(x)
+        if self._is_unique:
+            return x
+        x = self._regular(x, self._solved_transposed(x))
+        return self._solved_transposed(self._product(zip(*self._J, strict=True), x))
 
     def _regular(self, x: Sequence[int], again: Sequence[int]) -> list[int]:
         """``x + 2 δ R x``."""
@@ -205,14 +283,54 @@ class Solution:
         return x
 
 
+class SinglePass:
+    """Nodes ``values`` that are the nodes ``after`` a pass, or as ``before`` where ``unless`` is 1.
+
+    The pass has no nodes before ``first``.
+    """
+
+    def __init__(
+        self, ops: DifferentiableTraceOps, unless: int, before: Sequence[int], after: Sequence[int], first: int
+    ) -> None:
+        self._ops, self._unless, self._before, self._after, self._first = ops, unless, before, after, first
+        self.depends_on = [ops.operation(Op.SELECT, unless, x, y) for x, y in zip(before, after, strict=True)]
+        self.values = [_copy(ops, x) for x in self.depends_on]
+
+    def forwards(self, found: Mapping[int, int]) -> dict[int, int]:
+        """Tangents of the values from those that have been found."""
+        made = {x: found.get(k, 0) for x, k in zip(self.values, self.depends_on, strict=True)}
+        return {k: x for k, x in made.items() if x}
+
+    def backwards(self, found: Mapping[int, int]) -> list[tuple[int, int]]:
+        """Cotangents of what is chosen between, from those of the values."""
+        return [(k, found.get(x, 0)) for k, x in zip(self.depends_on, self.values, strict=True)]
+
+    def backwards_in_a_pass(self, found: Mapping[int, int], moves: Container[int]) -> list[tuple[int, int]]:
+        """The same, where states want the pass, of inputs and earlier solutions that it reads and that ``moves`` holds.
+
+        That is code of its own, which no block of states runs without need.
+        """
+        ops, own = self._ops, [found.get(k, 0) for k in self.values]
+        earlier = {k for k in ops.solutions if k < self._first}
+        steps = _operations(ops, self._after, earlier)
+        read, nodes = {x for *_, operands in steps for x in operands}, ops.since(0)
+        read.update(x for k, *_ in steps if k in ops.solutions for x in ops.solutions[k].depends_on)
+        inputs = [k for k in sorted(read) if k in moves and (k in earlier or nodes[k][0] == Op.INPUT)]
+
+        def add(values: list[Any]) -> tuple[list[Any], float]:
+            made = _backwards(ops, steps, inputs, self._after, own)
+            return [x + Expression(ops, y) for x, y in zip(values, made, strict=True)], 1.0
+
+        total = TraceOps.repeat(ops, 1, [0.0] * len(inputs), add, Expression(ops, self._unless))
+        left = [(k, ops.operation(Op.SELECT, self._unless, x, 0)) for k, x in zip(self._before, own, strict=True) if x]
+        return [*zip(inputs, map(ops.number, total), strict=True), *left]
+
+
 class Derived:
     """A node with the value of another and the derivatives of a third, ``like``."""
 
     def __init__(self, ops: TraceOps, value: int, like: int) -> None:
-        before, copy = len(ops.at), ops.copied(value)
-        while copy < before:  # a copy with other derivatives, as one that is opaque
-            copy = ops.copied(copy)
-        self.values, self.depends_on = [copy], [like]
+        self.values, self.depends_on = [_copy(ops, value)], [like]
 
     def forwards(self, found: Mapping[int, int]) -> dict[int, int]:
         """Tangent of the value from those that have been found."""
@@ -256,6 +374,14 @@ class Changing:
         return rows
 
 
+def _copy(ops: TraceOps, x: int) -> int:
+    """The number of a node in one of its own, which may have other derivatives than further copies."""
+    before, copy = len(ops.at), ops.copied(x)
+    while copy < before:
+        copy = ops.copied(copy)
+    return copy
+
+
 class DifferentiableTraceOps(TraceOps):
     """Tracing of programs that are differentiated: loops end where an equation holds, from which derivatives follow."""
 
@@ -263,28 +389,46 @@ class DifferentiableTraceOps(TraceOps):
         """A single pass is not a loop: derivatives go through it."""
         if times != 1:
             return super().repeat(times, start, body, unless)
-        return [self.select(unless, x, y) for x, y in zip(start, body(list(start))[0], strict=True)]
+        first = len(self.at)
+        before, after = ([self.number(x) for x in values] for values in (start, body(list(start))[0]))
+        return self._solved(SinglePass(self, self.number(unless), before, after, first))
 
-    def differentiable(self, repeated: Callable[[], list[Any]], once: Callable[[], list[Any]]) -> list[Any]:
-        """What ``once`` makes."""
-        return once()
+    def differentiable(self, plain: Callable[[], T], differentiated: Callable[[], T]) -> T:
+        """What the second makes."""
+        return differentiated()
 
     def implicit(self, values: Sequence[Any], image: Image, mobility: Sequence[Sequence[Any]]) -> list[Any]:
         """``values``, which ``image`` maps to themselves, with the derivatives of `Solution`."""
-        p = [self.number(x) for x in values]
+        p, rank = [self.number(x) for x in values], self.rank(self.matrix(mobility)) if values else 0
         missed = [self.subtract(x, self.number(y)) for x, y in zip(p, image(values), strict=True)]
-        found = Solution(self, p, missed, not p or self.rank(self.matrix(mobility)) == len(p))
+        return self._solved(Solution(self, p, missed, jacobian(self, p, missed), rank == len(p)))
+
+    def implicit_motion(
+        self, v: Sequence[Any], p: Sequence[Any], equations: Equations, space: MotionSpace
+    ) -> tuple[list[Any], list[Any]]:
+        """Velocities and impulses with the derivatives of `MotionSolution`."""
+        held_v, held_p = ([self.derived(x, 0.0) for x in values] for values in (v, p))
+        momentum, along, image = equations(held_v, held_p)
+        u = [self._fresh(x) for x in along]
+        missed = [x - y for x, y in zip(held_p, image(u), strict=True)]
+        nodes = [[self.number(x) for x in values] for values in (held_v, held_p, momentum, u, missed)]
+        found = MotionSolution(self, space, *nodes)
+        values = self._solved(found)
+        return values[: len(v)], values[len(v) :]
+
+    def _solved(self, found: Any) -> list[Any]:
         self.solutions |= dict.fromkeys(found.values, found)
         return [Expression(self, x) for x in found.values]
 
     def derived(self, value: Any, like: Any) -> Any:
         """``value``, with the derivatives of ``like``."""
         x, y = self.number(value), self.number(like)
-        if x == y:
-            return value
-        found = Derived(self, x, y)
-        self.solutions[found.values[0]] = found
-        return Expression(self, found.values[0])
+        return value if x == y else self._solved(Derived(self, x, y))[0]
+
+    def _fresh(self, x: Any) -> Any:
+        """The same in a node of its own."""
+        node = self.number(x)
+        return self._solved(Derived(self, node, node))[0]
 
     def tangents(self, values: Sequence[Any], inputs: Sequence[Any], changes: Any) -> Any:
         """Changes (m × k) of the values, by code that the columns share, but for loops, which take all columns."""

@@ -130,7 +130,7 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False, 
         if after.derivative[-1] == "jacobian":
             _jacobian(traced, before, after, _formulas(bound) if k == 0 else None)
         else:
-            _differentiate(traced, before, after)
+            _differentiate(traced, before, after, after == asked)
     rcond = None
     if with_rcond and bound.errors:
         rcond = rcond_by_errors(asked, traced.ops, bound.errors)
@@ -191,7 +191,7 @@ def _is_finite(traced: Trace) -> Expression:
     return is_finite
 
 
-def _differentiate(traced: Trace, before: Request, after: Request) -> None:
+def _differentiate(traced: Trace, before: Request, after: Request, is_last: bool) -> None:
     """Replace the results of a request by those of its next derivative."""
     ops, nodes = traced.ops, [node for group in traced.computed for node in group]
     inputs = _inputs(ops)
@@ -202,7 +202,7 @@ def _differentiate(traced: Trace, before: Request, after: Request) -> None:
         traced.computed.append(tangents(ops, inputs[:n], nodes, inputs[n:end]))
     else:
         every = [nodes[k] for of_result in entries for k in of_result]
-        traced.computed.append(cotangents(ops, inputs[:n], every, inputs[n:end]))
+        traced.computed.append(cotangents(ops, inputs[:n], every, inputs[n:end], is_last))
         ends = np.cumsum([0, *(a.size for a in before.arguments)]).tolist()
         entries = [tuple(range(*pair)) for pair in itertools.pairwise(ends)]
     for output, places in zip(after.outputs, entries, strict=True):

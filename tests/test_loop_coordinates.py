@@ -1,4 +1,4 @@
-"""Closed loops as robots: configurations that close them, and robots that files close."""
+"""Closed loops as robots: configurations that close them, robots that files close, and independent coordinates."""
 
 from __future__ import annotations
 
@@ -187,3 +187,86 @@ def test_folders_that_hold_no_robot(tmp_path):
     for wrong in (tmp_path, tmp_path / "none", 3):
         with pytest.raises(ds.errors.DelassusError, match="folder"):
             ds.load_parallel(wrong)
+
+
+# -- independent coordinates -----------------------------------------------------------------------------------------
+
+FIVE_BAR = "closed_loop: [[end_c, end_d]]\ntype: [3d]\nname_mot: [mot_b, mot_a]"
+
+
+def test_independent_coordinates_are_motors_first(folder, linkage):
+    tree = ds.load_parallel(folder(FIVE_BAR))
+    motors = [tree.v_index(name).start for name in ("mot_b", "mot_a")]
+    assert np.array_equal(tree.independent, np.eye(4)[motors])
+    assert np.array_equal(tree.actuated, np.eye(4)[sorted(motors)])
+    floating = ds.load_parallel(folder(FIVE_BAR), root="floating")
+    assert np.array_equal(floating.independent, np.eye(10)[[6 + motors[0], 6 + motors[1], *range(6)]])
+    more = ds.load_parallel(folder(FIVE_BAR.replace("[mot_b, mot_a]", "[mot_b, rod_c, mot_a]")))
+    assert len(more.independent) == 2  # two of three motors hold it
+    assert ds.mechanisms.chain(3).independent.shape == (3, 3)
+    tree, pin = linkage
+    for bad in ([], ["rod1_joint", "coupler_rod1_joint"]):
+        with pytest.raises(ds.errors.ConstraintError, match=r"independent: expected joints of 1 degree\(s\)"):
+            ds.reduced_dynamics(tree, pin, tree.neutral(), independent=bad)
+    apart = ds.Point(pin.first, ds.Frame("world", (5.0, 0, 0)))
+    with pytest.raises(ds.errors.ConstraintError, match="hold at one of many configurations"):
+        ds.reduced_dynamics(tree, apart, tree.neutral())
+
+
+def test_the_transmission_is_what_moving_does(linkage):
+    """By differences of configurations that are closed again; its rate by differences of itself."""
+    tree, pin = linkage
+    crank, h = ["rod1_joint"], 1e-5
+    q = ds.random_configurations(tree, pin, 8, 40)
+    found = ds.reduced_dynamics(tree, pin, q, independent=crank)
+    assert found.independent == (0,) and np.all(found.singularity == ds.Singularity.NONE)
+    far = found.margin > 0.1
+    ahead, behind = (ds.close_loops(tree, pin, q + np.array([x, 0.0, 0.0]), hold=crank).q for x in (h, -h))
+    G = found.transmission
+    assert np.abs(tree.difference(behind, ahead) / (2 * h) - G[..., 0])[far].max() < 1e-6
+    v = 0.7 * G[..., 0]
+    drift = ds.reduced_dynamics(tree, pin, q, v, independent=crank).drift
+    with_q = [ds.reduced_dynamics(tree, pin, x, independent=crank).transmission for x in (behind, ahead)]
+    rate = 0.7 * (with_q[1] - with_q[0]) / (2 * h)
+    assert np.abs(0.7 * rate[..., 0] - drift)[far].max() < 1e-5 * np.abs(drift[far]).max()
+
+
+def test_reduced_dynamics_are_those_of_all_coordinates(folder):
+    """Of a five-bar in space on a free base, one of whose three rows says nothing: beside the saddle point."""
+    tree, rng = ds.load_parallel(folder(FIVE_BAR), root="floating"), np.random.default_rng(9)
+    q = ds.random_configurations(tree, rng=rng, batch=20)
+    G = ds.reduced_dynamics(tree, None, q).transmission
+    v = np.einsum("nij,nj->ni", G, rng.normal(size=(20, 8)))
+    tau, gravity = rng.normal(size=(20, tree.nv)), (0.3, -2.0, 5.0)
+    found = ds.reduced_dynamics(tree, None, q, v, gravity=gravity)
+    assert np.abs(ds.jacobian(tree, None, q) @ G).max() < 1e-12 * np.abs(G).max()
+    wanted = ds.forward_dynamics(tree, q, v, tau, gravity=gravity)
+    assert {s.name for s in wanted.status} == {"REDUNDANT"}
+    a = np.einsum("nij,nj->ni", found.delassus, np.einsum("nij,ni->nj", G, tau) - found.bias)
+    qdd = np.einsum("nij,nj->ni", G, a) + found.drift
+    largest = np.abs(wanted.qdd).max(axis=-1)
+    condition = np.linalg.cond(found.mass_matrix) / found.margin
+    assert np.all(np.abs(qdd - wanted.qdd).max(axis=-1) < 1e2 * np.finfo(float).eps * condition * largest)
+    motors = np.zeros((20, tree.nv, 8))
+    motors[:, found.independent, range(8)] = 1.0
+    pushed = ds.forward_dynamics(tree, q[:, None], np.zeros(tree.nv), np.swapaxes(motors, 1, 2), gravity=(0, 0, 0))
+    assert np.allclose(pushed.qdd[..., found.independent], found.delassus, rtol=1e-8, atol=1e-8 * largest.max())
+
+
+def test_singularities_are_named(folder):
+    tree, third = ds.load_parallel(folder(FIVE_BAR)), np.pi / 3
+    at = {
+        ds.Singularity.ACTUATION: {"mot_a": 2 * third, "rod_c": -2 * third, "mot_b": third, "rod_d": 2 * third},
+        ds.Singularity.OUTPUT: {"mot_a": third, "rod_c": 0.0, "mot_b": third, "rod_d": third},
+    }
+    q = np.stack([*(tree.configuration(values) for values in at.values()), ds.random_configurations(tree, rng=1)])
+    ends = ds.forward_kinematics(tree, q, ["end_c", "end_d"])[..., :3, 3]
+    assert np.abs(ends[:, 0] - ends[:, 1]).max() < CLOSED
+    found = ds.reduced_dynamics(tree, None, q, output=ds.Point("end_c"))
+    assert found.singularity.tolist() == [*at, ds.Singularity.NONE] and found.margin[0] < 1e-7 < found.margin[1]
+    assert ds.reduced_dynamics(tree, None, q[1]).singularity == ds.Singularity.NONE  # no output is asked for
+    two = ds.mechanisms.pendulum(1, length=0.5).attach("world", ds.mechanisms.pendulum(1), (0.6, 0, 0), prefix="b_")
+    rod = ds.Distance(ds.Frame("rod1", (0, 0, -0.4)), ds.Frame("b_rod1", (0, 0, -0.4)), length=0.6)
+    found = ds.reduced_dynamics(two, rod, [[0.3, 0.3], [np.pi / 2, np.pi / 2]])
+    assert [x.name for x in found.singularity] == ["NONE", "CONFIGURATION"]
+    assert isinstance(found, ds.ReducedDynamics) and "branches" in found.singularity[1].text

@@ -85,6 +85,7 @@ OPTIONS = {
     "frames": (LEFT_OUT, "c", ["b", TIP]),
     "reference": CHOICES["reference"],
     "hold": ((), ["hinge"]),
+    "independent": (LEFT_OUT,),
     "integrator": CHOICES["integrator"],
     "friction": (None, "input", 0.7),
     "restitution": (None, "input", 0.3),
@@ -322,6 +323,9 @@ def results(name, found, k):
         return {outputs[0]: found}
     if name == "close_loops":
         return {"q_closed": found.q, "residual": found.residual}
+    if name == "reduced_dynamics":
+        found = found.transmission, found.drift, found.mass_matrix, found.bias, found.delassus, found.margin
+        return dict(zip(outputs, found, strict=True))
     forces = np.concatenate([np.zeros((*found.qdd.shape[:-1], 0)), *found.forces], axis=-1)
     return {o: forces if o == "forces" else getattr(found, o) for o in outputs}
 
@@ -456,7 +460,7 @@ def test_every_option_and_function_is_met():
         arguments |= {a.name for a in requested(tree, constraints, of, **asked).arguments}
     assert {"pose1", "compliance0", "target0", "K1", "placement0_second", "wrench1", "payload0", "ground1"} <= arguments
     assert keywords - arguments - set(OPTIONS) == {
-        "tree", "constraints", "method", "max_iterations", "tau", "rows", "placements"
+        "tree", "constraints", "method", "max_iterations", "tau", "rows", "placements", "output"
     } - arguments  # fmt: skip
 
 

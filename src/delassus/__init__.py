@@ -41,8 +41,11 @@ Delassus matrix and operational space
 Closed loops
     `close_loops`             the nearest configuration at which loops are closed
     `random_configurations`   random configurations at which they are
-    `ClosedLoops`             what both return
+    `ClosedLoops`             what close_loops returns
     `LoopStatus`              whether loops are closed, in words
+    `reduced_dynamics`        dynamics of independent coordinates: transmission, mass matrix, bias, Delassus matrix
+    `ReducedDynamics`         what it returns
+    `Singularity`             kinds of singularities, in words
 
 Dynamics
     `forward_dynamics`        accelerations and constraint forces
@@ -100,6 +103,7 @@ import importlib as _importlib
 import sys as _sys
 import typing as _typing
 
+from delassus.accuracy.closed_loops import independent_coordinates as _independent_coordinates
 from delassus.accuracy.status import DynamicsStatus
 from delassus.algorithms.contact import solvers as _contact_solvers
 from delassus.algorithms.dynamics import DYNAMICS_METHODS
@@ -122,6 +126,7 @@ from delassus.formats.parallel import load_parallel
 from delassus.formats.urdf.write import write_urdf as _write_urdf
 from delassus.model import description as _description
 from delassus.model import mechanisms
+from delassus.model import topology as _topology
 from delassus.model.tree import Tree
 from delassus.quantities import evaluate as _evaluate
 from delassus.quantities.dynamics import (
@@ -147,7 +152,15 @@ from delassus.quantities.kinematics import (
     momentum_jacobian,
     potential_energy,
 )
-from delassus.quantities.loops import ClosedLoops, LoopStatus, close_loops, random_configurations
+from delassus.quantities.loops import (
+    ClosedLoops,
+    LoopStatus,
+    ReducedDynamics,
+    Singularity,
+    close_loops,
+    random_configurations,
+    reduced_dynamics,
+)
 from delassus.quantities.options import Baumgarte
 from delassus.quantities.osim import (
     OSIM_METHODS,
@@ -198,10 +211,12 @@ __all__ = [
     "Orientation",
     "Plan",
     "Point",
+    "ReducedDynamics",
     "Rows",
     "Scene",
     "Simulator",
     "SingularError",
+    "Singularity",
     "Tree",
     "Weld",
     "bias_force",
@@ -237,6 +252,7 @@ __all__ = [
     "osim",
     "potential_energy",
     "random_configurations",
+    "reduced_dynamics",
     "rollout",
     "step_derivatives",
 ]
@@ -272,6 +288,7 @@ def _exact_impulses(*problem: _typing.Any) -> _typing.Any:
 
 _evaluate.KERNELS[:] = [_kernel_of]
 _contact_solvers.EXACT[:] = [_exact_impulses]
+_topology.INDEPENDENT[:] = [lambda tree: _independent_coordinates(tree, tree.constraints)]
 _description.WRITERS.update(urdf=_write_urdf, mjcf=_write_mjcf)
 
 

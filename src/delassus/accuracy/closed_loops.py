@@ -1,6 +1,6 @@
-"""How many rows of loops are independent where the loops are closed, which configurations taken at random do not show.
+"""What configurations taken at random do not show: how many rows of loops are independent where these are closed.
 
-Closed configurations are found from random ones by `delassus.algorithms.loops.closing`.
+And which coordinates are. Closed configurations are found from random ones by `delassus.algorithms.loops.closing`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ import numpy as np
 from delassus.accuracy.rank import REGULAR_CONDITION, UNMOVED, common_rank, mobility_bound
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.closing import close_loops, closed_within
 from delassus.algorithms.osim.dense import dense
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint
+from delassus.errors import ConstraintError
 from delassus.model.tree import Tree
+from delassus.spatial.joint_kinds import FREE
+from delassus.spatial.motion import LINEAR
 from delassus.spatial.numpy_ops import NumpyOps, numbers, unstacked
 from delassus.spatial.rotations import Array
 
@@ -36,6 +40,8 @@ class Tuning(NamedTuple):
     """Most steps from each start."""
     near: float = 0.3
     """Half of the starts are so near to neutral (rad and m, standard deviation)."""
+    moves: float = 1e-6
+    """A coordinate is independent of others where the square of what it moves by itself is above this, of 1."""
 
 
 TUNING = Tuning()
@@ -70,6 +76,72 @@ def closed_states(tree: Tree, constraints: Sequence[Constraint]) -> tuple[Array,
     return None if found is None else found[2:]
 
 
+def independent_coordinates(
+    tree: Tree, constraints: Sequence[Constraint], names: Sequence[str] | None = None
+) -> tuple[int, ...]:
+    """Degrees of freedom whose velocities determine all others where constraints hold, at almost all such places.
+
+    Those of the joints named; else of joints that actuators act on, then of free joints, as far as they are independent
+    of those before, then of others, the one that moves most by itself first.
+
+    Raises
+    ------
+    ConstraintError
+        No configuration is found at which constraints hold; the joints named are too few or depend on one another.
+    """
+    key = (tree.fingerprint, repr(names), *(c.fingerprint for c in constraints))
+    return _independent(_Loops(key, tree, tuple(constraints)), None if names is None else tuple(names))
+
+
+@lru_cache(maxsize=256)
+def _independent(asked: _Loops, names: tuple[str, ...] | None) -> tuple[int, ...]:
+    tree, constraints = asked.tree, asked.constraints
+    with np.errstate(all="ignore"):
+        q = closed_configurations(tree, constraints)
+    if not len(q):
+        raise ConstraintError(
+            "constraints", "some that hold at one of many configurations", f"none that do for {tree.name!r}",
+            "Check frames and lengths; ds.close_loops says how far apart they are.",
+        )  # fmt: skip
+    problem = _problem(tree, constraints, q)
+    unit = np.array([problem.length if axis in LINEAR else 1.0 for j in tree.joints for axis in j.motion_axes])
+    J = np.broadcast_to(numbers(jacobian(problem)), (len(q), problem.n_rows, tree.nv)) * unit
+    largest = np.max(np.linalg.norm(J, axis=-1), axis=0, initial=0.0)
+    least = REGULAR_CONDITION**0.5
+    J = J * np.where(largest > least * np.max(largest, initial=0.0), 1.0 / np.maximum(largest, least), 0.0)[:, None]
+    _, sizes, V = np.linalg.svd(J)
+    rank = np.count_nonzero(sizes > least * np.max(sizes, initial=0.0), axis=-1)
+    n = tree.nv - int(np.max(rank, initial=0))
+    null = V[rank == tree.nv - n][:, tree.nv - n :]  # rows are motions that constraints allow
+    free = np.swapaxes(null, -1, -2) @ null
+    driven = [name for actuator in tree.actuators for name in actuator.transmission]
+    floating = [joint.name for joint in tree.joints if joint.kind is FREE]
+    first = [k for name in (names or [*driven, *floating]) for k in range(*tree.v_index(name).indices(tree.nv))]
+    chosen: list[int] = []
+    while len(chosen) < n or (names and first):
+        moves = np.median(np.diagonal(free, axis1=-2, axis2=-1), axis=0)
+        k = first.pop(0) if first else int(np.argmax(moves)) if names is None else None
+        if k is not None and len(chosen) < n and moves[k] > TUNING.moves:
+            chosen.append(k)
+            column = free[:, :, k, None]
+            free = free - column @ np.swapaxes(column, -1, -2) / np.maximum(free[:, k, k], TUNING.moves)[:, None, None]
+        elif names is not None:
+            wanted, came = f"joints of {n} degree(s) of freedom that determine all others", f"{list(names)}"
+            raise ConstraintError("independent", wanted, came, "Leave it out for those that tree.independent takes.")
+    return tuple(chosen)
+
+
+def _problem(tree: Tree, constraints: Sequence[Constraint], q: Any) -> Problem:
+    """The robot at configurations, and with each call anything."""
+    random, given = np.random.default_rng(0), []
+    for a in inputs_of(constraints):
+        x = random.normal(size=a.shape)
+        if a.shape == (7,):
+            x[3:] /= np.linalg.norm(x[3:])
+        given.append(x)
+    return Problem(NumpyOps(), tree, constraints, q, given)
+
+
 def _found(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int, Array, Array] | None:
     loops = tuple(c for c in constraints if c.is_loop and len(c.carriers(tree)) == 2)
     return _rank(_Loops((tree.fingerprint, *(c.fingerprint for c in loops)), tree, loops)) if loops else None
@@ -79,7 +151,7 @@ def _found(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int, Arr
 def _rank(asked: _Loops) -> tuple[int, int, Array, Array] | None:
     tree, loops = asked.tree, asked.constraints
     with np.errstate(all="ignore"):
-        q = closed_configurations(tree, loops, TUNING.starts, TUNING.wanted)
+        q = closed_configurations(tree, loops)
         if not len(q):
             return None
         problem = Problem(NumpyOps(), tree, loops, q)
@@ -95,15 +167,15 @@ def kept_closed(tree: Tree, loops: Sequence[Constraint], q: Array) -> Array:
     return np.asarray(np.eye(tree.nv) - np.linalg.pinv(J, rcond=REGULAR_CONDITION**0.5) @ J)
 
 
-def closed_configurations(tree: Tree, loops: Sequence[Constraint], starts: int, wanted: int, seed: int = 0) -> Array:
-    """Configurations (k, nq) at which the loops are closed, from ``starts`` random ones; k is at most ``wanted``."""
-    random, ops = np.random.default_rng(seed), NumpyOps()
-    near = tree.integrate(tree.neutral(), random.normal(0.0, TUNING.near, (starts // 2, tree.nv)))
-    q = np.concatenate([near, tree.random(random, batch=starts - starts // 2)])
+def closed_configurations(tree: Tree, loops: Sequence[Constraint]) -> Array:
+    """Configurations (k, nq) at which the loops are closed, from random ones; k may be zero."""
+    random, ops, half = np.random.default_rng(0), NumpyOps(), TUNING.starts // 2
+    near = tree.integrate(tree.neutral(), random.normal(0.0, TUNING.near, (half, tree.nv)))
+    q = np.concatenate([near, tree.random(random, batch=TUNING.starts - half)])
 
     def at_rest(q: Any) -> DynamicsProblem:
-        return DynamicsProblem(Problem(ops, tree, loops, q), None, None, gravity=ops.zeros(3, 1))
+        return DynamicsProblem(_problem(tree, loops, q), None, None, gravity=ops.zeros(3, 1))
 
     found, gap = close_loops(lambda q: at_rest(ops.state_vector(q)), unstacked(q), steps=TUNING.steps)
     closed = np.broadcast_to(numbers(gap) <= closed_within(at_rest(q)), len(q))
-    return np.asarray(ops.state_vector(found)[closed][:wanted])
+    return np.asarray(ops.state_vector(found)[closed][: TUNING.wanted])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from types import MappingProxyType
@@ -22,6 +22,9 @@ from delassus.spatial.rotations import Array
 
 GRAVITY = (0.0, 0.0, -9.81)
 """Gravity where a description does not say, in m/s², world axes."""
+
+INDEPENDENT: list[Callable[[Any], tuple[int, ...]]] = []
+"""What finds the independent degrees of freedom of a tree, above; the package says it when it is imported."""
 
 WORLD = -1
 """Index of the world where an index of a link is asked for."""
@@ -213,13 +216,38 @@ class Topology(Frozen):
 
     @property
     def actuated(self) -> Array:
-        """Selection matrix ``S`` (k, nv) of the degrees of freedom that motors drive: all but those of free joints.
+        """Selection matrix ``S`` (k, nv) of the degrees of freedom that motors drive.
+
+        Those of joints that actuators act on; where the description has none, all but those of free joints.
 
         ``tau = u @ tree.actuated`` are the joint forces (..., nv) of motor forces ``u`` (..., k), and
         ``v @ tree.actuated.T`` the velocities (..., k) of the motors.
         """
-        driven = np.repeat([j.kind is not FREE for j in self.joints], [j.nv for j in self.joints])
-        return np.asarray(np.eye(self.nv)[driven.astype(bool)])
+        acting = {name for actuator in self.actuators for name in actuator.transmission}
+        driven = [j.name in acting if acting else j.kind is not FREE for j in self.joints]
+        return np.asarray(np.eye(self.nv)[np.repeat(driven, [j.nv for j in self.joints]).astype(bool)])
+
+    @property
+    def independent(self) -> Array:
+        """Selection matrix ``S`` (n, nv) of degrees of freedom that determine all others where ``constraints`` hold.
+
+        What actuators drive comes first, then what a free joint does, as far as these are independent of those before,
+        then what moves most by itself. ``v @ tree.independent.T`` are the independent velocities (..., n), and
+        `delassus.reduced_dynamics` is the map from them to all.
+
+        Raises
+        ------
+        ConstraintError
+            No configuration is found at which the constraints hold.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> ds.mechanisms.chain(3).independent.shape  # nothing holds it
+        (3, 3)
+        """
+        (find,) = INDEPENDENT
+        return np.asarray(np.eye(self.nv)[list(find(self))])
 
     @property
     def nu(self) -> int:

@@ -80,6 +80,8 @@ class Tree(Topology):
         Where a joint's numbers are in ``q`` and in ``v``, by its name.
     actuated : (k, nv) array
         Selection matrix of what motors drive.
+    independent : (n, nv) array
+        Selection matrix of coordinates that determine all others where ``constraints`` hold.
     lower, upper, effort_limit, velocity_limit : (nv,) arrays
         Limits of the coordinates of revolute and prismatic joints; largest forces of motors and speeds of joints.
     per_dof : callable

@@ -18,7 +18,15 @@ from delassus.spatial.rotations import Array
 LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(link, given=…)", "p")}
 """Keywords that hold one array for each argument: what asks for them, and what advice calls one."""
 
-KEYWORDS = (*ConstrainedMotion.__annotations__, "compliance", "frames", "reference", "hold", "integrator")
+KEYWORDS = (
+    *ConstrainedMotion.__annotations__,
+    "compliance",
+    "frames",
+    "reference",
+    "hold",
+    "independent",
+    "integrator",
+)
 """What the direct functions take beside states."""
 
 

@@ -1,4 +1,7 @@
-"""Closed loops: configurations that close them; declarations, and the functions that compute them at once."""
+"""Closed loops: configurations that close them, and the dynamics of independent coordinates.
+
+Declarations, and the functions that compute them at once.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,21 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from delassus.accuracy.closed_loops import closed_configurations
 from delassus.accuracy.rank import REGULAR_CONDITION
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.inputs import inputs_of
+from delassus.algorithms.loops import independent as of_independent
 from delassus.algorithms.loops.closing import close_loops as closing
 from delassus.algorithms.loops.closing import closed_within
-from delassus.constraints import check_constraints
+from delassus.constraints import Constraint, check_constraints
 from delassus.errors import ConstraintError
 from delassus.frozen import Frozen
 from delassus.model.check import check_batch, check_generator
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.evaluate import KERNELS, CompiledRequest, bind
-from delassus.quantities.options import Arrays, Constraints
+from delassus.quantities.options import Arrays, Constraints, Passive
 from delassus.quantities.osim import jacobian
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
@@ -50,6 +56,89 @@ class LoopStatus(Enum):
     def text(self) -> str:
         """What this status means for the user."""
         return str(self.value)
+
+
+class Singularity(Enum):
+    """Whether independent coordinates determine how a mechanism moves; the text says what that means for the user.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> ds.Singularity.NONE.text
+    'independent velocities determine all others'
+    """
+
+    NONE = "independent velocities determine all others"
+    OUTPUT = (
+        "the output moves in fewer directions than elsewhere, whatever the independent velocities are (of the first "
+        "kind, serial: a limb is stretched, say); ask for motions along the others"
+    )
+    ACTUATION = (
+        "the mechanism moves while the independent coordinates stay (of the second kind, parallel): the transmission "
+        "is not unique; stay away, or choose other independent coordinates here"
+    )
+    CONFIGURATION = (
+        "fewer rows are independent than elsewhere: branches of the mechanism meet, and it moves in more ways, "
+        "whatever coordinates are chosen; stay away"
+    )
+
+    @property
+    def text(self) -> str:
+        """What this singularity means for the user."""
+        return str(self.value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReducedDynamics(Frozen):
+    """Dynamics of independent coordinates, as `reduced_dynamics` returns them; all arrays are read-only.
+
+    With independent velocities ``v_i`` (n) and accelerations ``a_i``: ``v = G v_i``, ``a = G a_i + g`` and
+    ``Gᵀ M G a_i + bias = Gᵀ τ``.
+
+    Attributes
+    ----------
+    independent : tuple of int
+        Independent degrees of freedom: ``v_i = v[..., independent]``.
+    transmission : (..., nv, n) array
+        ``G``: all velocities per independent velocity.
+    drift : (..., nv) array
+        ``g``: accelerations at ``a_i = 0``.
+    mass_matrix : (..., n, n) array
+        ``Gᵀ M G``.
+    bias : (..., n) array
+        Forces along the independent coordinates that keep ``a_i = 0``, gravity, damping and springs included.
+    delassus : (..., n, n) array
+        Delassus matrix of the independent coordinates, ``(Gᵀ M G)⁻¹``: their accelerations per unit of force along
+        them. That of further rows ``J`` is ``J G (Gᵀ M G)⁻¹ Gᵀ Jᵀ``.
+    margin : (...) array
+        Smallest sine of the angle of a dependent coordinate's column of the rows to those before it, from 0, where the
+        mechanism moves while independent coordinates stay, to 1.
+    singularity : (...) array of Singularity
+        Which singularity a state is at, if any; the member's ``text`` is the advice.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> arms = ds.mechanisms.star(2, 3, root="fixed")
+    >>> loop = ds.Point("branch1_3", "branch2_3")
+    >>> found = ds.reduced_dynamics(arms, loop, ds.random_configurations(arms, loop, 0, batch=5))
+    >>> found.transmission.shape, found.mass_matrix.shape, found.singularity[0].name
+    ((5, 6, 3), (5, 3, 3), 'NONE')
+    """
+
+    independent: tuple[int, ...]
+    transmission: Array
+    drift: Array
+    mass_matrix: Array
+    bias: Array
+    delassus: Array
+    margin: Array
+    singularity: NDArray[np.object_]
+
+    def __post_init__(self) -> None:
+        arrays = self.transmission, self.drift, self.mass_matrix, self.bias, self.delassus, self.margin
+        for array in (*arrays, self.singularity):
+            array.setflags(write=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,6 +188,12 @@ def _close_loops(bound: BoundRequest) -> list[Matrix]:
     return [stacked(bound, q), bound.ops.matrix([[gap]])]
 
 
+def _reduced_dynamics(bound: BoundRequest) -> list[Matrix]:
+    found = of_independent.transmission(bound.unforced(), bound.request.independent)
+    reduced = of_independent.reduced_dynamics(bound.motion(), found)
+    return [found.G, found.drift, reduced.M, reduced.bias, reduced.delassus, bound.ops.matrix([[found.margin]])]
+
+
 CLOSE_LOOPS = Quantity(
     "close_loops",
     "Nearest configuration at which constraints hold",
@@ -109,6 +204,23 @@ CLOSE_LOOPS = Quantity(
     ),
     _close_loops,
     options=frozenset({"hold"}),
+)
+
+
+REDUCED_DYNAMICS = Quantity(
+    "reduced_dynamics",
+    "Dynamics of independent coordinates",
+    ("q", "v"),
+    (
+        Output("G", ("nv", "independent"), "all velocities per independent velocity"),
+        Output("drift", ("nv",), "accelerations where those of independent coordinates are zero, rad/s^2 and m/s^2"),
+        Output("M", ("independent", "independent"), "mass matrix G' M G of independent coordinates", symmetric=True),
+        Output("bias", ("independent",), "forces along independent coordinates that keep their velocities, N m and N"),
+        Output("W", ("independent", "independent"), "Delassus matrix (G' M G)^-1 of these", symmetric=True),
+        Output("margin", (), "smallest sine between columns of dependent coordinates, 0 where these can move alone"),
+    ),
+    _reduced_dynamics,
+    options=frozenset({"independent", "gravity", "passive"}),
 )
 
 
@@ -227,3 +339,101 @@ def random_configurations(
         "constraints", f"{wanted} configurations at which they hold, joints within their limits",
         f"{len(found)} of {ROUNDS} draws", "Use close_loops from configurations of your own, or wider limits.",
     )  # fmt: skip
+
+
+def reduced_dynamics(
+    tree: Tree,
+    constraints: Constraints,
+    q: ArrayLike,
+    v: ArrayLike | None = None,
+    *,
+    independent: Iterable[str] | None = None,
+    output: Constraint | Iterable[Constraint] | None = None,
+    gravity: ArrayLike | None = None,
+    passive: Passive = "model",
+    **given: Unpack[Arrays],
+) -> ReducedDynamics:
+    """Dynamics of independent coordinates under constraints: transmission, mass matrix, bias and Delassus matrix.
+
+    Rows may depend on one another.
+
+    Parameters
+    ----------
+    tree : Tree
+    constraints : Constraint or iterable of Constraint
+        What holds. None stands for ``tree.constraints``.
+    q, v : (..., nq) and (..., nv) array_like
+        Configurations at which constraints hold, and velocities that keep them, zero by default; leading axes are
+        batches and broadcast.
+    independent : iterable of str, optional
+        Names of joints whose velocities determine all others: motors, say. By default those that actuators act on, and
+        what else is independent of them: see ``tree.independent``.
+    output : Constraint or iterable of Constraint, optional
+        Rows that the mechanism is to move, such as ``ds.Point("tool")``: where they move in fewer directions than
+        elsewhere, the singularity is `OUTPUT`.
+    gravity, passive : optional
+        As `forward_dynamics` takes them.
+    rows, placements, payloads : optional
+        As `delassus` takes them.
+
+    Returns
+    -------
+    ReducedDynamics
+        Of arrays of JAX or PyTorch, the results of the kernel.
+
+    Raises
+    ------
+    ConstraintError
+        As `delassus`; no configuration is found at which constraints hold; joints that do not determine all others.
+    UnknownNameError, ConfigurationError
+        As `forward_dynamics`.
+
+    References
+    ----------
+    Gosselin, Angeles, "Singularity analysis of closed-loop kinematic chains", IEEE T-RA 1990 (kinds of singularities);
+    Featherstone, "Rigid Body Dynamics Algorithms", 2008, section 8.11.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> arms = ds.mechanisms.star(2, 3, root="fixed")
+    >>> loop = ds.Point("branch1_3", "branch2_3")
+    >>> q = ds.random_configurations(arms, loop, 0)
+    >>> G = ds.reduced_dynamics(arms, loop, q).transmission
+    >>> bool(np.abs(ds.jacobian(arms, loop, q) @ G).max() < 1e-12)
+    True
+    """
+    options = {"independent": independent, "gravity": gravity, "passive": passive, **given}
+    v = np.zeros(tree.nv) if v is None and isinstance(tree, Tree) else v
+    bound = bind(tree, constraints, REDUCED_DYNAMICS, {"q": q, "v": v}, AUTO, **options)
+    if isinstance(bound, CompiledRequest):
+        compiled: Any = bound.solution()
+        return compiled  # type: ignore[no-any-return]
+    found, chosen = bound.run(), bound.request.independent
+    J = np.broadcast_to(jacobian(tree, constraints, q, **given), (*bound.batch, bound.problem().n_rows, tree.nv))
+    dependent = [k for k in range(tree.nv) if k not in chosen]
+    size = np.max(_squares(J), axis=-1, keepdims=True, initial=bound.problem().length ** 2)
+    of_rows, of_dependent = (
+        np.count_nonzero(_squares(rows) > REGULAR_CONDITION * size, axis=-1) for rows in (J, J[..., dependent])
+    )
+    singularity = np.full(bound.batch, Singularity.NONE, dtype=object)
+    if output is not None:
+        rows = check_constraints(tree, output)
+        here = usual = _squares(jacobian(tree, rows, q) @ np.nan_to_num(found["G"]))
+        if not inputs_of(bound.constraints):
+            at = closed_configurations(tree, bound.constraints)
+            there = bind(tree, bound.constraints, REDUCED_DYNAMICS, {"q": at, "v": np.zeros(tree.nv)}, AUTO, **options)
+            usual = _squares(jacobian(tree, rows, at) @ np.nan_to_num(there.run()["G"]))
+        least = REGULAR_CONDITION * np.max(usual, initial=0.0)
+        most = np.max(np.count_nonzero(usual > least, axis=-1), initial=0)
+        singularity[np.count_nonzero(here > least, axis=-1) < most] = Singularity.OUTPUT
+    singularity[of_dependent < len(dependent)] = Singularity.ACTUATION
+    singularity[of_rows < len(dependent)] = Singularity.CONFIGURATION
+    G, drift, M, bias, W, margin = (found[o.name] for o in REDUCED_DYNAMICS.outputs)
+    return ReducedDynamics(chosen, G, drift, M, bias, W, margin, singularity)
+
+
+def _squares(J: Array) -> Array:
+    """Squares of the singular values (..., k) of rows (..., m, n), k the smaller one."""
+    transposed = np.swapaxes(J, -1, -2)
+    return np.asarray(np.linalg.eigvalsh(J @ transposed if J.shape[-2] <= J.shape[-1] else transposed @ J))

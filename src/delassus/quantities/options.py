@@ -146,6 +146,9 @@ class Keywords(TypedDict, total=False):
         Whose poses, twists, accelerations or Jacobians are computed; those of all links if not given.
     reference : {"local", "world", "local-world-aligned"}
         Where motions of frames are measured, and along which axes; "local" if not given. See `delassus.frame_velocity`.
+    independent : sequence of str
+        Names of joints whose velocities determine all others in "reduced_dynamics"; those of ``tree.independent`` if
+        not given, with the constraints that are.
     hold : sequence of str
         Names of joints whose coordinates stay where they are in "close_loops".
     integrator : {"semi-implicit", "rk4"}
@@ -183,6 +186,7 @@ class Keywords(TypedDict, total=False):
     active: bool
     frames: Frames
     reference: Reference
+    independent: Iterable[str] | None
     hold: Iterable[str]
     integrator: Literal["semi-implicit", "rk4"]
     friction: float | Literal["input"]
@@ -235,6 +239,7 @@ class Options:
     frames: tuple[Frame, ...] | None
     single_frame: bool
     reference: str
+    independent: tuple[str, ...] | None
     hold: tuple[str, ...]
     integrator: str
     solver: str
@@ -330,7 +335,8 @@ def check_options(
         active=check_flag("active", options.get("active", False), "Its values come with each call."),
         frames=None if frames is None else _frames(tree, "frames", [frames] if is_frame(frames) else frames),
         single_frame=is_frame(frames),
-        hold=_joints(tree, "hold", options.get("hold", ())),
+        independent=_joints(tree, "independent", options.get("independent")),
+        hold=_joints(tree, "hold", options.get("hold")) or (),
         friction=_coefficient("friction", options.get("friction"), None),
         restitution=_coefficient("restitution", options.get("restitution"), 1.0),
         smoothing=_coefficient("smoothing", options.get("smoothing"), None, "it") or None,
@@ -439,8 +445,10 @@ def _flags(argument: str, value: Any, possible: Sequence[bool]) -> tuple[bool, .
     return flags
 
 
-def _joints(tree: Tree, argument: str, value: Any) -> tuple[str, ...]:
-    """Names of joints, each once."""
+def _joints(tree: Tree, argument: str, value: Any) -> tuple[str, ...] | None:
+    """Names of joints, each once; None if there are none."""
+    if value is None:
+        return None
     names = tuple(check_list(argument, value, "names of joints", f"Pass {argument}=['motor']."))
     for name in names:
         tree.v_index(name)  # refuses unknown ones

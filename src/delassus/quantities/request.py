@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from delassus.accuracy.closed_loops import rank_when_closed
+from delassus.accuracy.closed_loops import independent_coordinates, rank_when_closed
 from delassus.algorithms.dynamics import HARD_AND_SOFT, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import inputs_of
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
@@ -177,8 +177,9 @@ class Request:
         return tuple(s for s in sizes if s is not None)
 
     def _size(self, name: str) -> int | None:
-        """Size by name: nq, nv, nu, n (links), m (rows), ends (rows of all ends of constraints), frames (None: one).
+        """Size by name: nq, nv, nu, n (links), independent (coordinates), m (rows), frames (None: one).
 
+        "ends" is that of the rows of all ends of constraints,
         "controls" is that of what stands for joint forces, "triangle of n" that of half a matrix.
         """
         tree, (kind, _, whole) = self.tree, name.partition(" of ")
@@ -199,6 +200,8 @@ class Request:
                 return size
             case "n":
                 return tree.n_links
+            case "independent":
+                return len(self.independent)
             case "contacts":
                 return sum(c.n_points > 0 for c in self.constraints)
             case "m":
@@ -207,6 +210,11 @@ class Request:
                 frames = self.options.frames
                 return None if self.options.single_frame else tree.n_links if frames is None else len(frames)
         return sum(c.size * len(c.carriers(tree)) for c in self.constraints)
+
+    @property
+    def independent(self) -> tuple[int, ...]:
+        """Independent degrees of freedom, those that are asked for or the default ones."""
+        return independent_coordinates(self.tree, self.constraints, self.options.independent)
 
     @property
     def plan(self) -> Any:

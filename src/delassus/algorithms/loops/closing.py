@@ -42,6 +42,8 @@ class Tuning(NamedTuple):
     """Decay of the damping after other steps, down to what it is at the start."""
     flat: float = 1.0 + 1e-9
     """Growth of the square of a gap that is none: near the least gap, the last steps are the best."""
+    still: float = 0.1
+    """Steps end where loops are closed and one leaves more than this part of the square of a gap."""
     least_damping: float = 1e-12
     """Least damping over the mean of the squares of rows: dependent rows have no pivots but that."""
     closed: float = 1e-11
@@ -77,6 +79,7 @@ def close_loops(
     places = [Goal(pose=c.place(at)) for c, at in start.each_constraint()]
     free, flow = [k for k in range(tree.nv) if k not in set(held)], Flow(ops, tree)
     closed = closed_within(start)
+    exact = closed * TUNING.round_off * ops.epsilon / TUNING.closed
 
     def step(values: State) -> tuple[State, Scalar]:
         here, best, (least, last, damping) = values[:n], values[n : 2 * n], values[2 * n :]
@@ -93,7 +96,8 @@ def close_loops(
             J = ops.take(jacobian(motion.problem), None, free)
             for k, x in zip(free, column(ops, _least_step(ops, J, e, damping * square)), strict=True):
                 shift[k] = -x
-        return [*flow.moved(here, shift), *best, least, square, damping], ops.less(least, closed * closed)
+        is_last = ops.maximum(ops.less(TUNING.still * last, square), ops.less(square, exact * exact))
+        return [*flow.moved(here, shift), *best, least, square, damping], ops.less(least, closed * closed) * is_last
 
     found = ops.repeat(steps, [*q, *q, FAR, FAR, TUNING.damping], step)
     return found[n : 2 * n], ops.sqrt(found[2 * n])

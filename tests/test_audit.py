@@ -585,9 +585,11 @@ def test_the_command_line_audits_a_file(tmp_path):
     assert "complementarity" in (tmp_path / "a.csv").read_text()
     assert (tmp_path / "figures" / "audit.png").stat().st_size > 10_000
     scene.write_text(scene.read_text().replace("Euler", "RK4"))
-    assert run(scene)[0] == 2 and "Euler" in run(scene)[1].replace("euler", "Euler")
+    status, out = run(scene)
+    assert status == 2 and "Euler" in out.replace("euler", "Euler")
     scene.write_text("<mujoco><nonsense/></mujoco>")
-    assert run(scene)[0] == 2 and "nonsense" in run(scene)[1]
+    status, out = run(scene)
+    assert status == 2 and "nonsense" in out
 
 
 @pytest.mark.peer

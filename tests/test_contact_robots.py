@@ -31,12 +31,12 @@ SHAPES = [Sphere(0.03), Capsule(0.02, 0.08), Ellipsoid(0.03, 0.05, 0.02), Box(0.
 made = ds.mechanisms
 ROBOTS = {
     "star": lambda: made.star(4, 2),
-    "stem": lambda: made.stem(2, 3, 2),
+    "stem": lambda: made.stem(2, 2, 2),
     "chain": lambda: made.chain(5, root="floating"),
     "fan": lambda: made.star(3, 1),
     "dual_arm": made.dual_arm,
     "ladder": lambda: made.ladder(3, root="floating"),
-    "comb": lambda: made.comb(3, root="floating"),
+    "comb": lambda: made.comb(2, root="floating"),
     "pendulum": lambda: made.pendulum(3),
     "go1": lambda: quiet_load("go1", root="floating"),
     "ur5": lambda: quiet_load("ur5_robot", root="fixed"),

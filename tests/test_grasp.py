@@ -19,7 +19,7 @@ CLOSING, DT = 1.0, 2e-3
 @pytest.mark.peer
 @pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")
 def test_a_hand_holds_a_block():
-    """Shadow hand's 23 geoms that collide, and the block's; every step of 5 × 2 s and before is solved."""
+    """Shadow hand's 23 geoms that collide, and the block's; every step of 5 × 1 s and before is solved."""
     pytest.importorskip("mujoco")
     found = find_spec("gymnasium_robotics")
     if found is None:
@@ -42,9 +42,9 @@ def test_a_hand_holds_a_block():
             replace(scene, gravity=gravity), q0=simulator.q, v0=simulator.v, dt=DT, control="actuators"
         )
         places = []
-        for _ in range(1000):
+        for _ in range(500):
             turned.step(closed)
             places.append(turned.q[block][:3])
         assert np.abs(places - simulator.q[block][:3]).max() < 0.02  # servos yield
-        assert np.abs(np.diff(places[-500:], axis=0)).max() < 1e-3 * DT
+        assert np.abs(np.diff(places[-250:], axis=0)).max() < 1e-3 * DT
         assert sum(turned.statuses.values()) == turned.statuses[ds.contact.SolverStatus.CONVERGED]

@@ -169,9 +169,33 @@ def a_pass_that_few_want(ops, x):
     return [*second, after]
 
 
+def calls_in_passes(ops, x):
+    """Single passes with calls, which read values of one another, of the pass and from before; one that none wants."""
+    A = ops.matrix([[x[(i + j) % N] - 0.1 * i for j in range(8)] for i in range(8)])
+    early = [ops.sqrt(y + 1.0) * x[0] for y in x]
+
+    def halved(values):
+        return [0.5 * values[0] + early[2]], ops.less(values[0], 0.1)
+
+    def body(values):
+        B = ops.matrix([values[k : k + 8] for k in range(0, 64, 8)])
+        found = ops.product(ops.product(A, A), B)
+        each = [[ops.take(found, (k,), None)] for k in range(8)]
+        rows = ops.map(lambda row: [row @ ops.transpose(row), row @ A], each)
+        (y,) = ops.repeat(9, [early[1] * values[1]], halved)
+        sizes = [ops.entries(size)[0][0] * early[3] for size, _ in rows]
+        return [*sizes, y, *(z for _, row in rows[1:] for z in ops.entries(row)[0][:7]), *values[58:]], 1.0
+
+    start = [0.1 * k + x[k % N] for k in range(64)]
+    first = ops.repeat(1, start, body, ops.less(x[0], x[1]))
+    second = ops.repeat(1, [*first[1:], x[2]], body, ops.less(x[1], 100.0))
+    third = ops.repeat(1, second[:3], lambda values: ([y * first[0] for y in values], 1.0), ops.less(x[0], x[2]))
+    return [*third, *second[3:], early[0]]
+
+
 CASES = [
     root_by_newton, swapped, two_loops, once, not_at_all, long_body, tiles, rows_of_a_body, loop_from_calls,
-    loops_in_place, a_pass_that_few_want,
+    loops_in_place, a_pass_that_few_want, calls_in_passes,
 ]  # fmt: skip
 
 
@@ -231,6 +255,12 @@ def test_what_does_not_change_in_a_loop_is_computed_before_it():
 def test_what_only_a_single_pass_reads_is_computed_in_it():
     before, body, *_ = program_of(a_pass_that_few_want).before
     assert body.times == 1 and [x.graph.count().sqrt for x in (before, body)] == [2, 1]
+
+
+def test_passes_that_no_state_wants_run_no_calls():
+    stages = program_of(calls_in_passes).before
+    flags = [stage.unless for stage in stages if stage.calls]
+    assert len(flags) >= 6 and None not in flags
 
 
 def test_what_only_a_loop_starts_from_is_made_in_its_place():

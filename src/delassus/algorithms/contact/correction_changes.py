@@ -19,7 +19,7 @@ from delassus.algorithms.contact.problem import Bounds, magnitude, maximum_of
 from delassus.algorithms.contact.response import at_joints, dense_rows, inverted
 from delassus.algorithms.contact.solution import StepSolution
 from delassus.algorithms.contact.step import ContactStep
-from delassus.algorithms.dynamics.derivatives.rates import Rates
+from delassus.algorithms.dynamics.derivatives.rates import Body, Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.sparse_factor import SparseFactor
@@ -100,7 +100,7 @@ def displacement_changes(
         rate = _of_limit(ops, step.distances(joints[goals.rows[k] - 3 * n]), moved, s[k])
         rho = rho - ops.put(ops.matrix([[springs[dof] * rate]]), ops.shape(rho), (dof,), (nv + k,))
         rho = rho + ops.put(scaled_matrix(ops, springs[dof] * s[k], softer[k]), ops.shape(rho), (dof,), others)
-    z = -ops.vstack(L.solve_transpose(rho))
+    (z,) = ops.by_column(lambda x: [-ops.vstack(L.solve_transpose(x))], rho)
     turning = ops.hstack([turned.rows, varied.rows(displaced.whole)])
     rows = [step.others[goals.rows[k]] for k in points]
     if rows:
@@ -112,9 +112,8 @@ def displacement_changes(
         yielding = ops.vstack([scaled_matrix(ops, s[k], softer[k]) for k in points])
         held = ops.take(turning, rows, None) + yielding
         sigma = ops.put(-held, (len(rows), width), range(len(rows)), others) + wanted
-        pushes = inverted(ops, G) @ (every @ sigma - Y @ z)
-        z = z + ops.transpose(Y) @ pushes
-    change = ops.vstack(L.solve([ops.take(z, (k,), None) for k in range(nv)]))
+        pushes = ops.product(inverted(ops, G), every @ sigma - ops.product(Y, z))
+        z = z + ops.product(ops.transpose(Y), pushes)
     # cut off, by rows and then by joints: what moves most moves as far as it may
     is_cut = [ops.less(part, 1.0) for part in (displaced.by_rows, displaced.by_joints)]
     most_moved, most_turned = (
@@ -122,11 +121,17 @@ def displacement_changes(
         for sizes in (displaced.moves, displaced.whole)
     )
     farthest = ops.put(_of_largest(ops, displaced.moves, most_moved), (1, problem.n_rows), (0,), step.others)
-    further = (farthest @ jacobian(problem)) @ change + ops.put(farthest @ turning, (1, width), (0,), others)
-    less = scaled_matrix(ops, is_cut[0], further - _most_wanted(step, found, gaps, varied))
-    change = change - from_entries(ops, displaced.whole) @ less
-    less = scaled_matrix(ops, is_cut[1], _of_largest(ops, displaced.whole, most_turned) @ change)
-    change = scaled_matrix(ops, displaced.part, change - from_entries(ops, displaced.whole) @ less)
+    along, of_joints = farthest @ jacobian(problem), _of_largest(ops, displaced.whole, most_turned)
+    whole = from_entries(ops, displaced.whole)
+
+    def taken(z: Matrix, farther: Matrix) -> list[Matrix]:
+        change = _over_factor(ops, L, z)
+        change = change - whole @ scaled_matrix(ops, is_cut[0], along @ change + farther)
+        change = change - whole @ scaled_matrix(ops, is_cut[1], of_joints @ change)
+        return [scaled_matrix(ops, displaced.part, change)]
+
+    apart = ops.put(farthest @ turning, (1, width), (0,), others) - _most_wanted(step, found, gaps, varied)
+    (change,) = ops.by_column(taken, z, apart)
     moving = is_cut[0] if limits else cast(Scalar, 0.0)
     for k, row in enumerate(goals.rows):
         left = step.points[row // 3][0].gap + step.h * found.solved.outcome.velocities[row] if row < 3 * n else 1.0
@@ -138,12 +143,17 @@ def _compliance_changes(step: ContactStep, rest: DynamicsProblem, rows: Sequence
     """Changes (1 × (nv + k)) with positions and parameters of the compliance of rows that a correction may push."""
     ops, problem, n = step.ops, step.problem, 3 * len(step.points)
     Y = ops.take(dense_rows(problem, step.space.L), step.others, None)
-    X = ops.vstack(step.space.L.solve([ops.transpose(ops.take(Y, None, (k,))) for k in range(step.tree.nv)]))
+    (X,) = ops.by_column(lambda y: [_over_factor(ops, step.space.L, y)], ops.transpose(Y))
     columns = [ops.take(X, None, (k,)) for k in range(len(step.others))]
-    moved = [Rates(rest, rest.by_joint(column(ops, x))) for x in columns]
+    moved = [Rates(rest, rest.by_joint(column(ops, x))) for x in columns[:n]]
+    bodies = Rates(rest, rest.by_joint([0.0] * step.tree.nv)).bodies
+
+    def kinetic(x: Matrix) -> list[Matrix]:
+        return [_twice_kinetic_changes(Rates(rest, rest.by_joint(column(ops, x))), bodies)]
+
     changes = [
-        -ops.hstack([_twice_kinetic_changes(rates, moved[0]), ops.transpose(x) @ varied.momentum(column(ops, x), [])])
-        for rates, x in zip(moved, columns, strict=True)
+        -ops.hstack([of_positions, ops.transpose(x) @ varied.momentum(column(ops, x), [])])
+        for (of_positions,), x in zip(ops.map(kinetic, [[x] for x in columns]), columns, strict=True)
     ]
     of_points, first = list[Matrix](), 0
     for index, c in enumerate(problem.constraints):
@@ -165,10 +175,15 @@ def _compliance_changes(step: ContactStep, rest: DynamicsProblem, rows: Sequence
     return out
 
 
-def _twice_kinetic_changes(rates: Rates, first: Rates) -> Matrix:
-    """Changes (1 × nv) of ``xᵀ M x`` with positions, ``x`` the accelerations at rest; ``first`` has the same bodies."""
+def _over_factor(ops: Ops, L: SparseFactor, z: Matrix) -> Matrix:
+    """``L⁻¹ z``."""
+    return ops.vstack(L.solve([ops.take(z, (k,), None) for k in range(ops.shape(z)[0])]))
+
+
+def _twice_kinetic_changes(rates: Rates, bodies: Sequence[Body]) -> Matrix:
+    """Changes (1 × nv) of ``xᵀ M x`` with positions, ``x`` the accelerations at rest."""
     ops, tree = rates.motion.ops, rates.motion.tree
-    momenta = [body.times(ops, a) for body, a in zip(first.bodies, rates.a, strict=True)]
+    momenta = [body.times(ops, a) for body, a in zip(bodies, rates.a, strict=True)]
     for i in tree.leaves_to_root():
         if (p := tree.parents[i]) != WORLD:
             momenta[p] = momenta[p] + momenta[i]

@@ -178,8 +178,9 @@ class StepChanges:
                 change, at_rest = displacement_changes(step, found, self._M, values[:m], changes.gaps, self._varied)
                 by_own = ops.take(change, None, [*range(nv), *(nv + m + k for k in acting)])
                 by_bounds = ops.take(change, None, range(nv, nv + m))
-                end = _matrix(ops, values[-height * len(own) :], len(own)) + moving @ (by_own + by_bounds @ with_own)
-                return [*values[:m], at_rest, *_entries(ops, moving @ by_bounds), *_entries(ops, end)], 1.0
+                further = ops.product(moving, by_own + ops.product(by_bounds, with_own))
+                end = _matrix(ops, values[-height * len(own) :], len(own)) + further
+                return [*values[:m], at_rest, *_entries(ops, ops.product(moving, by_bounds)), *_entries(ops, end)], 1.0
 
             none: list[Scalar] = [0.0] * (height * m)
             carried = [*correction.impulses, 1.0, *none, *_entries(ops, ops.take(start, None, own))]
@@ -188,7 +189,8 @@ class StepChanges:
             end = ops.take(ops.hstack(parts), None, [[*own, *others].index(k) for k in range(n)])
 
             def moved(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
-                further = _entries(ops, _matrix(ops, values[: height * m], m) @ (with_v @ dv))
+                by_bounds = _matrix(ops, values[: height * m], m)
+                further = _entries(ops, ops.product(by_bounds, ops.product(with_v, dv)))
                 pairs = zip(values[height * m :], further, strict=True)
                 return [*values[: height * m], *(x + y for x, y in pairs)], 1.0
 

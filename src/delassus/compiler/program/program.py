@@ -62,12 +62,15 @@ class Stage:
     calls : tuple of tuple of int
         Rows of numbers of inputs, for each of which it runs: what in its place the inputs of the graph are. None of
         what runs once.
+    unless : int, optional
+        Number of an input: it does not run where that is not zero in all states, nor do others of the same single pass.
     """
 
     graph: Graph
     targets: tuple[int, ...]
     times: int = 0
     calls: tuple[tuple[int, ...], ...] = ()
+    unless: int | None = None
 
     @property
     def passes(self) -> int:
@@ -137,7 +140,8 @@ def interpret_program(program: Program, x: NDArray[Any]) -> list[NDArray[Any]]:
     values = np.concatenate([x, np.zeros((*x.shape[:-1], program.n_values), x.dtype)], axis=-1)
     for stage in program.before:
         for operands, targets in stage.runs(values.shape[-1]):
-            if stage.is_loop and np.all(values[..., targets[-1]] != 0):
+            flag = targets[-1] if stage.is_loop else stage.unless
+            if flag is not None and np.all(values[..., flag] != 0):
                 break
             (values[..., targets],) = interpret(stage.graph, values[..., operands])
     return interpret(program.graph, values)

@@ -2,7 +2,7 @@
 
 Each node belongs to the first stage in which its operands are known, so that a body holds only what changes in it, but
 for what a single pass alone reads: only some states want such a pass. What a later stage reads crosses in memory, as a
-further input of the program.
+further input of the program. A single pass with calls is several stages, none of which run where no state wants it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ class _Cut:
 
     Attributes
     ----------
+    begin : dict of int to int
+        Of a loop the stage before it.
+    pass_of : dict of int to int
+        Of a stage of a single pass with others inside, its loop.
     place : dict of int to int
         Of a value that crosses: its number as an input.
     goals : list of list of (int, int)
@@ -49,6 +53,12 @@ class _Cut:
         self._nodes, self._last = graph.nodes(), 2 * len(loops)
         self._loops = [loop.pruned(self._nodes, needed) if isinstance(loop, Calls) else loop for loop in loops]
         self._n_values = n_inputs
+        self.begin = {k: 2 * k for k, loop in enumerate(self._loops) if isinstance(loop, Loop)}
+        self.pass_of: dict[int, int] = {}
+        for k, loop in reversed(list(enumerate(self._loops))):
+            if isinstance(loop, Loop) and loop.inside:
+                self.begin[k] = 2 * (k - loop.inside - 1)
+                self.pass_of |= dict.fromkeys(range(self.begin[k] + 2, 2 * k + 2), k)
         self._known: dict[int, int] = {}  # stage from which on a value of a loop is there
         self.place: dict[int, int] = {}
         self._copies: dict[int, int] = {}  # of arguments and constants that calls are given
@@ -71,23 +81,33 @@ class _Cut:
     def _sink(self, needed: NDArray[np.bool_]) -> None:
         """Move what a single pass alone reads into it: it is not computed where no state wants the pass."""
         loops = [(k, loop) for k, loop in enumerate(self._loops) if isinstance(loop, Loop)]
-        single, several = {2 * k + 1 for k, loop in loops if loop.times == 1}, -1
+        single, several = {self._first_of(2 * k + 1) for k, loop in loops if loop.times == 1}, -1
         reader = dict.fromkeys(self._graph.flat_outputs(), several)
+
+        def read(nodes: Sequence[int], stage: int) -> None:
+            first = self._first_of(stage)
+            for x in nodes:
+                reader[x] = first if reader.get(x, first) == first else several
+
         for k, loop in enumerate(self._loops):
             if isinstance(loop, Calls):
-                reader |= dict.fromkeys((x for row in loop.operands for x in row), several)
+                stage = 2 * k + 1 if 2 * k + 1 in self.pass_of else several
+                read([x for row in loop.operands for x in row], stage)
                 reader |= dict.fromkeys(loop.results, several)
             else:
                 reader |= dict.fromkeys(loop.start, several)
-                reader |= {x: several if reader.get(x, 2 * k + 1) != 2 * k + 1 else 2 * k + 1 for x in loop.following}
+                read(loop.following, 2 * k + 1)
         for k in reversed(range(len(self._nodes))):
             op, *operands = self._nodes[k]
             if op in LEAVES or not needed[k]:
                 continue
             if (only := reader.get(k, several)) in single and self._stage[k] < only:
                 self._stage[k] = only
-            for x in operands[: arity(op)]:
-                reader[x] = self._stage[k] if reader.get(x, self._stage[k]) == self._stage[k] else several
+            read(operands[: arity(op)], self._stage[k])
+
+    def _first_of(self, stage: int) -> int:
+        """First stage of the pass that a stage belongs to."""
+        return self.begin[self.pass_of[stage]] + 2 if stage in self.pass_of else stage
 
     def _place_loops(self, needed: NDArray[np.bool_]) -> None:
         """Number what loops carry. What a loop alone reads, as a start, is made in its place; the rest is copied."""
@@ -96,9 +116,9 @@ class _Cut:
         for k, loop in loops:
             of_each = zip(loop.start, loop.carried, loop.following, loop.final, strict=True)
             for start, carried, following, final in of_each:
-                is_known, stage = start in self._known, self._stage[start]
-                is_made = is_known or (stage < 2 * k and self._nodes[start][0] not in LEAVES)
-                if is_made and n_starts[start] == 1 and last_read.get(start, 0) <= 2 * k:
+                is_known, stage, begin = start in self._known, self._stage[start], self.begin[k]
+                is_made = is_known or (stage < begin and self._nodes[start][0] not in LEAVES)
+                if is_made and n_starts[start] == 1 and last_read.get(start, 0) <= begin:
                     if start not in self.place:
                         self.place[start] = self._new()
                         if not is_known:
@@ -106,7 +126,7 @@ class _Cut:
                     number = self.place[start]
                 else:
                     number = self._new()
-                    self.goals[2 * k].append((start, number))
+                    self.goals[begin].append((start, number))
                 self.place[carried] = self.place[final] = number
                 self.goals[2 * k + 1].append((following, number))
 
@@ -131,12 +151,16 @@ class _Cut:
             self._crossing(node)
 
     def _enter(self, k: int, loop: Loop | Calls) -> None:
+        after = 2 * k + 2
+        if self.pass_of.get(after) == k + 1:  # the last stage of a pass
+            after += 1
         if isinstance(loop, Calls):
             self.place |= {node: number for number, node in enumerate(loop.given)}
             self._known |= dict.fromkeys(loop.given, 2 * k + 1)
-            self._known |= dict.fromkeys((node for row in loop.final for node in row), 2 * k + 2)
+            self._known |= dict.fromkeys((node for row in loop.final for node in row), after)
             return
-        self._known |= dict.fromkeys(loop.carried, 2 * k + 1) | dict.fromkeys(loop.final, 2 * k + 2)
+        first = self.begin[k] + 2 if loop.inside else 2 * k + 1
+        self._known |= dict.fromkeys(loop.carried, first) | dict.fromkeys(loop.final, after)
 
     def _new(self) -> int:
         self._n_values += 1
@@ -153,8 +177,19 @@ class _Cut:
                 continue
             made, _ = self._own(number, [k for k, _ in self.goals[number]])
             times = loop.times if number % 2 and isinstance(loop, Loop) else 0
-            stages.append(Stage(made, tuple(target for _, target in self.goals[number]), times))
+            stages.append(
+                Stage(made, tuple(target for _, target in self.goals[number]), times, unless=self._flag(number))
+            )
         return tuple(reversed([stage for stage in stages if stage.targets])), final
+
+    def _flag(self, number: int) -> int | None:
+        """Input that is not zero where the pass is not wanted that a stage is inside of."""
+        k = self.pass_of.get(number)
+        if k is None or number == 2 * k + 1:  # the last stage of a pass ends as loops do
+            return None
+        loop = self._loops[k]
+        assert isinstance(loop, Loop)
+        return self.place[loop.carried[-1]]
 
     def _called(self, number: int, calls: Calls) -> Stage:
         """Stage of the body, whose inputs are those of a row of calls."""
@@ -163,13 +198,14 @@ class _Cut:
         place = dict(zip(read, range(len(read)), strict=True))
         body = replace(body, a=np.array([place[a] if op == Op.INPUT else a for op, a, *_ in body.nodes()]))
         rows = tuple(tuple(self._crossing([*row, *outside][x]) for x in read) for row in calls.operands)
-        return Stage(body, tuple(self.place[x] for row in calls.final for x in row), calls=rows)
+        targets = tuple(self.place[x] for row in calls.final for x in row)
+        return Stage(body, targets, calls=rows, unless=self._flag(number))
 
     def _crossing(self, node: int) -> int:
         """Number of a value that crosses, which its stage has to set."""
         op, stage = self._nodes[node][0], self._stage[node]
         places = self._copies if op in LEAVES and node not in self._known else self.place
-        assert stage % 2 == 0, "a value inside of a loop is read outside"
+        assert stage % 2 == 0 or node in self._finals, "a value inside of a loop is read outside"
         if node not in places:
             places[node] = self._new()
             if node not in self._finals:

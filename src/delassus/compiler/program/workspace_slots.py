@@ -51,6 +51,7 @@ def share_slots(stages: Sequence[Stage], last: Graph, n_inputs: int) -> tuple[tu
             graph=stage.graph if stage.calls else _moved(stage.graph, place),
             targets=tuple(place[value] for value in stage.targets),
             calls=tuple(tuple(place[value] for value in row) for row in stage.calls),
+            unless=None if stage.unless is None else place[stage.unless],
         )
         for stage in stages
     ]

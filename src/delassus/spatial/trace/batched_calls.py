@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from delassus.spatial.ops import Body, Function
+from delassus.spatial.ops import Function
 from delassus.spatial.trace.graph import Calls
 from delassus.spatial.trace.interpret import SEMANTICS
 from delassus.spatial.trace.nodes import Table
@@ -31,40 +31,30 @@ SMALLEST = 64
 
 
 class CallingTraceOps(TraceOps):
-    """The backend that records, calls as calls, but for those in bodies of loops."""
-
-    _is_in_loop = False
-
-    def repeat(self, times: int, start: Sequence[Any], body: Body, unless: Any = 0.0) -> list[Any]:
-        """Values after so many passes of ``body``."""
-        self._is_in_loop = True
-        final = super().repeat(times, start, body, unless)
-        self._is_in_loop = False
-        return final
+    """The backend that records, calls as calls, but for those in passes that are repeated."""
 
     def map(self, body: Function, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         """Results of ``body`` for each row of operands."""
-        if self._is_in_loop:
+        if self.is_repeated:
             return super().map(body, rows)
         out: list[Sequence[Table]] = [()] * len(rows)
         for numbers in _grouped(range(len(rows)), lambda r: tuple((a.shape, *map(bool, a.nodes())) for a in rows[r])):
             group = [rows[r] for r in numbers]
-            is_called = len(group) >= FEWEST and not self.is_repeated
-            made = called(self, body, group) if is_called else [body(*row) for row in group]
+            made = called(self, body, group) if len(group) >= FEWEST else [body(*row) for row in group]
             for r, results in zip(numbers, made, strict=True):
                 out[r] = results
         return out
 
     def by_column(self, body: Function, *matrices: Any) -> Sequence[Any]:
         """Results of ``body`` for each column."""
-        if self._is_in_loop:
+        if self.is_repeated:
             return super().by_column(body, *matrices)
         rows = [[self.take(a, None, (k,)) for a in matrices] for k in range(matrices[0].columns)]
         return [self.hstack(parts) for parts in zip(*self.map(body, rows), strict=True)]
 
     def product(self, a: Any, b: Any, symmetric: bool = False) -> Any:
         """``a @ b``, dense blocks of it by tiles; of what is ``symmetric``, the lower triangle."""
-        if self._is_in_loop:
+        if self.is_repeated:
             return super().product(a, b, symmetric)
         out = [[0] * b.columns for _ in a.rows]
         tiles, places = list[tuple[Table, Table]](), list[tuple[list[int], list[int]]]()
@@ -101,7 +91,9 @@ def called(ops: TraceOps, body: Function, rows: Sequence[Sequence[Table]]) -> li
     given = [x.node for x in ops.vector(len(varying), [ops.at[column[0]] for column in varying])]
     inside = dict(zip(varying, given, strict=True))
     entries = iter([inside.get(column, column[0]) for column in columns])
+    is_repeated, ops.is_repeated = ops.is_repeated, True
     made = body(*(_table(ops, a.shape, entries) for a in rows[0]))
+    ops.is_repeated = is_repeated
 
     # what depends on what is given, at the generic values of each row
     at = {x: np.array([ops.at[k] for k in column]) for column, x in inside.items()}

@@ -123,7 +123,8 @@ class Loop:
 
     ``start``, and then from pass to pass ``following``, are the nodes whose values the inputs ``carried`` have in it;
     what follows reads them as the inputs ``final``. The last of each is not zero where the values do not change any
-    more, so that the loop may end early where all states have stopped.
+    more, so that the loop may end early where all states have stopped. Of a single pass so many calls and loops
+    ``inside`` come before it in the list of all, and before these an empty loop, where it begins.
     """
 
     times: int
@@ -131,6 +132,7 @@ class Loop:
     carried: list[int]
     following: list[int]
     final: list[int]
+    inside: int = 0
 
 
 @dataclass(frozen=True, slots=True)

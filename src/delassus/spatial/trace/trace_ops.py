@@ -98,7 +98,7 @@ class TraceOps(Ops):
         self.exact: set[int] = set()
         self.loops: list[Loop | Calls] = []
         self.solutions: dict[int, Any] = {}
-        self.is_repeated = False  # whether what is traced is a pass of a loop
+        self.is_repeated = False  # whether what is traced is a pass of several, or calls
         self._system = 0
         self._erring: list[list[float]] = [[] for _ in range(SAMPLES)]
         self._build = Builder()
@@ -412,13 +412,18 @@ class TraceOps(Ops):
         nodes = [self.number(x) for x in (*start, unless)]  # the last one: whether the state has stopped
         carried: list[Any] = self.vector(len(nodes), [self.at[x] for x in nodes])
         *before, stopped = carried
-        pivots, self.pivots, self.is_repeated = self.pivots, dict[int, tuple[int, bool, int]](), True
+        pivots, self.pivots, begin = self.pivots, dict[int, tuple[int, bool, int]](), len(self.loops)
+        self.is_repeated = times > 1
         after, stop = body(before)
         self.pivots, self.is_repeated = pivots, False  # errors of passes are those of the body's own
+        inside = len(self.loops) - begin if times == 1 else 0
+        if inside:
+            self.loops.insert(begin, Loop(0, [], [], [], []))
         following = [self.select(stopped, x, y) for x, y in zip(before, after, strict=True)]
         following.append(self.maximum(stopped, stop))
         final = self.vector(len(nodes), [self.at[x.node] for x in following])
-        self.loops.append(Loop(times, nodes, *([x.node for x in values] for values in (carried, following, final))))
+        inputs, made, outputs = ([x.node for x in values] for values in (carried, following, final))
+        self.loops.append(Loop(times, nodes, inputs, made, outputs, inside))
         return final[:-1]
 
     def _symmetric(self, n: int, entry: Callable[[int, int], int]) -> Table:

@@ -215,7 +215,10 @@ class _Text:
                 function, operands = f"{self.name}_{section.name}part{k}", [name for name in kinds if name in named]
                 lines += _block(_signature(f"static {function}", [kinds[name] for name in operands]), statements)
                 calls.append(f"{function}({', '.join(operands)});")
-            body += section.passes(self.name, calls)
+            run = list(section.passes(self.name, calls))
+            if section.unless is not None:
+                run = [f"if ({section.unless} == 0) {{", *(f"    {line}" for line in run), "}"]
+            body += run
         arrays = [f"{self.scalar} {name}[{size}];" for name, size in shared.items() if name in used and size]
         if self.gathered or any(section.copies or section.rows for section in self.sections):
             arrays.append("int k;")
@@ -244,6 +247,7 @@ class _Section:
     ) -> None:
         graph = stage.graph
         self.name, self.scalar, self.inputs, self.times = name, scalar, inputs, stage.times
+        self.unless = None if stage.unless is None else inputs[stage.unless]
         self.nodes, self.numbers, outputs = graph.nodes(), graph.value.tolist(), graph.flat_outputs()
         self.rows = Rows(stage) if stage.calls else None
         goals = [inputs[target] for target in stage.targets]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import groupby
 
 from delassus.compiler.passes.allocate import Act, Step, allocate
 from delassus.compiler.passes.schedule import overlap
@@ -35,10 +36,12 @@ class Section:
     Those of a loop are kept ``apart`` until the end of a pass, since the pass reads what they replace. ``rows`` say
     where the operands and the results of calls are; ``inputs`` and ``goals`` are their columns of that table, and
     whether an input is of all lanes or the same number in all. ``lanes`` are columns side by side in one-state code.
+    ``unless`` is that of `Stage`.
     """
 
     def __init__(self, name: str, stage: Stage, registers: int, columns: SimdColumns | None = None) -> None:
         self.name, self.targets, self.times, self.apart = name, stage.targets, stage.times, stage.is_loop
+        self.unless = stage.unless
         self.rows, self.lanes = Rows(stage) if stage.calls else None, 1 if columns is None else SIMD_COLUMNS
         self._stage, graph = stage, stage.graph
         if columns is not None:
@@ -100,24 +103,33 @@ class Code:
     def units(self, signature: str, operands: str) -> tuple[list[str], list[str]]:
         """What is called one after the other, with such operands: names, and functions, those that these call too."""
         names, functions = list[str](), list[str]()
-        for section in self.sections:
-            shown = signature if section.rows is None else f"{signature}, ptr noalias readonly %row"
-            parts = [f"{self.name}_{section.name}part{k}" for k in range(len(section.allocation.parts))]
-            for part, steps in zip(parts, section.allocation.parts, strict=True):
-                text, self._bases = self.text_of(section), {}
-                operations = self._emit(text, section, steps)
-                if part == parts[-1] and section is not self.last:
-                    self._emit_leaves(text, section, operations)
-                functions.append(define(part, shown, text, "noinline "))
-                self.declarations |= text.declarations
-            if section.rows is not None:
-                places = (section.rows.bases.ravel() + self.first - self.program.n_inputs) * self.bytes_each
-                functions.append(llvm_table(f"{self.name}_{section.name}rows", places.tolist()))
-            if section.rows is not None or section.apart:
-                functions.append(self._repeated(section, parts, signature, operands))
-                parts = [f"{self.name}_{section.name}loop"]
-            names += parts
+        for flag, sections in groupby(self.sections, key=lambda section: section.unless):
+            called = [name for section in sections for name in self._called(section, signature, operands, functions)]
+            if flag is not None:
+                skipped = f"{self.name}_pass{len(functions)}"
+                functions.append(self._skipped(skipped, called, flag, signature, operands))
+                called = [skipped]
+            names += called
         return names, functions
+
+    def _called(self, section: Section, signature: str, operands: str, functions: list[str]) -> list[str]:
+        """What is called of a section, added to functions."""
+        shown = signature if section.rows is None else f"{signature}, ptr noalias readonly %row"
+        parts = [f"{self.name}_{section.name}part{k}" for k in range(len(section.allocation.parts))]
+        for part, steps in zip(parts, section.allocation.parts, strict=True):
+            text, self._bases = self.text_of(section), {}
+            operations = self._emit(text, section, steps)
+            if part == parts[-1] and section is not self.last:
+                self._emit_leaves(text, section, operations)
+            functions.append(define(part, shown, text, "noinline "))
+            self.declarations |= text.declarations
+        if section.rows is not None:
+            places = (section.rows.bases.ravel() + self.first - self.program.n_inputs) * self.bytes_each
+            functions.append(llvm_table(f"{self.name}_{section.name}rows", places.tolist()))
+        if section.rows is not None or section.apart:
+            functions.append(self._repeated(section, parts, signature, operands))
+            parts = [f"{self.name}_{section.name}loop"]
+        return parts
 
     def _emit(self, text: LlvmText, section: Section, steps: list[Step]) -> Operations:
         operations = self.operations(text, section)
@@ -228,13 +240,8 @@ class Code:
             "%again.k = phi i64 [ 0, %0 ], [ %again.next, %pass ]",
             f"%again.last = icmp eq i64 %again.k, {section.times}",
         ]
-        last = text.load(self.value(text, section.targets[-1]))
-        stopped = text.compare("une", last, text.constant(0.0))
-        if text.lanes > 1:
-            bits = text.instruction(f"bitcast {text.mask} {stopped} to i{text.lanes}")
-            stopped = text.instruction(f"icmp eq i{text.lanes} {bits}, -1")
         text.lines += [
-            f"%again.end = or i1 %again.last, {stopped}",
+            f"%again.end = or i1 %again.last, {self._in_all(text, section.targets[-1])}",
             "br i1 %again.end, label %again.done, label %pass",
             "pass:",
             *(f"call void @{part}({operands})" for part in parts),
@@ -244,6 +251,26 @@ class Code:
             text.store(made, self.value(text, target))
         text.lines += ["%again.next = add i64 %again.k, 1", "br label %again", "again.done:"]
         return define(f"{name}loop", signature, text)
+
+    def _in_all(self, text: LlvmText, number: int) -> str:
+        """Whether an input is not zero in all lanes."""
+        bits = text.compare("une", text.load(self.value(text, number)), text.constant(0.0))
+        if text.lanes == 1:
+            return bits
+        whole = text.instruction(f"bitcast {text.mask} {bits} to i{text.lanes}")
+        return text.instruction(f"icmp eq i{text.lanes} {whole}, -1")
+
+    def _skipped(self, name: str, called: list[str], flag: int, signature: str, operands: str) -> str:
+        """Calls, but where a flag is set in all lanes."""
+        text = self.text()
+        text.lines += [
+            f"br i1 {self._in_all(text, flag)}, label %done, label %pass",
+            "pass:",
+            *(f"call void @{x}({operands})" for x in called),
+            "br label %done",
+            "done:",
+        ]
+        return define(name, signature, text)
 
     def functions(self) -> list[str]:
         """Assembly of all functions."""

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.contact.changes.blocks import SceneChanges
 from delassus.contact.changes.matrix import BlockMatrix
-from delassus.contact.changes.record import StepRecord
-from delassus.contact.changes.step import PARAMETERS, IslandChanges, SceneChanges
+from delassus.contact.changes.step import Pulled, StepChanges
 from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
+from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_choice, check_list, check_number, finite_array
 from delassus.model.tree import Tree
-from delassus.simulate.controls import Rates
+from delassus.simulate.controls import Controls, Rates
 from delassus.spatial.dual_ops import Dual, DualOps
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
+
+PARAMETERS = ("friction", "restitution", "mass")
+"""What derivatives may be taken with: friction and restitution of colliders, and masses of free bodies."""
+
+COLUMNS = 128
+"""Numbers at the end of a step that are pulled back at a time."""
 
 EXACT = ("newton", "nsgs", "admm", "interior")
 """Solvers of friction cones."""
@@ -77,45 +85,73 @@ class Asked(NamedTuple):
         return cls({x: scene.tree.n_links if x == "mass" else len(scene.colliders) for x in names}, smoothing)
 
 
-def step_derivatives(
-    changes: SceneChanges,
-    record: StepRecord,
-    asked: Asked,
-    dofs: Indices,
-    of_controls: Callable[[], Rates | None],
-) -> StepDerivatives:
-    """Derivatives of a recorded step; ``dofs`` are degrees of freedom of the scene in the order of its blocks.
+class RecordedStep(NamedTuple):
+    """A step to be differentiated: its changes.
 
-    ``of_controls``: changes of joint forces with positions, velocities and controls, None where they are controls.
+    And those of joint forces with positions, velocities and controls, None where they are controls.
     """
-    islands, distance, known = changes.all(record, asked.smoothing, list(asked.sizes))
-    rates = of_controls()
-    nv, places = len(dofs), [dofs[island.dofs] for island in islands]
-    made = [_with_controls(x, at, rates) for x, at in zip(islands, places, strict=True)]
-    rows = tuple(np.concatenate([at, nv + at]) for at in places)
-    A = BlockMatrix((2 * nv, 2 * nv), rows, rows, tuple(block for block, _, _ in made))
+
+    changes: Callable[[], StepChanges]
+    of_controls: Callable[[], Rates | None]
+
+    @classmethod
+    def of(cls, scene: SceneChanges, steps: BlockSteps, controls: Controls, smoothing: float | None) -> RecordedStep:
+        """The last of some steps, to be differentiated now or later."""
+        changes = partial(StepChanges, scene, scene.recorded(steps), smoothing)
+        return cls(changes, partial(controls.rates, controls.given))
+
+
+def step_derivatives(recorded: RecordedStep, asked: Asked, dofs: Indices) -> StepDerivatives:
+    """Derivatives of a step; ``dofs`` are degrees of freedom of the scene in the order of its blocks.
+
+    Islands are pulled back side by side, of each the same of its numbers.
+    """
+    step, rates = recorded.changes(), recorded.of_controls()
+    first, nv, islands = step.first, len(dofs), step.islands
+    places = [np.concatenate([np.arange(first[b], first[b + 1]) for b in blocks]) for blocks in islands]
+    most, number = max(map(len, places), default=0), np.zeros(nv, np.int64)
+    for at in places:
+        number[at] = np.arange(len(at))
+    found = list[Pulled]()
+    for begin in range(0, 2 * most, COLUMNS):
+        column = np.arange(begin, min(begin + COLUMNS, 2 * most))
+        found.append(step.pulled(*(1.0 * (number[:, None] == column - shift) for shift in (0, most))))
+    every = Pulled(*(np.concatenate(parts, axis=1) for parts in zip(*found, strict=True)))
+    rows, columns = list[Indices](), list[Indices]()
+    A, B, given = list[Array](), list[Array](), {name: list[tuple[Indices, Array]]() for name in asked.sizes}
+    for blocks, at in zip(islands, places, strict=True):
+        own = np.concatenate([np.arange(len(at)), most + np.arange(len(at))])
+        with_q, with_v, with_tau = (x[at][:, own].T for x in (every.q, every.v, every.tau))
+        block, acting, with_u = _with_controls(np.hstack([with_q, with_v]), with_tau, dofs[at], rates)
+        A.append(block)
+        B.append(with_u)
+        columns.append(acting)
+        rows.append(np.concatenate([dofs[at], nv + dofs[at]]))
+        for name, of_name in given.items():
+            which, counts = step.with_parameter(name, every, blocks)
+            of_name.append((which, counts[:, own].T))
+    shape, of_rows = (2 * nv, 2 * nv), tuple(rows)
     n_controls = nv if rates is None else rates[2].shape[1]
-    B = BlockMatrix((2 * nv, n_controls), rows, tuple(at for _, at, _ in made), tuple(block for *_, block in made))
-    given = {name: _with_parameter(name, islands, rows, (2 * nv, size)) for name, size in asked.sizes.items()}
-    return StepDerivatives(A, B, given, distance, record.status if known else SolverStatus.NOT_DIFFERENTIABLE)
+    with_parameters = {
+        name: BlockMatrix((2 * nv, asked.sizes[name]), of_rows, *(tuple(x) for x in zip(*parts, strict=True)))
+        for name, parts in given.items()
+    }
+    return StepDerivatives(
+        BlockMatrix(shape, of_rows, of_rows, tuple(A)),
+        BlockMatrix((2 * nv, n_controls), of_rows, tuple(columns), tuple(B)),
+        with_parameters, step.distance, step.status,
+    )  # fmt: skip
 
 
-def _with_parameter(
-    name: str, islands: Sequence[IslandChanges], rows: tuple[Any, ...], shape: tuple[int, int]
-) -> BlockMatrix:
-    found = [island.given[name] for island in islands]
-    return BlockMatrix(shape, rows, tuple(which for which, _ in found), tuple(block for _, block in found))
-
-
-def _with_controls(island: IslandChanges, at: Any, rates: Rates | None) -> tuple[Array, Any, Array]:
+def _with_controls(
+    with_state: Array, with_tau: Array, at: Indices, rates: Rates | None
+) -> tuple[Array, Indices, Array]:
     """Blocks of ``A`` and ``B`` of an island, and the controls that act on it."""
-    with_state = np.hstack([island.with_q, island.with_v])
     if rates is None:
-        return with_state, at, island.with_tau
+        return with_state, at, with_tau
     with_q, with_v, with_u = (x[at] for x in rates)
     acting = np.flatnonzero(with_u.any(axis=0))
-    with_state = with_state + island.with_tau @ np.hstack([with_q[:, at], with_v[:, at]])
-    return with_state, acting, island.with_tau @ with_u[:, acting]
+    return with_state + with_tau @ np.hstack([with_q[:, at], with_v[:, at]]), acting, with_tau @ with_u[:, acting]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,9 +192,10 @@ Loss = Callable[[Array, Array], tuple[float, ArrayLike, ArrayLike]]
 
 
 def trajectory_gradient(
-    tree: Tree, q: Array, v: Array, loss: Loss, steps: Sequence[Callable[[], StepDerivatives]]
+    tree: Tree, states: tuple[Array, Array], loss: Loss, steps: Sequence[RecordedStep], asked: Asked, dofs: Indices
 ) -> TrajectoryGradient:
-    """Gradient of a function of a trajectory, whose ``steps`` say their derivatives, back from its end."""
+    """Gradient of a function of a trajectory, back from its end; ``dofs`` as in `step_derivatives`."""
+    q, v = states
     found = loss(q, v)
     if not isinstance(found, tuple) or len(found) != 3:
         advice = "Return the loss, its derivatives with q and those with v."
@@ -166,20 +203,24 @@ def trajectory_gradient(
     value, advice = float(found[0]), "One row for each state, from the start on."
     by_q = _in_tangents(tree, q, finite_array(found[1], q.shape, "derivatives of the loss with q", advice))
     by_v = finite_array(found[2], v.shape, "derivatives of the loss with v", advice)
-    adjoint = np.concatenate([by_q[-1], by_v[-1]])
-    distance, statuses, controls, parameters = np.inf, list[SolverStatus](), list[Array](), dict[str, Array]()
+    counts, distance, statuses, controls = (by_q[-1], by_v[-1]), np.inf, list[SolverStatus](), list[Array]()
+    parameters = {name: np.zeros(size) for name, size in asked.sizes.items()}
     for t in range(len(steps) - 1, -1, -1):
-        step = steps[t]()
-        controls.append(step.B.T @ adjoint)
-        for name, matrix in step.with_parameters.items():
-            parameters[name] = parameters.get(name, 0.0) + matrix.T @ adjoint
-        adjoint = step.A.T @ adjoint + np.concatenate([by_q[t], by_v[t]])
+        step, rates = steps[t].changes(), steps[t].of_controls()
+        pulled = step.pulled(*(x[dofs, None] for x in counts))
+        for name, given in parameters.items():
+            which, of_name = step.with_parameter(name, pulled, np.arange(len(step.first) - 1))
+            given[which] += of_name[:, 0]
+        of_q, of_v, of_tau = np.zeros((3, tree.nv))
+        of_q[dofs], of_v[dofs], of_tau[dofs] = pulled.q[:, 0], pulled.v[:, 0], pulled.tau[:, 0]
+        if rates is not None:
+            of_q, of_v, of_tau = of_q + rates[0].T @ of_tau, of_v + rates[1].T @ of_tau, rates[2].T @ of_tau
+        controls.append(of_tau)
+        counts = of_q + by_q[t], of_v + by_v[t]
         distance = min(distance, step.distance)
         statuses.append(step.status)
-    nv, of_controls = tree.nv, np.array(controls[::-1])
-    return TrajectoryGradient(
-        value, q, v, of_controls, adjoint[:nv], adjoint[nv:], parameters, distance, tuple(statuses[::-1])
-    )
+    of_controls = np.array(controls[::-1])
+    return TrajectoryGradient(value, q, v, of_controls, *counts, parameters, distance, tuple(statuses[::-1]))
 
 
 def _in_tangents(tree: Tree, q: Array, by_q: Array) -> Array:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.algorithms.contact.law import TUNING as STEP
-from delassus.contact.changes.step import SceneChanges
+from delassus.contact.changes.blocks import SceneChanges
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.impulses import FormulatedImpulses
@@ -31,6 +30,7 @@ from delassus.simulate.controls import Controls
 from delassus.simulate.derivatives import (
     Asked,
     Loss,
+    RecordedStep,
     StepDerivatives,
     TrajectoryGradient,
     step_derivatives,
@@ -275,9 +275,9 @@ class Simulator:
         Contacts at rest are at the edge of overlap: derivatives are those of the side that the step was on. With
         ``smoothing`` (m/s) they are means over changes of velocities of that size.
 
-        Several points of a face that slide may share their load in many ways, and friction then makes several motions
-        of them: derivatives are those of points that yield alike. ``parameters`` are names of what else to
-        differentiate with: "friction" and "restitution" of colliders, "mass" of free bodies (radii of inertia stay).
+        Several points of a face that slide may share their load, and move, in many ways: derivatives are those of
+        points that yield alike. ``parameters`` are names of what else to differentiate with: "friction" and
+        "restitution" of colliders, "mass" of free bodies (radii of inertia stay).
 
         Raises
         ------
@@ -293,13 +293,12 @@ class Simulator:
         >>> found.A.shape, found.B.shape, len(found.A.blocks)
         ((24, 24), (24, 12), 2)
         """
-        return self._last_step(Asked.of(self.scene, self.solver, parameters, smoothing))()
+        asked = Asked.of(self.scene, self.solver, parameters, smoothing)
+        return step_derivatives(self._last_step(asked), asked, self._steps.blocks.dofs)
 
-    def _last_step(self, asked: Asked) -> Callable[[], StepDerivatives]:
+    def _last_step(self, asked: Asked) -> RecordedStep:
         """What computes the derivatives of the last step, now or later."""
-        record, dofs = self._changes.recorded(self._steps), self._steps.blocks.dofs
-        rates = partial(self._controls.rates, self._controls.given)
-        return partial(step_derivatives, self._changes, record, asked, dofs, rates)
+        return RecordedStep.of(self._changes, self._steps, self._controls, asked.smoothing)
 
     def gradient(
         self, loss: Loss, controls: ArrayLike, *, parameters: Iterable[str] = (), smoothing: float | None = None
@@ -336,16 +335,17 @@ class Simulator:
         >>> found.controls.shape, bool(found.controls[0, 2] > 0.0), round(float(found.q0[2]), 9)
         ((20, 6), True, 1.0)
         """
-        asked = Asked.of(self.scene, self.solver, parameters, smoothing)
+        asked, steps = Asked.of(self.scene, self.solver, parameters, smoothing), list[RecordedStep]()
         given = finite_array(controls, (-1, self._controls.width), "controls", "One row for each step.")
-        start, q, v, steps = self.get_state(), [self.q], [self.v], list[Callable[[], StepDerivatives]]()
+        start, q, v = self.get_state(), [self.q], [self.v]
         try:
             for u in given:
                 self.step(u)
                 steps.append(self._last_step(asked))
                 q.append(self.q)
                 v.append(self.v)
-            return trajectory_gradient(self.scene.tree, np.array(q), np.array(v), loss, steps)
+            states = np.array(q), np.array(v)
+            return trajectory_gradient(self.scene.tree, states, loss, steps, asked, self._steps.blocks.dofs)
         finally:
             self.set_state(start)
 
@@ -389,8 +389,7 @@ class Simulator:
 
     @cached_property
     def _changes(self) -> SceneChanges:
-        steps = self._steps
-        return SceneChanges(steps.blocks, steps.detector, steps.options, self.passive)
+        return SceneChanges(self._steps.blocks, self._steps.detector, self._steps.options, self.passive)
 
     def run(
         self,

@@ -103,14 +103,19 @@ def _found_again(found: ContactArrays, other: Any, m: int) -> tuple[Indices, Any
         at = np.arange(n)
         if _distances(found, other, at).max(initial=0.0) < SAME:
             return at, np.ones(n, bool)
-    at = np.zeros(n, np.int64)
-    for e in range(n):
-        own = np.flatnonzero((other.colliders[:m] == found.colliders[e]).all(axis=1))
-        if len(own):
-            at[e] = own[np.argmin(np.abs(other.points["x"][own] - found.points[e]).max(axis=1))]
     if not m:
-        return at, np.zeros(n, bool)
-    return at, (other.colliders[at] == found.colliders).all(axis=1) & (_distances(found, other, at) < SAME)
+        return np.zeros(n, np.int64), np.zeros(n, bool)
+    most = 1 + max(found.colliders.max(), other.colliders[:m].max())
+    pair, pairs = (x[:, 0] * most + x[:, 1] for x in (found.colliders, other.colliders[:m]))
+    order = np.argsort(pairs, kind="stable")
+    first, end = (np.searchsorted(pairs[order], pair, side) for side in ("left", "right"))
+    nearest, at = np.full(n, np.inf), np.zeros(n, np.int64)
+    for k in range(int((end - first).max())):
+        one = order[np.minimum(first + k, m - 1)]
+        distance = np.where(first + k < end, np.abs(other.points["x"][one] - found.points).max(axis=1), np.inf)
+        closer = distance < nearest
+        nearest, at = np.where(closer, distance, nearest), np.where(closer, one, at)
+    return at, (nearest < np.inf) & (_distances(found, other, at) < SAME)
 
 
 def _distances(found: ContactArrays, other: Any, at: Indices) -> Array:

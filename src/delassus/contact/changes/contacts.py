@@ -11,6 +11,7 @@ search on numbers with changes says (`delassus.contact.changes.collision`), and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,15 +49,18 @@ def tree_of(blocks: Blocks) -> Tree:
 
 
 class Sides(NamedTuple):
-    """Sides of contacts whose blocks have the same number of degrees of freedom, ``w``.
+    """Sides of contacts on blocks that have the same number of degrees of freedom ``w``, all first or all second ones.
 
-    ``contact`` and ``sign`` (n,), ``dofs`` (n, w) of all blocks, ``G`` (n, 6, w): twist of the link at the contact
-    point, ``at_or_above`` (n, w, w).
+    They are in the order of blocks, each of which begins at one of ``starts``. ``contact`` (n,) are different ones,
+    ``second`` says which side, ``sign`` is that of its velocity; ``dofs`` (n, w) of all blocks, ``G`` (n, 6, w) the
+    twist of the link at the contact point, ``at_or_above`` (n, w, w).
     """
 
     contact: Indices
-    sign: Array
+    second: int
+    sign: float
     block: Indices
+    starts: Indices
     dofs: Indices
     G: Array
     at_or_above: Array
@@ -65,22 +69,67 @@ class Sides(NamedTuple):
 def sides_of(links: Indices, points: Array, blocks: Blocks, tree: Tree, poses: Array) -> list[Sides]:
     """Sides of contacts at ``points`` on ``links`` (m, 2), at poses of links (n_links, 3, 4)."""
     bodies, of_links, out = blocks.bodies, blocks.of_links, list[Sides]()
-    contact, side = np.nonzero(links >= 0)
-    link = links[contact, side]
-    block = of_links.block[link]
-    widths = np.diff(bodies.first)[block]
-    axes, owner = axes_of(blocks, poses), owners_of(blocks)
-    for w in np.unique(widths).tolist():
-        own = np.flatnonzero(widths == w)
-        dofs = bodies.first[block[own]][:, None] + np.arange(w)
-        e, arm = axes[dofs], points[contact[own]][:, None] - poses[owner[dofs], :, 3]
-        turning = of_links_axes(blocks)[dofs] >= 3
-        linear = np.where(turning[..., None], np.cross(e, arm), e)
-        both = np.concatenate([linear, np.where(turning[..., None], e, 0.0)], axis=2)
-        G = np.swapaxes(both * tree.moves[link[own], :w, None], 1, 2)
-        signs = np.where(side[own] == 0, 1.0, -1.0)
-        out.append(Sides(contact[own], signs, block[own], dofs, G, tree.at_or_above[block[own], :w, :w]))
+    axes, owner, turning = axes_of(blocks, poses), owners_of(blocks), of_links_axes(blocks) >= 3
+    for second in (0, 1):
+        contact = np.flatnonzero(links[:, second] >= 0)
+        block = of_links.block[links[contact, second]]
+        widths = bodies.first[block + 1] - bodies.first[block]
+        for w in sorted(set(widths.tolist())):
+            own = np.flatnonzero(widths == w)
+            own = own[np.argsort(block[own], kind="stable")]
+            at, b = contact[own], block[own]
+            dofs = bodies.first[b][:, None] + np.arange(w)
+            e, arm, turns = axes[dofs], points[at][:, None] - poses[owner[dofs], :, 3], turning[dofs][..., None]
+            both = np.concatenate([np.where(turns, crossed(e, arm), e), np.where(turns, e, 0.0)], axis=2)
+            G = np.swapaxes(both * tree.moves[links[at, second], :w, None], 1, 2)
+            starts = np.flatnonzero(np.diff(b, prepend=-1))
+            out.append(Sides(at, second, 1.0 - 2.0 * second, b, starts, dofs, G, tree.at_or_above[b, :w, :w]))
     return out
+
+
+class RowParts(NamedTuple):
+    """A matrix (m r, n) of ``r`` rows for each contact, by its parts (…, r, w) on sides."""
+
+    sides: list[Sides]
+    parts: list[Array]
+
+    def pulled(self, y: Array, to: Array) -> None:
+        """Add the product of the transpose and ``y`` (m, r, k) to ``to`` (n, k)."""
+        for side, part in zip(self.sides, self.parts, strict=True):
+            one = np.swapaxes(part, 1, 2) @ y[side.contact]
+            to[side.dofs[side.starts]] += np.add.reduceat(one, side.starts, axis=0)
+
+    def times(self, x: Array, m: int) -> Array:
+        """The product (m, r, k) with ``x`` (n, k)."""
+        out = np.zeros((m, self.parts[0].shape[1] if self.parts else 0, x.shape[1]))
+        for side, part in zip(self.sides, self.parts, strict=True):
+            out[side.contact] += part @ x[side.dofs]
+        return out
+
+    def row(self, r: int) -> RowParts:
+        """One of the rows of each contact."""
+        return RowParts(self.sides, [part[:, r : r + 1] for part in self.parts])
+
+    def scaled(self, factors: Any) -> RowParts:
+        """Rows of contacts by factors (m, r)."""
+        both = zip(self.sides, self.parts, strict=True)
+        return RowParts(self.sides, [factors[side.contact][..., None] * part for side, part in both])
+
+    def mapped(self, maps: Array) -> RowParts:
+        """Rows of contacts mapped (m, s, r)."""
+        both = zip(self.sides, self.parts, strict=True)
+        return RowParts(self.sides, [maps[side.contact] @ part for side, part in both])
+
+    def plus(self, other: RowParts) -> RowParts:
+        """The sum."""
+        return RowParts(self.sides, [a + b for a, b in zip(self.parts, other.parts, strict=True)])
+
+
+def crossed(a: Array, b: Array, axis: int = -1) -> Array:
+    """``a × b`` of arrays whose vectors are along an axis; `numpy.cross` takes several times as long for small ones."""
+    a0, a1, a2 = (np.take(a, k, axis) for k in range(3))
+    b0, b1, b2 = (np.take(b, k, axis) for k in range(3))
+    return np.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axis=axis)
 
 
 def owners_of(blocks: Blocks) -> Indices:
@@ -151,84 +200,76 @@ class Contacts(NamedTuple):
     coupling: Coupling
 
 
-def along(contacts: Contacts, own: Indices, place: Indices, n: int) -> Array:
-    """Jacobian (m, 3, n) of some contacts on ``n`` degrees of freedom, ``place`` of each of all."""
-    out = np.zeros((len(own), 3, n))
-    for contact, side in _of(contacts, own):
-        J = side.sign[:, None, None] * np.swapaxes(contacts.frames[side.contact], 1, 2) @ side.G[:, :3]
-        _add(out, contact, place[side.dofs], J)
-    return out
+def along(contacts: Contacts) -> RowParts:
+    """Jacobian of contacts, of three rows."""
+    turned = np.swapaxes(contacts.frames, 1, 2)
+    return RowParts(contacts.sides, [s.sign * turned[s.contact] @ s.G[:, :3] for s in contacts.sides])
 
 
-def gap_changes(contacts: Contacts, own: Indices, place: Indices, n: int) -> Array:
-    """Changes of gaps (m, n)."""
-    out = np.zeros((len(own), 1, n))
-    for contact, side in _of(contacts, own):
-        _add(out, contact, place[side.dofs], contacts.coupling.gaps[side.contact, _second(side)][:, None] @ side.G)
-    return out[:, 0]
+def gap_changes(contacts: Contacts) -> RowParts:
+    """Changes of gaps, one row each."""
+    gaps = contacts.coupling.gaps
+    return RowParts(contacts.sides, [gaps[s.contact, s.second][:, None] @ s.G for s in contacts.sides])
 
 
-def row_changes(contacts: Contacts, own: Indices, place: Indices, velocity: Array) -> Array:
-    """Changes (m, 3, n) with positions of what contacts measure at velocities, which are held: (n,), or of each (m, n).
+def row_changes(contacts: Contacts, velocities: Sequence[Array]) -> RowParts:
+    """Changes with positions of what contacts measure (three rows) at velocities of sides (n, w), which are held.
 
     Surfaces move along.
     """
-    m, n = len(own), velocity.shape[-1]
-    F, every = contacts.frames[own], np.broadcast_to(velocity, (m, n))
-    apart, sides = np.zeros((m, 6)), _of(contacts, own)  # twist of A less that of B
-    twists = [side.G * every[contact[:, None], place[side.dofs]][:, None] for contact, side in sides]
-    for (contact, side), twist in zip(sides, twists, strict=True):
-        np.add.at(apart, contact, side.sign[:, None] * twist.sum(axis=2))
-    turning, out = np.swapaxes(F, 1, 2) @ cross_matrices(apart[:, 3:]), np.zeros((m, 3, n))
-    for (contact, side), twist in zip(sides, twists, strict=True):
-        which = side.contact, _second(side)
-        measured = np.einsum("nijk,ni->njk", contacts.coupling.frames[which], apart[contact, :3])
+    F, sides = contacts.frames, contacts.sides
+    apart = np.zeros((len(F), 6))  # twist of A less that of B
+    twists = [side.G * v[:, None] for side, v in zip(sides, velocities, strict=True)]
+    for side, twist in zip(sides, twists, strict=True):
+        apart[side.contact] += side.sign * twist.sum(axis=2)
+    turning, out = np.swapaxes(F, 1, 2) @ cross_matrices(apart[:, 3:]), list[Array]()
+    for side, twist in zip(sides, twists, strict=True):
+        which, contact = (side.contact, side.second), side.contact
+        measured = (apart[contact, None, None, :3] @ moved_first(contacts.coupling.frames[which]))[:, :, 0]
         measured += turning[contact] @ contacts.coupling.points[which]
         measured[:, :2] += contacts.coupling.belts[which]
         above = np.swapaxes(side.at_or_above, 1, 2)
         below, linear, angular = twist @ (1.0 - above + above * side.at_or_above), side.G[:, :3], side.G[:, 3:]
-        turn = np.cross(angular, below[:, :3], axis=1) + np.cross(linear, below[:, 3:], axis=1)
-        turn = side.sign[:, None, None] * np.swapaxes(F[contact], 1, 2) @ turn
-        _add(out, contact, place[side.dofs], measured @ side.G + turn)
-    return out
+        turn = crossed(angular, below[:, :3], 1) + crossed(linear, below[:, 3:], 1)
+        out.append(measured @ side.G + side.sign * np.swapaxes(F[contact], 1, 2) @ turn)
+    return RowParts(sides, out)
 
 
-def force_changes(contacts: Contacts, own: Indices, place: Indices, n: int, impulses: Array) -> Array:
-    """Changes (n, n) with positions of what impulses (m, 3) of contacts exert, which are held: of ``Jᵀ p``."""
-    pushed = cross_matrices(np.einsum("mij,mj->mi", contacts.frames[own], impulses))
-    wrenches, out, sides = np.zeros((len(own), 6, n)), np.zeros((n, n)), _of(contacts, own)
-    for contact, side in sides:
-        which, at, P = (side.contact, _second(side)), place[side.dofs], pushed[contact]
+def moved_first(x: Array) -> Array:
+    """Axes (n, i, j, k) as (n, j, i, k)."""
+    return np.swapaxes(x, 1, 2)
+
+
+class ForceChanges(NamedTuple):
+    """Changes with positions of what impulses of contacts exert, which are held: of ``Jᵀ p``.
+
+    By wrenches on A at contact points, six rows each, and within blocks (n, w, w).
+    """
+
+    twists: RowParts
+    wrenches: RowParts
+    within: RowParts
+
+
+def force_changes(contacts: Contacts, impulses: Array) -> ForceChanges:
+    """Of impulses (m, 3)."""
+    pushed, sides = cross_matrices((contacts.frames @ impulses[..., None])[..., 0]), contacts.sides
+    wrenches, within = list[Array](), list[Array]()
+    for side in sides:
+        which, P = (side.contact, side.second), pushed[side.contact]
         points, frames = contacts.coupling.points[which], contacts.coupling.frames[which]
-        turned = np.einsum("nijk,nj->nik", frames, impulses[contact])
-        _add(wrenches, contact, at, np.concatenate([turned, -P @ points], axis=1) @ side.G)
+        turned = (impulses[side.contact, None, None] @ frames)[:, :, 0]
+        wrenches.append(np.concatenate([turned, -P @ points], axis=1) @ side.G)
         linear, angular = side.G[:, :3], side.G[:, 3:]
         H = np.swapaxes(linear, 1, 2) @ P @ angular + np.swapaxes(angular, 1, 2) @ P @ linear
-        np.add.at(out, (at[:, :, None], at[:, None, :]), side.sign[:, None, None] * side.at_or_above * H)
-    for contact, side in sides:
-        G = side.sign[:, None, None] * side.G
-        for block in np.unique(side.block):
-            of = np.flatnonzero(side.block == block)
-            out[place[side.dofs[of[0]]]] += G[of].reshape(-1, G.shape[2]).T @ wrenches[contact[of]].reshape(-1, n)
-    return out
+        within.append(side.sign * side.at_or_above * H)
+    twists = [side.sign * side.G for side in sides]
+    return ForceChanges(RowParts(sides, twists), RowParts(sides, wrenches), RowParts(sides, within))
 
 
-def _second(side: Sides) -> Indices:
-    """0 of sides on A, 1 on B."""
-    return np.asarray(side.sign < 0.0, np.int64)
-
-
-def _of(contacts: Contacts, own: Indices) -> list[tuple[Indices, Sides]]:
-    """Sides of some contacts, and which of these each belongs to."""
-    out, number = list[tuple[Indices, Sides]](), np.full(len(contacts.frames), -1)
-    number[own] = np.arange(len(own))
-    for side in contacts.sides:
-        among = number[side.contact] >= 0
-        if among.any():
-            out.append((number[side.contact[among]], Sides(*[x[among] for x in list[Any](side)])))
-    return out
-
-
-def _add(to: Array, contact: Indices, columns: Indices, what: Array) -> None:
-    """Add parts (k, r, w) to rows of contacts at their columns (k, w)."""
-    np.add.at(to, (contact[:, None, None], np.arange(what.shape[1])[:, None], columns[:, None, :]), what)
+def pull_forces(changes: ForceChanges, weights: Array, m: int, to: Array) -> None:
+    """Add what forces weigh (n, k) to what positions do."""
+    changes.wrenches.pulled(changes.twists.times(weights, m), to)
+    for side, part in zip(changes.within.sides, changes.within.parts, strict=True):
+        one = np.add.reduceat(np.swapaxes(part, 1, 2), side.starts, axis=0)
+        to[side.dofs[side.starts]] += one @ weights[side.dofs[side.starts]]

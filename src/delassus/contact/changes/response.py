@@ -1,12 +1,14 @@
-"""How velocities of bodies that touch answer changes of momentum and of rows, in the modes of a solved problem.
+"""Equations of a solved problem in the modes of its rows, transposed, for what counts its velocities and impulses.
 
-The modes are those of `delassus.algorithms.contact.modes`, in the same text; here bodies are factorised and not
-contacts. With ``D`` raised by ``δ`` of mobilities, impulses ``x`` are eliminated,
+The modes are those of `delassus.algorithms.contact.modes`, in the same text. Changes of velocities ``dv`` and impulses
+``x`` of row groups follow from those of momentum and rows by ``M dv − (Bᵀ J)ᵀ x = ∂ρ``, ``C J dv + D x = ∂σ``. Of what
+counts ``s`` for each velocity and ``r`` for each impulse, that is ``λᵀ ∂ρ + μᵀ ∂σ`` with
 
-    (M + (Bᵀ J)ᵀ (D + δ)⁻¹ C J) dv⁺ = −∂ρ − (Bᵀ J)ᵀ (D + δ)⁻¹ C ∂σ,
+    M λ + (C J)ᵀ μ = s,    −Bᵀ J λ + D μ = r.
 
-and what that ``δ`` changes is taken back by steps of iterative refinement on the equations without it. Rows that depend
-on others share impulses as if all yielded alike: the smallest ones.
+With ``D`` raised by ``δ`` of mobilities, ``μ`` is eliminated, and what ``δ`` changes is taken back by steps of
+iterative refinement on the equations without it. Rows that depend on others share impulses as if all yielded alike: the
+smallest ones. The matrix of each island is factorised sparsely (`delassus.contact.sparse.factor`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,10 @@ import numpy as np
 
 from delassus.algorithms.contact.modes import joint_hold, point_mode
 from delassus.algorithms.contact.problem import JointLaw, PointLaw
+from delassus.compiler.jit.compile import compiled
+from delassus.contact.snapshot import Indices
+from delassus.contact.sparse.factor import analyse, factorise
+from delassus.contact.sparse.records import Graph
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
@@ -47,32 +53,251 @@ def holds_of(
     return joint_hold(problem, law, impulses, velocities, distances, over_h, smoothing)
 
 
-class Rows(NamedTuple):
-    """Rows of an island: ``J`` (r, n), by modes ``C J`` and ``Bᵀ J``, ``D`` (r,) and mobilities (r,)."""
+class Groups(NamedTuple):
+    """Row groups. The group *i* is on the blocks ``a[i]`` and ``b[i]``, −1 for none.
 
-    C: Any
+    It has the rows ``first[i]`` to ``first[i + 1]``, whose entries begin at ``at_a[i]`` and ``at_b[i]`` in ``CJ`` and
+    ``BJ``, row by row. ``D`` and ``raised`` are of rows.
+    """
+
+    first: Indices
+    a: Indices
+    b: Indices
+    at_a: Indices
+    at_b: Indices
     CJ: Array
     BJ: Array
     D: Array
-    mobility: Array
+    raised: Array
+
+
+class Parts(NamedTuple):
+    """Islands. The island *q* has the blocks ``nodes[node_ends[q]:node_ends[q + 1]]``, and likewise row groups.
+
+    Block *i* has the degrees of freedom from ``first[i]`` on, and its mass matrix begins at ``at[i]``.
+    """
+
+    nodes: Indices
+    node_ends: Indices
+    members: Indices
+    member_ends: Indices
+    first: Indices
+    at: Indices
+
+
+class Unknowns(NamedTuple):
+    """``velocities`` (n, k), what is missed of them, and ``impulses`` (r, k) of rows with their last change."""
+
+    velocities: Array
+    missed: Array
+    impulses: Array
+    step: Array
+
+
+@compiled
+def add_rows(groups: Groups, i: int, first: Indices, A: Array, x: Array, to: Array) -> None:
+    """``to ← to + A x`` of the rows of a group."""
+    k = x.shape[1]
+    for side in range(2):
+        block, at = (groups.a[i], groups.at_a[i]) if side == 0 else (groups.b[i], groups.at_b[i])
+        if block < 0:
+            continue
+        f, w = first[block], first[block + 1] - first[block]
+        for r in range(groups.first[i], groups.first[i + 1]):
+            for c in range(w):
+                entry = A[at + (r - groups.first[i]) * w + c]
+                if entry != 0.0:
+                    for j in range(k):
+                        to[r, j] += entry * x[f + c, j]
+
+
+@compiled
+def subtract_forces(groups: Groups, i: int, first: Indices, A: Array, x: Array, to: Array) -> None:
+    """``to ← to − Aᵀ x`` of the rows of a group."""
+    k = x.shape[1]
+    for side in range(2):
+        block, at = (groups.a[i], groups.at_a[i]) if side == 0 else (groups.b[i], groups.at_b[i])
+        if block < 0:
+            continue
+        f, w = first[block], first[block + 1] - first[block]
+        for r in range(groups.first[i], groups.first[i + 1]):
+            for c in range(w):
+                entry = A[at + (r - groups.first[i]) * w + c]
+                if entry != 0.0:
+                    for j in range(k):
+                        to[f + c, j] -= entry * x[r, j]
+
+
+@compiled
+def add_block(groups: Groups, i: int, s: int, t: int, first: Indices, graph: Graph, n: int, V: Array) -> None:
+    """Add ``(C J)ᵀ D⁻¹ Bᵀ J`` of two sides of a group to the matrix."""
+    a, at = (groups.a[i], groups.at_a[i]) if s == 0 else (groups.b[i], groups.at_b[i])
+    b, bt = (groups.a[i], groups.at_a[i]) if t == 0 else (groups.b[i], groups.at_b[i])
+    if a < 0 or b < 0:
+        return
+    h, w = first[a + 1] - first[a], first[b + 1] - first[b]
+    to = graph.where[graph.degree[graph.local[a]] * n + graph.degree[graph.local[b]]]
+    for r in range(groups.first[i + 1] - groups.first[i]):
+        over = 1.0 / groups.raised[groups.first[i] + r]
+        for c in range(w):
+            entry = over * groups.BJ[bt + r * w + c]
+            if entry != 0.0:
+                for d in range(h):
+                    V[to + c * h + d] += groups.CJ[at + r * h + d] * entry
+
+
+@compiled
+def substitute(n: int, graph: Graph, V: Array, x: Array) -> None:
+    """`delassus.contact.sparse.factor.substitute` of all columns of ``x``."""
+    size, first, start, rows, where, k = graph.size, graph.first, graph.start, graph.fill, graph.where, x.shape[1]
+    for p in range(n):
+        m, D, f = size[p], where[p * n + p], first[p]
+        for c in range(m):
+            over = 1.0 / V[D + c * m + c]
+            for j in range(k):
+                x[f + c, j] *= over
+            for r in range(c + 1, m):
+                for j in range(k):
+                    x[f + r, j] -= V[D + c * m + r] * x[f + c, j]
+        for a in range(start[p], start[p + 1]):
+            X, h, g = where[rows[a] * n + p], size[rows[a]], first[rows[a]]
+            for c in range(m):
+                for r in range(h):
+                    for j in range(k):
+                        x[g + r, j] -= V[X + c * h + r] * x[f + c, j]
+    for p in range(n - 1, -1, -1):
+        m, D, f = size[p], where[p * n + p], first[p]
+        for a in range(start[p], start[p + 1]):
+            Z, h, g = where[p * n + rows[a]], size[rows[a]], first[rows[a]]
+            for c in range(h):
+                for r in range(m):
+                    for j in range(k):
+                        x[f + r, j] -= V[Z + c * m + r] * x[g + c, j]
+        for c in range(m - 1, -1, -1):
+            for r in range(c):
+                for j in range(k):
+                    x[f + r, j] -= V[D + c * m + r] * x[f + c, j]
+
+
+@compiled
+def factorised(groups: Groups, parts: Parts, q: int, mass: Array, graph: Graph, V: Array) -> int:
+    """Factor the matrix of an island; how much of ``V`` it takes, or would, or −1 where it is singular."""
+    begin, n, first = parts.node_ends[q], parts.node_ends[q + 1] - parts.node_ends[q], parts.first
+    for i in range(n * n):
+        graph.near[i] = 0
+    for k in range(n):
+        b = parts.nodes[begin + k]
+        graph.local[b], graph.sizes[k] = k, first[b + 1] - first[b]
+    for e in range(parts.member_ends[q], parts.member_ends[q + 1]):
+        a, b = groups.a[parts.members[e]], groups.b[parts.members[e]]
+        if a >= 0 and b >= 0 and a != b:
+            i, j = graph.local[a], graph.local[b]
+            graph.near[i * n + j] = graph.near[j * n + i] = 1
+    room = analyse(n, graph)
+    if room > V.size:
+        return room
+    for e in range(room):
+        V[e] = 0.0
+    f = 0 * n
+    for p in range(n):
+        b = parts.nodes[begin + graph.order[p]]
+        w = graph.sizes[graph.order[p]]
+        graph.size[p], graph.first[p] = w, f
+        f += w
+        for e in range(w * w):
+            V[graph.where[p * n + p] + e] = mass[parts.at[b] + e]
+    for e in range(parts.member_ends[q], parts.member_ends[q + 1]):
+        for s in range(2):
+            for t in range(2):
+                add_block(groups, parts.members[e], s, t, first, graph, n, V)
+    return room if factorise(n, graph, V) else -1
+
+
+@compiled
+def apply_inverse(parts: Parts, q: int, graph: Graph, V: Array, x: Array, own: Array) -> None:
+    """``x ← A⁻¹ x`` of an island, in the memory ``own``."""
+    begin, n, k = parts.node_ends[q], parts.node_ends[q + 1] - parts.node_ends[q], x.shape[1]
+    for p in range(n):
+        f = parts.first[parts.nodes[begin + graph.order[p]]]
+        for c in range(graph.size[p]):
+            for j in range(k):
+                own[graph.first[p] + c, j] = x[f + c, j]
+    substitute(n, graph, V, own)
+    for p in range(n):
+        f = parts.first[parts.nodes[begin + graph.order[p]]]
+        for c in range(graph.size[p]):
+            for j in range(k):
+                x[f + c, j] = own[graph.first[p] + c, j]
+
+
+@compiled
+def solve_transposed(
+    groups: Groups, parts: Parts, mass: Array, graph: Graph, V: Array, counts: Unknowns, x: Unknowns, own: Array
+) -> int:
+    """``λ`` and ``μ`` from what counts; how much of ``V`` that takes, or would, or −1 where a matrix is singular."""
+    most, k, first = 0 * V.size, x.velocities.shape[1], parts.first
+    for q in range(parts.node_ends.size - 1):
+        room = factorised(groups, parts, q, mass, graph, V)
+        if room < 0 or room > V.size:
+            return room
+        most = max(most, room)
+        begin, end = parts.member_ends[q], parts.member_ends[q + 1]
+        for sweep in range(REFINEMENTS + 1):
+            for e in range(begin, end):
+                i = parts.members[e]
+                for r in range(groups.first[i], groups.first[i + 1]):
+                    over, raised = 1.0 / groups.raised[r], groups.raised[r] - groups.D[r]
+                    for j in range(k):
+                        x.step[r, j] = over * (counts.impulses[r, j] if sweep == 0 else raised * x.step[r, j])
+                        x.impulses[r, j] = x.step[r, j] + (0.0 if sweep == 0 else x.impulses[r, j])
+            for p in range(parts.node_ends[q], parts.node_ends[q + 1]):
+                b = parts.nodes[p]
+                f, w = first[b], first[b + 1] - first[b]
+                for c in range(w):
+                    for j in range(k):
+                        x.missed[f + c, j] = counts.velocities[f + c, j]
+                    for d in range(w if sweep > 0 else 0):
+                        for j in range(k):
+                            x.missed[f + c, j] -= mass[parts.at[b] + c * w + d] * x.velocities[f + d, j]
+            for e in range(begin, end):
+                subtract_forces(groups, parts.members[e], first, groups.CJ, x.impulses, x.missed)
+            apply_inverse(parts, q, graph, V, x.missed, own)
+            for e in range(begin, end):
+                i = parts.members[e]
+                for r in range(groups.first[i], groups.first[i + 1]):
+                    for j in range(k):
+                        x.impulses[r, j] -= x.step[r, j]
+                        x.step[r, j] *= groups.raised[r]
+                add_rows(groups, i, first, groups.BJ, x.missed, x.step)
+                for r in range(groups.first[i], groups.first[i + 1]):
+                    for j in range(k):
+                        x.step[r, j] /= groups.raised[r]
+                        x.impulses[r, j] += x.step[r, j]
+            for p in range(parts.node_ends[q], parts.node_ends[q + 1]):
+                for c in range(first[parts.nodes[p]], first[parts.nodes[p] + 1]):
+                    for j in range(k):
+                        x.velocities[c, j] = x.missed[c, j] + (0.0 if sweep == 0 else x.velocities[c, j])
+    return most
 
 
 class Response:
-    """Answers of an island of ``n`` degrees of freedom with the mass matrix ``M`` (n, n)."""
+    """Solutions of what counts, with the memory for them; ``parts`` are the islands of all problems of a step."""
 
-    def __init__(self, M: Array, rows: Rows) -> None:
-        self._M, self.rows = M, rows
-        self._raised = rows.D + NUMPY.epsilon**0.5 * rows.mobility
-        self._inverse = np.asarray(np.linalg.inv(M + rows.BJ.T @ (rows.CJ / self._raised[:, None])), float)
+    def __init__(self, parts: Parts, mass: Array) -> None:
+        n = int(np.diff(parts.node_ends).max(initial=0))
+        self._parts, self._mass, self._V, self.is_regular = parts, mass, np.zeros(64), True
+        sizes = n * n, n, n, n + 1, n * n + 1, n * n, n, n, n, len(parts.at)
+        self._graph = Graph(*[np.zeros(x, np.int64) for x in sizes])
 
-    def solve(self, momentum: Array, rows: Array) -> tuple[Array, Array]:
-        """``dv⁺`` (n, k) and ``x`` (r, k) with ``M dv⁺ − (Bᵀ J)ᵀ x = momentum``, ``C J dv⁺ + D x = rows``."""
-        CJ, BJ, raised = self.rows.CJ, self.rows.BJ, self._raised[:, None]
-        y = self._inverse @ (momentum + BJ.T @ (rows / raised))
-        x = dx = (rows - CJ @ y) / raised
-        for _ in range(REFINEMENTS):
-            missed = (raised - self.rows.D[:, None]) * dx  # of rows; what momentum misses is round-off
-            dy = self._inverse @ (momentum - self._M @ y + BJ.T @ (x + missed / raised))
-            dx = (missed - CJ @ dy) / raised
-            x, y = x + dx, y + dy
-        return y, x
+    def solve(self, groups: Groups, velocities: Array, impulses: Array) -> tuple[Array, Array]:
+        """``λ`` (n, k) and ``μ`` (r, k) from what counts of velocities and impulses."""
+        counts = Unknowns(velocities, velocities, impulses, impulses)
+        x = Unknowns(*(np.zeros_like(y) for y in counts))
+        own = np.zeros_like(velocities)
+        while True:
+            room = solve_transposed(groups, self._parts, self._mass, self._graph, self._V, counts, x, own)
+            if room <= len(self._V):
+                break
+            self._V = np.zeros(room)
+        self.is_regular = self.is_regular and room >= 0
+        return x.velocities, x.impulses

@@ -1,7 +1,8 @@
-"""Derivatives of the last step of a scene: of the state after it with the state before and with joint forces.
+"""Derivatives of the last step of a scene, backwards: what numbers that count its end make of its start.
 
 Impacts, the step itself, the correction of positions and the motion of bodies follow one another, each at its own
-solution; bodies that contacts tie are an island here, those that others tie have nothing to do with them.
+solution. Of each, what counts its results is pulled back to what it comes from, by one solution with a transposed
+matrix (`delassus.contact.changes.response`); derivatives of all results count each of them alone.
 """
 
 from __future__ import annotations
@@ -14,26 +15,25 @@ import numpy as np
 from delassus.algorithms.contact.law import TINY, part_beyond
 from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.algorithms.contact.problem import PROXIMAL, JointLaw
+from delassus.contact.changes.blocks import BlockDiagonal, SceneChanges
 from delassus.contact.changes.collision import contact_changes
 from delassus.contact.changes.contacts import (
     Contacts,
+    ForceChanges,
+    RowParts,
     along,
     coupling_of,
     force_changes,
     gap_changes,
+    pull_forces,
     row_changes,
     sides_of,
-    tree_of,
 )
-from delassus.contact.changes.record import Problem, StepRecord, record_of
-from delassus.contact.changes.response import Response, Rows, holds_of, modes_of
-from delassus.contact.collision import CollisionDetector
+from delassus.contact.changes.record import Problem, StepRecord
+from delassus.contact.changes.response import Groups, Parts, Response, holds_of, modes_of
+from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.blocks import Blocks
-from delassus.contact.sparse.records import COMPRESSION, Options
-from delassus.contact.sparse.stepper import BlockSteps
-from delassus.errors import ConfigurationError
-from delassus.quantities.options import Passive
+from delassus.contact.sparse.records import COMPRESSION
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.ops import SQUARE_FLOOR
 from delassus.spatial.rotations import Array
@@ -41,171 +41,402 @@ from delassus.spatial.rotations import Array
 FAR = 1e6
 """Velocity (m/s) at which what takes no part parts."""
 
-PARAMETERS = ("friction", "restitution", "mass")
-"""What derivatives may be taken with: friction and restitution of colliders, and masses of free bodies."""
-
 CUT = 1e-9
 """Part of a displacement by which the one that was taken differs where it was cut off."""
 
 
-class BlockChanges(NamedTuple):
-    """Of a block of ``w`` degrees of freedom: outputs of `free_step_changes`, and its mass matrix (w, w)."""
+class Pulled(NamedTuple):
+    """What counts the state before a step and joint forces (n, k), friction and restitution of contacts (m, k).
 
-    momentum_q: Array
-    momentum_v: Array
-    q_by_q: Array
-    q_by_v: Array
-    q_by_shift: Array
-    v_by_v: Array
-    v_by_shift: Array
-
-
-class IslandChanges(NamedTuple):
-    """Derivatives of an island: ``dofs`` (n,) of the blocks, of ``[q; v]`` after the step (2n, …) with q, v and τ.
-
-    ``given``: with parameters, by name which of the scene, and the derivatives.
+    And ``mass`` (n, k): one plus what it changes of inertia along each degree of freedom.
     """
 
-    dofs: Indices
-    with_q: Array
-    with_v: Array
-    with_tau: Array
-    given: dict[str, tuple[Indices, Array]]
-
-
-class Varied(NamedTuple):
-    """Parameters that vary, by name which of the scene, and what they do in all columns (…, w).
-
-    Friction and restitution of contacts (m, w), and for each degree of freedom of a free body one over its mass (n, w):
-    its radii of inertia stay.
-    """
-
-    names: dict[str, Indices]
+    q: Array
+    v: Array
+    tau: Array
     friction: Array
     restitution: Array
     mass: Array
 
 
-class SceneChanges:
-    """Derivatives of a recorded step of a scene, island by island."""
+class Solved(NamedTuple):
+    """A problem of a step: row groups in their modes, and what it has of positions and of parameters."""
 
-    def __init__(self, blocks: Blocks, detector: CollisionDetector, options: Options, passive: Passive) -> None:
-        self.blocks, self.detector, self.options, self._passive = blocks, detector, options, passive
-        self._tree = tree_of(blocks)
-        self._kernels: dict[tuple[int, str], Any] = {}
+    problem: Problem
+    groups: Groups
+    measured: RowParts
+    forces: ForceChanges
+    lost: BlockDiagonal
+    held: Array
+    sliding: RowParts
+    with_floor: Array
 
-    def _kernel(self, kind: int, what: str) -> Any:
-        key = kind, what
-        if key not in self._kernels:
-            self._kernels[key] = self.blocks.kinds[kind].compile(what, self._passive)
-        return self._kernels[key]
 
-    def recorded(self, steps: BlockSteps) -> StepRecord:
-        """The last step.
+class Correction(NamedTuple):
+    """The position correction: rows of normals and of joints, with positions and with velocities."""
 
-        Raises
-        ------
-        ConfigurationError
-            There is none, or the scene has loops.
-        """
-        loops, record = self.blocks.scene.loops, record_of(steps)
-        if loops:
-            advice = "Compile 'contact_step', and take its derivative('jvp')."
-            raise ConfigurationError("scene", "no loops", f"{len(loops)}", advice)
-        if record is None:
-            raise ConfigurationError("simulator", "a step to differentiate", "none yet", "Call step first.")
-        return record
+    groups: Groups
+    with_q: RowParts
+    with_v: RowParts
+    joints_with_q: Array
+    joints_with_v: Array
+    joints_with_mobility: Array
+    forces: ForceChanges
+    lost: BlockDiagonal
+    mobility: RowParts
+    mass: Array
 
-    def contacts(self, record: StepRecord) -> tuple[Contacts, Array]:
-        """Contacts of a step and how they change; which of them are known."""
-        found = record.contacts
+
+class StepChanges:
+    """A step of a scene, to be pulled back from its end.
+
+    Attributes
+    ----------
+    islands : list of arrays of int
+        Blocks of each.
+    links_of : (m,) array of int
+        Block of each contact.
+    distance : float
+        Of the nearest other mode (m/s).
+    known : bool
+        Whether all derivatives are.
+    """
+
+    def __init__(self, scene: SceneChanges, record: StepRecord, smoothing: float | None) -> None:
+        self.scene, self.record, self.smoothing, self.distance = scene, record, smoothing, np.inf
+        blocks, found, bodies = scene.blocks, record.contacts, scene.blocks.bodies
+        self.n, self.m, self.first = int(bodies.first[-1]), len(found.points), bodies.first
         search = record.search
-        space = self.detector.space._replace(world=search.world)
-        changes = contact_changes(search.pairs, search.reach, self.options.touching, self.detector.arrays, space, found)
-        sides = sides_of(found.links, found.points, self.blocks, self._tree, record.poses)
-        return Contacts(found.frames, sides, coupling_of(changes, found.points, found.frames)), changes.known
-
-    def block_changes(self, record: StepRecord, v: Array) -> list[BlockChanges]:
-        """Changes of all blocks alone, from the velocities ``v`` after impacts on."""
-        blocks, out = self.blocks, list[BlockChanges]()
-        after, shift, dof, at = record.problems[-1].after, record.correction.shift, 0, 0
-        for number, kind in enumerate(blocks.kinds):
-            k, tree = len(kind.links), kind.tree
-            q = record.q[at : at + k * tree.nq].reshape(k, -1)
-            state = [x[dof : dof + k * tree.nv].reshape(k, -1) for x in (v, after, shift)]
-            given = [blocks.inertias] if kind.is_free else []
-            found = self._kernel(number, "free_step_changes")(q, state[0], state[1], self.options.dt, state[2], *given)
-            out += [BlockChanges(*(x[b] for x in found)) for b in range(k)]
-            at, dof = at + k * tree.nq, dof + k * tree.nv
-        return out
-
-    def inertia_changes(self, record: StepRecord, dofs: Sequence[int], blocks_of: Indices, x: Array) -> Array:
-        """Changes (n, n) of ``M x`` of some blocks; those of free bodies have none."""
-        out, first = np.zeros((len(dofs), len(dofs))), 0
-        sizes, b, at = np.diff(self.blocks.bodies.first), 0, 0
-        begins = {}
-        for number, kind in enumerate(self.blocks.kinds):
-            for _ in kind.links:
-                begins[b] = number, at
-                b, at = b + 1, at + kind.tree.nq
-        for block in blocks_of:
-            w, (number, q) = int(sizes[block]), begins[int(block)]
-            kind = self.blocks.kinds[number]
-            if not kind.is_free and x[first : first + w].any():
-                own = self._kernel(number, "inertia_changes")(record.q[q : q + kind.tree.nq], x[first : first + w])
-                out[first : first + w, first : first + w] = own
-            first += w
-        return out
-
-    def islands(self, record: StepRecord) -> list[Indices]:
-        """Blocks of each island."""
-        n = len(self.blocks.bodies.at)
-        root = list(range(n))
-
-        def find(i: int) -> int:
-            while root[i] != i:
-                root[i] = root[root[i]]
-                i = root[i]
-            return i
-
-        of = self.blocks.of_links.block
-        for a, b in record.contacts.links.tolist():
-            if a >= 0 and b >= 0:
-                i, j = find(int(of[a])), find(int(of[b]))
-                root[max(i, j)] = min(i, j)
-        members: dict[int, list[int]] = {}
-        for i in range(n):
-            members.setdefault(find(i), []).append(i)
-        return [np.array(x) for x in members.values()]
-
-    def all(
-        self, record: StepRecord, smoothing: float | None, parameters: Sequence[str]
-    ) -> tuple[list[IslandChanges], float, bool]:
-        """Derivatives of all islands, distance (m/s) of the nearest other mode, and whether they are known.
-
-        Modes are smoothed over ``smoothing`` (m/s).
-        """
-        contacts, known = self.contacts(record)
-        own = self.blocks.of_links.block
-        v = record.v.copy()
+        space = scene.detector.space._replace(world=search.world)
+        arrays, touching = scene.detector.arrays, scene.options.touching
+        changes = contact_changes(search.pairs, search.reach, touching, arrays, space, found)
+        self.known = bool(changes.known[_acting(record)].all())
+        self.sides = sides_of(found.links, found.points, blocks, scene.tree, record.poses)
+        self.contacts = Contacts(found.frames, self.sides, coupling_of(changes, found.points, found.frames))
+        self.J, self.gaps = along(self.contacts), gap_changes(self.contacts)
+        self.M, self.inverse = (BlockDiagonal(self._batched(x)) for x in (record.mass, record.inverse))
+        of = blocks.of_links.block
+        self.on = np.where(found.links >= 0, of[found.links], -1)
+        self._find_mobilities()
+        self._find_islands()
+        v = record.v
         if len(record.problems) > 1:
-            last = record.problems[-2]
-            before = record.problems[-3].after
-            first = self.blocks.bodies.first
-            parts = np.repeat(last.parts, np.diff(first))
+            last, before = record.problems[-2], record.problems[-3].after
+            parts = np.repeat(last.parts, np.diff(self.first))
             v = np.where(parts == 1.0, last.after, before + parts * (last.after - before))
-        changes = self.block_changes(record, v)
-        links = np.where(record.contacts.links[:, 0] >= 0, record.contacts.links[:, 0], record.contacts.links[:, 1])
-        block_of = own[links]
-        out, distance, fine = list[IslandChanges](), np.inf, bool(known[_acting(record)].all())
-        for blocks_of in self.islands(record):
-            island = _Island(
-                self, record, contacts, blocks_of, np.flatnonzero(np.isin(block_of, blocks_of)), smoothing, parameters
+        self.free = scene.block_changes(record, v)
+        self.problems = self._solved()
+        self.correction = self._correction()
+
+    def _batched(self, x: Array) -> list[Array]:
+        """Blocks of each kind of what is laid out as ``bodies.mass``."""
+        out, at = list[Array](), 0
+        for kind in self.scene.blocks.kinds:
+            k, w = len(kind.links), kind.tree.nv
+            out.append(x[at : at + k * w * w].reshape(k, w, w))
+            at += k * w * w
+        return out
+
+    def _of_sides(self, x: BlockDiagonal) -> list[Array]:
+        """Blocks (n, w, w) of sides."""
+        kinds = self.scene.blocks.kinds
+        ends = np.cumsum([0, *(len(kind.links) for kind in kinds)])
+        out = list[Array]()
+        for side in self.sides:
+            kind = np.searchsorted(ends, side.block, side="right") - 1
+            own = np.empty((len(side.block), *side.at_or_above.shape[1:]))
+            for k in np.unique(kind):
+                own[kind == k] = x.kinds[k][side.block[kind == k] - ends[k]]
+            out.append(own)
+        return out
+
+    def _find_mobilities(self) -> None:
+        """``Y = J M⁻¹`` on sides, where both are of one block that of both together, and ``shares`` of them."""
+        m, both = self.m, (self.on[:, 0] == self.on[:, 1]) & (self.on[:, 0] >= 0)
+        self.shares = np.where(both, 0.5, 1.0)
+        whole = [x.copy() for x in self.J.parts]
+        if both.any():
+            for side, part in zip(self.sides, whole, strict=True):
+                for other, added in zip(self.sides, self.J.parts, strict=True):
+                    if other.second != side.second and added.shape == (len(added), *part.shape[1:]):
+                        place = np.full(m, -1)
+                        place[other.contact] = np.arange(len(other.contact))
+                        at = np.flatnonzero(both[side.contact] & (place[side.contact] >= 0))
+                        part[at] += added[place[side.contact[at]]]
+        inverse = self._of_sides(self.inverse)
+        self.whole = RowParts(self.sides, whole)
+        self.Y = [part @ own for part, own in zip(whole, inverse, strict=True)]
+        squares = np.zeros((m, 3))
+        for side, part, y in zip(self.sides, whole, self.Y, strict=True):
+            squares[side.contact] += self.shares[side.contact, None] * (y * part).sum(axis=2)
+        self.mobilities = squares + PROXIMAL * squares.max(axis=1, initial=0.0)[:, None] + SQUARE_FLOOR
+        joints = self.scene.blocks.joints
+        diagonal = np.concatenate([np.diagonal(x, axis1=1, axis2=2).ravel() for x in self.inverse.kinds])
+        self.joint_mobility = diagonal[joints.dofs]
+
+    def _find_islands(self) -> None:
+        self.islands = self.scene.islands(self.record)
+        bodies, joints = self.scene.blocks.bodies, self.scene.blocks.joints
+        of_block = np.zeros(len(bodies.at), np.int64)
+        for q, blocks in enumerate(self.islands):
+            of_block[blocks] = q
+        self.block_of = self.on.max(axis=1, initial=-1)
+        of_groups = np.concatenate([of_block[self.block_of], of_block[joints.blocks]])
+        ends = np.cumsum([0, *map(len, self.islands)])
+        counts = np.bincount(of_groups, minlength=len(self.islands))
+        members, member_ends = np.argsort(of_groups, kind="stable"), np.concatenate([[0], np.cumsum(counts)])
+        nodes = np.concatenate([np.zeros(0, np.int64), *self.islands])
+        self.parts = Parts(nodes, ends, members, member_ends, bodies.first, bodies.at)
+        self.response = Response(self.parts, self.record.mass)
+
+    def _groups(self, rows: tuple[RowParts, RowParts], units: Array, D: Array, mobility: Array) -> Groups:
+        """Row groups of contacts and of joints: ``C J`` and ``Bᵀ J`` of contacts, and how far joints are held."""
+        joints, m = self.scene.blocks.joints, self.m
+        k = rows[0].parts[0].shape[1] if rows[0].parts else 3
+        at = np.zeros((m + len(joints.dofs), 2), np.int64)
+        size, flat = 0, (list[Array](), list[Array]())
+        for side, one, other in zip(self.sides, rows[0].parts, rows[1].parts, strict=True):
+            at[side.contact, side.second] = size + k * one.shape[2] * np.arange(len(one))
+            flat[0].append(one.ravel())
+            flat[1].append(other.ravel())
+            size += one.size
+        a = np.concatenate([self.on[:, 0], joints.blocks])
+        b = np.concatenate([self.on[:, 1], np.full(len(joints.dofs), -1)])
+        for j, (dof, block, unit) in enumerate(zip(joints.dofs, joints.blocks, units, strict=True)):
+            row = np.zeros(self.first[block + 1] - self.first[block])
+            row[dof - self.first[block]] = unit
+            at[m + j] = size
+            flat[0].append(row)
+            flat[1].append(row)
+            size += len(row)
+        first = np.concatenate([k * np.arange(m), k * m + np.arange(len(joints.dofs) + 1)])
+        CJ, BJ = (np.concatenate([np.zeros(0), *x]) for x in flat)
+        raised = D + NUMPY.epsilon**0.5 * mobility
+        at_a, at_b = np.ascontiguousarray(at.T)
+        return Groups(first, a, b, at_a, at_b, CJ, BJ, D, raised)
+
+    def _velocities(self, x: Array) -> list[Array]:
+        return [x[side.dofs] for side in self.sides]
+
+    def _solved(self) -> list[Solved]:
+        """Problems of the step."""
+        out, record, v = list[Solved](), self.record, self.record.v
+        for number, problem in enumerate(record.problems):
+            last = number + 1 == len(record.problems)
+            after = problem.after
+            measured = row_changes(self.contacts, self._velocities(after))
+            if last:
+                self.measured = measured
+                rates, dt = problem.rates[:, 2], self.scene.options.dt
+                closing: Any = 1.0 * (rates > 0.0)
+                if self.smoothing is not None:
+                    closing = part_beyond(NUMPY, -record.contacts.depths / dt, self.smoothing)
+                over = np.where(np.isfinite(rates), closing / dt, 0.0)[:, None]
+                lifted = self.gaps.scaled(over).parts
+                parts = [x.copy() for x in measured.parts]
+                for part, more in zip(parts, lifted, strict=True):
+                    part[:, 2:] += more
+                measured, lost = RowParts(self.sides, parts), self.free.momentum_q
+            else:
+                lost = self.scene.inertia_changes(record, after - v)
+            out.append(self._in_modes(problem, measured, lost))
+            if problem.phase == COMPRESSION:
+                v = after
+            elif not last:
+                taken = np.repeat(problem.parts, np.diff(self.first))
+                v = np.where(taken == 1.0, after, v + taken * (after - v))
+        return out
+
+    def _in_modes(self, problem: Problem, measured: RowParts, lost: BlockDiagonal) -> Solved:
+        found, options, joints = self.record.contacts, self.scene.options, self.scene.blocks.joints
+        m, k, after, smoothing = self.m, len(joints.dofs), problem.after, self.smoothing
+        u = self.J.times(after[:, None], m)[..., 0] if self.sides else np.zeros((m, 3))
+        u = u + np.where(np.isfinite(problem.rates), problem.rates, FAR)
+        modes = modes_of(found.friction, problem.floors, problem.impulses, u, self.mobilities, smoothing)
+        law = JointLaw(0, (problem.limits[:, 0], problem.limits[:, 1]), problem.joint_friction)
+        q = self.record.q[joints.coordinates]
+        distances, over_h = (q - joints.lower, joints.upper - q), 1.0 / options.dt
+        velocities = after[joints.dofs]
+        holds = holds_of(law, problem.joint_impulses, velocities, self.joint_mobility, distances, over_h, smoothing)
+        held = np.broadcast_to(holds.held, k).astype(float)
+        beside = (1.0 - held) * self.joint_mobility
+        if holds.added is not None:  # held in part: 1 / D is what it adds to the inertia
+            added = np.broadcast_to(holds.added, k)
+            held = np.where(added > 0.0, 1.0, held)
+            beside = np.where(added > 0.0, 1.0 / np.maximum(added, TINY), beside)
+        C, B = np.broadcast_to(modes.C, (m, 3, 3)), np.broadcast_to(modes.B, (m, 3, 3))
+        rows = self.J.mapped(C), self.J.mapped(np.swapaxes(B, 1, 2))
+        D = np.concatenate([_columns(modes.D, m).reshape(-1), beside])
+        groups = self._groups(rows, held, D, np.concatenate([self.mobilities.reshape(-1), self.joint_mobility]))
+        nearest = (float(np.min(x.distance, initial=np.inf)) for x in (modes, holds))
+        self.distance = min(self.distance, *nearest)
+        along_friction = np.zeros((m, 1, 3))
+        along_friction[:, 0, :2] = _columns(modes.with_friction, m)
+        return Solved(
+            problem, groups, measured.mapped(-C), force_changes(self.contacts, problem.impulses), lost,
+            held * np.broadcast_to(holds.with_position, k), self.J.mapped(along_friction),
+            np.broadcast_to(modes.with_floor, m)[:, None] + np.zeros((m, 1)),
+        )  # fmt: skip
+
+    def _correction(self) -> Correction | None:
+        """The position correction, None where there is none."""
+        record, options, found, joints = (
+            self.record,
+            self.scene.options,
+            self.record.correction,
+            self.scene.blocks.joints,
+        )
+        s, of_joints = found.pushes, found.joint_pushes
+        pushed, limited = s > 0.0, of_joints != 0.0
+        if not (pushed.any() or limited.any()):
+            return None
+        forced = np.zeros((self.n, 1))
+        if self.sides:
+            self.J.row(2).pulled(s[:, None, None], forced)
+        forced[joints.dofs, 0] += of_joints
+        x = self.inverse.times(forced)[:, 0]
+        self.known = self.known and bool(np.abs(x - found.shift).max() <= CUT * np.abs(x).max())
+        after, dt = record.problems[-1].after, options.dt
+        normal = self.J.row(2)
+        gap = -record.contacts.depths
+        moved = normal.times(after[:, None], self.m)[:, 0, 0] if self.sides else gap
+        left = 1.0 * (gap + dt * moved > 0.0) * pushed
+        back = options.correction * (-gap - options.penetration > 0.0) * pushed
+        mobility = self._mobility_changes(STEP.compliance * s)
+        with_q = self.gaps.scaled(-(back + left)[:, None]).plus(self.measured.row(2).scaled(-(left * dt)[:, None]))
+        with_q = with_q.plus(row_changes(self.contacts, self._velocities(x)).row(2).scaled(-1.0 * pushed[:, None]))
+        q = record.q[joints.coordinates] + dt * after[joints.dofs]
+        apart = np.where(of_joints > 0.0, q - joints.lower, joints.upper - q)
+        factor = (options.correction * (apart < -STEP.limit_tolerance) + (apart > 0.0)) * limited
+        units = np.zeros((self.n, len(joints.dofs)))
+        units[joints.dofs, np.arange(len(joints.dofs))] = 1.0
+        of_mass = list[Array]()
+        columns = self.inverse.times(units) if limited.any() else units
+        for j in np.flatnonzero(limited):
+            y = columns[:, j]
+            of_mass.append(
+                self.scene.inertia_changes(record, y).T.times(y[:, None])[:, 0] * STEP.compliance * of_joints[j]
             )
-            made, near, good = island.all([changes[b] for b in blocks_of])
-            out.append(made)
-            distance, fine = min(distance, near), fine and good
-        return out, distance, fine
+        D = np.concatenate([np.where(pushed, found.compliances, 1.0), np.where(limited, found.joint_compliances, 1.0)])
+        rows = normal.scaled(1.0 * pushed[:, None])
+        mean = self.mobilities.sum(axis=1) / 3.0
+        groups = self._groups((rows, rows), 1.0 * limited, D, np.concatenate([mean, self.joint_mobility]))
+        impulses = np.zeros((self.m, 3))
+        impulses[:, 2] = s
+        return Correction(
+            groups, with_q.plus(mobility[0]), normal.scaled(-(left * dt)[:, None]), -factor, -dt * factor,
+            np.reshape(of_mass, (int(limited.sum()), self.n)), force_changes(self.contacts, impulses),
+            self.scene.inertia_changes(record, x), mobility[1], self.M.times(x[:, None]),
+        )  # fmt: skip
+
+    def _mobility_changes(self, weights: Array) -> tuple[RowParts, RowParts]:
+        """Changes of minus mean mobilities of contacts times ``weights`` with positions, and with masses of dofs."""
+        kinds = self.scene.blocks.kinds
+        by_q, by_mass = [np.zeros((len(s.block), 1, s.G.shape[2])) for s in self.sides], list[Array]()
+        ends = np.cumsum([0, *(len(kind.links) for kind in kinds)])
+        begins = np.cumsum([0, *(len(kind.links) * kind.tree.nq for kind in kinds)])
+        for r in range(3):
+            own = [y[:, r] for y in self.Y]
+            for part, one in zip(by_q, row_changes(self.contacts, own).row(r).parts, strict=True):
+                part += 2.0 * one
+            for side, part, y in zip(self.sides, by_q, own, strict=True):
+                for k, kind in enumerate(kinds):
+                    at = np.flatnonzero(
+                        (side.block >= ends[k]) & (side.block < ends[k + 1]) & (weights[side.contact] > 0.0)
+                    )
+                    if kind.is_free or not len(at):
+                        continue
+                    q = self.record.q[begins[k] : begins[k + 1]].reshape(len(kind.links), -1)[side.block[at] - ends[k]]
+                    found = self.scene.kernel(k, "inertia_changes")(q, y[at])
+                    part[at] -= self.shares[side.contact[at], None, None] * (y[at, None] @ found)
+        for side, whole, y in zip(self.sides, self.whole.parts, self.Y, strict=True):
+            by_mass.append(-self.shares[side.contact, None, None] * (y * whole).sum(axis=1, keepdims=True))
+        factors = (-weights / 3.0)[:, None]
+        return RowParts(self.sides, by_q).scaled(factors), RowParts(self.sides, by_mass).scaled(factors)
+
+    def pulled(self, q: Array, v: Array) -> Pulled:
+        """What counts the start of the step, from what counts its end (n, k)."""
+        record, n, m, k, dt = self.record, self.n, self.m, q.shape[1], self.scene.options.dt
+        free, joints, (asleep, sleeping) = self.free, self.scene.blocks.joints, record.asleep
+        sizes = np.diff(self.first)
+        still = np.repeat(asleep > 0, sizes)
+        out = Pulled(*(np.zeros((size, k)) for size in (n, n, n, m, m, n)))
+        out.q[still] = q[still]
+        q = np.where(still[:, None], 0.0, q)
+        v = np.where((still | np.repeat(sleeping > 0, sizes))[:, None], 0.0, v)
+        dv, shift = free.q_by_v.T.times(q) + free.v_by_v.T.times(v), free.q_by_shift.T.times(q)
+        shift += free.v_by_shift.T.times(v)
+        out.q[:] += free.q_by_q.T.times(q)
+        c = self.correction
+        if c is not None:
+            weights, of_rows = self.response.solve(c.groups, shift, np.zeros((len(c.groups.D), k)))
+            normals, limits = of_rows[:m, None], of_rows[m:]
+            pull_forces(c.forces, weights, m, out.q)
+            out.q[:] -= c.lost.T.times(weights)
+            c.with_q.pulled(normals, out.q)
+            c.with_v.pulled(normals, dv)
+            out.q[joints.dofs] += c.joints_with_q[:, None] * limits
+            dv[joints.dofs] += c.joints_with_v[:, None] * limits
+            out.q[:] += c.joints_with_mobility.T @ limits[record.correction.joint_pushes != 0.0]
+            out.mass[:] -= c.mass * weights
+            c.mobility.pulled(normals, out.mass)
+        floors = np.zeros((m, k))
+        for number in range(len(self.problems) - 1, -1, -1):
+            solved = self.problems[number]
+            problem, last = solved.problem, number + 1 == len(self.problems)
+            of_impulses = np.zeros((len(solved.groups.D), k))
+            before, count = np.zeros((n, k)), dv
+            if problem.phase == COMPRESSION and not last:
+                of_impulses[2 : 3 * m : 3] = record.contacts.restitution[:, None] * floors
+                out.restitution[:] += problem.impulses[:, 2:] * floors
+            elif not last:
+                part = np.repeat(problem.parts, sizes)[:, None]
+                before, count = (1.0 - part) * dv, part * dv
+            weights, of_rows = self.response.solve(solved.groups, count, of_impulses)
+            on_contacts = of_rows[: 3 * m].reshape(m, 3, k)
+            solved.measured.pulled(on_contacts, out.q)
+            pull_forces(solved.forces, weights, m, out.q)
+            out.q[:] -= solved.lost.T.times(weights)
+            out.q[joints.dofs] += solved.held[:, None] * of_rows[3 * m :]
+            floors = solved.with_floor * on_contacts[:, 2]
+            if self.sides:
+                out.friction[:] += solved.sliding.times(weights, m)[:, 0]
+                exerted = np.zeros((n, 1))
+                self.J.pulled(problem.impulses[..., None], exerted)
+                out.mass[:] -= exerted * weights
+            if last:
+                out.tau[:] = dt * weights
+                out.mass[:] -= dt * record.tau[:, None] * weights
+                dv = -free.momentum_v.T.times(weights)
+            else:
+                dv = before + self.M.times(weights)
+        out.v[:] = dv
+        self.known = self.known and self.response.is_regular
+        return out
+
+    @property
+    def status(self) -> SolverStatus:
+        """How the step was solved; `NOT_DIFFERENTIABLE` where derivatives of a part of it are not known."""
+        return self.record.status if self.known else SolverStatus.NOT_DIFFERENTIABLE
+
+    def with_parameter(self, name: str, pulled: Pulled, blocks: Indices) -> tuple[Indices, Array]:
+        """Which of the scene's parameters act on some islands' blocks, and what counts them (p, k)."""
+        scene, found = self.scene.blocks, self.record.contacts
+        if name == "mass":
+            own = blocks[blocks < len(scene.mass)]
+            per_dof = pulled.mass[: 6 * len(scene.mass)].reshape(len(scene.mass), 6, -1)
+            return scene.links[own], per_dof[own].sum(axis=1) / scene.mass[own, None]
+        of_contacts, mean, column = (pulled.friction, found.friction, 3) if name == "friction" else (
+            pulled.restitution, found.restitution, 4)  # fmt: skip
+        own = np.flatnonzero(np.isin(self.block_of, blocks))
+        colliders = found.colliders[own]
+        which = np.unique(colliders)
+        given = self.scene.detector.arrays.material[colliders, column]  # of a contact it is the geometric mean
+        rates = np.where(given > 0.0, 0.5 * mean[own, None] / np.where(given > 0.0, given, 1.0), 0.0)
+        out = np.zeros((len(which), of_contacts.shape[1]))
+        for side in range(2):
+            np.add.at(out, np.searchsorted(which, colliders[:, side]), rates[:, side, None] * of_contacts[own])
+        return which, out
 
 
 def _acting(record: StepRecord) -> Any:
@@ -216,249 +447,6 @@ def _acting(record: StepRecord) -> Any:
     return acts
 
 
-class _Island:
-    """One island of a step."""
-
-    def __init__(
-        self, scene: SceneChanges, record: StepRecord, contacts: Contacts, blocks_of: Indices, own: Indices,
-        smoothing: float | None, parameters: Sequence[str],
-    ) -> None:  # fmt: skip
-        blocks = scene.blocks
-        bodies, joints = blocks.bodies, blocks.joints
-        self.scene, self.record, self.contacts, self.blocks_of, self.own = scene, record, contacts, blocks_of, own
-        first = bodies.first
-        self.dofs = np.concatenate([np.arange(first[b], first[b + 1]) for b in blocks_of])
-        self.n = len(self.dofs)
-        self.place = np.full(first[-1], -1)
-        self.place[self.dofs] = np.arange(self.n)
-        self.M, inverse = np.zeros((self.n, self.n)), np.zeros((self.n, self.n))
-        for b in blocks_of:
-            w, at = int(first[b + 1] - first[b]), int(bodies.at[b])
-            i = self.place[first[b]]
-            self.M[i : i + w, i : i + w] = record.mass[at : at + w * w].reshape(w, w)
-            inverse[i : i + w, i : i + w] = record.inverse[at : at + w * w].reshape(w, w)
-        self.J = along(contacts, own, self.place, self.n)
-        self.Y = self.J @ inverse
-        squares = np.einsum("mij,mij->mi", self.Y, self.J)
-        self.mobilities = squares + PROXIMAL * squares.max(axis=1, initial=0.0)[:, None] + SQUARE_FLOOR
-        self.mobility = self.mobilities.sum(axis=1) / 3.0
-        self.joints = np.flatnonzero(np.isin(joints.blocks, blocks_of))
-        self.joint_dofs = self.place[joints.dofs[self.joints]]
-        self.joint_mobility = inverse[self.joint_dofs, self.joint_dofs]
-        self.distance, self.smoothing, self.sizes = np.inf, smoothing, np.diff(first)[blocks_of]
-        self.varied = self._varied(parameters)
-        self.width = self.varied.mass.shape[1]
-
-    def _varied(self, parameters: Sequence[str]) -> Varied:
-        found, blocks, m, n = self.record.contacts, self.scene.blocks, len(self.own), self.n
-        colliders = found.colliders[self.own]
-        touching = np.unique(colliders)
-        bodies = self.blocks_of[self.blocks_of < len(blocks.mass)]
-        every = {"friction": touching, "restitution": touching, "mass": blocks.links[bodies]}
-        names = {name: every[name] for name in PARAMETERS if name in parameters}
-        width = 3 * n + sum(map(len, names.values()))
-        out = Varied(names, np.zeros((m, width)), np.zeros((m, width)), np.zeros((n, width)))
-        at, own = 3 * n, self.scene.detector.arrays.material
-        for name, which in names.items():
-            if name == "mass":
-                for k, b in enumerate(bodies):
-                    first = blocks.bodies.first[b]
-                    out.mass[self.place[first : first + 6], at + k] = 1.0 / blocks.mass[b]
-            else:  # of a contact it is the geometric mean
-                to, mean, column = (out.friction, found.friction, 3) if name == "friction" else (
-                    out.restitution, found.restitution, 4)  # fmt: skip
-                for side in range(2):
-                    given = own[colliders[:, side], column]
-                    rate = np.where(given > 0.0, 0.5 * mean[self.own] / np.where(given > 0.0, given, 1.0), 0.0)
-                    np.add.at(to, (np.arange(m), at + np.searchsorted(which, colliders[:, side])), rate)
-            at += len(which)
-        return out
-
-    def response(self, problem: Problem) -> tuple[Response, Any, Array]:
-        """Answers in the modes of a problem; these; and what held joints have of positions (k,)."""
-        found, options, all_joints = self.record.contacts, self.scene.options, self.scene.blocks.joints
-        rates, p, after = problem.rates[self.own], problem.impulses[self.own], problem.after[self.dofs]
-        u = self.J @ after + np.where(np.isfinite(rates), rates, FAR)
-        smoothing = self.smoothing
-        modes = modes_of(found.friction[self.own], problem.floors[self.own], p, u, self.mobilities, smoothing)
-        m, k, joints, at = len(self.own), len(self.joints), self.joints, self.joint_dofs
-        limits, friction = problem.limits[joints], problem.joint_friction[joints]
-        law, q = JointLaw(0, (limits[:, 0], limits[:, 1]), friction), self.record.q[all_joints.coordinates[joints]]
-        distances = q - all_joints.lower[joints], all_joints.upper[joints] - q
-        over_h, impulses = 1.0 / options.dt, problem.joint_impulses[joints]
-        holds = holds_of(law, impulses, after[at], self.joint_mobility, distances, over_h, smoothing)
-        part = np.broadcast_to(holds.held, k).astype(float)
-        beside = (1.0 - part) * self.joint_mobility
-        if holds.added is not None:  # held in part: 1 / D is what it adds to the inertia
-            added = np.broadcast_to(holds.added, k)
-            part = np.where(added > 0.0, 1.0, part)
-            beside = np.where(added > 0.0, 1.0 / np.maximum(added, TINY), beside)
-        units = np.zeros((k, self.n))
-        units[np.arange(k), at] = part
-        C, B = np.broadcast_to(modes.C, (m, 3, 3)), np.broadcast_to(modes.B, (m, 3, 3))
-        D = _columns(modes.D, m).reshape(-1)
-        rows = Rows(
-            C,
-            np.concatenate([(C @ self.J).reshape(-1, self.n), units]),
-            np.concatenate([(np.swapaxes(B, 1, 2) @ self.J).reshape(-1, self.n), units]),
-            np.concatenate([D, beside]),
-            np.concatenate([self.mobilities.reshape(-1), self.joint_mobility]),
-        )
-        of_contacts, of_joints = (np.min(x.distance, initial=np.inf) for x in (modes, holds))
-        self.distance = min(self.distance, float(of_contacts), float(of_joints))
-        return Response(self.M, rows), modes, part * np.broadcast_to(holds.with_position, k)
-
-    def velocities(self, changes: BlockChanges) -> Array:
-        """Changes (n, w) of the velocities after the step with all that varies."""
-        n, options, record, w = self.n, self.scene.options, self.record, self.width
-        dv, v = np.zeros((n, w)), record.v[self.dofs]
-        dv[:, n : 2 * n] = np.eye(n)
-        floors, before = np.zeros((len(self.own), w)), dv
-        for problem in record.problems[:-1]:
-            after, p = problem.after[self.dofs], problem.impulses[self.own]
-            lost = self.scene.inertia_changes(record, self.dofs.tolist(), self.blocks_of, after - v)
-            momentum = self.M @ dv
-            momentum[:, :n] -= lost
-            measured = row_changes(self.contacts, self.own, self.place, after)
-            new, x = self.answer(problem, momentum, measured, floors)
-            parts = np.repeat(problem.parts[self.blocks_of], self.sizes)
-            if problem.phase == COMPRESSION:
-                floors = record.contacts.restitution[self.own][:, None] * x[2 : 3 * len(self.own) : 3]
-                floors += p[:, 2:] * self.varied.restitution
-                before = dv = new
-                v = after
-            else:
-                dv = (1.0 - parts[:, None]) * before + parts[:, None] * new
-                v = np.where(parts == 1.0, after, v + parts * (after - v))
-                floors = np.zeros((len(self.own), w))
-        problem, dt = record.problems[-1], options.dt
-        self.measured = row_changes(self.contacts, self.own, self.place, problem.after[self.dofs])
-        self.gaps = gap_changes(self.contacts, self.own, self.place, n)
-        rates, smoothing = problem.rates[self.own, 2], self.smoothing
-        closing = rates > 0.0
-        if smoothing is not None:
-            closing = part_beyond(NUMPY, -record.contacts.depths[self.own] / dt, smoothing)
-        measured = self.measured.copy()
-        measured[:, 2] += np.where(np.isfinite(rates), closing / dt, 0.0)[:, None] * self.gaps
-        momentum = -changes.momentum_v @ dv - dt * record.tau[self.dofs][:, None] * self.varied.mass
-        momentum[:, :n] -= changes.momentum_q
-        momentum[:, 2 * n : 3 * n] += dt * np.eye(n)
-        return self.answer(problem, momentum, measured, floors)[0]
-
-    def answer(self, problem: Problem, momentum: Array, measured: Array, floors: Array) -> tuple[Array, Array]:
-        """Changes of velocities (n, w) and of impulses ``x`` of a problem.
-
-        They are from changes of momentum (n, w), of rows of contacts with positions (m, 3, n), and of the least normal
-        impulses (m, w).
-        """
-        n, m, p = self.n, 3 * len(self.own), problem.impulses[self.own]
-        response, modes, held = self.response(problem)
-        momentum[:, :n] += force_changes(self.contacts, self.own, self.place, n, p)
-        sliding = np.einsum("mtn,mt->mn", self.J[:, :2], _columns(modes.with_friction, len(self.own)))
-        momentum += sliding.T @ self.varied.friction
-        momentum -= np.einsum("mrn,mr->n", self.J, p)[:, None] * self.varied.mass
-        rows = np.zeros((len(response.rows.D), self.width))
-        rows[:m, :n] = -(response.rows.C @ measured).reshape(-1, n)
-        rows[m + np.arange(len(held)), self.joint_dofs] = held
-        rows[2:m:3] += np.broadcast_to(modes.with_floor, len(self.own))[:, None] * floors
-        return response.solve(momentum, rows)
-
-    def displacement(self, dv: Array) -> tuple[Array, bool]:
-        """Changes (n, w) of the displacement, ``dv`` those of velocities; whether they are known."""
-        n, record, options, found = self.n, self.record, self.scene.options, self.record.correction
-        pushing = np.flatnonzero(found.pushes[self.own] > 0.0)
-        limited = np.flatnonzero(found.joint_pushes[self.joints] != 0.0)
-        if not len(pushing) + len(limited):
-            return np.zeros_like(dv), True
-        own, joints = self.own[pushing], self.joints[limited]
-        s, of_joints = found.pushes[own], found.joint_pushes[joints]
-        J = np.concatenate([self.J[pushing, 2], np.eye(n)[self.joint_dofs[limited]]])
-        x = self._inverse_times(J.T @ np.concatenate([s, of_joints]))
-        known = bool(np.abs(x - found.shift[self.dofs]).max() <= CUT * np.abs(x).max())
-        after = record.problems[-1].after[self.dofs]
-        impulses = np.zeros((len(own), 3))
-        impulses[:, 2] = s
-        momentum = -(self.M @ x)[:, None] * self.varied.mass
-        momentum[:, :n] += force_changes(self.contacts, own, self.place, n, impulses)
-        momentum[:, :n] -= self.scene.inertia_changes(record, self.dofs.tolist(), self.blocks_of, x)
-        gap = -record.contacts.depths[own]
-        left = 1.0 * (gap + options.dt * self.J[pushing, 2] @ after > 0.0)
-        back = options.correction * (-gap - options.penetration > 0.0)
-        rows = np.zeros((len(J), self.width))
-        k = len(own)
-        rows[:k] = -(left * options.dt)[:, None] * (self.J[pushing, 2] @ dv)
-        rows[:k, :n] -= (back + left)[:, None] * self.gaps[pushing] + (left * options.dt)[:, None] * self.measured[
-            pushing, 2
-        ]
-        rows[:k, :n] -= row_changes(self.contacts, own, self.place, x)[:, 2]
-        rows[:k] -= (STEP.compliance * s)[:, None] * self.mobility_changes(pushing)
-        all_joints = self.scene.blocks.joints
-        at = self.joint_dofs[limited]
-        q = record.q[all_joints.coordinates[joints]] + options.dt * after[at]
-        apart = np.where(of_joints > 0.0, q - all_joints.lower[joints], all_joints.upper[joints] - q)
-        factor = options.correction * (apart < -STEP.limit_tolerance) + (apart > 0.0)
-        rows[k:] = -(factor * options.dt)[:, None] * dv[at]
-        rows[k + np.arange(len(at)), at] -= factor
-        rows[k:, :n] -= (STEP.compliance * of_joints)[:, None] * self.joint_mobility_changes(at)
-        compliances = np.concatenate([found.compliances[own], found.joint_compliances[joints]])
-        mobility = np.concatenate([self.mobility[pushing], self.joint_mobility[limited]])
-        response = Response(self.M, Rows(None, J, J, compliances, mobility))
-        return response.solve(momentum, rows)[0], known
-
-    def _inverse_times(self, x: Array) -> Array:
-        return np.asarray(np.linalg.solve(self.M, x), float)
-
-    def mobility_changes(self, which: Indices) -> Array:
-        """Changes (m, w) of mean mobilities of some contacts."""
-        total = -np.einsum("mrn,mrn->mn", self.Y[which], self.J[which]) @ self.varied.mass
-        for r in range(3):
-            y = self.Y[which, r]
-            total[:, : self.n] += 2.0 * row_changes(self.contacts, self.own[which], self.place, y)[:, r]
-            total[:, : self.n] -= self._of_masses(y)
-        return np.asarray(total / 3.0)
-
-    def joint_mobility_changes(self, at: Indices) -> Array:
-        """The same of joints."""
-        return -self._of_masses(self._inverse_times(np.eye(self.n)[:, at]).T)
-
-    def _of_masses(self, y: Array) -> Array:
-        """``yᵀ ∂M y`` of each ``y`` (m, n)."""
-        out = np.zeros_like(y)
-        for k, x in enumerate(y):
-            out[k] = x @ self.scene.inertia_changes(self.record, self.dofs.tolist(), self.blocks_of, x)
-        return out
-
-    def all(self, changes: list[BlockChanges]) -> tuple[IslandChanges, float, bool]:
-        """Derivatives of the island; distance of the nearest other mode; whether they are known."""
-        n, (asleep, sleeping) = self.n, self.record.asleep
-        every = BlockChanges(
-            *(_block_diagonal([getattr(c, name) for c in changes], n) for name in BlockChanges._fields)
-        )
-        dv = self.velocities(every)
-        shift, known = self.displacement(dv)
-        q, v = every.q_by_v @ dv + every.q_by_shift @ shift, every.v_by_v @ dv + every.v_by_shift @ shift
-        q[:, :n] += every.q_by_q
-        still = np.repeat(asleep[self.blocks_of] > 0, self.sizes)
-        q[still] = 0.0
-        q[still, np.flatnonzero(still)] = 1.0
-        v[still | np.repeat(sleeping[self.blocks_of] > 0, self.sizes)] = 0.0
-        both, given, at = np.vstack([q, v]), dict[str, tuple[Indices, Array]](), 3 * n
-        for name, which in self.varied.names.items():
-            given[name] = which, both[:, at : at + len(which)]
-            at += len(which)
-        changes_of = both[:, :n], both[:, n : 2 * n], both[:, 2 * n : 3 * n]
-        return IslandChanges(self.dofs, *changes_of, given), self.distance, known
-
-
 def _columns(entries: Sequence[Any], m: int) -> Array:
     """Array (m, k) of k columns, numbers among them."""
     return np.asarray(np.stack([np.broadcast_to(x, m) for x in entries], axis=-1))
-
-
-def _block_diagonal(parts: Sequence[Array], n: int) -> Array:
-    out, at = np.zeros((n, n)), 0
-    for part in parts:
-        w = len(part)
-        out[at : at + w, at : at + w] = part
-        at += w
-    return out

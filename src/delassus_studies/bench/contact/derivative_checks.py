@@ -23,7 +23,7 @@ from delassus.contact import Box, Sphere
 from delassus.spatial.rotations import Array
 from delassus_studies.bench.contact.extended import SOLVED, Reference
 from delassus_studies.cases import GO1_FEET, TALOS_FEET, installed
-from delassus_studies.loop_mechanisms import four_bars
+from delassus_studies.loop_mechanisms import four_bars, parallel_robots
 from delassus_studies.peers import present
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, each
@@ -63,7 +63,7 @@ class CheckCase:
 
 
 def check_cases(quick: bool = False) -> list[CheckCase]:
-    """A ball; or ten robots more, as far as they are installed."""
+    """A ball; or ten robots more, and linkages of other people, as far as they are there."""
     made, inertia = ds.mechanisms, np.diag([0.02, 0.021, 0.022])
     bounces = {"restitution": "input"}
     balls = [CheckCase("ball", made.free_body(2.0, inertia, name="ball"), (("ball", Sphere(0.1)),), bounces)]
@@ -86,7 +86,12 @@ def check_cases(quick: bool = False) -> list[CheckCase]:
         "UR5": lambda: _by_ends("UR5", ds.load("ur5_robot", root="fixed"), 0.05, bounces),
         "hand": lambda: _by_ends("Allegro hand", ds.load("allegro_right_hand", root="fixed"), 0.01, {}),
     }
-    return [*balls, *own, *present(makers)[0].values()]
+    linkages = [
+        CheckCase(x.name, x.tree, _ends(x.tree, 0.03)[:2], {}, tuple(x.constraints))
+        for x in parallel_robots()
+        if x.name.startswith("5bar")
+    ]
+    return [*balls, *own, *linkages, *present(makers)[0].values()]
 
 
 def _ends(tree: ds.Tree, radius: float) -> tuple[tuple[str, Sphere], ...]:

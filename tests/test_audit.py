@@ -494,8 +494,13 @@ def mujoco_audits(steps=150, cone="elliptic", integrator="Euler", condim=3, more
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("integrator", ["Euler", "implicit", "implicitfast"])
-@pytest.mark.parametrize("cone, condim", [("elliptic", 3), ("elliptic", 6), ("pyramidal", 3), ("pyramidal", 4)])
+@pytest.mark.parametrize(
+    ("integrator", "cone", "condim"),
+    [
+        ("Euler", "elliptic", 3), ("implicit", "elliptic", 3), ("implicitfast", "elliptic", 3),
+        ("implicit", "elliptic", 6), ("implicitfast", "pyramidal", 3), ("Euler", "pyramidal", 4),
+    ],
+)  # fmt: skip
 def test_softness_explains_what_mujoco_does(cone, condim, integrator):
     """All of it where its solver ends: violations of the law are at most the parts that are named."""
     found = mujoco_audits(cone=cone, condim=condim, integrator=integrator, more='tolerance="1e-14"')

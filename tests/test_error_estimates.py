@@ -46,7 +46,7 @@ def some_rows(mechanism, rng):
 def test_estimates_on_random_mechanisms(what, methods, oracles, options):
     ratios = {dtype: [] for dtype in EXACT}
     for seed in range(2):
-        mechanism = some_mechanism(seed, 9 if len(methods) > 1 else 5, ("fixed", "floating")[seed % 2])
+        mechanism = some_mechanism(seed, 7 if len(methods) > 1 else 5, ("fixed", "floating")[seed % 2])
         rng = np.random.default_rng(seed)
         for method in methods[seed % 2 :: 2] or methods:
             constraints = [] if method == "aba" else some_rows(mechanism, rng)

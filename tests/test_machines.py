@@ -98,7 +98,7 @@ def every_joint():
 
 def at_random(seed):
     def make():
-        mechanism = some_mechanism(seed, 9, ("fixed", "floating")[seed % 2])
+        mechanism = some_mechanism(seed, 6, ("fixed", "floating")[seed % 2])
         constraints, rows = some_constraints(mechanism, most=5)
         return mechanism.tree, constraints, rows
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.compiler.passes.differentiate import cotangents, tangents
+from delassus.compiler.passes.differentiate import DifferentiableTraceOps, cotangents, tangents
 from delassus.spatial.trace.nodes import Expression
 from internals import TraceOps, interpret_program, make_program
 from tools import error, evaluated, requested
@@ -48,6 +48,18 @@ def test_every_operation(name, at):
     change, back_x, back_y, known = (np.squeeze(a) for a in found)
     assert np.allclose(change, 3.0 * known[0] + 4.0 * known[1], rtol=1e-15)
     assert np.allclose([back_x, back_y], 3.0 * known, rtol=1e-15)
+
+
+def test_solutions_of_which_some_are_needed():
+    """``p₀² = x``, ``p₁ = x p₀``: derivatives of the second alone."""
+    ops = DifferentiableTraceOps()
+    x, dx = ops.vector(2, [4.0, 1.0])
+    root = ops.sqrt(x)
+    found = ops.implicit([root, x * root], lambda p: [p[0] - (p[0] * p[0] - x), x * p[0]], [[1.0, 0.0], [0.0, 1.0]])
+    (change,) = tangents(ops, [x.node], [found[1].node], [dx.node])
+    (back,) = cotangents(ops, [x.node], [found[1].node], [dx.node])
+    known = evaluated(ops, [Expression(ops, k) for k in (change, back)], 4.0, 1.0)
+    assert np.allclose(np.ravel(known), 1.5 * 4.0**0.5, rtol=1e-6)
 
 
 END = [ds.Weld("link2")]

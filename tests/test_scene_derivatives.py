@@ -161,6 +161,40 @@ def test_gradients_of_trajectories_are_those_of_differences(scene):
         assert abs(gradient @ d - wanted) < 1e-5 * NEAR * np.abs(gradient).max()
 
 
+def test_gradients_of_two_hundred_steps_with_bounces():
+    """Of balls that bounce, far from where they start."""
+    rng, n, steps = np.random.default_rng(0), 5, 200
+    bodies = {f"ball{k}": ds.mechanisms.free_body(m, np.diag(0.005 * (1.0 + rng.random(3)))) for k, m in
+              enumerate(0.5 + rng.random(n))}  # fmt: skip
+    colliders = [Collider(f"{k}/body", Sphere(0.1), friction=0.3, restitution=0.8) for k in bodies]
+    scene = Scene(bodies, [*colliders, Collider("world", HalfSpace(), friction=0.5, restitution=0.8)])
+    q, nv = scene.tree.neutral().reshape(n, 7), scene.tree.nv
+    q[:, :3] = 0.25 * np.array(list(np.ndindex(2, 2, 2)))[:n] + 0.015 * rng.normal(size=(n, 3)) + [0.0, 0.0, 0.15]
+    sim = ds.Simulator(scene, q0=q.ravel(), v0=rng.normal(size=nv), dt=DT, tolerance=1e-13)
+    state, controls = sim.get_state(), 0.3 * rng.normal(size=(steps, nv))
+    by_q, by_v = rng.normal(size=(steps + 1, scene.tree.nq)), rng.normal(size=(steps + 1, nv))
+
+    def loss(q, v):
+        return (by_q * q).sum() + (by_v * v).sum(), by_q, by_v
+
+    found, bounces = sim.gradient(loss, controls), 0
+    of_controls, of_v = rng.normal(size=(steps, nv)), rng.normal(size=nv)
+
+    def after(x):
+        nonlocal bounces
+        sim.set_state({**state, "v": state["v"] + x * of_v})
+        states = [(sim.q, sim.v)]
+        for u in controls + x * of_controls:
+            sim.step(u)
+            bounces += int((sim.impulses[:, 2] > 0.0).sum())
+            states.append((sim.q, sim.v))
+        return loss(*map(np.array, zip(*states, strict=True)))[0]
+
+    wanted = (after(1e-8) - after(-1e-8)) / 2e-8
+    assert {*found.statuses} == {SolverStatus.CONVERGED} and bounces >= 10
+    assert abs((found.controls * of_controls).sum() + found.v0 @ of_v - wanted) < 1e-5 * abs(wanted)
+
+
 def test_derivatives_with_target_configurations(scene):
     rng, nv, n = np.random.default_rng(2), scene.tree.nv, 4
     q, v = start(scene, rng, False)

@@ -45,11 +45,15 @@ class Correction(NamedTuple):
 
 
 class Search(NamedTuple):
-    """How contacts were found: near pairs of colliders that have some, reach of links (m), poses of colliders."""
+    """How contacts were found: near pairs of colliders that have some, reach of links (m), poses of colliders.
+
+    And centres of balls that hold these.
+    """
 
     pairs: Indices
     reach: Array
     world: Array
+    centres: Array
 
 
 class StepRecord(NamedTuple):
@@ -111,7 +115,8 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     touching = np.flatnonzero(np.isin(np.arange(len(counts)), np.repeat(np.arange(len(counts)), counts)[used]))
     state, bodies, asleep = data.state, data.bodies, (tape.asleep.copy(), data.sleep.island.copy())
     assert len(on_joints) == k
-    search = Search(data.space.pairs[touching], data.links.reach.copy(), data.space.world.copy())
+    space = data.space
+    search = Search(space.pairs[touching], data.links.reach.copy(), space.world.copy(), space.centres.copy())
     correction = Correction(pushes, compliances, on_joints, rows.law.R[m:total].copy(), state.shift.copy())
     return StepRecord(
         tape.q.copy(), data.progress.start.copy(), state.tau.copy(), asleep, data.links.poses.copy(),

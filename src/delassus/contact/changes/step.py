@@ -107,7 +107,7 @@ class StepChanges:
         blocks, found, bodies = scene.blocks, record.contacts, scene.blocks.bodies
         self.n, self.m, self.first = int(bodies.first[-1]), len(found.points), bodies.first
         search = record.search
-        space = scene.detector.space._replace(world=search.world)
+        space = scene.detector.space._replace(world=search.world, centres=search.centres)
         arrays, touching = scene.detector.arrays, scene.options.touching
         changes = contact_changes(search.pairs, search.reach, touching, arrays, space, found)
         self.known = bool(changes.known[_acting(record)].all())

@@ -123,8 +123,8 @@ def test_gradients_of_trajectories_are_those_of_differences(scene):
         """The function where all that varies is changed by ``x``."""
         of_q, of_v, of_u, friction, restitution, mass = np.split(x, np.cumsum([nv, nv, n * nv, 6, 6]))
         scaled = {
-            name: replace(tree, inertias=tree.inertias * (1.0 + dm / tree.inertias[0, 0, 0])) if name != "arm" else tree
-            for (name, tree), dm in zip(scene.robots.items(), [0.0, *mass], strict=True)
+            name: replace(tree, inertias=tree.inertias * (1.0 + dm / tree.inertias[:, 0, 0])[:, None, None])
+            for (name, tree), dm in zip(scene.robots.items(), [mass[:3], *mass[3:, None]], strict=True)
         }
         colliders = [
             replace(c, friction=c.friction + a, restitution=c.restitution + b if c.restitution else 0.0)
@@ -149,10 +149,10 @@ def test_gradients_of_trajectories_are_those_of_differences(scene):
     assert (sim.q == q).all() and sim.steps == 0
     assert {*found.statuses} == {SolverStatus.CONVERGED} and found.distance > 1e-4
     with_all = [found.q0, found.v0, found.controls.ravel(), *(found.parameters[k] for k in ("friction", "restitution"))]
-    with_all.append(found.parameters["mass"][3:])
+    with_all.append(found.parameters["mass"])
     gradient = np.concatenate(with_all)
     assert all(np.abs(part).max() > 0.0 for part in with_all)
-    sizes = [nv, nv, n * nv, 6, 6, 4]
+    sizes = [nv, nv, n * nv, 6, 6, 7]
     for part, size in enumerate(sizes):
         d = np.zeros(len(gradient))
         at = sum(sizes[:part])

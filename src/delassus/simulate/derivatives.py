@@ -27,7 +27,7 @@ from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
 PARAMETERS = ("friction", "restitution", "mass")
-"""What derivatives may be taken with: friction and restitution of colliders, and masses of free bodies."""
+"""What derivatives may be taken with: friction and restitution of colliders, and masses of links."""
 
 COLUMNS = 128
 """Numbers at the end of a step that are pulled back at a time."""
@@ -50,8 +50,7 @@ class StepDerivatives(Frozen):
     B : BlockMatrix
         (2 nv, nu): with joint forces, controls or target configurations, as `Simulator.step` takes them.
     with_parameters : mapping of str to BlockMatrix
-        (2 nv, n): with those asked for; friction and restitution of the scene's colliders, masses of its links
-        (zero of those that are not free bodies).
+        (2 nv, n): with those asked for; friction and restitution of the scene's colliders, masses of its links.
     distance : float
         Change of a velocity (m/s, rad/s) at which a contact or joint sticks, slides or opens that does otherwise now;
         derivatives are others there.
@@ -95,9 +94,9 @@ class RecordedStep(NamedTuple):
     of_controls: Callable[[], Rates | None]
 
     @classmethod
-    def of(cls, scene: SceneChanges, steps: BlockSteps, controls: Controls, smoothing: float | None) -> RecordedStep:
+    def of(cls, scene: SceneChanges, steps: BlockSteps, controls: Controls, asked: Asked) -> RecordedStep:
         """The last of some steps, to be differentiated now or later."""
-        changes = partial(StepChanges, scene, scene.recorded(steps), smoothing)
+        changes = partial(StepChanges, scene, scene.recorded(steps), asked.smoothing, "mass" in asked.sizes)
         return cls(changes, partial(controls.rates, controls.given))
 
 
@@ -168,8 +167,7 @@ class TrajectoryGradient(Frozen):
     q0, v0 : (nv,) arrays
         With the state at the start, that of positions in the tangent that `Tree.integrate` moves on.
     parameters : mapping of str to (n,) array
-        With those asked for; friction and restitution of the scene's colliders, masses of its links
-        (zero of those that are not free bodies).
+        With those asked for; friction and restitution of the scene's colliders, masses of its links.
     distance : float
         The smallest of the steps, see `StepDerivatives`.
     statuses : tuple of SolverStatus

@@ -277,7 +277,7 @@ class Simulator:
 
         Several points of a face that slide may share their load, and move, in many ways: derivatives are those of
         points that yield alike. ``parameters`` are names of what else to differentiate with: "friction" and
-        "restitution" of colliders, "mass" of free bodies (radii of inertia stay).
+        "restitution" of colliders, "mass" of links (whose radii of inertia stay).
 
         Raises
         ------
@@ -298,7 +298,7 @@ class Simulator:
 
     def _last_step(self, asked: Asked) -> RecordedStep:
         """What computes the derivatives of the last step, now or later."""
-        return RecordedStep.of(self._changes, self._steps, self._controls, asked.smoothing)
+        return RecordedStep.of(self._changes, self._steps, self._controls, asked)
 
     def gradient(
         self, loss: Loss, controls: ArrayLike, *, parameters: Iterable[str] = (), smoothing: float | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +51,24 @@ class BlockChanges(NamedTuple):
     v_by_shift: BlockDiagonal
 
 
+class InertialForces(NamedTuple):
+    """Forces that masses take to move so, at velocities and accelerations (n,), by ``weights`` (n, k).
+
+    Those of gravity are among them where it ``acts``.
+    """
+
+    v: Array
+    a: Array
+    weights: Array
+    acts: bool = False
+
+
+def inertial_parameters(H: Array) -> Array:
+    """Ten numbers of a spatial inertia, as payloads have them."""
+    second = [H[3 + i, 3 + j] for i in range(3) for j in range(i + 1)]
+    return np.array([H[0, 0], H[1, 5], H[2, 3], H[0, 4], *second])
+
+
 class SceneChanges:
     """Derivatives of recorded steps of a scene."""
 
@@ -97,7 +115,8 @@ class SceneChanges:
         for number, kind in enumerate(self.blocks.kinds):
             k, tree = len(kind.links), kind.tree
             end, stop = at + k * tree.nq, dof + k * tree.nv
-            yield number, q[at:end].reshape(k, -1), [x[dof:stop].reshape(k, -1) for x in of_dofs]
+            parts = [x[dof:stop].reshape(k, tree.nv, *x.shape[1:]) for x in of_dofs]
+            yield number, q[at:end].reshape(k, -1), parts
             at, dof = end, stop
 
     def inertia_changes(self, record: StepRecord, x: Array) -> BlockDiagonal:
@@ -107,6 +126,43 @@ class SceneChanges:
             none = self.blocks.kinds[number].is_free or not own.any()
             out.append(np.zeros((*own.shape, own.shape[1])) if none else self.kernel(number, "inertia_changes")(q, own))
         return BlockDiagonal(out)
+
+    def joint_accelerations(self, record: StepRecord, v: Array) -> tuple[Array, Array]:
+        """Velocities whose products act, and accelerations of joints, of the step from ``v``."""
+        turning, out = v.copy(), (record.problems[-1].after - v) / self.options.dt
+        for number, _, (own, change) in self.batches(record.q, turning, out):
+            tree = self.blocks.kinds[number].tree
+            for link, (joint, at) in enumerate(zip(tree.joints, tree.v_slices, strict=True)):
+                if tree.is_free_body(link):  # its positions turn it by its momentum
+                    own[:, at] = 0.0
+                products: Any = joint.kind.velocity_product(list(own[:, at].T))
+                for k, product in enumerate(products, at.start):
+                    change[:, k] -= product
+        return turning, out
+
+    def with_masses(self, record: StepRecord, forces: Sequence[InertialForces], to: Array) -> None:
+        """Add to ``to`` (n_links, k) what masses of links of robots, whose radii of inertia stay, do by forces."""
+        link = 0
+        for number, kind in enumerate(self.blocks.kinds):
+            tree, n, begin = kind.tree, len(kind.links), link
+            link += kind.links.size
+            if kind.is_free:
+                continue
+            kernel = self.kernel(number, "inertial_forces")
+            own = to[begin:link].reshape(n, len(tree.inertias), -1)
+            none = np.zeros((1, 1, 10))
+            for v, a, weights, acts in forces:
+                parts = [x for i, _, x in self.batches(record.q, v, a, weights) if i == number]
+                q = next(x for i, x, _ in self.batches(record.q) if i == number)[:, None]
+                by = np.swapaxes(parts[0][2].reshape(n, tree.nv, -1), 1, 2)
+                found = kernel(q, parts[0][0][:, None], parts[0][1][:, None], *[none] * len(tree.inertias), by)[3:]
+                if not acts:
+                    still = np.zeros((n, 1, tree.nv))
+                    at_rest = kernel(q, still, still, *[none] * len(tree.inertias), by)[3:]
+                    found = [x - y for x, y in zip(found, at_rest, strict=True)]
+                for i, (of_link, H) in enumerate(zip(found, tree.inertias, strict=True)):
+                    if H[0, 0] > 0.0:
+                        own[:, i] += of_link @ inertial_parameters(H) / H[0, 0]
 
     def islands(self, record: StepRecord) -> list[Indices]:
         """Blocks of each island."""

@@ -15,7 +15,7 @@ import numpy as np
 from delassus.algorithms.contact.law import TINY, part_beyond
 from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.algorithms.contact.problem import PROXIMAL, JointLaw
-from delassus.contact.changes.blocks import BlockDiagonal, SceneChanges
+from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, SceneChanges
 from delassus.contact.changes.collision import contact_changes
 from delassus.contact.changes.contacts import (
     Contacts,
@@ -48,7 +48,7 @@ CUT = 1e-9
 class Pulled(NamedTuple):
     """What counts the state before a step and joint forces (n, k), friction and restitution of contacts (m, k).
 
-    And ``mass`` (n, k): one plus what it changes of inertia along each degree of freedom.
+    And ``mass`` of links (n_links, k) of the blocks.
     """
 
     q: Array
@@ -67,6 +67,7 @@ class Solved(NamedTuple):
     measured: RowParts
     forces: ForceChanges
     lost: BlockDiagonal
+    change: Array
     held: Array
     sliding: RowParts
     with_floor: Array
@@ -84,7 +85,7 @@ class Correction(NamedTuple):
     forces: ForceChanges
     lost: BlockDiagonal
     mobility: RowParts
-    mass: Array
+    moved: Array
 
 
 class StepChanges:
@@ -102,8 +103,9 @@ class StepChanges:
         Whether all derivatives are.
     """
 
-    def __init__(self, scene: SceneChanges, record: StepRecord, smoothing: float | None) -> None:
+    def __init__(self, scene: SceneChanges, record: StepRecord, smoothing: float | None, with_mass: bool) -> None:
         self.scene, self.record, self.smoothing, self.distance = scene, record, smoothing, np.inf
+        self._with_mass = with_mass
         blocks, found, bodies = scene.blocks, record.contacts, scene.blocks.bodies
         self.n, self.m, self.first = int(bodies.first[-1]), len(found.points), bodies.first
         search = record.search
@@ -124,7 +126,7 @@ class StepChanges:
             last, before = record.problems[-2], record.problems[-3].after
             parts = np.repeat(last.parts, np.diff(self.first))
             v = np.where(parts == 1.0, last.after, before + parts * (last.after - before))
-        self.free = scene.block_changes(record, v)
+        self.struck, self.free = v, scene.block_changes(record, v)
         self.problems = self._solved()
         self.correction = self._correction()
 
@@ -239,7 +241,7 @@ class StepChanges:
                 measured, lost = RowParts(self.sides, parts), self.free.momentum_q
             else:
                 lost = self.scene.inertia_changes(record, after - v)
-            out.append(self._in_modes(problem, measured, lost))
+            out.append(self._in_modes(problem, measured, lost, after - v))
             if problem.phase == COMPRESSION:
                 v = after
             elif not last:
@@ -247,7 +249,7 @@ class StepChanges:
                 v = np.where(taken == 1.0, after, v + taken * (after - v))
         return out
 
-    def _in_modes(self, problem: Problem, measured: RowParts, lost: BlockDiagonal) -> Solved:
+    def _in_modes(self, problem: Problem, measured: RowParts, lost: BlockDiagonal, change: Array) -> Solved:
         found, options, joints = self.record.contacts, self.scene.options, self.scene.blocks.joints
         m, k, after, smoothing = self.m, len(joints.dofs), problem.after, self.smoothing
         u = self.J.times(after[:, None], m)[..., 0] if self.sides else np.zeros((m, 3))
@@ -274,6 +276,7 @@ class StepChanges:
         along_friction[:, 0, :2] = _columns(modes.with_friction, m)
         return Solved(
             problem, groups, measured.mapped(-C), force_changes(self.contacts, problem.impulses), lost,
+            change,
             held * np.broadcast_to(holds.with_position, k), self.J.mapped(along_friction),
             np.broadcast_to(modes.with_floor, m)[:, None] + np.zeros((m, 1)),
         )  # fmt: skip
@@ -326,7 +329,7 @@ class StepChanges:
         return Correction(
             groups, with_q.plus(mobility[0]), normal.scaled(-(left * dt)[:, None]), -factor, -dt * factor,
             np.reshape(of_mass, (int(limited.sum()), self.n)), force_changes(self.contacts, impulses),
-            self.scene.inertia_changes(record, x), mobility[1], self.M.times(x[:, None]),
+            self.scene.inertia_changes(record, x), mobility[1], x,
         )  # fmt: skip
 
     def _mobility_changes(self, weights: Array) -> tuple[RowParts, RowParts]:
@@ -354,13 +357,39 @@ class StepChanges:
         factors = (-weights / 3.0)[:, None]
         return RowParts(self.sides, by_q).scaled(factors), RowParts(self.sides, by_mass).scaled(factors)
 
+    def _of_mobilities(self, normals: Array, limits: Array) -> list[InertialForces]:
+        """What mobilities, which compliances of the correction are multiples of, have of inertias of robots."""
+        found, joints, widest = self.record.correction, self.scene.blocks.joints, self.scene.tree.moves.shape[1]
+        squares = np.zeros((len(self.first) - 1, widest, widest, normals.shape[1]))  # sums of y yᵀ
+        factors = (STEP.compliance / 3.0 * found.pushes * self.shares)[:, None] * normals
+        for side, y in zip(self.sides, self.Y, strict=True):
+            w = y.shape[2]
+            one = (np.swapaxes(y, 1, 2) @ y)[..., None] * factors[side.contact, None, None]
+            np.add.at(squares, (side.block[:, None, None], np.arange(w)[:, None], np.arange(w)), one)
+        units = np.zeros((self.n, len(joints.dofs)))
+        units[joints.dofs, np.arange(len(joints.dofs))] = 1.0
+        columns = self.inverse.times(units)
+        for j in np.flatnonzero(found.joint_pushes):
+            block = joints.blocks[j]
+            y = columns[self.first[block] : self.first[block + 1], j]
+            more = np.outer(y, y)[..., None] * (STEP.compliance * found.joint_pushes[j] * limits[j])
+            squares[block, : len(y), : len(y)] += more
+        out, nothing = list[InertialForces](), np.zeros(self.n)
+        place = np.arange(self.n) - np.repeat(self.first[:-1], np.diff(self.first))
+        block = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+        for i in range(widest):
+            unit = 1.0 * (place == i)
+            out.append(InertialForces(nothing, unit, squares[block, i, place]))
+        return out
+
     def pulled(self, q: Array, v: Array) -> Pulled:
         """What counts the start of the step, from what counts its end (n, k)."""
         record, n, m, k, dt = self.record, self.n, self.m, q.shape[1], self.scene.options.dt
         free, joints, (asleep, sleeping) = self.free, self.scene.blocks.joints, record.asleep
         sizes = np.diff(self.first)
         still = np.repeat(asleep > 0, sizes)
-        out = Pulled(*(np.zeros((size, k)) for size in (n, n, n, m, m, n)))
+        out = Pulled(*(np.zeros((size, k)) for size in (n, n, n, m, m, len(self.scene.blocks.links))))
+        mass, inertial, nothing = np.zeros((n, k)), list[InertialForces](), np.zeros(n)  # of free bodies by axes
         out.q[still] = q[still]
         q = np.where(still[:, None], 0.0, q)
         v = np.where((still | np.repeat(sleeping > 0, sizes))[:, None], 0.0, v)
@@ -378,8 +407,11 @@ class StepChanges:
             out.q[joints.dofs] += c.joints_with_q[:, None] * limits
             dv[joints.dofs] += c.joints_with_v[:, None] * limits
             out.q[:] += c.joints_with_mobility.T @ limits[record.correction.joint_pushes != 0.0]
-            out.mass[:] -= c.mass * weights
-            c.mobility.pulled(normals, out.mass)
+            mass -= self.M.times(c.moved[:, None]) * weights
+            c.mobility.pulled(normals, mass)
+            inertial.append(InertialForces(nothing, c.moved, -weights))
+            if self._with_mass:
+                inertial += self._of_mobilities(normals[:, 0], limits)
         floors = np.zeros((m, k))
         for number in range(len(self.problems) - 1, -1, -1):
             solved = self.problems[number]
@@ -403,14 +435,23 @@ class StepChanges:
                 out.friction[:] += solved.sliding.times(weights, m)[:, 0]
                 exerted = np.zeros((n, 1))
                 self.J.pulled(problem.impulses[..., None], exerted)
-                out.mass[:] -= exerted * weights
+                mass -= exerted * weights
             if last:
                 out.tau[:] = dt * weights
-                out.mass[:] -= dt * record.tau[:, None] * weights
+                mass -= dt * record.tau[:, None] * weights
+                inertial.append(
+                    InertialForces(*self.scene.joint_accelerations(record, self.struck), -dt * weights, True)
+                )
                 dv = -free.momentum_v.T.times(weights)
             else:
+                inertial.append(InertialForces(nothing, solved.change, -weights))
                 dv = before + self.M.times(weights)
         out.v[:] = dv
+        if self._with_mass:
+            masses = self.scene.blocks.mass
+            of_bodies = mass[: 6 * len(masses)].reshape(len(masses), 6, k).sum(axis=1)
+            out.mass[: len(masses)] = of_bodies / masses[:, None]
+            self.scene.with_masses(record, inertial, out.mass)
         self.known = self.known and self.response.is_regular
         return out
 
@@ -423,9 +464,8 @@ class StepChanges:
         """Which of the scene's parameters act on some islands' blocks, and what counts them (p, k)."""
         scene, found = self.scene.blocks, self.record.contacts
         if name == "mass":
-            own = blocks[blocks < len(scene.mass)]
-            per_dof = pulled.mass[: 6 * len(scene.mass)].reshape(len(scene.mass), 6, -1)
-            return scene.links[own], per_dof[own].sum(axis=1) / scene.mass[own, None]
+            own = np.flatnonzero(np.isin(scene.of_links.block[scene.links], blocks))
+            return scene.links[own], pulled.mass[own]
         of_contacts, mean, column = (pulled.friction, found.friction, 3) if name == "friction" else (
             pulled.restitution, found.restitution, 4)  # fmt: skip
         own = np.flatnonzero(np.isin(self.block_of, blocks))

@@ -20,6 +20,7 @@ from delassus.contact.sparse.records import Bodies, Joints, Links
 from delassus.errors import ModelError
 from delassus.model.edit.combine import part_of
 from delassus.model.mechanisms import free_body
+from delassus.model.topology import Placement
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
@@ -59,6 +60,10 @@ class BodyGroup:
             return compile_kernel(body, (), what, payloads=body.link_names)
         if what in ("position_update", "constraint_errors", "inertia_changes"):
             return compile_kernel(self.tree, self.loops, what)
+        if what == "inertial_forces":  # from weights of joint forces to those of what is added to inertias
+            own = {name: Placement(k, np.eye(3), np.zeros(3)) for k, name in enumerate(self.tree.link_names)}
+            tree = replace(self.tree, frames=own, joint_frames={}, gravity_compensation={})
+            return compile_kernel(tree, (), "inverse_dynamics", payloads=[*own], passive="none").derivative("vjp")
         if what == "joint_space_motion":
             return compile_kernel(self.tree, self.loops, what, outputs=MOTION_OF_BLOCKS, passive=passive)
         return compile_kernel(self.tree, self.loops, what, passive=passive)

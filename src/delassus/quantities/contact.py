@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, cast
 
-from delassus.algorithms.contact.derivatives import StepChanges, velocity_products
+from delassus.algorithms.contact.derivatives import StepChanges, is_struck, velocity_products
 from delassus.algorithms.contact.modes import nearest_mode
 from delassus.algorithms.contact.point_changes import position_changes
 from delassus.algorithms.contact.problem import magnitude, maximum_of
@@ -109,9 +109,18 @@ def _contact_step(bound: BoundRequest) -> list[Any]:
     return [stacked(bound, x) for x in (found.q, found.v, found.impulses, found.residuals)]
 
 
-def _contact_step_derivatives(bound: BoundRequest) -> list[Any]:
+def _without_bounces(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
+    """A step whose contacts have no restitution, and its solution; none where a contact is fast enough to bounce."""
+    step, found = _solved(bound)
+    bound.is_within = bound.is_within * (1.0 - is_struck(step, bound.request.options.tolerance))
+    return step, found
+
+
+def _contact_step_derivatives(
+    bound: BoundRequest, solved: Callable[[BoundRequest], tuple[ContactStep, StepSolution]] = _solved
+) -> list[Any]:
     check_derivatives(bound.constraints)
-    (step, found), ops, request, control = _solved(bound), bound.ops, bound.request, bound.request.control
+    (step, found), ops, request, control = solved(bound), bound.ops, bound.request, bound.request.control
     columns = {**{a.name: f"dx_d{a.name}" for a in request.parameters}, control: "B"}
     asked = {output.name for output in request.quantity.outputs}
     varying = {a.name: a.size for a in request.arguments if columns.get(a.name) in asked}
@@ -282,6 +291,11 @@ CONTACT_STEP_DERIVATIVES = Quantity(
     options=CONTACT_STEP.options,
     takes_tangents=_has_loops,
 )  # fmt: skip
+DERIVATIVES_WITHOUT_BOUNCES = replace(
+    CONTACT_STEP_DERIVATIVES,
+    name="contact_step_derivatives_without_bounces",
+    run=partial(_contact_step_derivatives, solved=_without_bounces),
+)
 OPERATIONAL_SPACE_COMPLIANCE = Quantity(
     "operational_space_compliance",
     "Free motion and compliance of all links",

@@ -10,6 +10,7 @@ from delassus.accuracy.closed_loops import independent_coordinates, rank_when_cl
 from delassus.algorithms.dynamics import HARD_AND_SOFT, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import inputs_of
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
+from delassus.constraints.contact import contacts_of
 from delassus.errors import ConfigurationError, ConstraintError, ModelError, unknown_name
 from delassus.model.check import check_choice, check_flag, check_list
 from delassus.model.tree import Tree
@@ -82,6 +83,16 @@ class Request:
                    for name in ("targets", "poses", "gains", "compliance")}  # fmt: skip
         checked = replace(self.options, friction=None, restitution=None, **options)
         return replace(self, constraints=tuple(self.constraints[k] for k in kept), options=checked)
+
+    @property
+    def bounces(self) -> bool:
+        """Whether contacts may have restitution."""
+        given = self.options.restitution
+        return any(c.restitution > 0.0 for c in contacts_of(self.constraints)) if given is None else given != 0.0
+
+    def without_bounces(self) -> Request:
+        """The request of the same robot whose contacts have no restitution."""
+        return replace(self, options=replace(self.options, restitution=0.0))
 
     @property
     def arguments(self) -> tuple[Argument, ...]:

@@ -7,10 +7,10 @@ start of its own; derivatives go along them step by step. Those of contact steps
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +19,7 @@ from delassus.accuracy.status import DynamicsStatus
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import real_array
-from delassus.quantities.contact import CONTACT_STEP_DERIVATIVES
+from delassus.quantities.contact import CONTACT_STEP_DERIVATIVES, DERIVATIVES_WITHOUT_BOUNCES
 from delassus.runtime.arrays import gathered, ordered, result_arrays
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollout import rollout
@@ -29,7 +29,7 @@ from delassus.spatial.rotations import Array
 CHART = 1e-6
 """Length along charts of configurations (rad, m) by which these, not steps, are differentiated."""
 
-CHUNK = 2**22
+CHUNK = 2**20
 """Numbers in derivatives of steps that are computed at a time."""
 
 IMPACT_TIMES = 1e-9
@@ -102,7 +102,7 @@ def _results(kernel: Kernel, arguments: Sequence[Any]) -> tuple[list[Array], Mas
     arrays, batch = gathered(kernel.arguments, arguments, {}, kernel.dtype)
     found = result_arrays(None, kernel.results, batch, kernel.dtype)
     rcond = kernel.compute(arrays, found, batch, None)
-    return [x.astype(float) for x in found], ~kernel.ill_conditioned(rcond, batch)
+    return [x.astype(float, copy=False) for x in found], ~kernel.ill_conditioned(rcond, batch)
 
 
 def _changes(kernel: Kernel, changes: Values, k: int) -> list[Array]:
@@ -111,51 +111,77 @@ def _changes(kernel: Kernel, changes: Values, k: int) -> list[Array]:
 
 
 @lru_cache(maxsize=16)
-def step_derivatives(kernel: Kernel, names: tuple[str, ...], times: bool) -> tuple[Kernel, Kernel] | None:
-    """Kernels of the derivatives of a step of contact with state and arguments: as it is, and without its contacts.
+def step_derivatives(kernel: Kernel, names: tuple[str, ...], times: bool) -> list[Kernel]:
+    """Kernels of the derivatives of a step of contact with state and arguments, cheapest first.
 
-    With ``times`` impacts are in the mean over steps when points bounce, as for starts of trajectories they should be.
-    None where there are none, of robots with loops and of other steps.
+    They are without contacts, without bounces, and as it is. With ``times`` impacts are in the mean over steps when
+    points bounce, as for starts of trajectories they should be. There are none of robots with loops and of other steps.
     """
-    request = kernel.request
+    request, made = kernel.request, list[Kernel]()
     if request.quantity.name != "contact_step" or not all(c.n_impulses for c in request.constraints):
-        return None
-    made = list[Kernel]()
-    for asked in (request, request.without_contacts()):
-        every = CONTACT_STEP_DERIVATIVES.with_parameters(asked.parameters)
+        return made
+    ways = [(CONTACT_STEP_DERIVATIVES, request.without_contacts()), (CONTACT_STEP_DERIVATIVES, request)]
+    if request.bounces:
+        ways.insert(1, (DERIVATIVES_WITHOUT_BOUNCES, request.without_bounces()))
+    for derivatives, asked in ways:
+        every = derivatives.with_parameters(asked.parameters)
         there = {a.name for a in asked.parameters}
         quantity = every.only(["q_next", "v_next", "A", *(f"dx_d{name}" for name in names if name in there)])
         options = replace(asked.options, smoothing=IMPACT_TIMES if times else None)
         asked = replace(asked, quantity=quantity, options=options)
         made.append(Kernel(asked, kernel.dtype.name, kernel.lanes, ", for derivatives", kernel.error_bound))
-    return made[0], made[1]
+    return made
+
+
+class StepTangents(NamedTuple):
+    """Changes of steps, one after the other: ``A`` (N, 2 nv, 2 nv) and along coordinates (N, 2 nv, k).
+
+    ``ends`` (T + 1) says where those of each step end, ``units`` (N,) which trajectories they are of. Where ``fits``
+    (N,) they are derivatives of the step, where ``right`` (N,) it is solved.
+    """
+
+    ends: NDArray[np.intp]
+    units: NDArray[np.intp]
+    A: Array
+    columns: Array
+    fits: Mask
+    right: Mask
 
 
 def _at_states(
-    kernels: tuple[Kernel, Kernel], given: Mapping[str, Array], after: Starts, needed: Mask
-) -> tuple[tuple[Array, Array], Mask]:
-    """``A`` and columns by arguments, side by side, at states (T, n) before those ``after``; and where they are right.
+    kernels: Sequence[Kernel], given: Mapping[str, Array], after: Sequence[Array], needed: Mask, changes: Values
+) -> Iterator[StepTangents]:
+    """Derivatives at the states (T, n) that are needed, before those ``after``, by the cheapest kernel that may.
 
-    Where the step without contacts ends at these, too, contacts do nothing, and its derivatives are those of the step.
+    Where the step without contacts ends as the step does, contacts do nothing, and its derivatives are those of the
+    step; and likewise where none bounces.
     """
-    whole, free = kernels
-    shapes = {a.name: a.shape for a in whole.arguments}
-    full = {name: np.broadcast_to(given[name], (*needed.shape, *shape)) for name, shape in shapes.items()}
-    nothing = {"impulses": np.zeros(next(a.shape for a in free.arguments if a.name == "impulses"))}
-    found, right = _results(free, [{**full, **nothing}[a.name] for a in free.arguments])
-    size = IDLE * float(np.finfo(whole.dtype).eps)
-    apart = [np.abs(x - y) > size * (1.0 + np.abs(y)) for x, y in zip(found[:STATE], after, strict=True)]
-    acting = needed & (apart[0].any(axis=-1) | apart[1].any(axis=-1))
-    names = [r.name for r in whole.results[STATE:]]
-    by_name = dict(zip([r.name for r in free.results], found, strict=True))
-    out = {name: by_name.get(name, np.zeros(())) for name in names}
-    acted, right[acting] = _results(whole, [full[a.name][acting] for a in whole.arguments])
-    made = list[Array]()
-    for r, x in zip(whole.results[STATE:], acted[STATE:], strict=True):
-        total = np.array(np.broadcast_to(out[r.name], (*needed.shape, *r.shape)))
-        total[acting] = x
-        made.append(total.reshape(*needed.shape, r.shape[0], -1))
-    return (made[0], np.concatenate(made[1:], axis=-1)), right
+    left, impulses = needed.copy(), after[STATE]
+    for kernel in kernels:
+        shapes = {a.name: a.shape for a in kernel.arguments}
+        others = impulses.shape[-1] - shapes["impulses"][0]  # those of contacts come first
+        at = np.nonzero(left & ~impulses[..., :others].any(axis=-1))
+        full, arguments = (
+            {**given, "impulses": impulses[..., others:]},
+            list[Array](),
+        )  # that solve it: sweeps end at once
+        for name, shape in shapes.items():
+            x = full[name]
+            arguments.append(np.broadcast_to(x, (*left.shape, *shape))[at] if x.ndim > len(shape) else x)
+        found, right = _results(kernel, arguments)
+        fits = right if kernel is not kernels[-1] else np.ones(right.shape, dtype=bool)
+        if others:
+            bound = IDLE * float(np.finfo(kernel.dtype).eps)
+            for x, y in zip(found[:STATE], after[:STATE], strict=True):
+                fits = fits & (np.abs(x - y[at]) <= bound * (1.0 + np.abs(x))).all(axis=-1)
+        left[at] = ~fits
+        A, k = found[STATE], len(next(iter(changes.values())))
+        columns = np.zeros((A.shape[0] * A.shape[1], k))
+        for r, x in zip(kernel.results[STATE + 1 :], found[STATE + 1 :], strict=True):
+            along = changes[r.name.removeprefix("dx_d")].reshape(k, -1)
+            columns += x.reshape(len(columns), along.shape[1]) @ along.T
+        ends = np.searchsorted(at[0], np.arange(len(needed) + 1))
+        yield StepTangents(ends, at[1], A, columns.reshape(*A.shape[:2], k), fits, right)
 
 
 class Samples:
@@ -347,32 +373,34 @@ class Windows:
         J = np.moveaxis(J / self.scale[:, None], 0, 1).reshape(self.size, -1, J.shape[-1]) * self.known[..., None]
         return J[..., :k], J[..., k:], solved
 
-    def _kernels(self, changes: Values) -> tuple[Kernel, Kernel] | None:
+    def _kernels(self, changes: Values) -> list[Kernel]:
         return step_derivatives(self.kernel, tuple(changes), self.starts is not None)
 
     def _by_columns(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:
         """By ``S ← A S + ∂`` with derivatives of each step, which are known at all states at once."""
         tree, (q, v, p), n, nv = self.tree, results, self.size, self.tree.nv
-        kernels = self._kernels(changes)
-        assert kernels is not None
-        whole = np.concatenate([x.reshape(len(x), -1) for x in changes.values()], axis=1)
-        k, m = whole.shape
+        k, kernels = len(next(iter(changes.values()))), self._kernels(changes)
         S = np.zeros((n, 2 * nv, k + (0 if self.starts is None else 2 * nv)))
         S[..., k:] = np.eye(2 * nv)[:, : S.shape[-1] - k]
-        kept, solved = [S], np.ones(n, dtype=bool)
-        length = max(1, CHUNK // (n * 2 * nv * (2 * nv + m)))
+        kept, solved = [S.copy()], np.ones(n, dtype=bool)
+        length = max(1, CHUNK // (n * 2 * nv * (2 * nv + k)))
         for first in range(0, len(self.controls), length):
             now = slice(first, first + length)
-            after = slice(first + 1, first + 1 + len(self.controls[now]))
+            after = [x[1:][now] for x in (q, v, p)]
             given = {**self.inputs, **values, self.kernel.request.control: self.controls[now]}
-            given |= {"q": q[:-1][now], "v": v[:-1][now], "impulses": p[after]}  # these solve it: sweeps end at once
-            made, right = _at_states(kernels, given, (q[after], v[after]), self._needed[now])
-            for A, columns, good, needed in zip(*made, right, self._needed[now], strict=True):
-                S = A @ S
-                S[..., :k] += columns @ whole.T
-                solved &= good | ~needed
-                kept.append(S)
-        kept = kept[:: self.every]
+            given |= {"q": q[:-1][now], "v": v[:-1][now]}
+            made = list(_at_states(kernels, given, after, self._needed[now], changes))
+            for t in range(len(self.controls[now])):
+                for some in made:
+                    units, A, columns, fits, right = (x[some.ends[t] : some.ends[t + 1]] for x in some[1:])
+                    if not fits.all():
+                        units, A, columns, right = (x[fits] for x in (units, A, columns, right))
+                    moved = A @ S[units]
+                    moved[..., :k] += columns
+                    S[units] = moved
+                    solved[units] &= right
+                if not (first + t + 1) % self.every:
+                    kept.append(S.copy())
         at = q[:: self.every]
         units = CHART * np.eye(nv)[:, None, None]
         ends = [self._apart(tree.integrate(at, x)) for x in (*units, *-units)]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import cast
 
 from delassus.algorithms.contact.correction_changes import bound_changes, displacement_changes
-from delassus.algorithms.contact.law import part_beyond
+from delassus.algorithms.contact.law import bouncing_speed, impact, part_beyond
 from delassus.algorithms.contact.modes import nearest_mode
 from delassus.algorithms.contact.point_changes import PositionChanges, Varied, position_changes
 from delassus.algorithms.contact.response import Response
@@ -205,6 +206,16 @@ class StepChanges:
             out[name] = ops.take(ops.vstack([q, v]), None, range(first, first + width))
             first += width
         return out
+
+
+def is_struck(step: ContactStep, tolerance: Scalar) -> Scalar:
+    """1 where a contact would bounce if it had restitution, else 0."""
+    ops, u, flag = step.ops, column(step.ops, step.space.along_rows(step.over_factor(step.v))), cast(Scalar, 0.0)
+    fall = bouncing_speed(ops, column(ops, step.motion.gravity), step.h)
+    for (candidate, *_), row in zip(step.points, step.others[2::3], strict=False):
+        rate = ops.maximum(candidate.gap, 0.0) * step.over_h
+        flag = ops.maximum(flag, impact(ops, rate, u[row], 1.0, tolerance, fall)[1])
+    return flag
 
 
 def velocity_products(motion: DynamicsProblem) -> tuple[list[Scalar], Matrix]:

@@ -103,6 +103,11 @@ def point_image(
     return found[0], found[1], found[2]
 
 
+def bouncing_speed(ops: ScalarOps, gravity: Sequence[Scalar], h: Scalar) -> Scalar:
+    """Speed of approach (m/s) from which on contacts bounce: what is slower than gravity makes it rests."""
+    return TUNING.resting * h * ops.sqrt(sum(g * g for g in gravity) + SQUARE_FLOOR)
+
+
 def impact(
     ops: ScalarOps, rate: Scalar, approach: Scalar, restitution: Scalar, tolerance: Scalar, resting: Scalar
 ) -> tuple[Scalar, Scalar]:

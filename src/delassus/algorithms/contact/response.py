@@ -14,7 +14,7 @@ Joints that friction or a limit holds are left out of ``M`` (`SparseFactor`), an
     dv⁺ = −Φ ∂ρ − N ∂σ,   Φ = ∂v⁺/∂(M v*) = M⁻¹ − Rᵀ Q R,   N = Rᵀ H.
 
 Where rows are independent these are impulses of points, ``Q = H = B (C G B + D)⁻¹ C``. Where rows depend on others at
-all states, impulses of points of one link (or pair of links) are one wrench, on its twist: see `WrenchLaw`.
+all states, impulses of points of one link (or pair of links) are one wrench, on its twist: see `WrenchLaws`.
 
 Source: Le Lidec, Montaut, de Mont-Marin, Schramm and Carpentier 2024; the modes are derived anew, from the laws of
 `StepProblem`, and wrenches are ours.
@@ -70,25 +70,19 @@ class Response:
             return
         G = ops.take(step.space.G, self.rows, self.rows)
         if ops.rank(G) < len(self.rows):
-            law = WrenchLaw(ops, spaces(step.problem, self.rows), self.modes, inverse)
-            self._R, Q, H, self._normals = law.R, law.Q, law.H, law.normals
+            is_exact = smoothing is None
+            law: PointLaws | WrenchLaws = WrenchLaws(
+                ops, spaces(step.problem, self.rows), self.modes, inverse, is_exact
+            )
         else:
             if held:
                 Y = ops.take(dense_rows(step.problem, L), self.rows, None)
-                G = ops.product(Y, ops.transpose(Y), symmetric=True)
-                self._R = ops.product(Y, root)
+                G, R = ops.product(Y, ops.transpose(Y), symmetric=True), ops.product(Y, root)
             else:
-                self._R = ops.take(step.space.along_rows(root), self.rows, None)
-            C = ops.block_diagonal([mode.C for mode in self.modes])
-            B = ops.block_diagonal([mode.B for mode in self.modes])
-            A = ops.product(C @ G, B) + diagonal(ops, [x for mode in self.modes for x in mode.D])
-            over = inverted(ops, A, [mode.mobility for mode in self.modes for _ in range(3)])
-            Q = H = ops.product(B @ over, C)
-            normals = ops.take(Q, range(2, len(self.rows), 3), None)
-            self._normals = normals, normals
-        self.N = ops.product(ops.transpose(self._R), H)
-        along = self.N if Q is H else ops.product(ops.transpose(self._R), Q)
-        self.Phi = inverse - ops.product(along, self._R)
+                R = ops.take(step.space.along_rows(root), self.rows, None)
+            law = PointLaws(ops, self.modes, G, R)
+        self._law, self.N = law, law.N
+        self.Phi = inverse - ops.product(law.along, law.R)
 
     def with_positions(self) -> Matrix:
         """Changes of velocities of joints that limits hold, with their positions (nv × nv)."""
@@ -109,13 +103,12 @@ class Response:
 
     def normal_impulses(self, rho: Matrix, sigma: Matrix) -> Matrix:
         """Changes (n × k) of normal impulses of points, the smallest ones, of modes that are not smoothed."""
-        by_motion, by_rows = self._normals
-        return by_motion @ (self._R @ rho) - by_rows @ sigma
+        return self._law.normal_impulses(-(self._law.R @ rho), sigma)
 
     def momentum_of_floors(self, floors: Matrix, J: Matrix) -> Matrix:
         """``∂ρ`` (nv × k) of changes of the least normal impulses (n × k), which points that press no harder follow."""
         ops, normals = self._ops, range(2, 3 * len(self.modes), 3)
-        parts = [mode.with_floor * softness(ops, mode)[2] for mode in self.modes]
+        parts = [mode.with_floor * softness(ops, mode, (2,))[2][0] for mode in self.modes]
         B = ops.take(ops.block_diagonal([mode.B for mode in self.modes]), None, normals)
         return -(ops.transpose(ops.take(J, self.rows, None)) @ (B @ (diagonal(ops, parts) @ floors)))
 
@@ -185,75 +178,105 @@ def _twist(problem: Problem, point: Candidate) -> Matrix:
     return total
 
 
-class WrenchLaw:
-    """``f = −(Q V + H ∂σ)`` of points that share spaces, in which their rows are ``X``: ``c = C X``, ``b = Xᵀ B``.
+class PointLaws:
+    """Impulses along independent rows, ``Q = H = B (C G B + D)⁻¹ C``.
 
-    Points are soft in some directions and hard in others (``D = 0``). Soft ones are springs of the space,
-    ``f = −(W (V + G f) + T ∂σ)``, ``W = Σ b D⁻¹ c``, ``T = Σ b D⁻¹ C``. Impulses of hard ones are the smallest where
-    ``x = S⁻¹ c z``, with mobilities ``S``: of these the space has no more than it has dimensions. With
-    ``Σ cᵀ S⁻¹ c = Uᵀ Δ U``, rows of ``U`` whose pivots ``Δ`` are round-off left out,
-
-        U V + ∂τ = 0,   ∂τ = Δ⁻¹ U⁻ᵀ Σ cᵀ S⁻¹ C ∂σ,   f = (Σ b S⁻¹ c) U⁻¹ Δ⁻¹ y,
-
-    which ``y`` (d) make true. Attributes: ``R`` (d × nv), ``Q`` (d × d), ``H`` (d × 3 n), and what normal impulses (n)
-    have of ``V`` and ``∂σ``, negative.
+    Attributes: ``R`` (3 n × nv), ``N = Rᵀ H`` and ``along = Rᵀ Q``.
     """
 
-    def __init__(self, ops: Ops, given: Sequence[Space], modes: Sequence[Mode], inverse: Matrix) -> None:
-        n = len(modes)
-        Z = ops.vstack([space.motion for space in given])
+    def __init__(self, ops: Ops, modes: Sequence[Mode], G: Matrix, R: Matrix) -> None:
+        C = ops.block_diagonal([mode.C for mode in modes])
+        B = ops.block_diagonal([mode.B for mode in modes])
+        A = ops.product(C @ G, B) + diagonal(ops, [x for mode in modes for x in mode.D])
+        over = inverted(ops, A, [mode.mobility for mode in modes for _ in range(3)])
+        Q = ops.product(B @ over, C)
+        self.R, self._normals = R, ops.take(Q, range(2, 3 * len(modes), 3), None)
+        self.N = self.along = ops.product(ops.transpose(R), Q)
+
+    def normal_impulses(self, V: Matrix, sigma: Matrix) -> Matrix:
+        """Changes (n × k) with the motion of points and of rows."""
+        return -(self._normals @ (V + sigma))
+
+
+class WrenchLaws:
+    """Impulses of points that share spaces, in which their rows are ``X``: ``c = C X``, ``b = Xᵀ B``.
+
+    Points are soft in some directions and hard in others (``D = 0``). Soft ones are springs of the space,
+
+        f = −(W (V + G f) + T ∂σ),   W = Σ b D⁻¹ c,   T = Σ b D⁻¹ C,   G = Z M⁻¹ Zᵀ.
+
+    Impulses of hard ones are the smallest where ``x = S⁻¹ c z``, with mobilities ``S``: of these the space has no more
+    than it has dimensions. With ``Σ cᵀ S⁻¹ c = Uᵀ Δ U``, rows of ``U`` whose pivots ``Δ`` are round-off left out,
+
+        U (V + G f) + Γ ∂σ = 0,   Γ = Δ⁻¹ U⁻ᵀ Σ cᵀ S⁻¹ C,   f = β y,   β = (Σ b S⁻¹ c) U⁻¹ Δ⁻¹.
+
+    Both together: ``f = −K (W V + T ∂σ) − L (U V + Γ ∂σ)`` with ``E = (1 + W G)⁻¹``, ``L = E β (U G E β)⁻¹`` and
+    ``K = E − L U G E``. Attributes: ``R`` (d × nv), ``N = Rᵀ H`` and ``along = Rᵀ Q``.
+    """
+
+    def __init__(
+        self, ops: Ops, given: Sequence[Space], modes: Sequence[Mode], inverse: Matrix, is_exact: bool
+    ) -> None:
+        n, Z = len(modes), ops.vstack([space.motion for space in given])
         self.R = ops.product(Z, inverse)
         G = ops.product(self.R, ops.transpose(Z), symmetric=True)
         d, first = ops.shape(Z)[0], 0
-        W, c, b = list[Matrix](), list[Matrix](), list[Matrix]()
-        T, C, normals = ops.zeros(d, 3 * n), ops.zeros(d, 3 * n), ops.zeros(d, n)
+        W, U, beta = list[Matrix](), list[Matrix](), list[Matrix]()
+        T, Gamma, normals = ops.zeros(d, 3 * n), ops.zeros(d, 3 * n), ops.zeros(d, n)
         for space in given:
             size = ops.shape(space.motion)[0]
             rows = range(first, first + size)
             first += size
-            own, hard, forces, beside = (ops.zeros(size, size),) * 3 + (list[Matrix](),)
+            springs, hard, sliding, beside = *[ops.zeros(size, size)] * 3, list[Matrix]()
             for X, k in zip(space.rows, space.points, strict=True):
                 mode, back = modes[k], ops.transpose(X)
-                soft = softness(ops, mode)
-                stiff = diagonal(ops, [ops.select(x, 0.0, 1.0 / mode.mobility) for x in soft])
-                spring = mode.B @ (diagonal(ops, soft) @ mode.C)
-                measured = ops.transpose(mode.C) @ stiff
-                own = own + back @ (spring @ X)
+                soft = softness(ops, mode, (1,) if is_exact else (0, 1, 2))
+                spring = mode.B @ (diagonal(ops, [x for x, _ in soft]) @ mode.C)
+                stiff = diagonal(ops, [x * (1.0 / mode.mobility) for _, x in soft]) @ mode.C
+                springs = springs + back @ (spring @ X)
                 T = T + ops.put(back @ spring, (d, 3 * n), rows, range(3 * k, 3 * k + 3))
-                hard = ops.sym_add(hard, ops.sym_product(back, (measured @ mode.C) @ X))
-                forces = forces + back @ (mode.B @ (stiff @ mode.C) @ X)
-                beside.append(back @ measured)
-            U = echelon(ops, hard, ops.hstack([ops.transpose(forces), *beside]))
-            W.append(own)
-            c.append(ops.take(U, None, range(size)))
-            b.append(ops.transpose(ops.take(U, None, range(size, 2 * size))))
-            for place, k in enumerate(space.points):
-                at = 2 * size + 3 * place
-                mine = ops.take(U, None, range(at, at + 3))
-                C = C + ops.put(mine @ modes[k].C, (d, 3 * n), rows, range(3 * k, 3 * k + 3))
-                normals = normals + ops.put(ops.take(mine, None, (2,)), (d, n), rows, (k,))
-        springs, rows_of_y, forces_of_y = (ops.block_diagonal(x) for x in (W, c, b))
-        yielding = inverted(ops, ops.eye(d) + springs @ G)
-        alone = ops.product(yielding, ops.hstack([springs, T]))
-        along = rows_of_y @ G
-        sizes = [sum((x * y for x, y in zip(*pair, strict=True)), cast(Scalar, 0.0))
-                 for pair in zip(ops.entries(along), ops.entries(rows_of_y), strict=True)]  # fmt: skip
-        acting = yielding @ forces_of_y
-        is_there = [row[k] for k, row in enumerate(ops.entries(rows_of_y))]
-        A = along @ acting + diagonal(ops, [1.0 - x for x in is_there])
-        y = ops.product(inverted(ops, A, sizes), ops.hstack([rows_of_y, C]) - ops.product(along, alone))
-        f = alone + ops.product(acting, y)
-        self.Q, self.H = ops.take(f, None, range(d)), ops.take(f, None, range(d, d + 3 * n))
-        of_normals = ops.transpose(normals) @ y
-        self.normals = ops.take(of_normals, None, range(d)), ops.take(of_normals, None, range(d, d + 3 * n))
+                hard = ops.sym_add(hard, ops.sym_product(back, (ops.transpose(mode.C) @ stiff) @ X))
+                sliding = sliding + back @ (((mode.B - ops.transpose(mode.axes)) @ stiff) @ X)
+                beside.append(back @ ops.transpose(stiff))
+            reduced = echelon(ops, hard, ops.hstack([ops.transpose(hard + sliding), *beside]))
+            W.append(springs)
+            U.append(ops.take(reduced, None, range(size)))
+            beta.append(ops.transpose(ops.take(reduced, None, range(size, 2 * size))))
+            for at, k in enumerate(space.points):
+                own = ops.take(reduced, None, range(2 * size + 3 * at, 2 * size + 3 * at + 3))
+                Gamma = Gamma + ops.put(own @ modes[k].C, (d, 3 * n), rows, range(3 * k, 3 * k + 3))
+                normals = normals + ops.put(ops.take(own, None, (2,)), (d, n), rows, (k,))
+        self._W, self._U, self._T, self._Gamma = ops.block_diagonal(W), ops.block_diagonal(U), T, Gamma
+        E = inverted(ops, ops.eye(d) + self._W @ G)
+        UG, E_beta = self._U @ G, E @ ops.block_diagonal(beta)
+        UGE, (is_there, sizes) = UG @ E, zip(*(
+            (u[k], sum((x * y for x, y in zip(u, g, strict=True)), cast(Scalar, 0.0)))
+            for k, (u, g) in enumerate(zip(ops.entries(self._U), ops.entries(UG), strict=True))
+        ), strict=True)  # fmt: skip
+        over = inverted(ops, UG @ E_beta + diagonal(ops, [1.0 - x for x in is_there]), sizes)
+        L = E_beta @ over
+        K, back = E - L @ UGE, ops.transpose(self.R)
+        self._ops, self._normals = ops, ops.transpose(normals) @ ops.hstack([over @ UGE, -over])
+        both = back @ K, back @ L
+        self.along = both[0] @ self._W + both[1] @ self._U
+        self.N = ops.product(ops.hstack(both), ops.vstack([T, Gamma]))
+
+    def normal_impulses(self, V: Matrix, sigma: Matrix) -> Matrix:
+        """Changes (n × k) with the motion of points and of rows."""
+        ops, both = self._ops, self._ops.vstack([V, sigma])
+        laws = ops.vstack([ops.hstack([self._W, self._T]), ops.hstack([self._U, self._Gamma])])
+        return ops.product(ops.product(self._normals, laws), both)
 
 
-def softness(ops: Ops, mode: Mode) -> list[Scalar]:
-    """``1 / D`` of the rows of a point; zero where ``D`` is, up to the root of round-off of the mobility."""
-    least, out = ops.epsilon**0.5 * mode.mobility, list[Scalar]()
-    for x in mode.D:
+def softness(ops: Ops, mode: Mode, rows: Sequence[int]) -> list[tuple[Scalar, Scalar]]:
+    """``1 / D`` of the rows of a point, and 1 where they are hard: ``D`` is zero, or round-off of the mobility's root.
+
+    Only ``rows`` may be soft and act; the first is zero for others, and where rows are hard.
+    """
+    least, out = ops.epsilon**0.5 * mode.mobility, list[tuple[Scalar, Scalar]]()
+    for k, x in enumerate(mode.D):
         is_soft = ops.less(least, x)
-        out.append(is_soft / ops.select(is_soft, x, 1.0))
+        out.append((is_soft / ops.select(is_soft, x, 1.0) if k in rows else 0.0, 1.0 - is_soft))
     return out
 
 

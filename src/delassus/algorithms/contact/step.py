@@ -335,8 +335,7 @@ class ContactStep:
         y = self.over_factor(self.v)
         u = column(ops, self.space.along_rows(y))
         free, of_loops = self._beside_loops(u)
-        gravity = column(ops, self.motion.gravity)
-        fall = TUNING.resting * self.h * ops.sqrt(sum(g * g for g in gravity) + SQUARE_FLOOR)
+        fall = law.bouncing_speed(ops, column(ops, self.motion.gravity), self.h)
         bounces, fast, laws = list[Scalar](), list[Scalar](), []
         for k, ((candidate, friction, restitution), rate) in enumerate(zip(self.points, rates, strict=True)):
             approach, given = u[self.others[3 * k + 2]], 0.0 if restitution is None else restitution

@@ -110,6 +110,30 @@ def test_starts_are_estimated_through_bounces(bouncing):
     assert abs(found.values["restitution"] - 0.6) < 4 * found.errors["restitution"]
 
 
+@pytest.mark.slow
+def test_errors_are_those_of_trajectories(bouncing):
+    """Of balls that slide, measured with drifts of their own: estimates from many sets spread as one set says."""
+    (step, _, _), rng, n, T = bouncing, np.random.default_rng(11), 10, 50
+    ball, q0, still = step.request.tree, np.tile([0, 0, 0.1, 0, 0, 0, 1.0], (n, 1)), np.array([0.0])
+    how = {**HOW, "controls": np.zeros((T, 6)), "scale": {"q": 1e-3, "v": np.inf}, "restitution": still, "bounds": None}
+    friction, errors = [], []
+    for _ in range(25):
+        v0 = rng.normal([2, 0, 0, 0, 0, 0], [0.2, 0.2, 0, 3, 3, 3], (n, 6))
+        q, v = (
+            x[::EVERY] for x in ds.rollout(step, q0, v0, np.zeros((T, 6)), DT, friction=[0.25], restitution=still)[:2]
+        )
+        drift = np.linspace(0.0, 1.0, len(q))[:, None, None] * rng.normal(size=(n, 6))
+        q[1:] = ball.integrate(q, 5e-3 * drift + 1e-3 * rng.normal(size=v.shape))[1:]
+        found = ds.identify(step, {"q": q, "v": v}, {"friction": 0.2}, **how)
+        assert found.clusters == n
+        friction.append(found.values["friction"])
+        errors.append(found.errors["friction"])
+    spread, root = np.std(friction, ddof=1), np.sqrt(np.mean(np.square(errors)))
+    assert 0.6 * spread < root < 1.8 * spread  # three times the spread of a spread of 25
+    alone = ds.identify(step, {"q": q[:, :1], "v": v[:, :1]}, {"friction": 0.2}, **how)
+    assert alone.clusters == 0 and "independent" in str(alone)
+
+
 @pytest.fixture(scope="module")
 def loaded():
     """An arm, and the payload on its last link."""

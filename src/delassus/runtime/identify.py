@@ -5,7 +5,15 @@ trajectories step by step. Inertias are by log-Cholesky coordinates. What each w
 is eliminated: of its residuals ``f`` with derivatives ``J`` by parameters and ``S`` by the start, parameters see
 ``(1 − S S⁺) J``, and the start moves by ``−S⁺ (f + J δ)``, which a window takes if that makes its residuals less.
 
-Source: Rucker and Wensing 2022 (log-Cholesky); Kaufman 1975 (variable projection); Bock 1987 (multiple shooting).
+Residuals of one trajectory have errors in common. Where there are more trajectories than parameters, and none of these
+hangs on a single one, the covariance is that of clusters, with what each of them takes off its own residuals put back:
+
+    Q (Σ s_g s_gᵀ) Q,   s_g = (1 − A_g Q)⁻¹ J_gᵀ f_g,   Q = (Σ A_g)⁻¹,   A_g = J_gᵀ J_g
+
+of residuals that do not count linearly; a prior has the variance that it says.
+
+Source: Rucker and Wensing 2022 (log-Cholesky); Kaufman 1975 (variable projection); Bock 1987 (multiple shooting);
+Liang and Zeger 1986 (clusters); Bell and McCaffrey 2002 (their leverage).
 """
 
 from __future__ import annotations
@@ -43,6 +51,9 @@ SMALLEST_STEP = 1e-10
 MOST = 10**6
 """Steps between two measurements, and measurements in a window, at most."""
 
+LEVERAGE = 0.99
+"""Part of what is known in any direction that a single trajectory says at most, where trajectories are clusters."""
+
 CONVERGED = 0.1
 """Standard errors that the next Gauss–Newton step may move estimates by where the search has converged."""
 
@@ -61,7 +72,11 @@ class Identification(Frozen):
         Entries of what was estimated, one after the other, such as ``"payload0[3]"``.
     estimates : (m,) array
     covariance : (m, m) array
-        Posterior covariance ``σ² (JᵀJ)⁻¹`` of these entries, as if each residual had an error of its own.
+        Posterior covariance of these entries: that of ``clusters``, or ``σ² (JᵀJ)⁻¹``, as if each residual had an error
+        of its own.
+    clusters : int
+        Trajectories, each with errors that its residuals have in common (Liang and Zeger 1986), which takes more of
+        them than parameters; else 0.
     residual : float
         ``σ``, root of the mean square of residuals over ``scale``: about 1 where the kernel is right and ``scale`` too.
     units, unsolved : int
@@ -90,6 +105,7 @@ class Identification(Frozen):
     names: tuple[str, ...]
     estimates: Array
     covariance: Array
+    clusters: int
     residual: float
     units: int
     unsolved: int
@@ -103,7 +119,8 @@ class Identification(Frozen):
         lines = [f"{name:{width}}  {x:12.6g} ± {error:.2g}" for name, x, error in rows]
         how = "converged" if self.converged else "not converged"
         lines.append(f"{how} after {self.evaluations} evaluations of {self.units} units, {self.unsolved} not solved")
-        lines.append(f"residuals: {self.residual:.3g} of the scale")
+        of = f"{self.clusters} trajectories" if self.clusters else "independent residuals"
+        lines.append(f"residuals: {self.residual:.3g} of the scale; errors by {of}")
         return "\n".join(lines)
 
 
@@ -396,6 +413,32 @@ def _limits(parameters: Sequence[_Parameter], bounds: Mapping[str, tuple[ArrayLi
     return low, high
 
 
+def _clustered(of: _LeastSquares, J: Array, f: Array) -> tuple[Array, int]:
+    """Root (r × r) of the covariance of r coordinates with trajectories as clusters, and their number; or 0 of them."""
+    n, r = of.data.size, J.shape[1]
+    acting = of.solved & of.data.known.any(axis=1)
+    names, at = np.unique(of.data.clusters[acting], return_inverse=True)
+    if names.size <= r or not r:
+        return np.zeros((r, r)), 0
+    rows = n * of.data.known.shape[1]
+    own, misses = J[:rows].reshape(n, -1, r)[acting], f[:rows].reshape(n, -1)[acting]
+    square = np.abs(misses) <= HUBER if of.is_robust else np.ones(misses.shape, dtype=bool)
+    A, s = np.zeros((names.size, r, r)), np.zeros((names.size, r))
+    np.add.at(A, at, np.einsum("nmi,nm,nmj->nij", own, square, own))
+    np.add.at(s, at, np.einsum("nmi,nm->ni", own, misses))
+    prior = J[rows:].T @ J[rows:]
+    values, vectors = np.linalg.eigh(A.sum(axis=0) + prior)
+    if values[0] <= RANK * values[-1]:
+        return np.zeros((r, r)), 0
+    half = vectors / np.sqrt(values)  # Q = half halfᵀ
+    shares = half.T @ A @ half
+    if np.linalg.eigvalsh(shares)[:, -1].max() > LEVERAGE:
+        return np.zeros((r, r)), 0
+    moved = np.linalg.solve(np.eye(r) - shares, (s @ half)[..., None])[..., 0]
+    values, vectors = np.linalg.eigh(moved.T @ moved + half.T @ prior @ half)
+    return half @ (vectors * np.sqrt(np.maximum(values, 0.0))), int(names.size)
+
+
 def _identified(of: _LeastSquares, found: Any, low: Array, high: Array) -> Identification:
     """Estimates with their covariance, from the last residuals and Jacobian."""
     J, f = np.asarray(found.jac), np.asarray(found.fun)
@@ -409,7 +452,9 @@ def _identified(of: _LeastSquares, found: Any, low: Array, high: Array) -> Ident
     sigma = float(
         np.sqrt(f[counted] @ f[counted] / max(1, np.count_nonzero(counted) - of.free - np.count_nonzero(some)))
     )
-    root = (V[some] / sizes[some, None] / norms).T * sigma
+    root = (V[some] / sizes[some, None] / norms).T
+    spread_of, clusters = _clustered(of, J @ root, f)
+    root = root @ (spread_of if clusters else sigma * np.eye(root.shape[1]))
     hidden = V[~some].T
     step = -(V[some].T / sizes[some]) @ (U[:, some].T @ f) / norms
     left = float(np.linalg.norm(J @ np.clip(step, low - found.x, high - found.x)))
@@ -433,6 +478,6 @@ def _identified(of: _LeastSquares, found: Any, low: Array, high: Array) -> Ident
         warn(f"{unsolved} of {of.data.size} unit(s) are not solved at the estimate and take no part in it. "
              "Compile with more sweeps, or take a shorter time step.")  # fmt: skip
     return Identification(
-        values, errors, names, read_only(np.concatenate(estimates)), read_only(covariance), sigma, of.data.size,
-        unsolved, int(found.nfev), left <= CONVERGED * sigma + SMALLEST_STEP,
+        values, errors, names, read_only(np.concatenate(estimates)), read_only(covariance), clusters, sigma,
+        of.data.size, unsolved, int(found.nfev), left <= CONVERGED * sigma + SMALLEST_STEP,
     )  # fmt: skip

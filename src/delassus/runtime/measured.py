@@ -7,9 +7,9 @@ start of its own; derivatives go along them step by step. Those of contact steps
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import real_array
 from delassus.quantities.contact import CONTACT_STEP_DERIVATIVES, DERIVATIVES_WITHOUT_BOUNCES
+from delassus.quantities.request import Request
 from delassus.runtime.arrays import gathered, ordered, result_arrays
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollout import rollout
@@ -29,7 +30,7 @@ from delassus.spatial.rotations import Array
 CHART = 1e-6
 """Length along charts of configurations (rad, m) by which these, not steps, are differentiated."""
 
-CHUNK = 2**20
+CHUNK = 2**21
 """Numbers in derivatives of steps that are computed at a time."""
 
 IMPACT_TIMES = 1e-9
@@ -58,11 +59,14 @@ class Measured(Protocol):
         Where they start, if that is estimated, too.
     known : (n, m) array
         Of which residuals there are measurements.
+    clusters : (n,) array
+        Trajectory that each is of, whose errors may have something in common; none of samples.
     """
 
     size: int
     starts: Starts | None
     known: Mask
+    clusters: NDArray[np.intp]
 
     def run(self, values: Values, starts: Starts | None) -> tuple[list[Array], Array, Mask]:
         """Results, their residuals (n, m) over the scale, and which units were solved; those of others are finite."""
@@ -111,13 +115,13 @@ def _changes(kernel: Kernel, changes: Values, k: int) -> list[Array]:
 
 
 @lru_cache(maxsize=16)
-def step_derivatives(kernel: Kernel, names: tuple[str, ...], times: bool) -> list[Kernel]:
-    """Kernels of the derivatives of a step of contact with state and arguments, cheapest first.
+def step_derivatives(kernel: Kernel, names: tuple[str, ...], times: bool) -> list[tuple[Request, Callable[[], Kernel]]]:
+    """Derivatives of a step of contact with state and arguments, cheapest first; what is not called is not compiled.
 
     They are without contacts, without bounces, and as it is. With ``times`` impacts are in the mean over steps when
     points bounce, as for starts of trajectories they should be. There are none of robots with loops and of other steps.
     """
-    request, made = kernel.request, list[Kernel]()
+    request, made = kernel.request, list[tuple[Request, Callable[[], Kernel]]]()
     if request.quantity.name != "contact_step" or not all(c.n_impulses for c in request.constraints):
         return made
     ways = [(CONTACT_STEP_DERIVATIVES, request.without_contacts()), (CONTACT_STEP_DERIVATIVES, request)]
@@ -129,7 +133,8 @@ def step_derivatives(kernel: Kernel, names: tuple[str, ...], times: bool) -> lis
         quantity = every.only(["q_next", "v_next", "A", *(f"dx_d{name}" for name in names if name in there)])
         options = replace(asked.options, smoothing=IMPACT_TIMES if times else None)
         asked = replace(asked, quantity=quantity, options=options)
-        made.append(Kernel(asked, kernel.dtype.name, kernel.lanes, ", for derivatives", kernel.error_bound))
+        how = asked, kernel.dtype.name, kernel.lanes, ", for derivatives", kernel.error_bound
+        made.append((asked, cache(partial(Kernel, *how))))
     return made
 
 
@@ -149,18 +154,22 @@ class StepTangents(NamedTuple):
 
 
 def _at_states(
-    kernels: Sequence[Kernel], given: Mapping[str, Array], after: Sequence[Array], needed: Mask, changes: Values
-) -> Iterator[StepTangents]:
+    ways: Sequence[tuple[Request, Callable[[], Kernel]]], given: Mapping[str, Array], after: Sequence[Array],
+    needed: Mask, changes: Values,
+) -> Iterator[StepTangents]:  # fmt: skip
     """Derivatives at the states (T, n) that are needed, before those ``after``, by the cheapest kernel that may.
 
     Where the step without contacts ends as the step does, contacts do nothing, and its derivatives are those of the
     step; and likewise where none bounces.
     """
     left, impulses = needed.copy(), after[STATE]
-    for kernel in kernels:
-        shapes = {a.name: a.shape for a in kernel.arguments}
+    for request, make in ways:
+        shapes = {a.name: a.shape for a in request.arguments}
         others = impulses.shape[-1] - shapes["impulses"][0]  # those of contacts come first
         at = np.nonzero(left & ~impulses[..., :others].any(axis=-1))
+        if not at[0].size:
+            continue
+        kernel = make()
         full, arguments = (
             {**given, "impulses": impulses[..., others:]},
             list[Array](),
@@ -169,7 +178,7 @@ def _at_states(
             x = full[name]
             arguments.append(np.broadcast_to(x, (*left.shape, *shape))[at] if x.ndim > len(shape) else x)
         found, right = _results(kernel, arguments)
-        fits = right if kernel is not kernels[-1] else np.ones(right.shape, dtype=bool)
+        fits = right if request is not ways[-1][0] else np.ones(right.shape, dtype=bool)
         if others:
             bound = IDLE * float(np.finfo(kernel.dtype).eps)
             for x, y in zip(found[:STATE], after[:STATE], strict=True):
@@ -205,6 +214,7 @@ class Samples:
         self.scale = np.concatenate([_scale(name, scale, shapes[name]).ravel() for name in measured])
         self.wanted = np.concatenate([x.reshape(self.size, -1) for x in arrays], axis=1)
         self.known: Mask = np.isfinite(self.wanted) & np.isfinite(self.scale)
+        self.clusters = np.zeros(self.size, dtype=np.intp)
 
     def _arguments(self, values: Values) -> list[Array]:
         """Each argument (n, …)."""
@@ -279,6 +289,7 @@ class Windows:
         self.v = cut["v"][:, keep] if "v" in cut else None
         self._known = [x[:, keep] for x in known.values()]
         trajectory, begin, self.size = trajectory[keep], begin[keep], int(np.count_nonzero(keep))
+        self.clusters = trajectory
         self._take_inputs(inputs, (end - 1) * every, n, trajectory, every * begin, (length - 1) * every)
         measured_at = np.logical_or.reduce(self._known)
         last = length - 1 - np.argmax(measured_at[::-1], axis=0)
@@ -364,7 +375,7 @@ class Windows:
     def tangents(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:
         """Derivatives, and which windows were solved."""
         k = len(next(iter(changes.values())))
-        carry = self._by_columns if self._kernels(changes) else self._by_tangents
+        carry = self._by_columns if self._ways(changes) else self._by_tangents
         dq, dv, solved = carry(values, changes, results)  # (L, n, nv, k + 2 nv or 0), of `_apart` and of velocities
         J = np.where(self._known[0][..., None, None] & solved[:, None, None], dq, 0.0)
         if self.v is not None:
@@ -373,13 +384,13 @@ class Windows:
         J = np.moveaxis(J / self.scale[:, None], 0, 1).reshape(self.size, -1, J.shape[-1]) * self.known[..., None]
         return J[..., :k], J[..., k:], solved
 
-    def _kernels(self, changes: Values) -> list[Kernel]:
+    def _ways(self, changes: Values) -> list[tuple[Request, Callable[[], Kernel]]]:
         return step_derivatives(self.kernel, tuple(changes), self.starts is not None)
 
     def _by_columns(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:
         """By ``S ← A S + ∂`` with derivatives of each step, which are known at all states at once."""
         tree, (q, v, p), n, nv = self.tree, results, self.size, self.tree.nv
-        k, kernels = len(next(iter(changes.values()))), self._kernels(changes)
+        k, ways = len(next(iter(changes.values()))), self._ways(changes)
         S = np.zeros((n, 2 * nv, k + (0 if self.starts is None else 2 * nv)))
         S[..., k:] = np.eye(2 * nv)[:, : S.shape[-1] - k]
         kept, solved = [S.copy()], np.ones(n, dtype=bool)
@@ -389,7 +400,7 @@ class Windows:
             after = [x[1:][now] for x in (q, v, p)]
             given = {**self.inputs, **values, self.kernel.request.control: self.controls[now]}
             given |= {"q": q[:-1][now], "v": v[:-1][now]}
-            made = list(_at_states(kernels, given, after, self._needed[now], changes))
+            made = list(_at_states(ways, given, after, self._needed[now], changes))
             for t in range(len(self.controls[now])):
                 for some in made:
                     units, A, columns, fits, right = (x[some.ends[t] : some.ends[t + 1]] for x in some[1:])

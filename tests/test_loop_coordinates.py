@@ -231,6 +231,16 @@ def test_the_transmission_is_what_moving_does(linkage):
     assert np.abs(0.7 * rate[..., 0] - drift)[far].max() < 1e-5 * np.abs(drift[far]).max()
 
 
+def test_derivatives_of_closed_configurations_are_the_transmission(linkage):
+    tree, pin = linkage
+    q = ds.random_configurations(tree, pin, 8, 40)
+    G = ds.reduced_dynamics(tree, pin, q, independent=["rod1_joint"]).transmission[..., 0]
+    shift = np.random.default_rng(10).normal(size=q.shape)
+    tangents = ds.compile(tree, pin, "close_loops", hold=["rod1_joint"]).derivative("jvp")
+    found, of_residual = tangents(q, shift)
+    assert np.allclose(found, G * shift[:, :1], rtol=1e-7, atol=1e-9) and not of_residual.any()
+
+
 def test_reduced_dynamics_are_those_of_all_coordinates(folder):
     """Of a five-bar in space on a free base, one of whose three rows says nothing: beside the saddle point."""
     tree, rng = ds.load_parallel(folder(FIVE_BAR), root="floating"), np.random.default_rng(9)

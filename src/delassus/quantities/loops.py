@@ -111,8 +111,8 @@ class ReducedDynamics(Frozen):
         Delassus matrix of the independent coordinates, ``(Gᵀ M G)⁻¹``: their accelerations per unit of force along
         them. That of further rows ``J`` is ``J G (Gᵀ M G)⁻¹ Gᵀ Jᵀ``.
     margin : (...) array
-        Smallest sine of the angle of a dependent coordinate's column of the rows to those before it, from 0, where the
-        mechanism moves while independent coordinates stay, to 1.
+        Smallest part of a dependent coordinate's column of the rows that those before it do not span, over the largest
+        column: from 0, where the mechanism moves while independent coordinates stay, to 1.
     singularity : (...) array of Singularity
         Which singularity a state is at, if any; the member's ``text`` is the advice.
 
@@ -217,7 +217,7 @@ REDUCED_DYNAMICS = Quantity(
         Output("M", ("independent", "independent"), "mass matrix G' M G of independent coordinates", symmetric=True),
         Output("bias", ("independent",), "forces along independent coordinates that keep their velocities, N m and N"),
         Output("W", ("independent", "independent"), "Delassus matrix (G' M G)^-1 of these", symmetric=True),
-        Output("margin", (), "smallest sine between columns of dependent coordinates, 0 where these can move alone"),
+        Output("margin", (), "smallest pivot of dependent coordinates, of 1; 0 where these can move alone"),
     ),
     _reduced_dynamics,
     options=frozenset({"independent", "gravity", "passive"}),

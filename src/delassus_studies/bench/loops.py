@@ -4,7 +4,8 @@ Operations as the planner orders links, where forces wait until both ends of the
 times of batches on one core, and the errors of both: largest difference of accelerations from those of `kkt`, relative
 to the largest of a state, median over states.
 
-Then parallel robots, where their files are: default dynamics at random closed states beside ``constraintDynamics``; in
+Then parallel robots, where their files are: default dynamics at random closed states beside ``constraintDynamics``;
+loops closed from random configurations, and reduced dynamics; in
 `Simulator` from rest under gravity alone, 2 s in steps of 1 ms: gap, error of the energy over the largest kinetic
 energy, and statuses.
 """
@@ -121,7 +122,12 @@ def _measure_closed(case: Case, rounds: int) -> Record | None:
         calls: Calls = {"default": (partial(kernel, *given, out=(qdd, forces), threads=1), STATES)}
         if peer := if_present(partial(exact_dynamics_call, case, states.first(PEER_STATES))):
             calls["pin"] = peer, PEER_STATES
+        starts = case.tree.random(0, STATES)
+        close, reduce = (ds.compile(case.tree, case.constraints, what) for what in ("close_loops", "reduced_dynamics"))
+        calls["close"] = partial(close, starts, threads=1), STATES
+        calls["reduced"] = partial(reduce, *given[:2], threads=1), STATES
         found = interleaved(calls, rounds, REPEATS)
+        left = ds.close_loops(case.tree, case.constraints, starts)
         run = solve_states(kernel, [np.array(x) for x in given], [qdd, forces], (STATES,), 1)
     return {
         "method": kernel.method,
@@ -132,6 +138,8 @@ def _measure_closed(case: Case, rounds: int) -> Record | None:
         "inaccurate": int(np.count_nonzero(run.inaccurate)),
         "error": _error(case, states, qdd),
         "microseconds": found,
+        "open": int(np.count_nonzero(left.status == ds.LoopStatus.OPEN)),
+        "independent": len(ds.reduced_dynamics(case.tree, case.constraints, states.q[:1]).independent),
     }
 
 
@@ -165,6 +173,15 @@ def tables(record: Record) -> Iterator[Table | str]:
         of_closed = ("robot", "method", "operations:,", "again", "NumPy", "inaccurate", "error:.0e")
         title = f"default dynamics of {STATES} closed states beside constraintDynamics"
         yield table(title, (*of_closed, "µs:.2f", "its µs:.2f", "ratio:.0f"), closed)
+    coordinates = [
+        (name, x["independent"], x["open"], *(x["microseconds"][which]["lowest"] for which in ("close", "reduced")))
+        for name, x in record["closed"].items()
+        if x is not None
+    ]
+    if coordinates:
+        of_coordinates = ("robot", "independent", "open", "µs to close:.2f", "µs reduced:.2f")
+        yield table(f"closing loops from {STATES} random configurations, and dynamics of independent coordinates",
+                    of_coordinates, coordinates)  # fmt: skip
     passive = [(name, *x.values()) for name, x in record["passive"].items() if x is not None]
     if passive:
         of_passive = ("robot", "gap:.0e", "energy:.0e", "statuses", "µs a step:.0f")

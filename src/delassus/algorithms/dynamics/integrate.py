@@ -69,6 +69,13 @@ class Flow:
             out.extend(joint.kind.integrate(self.ops, q[sq], u[sv]))
         return out
 
+    def difference(self, start: Any, end: Any) -> Any:
+        """``u`` with ``start ⊕ u = end``."""
+        out: State = []
+        for joint, sq in zip(self.tree.joints, self.tree.q_slices, strict=True):
+            out.extend(joint.kind.difference(self.ops, start[sq], end[sq]))
+        return out
+
     def tangent_rate(self, u: Any, v: Any) -> Any:
         """``v + ½ [u, v] + 1/12 [u, [u, v]]``, joint by joint."""
         out: State = []

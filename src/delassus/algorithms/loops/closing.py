@@ -9,6 +9,8 @@ converge quadratically where rows are dependent, too, and each is the shortest o
 order. Where gaps grow, ``d`` grows until steps are short enough. Of all configurations on the way, the one of the
 smallest gaps is the result: where loops cannot be closed, the gaps are the least near it. Cost O(m² n) a step.
 
+Derivatives are those of the nearest closed configuration, at one: changes of the start, less what opens loops.
+
 Source: Yamashita, Fukushima, "On the rate of convergence of the Levenberg-Marquardt method", 2001. Deviation: steps
 that let gaps grow are made, too, in place of a line search, which takes more steps where axes of gimbals line up.
 """
@@ -22,6 +24,7 @@ from typing import NamedTuple
 from delassus.algorithms.dynamics.integrate import Flow
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
+from delassus.algorithms.problem import Problem
 from delassus.constraints import Goal
 from delassus.spatial.motion import column, diagonal
 from delassus.spatial.ops import Matrix, Ops, Scalar
@@ -81,26 +84,43 @@ def close_loops(
     closed = closed_within(start)
     exact = closed * TUNING.round_off * ops.epsilon / TUNING.closed
 
+    def gaps(here: State) -> tuple[Problem, Matrix]:
+        motion = at(here).with_goals(places)
+        return motion.problem, motion.stacked([c.gap(at) for c, at in motion.each_constraint()])
+
+    def moved(here: State, problem: Problem, e: Matrix, damping: Scalar) -> State:
+        shift: State = [0.0] * tree.nv
+        if free and problem.n_rows:
+            J = ops.take(jacobian(problem), None, free)
+            for k, x in zip(free, column(ops, _least_step(ops, J, e, damping)), strict=True):
+                shift[k] = -x
+        return [*flow.moved(here, shift)]
+
     def step(values: State) -> tuple[State, Scalar]:
         here, best, (least, last, damping) = values[:n], values[n : 2 * n], values[2 * n :]
-        motion = at(here).with_goals(places)
-        e = motion.stacked([c.gap(at) for c, at in motion.each_constraint()])
+        problem, e = gaps(here)
         square = _sum_of_squares(e, ops)
         better = ops.less(square, TUNING.flat * least)
         best = [ops.select(better, x, y) for x, y in zip(here, best, strict=True)]
         least = ops.select(better, square, least)
         lower = ops.maximum(TUNING.decay * damping, TUNING.damping)
         damping = ops.select(ops.less(square, TUNING.flat * last), lower, TUNING.growth * damping)
-        shift: State = [0.0] * tree.nv
-        if free and motion.problem.n_rows:
-            J = ops.take(jacobian(motion.problem), None, free)
-            for k, x in zip(free, column(ops, _least_step(ops, J, e, damping * square)), strict=True):
-                shift[k] = -x
         is_last = ops.maximum(ops.less(TUNING.still * last, square), ops.less(square, exact * exact))
-        return [*flow.moved(here, shift), *best, least, square, damping], ops.less(least, closed * closed) * is_last
+        following = moved(here, problem, e, damping * square)
+        return [*following, *best, least, square, damping], ops.less(least, closed * closed) * is_last
 
-    found = ops.repeat(steps, [*q, *q, FAR, FAR, TUNING.damping], step)
-    return found[n : 2 * n], ops.sqrt(found[2 * n])
+    def repeated() -> State:
+        found = ops.repeat(steps, [*q, *q, FAR, FAR, TUNING.damping], step)
+        return [*found[n : 2 * n], ops.sqrt(found[2 * n])]
+
+    def differentiable() -> State:
+        """The same, as one more step from where it would be if the start were another one."""
+        fixed_start, (*fixed, gap) = ([ops.derived(x, 0.0) for x in values] for values in (q, repeated()))
+        here = flow.moved(fixed, flow.difference(fixed_start, q))
+        return [*moved(here, gaps(fixed)[0], gaps(here)[1], 0.0), gap]
+
+    *found, gap = ops.differentiable(repeated, differentiable)
+    return found, gap
 
 
 def closed_within(motion: DynamicsProblem) -> float:

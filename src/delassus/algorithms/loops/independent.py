@@ -19,6 +19,7 @@ Björck 1987 (refinement).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import NamedTuple
 
 from delassus.algorithms.crba import mass_matrix
@@ -27,14 +28,15 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.rnea import inverse_dynamics
 from delassus.spatial.factor import Factor
-from delassus.spatial.motion import column, diagonal
+from delassus.spatial.motion import LINEAR, column, diagonal
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
 
 class Transmission(NamedTuple):
-    """``G`` (nv × n), ``drift`` ``g`` (nv × 1), and the smallest sine of an angle between columns of ``J_d``.
+    """``G`` (nv × n), ``drift`` ``g`` (nv × 1), and how far columns of ``J_d`` are from depending on others.
 
-    The angle is that of a dependent coordinate's column to the span of those before it.
+    ``margin`` is the smallest part of a column that those before it do not span, over the length of the largest column,
+    displacements being measured by `Problem.length`.
     """
 
     G: Matrix
@@ -59,7 +61,10 @@ def transmission(motion: DynamicsProblem, independent: Sequence[int]) -> Transmi
     if dependent:
         J = jacobian(motion.problem)
         J_d, J_i = ops.take(J, None, dependent), ops.take(J, None, independent)
-        asked, margin = _least_squares(motion, J_d, -ops.hstack([J_i, jacobian_drift(motion)]))
+        length = motion.problem.length
+        units = [length if axis in LINEAR else 1.0 for joint in motion.tree.joints for axis in joint.motion_axes]
+        wanted = -ops.hstack([J_i, jacobian_drift(motion)])
+        asked, margin = _least_squares(motion, J_d, wanted, [units[k] for k in dependent])
     order = [*independent, *dependent]
     back = [order.index(k) for k in range(nv)]
     whole = ops.vstack([ops.hstack([ops.eye(n), ops.zeros(n, 1)]), asked])
@@ -81,11 +86,15 @@ def reduced_dynamics(motion: DynamicsProblem, found: Transmission) -> ReducedDyn
     return ReducedDynamics(M, transposed @ needed, ops.factor(M).inverse())
 
 
-def _least_squares(motion: DynamicsProblem, A: Matrix, B: Matrix) -> tuple[Matrix, Scalar]:
-    """``A⁺ B`` of full column rank, columns of ``A`` scaled to length one; the smallest pivot's root."""
+def _least_squares(motion: DynamicsProblem, A: Matrix, B: Matrix, units: Sequence[float]) -> tuple[Matrix, Scalar]:
+    """``A⁺ B`` of full column rank, columns of ``A`` scaled to length one; the smallest pivot over the largest column.
+
+    ``units`` of the columns are what these are compared in.
+    """
     ops = motion.ops
     square = ops.entries(ops.sym_product(ops.transpose(A), A))
     scale = diagonal(ops, [1.0 / ops.sqrt(row[k] + SQUARE_FLOOR) for k, row in enumerate(square)])
+    sizes = [unit * unit * row[k] for k, (unit, row) in enumerate(zip(units, square, strict=True))]
     A = A @ scale
     transposed = ops.transpose(A)
     ops.new_system()
@@ -93,7 +102,6 @@ def _least_squares(motion: DynamicsProblem, A: Matrix, B: Matrix) -> tuple[Matri
     x = factor.solve(transposed @ B)
     x = x + factor.solve(transposed @ (B - A @ x))
     _, reciprocals = factor.parts()
-    largest: Scalar = 1.0
-    for r in ops.entries(reciprocals)[0]:
-        largest = ops.maximum(largest, r)
-    return scale @ x, 1.0 / ops.sqrt(largest)
+    pivots = [size * (1.0 / r) for size, r in zip(sizes, ops.entries(reciprocals)[0], strict=True)]
+    smallest = ops.maximum(reduce(ops.minimum, pivots), 0.0)
+    return scale @ x, ops.sqrt(smallest / (reduce(ops.maximum, sizes) + SQUARE_FLOOR))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import astuple
 from functools import cache
 from hashlib import sha256
@@ -44,10 +47,25 @@ def key_of(asked: Request, dtype: str, lanes: int) -> str:
 
 def _make(asked: Request, dtype: str, lanes: int) -> bytes:
     scalar, cpu = "double" if dtype == "float64" else "float", host()
-    program = make_program(asked, dtype=dtype)
-    objects = object_code(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
+    with _garbage_left():
+        program = make_program(asked, dtype=dtype)
+        assembly = llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma)
+    objects = object_code(assembly)
     facts = json.dumps([*astuple(program.count()), any(r.hidden for r in program.results), program.error_dtype])
     return facts.encode() + b"\n" + objects
+
+
+@contextmanager
+def _garbage_left() -> Iterator[None]:
+    """No collection of garbage meanwhile: graphs are millions of objects, none of which is garbage before the end."""
+    if not gc.isenabled():  # by whoever calls, or on another thread that compiles
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @cache

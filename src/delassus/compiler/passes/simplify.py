@@ -9,33 +9,34 @@ A trace shares equal nodes, folds known numbers and drops zeros as it is made: n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 
 from delassus.compiler.passes.schedule import schedule
 from delassus.spatial.trace.graph import Builder, Graph
-from delassus.spatial.trace.operations import Op, arity
+from delassus.spatial.trace.operations import Op
+from delassus.spatial.trace.trace_ops import ADD, CONSTANT, DIVIDE, INPUT, MULTIPLY, NEGATE, SUBTRACT
 
 Rule = Callable[[Builder, int, list[int]], int | None]
 """From the new graph, a node of the old one and the new numbers of those before it to its own; None: as it was."""
 
 
-def rewrite(graph: Graph, rule: Rule) -> Graph:
-    """Rebuild a graph, each operation as the rule has it; equal nodes are made once."""
-    build = Builder()
-    new: list[int] = []
-    for k, (op, *operands) in enumerate(graph.nodes()):
+def rewrite(graph: Graph, rule: Rule, kinds: Collection[int]) -> Graph:
+    """Rebuild a graph, each operation of these kinds as the rule has it; equal nodes are made once."""
+    build, numbers = Builder(), graph.value.tolist()
+    new = [-1] * (len(graph) + 1)  # the last entry stands for "no operand"
+    for k, (op, a, b, c) in enumerate(graph.nodes()):
         made: int | None
-        if op == Op.INPUT:
-            made = build.node(op, operands[0])
-        elif op == Op.CONSTANT:
-            made = build.constant(float(graph.value[k]))
+        if op == INPUT:
+            made = build.node(op, a)
+        elif op == CONSTANT:
+            made = build.constant(numbers[k])
         else:
-            made = rule(build, k, new)
+            made = rule(build, k, new) if op in kinds else None
             if made is None:
-                made = build.node(op, *(new[x] for x in operands[: arity(op)]))
-        new.append(made)
+                made = build.node(op, new[a], new[b], new[c])
+        new[k] = made
     table = np.array(new, dtype=np.int64)
     return build.graph([table[group] for group in graph.outputs])
 
@@ -57,9 +58,7 @@ def share_reciprocals(graph: Graph) -> Graph:
     nodes = graph.nodes()
 
     def rule(build: Builder, k: int, new: list[int]) -> int | None:
-        op, a, b, _ = nodes[k]
-        if op != Op.DIVIDE:
-            return None
+        _, a, b, _ = nodes[k]
         x, y = new[a], new[b]
         if build.nodes[y][0] == Op.CONSTANT:
             if HAS_RECIPROCAL[0] <= abs(build.value[y]) <= HAS_RECIPROCAL[1]:
@@ -70,7 +69,7 @@ def share_reciprocals(graph: Graph) -> Graph:
             return reciprocal if build.value[x] > 0 else _negated(build, reciprocal)
         return build.node(Op.MULTIPLY, x, reciprocal)
 
-    return rewrite(graph, rule)
+    return rewrite(graph, rule, {Op.DIVIDE}) if (graph.op == Op.DIVIDE).any() else graph
 
 
 def fold_signs(graph: Graph) -> Graph:
@@ -80,33 +79,31 @@ def fold_signs(graph: Graph) -> Graph:
     def positive(build: Builder, x: int) -> tuple[int, bool]:
         """``x`` without its negation or with its constant made positive, and whether that changed its sign."""
         op, inner, *_ = build.nodes[x]
-        if op == Op.NEGATE:
+        if op == NEGATE:
             return inner, True
-        if op == Op.CONSTANT and build.value[x] < 0:
+        if op == CONSTANT and build.value[x] < 0:
             return build.constant(-build.value[x]), True
         return x, False
 
     def rule(build: Builder, k: int, new: list[int]) -> int | None:
         op, a, b, _ = nodes[k]
         x, y = new[a], new[b]
-        if op == Op.NEGATE:
-            inner, left, right, _ = build.nodes[x]
-            return build.node(Op.SUBTRACT, right, left) if inner == Op.SUBTRACT else _negated(build, x)
-        if op in (Op.ADD, Op.SUBTRACT):
-            minus_y = op == Op.SUBTRACT
-            if build.nodes[y][0] == Op.NEGATE:
-                y, minus_y = build.nodes[y][1], not minus_y
-            if build.nodes[x][0] == Op.NEGATE:
-                x = build.nodes[x][1]
-                return build.node(Op.NEGATE, build.node(Op.ADD, x, y)) if minus_y else build.node(Op.SUBTRACT, y, x)
-            return build.node(Op.SUBTRACT if minus_y else Op.ADD, x, y)
-        if op in (Op.MULTIPLY, Op.DIVIDE):
+        if op in (MULTIPLY, DIVIDE):
             (x, first), (y, second) = positive(build, x), positive(build, y)
             product = build.node(op, x, y)
             return _negated(build, product) if first != second else product
-        return None
+        if op == NEGATE:
+            inner, left, right, _ = build.nodes[x]
+            return build.node(SUBTRACT, right, left) if inner == SUBTRACT else _negated(build, x)
+        minus_y = op == SUBTRACT
+        if build.nodes[y][0] == NEGATE:
+            y, minus_y = build.nodes[y][1], not minus_y
+        if build.nodes[x][0] == NEGATE:
+            x = build.nodes[x][1]
+            return build.node(NEGATE, build.node(ADD, x, y)) if minus_y else build.node(SUBTRACT, y, x)
+        return build.node(SUBTRACT if minus_y else ADD, x, y)
 
-    return rewrite(graph, rule)
+    return rewrite(graph, rule, {ADD, SUBTRACT, MULTIPLY, DIVIDE, NEGATE})
 
 
 DEPTH = 6
@@ -143,9 +140,9 @@ def absorb_signs(graph: Graph) -> Graph:
                         return build.node(Op.SUBTRACT, term, new[other])
             return None
 
-        return minus(nodes[k][1], DEPTH) if nodes[k][0] == Op.NEGATE and alive[k] else None
+        return minus(nodes[k][1], DEPTH) if alive[k] else None
 
-    return rewrite(graph, rule)
+    return rewrite(graph, rule, {Op.NEGATE}) if (graph.op == Op.NEGATE).any() else graph
 
 
 PASSES: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,13 +76,17 @@ class Graph:
     value: NDArray[np.float64]
     outputs: tuple[NDArray[np.int64], ...]
     calls: tuple[Calls, ...] = ()
+    _nodes: list[Node] = field(default_factory=list, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.op)
 
     def nodes(self) -> list[Node]:
-        """All nodes."""
-        return list(zip(self.op.tolist(), self.a.tolist(), self.b.tolist(), self.c.tolist(), strict=True))
+        """All nodes, in a list that is kept."""
+        if not self._nodes:
+            columns = (column.tolist() for column in (self.op, self.a, self.b, self.c))
+            self._nodes.extend(zip(*columns, strict=True))
+        return self._nodes
 
     def flat_outputs(self) -> list[int]:
         """Outputs of all groups, one after the other."""
@@ -205,6 +209,7 @@ class Builder:
 
     def graph(self, outputs: Iterable[Iterable[int]]) -> Graph:
         """The graph so far, with these groups of outputs."""
-        op, a, b, c = np.array(self.nodes, dtype=np.int64).reshape(-1, 4).T
+        columns = zip(*self.nodes, strict=True) if self.nodes else ([], [], [], [])
+        op, a, b, c = (np.array(column, dtype=np.int64) for column in columns)
         groups = tuple(np.array(list(group), dtype=np.int64) for group in outputs)
         return Graph(op, a, b, c, np.array(self.value, dtype=float), groups)

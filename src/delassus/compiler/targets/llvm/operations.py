@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from delassus.compiler.targets.llvm.text import LlvmText
 from delassus.compiler.targets.llvm.trig import sincos
 from delassus.spatial.trace.graph import Node
-from delassus.spatial.trace.operations import OPERATIONS, Op, arity
+from delassus.spatial.trace.operations import OPERATIONS, Op
+
+EMIT = [OPERATIONS[op].llvm if op in OPERATIONS else None for op in Op]
+"""What emits each kind of node, but leaves, and sines and cosines, which are emitted in pairs."""
 
 
 @dataclass(slots=True)
@@ -31,13 +34,14 @@ class Operations:
     def emit(self, k: int) -> str:
         """Emit node ``k`` from its operands; returns the operand that stands for it."""
         op, *nodes = self.nodes[k]
-        operands = [self.operand(x) for x in nodes[: arity(op)]]
-        if op in (Op.SIN, Op.COS):
+        values = self.values
+        operands = [values[x] if x in values else self.operand(x) for x in nodes if x >= 0]
+        emit = EMIT[op]
+        if emit is None:
             if nodes[0] not in self._pairs:
                 self._pairs[nodes[0]] = sincos(self.text, operands[0], self.has_fma)
-            self.values[k] = self._pairs[nodes[0]][op == Op.COS]
+            made = self._pairs[nodes[0]][op == Op.COS]
         else:
-            emit = OPERATIONS[op].llvm
-            assert emit is not None
-            self.values[k] = emit(self.text, *operands)
-        return self.values[k]
+            made = emit(self.text, *operands)
+        values[k] = made
+        return made

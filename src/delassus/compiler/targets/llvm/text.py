@@ -74,7 +74,7 @@ class LlvmText:
     def instruction(self, text: str) -> str:
         """Append ``name = text`` and return the name."""
         self._names += 1
-        name = f"%v{self._names}"
+        name = f"%{self._names}"
         self.lines.append(f"{name} = {text}")
         return name
 

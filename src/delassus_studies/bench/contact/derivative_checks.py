@@ -28,6 +28,8 @@ from delassus_studies.peers import present
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, each
 
+FEW = ("q_next", "v_next", "impulses_next", "residuals", "A", "B", "dx_ddt", "dx_dfriction", "distance")
+"""Derivatives of a robot whose many columns by the ground take minutes to compile."""
 STEP, STATES, BLOCK = 1e-7, 1000, 1000
 """Width of differences, states of each robot, and those that are drawn at once."""
 LEAST_SIZE = 1e-3
@@ -48,13 +50,14 @@ NAMES = 16
 
 @dataclass(frozen=True, slots=True)
 class CheckCase:
-    """A robot with contacts on given ground: shapes of links or at frames; loops; options."""
+    """A robot with contacts on given ground: shapes of links or at frames; options; loops; ``columns`` that it has."""
 
     name: str
     tree: ds.Tree
     shapes: tuple[tuple[str | ds.Frame, Sphere | Box], ...]
     options: dict[str, Any] = field(default_factory=dict)
     loops: tuple[Any, ...] = ()
+    columns: dict[str, Any] = field(default_factory=dict)
 
     @property
     def contacts(self) -> list[ds.Contact]:
@@ -81,7 +84,9 @@ def check_cases(quick: bool = False) -> list[CheckCase]:
     makers: dict[str, Callable[[], CheckCase]] = {
         "Go1": lambda: CheckCase("Go1", installed("go1"), tuple((x, Sphere(0.02)) for x in GO1_FEET)),
         "bare": lambda: CheckCase("Go1, bare", installed("go1"), tuple((x, Sphere(0.02)) for x in GO1_FEET), bare),
-        "Talos": lambda: CheckCase("Talos, flat feet", installed("talos_reduced"), _soles()),
+        "Talos": lambda: CheckCase(
+            "Talos, flat feet", installed("talos_reduced"), _soles(), bare, columns={"outputs": FEW}
+        ),
         "solo12": lambda: _by_ends("solo12, pyramids", installed("solo12"), 0.016, {"solver": "pgs"}),
         "UR5": lambda: _by_ends("UR5", ds.load("ur5_robot", root="fixed"), 0.05, bounces),
         "hand": lambda: _by_ends("Allegro hand", ds.load("allegro_right_hand", root="fixed"), 0.01, {}),
@@ -169,7 +174,8 @@ def _check(case: CheckCase, n: int) -> Record:
     options: dict[str, Any] = {"friction": "input", "tolerance": 1e-11, "sweeps": 5000, **case.options}
     constraints, rng = [*case.loops, *case.contacts], np.random.default_rng(0)
     kernel, derivatives = (
-        ds.compile(case.tree, constraints, x, **options) for x in ("contact_step", "contact_step_derivatives")
+        ds.compile(case.tree, constraints, x, **options, **further)
+        for x, further in (("contact_step", {}), ("contact_step_derivatives", case.columns))
     )
     reference, parts = Reference(kernel), list[dict[str, Array]]()
     for k in range(0, n, BLOCK):

@@ -157,6 +157,11 @@ def test_derivatives_that_do_not_exist_are_refused():
     kernel = ds.compile(ds.mechanisms.chain(2), (), "energies")
     with pytest.raises(ds.DelassusError, match="vjp"):
         kernel.derivative("hessian")
+    ball = ds.mechanisms.free_body(1.0, np.eye(3), name="ball")
+    step = ds.compile(ball, ds.Contact("ball", ds.contact.Sphere(0.1)), "contact_step")
+    for modes in (("vjp", "jvp"), ("jvp", "jacobian")):
+        with pytest.raises(ds.DelassusError, match="the first, of steps with contacts"):
+            _ = step.derivative(*modes).operations
     twice = kernel.derivative("vjp", "jvp")
     assert twice is kernel.derivative("vjp", "jvp") and "tangents of cotangents of energies" in repr(twice)
 

@@ -38,19 +38,21 @@ def _partial(ops: TraceOps, op: int, y: int, operands: Sequence[int], which: int
     return OPERATIONS[op].partials[which](ops, x, y, *operands[: arity(op)])
 
 
-def tangents(ops: TraceOps, inputs: Sequence[int], outputs: Sequence[int], given: Sequence[int]) -> list[int]:
-    """Nodes of the tangents of the nodes ``outputs``, those of the nodes ``inputs`` being ``given``."""
-    return _forwards(ops, _operations(ops, outputs), inputs, outputs, given)
+def tangents(
+    ops: TraceOps, inputs: Sequence[int], outputs: Sequence[int], given: Sequence[int], in_passes: bool = False
+) -> list[int]:
+    """Nodes of the tangents of the nodes ``outputs``, those of the nodes ``inputs`` being ``given``.
+
+    ``in_passes``: those of a single pass have a pass of their own; they have no derivatives, nor share code by columns.
+    """
+    return _forwards(ops, _operations(ops, outputs), inputs, outputs, given, in_passes)
 
 
 def cotangents(
-    ops: TraceOps, inputs: Sequence[int], outputs: Sequence[int], given: Sequence[int], is_last: bool = False
+    ops: TraceOps, inputs: Sequence[int], outputs: Sequence[int], given: Sequence[int], in_passes: bool = False
 ) -> list[int]:
-    """Nodes of the cotangents of the nodes ``inputs``, those of the nodes ``outputs`` being ``given``.
-
-    ``is_last``: whether they are not differentiated in turn.
-    """
-    return _backwards(ops, _operations(ops, outputs), inputs, outputs, given, in_passes=is_last)
+    """Nodes of the cotangents of the nodes ``inputs``, given those of ``outputs``; see `tangents`."""
+    return _backwards(ops, _operations(ops, outputs), inputs, outputs, given, in_passes)
 
 
 def jacobian(ops: TraceOps, inputs: Sequence[int], outputs: Sequence[int]) -> list[list[int]]:
@@ -77,15 +79,17 @@ Step = tuple[int, int, tuple[int, int, int]]
 
 
 def _forwards(
-    ops: TraceOps, steps: Sequence[Step], inputs: Sequence[int], outputs: Sequence[int], given: Sequence[int]
-) -> list[int]:
+    ops: TraceOps, steps: Sequence[Step], inputs: Sequence[int], outputs: Sequence[int], given: Sequence[int],
+    in_passes: bool = False,
+) -> list[int]:  # fmt: skip
     found, known = {k: x for k, x in zip(inputs, given, strict=True) if x}, set(inputs)
     for k, op, operands in steps:
         if k in known:
             continue
         if solution := ops.solutions.get(k):
             if k == solution.values[0]:
-                found |= solution.forwards(found)
+                is_pass = in_passes and isinstance(solution, SinglePass)
+                found |= solution.forwards_in_a_pass(found) if is_pass else solution.forwards(found)
             continue
         total = 0
         for which, x in enumerate(operands):
@@ -286,7 +290,8 @@ class Inverse:
 class SinglePass:
     """Nodes ``values`` that are the nodes ``after`` a pass, or as ``before`` where ``unless`` is 1.
 
-    The pass has no nodes before ``first``.
+    The pass has no nodes before ``first``. Where its derivatives are in a pass, they are code of their own, which no
+    block of states runs without need.
     """
 
     def __init__(
@@ -301,21 +306,33 @@ class SinglePass:
         made = {x: found.get(k, 0) for x, k in zip(self.values, self.depends_on, strict=True)}
         return {k: x for k, x in made.items() if x}
 
+    def forwards_in_a_pass(self, found: Mapping[int, int]) -> dict[int, int]:
+        """The same, in a pass."""
+        ops, (steps, inputs) = self._ops, self._inside(found)
+
+        def change(_: list[Any]) -> tuple[list[Any], float]:
+            made = _forwards(ops, steps, inputs, self._after, [found[k] for k in inputs])
+            return [Expression(ops, x) for x in made], 1.0
+
+        start = [Expression(ops, found.get(k, 0)) for k in self._before]
+        final = TraceOps.repeat(ops, 1, start, change, Expression(ops, self._unless))
+        return dict(zip(self.values, map(ops.number, final), strict=True))
+
+    def _inside(self, moves: Container[int]) -> tuple[list[Step], list[int]]:
+        """Operations of the pass, and inputs and earlier solutions that it reads and that ``moves`` holds."""
+        ops, earlier = self._ops, {k for k in self._ops.solutions if k < self._first}
+        steps = _operations(ops, self._after, earlier)
+        read, nodes = {x for *_, operands in steps for x in operands}, ops.since(0)
+        read.update(x for k, *_ in steps if k in ops.solutions for x in ops.solutions[k].depends_on)
+        return steps, [k for k in sorted(read) if k in moves and (k in earlier or nodes[k][0] == Op.INPUT)]
+
     def backwards(self, found: Mapping[int, int]) -> list[tuple[int, int]]:
         """Cotangents of what is chosen between, from those of the values."""
         return [(k, found.get(x, 0)) for k, x in zip(self.depends_on, self.values, strict=True)]
 
     def backwards_in_a_pass(self, found: Mapping[int, int], moves: Container[int]) -> list[tuple[int, int]]:
-        """The same, where states want the pass, of inputs and earlier solutions that it reads and that ``moves`` holds.
-
-        That is code of its own, which no block of states runs without need.
-        """
-        ops, own = self._ops, [found.get(k, 0) for k in self.values]
-        earlier = {k for k in ops.solutions if k < self._first}
-        steps = _operations(ops, self._after, earlier)
-        read, nodes = {x for *_, operands in steps for x in operands}, ops.since(0)
-        read.update(x for k, *_ in steps if k in ops.solutions for x in ops.solutions[k].depends_on)
-        inputs = [k for k in sorted(read) if k in moves and (k in earlier or nodes[k][0] == Op.INPUT)]
+        """Cotangents of inputs and earlier solutions that the pass reads and that ``moves`` holds, in a pass."""
+        ops, own, (steps, inputs) = self._ops, [found.get(k, 0) for k in self.values], self._inside(moves)
 
         def add(values: list[Any]) -> tuple[list[Any], float]:
             made = _backwards(ops, steps, inputs, self._after, own)

@@ -17,6 +17,7 @@ from delassus.algorithms.problem import Problem
 from delassus.compiler.passes.differentiate import DifferentiableTraceOps, cotangents, jacobian, tangents
 from delassus.compiler.program.program import Result
 from delassus.constraints import Constraint
+from delassus.errors import ConfigurationError
 from delassus.frozen import Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, elimination_order, symbolic_request
@@ -125,12 +126,14 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False, 
     bound.order = elimination_order(replace(asked, error_dtype="", derivative=()))
     for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(bound), strict=True):
         traced.add(output, asked.shape_of(output), matrix)
+    if traced.ops.solutions and len(asked.derivative) > 1:  # derivatives that follow from equations have none
+        raise ConfigurationError("derivative", "the first, of steps with contacts", "a further one", "Take the first.")
     for k in range(len(asked.derivative)):
         before, after = (replace(asked, derivative=asked.derivative[:end]) for end in (k, k + 1))
         if after.derivative[-1] == "jacobian":
             _jacobian(traced, before, after, _formulas(bound) if k == 0 else None)
         else:
-            _differentiate(traced, before, after, after == asked)
+            _differentiate(traced, before, after)
     rcond = None
     if with_rcond and bound.errors:
         rcond = rcond_by_errors(asked, traced.ops, bound.errors)
@@ -191,7 +194,7 @@ def _is_finite(traced: Trace) -> Expression:
     return is_finite
 
 
-def _differentiate(traced: Trace, before: Request, after: Request, is_last: bool) -> None:
+def _differentiate(traced: Trace, before: Request, after: Request) -> None:
     """Replace the results of a request by those of its next derivative."""
     ops, nodes = traced.ops, [node for group in traced.computed for node in group]
     inputs = _inputs(ops)
@@ -199,10 +202,10 @@ def _differentiate(traced: Trace, before: Request, after: Request, is_last: bool
     entries = [result.entries for result in traced.results]
     traced.results, traced.computed = [], []
     if after.derivative[-1] == "jvp":
-        traced.computed.append(tangents(ops, inputs[:n], nodes, inputs[n:end]))
+        traced.computed.append(tangents(ops, inputs[:n], nodes, inputs[n:end], in_passes=True))
     else:
         every = [nodes[k] for of_result in entries for k in of_result]
-        traced.computed.append(cotangents(ops, inputs[:n], every, inputs[n:end], is_last))
+        traced.computed.append(cotangents(ops, inputs[:n], every, inputs[n:end], in_passes=True))
         ends = np.cumsum([0, *(a.size for a in before.arguments)]).tolist()
         entries = [tuple(range(*pair)) for pair in itertools.pairwise(ends)]
     for output, places in zip(after.outputs, entries, strict=True):

@@ -1348,8 +1348,8 @@ def public_calls():
     kernel, step = ds.compile(arm, row), ds.compile(arm, [], "step")
     forward, operator = ds.compile(arm, row, "dynamics"), ds.delassus_operator(arm, row, q)
     rolled = {"kernel": step, "q0": q, "v0": z, "controls": np.zeros((2, 3)), "dt": 1e-3}
-    loaded = ds.compile(arm, [], "step", payloads=["link3"])
-    known = {"kernel": loaded, "measured": {"q": np.zeros((3, 3)), "v": np.zeros((3, 3))}, "controls": np.zeros((2, 3))}
+    damped = ds.compile(arm, [], "step", damping="input")
+    known = {"kernel": damped, "measured": {"q": np.zeros((3, 3)), "v": np.zeros((3, 3))}, "controls": np.zeros((2, 3))}
     return {
         "random": (arm.random, {"rng": 0, "batch": 2}),
         "integrate": (arm.integrate, {"q": q, "v": z}),
@@ -1428,7 +1428,7 @@ def public_calls():
         "rollout": (ds.rollout, {**rolled, "per_step": (), "time_axis": None, "threads": 1, "return_status": True}),
         "identify": (
             ds.identify,
-            {**known, "dt": 1e-3, "start": {"payload0": np.zeros(10)}, "scale": 1.0, "bounds": None, "prior": None,
+            {**known, "dt": 1e-3, "start": {"damping": np.ones(3)}, "scale": 1.0, "bounds": None, "prior": None,
              "loss": "huber", "every": 1, "window": 2, "starts": "measured"},
         ),
     }  # fmt: skip

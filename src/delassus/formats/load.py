@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sysconfig
+from collections.abc import Collection
 from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
@@ -154,11 +155,18 @@ def load(
     return _judged(tree, gimbals, unsupported)
 
 
-def load_description(robot: Element, path: Path, srdf: str | Path | None = None, **loading: Unpack[Loading]) -> Tree:
-    """The tree of the ``<robot>`` of a URDF file; takes and raises what `load` does."""
+def load_description(
+    robot: Element,
+    path: Path,
+    srdf: str | Path | None = None,
+    balls: Collection[str] = (),
+    **loading: Unpack[Loading],
+) -> Tree:
+    """The tree of the ``<robot>`` of a URDF file, joints named ball joints; takes and raises what `load` does."""
     how: dict[str, Any] = {**{name: x.default for name, x in signature(load).parameters.items()}, **loading}
     check_choice("gimbals", how["gimbals"], ("hinges", "ball"), ModelError)
-    tree = tree_from_urdf(robot, path.stem, how["root"], how["continuous"], how["check_inertia"], f"file {str(path)!r}")
+    options = how["root"], how["continuous"], how["check_inertia"]
+    tree = tree_from_urdf(robot, path.stem, *options, f"file {str(path)!r}", balls)
     if srdf is not None:
         states = check_path("srdf", srdf)
         tree = with_group_states(tree, read_xml(states, how["max_bytes"]), f"file {str(states)!r}")

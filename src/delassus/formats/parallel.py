@@ -80,8 +80,8 @@ def load_parallel(folder: str | Path, **given: Unpack[Loading]) -> Tree:
     check_file(closures, max_bytes)
     lists = _read_lists(closures.read_text(encoding="utf-8", errors="replace"), f"file {str(closures)!r}")
     robot = read_xml(urdf, max_bytes)
-    _edit(robot, lists, f"file {str(closures)!r}")
-    tree = load_description(robot, urdf, **given)
+    balls = _edit(robot, lists, f"file {str(closures)!r}")
+    tree = load_description(robot, urdf, balls=balls, **given)
     motors = lists.get("name_mot", [])
     for name in motors:
         tree.v_index(name)  # refuses unknown ones
@@ -148,8 +148,8 @@ def _loops(lists: Lists, what: str) -> Iterator[Constraint]:
         yield CLOSURES[kind.lower()](*pair)
 
 
-def _edit(robot: Element, lists: Lists, what: str) -> None:
-    """Give joints the types of the YAML file, and take limits off that are none."""
+def _edit(robot: Element, lists: Lists, what: str) -> set[str]:
+    """Give joints the types of the YAML file, and take limits off that are none; names of those that are balls."""
     kinds = dict(zip(lists.get("joint_name", []), lists.get("joint_type", []), strict=True))
     joints = {joint.get("name", ""): joint for joint in robot.findall("joint")}
     for joint in joints.values():
@@ -164,7 +164,7 @@ def _edit(robot: Element, lists: Lists, what: str) -> None:
                 f"{what}, joint_type", f"a type among {', '.join(TYPES)}", shown(kind), "Correct the file."
             )
         joint = joints[name]
-        joint.set("type", "spherical" if kind == "SPHERICAL" else "fixed" if kind == "FIXED" else "continuous")
+        joint.set("type", "fixed" if kind == "FIXED" else "continuous")
         if kind == "CARDAN":
             _set_axis(joint, "1 0 0")
             second, between = deepcopy(joint), f"{name}_X"
@@ -178,6 +178,7 @@ def _edit(robot: Element, lists: Lists, what: str) -> None:
                     end.set("link", between)
             robot.append(second)
             SubElement(robot, "link", name=between)
+    return {name for name, kind in kinds.items() if kind == "SPHERICAL"}
 
 
 def _set_axis(joint: Element, axis: str) -> None:

@@ -25,14 +25,14 @@ from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.constraints import check_constraints
-from delassus.errors import ConfigurationError, DelassusError, ModelError, shown, warn
+from delassus.errors import ConfigurationError, DelassusError, shown, warn
 from delassus.model.check import library_of
 from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values
 from delassus.quantities.bound_request import BoundRequest, symbolic_request
 from delassus.quantities.options import Constraints
 from delassus.quantities.quantity import Output, Quantity
-from delassus.quantities.request import AUTO, Request, request
+from delassus.quantities.request import AUTO, Request, check_tree, request
 from delassus.spatial.numpy_ops import Answer, NumpyOps, numbers
 from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.rotations import Array
@@ -326,8 +326,7 @@ def bind(
 
     What stands for joint forces is ``"tau"`` in ``states``, whatever its name.
     """
-    if not isinstance(tree, Tree):
-        raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
+    check_tree(tree)
     for name in ("constraints", "method"):
         if name in given:
             raise ConfigurationError(name, f"none with {quantity.name!r}", shown(given[name]), "Leave it out.")

@@ -31,7 +31,7 @@ from delassus.quantities.evaluate import KERNELS, CompiledRequest, bind
 from delassus.quantities.options import Arrays, Constraints, Passive
 from delassus.quantities.osim import jacobian
 from delassus.quantities.quantity import Output, Quantity
-from delassus.quantities.request import AUTO
+from delassus.quantities.request import AUTO, check_tree
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 
@@ -323,6 +323,7 @@ def random_configurations(
     >>> ds.random_configurations(arms, ds.Point("branch1_3", "branch2_3"), 0, batch=10).shape
     (10, 6)
     """
+    check_tree(tree)
     checked, rng, shape = check_constraints(tree, constraints), check_generator(rng), check_batch(batch)
     wanted, found = prod(shape), np.zeros((0, tree.nq))
     one = [joint.nq == 1 for joint in tree.joints]

@@ -251,6 +251,12 @@ class Request:
         }
 
 
+def check_tree(tree: object) -> None:
+    """Refuse what is no tree."""
+    if not isinstance(tree, Tree):
+        raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
+
+
 def check_derivatives(constraints: Iterable[Constraint]) -> None:
     """Refuse constraints without derivatives."""
     for c in constraints:
@@ -274,8 +280,7 @@ def request(
 
     ``outputs`` are the names of those that are wanted, in order; None is all. ``packed``: see `Quantity.packed`.
     """
-    if not isinstance(tree, Tree):
-        raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
+    check_tree(tree)
     checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
     if "solver" in quantity.options:
         limits, friction = options.get("limits", True), options.get("passive", "model") == "model"

@@ -5,7 +5,7 @@ Of a doubled element the first counts, as in Pinocchio's reader.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import cos, inf, sin
 from typing import Literal
@@ -25,8 +25,7 @@ from delassus.spatial.rotations import Array, exact_quarter_turns, rotation_from
 
 Continuous = Literal["angle", "cos-sin"]
 
-_KINDS = {**{word: kind for kind, word in JOINTS[URDF].items()}, "fixed": FIXED, "spherical": BALL}
-"""The last one is not of URDF: `delassus.load_parallel` has it."""
+_KINDS = {**{word: kind for kind, word in JOINTS[URDF].items()}, "fixed": FIXED}
 
 Matrix = list[list[float]]
 
@@ -37,9 +36,15 @@ WRITTEN = 1e-2
 
 
 def tree_from_urdf(
-    robot: Element, fallback_name: str, root: Root, continuous: Continuous, check_inertia: Check, source: str
+    robot: Element,
+    fallback_name: str,
+    root: Root,
+    continuous: Continuous,
+    check_inertia: Check,
+    source: str,
+    balls: Collection[str] = (),
 ) -> Tree:
-    """Build the tree of a parsed ``<robot>`` element; see `delassus.load`."""
+    """Build the tree of a parsed ``<robot>`` element; see `delassus.load`. Joints named in ``balls`` are balls."""
     check_choice("continuous", continuous, ("angle", "cos-sin"), ModelError)
     name = robot.get("name") or fallback_name
     macro = next((element.tag for element in robot.iter() if element.tag.startswith("xacro:")), None)
@@ -50,7 +55,7 @@ def tree_from_urdf(
     for element in robot:
         if element.tag in ("link", "joint") and not element.get("name"):
             raise ModelError(f"robot {name!r}", f"a name on every <{element.tag}>", "one without", "Name it.")
-    joints = [_joint(element, continuous) for element in robot.findall("joint")]
+    joints = [_joint(element, continuous, element.get("name") in balls) for element in robot.findall("joint")]
     links = _links([_inertial(element) for element in robot.findall("link")])
 
     tree = build_tree(name, links, joints, root=root, sort_children=True, check_inertia=check_inertia, source=source)
@@ -150,7 +155,7 @@ def _inertial(element: Element) -> tuple[str, float, Array, Array, Matrix]:
     return name, mass, com, rotation, [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]
 
 
-def _joint(element: Element, continuous: Continuous) -> RawJoint:
+def _joint(element: Element, continuous: Continuous, is_ball: bool) -> RawJoint:
     name, kind = element.get("name", ""), element.get("type", "")
     what = f"joint {name!r}"
     if kind not in _KINDS:
@@ -168,11 +173,12 @@ def _joint(element: Element, continuous: Continuous) -> RawJoint:
         element, "limit", what, lower=ZERO, upper=ZERO, effort=NONE, velocity=NONE
     )
     (damping,), (friction,) = read_numbers(element, "dynamics", what, damping=ZERO, friction=ZERO)
-    if kind not in ("revolute", "prismatic") or element.find("limit") is None:
+    if kind not in ("revolute", "prismatic") or element.find("limit") is None or is_ball:
         lower, upper = -inf, inf
-    if kind in ("planar", "floating", "spherical"):  # which no single motor drives
+    if kind in ("planar", "floating") or is_ball:  # which no single motor drives
         effort = velocity = inf
     moves = REVOLUTE if kind == "continuous" and continuous == "angle" else _KINDS[kind]
+    moves = BALL if is_ball else moves
     return RawJoint(
         name, moves, ends[0], ends[1], position, rotation, np.array(axis), lower=lower, upper=upper, damping=damping,
         friction=friction, effort_limit=effort, velocity_limit=velocity,

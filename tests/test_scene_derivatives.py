@@ -195,6 +195,25 @@ def test_gradients_of_two_hundred_steps_with_bounces():
     assert abs((found.controls * of_controls).sum() + found.v0 @ of_v - wanted) < 1e-5 * abs(wanted)
 
 
+def test_smoothed_bounces_have_their_time():
+    """Height and velocity of a ball after a bounce, by the height it falls from: the closed form, up to the step."""
+    ball = ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0))
+    colliders = [Collider("body", Sphere(0.1), restitution=0.6), Collider("world", HalfSpace(), restitution=0.6)]
+    sim = ds.Simulator(Scene(ball, colliders), q0=[0.0, 0.0, 0.2, 0.0, 0.0, 0.0, 1.0], dt=DT)
+    fall, left = np.sqrt(0.2 / 9.81), 0.25 - np.sqrt(0.2 / 9.81)
+    wanted = -0.6 + 1.6 * left / fall, 1.6 / fall
+    for smoothing in (0.05, 0.5):
+        for k in range(2):
+
+            def last(q, v, k=k):
+                by_q, by_v = np.zeros_like(q), np.zeros_like(v)
+                (by_q, by_v)[k][-1, 2] = 1.0
+                return (q, v)[k][-1, 2], by_q, by_v
+
+            found = sim.gradient(last, np.zeros((125, 6)), smoothing=smoothing)
+            assert abs(found.q0[2] - wanted[k]) < 4.0 * DT / fall * wanted[1] * (left, 1.0)[k]  # a few steps' part
+
+
 def test_derivatives_with_target_configurations(scene):
     rng, nv, n = np.random.default_rng(2), scene.tree.nv, 4
     q, v = start(scene, rng, False)

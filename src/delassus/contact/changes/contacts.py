@@ -125,11 +125,14 @@ class RowParts(NamedTuple):
         return RowParts(self.sides, [a + b for a, b in zip(self.parts, other.parts, strict=True)])
 
 
+TURNS = np.array([[1, 2, 0], [2, 0, 1]])
+"""Orders of three axes from the second on, and from the third on."""
+
+
 def crossed(a: Array, b: Array, axis: int = -1) -> Array:
     """``a × b`` of arrays whose vectors are along an axis; `numpy.cross` takes several times as long for small ones."""
-    a0, a1, a2 = (np.take(a, k, axis) for k in range(3))
-    b0, b1, b2 = (np.take(b, k, axis) for k in range(3))
-    return np.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axis=axis)
+    (a1, a2), (b1, b2) = ([np.take(x, order, axis) for order in TURNS] for x in (a, b))
+    return np.asarray(a1 * b2 - a2 * b1)
 
 
 def owners_of(blocks: Blocks) -> Indices:

@@ -22,6 +22,9 @@ import numpy as np
 from delassus.algorithms.contact.modes import joint_hold, point_mode
 from delassus.algorithms.contact.problem import JointLaw, PointLaw
 from delassus.compiler.jit.compile import compiled
+from delassus.contact.changes.blocks import BlockDiagonal
+from delassus.contact.changes.contacts import ForceChanges, RowParts
+from delassus.contact.changes.record import Problem
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import analyse, factorise
 from delassus.contact.sparse.records import Graph
@@ -33,7 +36,7 @@ REFINEMENTS = 2
 
 
 def modes_of(
-    friction: Array, floors: Array, impulses: Array, velocities: Array, mobilities: Array, smoothing: float | None
+    friction: Array, floors: Array, impulses: Array, velocities: Array, mobilities: Array, smoothing: Any
 ) -> Any:
     """Modes of contacts (m,) at impulses, velocities and mobilities of rows (m, 3), a `Mode` of arrays."""
     own = list(mobilities.T)
@@ -301,3 +304,32 @@ class Response:
             self._V = np.zeros(room)
         self.is_regular = self.is_regular and room >= 0
         return x.velocities, x.impulses
+
+
+class Solved(NamedTuple):
+    """A problem of a step: row groups in their modes, and what it has of positions and of parameters."""
+
+    problem: Problem
+    groups: Groups
+    measured: RowParts
+    forces: ForceChanges
+    lost: BlockDiagonal
+    change: Array
+    held: Array
+    sliding: RowParts
+    with_floor: Array
+
+
+class Correction(NamedTuple):
+    """The position correction: rows of normals and of joints, with positions and with velocities."""
+
+    groups: Groups
+    with_q: RowParts
+    with_v: RowParts
+    joints_with_q: Array
+    joints_with_v: Array
+    joints_with_mobility: Array
+    forces: ForceChanges
+    lost: BlockDiagonal
+    mobility: RowParts
+    moved: Array

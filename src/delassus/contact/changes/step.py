@@ -19,7 +19,6 @@ from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, Scene
 from delassus.contact.changes.collision import contact_changes
 from delassus.contact.changes.contacts import (
     Contacts,
-    ForceChanges,
     RowParts,
     along,
     coupling_of,
@@ -30,7 +29,7 @@ from delassus.contact.changes.contacts import (
     sides_of,
 )
 from delassus.contact.changes.record import Problem, StepRecord
-from delassus.contact.changes.response import Groups, Parts, Response, holds_of, modes_of
+from delassus.contact.changes.response import Correction, Groups, Parts, Response, Solved, holds_of, modes_of
 from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import COMPRESSION
@@ -57,35 +56,6 @@ class Pulled(NamedTuple):
     friction: Array
     restitution: Array
     mass: Array
-
-
-class Solved(NamedTuple):
-    """A problem of a step: row groups in their modes, and what it has of positions and of parameters."""
-
-    problem: Problem
-    groups: Groups
-    measured: RowParts
-    forces: ForceChanges
-    lost: BlockDiagonal
-    change: Array
-    held: Array
-    sliding: RowParts
-    with_floor: Array
-
-
-class Correction(NamedTuple):
-    """The position correction: rows of normals and of joints, with positions and with velocities."""
-
-    groups: Groups
-    with_q: RowParts
-    with_v: RowParts
-    joints_with_q: Array
-    joints_with_v: Array
-    joints_with_mobility: Array
-    forces: ForceChanges
-    lost: BlockDiagonal
-    mobility: RowParts
-    moved: Array
 
 
 class StepChanges:
@@ -126,6 +96,7 @@ class StepChanges:
             last, before = record.problems[-2], record.problems[-3].after
             parts = np.repeat(last.parts, np.diff(self.first))
             v = np.where(parts == 1.0, last.after, before + parts * (last.after - before))
+        self.late, self.smoothings = np.zeros((self.m, 3)), self._smoothings()
         self.struck, self.free = v, scene.block_changes(record, v)
         self.problems = self._solved()
         self.correction = self._correction()
@@ -232,7 +203,7 @@ class StepChanges:
                 rates, dt = problem.rates[:, 2], self.scene.options.dt
                 closing: Any = 1.0 * (rates > 0.0)
                 if self.smoothing is not None:
-                    closing = part_beyond(NUMPY, -record.contacts.depths / dt, self.smoothing)
+                    closing = part_beyond(NUMPY, -record.contacts.depths / dt, self.smoothings)
                 over = np.where(np.isfinite(rates), closing / dt, 0.0)[:, None]
                 lifted = self.gaps.scaled(over).parts
                 parts = [x.copy() for x in measured.parts]
@@ -241,6 +212,8 @@ class StepChanges:
                 measured, lost = RowParts(self.sides, parts), self.free.momentum_q
             else:
                 lost = self.scene.inertia_changes(record, after - v)
+                if problem.phase == COMPRESSION and self.smoothing:
+                    measured = measured.plus(self._impact_times(number, v))
             out.append(self._in_modes(problem, measured, lost, after - v))
             if problem.phase == COMPRESSION:
                 v = after
@@ -249,12 +222,46 @@ class StepChanges:
                 v = np.where(taken == 1.0, after, v + taken * (after - v))
         return out
 
+    def _smoothings(self) -> Any:
+        """Of contacts (m,), None without; zero of those that close fast enough to bounce: nothing is uncertain."""
+        if self.smoothing is None:
+            return None
+        approach = self.J.times(self.record.v[:, None], self.m)[:, 2:, 0].sum(axis=1)
+        fast = (self.record.contacts.restitution > 0.0) & (approach < -self.scene.options.resting)
+        return np.where(fast, 0.0, self.smoothing)
+
+    def _impact_times(self, number: int, v: Array) -> RowParts:
+        """Changes of velocities of rows by when impacts are, as `ImpactTime`; `late` is what displacements have of it.
+
+        Smoothed contacts bounce at the time ``t = φ / |φ̇|`` in the step, with the acceleration that is there without
+        contacts.
+        """
+        record, options, joints = self.record, self.scene.options, self.scene.blocks.joints
+        (squeezed, parted), last = record.problems[number : number + 2], record.problems[-1]
+        pushed = self._exerted(last.impulses)
+        pushed[joints.dofs, 0] += last.joint_impulses
+        gained = (last.after - self.struck)[:, None] - self.inverse.times(pushed)
+        u, faster = (self.J.times(x, self.m)[..., 0] for x in (v[:, None], gained))
+        bounces = (record.contacts.restitution > 0.0) & (u[:, 2] < -options.resting) & np.isfinite(squeezed.rates[:, 2])
+        rate = np.where(bounces, -1.0 / np.where(bounces, u[:, 2], 1.0), 0.0)
+        taken = parted.parts[self.block_of][:, None]
+        self.late = self.late - rate[:, None] * (squeezed.impulses + taken * parted.impulses)
+        gaps = zip(self.sides, self.gaps.parts, strict=True)
+        by_gaps = rate[:, None, None] / options.dt * faster[..., None]
+        return RowParts(self.sides, [by_gaps[side.contact] * part for side, part in gaps])
+
+    def _exerted(self, impulses: Array) -> Array:
+        """What impulses (m, 3) of contacts exert (n, 1)."""
+        out = np.zeros((self.n, 1))
+        self.J.pulled(impulses[..., None], out)
+        return out
+
     def _in_modes(self, problem: Problem, measured: RowParts, lost: BlockDiagonal, change: Array) -> Solved:
         found, options, joints = self.record.contacts, self.scene.options, self.scene.blocks.joints
         m, k, after, smoothing = self.m, len(joints.dofs), problem.after, self.smoothing
         u = self.J.times(after[:, None], m)[..., 0] if self.sides else np.zeros((m, 3))
         u = u + np.where(np.isfinite(problem.rates), problem.rates, FAR)
-        modes = modes_of(found.friction, problem.floors, problem.impulses, u, self.mobilities, smoothing)
+        modes = modes_of(found.friction, problem.floors, problem.impulses, u, self.mobilities, self.smoothings)
         law = JointLaw(0, (problem.limits[:, 0], problem.limits[:, 1]), problem.joint_friction)
         q = self.record.q[joints.coordinates]
         distances, over_h = (q - joints.lower, joints.upper - q), 1.0 / options.dt
@@ -396,6 +403,9 @@ class StepChanges:
         dv, shift = free.q_by_v.T.times(q) + free.v_by_v.T.times(v), free.q_by_shift.T.times(q)
         shift += free.v_by_shift.T.times(v)
         out.q[:] += free.q_by_q.T.times(q)
+        if self.late.any():
+            late = (self.late[:, None] @ self.J.times(self.inverse.times(shift), m))[:, 0]
+            self.gaps.pulled(late[:, None], out.q)
         c = self.correction
         if c is not None:
             weights, of_rows = self.response.solve(c.groups, shift, np.zeros((len(c.groups.D), k)))
@@ -433,9 +443,7 @@ class StepChanges:
             floors = solved.with_floor * on_contacts[:, 2]
             if self.sides:
                 out.friction[:] += solved.sliding.times(weights, m)[:, 0]
-                exerted = np.zeros((n, 1))
-                self.J.pulled(problem.impulses[..., None], exerted)
-                mass -= exerted * weights
+                mass -= self._exerted(problem.impulses) * weights
             if last:
                 out.tau[:] = dt * weights
                 mass -= dt * record.tau[:, None] * weights

@@ -16,9 +16,9 @@ LEVEL = 1
 LAST_LLVM = 22
 """Last version of LLVM that is known to have the options of `_by_parts`: it ends processes that ask for others."""
 
-WINDOWS = {"dag-maps-huge-region": (100, 1000), "combiner-tokenfactor-inline-limit": (64, 2048)}
+WINDOWS = {"dag-maps-huge-region": (100, 1000), "combiner-tokenfactor-inline-limit": (1, 2048)}
 """How far LLVM looks around, for our code and by default: loads and stores that its scheduler of instructions compares
-with one another, and those that its selection of instructions waits for at once."""
+with one another, and those whose lists its selection of instructions joins."""
 
 OPTIMISED = 1
 """Level of LLVM's passes and its code generator for loops: 2 and 3 take longer, and what they make is not faster."""

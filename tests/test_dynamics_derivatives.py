@@ -180,12 +180,12 @@ def test_joint_kinds(kind, root):
 def places(where):
     """A mechanism and two of its links."""
     if where == "fixed":
-        tree = ds.mechanisms.star(2, 7, root="fixed")
-        return tree, ("branch1_7", "branch2_7"), np.random.default_rng(0)
+        tree = ds.mechanisms.star(2, 5, root="fixed")
+        return tree, ("branch1_5", "branch2_5"), np.random.default_rng(0)
     m, leaves = two_branches(5)
     if where == "two branches":
         return m.tree, leaves, m.rng
-    tree = m.tree if where == "above one another" else ds.mechanisms.chain(9, root="floating")
+    tree = m.tree if where == "above one another" else ds.mechanisms.chain(6, root="floating")
     last = tree.link_names[-1]
     above = tree.link_names[tree.support(tree.n_links - 1)[0 if where == "base and tip" else 1]]
     return tree, ((last, above) if where == "above one another" else (above, last)), m.rng

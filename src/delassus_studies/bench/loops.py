@@ -30,7 +30,7 @@ from delassus_studies.cases import Case, States, random_states
 from delassus_studies.counters import operations
 from delassus_studies.loop_mechanisms import closed_states, few_loops, four_bars, many_loops, parallel_robots
 from delassus_studies.peers import if_present
-from delassus_studies.peers.pinocchio import exact_dynamics_call, lcaba_call
+from delassus_studies.peers.pinocchio import exact_dynamics_call, lcaba_call, loop_errors
 from delassus_studies.tables import table
 from delassus_studies.timing import Calls, Record, each, environment, fitted_slope, interleaved, pinned
 
@@ -128,6 +128,7 @@ def _measure_closed(case: Case, rounds: int) -> Record | None:
         calls["reduced"] = partial(reduce, *given[:2], threads=1), STATES
         found = interleaved(calls, rounds, REPEATS)
         left = ds.close_loops(case.tree, case.constraints, starts)
+        reduced = ds.reduced_dynamics(case.tree, case.constraints, left.q[:PEER_STATES])
         run = solve_states(kernel, [np.array(x) for x in given], [qdd, forces], (STATES,), 1)
     return {
         "method": kernel.method,
@@ -139,7 +140,8 @@ def _measure_closed(case: Case, rounds: int) -> Record | None:
         "error": _error(case, states, qdd),
         "microseconds": found,
         "open": int(np.count_nonzero(left.status == ds.LoopStatus.OPEN)),
-        "independent": len(ds.reduced_dynamics(case.tree, case.constraints, states.q[:1]).independent),
+        "independent": len(reduced.independent),
+        "by Pinocchio": if_present(partial(loop_errors, case, left.q[:PEER_STATES], reduced.transmission)),
     }
 
 
@@ -174,12 +176,26 @@ def tables(record: Record) -> Iterator[Table | str]:
         title = f"default dynamics of {STATES} closed states beside constraintDynamics"
         yield table(title, (*of_closed, "µs:.2f", "its µs:.2f", "ratio:.0f"), closed)
     coordinates = [
-        (name, x["independent"], x["open"], *(x["microseconds"][which]["lowest"] for which in ("close", "reduced")))
+        (
+            name,
+            x["independent"],
+            x["open"],
+            *(x["microseconds"][which]["lowest"] for which in ("close", "reduced")),
+            *(x["by Pinocchio"] or (None, None)),
+        )
         for name, x in record["closed"].items()
         if x is not None
     ]
     if coordinates:
-        of_coordinates = ("robot", "independent", "open", "µs to close:.2f", "µs reduced:.2f")
+        of_coordinates = (
+            "robot",
+            "independent",
+            "open",
+            "µs to close:.2f",
+            "µs reduced:.2f",
+            "its gap:.0e",
+            "its J G:.0e",
+        )
         yield table(f"closing loops from {STATES} random configurations, and dynamics of independent coordinates",
                     of_coordinates, coordinates)  # fmt: skip
     passive = [(name, *x.values()) for name, x in record["passive"].items() if x is not None]

@@ -76,6 +76,22 @@ def exact_dynamics_call(case: Case, states: States, with_derivatives: bool = Fal
     return derivatives if with_derivatives else dynamics
 
 
+def loop_errors(case: Case, q: Array, G: Array) -> tuple[float, float]:
+    """Largest gap of loops at configurations, by ``log6`` where they are 6D (m, rad), and ``J G`` over ``G``."""
+    pin, model, data, contacts, each = _problem(case, q)
+    gap = moved = 0.0
+    for (state,), map_of_state in zip(each, G, strict=True):
+        pin.computeJointJacobians(model, data, state)
+        J = pin.getConstraintsJacobian(model, data, *contacts)
+        moved = max(moved, float(np.abs(J @ map_of_state).max() / np.abs(map_of_state).max()))
+        for contact, found in zip(*contacts, strict=True):
+            contact.calc(model, data, found)
+            is_point = contact.type == pin.ContactType.CONTACT_3D
+            left = found.c1Mc2.translation if is_point else pin.log6(found.c1Mc2).vector
+            gap = max(gap, float(np.linalg.norm(left)))
+    return gap, moved
+
+
 def lcaba_call(case: Case, states: States) -> Call:
     """Call that returns the accelerations of every state by one iteration of ``lcaba``, in its own order of links."""
     pin, model, data, contacts, each = _problem(case, states.q, states.v, states.tau)

@@ -333,7 +333,7 @@ def test_smoothed_derivatives_with_loops():
         acts, free, smoothed = (tangents(*at(*place), *along)[1] for place in places)
         assert np.abs(acts - free).max() > 0.1 * np.abs(free).max()
         np.testing.assert_allclose(smoothed, 0.5 * (acts + free), atol=1e-7)
-    with pytest.raises(ds.DelassusError, match="expected one, of a step with loops"):
+    with pytest.raises(ds.DelassusError, match="expected the first, of steps with contacts"):
         step.derivative("jvp", "jvp")
 
 

@@ -29,8 +29,8 @@ from delassus.spatial.rotations import Array
 PARAMETERS = ("friction", "restitution", "mass")
 """What derivatives may be taken with: friction and restitution of colliders, and masses of links."""
 
-COLUMNS = 128
-"""Numbers at the end of a step that are pulled back at a time."""
+COLUMNS = 32
+"""Numbers at the end of a step that are pulled back at a time: more do not stay in the cache, fewer are more calls."""
 
 EXACT = ("newton", "nsgs", "admm", "interior")
 """Solvers of friction cones."""

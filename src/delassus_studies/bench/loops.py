@@ -5,9 +5,9 @@ times of batches on one core, and the errors of both: largest difference of acce
 to the largest of a state, median over states.
 
 Then parallel robots, where their files are: default dynamics at random closed states beside ``constraintDynamics``;
-loops closed from random configurations, and reduced dynamics; in
-`Simulator` from rest under gravity alone, 2 s in steps of 1 ms: gap, error of the energy over the largest kinetic
-energy, and statuses.
+loops closed from random configurations and reduced dynamics, with gaps and ``J G`` by Pinocchio's rows; in `Simulator`
+from rest under gravity alone, 2 s in steps of 1 ms: gap, error of the energy over the largest kinetic energy, and
+statuses.
 """
 
 from __future__ import annotations

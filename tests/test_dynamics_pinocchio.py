@@ -79,6 +79,7 @@ def check_unconstrained(tree, model, names, rng):
     mass = sum(inertia.mass for inertia in list(model.inertias)[1:])
     tolerance = DYNAMICS * (1 + mass * np.abs(gravity).sum() * 10)
     assert ds.potential_energy(tree, q, gravity=gravity) == pytest.approx(potential, abs=tolerance)
+    check_regressors(tree, model, q, v, qdd, gravity)
     assert error(ds.centre_of_mass(tree, q), pin.centerOfMass(model, data, q)) < DYNAMICS
     assert error(ds.momentum(tree, q, v), pin.computeCentroidalMomentum(model, data, q, v).vector) < DYNAMICS
     pin.forwardKinematics(model, data, q)
@@ -86,6 +87,16 @@ def check_unconstrained(tree, model, names, rng):
         joint, place = anchor(model, ds.Frame(name))
         assert error(ds.forward_kinematics(tree, q, name), (data.oMi[joint] * place).homogeneous) < DYNAMICS
     check_frames_and_momenta(tree, model, names, q, v, qdd, rng)
+
+
+def check_regressors(tree, model, q, v, qdd, gravity):
+    data = model.createData()
+    parameters = [inertia.toDynamicParameters() for inertia in list(model.inertias)[1:]]
+    assert error(tree.inertial_parameters, np.array(parameters)) < DYNAMICS
+    tau, kinetic, potential, _ = ds.regressor(tree, q, v, qdd, outputs=None, gravity=gravity)
+    assert error(tau, pin.computeJointTorqueRegressor(model, data, q, v, qdd)) < DYNAMICS
+    assert error(kinetic, pin.computeKineticEnergyRegressor(model, data, q, v)) < DYNAMICS
+    assert error(potential, pin.computePotentialEnergyRegressor(model, data, q)) < DYNAMICS
 
 
 REFERENCES = {

@@ -314,7 +314,9 @@ def direct(name, k, values):
 
 def results(name, found, k):
     """Results of a public function by the names of the quantity's outputs."""
-    outputs = [o.name for o in QUANTITIES[FUNCTIONS[name]].outputs]
+    quantity = QUANTITIES[FUNCTIONS[name]]
+    chosen = options_of(quantity, k)[2]["outputs"] if "outputs" in taken_by(getattr(ds, name)) else None
+    outputs = chosen or [o.name for o in quantity.outputs]
     if name.endswith("_energy"):
         return {name.removesuffix("_energy"): found}
     if isinstance(found, tuple):

@@ -75,6 +75,11 @@ Energy and momentum
     `momentum_jacobian`       the matrix that takes v to it
     `momentum_drift`          its rate at q̈ = 0
 
+Inertial parameters
+    `regressor`               what joint forces, energy and momentum are per inertial parameter
+    `base_parameters`         the combinations of these that motion shows
+    `BaseParameters`          what it returns
+
 Compiled
     `compile`                 machine code of any of these for one robot and its constraints
     `Kernel`                  what compile returns
@@ -171,6 +176,7 @@ from delassus.quantities.osim import (
     mass_matrix,
     osim,
 )
+from delassus.quantities.regressors import BaseParameters, base_parameters, regressor
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics
 from delassus.version import __version__ as __version__
 
@@ -190,6 +196,7 @@ if _typing.TYPE_CHECKING:
 __all__ = [
     "DYNAMICS_METHODS",
     "OSIM_METHODS",
+    "BaseParameters",
     "Baumgarte",
     "CenterOfMass",
     "ClosedLoops",
@@ -219,6 +226,7 @@ __all__ = [
     "Singularity",
     "Tree",
     "Weld",
+    "base_parameters",
     "bias_force",
     "centre_of_mass",
     "centre_of_mass_drift",
@@ -253,6 +261,7 @@ __all__ = [
     "potential_energy",
     "random_configurations",
     "reduced_dynamics",
+    "regressor",
     "rollout",
     "step_derivatives",
 ]

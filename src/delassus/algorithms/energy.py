@@ -1,8 +1,9 @@
 """Energy, momentum and centre of mass of all moving links, and how the latter two change; cost O(n).
 
 Columns of the Jacobian of momentum are ``X_jᵀ Iᶜ_j S_j``, ``Iᶜ_j`` the inertia of all that joint j carries, about the
-centre of mass; its linear rows are those of the centre of mass, times the mass. Source: Orin, Goswami, Lee, "Centroidal
-dynamics of a humanoid robot", Autonomous Robots 2013. No deviations.
+centre of mass; its linear rows are those of the centre of mass, times the mass. Energies and the momentum about the
+world's origin are linear in the ten parameters of each link in its own frame: `regressors`. Source: Orin, Goswami, Lee,
+"Centroidal dynamics of a humanoid robot", Autonomous Robots 2013. No deviations.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import numpy as np
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.crba import composite_inertias
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.kinematics import body_poses
+from delassus.algorithms.kinematics import body_poses, frame_pose
 from delassus.algorithms.problem import Problem, mass_moments
 from delassus.algorithms.rnea import link_forces
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix, scaled
+from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix, momentum_of_parameters, scaled, scaled_matrix
 from delassus.spatial.ops import Matrix
 
 
@@ -91,3 +92,23 @@ def per_mass(problem: Problem, momenta: Matrix) -> Matrix:
     ops = problem.ops
     one_over = 1.0 / mass_moments(problem)[0]
     return ops.matrix([[one_over * x for x in row] for row in ops.entries(ops.take(momenta, LINEAR, None))])
+
+
+def regressors(motion: DynamicsProblem) -> list[Matrix]:
+    """Kinetic and potential energy (1 × 10 n), motors and springs apart, and momentum about the world's origin.
+
+    The last (6 × 10 n) is ``[linear; angular]``, in world axes.
+    """
+    ops, tree, problem = motion.ops, motion.tree, motion.problem
+    poses, frames = body_poses(problem), problem.link_frames
+    kinetic, potential, momenta = dict[tuple[int, int], Matrix](), dict[tuple[int, int], Matrix](), {}
+    for i, name in enumerate(tree.link_names):
+        (R, p), V = frame_pose(problem, poses, tree.placement(name)), frames[i].motions_to_child(motion.V[i])
+        P = momentum_of_parameters(ops, V)
+        kinetic[0, i] = scaled_matrix(ops, 0.5, ops.transpose(V) @ P)
+        at_mass = ops.hstack([p, R, ops.zeros(3, 6)])
+        potential[0, i] = -(ops.transpose(motion.gravity) @ at_mass)
+        linear, angular = R @ ops.take(P, LINEAR, None), R @ ops.take(P, ANGULAR, None)
+        momenta[0, i] = ops.vstack([linear, angular + cross_matrix(ops, p) @ linear])
+    widths = [10] * tree.n_links
+    return [assembled(ops, [rows], widths, of) for rows, of in ((1, kinetic), (1, potential), (6, momenta))]

@@ -162,6 +162,12 @@ class Problem:
         return RigidInertia.of_parameters(self.ops, parameters).to_parent(X).columns(range(6))
 
     @cached_property
+    def link_frames(self) -> list[MotionTransform]:
+        """Motion transform of each link's own frame, that of the description, from its body frame."""
+        places = map(self.tree.placement, self.tree.link_names)
+        return [self.ops.transform(Displacement(at.position, at.rotation, None, None)) for at in places]
+
+    @cached_property
     def end_effectors(self) -> tuple[EndEffector, ...]:
         """All end-effectors, in the order of their constraints; their rows multiplied by the constraint's flag."""
         return tuple(replace(end, K=self.switched(end.constraint, end.K)) for end in self.unswitched_end_effectors)

@@ -2,7 +2,8 @@
 
 Root → leaves ``a_i = X_i a_p + c_i + S_i q̈_i``, leaves → root ``f_i = H_i a_i + p_i + Σ Xᵀ f_child`` and
 ``τ_i = S_iᵀ f_i``. Cost O(n). Source: Featherstone, Rigid Body Dynamics Algorithms, table 5.1, in link frames.
-Deviations: armature, damping and springs are added to the joint forces.
+Deviations: armature, damping and springs are added to the joint forces. The regressor (Atkeson, An and Hollerbach 1986)
+carries ten columns a link from there to the root, cost O(n d).
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import from_entries, scaled, scaled_matrix
+from delassus.spatial.motion import force_of_parameters, from_entries, scaled, scaled_matrix
 from delassus.spatial.ops import Matrix, Scalar
 
 
@@ -82,3 +84,20 @@ def inverse_dynamics(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = Non
     if motion.resistance is not None:
         tau = [t + r for t, r in zip(tau, motion.resistance, strict=True)]
     return motion.stacked(tau)
+
+
+def regressor(motion: DynamicsProblem, qdd: Sequence[Matrix]) -> Matrix:
+    """``Y`` (nv × 10 n): `joint_forces` are ``Y π`` and armature, ``π`` the parameters of links in their own frames."""
+    ops, tree, X, frames = motion.ops, motion.tree, motion.problem.X, motion.problem.link_frames
+    a = accelerations(motion, qdd)
+    blocks: dict[tuple[int, int], Matrix] = {}
+    for i in tree.root_to_leaves():
+        V, acceleration = (frames[i].motions_to_child(x[i]) for x in (motion.V, a))
+        F = frames[i].forces_to_parent(force_of_parameters(ops, V, acceleration))
+
+        # link → root: Y_ji = S_jᵀ F, F ← X_jᵀ F
+        for j in reversed(tree.support(i)):
+            blocks[j, i] = ops.take(F, tree.joints[j].motion_axes, None)
+            if tree.parents[j] != WORLD:
+                F = X[j].forces_to_parent(F)
+    return assembled(ops, [joint.nv for joint in tree.joints], [10] * tree.n_links, blocks)

@@ -93,6 +93,12 @@ def parameters_of_inertia(H: Array) -> Array:
     return np.array([H[0, 0], H[5, 1], H[3, 2], H[4, 0], *(H[3 + i, 3 + j] for i, j in SECOND_MOMENTS)])
 
 
+def parameters_in_frame(H: Array, rotation: Array, position: Array) -> Array:
+    """Ten parameters, in a frame at (rotation, position), of a 6×6 inertia given in the frame that these are in."""
+    X = motion_transform(rotation.T, -rotation.T @ position)
+    return parameters_of_inertia(X.T @ H @ X)
+
+
 def log_cholesky(parameters: Array) -> Array:
     """Coordinates (10,) of ten parameters of a body that has mass in no plane only; `LinAlgError` of others.
 

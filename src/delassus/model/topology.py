@@ -16,6 +16,7 @@ from delassus.errors import unknown_name
 from delassus.frozen import Frozen, read_only
 from delassus.model.actuators import Actuator
 from delassus.model.check import check_names
+from delassus.model.inertia import parameters_in_frame
 from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.joints import Joint
 from delassus.spatial.rotations import Array
@@ -318,6 +319,15 @@ class Topology(Frozen):
             at = self.placement(name)
             before, moment = out.get(at.link, (0.0, np.zeros(3)))
             out[at.link] = before + float(mass), moment + mass * (at.position + at.rotation @ centre)
+        return out
+
+    @property
+    def inertial_parameters(self) -> Array:
+        """``[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]`` (n, 10) of each link in its own frame (kg, kg·m, kg·m²)."""
+        out = np.zeros((self.n_links, 10))
+        for i, (name, H) in enumerate(zip(self.link_names, self.inertias, strict=True)):
+            at = self.placement(name)
+            out[i] = parameters_in_frame(H, at.rotation, at.position)
         return out
 
     # -- topology --------------------------------------------------------------------------------------------------

@@ -51,6 +51,8 @@ class Tree(Topology):
         Parent link of each link, −1 for the world.
     inertias : (n, 6, 6) array
         Spatial inertia of each link about the origin of its body frame, ``[linear; angular]``.
+    inertial_parameters : (n, 10) array
+        The same of each link about the origin of its own frame, ``[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]``.
     frames : mapping of str to Placement
         Every named frame.
     world_inertia : (6, 6) array

@@ -209,8 +209,8 @@ class Request:
             case "controls":
                 (size,) = self.shape_of(STATES[self.control][0])
                 return size
-            case "n":
-                return tree.n_links
+            case "n" | "10 n":
+                return tree.n_links if name == "n" else 10 * tree.n_links
             case "independent":
                 return len(self.independent)
             case "contacts":

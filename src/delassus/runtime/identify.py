@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 from delassus.errors import ConfigurationError, require, shown, unknown_name, warn
 from delassus.frozen import Frozen, read_only
 from delassus.model.check import check_choice, check_whole, real_array
-from delassus.model.inertia import from_log_cholesky, log_cholesky, motion_transform, parameters_of_inertia
+from delassus.model.inertia import from_log_cholesky, log_cholesky, parameters_in_frame
 from delassus.model.tree import Tree
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.measured import Mask, Measured, Samples, Starts, Values, Windows, deviations
@@ -175,8 +175,7 @@ def payloads_of(kernel: Kernel) -> dict[str, Array]:
     for argument in kernel.arguments:
         if argument.keyword == "payloads":
             at = tree.placement(kernel.request.payloads[len(out)])
-            X = np.linalg.inv(motion_transform(at.rotation, at.position))
-            out[argument.name] = parameters_of_inertia(X.T @ tree.inertias[at.link] @ X)
+            out[argument.name] = parameters_in_frame(tree.inertias[at.link], at.rotation, at.position)
     return out
 
 

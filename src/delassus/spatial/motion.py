@@ -1,4 +1,4 @@
-"""Cross products of motions and forces, and the bias force of a rigid body; columns, ``[linear; angular]``.
+"""Cross products of motions and forces, momentum and force of a rigid body; columns, ``[linear; angular]``.
 
 Written entry by entry, so that a backend that knows structural zeros pays for none of them.
 """
@@ -101,3 +101,34 @@ def bias_force_about_centre(ops: Ops, mass: float, centre: Array, inertia: Array
     Iw = [row[0] * w[0] + row[1] * w[1] + row[2] * w[2] for row in np.asarray(inertia, dtype=float).tolist()]
     moment = [x + y for x, y in zip(cross_entries(c, force), cross_entries(w, Iw), strict=True)]
     return from_entries(ops, force + moment)
+
+
+def momentum_of_parameters(ops: Ops, V: Matrix) -> Matrix:
+    """Matrix (6 × 10) that makes the momentum ``H V`` of a body with the twist ``V`` (6 × 1) of its ten parameters.
+
+    With m, h and I, in the order of `model.inertia`, that is ``[m v + ω × h; h × v + I ω]``.
+    """
+    x, y, z, a, b, c = column(ops, V)
+    return ops.matrix(
+        [
+            [x, 0.0, -c, b, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+            [y, c, 0.0, -a, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+            [z, -b, a, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+            [0.0, 0.0, z, -y, a, b, 0.0, c, 0.0, 0.0],
+            [0.0, -z, 0.0, x, 0.0, a, b, 0.0, c, 0.0],
+            [0.0, y, -x, 0.0, 0.0, 0.0, 0.0, a, b, c],
+        ]
+    )
+
+
+def force_of_parameters(ops: Ops, V: Matrix, a: Matrix) -> Matrix:
+    """Matrix (6 × 10) that makes the force ``H a + V ×* H V`` of a body of its ten parameters.
+
+    With ``d = a + ω × v``, the classical acceleration of the origin, it is
+    ``[m d + α × h + ω × (ω × h); h × d + I α + ω × I ω]``: a momentum at ``[d; α]``, and ``ω ×`` that at ``[0; ω]``.
+    """
+    v, w = ops.take(V, LINEAR, None), ops.take(V, ANGULAR, None)
+    W, turning = cross_matrix(ops, w), momentum_of_parameters(ops, ops.vstack([ops.zeros(3, 1), w]))
+    classical = a + ops.vstack([W @ v, ops.zeros(3, 1)])
+    turned = [W @ ops.take(turning, part, None) for part in (LINEAR, ANGULAR)]
+    return momentum_of_parameters(ops, classical) + ops.vstack(turned)

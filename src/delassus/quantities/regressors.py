@@ -1,0 +1,208 @@
+"""Regressors of dynamics, energy and momentum by inertial parameters, and the base parameters that motion shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from delassus.algorithms import energy, rnea
+from delassus.frozen import Frozen
+from delassus.model.check import check_number
+from delassus.model.tree import Tree
+from delassus.quantities.bound_request import BoundRequest
+from delassus.quantities.evaluate import bind
+from delassus.quantities.quantity import Output, Quantity
+from delassus.spatial.ops import Matrix
+from delassus.spatial.rotations import Array
+
+PARAMETERS = ("m", "mx", "my", "mz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
+"""Names of the inertial parameters of a link: mass, first moments, moments of inertia about the origin of its frame."""
+
+EXCITATION = 4
+"""How many times as many equations as parameters random states give, of which base parameters are found."""
+
+
+def _regressor(bound: BoundRequest) -> list[Matrix]:
+    motion = bound.motion()
+    return [rnea.regressor(motion, motion.per_joint(bound.values["qdd"])), *energy.regressors(motion)]
+
+
+REGRESSOR = Quantity(
+    "regressor",
+    "Regressors by inertial parameters",
+    ("q", "v", "qdd"),
+    (
+        Output("tau", ("nv", "10 n"), "joint forces per inertial parameter, N m and N per kg, kg m, kg m^2"),
+        Output("kinetic", ("10 n",), "kinetic energy in J per inertial parameter"),
+        Output("potential", ("10 n",), "potential energy of gravity in J per inertial parameter"),
+        Output("momentum", (6, "10 n"), "[linear; angular] about the origin of the world, its axes, per parameter"),
+    ),
+    _regressor,
+    options=frozenset({"gravity"}),
+)
+
+
+def regressor(
+    tree: Tree,
+    q: ArrayLike,
+    v: ArrayLike,
+    qdd: ArrayLike,
+    *,
+    outputs: str | Sequence[str] | None = "tau",
+    gravity: ArrayLike | None = None,
+) -> Any:
+    """Regressor ``Y`` of inverse dynamics: joint forces are ``Y π`` with the inertial parameters ``π`` of all links.
+
+    ``π`` is ``tree.inertial_parameters.ravel()``, ten of each link, as payloads and Pinocchio's ``toDynamicParameters``
+    have them: ``[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]``, about the origin of the link's frame and along its axes;
+    links that move together are one. Joint forces are those of `inverse_dynamics` with ``passive="none"`` less
+    ``armature q̈``; what is linear in further parameters (armature ``q̈``, damping ``v``) are columns for you to add.
+
+    Parameters
+    ----------
+    tree : Tree
+    q : (..., nq) array_like
+        Configurations; leading axes of all arguments are batches and broadcast.
+    v, qdd : (..., nv) array_like
+        Velocities (m/s, rad/s) and accelerations (m/s², rad/s²).
+    outputs : str or sequence of str or None
+        ``"tau"``, joint forces; ``"kinetic"`` and ``"potential"``, energies without motors and springs; ``"momentum"``,
+        ``[linear; angular]`` about the origin of the world, in its axes. With None all of them in this order.
+    gravity
+        As in `forward_dynamics`, which raises the same errors.
+
+    Returns
+    -------
+    (..., nv, 10 n), (..., 10 n) or (..., 6, 10 n) array
+        Pinocchio's ``computeJointTorqueRegressor``, ``computeKineticEnergyRegressor`` and
+        ``computePotentialEnergyRegressor``; a tuple of several outputs.
+
+    Raises
+    ------
+    UnknownNameError
+        No such output.
+
+    References
+    ----------
+    Atkeson, An, Hollerbach, "Estimation of inertial parameters of manipulator loads and links", IJRR 1986.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> arm = ds.mechanisms.chain(7)
+    >>> q, v, qdd = arm.random(0), np.ones(7), np.ones(7)
+    >>> Y = ds.regressor(arm, q, v, qdd)
+    >>> bool(np.allclose(Y @ arm.inertial_parameters.ravel(), ds.inverse_dynamics(arm, q, v, qdd)))
+    True
+    """
+    asked = REGRESSOR if outputs is None else REGRESSOR.only(outputs)
+    found = bind(tree, (), asked, {"q": q, "v": v, "qdd": qdd}, gravity=gravity).run()
+    return found[outputs] if isinstance(outputs, str) else tuple(found[o.name] for o in asked.outputs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BaseParameters(Frozen):
+    """Combinations of inertial parameters that joint forces determine; `str` of it is a table.
+
+    Attributes
+    ----------
+    names : tuple of str
+        All inertial parameters, 10 n, such as ``"link2.mx"``.
+    columns : (b,) array of int
+        Columns of the regressor that are independent, one for each base parameter.
+    grouping : (b, 10 n) array
+        Makes base parameters of all parameters: ``base = grouping @ π``, with which ``Y π = Y[..., columns] @ base``.
+    unidentified : tuple of str
+        Parameters that are part of no base parameter: no motion shows them.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> print(ds.base_parameters(ds.mechanisms.pendulum(2)))
+    rod1.mx
+    rod1.mz -0.5 rod2.m
+    rod1.Iyy +0.25 rod2.m
+    rod2.mx
+    rod2.mz
+    rod2.Iyy
+    6 of 20 parameters can be told apart
+    """
+
+    names: tuple[str, ...]
+    columns: NDArray[np.intp]
+    grouping: Array
+    unidentified: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        self._make_read_only("grouping")
+        self.columns.setflags(write=False)
+
+    def __str__(self) -> str:
+        """Table of base parameters, each with all that is part of it."""
+        lines = []
+        for row in self.grouping:
+            terms = [f"{row[k]:+.6g} {self.names[k]}" for k in np.flatnonzero(row)]
+            lines.append(" ".join(terms).removeprefix("+1 "))
+        return "\n".join([*lines, f"{len(self.columns)} of {len(self.names)} parameters can be told apart"])
+
+
+def base_parameters(tree: Tree, *, gravity: ArrayLike | None = None, tolerance: float = 1e-6) -> BaseParameters:
+    """Base parameters: the fewest combinations of inertial parameters that all joint forces are made of.
+
+    Columns of regressors at random states, from the root on, are independent of those before them, or combinations of
+    these, to which their parameters are added.
+
+    Parameters
+    ----------
+    tree : Tree
+    gravity
+        As in `forward_dynamics`, which raises the same errors.
+    tolerance : float
+        Part of a column that others must leave for it to be independent, relative to its length.
+
+    Raises
+    ------
+    ConfigurationError
+        The tolerance is not between 0 and 1.
+
+    References
+    ----------
+    Gautier, "Numerical calculation of the base inertial parameters of robots", J. Robotic Systems 1991.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> arm = ds.mechanisms.chain(7)
+    >>> base, pi = ds.base_parameters(arm), arm.inertial_parameters.ravel()
+    >>> Y = ds.regressor(arm, arm.random(0), np.ones(7), np.ones(7))
+    >>> bool(np.allclose(Y[:, base.columns] @ (base.grouping @ pi), Y @ pi))
+    True
+    """
+    tolerance = check_number("tolerance", tolerance, "Of a column, as 1e-6.", most=1.0)
+    names = tuple(f"{link}.{p}" for link in tree.link_names for p in PARAMETERS)
+    rng, n = np.random.default_rng(0), len(names)
+    batch = EXCITATION * -(-n // max(tree.nv, 1))
+    v, qdd = rng.normal(size=(2, batch, tree.nv))
+    Y = regressor(tree, tree.random(rng, batch), v, qdd, gravity=gravity).reshape(batch * tree.nv, n)
+    size = np.linalg.norm(Y, axis=0)
+    largest = size.max(initial=0.0)
+    size[size <= tolerance * largest] = 0.0
+    Y = Y / np.where(size > 0.0, size, 1.0)
+    basis, columns = np.zeros(Y.shape, order="F"), list[int]()
+    for k in np.flatnonzero(size):
+        left, known = Y[:, k], basis[:, : len(columns)]
+        for _ in range(2):  # the second time takes away round-off of the first
+            left = left - known @ (known.T @ left)
+        if (length := np.linalg.norm(left)) > tolerance:
+            basis[:, len(columns)] = left / length
+            columns.append(int(k))
+    parts = np.linalg.lstsq(Y[:, columns], Y, rcond=None)[0]
+    parts[np.abs(parts) <= tolerance] = 0.0
+    grouping = parts * size / size[columns, None]
+    grouping[:, columns] = np.eye(len(columns))
+    unidentified = tuple(name for name, used in zip(names, grouping.any(axis=0), strict=True) if not used)
+    return BaseParameters(names, np.array(columns, dtype=np.intp), grouping, unidentified)

@@ -1,0 +1,53 @@
+"""Regressors of random mechanisms against what is computed by inertias, and base parameters of known mechanisms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from random_trees import some_mechanism
+from tools import error
+
+EXACT = 1e-12
+"""Sums of the same products in another order, over chains of up to 12 links."""
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_linear_in_inertial_parameters(seed):
+    tree, rng = some_mechanism(seed, 12, ("fixed", "floating")[seed % 2]).tree, np.random.default_rng(seed)
+    q, v, qdd, gravity = tree.random(rng, 3), *rng.normal(size=(2, 3, tree.nv)), rng.normal(size=3)
+    tau, kinetic, potential, momentum = ds.regressor(tree, q, v, qdd, outputs=None, gravity=gravity)
+    pi, armature = tree.inertial_parameters.ravel(), tree.per_dof("armature")
+    given = {"gravity": gravity, "passive": "none"}
+    assert error(tau @ pi + armature * qdd, ds.inverse_dynamics(tree, q, v, qdd, **given)) < EXACT
+    assert error(kinetic @ pi + 0.5 * v**2 @ armature, ds.kinetic_energy(tree, q, v)) < EXACT
+    assert error(potential @ pi, ds.potential_energy(tree, q, **given)) < EXACT
+    about_centre, centre = ds.momentum(tree, q, v), ds.centre_of_mass(tree, q)
+    about_centre[:, 3:] += np.cross(centre, about_centre[:, :3])
+    assert error(momentum @ pi, about_centre) < EXACT
+
+    # payloads are of the same ten numbers, in the same frame
+    link, payload = rng.integers(tree.n_links), rng.normal(size=10)
+    loaded = ds.inverse_dynamics(tree, q, v, qdd, payloads={tree.link_names[link]: payload}, **given)
+    pi[10 * link : 10 * link + 10] += payload
+    assert error(tau @ pi + armature * qdd, loaded) < EXACT
+
+    base = ds.base_parameters(tree, gravity=gravity)
+    assert error(tau[..., base.columns] @ (base.grouping @ pi), tau @ pi) < 1e-9  # of solutions by least squares
+    assert np.linalg.matrix_rank(tau.reshape(-1, pi.size)) <= len(base.columns)
+
+
+def test_base_parameters_of_known_mechanisms():
+    """Planar chains have three a link, with what hangs on it, a free body ten."""
+    planar = ds.base_parameters(ds.mechanisms.pendulum(3))
+    assert isinstance(planar, ds.BaseParameters)
+    assert len(planar.columns) == 3 * 3 and planar.names[planar.columns[-1]] == "rod3.Iyy"
+    assert str(planar).splitlines()[1] == "rod1.mz -0.5 rod2.m -0.5 rod3.m" and "rod3.my" in planar.unidentified
+    body = ds.base_parameters(ds.mechanisms.free_body(2.0, np.eye(3)))
+    assert len(body.columns) == 10 and not body.unidentified
+    assert np.array_equal(body.grouping, np.eye(10)) and "10 of 10" in str(body)
+    still = ds.base_parameters(ds.mechanisms.pendulum(1), gravity=np.zeros(3))
+    assert len(still.columns) == 1 and len(still.unidentified) == 9
+    with pytest.raises(ds.DelassusError, match="tolerance"):
+        ds.base_parameters(ds.mechanisms.pendulum(1), tolerance=0.0)

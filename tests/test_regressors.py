@@ -51,3 +51,20 @@ def test_base_parameters_of_known_mechanisms():
     assert len(still.columns) == 1 and len(still.unidentified) == 9
     with pytest.raises(ds.DelassusError, match="tolerance"):
         ds.base_parameters(ds.mechanisms.pendulum(1), tolerance=0.0)
+
+
+def test_derivatives_of_dynamics_by_inertial_parameters():
+    """``dqdd_dtau`` and ``df_dtau`` times ``-Y``, by differences of payloads, to which accelerations are not linear."""
+    tree = some_mechanism(3, 6, "floating").tree
+    tip, rng = [ds.Point(tree.link_names[-1])], np.random.default_rng(0)
+    q, v, tau = tree.random(rng), *rng.normal(size=(2, tree.nv))
+    d = ds.dynamics_derivatives(tree, q, v, tau, tip)
+    Y = ds.regressor(tree, q, v, d.qdd)[:, 20:30]
+    for k in range(10):
+        step = 1e-5 * np.eye(10)[k]
+        up, down = (ds.forward_dynamics(tree, q, v, tau, tip, payloads={tree.link_names[2]: x}) for x in (step, -step))
+        for found, wanted in (
+            (-d.dqdd_dtau @ Y[:, k], (up.qdd - down.qdd) / 2e-5),
+            (-d.df_dtau @ Y[:, k], (up.forces[0] - down.forces[0]) / 2e-5),
+        ):
+            assert error(found, wanted) < 1e-6

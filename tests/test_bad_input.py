@@ -1397,6 +1397,7 @@ def public_calls():
         "step_derivatives": (ds.step_derivatives, {**motion, "dt": 1e-3, "integrator": "rk4"}),
         "inverse_dynamics": (ds.inverse_dynamics, {**state, "v": z, "qdd": z}),
         "bias_force": (ds.bias_force, {**state, "v": z}),
+        "coriolis_matrix": (ds.coriolis_matrix, {**state, "v": z}),
         "regressor": (ds.regressor, {**state, "v": z, "qdd": z, "outputs": "tau", "gravity": None}),
         "base_parameters": (ds.base_parameters, {"tree": arm, "gravity": None, "tolerance": 1e-6}),
         "forward_kinematics": (ds.forward_kinematics, {**state, "frames": None}),

@@ -196,6 +196,17 @@ def test_motions_of_frames_and_centroids(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_coriolis_matrix(seed):
+    """``Ṁ − 2 C`` is skew, and ``C v`` is the bias force without gravity."""
+    m = mechanism(seed)
+    tree, (q, v, _) = m.tree, state(m.tree, m.rng)
+    C, c = ds.coriolis_matrix(tree, q, v), ds.bias_force(tree, q, v, gravity=[0, 0, 0], passive="none")
+    assert C @ v == pytest.approx(c, abs=AGREEMENT * (1 + np.abs(c).max(initial=0)))
+    change = rate(lambda q, v: ds.mass_matrix(tree, q), tree, q, v, 0 * v)
+    assert C + C.T == pytest.approx(change, abs=DIFFERENCE * (1 + np.abs(C).max(initial=0)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_drift_of_constraints(seed):
     """``J q̈ + J̇ v`` is the rate of ``J v``; at solutions of forward dynamics it is zero."""
     m = mechanism(seed)

@@ -52,6 +52,7 @@ Dynamics
     `inverse_dynamics`        joint forces of a motion
     `bias_force`              joint forces that keep q̈ = 0
     `mass_matrix`             M
+    `coriolis_matrix`         C: joint forces C v keep q̈ = 0 without gravity
     `dynamics_derivatives`    derivatives of forward dynamics
     `step_derivatives`        of a time step: A and B of a controller
     `DYNAMICS_METHODS`        names of the methods
@@ -170,6 +171,7 @@ from delassus.quantities.options import Baumgarte
 from delassus.quantities.osim import (
     OSIM_METHODS,
     consistent_inverse,
+    coriolis_matrix,
     delassus,
     delassus_operator,
     jacobian,
@@ -235,6 +237,7 @@ __all__ = [
     "compile",
     "consistent_inverse",
     "contact",
+    "coriolis_matrix",
     "count_operations",
     "delassus",
     "delassus_operator",

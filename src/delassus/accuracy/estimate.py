@@ -15,6 +15,7 @@ import numpy as np
 
 from delassus.accuracy.closed_loops import closed_states
 from delassus.accuracy.pivots import ByPivots, by_pivots
+from delassus.algorithms.inputs import CONFIGURATIONS
 from delassus.constraints import Argument
 from delassus.constraints.contact import ground_name
 from delassus.model.check import check_number
@@ -90,7 +91,7 @@ def usual_states(asked: Request) -> list[Array]:
 
 def _usual(asked: Request, argument: Argument, random: np.random.Generator) -> Array:
     name, shape = argument.name, (STATES, *argument.shape)
-    if name == "q":
+    if name in CONFIGURATIONS:
         return np.asarray(asked.tree.random(random, batch=STATES))
     if name == "active":  # few and many at once
         return (random.random(shape) < random.uniform(0.0, 1.0, (STATES, 1))).astype(float)

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 
 from delassus.constraints import Argument, Constraint
 
+CONFIGURATIONS = ("q", "q_end")
+"""Names of arguments that are configurations."""
+
 PAYLOAD = "m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz"
 
 

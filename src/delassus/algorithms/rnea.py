@@ -1,9 +1,10 @@
-"""Recursive Newton-Euler algorithm: joint forces from accelerations.
+"""Recursive Newton-Euler algorithm: joint forces from accelerations, their regressor and the Coriolis matrix.
 
 Root → leaves ``a_i = X_i a_p + c_i + S_i q̈_i``, leaves → root ``f_i = H_i a_i + p_i + Σ Xᵀ f_child`` and
 ``τ_i = S_iᵀ f_i``. Cost O(n). Source: Featherstone, Rigid Body Dynamics Algorithms, table 5.1, in link frames.
 Deviations: armature, damping and springs are added to the joint forces. The regressor (Atkeson, An and Hollerbach 1986)
-carries ten columns a link from there to the root, cost O(n d).
+carries ten columns a link from there to the root, cost O(n d), and so does the Coriolis matrix (Echeandia and
+Wensing, "Numerical methods to compute the Coriolis matrix and Christoffel symbols for rigid-body systems", 2021).
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from delassus.algorithms.blocks import assembled
+from delassus.algorithms.crba import composite_inertias
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import force_of_parameters, from_entries, scaled, scaled_matrix
 from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.rates import force_matrix, motion_matrix
 
 
 def accelerations(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> list[Matrix]:
@@ -101,3 +104,36 @@ def regressor(motion: DynamicsProblem, qdd: Sequence[Matrix]) -> Matrix:
             if tree.parents[j] != WORLD:
                 F = X[j].forces_to_parent(F)
     return assembled(ops, [joint.nv for joint in tree.joints], [10] * tree.n_links, blocks)
+
+
+def coriolis_matrix(motion: DynamicsProblem) -> Matrix:
+    """Coriolis matrix ``C`` (nv × nv): ``C v`` is the bias force without gravity, and ``Ṁ − 2 C`` is skew.
+
+    ``C = Σ Jᵀ (H J̇ + B J)`` over all links, with ``2 B v = V ×* H v − H (V × v) + v ×* H V``.
+    """
+    ops, tree, X = motion.ops, motion.tree, motion.problem.X
+    composite, B, turns = composite_inertias(motion.problem), list[Matrix](), list[Matrix]()
+    for V, H in zip(motion.V, motion.problem.inertias, strict=True):
+        turns.append(motion_matrix(ops, V))
+        rate = -(ops.transpose(turns[-1]) @ H) - H @ turns[-1]
+        B.append(scaled_matrix(ops, 0.5, rate + force_matrix(ops, H @ V)))
+    blocks: dict[tuple[int, int], Matrix] = {}
+
+    # leaves → root: Bᶜ_p += X_iᵀ Bᶜ_i X_i, and up the support with F of Ṡ_i = V_i × S_i and of S_i
+    for i in tree.leaves_to_root():
+        axes, j = tree.joints[i].motion_axes, i
+        momenta, carried = composite[i].columns(axes), ops.take(B[i], None, axes)
+        rates = ops.transpose(ops.take(B[i], axes, None))
+        F = composite[i].columns(range(6)) @ ops.take(turns[i], None, axes) + carried
+        blocks[i, i] = ops.take(F, axes, None)
+        while tree.parents[j] != WORLD:
+            F, momenta, rates = (X[j].forces_to_parent(x) for x in (F, momenta, rates))
+            j = tree.parents[j]
+            on = tree.joints[j].motion_axes
+            blocks[j, i] = ops.take(F, on, None)
+            along = ops.transpose(ops.take(turns[j], None, on)) @ momenta + ops.take(rates, on, None)
+            blocks[i, j] = ops.transpose(along)
+        if (p := tree.parents[i]) != WORLD:
+            B[p] = B[p] + X[i].forces_to_parent(X[i].rows_to_parent(B[i]))
+    sizes = [joint.nv for joint in tree.joints]
+    return assembled(ops, sizes, sizes, blocks)

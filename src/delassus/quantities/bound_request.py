@@ -18,7 +18,7 @@ from delassus.algorithms.dynamics.derivatives.actuation import control_rates
 from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder
-from delassus.algorithms.inputs import inputs_of
+from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Goal
 from delassus.model.inertia import motion_transform
@@ -242,8 +242,8 @@ def symbolic_request(request: Request, ops: TraceOps) -> BoundRequest:
     values: dict[str, Any] = {}
     for a in request.arguments:
         at: Any = None
-        if a.name == "q":
-            at = request.tree.random(0)
+        if a.name in CONFIGURATIONS:
+            at = request.tree.random(CONFIGURATIONS.index(a.name))
         elif a.shape == (7,) and a.keyword in ("placements", "poses"):
             at = GENERIC_PLACEMENT
         values[a.name] = ops.unknown(*a.shape) if len(a.shape) == 2 else ops.vector(a.size, at)

@@ -16,7 +16,14 @@ from delassus.algorithms.contact.solvers import FALLBACK, SOLVERS, exact
 from delassus.algorithms.contact.step import ContactStep
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
-from delassus.algorithms.dynamics.integrate import position_rates, position_update, position_update_changes
+from delassus.algorithms.dynamics.derivatives.step import moved_changes
+from delassus.algorithms.dynamics.integrate import (
+    Flow,
+    difference_changes,
+    position_rates,
+    position_update,
+    position_update_changes,
+)
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.smooth_motion import Start, SubSteps, motion_changes, smooth_motion
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -200,6 +207,22 @@ def _position_update(bound: BoundRequest) -> list[Matrix]:
     return [stacked(bound, q), stacked(bound, v)]
 
 
+def _integrate(bound: BoundRequest) -> list[Matrix]:
+    return [stacked(bound, Flow(bound.ops, bound.tree).moved(bound.entries("q"), bound.entries("shift")))]
+
+
+def _integrate_changes(bound: BoundRequest) -> list[Matrix]:
+    return list(moved_changes(bound.ops, bound.tree, bound.entries("q"), bound.entries("shift")))
+
+
+def _difference(bound: BoundRequest) -> list[Matrix]:
+    return [stacked(bound, Flow(bound.ops, bound.tree).difference(bound.entries("q"), bound.entries("q_end")))]
+
+
+def _difference_changes(bound: BoundRequest) -> list[Matrix]:
+    return list(difference_changes(bound.ops, bound.tree, bound.entries("q"), bound.entries("q_end")))
+
+
 def _smooth_motion(bound: BoundRequest) -> list[Matrix]:
     ops = bound.ops
     names = [(a.name, k) for a in replace(bound.request, derivative=()).arguments for k in range(a.size)]
@@ -371,6 +394,40 @@ POSITION_UPDATE = Quantity(
         ),
     ),
     _position_update,
+)
+INTEGRATE = Quantity(
+    "integrate",
+    "Configuration after a displacement",
+    ("q", "shift"),
+    (Output("q_next", ("nq",), "configuration that the displacement leads to, as a screw"),),
+    _integrate,
+)
+INTEGRATE_CHANGES = Quantity(
+    "integrate_changes",
+    "Derivatives of the configuration after a displacement",
+    ("q", "shift"),
+    (
+        Output("with_q", ("nv", "nv"), "change of that configuration with the first one, both in their tangents"),
+        Output("with_shift", ("nv", "nv"), "its change with the displacement"),
+    ),
+    _integrate_changes,
+)
+DIFFERENCE = Quantity(
+    "difference",
+    "Displacement between configurations",
+    ("q", "q_end"),
+    (Output("shift", ("nv",), "displacement from one to the other, the short way round, rad and m"),),
+    _difference,
+)
+DIFFERENCE_CHANGES = Quantity(
+    "difference_changes",
+    "Derivatives of the displacement between configurations",
+    ("q", "q_end"),
+    (
+        Output("with_q", ("nv", "nv"), "change of the displacement with the first configuration, in its tangent"),
+        Output("with_q_end", ("nv", "nv"), "its change with the other one, in its tangent"),
+    ),
+    _difference_changes,
 )
 FREE_STEP_CHANGES = Quantity(
     "free_step_changes",

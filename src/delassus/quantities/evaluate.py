@@ -23,7 +23,7 @@ from delassus.algorithms.dynamics.derivatives.accelerations import Direction
 from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.inputs import inputs_of
+from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.algorithms.problem import Problem
 from delassus.constraints import ROW_LAYOUT, Argument, Constraint, check_constraints
 from delassus.errors import ConfigurationError, ConstraintError, DelassusError, shown, unknown_name, warn
@@ -436,8 +436,8 @@ def checked_values(
 
 def _checked(tree: Tree, a: Argument, value: Any) -> Array:
     owner, kind = a.owner or a.name, a.keyword or a.name
-    if kind == "q":
-        return tree.check_configuration(value)
+    if kind in CONFIGURATIONS:
+        return tree.check_configuration(value, a.name)
     if kind in ("v", "tau", "qdd", "v_target"):
         return tree.check_velocity(value, a.name)
     if kind == "damping":

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.accuracy.operator import DelassusOperator
-from delassus.algorithms import crba
+from delassus.algorithms import crba, rnea
 from delassus.algorithms import jacobian as jacobian_algorithm
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.damped import damped_problem
@@ -58,6 +58,10 @@ def _mass_matrix(bound: BoundRequest) -> list[Matrix]:
     return [crba.mass_matrix(bound.problem())]
 
 
+def _coriolis_matrix(bound: BoundRequest) -> list[Matrix]:
+    return [rnea.coriolis_matrix(bound.unforced())]
+
+
 def _jacobian(bound: BoundRequest) -> list[Matrix]:
     return [jacobian_algorithm.jacobian(bound.problem())]
 
@@ -99,6 +103,13 @@ MASS_MATRIX = Quantity(
     ("q",),
     (Output("M", ("nv", "nv"), "joint-space mass matrix", symmetric=True),),
     _mass_matrix,
+)
+CORIOLIS_MATRIX = Quantity(
+    "coriolis_matrix",
+    "Coriolis matrix",
+    ("q", "v"),
+    (Output("C", ("nv", "nv"), "joint forces C v keep the velocity where there is no gravity"),),
+    _coriolis_matrix,
 )
 JACOBIAN = Quantity(
     "jacobian",
@@ -281,6 +292,27 @@ def mass_matrix(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array
     (7, 7)
     """
     return bind(tree, (), MASS_MATRIX, {"q": q}, payloads=payloads).run()["M"]
+
+
+def coriolis_matrix(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:
+    """Coriolis matrix ``C``: joint forces ``C v`` keep ``q̈ = 0`` without gravity, and ``Ṁ − 2 C`` is skew.
+
+    Takes ``tree``, ``q``, ``v`` and ``payloads`` as `forward_dynamics` does, and raises what that raises for them.
+
+    Returns
+    -------
+    (..., nv, nv) array
+        Pinocchio's ``computeCoriolisMatrix``; rows and columns in the layout of ``v``.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> arm = ds.mechanisms.chain(7)
+    >>> q, v = arm.random(0), np.ones(7)
+    >>> bool(np.allclose(ds.coriolis_matrix(arm, q, v) @ v, ds.bias_force(arm, q, v, gravity=[0, 0, 0])))
+    True
+    """
+    return bind(tree, (), CORIOLIS_MATRIX, {"q": q, "v": v}, payloads=payloads).run()["C"]
 
 
 def jacobian(tree: Tree, constraints: Constraints, q: ArrayLike, **given: Unpack[Arrays]) -> Array:

@@ -16,6 +16,7 @@ from delassus.spatial.ops import Matrix
 STATES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     {
         "q": (("nq",), "configuration: angles in rad, lengths in m, quaternions x y z w"),
+        "q_end": (("nq",), "configuration to reach, in the layout of q"),
         "v": (("nv",), "velocity in rad/s and m/s, that of a free joint in its link's frame"),
         "tau": (("nv",), "joint forces in N m and N"),
         "ctrl": (("nu",), "control of each actuator"),

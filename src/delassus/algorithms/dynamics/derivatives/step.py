@@ -95,3 +95,12 @@ def step_derivatives(
     change = ops.vstack([q_next.change, v_next.change])
     both = range(2 * nv)
     return q_next.x, v_next.x, ops.take(change, None, both), ops.take(change, None, columns[2])
+
+
+def moved_changes(ops: Ops, tree: Tree, q: State, u: State) -> tuple[Matrix, Matrix]:
+    """Derivatives (nv × nv each) of ``q ⊕ u`` by ``q`` and by ``u``."""
+    nv = tree.nv
+    still, unit = ops.zeros(nv, nv), ops.eye(nv)
+    start = DualVector(q, ops.hstack([unit, still])), DualVector(u, ops.hstack([still, unit]))
+    change = DualFlow(ops, tree).moved(*start).change
+    return ops.take(change, None, range(nv)), ops.take(change, None, range(nv, 2 * nv))

@@ -16,6 +16,7 @@ from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.evaluate import bind
 from delassus.quantities.quantity import Output, Quantity
+from delassus.quantities.request import check_tree
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 
@@ -167,7 +168,7 @@ def base_parameters(tree: Tree, *, gravity: ArrayLike | None = None, tolerance: 
     Raises
     ------
     ConfigurationError
-        The tolerance is not between 0 and 1.
+        The tolerance is not above 0, or above 1.
 
     References
     ----------
@@ -182,6 +183,7 @@ def base_parameters(tree: Tree, *, gravity: ArrayLike | None = None, tolerance: 
     >>> bool(np.allclose(Y[:, base.columns] @ (base.grouping @ pi), Y @ pi))
     True
     """
+    check_tree(tree)
     tolerance = check_number("tolerance", tolerance, "Of a column, as 1e-6.", most=1.0)
     names = tuple(f"{link}.{p}" for link in tree.link_names for p in PARAMETERS)
     rng, n = np.random.default_rng(0), len(names)

@@ -1395,6 +1395,9 @@ def public_calls():
         "proximal": (ds.forward_dynamics, {**motion, "method": "proximal", "tolerance": 1e-8, "max_iterations": 5}),
         "derivatives": (ds.dynamics_derivatives, motion),
         "step_derivatives": (ds.step_derivatives, {**motion, "dt": 1e-3, "integrator": "rk4"}),
+        "impulse": (
+            ds.impulse, {**state, "constraints": row, "v": z, "restitution": 0.5, "targets": None, "active": [True]},
+        ),
         "inverse_dynamics": (ds.inverse_dynamics, {**state, "v": z, "qdd": z}),
         "bias_force": (ds.bias_force, {**state, "v": z}),
         "coriolis_matrix": (ds.coriolis_matrix, {**state, "v": z}),

@@ -82,6 +82,7 @@ OPTIONS = {
     "poses": (False, False, True),
     "compliance": (None, "input", 1e-2, [1e-3, None]),
     "active": (False, True),
+    "impacts": (False, True),
     "frames": (LEFT_OUT, "c", ["b", TIP]),
     "reference": CHOICES["reference"],
     "hold": ((), ["hinge"]),
@@ -156,6 +157,8 @@ def options_of(quantity, k):
             chosen["compliance"] = "input"
         elif isinstance(chosen["compliance"], list) and chosen["active"] and method == "pv-early":
             chosen["active"] = False
+        if chosen["compliance"] is not None:  # such constraints take no impulses
+            chosen.pop("impacts", None)
     if "solver" in chosen:
         loops = [] if "A" in [o.name for o in quantity.outputs] else [constraints[0]]  # which these derivatives refuse
         if loops:
@@ -308,7 +311,7 @@ def direct(name, k, values):
         "targets": each_of("target"), "poses": each_of("pose"),
         "compliance": each_of("compliance", chosen.get("compliance")),
     }  # fmt: skip
-    left_out = {"v_target", "active"} - set(values) | {"error_bound"}
+    left_out = {"v_target", "active", "impacts"} - set(values) | {"error_bound"}
     return {key: given[key] for key in taken_by(getattr(ds, name)) if key in given and key not in left_out}
 
 
@@ -328,8 +331,10 @@ def results(name, found, k):
     if name == "reduced_dynamics":
         found = found.transmission, found.drift, found.mass_matrix, found.bias, found.delassus, found.margin
         return dict(zip(outputs, found, strict=True))
-    forces = np.concatenate([np.zeros((*found.qdd.shape[:-1], 0)), *found.forces], axis=-1)
-    return {o: forces if o == "forces" else getattr(found, o) for o in outputs}
+    by_constraint = {"forces", "impulses"}  # a tuple of arrays
+    first = getattr(found, outputs[0])
+    return {o: np.concatenate([first[..., :0], *x], axis=-1) if o in by_constraint else x
+            for o, x in zip(outputs, (getattr(found, o) for o in outputs), strict=True)}  # fmt: skip
 
 
 @pytest.mark.slow

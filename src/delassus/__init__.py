@@ -49,6 +49,7 @@ Closed loops
 
 Dynamics
     `forward_dynamics`        accelerations and constraint forces
+    `impulse`                 velocities after an impact, and impulses
     `inverse_dynamics`        joint forces of a motion
     `bias_force`              joint forces that keep q̈ = 0
     `mass_matrix`             M
@@ -57,6 +58,7 @@ Dynamics
     `step_derivatives`        of a time step: A and B of a controller
     `DYNAMICS_METHODS`        names of the methods
     `ForwardDynamics`         what forward_dynamics returns
+    `ImpulseDynamics`         what impulse returns
     `DynamicsStatus`          how a state was solved, in words
     `DynamicsDerivatives`     what dynamics_derivatives returns
 
@@ -174,12 +176,13 @@ from delassus.quantities.osim import (
     coriolis_matrix,
     delassus,
     delassus_operator,
+    impulse,
     jacobian,
     mass_matrix,
     osim,
 )
 from delassus.quantities.regressors import BaseParameters, base_parameters, regressor
-from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics
+from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, ImpulseDynamics
 from delassus.version import __version__ as __version__
 
 if _typing.TYPE_CHECKING:
@@ -212,6 +215,7 @@ __all__ = [
     "Frame",
     "Hinge",
     "Identification",
+    "ImpulseDynamics",
     "JointRows",
     "Kernel",
     "LoopStatus",
@@ -249,6 +253,7 @@ __all__ = [
     "frame_velocity",
     "identify",
     "ilqr",
+    "impulse",
     "inverse_dynamics",
     "jacobian",
     "jacobian_drift",

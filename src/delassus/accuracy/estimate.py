@@ -93,7 +93,7 @@ def _usual(asked: Request, argument: Argument, random: np.random.Generator) -> A
     name, shape = argument.name, (STATES, *argument.shape)
     if name in CONFIGURATIONS:
         return np.asarray(asked.tree.random(random, batch=STATES))
-    if name == "active":  # few and many at once
+    if argument.flags:  # few and many at once
         return (random.random(shape) < random.uniform(0.0, 1.0, (STATES, 1))).astype(float)
     if name in ("dt", "damping", "kp", "kd", "impulses"):
         return np.asarray(random.uniform(1e-3, 1e-2, shape))

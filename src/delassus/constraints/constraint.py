@@ -42,7 +42,7 @@ class Argument:
     """An array that comes with each call: C identifier, shape of one state, units and layout.
 
     ``keyword`` is that of the direct functions that it comes in, "" for its own name; ``owner`` says whose it is, for
-    messages.
+    messages; ``flags``: it holds 1 or 0, or booleans.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Argument:
     meaning: str = ""
     keyword: str = ""
     owner: str = ""
+    flags: bool = False
 
     @property
     def size(self) -> int:

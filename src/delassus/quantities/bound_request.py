@@ -15,6 +15,7 @@ from delassus.algorithms.dynamics import BY_LINKS, METHODS, Method
 from delassus.algorithms.dynamics.actuation import Forces, actuator_forces, pd_forces
 from delassus.algorithms.dynamics.derivatives.accelerations import Direction
 from delassus.algorithms.dynamics.derivatives.actuation import control_rates
+from delassus.algorithms.dynamics.derivatives.impact import impact_derivatives
 from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder
@@ -27,7 +28,7 @@ from delassus.planner.elimination import fewest_operations
 from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.request import Request
 from delassus.spatial.dual_ops import Dual, DualOps, Rates
-from delassus.spatial.motion import from_entries
+from delassus.spatial.motion import column, from_entries, scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import quaternion_rows
 from delassus.spatial.trace.trace_ops import TraceOps
@@ -102,6 +103,40 @@ class BoundRequest:
     def unforced(self) -> DynamicsProblem:
         """The problem in motion, without gravity and other forces."""
         return DynamicsProblem(self.problem(), self.values["v"], None, gravity=self.ops.zeros(3, 1))
+
+    def impact(self) -> DynamicsProblem:
+        """The impact that rows make: ``J v⁺ = −e J v`` and targets, or rest where steps begin with ``impacts``."""
+        motion, ops, rows = self.motion(), self.ops, list[Matrix]()
+        for factor, goal, (c, at) in zip(self._struck, motion.goals, motion.each_constraint(), strict=True):
+            change = scaled(ops, [-factor] * c.size, c.velocity(at))
+            rows.append(change if goal.target is None or self.request.options.impacts else change + goal.target)
+        return motion.at_impact(motion.stacked(rows))
+
+    @property
+    def _struck(self) -> list[Scalar]:
+        """Part of the velocity along the rows of each constraint that an impact takes: ``1 + e``."""
+        options, n = self.request.options, len(self.constraints)
+        if options.impacts:
+            return [self.ops.flag(self.values["impacts"], k) for k in range(n)]
+        if options.restitution == "input":
+            return [1.0 + e for e in self.entries("restitution")]
+        return [1.0 + (options.restitution or 0.0)] * n
+
+    def after_impact(self) -> list[Scalar]:
+        """Velocity (nv) that a step starts with: that after its impacts, if it has any."""
+        v = self.entries("v")
+        if not self.request.options.impacts:
+            return v
+        return [x + y for x, y in zip(v, column(self.ops, self.solve(self.impact()).qdd), strict=True)]
+
+    def impact_derivatives(self) -> tuple[Matrix, Matrix, list[list[Matrix]]]:
+        """Velocity after an impact (nv × 1) and impulses (m × 1); changes of each with positions and velocities."""
+        self.ops.new_system()
+        impact = self.impact()
+        solution, found, directions = impact_derivatives(impact, self._struck)
+        solution = self.with_error(impact, solution)
+        self.estimate_derivatives(directions)
+        return self._column("v") + solution.qdd, solution.forces, found
 
     def control_forces(self, q: Any = None, v: Any = None) -> Any:
         """Joint forces as a state vector, at ``q`` and ``v`` (the arguments if None); None if they are zero."""

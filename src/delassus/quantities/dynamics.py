@@ -78,7 +78,7 @@ def _step(bound: BoundRequest) -> list[Matrix]:
         return column(bound.ops, bound.solve(bound.motion(q, v)).qdd)
 
     read, integrate = bound.entries, INTEGRATE[bound.request.options.integrator]
-    q, v = integrate(Flow(bound.ops, bound.tree), read("q"), read("v"), read("dt")[0], accelerate)
+    q, v = integrate(Flow(bound.ops, bound.tree), read("q"), bound.after_impact(), read("dt")[0], accelerate)
     return [stacked(bound, q), stacked(bound, v)]
 
 
@@ -92,8 +92,12 @@ def _step_derivatives(bound: BoundRequest) -> list[Matrix]:
         return qdd, found["dqdd_dq"], found["dqdd_dv"], found["dqdd_dtau"]
 
     read, integrator, (n,) = bound.entries, bound.request.options.integrator, bound.request.shape_of(("controls",))
-    state = read("q"), read("v"), read("dt")[0]
-    q, v, A, B = differentiated_step(bound.ops, bound.tree, integrator, *state, accelerate, n)
+    start, change = read("v"), None
+    if bound.request.options.impacts:
+        after, _, (change, _) = bound.impact_derivatives()
+        start = column(bound.ops, after)
+    state = read("q"), start, read("dt")[0]
+    q, v, A, B = differentiated_step(bound.ops, bound.tree, integrator, *state, accelerate, n, change)
     return [stacked(bound, q), stacked(bound, v), A, B]
 
 
@@ -181,7 +185,7 @@ STEP = Quantity(
     ),
     _step,
     methods=tuple(METHODS),
-    options=CONSTRAINED | CONTROLLED | {"integrator"},
+    options=CONSTRAINED | CONTROLLED | {"integrator", "impacts"},
     has_status=True,
     is_solution=True,
     states=2,
@@ -197,7 +201,7 @@ STEP_DERIVATIVES = Quantity(
         Output("B", ("2 nv", "controls"), "change of [q; v] after the step with joint forces or controls", unique=True),
     ),
     _step_derivatives,
-    options=CONSTRAINED - {"compliance"} | CONTROLLED | {"integrator"},
+    options=CONSTRAINED - {"compliance"} | CONTROLLED | {"integrator", "impacts"},
     has_status=True,
 )
 
@@ -280,7 +284,7 @@ def forward_dynamics(
         States whose ``error_estimate`` is above it are solved again, by the dense saddle point, then in extended
         precision, and have the status ``INACCURATE`` if it still is; 1e-6 by default.
     rows, placements, payloads, active
-        What comes with each call, as in `delassus.delassus`; ``active`` (..., n_constraints): 1 where it acts, or 0.
+        What comes with each call, as in `delassus.delassus`; ``active`` (..., n_constraints): True or 1 where it acts.
 
     Returns
     -------
@@ -318,11 +322,8 @@ def forward_dynamics(
     bound = bind(tree, constraints, DYNAMICS, states, chosen, compliance=compliance, **given)
     if isinstance(bound, CompiledRequest):
         if (tolerance, max_iterations, error_bound) != (None, None, None):
-            wanted, advice = (
-                "no tolerance, max_iterations or error_bound",
-                "Compile a kernel, which takes an error_bound.",
-            )
-            raise ConfigurationError("arrays", f"NumPy arrays, or {wanted}", "others", advice)
+            wanted = "NumPy arrays, or no tolerance, max_iterations or error_bound"
+            raise ConfigurationError("arrays", wanted, "others", "Compile a kernel, which takes an error_bound.")
         return bound.solution()  # type: ignore[no-any-return]
     for name, value in (("tolerance", tolerance), ("max_iterations", max_iterations)):
         if value is not None and bound.request.method not in ITERATIVE:
@@ -395,6 +396,7 @@ def step_derivatives(
     constraints: Constraints = None,
     *,
     integrator: Literal["semi-implicit", "rk4"] = "semi-implicit",
+    impacts: ArrayLike | None = None,
     **given: Unpack[ConstrainedMotion],
 ) -> tuple[Array, Array, Array, Array]:
     """State after one time step, and its derivatives ``A`` and ``B``, on the configuration manifold.
@@ -413,6 +415,8 @@ def step_derivatives(
         All hard; they hold, and default to those of the robot's file, as in `forward_dynamics`.
     integrator : {"semi-implicit", "rk4"}
         ``v⁺ = v + dt q̈``, ``q⁺ = q ⊕ dt v⁺``; or Runge-Kutta of order 4, at many times the operations.
+    impacts : (..., n_constraints) array_like, optional
+        True (or 1) of constraints whose rows come to rest by impulses before the step, as of feet that touch down.
     control, kp, kd, v_target, wrenches, gravity, passive, damping
     targets, baumgarte, poses, rows, placements, payloads, active
         As in `forward_dynamics`, which raises the same errors.
@@ -435,7 +439,7 @@ def step_derivatives(
     (True, True)
     """
     states = {"q": q, "v": v, "tau": tau, "dt": dt}
-    found = bind(tree, constraints, STEP_DERIVATIVES, states, integrator=integrator, **given).run()
+    found = bind(tree, constraints, STEP_DERIVATIVES, states, integrator=integrator, impacts=impacts, **given).run()
     return found["q_next"], found["v_next"], found["A"], found["B"]
 
 

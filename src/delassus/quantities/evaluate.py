@@ -52,14 +52,9 @@ LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(lin
 """Keywords that hold one array for each argument: what asks for them, and what advice calls one."""
 
 KEYWORDS = (
-    *ConstrainedMotion.__annotations__,
-    "compliance",
-    "frames",
-    "reference",
-    "hold",
-    "independent",
-    "integrator",
-)
+    *ConstrainedMotion.__annotations__, "compliance", "frames", "reference", "hold", "independent", "integrator",
+    "restitution", "impacts",
+)  # fmt: skip
 """What the direct functions take beside states."""
 
 
@@ -188,7 +183,8 @@ class NumpyRequest(BoundRequest):
         method = self.request.method
         if method not in UNCONSTRAINED:
             method = "kkt" if any(motion.softness) else "pv-early" if is_long(self.request) else ACCURATE
-        program = solution_program(replace(self.request, method=method, error_dtype="longdouble"))
+        asked = replace(self.request, method=method, error_dtype="longdouble")
+        program = solution_program(asked, motion.before is not None)
         qdd, forces, error = self._interpreted(self.request, program, _moving(motion), where, np.longdouble)
         return qdd.astype(float), forces.astype(float), error[:, 0].astype(float) + EPSILON
 
@@ -241,7 +237,7 @@ class NumpyRequest(BoundRequest):
 
 def _moving(motion: DynamicsProblem) -> dict[str, Any]:
     """State of a system, of which a quantity may solve several."""
-    return {"q": motion.problem.q, "v": motion.velocity}
+    return {"q": motion.problem.q, "v": motion.velocity if motion.before is None else motion.before}
 
 
 @lru_cache(maxsize=256)
@@ -282,11 +278,11 @@ def rcond_program(asked: Request) -> Graph | None:
 
 
 @lru_cache(maxsize=64)
-def solution_program(asked: Request) -> Graph:
-    """Program of the accelerations and forces of forward dynamics by the request's method, and of their error."""
+def solution_program(asked: Request, impact: bool) -> Graph:
+    """Program of the solution of forward dynamics, or of an ``impact``, by the request's method, and of its error."""
     ops = TraceOps()
     bound = symbolic_request(asked, ops)
-    motion = bound.motion()
+    motion = bound.impact() if impact else bound.motion()
     found = METHODS[asked.method](motion)
     error = ops.matrix([[bound.error_of(motion, found)]])
     return ops.graph([ops.nodes(a) for a in (found.qdd, found.forces, error)])
@@ -399,9 +395,11 @@ def as_arguments(constraints: Sequence[Constraint], given: Mapping[str, Any]) ->
     if gains and keywords.get("control") != "pd":
         raise ConfigurationError(gains[0], "none without control='pd'", "some", "Leave it out, or pass control='pd'.")
     values.update((name, keywords.pop(name)) for name in gains)
-    for keyword in ("v_target", "active"):
-        if keyword in keywords:
-            values[keyword], keywords[keyword] = keywords[keyword], True
+    for keyword in ("v_target", "active", "impacts"):
+        if (x := keywords.pop(keyword, None)) is not None:
+            values[keyword], keywords[keyword] = x, True
+    if np.ndim(keywords.get("restitution", 0.0)):
+        values["restitution"], keywords["restitution"] = keywords["restitution"], "input"
     if "targets" in keywords:
         targets = one_each("targets", keywords["targets"], n, alike=False)
         keywords["targets"] = [x is not None for x in targets]
@@ -446,6 +444,8 @@ def _checked(tree: Tree, a: Argument, value: Any) -> Array:
         return np.asarray(check_compliance(value, a.size, owner))
     if kind == "rows":
         return finite_array(value, (..., a.shape[0], 6), owner, ROW_LAYOUT, ConstraintError)
+    if a.flags and np.asarray(value).dtype == bool:
+        value = np.asarray(value, dtype=float)
     if not a.shape and (numbers := real_array(value)) is not None:
         value = numbers[..., None]
     error = ConstraintError if kind == "targets" else ConfigurationError

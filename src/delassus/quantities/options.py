@@ -142,6 +142,10 @@ class Keywords(TypedDict, total=False):
     active : bool
         Whether constraints can be switched off state by state: the argument ``active`` (n_constraints,) holds 1 for a
         constraint that acts and 0 for one that leaves no trace in the result and has no force.
+    impacts : bool
+        Whether steps begin with impacts: the argument ``impacts`` (n_constraints,) holds 1 for a constraint whose rows
+        come to rest by impulses first, as of a foot that has just touched down, and 0 for one whose rows keep their
+        velocities. All that act take impulses.
     frames : str, Frame or sequence of these
         Whose poses, twists, accelerations or Jacobians are computed; those of all links if not given.
     reference : {"local", "world", "local-world-aligned"}
@@ -155,7 +159,8 @@ class Keywords(TypedDict, total=False):
         Of "step" and "step_derivatives".
     friction, restitution : float or "input"
         Of all contacts of "contact_step", in place of their own; ``"input"`` makes it the argument of that name
-        (n_contacts,), one number for each `Contact`.
+        (n_contacts,), one number for each `Contact`. Restitution of "impulse" is that of constraints (n_constraints,),
+        0 if not given.
     smoothing : float or "input"
         Of "contact_step_derivatives" and of derivatives of "contact_step", which stays as it is: means over changes of
         velocities of contacts and joints by up to so many m/s (rad/s), in which those take part that are about to
@@ -184,6 +189,7 @@ class Keywords(TypedDict, total=False):
     poses: Flags
     compliance: Compliance | Literal["input"]
     active: bool
+    impacts: bool
     frames: Frames
     reference: Reference
     independent: Iterable[str] | None
@@ -222,7 +228,8 @@ class Options:
     """Checked `Keywords`: of constraints one entry each, of damping and compliance None if there is none.
 
     ``passive`` says whether springs, dry friction and gravity compensation of the description act. ``gains`` are those
-    of velocity and position errors, and ``single_frame`` says that ``frames`` was not a list.
+    of velocity and position errors, and ``single_frame`` says that ``frames`` was not a list. Restitution is that of
+    contacts, or if it is ``of_constraints`` of these.
     """
 
     gravity: tuple[float, ...] | Literal["input"]
@@ -236,6 +243,7 @@ class Options:
     gains: tuple[tuple[float, float] | None, ...]
     compliance: tuple[tuple[float, ...] | Literal["input"] | None, ...]
     active: bool
+    impacts: bool
     frames: tuple[Frame, ...] | None
     single_frame: bool
     reference: str
@@ -245,6 +253,7 @@ class Options:
     solver: str
     friction: float | Literal["input"] | None
     restitution: float | Literal["input"] | None
+    of_constraints: bool
     smoothing: float | Literal["input"] | None
     limits: bool
     sweeps: int
@@ -269,7 +278,9 @@ class Options:
             out.append(Argument(f"wrench{i}", (6,), meaning, "wrenches", f"wrench on {frame.link!r}"))
         for i, c in enumerate(constraints):
             if self.targets[i]:
-                meaning = f"acceleration of constraint {i} along its rows, m/s^2, rad/s^2"
+                meaning = (
+                    f"acceleration of constraint {i} along its rows, m/s^2, rad/s^2; of an impulse velocity, m/s, rad/s"
+                )
                 out.append(Argument(f"target{i}", (c.size,), meaning, "targets", f"target of {c!r}"))
         for i, c in enumerate(constraints):
             if self.poses[i]:
@@ -280,16 +291,20 @@ class Options:
             if self.compliance[i] == "input":
                 meaning = f"compliance of constraint {i} along its rows, (m/s^2)/N, (rad/s^2)/(N m)"
                 out.append(Argument(f"compliance{i}", (c.size,), meaning, "compliance", f"compliance of {c!r}"))
-        n_contacts = sum(c.n_points > 0 for c in constraints)
+        what, n = "contact", sum(c.n_points > 0 for c in constraints)
+        if self.of_constraints:
+            what, n = "constraint", len(constraints)
         for name in ("friction", "restitution"):
             if getattr(self, name) == "input":
-                out.append(Argument(name, (n_contacts,), f"coefficient of {name} of each contact"))
+                out.append(Argument(name, (n,), f"coefficient of {name} of each {what}"))
         if self.smoothing == "input":
             out.append(Argument("smoothing", (), "changes of velocities that derivatives are means over, m/s, rad/s"))
         if self.active:
-            out.append(
-                Argument("active", (len(constraints),), "1 for each constraint that acts, 0 for one that is off")
-            )
+            meaning = "1 for each constraint that acts, 0 for one that is off"
+            out.append(Argument("active", (len(constraints),), meaning, flags=True))
+        if self.impacts:
+            meaning = "1 for each constraint whose rows come to rest by impulses before the step, else 0"
+            out.append(Argument("impacts", (len(constraints),), meaning, flags=True))
         return out
 
     def describe(self) -> str:
@@ -323,6 +338,9 @@ def check_options(
     v_target = check_flag("v_target", options.get("v_target", False), "Its values come with each call.")
     if v_target and control != "pd":
         raise ConfigurationError("v_target", "none without control='pd'", "some", "Leave it out, or pass control='pd'.")
+    impacts = check_flag("impacts", options.get("impacts", False), "Its values come with each call.")
+    if impacts and any(x is not None for x in soft):
+        raise ConstraintError("compliance", "None with impacts", "some", "Soft constraints take no impulses.")
     return Options(
         gravity=_numbers(options.get("gravity", tree.gravity), 3, "gravity", "m/s² along the axes of the world"),
         damping=_damping(tree, options.get("damping", tree.per_dof("damping") * chosen["passive"])),
@@ -333,12 +351,14 @@ def check_options(
         gains=tuple(gains),
         compliance=tuple(_compliance(c, given) for c, given in zip(constraints, soft, strict=True)),
         active=check_flag("active", options.get("active", False), "Its values come with each call."),
+        impacts=impacts,
         frames=None if frames is None else _frames(tree, "frames", [frames] if is_frame(frames) else frames),
         single_frame=is_frame(frames),
         independent=_joints(tree, "independent", options.get("independent")),
         hold=_joints(tree, "hold", options.get("hold")) or (),
         friction=_coefficient("friction", options.get("friction"), None),
         restitution=_coefficient("restitution", options.get("restitution"), 1.0),
+        of_constraints="solver" not in taken,
         smoothing=_coefficient("smoothing", options.get("smoothing"), None, "it") or None,
         limits=check_flag("limits", options.get("limits", True), "Limits are those of the robot's description."),
         sweeps=check_whole("sweeps", options.get("sweeps", SWEEPS), "Try 30.", least=1),

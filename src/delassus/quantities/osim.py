@@ -1,7 +1,8 @@
-"""Delassus matrix and what goes with it: declarations, and the functions that compute them at once."""
+"""Delassus matrix, impulses and what goes with them: declarations, and the functions that compute them at once."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Unpack
 
 import numpy as np
@@ -11,6 +12,8 @@ from delassus.accuracy.operator import DelassusOperator
 from delassus.algorithms import crba, rnea
 from delassus.algorithms import jacobian as jacobian_algorithm
 from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.dynamics import METHODS as DYNAMICS
+from delassus.algorithms.dynamics import SOFT
 from delassus.algorithms.dynamics.damped import damped_problem
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.osim import METHODS as NAMED
@@ -22,6 +25,7 @@ from delassus.quantities.evaluate import CompiledRequest, bind
 from delassus.quantities.options import Arrays, Constraints, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
+from delassus.quantities.results import ImpulseDynamics, impulses_found
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 
@@ -52,6 +56,15 @@ def _damped_solution(bound: BoundRequest) -> list[Matrix]:
     damping, x = (stacked(bound, bound.entries(name)) for name in ("d", "x"))
     motion = damped_problem(bound.problem(), damping, x)
     return [bound.with_error(motion, pv_early(motion), pv_early).forces]
+
+
+def _impulse(bound: BoundRequest) -> list[Matrix]:
+    found = bound.solve(bound.impact())
+    return [stacked(bound, bound.entries("v")) + found.qdd, found.forces]
+
+
+def _impulse_jacobian(bound: BoundRequest) -> list[list[Matrix]]:
+    return bound.impact_derivatives()[2]
 
 
 def _mass_matrix(bound: BoundRequest) -> list[Matrix]:
@@ -117,6 +130,23 @@ JACOBIAN = Quantity(
     ("q",),
     (Output("J", ("m", "nv"), "constraint Jacobian, velocities along the rows"),),
     _jacobian,
+)
+
+
+IMPULSE = Quantity(
+    "impulse",
+    "Impact of constraints that close",
+    ("q", "v"),
+    (
+        Output("v_next", ("nv",), "velocity after the impact"),
+        Output("impulses", ("m",), "impulses on the first links, along the rows of all constraints in N s, N m s"),
+    ),
+    _impulse,
+    methods=tuple(name for name in DYNAMICS if name not in SOFT),
+    options=frozenset({"targets", "active", "restitution"}),
+    has_status=True,
+    is_solution=True,
+    jacobian=_impulse_jacobian,
 )
 
 
@@ -333,3 +363,73 @@ def jacobian(tree: Tree, constraints: Constraints, q: ArrayLike, **given: Unpack
     (6, 7)
     """
     return bind(tree, constraints, JACOBIAN, {"q": q}, AUTO, **given).run()["J"]
+
+
+def impulse(
+    tree: Tree,
+    q: ArrayLike,
+    v: ArrayLike,
+    constraints: Constraints = None,
+    restitution: ArrayLike = 0.0,
+    *,
+    method: str | None = None,
+    targets: Sequence[ArrayLike | None] | None = None,
+    active: ArrayLike | None = None,
+    **given: Unpack[Arrays],
+) -> ImpulseDynamics:
+    """Velocities after an impact, and its impulses: constraints close in no time, at the same configuration.
+
+    ``M (v⁺ − v) = Jᵀ p``, ``J v⁺ = −e J v``. Constraints of the robot's file take impulses with the others; those that
+    hold already have ``J v = 0``, and stay so whatever ``e`` is. All rows are bilateral: of a foot that may lift off or
+    slide see `Contact`.
+
+    Parameters
+    ----------
+    tree : Tree
+    q, v : (..., nq) and (..., nv) array_like
+        Configurations, and velocities before the impact (m/s, rad/s); leading axes of all arguments are batches.
+    constraints : Constraint or iterable of Constraint, optional
+        Stacked in this order, m rows in all; ``tree.constraints`` if not given.
+    restitution : float or (..., n_constraints) array_like
+        ``e`` of all constraints, or of each, from 0, where rows come to rest, to 1.
+    method : str, optional
+        One of ``DYNAMICS_METHODS`` that takes hard constraints; as in `forward_dynamics`.
+    targets : list of (..., m_c) array_like or None, optional
+        Velocities that are added to ``−e J v`` along the rows of each constraint (m/s, rad/s); None is zero.
+    active : (..., n_constraints) array_like, optional
+        True (or 1) where a constraint acts, else False.
+    rows, placements, payloads : optional
+        As `delassus` takes them.
+
+    Returns
+    -------
+    ImpulseDynamics
+        Where rows are redundant or contradict one another, the status says so, and the solution is the least-squares
+        one, as of `forward_dynamics`.
+
+    Raises
+    ------
+    ConfigurationError, ConstraintError, UnknownNameError
+        As `forward_dynamics`; restitution outside [0, 1].
+
+    References
+    ----------
+    Featherstone, Rigid Body Dynamics Algorithms, 11.7.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> robot, foot = ds.mechanisms.humanoid(), ds.Point("left_foot")
+    >>> q, v = robot.random(0), np.ones(robot.nv)
+    >>> found = ds.impulse(robot, q, v, foot)
+    >>> bool(abs(ds.jacobian(robot, foot, q) @ found.v_next).max() < 1e-12), found.impulses[0].shape
+    (True, (3,))
+    >>> bool(ds.kinetic_energy(robot, q, found.v_next) < ds.kinetic_energy(robot, q, v))
+    True
+    """
+    states, chosen = {"q": q, "v": v}, AUTO if method is None else method
+    options = {"restitution": restitution, "targets": targets, "active": active, **given}
+    bound = bind(tree, constraints, IMPULSE, states, chosen, **options)
+    if isinstance(bound, CompiledRequest):
+        return bound.solution()  # type: ignore[no-any-return]
+    return impulses_found(bound, bound.run())

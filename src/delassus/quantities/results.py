@@ -1,4 +1,4 @@
-"""What forward dynamics returns to users: accelerations, forces, status, and residuals that check them; derivatives."""
+"""What forward dynamics and impacts return to users: solutions, status, residuals that check them, derivatives."""
 
 from __future__ import annotations
 
@@ -78,18 +78,7 @@ class ForwardDynamics(Frozen):
 
         Rows are counted from zero within their constraint, "at" so many states.
         """
-        n = self.status.size
-        lines = []
-        for status in DynamicsStatus:
-            if count := int(np.count_nonzero(self.status == status)):
-                lines.append(f"{status.name} at {count} of {n} state(s): {status.text}")
-        problem = self._bound.problem()
-        at = np.count_nonzero(self.redundant_rows.reshape(n, problem.n_rows), axis=0)
-        for c, (constraint, rows) in enumerate(zip(problem.constraints, problem.rows, strict=True)):
-            found = [f"{r} (at {k})" if n > 1 else str(r) for r, k in enumerate(at[rows]) if k]
-            if found:
-                lines.append(f"constraint {c}, {constraint!r}: dependent on rows before them: {', '.join(found)}")
-        return "\n".join(lines)
+        return _report(self)
 
     def constraint_residual(self) -> Array:
         """``Σ K a − k`` (..., m): acceleration along each row less what the constraint asks for (m/s², rad/s²).
@@ -152,6 +141,66 @@ class DynamicsDerivatives(ForwardDynamics):
     df_dq: Array
     df_dv: Array
     df_dtau: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ImpulseDynamics(Frozen):
+    """Impacts of a batch of states, as `impulse` returns them; all arrays are read-only.
+
+    Attributes
+    ----------
+    v_next : (..., nv) array
+        Velocities after the impact (m/s, rad/s).
+    impulses : tuple of (..., m_c) arrays
+        Impulse of each constraint on its first link, along its rows (N·s, N·m·s): ``M (v⁺ − v) = Jᵀ p``.
+    status, error_estimate, rank, redundant_rows, method
+        As of `ForwardDynamics`; errors are those of the change of velocities and of impulses.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> robot = ds.mechanisms.humanoid()
+    >>> found = ds.impulse(robot, robot.random(0, batch=3), [1.0] * 38, [ds.Weld("left_foot"), ds.Weld("left_foot")])
+    >>> found.v_next.shape, [p.shape for p in found.impulses], found.status[0].name, found.rank.tolist()
+    ((3, 38), [(3, 6), (3, 6)], 'REDUNDANT', [6, 6, 6])
+    """
+
+    v_next: Array
+    impulses: tuple[Array, ...]
+    status: NDArray[np.object_]
+    error_estimate: Array
+    rank: NDArray[np.int_]
+    redundant_rows: NDArray[np.bool_]
+    method: str
+    _bound: NumpyRequest
+
+    def __repr__(self) -> str:
+        statuses = [status.name for status in DynamicsStatus if np.any(self.status == status)]
+        return f"{type(self).__name__}(method={self.method!r}, v={self.v_next.shape}, status={', '.join(statuses)})"
+
+    def report(self) -> str:
+        """Report in words, as that of `ForwardDynamics`."""
+        return _report(self)
+
+
+def _report(found: ForwardDynamics | ImpulseDynamics) -> str:
+    n, lines = found.status.size, []
+    for status in DynamicsStatus:
+        if count := int(np.count_nonzero(found.status == status)):
+            lines.append(f"{status.name} at {count} of {n} state(s): {status.text}")
+    problem = found._bound.problem()
+    at = np.count_nonzero(found.redundant_rows.reshape(n, problem.n_rows), axis=0)
+    for c, (constraint, rows) in enumerate(zip(problem.constraints, problem.rows, strict=True)):
+        dependent = [f"{r} (at {k})" if n > 1 else str(r) for r, k in enumerate(at[rows]) if k]
+        if dependent:
+            lines.append(f"constraint {c}, {constraint!r}: dependent on rows before them: {', '.join(dependent)}")
+    return "\n".join(lines)
+
+
+def impulses_found(bound: NumpyRequest, found: dict[str, Array]) -> ImpulseDynamics:
+    """The result of an impact; its arrays are read-only."""
+    _, impulses, status, error, rank, redundant, method, *_ = _fields(bound, bound.resolved[0], bound.request.method)
+    return ImpulseDynamics(_read_only(found["v_next"]), impulses, status, error, rank, redundant, method, bound)
 
 
 def solved(bound: NumpyRequest, resolved: Resolved, method: str) -> ForwardDynamics:

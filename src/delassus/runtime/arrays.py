@@ -111,7 +111,7 @@ def checked(x: ArrayLike, argument: Argument, dtype: np.dtype[Any], name: str) -
         array = np.asarray(x, dtype=dtype if type(x) in (float, int) else None)
     except Exception:  # an object's own conversion may raise anything, and all of it means: no array of numbers
         array = np.asarray(None)
-    check_dtype(array.dtype, dtype, name)
+    check_dtype(array.dtype, dtype, name, argument)
     check_shape(array.shape, argument.shape, name)
     return array.astype(dtype, copy=False)
 
@@ -214,9 +214,9 @@ def _broadcast(shapes: list[Batch]) -> bool:
     return True
 
 
-def check_dtype(came: np.dtype[Any], dtype: np.dtype[Any], name: str) -> None:
-    """Raise `ConfigurationError` unless an array is of the kernel's type, or of whole numbers."""
-    if came != dtype and came.kind not in "iu":
+def check_dtype(came: np.dtype[Any], dtype: np.dtype[Any], name: str, argument: Argument) -> None:
+    """Raise `ConfigurationError` unless an array is of the kernel's type, of whole numbers, or flags."""
+    if came != dtype and came.kind not in ("iub" if argument.flags else "iu"):
         raise ConfigurationError(name, f"dtype {dtype}", f"dtype {came}", f"Convert it with astype({str(dtype)!r}).")
 
 

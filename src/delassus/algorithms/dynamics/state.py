@@ -76,6 +76,7 @@ class DynamicsProblem:
         self.velocity, self._tau, self._damping, self._is_passive = v, tau, damping, passive
         self.elimination = elimination or EliminationOrder(tuple(problem.tree.leaves_to_root()))
         self._conserved: frozenset[int] = frozenset()
+        self.before: Any = None  # of an impact: the velocity before it, a state vector
 
     def with_goals(self, goals: Sequence[Goal]) -> DynamicsProblem:
         """The problem with other goals of the constraints."""
@@ -111,6 +112,15 @@ class DynamicsProblem:
         rest = DynamicsProblem(self.problem, None, None, gravity=weightless, goals=goals, elimination=self.elimination)
         rest.tau = [ops.take(force, range(sv.start, sv.stop), None) for sv in self.tree.v_slices]
         return rest
+
+    def at_impact(self, changes: Matrix) -> DynamicsProblem:
+        """The impact that changes velocities along rows by these (m × 1): ``M Δv = Jᵀ p``, ``J Δv``.
+
+        It is a problem at rest: its accelerations are changes of velocities, its forces impulses.
+        """
+        impact = self.at_rest(self.ops.zeros(self.tree.nv, 1), changes)
+        impact.before = self.velocity
+        return impact
 
     def per_joint(self, vector: Any) -> list[Matrix]:
         """Entries of a state vector, one column (n_i × 1) a joint; zeros for None."""

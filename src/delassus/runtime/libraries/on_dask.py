@@ -142,7 +142,7 @@ def _checked(kernel: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     arguments, out = {a.name: a for a in kernel.arguments}, {}
     for name, x in given.items():
         if library_of(type(x)):
-            check_dtype(x.dtype, kernel.dtype, name)
+            check_dtype(x.dtype, kernel.dtype, name, arguments[name])
             check_shape(x.shape, arguments[name].shape, name)
         out[name] = da.asarray(x if library_of(type(x)) else checked(x, arguments[name], kernel.dtype, name))
     return out

@@ -127,7 +127,7 @@ def _checked(x: Any, argument: Argument, dtype: np.dtype[Any]) -> Any:
     import jax
 
     _check_numbers(x, argument.name)
-    if x.dtype != dtype and not (x.dtype.kind in "iu" or x.weak_type):
+    if x.dtype != dtype and not (x.dtype.kind in ("iub" if argument.flags else "iu") or x.weak_type):
         advice = f"Convert it with astype({dtype.name!r}), or compile with dtype='float32' or 'float64'."
         if dtype == np.float64 and not jax.config.jax_enable_x64:
             advice = "Set jax.config.update('jax_enable_x64', True), or compile with dtype='float32'."

@@ -10,7 +10,7 @@ Cost of an evaluation: that of `derivatives` and O(n²) for each of the k column
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,9 +79,20 @@ class DualFlow(Flow):
 
 
 def step_derivatives(
-    ops: Ops, tree: Tree, integrator: str, q: State, v: State, h: Scalar, accelerate: Accelerate, n_controls: int
+    ops: Ops,
+    tree: Tree,
+    integrator: str,
+    q: State,
+    v: State,
+    h: Scalar,
+    accelerate: Accelerate,
+    n_controls: int,
+    of_start: Sequence[Matrix] | None = None,
 ) -> tuple[State, State, Matrix, Matrix]:
-    """``q⁺``, ``v⁺``, and the change (2 nv × 2 nv) and (2 nv × n) of both with those before and with n controls."""
+    """``q⁺``, ``v⁺``, and the change (2 nv × 2 nv) and (2 nv × n) of both with those before and with n controls.
+
+    ``of_start``: changes (nv × nv) of ``v`` with positions and velocities before, where these are not it.
+    """
     nv, end = tree.nv, 2 * tree.nv + n_controls
     columns = range(nv), range(nv, 2 * nv), range(2 * nv, end)
     unit = [ops.put(ops.eye(len(own)), (len(own), end), range(len(own)), own) for own in columns]
@@ -90,7 +101,8 @@ def step_derivatives(
         qdd, with_q, with_v, with_controls = accelerate(at_q.x, at_v.x)
         return DualVector(qdd, with_q @ at_q.change + with_v @ at_v.change + with_controls @ unit[2])
 
-    start = DualVector(q, unit[0]), DualVector(v, unit[1])
+    by_v = unit[1] if of_start is None else ops.hstack([*of_start, ops.zeros(nv, n_controls)])
+    start = DualVector(q, unit[0]), DualVector(v, by_v)
     q_next, v_next = INTEGRATE[integrator](DualFlow(ops, tree), *start, h, dual)
     change = ops.vstack([q_next.change, v_next.change])
     both = range(2 * nv)

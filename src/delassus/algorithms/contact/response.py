@@ -283,7 +283,7 @@ def softness(ops: Ops, mode: Mode, rows: Sequence[int]) -> list[tuple[Scalar, Sc
 def echelon(ops: Ops, W: Matrix, beside: Matrix) -> Matrix:
     """Rows (d × (d + k)) of ``[W, beside]`` by elimination, ``W = Uᵀ Δ U`` positive semidefinite.
 
-    ``[U, Δ⁻¹ U⁻ᵀ beside]``; rows whose pivots are round-off are zero.
+    ``[U, Δ⁻¹ U⁻ᵀ beside]``; rows whose pivots are round-off are zero, that of small pivots before them too.
     """
     d, least = ops.shape(W)[0], ops.epsilon ** (2.0 / 3.0)
     a = ops.entries(ops.hstack([W, beside]))
@@ -294,6 +294,7 @@ def echelon(ops: Ops, W: Matrix, beside: Matrix) -> Matrix:
         row = [0.0] * k + [kept] + [x * over for x in a[k][k + 1 :]]
         for i in range(k + 1, d):
             factor = a[k][i]
+            sizes[i] = sizes[i] + sizes[k] * (row[i] * row[i])
             a[i] = [x - factor * y if j > k else x for j, (x, y) in enumerate(zip(a[i], row, strict=True))]
         a[k] = row
     return ops.matrix(a)

@@ -40,6 +40,8 @@ LEFT_OUT = ("flagged", "not finite", "several solutions", "no reference", "near 
 """What is not compared: the last are states whose differences depend on their width."""
 SMOOTH, UNIQUE = 1e-6, 1e-7
 """What differences may depend on their width, over their size; velocities (m/s) that two solutions may differ by."""
+STARTS = 8
+"""Random impulses to start from, by which several solutions are found."""
 SWITCH = 1e3 * STEP
 """Distance (m/s) of other modes within which differences may see two: what a width in a gap is over a millisecond."""
 WIDTHS = {"dt": 0.1 * STEP}
@@ -203,7 +205,7 @@ def _compared(
     solved = np.array([x == ds.DynamicsStatus.SOLVED for x in status])
     finite = np.all([np.isfinite(x.reshape(n, -1)).all(axis=1) for x in results], axis=0)
     apart = np.zeros(n)
-    for _ in range(2):
+    for _ in range(STARTS):
         start = 0.3 * rng.normal(size=given[2].shape) * (1e-6 + np.abs(found["impulses_next"]).max(axis=1))[:, None]
         other = kernel(*given[:2], start, *given[3:])[1]
         apart = np.maximum(apart, np.abs(other - found["v_next"]).max(axis=1))

@@ -26,13 +26,16 @@ _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?
 NUMBERS = re.compile(rf"[ \t\r\n]*(?:{_NUMBER}(?:[ \t\r\n]+|$))*")
 
 
-def real_array(value: Any) -> Array | None:
-    """Copy real numbers (bool, complex, text and objects are none) into a float64 array; None if that is impossible."""
+def real_array(value: Any, *, flags: bool = False) -> Array | None:
+    """Copy real numbers into a float64 array; None if that is impossible.
+
+    Complex numbers, text and objects are none; booleans are none but where ``flags`` are wanted.
+    """
     try:
         given = np.asarray(value)
     except Exception:  # an object's own conversion may raise anything, and all of it means: no array of numbers
         return None
-    if given.dtype.kind not in "fiu":
+    if given.dtype.kind not in ("fiub" if flags else "fiu"):
         return None
     with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite, which callers refuse
         return given.astype(float)

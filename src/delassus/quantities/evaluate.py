@@ -398,7 +398,8 @@ def as_arguments(constraints: Sequence[Constraint], given: Mapping[str, Any]) ->
     for keyword in ("v_target", "active", "impacts"):
         if (x := keywords.pop(keyword, None)) is not None:
             values[keyword], keywords[keyword] = x, True
-    if np.ndim(keywords.get("restitution", 0.0)):
+    each = real_array(keywords.get("restitution", 0.0))
+    if each is not None and each.ndim:
         values["restitution"], keywords["restitution"] = keywords["restitution"], "input"
     if "targets" in keywords:
         targets = one_each("targets", keywords["targets"], n, alike=False)
@@ -444,8 +445,8 @@ def _checked(tree: Tree, a: Argument, value: Any) -> Array:
         return np.asarray(check_compliance(value, a.size, owner))
     if kind == "rows":
         return finite_array(value, (..., a.shape[0], 6), owner, ROW_LAYOUT, ConstraintError)
-    if a.flags and np.asarray(value).dtype == bool:
-        value = np.asarray(value, dtype=float)
+    if a.flags and (flags := real_array(value, flags=True)) is not None:
+        value = flags
     if not a.shape and (numbers := real_array(value)) is not None:
         value = numbers[..., None]
     error = ConstraintError if kind == "targets" else ConfigurationError

@@ -22,6 +22,7 @@ IV.8 (``dexp``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -156,7 +157,7 @@ class SubSteps:
         return Stage(
             self._chart_rate(u, w), w_rate, _sum(u, self._chart_rate(u, back)), w_end, errors, _dot(of_v, of_v),
             _dot(taken, along), square(columns[1]), _dot(of_qdd, of_qdd),
-            lambda x: ops.sqrt(square(self._of_tree(x)) + SQUARE_FLOOR),
+            lambda x: _root(ops, square(self._of_tree(x))),
         )  # fmt: skip
 
     def _of_tree(self, x: State) -> State:
@@ -407,7 +408,7 @@ def _error(steps: SubSteps, at: Progress, end: Stage, dt: Scalar, closed: Scalar
         end.length([h * x for x in _combined(DIFFERENCE, [*rates, last])])
         for rates, last in ((at.u_rates, end.u_rate), (at.w_rates, end.w_rate))
     )
-    speed, acceleration = (ops.sqrt(x + SQUARE_FLOOR) for x in (end.speed, end.acceleration))
+    speed, acceleration = _root(ops, end.speed), _root(ops, end.acceleration)
     kinetic = 0.5 * (end.speed + dt * dt * (end.acceleration + TUNING.held_fraction * end.free))
     energy = dt / h * (speed * of_w + acceleration * of_u) / (TUNING.energy_tolerance * kinetic + SQUARE_FLOOR)
     gap: Scalar = 0.0
@@ -440,6 +441,11 @@ def _combined(parts: Sequence[float], rates: Sequence[State]) -> State:
     """``Σ part · rate``."""
     return [_dot([part for part in parts if part], [x for x, part in zip(column, parts, strict=True) if part])
             for column in zip(*rates, strict=True)]  # fmt: skip
+
+
+def _root(ops: Ops, x: Scalar) -> Scalar:
+    """Square root that has a derivative at zero, where it is zero."""
+    return ops.sqrt(x + SQUARE_FLOOR) - math.sqrt(SQUARE_FLOOR)
 
 
 def _dot(x: Sequence[Scalar], y: Sequence[Scalar]) -> Scalar:

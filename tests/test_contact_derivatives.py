@@ -397,6 +397,17 @@ def test_a_pyramid_on_corners_has_one_derivative_of_its_velocity():
         moved = derivatives(q, np.zeros(6), *at_rest, smoothing)[4][6:, 6:]
         assert np.all((np.diag(moved) > 0.05) & (np.diag(moved) < 1.0))
         assert np.abs(moved[[0, 1, 2], [1, 2, 0]]).max() < 1e-3
+    # on the edge of two corners, along an axis of the world but for a small angle: as at any other angle
+    tilt, height = 0.3, 0.075 * np.sin(0.3) + 0.05 * np.cos(0.3) - 2e-5
+    turns = np.concatenate([np.logspace(-9, -1, 33), [0.7]])
+    half, lean = 0.5 * turns, 0.5 * tilt
+    of_turn = np.array([np.cos(half) * np.sin(lean), np.sin(half) * np.sin(lean), np.sin(half) * np.cos(lean)])
+    q = np.column_stack([np.zeros((34, 2)), np.full(34, height), of_turn.T, np.cos(half) * np.cos(lean)])
+    *found, status = derivatives(q, 1e-3 * v, *at_rest, 0.0, return_status=True)
+    assert (status == ds.DynamicsStatus.SOLVED).all()
+    apart = np.abs(found[4][:, 6:, 6:] - found[4][-1, 6:, 6:]).max(axis=(1, 2))
+    seen = turns > 1e-5  # smaller ones are below the round-off of squares, and the edge is taken to be along the axis
+    assert apart[seen].max() < 1e-9 and np.all(apart[~seen] < 10.0 * turns[~seen])
 
 
 def test_smoothed_derivatives_are_means_over_changes_of_velocities(rolling):

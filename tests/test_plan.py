@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import delassus as ds
 from delassus import mechanisms as robots
 from delassus.algorithms.osim.cut import cut_osim
-from delassus.planner.base_parameters import base_parameters
 from delassus.planner.frame_placement import frame_placement
+from delassus.planner.regrouped_inertias import regrouped_inertias
 from delassus_studies.cases import (
     G1_ENDS,
     GO1_FEET,
@@ -225,7 +225,7 @@ def test_any_cut_set_gives_the_same_matrix(mechanism, seed):
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(mechanisms)
-def test_placed_frames_and_base_parameters_are_the_same_robot(mechanism):
+def test_placed_frames_and_regrouped_inertias_are_the_same_robot(mechanism):
     tree = mechanism.tree
     constraints, rows = some_constraints(mechanism)
     q = tree.random(mechanism.rng, 2)
@@ -236,7 +236,7 @@ def test_placed_frames_and_base_parameters_are_the_same_robot(mechanism):
         tolerance = AGREEMENT if method == "ltl-osim" else 100 * SAME_ROBOT
         assert error(ds.delassus(placed, constraints, q, method=method, rows=rows), expected) < tolerance
     M = ds.mass_matrix(tree, q) if tree.nv else np.zeros((2, 0, 0))
-    for other in (placed, base_parameters(tree), base_parameters(placed)):
+    for other in (placed, regrouped_inertias(tree), regrouped_inertias(placed)):
         if tree.nv:
             assert error(ds.mass_matrix(other, q), M) < SAME_ROBOT
     twist_frames = [name for name in tree.frames if name != "world"]
@@ -255,7 +255,7 @@ def test_placed_frames_need_fewer_operations(robot):
     constraints = (points if robot == "go1" else welds)(*ROBOTS[robot])
     names = [c.first.link for c in constraints]
     steps = [tree, frame_placement(tree, names), frame_placement(tree, names, free_base=True)]
-    steps.append(base_parameters(steps[-1]))
+    steps.append(regrouped_inertias(steps[-1]))
     for method in ("pv-osim", "pv-osimr"):
         counted = [ds.count_operations(step, constraints, method=method).clean.total for step in steps]
         assert all(later < earlier for earlier, later in itertools.pairwise(counted)), counted
@@ -278,11 +278,11 @@ def test_placed_frames_of_a_skewed_chain():
                 assert (joint.rotation == 0.0).any() and (joint.position == 0.0).any()
 
 
-def test_base_parameters_are_few():
+def test_regrouped_inertias_are_few():
     """A link on a revolute joint that gives away its mass keeps neither a moment along the axis nor one across it."""
     given = 0
     for seed in range(6):
-        tree = base_parameters(some_mechanism(seed, 8, "fixed", kinds=(joint_kinds.REVOLUTE,)).tree)
+        tree = regrouped_inertias(some_mechanism(seed, 8, "fixed", kinds=(joint_kinds.REVOLUTE,)).tree)
         for joint, H in zip(tree.joints, tree.inertias, strict=True):
             i, j = (joint.axis + 1) % 3, (joint.axis + 2) % 3
             if H[0, 0] == 0.0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from enum import Enum
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -50,6 +51,15 @@ class Frozen(metaclass=_PublicNames):
         """Make attributes read-only arrays of float64: copies, but of arrays that are so already."""
         for name in names:
             object.__setattr__(self, name, read_only(getattr(self, name)))
+
+
+class Explained(Enum):
+    """Enumeration whose values are texts that say what its members mean for the user."""
+
+    @property
+    def text(self) -> str:
+        """What this means for the user."""
+        return str(self.value)
 
 
 def read_only(value: Any) -> NDArray[np.float64]:

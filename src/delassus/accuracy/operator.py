@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +14,7 @@ from delassus.algorithms.osim.pv import merge, rows_of
 from delassus.algorithms.osim.pv_fast import Branches, FastFactor, branches
 from delassus.algorithms.problem import Problem
 from delassus.errors import ConfigurationError, shown
+from delassus.frozen import Explained
 from delassus.model.check import common_batch, real_array
 from delassus.spatial.numpy_ops import numbers
 from delassus.spatial.rotations import Array
@@ -23,18 +23,13 @@ MISSED = 1e-9
 """Part of ``x`` that ``(G + D) y`` may miss before ``G + D`` itself is factorised."""
 
 
-class Factorisation(Enum):
+class Factorisation(Explained):
     """How a state's ``G⁻¹ x`` is computed; the text says what that means for the user."""
 
     BRANCHES = "factorised branch by branch at the base (PV-OSIM-fast)"
     DENSE = "a branch block is singular here (a constraint on the base, a stretched limb): G itself is factorised"
     DAMPED = "soft constraints, of the damping's compliance, are eliminated link by link (PV-early)"
     SINGULAR = "G is singular: rows are redundant here, and solve returns the least-squares solution of least norm"
-
-    @property
-    def text(self) -> str:
-        """What this factorisation means for the user."""
-        return str(self.value)
 
 
 class DelassusOperator:

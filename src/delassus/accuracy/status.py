@@ -16,7 +16,6 @@ to the free ones in the metric of ``M``. A `DynamicsStatus` says how each state 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol
 
 import numpy as np
@@ -29,6 +28,7 @@ from delassus.algorithms.dynamics import Method
 from delassus.algorithms.dynamics.kkt import SaddlePoint, kkt
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.frozen import Explained
 from delassus.spatial.numpy_ops import numbers
 from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.rotations import Array
@@ -42,7 +42,7 @@ LEAST_SIZE = 1e-4
 round-off."""
 
 
-class DynamicsStatus(Enum):
+class DynamicsStatus(Explained):
     """How a state was solved; the text says what that means for the user.
 
     Examples
@@ -72,11 +72,6 @@ class DynamicsStatus(Enum):
         "step, or velocities at the start open them; make it shorter, or stabilise constraints (baumgarte)"
     )
     FAILED = "numbers overflowed here: nothing is known; make positions, velocities and forces smaller"
-
-    @property
-    def text(self) -> str:
-        """What this status means for the user."""
-        return str(self.value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

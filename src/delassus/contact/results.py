@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,12 +11,12 @@ from numpy.typing import ArrayLike
 
 from delassus.contact.problems import LCP, MLCP, ConeProblem
 from delassus.errors import ConfigurationError
-from delassus.frozen import Frozen
+from delassus.frozen import Explained, Frozen
 from delassus.model.check import check_number, check_whole, flat_array
 from delassus.spatial.rotations import Array
 
 
-class SolverStatus(Enum):
+class SolverStatus(Explained):
     """How a solver ended; the text says what that means for the user.
 
     Examples
@@ -64,11 +63,6 @@ class SolverStatus(Enum):
         "which points of two bodies touch; start without large overlaps, or make the time step shorter"
     )
     CONFLICTING = "the equality rows contradict one another; drop rows, or ask for velocities that go together"
-
-    @property
-    def text(self) -> str:
-        """What this status means for the user."""
-        return str(self.value)
 
 
 OUTCOMES = (

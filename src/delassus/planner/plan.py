@@ -3,7 +3,7 @@
 Every candidate is traced, and the one with the fewest operations is taken: the cut algorithm over cut sets and, for
 floating bases, root links (``G`` does not depend on which link carries the free joint), and every named method.
 Candidates other than the named methods on the tree as it is run on a tree of the same robot whose body frames and
-inertias are placed for few operations (`frame_placement`, `base_parameters`).
+inertias are placed for few operations (`frame_placement`, `regrouped_inertias`).
 
 With few branching links all cut sets are counted; otherwise, and for the root, the search goes from neighbour to
 neighbour as long as that helps. The search stops when `TUNING.effort` operations have been counted.
@@ -25,8 +25,8 @@ from delassus.constraints import Constraint
 from delassus.errors import ModelError
 from delassus.model.edit.reroot import reroot, reroot_coordinates
 from delassus.model.tree import WORLD, Tree
-from delassus.planner.base_parameters import base_parameters
 from delassus.planner.frame_placement import frame_placement
+from delassus.planner.regrouped_inertias import regrouped_inertias
 from delassus.spatial.ops import Matrix
 from delassus.spatial.trace.trace_ops import TraceOps
 
@@ -223,7 +223,7 @@ class _Search:
             link = tree.link_names[root]
             tree = reroot(tree, link)
             coordinates = reroot_coordinates(self._tree, link, tree)
-        tree = base_parameters(frame_placement(tree, self._frames, free_base=self._root_is_free))
+        tree = regrouped_inertias(frame_placement(tree, self._frames, free_base=self._root_is_free))
         inner = {i for i in tree.branching_links(self._links_of_ends(tree)) if tree.parents[i] != WORLD}
         return _Variant(tree, coordinates, tuple(sorted(inner)))
 

@@ -38,8 +38,8 @@ from delassus.algorithms.operational_space_compliance import (
 from delassus.constraints import Argument
 from delassus.constraints.contact import contacts_of, ground_name
 from delassus.model.tree import Tree
-from delassus.planner.base_parameters import base_parameters
 from delassus.planner.frame_placement import frame_placement
+from delassus.planner.regrouped_inertias import regrouped_inertias
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
@@ -116,7 +116,7 @@ def _contact_step(bound: BoundRequest) -> list[Any]:
     return [stacked(bound, x) for x in (found.q, found.v, found.impulses, found.residuals)]
 
 
-def _without_bounces(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
+def _solved_without_bounces(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
     """A step whose contacts have no restitution, and its solution; none where a contact is fast enough to bounce."""
     step, found = _solved(bound)
     bound.is_within = bound.is_within * (1.0 - is_struck(step, bound.request.options.tolerance))
@@ -145,6 +145,12 @@ def _contact_step_derivatives(
     return [*state, ops.hstack([made["q"], made["v"]]), *with_inputs, distance]
 
 
+def derivatives_without_bounces() -> Quantity:
+    """Derivatives of contact steps that are none where a contact is fast enough to bounce."""
+    run = partial(_contact_step_derivatives, solved=_solved_without_bounces)
+    return replace(CONTACT_STEP_DERIVATIVES, name="contact_step_derivatives_without_bounces", run=run)
+
+
 def _by_tangents(
     bound: BoundRequest, step: ContactStep, found: StepSolution, varying: Iterable[str]
 ) -> tuple[dict[str, Matrix], Matrix]:
@@ -171,7 +177,7 @@ def _has_loops(request: Request) -> bool:
 @lru_cache(maxsize=256)
 def _of_few_operations(request: Request) -> Tree:
     """The same robot, with the same coordinates, its body frames and inertias placed for few operations."""
-    return base_parameters(frame_placement(request.tree, [f.link for c in request.constraints for f in c.frames]))
+    return regrouped_inertias(frame_placement(request.tree, [f.link for c in request.constraints for f in c.frames]))
 
 
 def _broken_rules(bound: BoundRequest) -> Iterator[Scalar]:
@@ -314,11 +320,6 @@ CONTACT_STEP_DERIVATIVES = Quantity(
     options=CONTACT_STEP.options,
     takes_tangents=_has_loops,
 )  # fmt: skip
-DERIVATIVES_WITHOUT_BOUNCES = replace(
-    CONTACT_STEP_DERIVATIVES,
-    name="contact_step_derivatives_without_bounces",
-    run=partial(_contact_step_derivatives, solved=_without_bounces),
-)
 OPERATIONAL_SPACE_COMPLIANCE = Quantity(
     "operational_space_compliance",
     "Free motion and compliance of all links",

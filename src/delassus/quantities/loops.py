@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 from math import prod
 from typing import Any, Unpack
 
@@ -23,7 +22,7 @@ from delassus.algorithms.loops.closing import close_loops as closing
 from delassus.algorithms.loops.closing import closed_within
 from delassus.constraints import Constraint, check_constraints
 from delassus.errors import ConstraintError
-from delassus.frozen import Frozen
+from delassus.frozen import Explained, Frozen
 from delassus.model.check import check_batch, check_generator
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, stacked
@@ -39,7 +38,7 @@ ROUNDS, AT_LEAST = 20, 64
 """How often random configurations are drawn, and how many at least."""
 
 
-class LoopStatus(Enum):
+class LoopStatus(Explained):
     """Whether loops are closed at a configuration; the text says what that means for the user.
 
     Examples
@@ -52,13 +51,8 @@ class LoopStatus(Enum):
     CLOSED = "every constraint holds"
     OPEN = "gaps are least here, but not zero: start nearer to where loops are closed, or hold fewer joints"
 
-    @property
-    def text(self) -> str:
-        """What this status means for the user."""
-        return str(self.value)
 
-
-class Singularity(Enum):
+class Singularity(Explained):
     """Whether independent coordinates determine how a mechanism moves; the text says what that means for the user.
 
     Examples
@@ -81,11 +75,6 @@ class Singularity(Enum):
         "fewer rows are independent than elsewhere: branches of the mechanism meet, and it moves in more ways, "
         "whatever coordinates are chosen; stay away"
     )
-
-    @property
-    def text(self) -> str:
-        """What this singularity means for the user."""
-        return str(self.value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,7 +20,7 @@ from delassus.runtime.kernel import Kernel, restored
 
 DTYPES = ("float64", "float32")
 
-COLUMNS = 44, 15, 18, 39
+COLUMNS = 32, 15, 18, 39
 """Widths of the columns of the table of `compile`."""
 
 

@@ -19,7 +19,7 @@ from delassus.accuracy.status import DynamicsStatus
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import real_array
-from delassus.quantities.contact import CONTACT_STEP_DERIVATIVES, DERIVATIVES_WITHOUT_BOUNCES
+from delassus.quantities.contact import CONTACT_STEP_DERIVATIVES, derivatives_without_bounces
 from delassus.quantities.request import Request
 from delassus.runtime.arrays import gathered, ordered, result_arrays
 from delassus.runtime.kernel import Kernel
@@ -126,7 +126,7 @@ def step_derivatives(kernel: Kernel, names: tuple[str, ...], times: bool) -> lis
         return made
     ways = [(CONTACT_STEP_DERIVATIVES, request.without_contacts()), (CONTACT_STEP_DERIVATIVES, request)]
     if request.bounces:
-        ways.insert(1, (DERIVATIVES_WITHOUT_BOUNCES, request.without_bounces()))
+        ways.insert(1, (derivatives_without_bounces(), request.without_bounces()))
     for derivatives, asked in ways:
         every = derivatives.with_parameters(asked.parameters)
         there = {a.name for a in asked.parameters}

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,12 +27,12 @@ from delassus.contact.formulations.problem import ContactSolution
 from delassus.contact.solvers.double_double import ROUNDING, cone_distance, de_saxce, natural_map
 from delassus.contact.solvers.registry import TOLERANCE
 from delassus.errors import ConfigurationError
-from delassus.frozen import Frozen
+from delassus.frozen import Explained, Frozen
 from delassus.model.check import check_number
 from delassus.spatial.rotations import Array
 
 
-class Verdict(Enum):
+class Verdict(Explained):
     """Whether a step was right; the text says what that means.
 
     Examples
@@ -49,11 +48,6 @@ class Verdict(Enum):
         "the simulator's own equations are not solved to the tolerance: let its solver iterate on, without noslip"
     )
     WRONG = "a check fails that nothing explains: impulses, velocities and data do not belong together"
-
-    @property
-    def text(self) -> str:
-        """What this verdict means for the user."""
-        return str(self.value)
 
 
 VERDICTS = np.array([*Verdict], dtype=object)

@@ -28,7 +28,7 @@ MOST_CANCELLED = 300.0
 """How often its own inertia about its joint a link may get from the links after it: two to three digits at worst."""
 
 
-def base_parameters(tree: Tree) -> Tree:
+def regrouped_inertias(tree: Tree) -> Tree:
     """Tree with the same mass matrix at every configuration and as few inertia parameters as links can have."""
     inertias = np.array(tree.inertias)
     world = np.array(tree.world_inertia)

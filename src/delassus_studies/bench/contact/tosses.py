@@ -277,26 +277,26 @@ def tables(record: Record) -> Iterator[Table | str]:
 
 
 def draw(record: Record, folder: Path) -> Path:
-    """How many tosses are within an error, and parameters over published ones."""
+    """How many tosses are within an error, and parameters over published ones; the table has all settings."""
     found = record.get("identified")
     figure, axes = side_by_side(3 if found else 2)
-    shown: dict[str, Array] = _shown(record)
-    if found:
-        shown |= {f"contact step, {name}": np.array(one) for name, one in found["others"].items()}
-        shown.pop("contact step", None)
+    judged = {f"contact step, {name}": one for name, one in found["others"].items()} if found else {}
+    ours = judged or {name: record["errors"][name] for name in ("Simulator", "contact step")}
+    peers = {name: one for name, one in record["errors"].items() if name.startswith("MuJoCo") and "solref" not in name}
+    shown = {name: np.array(one) for name, one in {**ours, **peers}.items()}
     for k, (ax, label, scale) in enumerate(
         zip(axes, ("position (% of the side)", "rotation (°)"), (100.0, 1.0), strict=False)
     ):
         for name, one in shown.items():
             part = np.arange(1, len(one) + 1) / len(one)
-            ax.plot(scale * np.sort(one[:, k]), part, linewidth=1.0, label=name.replace(", solimp", ",\nsolimp"))
+            ax.plot(scale * np.sort(one[:, k]), part, linewidth=1.0, label=name)
         ax.set_xlim(0, scale * max(np.percentile(one[:, k], 90) for one in shown.values()))
         ax.set_xlabel(f"error of {label}, mean over a toss", fontsize=8)
         ax.spines[["top", "right"]].set_visible(False)
         ax.tick_params(labelsize=8)
         ax.grid(alpha=0.3)
     axes[0].set_ylabel("part of the tosses within it", fontsize=8)
-    axes[1].legend(fontsize=6, loc="lower right")
+    axes[1].legend(fontsize=7, loc="lower right")
     if found:
         estimates = dict(zip(found["names"], zip(found["values"], found["errors"], strict=True), strict=True))
         ratios = {name: (estimates[name], (0.0, own)) for name, own in

@@ -59,11 +59,12 @@ from delassus.model.tree import WORLD, total_mass
 from delassus.planner.plan import CUT, _plan, plan
 from delassus.quantities import QUANTITIES, bound_request, evaluate, find_quantity
 from delassus.quantities.bound_request import elimination_order, symbolic_request
-from delassus.quantities.contact import OPERATIONAL_SPACE_COMPLIANCE
-from delassus.quantities.dynamics import CONTROL_FORCES, DYNAMICS, STEP
+from delassus.quantities.declarations.contact import OPERATIONAL_SPACE_COMPLIANCE
+from delassus.quantities.declarations.dynamics import CONTROL_FORCES, DYNAMICS
+from delassus.quantities.declarations.osim import DELASSUS
+from delassus.quantities.declarations.osim import METHODS as OSIM_ALGORITHMS
+from delassus.quantities.declarations.steps import STEP
 from delassus.quantities.evaluate import NumpyRequest, bind, rcond_program
-from delassus.quantities.osim import DELASSUS
-from delassus.quantities.osim import METHODS as OSIM_ALGORITHMS
 from delassus.quantities.request import request
 from delassus.runtime import fastcall, threads
 from delassus.scenes import boxes, dual_arm, generic_quadruped, mppi, pendulum, quadruped

@@ -137,15 +137,9 @@ from delassus.model import mechanisms
 from delassus.model import topology as _topology
 from delassus.model.tree import Tree
 from delassus.quantities import evaluate as _evaluate
-from delassus.quantities.dynamics import (
-    bias_force,
-    dynamics_derivatives,
-    forward_dynamics,
-    inverse_dynamics,
-    step_derivatives,
-)
-from delassus.quantities.evaluate import SingularError
-from delassus.quantities.kinematics import (
+from delassus.quantities.declarations.dynamics import dynamics_derivatives, forward_dynamics
+from delassus.quantities.declarations.inverse_dynamics import bias_force, inverse_dynamics
+from delassus.quantities.declarations.kinematics import (
     centre_of_mass,
     centre_of_mass_drift,
     centre_of_mass_jacobian,
@@ -160,7 +154,7 @@ from delassus.quantities.kinematics import (
     momentum_jacobian,
     potential_energy,
 )
-from delassus.quantities.loops import (
+from delassus.quantities.declarations.loops import (
     ClosedLoops,
     LoopStatus,
     ReducedDynamics,
@@ -169,8 +163,7 @@ from delassus.quantities.loops import (
     random_configurations,
     reduced_dynamics,
 )
-from delassus.quantities.options import Baumgarte
-from delassus.quantities.osim import (
+from delassus.quantities.declarations.osim import (
     OSIM_METHODS,
     consistent_inverse,
     coriolis_matrix,
@@ -181,7 +174,10 @@ from delassus.quantities.osim import (
     mass_matrix,
     osim,
 )
-from delassus.quantities.regressors import BaseParameters, base_parameters, regressor
+from delassus.quantities.declarations.regressors import BaseParameters, base_parameters, regressor
+from delassus.quantities.declarations.steps import step_derivatives
+from delassus.quantities.evaluate import SingularError
+from delassus.quantities.options import Baumgarte
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, ImpulseDynamics
 from delassus.version import __version__ as __version__
 

@@ -33,8 +33,8 @@ from delassus.compiler.program.trace import report_of, trace_request
 from delassus.compiler.targets.llvm.module import llvm_module
 from delassus.planner.plan import plan
 from delassus.quantities.bound_request import elimination_order, symbolic_request
-from delassus.quantities.dynamics import DYNAMICS
-from delassus.quantities.osim import DELASSUS
+from delassus.quantities.declarations.dynamics import DYNAMICS
+from delassus.quantities.declarations.osim import DELASSUS
 from delassus.quantities.request import Request, request
 from delassus.spatial.trace.graph import OperationCount
 from delassus.spatial.trace.trace_ops import TraceOps

@@ -20,7 +20,7 @@ from delassus.formats.parallel import load_parallel
 from delassus.model.description import RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
 from delassus.model.mechanisms import humanoid, ladder
-from delassus.quantities.loops import random_configurations
+from delassus.quantities.declarations.loops import random_configurations
 from delassus.spatial.joint_kinds import BALL, FREE, PRISMATIC, REVOLUTE, JointKind
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, States, welds

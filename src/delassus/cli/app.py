@@ -133,7 +133,7 @@ def compute(
     """Compute the Delassus matrix of a robot under constraints."""
     from delassus.cli.parse import parse_constraints, read_configuration
     from delassus.formats.load import load
-    from delassus.quantities.osim import delassus
+    from delassus.quantities.declarations.osim import delassus
 
     tree = load(robot, root=root.value)
     constraints = parse_constraints(tree, weld, point)

@@ -16,7 +16,7 @@ from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import check_list
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Mesh, Shape
 from delassus.model.tree import WORLD, Tree
-from delassus.quantities.kinematics import forward_kinematics
+from delassus.quantities.declarations.kinematics import forward_kinematics
 from delassus.spatial.rotations import Array
 
 TOUCHING = f"convex shapes on half spaces and height fields; {PAIRS}; no belts on top"

@@ -1,8 +1,8 @@
 """What can be computed: one declaration each, from which the direct functions and `delassus.compile` run.
 
-`quantity` says what a declaration holds. `osim`, `kinematics`, `loops`, `dynamics`, `regressors` and `contact` hold
-the declarations, each with its direct functions. A `request` resolves and checks what is asked for, with its `options`;
-a `bound_request` is bound to a backend, in `evaluate` to NumPy. `delassus.accuracy` answers to dependent rows.
+`quantity` says what a declaration holds; `declarations` holds them, each with its direct functions. A `request`
+resolves and checks what is asked for, with its `options`; a `bound_request` is bound to a backend, in `evaluate` to
+NumPy. `delassus.accuracy` answers to dependent rows.
 """
 
 from __future__ import annotations
@@ -11,13 +11,22 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from delassus.errors import unknown_name
-from delassus.quantities import contact, dynamics, kinematics, loops, osim, regressors
+from delassus.quantities.declarations import (
+    contact,
+    dynamics,
+    inverse_dynamics,
+    kinematics,
+    loops,
+    osim,
+    regressors,
+    steps,
+)
 from delassus.quantities.quantity import Quantity
 
 QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
     {
         declared.name: declared
-        for module in (osim, kinematics, loops, dynamics, regressors, contact)
+        for module in (osim, kinematics, loops, dynamics, inverse_dynamics, steps, regressors, contact)
         for declared in vars(module).values()
         if isinstance(declared, Quantity)
     }

@@ -19,7 +19,7 @@ from delassus.accuracy.status import DynamicsStatus
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import real_array
-from delassus.quantities.contact import CONTACT_STEP_DERIVATIVES, derivatives_without_bounces
+from delassus.quantities.declarations.contact import CONTACT_STEP_DERIVATIVES, derivatives_without_bounces
 from delassus.quantities.request import Request
 from delassus.runtime.arrays import gathered, ordered, result_arrays
 from delassus.runtime.kernel import Kernel

@@ -13,7 +13,7 @@ from delassus.algorithms.dynamics import METHODS, SOFT
 from delassus.algorithms.dynamics.constraint_acceleration import constraint_residual
 from delassus.constraints import Constraint
 from delassus.quantities.bound_request import BoundRequest
-from delassus.quantities.dynamics import DYNAMICS
+from delassus.quantities.declarations.dynamics import DYNAMICS
 from delassus.quantities.evaluate import bind
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.ops import Matrix

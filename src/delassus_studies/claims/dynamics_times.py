@@ -18,7 +18,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
-from delassus.quantities.dynamics import DYNAMICS
+from delassus.quantities.declarations.dynamics import DYNAMICS
 from delassus.quantities.request import request
 from delassus.spatial.rotations import Array
 from delassus_studies.as_published import CasadiDynamics, casadi_dynamics

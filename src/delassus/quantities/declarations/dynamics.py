@@ -1,50 +1,32 @@
-"""Forward and inverse dynamics and time steps: declarations, and the functions that compute them at once."""
+"""Forward dynamics and its derivatives: declarations, and the functions that compute them at once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, Unpack
+from typing import Unpack
 
 from numpy.typing import ArrayLike
 
 from delassus.accuracy.estimate import check_error_bound
-from delassus.algorithms import rnea
 from delassus.algorithms.dynamics import ITERATIVE, METHODS
 from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES, derivatives
-from delassus.algorithms.dynamics.derivatives.step import step_derivatives as differentiated_step
-from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number, check_whole
 from delassus.model.tree import Tree
-from delassus.quantities.bound_request import BoundRequest, stacked
+from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.evaluate import CompiledRequest, bind
 from delassus.quantities.options import (
     CONSTRAINED,
     CONTROLLED,
-    MOTION,
     Compliance,
     ConstrainedMotion,
     Constraints,
-    Motion,
-    Payloads,
 )
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, differentiated, solved
-from delassus.spatial.motion import column
-from delassus.spatial.ops import Matrix, Scalar
-from delassus.spatial.rotations import Array
+from delassus.spatial.ops import Matrix
 
 # -- declarations --------------------------------------------------------------------------------------------------
-
-
-def _inverse_dynamics(bound: BoundRequest) -> list[Matrix]:
-    motion = bound.motion()
-    return [rnea.inverse_dynamics(motion, motion.per_joint(bound.values["qdd"]))]
-
-
-def _bias_force(bound: BoundRequest) -> list[Matrix]:
-    return [rnea.inverse_dynamics(bound.motion())]
 
 
 def _dynamics(bound: BoundRequest) -> list[Matrix]:
@@ -73,59 +55,9 @@ def _jacobian(bound: BoundRequest) -> list[list[Matrix]]:
     return [found[:3], found[3:]]
 
 
-def _step(bound: BoundRequest) -> list[Matrix]:
-    def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
-        return column(bound.ops, bound.solve(bound.motion(q, v)).qdd)
-
-    read, integrate = bound.entries, INTEGRATE[bound.request.options.integrator]
-    q, v = integrate(Flow(bound.ops, bound.tree), read("q"), bound.after_impact(), read("dt")[0], accelerate)
-    return [stacked(bound, q), stacked(bound, v)]
-
-
-def _step_derivatives(bound: BoundRequest) -> list[Matrix]:
-    def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[list[Scalar], Matrix, Matrix, Matrix]:
-        bound.ops.new_system()
-        motion = bound.motion(q, v)
-        solution, found, directions = derivatives(motion)
-        qdd, found = column(bound.ops, bound.with_error(motion, solution).qdd), bound.with_controls(found, q, v)
-        bound.estimate_derivatives(directions)
-        return qdd, found["dqdd_dq"], found["dqdd_dv"], found["dqdd_dtau"]
-
-    read, integrator, (n,) = bound.entries, bound.request.options.integrator, bound.request.shape_of(("controls",))
-    start, change = read("v"), None
-    if bound.request.options.impacts:
-        after, _, (change, _) = bound.impact_derivatives()
-        start = column(bound.ops, after)
-    state = read("q"), start, read("dt")[0]
-    q, v, A, B = differentiated_step(bound.ops, bound.tree, integrator, *state, accelerate, n, change)
-    return [stacked(bound, q), stacked(bound, v), A, B]
-
-
-def _step_jacobian(bound: BoundRequest) -> list[list[Matrix]]:
-    _, _, A, B = _step_derivatives(bound)
-    q, v = range(bound.tree.nv), range(bound.tree.nv, 2 * bound.tree.nv)
-    return [[*(bound.ops.take(A, rows, columns) for columns in (q, v)), bound.ops.take(B, rows)] for rows in (q, v)]
-
-
 _QDD = Output("qdd", ("nv",), "joint accelerations in rad/s^2 and m/s^2")
 _FORCES = Output("forces", ("m",), "forces on the first links, along the rows of all constraints in N, N m")
 
-INVERSE_DYNAMICS = Quantity(
-    "inverse_dynamics",
-    "Inverse dynamics",
-    ("q", "v", "qdd"),
-    (Output("tau", ("nv",), "joint forces in N m and N that cause the accelerations"),),
-    _inverse_dynamics,
-    options=MOTION,
-)
-BIAS_FORCE = Quantity(
-    "bias_force",
-    "Bias force of the joints",
-    ("q", "v"),
-    (Output("c", ("nv",), "joint forces in N m and N that keep qdd = 0"),),
-    _bias_force,
-    options=MOTION,
-)
 DYNAMICS = Quantity(
     "dynamics",
     "Forward dynamics",
@@ -173,35 +105,6 @@ DYNAMICS_DERIVATIVES = Quantity(
     ),
     _derivatives,
     options=CONSTRAINED - {"compliance"} | CONTROLLED,
-    has_status=True,
-)
-STEP = Quantity(
-    "step",
-    "Time step",
-    ("q", "v", "tau", "dt"),
-    (
-        Output("q_next", ("nq",), "configuration after the step"),
-        Output("v_next", ("nv",), "velocity after the step"),
-    ),
-    _step,
-    methods=tuple(METHODS),
-    options=CONSTRAINED | CONTROLLED | {"integrator", "impacts"},
-    has_status=True,
-    is_solution=True,
-    states=2,
-    jacobian=_step_jacobian,
-)
-STEP_DERIVATIVES = Quantity(
-    "step_derivatives",
-    "Time step and its derivatives",
-    ("q", "v", "tau", "dt"),
-    (
-        *STEP.outputs,
-        Output("A", ("2 nv", "2 nv"), "change of [q; v] after the step with [q; v] before, in tangents", unique=True),
-        Output("B", ("2 nv", "controls"), "change of [q; v] after the step with joint forces or controls", unique=True),
-    ),
-    _step_derivatives,
-    options=CONSTRAINED - {"compliance"} | CONTROLLED | {"integrator", "impacts"},
     has_status=True,
 )
 
@@ -385,116 +288,3 @@ def dynamics_derivatives(
     if isinstance(bound, CompiledRequest):
         return bound.solution()  # type: ignore[no-any-return]
     return differentiated(bound, bound.run())
-
-
-def step_derivatives(
-    tree: Tree,
-    q: ArrayLike,
-    v: ArrayLike,
-    tau: ArrayLike,
-    dt: ArrayLike,
-    constraints: Constraints = None,
-    *,
-    integrator: Literal["semi-implicit", "rk4"] = "semi-implicit",
-    impacts: ArrayLike | None = None,
-    **given: Unpack[ConstrainedMotion],
-) -> tuple[Array, Array, Array, Array]:
-    """State after one time step, and its derivatives ``A`` and ``B``, on the configuration manifold.
-
-    ``[δq⁺; δv⁺] = A [δq; δv] + B δτ``, where changes of configurations are in the tangent that `Tree.integrate` moves
-    on, at the configuration itself: ``q⁺`` becomes ``tree.integrate(q⁺, δq⁺)``. Joint forces are held over the step.
-
-    Parameters
-    ----------
-    tree : Tree
-    q, v, tau : (..., nq), (..., nv) and (..., nv) array_like
-        Configurations, velocities (m/s, rad/s) and joint forces (N, N·m); leading axes are batches and broadcast.
-    dt : (...) array_like
-        Time step in s. Derivatives of free, ball and planar joints are exact up to one turn in it.
-    constraints : Constraint or iterable of Constraint, optional
-        All hard; they hold, and default to those of the robot's file, as in `forward_dynamics`.
-    integrator : {"semi-implicit", "rk4"}
-        ``v⁺ = v + dt q̈``, ``q⁺ = q ⊕ dt v⁺``; or Runge-Kutta of order 4, at many times the operations.
-    impacts : (..., n_constraints) array_like, optional
-        True (or 1) of constraints whose rows come to rest by impulses before the step, as of feet that touch down.
-    control, kp, kd, v_target, wrenches, gravity, passive, damping
-    targets, baumgarte, poses, rows, placements, payloads, active
-        As in `forward_dynamics`, which raises the same errors.
-
-    Returns
-    -------
-    q_next, v_next : (..., nq) and (..., nv) arrays
-        What a compiled "step" gives.
-    A : (..., 2 nv, 2 nv) array
-    B : (..., 2 nv, nv) array
-        In SI units; NaN where constraint rows are dependent. With ``control`` of width nu or nq.
-
-    Examples
-    --------
-    >>> import delassus as ds, numpy as np
-    >>> robot, foot = ds.mechanisms.humanoid(), ds.Point("left_foot")
-    >>> q, v, tau = robot.random(0), np.ones(robot.nv), np.zeros(robot.nv)
-    >>> q_next, v_next, A, B = ds.step_derivatives(robot, q, v, tau, 1e-3, foot)
-    >>> A.shape == (2 * robot.nv, 2 * robot.nv), B.shape == (2 * robot.nv, robot.nv)
-    (True, True)
-    """
-    states = {"q": q, "v": v, "tau": tau, "dt": dt}
-    found = bind(tree, constraints, STEP_DERIVATIVES, states, integrator=integrator, impacts=impacts, **given).run()
-    return found["q_next"], found["v_next"], found["A"], found["B"]
-
-
-def inverse_dynamics(
-    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]
-) -> Array:
-    """Joint forces ``τ = M q̈ + c + d v + k (q − r)`` that cause given accelerations, by the Newton-Euler recursion.
-
-    Parameters
-    ----------
-    tree : Tree
-    q : (..., nq) array_like
-        Configurations; leading axes of all arguments are batches and broadcast.
-    v, qdd : (..., nv) array_like
-        Velocities (m/s, rad/s) and accelerations (m/s², rad/s²).
-    wrenches, gravity, passive, damping, payloads
-        As in `forward_dynamics`, which raises the same errors.
-
-    Returns
-    -------
-    (..., nv) array
-        In N and N·m: of all motors together; controls do not enter.
-
-    References
-    ----------
-    Featherstone, Rigid Body Dynamics Algorithms, table 5.1.
-
-    Examples
-    --------
-    >>> import delassus as ds, numpy as np
-    >>> arm = ds.mechanisms.chain(7)
-    >>> q, v, qdd = arm.random(0), np.ones(7), np.ones(7)
-    >>> tau = ds.inverse_dynamics(arm, q, v, qdd)
-    >>> bool(np.allclose(ds.forward_dynamics(arm, q, v, tau).qdd, qdd))
-    True
-    """
-    states = {"q": q, "v": v, "qdd": qdd}
-    return bind(tree, (), INVERSE_DYNAMICS, states, AUTO, payloads=payloads, **given).run()["tau"]
-
-
-def bias_force(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]) -> Array:
-    """Joint forces ``c`` that keep ``q̈ = 0``: Coriolis, centrifugal, gravity, wrenches, passive forces.
-
-    Takes what `inverse_dynamics` takes, without ``qdd``, and raises what that raises.
-
-    Returns
-    -------
-    (..., nv) array
-        In N and N·m, as ``pinocchio.nonLinearEffects`` with ``passive="none"`` and without wrenches.
-
-    Examples
-    --------
-    >>> import delassus as ds, numpy as np
-    >>> arm = ds.mechanisms.chain(7)
-    >>> ds.bias_force(arm, arm.random(0), np.ones(7)).shape
-    (7,)
-    """
-    return bind(tree, (), BIAS_FORCE, {"q": q, "v": v}, AUTO, payloads=payloads, **given).run()["c"]

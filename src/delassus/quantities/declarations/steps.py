@@ -1,0 +1,147 @@
+"""Time steps and their derivatives: declarations, and the function that computes them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Unpack
+
+from numpy.typing import ArrayLike
+
+from delassus.algorithms.dynamics import METHODS
+from delassus.algorithms.dynamics.derivatives.accelerations import derivatives
+from delassus.algorithms.dynamics.derivatives.step import step_derivatives as differentiated_step
+from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow
+from delassus.model.tree import Tree
+from delassus.quantities.bound_request import BoundRequest, stacked
+from delassus.quantities.evaluate import bind
+from delassus.quantities.options import CONSTRAINED, CONTROLLED, ConstrainedMotion, Constraints
+from delassus.quantities.quantity import Output, Quantity
+from delassus.spatial.motion import column
+from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.rotations import Array
+
+# -- declarations --------------------------------------------------------------------------------------------------
+
+
+def _step(bound: BoundRequest) -> list[Matrix]:
+    def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
+        return column(bound.ops, bound.solve(bound.motion(q, v)).qdd)
+
+    read, integrate = bound.entries, INTEGRATE[bound.request.options.integrator]
+    q, v = integrate(Flow(bound.ops, bound.tree), read("q"), bound.after_impact(), read("dt")[0], accelerate)
+    return [stacked(bound, q), stacked(bound, v)]
+
+
+def _step_derivatives(bound: BoundRequest) -> list[Matrix]:
+    def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[list[Scalar], Matrix, Matrix, Matrix]:
+        bound.ops.new_system()
+        motion = bound.motion(q, v)
+        solution, found, directions = derivatives(motion)
+        qdd, found = column(bound.ops, bound.with_error(motion, solution).qdd), bound.with_controls(found, q, v)
+        bound.estimate_derivatives(directions)
+        return qdd, found["dqdd_dq"], found["dqdd_dv"], found["dqdd_dtau"]
+
+    read, integrator, (n,) = bound.entries, bound.request.options.integrator, bound.request.shape_of(("controls",))
+    start, change = read("v"), None
+    if bound.request.options.impacts:
+        after, _, (change, _) = bound.impact_derivatives()
+        start = column(bound.ops, after)
+    state = read("q"), start, read("dt")[0]
+    q, v, A, B = differentiated_step(bound.ops, bound.tree, integrator, *state, accelerate, n, change)
+    return [stacked(bound, q), stacked(bound, v), A, B]
+
+
+def _step_jacobian(bound: BoundRequest) -> list[list[Matrix]]:
+    _, _, A, B = _step_derivatives(bound)
+    q, v = range(bound.tree.nv), range(bound.tree.nv, 2 * bound.tree.nv)
+    return [[*(bound.ops.take(A, rows, columns) for columns in (q, v)), bound.ops.take(B, rows)] for rows in (q, v)]
+
+
+STEP = Quantity(
+    "step",
+    "Time step",
+    ("q", "v", "tau", "dt"),
+    (
+        Output("q_next", ("nq",), "configuration after the step"),
+        Output("v_next", ("nv",), "velocity after the step"),
+    ),
+    _step,
+    methods=tuple(METHODS),
+    options=CONSTRAINED | CONTROLLED | {"integrator", "impacts"},
+    has_status=True,
+    is_solution=True,
+    states=2,
+    jacobian=_step_jacobian,
+)
+STEP_DERIVATIVES = Quantity(
+    "step_derivatives",
+    "Time step and its derivatives",
+    ("q", "v", "tau", "dt"),
+    (
+        *STEP.outputs,
+        Output("A", ("2 nv", "2 nv"), "change of [q; v] after the step with [q; v] before, in tangents", unique=True),
+        Output("B", ("2 nv", "controls"), "change of [q; v] after the step with joint forces or controls", unique=True),
+    ),
+    _step_derivatives,
+    options=CONSTRAINED - {"compliance"} | CONTROLLED | {"integrator", "impacts"},
+    has_status=True,
+)
+
+
+# -- at once -------------------------------------------------------------------------------------------------------
+
+
+def step_derivatives(
+    tree: Tree,
+    q: ArrayLike,
+    v: ArrayLike,
+    tau: ArrayLike,
+    dt: ArrayLike,
+    constraints: Constraints = None,
+    *,
+    integrator: Literal["semi-implicit", "rk4"] = "semi-implicit",
+    impacts: ArrayLike | None = None,
+    **given: Unpack[ConstrainedMotion],
+) -> tuple[Array, Array, Array, Array]:
+    """State after one time step, and its derivatives ``A`` and ``B``, on the configuration manifold.
+
+    ``[δq⁺; δv⁺] = A [δq; δv] + B δτ``, where changes of configurations are in the tangent that `Tree.integrate` moves
+    on, at the configuration itself: ``q⁺`` becomes ``tree.integrate(q⁺, δq⁺)``. Joint forces are held over the step.
+
+    Parameters
+    ----------
+    tree : Tree
+    q, v, tau : (..., nq), (..., nv) and (..., nv) array_like
+        Configurations, velocities (m/s, rad/s) and joint forces (N, N·m); leading axes are batches and broadcast.
+    dt : (...) array_like
+        Time step in s. Derivatives of free, ball and planar joints are exact up to one turn in it.
+    constraints : Constraint or iterable of Constraint, optional
+        All hard; they hold, and default to those of the robot's file, as in `forward_dynamics`.
+    integrator : {"semi-implicit", "rk4"}
+        ``v⁺ = v + dt q̈``, ``q⁺ = q ⊕ dt v⁺``; or Runge-Kutta of order 4, at many times the operations.
+    impacts : (..., n_constraints) array_like, optional
+        True (or 1) of constraints whose rows come to rest by impulses before the step, as of feet that touch down.
+    control, kp, kd, v_target, wrenches, gravity, passive, damping
+    targets, baumgarte, poses, rows, placements, payloads, active
+        As in `forward_dynamics`, which raises the same errors.
+
+    Returns
+    -------
+    q_next, v_next : (..., nq) and (..., nv) arrays
+        What a compiled "step" gives.
+    A : (..., 2 nv, 2 nv) array
+    B : (..., 2 nv, nv) array
+        In SI units; NaN where constraint rows are dependent. With ``control`` of width nu or nq.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> robot, foot = ds.mechanisms.humanoid(), ds.Point("left_foot")
+    >>> q, v, tau = robot.random(0), np.ones(robot.nv), np.zeros(robot.nv)
+    >>> q_next, v_next, A, B = ds.step_derivatives(robot, q, v, tau, 1e-3, foot)
+    >>> A.shape == (2 * robot.nv, 2 * robot.nv), B.shape == (2 * robot.nv, robot.nv)
+    (True, True)
+    """
+    states = {"q": q, "v": v, "tau": tau, "dt": dt}
+    found = bind(tree, constraints, STEP_DERIVATIVES, states, integrator=integrator, impacts=impacts, **given).run()
+    return found["q_next"], found["v_next"], found["A"], found["B"]

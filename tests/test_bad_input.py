@@ -1431,7 +1431,8 @@ def public_calls():
         "kernel of dynamics": (forward, {"q": q, "v": z, "tau": z, "threads": 1, "return_status": True}),
         "Kernel.solve": (forward.solve, {"q": q, "v": z, "tau": z, "threads": None}),
         "empty_results": (kernel.empty_results, {"batch": 2}),
-        "rollout": (ds.rollout, {**rolled, "per_step": (), "time_axis": None, "threads": 1, "return_status": True}),
+        "rollout": (ds.rollout, {**rolled, "per_step": (), "time_axis": None, "threads": 1, "return_status": True,
+                                 "feedback": None, "nominal": None, "bounds": None}),
         "identify": (
             ds.identify,
             {**known, "dt": 1e-3, "start": {"damping": np.ones(3)}, "scale": 1.0, "bounds": None, "prior": None,

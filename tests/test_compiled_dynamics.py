@@ -845,6 +845,14 @@ def test_rollouts_where_rows_are_dependent(integrator, stand, on_numpy):
     if integrator == "semi-implicit":
         expected = ds.forward_dynamics(tree, qs[2, 2], vs[2, 2], tau[2], rows)
         assert error(vs[3, 2], vs[2, 2] + dt * expected.qdd) < DOUBLE and status[2, 2] == expected.status
+        K, about = rng.normal(size=(4, tree.nv, 2 * tree.nv)), (qs[:, :1], vs[:, :1])
+        how = {"per_step": ["active"], "feedback": K, "nominal": about, "return_status": True}
+        near, fast, applied, _ = ds.rollout(step, q, v, tau, dt, active=flags, **how)
+        for k in range(4):
+            away = np.concatenate([tree.difference(about[0][k], near[k]), fast[k] - about[1][k]], axis=-1)
+            assert error(applied[k], tau[k] + away @ K[k].T) < 1e-12
+            after = step(near[k], fast[k], applied[k], dt, active=flags[k], return_status=True)
+            assert error(near[k + 1], after[0]) < DOUBLE and error(fast[k + 1], after[1]) < DOUBLE
     with pytest.warns(ds.DelassusWarning, match=rf"7 of 10 state\(s\) .* {on_numpy}"):
         ds.rollout(step, q, v, tau[:2], dt, active=flags[1:3], per_step=["active"])
 

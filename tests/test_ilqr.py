@@ -78,6 +78,37 @@ def test_a_linear_problem_is_solved_as_by_least_squares():
     assert np.abs(plan.controls[:, 0] - best).max() < 1e-5 * np.abs(best).max()
 
 
+def test_rollouts_under_feedback_are_loops_of_calls(rolling):
+    """Of a batch about one trajectory, by gains of its own or shared ones, with bounds that act; q is on a manifold."""
+    q0, (step, _) = rolling
+    rng, T, batch = np.random.default_rng(0), 6, 11
+    u = rng.normal(size=(T, 6))
+    nominal = ds.rollout(step, q0, rng.normal(size=6), u, DT)[:2]
+    tree, still = step.request.tree, np.zeros((batch, step.arguments[2].size))
+    starts, v0 = tree.integrate(q0, 0.3 * rng.normal(size=(batch, 6))), rng.normal(size=(batch, 6))
+    for K in (rng.normal(size=(T, 6, 12)), rng.normal(size=(T, batch, 6, 12))):
+        how = {"feedback": K, "nominal": nominal, "bounds": (-2.0, np.full(6, 3.0)), "time_axis": 0}
+        q, v, _, _, controls = ds.rollout(step, starts, v0, u, DT, **how)
+        state = [starts, v0, still]
+        for t in range(T):
+            away = np.concatenate([tree.difference(nominal[0][t], state[0]), state[1] - nominal[1][t]], axis=-1)
+            applied = np.clip(u[t] + (K[t] @ away[..., None])[..., 0], -2.0, 3.0)
+            assert np.abs(controls[t] - applied).max() < 1e-12
+            state = step(*state, applied, DT)[:3]
+            assert max(np.abs(q[t + 1] - state[0]).max(), np.abs(v[t + 1] - state[1]).max()) < 1e-12
+        assert (controls == 3.0).any() and (controls == -2.0).any()
+    for change, match in (
+        ({"feedback": K[1:]}, r"feedback: expected shape \(6, ..., 6, 12\)"),
+        ({"feedback": None}, "feedback: expected gains where"),
+        ({"nominal": nominal[0]}, "nominal: expected a pair"),
+        ({"bounds": (1.0, -1.0)}, "bounds: expected a pair of least"),
+    ):
+        with pytest.raises(ds.DelassusError, match=match):
+            ds.rollout(step, starts, v0, u, DT, **{**how, **change})
+    with pytest.raises(ds.DelassusError, match="feedback: expected arrays of controls"):
+        ds.rollout(step, starts, v0, lambda t, q, v: v, DT, steps=T, feedback=K, nominal=nominal)
+
+
 def test_refused(rolling):
     q0, (step, derivatives) = rolling
     start, zero = (q0, np.zeros(6)), np.zeros((STEPS, 6))

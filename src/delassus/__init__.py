@@ -188,7 +188,7 @@ if _typing.TYPE_CHECKING:
     from delassus.runtime.compile import compile
     from delassus.runtime.identify import Identification, identify
     from delassus.runtime.kernel import Kernel
-    from delassus.runtime.rollout import rollout
+    from delassus.runtime.rollouts.rollout import rollout
     from delassus.simulate.ilqr import Plan, ilqr
     from delassus.simulate.simulator import Simulator
     from delassus.spatial.trace.graph import OperationCount
@@ -286,7 +286,7 @@ _LATER = {
     "count_operations": "delassus.compiler.program.trace",
     "identify": "delassus.runtime.identify",
     "ilqr": "delassus.simulate.ilqr",
-    "rollout": "delassus.runtime.rollout",
+    "rollout": "delassus.runtime.rollouts.rollout",
 }
 """Names whose modules are imported when they are first asked for: the compiler and contact take as long as the rest."""
 

@@ -16,7 +16,7 @@ from delassus.compiler.jit.compile import compiled
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import MOST_STATES, check_number, check_whole, finite_array
 from delassus.runtime.kernel import Kernel
-from delassus.runtime.rollout import rollout
+from delassus.runtime.rollouts.rollout import rollout
 
 Floats = NDArray[np.float32]
 Whole = NDArray[np.int64]

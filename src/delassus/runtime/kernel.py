@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.accuracy.estimate import ERROR_BOUND, check_error_bound
 from delassus.accuracy.policy import ACCURATE
 from delassus.accuracy.status import Resolved
-from delassus.compiler.jit.compile import c_function, compiled
-from delassus.compiler.jit.memory import call_at, load, store
+from delassus.compiler.jit.compile import c_function
 from delassus.compiler.machine.code import key_of, machine_code
 from delassus.compiler.machine.cpu import Code, host
 from delassus.compiler.program.pipeline import derivative_programs, make_program
@@ -27,13 +26,15 @@ from delassus.compiler.targets.c.text import Scalar
 from delassus.errors import ConfigurationError, warn
 from delassus.frozen import cached_property
 from delassus.model.check import check_batch, check_flag, check_path, library_of
+from delassus.quantities import find_quantity
 from delassus.quantities.evaluate import NumpyRequest
-from delassus.quantities.request import Request
+from delassus.quantities.request import Request, request
 from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
 from delassus.runtime.fallback import next_request, solve_states
 from delassus.runtime.fastcall import direct_entry
+from delassus.runtime.rollouts.loop import Feedback, run_steps
 from delassus.runtime.threads import number_of, over_states
 
 
@@ -89,7 +90,7 @@ class Kernel:
         types = [ctypes.c_int64, *[ctypes.c_void_p] * len(self._strides)]
         batch: Any = ctypes.CFUNCTYPE(None, *types)(self.address)
         self._batch, batch.code = batch, self.code  # which must stay while it runs, on whatever thread
-        self._roll: Any = c_function(_roll) if request.is_rolled else None
+        self._roll: Any = c_function(run_steps) if request.is_rolled else None
         self._direct = direct_entry(self, _declined)
         self.__call__: Callable[..., Any] = direct_entry(self, self._call, is_helped=True)
 
@@ -353,6 +354,11 @@ class Kernel:
             return self
         return self._made((replace(self.request, error_dtype=self.dtype.name), self.dtype.name, ", to estimate errors"))
 
+    @cached_property
+    def difference(self) -> Kernel:
+        """Kernel of the "difference" of configurations, of as many lanes."""
+        return Kernel(request(self.request.tree, (), find_quantity("difference")), self.dtype.name, self.lanes)
+
     def _made(self, asked: tuple[Request, str, str] | None) -> Kernel | None:
         if asked is None:
             return None
@@ -376,27 +382,32 @@ class Kernel:
         steps: int,
         threads: int | None,
         totals: Sequence[NDArray[Any] | None] = (),
+        feedback: Feedback | None = None,
     ) -> NDArray[np.bool_]:
         """Run a time step, or a derivative of one, ``steps`` times in place; see `delassus.rollout`.
 
         What is read or written anew at each step has time as its first axis, ``(steps, *batch, …)``, in the order of
         the steps; the others are ``(*batch, …)``. After each step, its results are added to ``totals``, those that are
-        given. Returns the mask ``(steps, *batch)`` of the steps that are not solved.
+        given. With ``feedback``, controls are written before each. Returns the mask ``(steps, *batch)`` of the steps
+        that are not solved.
         """
         n, shapes = prod(batch), [*(a.shape for a in self.arguments), *(r.shape for r in self.results)]
         rcond = [np.empty((steps, *batch), dtype=self.dtype)] if self.has_rcond else []
         added = [(k, x) for k, x in enumerate(totals, len(arrays)) if x is not None]
-        every = [*arrays, *results, *rcond, *(x for _, x in added)]
-        shapes += [() for _ in rcond] + [shapes[k] for k, _ in added]
+        of_feedback, law = ([], []) if feedback is None else feedback.record(len(shapes) + len(rcond))
+        every = [*arrays, *results, *rcond, *(x for x, _ in of_feedback), *(x for _, x in added)]
+        shapes += [() for _ in rcond] + [shape for _, shape in of_feedback] + [shapes[k] for k, _ in added]
         depths = [len(batch) + len(shape) for shape in shapes]
         times = [x.strides[0] if x.size and x.ndim > depth else 0 for x, depth in zip(every, depths, strict=True)]
         sums = [number for k, _ in added for number in (k, prod(shapes[k]))]
-        numbers, item = (ctypes.c_int64 * len(sums))(*sums), self.dtype.itemsize
+        numbers, item = [(ctypes.c_int64 * len(x))(*x) for x in (sums, law)], self.dtype.itemsize
 
         def run(states: int, *addresses: int) -> None:
             places = (ctypes.c_int64 * (2 * len(every)))(*addresses, *times)
             sizes = states, steps, self.lanes, item
-            self._roll(self._span, ctypes.addressof(places), len(every), ctypes.addressof(numbers), len(added), *sizes)
+            at_sums, at_law = map(ctypes.addressof, numbers)
+            how = len(every), at_sums, len(added), at_law if law else 0
+            self._roll(self._span, ctypes.addressof(places), *how, *sizes)
 
         several = number_of(threads, n * steps * self.operations.total)
         strides = [prod(shape) * item for shape in shapes]
@@ -432,40 +443,6 @@ class Kernel:
             said += f"; {inaccurate} of them stay inaccurate"
         which = "return_error=True, or return_status=True," if self.request.has_status else "return_error=True"
         warn(f"{said}. {which} says which, and silences this.")
-
-
-@compiled
-def _roll(
-    span: int, places: int, n_arrays: int, sums: int, n_sums: int, n: int, steps: int, lanes: int, item: int
-) -> None:
-    """Run n states of a time step, as many as there are lanes at a time, through all steps.
-
-    ``places`` is the address of those of the arrays, and of how many bytes further on each is at the next step. To each
-    of the last ``n_sums`` of them another one is added after each step: ``sums`` are the number of that, and how many
-    numbers it has a state. The last block of states overlaps the one before it, and is added where that has ended.
-    """
-    first, size = 0, min(lanes, n)
-    while first < n:
-        begin = first
-        first = min(first, n - size)
-        for _ in range(steps):
-            call_at(span, places, first, size)
-            for k in range(n_sums):
-                width = load(sums + 16 * k + 8)
-                total = load(places + 8 * (n_arrays - n_sums + k)) + begin * width * item
-                part = load(places + 8 * load(sums + 16 * k)) + begin * width * item
-                for j in range((first + size - begin) * width):
-                    if item == 8:
-                        x = load(total + 8 * j, np.float64) + load(part + 8 * j, np.float64)
-                        store(total + 8 * j, x, np.float64)
-                    else:
-                        x = load(total + 4 * j, np.float32) + load(part + 4 * j, np.float32)
-                        store(total + 4 * j, x, np.float32)
-            for k in range(n_arrays):
-                store(places + 8 * k, load(places + 8 * k) + load(places + 8 * (k + n_arrays)))
-        for k in range(n_arrays):
-            store(places + 8 * k, load(places + 8 * k) - steps * load(places + 8 * (k + n_arrays)))
-        first += size
 
 
 def _declined(*_: Any, **__: Any) -> Any:

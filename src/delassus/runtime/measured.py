@@ -23,8 +23,8 @@ from delassus.quantities.declarations.contact import CONTACT_STEP_DERIVATIVES, d
 from delassus.quantities.request import Request
 from delassus.runtime.arrays import gathered, ordered, result_arrays
 from delassus.runtime.kernel import Kernel
-from delassus.runtime.rollout import rollout
-from delassus.runtime.sub_steps import STATE
+from delassus.runtime.rollouts.rollout import rollout
+from delassus.runtime.rollouts.sub_steps import STATE
 from delassus.spatial.rotations import Array
 
 CHART = 1e-6

@@ -19,7 +19,7 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, forward, product
 from delassus.contact.sparse.records import Bodies, LoopMotion, Rows, State
 from delassus.contact.sparse.rows import UNMOVED
-from delassus.runtime.sub_steps import OPEN
+from delassus.runtime.rollouts.sub_steps import OPEN
 from delassus.spatial.rotations import Array
 
 

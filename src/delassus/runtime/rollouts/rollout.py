@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.accuracy.status import DynamicsStatus, worst
+from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown, warn
 from delassus.model.check import check_flag, check_list, check_whole, is_whole, library_of
 from delassus.quantities.quantity import CONTROLS
@@ -18,8 +19,9 @@ from delassus.runtime.arrays import Moving, aligned_empty, arranged, checked
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.libraries import MODULES
-from delassus.runtime.rollout_derivatives import derivative_rollout
-from delassus.runtime.sub_steps import STATE, Loops, loops_of
+from delassus.runtime.rollouts.derivatives import derivative_rollout
+from delassus.runtime.rollouts.loop import Feedback, check_bounds, feedback_of
+from delassus.runtime.rollouts.sub_steps import STATE, Loops, loops_of
 
 SHOWN_AS = {"q": "q0", "v": "v0", **{names[0]: "controls" for names in CONTROLS.values()}}
 """The kernel's arguments that have other names here."""
@@ -39,6 +41,9 @@ def rollout(
     decimation: int = 1,
     per_step: Iterable[str] = (),
     time_axis: Literal[0, 1] | None = None,
+    feedback: ArrayLike | None = None,
+    nominal: tuple[ArrayLike, ArrayLike] | None = None,
+    bounds: tuple[ArrayLike, ArrayLike] | None = None,
     threads: int | None = None,
     return_status: bool = False,
     **others: ArrayLike,
@@ -91,6 +96,14 @@ def rollout(
         Which axis of ``controls`` and of what is in ``per_step`` is time, where they have a batch. It has to be given
         unless the batch of the other arguments says so: where that is the axes after the first one, or would not
         fit if the second one were time. So one start with many controls needs it.
+    feedback : (T, ..., n, 2 nv) array_like, optional
+        Gains ``K`` of all n controls at each of T steps, time first: ``controls + K [q ⊖ q_nominal; v − v_nominal]``
+        are what a step takes, differences of configurations being those of `Tree.difference`. Gains that all
+        trajectories of a batch have in common are (T, n, 2 nv).
+    nominal : pair of (T + 1, ..., nq) and (T + 1, ..., nv) array_like, optional
+        Trajectory that feedback is about, as a rollout returns it.
+    bounds : pair of (n,) array_like, optional
+        Least and largest controls of feedback.
     threads : int, optional
         As in a call of the kernel.
     return_status : bool
@@ -110,6 +123,8 @@ def rollout(
         Of contact steps.
     residuals : (..., 3) array
         Of contact steps: the largest of each trajectory.
+    controls : (T, ..., n) array
+        With ``feedback``: those that steps have taken.
     status : (T, ...) array of DynamicsStatus
         With ``return_status``.
 
@@ -147,6 +162,15 @@ def rollout(
     >>> bool(abs(v[60]).max() < 1e-9), bool(abs(v[100]).max() > 1e-3)
     (True, True)
 
+    Feedback about a trajectory brings others to it:
+
+    >>> step, start = ds.compile(arm, (), "step"), arm.random(0)
+    >>> q, v = ds.rollout(step, start, np.zeros(3), zero, dt=1e-3)
+    >>> K = np.tile(-np.hstack([100.0 * np.eye(3), 20.0 * np.eye(3)]), (100, 1, 1))
+    >>> near, *_ = ds.rollout(step, start + 0.1, np.zeros(3), zero, dt=1e-3, feedback=K, nominal=(q, v))
+    >>> bool(abs(near - q)[-1].max() < 0.07)
+    True
+
     How the last angles depend on forces, and on speeds at the start:
 
     >>> step = ds.compile(arm, (), "step")
@@ -177,6 +201,12 @@ def rollout(
         if not isinstance(name, str) or name not in known:
             came = ", ".join(sorted(known)) or "none"
             raise ConfigurationError("per_step", f"further arguments that are given: {came}", shown(name), "Drop it.")
+    follows = feedback is not None
+    if not follows and (nominal is not None or bounds is not None):
+        raise ConfigurationError("feedback", "gains where there are nominal or bounds", "None", "Pass feedback=K.")
+    if follows and (callable(controls) or not is_step):
+        came = "a policy" if is_step else "a derivative"
+        raise ConfigurationError("feedback", "arrays of controls of a time step", came, "Leave feedback out.")
     if callable(controls):
         if names or steps is None or not is_step:
             wanted = "steps=… and nothing in per_step with a policy, and no derivative"
@@ -191,7 +221,7 @@ def rollout(
             raise ConfigurationError("rollout", "arrays of NumPy with a derivative of a step", came, advice)
         start = {"q": q0, "v": v0, **({"impulses": others.pop("impulses")} if n_states > STATE else {})}
         how = {"time_axis": time_axis, "decimation": decimation, "per_step": names, "steps": steps}
-        refused: dict[str, object] = {"threads": threads, "return_status": return_status or None}
+        refused: dict[str, object] = {"threads": threads, "return_status": return_status or None, "feedback": feedback}
         return _elsewhere(libraries, kernel, start, controls, how, refused, {**others, "dt": dt})
     if not is_step:
         assert not callable(controls)  # as checked above
@@ -203,13 +233,21 @@ def rollout(
         if kernel.iterates or not loops_of(kernel.request)
         else Loops(kernel.request, kernel.arguments, kernel.dtype)
     )
+    law = None
+    if feedback is not None:
+        (argument,) = (a for a in kernel.arguments if a.name == kernel.request.control)
+        if not isinstance(nominal, list | tuple) or len(nominal) != STATE:
+            wanted, advice = "a pair of trajectories, q and v", "Pass what a rollout has returned."
+            raise ConfigurationError("nominal", wanted, shown(nominal), advice)
+        law = feedback, *nominal, check_bounds(bounds, argument.size)
     run = _Run(kernel, decimation, threads, return_status, loops)
     if callable(controls):
         assert steps is not None  # as checked above
         found = _by_policy(run, (q0, v0), controls, dt, steps, others)
     else:
-        found = _by_arrays(run, (q0, v0), controls, dt, names, time_axis, others)
+        found = _by_arrays(run, (q0, v0), controls, dt, names, time_axis, others, law)
     trajectories, beside, status, met = found
+    applied = [beside.pop()] if follows else []
     total = (len(trajectories[0]) - 1) * prod(trajectories[0].shape[1:-1])
     if met[0] and not return_status:
         kernel.warn_once(*met, total)
@@ -221,7 +259,7 @@ def rollout(
             n = np.count_nonzero(opened)
             warn(f"{kernel!r}: {n} of {total} step(s) of a rollout: {DynamicsStatus.LOOPS_OPEN.text}")
     worst = [x.max(axis=0, initial=0.0) for x in beside]
-    return (*trajectories, *worst, status) if return_status else (*trajectories, *worst)
+    return (*trajectories, *worst, *applied, *([status] if return_status else []))
 
 
 def _elsewhere(
@@ -325,8 +363,9 @@ def _by_arrays(
     names: Sequence[str],
     time_axis: int | None,
     others: dict[str, ArrayLike],
+    law: tuple[ArrayLike, ...] | None = None,
 ) -> Found:
-    """Trajectories under given controls."""
+    """Trajectories under given controls; ``law``: gains, nominal states and bounds (2, n) of feedback."""
     kernel, decimation, with_status = run.kernel, run.decimation, run.with_status
     if kernel.iterates and not np.all(np.asarray(dt) > 0.0):
         raise ConfigurationError("dt", "above zero, in s", shown(dt), "Contacts do not act backwards in time.")
@@ -334,17 +373,26 @@ def _by_arrays(
     moving = {control: Moving(controls, time_axis, decimation), **{x: Moving(others[x], time_axis) for x in names}}
     fixed = {name: x for name, x in others.items() if name not in names}
     fixed |= {"q": start[0], "v": start[1], "dt": dt}
-    arrays, batch, steps = arranged(kernel.arguments, fixed, moving, kernel.dtype, SHOWN_AS)
+    arguments = kernel.arguments
+    if law is not None:
+        states = [replace(a, name=f"nominal {a.name}") for a in arguments[:STATE]]
+        moving |= {a.name: _before(x, a, kernel.dtype) for a, x in zip(states, law[1:], strict=False)}
+        arguments = (*arguments, *states)
+    arrays, batch, steps = arranged(arguments, fixed, moving, kernel.dtype, SHOWN_AS)
+    feedback = None if law is None else feedback_of(kernel, arrays, law, batch, steps)
+    del arrays[len(kernel.arguments) :]
     trajectories = [aligned_empty((steps + 1, *first.shape), kernel.dtype) for first in arrays[:n_states]]
     for trajectory, first in zip(trajectories, arrays, strict=False):
         trajectory[0] = first
     arrays[:n_states] = trajectories
     beside = [np.empty((steps, *batch, *r.shape), kernel.dtype) for r in kernel.results[n_states:]]
     now, after = [x[:-1] for x in trajectories], [x[1:] for x in trajectories]
-    ill_conditioned = kernel.roll([*now, *arrays[n_states:]], [*after, *beside], batch, steps, run.threads)
+    given, results = [*now, *arrays[n_states:]], [*after, *beside]
+    ill_conditioned = kernel.roll(given, results, batch, steps, run.threads, (), feedback)
+    beside += [] if feedback is None else [arrays[feedback.control]]
     if not kernel.iterates:
-        status, met = _step_by_step(run, arrays, ill_conditioned)
-        return trajectories, [], status, met
+        status, met = _step_by_step(run, arrays, ill_conditioned, feedback)
+        return trajectories, beside, status, met
     status = _all_solved(ill_conditioned, with_status)
     if with_status:
         status[ill_conditioned] = DynamicsStatus.UNFINISHED
@@ -352,6 +400,11 @@ def _by_arrays(
             status[~np.isfinite(np.einsum("...i->...", trajectory[1:]))] = DynamicsStatus.FAILED
     n = int(np.count_nonzero(ill_conditioned))
     return trajectories, beside, status, (n, 0, n)
+
+
+def _before(trajectory: ArrayLike, argument: Argument, dtype: np.dtype[Any]) -> Moving:
+    """States before each step."""
+    return Moving(checked(trajectory, argument, dtype, argument.name)[:-1], 0)
 
 
 def _all_solved(ill_conditioned: NDArray[np.bool_], with_status: bool) -> NDArray[np.object_]:
@@ -363,7 +416,7 @@ def _all_solved(ill_conditioned: NDArray[np.bool_], with_status: bool) -> NDArra
 
 
 def _step_by_step(
-    run: _Run, arrays: list[NDArray[Any]], ill_conditioned: NDArray[np.bool_]
+    run: _Run, arrays: list[NDArray[Any]], ill_conditioned: NDArray[np.bool_], feedback: Feedback | None
 ) -> tuple[NDArray[np.object_], tuple[int, int, int]]:
     """Take the steps of each trajectory again from its first ill-conditioned one on; says how each step was solved."""
     kernel, (q, v), loops = run.kernel, arrays[:STATE], run.loops
@@ -382,6 +435,8 @@ def _step_by_step(
             status[t, lost] = DynamicsStatus.FAILED
         if not now.any():
             continue
+        if feedback is not None:
+            arrays[feedback.control][t][now] = feedback.controls_at(int(t), q[t][now], v[t][now], now)
         some = [
             np.ascontiguousarray((x[t] if x.ndim > now.ndim + len(a.shape) else x)[now])
             for a, x in zip(kernel.arguments, arrays, strict=True)

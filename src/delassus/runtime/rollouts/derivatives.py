@@ -21,7 +21,7 @@ from delassus.errors import ConfigurationError
 from delassus.runtime.arrays import Batch, Moving, aligned_empty, arranged, checked
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.kernel import Kernel
-from delassus.runtime.sub_steps import STATE
+from delassus.runtime.rollouts.sub_steps import STATE
 
 Arrays = list[NDArray[Any]]
 Counts = tuple[int, int, int]

@@ -1,0 +1,177 @@
+"""The loop over time steps, as compiled code: each block of states goes through all of them, under feedback or not.
+
+Under feedback, a step takes ``u = u_nominal + K [q ⊖ q_nominal; v − v_nominal]``, no less and no more than bounds. The
+difference of configurations is on their manifold, in the tangent at the nominal one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from delassus.compiler.jit.compile import compiled
+from delassus.compiler.jit.memory import call_at, load, reserve, store
+from delassus.constraints import Argument
+from delassus.errors import ConfigurationError, shown
+from delassus.model.check import real_array
+from delassus.runtime.arrays import checked
+
+
+class Feedback(NamedTuple):
+    """Feedback about a nominal trajectory of T steps, of the argument number ``control`` of n controls.
+
+    ``q``, ``v`` and ``controls`` are (T, *batch, …); ``gains`` are (T, *batch, n, 2 nv), of axes of one where they are
+    the same for the batch; ``bounds`` (2, n) are the least and largest controls, ``difference`` the compiled quantity.
+    """
+
+    difference: Any
+    control: int
+    q: NDArray[Any]
+    v: NDArray[Any]
+    controls: NDArray[Any]
+    gains: NDArray[Any]
+    bounds: NDArray[Any]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether gains are the same for the batch."""
+        return self.gains.shape[1:-2] != self.q.shape[1:-1]
+
+    def record(self, first: int) -> tuple[list[tuple[NDArray[Any], tuple[int, ...]]], list[int]]:
+        """Arrays with their shapes of one state, and numbers that `run_steps` reads; ``first``: the first one's."""
+        own = [(x, x.shape[self.q.ndim - 1 :]) for x in (self.q, self.v, self.controls)]
+        shift = np.empty(self.v.shape[1:], self.v.dtype)
+        shared = 0, 0  # no further on at the next state
+        of_gains = shared if self.is_shared else self.gains.shape[-2:]
+        arrays = [*own, (self.gains, of_gains), (self.bounds, shared), (shift, shift.shape[-1:])]
+        nv, n = self.v.shape[-1], self.controls.shape[-1]
+        return arrays, [
+            self.difference.code.address("span"),
+            first,
+            self.control,
+            n,
+            nv,
+            0 if self.is_shared else 2 * n * nv,
+        ]
+
+    def controls_at(self, t: int, q: NDArray[Any], v: NDArray[Any], which: NDArray[np.bool_]) -> NDArray[Any]:
+        """Controls (k, n) of step t at k states of the batch, which a mask (*batch) says."""
+        away = np.concatenate([self.difference(self.q[t][which], q), v - self.v[t][which]], axis=-1)
+        K = np.broadcast_to(self.gains[t], (*which.shape, *self.gains.shape[-2:]))[which]
+        found: NDArray[Any] = np.clip(self.controls[t][which] + (K @ away[..., None])[..., 0], *self.bounds)
+        return found
+
+
+def check_bounds(bounds: Any, n: int) -> NDArray[Any]:
+    """Return least and largest controls (2, n), infinite where there are none."""
+    pair = (-np.inf, np.inf) if bounds is None else bounds
+    given = [real_array(x) for x in (pair if isinstance(pair, list | tuple) else ())]
+    found = [x for x in given if x is not None and x.shape in ((), (n,))]
+    if len(given) == len(found) == 2:
+        both = np.array([np.broadcast_to(x, n) for x in found])
+        if np.all(both[0] <= both[1]):
+            return both
+    raise ConfigurationError("bounds", f"a pair of least and largest controls, shape ({n},)", shown(bounds), "Or None.")
+
+
+def feedback_of(
+    kernel: Any, arrays: list[NDArray[Any]], law: tuple[ArrayLike, ...], batch: tuple[int, ...], steps: int
+) -> Feedback:
+    """Feedback by gains and bounds; ``arrays`` end with nominal states, and get room for controls in their place."""
+    names, tree = [a.name for a in kernel.arguments], kernel.request.tree
+    control = names.index(kernel.request.control)
+    (n,) = kernel.arguments[control].shape
+    K = checked(law[0], Argument("feedback", (n, 2 * tree.nv), "gains"), kernel.dtype, "feedback")
+    if K.ndim < 3 or len(K) != steps or K.shape[1:-2] not in ((), batch):
+        wanted = f"shape ({steps}, ..., {n}, {2 * tree.nv})"
+        raise ConfigurationError("feedback", wanted, f"shape {K.shape}", "Time is the first axis, then the batch.")
+    K = np.ascontiguousarray(K.reshape(steps, *(K.shape[1:-2] or (1,) * len(batch)), n, 2 * tree.nv))
+    nominal, arrays[control] = arrays[control], np.empty_like(arrays[control])
+    q, v = arrays[len(names) :]
+    return Feedback(kernel.difference, control, q, v, nominal, K, np.array(law[3], kernel.dtype))
+
+
+@compiled
+def run_steps(
+    span: int, places: int, n_arrays: int, sums: int, n_sums: int, law: int, n: int, steps: int, lanes: int, item: int
+) -> None:
+    """Run n states of a time step, as many as there are lanes at a time, through all steps.
+
+    ``places`` is the address of those of the arrays, and of how many bytes further on each is at the next step. To each
+    of the last ``n_sums`` of them another one is added after each step: ``sums`` are the number of that, and how many
+    numbers it has a state. The last block of states overlaps the one before it, and is added where that has ended.
+    ``law`` is the address of the numbers of `Feedback.record`, 0 if there is none.
+    """
+    first, size = 0, min(lanes, n)
+    while first < n:
+        begin = first
+        first = min(first, n - size)
+        for _ in range(steps):
+            if law != 0:
+                _feed_back(law, places, first, size, item)
+            call_at(span, places, first, size)
+            for k in range(n_sums):
+                width = load(sums + 16 * k + 8)
+                total = load(places + 8 * (n_arrays - n_sums + k)) + begin * width * item
+                part = load(places + 8 * load(sums + 16 * k)) + begin * width * item
+                for j in range((first + size - begin) * width):
+                    if item == 8:
+                        x = load(total + 8 * j, np.float64) + load(part + 8 * j, np.float64)
+                        store(total + 8 * j, x, np.float64)
+                    else:
+                        x = load(total + 4 * j, np.float32) + load(part + 4 * j, np.float32)
+                        store(total + 4 * j, x, np.float32)
+            for k in range(n_arrays):
+                store(places + 8 * k, load(places + 8 * k) + load(places + 8 * (k + n_arrays)))
+        for k in range(n_arrays):
+            store(places + 8 * k, load(places + 8 * k) - steps * load(places + 8 * (k + n_arrays)))
+        first += size
+
+
+@compiled
+def _feed_back(law: int, places: int, first: int, size: int, item: int) -> None:
+    """Write the controls of some states."""
+    own = places + 8 * load(law + 8)
+    nominal, v_nominal, u_nominal = load(own), load(own + 8), load(own + 16)
+    gains, bounds, shift = load(own + 24), load(own + 32), load(own + 40)
+    q, v, u = load(places), load(places + 8), load(places + 8 * load(law + 16))
+    n, nv, width = load(law + 24), load(law + 32), load(law + 40)
+    between = reserve(64)
+    store(between, nominal)
+    store(between + 8, q)
+    store(between + 16, shift)
+    call_at(load(law), between, first, size)
+    for s in range(first, first + size):
+        for j in range(n):
+            row, at = gains + item * (s * width + j * 2 * nv), item * (s * n + j)
+            found = _number(u_nominal + at, item)
+            found += _dot(row, shift + item * s * nv, nv, item)
+            found += _dot(row + item * nv, v + item * s * nv, nv, item)
+            found -= _dot(row + item * nv, v_nominal + item * s * nv, nv, item)
+            found = max(found, _number(bounds + item * j, item))
+            found = min(found, _number(bounds + item * (n + j), item))
+            if item == 8:
+                store(u + at, found, np.float64)
+            else:
+                store(u + at, found, np.float32)
+
+
+@compiled
+def _number(address: int, item: int) -> float:
+    found: float = load(address, np.float64) if item == 8 else load(address, np.float32)
+    return found
+
+
+@compiled
+def _dot(a: int, b: int, n: int, item: int) -> float:
+    """Sum of products of n numbers each."""
+    found = 0.0
+    if item == 8:
+        for k in range(n):
+            found += load(a + 8 * k, np.float64) * load(b + 8 * k, np.float64)
+    else:
+        for k in range(n):
+            found += load(a + 4 * k, np.float32) * load(b + 4 * k, np.float32)
+    return found

@@ -57,14 +57,15 @@ from delassus.model.inertia import about_centre, inertia_defects, move_inertia, 
 from delassus.model.kinematics import frame_pose, joint_displacement, world_poses
 from delassus.model.tree import WORLD, total_mass
 from delassus.planner.plan import CUT, _plan, plan
-from delassus.quantities import QUANTITIES, bound_request, evaluate, find_quantity
+from delassus.quantities import QUANTITIES, bound_request, direct, evaluate, find_quantity
 from delassus.quantities.bound_request import elimination_order, symbolic_request
 from delassus.quantities.declarations.contact import OPERATIONAL_SPACE_COMPLIANCE
 from delassus.quantities.declarations.dynamics import CONTROL_FORCES, DYNAMICS
 from delassus.quantities.declarations.osim import DELASSUS
 from delassus.quantities.declarations.osim import METHODS as OSIM_ALGORITHMS
 from delassus.quantities.declarations.steps import STEP
-from delassus.quantities.evaluate import NumpyRequest, bind, rcond_program
+from delassus.quantities.direct import bind
+from delassus.quantities.evaluate import NumpyRequest, rcond_program
 from delassus.quantities.request import request
 from delassus.runtime import fastcall, threads
 from delassus.scenes import boxes, dual_arm, generic_quadruped, mppi, pendulum, quadruped

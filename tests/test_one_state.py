@@ -115,7 +115,7 @@ FUNCTIONS = {
 }
 """Public functions of quantities that have other names."""
 
-OPERATORS = {"delassus_operator", "consistent_inverse"}
+OPERATORS = {"delassus_operator"}
 """Public functions of states that are of no quantity."""
 
 
@@ -384,11 +384,10 @@ def test_functions_on_jax(every_type, name):
 
 
 def test_operators():
-    """What is of no quantity: the factorised matrix, also damped, and the consistent inverse."""
+    """What is of no quantity: the factorised matrix, also damped."""
     tree, rng = ROBOTS[0], np.random.default_rng(0)
     q, x = tree.random(rng, STATES), rng.normal(size=(STATES, 4))
     for call in (
-        lambda q, x: ds.consistent_inverse(tree, CONSTRAINTS[0], q),
         *(
             lambda q, x, damping=damping, how=how: how(
                 ds.delassus_operator(tree, CONSTRAINTS[0], q, damping=damping), x

@@ -10,7 +10,6 @@ import pytest
 
 import delassus as ds
 from delassus import Tree
-from delassus.accuracy.operator import Factorisation
 from delassus.accuracy.rank import REGULAR_CONDITION
 from internals import RawJoint, RawLink, build_tree, joint_kinds
 from tools import AGREEMENT, error, random_frame
@@ -28,7 +27,7 @@ CONDITION = 1e9
 class Case:
     tree: Tree
     constraints: list
-    factorisation: Factorisation
+    factorisation: str
     seed: int = 0
 
     def q(self, batch=()):
@@ -67,7 +66,7 @@ def quadruped():
 LEGS = ("FL", "FR", "RL", "RR")
 HUMANOID, GO, ARM = ds.mechanisms.humanoid(), quadruped(), ds.mechanisms.chain(7)
 STAR, LADDER = ds.mechanisms.star(3, 7), ds.mechanisms.ladder(6)
-FAST, DENSE, SINGULAR = Factorisation.BRANCHES, Factorisation.DENSE, Factorisation.SINGULAR
+FAST, DENSE, SINGULAR = "BRANCHES", "DENSE", "SINGULAR"
 SQUARE = [ds.Frame("left_foot", (x, y, -0.02)) for x in (-0.1, 0.1) for y in (-0.05, 0.05)]
 
 CASES = {
@@ -114,12 +113,16 @@ CASES = {
     "the world itself": Case(HUMANOID, [ds.Weld("world"), ds.Weld("left_foot")], SINGULAR),
     "nothing moves at all": Case(ARM, [ds.Weld("base")], SINGULAR),
 }
-REDUNDANT = {name: c for name, c in CASES.items() if c.factorisation is SINGULAR}
-REGULAR = {name: c for name, c in CASES.items() if c.factorisation is not SINGULAR}
+REDUNDANT = {name: c for name, c in CASES.items() if c.factorisation == SINGULAR}
+REGULAR = {name: c for name, c in CASES.items() if c.factorisation != SINGULAR}
 
 
 def cases(chosen=None):
     return pytest.mark.parametrize("case", [pytest.param(c, id=name) for name, c in (chosen or CASES).items()])
+
+
+def names(operator):
+    return {how.name for how in np.ravel(operator.factorisation)}
 
 
 def scaled(G):
@@ -141,7 +144,7 @@ class TestAgainstDense:
     def test_factorisation(self, case, batch):
         operator = ds.delassus_operator(case.tree, case.constraints, case.q(batch))
         assert operator.factorisation.shape == batch
-        assert set(np.ravel(operator.factorisation)) == {case.factorisation}
+        assert names(operator) == {case.factorisation}
         assert f"{operator.shape}" in repr(operator)
 
     def test_apply(self, case, batch):
@@ -218,7 +221,7 @@ def test_damped(case, batch):
     for damping in (0.3, 10.0**of_rows, 10.0**of_states):
         damped = G + np.broadcast_to(damping, (*batch, case.m))[..., None] * np.eye(case.m)
         operator = ds.delassus_operator(case.tree, case.constraints, q, damping=damping)
-        assert set(np.ravel(operator.factorisation)) == {Factorisation.DAMPED}
+        assert names(operator) == {"DAMPED"}
         assert error(operator.dense(), damped) < AGREEMENT
         f = random.normal(size=(*batch, case.m))
         x = operator.apply(f)
@@ -272,7 +275,7 @@ def test_states_of_a_batch_are_independent():
     K = np.stack([generic, twice, generic, np.zeros((3, 6)), generic, twice])
     fixed = [ds.Rows("link6", 3)]
     operator = ds.delassus_operator(tree, fixed, q, rows=[K])
-    assert list(operator.factorisation) == [FAST, SINGULAR, FAST, SINGULAR, FAST, SINGULAR]
+    assert [how.name for how in operator.factorisation] == [FAST, SINGULAR, FAST, SINGULAR, FAST, SINGULAR]
     for chosen in (fixed, constraints):
         operator = ds.delassus_operator(tree, chosen, q, rows=[K])
         x = np.random.default_rng(1).normal(size=(6, operator.shape[-1]))
@@ -293,7 +296,7 @@ def test_a_stretched_limb():
     constraints = [ds.Point(f"{leg}_foot") for leg in LEGS]
     operator = ds.delassus_operator(GO, constraints, q)
     G = ds.delassus(GO, constraints, q, method="dense")
-    assert list(operator.factorisation) == [FAST, DENSE, FAST]
+    assert [how.name for how in operator.factorisation] == [FAST, DENSE, FAST]
     x = np.random.default_rng(0).normal(size=(3, 12))
     assert error(operator.solve(x), np.linalg.solve(G, x[..., None])[..., 0]) < SOLVE
 
@@ -418,7 +421,7 @@ def test_random_frames_on_many_robots():
 
 
 def test_what_a_factorisation_means_is_said():
-    for member in Factorisation:
-        assert member.text and len(member.text) < 120
     operator = ds.delassus_operator(ARM, [ds.Weld("base")], ARM.random(0))
+    for member in type(operator.factorisation.item()):
+        assert member.text and len(member.text) < 120
     assert "redundant" in operator.factorisation.item().text

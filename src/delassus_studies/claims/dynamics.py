@@ -14,7 +14,7 @@ from delassus.algorithms.dynamics.constraint_acceleration import constraint_resi
 from delassus.constraints import Constraint
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.declarations.dynamics import DYNAMICS
-from delassus.quantities.evaluate import bind
+from delassus.quantities.direct import bind
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array

@@ -13,7 +13,7 @@ from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number, check_whole
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
-from delassus.quantities.evaluate import CompiledRequest, bind
+from delassus.quantities.direct import CompiledRequest, bind
 from delassus.quantities.options import (
     CONSTRAINED,
     CONTROLLED,

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from delassus.algorithms import rnea
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
-from delassus.quantities.evaluate import bind
+from delassus.quantities.direct import bind
 from delassus.quantities.options import MOTION, Motion, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO

@@ -13,7 +13,7 @@ from delassus.algorithms.problem import Problem
 from delassus.errors import ModelError
 from delassus.model.tree import Placement, Tree, total_mass
 from delassus.quantities.bound_request import BoundRequest
-from delassus.quantities.evaluate import bind
+from delassus.quantities.direct import bind
 from delassus.quantities.options import Arrays, Constraints, Frames, Passive, Payloads, Reference
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.ops import Matrix

@@ -27,7 +27,7 @@ from delassus.model.check import check_batch, check_generator
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.declarations.osim import jacobian
-from delassus.quantities.evaluate import KERNELS, CompiledRequest, bind
+from delassus.quantities.direct import KERNELS, CompiledRequest, bind
 from delassus.quantities.options import Arrays, Constraints, Passive
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO, check_tree

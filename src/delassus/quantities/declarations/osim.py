@@ -18,10 +18,11 @@ from delassus.algorithms.dynamics.damped import damped_problem
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.osim import METHODS as NAMED
 from delassus.algorithms.osim.product import delassus_product
+from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.model.tree import Tree
 from delassus.planner.plan import auto
 from delassus.quantities.bound_request import BoundRequest, stacked
-from delassus.quantities.evaluate import CompiledRequest, bind
+from delassus.quantities.direct import CompiledRequest, bind
 from delassus.quantities.options import Arrays, Constraints, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
@@ -45,6 +46,13 @@ def _osim(bound: BoundRequest) -> list[Matrix]:
     G = METHODS[bound.request.method](problem)
     bound.require_independent(problem, G)
     return [bound.ops.factor(G).inverse() if problem.n_rows else G]
+
+
+def _consistent_inverse(bound: BoundRequest) -> list[Matrix]:
+    problem, ops = bound.problem(), bound.ops
+    (Lambda,), L = _osim(bound), SparseFactor(problem)
+    moved = L.solve(L.solve_transpose(ops.transpose(jacobian_algorithm.jacobian(problem))))
+    return [(ops.vstack(moved) if moved else ops.zeros(0, problem.n_rows)) @ Lambda]
 
 
 def _product(bound: BoundRequest) -> list[Matrix]:
@@ -93,6 +101,14 @@ OSIM = Quantity(
     ("q",),
     (Output("Lambda", ("m", "m"), "operational-space inertia matrix (J M^-1 J')^-1", symmetric=True),),
     _osim,
+    methods=tuple(NAMED),
+)
+CONSISTENT_INVERSE = Quantity(
+    "consistent_inverse",
+    "Dynamically consistent inverse of the constraint Jacobian",
+    ("q",),
+    (Output("Jbar", ("nv", "m"), "dynamically consistent inverse M^-1 J' Lambda of the constraint Jacobian"),),
+    _consistent_inverse,
     methods=tuple(NAMED),
 )
 DELASSUS_PRODUCT = Quantity(
@@ -249,13 +265,7 @@ def consistent_inverse(
     >>> ds.consistent_inverse(arm, ds.Point("link7"), arm.random(0)).shape
     (7, 3)
     """
-    bound = bind(tree, constraints, JACOBIAN, {"q": q}, AUTO, **given)
-    if isinstance(bound, CompiledRequest):
-        raise bound.refusal()
-    J = bound.run()["J"]
-    Lambda = osim(tree, constraints, q, method=method, **given)
-    M = mass_matrix(tree, q, payloads=given.get("payloads"))
-    return np.asarray(np.linalg.solve(M, np.swapaxes(J, -1, -2) @ Lambda))
+    return bind(tree, constraints, CONSISTENT_INVERSE, {"q": q}, method, **given).run()["Jbar"]
 
 
 def delassus_operator(

@@ -14,7 +14,7 @@ from delassus.frozen import Frozen
 from delassus.model.check import check_number
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
-from delassus.quantities.evaluate import bind
+from delassus.quantities.direct import bind
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import check_tree
 from delassus.spatial.ops import Matrix

@@ -13,7 +13,7 @@ from delassus.algorithms.dynamics.derivatives.step import step_derivatives as di
 from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, stacked
-from delassus.quantities.evaluate import bind
+from delassus.quantities.direct import bind
 from delassus.quantities.options import CONSTRAINED, CONTROLLED, ConstrainedMotion, Constraints
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.motion import column

@@ -1,0 +1,288 @@
+"""Direct calls: what users hand over, checked, and what runs it.
+
+NumPy runs batches of few states, machine code those of `COMPILED_FROM` states and more, and all arrays of other
+libraries. States that machine code flags are run on NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.accuracy.policy import for_numpy
+from delassus.accuracy.status import DynamicsStatus, Resolved
+from delassus.algorithms.dynamics import ITERATIVE
+from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
+from delassus.constraints import ROW_LAYOUT, Argument, Constraint, check_constraints
+from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
+from delassus.model.check import common_batch, finite_array, library_of, normalised, real_array
+from delassus.model.tree import Tree
+from delassus.quantities.evaluate import NumpyRequest
+from delassus.quantities.options import ConstrainedMotion, Constraints, check_compliance, check_damping, one_each
+from delassus.quantities.quantity import Quantity
+from delassus.quantities.request import AUTO, Request, check_tree, request
+from delassus.spatial.rotations import Array
+
+LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(link, given=…)", "p")}
+"""Keywords that hold one array for each argument: what asks for them, and what advice calls one."""
+
+KEYWORDS = (
+    *ConstrainedMotion.__annotations__, "compliance", "frames", "reference", "hold", "independent", "integrator",
+    "restitution", "impacts",
+)  # fmt: skip
+"""What the direct functions take beside states."""
+
+
+KERNELS: list[Callable[[Request, str, str], Any]] = []
+"""What compiles requests, in numbers of that type and for that reason; the package says it when it is imported."""
+
+
+COMPILED_FROM = 20_000
+"""States of a batch from which machine code runs it.
+
+As many take NumPy as long as compiling takes: 5 to 10 ns for an operation of a state against 50 to 100 µs for an
+operation of the program, whatever robot and quantity are; see ``delassus bench direct``.
+"""
+
+
+class DirectRequest(NumpyRequest):
+    """A request and a batch of states, large ones of which machine code runs, but for the states that it flags."""
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether machine code runs it; iterations that are watched are on NumPy."""
+        return prod(self.batch) >= COMPILED_FROM and self.request.method not in ITERATIVE
+
+    def run(self) -> dict[str, Array]:
+        """Outputs by name, as `NumpyRequest.run`."""
+        if not self.is_compiled:
+            return super().run()
+        (make,), arrays = KERNELS, dict[str, Array]()
+        asked = self.request if self.request.solves else replace(self.request, error_dtype="")
+        kernel = make(asked, "float64", ", for large batches")
+        for a in self.request.arguments:
+            x = self.values[a.name] if a.shape else self.values[a.name][..., 0]
+            arrays[a.name] = np.ascontiguousarray(np.broadcast_to(x, (*self.batch, *a.shape)))
+        results = kernel.empty_results(self.batch)
+        results = results if isinstance(results, tuple) else (results,)
+        rcond = kernel.compute([*arrays.values()], results, self.batch, None)
+        with np.errstate(divide="ignore"):
+            error = np.finfo(float).eps / np.maximum(rcond[0], 0.0) if rcond else np.zeros(self.batch)
+        flagged = ~(error <= self.error_bound)
+        some = {name: x[flagged] for name, x in arrays.items()}
+        rest = NumpyRequest(self.request, some, (int(np.count_nonzero(flagged)),))
+        rest.error_bound, rest.places = self.error_bound, np.argwhere(flagged)
+        if flagged.any():
+            for result, x in zip(results, rest.run().values(), strict=True):
+                result[flagged] = x
+        if self.request.has_status:
+            self.resolved.append(self._all_resolved(results, error, flagged, rest))
+        return dict(zip((o.name for o in self.request.outputs), results, strict=True))
+
+    def _all_resolved(
+        self, results: Sequence[Array], error: Array, flagged: NDArray[np.bool_], rest: NumpyRequest
+    ) -> Resolved:
+        """How all states were solved: by machine code, whose rows are independent, or by the ``rest``."""
+        sizes = np.array([c.size for c in self.constraints], dtype=int)
+        acts = np.broadcast_to(self.values.get("active", 1.0), (*self.batch, len(sizes))) != 0.0
+        status = np.full(self.batch, DynamicsStatus.SOLVED, dtype=object)
+        redundant = np.zeros((*self.batch, sizes.sum()), dtype=bool)
+        rank, error = acts @ sizes, np.maximum(error, np.finfo(float).eps)
+        if flagged.any():
+            status[flagged], last = rest.status, rest.resolved[-1]
+            rank[flagged], redundant[flagged], error[flagged] = last.rank, last.redundant, last.error
+        return Resolved(results[0], results[1], status, rank, redundant, error)
+
+
+class CompiledRequest:
+    """A request whose arguments are arrays of JAX or PyTorch: its kernel makes the results, as arrays of the same."""
+
+    def __init__(self, asked: Request, values: Mapping[str, Any]) -> None:
+        self.request, self._values = asked, values
+
+    def run(self) -> dict[str, Any]:
+        """Outputs by name, as `NumpyRequest.run`."""
+        dtypes = {str(x.dtype).rpartition(".")[2] for x in self._values.values() if library_of(type(x))}
+        (make,) = KERNELS
+        dtype = "float32" if dtypes == {"float32"} else "float64"
+        kernel = make(self.request, dtype, ", for arrays of another library")
+        for a in self.request.arguments:
+            if a.name not in self._values:
+                raise ConfigurationError(a.owner or a.name, f"an array of shape (..., {a.size})", "none", "Pass it.")
+        found = kernel(*(self._values[a.name] for a in self.request.arguments))
+        outputs = self.request.outputs
+        return dict(zip((o.name for o in outputs), found if len(outputs) > 1 else (found,), strict=True))
+
+    def solution(self) -> Any:
+        """All outputs in a tuple, in the place of a solution of dynamics, whose statuses are not arrays of numbers."""
+        return tuple(self.run().values())
+
+    def refusal(self) -> ConfigurationError:
+        """Error of what needs more than a kernel returns."""
+        came = " and ".join(sorted({library_of(type(x)) for x in self._values.values()} - {""}))
+        return ConfigurationError("arrays", "NumPy arrays here", f"arrays of {came}", "Convert them.")
+
+    def __getattr__(self, name: str) -> Any:
+        raise self.refusal()
+
+
+def bind(
+    tree: Tree,
+    constraints: Constraints,
+    quantity: Quantity,
+    states: Mapping[str, Any],
+    method: str | None = AUTO,
+    /,
+    **given: Any,
+) -> NumpyRequest:
+    """BoundRequest of a direct call: all of its input checked; ``given`` are its keywords.
+
+    What stands for joint forces is ``"tau"`` in ``states``, whatever its name.
+    """
+    check_tree(tree)
+    for name in ("constraints", "method"):
+        if name in given:
+            raise ConfigurationError(name, f"none with {quantity.name!r}", shown(given[name]), "Leave it out.")
+    checked = check_constraints(tree, constraints)
+    keywords, values = as_arguments(checked, given)
+    asked = request(tree, checked, quantity, method=method, **keywords)
+    states = {asked.control if name == "tau" else name: x for name, x in states.items()}
+    kinds: list[Any] = [type(x) for x in (*states.values(), *values.values())]
+    if any(map(library_of, kinds)):
+        compiled: Any = CompiledRequest(asked, {**states, **values})
+        return compiled  # type: ignore[no-any-return]
+    return DirectRequest(for_numpy(asked), *checked_values(tree, asked.arguments, {**states, **values}))
+
+
+# -- what users hand over in a direct call: its arrays as arguments of the request, checked ---------------------------
+
+
+def as_arguments(constraints: Sequence[Constraint], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keywords of `request` for those of a direct call, and the values of arguments by name."""
+    n, keywords, values = len(constraints), {**given}, dict[str, Any]()
+    for name in keywords:
+        if name not in KEYWORDS:
+            raise unknown_name("keyword", name, KEYWORDS)
+    loads = _mapping("payloads", keywords.pop("payloads", None), "{'gripper': x, …}")
+    inputs = inputs_of(constraints, list(loads))
+    values.update(zip((i.name for i in inputs if i.keyword == "payloads"), loads.values(), strict=True))
+    for keyword in LISTS:
+        names = [i.name for i in inputs if i.keyword == keyword]
+        values.update(zip(names, _listed(keyword, keywords.pop(keyword, None), len(names)), strict=True))
+    if "wrenches" in keywords:
+        wrenches = _mapping("wrenches", keywords["wrenches"], "{'hand': [f, m]}")
+        keywords["wrenches"] = list(wrenches)
+        values.update((f"wrench{k}", wrench) for k, wrench in enumerate(wrenches.values()))
+    for keyword in ("gravity", "damping"):
+        x = keywords.get(keyword)
+        if keyword == "gravity" and x is None:
+            keywords.pop("gravity", None)  # that of the robot
+        elif x is not None and not isinstance(x, str):
+            keywords[keyword], values[keyword] = "input", x
+    gains = [name for name in ("kp", "kd") if name in keywords]
+    if gains and keywords.get("control") != "pd":
+        raise ConfigurationError(gains[0], "none without control='pd'", "some", "Leave it out, or pass control='pd'.")
+    values.update((name, keywords.pop(name)) for name in gains)
+    for keyword in ("v_target", "active", "impacts"):
+        if (x := keywords.pop(keyword, None)) is not None:
+            values[keyword], keywords[keyword] = x, True
+    each = real_array(keywords.get("restitution", 0.0))
+    if each is not None and each.ndim:
+        values["restitution"], keywords["restitution"] = keywords["restitution"], "input"
+    if "targets" in keywords:
+        targets = one_each("targets", keywords["targets"], n, alike=False)
+        keywords["targets"] = [x is not None for x in targets]
+        values.update((f"target{k}", x) for k, x in enumerate(targets) if x is not None)
+    if "poses" in keywords:
+        poses = one_each("poses", keywords["poses"], n, alike=False)
+        poses = [x if x is None else _pose(c, x) for c, x in zip(constraints, poses, strict=True)]
+        stable = one_each("baumgarte", keywords.get("baumgarte"), n)
+        keywords["poses"] = [x is not None and b is not None for x, b in zip(poses, stable, strict=True)]
+        values.update((f"pose{k}", x) for k, x in enumerate(poses) if keywords["poses"][k])
+    if "compliance" in keywords:
+        soft = one_each("compliance", keywords["compliance"], n)
+        keywords["compliance"] = [None if x is None else "input" for x in soft]
+        values.update((f"compliance{k}", x) for k, x in enumerate(soft) if x is not None)
+    return {**keywords, "payloads": list(loads)}, values
+
+
+def checked_values(
+    tree: Tree, arguments: Sequence[Argument], values: Mapping[str, Any]
+) -> tuple[dict[str, Array], tuple[int, ...]]:
+    """Return the values of all arguments as float64, each (..., *shape), and the batch that they broadcast to."""
+    out: dict[str, Array] = {}
+    batch: tuple[int, ...] = ()
+    for a in arguments:
+        if a.name not in values:
+            raise ConfigurationError(a.owner or a.name, f"an array of shape (..., {a.size})", "none", "Pass it.")
+        out[a.name] = array = _checked(tree, a, values[a.name])
+        others = ", ".join(name for name in out if name != a.name and out[name].ndim > 1) or "the others"
+        batch = common_batch(a.owner or a.name, array.shape[: array.ndim - len(a.shape)], others, batch)
+    return out, batch
+
+
+def _checked(tree: Tree, a: Argument, value: Any) -> Array:
+    owner, kind = a.owner or a.name, a.keyword or a.name
+    if kind in CONFIGURATIONS:
+        return tree.check_configuration(value, a.name)
+    if kind in ("v", "tau", "qdd", "v_target"):
+        return tree.check_velocity(value, a.name)
+    if kind == "damping":
+        return np.asarray(check_damping(tree, value))
+    if kind == "compliance":
+        return np.asarray(check_compliance(value, a.size, owner))
+    if kind == "rows":
+        return finite_array(value, (..., a.shape[0], 6), owner, ROW_LAYOUT, ConstraintError)
+    if a.flags and (flags := real_array(value, flags=True)) is not None:
+        value = flags
+    if not a.shape and (numbers := real_array(value)) is not None:
+        value = numbers[..., None]
+    error = ConstraintError if kind == "targets" else ConfigurationError
+    array = finite_array(value, (..., a.size), owner, f"Pass {a.meaning}.", error)
+    if kind in ("placements", "poses") and a.shape == (7,):
+        return normalised(array, slice(3, 7), f"quaternion of the {owner}")
+    return array if a.shape else array[..., 0]
+
+
+def _mapping(argument: str, value: Any, example: str) -> Mapping[Any, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise ConfigurationError(argument, "a mapping of arrays", shown(value), f"Pass {argument}={example}.")
+    return value or {}
+
+
+def _listed(keyword: str, arrays: Any, wanted: int) -> Sequence[Any]:
+    """One array for each argument of a keyword, or `ConstraintError`."""
+    owners, letter = LISTS[keyword]
+    if arrays is not None and not isinstance(arrays, list | tuple):
+        raise ConstraintError(keyword, "a list of arrays", type(arrays).__name__, f"Pass {keyword}=[{letter}, …].")
+    given = arrays or ()
+    if len(given) != wanted:
+        advice = f"Pass {keyword}=[{letter}, …], in the order of the constraints."
+        raise ConstraintError(keyword, f"one array for each of {wanted} {owners}", f"{len(given)}", advice)
+    return given
+
+
+def _pose(c: Constraint, pose: Any) -> Any:
+    """Wanted pose in the world of a constraint's first frame (..., 7), or position of a point (..., 3).
+
+    Kernels check arrays of other libraries.
+    """
+    name = f"pose of {c!r}"
+    if not c.pose_size:
+        wanted = "None for Rows, JointRows and constraints between two links"
+        raise ConstraintError(name, wanted, shown(pose), "These have no place in the world.")
+    if library_of(type(pose)):
+        return pose[..., : c.pose_size]
+    given = real_array(pose)
+    if c.pose_size == 3 and given is not None and given.shape[-1:] == (3,):
+        return finite_array(given, (..., 3), name, "Pass the position in m.", ConstraintError)
+    array = finite_array(
+        pose, (..., 7), name, "Pass the position in m and the unit quaternion x y z w.", ConstraintError
+    )
+    array = normalised(array, slice(3, 7), f"quaternion of the {name}")
+    return array[..., : c.pose_size]

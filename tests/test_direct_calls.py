@@ -1,0 +1,71 @@
+"""Direct calls give what they give on NumPy where machine code runs them, at dependent rows too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from internals import direct
+from tools import AGREEMENT, error
+
+BATCH = (2, 6)
+TREE, RNG = ds.mechanisms.chain(3, root="fixed"), np.random.default_rng(0)
+ROWS = [ds.Rows("link3", 2), ds.JointRows({TREE.joint_names[0]: 1.0, TREE.joint_names[2]: -0.7})]
+Q, V, TAU = (RNG.normal(size=(*BATCH, 3)) for _ in range(3))
+TARGETS = [RNG.normal(size=2), None]
+REGULAR = RNG.normal(size=(*BATCH, 2, 6))
+SOME = REGULAR.copy()
+SOME[0, 1, 1] = 2.0 * SOME[0, 1, 0]  # one depends on the other
+SOME[0, 3, 0] = SOME[1, 4] = 0.0  # nothing moves it
+ACTIVE = RNG.integers(0, 2, (*BATCH, 2)).astype(bool)
+
+
+@pytest.fixture
+def both(monkeypatch):
+    """What a call returns on NumPy and in machine code."""
+
+    def run(call):
+        out = []
+        for least in (10**9, 1):
+            monkeypatch.setattr(direct, "COMPILED_FROM", least)
+            out.append(call())
+        return out
+
+    return run
+
+
+@pytest.mark.parametrize("function", [ds.delassus, ds.osim, ds.consistent_inverse])
+def test_matrices(both, function):
+    on_numpy, compiled = both(lambda: function(TREE, ROWS, Q, rows=[REGULAR]))
+    assert compiled.shape == on_numpy.shape and error(compiled, on_numpy) < AGREEMENT
+    if function is not ds.delassus:
+
+        def refused():
+            with pytest.raises(ds.SingularError) as raised:
+                function(TREE, ROWS, Q, rows=[SOME])
+            return str(raised.value)
+
+        assert len(set(both(refused))) == 1
+
+
+@pytest.mark.parametrize("active", [None, ACTIVE])
+def test_dynamics(both, active):
+    on_numpy, compiled = both(
+        lambda: ds.forward_dynamics(TREE, Q, V, TAU, ROWS, rows=[SOME], targets=TARGETS, active=active)
+    )
+    assert error(compiled.qdd, on_numpy.qdd) < AGREEMENT
+    for found, expected in zip(compiled.forces, on_numpy.forces, strict=True):
+        assert error(found, expected) < AGREEMENT
+    for name in ("status", "rank", "redundant_rows"):
+        assert np.array_equal(getattr(compiled, name), getattr(on_numpy, name))
+    assert {"SOLVED", "REDUNDANT", "CONFLICTING"} >= {status.name for status in compiled.status.ravel()}
+    assert (compiled.rank < 3).any() and compiled.error_estimate.shape == BATCH
+    assert error(compiled.constraint_residual(), on_numpy.constraint_residual()) < AGREEMENT
+
+
+def test_impulses_and_scalar_arguments(both):
+    on_numpy, compiled = both(lambda: ds.impulse(TREE, Q, V, ROWS, 0.3, rows=[SOME]))
+    assert error(compiled.v_next, on_numpy.v_next) < AGREEMENT and np.array_equal(compiled.rank, on_numpy.rank)
+    on_numpy, compiled = both(lambda: ds.step_derivatives(TREE, Q, V, TAU, np.full(6, 1e-2), None))
+    assert all(error(x, y) < AGREEMENT for x, y in zip(compiled, on_numpy, strict=True))

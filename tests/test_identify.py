@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from random_trees import some_mechanism
+from tools import error
 
 DT, EVERY, NOISE = 2e-3, 5, 1e-3
 
@@ -176,3 +178,53 @@ def test_payload_from_joint_forces(loaded):
     start[[4, 6, 9]] = 0.01
     weighed = ds.identify(kernel, {"tau": tau}, {"payload0": start}, prior={"payload0": prior}, **known)
     assert abs(weighed.values["payload0"][0] - 0.8) < 4e-3 and weighed.errors["payload0"][0] <= 1.1e-3
+
+
+@pytest.fixture(scope="module")
+def unknown():
+    """Inverse dynamics of a floating mechanism, all of whose inertias are unknown, and joint forces of others."""
+    tree, rng = some_mechanism(3, 4, "floating").tree, np.random.default_rng(8)
+    kernel = ds.compile(tree, (), "inverse_dynamics", payloads=tree.link_names, passive="none")
+    q, (v, qdd) = tree.random(rng, batch=100), rng.normal(size=(2, 100, tree.nv))
+    heavier = rng.uniform(0.2, 2.0, tree.n_links)[:, None] * tree.inertial_parameters
+    given = {"q": q, "v": v, "qdd": qdd, "scale": 0.2}
+    forces = kernel(q, v, qdd, *(x for x in heavier)) + 0.2 * rng.normal(size=v.shape)
+    return kernel, tree, forces, given, heavier
+
+
+def pseudo_inertia(parameters):
+    """Second moments of mass (..., 4, 4) of ten parameters, which are positive definite of a body."""
+    m, x, y, z, xx, xy, yy, xz, yz, zz = np.moveaxis(parameters, -1, 0)
+    half = 0.5 * (xx + yy + zz)
+    rows = [[half - xx, -xy, -xz, x], [-xy, half - yy, -yz, y], [-xz, -yz, half - zz, z], [x, y, z, m]]
+    return np.moveaxis(np.array(rows), (0, 1), (-2, -1))
+
+
+def test_all_links_of_a_floating_mechanism(unknown):
+    """The search ends though bodies come to the edge of what is possible; base parameters have their errors."""
+    kernel, tree, forces, given, heavier = unknown
+    start = {f"payload{k}": np.zeros(10) for k in range(tree.n_links)}
+    found = ds.identify(kernel, {"tau": forces}, start, **given)
+    assert found.converged and found.evaluations < 20 and 0.9 < found.residual < 1.1
+    assert (np.linalg.eigvalsh(pseudo_inertia(found.estimates.reshape(-1, 10) + tree.inertial_parameters)) > 0.0).all()
+    base = ds.base_parameters(tree)
+    more, errors = found.combination(base.grouping)
+    assert np.isfinite(errors).all() and "not determined" in str(found)
+    apart = (more - base.grouping @ heavier.ravel()) / errors
+    assert np.abs(apart).max() < 4.5 and 0.6 < np.sqrt(np.mean(apart**2)) < 1.4
+    with pytest.raises(ds.DelassusError, match="A: expected shape"):
+        found.combination(np.eye(3))
+
+
+def test_what_is_not_determined_stays(unknown):
+    """Where nothing is noisy: the base parameters are right, and along no hidden direction the divergence is less."""
+    kernel, tree, _, given, heavier = unknown
+    forces = kernel(given["q"], given["v"], given["qdd"], *(0.5 * heavier))
+    found = ds.identify(kernel, {"tau": forces}, {f"payload{k}": np.zeros(10) for k in range(tree.n_links)}, **given)
+    base, own = ds.base_parameters(tree).grouping, tree.inertial_parameters
+    assert error(base @ found.estimates, base @ (0.5 * heavier).ravel()) < 1e-6
+    assert found.hidden.shape[1] == own.size - len(base)
+    before, after = (np.linalg.inv(pseudo_inertia(x)) for x in (own, own + found.estimates.reshape(own.shape)))
+    moved = pseudo_inertia(found.hidden.T.reshape(-1, *own.shape))
+    slopes = [np.einsum("hnij,nji->h", moved, x) for x in (before, after)]
+    assert error(*slopes) < 1e-3

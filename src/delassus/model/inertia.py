@@ -99,18 +99,35 @@ def parameters_in_frame(H: Array, rotation: Array, position: Array) -> Array:
     return parameters_of_inertia(X.T @ H @ X)
 
 
+def pseudo_inertia(parameters: Array) -> Array:
+    """Pseudo-inertia (..., 4, 4) of ten parameters (..., 10), to which it is linear; positive definite of a body.
+
+    ``P = [Σ, m c; m cᵀ, m]``, ``Σ = ½ tr(I) − I`` the second moments of mass: ``∫ [x; 1] [x; 1]ᵀ dm``.
+    """
+    x = np.asarray(parameters, dtype=float)
+    P = np.zeros((*x.shape[:-1], 4, 4))
+    for k, (i, j) in enumerate(SECOND_MOMENTS, start=4):
+        P[..., i, j] = P[..., j, i] = -x[..., k]
+    P[..., range(3), range(3)] += 0.5 * (x[..., 4] + x[..., 6] + x[..., 9])[..., None]
+    P[..., 3, :3] = P[..., :3, 3] = x[..., 1:4]
+    P[..., 3, 3] = x[..., 0]
+    return P
+
+
+def from_pseudo_inertia(P: Array) -> Array:
+    """Ten parameters (..., 10) of pseudo-inertias (..., 4, 4)."""
+    trace = np.trace(P[..., :3, :3], axis1=-2, axis2=-1)
+    moments = [trace * (i == j) - P[..., i, j] for i, j in SECOND_MOMENTS]
+    return np.stack([P[..., 3, 3], *(P[..., k, 3] for k in range(3)), *moments], axis=-1)
+
+
 def log_cholesky(parameters: Array) -> Array:
     """Coordinates (10,) of ten parameters of a body that has mass in no plane only; `LinAlgError` of others.
 
-    The pseudo-inertia ``P = [Σ, m c; m cᵀ, m] = U Uᵀ``, ``Σ = ½ tr(I) − I``, by the entries of its upper triangular
-    factor, diagonal ones as logarithms: every ten numbers are those of a body. Source: Rucker and Wensing 2022.
+    The pseudo-inertia ``P = U Uᵀ`` by the entries of its upper triangular factor, diagonal ones as logarithms: every
+    ten numbers are those of a body. Source: Rucker and Wensing 2022.
     """
-    P = np.zeros((4, 4))
-    for x, (i, j) in zip(parameters[4:], SECOND_MOMENTS, strict=True):
-        P[i, j] = P[j, i] = -x
-    P[range(3), range(3)] += 0.5 * (parameters[4] + parameters[6] + parameters[9])
-    P[3, :3], P[:3, 3], P[3, 3] = parameters[1:4], parameters[1:4], parameters[0]
-    U = np.linalg.cholesky(P[::-1, ::-1])[::-1, ::-1]
+    U = np.linalg.cholesky(pseudo_inertia(parameters)[::-1, ::-1])[::-1, ::-1]
     return np.array([np.log(U[i, j]) if i == j else U[i, j] for i, j in zip(*UPPER, strict=True)])
 
 
@@ -121,8 +138,5 @@ def from_log_cholesky(x: Array) -> tuple[Array, Array]:
         U[i, j] = np.exp(x[k]) if i == j else x[k]
         dU[k, i, j] = U[i, j] if i == j else 1.0
     dP = dU @ U.T
-    P = np.concatenate([(U @ U.T)[None], dP + np.swapaxes(dP, 1, 2)])
-    trace = P[:, 0, 0] + P[:, 1, 1] + P[:, 2, 2]
-    moments = [trace * (i == j) - P[:, i, j] for i, j in SECOND_MOMENTS]
-    both = np.stack([P[:, 3, 3], *P[:, :3, 3].T, *moments], axis=1)
+    both = from_pseudo_inertia(np.concatenate([(U @ U.T)[None], dP + np.swapaxes(dP, 1, 2)]))
     return both[0], both[1:]

@@ -1,19 +1,14 @@
 """`identify`: parameters of a kernel that make its results those that were measured.
 
-Least squares by Gauss–Newton steps in a trust region (scipy), whose Jacobian is that of compiled kernels, carried along
-trajectories step by step. Inertias are by log-Cholesky coordinates. What each window of a trajectory starts from
+Least squares by Gauss–Newton steps (`accuracy.least_squares`), whose Jacobian is that of compiled kernels, carried
+along trajectories step by step. Inertias are those that bodies can have. What each window of a trajectory starts from
 is eliminated: of its residuals ``f`` with derivatives ``J`` by parameters and ``S`` by the start, parameters see
-``(1 − S S⁺) J``, and the start moves by ``−S⁺ (f + J δ)``, which a window takes if that makes its residuals less.
+``(1 − S S⁺) J``, and the start moves by ``−S⁺ (f + J δ)``, which a window takes if that makes its residuals less; of
+``S⁺ f`` it tries half as much the next time if not.
 
-Residuals of one trajectory have errors in common. Where there are more trajectories than parameters, and none of these
-hangs on a single one, the covariance is that of clusters, with what each of them takes off its own residuals put back:
+Residuals of one trajectory have errors in common: where there are enough of these, the covariance is that of clusters.
 
-    Q (Σ s_g s_gᵀ) Q,   s_g = (1 − A_g Q)⁻¹ J_gᵀ f_g,   Q = (Σ A_g)⁻¹,   A_g = J_gᵀ J_g
-
-of residuals that do not count linearly; a prior has the variance that it says.
-
-Source: Rucker and Wensing 2022 (log-Cholesky); Kaufman 1975 (variable projection); Bock 1987 (multiple shooting);
-Liang and Zeger 1986 (clusters); Bell and McCaffrey 2002 (their leverage).
+Source: Kaufman 1975 (variable projection); Bock 1987 (multiple shooting).
 """
 
 from __future__ import annotations
@@ -21,15 +16,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.errors import ConfigurationError, require, shown, unknown_name, warn
+from delassus.accuracy.least_squares import BASIS, RANK, Domain, Minimum, clustered, least_squares
+from delassus.errors import ConfigurationError, shown, unknown_name, warn
 from delassus.frozen import Frozen, read_only
 from delassus.model.check import check_choice, check_whole, real_array
-from delassus.model.inertia import from_log_cholesky, log_cholesky, parameters_in_frame
+from delassus.model.inertia import from_pseudo_inertia, parameters_in_frame, pseudo_inertia
 from delassus.model.tree import Tree
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.measured import Mask, Measured, Samples, Starts, Values, Windows, deviations
@@ -39,23 +35,11 @@ HUBER = 1.345
 """Residuals over the scale beyond which they count linearly: 95 % of the efficiency of squares where errors are normal
 (Huber 1981)."""
 
-RANK = 1e-7
-"""Directions are unknown whose residuals are smaller than this part of what parameters make one by one."""
-
 SMALLEST = 1e-8
 """Relative singular value of derivatives by starts below which a direction of these is held."""
 
-SMALLEST_STEP = 1e-10
-"""Relative change of parameters at which the search ends."""
-
 MOST = 10**6
 """Steps between two measurements, and measurements in a window, at most."""
-
-LEVERAGE = 0.99
-"""Part of what is known in any direction that a single trajectory says at most, where trajectories are clusters."""
-
-CONVERGED = 0.1
-"""Standard errors that the next Gauss–Newton step may move estimates by where the search has converged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +55,12 @@ class Identification(Frozen):
     names : tuple of str
         Entries of what was estimated, one after the other, such as ``"payload0[3]"``.
     estimates : (m,) array
-    covariance : (m, m) array
-        Posterior covariance of these entries: that of ``clusters``, or ``σ² (JᵀJ)⁻¹``, as if each residual had an error
-        of its own.
+    root : (m, r) array
+        Root of their covariance, ``root @ root.T``, along the r directions that the measurements determine: that of
+        ``clusters``, or ``σ² (JᵀJ)⁻¹``, as if each residual had an error of its own.
+    hidden : (m, h) array
+        Directions in which they may change without a change of what is measured. Of payloads the estimate is the one
+        nearest to the start among them, by the divergence of Lee, Wensing and Park 2020.
     clusters : int
         Trajectories, each with errors that its residuals have in common (Liang and Zeger 1986), which takes more of
         them than parameters; else 0.
@@ -104,7 +91,8 @@ class Identification(Frozen):
     errors: dict[str, Array]
     names: tuple[str, ...]
     estimates: Array
-    covariance: Array
+    root: Array
+    hidden: Array
     clusters: int
     residual: float
     units: int
@@ -112,11 +100,41 @@ class Identification(Frozen):
     evaluations: int
     converged: bool
 
+    @property
+    def covariance(self) -> Array:
+        """Posterior covariance (m, m) of the estimates; infinite variances of what is not determined."""
+        covariance = self.root @ self.root.T
+        unknown = self.hidden.any(axis=1)
+        covariance[unknown, unknown] = np.inf
+        return covariance
+
+    def combination(self, A: ArrayLike) -> tuple[Array, Array]:
+        """Combinations ``A @ estimates`` and their standard errors, each of the shape of ``A[..., 0]``.
+
+        They may be determined where entries are not: ``A = base_parameters(robot).grouping`` where the inertias of all
+        links are estimated.
+
+        Parameters
+        ----------
+        A : (..., m) array_like
+
+        Raises
+        ------
+        ConfigurationError
+            Arrays of other shapes.
+        """
+        parts, m = real_array(A), self.estimates.size
+        if parts is None or not parts.ndim or parts.shape[-1] != m:
+            raise ConfigurationError("A", f"shape (..., {m})", shown(A), "One number for each of the estimates.")
+        unknown = np.sum((parts @ self.hidden) ** 2, axis=-1) > RANK * (parts**2 @ np.sum(self.hidden**2, axis=1))
+        return parts @ self.estimates, np.where(unknown, np.inf, np.linalg.norm(parts @ self.root, axis=-1))
+
     def __str__(self) -> str:
         """Table of estimates, and what they are from."""
         spread, width = np.sqrt(np.diagonal(self.covariance)), max(map(len, self.names))
-        rows = zip(self.names, self.estimates, spread, strict=True)
-        lines = [f"{name:{width}}  {x:12.6g} ± {error:.2g}" for name, x, error in rows]
+        said = ["not determined" if np.isinf(error) else f"± {error:.2g}" for error in spread]
+        rows = zip(self.names, self.estimates, said, strict=True)
+        lines = [f"{name:{width}}  {x:12.6g} {error}" for name, x, error in rows]
         how = "converged" if self.converged else "not converged"
         lines.append(f"{how} after {self.evaluations} evaluations of {self.units} units, {self.unsolved} not solved")
         of = f"{self.clusters} trajectories" if self.clusters else "independent residuals"
@@ -125,20 +143,28 @@ class Identification(Frozen):
 
 
 class _Parameter:
-    """Coordinates of an argument: its entries, those of a smaller array, or log-Cholesky ones of a body's inertia."""
+    """Coordinates of an argument: its entries, those of a smaller array, or a body's pseudo-inertia over its first one.
+
+    Entries are ``changes`` (k, m) of coordinates (k,), less ``offset``.
+    """
 
     def __init__(self, kernel: Kernel, name: str, start: ArrayLike, prior: ArrayLike) -> None:
         (self.shape,) = (a.shape for a in kernel.arguments if a.name == name)
-        self.name, self.offset = name, payloads_of(kernel).get(name)
+        own = payloads_of(kernel).get(name)
+        self.name, self.is_body, self.offset = name, own is not None, 0.0 if own is None else own
         given = real_array(start)
         try:
             if given is None or not np.isfinite(given).all():
                 raise ValueError
             np.broadcast_to(given, self.shape)
             self.own, self.given = given.shape, given.ravel()
-            self.start = self.given if self.offset is None else log_cholesky(given + self.offset)
+            self.start, self.changes = self.given, np.eye(given.size)
+            if self.is_body:
+                L = np.linalg.cholesky(pseudo_inertia(given + self.offset))
+                self.changes = from_pseudo_inertia(L @ BASIS @ L.T)
+                self.start = np.trace(BASIS, axis1=1, axis2=2)
         except (ValueError, np.linalg.LinAlgError) as error:
-            wanted = "an array" if self.offset is None else "a payload with which its link is a body, an array"
+            wanted = "a payload with which its link is a body, an array" if self.is_body else "an array"
             wanted += f" that broadcasts to {self.shape}"
             raise ConfigurationError(f"start of {name}", wanted, shown(start), "The search starts there.") from error
         self.prior = deviations(f"prior of {name}", prior, self.own).ravel()
@@ -148,20 +174,18 @@ class _Parameter:
         """Of its own entries."""
         return [self.name + "".join(f"[{k}]" for k in index) for index in np.ndindex(self.own)]
 
-    def entries(self, x: Array) -> tuple[Array, Array]:
-        """Own entries (m,) at coordinates (k,), and their derivatives (k, m)."""
-        if self.offset is None:
-            return x, np.eye(x.size)
-        total, changes = from_log_cholesky(x)
-        return total - self.offset, changes
+    def entries(self, x: Array) -> Array:
+        """Own entries (m,) at coordinates (k,)."""
+        return np.asarray(x @ self.changes - self.offset)
 
-    def argument(self, x: Array) -> tuple[Array, Array]:
-        """The argument, and its derivatives (k, …)."""
-        value, changes = self.entries(x)
+    def argument(self, x: Array) -> Array:
+        """The argument at coordinates (k,)."""
+        return np.broadcast_to(self.entries(x).reshape(self.own), self.shape)
+
+    def moved(self) -> Array:
+        """Derivatives (k, …) of the argument."""
         lead = (1,) * (len(self.shape) - len(self.own))
-        return np.broadcast_to(value.reshape(self.own), self.shape), np.broadcast_to(
-            changes.reshape(len(x), *lead, *self.own), (len(x), *self.shape)
-        )
+        return np.broadcast_to(self.changes.reshape(-1, *lead, *self.own), (len(self.changes), *self.shape))
 
 
 def _columns(parameters: Sequence[_Parameter]) -> list[slice]:
@@ -180,7 +204,7 @@ def payloads_of(kernel: Kernel) -> dict[str, Array]:
 
 
 class _LeastSquares:
-    """Residuals and their Jacobian, as `scipy.optimize.least_squares` asks for them; starts are eliminated.
+    """Residuals and their Jacobian, as `least_squares` asks for them; starts are eliminated.
 
     Attributes
     ----------
@@ -193,7 +217,7 @@ class _LeastSquares:
     def __init__(self, data: Measured, parameters: Sequence[_Parameter], tree: Tree, is_robust: bool) -> None:
         self.data, self.parameters, self.tree, self.is_robust = data, parameters, tree, is_robust
         self.columns = _columns(parameters)
-        self.solved, self.free = np.ones(data.size, dtype=bool), 0
+        self.solved, self.free, self._part = np.ones(data.size, dtype=bool), 0, np.ones(data.size)
         self._held: Array | None = None
         self._reference: tuple[Array, Starts, Array, Array] | None = None
 
@@ -203,39 +227,37 @@ class _LeastSquares:
 
     def residuals(self, x: Array) -> Array:
         """Of all units, each from the start that suits it best, and of what is known beforehand."""
-        values = {p.name: p.argument(part)[0] for p, _, part in self.each(x)}
+        values = {p.name: p.argument(part) for p, _, part in self.each(x)}
         if self._reference is None:
             starts = self.data.starts
             results, r, solved = self._run(values, starts)
         else:
             at, starts, step, turn = self._reference
             results, r, solved = self._run(values, starts)
-            change = step - turn @ (x - at)
+            change = self._part[:, None] * step - turn @ (x - at)
             nv = self.tree.nv
             moved = self.tree.integrate(starts[0], change[:, :nv]), starts[1] + change[:, nv:]
             others, r_others, solved_others = self._run(values, moved)
             costs = [np.sum(self._robust(x)[0] ** 2, axis=1) for x in (r_others, r)]
             better = solved_others & (~solved | (costs[0] < costs[1]))
+            self._part = np.where(better, np.minimum(1.0, 2.0 * self._part), 0.5 * self._part)
             column = better[:, None]
             starts = np.where(column, moved[0], starts[0]), np.where(column, moved[1], starts[1])
             results = [np.where(column, new, old) for new, old in zip(others, results, strict=True)]
             r, solved = np.where(column, r_others, r), solved | better
         self._latest = x.copy(), starts, results, r, solved
-        known = [(p.entries(part)[0] - p.given) / p.prior for p, _, part in self.each(x)]
+        known = [(p.entries(part) - p.given) / p.prior for p, _, part in self.each(x)]
         return np.concatenate([self._robust(r)[0].ravel(), *known])
 
     def jacobian(self, x: Array) -> Array:
         """Derivatives of the residuals at ``x``, where they were computed last."""
-        if not np.array_equal(self._latest[0], x):
-            self.residuals(x)
         _, starts, results, r, solved = self._latest
         values, changes, known = {}, {}, []
         for p, columns, part in self.each(x):
-            values[p.name], change = p.argument(part)
-            changes[p.name] = np.zeros((x.size, *p.shape))
-            changes[p.name][columns] = change
+            values[p.name], changes[p.name] = p.argument(part), np.zeros((x.size, *p.shape))
+            changes[p.name][columns] = p.moved()
             known.append(np.zeros((p.prior.size, x.size)))
-            known[-1][:, columns] = (p.entries(part)[1] / p.prior).T
+            known[-1][:, columns] = (p.changes / p.prior).T
         J, S, right = self.data.tangents(values, changes, results)
         self.solved = solved & right
         f, slope = self._robust(r)
@@ -249,6 +271,11 @@ class _LeastSquares:
             J = J - S @ turn
         self._held = r
         return np.concatenate([J.reshape(-1, x.size), *known])
+
+    def counted(self) -> Mask:
+        """Which of the residuals there are."""
+        units = (self.data.known & self.solved[:, None]).ravel()
+        return np.concatenate([units, *(np.isfinite(p.prior) for p in self.parameters)])
 
     def _run(self, values: Values, starts: Starts | None) -> tuple[list[Array], Array, Mask]:
         results, r, solved = self.data.run(values, starts)
@@ -299,7 +326,7 @@ def identify(
         Where the search starts, by names of arguments such as ``"friction"``, ``"restitution"``, ``"kp"``,
         ``"payload0"``: arrays that broadcast to the argument's shape, such as one number for all contacts. Of a payload
         (10,) the inertia of its link together with it is estimated, as one that a body can have; zeros start at the
-        link's own.
+        link's own, and what the measurements do not determine stays as near to that as it can.
     scale : array_like or dict of array_like
         Standard deviation of what was measured, by its names or one for all: of ``"q"`` (nv,) in m and rad, along
         `Tree.difference`; infinite of what says where windows start and no more.
@@ -331,13 +358,11 @@ def identify(
     ------
     ConfigurationError, UnknownNameError
         Arrays of other shapes, arguments that the kernel has not, a start that is outside the bounds.
-    MissingDependencyError
-        scipy is not installed.
 
     References
     ----------
-    Rucker and Wensing, "Smooth parameterization of rigid-body inertia", RA-L 2022 (log-Cholesky); Bock, "Recent
-    advances in parameter identification techniques for ODE", 1983 (multiple shooting).
+    Lee, Wensing and Park, "Geometric robot dynamic identification: a convex programming approach", T-RO 2020; Bock,
+    "Recent advances in parameter identification techniques for ODE", 1983 (multiple shooting).
 
     Examples
     --------
@@ -351,9 +376,6 @@ def identify(
     >>> found.values["friction"].round(5).tolist()
     [0.3]
     """
-    require("scipy", "contact", "to identify parameters")
-    from scipy.optimize import least_squares
-
     check_choice("loss", loss, ("linear", "huber"), ConfigurationError)
     check_choice("starts", starts, ("estimated", "measured"), ConfigurationError)
     check_whole("every", every, "Steps between two measurements.", least=1, most=MOST)
@@ -376,8 +398,9 @@ def identify(
     low, high = _limits(parameters, bounds)
     begin = np.concatenate([p.start for p in parameters])
     of = _LeastSquares(data, parameters, kernel.request.tree, loss == "huber")
-    found = least_squares(of.residuals, begin, of.jacobian, (low, high), x_scale="jac", xtol=SMALLEST_STEP)
-    return _identified(of, found, low, high)
+    bodies = [np.arange(at.start, at.stop) for p, at in zip(parameters, of.columns, strict=True) if p.is_body]
+    domain = Domain(np.array(bodies, dtype=np.intp).reshape(-1, len(BASIS)), low, high)
+    return _identified(of, least_squares(of.residuals, of.jacobian, begin, domain, int(np.count_nonzero(of.counted()))))
 
 
 def _parameters(kernel: Kernel, start: Mapping[str, ArrayLike], prior: Mapping[str, ArrayLike]) -> list[_Parameter]:
@@ -392,7 +415,7 @@ def _parameters(kernel: Kernel, start: Mapping[str, ArrayLike], prior: Mapping[s
 
 def _limits(parameters: Sequence[_Parameter], bounds: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> tuple[Array, Array]:
     """Least and largest coordinates."""
-    free = [p.name for p in parameters if p.offset is None]
+    free = [p.name for p in parameters if not p.is_body]
     for name in bounds:
         if name not in free:
             raise unknown_name("parameter with bounds", name, free)
@@ -412,63 +435,36 @@ def _limits(parameters: Sequence[_Parameter], bounds: Mapping[str, tuple[ArrayLi
     return low, high
 
 
-def _clustered(of: _LeastSquares, J: Array, f: Array) -> tuple[Array, int]:
-    """Root (r × r) of the covariance of r coordinates with trajectories as clusters, and their number; or 0 of them."""
-    n, r = of.data.size, J.shape[1]
-    acting = of.solved & of.data.known.any(axis=1)
-    names, at = np.unique(of.data.clusters[acting], return_inverse=True)
-    if names.size <= r or not r:
-        return np.zeros((r, r)), 0
-    rows = n * of.data.known.shape[1]
-    own, misses = J[:rows].reshape(n, -1, r)[acting], f[:rows].reshape(n, -1)[acting]
-    square = np.abs(misses) <= HUBER if of.is_robust else np.ones(misses.shape, dtype=bool)
-    A, s = np.zeros((names.size, r, r)), np.zeros((names.size, r))
-    np.add.at(A, at, np.einsum("nmi,nm,nmj->nij", own, square, own))
-    np.add.at(s, at, np.einsum("nmi,nm->ni", own, misses))
-    prior = J[rows:].T @ J[rows:]
-    values, vectors = np.linalg.eigh(A.sum(axis=0) + prior)
-    if values[0] <= RANK * values[-1]:
-        return np.zeros((r, r)), 0
-    half = vectors / np.sqrt(values)  # Q = half halfᵀ
-    shares = half.T @ A @ half
-    if np.linalg.eigvalsh(shares)[:, -1].max() > LEVERAGE:
-        return np.zeros((r, r)), 0
-    moved = np.linalg.solve(np.eye(r) - shares, (s @ half)[..., None])[..., 0]
-    values, vectors = np.linalg.eigh(moved.T @ moved + half.T @ prior @ half)
-    return half @ (vectors * np.sqrt(np.maximum(values, 0.0))), int(names.size)
-
-
-def _identified(of: _LeastSquares, found: Any, low: Array, high: Array) -> Identification:
+def _identified(of: _LeastSquares, found: Minimum) -> Identification:
     """Estimates with their covariance, from the last residuals and Jacobian."""
-    J, f = np.asarray(found.jac), np.asarray(found.fun)
-    norms = np.linalg.norm(J, axis=0)
+    J, f = found.jacobian, found.residuals
+    norms: Array = np.linalg.norm(J, axis=0)
     norms[norms == 0.0] = 1.0
-    U, sizes, V = np.linalg.svd(J / norms, full_matrices=False)
-    some = sizes > RANK * max(1.0, sizes[0])
-    counted = np.concatenate(
-        [(of.data.known & of.solved[:, None]).ravel(), *(np.isfinite(p.prior) for p in of.parameters)]
-    )
-    sigma = float(
-        np.sqrt(f[counted] @ f[counted] / max(1, np.count_nonzero(counted) - of.free - np.count_nonzero(some)))
-    )
-    root = (V[some] / sizes[some, None] / norms).T
-    spread_of, clusters = _clustered(of, J @ root, f)
+    _, sizes, V = np.linalg.svd(np.asarray(np.linalg.qr(J / norms, mode="r")), full_matrices=True)
+    some = np.zeros(len(V), dtype=bool)
+    some[: sizes.size] = sizes > RANK * max(1.0, sizes[0])
+    misses = f[of.counted()]
+    left = misses.size - of.free - int(np.count_nonzero(some))
+    sigma = float(np.sqrt(misses @ misses / max(1, left)))
+    root = (V[some] / sizes[: some.sum(), None] / norms).T
+    shape, rows = of.data.known.shape, of.data.known.size
+    acting = of.solved & of.data.known.any(axis=1)
+    own, misses = (J[:rows] @ root).reshape(*shape, root.shape[1])[acting], f[:rows].reshape(shape)[acting]
+    square = np.abs(misses) <= HUBER if of.is_robust else np.ones(misses.shape, dtype=bool)
+    spread_of, clusters = clustered(own, misses, square, of.data.clusters[acting], J[rows:] @ root)
     root = root @ (spread_of if clusters else sigma * np.eye(root.shape[1]))
-    hidden = V[~some].T
-    step = -(V[some].T / sizes[some]) @ (U[:, some].T @ f) / norms
-    left = float(np.linalg.norm(J @ np.clip(step, low - found.x, high - found.x)))
-    values, errors, changes, estimates = {}, {}, [], []
+    values, errors, turn = dict[str, Array](), dict[str, Array](), np.zeros((found.x.size, 0))
     for p, columns, part in of.each(found.x):
-        values[p.name] = read_only(p.argument(part)[0])
-        entries, change = p.entries(part)
-        estimates.append(entries)
-        changes.append(np.zeros((entries.size, found.x.size)))
-        changes[-1][:, columns] = change.T
-    turn = np.concatenate(changes)
-    covariance = turn @ root @ (turn @ root).T
-    unknown = np.sum((turn * norms @ hidden) ** 2, axis=1) > RANK * np.sum((turn * norms) ** 2, axis=1)
-    covariance[unknown, unknown] = np.inf
-    spread = np.split(np.sqrt(np.diagonal(covariance)), np.cumsum([x.size for x in estimates])[:-1])
+        values[p.name] = read_only(p.argument(part))
+        change = np.zeros((found.x.size, p.changes.shape[1]))
+        change[columns] = p.changes
+        turn = np.concatenate([turn, change], axis=1)
+    estimates = np.concatenate([p.entries(part) for p, _, part in of.each(found.x)])
+    turn, root = turn.T, turn.T @ root
+    hidden = turn @ (V[~some] / norms).T
+    hidden[np.sum(hidden**2, axis=1) <= RANK * np.sum((turn / norms) ** 2, axis=1)] = 0.0
+    error = np.where(hidden.any(axis=1), np.inf, np.linalg.norm(root, axis=1))
+    spread = np.split(error, np.cumsum([p.given.size for p in of.parameters])[:-1])
     for p, x in zip(of.parameters, spread, strict=True):
         errors[p.name] = read_only(x.reshape(p.own))
     names = tuple(name for p in of.parameters for name in p.names)
@@ -477,6 +473,6 @@ def _identified(of: _LeastSquares, found: Any, low: Array, high: Array) -> Ident
         warn(f"{unsolved} of {of.data.size} unit(s) are not solved at the estimate and take no part in it. "
              "Compile with more sweeps, or take a shorter time step.")  # fmt: skip
     return Identification(
-        values, errors, names, read_only(np.concatenate(estimates)), read_only(covariance), clusters, sigma,
-        of.data.size, unsolved, int(found.nfev), left <= CONVERGED * sigma + SMALLEST_STEP,
+        values, errors, names, read_only(estimates), read_only(root), read_only(hidden), clusters, sigma,
+        of.data.size, unsolved, found.evaluations, found.converged,
     )  # fmt: skip

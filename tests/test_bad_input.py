@@ -1399,6 +1399,10 @@ def public_calls():
             ds.impulse, {**state, "constraints": row, "v": z, "restitution": 0.5, "targets": None, "active": [True]},
         ),
         "inverse_dynamics": (ds.inverse_dynamics, {**state, "v": z, "qdd": z}),
+        "inverse_dynamics of motors": (
+            ds.inverse_dynamics,
+            {**state, "v": z, "qdd": z, "constraints": row, "motors": "actuated", "weights": None, "active": [True]},
+        ),
         "bias_force": (ds.bias_force, {**state, "v": z}),
         "coriolis_matrix": (ds.coriolis_matrix, {**state, "v": z}),
         "regressor": (ds.regressor, {**state, "v": z, "qdd": z, "outputs": "tau", "gravity": None}),
@@ -1452,8 +1456,6 @@ def test_functions_without_constraints_refuse_them_by_name():
     """And a method where there is none to choose; not by what Python says of a function inside."""
     arm, q, v, a = ds.mechanisms.chain(3), np.zeros(3), np.ones(3), np.ones(3)
     for what in (ds.Point("link3"), (), None):
-        with pytest.raises(ds.DelassusError, match=r"^constraints: expected none with 'inverse_dynamics'"):
-            ds.inverse_dynamics(arm, q, v, a, constraints=what)
         with pytest.raises(ds.DelassusError, match=r"^constraints: expected none with 'bias_force'"):
             ds.bias_force(arm, q, v, constraints=what)
     for call in (ds.dynamics_derivatives, ds.inverse_dynamics):

@@ -87,6 +87,8 @@ OPTIONS = {
     "reference": CHOICES["reference"],
     "hold": ((), ["hinge"]),
     "independent": (LEFT_OUT,),
+    "motors": (None, ["hinge"]),
+    "weights": (LEFT_OUT, "input"),
     "integrator": CHOICES["integrator"],
     "friction": (None, "input", 0.7),
     "restitution": (None, "input", 0.3),
@@ -124,7 +126,8 @@ OPERATORS = {"delassus_operator"}
 
 def taken(quantity):
     """Options of a quantity and its methods, with their values."""
-    values = {name: OPTIONS[name] for name in (*quantity.options, *COMPILED) if name in OPTIONS}
+    more = (name for other in quantity.by_option.values() for name in other.options)
+    values = {name: OPTIONS[name] for name in (*quantity.options, *more, *COMPILED) if name in OPTIONS}
     if not any(output.symmetric for output in quantity.outputs):
         del values["packed"]
     return values, ("auto", *quantity.methods)
@@ -148,6 +151,9 @@ def options_of(quantity, k):
     method = methods[k % len(methods)]
     if chosen.get("control") != "pd":
         chosen.pop("v_target", None)
+    for option, other in quantity.by_option.items():
+        if chosen[option] is None:
+            chosen = {name: x for name, x in chosen.items() if name not in other.options - quantity.options}
     if quantity.has_status and method in UNCONSTRAINED:
         constraints = []
     if "compliance" in chosen:
@@ -312,6 +318,8 @@ def direct(name, k, values):
         "compliance": each_of("compliance", chosen.get("compliance")),
     }  # fmt: skip
     left_out = {"v_target", "active", "impacts"} - set(values) | {"error_bound"}
+    if "motors" in chosen and chosen["motors"] is None:
+        left_out |= {"constraints", "rows", "placements"}
     return {key: given[key] for key in taken_by(getattr(ds, name)) if key in given and key not in left_out}
 
 
@@ -320,6 +328,8 @@ def results(name, found, k):
     quantity = QUANTITIES[FUNCTIONS[name]]
     chosen = options_of(quantity, k)[2]["outputs"] if "outputs" in taken_by(getattr(ds, name)) else None
     outputs = chosen or [o.name for o in quantity.outputs]
+    if isinstance(found, ds.InverseDynamics):
+        outputs = [o.name for o in quantity.by_option["motors"].outputs]
     if name.endswith("_energy"):
         return {name.removesuffix("_energy"): found}
     if isinstance(found, tuple):

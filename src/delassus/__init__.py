@@ -50,7 +50,9 @@ Closed loops
 Dynamics
     `forward_dynamics`        accelerations and constraint forces
     `impulse`                 velocities after an impact, and impulses
-    `inverse_dynamics`        joint forces of a motion
+    `inverse_dynamics`        joint forces of a motion, of motors under constraints, too
+    `InverseDynamics`         what it returns with constraints
+    `InverseDynamicsStatus`   whether motors and constraints cause the motion, in words
     `bias_force`              joint forces that keep q̈ = 0
     `mass_matrix`             M
     `coriolis_matrix`         C: joint forces C v keep q̈ = 0 without gravity
@@ -138,7 +140,12 @@ from delassus.model import topology as _topology
 from delassus.model.tree import Tree
 from delassus.quantities import direct as _direct
 from delassus.quantities.declarations.dynamics import dynamics_derivatives, forward_dynamics
-from delassus.quantities.declarations.inverse_dynamics import bias_force, inverse_dynamics
+from delassus.quantities.declarations.inverse_dynamics import (
+    InverseDynamics,
+    InverseDynamicsStatus,
+    bias_force,
+    inverse_dynamics,
+)
 from delassus.quantities.declarations.kinematics import (
     centre_of_mass,
     centre_of_mass_drift,
@@ -212,6 +219,8 @@ __all__ = [
     "Hinge",
     "Identification",
     "ImpulseDynamics",
+    "InverseDynamics",
+    "InverseDynamicsStatus",
     "JointRows",
     "Kernel",
     "LoopStatus",

@@ -22,8 +22,9 @@ from delassus.constraints import ROW_LAYOUT, Argument, Constraint, check_constra
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.model.check import common_batch, finite_array, library_of, normalised, real_array
 from delassus.model.tree import Tree
+from delassus.quantities.checks import WEIGHTS, check_damping, check_positive, one_each
 from delassus.quantities.evaluate import NumpyRequest
-from delassus.quantities.options import ConstrainedMotion, Constraints, check_compliance, check_damping, one_each
+from delassus.quantities.options import ConstrainedMotion, Constraints
 from delassus.quantities.quantity import Quantity
 from delassus.quantities.request import AUTO, Request, check_tree, request
 from delassus.spatial.rotations import Array
@@ -33,7 +34,7 @@ LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(lin
 
 KEYWORDS = (
     *ConstrainedMotion.__annotations__, "compliance", "frames", "reference", "hold", "independent", "integrator",
-    "restitution", "impacts",
+    "restitution", "impacts", "motors", "weights",
 )  # fmt: skip
 """What the direct functions take beside states."""
 
@@ -178,10 +179,10 @@ def as_arguments(constraints: Sequence[Constraint], given: Mapping[str, Any]) ->
         wrenches = _mapping("wrenches", keywords["wrenches"], "{'hand': [f, m]}")
         keywords["wrenches"] = list(wrenches)
         values.update((f"wrench{k}", wrench) for k, wrench in enumerate(wrenches.values()))
-    for keyword in ("gravity", "damping"):
+    for keyword in ("gravity", "damping", "weights"):
         x = keywords.get(keyword)
-        if keyword == "gravity" and x is None:
-            keywords.pop("gravity", None)  # that of the robot
+        if keyword != "damping" and x is None:
+            keywords.pop(keyword, None)  # gravity is that of the robot
         elif x is not None and not isinstance(x, str):
             keywords[keyword], values[keyword] = "input", x
     gains = [name for name in ("kp", "kd") if name in keywords]
@@ -235,7 +236,9 @@ def _checked(tree: Tree, a: Argument, value: Any) -> Array:
     if kind == "damping":
         return np.asarray(check_damping(tree, value))
     if kind == "compliance":
-        return np.asarray(check_compliance(value, a.size, owner))
+        return np.asarray(check_positive(value, a.size, owner))
+    if kind == "weights":
+        return np.asarray(check_positive(value, a.size, owner, WEIGHTS))
     if kind == "rows":
         return finite_array(value, (..., a.shape[0], 6), owner, ROW_LAYOUT, ConstraintError)
     if a.flags and (flags := real_array(value, flags=True)) is not None:

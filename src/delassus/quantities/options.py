@@ -22,6 +22,7 @@ from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_
 from delassus.frozen import Frozen
 from delassus.model.check import check_flag, check_list, check_number, check_whole, finite_array, real_array
 from delassus.model.tree import Tree
+from delassus.quantities.checks import WEIGHTS, check_damping, check_positive, one_each
 from delassus.quantities.quantity import CONTROLS
 
 Flags = bool | Sequence[bool]
@@ -155,6 +156,10 @@ class Keywords(TypedDict, total=False):
         not given, with the constraints that are.
     hold : sequence of str
         Names of joints whose coordinates stay where they are in "close_loops".
+    motors : sequence of str or "actuated"
+        Joints that motors drive in "inverse_dynamics", which then takes constraints into account; see there.
+    weights : (nv + m,) array_like or "input"
+        Of squares of joint forces and of constraint forces in "inverse_dynamics"; ones if not given.
     integrator : {"semi-implicit", "rk4"}
         Of "step" and "step_derivatives".
     friction, restitution : float or "input"
@@ -194,6 +199,8 @@ class Keywords(TypedDict, total=False):
     reference: Reference
     independent: Iterable[str] | None
     hold: Iterable[str]
+    motors: Iterable[str] | Literal["actuated"] | None
+    weights: ArrayLike | Literal["input"]
     integrator: Literal["semi-implicit", "rk4"]
     friction: float | Literal["input"]
     restitution: float | Literal["input"]
@@ -249,6 +256,8 @@ class Options:
     reference: str
     independent: tuple[str, ...] | None
     hold: tuple[str, ...]
+    motors: tuple[str, ...] | None
+    weights: tuple[float, ...] | Literal["input"] | None
     integrator: str
     solver: str
     friction: float | Literal["input"] | None
@@ -291,6 +300,9 @@ class Options:
             if self.compliance[i] == "input":
                 meaning = f"compliance of constraint {i} along its rows, (m/s^2)/N, (rad/s^2)/(N m)"
                 out.append(Argument(f"compliance{i}", (c.size,), meaning, "compliance", f"compliance of {c!r}"))
+        if self.weights == "input":
+            meaning = "weights of the squares of joint forces, then of those of constraints"
+            out.append(Argument("weights", (tree.nv + sum(c.size for c in constraints),), meaning))
         what, n = "contact", sum(c.n_points > 0 for c in constraints)
         if self.of_constraints:
             what, n = "constraint", len(constraints)
@@ -356,6 +368,8 @@ def check_options(
         single_frame=is_frame(frames),
         independent=_joints(tree, "independent", options.get("independent")),
         hold=_joints(tree, "hold", options.get("hold")) or (),
+        motors=_motors(tree, options.get("motors")),
+        weights=_weights(tree.nv + sum(c.size for c in constraints), options.get("weights")),
         friction=_coefficient("friction", options.get("friction"), None),
         restitution=_coefficient("restitution", options.get("restitution"), 1.0),
         of_constraints="solver" not in taken,
@@ -370,42 +384,6 @@ def check_options(
 def is_frame(value: object) -> bool:
     """Whether it names one frame, not several."""
     return isinstance(value, str | Frame)
-
-
-def one_each(argument: str, given: Any, n: int, alike: bool = True) -> list[Any]:
-    """An entry for each of n constraints: those of a list, None, or if they may be ``alike`` the same for all."""
-    is_list = isinstance(given, list | tuple)
-    if given is None or (alike and not is_list):
-        return [given] * n
-    if not is_list or len(given) != n:
-        wanted = f"a list with one entry for each of {n} constraint(s)"
-        raise ConstraintError(argument, wanted, f"{len(given)}" if is_list else shown(given), "None stands for none.")
-    return list(given)
-
-
-def check_damping(tree: Tree, damping: ArrayLike) -> Any:
-    """Return damping coefficients (..., nv) that are not negative."""
-    array = tree.check_velocity(damping, "damping")
-    if np.any(array < 0):
-        where = tuple(int(i) for i in np.argwhere(array < 0)[0])
-        raise ConfigurationError(
-            "damping", "coefficients that are not negative", f"{array[where]} at index {where}", "Joints resist motion."
-        )
-    return array
-
-
-def check_compliance(given: ArrayLike, size: int, argument: str) -> Any:
-    """Return the compliance (..., size) of a constraint's rows, all positive; one number is that of all rows."""
-    number = real_array(given)
-    if number is not None and number.shape == ():
-        given = np.full(size, number)
-    array = finite_array(
-        given, (..., size), argument, "Pass a number or one for each row, in (m/s²)/N.", ConstraintError
-    )
-    if np.any(array <= 0):
-        least, advice = f"{np.min(array):g}", "A hard constraint has the compliance None."
-        raise ConstraintError(argument, "positive numbers, in (m/s²)/N", least, advice)
-    return array
 
 
 def _coefficient(name: str, given: Any, most: float | None, what: str = "one number for each contact") -> Any:
@@ -430,7 +408,7 @@ def _compliance(c: Constraint, given: Any) -> Any:
         return None
     if isinstance(given, str) and given == "input":
         return "input"
-    return _numbers(check_compliance(given, c.size, f"compliance of {c!r}"), c.size, "compliance", "(m/s²)/N")
+    return _numbers(check_positive(given, c.size, f"compliance of {c!r}"), c.size, "compliance", "(m/s²)/N")
 
 
 def _gains(c: Constraint, given: Any) -> tuple[float, float] | None:
@@ -473,6 +451,18 @@ def _joints(tree: Tree, argument: str, value: Any) -> tuple[str, ...] | None:
     for name in names:
         tree.v_index(name)  # refuses unknown ones
     return tuple(dict.fromkeys(tree.aliases.get(name, name) for name in names))
+
+
+def _motors(tree: Tree, value: Any) -> tuple[str, ...] | None:
+    if not isinstance(value, str) or value != "actuated":
+        return _joints(tree, "motors", value)
+    return tuple(name for name in tree.joint_names if tree.actuated[:, tree.v_index(name)].any())
+
+
+def _weights(size: int, value: Any) -> Any:
+    if value is None or (isinstance(value, str) and value == "input"):
+        return value
+    return _numbers(check_positive(value, size, "weights", WEIGHTS), size, "weights", WEIGHTS[0])
 
 
 def _frames(tree: Tree, argument: str, value: Any) -> tuple[Frame, ...]:

@@ -97,6 +97,8 @@ class Quantity:
         constraints and in tangents of configurations; programs are differentiated for the others.
     takes_tangents : callable or None
         Whether it takes tangents of its own program, from a `Request`.
+    by_option : mapping of str to Quantity
+        What it is where options of these names are given.
     """
 
     name: str
@@ -112,6 +114,7 @@ class Quantity:
     report: Callable[..., Any] | None = None
     jacobian: Callable[[Any], Sequence[Sequence[Matrix]]] | None = None
     takes_tangents: Callable[[Any], bool] | None = None
+    by_option: Mapping[str, Quantity] = field(default_factory=dict)
 
     def with_parameters(self, parameters: Sequence[Argument]) -> Quantity:
         """The quantity with outputs of those parameters in place of the one that stands for ``each``."""

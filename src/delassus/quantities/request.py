@@ -228,6 +228,12 @@ class Request:
         return independent_coordinates(self.tree, self.constraints, self.options.independent)
 
     @property
+    def motors(self) -> list[int]:
+        """Degrees of freedom that motors drive, in order."""
+        slices = [self.tree.v_index(name) for name in self.options.motors or ()]
+        return sorted(k for at in slices for k in range(at.start, at.stop))
+
+    @property
     def plan(self) -> Any:
         """Choice of ``method="auto"`` with its reason; None for a named method and where there is no choice."""
         if not self.is_chosen or not self.quantity.methods:
@@ -281,6 +287,8 @@ def request(
     ``outputs`` are the names of those that are wanted, in order; None is all. ``packed``: see `Quantity.packed`.
     """
     check_tree(tree)
+    for option, other in quantity.by_option.items():
+        quantity = quantity if options.get(option) is None else other
     checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
     if "solver" in quantity.options:
         limits, friction = options.get("limits", True), options.get("passive", "model") == "model"

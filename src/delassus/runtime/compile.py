@@ -135,9 +135,11 @@ def compile(  # the public name; the built-in of that name is not used here
 def _table() -> str:
     """Table of quantities, a row each."""
     rows, rule = [("what", "arguments", "results", "options")], "  ".join("=" * width for width in COLUMNS)
-    for name, q in QUANTITIES.items():
+    several = {f"``{name}``": q for name, q in QUANTITIES.items()}
+    several |= {f"``{name}`` with {option}": o for name, q in QUANTITIES.items() for option, o in q.by_option.items()}
+    for name, q in several.items():
         options = (option for option in Keywords.__annotations__ if option in q.options)
-        rows.append((f"``{name}``", ", ".join(q.inputs), ", ".join(o.name for o in q.outputs), ", ".join(options)))
+        rows.append((name, ", ".join(q.inputs), ", ".join(o.name for o in q.outputs), ", ".join(options)))
     lines = [
         "  ".join(map(str.ljust, parts, COLUMNS)).rstrip()
         for row in rows

@@ -2,19 +2,99 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, Unpack, overload
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from delassus.accuracy.status import CONFLICT, LEAST_SIZE
 from delassus.algorithms import rnea
+from delassus.algorithms.jacobian import jacobian
+from delassus.algorithms.loops.inverse_dynamics import accelerations_missed, constrained_inverse_dynamics
+from delassus.frozen import Explained, Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
-from delassus.quantities.direct import bind
-from delassus.quantities.options import MOTION, Motion, Payloads
+from delassus.quantities.direct import CompiledRequest, bind
+from delassus.quantities.evaluate import NumpyRequest
+from delassus.quantities.options import MOTION, Arrays, Constraints, Motion, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
+from delassus.spatial.numpy_ops import numbers
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
+
+
+class InverseDynamicsStatus(Explained):
+    """Whether motors and constraints cause a motion; the text says what that means for the user.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> ds.InverseDynamicsStatus.UNIQUE.text
+    'motors and constraints cause the motion, in one way only'
+    """
+
+    UNIQUE = "motors and constraints cause the motion, in one way only"
+    LEAST = "motors and constraints cause the motion in many ways; this one has the least sum of weighted squares"
+    UNREACHED = (
+        "no forces of these motors and constraints cause the motion: `force_residual` says what is missing at joints "
+        "without motors; add motors or constraints, or ask for another motion"
+    )
+    BROKEN = (
+        "the motion breaks constraints: `row_residual` says by how much; take accelerations that keep them, "
+        "of forward_dynamics or of reduced_dynamics, say"
+    )
+    FAILED = "numbers overflowed here: nothing is known; make positions, velocities and accelerations smaller"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class InverseDynamics(Frozen):
+    """Forces that cause a motion, as `inverse_dynamics` with constraints returns them; all arrays are read-only.
+
+    Attributes
+    ----------
+    tau : (..., nv) array
+        Joint forces of motors (N, N·m), zero at joints without: ``M q̈ + c = τ + Jᵀ f``.
+    forces : tuple of (..., m_c) arrays
+        Force of each constraint on its first link, along its rows (N, N·m), as of `ForwardDynamics`.
+    status : (...) array of InverseDynamicsStatus
+        Whether they cause the motion; the member's ``text`` is the advice.
+    force_residual : (..., nv) array
+        ``M q̈ + c − τ − Jᵀ f`` (N, N·m): what no motor and no constraint gives, zero at motors. Its norm is least.
+    row_residual : (..., m) array
+        ``J q̈ + J̇ v`` (m/s², rad/s²): accelerations along rows that should be none.
+    rank : (...) array of int
+        Number of independent ones among the forces of constraints at joints without motors: all others are open.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> robot = ds.mechanisms.humanoid()
+    >>> feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
+    >>> q, still = robot.neutral(), np.zeros((3, robot.nv))
+    >>> found = ds.inverse_dynamics(robot, q, still, still, feet)
+    >>> found.tau.shape, [f.shape for f in found.forces], found.status[0].name, found.rank.tolist()
+    ((3, 38), [(3, 6), (3, 6)], 'LEAST', [6, 6, 6])
+    """
+
+    tau: Array
+    forces: tuple[Array, ...]
+    status: NDArray[np.object_]
+    force_residual: Array
+    row_residual: Array
+    rank: NDArray[np.int_]
+
+    def __post_init__(self) -> None:
+        arrays = self.tau, *self.forces, self.force_residual, self.row_residual
+        for array in (*arrays, self.status, self.rank):
+            array.setflags(write=False)
+
+    def __repr__(self) -> str:
+        statuses = [status.name for status in InverseDynamicsStatus if np.any(self.status == status)]
+        return f"{type(self).__name__}(tau={self.tau.shape}, status={', '.join(statuses)})"
+
 
 # -- declarations --------------------------------------------------------------------------------------------------
 
@@ -22,6 +102,16 @@ from delassus.spatial.rotations import Array
 def _inverse_dynamics(bound: BoundRequest) -> list[Matrix]:
     motion = bound.motion()
     return [rnea.inverse_dynamics(motion, motion.per_joint(bound.values["qdd"]))]
+
+
+def _constrained(bound: BoundRequest) -> list[Matrix]:
+    ops, motion, given = bound.ops, bound.motion(), bound.request.options.weights
+    qdd = motion.per_joint(bound.values["qdd"])
+    size = motion.tree.nv + motion.problem.n_rows
+    weights: list[Any] = bound.entries("weights") if given == "input" else [*(given or [1.0] * size)]
+    found = constrained_inverse_dynamics(motion, qdd, bound.request.motors, weights)
+    missed = accelerations_missed(motion, qdd)
+    return [found.tau, found.forces, found.missing, missed, ops.matrix([[found.rank]])]
 
 
 def _bias_force(bound: BoundRequest) -> list[Matrix]:
@@ -34,7 +124,23 @@ INVERSE_DYNAMICS = Quantity(
     ("q", "v", "qdd"),
     (Output("tau", ("nv",), "joint forces in N m and N that cause the accelerations"),),
     _inverse_dynamics,
-    options=MOTION,
+    options=MOTION | {"motors"},
+    by_option={
+        "motors": Quantity(
+            "inverse_dynamics",
+            "Inverse dynamics with constraints",
+            ("q", "v", "qdd"),
+            (
+                Output("tau", ("nv",), "joint forces of motors in N m and N, zero at joints without"),
+                Output("forces", ("m",), "forces on the first links, along the rows of all constraints in N, N m"),
+                Output("force_residual", ("nv",), "joint forces that are missing for the accelerations, N m and N"),
+                Output("row_residual", ("m",), "accelerations along rows that should be none, m/s^2, rad/s^2"),
+                Output("rank", (), "number of independent constraint forces at joints without motors"),
+            ),
+            _constrained,
+            options=MOTION | {"motors", "weights", "active"},
+        )
+    },
 )
 BIAS_FORCE = Quantity(
     "bias_force",
@@ -49,10 +155,41 @@ BIAS_FORCE = Quantity(
 # -- at once -------------------------------------------------------------------------------------------------------
 
 
+class _Constrained(Arrays, Motion, total=False):
+    """Keywords of inverse dynamics with constraints."""
+
+    weights: ArrayLike | None
+    active: ArrayLike
+
+
+@overload
 def inverse_dynamics(
-    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]
-) -> Array:
-    """Joint forces ``τ = M q̈ + c + d v + k (q − r)`` that cause given accelerations, by the Newton-Euler recursion.
+    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, constraints: tuple[()] = (), *, motors: None = None,
+    payloads: Payloads = None, **given: Unpack[Motion],
+) -> Array: ...  # fmt: skip
+@overload
+def inverse_dynamics(
+    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, constraints: Constraints = (), *,
+    motors: Iterable[str] | Literal["actuated"] | None = None, **given: Unpack[_Constrained],
+) -> InverseDynamics: ...  # fmt: skip
+def inverse_dynamics(
+    tree: Tree,
+    q: ArrayLike,
+    v: ArrayLike,
+    qdd: ArrayLike,
+    constraints: Constraints = (),
+    *,
+    motors: Iterable[str] | Literal["actuated"] | None = None,
+    **given: Unpack[_Constrained],
+) -> Array | InverseDynamics:
+    """Joint forces that cause given accelerations; with constraints those of motors, and the forces of constraints.
+
+    Without constraints and motors, ``τ = M q̈ + c + d v + k (q − r)``, by the Newton-Euler recursion. With either,
+    ``τ + Jᵀ f`` is equal to that, and ``τ`` zero at joints without motors. Where several ``τ`` and ``f`` are, the sum
+    of their weighted squares is least; where none are, what is missing is least. Weights of one, the default, give the
+    least-norm solution, ``np.linalg.lstsq(np.hstack([S.T, J.T]), …)``: without weights of your own, neither motors nor
+    constraints are spared, and no unit is hidden. Small weights of forces spare motors, small ones of joint forces give
+    the forces of least norm, which feet on the ground hold most easily.
 
     Parameters
     ----------
@@ -61,17 +198,33 @@ def inverse_dynamics(
         Configurations; leading axes of all arguments are batches and broadcast.
     v, qdd : (..., nv) array_like
         Velocities (m/s, rad/s) and accelerations (m/s², rad/s²).
-    wrenches, gravity, passive, damping, payloads
-        As in `forward_dynamics`, which raises the same errors.
+    constraints : Constraint or iterable of Constraint, optional
+        What holds, feet on the ground and loops, m rows; rows may depend on one another. None stands for
+        ``tree.constraints``; by default there are none.
+    motors : iterable of str or "actuated", optional
+        Joints that motors drive, by name; "actuated", the default with constraints, those of ``tree.actuated``.
+    weights : (..., nv + m) array_like, optional
+        Of the squares of joint forces (those of joints without motors do not matter), then of the forces along the rows
+        of all constraints; positive.
+    wrenches, gravity, passive, damping, payloads, active, rows, placements
+        As in `forward_dynamics`, which raises the same errors; the last three with constraints.
 
     Returns
     -------
-    (..., nv) array
-        In N and N·m: of all motors together; controls do not enter.
+    (..., nv) array or InverseDynamics
+        Without constraints and motors, ``τ`` in N and N·m: of all motors together; controls do not enter. With either,
+        the result with constraint forces, a status, residuals and rank; of arrays of JAX or PyTorch, the results of the
+        kernel ``ds.compile(tree, constraints, "inverse_dynamics", motors="actuated")``.
+
+    Raises
+    ------
+    UnknownNameError, ConstraintError
+        A motor that is no joint, whose name is in the message; weights that are not positive.
 
     References
     ----------
-    Featherstone, Rigid Body Dynamics Algorithms, table 5.1.
+    Featherstone, Rigid Body Dynamics Algorithms, table 5.1; Righetti et al., "Optimal distribution of contact forces
+    with inverse-dynamics control", IJRR 2013.
 
     Examples
     --------
@@ -81,9 +234,55 @@ def inverse_dynamics(
     >>> tau = ds.inverse_dynamics(arm, q, v, qdd)
     >>> bool(np.allclose(ds.forward_dynamics(arm, q, v, tau).qdd, qdd))
     True
+    >>> arms = ds.mechanisms.star(2, 3, root="fixed")
+    >>> tips = [ds.Frame(f"branch{k}_3", (0.1, 0.2, 0.3)) for k in (1, 2)]
+    >>> loop, motors = ds.Point(*tips), ["branch1_1_joint", "branch1_2_joint", "branch2_1_joint"]
+    >>> q = ds.random_configurations(arms, loop, 0)
+    >>> found = ds.inverse_dynamics(arms, q, np.zeros(6), np.zeros(6), loop, motors=motors)
+    >>> found.status.item().name, np.flatnonzero(found.tau).tolist(), found.forces[0].shape
+    ('UNIQUE', [0, 1, 3], (3,))
     """
-    states = {"q": q, "v": v, "qdd": qdd}
-    return bind(tree, (), INVERSE_DYNAMICS, states, AUTO, payloads=payloads, **given).run()["tau"]
+    states: dict[str, Any] = {"q": q, "v": v, "qdd": qdd}
+    if motors is None and isinstance(constraints, tuple) and not constraints:
+        return bind(tree, (), INVERSE_DYNAMICS, states, AUTO, **given).run()["tau"]
+    motors = "actuated" if motors is None else motors
+    bound = bind(tree, constraints, INVERSE_DYNAMICS, states, AUTO, motors=motors, **given)
+    if isinstance(bound, CompiledRequest):
+        compiled: Any = bound.solution()
+        return compiled  # type: ignore[no-any-return]
+    found = bound.run()
+    rank, f = found["rank"].astype(int), found["forces"]
+    forces = tuple(np.array(f[..., rows]) for rows in bound.problem().rows)
+    status = _status(bound, found, rank)
+    return InverseDynamics(found["tau"], forces, status, found["force_residual"], found["row_residual"], rank)
+
+
+def _status(bound: NumpyRequest, found: dict[str, Array], rank: NDArray[np.int_]) -> NDArray[np.object_]:
+    """Status of each state; residuals are compared with what they are made of, as in `delassus.accuracy.status`."""
+    problem, f, missing, missed = bound.problem(), *(np.abs(found[name]) for name in _SIZES)
+    J, (v, qdd) = np.abs(numbers(jacobian(problem))), (np.abs(bound.values[name]) for name in ("v", "qdd"))
+    forces = np.abs(found["tau"]) + missing + (np.swapaxes(J, -1, -2) @ f[..., None])[..., 0]
+    products = v * np.max(v, axis=-1, keepdims=True, initial=0.0)
+    accelerations = missed + (J @ (qdd + products)[..., None])[..., 0]
+    flags = [1.0 if (flag := problem.flag(k)) is None else numbers(flag) for k in range(len(problem.constraints))]
+    acting = sum((flag * c.size for flag, c in zip(flags, problem.constraints, strict=True)), np.zeros(bound.batch))
+    status = np.full(bound.batch, InverseDynamicsStatus.UNIQUE, dtype=object)
+    status[rank < acting] = InverseDynamicsStatus.LEAST
+    status[_exceeds(missing, forces)] = InverseDynamicsStatus.UNREACHED
+    status[_exceeds(missed, accelerations)] = InverseDynamicsStatus.BROKEN
+    status[~np.all([np.isfinite(found["tau"]).all(axis=-1), np.isfinite(f).all(axis=-1)], axis=0)] = (
+        InverseDynamicsStatus.FAILED
+    )
+    return status
+
+
+_SIZES = "forces", "force_residual", "row_residual"
+
+
+def _exceeds(residual: Array, made_of: Array) -> NDArray[np.bool_]:
+    """Whether a residual (..., k) is more than round-off of what it is made of, at each state."""
+    least = LEAST_SIZE * np.linalg.norm(made_of, axis=-1, keepdims=True)
+    return np.asarray(np.any(residual > CONFLICT * (made_of + least), axis=-1))
 
 
 def bias_force(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]) -> Array:

@@ -1,0 +1,49 @@
+"""Checks of what comes with each call, or is built in: an entry for each constraint, damping, positive numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from delassus.errors import ConfigurationError, ConstraintError, shown
+from delassus.model.check import finite_array, real_array
+from delassus.model.tree import Tree
+
+COMPLIANCE = "in (m/s²)/N", "A hard constraint has the compliance None."
+WEIGHTS = "for joint forces and rows", "Forces that are free have a small weight, such as 1e-6."
+"""What positive numbers are, and what to pass where zeros were meant."""
+
+
+def one_each(argument: str, given: Any, n: int, alike: bool = True) -> list[Any]:
+    """An entry for each of n constraints: those of a list, None, or if they may be ``alike`` the same for all."""
+    is_list = isinstance(given, list | tuple)
+    if given is None or (alike and not is_list):
+        return [given] * n
+    if not is_list or len(given) != n:
+        wanted = f"a list with one entry for each of {n} constraint(s)"
+        raise ConstraintError(argument, wanted, f"{len(given)}" if is_list else shown(given), "None stands for none.")
+    return list(given)
+
+
+def check_damping(tree: Tree, damping: ArrayLike) -> Any:
+    """Return damping coefficients (..., nv) that are not negative."""
+    array = tree.check_velocity(damping, "damping")
+    if np.any(array < 0):
+        where = tuple(int(i) for i in np.argwhere(array < 0)[0])
+        raise ConfigurationError(
+            "damping", "coefficients that are not negative", f"{array[where]} at index {where}", "Joints resist motion."
+        )
+    return array
+
+
+def check_positive(given: ArrayLike, size: int, argument: str, what: tuple[str, str] = COMPLIANCE) -> Any:
+    """Return numbers (..., size), all positive; one number is that of all rows."""
+    number, (unit, advice) = real_array(given), what
+    if number is not None and number.shape == ():
+        given = np.full(size, number)
+    array = finite_array(given, (..., size), argument, f"Pass a number or one for each row, {unit}.", ConstraintError)
+    if np.any(array <= 0):
+        raise ConstraintError(argument, f"positive numbers, {unit}", f"{np.min(array):g}", advice)
+    return array

@@ -1,0 +1,151 @@
+"""Inverse dynamics under constraints: forces of motors and constraints, against least squares of the whole system."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from random_trees import some_constraints, some_mechanism
+from tools import error
+
+Status = ds.InverseDynamicsStatus
+
+DEPENDENT = 1e-9
+"""Singular values below this part of the largest count as zero; the library has 6e-6, at random states none is near."""
+
+ACCURATE = 1e-7
+"""Against least squares: rounding, times the square of the condition of random rows for the least of many solutions."""
+
+
+def least_squares(tree, q, v, qdd, constraints, driven, weights, rows=()):
+    """Joint forces, constraint forces and what is missing, of one state."""
+    b, J = ds.inverse_dynamics(tree, q, v, qdd), ds.jacobian(tree, constraints, q, rows=rows)
+    scale = 1.0 / np.sqrt(np.concatenate([weights[driven], weights[tree.nv :]]))
+    B = np.hstack([np.eye(tree.nv)[:, driven], J.T])
+    x = scale * np.linalg.lstsq(B * scale, b, rcond=DEPENDENT)[0]
+    tau = np.zeros(tree.nv)
+    tau[driven] = x[: len(driven)]
+    return tau, x[len(driven) :], b - B @ x
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_random_mechanisms(seed):
+    """Over- and under-actuated, rows that depend on one another or move nothing, any weights."""
+    m = some_mechanism(seed, 3 + seed % 6, ("fixed", "floating")[seed % 2])
+    tree, (constraints, rows) = m.tree, some_constraints(m)
+    if not tree.nv:
+        return
+    names = [name for name in tree.joint_names if m.rng.random() < 0.6]
+    driven = np.concatenate([np.zeros(0, dtype=int), *(np.r_[tree.v_index(name)] for name in names)])
+    states = tree.random(m.rng, 3), *m.rng.normal(size=(2, 3, tree.nv))
+    size = tree.nv + sum(c.size for c in constraints)
+    for weights in (None, 10.0 ** m.rng.uniform(-1, 1, (3, size))):
+        given = {"motors": names, "rows": rows, "weights": weights}
+        found = ds.inverse_dynamics(tree, *states, constraints, **given)
+        for k in range(3):
+            w = np.ones(size) if weights is None else weights[k]
+            state = [x[k] for x in states]
+            tau, f, missing = least_squares(tree, *state, constraints, np.sort(driven), w, rows)
+            every = np.concatenate([tau, f, missing])
+            ours = np.concatenate([found.tau[k], *(x[k] for x in found.forces), found.force_residual[k]])
+            assert error(ours, every) < ACCURATE
+            others = np.delete(ds.jacobian(tree, constraints, state[0], rows=rows), driven, axis=1)
+            assert found.rank[k] == np.linalg.matrix_rank(others, tol=DEPENDENT * np.abs(others).max(initial=1.0))
+            is_missing = np.abs(missing).max() > 1e-7 * np.abs(every).max()
+            assert (found.status[k] in (Status.UNREACHED, Status.BROKEN)) >= is_missing
+
+
+@pytest.fixture(scope="module")
+def robot():
+    """A floating robot with three legs of three joints."""
+    return ds.mechanisms.star(3, 3)
+
+
+TIP = (0.1, 0.2, 0.3)
+FEET = [ds.Point(ds.Frame(f"branch{k}_3", TIP), axes="world") for k in (1, 2, 3)]
+LOOP = ds.Point(ds.Frame("branch1_3", TIP), ds.Frame("branch2_3", TIP))
+
+
+@pytest.mark.parametrize("n_feet, rank, status", [(1, 3, "UNREACHED"), (2, 5, "UNREACHED"), (3, 6, "LEAST")])
+def test_feet(robot, n_feet, rank, status):
+    """Two points leave a turn about the line through both; the motion of all forces of the feet goes there and back."""
+    rng, feet = np.random.default_rng(n_feet), FEET[:n_feet]
+    q, v, tau = robot.random(rng, 4), *rng.normal(size=(2, 4, robot.nv))
+    moved = ds.forward_dynamics(robot, q, v, tau, feet)
+    found = ds.inverse_dynamics(robot, q, v, moved.qdd, feet)
+    assert {s.name for s in found.status} == {status} and np.all(found.rank == rank)
+    assert np.all(found.tau[:, :6] == 0) and np.all(found.force_residual[:, 6:] == 0)
+    assert np.abs(found.row_residual).max() < 1e-10
+    again = ds.forward_dynamics(robot, q, v, found.tau + found.force_residual, feet)
+    assert error(again.qdd, moved.qdd) < 1e-9
+    assert error(np.hstack(again.forces), np.hstack(found.forces)) < 1e-9
+    assert Status.BROKEN in ds.inverse_dynamics(robot, q, v, moved.qdd + 1e-3, feet).status
+
+    # legs without motors, that of the base apart: three feet hold them all, in one way
+    held = ds.inverse_dynamics(robot, q, v, moved.qdd, feet, motors=["root_joint"])
+    assert {s.name for s in held.status} == {"UNREACHED" if n_feet < 3 else "UNIQUE"}
+    assert np.all(held.tau[:, 6:] == 0) and np.all(held.rank == 3 * n_feet)
+
+
+def test_loops():
+    """Three motors of six joints: one way; a motor at each joint: many, and the least joint forces."""
+    tree, loop = ds.mechanisms.star(2, 3, root="fixed"), LOOP
+    rng = np.random.default_rng(0)
+    q, v, tau = tree.random(rng, 5), *rng.normal(size=(2, 5, 6))
+    qdd = ds.forward_dynamics(tree, q, v, tau, loop).qdd
+    motors = ["branch2_1_joint", "branch1_1_joint", "branch1_2_joint"]
+    found = ds.inverse_dynamics(tree, q, v, qdd, loop, motors=motors)
+    assert set(found.status) == {Status.UNIQUE} and np.all(found.tau[:, [2, 4, 5]] == 0)
+    assert error(ds.forward_dynamics(tree, q, v, found.tau, loop).qdd, qdd) < 1e-9
+    every = ds.inverse_dynamics(tree, q, v, qdd, loop)
+    assert set(every.status) == {Status.LEAST} and np.all(every.rank == 0)
+    cheap = ds.inverse_dynamics(tree, q, v, qdd, loop, weights=np.repeat([1.0, 1e-8], [6, 3]))
+    assert np.all(np.linalg.norm(cheap.tau, axis=-1) <= np.linalg.norm(tau, axis=-1) * (1 + 1e-9))
+    few = ds.inverse_dynamics(tree, q, v, qdd, loop, motors=motors[:2])
+    assert set(few.status) == {Status.UNREACHED}
+    # the constraints of a robot's file act if they are asked for, and only then
+    closed = replace(tree, constraints=(loop,))
+    assert np.array_equal(ds.inverse_dynamics(closed, q, v, qdd), ds.inverse_dynamics(tree, q, v, qdd))
+    assert np.array_equal(ds.inverse_dynamics(closed, q, v, qdd, None, motors=motors).tau, found.tau)
+
+
+def test_feet_that_are_off_push_nothing(robot):
+    rng = np.random.default_rng(5)
+    q, v, qdd = robot.random(rng, 3), *rng.normal(size=(2, 3, robot.nv))
+    found = ds.inverse_dynamics(robot, q, v, qdd, FEET, active=[True, False, True])
+    fewer = ds.inverse_dynamics(robot, q, v, qdd, FEET[::2])
+    assert error(found.tau, fewer.tau) < 1e-10 and np.all(found.forces[1] == 0)
+    assert np.array_equal(found.status, fewer.status) and np.array_equal(found.rank, fewer.rank)
+
+
+def test_compiled_with_derivatives():
+    """The kernel, of outputs that are asked for, and tangents of its program by differences."""
+    rng, tree, two = np.random.default_rng(6), ds.mechanisms.chain(3), [ds.Point("link3"), ds.Point("link3")]
+    given = {"motors": ["link1_joint", "link3_joint"], "outputs": ("tau", "forces")}
+    kernel = ds.compile(tree, two, "inverse_dynamics", weights="input", **given)
+    at = tree.random(rng, 5), *rng.normal(size=(2, 5, 3)), rng.uniform(0.5, 2.0, (5, 9))
+    found = ds.inverse_dynamics(tree, *at[:3], two, motors=given["motors"], weights=at[3])
+    tau, f = kernel(*at)
+    assert error(tau, found.tau) < 1e-10 and error(f, np.hstack(found.forces)) < 1e-10
+    along, h = [rng.normal(size=x.shape) for x in at], 1e-6
+    ends = [kernel(*(x + s * h * y for x, y in zip(at, along, strict=True))) for s in (1, -1)]
+    for x, ahead, behind in zip(kernel.derivative("jvp")(*at, *along), *ends, strict=True):
+        assert error(x, (ahead - behind) / (2 * h)) < 1e-6
+
+
+def test_motors_and_weights_that_are_none(robot):
+    state = robot.neutral(), np.zeros(robot.nv), np.zeros(robot.nv)
+    with pytest.raises(ds.errors.UnknownNameError, match="'branch1_1_joint'"):
+        ds.inverse_dynamics(robot, *state, FEET, motors=["branch1_1_join"])
+    with pytest.raises(ds.errors.ConfigurationError, match="motors"):
+        ds.inverse_dynamics(robot, *state, FEET, motors="branch1_1_joint")
+    for weights in (np.zeros(24), np.ones(23), np.full(24, np.nan)):
+        with pytest.raises(ds.errors.ConstraintError, match="weights"):
+            ds.inverse_dynamics(robot, *state, FEET, weights=weights)
+    with pytest.raises(ds.DelassusError, match=r"weights: .*'inverse_dynamics'"):
+        ds.inverse_dynamics(robot, *state, weights=np.ones(24))
+    assert isinstance(ds.inverse_dynamics(robot, *state), np.ndarray)
+    assert isinstance(ds.inverse_dynamics(robot, *state, []), ds.InverseDynamics)

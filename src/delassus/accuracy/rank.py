@@ -129,6 +129,14 @@ class DependentRows:
         self.inverse: Array = self.scale[..., :, None] * (np.linalg.inv(regular) - idle) * self.scale[..., None, :]
         self.null: Array = np.where(kept, 0.0, np.linalg.qr(self.scale[..., None] * null)[0])
 
+    @property
+    def of_least_norm(self) -> Array:
+        """What takes accelerations to the forces of least norm that give them (..., m, m): symmetric, `null` left out.
+
+        Of hard rows it is the pseudo-inverse of ``G``.
+        """
+        return self.without_null(np.swapaxes(self.without_null(self.inverse), -1, -2))
+
     def without_null(self, x: Array) -> Array:
         """Columns (..., m, k) less their part along `null`: forces of least norm, accelerations that forces give."""
         return np.asarray(x - self.null @ (np.swapaxes(self.null, -1, -2) @ x))

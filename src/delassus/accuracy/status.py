@@ -10,7 +10,7 @@ to the free ones in the metric of ``M``. A `DynamicsStatus` says how each state 
 - Kernels, and rollouts at each step, do it at states that no compiled method solves (`delassus.runtime.fallback`). They
   warn once, or return statuses if these are asked for.
 - A state that is regular and above the bound is solved by the dense saddle point, then in extended precision.
-- Derivatives do not exist where rows are dependent: they are NaN.
+- Derivatives are those of this solution where the rank stays as it is (`Dependent`); they are NaN where it failed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from delassus.accuracy.iterate import Iterated
 from delassus.accuracy.rank import DependentRows, independence, mass_condition, mobility_bound
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics import Method
+from delassus.algorithms.dynamics.derivatives.accelerations import Dependence
 from delassus.algorithms.dynamics.kkt import SaddlePoint, kkt
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -75,6 +76,22 @@ class DynamicsStatus(Explained):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Dependent:
+    """States ``where`` (...) hard rows are dependent: the inverse (..., m, m) there, and what else derivatives need.
+
+    The latter is zero elsewhere, and ``missed`` where all rows hold.
+    """
+
+    where: NDArray[np.bool_]
+    inverse: Array
+    dependence: Dependence
+
+    def beside(self, inverse: Matrix) -> tuple[Matrix, Dependence]:
+        """Inverse of each state, from that of the others; and what goes with it."""
+        return numbers(np.where(self.where[..., None, None], self.inverse, numbers(inverse))), self.dependence
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Resolved:
     """Solutions of a batch, dependent rows dealt with; all arrays are read-only.
 
@@ -89,6 +106,7 @@ class Resolved:
     redundant: NDArray[np.bool_]
     error: Array
     iterated: Iterated | None = None
+    dependent: Dependent | None = None
 
     def __post_init__(self) -> None:
         reported = () if self.iterated is None else (self.iterated.iterations, self.iterated.residual)
@@ -122,6 +140,7 @@ def resolve(
     error = np.array(np.broadcast_to(numbers(estimator.error_of(motion, solution)), batch))
     status: NDArray[np.object_] = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
     rank, redundant, regular = np.full(batch, m), np.zeros((*batch, m), dtype=bool), np.ones(batch, dtype=bool)
+    dependent = None
     if m and not all(motion.softness):
         saddle = SaddlePoint(motion)
         G = numbers(problem.relaxed(saddle.G))
@@ -140,11 +159,11 @@ def resolve(
                 iterated.residual[wrong] = np.linalg.norm(left[..., 0], axis=-1)[wrong]
         if not regular.all():
             deficient = ~regular
-            f, a, held, left = _least_squares(motion, saddle, G, batch)
+            f, a, held, left, dependent = _least_squares(motion, saddle, G, batch, deficient)
             qdd[deficient], forces[deficient] = a[deficient], f[deficient]
             error[deficient] = (np.finfo(float).eps * mass_condition(problem, batch))[deficient]
             if iterated is not None:
-                iterated.residual[deficient] = left[deficient]
+                iterated.residual[deficient] = np.linalg.norm(left, axis=-1)[deficient]
             status[deficient] = DynamicsStatus.CONFLICTING
             status[deficient & held] = DynamicsStatus.REDUNDANT
     unfit = regular & ~(error <= estimator.error_bound)
@@ -165,7 +184,7 @@ def resolve(
             forces[..., rows] = np.where(np.asarray(flag)[..., None], forces[..., rows], 0.0)
     failed = ~(np.isfinite(qdd).all(axis=-1) & np.isfinite(forces).all(axis=-1))
     status[failed], redundant[failed] = DynamicsStatus.FAILED, False
-    return Resolved(qdd, forces, status, rank, redundant, error, iterated)
+    return Resolved(qdd, forces, status, rank, redundant, error, iterated, dependent)
 
 
 def _vectors(column: Matrix, shape: tuple[int, ...]) -> Array:
@@ -182,9 +201,9 @@ def worst(statuses: list[NDArray[np.object_]]) -> NDArray[np.object_]:
 
 
 def _least_squares(
-    motion: DynamicsProblem, saddle: SaddlePoint, G: Array, batch: tuple[int, ...]
-) -> tuple[Array, Array, NDArray[np.bool_], Array]:
-    """Forces and accelerations where rows are dependent, whether all rows hold, and the norm of what they miss.
+    motion: DynamicsProblem, saddle: SaddlePoint, G: Array, batch: tuple[int, ...], where: NDArray[np.bool_]
+) -> tuple[Array, Array, NDArray[np.bool_], Array, Dependent]:
+    """Forces and accelerations where rows are dependent, whether all rows hold, what they miss, and its derivatives.
 
     Accelerations come from forces at unit diagonal, before those are made the ones of least norm: rows of very
     different size do not hold to all digits with the latter.
@@ -193,7 +212,8 @@ def _least_squares(
     m, nv = J.shape[-2:]
     typical = mobility_bound(motion.problem, Articulated(motion.problem))
     G = np.broadcast_to(G, (*batch, m, m))
-    rows = DependentRows(G, typical, _among_hard_rows(motion, G))
+    among_hard = _among_hard_rows(motion, G)
+    rows = DependentRows(G, typical, among_hard)
     compliance = numbers(motion.ops.block_diagonal([motion.compliance(c) for c in range(len(motion.goals))]))
 
     def caused(f: Array) -> Array:
@@ -217,7 +237,16 @@ def _least_squares(
     qdd, left = (np.where(held[..., None, None], x, y) for x, y in zip((qdd, left), moved(best), strict=True))
     idle = f - rows.without_null(f)
     f = f - idle + rows.inverse @ (J @ caused(idle))
-    return f[..., 0], _vectors(numbers(qdd), (*batch, nv)), held, np.linalg.norm(left[..., 0], axis=-1)
+    hard = rows.of_least_norm
+    if any(motion.softness):
+        is_hard = ~np.repeat(motion.softness, [c.size for c in motion.problem.constraints])
+        hard = np.where(is_hard[:, None] & is_hard, DependentRows(among_hard, typical).of_least_norm, 0.0)
+    idle, each = rows.null @ np.swapaxes(rows.null, -1, -2), where[..., None, None]
+    missed = np.where(held[..., None, None], 0.0, idle @ left)
+    hard, idle, missed = (numbers(np.where(each, x, 0.0)) for x in (hard, idle, missed))
+    dependence = Dependence(hard, idle, None if held[where].all() else missed)
+    dependent = Dependent(where, rows.of_least_norm, dependence)
+    return f[..., 0], _vectors(numbers(qdd), (*batch, nv)), held, left[..., 0], dependent
 
 
 def _among_hard_rows(motion: DynamicsProblem, G: Array) -> Array:

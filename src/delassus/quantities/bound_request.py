@@ -11,9 +11,10 @@ import numpy as np
 
 from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.accuracy.refinement import relative_error
+from delassus.accuracy.status import Dependent
 from delassus.algorithms.dynamics import BY_LINKS, METHODS, Method
 from delassus.algorithms.dynamics.actuation import Forces, actuator_forces, pd_forces
-from delassus.algorithms.dynamics.derivatives.accelerations import Direction
+from delassus.algorithms.dynamics.derivatives.accelerations import Dependence, Direction
 from delassus.algorithms.dynamics.derivatives.actuation import control_rates
 from delassus.algorithms.dynamics.derivatives.impact import impact_derivatives
 from delassus.algorithms.dynamics.ltl import ltl
@@ -53,6 +54,7 @@ class BoundRequest:
         self.tree, self.constraints = request.tree, request.constraints
         self.order: EliminationOrder | None = None  # of links; None: as they are numbered
         self.is_within: Scalar | None = None  # 1 where what iterates has come within its tolerance, else 0
+        self.dependent: Dependent | None = None  # states at which the last system's rows are dependent
         self.errors: list[Scalar] = []  # estimates of the relative error of each solution of dynamics
 
     def varied(self, names: Container[str]) -> BoundRequest:
@@ -133,8 +135,7 @@ class BoundRequest:
         """Velocity after an impact (nv × 1) and impulses (m × 1); changes of each with positions and velocities."""
         self.ops.new_system()
         impact = self.impact()
-        solution, found, directions = impact_derivatives(impact, self._struck)
-        solution = self.with_error(impact, solution)
+        solution, found, directions = impact_derivatives(impact, self._struck, self.resolve)
         self.estimate_derivatives(directions)
         return self._column("v") + solution.qdd, solution.forces, found
 
@@ -198,6 +199,13 @@ class BoundRequest:
         if self.request.error_dtype:
             self.errors.append(self.error_of(motion, solution, method))
         return solution
+
+    def resolve(
+        self, motion: DynamicsProblem, solution: Solution, inverse: Matrix
+    ) -> tuple[Solution, Matrix, Dependence | None]:
+        """What `Resolve` says of a solution by `ltl`; programs take rows to be independent."""
+        solution = self.with_error(motion, solution)
+        return solution, *((inverse, None) if self.dependent is None else self.dependent.beside(inverse))
 
     def estimate_derivatives(self, directions: Iterable[Direction]) -> None:
         """ErrorEstimator derivatives of the last solution by those along some directions, which are solutions, too."""

@@ -137,6 +137,7 @@ class NumpyRequest(BoundRequest):
     def _resolved(self, motion: DynamicsProblem, solution: Solution, iterated: Iterated | None = None) -> Solution:
         resolved = resolve(motion, solution, self, iterated)
         self.resolved.append(resolved)
+        self.dependent = resolved.dependent
         return replace(solution, qdd=numbers(resolved.qdd[..., None]), forces=numbers(resolved.forces[..., None]))
 
     def warn_of_errors(self) -> None:
@@ -205,7 +206,7 @@ class NumpyRequest(BoundRequest):
         self._growth = np.broadcast_to(1.0 / least_eigenvalue(numbers(G)), self.batch)
 
     def run(self) -> dict[str, Array]:
-        """Outputs by name, each (*batch, *shape); NaN where rows must be independent for them and are not."""
+        """Outputs by name, each (*batch, *shape); derivatives are NaN where numbers overflowed."""
         with np.errstate(all="ignore"):  # states whose rows are dependent, or whose numbers overflow, have a status
             found = self.request.quantity.run(self)
             if self.request.quantity.methods and not self.request.quantity.has_status:
@@ -217,9 +218,8 @@ class NumpyRequest(BoundRequest):
                 if output.symmetric:
                     whole = 0.5 * (whole + np.swapaxes(whole, -1, -2))
                 out[output.name] = np.array(whole.reshape((*self.batch, *self.request.shape_of(output))))
-                if output.unique:
-                    exists = (self.status == DynamicsStatus.SOLVED) | (self.status == DynamicsStatus.INACCURATE)
-                    out[output.name][~exists] = np.nan
+                if output.is_derivative:
+                    out[output.name][self.status == DynamicsStatus.FAILED] = np.nan
         return out
 
 

@@ -47,7 +47,7 @@ class Output:
     """An array that a quantity returns.
 
     ``name`` is its C identifier, ``shape`` that of one state, by names of `Request.shape_of`, ``meaning`` its units and
-    layout. Of ``symmetric`` ones a triangle is computed; ``unique`` ones are NaN where rows are dependent. ``each``
+    layout. Of ``symmetric`` ones a triangle is computed; derivatives are NaN where numbers overflow. ``each``
     stands for one of each parameter (`Request.parameters`), whose name and shape follow its own.
     """
 
@@ -55,7 +55,7 @@ class Output:
     shape: tuple[int | str, ...]
     meaning: str
     symmetric: bool = False
-    unique: bool = False
+    is_derivative: bool = False
     each: bool = False
 
     def packed(self) -> Output:

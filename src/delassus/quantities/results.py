@@ -115,8 +115,8 @@ class DynamicsDerivatives(ForwardDynamics):
     """Solution of a batch of states, as `ForwardDynamics` holds it, and how it changes.
 
     Entry (i, k) of a derivative is the change of entry i per unit of entry k, in SI units. Positions change along the
-    tangent that `Tree.integrate` moves on. Where rows are dependent there are no derivatives: they are NaN, and the
-    status says so.
+    tangent that `Tree.integrate` moves on. Where rows are dependent, as the status says, derivatives are those of
+    the least-squares solution as long as the rank stays, forces being those of least norm.
 
     Attributes
     ----------

@@ -44,8 +44,8 @@ def _control_force_changes(bound: BoundRequest) -> list[Matrix]:
 
 def _derivatives(bound: BoundRequest) -> list[Matrix]:
     motion = bound.motion()
-    solution, found, directions = derivatives(motion)
-    solution, found = bound.with_error(motion, solution), bound.with_controls(found)
+    solution, found, directions, _ = derivatives(motion, bound.resolve)
+    found = bound.with_controls(found)
     bound.estimate_derivatives(directions)
     return [solution.qdd, solution.forces, *(found[name] for name in DERIVATIVES)]
 
@@ -99,12 +99,17 @@ DYNAMICS_DERIVATIVES = Quantity(
         _QDD,
         _FORCES,
         *(
-            Output(name, ("m" if "df" in name else "nv", "controls" if "tau" in name else "nv"), meaning, unique=True)
+            Output(
+                name,
+                ("m" if "df" in name else "nv", "controls" if "tau" in name else "nv"),
+                meaning,
+                is_derivative=True,
+            )
             for name, meaning in DERIVATIVES.items()
         ),
     ),
     _derivatives,
-    options=CONSTRAINED - {"compliance"} | CONTROLLED,
+    options=CONSTRAINED | CONTROLLED,
     has_status=True,
 )
 
@@ -249,12 +254,14 @@ def dynamics_derivatives(
     v: ArrayLike,
     tau: ArrayLike,
     constraints: Constraints = None,
+    *,
+    compliance: Compliance = None,
     **given: Unpack[ConstrainedMotion],
 ) -> DynamicsDerivatives:
     """Forward dynamics, and the derivatives of accelerations and forces with positions, velocities and joint forces.
 
-    Takes what `forward_dynamics` takes for hard constraints, and raises what that raises: neither ``compliance`` nor a
-    method, as all have the same derivatives. Analytic: the system that the solution fulfils is differentiated.
+    Takes what `forward_dynamics` takes, and raises what that raises, but for a method, as all have the same
+    derivatives. Analytic: the system that the solution fulfils is differentiated.
     Positions change along the tangent of the configuration, in the sense of ``tree.integrate(q, δ)``: for free and ball
     joints ``δ`` is in the frame of their link, as ``v`` is, which is Pinocchio's convention. Wrenches stay fixed in
     their frames, targets along their rows, poses in the world. With ``control``, derivatives
@@ -266,7 +273,10 @@ def dynamics_derivatives(
     DynamicsDerivatives
         ``qdd``, ``forces``, ``status``, ``rank`` and ``redundant_rows`` as `forward_dynamics` returns them,
         ``dqdd_dq``, ``dqdd_dv``, ``dqdd_dtau`` (..., nv, nv) and ``df_dq``, ``df_dv``, ``df_dtau`` (..., m, nv), in SI
-        units. Where the status is not ``SOLVED``, there are no derivatives, and they are NaN.
+        units. Where rows are redundant or contradict one another, they are those of the solution that
+        `forward_dynamics` returns, along changes of the state that keep the rank: all of them where rows are dependent
+        everywhere (two welds and points on a foot), those that keep loops closed where they are so only there (a
+        Bennett linkage). Beyond, at singular configurations, the solution jumps. NaN where the status is ``FAILED``.
 
     References
     ----------
@@ -284,7 +294,8 @@ def dynamics_derivatives(
     >>> bool(abs(ds.jacobian(robot, feet, robot.random(0)) @ found.dqdd_dtau).max() < 1e-8)
     True
     """
-    bound = bind(tree, constraints, DYNAMICS_DERIVATIVES, {"q": q, "v": v, "tau": tau}, AUTO, **given)
+    states = {"q": q, "v": v, "tau": tau}
+    bound = bind(tree, constraints, DYNAMICS_DERIVATIVES, states, AUTO, compliance=compliance, **given)
     if isinstance(bound, CompiledRequest):
         return bound.solution()  # type: ignore[no-any-return]
     return differentiated(bound, bound.run())

@@ -14,7 +14,7 @@ from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.direct import bind
-from delassus.quantities.options import CONSTRAINED, CONTROLLED, ConstrainedMotion, Constraints
+from delassus.quantities.options import CONSTRAINED, CONTROLLED, Compliance, ConstrainedMotion, Constraints
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.motion import column
 from delassus.spatial.ops import Matrix, Scalar
@@ -36,8 +36,8 @@ def _step_derivatives(bound: BoundRequest) -> list[Matrix]:
     def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[list[Scalar], Matrix, Matrix, Matrix]:
         bound.ops.new_system()
         motion = bound.motion(q, v)
-        solution, found, directions = derivatives(motion)
-        qdd, found = column(bound.ops, bound.with_error(motion, solution).qdd), bound.with_controls(found, q, v)
+        solution, found, directions, _ = derivatives(motion, bound.resolve)
+        qdd, found = column(bound.ops, solution.qdd), bound.with_controls(found, q, v)
         bound.estimate_derivatives(directions)
         return qdd, found["dqdd_dq"], found["dqdd_dv"], found["dqdd_dtau"]
 
@@ -79,11 +79,18 @@ STEP_DERIVATIVES = Quantity(
     ("q", "v", "tau", "dt"),
     (
         *STEP.outputs,
-        Output("A", ("2 nv", "2 nv"), "change of [q; v] after the step with [q; v] before, in tangents", unique=True),
-        Output("B", ("2 nv", "controls"), "change of [q; v] after the step with joint forces or controls", unique=True),
+        Output(
+            "A", ("2 nv", "2 nv"), "change of [q; v] after the step with [q; v] before, in tangents", is_derivative=True
+        ),
+        Output(
+            "B",
+            ("2 nv", "controls"),
+            "change of [q; v] after the step with joint forces or controls",
+            is_derivative=True,
+        ),
     ),
     _step_derivatives,
-    options=CONSTRAINED - {"compliance"} | CONTROLLED | {"integrator", "impacts"},
+    options=CONSTRAINED | CONTROLLED | {"integrator", "impacts"},
     has_status=True,
 )
 
@@ -101,6 +108,7 @@ def step_derivatives(
     *,
     integrator: Literal["semi-implicit", "rk4"] = "semi-implicit",
     impacts: ArrayLike | None = None,
+    compliance: Compliance = None,
     **given: Unpack[ConstrainedMotion],
 ) -> tuple[Array, Array, Array, Array]:
     """State after one time step, and its derivatives ``A`` and ``B``, on the configuration manifold.
@@ -116,13 +124,13 @@ def step_derivatives(
     dt : (...) array_like
         Time step in s. Derivatives of free, ball and planar joints are exact up to one turn in it.
     constraints : Constraint or iterable of Constraint, optional
-        All hard; they hold, and default to those of the robot's file, as in `forward_dynamics`.
+        Hard unless there is a ``compliance``; they default to those of the robot's file, as in `forward_dynamics`.
     integrator : {"semi-implicit", "rk4"}
         ``v⁺ = v + dt q̈``, ``q⁺ = q ⊕ dt v⁺``; or Runge-Kutta of order 4, at many times the operations.
     impacts : (..., n_constraints) array_like, optional
         True (or 1) of constraints whose rows come to rest by impulses before the step, as of feet that touch down.
     control, kp, kd, v_target, wrenches, gravity, passive, damping
-    targets, baumgarte, poses, rows, placements, payloads, active
+    targets, baumgarte, poses, compliance, rows, placements, payloads, active
         As in `forward_dynamics`, which raises the same errors.
 
     Returns
@@ -131,7 +139,7 @@ def step_derivatives(
         What a compiled "step" gives.
     A : (..., 2 nv, 2 nv) array
     B : (..., 2 nv, nv) array
-        In SI units; NaN where constraint rows are dependent. With ``control`` of width nu or nq.
+        In SI units; where rows are dependent, as in `dynamics_derivatives`. With ``control`` of width nu or nq.
 
     Examples
     --------
@@ -142,6 +150,6 @@ def step_derivatives(
     >>> A.shape == (2 * robot.nv, 2 * robot.nv), B.shape == (2 * robot.nv, robot.nv)
     (True, True)
     """
-    states = {"q": q, "v": v, "tau": tau, "dt": dt}
-    found = bind(tree, constraints, STEP_DERIVATIVES, states, integrator=integrator, impacts=impacts, **given).run()
+    states, options = {"q": q, "v": v, "tau": tau, "dt": dt}, {"integrator": integrator, "impacts": impacts}
+    found = bind(tree, constraints, STEP_DERIVATIVES, states, compliance=compliance, **options, **given).run()
     return found["q_next"], found["v_next"], found["A"], found["B"]

@@ -14,7 +14,8 @@ change along the tangent of `Tree.integrate`. What changes on one limb is first 
 Columns of the trunk are solved by ``L⁻¹`` itself. Positions and velocities are columns side by side, each solved alone
 up to ``ρ`` and ``σ`` (`Ops.by_column`); what follows are products of dense blocks (`Ops.product`).
 
-Rows of constraints that are off are zero, and an identity stands for their part of ``G`` (`Problem.relaxed`).
+Of soft constraints ``J q̈ + R f = γ``, and ``G + R`` is in the place of ``G``. Rows of constraints that are off are
+zero, and an identity stands for their part of ``G`` (`Problem.relaxed`); what dependent rows change: `Dependence`.
 Limbs without constraints follow the others, by ``T`` of `SparseFactor.followers`. Cost O(n d + m d) for the residuals,
 O(n² + n m) for each degree of freedom of the trunk and for each of a limb's end. Source: Carpentier, Mansard, RSS 2018;
 Budhiraja et al., "Differential dynamic programming for multi-phase rigid contact dynamics", Humanoids 2018.
@@ -23,7 +24,8 @@ Budhiraja et al., "Differential dynamic programming for multi-phase rigid contac
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from delassus.algorithms.blocks import assembled
@@ -54,21 +56,54 @@ Direction = tuple[DynamicsProblem, Solution]
 """A robot at rest, and its solution by the derivatives along one direction; see `_directions`."""
 
 
-def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix], list[Direction]]:
-    """Solution of a problem whose constraints are hard, by name its `DERIVATIVES`, and what these can be judged by."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Dependence:
+    """What is to be known of hard rows that depend on one another, beside the inverse of `Resolve`.
+
+    Their forces ``f`` are the least ones, ``Nᵀ f = 0``, and ``J q̈`` is next to ``γ``, ``Jᵀ ρ = 0`` with ``ρ = γ − J
+    q̈``, where the columns of ``N`` are an orthonormal basis of ``Jᵀ n = 0``. Where the rank stays as it is, both are
+    differentiated with these: with ``J y = f``,
+
+    ``Nᵀ ∂f = Nᵀ ∂(J y)``,   ``J ∂q̈ = N̄ N̄ᵀ (−∂g) + x``,   ``Jᵀ x = ∂(Jᵀ ρ)``,   ``N̄ N̄ᵀ = 1 − N Nᵀ``.
+
+    Attributes
+    ----------
+    hard : (m, m) matrix
+        ``G⁺`` of hard rows, zero for others.
+    idle : (m, m) matrix
+        ``N Nᵀ``; zero for soft rows.
+    missed : (m, 1) matrix or None
+        ``ρ``; None if rows contradict one another at no state.
+    """
+
+    hard: Matrix
+    idle: Matrix
+    missed: Matrix | None
+
+
+Resolve = Callable[[DynamicsProblem, Solution, Matrix], tuple[Solution, Matrix, Dependence | None]]
+"""Checks a solution, and the inverse of ``G + R``. Where hard rows depend on one another, that of the result gives
+forces of least norm, and takes no part of what no force gives."""
+
+
+def derivatives(
+    motion: DynamicsProblem, resolve: Resolve
+) -> tuple[Solution, dict[str, Matrix], list[Direction], Matrix]:
+    """Solution of a problem, by name its `DERIVATIVES`, what these can be judged by, and the inverse of ``G + R``."""
     ops, problem, nv = motion.ops, motion.problem, motion.tree.nv
     system = JointSpace(motion)
-    factor = ops.factor(problem.relaxed(system.G)) if problem.n_rows else None
-
-    def solved(x: Matrix) -> Matrix:
-        return x if factor is None else factor.solve(x)
+    G, forces, inverse = motion.softened(system.G), system.gamma, ops.zeros(0, 0)
+    if problem.n_rows:
+        factor = ops.factor(problem.relaxed(G))
+        forces, inverse = factor.solve(system.row_deficit), factor.inverse()
+    found = Solution(system.accelerations(forces), forces, G)
+    solution, inverse, dependence = resolve(motion, found, inverse)
+    qdd, forces = solution.qdd, solution.forces
 
     def columns(a: Matrix, which: Sequence[int]) -> Matrix:
         return ops.take(a, None, which)
 
-    forces = solved(system.row_deficit)
-    qdd = system.accelerations(forces)
-    rates = Rates(motion, [ops.take(qdd, range(s.start, s.stop), None) for s in motion.tree.v_slices])
+    rates = Rates(motion, _by_joint(motion, qdd))
     f = [ops.take(forces, range(s.start, s.stop), None) for s in problem.rows]
 
     # joint forces: A and ∂f/∂τ of leaders; followers are T times those, and what their own forces make
@@ -77,7 +112,6 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix], l
     T, own = system.L.followers(leaders), ops.put(ops.take(root, followers, followers), (nv, nv), followers, followers)
     to_leaders = columns(root, leaders)
     response = system.along_rows(to_leaders)
-    inverse = ops.zeros(0, 0) if factor is None else factor.inverse()
     df_leaders = ops.product(-inverse, response)
     A_leaders = ops.sym_add(
         ops.product(ops.transpose(to_leaders), to_leaders, symmetric=True),
@@ -125,6 +159,8 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix], l
             for of_rows in (with_q, with_v)
         ]
     )
+    if dependence is not None:
+        g = g - ops.hstack([_of_missed(motion, system, dependence), ops.zeros(problem.n_rows, nv)])
     dqdd, df, rows = ops.zeros(nv, 2 * nv), ops.zeros(problem.n_rows, 2 * nv), range(problem.n_rows)
     for some, solve in ((trunk, of_trunk), (limbs, of_limbs)):
         which = [*some, *(nv + k for k in some)]
@@ -136,11 +172,50 @@ def derivatives(motion: DynamicsProblem) -> tuple[Solution, dict[str, Matrix], l
     if rates.root != WORLD:
         drift = ops.hstack([rates.drift_q, rates.drift_v])
         dqdd = dqdd - ops.put(drift, (nv, 2 * nv), range(6), [*range(6), *range(nv, nv + 6)])
-    found = {"dqdd_dtau": A, "df_dtau": df_dtau}
+    if dependence is not None:
+        df = df + ops.hstack([_of_idle(motion, system, dependence, forces), ops.zeros(problem.n_rows, nv)])
+    changes = {"dqdd_dtau": A, "df_dtau": df_dtau}
     for name, part in (("dq", range(nv)), ("dv", range(nv, 2 * nv))):
-        found |= {f"dqdd_{name}": columns(dqdd, part), f"df_{name}": columns(df, part)}
-    ops.mark("derivatives", list(found.values()))
-    return Solution(qdd, forces, system.G), found, directions
+        changes |= {f"dqdd_{name}": columns(dqdd, part), f"df_{name}": columns(df, part)}
+    ops.mark("derivatives", list(changes.values()))
+    return solution, changes, directions, inverse
+
+
+def row_changes(motion: DynamicsProblem, v: Matrix) -> list[Matrix]:
+    """``∂(J v)`` (m_c × nv) of each constraint with positions: that of ``J q̈`` at ``q̈ = v`` of the robot at rest."""
+    ops, rest = (
+        motion.ops,
+        motion.at_rest(motion.ops.zeros(motion.tree.nv, 1), motion.ops.zeros(motion.problem.n_rows, 1)),
+    )
+    rates, out = Rates(rest, _by_joint(rest, v)), []
+    for k, (c, at) in enumerate(rest.each_constraint()):
+        out.append(motion.problem.switched(k, c.rates(at, rates, ops.zeros(c.size, 1), True).rows))
+    return out
+
+
+def _of_idle(motion: DynamicsProblem, system: JointSpace, dependence: Dependence, forces: Matrix) -> Matrix:
+    """``N Nᵀ ∂f`` (m × nv) with positions."""
+    y = system.back_substitution(motion.ops.zeros(motion.tree.nv, 1), dependence.hard @ forces)
+    return dependence.idle @ motion.ops.vstack(row_changes(motion, y))
+
+
+def _of_missed(motion: DynamicsProblem, system: JointSpace, dependence: Dependence) -> Matrix:
+    """``x`` (m × nv) with positions."""
+    ops, nv, m, missed = motion.ops, motion.tree.nv, motion.problem.n_rows, dependence.missed
+    if missed is None:
+        return ops.zeros(m, nv)
+    still = ops.zeros(nv, 1)
+    rest = motion.at_rest(still, ops.zeros(m, 1))
+    rates = Rates(rest, _by_joint(rest, still))
+    parts = zip(rest.each_constraint(), motion.problem.rows, strict=True)
+    acting = [c.rates(at, rates, ops.take(missed, range(s.start, s.stop), None), True) for (c, at), s in parts]
+    change, _ = residual_changes(rates, acting)  # −∂(Jᵀ ρ)
+    return -(dependence.hard @ system.along_rows(system.solve_transpose(change)))
+
+
+def _by_joint(motion: DynamicsProblem, v: Matrix) -> list[Matrix]:
+    """A vector (nv × 1), one column a joint."""
+    return [motion.ops.take(v, range(s.start, s.stop), None) for s in motion.tree.v_slices]
 
 
 def _directions(motion: DynamicsProblem, systems: Iterable[tuple[Matrix, Matrix, Matrix, Matrix]]) -> list[Direction]:

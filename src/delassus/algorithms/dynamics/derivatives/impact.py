@@ -1,15 +1,14 @@
 """Derivatives of impacts ``M Δv = Jᵀ p``, ``J Δv = −s J v``: those of a robot at rest, whose rows ask for more.
 
 With ``x = −G⁻¹ s ∂(J v)``, what the rows ask for changes ``p`` by ``x`` and ``Δv`` by ``M⁻¹ Jᵀ x``; the rest is in
-`accelerations`. ``∂(J v)`` with positions is that of ``J q̈`` at ``q̈ = v`` of the robot at rest.
+`accelerations`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delassus.algorithms.dynamics.derivatives.accelerations import Direction, derivatives
-from delassus.algorithms.dynamics.derivatives.rates import Rates
+from delassus.algorithms.dynamics.derivatives.accelerations import Direction, Resolve, derivatives, row_changes
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -18,26 +17,23 @@ from delassus.spatial.ops import Matrix, Scalar
 
 
 def impact_derivatives(
-    impact: DynamicsProblem, struck: Sequence[Scalar]
+    impact: DynamicsProblem, struck: Sequence[Scalar], resolve: Resolve
 ) -> tuple[Solution, list[list[Matrix]], list[Direction]]:
     """``Δv`` and ``p``; changes of ``v + Δv`` (nv × nv) and of ``p`` (m × nv) with positions, with velocities.
 
     ``struck``: ``s`` of each constraint. Last what the derivatives can be judged by.
     """
     ops, problem, nv, m = impact.ops, impact.problem, impact.tree.nv, impact.problem.n_rows
-    solution, found, directions = derivatives(impact)
+    solution, found, directions, inverse = derivatives(impact, resolve)
     with_q, with_v = [found["dqdd_dq"], found["df_dq"]], [ops.eye(nv), ops.zeros(m, nv)]
     if m:
         system = JointSpace(impact)
-        rates = Rates(impact, impact.per_joint(impact.before))
-        each = zip(impact.each_constraint(), problem.rows, struck, strict=True)
-        turned, straight = list[Matrix](), list[Matrix]()
-        for k, ((c, at), rows, s) in enumerate(each):
-            no_force = ops.zeros(c.size, 1)
-            turned.append(scaled_matrix(ops, s, problem.switched(k, c.rates(at, rates, no_force, True).rows)))
-            straight.append(scaled_matrix(ops, s, ops.take(system.J, range(rows.start, rows.stop), None)))
-        asked = -ops.hstack([ops.vstack(turned), ops.vstack(straight)])
-        x = ops.factor(problem.relaxed(system.G)).solve(asked)
+        v = impact.stacked(impact.per_joint(impact.before))
+        straight = [ops.take(system.J, range(rows.start, rows.stop), None) for rows in problem.rows]
+        each = [*zip(struck, row_changes(impact, v), straight, strict=True)]
+        turned = ops.vstack([scaled_matrix(ops, s, change) for s, change, _ in each])
+        asked = -ops.hstack([turned, ops.vstack([scaled_matrix(ops, s, rows) for s, _, rows in each])])
+        x = ops.product(inverse, asked)
         dv = system.back_substitution(ops.zeros(nv, 2 * nv), x)
         for part, changes in ((range(nv), with_q), (range(nv, 2 * nv), with_v)):
             changes[0] = changes[0] + ops.take(dv, None, part)

@@ -2,6 +2,8 @@
 
 Where a point closes a planar loop, impulses along its rows are not unique: the proximal point method finds some. Its
 weight is relative to the mobility of each row by itself: those of links of next to no mass are 10⁶ times others.
+
+In the metric of ``M = Lᵀ L`` loops project: of ``L v`` they leave ``(1 − Yᵀ G⁺ Y) L v``, ``Y = J L⁻¹``, ``G = Y Yᵀ``.
 """
 
 from __future__ import annotations
@@ -44,3 +46,23 @@ class LoopImpulses:
         for _ in range(TUNING.steps - 1):
             found = found + self._factor.solve(u - self._G @ found)
         return self._scale @ found
+
+
+class ClosedLoops:
+    """Motions ``L v`` beside loops whose rows are ``Y`` (l × nv), in numbers of the relative round-off ``epsilon``."""
+
+    def __init__(self, ops: Ops, Y: Matrix, epsilon: float) -> None:
+        self._ops, self._Y = ops, Y
+        self._impulses = LoopImpulses(ops, ops.sym_product(Y, ops.transpose(Y)), epsilon)
+
+    def impulses(self, x: Matrix) -> Matrix:
+        """Impulses (l × k) that take what opens loops of motions ``x = L v`` (nv × k)."""
+        return self._impulses.solve(self._Y @ x)
+
+    def kept(self, x: Matrix) -> Matrix:
+        """What loops leave of motions (nv × k)."""
+        return x - self._ops.transpose(self._Y) @ self.impulses(x)
+
+    def moving(self, rates: Matrix) -> Matrix:
+        """Motions (nv × k) of least kinetic energy at which rows move at these rates (l × k)."""
+        return self._ops.transpose(self._Y) @ self._impulses.solve(rates)

@@ -109,6 +109,10 @@ class SparseFactor:
             x.append(self.reciprocal[k] @ left)
         return x
 
+    def solved(self, B: Matrix) -> Matrix:
+        """``L⁻¹ B`` (nv × k)."""
+        return self._ops.vstack(self.solve([self._ops.take(B, (k,), None) for k in range(len(self.rows))]))
+
     def followers(self, led: Collection[int]) -> Matrix:
         """``T`` (nv × k): ``x`` by its k rows ``led``, where all other rows of ``L x`` are zero.
 

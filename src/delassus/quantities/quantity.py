@@ -95,8 +95,6 @@ class Quantity:
     jacobian : callable or None
         From a `BoundRequest` to the derivatives of each output with the first arguments, by formulas of hard
         constraints and in tangents of configurations; programs are differentiated for the others.
-    takes_tangents : callable or None
-        Whether it takes tangents of its own program, from a `Request`.
     by_option : mapping of str to Quantity
         What it is where options of these names are given.
     """
@@ -113,7 +111,6 @@ class Quantity:
     states: int = 0
     report: Callable[..., Any] | None = None
     jacobian: Callable[[Any], Sequence[Sequence[Matrix]]] | None = None
-    takes_tangents: Callable[[Any], bool] | None = None
     by_option: Mapping[str, Quantity] = field(default_factory=dict)
 
     def with_parameters(self, parameters: Sequence[Argument]) -> Quantity:

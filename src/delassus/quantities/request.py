@@ -118,12 +118,6 @@ class Request:
         return replace(self, derivative=(*self.derivative, *modes))
 
     @property
-    def is_differentiated(self) -> bool:
-        """Whether its program is differentiated."""
-        takes_tangents = self.quantity.takes_tangents
-        return bool(self.derivative) or (takes_tangents is not None and takes_tangents(self))
-
-    @property
     def has_status(self) -> bool:
         """Whether states have a status, and are solved on NumPy where machine code does not solve them."""
         return self.quantity.has_status and not self.derivative

@@ -121,7 +121,7 @@ def solve_states(
         ]
         on_numpy[where], inaccurate[where] = True, left & (numpy_request.status == DynamicsStatus.INACCURATE)
         error[where] = np.where(left, np.max([x.error for x in numpy_request.resolved], axis=0), error[where])
-    elif kernel.iterates and not kernel.request.is_differentiated and kernel.request.options.solver != "pgs":
+    elif kernel.iterates and not kernel.request.derivative and kernel.request.options.solver != "pgs":
         # pyramids have no other solver, derivatives are made of machine code alone
         asked = replace(kernel.request, options=replace(kernel.request.options, solver=FALLBACK))
         values = dict(zip((a.name for a in kernel.arguments), some, strict=True))

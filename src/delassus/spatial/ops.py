@@ -313,10 +313,6 @@ class Ops(ScalarOps):
         """``values`` of loops, which ``changes`` differentiates by ``inputs`` where programs are differentiated."""
         return list(values)
 
-    def tangents(self, values: Sequence[Scalar], inputs: Sequence[Scalar], changes: Matrix) -> Matrix:
-        """Changes (m × k) of m values with those of n inputs (n × k), where programs are differentiated."""
-        raise NotImplementedError
-
     def map(self, body: Function, rows: Sequence[Sequence[Matrix]]) -> list[Sequence[Matrix]]:
         """Results of ``body`` for each row of operands. Its code may exist once: it asks nothing about structure."""
         return [body(*row) for row in rows]

@@ -1,27 +1,30 @@
 """Derivatives of the position correction of a step, in the modes of its solution.
 
-Rows that are pushed move to their bounds, ``J x + D s = b``, with ``M x = Jᵀ s``. Limits,
-whose rows are single joints, add ``1 / D`` to the diagonal of ``M`` instead. The compliance ``D`` is a part of
-mobilities ``J_k x_k``, ``M x_k = J_kᵀ``, whose changes are ``2 ∂J_k x_k − x_kᵀ ∂M x_k``; with momenta ``I_i V_i`` of
-links that move by ``x_k``, ``½ x_kᵀ ∂M x_k = ψ_jᵀ Σ I_i V_i`` over the links beyond joint j (`Rates`). Displacements
-that rows or joints cut off change with the largest of these, and of what is wanted.
+Rows that are pushed move to their bounds, ``J x + D s = b``, with ``M x = Jᵀ s``; loops that gape move back with their
+errors. Limits, whose rows are single joints, add ``1 / D`` to the diagonal of ``M`` instead. The compliance ``D`` is a
+part of mobilities ``J_k x_k``, ``M x_k = J_kᵀ``, whose changes are ``2 ∂J_k x_k − x_kᵀ ∂M x_k``; of limits under loops,
+``M x_k = J_kᵀ − J_lᵀ μ``, they are ``2 μᵀ ∂J_l x_k`` less. With momenta ``I_i V_i`` of links that move by ``x_k``,
+``½ x_kᵀ ∂M x_k = ψ_jᵀ Σ I_i V_i`` over the links beyond joint j (`Rates`). Displacements that rows or joints cut off
+change with the largest of these, and of what is wanted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from delassus.algorithms.contact import law
 from delassus.algorithms.contact.law import TUNING
 from delassus.algorithms.contact.point_changes import PositionChanges, Varied, mobility_changes, position_changes
 from delassus.algorithms.contact.problem import Bounds, magnitude, maximum_of
-from delassus.algorithms.contact.response import at_joints, dense_rows, inverted
+from delassus.algorithms.contact.response import at_joints, inverted
 from delassus.algorithms.contact.solution import StepSolution
 from delassus.algorithms.contact.step import ContactStep
 from delassus.algorithms.dynamics.derivatives.rates import Body, Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
+from delassus.algorithms.osim.ltl import dense_rows
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints.contact import bounded_joints_of
 from delassus.model.tree import WORLD
@@ -102,17 +105,26 @@ def displacement_changes(
         rho = rho + ops.put(scaled_matrix(ops, springs[dof] * s[k], softer[k]), ops.shape(rho), (dof,), others)
     (z,) = ops.by_column(lambda x: [-ops.vstack(L.solve_transpose(x))], rho)
     turning = ops.hstack([turned.rows, varied.rows(displaced.whole)])
+    loops = step.closed_loops(L)
+    if loops is not None:
+        gaping = _gap_changes(found, rest, varied)
+        opening = ops.put(
+            -ops.take(turning + gaping, step.loops, None), (len(step.loops), width), range(len(step.loops)), others
+        )
+        z = loops.kept(z) + loops.moving(opening)
     rows = [step.others[goals.rows[k]] for k in points]
     if rows:
         every = diagonal(ops, [flags[k] for k in points])
         beside = [flags[k] * compliance[k] + (1.0 - flags[k]) for k in points]
-        Y = every @ ops.take(dense_rows(problem, L), rows, None)
+        open_Y = Y = every @ ops.take(dense_rows(problem, L), rows, None)
+        if loops is not None:
+            Y = ops.transpose(loops.kept(ops.transpose(Y)))
         G = ops.sym_add(ops.sym_product(Y, ops.transpose(Y)), diagonal(ops, beside))
         wanted = ops.put(ops.eye(len(points)), (len(rows), width), range(len(points)), [nv + k for k in points])
         yielding = ops.vstack([scaled_matrix(ops, s[k], softer[k]) for k in points])
         held = ops.take(turning, rows, None) + yielding
         sigma = ops.put(-held, (len(rows), width), range(len(rows)), others) + wanted
-        pushes = ops.product(inverted(ops, G), every @ sigma - ops.product(Y, z))
+        pushes = ops.product(inverted(ops, G), every @ sigma - ops.product(open_Y, z))
         z = z + ops.product(ops.transpose(Y), pushes)
     # cut off, by rows and then by joints: what moves most moves as far as it may
     is_cut = [ops.less(part, 1.0) for part in (displaced.by_rows, displaced.by_joints)]
@@ -125,7 +137,7 @@ def displacement_changes(
     whole = from_entries(ops, displaced.whole)
 
     def taken(z: Matrix, farther: Matrix) -> list[Matrix]:
-        change = _over_factor(ops, L, z)
+        change = L.solved(z)
         change = change - whole @ scaled_matrix(ops, is_cut[0], along @ change + farther)
         change = change - whole @ scaled_matrix(ops, is_cut[1], of_joints @ change)
         return [scaled_matrix(ops, displaced.part, change)]
@@ -143,7 +155,13 @@ def _compliance_changes(step: ContactStep, rest: DynamicsProblem, rows: Sequence
     """Changes (1 × (nv + k)) with positions and parameters of the compliance of rows that a correction may push."""
     ops, problem, n = step.ops, step.problem, 3 * len(step.points)
     Y = ops.take(dense_rows(problem, step.space.L), step.others, None)
-    (X,) = ops.by_column(lambda y: [_over_factor(ops, step.space.L, y)], ops.transpose(Y))
+    of_rows, mu, loops = ops.transpose(Y), ops.zeros(0, 0), step.closed_loops(step.space.L)
+    limits = range(n, len(step.others))
+    if loops is not None and limits:
+        closed = ops.take(of_rows, None, limits)
+        mu, closed = loops.impulses(closed), loops.kept(closed)
+        of_rows = ops.hstack([ops.take(of_rows, None, range(n)), closed])
+    (X,) = ops.by_column(lambda y: [step.space.L.solved(y)], of_rows)
     columns = [ops.take(X, None, (k,)) for k in range(len(step.others))]
     moved = [Rates(rest, rest.by_joint(column(ops, x))) for x in columns[:n]]
     bodies = Rates(rest, rest.by_joint([0.0] * step.tree.nv)).bodies
@@ -155,13 +173,19 @@ def _compliance_changes(step: ContactStep, rest: DynamicsProblem, rows: Sequence
         -ops.hstack([of_positions, ops.transpose(x) @ varied.momentum(column(ops, x), [])])
         for (of_positions,), x in zip(ops.map(kinetic, [[x] for x in columns]), columns, strict=True)
     ]
+    for k in limits if loops is not None else ():
+        x = column(ops, columns[k])
+        by_q = position_changes(rest, ops.zeros(*[step.tree.nv] * 2), x, x, [0.0] * problem.n_rows).rows
+        turning = ops.take(ops.hstack([by_q, varied.rows(x)]), step.loops, None)
+        taken = ops.transpose(ops.take(mu, None, (k - n,))) @ turning
+        changes[k] = changes[k] - scaled_matrix(ops, 2.0, taken)
     of_points, first = list[Matrix](), 0
     for index, c in enumerate(problem.constraints):
         if c.n_points:
             of_points += mobility_changes(problem, index, moved[first : first + 3 * c.n_points])
             first += 3 * c.n_points
-    of_rows = [ops.take(varied.rows(column(ops, x)), (row,), None)
-               for row, x in zip(step.others[:n], columns, strict=False)]  # fmt: skip
+    own_rows = [ops.take(varied.rows(column(ops, x)), (row,), None)
+                for row, x in zip(step.others[:n], columns, strict=False)]  # fmt: skip
     out = list[Matrix]()
     for row in rows:
         if row >= n:
@@ -170,14 +194,25 @@ def _compliance_changes(step: ContactStep, rest: DynamicsProblem, rows: Sequence
         mean = sum(step.size_of[row - 2 : row + 1], cast(Scalar, 0.0)) * (1.0 / 3.0)
         part = TUNING.compliance / 3.0 * ops.less(TUNING.least_mobility, mean)
         inert = changes[row - 2] + changes[row - 1] + changes[row]
-        turning = ops.hstack([of_points[row // 3], of_rows[row - 2] + of_rows[row - 1] + of_rows[row]])
+        turning = ops.hstack([of_points[row // 3], own_rows[row - 2] + own_rows[row - 1] + own_rows[row]])
         out.append(scaled_matrix(ops, part, scaled_matrix(ops, 2.0, turning) + inert))
     return out
 
 
-def _over_factor(ops: Ops, L: SparseFactor, z: Matrix) -> Matrix:
-    """``L⁻¹ z``."""
-    return ops.vstack(L.solve([ops.take(z, (k,), None) for k in range(ops.shape(z)[0])]))
+def _gap_changes(found: StepSolution, rest: DynamicsProblem, varied: Varied) -> Matrix:
+    """Changes (m × (nv + k)) of how far rows of loops that gape move back, with positions and parameters."""
+    ops, nv, problem = rest.ops, rest.tree.nv, rest.problem
+    still, errors = Rates(rest, rest.by_joint([0.0] * nv)), varied.errors()
+    out = ops.zeros(problem.n_rows, nv + len(varied.parameters))
+    gaping = [(k, 1.0 - block.smooth.closed) for block in found.moved.blocks for k in block.loops]
+    wanting = rest.with_goals([replace(goal, position_gain=1.0) for goal in rest.goals])
+    for k, gapes in gaping:
+        c, at = list(wanting.each_constraint())[k]
+        by_q, own = c.rates(at, still, ops.zeros(c.size, 1), positions=True).rows, problem.rows[k]
+        both = ops.hstack([by_q, ops.take(errors, range(own.start, own.stop), None)])
+        part = scaled_matrix(ops, TUNING.correction * gapes, both)
+        out = out + ops.put(part, ops.shape(out), range(own.start, own.stop), range(ops.shape(out)[1]))
+    return out
 
 
 def _twice_kinetic_changes(rates: Rates, bodies: Sequence[Body]) -> Matrix:

@@ -2,13 +2,16 @@
 
 Impacts, the step itself and the correction of positions follow one another, each with the modes of its own solution;
 see `delassus.algorithms.contact.response`. Nothing here is from a source.
+
+Where loops tie links, the momentum of the step is at rest, ``ρ = M (v_s − w) − Jᵀ p`` with the velocity ``w`` at the
+end of smooth motion; that after the step is ``w + v_s − v_0``, ``v_0`` what loops alone leave of ``w``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 from delassus.algorithms.contact.correction_changes import bound_changes, displacement_changes
 from delassus.algorithms.contact.law import bouncing_speed, impact, part_beyond
@@ -18,11 +21,11 @@ from delassus.algorithms.contact.response import Response
 from delassus.algorithms.contact.solution import Impact, StepInputs, StepSolution
 from delassus.algorithms.contact.step import ContactStep
 from delassus.algorithms.crba import mass_matrix
-from delassus.algorithms.dynamics.integrate import position_update_changes
+from delassus.algorithms.dynamics.integrate import position_rates, position_update_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
-from delassus.spatial.dual_ops import Dual
+from delassus.spatial.dual_ops import Dual, Rates, value
 from delassus.spatial.motion import column, diagonal, from_entries, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
@@ -62,18 +65,17 @@ class StepChanges:
 
     def all(self) -> dict[str, Matrix]:
         """Changes of the state after the step (2 nv × k) with what varies, by name."""
-        ops, step, found, last, M, varied = self._ops, self._step, self._found, self._last, self._M, self._varied
-        nv, h, over_h, solved = step.tree.nv, step.h, step.over_h, found.solved
-        product, with_product = velocity_products(found.motion)
-        gained = [a - b for a, b in zip(solved.velocity, found.start, strict=True)]
-        qdd = [over_h * a - c for a, c in zip(gained, product, strict=True)]
-        impulses = [over_h * x for x in solved.impulses]
-        changes = position_changes(found.motion, M, qdd, solved.velocity, impulses)
-        with_q, with_v = self._controls
-        rho_v = scaled_matrix(ops, h, changes.forces_with_v - with_v)
-        rho_v = rho_v - M @ (ops.eye(nv) + scaled_matrix(ops, h, with_product))
-        of_parameters = varied.momentum(gained, varied.impulses(last, solved.impulses), with_forces=True)
-        rho = self._beside(nv, q=scaled_matrix(ops, h, changes.forces - with_q), given=of_parameters)
+        ops, step, found, last, varied = self._ops, self._step, self._found, self._last, self._varied
+        nv, over_h, solved = step.tree.nv, step.over_h, found.solved
+        start, late = self._beside(nv, v=ops.eye(nv)), None
+        if found.impact is not None:
+            start, late = self._struck(found.impact)
+        moved, reached = self._smooth_motion(start)
+        changes, rho = self._in_motion(start)
+        if found.moved.blocks:
+            gained = self._beyond_smooth_motion(solved.velocity)
+            changes, at_rest = self._at_rest(gained, solved.velocity, varied.impulses(last, solved.impulses))
+            rho = self._of_blocks(at_rest - ops.product(self._M, reached), rho)
         closing = [
             part_beyond(ops, over_h * c.gap, own) * over_h
             for (c, *_), own in zip(step.points, self._of_points, strict=True)
@@ -81,11 +83,109 @@ class StepChanges:
         sigma = self._beside(
             step.problem.n_rows, q=changes.with_gaps(closing), given=varied.velocities(solved.velocity, closing)
         )
-        start, late = self._beside(nv, v=ops.eye(nv)), None
-        if found.impact is not None:
-            start, late = self._struck(found.impact)
-        dv, _ = self._answer(last, rho + ops.product(rho_v, start), sigma)
-        return self._after(changes, dv, late)
+        dv, _ = self._answer(last, rho, sigma)
+        end, shift = dv, late
+        if found.moved.blocks:
+            end, shift = self._with_smooth_motion(start, moved, reached, dv)
+            shift = shift if late is None else shift + late
+        return self._after(changes, dv, end, shift)
+
+    def _in_motion(self, start: Matrix) -> tuple[PositionChanges, Matrix]:
+        """Changes with positions, and of momentum (nv × k) at velocities ``v⁺`` and impulses that are held."""
+        ops, step, found, varied = self._ops, self._step, self._found, self._varied
+        nv, h, over_h, solved = step.tree.nv, step.h, step.over_h, found.solved
+        product, with_product = velocity_products(found.motion)
+        gained = [a - b for a, b in zip(solved.velocity, found.start, strict=True)]
+        qdd = [over_h * a - c for a, c in zip(gained, product, strict=True)]
+        impulses = [over_h * x for x in solved.impulses]
+        changes = position_changes(found.motion, self._M, qdd, solved.velocity, impulses)
+        with_q, with_v = self._controls
+        rho_v = scaled_matrix(ops, h, changes.forces_with_v - with_v)
+        rho_v = rho_v - self._M @ (ops.eye(nv) + scaled_matrix(ops, h, with_product))
+        of_parameters = varied.momentum(gained, varied.impulses(self._last, solved.impulses), with_forces=True)
+        rho = self._beside(nv, q=scaled_matrix(ops, h, changes.forces - with_q), given=of_parameters)
+        return changes, rho + ops.product(rho_v, start)
+
+    def _at_rest(
+        self, gained: Sequence[Scalar], velocity: Sequence[Scalar], impulses: Sequence[Any]
+    ) -> tuple[PositionChanges, Matrix]:
+        """Changes with positions, and of ``M x − Jᵀ p`` (nv × k) of velocities ``x`` that are gained; rows of ``v``."""
+        ops, step, nv = self._ops, self._step, self._step.tree.nv
+        rest = self._found.motion.at_rest(ops.zeros(nv, 1), ops.zeros(step.problem.n_rows, 1))
+        changes = position_changes(rest, self._M, gained, velocity, [value(p) for p in impulses])
+        return changes, self._beside(nv, q=changes.forces, given=self._varied.momentum(gained, impulses))
+
+    # -- loops ---------------------------------------------------------------------------------------------------------
+
+    def _of_blocks(self, own: Matrix, others: Matrix) -> Matrix:
+        """Rows (nv × k) of degrees of freedom that loops tie, and others."""
+        ops, dofs = self._ops, [k for block in self._found.moved.blocks for k in block.dofs]
+        free = [k for k in range(self._step.tree.nv) if k not in dofs]
+        columns = range(ops.shape(own)[1])
+        parts = [ops.put(ops.take(x, rows, None), ops.shape(own), rows, columns)
+                 for rows, x in ((dofs, own), (free, others)) if rows]  # fmt: skip
+        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+    def _beyond_smooth_motion(self, v: Sequence[Scalar]) -> list[Scalar]:
+        """Velocities (nv) less those at the end of the smooth motion of blocks with loops."""
+        out = list(v)
+        for block in self._found.moved.blocks:
+            for k, reached in zip(block.dofs, block.smooth.reached, strict=True):
+                out[k] = out[k] - reached
+        return out
+
+    def _smooth_motion(self, start: Matrix) -> tuple[Matrix, Matrix]:
+        """Changes (nv × k) of where smooth motion goes and of its velocity there, with those of its first velocity."""
+        ops, step, blocks = self._ops, self._step, self._found.moved.blocks
+        nv, n = step.tree.nv, ops.shape(start)[1]
+        moved = reached = ops.zeros(nv, n)
+        if not blocks:
+            return moved, reached
+        with_q = ops.entries(position_rates(ops, step.tree, step.q))
+        parameters: dict[Hashable, dict[int, Scalar]] = {
+            key: {2 * nv + k: 1.0} for k, key in enumerate(self._varied.parameters)
+        }
+        joint_of = [
+            sv for sq, sv in zip(step.tree.q_slices, step.tree.v_slices, strict=True) for _ in range(sq.start, sq.stop)
+        ]
+        rates: list[dict[int, Scalar]] = [
+            {c: with_q[k][c] for c in range(nv)[joint_of[k]]} if name == "q" else parameters.get((name, k), {})
+            for name, k in step.moving
+        ]
+        if self._found.impact is None:
+            rates += [{nv + k: 1.0} for k in range(nv)]
+        else:
+            rates += [dict(enumerate(row)) for row in ops.entries(start)]
+        columns = sorted({c for of_each in rates for c in of_each})
+        by_column: list[Rates] = [{columns.index(c): x for c, x in of_each.items()} for of_each in rates]
+        for block in blocks:
+            made, size = block.changes(by_column, len(columns)), len(block.dofs)
+            own, end = (ops.take(made, range(first, first + size), None) for first in (0, size))
+            moved = moved + ops.put(own, (nv, n), block.dofs, columns)
+            reached = reached + ops.put(end, (nv, n), block.dofs, columns)
+        return moved, reached
+
+    def _with_smooth_motion(self, start: Matrix, moved: Matrix, reached: Matrix, dv: Matrix) -> tuple[Matrix, Matrix]:
+        """Changes (nv × k) of the velocity after the step and of its displacement beside ``h`` times that."""
+        ops, step, nv, h = self._ops, self._step, self._step.tree.nv, self._step.h
+        _, _, blocks, v, impulses, acting = self._found.moved
+        changes, rho = self._at_rest(self._beyond_smooth_motion(v), v, impulses)
+        sigma = self._beside(step.problem.n_rows, q=changes.rows, given=self._varied.rows(v))
+        L, loops = step.space.L, step.closed_loops(step.space.L)
+        assert loops is not None, "there are blocks"
+        over = loops.kept(step.space.solve_transpose(rho - ops.product(self._M, reached)))
+        alone = -L.solved(over + loops.moving(ops.take(sigma, step.loops, None)))
+        pushed, straight = ([cast(Scalar, 0.0)] * nv for _ in range(2))
+        for block, acts in zip(blocks, acting, strict=True):
+            for k, w in zip(block.dofs, block.smooth.reached, strict=True):
+                pushed[k] = acts
+                straight[k] = acts * (v[k] - 0.5 * (self._found.start[k] + w)) - w
+        mean = scaled_matrix(ops, 0.5, start + reached)
+        shift = moved + scaled_matrix(ops, h, diagonal(ops, pushed) @ (alone - mean) - reached)
+        shift = shift + from_entries(ops, straight) @ self._beside(1, given=self._varied.rates([self._varied.h]))
+        return self._of_blocks(reached + dv - alone, dv), self._of_blocks(shift, ops.zeros(*ops.shape(shift)))
+
+    # -- contacts and joints -------------------------------------------------------------------------------------------
 
     def _answer(self, response: Response, rho: Matrix, sigma: Matrix) -> tuple[Matrix, Matrix]:
         """Changes of velocities (nv × k), those of joints that are held too, and of normal impulses (n × k)."""
@@ -93,7 +193,11 @@ class StepChanges:
         with_time = response.with_time() @ self._varied.rates([self._varied.h])
         held = self._beside(nv, q=response.with_positions(), given=with_time)
         rho = rho + ops.product(self._M, held)
-        sigma = ops.take(sigma + ops.product(self._J, held), response.rows, None)
+        sigma = sigma + ops.product(self._J, held)
+        if self._step.loops:
+            tied = response.of_loops(ops.take(sigma, self._step.loops, None))
+            sigma, held = sigma + ops.product(self._J, tied), held + tied
+        sigma = ops.take(sigma, response.rows, None)
         normals = response.normal_impulses(rho, sigma) if response.modes else ops.zeros(0, ops.shape(rho)[1])
         return response.velocities(rho, sigma) + held, normals
 
@@ -108,10 +212,8 @@ class StepChanges:
         for solved in impact.phases:
             response = Response(step, solved)
             gained = [a - b for a, b in zip(solved.velocity, v, strict=True)]
-            rest = step.motion.at_rest(ops.zeros(nv, 1), ops.zeros(step.problem.n_rows, 1))
-            changes = position_changes(rest, self._M, gained, solved.velocity, solved.impulses)
-            of_parameters = varied.momentum(gained, varied.impulses(response, solved.impulses))
-            rho = self._beside(nv, q=changes.forces, given=of_parameters) - ops.product(self._M, dv)
+            changes, rho = self._at_rest(gained, solved.velocity, varied.impulses(response, solved.impulses))
+            rho = rho - ops.product(self._M, dv)
             sigma = self._beside(step.problem.n_rows, q=changes.rows, given=varied.velocities(solved.velocity))
             if floors is None and step.smoothing is not None:
                 gaps = self._beside(
@@ -147,21 +249,27 @@ class StepChanges:
             late = late + from_entries(ops, of_displacement) @ gap
         return faster, late
 
-    def _after(self, changes: PositionChanges, dv: Matrix, late: Matrix | None) -> dict[str, Matrix]:
-        """Changes of the state after the step (2 nv × k), by name, from those of ``v⁺``."""
+    def _after(
+        self, changes: PositionChanges, dv: Matrix, end_velocity: Matrix, shift: Matrix | None
+    ) -> dict[str, Matrix]:
+        """Changes of the state after the step (2 nv × k), by name.
+
+        From those of velocities by which contacts are found, of ``v⁺``, and of the displacement beside ``h v⁺``.
+        """
         ops, step, found, nv = self._ops, self._step, self._found, self._step.tree.nv
         n = ops.shape(dv)[1]
         correction = found.correction
         by_q, place, end = position_update_changes(
-            self._varied.problem, found.solved.velocity, self._varied.h, correction.shift, self._varied.parameters
+            self._varied.problem, found.moved.velocity, self._varied.h, found.moved.shift, self._varied.parameters
         )
         (by_v, by_shift, given), (v_by_v, v_by_shift, v_given) = (
             [ops.take(x, None, range(*part)) for part in pairwise((0, nv, 2 * nv, ops.shape(x)[1]))]
             for x in (place, end)
         )
-        q, v = self._beside(nv, q=by_q, given=given) + by_v @ dv, self._beside(nv, given=v_given) + v_by_v @ dv
-        if late is not None:
-            q, v = q + by_shift @ late, v + v_by_shift @ late
+        q = self._beside(nv, q=by_q, given=given) + by_v @ end_velocity
+        v = self._beside(nv, given=v_given) + v_by_v @ end_velocity
+        if shift is not None:
+            q, v = q + by_shift @ shift, v + v_by_shift @ shift
         m = len(correction.goals.rows)
         if m:
             turning = [k for j, sv in zip(step.tree.joints, step.tree.v_slices, strict=True) if j.nv > 1

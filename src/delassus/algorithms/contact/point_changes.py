@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 from delassus.algorithms.contact.response import Response
 from delassus.algorithms.contact.solution import StepInputs, points_of
 from delassus.algorithms.contact.step import ContactStep
+from delassus.algorithms.dynamics.constraint_acceleration import position_errors
 from delassus.algorithms.dynamics.derivatives.accelerations import residual_changes
 from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -100,6 +101,10 @@ class Varied:
         """Changes (m × k) of ``J x``."""
         return self.rates(self.along_rows(x))
 
+    def errors(self) -> Matrix:
+        """Changes (m × k) of position errors of constraints."""
+        return self.rates(column(self.ops, position_errors(self._motion)))
+
     def velocities(self, v: Sequence[Scalar], closing: Sequence[Scalar] | None = None) -> Matrix:
         """Changes (m × k) of ``J v`` with the motion of surfaces, and with rates at which gaps may close.
 
@@ -126,9 +131,11 @@ def position_changes(
     moved = Rates(rest, rest.by_joint(velocity))
     acting, rows = list[ConstraintRates](), [ops.zeros(0, nv)]
     gaps, rows_of_gaps = [ops.zeros(0, nv)], list[int]()
-    for index, c in enumerate(problem.constraints):
+    for index, (c, at) in enumerate(rest.each_constraint()):
         own = problem.rows[index]
-        if c.n_points:
+        if not c.n_impulses:
+            found = c.rates(at, moved, from_entries(ops, impulses[own]), positions=True)
+        elif c.n_points:
             gap, found = point_changes(problem, index, moved, impulses[own])
             gaps.append(gap)
             rows_of_gaps += [*range(own.start + 2, own.stop, 3)]

@@ -13,6 +13,9 @@ Joints that friction or a limit holds are left out of ``M`` (`SparseFactor`), an
     f = −(Q V + H ∂σ),   V = −R ∂ρ,   R = Z M⁻¹,
     dv⁺ = −Φ ∂ρ − N ∂σ,   Φ = ∂v⁺/∂(M v*) = M⁻¹ − Rᵀ Q R,   N = Rᵀ H.
 
+Loops leave of motions ``L v`` what keeps them closed (`ClosedLoops`): ``M⁻¹`` above is that under loops, and what their
+rows change by, ``∂σ_l``, makes the velocity ``−L⁻¹ Y_lᵀ G_ll⁺ ∂σ_l``, which contacts and joints answer.
+
 Where rows are independent these are impulses of points, ``Q = H = B (C G B + D)⁻¹ C``. Where rows depend on others at
 all states, impulses of points of one link (or pair of links) are one wrench, on its twist: see `WrenchLaws`.
 
@@ -31,7 +34,7 @@ from delassus.algorithms.contact.problem import magnitude
 from delassus.algorithms.contact.solution import SolvedProblem
 from delassus.algorithms.contact.step import ContactStep
 from delassus.algorithms.jacobian import columns_of_rows, jacobian
-from delassus.algorithms.osim.ltl import rows_over_factor
+from delassus.algorithms.osim.ltl import dense_rows
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import Candidate
@@ -63,8 +66,11 @@ class Response:
         self.rows = step.others[: 3 * len(self.modes)]
         held = {dof: x.held for dof, x in self.holds.items()}
         added = at_joints(ops, step.tree, {k: x.added for k, x in self.holds.items() if x.added is not None})
-        L = SparseFactor(step.problem, added, held) if held else step.space.L
+        self._L = L = SparseFactor(step.problem, added, held) if held else step.space.L
         root = ops.vstack(L.solve_transpose(ops.eye(nv))) if nv else ops.zeros(0, 0)
+        self._loops = step.closed_loops(L)
+        if self._loops is not None:
+            root = self._loops.kept(root)
         inverse = ops.product(ops.transpose(root), root, symmetric=True)
         self.Phi, self.N = inverse, ops.zeros(nv, len(self.rows))
         if not self.rows:
@@ -76,8 +82,10 @@ class Response:
                 ops, spaces(step.problem, self.rows), self.modes, inverse, is_exact
             )
         else:
-            if held:
+            if held or self._loops is not None:
                 Y = ops.take(dense_rows(step.problem, L), self.rows, None)
+                if self._loops is not None:
+                    Y = ops.transpose(self._loops.kept(ops.transpose(Y)))
                 G, R = ops.product(Y, ops.transpose(Y), symmetric=True), ops.product(Y, root)
             else:
                 R = ops.take(step.space.along_rows(root), self.rows, None)
@@ -94,6 +102,12 @@ class Response:
         """The same with the time step (nv × 1)."""
         n = self._step.tree.nv
         return from_entries(self._ops, [self.holds[k].with_time if k in self.holds else 0.0 for k in range(n)])
+
+    def of_loops(self, sigma: Matrix) -> Matrix:
+        """Velocities (nv × k) by what rows of loops change by (l × k)."""
+        if self._loops is None:
+            return self._ops.zeros(self._step.tree.nv, self._ops.shape(sigma)[1])
+        return -self._L.solved(self._loops.moving(sigma))
 
     def velocities(self, rho: Matrix, sigma: Matrix) -> Matrix:
         """``dv⁺`` (nv × k) of joints that are not held."""
@@ -121,15 +135,6 @@ def at_joints(ops: Ops, tree: Tree, values: Mapping[int, Scalar]) -> dict[tuple[
         for i, sv in enumerate(tree.v_slices)
         if any(k in values for k in range(sv.start, sv.stop))
     }
-
-
-def dense_rows(problem: Problem, L: SparseFactor) -> Matrix:
-    """``Y = J L⁻¹`` (m × nv)."""
-    ops, nv = problem.ops, problem.tree.nv
-    return ops.vstack([
-        ops.hstack([own.get(k, ops.zeros(c.size, 1)) for k in range(nv)])
-        for own, c in zip(rows_over_factor(problem, L), problem.constraints, strict=True)
-    ])  # fmt: skip
 
 
 class Space(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from delassus.algorithms.contact.law import TUNING
 from delassus.algorithms.contact.problem import Bounds, LawImage, Outcome, StepProblem
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.smooth_motion import (
+    MotionChanges,
     SmoothMotion,
     Start,
     SubSteps,
@@ -31,8 +32,8 @@ class StepInputs:
 
     ``motion`` makes the problem in motion at velocities, those of the state if None. Friction and restitution are those
     of each contact constraint; None is no restitution. ``smoothing`` (m/s) is that of derivatives, None for none.
-    ``moving`` are the numbers that motion without contacts follows from, velocities apart; ``along`` makes that motion,
-    and the time, of rates of these and of velocities with their own.
+    ``moving`` are the numbers that motion without contacts follows from, velocities apart, by argument and place there;
+    ``along`` makes that motion, and the time, of rates of these and of velocities with their own.
     """
 
     motion: Callable[[Sequence[Scalar] | None, Problem | None], DynamicsProblem]
@@ -42,7 +43,7 @@ class StepInputs:
     friction: Sequence[Scalar]
     restitution: Sequence[Scalar | None]
     smoothing: Scalar | None
-    moving: Sequence[Scalar]
+    moving: Mapping[tuple[str, int], Scalar]
     along: Callable[[Sequence[Rates], Sequence[Any]], tuple[DynamicsProblem, Any]]
 
 
@@ -91,18 +92,38 @@ def implied(
 
 
 class Block(NamedTuple):
-    """Degrees of freedom that loops tie, the numbers of these constraints, and their smooth motion over the step."""
+    """Degrees of freedom that loops tie, the numbers of these constraints, and their smooth motion over the step.
+
+    ``changes`` are `motion_changes` with `StepInputs.moving` and the velocity (nv) that it begins with.
+    """
 
     dofs: list[int]
     loops: list[int]
     smooth: SmoothMotion
+    changes: MotionChanges
+
+
+class StepMotion(NamedTuple):
+    """Velocity (nv) after a step and displacement (nv) beside ``h`` times that, in the axes of the start.
+
+    Of blocks with loops, if there are any: the velocity ``alone`` (nv) that loops leave of the one at the end of smooth
+    motion, without contacts, limits and friction of joints; impulses (m) that do that; and for each block 1 where
+    impulses of other rows act on it.
+    """
+
+    velocity: list[Scalar]
+    shift: list[Scalar]
+    blocks: list[Block]
+    alone: list[Scalar]
+    impulses: list[Scalar]
+    pushed: list[Scalar]
 
 
 def blocks_with_loops(
     given: StepInputs, motion: DynamicsProblem, v: Sequence[Scalar], epsilon: float
 ) -> list[Block]:  # fmt: skip
     """Blocks with loops, and their smooth motion from the velocity ``v``."""
-    out, numbers = list[Block](), [*given.moving, *v]
+    out, numbers = list[Block](), [*given.moving.values(), *v]
     for links, loops in motion.problem.blocks_with_loops:
 
         def started(
@@ -117,8 +138,8 @@ def blocks_with_loops(
             return started(motion, own, h)
 
         start = started(motion, v, given.h)
-        smooth = smooth_motion(start, numbers, partial(motion_changes, motion.ops, varied))
-        out.append(Block(start.steps.dofs, loops, smooth))
+        changes = partial(motion_changes, motion.ops, varied)
+        out.append(Block(start.steps.dofs, loops, smooth_motion(start, numbers, changes), changes))
     return out
 
 
@@ -193,7 +214,7 @@ class StepSolution(NamedTuple):
     """``q``, ``v``, impulses and residuals after a step, and what they follow from.
 
     That is the motion that forces are of, at its velocity (nv), the problem that says what contacts do to it, the
-    correction of positions, and the impact before it, if anything bounces; 1 where sub-steps ``resolved`` loops.
+    correction of positions, the impact before it, if anything bounces, and how the step moves.
     """
 
     q: list[Scalar]
@@ -205,4 +226,12 @@ class StepSolution(NamedTuple):
     solved: SolvedProblem
     correction: Correction
     impact: Impact | None
-    resolved: Scalar
+    moved: StepMotion
+
+    @property
+    def resolved(self) -> Scalar:
+        """1 where sub-steps resolved the motion of loops."""
+        flag: Scalar = 1.0
+        for block in self.moved.blocks:
+            flag = flag * block.smooth.resolved
+        return flag

@@ -51,6 +51,7 @@ from delassus.algorithms.contact.solution import (
     ImpactTime,
     SolvedProblem,
     StepInputs,
+    StepMotion,
     StepSolution,
     blocks_with_loops,
     implied,
@@ -59,8 +60,10 @@ from delassus.algorithms.contact.solution import (
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.loop_impulses import LoopImpulses
+from delassus.algorithms.loop_impulses import ClosedLoops, LoopImpulses
+from delassus.algorithms.osim.ltl import dense_rows
 from delassus.algorithms.rnea import momentum
+from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import BoundedJoint
 from delassus.constraints.contact import bounded_joints_of
 from delassus.spatial.motion import column, from_entries
@@ -80,7 +83,8 @@ class ContactStep:
         self._given, self.motion = given, given.motion(None, None).conserving_momentum()
         self.ops, self.tree, self.problem = self.motion.ops, self.motion.tree, self.motion.problem
         self.q, self.v, self.h, self.over_h, self.epsilon = given.q, given.v, given.h, 1.0 / given.h, epsilon
-        self.smoothing, self.loops, self.others = given.smoothing, list[int](), list[int]()
+        self.smoothing, self.moving = given.smoothing, given.moving
+        self.loops, self.others = list[int](), list[int]()
         for c, rows in zip(self.problem.constraints, self.problem.rows, strict=True):
             (self.others if c.n_impulses else self.loops).extend(range(rows.start, rows.stop))
         self.space = JointSpace(self.motion)
@@ -130,23 +134,24 @@ class ContactStep:
             last = ops.differentiable(lambda: plain, lambda: implied(plain, before, missed, self.space, image))
         found = last.outcome
         correction = self._correction(found.velocities, times, blocks)
-        v, shift = last.velocity, correction.shift
+        moved = StepMotion(last.velocity, correction.shift, [], [], [], [])
         if blocks:
-            target = column(ops, self.space.back_substitution(y, self.all_impulses([0.0] * len(found.p), taken)))
-            v, shift = self._with_smooth_motion(blocks, before, target, last, shift)
+            alone = self.all_impulses([0.0] * len(found.p), taken)
+            target = column(ops, self.space.back_substitution(y, alone))
+            pushed = [self._pushes(block, found.p) for block in blocks]
+            moved = StepMotion(last.velocity, correction.shift, blocks, target, column(ops, alone), pushed)
+            moved = self._with_smooth_motion(moved, before)
         if struck is not None:
             for (candidate, *_), late in zip(self.points, self.late(struck), strict=False):  # none without smoothing
-                shift = [_changing(ops, x, rate, candidate.gap) for x, rate in zip(shift, late, strict=True)]
-        q, v = position_update(ops, self.problem, list(self.q), v, self.h, shift)
+                shift = [_changing(ops, x, rate, candidate.gap) for x, rate in zip(moved.shift, late, strict=True)]
+                moved = moved._replace(shift=shift)
+        q, v = position_update(ops, self.problem, list(self.q), moved.velocity, self.h, moved.shift)
         impulses, residuals = apart(ops, found.p, joints), list(found.residuals)
         if struck is not None:
             of_impact = apart(ops, struck.p, joints, of_limits=True)
             impulses = [x + y for x, y in zip(impulses, of_impact, strict=True)]
             residuals = [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
-        resolved: Scalar = 1.0
-        for block in blocks:
-            resolved = resolved * block.smooth.resolved
-        return StepSolution(q, v, impulses, residuals, motion, before, last, correction, struck, resolved)
+        return StepSolution(q, v, impulses, residuals, motion, before, last, correction, struck, moved)
 
     def _taken(self, solved: tuple[StepProblem, Outcome], y: Matrix, taken: Matrix | None) -> SolvedProblem:
         """What impulses make of velocities ``L⁻¹ y``, with those that `_beside_loops` takes."""
@@ -170,24 +175,20 @@ class ContactStep:
         over = column(ops, self.over_factor([reached.get(k, 0.0) for k in range(self.tree.nv)]))
         return from_entries(ops, [over[k] if k in reached else x for k, x in enumerate(column(ops, y))])
 
-    def _with_smooth_motion(
-        self, blocks: Sequence[Block], start: Sequence[Scalar], target: Sequence[Scalar], solved: SolvedProblem,
-        shift: Sequence[Scalar],
-    ) -> tuple[list[Scalar], list[Scalar]]:  # fmt: skip
-        """Velocity after impulses and displacement ``shift``, with what smooth motion changes over the step.
+    def _with_smooth_motion(self, moved: StepMotion, start: Sequence[Scalar]) -> StepMotion:
+        """The same with what smooth motion from the velocity ``start`` changes over the step.
 
-        It begins with the velocity ``start``; ``target`` is the one without impulses. Where there are none, the step
-        ends where the smooth motion does. Impulses act on the whole step: what they change of the velocity changes the
-        displacement by ``h`` times that, beside that by which contacts are found.
+        Where there are no impulses, the step ends where the smooth motion does. Impulses act on the whole step: what
+        they change of the velocity changes the displacement by ``h`` times that, beside that by which contacts are
+        found.
         """
-        ops, h, v, shift = self.ops, self.h, list(solved.velocity), list(shift)
-        for block in blocks:
-            pushed = self._pushes(block, solved.outcome.p)
-            for k, moved, reached in zip(block.dofs, block.smooth.moved, block.smooth.reached, strict=True):
-                v[k] = reached + (v[k] - target[k])
-                straight = ops.select(pushed, h * (target[k] - 0.5 * (start[k] + reached)), 0.0)
-                shift[k] = shift[k] + (moved - h * reached) + straight
-        return v, shift
+        ops, h, v, shift, alone = self.ops, self.h, list(moved.velocity), list(moved.shift), moved.alone
+        for block, pushed in zip(moved.blocks, moved.pushed, strict=True):
+            for k, displacement, reached in zip(block.dofs, block.smooth.moved, block.smooth.reached, strict=True):
+                v[k] = reached + (v[k] - alone[k])
+                straight = ops.select(pushed, h * (alone[k] - 0.5 * (start[k] + reached)), 0.0)
+                shift[k] = shift[k] + (displacement - h * reached) + straight
+        return moved._replace(velocity=v, shift=shift)
 
     def _pushes(self, block: Block, p: Sequence[Scalar]) -> Scalar:
         """1 where impulses ``p`` of the other rows act on a block."""
@@ -205,6 +206,12 @@ class ContactStep:
         return self.ops.vstack(self.space.L.multiply([self.ops.matrix([[x]]) for x in v]))
 
     # -- loops ---------------------------------------------------------------------------------------------------------
+
+    def closed_loops(self, L: SparseFactor) -> ClosedLoops | None:
+        """Loops in the metric of ``Lᵀ L``; None without loops."""
+        if not self.loops:
+            return None
+        return ClosedLoops(self.ops, self.ops.take(dense_rows(self.problem, L), self.loops, None), self.epsilon)
 
     def _close_loops(self) -> None:
         """``G`` of the other rows under closed loops, and ``G_ll⁺ G_lo``, what impulses of loops are."""
@@ -254,12 +261,13 @@ class ContactStep:
         return [x - y for x, y in zip(free, changes, strict=True)], taken
 
     def all_impulses(self, p: Sequence[Scalar], taken: Matrix | None) -> Matrix:
-        """Impulses of all rows (m × 1), those of loops with what `_beside_loops` takes."""
+        """Impulses of all rows (m × 1), those of loops with what `_beside_loops` takes, if that is given."""
         ops = self.ops
         out: list[Scalar] = [0.0] * self.problem.n_rows
         for row, x in zip(self.others, p, strict=True):
             out[row] = x
-        if taken is not None:
+        if self.loops:
+            taken = ops.zeros(len(self.loops), 1) if taken is None else taken
             if self.others:
                 taken = taken + self._of_others @ from_entries(ops, [out[k] for k in self.others])
             for row, x in zip(self.loops, column(ops, taken), strict=True):

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
@@ -246,66 +245,26 @@ class Start(NamedTuple):
 Varied = Callable[[Sequence[Rates]], Start]
 """From rates of the numbers that a motion follows from, by column, to its start on `DualOps`."""
 
-MotionChanges = Callable[[Scalar, Sequence[Rates], int], Matrix]
+MotionChanges = Callable[[Sequence[Rates], int], Matrix]
 """`motion_changes` of a motion."""
 
 
 def smooth_motion(start: Start, numbers: Sequence[Scalar], changes: MotionChanges) -> SmoothMotion:
-    """Motion by sub-steps, which ``changes`` with the ``numbers`` that it follows from.
-
-    Where programs are differentiated, motions for which one sub-step is enough are without a loop.
-    """
-    n, ops = len(start.steps.dofs), start.steps.ops
-
-    def differentiable() -> State:
-        once = _in_one_sub_step(start)
-        several = _by_sub_steps(start, once[-1])
-        moved = ops.changing(several[: 2 * n], numbers, partial(changes, once[-1]))
-        return _select(ops, once[-1], once, [*moved, *several[2 * n :]])
-
-    found = ops.differentiable(lambda: _by_sub_steps(start, 0.0), differentiable)
-    return SmoothMotion(found[:n], found[n : 2 * n], *found[2 * n :])
-
-
-def _by_sub_steps(start: Start, unless: Scalar) -> State:
-    """Numbers of `SmoothMotion`, of motions that are not excepted."""
-    n, m = len(start.steps.dofs), start.steps.n_rows
+    """Motion by sub-steps, which ``changes`` with the ``numbers`` that it follows from."""
+    n, m, ops = len(start.steps.dofs), start.steps.n_rows, start.steps.ops
 
     def advance(values: State) -> tuple[State, Scalar]:
         after, stop = _pass(start, Progress.of(values, n, m))
         return after.flat(), stop
 
     first = Progress.first(start).flat()
-    end = Progress.of(start.steps.ops.repeat(TUNING.most_stages, first, advance, unless), n, m)
-    return [*end.u, *end.w, end.closed, end.resolved]
+    end = Progress.of(ops.repeat(TUNING.most_stages, first, advance), n, m)
+    found = ops.changing([*end.u, *end.w], numbers, changes)
+    return SmoothMotion(found[:n], found[n:], end.closed, end.resolved)
 
 
-def _in_one_sub_step(start: Start) -> State:
-    """Numbers of `SmoothMotion` by one sub-step, without a loop: ``resolved`` is 1 where that is enough."""
-    steps, v, h, correction = start
-    ops, n = steps.ops, len(v)
-    none: State = [0.0] * n
-    first = steps.stage(none, list(v), lambda errors: [(1.0 - correction) * x for x in errors])
-    wanted = [(1.0 - correction) * x for x in first.errors]
-    again, opens = steps.stage(none, first.w, lambda _: wanted), _opens(ops, first)
-    u, w = none, first.w
-    u_rates, w_rates = (
-        [_select(ops, opens, x, y)] for x, y in ((again.u_rate, first.u_rate), (again.w_rate, first.w_rate))
-    )
-    end = first
-    for parts in SUB_STEP:
-        u, w = _along(none, parts, h, u_rates), _along(first.w, parts, h, w_rates)
-        end = steps.stage(u, w, lambda _: wanted)
-        u_rates.append(end.u_rate)
-        w_rates.append(end.w_rate)
-    closed = _is_closed(ops, first.errors)
-    at = Progress(none, first.w, u_rates[:3], w_rates[:3], first.errors, wanted, 3.0, h, h, closed, 1.0)
-    resolved = 1.0 - ops.less(1.0, _error(steps, at, end, h, closed))
-    return [*_select(ops, closed, end.u, u), *end.w, closed, resolved]
-
-
-def motion_changes(ops: Ops, varied: Varied, unless: Scalar, changes: Sequence[Rates], width: int) -> Matrix:
-    """Changes (2 n × width) of ``moved`` and ``reached`` with ``changes`` of what motions follow from but ``unless``.
+def motion_changes(ops: Ops, varied: Varied, changes: Sequence[Rates], width: int) -> Matrix:
+    """Changes (2 n × width) of ``moved`` and ``reached`` with ``changes`` of what motions follow from.
 
     One loop goes through the motion once for each column, with numbers and their rates.
     """
@@ -339,7 +298,7 @@ def motion_changes(ops: Ops, varied: Varied, unless: Scalar, changes: Sequence[R
         return [*map(value, found), *of_rates, column + ends, *out], ends * is_column[-1]
 
     begin = [*Progress.none(n, m).flat(), *([0.0] * (len(moving) + 1 + 2 * n * width))]
-    out = ops.repeat(TUNING.most_stages * width, begin, advance, unless)[-2 * n * width :]
+    out = ops.repeat(TUNING.most_stages * width, begin, advance)[-2 * n * width :]
     return ops.matrix([out[k : k + width] for k in range(0, len(out), width)])
 
 

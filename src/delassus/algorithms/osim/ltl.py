@@ -39,6 +39,15 @@ def rows_over_factor(problem: Problem, L: SparseFactor) -> list[dict[int, Matrix
     return Y
 
 
+def dense_rows(problem: Problem, L: SparseFactor) -> Matrix:
+    """``Y = J L⁻¹`` (m × nv)."""
+    ops, nv = problem.ops, problem.tree.nv
+    return ops.vstack([
+        ops.hstack([own.get(k, ops.zeros(c.size, 1)) for k in range(nv)])
+        for own, c in zip(rows_over_factor(problem, L), problem.constraints, strict=True)
+    ])  # fmt: skip
+
+
 def squared(problem: Problem, Y: list[dict[int, Matrix]]) -> Matrix:
     """``G = Y Yᵀ`` over common supports."""
     ops, G = problem.ops, ConstraintBlocks(problem)

@@ -22,7 +22,6 @@ import numpy as np
 
 from delassus.errors import ConfigurationError
 from delassus.spatial.ops import Body, Changes, Equations, Image, MotionSpace
-from delassus.spatial.trace.batched_calls import called
 from delassus.spatial.trace.nodes import Expression, Table
 from delassus.spatial.trace.operations import LEAVES, OPERATIONS, Op, arity
 from delassus.spatial.trace.trace_ops import TraceOps
@@ -446,22 +445,6 @@ class DifferentiableTraceOps(TraceOps):
         """The same in a node of its own."""
         node = self.number(x)
         return self._solved(Derived(self, node, node))[0]
-
-    def tangents(self, values: Sequence[Any], inputs: Sequence[Any], changes: Any) -> Any:
-        """Changes (m × k) of the values, by code that the columns share, but for loops, which take all columns."""
-        outputs, given = ([self.number(x) for x in nodes] for nodes in (values, inputs))
-        for loop in (x for x in dict.fromkeys(self.solutions.values()) if isinstance(x, Changing)):
-            before = [tangents(self, given, loop.depends_on, column) for column in zip(*changes.rows, strict=True)]
-            rates = [{c: Expression(self, x) for c, x in enumerate(row) if x} for row in zip(*before, strict=True)]
-            rows = [*changes.rows, *loop.along(rates, changes.columns)]
-            given, changes = [*given, *loop.values], Table(self, rows, changes.columns)
-
-        def of_column(change: Table) -> list[Table]:
-            return [Table(self, [[x] for x in tangents(self, given, outputs, change.nodes())], 1)]
-
-        columns = [[self.take(changes, None, (k,))] for k in range(changes.columns)]
-        made: list[Any] = [change for (change,) in called(self, of_column, columns)]
-        return self.hstack([self.zeros(len(outputs), 0), *made])
 
     def changing(self, values: Sequence[Any], inputs: Sequence[Any], changes: Changes) -> list[Any]:
         """``values``, with the derivatives of `Changing`."""

@@ -119,7 +119,7 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False, 
     ``calls``: whether what runs for several rows of operands is traced once (`Ops.map`); ``dtype``: type of the
     numbers that it is for.
     """
-    kind = DifferentiableTraceOps if asked.is_differentiated else CallingTraceOps if calls else TraceOps
+    kind = DifferentiableTraceOps if asked.derivative else CallingTraceOps if calls else TraceOps
     traced = Trace(kind())
     traced.ops.epsilon = float(np.finfo(dtype).eps)
     bound = symbolic_request(asked, traced.ops)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, cast
 
 from delassus.algorithms.contact.derivatives import StepChanges, is_struck, velocity_products
-from delassus.algorithms.contact.modes import nearest_mode
 from delassus.algorithms.contact.point_changes import position_changes
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import StepInputs, StepSolution
@@ -20,7 +19,6 @@ from delassus.algorithms.dynamics.derivatives.step import moved_changes
 from delassus.algorithms.dynamics.integrate import (
     Flow,
     difference_changes,
-    position_rates,
     position_update,
     position_update_changes,
 )
@@ -45,7 +43,7 @@ from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import Request, check_derivatives
 from delassus.spatial.dual_ops import Dual, DualOps, Rates
-from delassus.spatial.motion import diagonal, scaled_matrix
+from delassus.spatial.motion import scaled_matrix
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
 UNIT_NORMAL = 1e-5
@@ -74,7 +72,7 @@ def _inputs(bound: BoundRequest) -> StepInputs:
 
     return StepInputs(
         lambda v, problem: bound.motion(v=v, problem=problem), *at, friction, restitution, smoothing,
-        [_number(bound, name, k) for name, k in moving], along,
+        {(name, k): _number(bound, name, k) for name, k in moving}, along,
     )  # fmt: skip
 
 
@@ -131,14 +129,11 @@ def _contact_step_derivatives(
     columns = {**{a.name: f"dx_d{a.name}" for a in request.parameters}, control: "B"}
     asked = {output.name for output in request.quantity.outputs}
     varying = {a.name: a.size for a in request.arguments if columns.get(a.name) in asked}
-    if step.loops:
-        made, distance = _by_tangents(bound, step, found, varying)
-    else:
-        varied = bound.varied(varying)
-        with_q, with_v, _ = bound.control_rates(v=None if found.impact is None else found.start)
-        problem = step.problem.held(cast(DualOps, varied.ops), varied.values)
-        changes = StepChanges(step, found, (with_q, with_v), _inputs(varied), problem, varying)
-        made, distance = changes.all(), changes.distance()
+    varied = bound.varied(varying)
+    with_q, with_v, _ = bound.control_rates(v=None if found.impact is None else found.start)
+    problem = step.problem.held(cast(DualOps, varied.ops), varied.values)
+    changes = StepChanges(step, found, (with_q, with_v), _inputs(varied), problem, varying)
+    made, distance = changes.all(), changes.distance()
     state = [stacked(bound, x) for x in (found.q, found.v, found.impulses, found.residuals)]
     none = ops.zeros(2 * step.tree.nv, 1)  # of what is not asked for
     with_inputs = [made.get(name, none) for name in (control, *(a.name for a in request.parameters))]
@@ -149,29 +144,6 @@ def derivatives_without_bounces() -> Quantity:
     """Derivatives of contact steps that are none where a contact is fast enough to bounce."""
     run = partial(_contact_step_derivatives, solved=_solved_without_bounces)
     return replace(CONTACT_STEP_DERIVATIVES, name="contact_step_derivatives_without_bounces", run=run)
-
-
-def _by_tangents(
-    bound: BoundRequest, step: ContactStep, found: StepSolution, varying: Iterable[str]
-) -> tuple[dict[str, Matrix], Matrix]:
-    """Changes (2 nv × k) by name of robots with loops, whose sub-steps have derivatives by programs alone; distance."""
-    ops, tree = bound.ops, step.tree
-    before, after = (position_rates(ops, tree, q) for q in (bound.entries("q"), found.q))
-    squares = [sum((x * x for x in row), cast(Scalar, 0.0)) for row in ops.entries(ops.transpose(after))]
-    to_tangents = diagonal(ops, [1.0 / x for x in squares]) @ ops.transpose(after)
-    arguments = [a for a in bound.request.arguments if a.name in ("q", "v", *varying)]
-    given = [_number(bound, a.name, k) for a in arguments for k in range(a.size)]
-    directions = [before if a.name == "q" else ops.eye(a.size) for a in arguments]
-    change = ops.tangents([*found.q, *found.v], given, ops.block_diagonal(directions))
-    with_q = to_tangents @ ops.take(change, range(tree.nq), None)
-    whole, made, first = ops.vstack([with_q, ops.take(change, range(tree.nq, tree.nq + tree.nv), None)]), {}, 0
-    for a, columns in zip(arguments, directions, strict=True):
-        made[a.name] = ops.take(whole, None, range(first, first := first + ops.shape(columns)[1]))
-    return made, nearest_mode(ops, *step.modes(found.solved.problem, found.solved.outcome.p))
-
-
-def _has_loops(request: Request) -> bool:
-    return any(c.size and not c.n_impulses for c in request.constraints)
 
 
 @lru_cache(maxsize=256)
@@ -318,7 +290,6 @@ CONTACT_STEP_DERIVATIVES = Quantity(
     ),
     _contact_step_derivatives,
     options=CONTACT_STEP.options,
-    takes_tangents=_has_loops,
 )  # fmt: skip
 OPERATIONAL_SPACE_COMPLIANCE = Quantity(
     "operational_space_compliance",

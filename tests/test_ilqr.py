@@ -109,6 +109,89 @@ def test_rollouts_under_feedback_are_loops_of_calls(rolling):
         ds.rollout(step, starts, v0, lambda t, q, v: v, DT, steps=T, feedback=K, nominal=nominal)
 
 
+def test_controls_within_bounds_are_the_best_ones():
+    """Of a linear problem: no slope by free controls, and by those at bounds none that leads back."""
+    rod = ds.mechanisms.pendulum(1)
+    kernels, least, most = smooth(rod), np.full(1, -0.15), np.full(1, 0.1)
+
+    def last(q, v):
+        return 9.0 * np.concatenate([q - 0.2, v], axis=-1)
+
+    def cost(u):
+        q, v = ds.rollout(kernels[0], [0.0], [0.0], u, DT)
+        return 0.5 * (np.sum(u**2) + np.sum(last(q[-1], v[-1]) ** 2))
+
+    how = {"bounds": (least, most)}
+    plan = list(islice(ds.ilqr(*kernels, [0.0], [0.0], np.zeros((30, 1)), DT, effort, last, **how), 40))[-1]
+    u = plan.controls
+    assert (u == most).any() and (u == least).any() and ((u > least) & (u < most)).any()
+    assert np.isclose(plan.cost, cost(u))
+    slopes = np.array([(cost(u + d) - cost(u - d)) / 2e-4 for d in 1e-4 * np.eye(30)[:, :, None]])
+    free = ((u > least) & (u < most))[:, 0]
+    assert np.abs(slopes[free]).max() < 1e-5 * np.abs(slopes).max()
+    assert (slopes[(u == most)[:, 0]] < 0.0).all() and (slopes[(u == least)[:, 0]] > 0.0).all()
+
+
+@pytest.fixture(scope="module")
+def landing():
+    """An arm whose tip is held from the tenth step on, after an impact: problem of `ds.ilqr`, and another one's."""
+    arm, tip = ds.mechanisms.chain(3), ds.Rows("link3", np.eye(6)[:2])
+    kernels = [ds.compile(arm, tip, what, active=True, impacts=True) for what in ("step", "step_derivatives")]
+    held = np.arange(20)[:, None] >= 10
+    modes = {"active": held, "impacts": np.arange(20)[:, None] == 10, "per_step": ["active", "impacts"]}
+    goal = arm.random(1)
+
+    def along(t, q, v, u):
+        return np.concatenate([0.1 * v, 0.1 * u[..., :2]], axis=-1)
+
+    def last(q, v):
+        return 5.0 * (q - goal)
+
+    def along_by(t, q, v, u):
+        J = np.zeros((*q.shape[:-1], 5, 9))
+        J[..., range(3), range(3, 6)] = J[..., range(3, 5), range(6, 8)] = 0.1
+        return J
+
+    def last_by(q, v):
+        return np.eye(3, 6) * 5.0
+
+    def plans(q, v, controls, **how):
+        return ds.ilqr(*kernels, q, v, controls, DT, along, last, **{"varied": [0, 1], **modes, **how})
+
+    return arm, tip, plans, (along_by, last_by)
+
+
+def test_plans_over_modes_with_impacts(landing):
+    """The tip comes to rest at the step whose flags say so; given derivatives make the plans that differences make."""
+    arm, tip, plans, jacobians = landing
+    start = arm.random(0), np.ones(3), 0.1 * np.ones((20, 3))
+    found = [list(islice(plans(*start, jacobians=given), 8)) for given in (None, jacobians)]
+    costs = [plan.cost for plan in found[1]]
+    assert costs == sorted(costs, reverse=True) and costs[-1] < 0.5 * costs[0]
+    assert np.abs(found[0][-1].controls - found[1][-1].controls).max() < 1e-4
+    plan = found[1][-1]
+    speed = np.abs(ds.jacobian(arm, tip, plan.q) @ plan.v[..., None])[..., 0].max(axis=-1)
+    assert speed[10] > 0.1 and speed[11:].max() < 0.2 * speed[10]  # rows hold accelerations after the impact
+
+
+def test_plans_that_are_shifted_go_on(landing):
+    """From the state that the plan has for the time; elsewhere its feedback brings the trajectory back to it."""
+    arm, _, plans, _ = landing
+    *_, plan = islice(plans(arm.random(0), np.ones(3), 0.1 * np.ones((20, 3))), 8)
+    later = plan.shifted(2)
+    modes = {"active": np.arange(20)[:, None] >= 8, "impacts": np.arange(20)[:, None] == 8}
+    same = next(plans(plan.q[2], plan.v[2], later, **modes))
+    assert max(np.abs(same.q[:19] - plan.q[2:]).max(), np.abs(same.controls[:18] - plan.controls[2:]).max()) < 1e-9
+    assert not later.gains[18:].any() and np.array_equal(later.controls[19], plan.controls[19])
+    assert same.regularisation == plan.regularisation < 0.01
+    near, open_loop = (next(plans(plan.q[2] + 0.01, plan.v[2], x, **modes)) for x in (later, later.controls))
+    assert np.abs(near.q[10] - plan.q[12]).max() < np.abs(open_loop.q[10] - plan.q[12]).max()
+    with pytest.raises(ds.DelassusError, match="steps: expected a whole number ≥ 0 and ≤ 20"):
+        plan.shifted(21)
+    with pytest.raises(ds.DelassusError, match="controls: expected a plan of 1 controls that vary"):
+        plans(plan.q[2], plan.v[2], later, varied=[0])
+
+
 def test_refused(rolling):
     q0, (step, derivatives) = rolling
     start, zero = (q0, np.zeros(6)), np.zeros((STEPS, 6))

@@ -10,8 +10,8 @@ and the best one is taken; the regularisation is Marquardt's, relative to the cu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,11 @@ from numpy.typing import ArrayLike
 from delassus.accuracy.status import DynamicsStatus
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
-from delassus.model.check import check_list, finite_array, is_whole
+from delassus.model.check import check_list, check_whole, finite_array, is_whole
+from delassus.model.tree import Tree
 from delassus.runtime.kernel import Kernel
+from delassus.runtime.rollouts.loop import check_bounds
+from delassus.runtime.rollouts.rollout import rollout
 from delassus.spatial.rotations import Array
 
 LENGTHS = 0.5 ** np.arange(8.0)
@@ -55,6 +58,8 @@ class Plan(Frozen):
     gains : (T, n, 2 nv) array
         Feedback on the tangent of the state, of controls that vary: ``u + K [q ⊖ q_plan; v − v_plan]``; zero at first.
     cost : float
+    regularisation : float
+        Of the next iteration, relative to the curvature by each control.
 
     Examples
     --------
@@ -73,6 +78,24 @@ class Plan(Frozen):
     controls: Array
     gains: Array
     cost: float
+    regularisation: float = FIRST
+
+    def shifted(self, steps: int = 1) -> Plan:
+        """The plan from a later step on; the last state and controls are held for as many steps, without feedback.
+
+        Raises
+        ------
+        ConfigurationError
+            More steps than the plan has.
+        """
+        check_whole("steps", steps, "Those that have been taken.", most=len(self.controls))
+
+        def later(x: Array, of: Array | float = 1.0) -> Array:
+            return np.concatenate([x[steps:], of * np.repeat(x[-1:], steps, axis=0)])
+
+        q, v, impulses, controls = (later(x) for x in (self.q, self.v, self.impulses, self.controls))
+        held = later(self.gains, 0.0)
+        return replace(self, q=q, v=v, impulses=impulses, controls=controls, gains=held)
 
 
 def half_square(residuals: ArrayLike) -> Array:
@@ -81,57 +104,55 @@ def half_square(residuals: ArrayLike) -> Array:
     return np.asarray(0.5 * np.einsum("...m,...m->...", r, r))
 
 
+@dataclass(frozen=True, slots=True)
 class _Problem:
-    """Kernels, cost and start of a plan."""
+    """Kernels, start and cost, which controls vary, least and largest ones (2, nu), and other arguments."""
 
-    def __init__(
-        self,
-        kernels: tuple[Kernel, Kernel],
-        start: tuple[Array, Array],
-        dt: float,
-        cost: tuple[Residuals, LastResiduals],
-        varied: Array,
-        others: dict[str, Any],
-    ) -> None:
-        self.step, self.derivatives = kernels
-        self.start, self.dt, self.varied, self.others = start, dt, varied, others
-        self.along, self.last = cost
-        self.tree, self.control = self.step.request.tree, self.step.request.control
+    step: Kernel
+    derivatives: Kernel
+    start: tuple[Array, Array]
+    dt: float
+    along: Residuals
+    last: LastResiduals
+    jacobians: tuple[Residuals, LastResiduals] | None
+    varied: Array
+    bounds: Array
+    others: dict[str, Any]
+    per_step: tuple[str, ...]
+
+    @property
+    def tree(self) -> Tree:
+        """The robot."""
+        return self.step.request.tree
 
     def rolled(self, plan: Plan, change: Array, lengths: Array) -> Plan:
         """The best of the plans with parts (n,) of a change (T, n) of controls, each under the plan's feedback."""
         n, T = len(lengths), len(plan.controls)
         u = np.repeat(plan.controls[:, None], n, axis=1)
         u[..., self.varied] += lengths[:, None] * change[:, None]
-        states = [np.zeros((T + 1, n, *a.shape)) for a in self.step.arguments[: self.step.request.states]]
-        states[0][0], states[1][0] = self.start
-        q, v, *_ = states
-        costs, sound = np.zeros(n), np.ones(n, dtype=bool)
-        for k in range(T):
-            if plan.gains[k].any():
-                away = np.concatenate([self.tree.difference(plan.q[k], q[k]), v[k] - plan.v[k]], axis=-1)
-                u[k][:, self.varied] += away @ plan.gains[k].T
-            costs += half_square(self.along(np.array(k * self.dt), q[k], v[k], u[k]))
-            found = self.step(*self.given(self.step, [x[k] for x in states], u[k]), return_status=True)
-            sound &= (found[-1] == DynamicsStatus.SOLVED) & np.isfinite(found[0]).all(axis=-1)
-            sound &= costs < plan.cost  # it only grows: what diverges is not followed
-            if not sound.any():
-                break
-            for x, new in zip(states, found, strict=False):
-                x[k + 1] = np.where(sound[:, None], new, x[k])
-        costs = np.where(sound, costs + half_square(self.last(q[-1], v[-1])), np.inf)
+        u, law = np.clip(u, *self.bounds), dict[str, Any]()
+        if len(plan.q):
+            K = np.zeros((T, u.shape[-1], 2 * self.tree.nv))
+            K[:, self.varied] = plan.gains
+            law = {"feedback": K, "nominal": (plan.q, plan.v), "bounds": tuple(self.bounds)}
+        how: dict[str, Any] = {"time_axis": 0, "return_status": True, "per_step": self.per_step, **law}
+        found = rollout(self.step, self.start[0], self.start[1], u, self.dt, **how, **self.others)
+        q, v = found[:2]
+        u = found[-2] if law else u
+        sound = (found[-1] == DynamicsStatus.SOLVED).all(axis=0)
+        sound &= np.isfinite(q).all(axis=(0, -1)) & np.isfinite(v).all(axis=(0, -1))
+        costs, of, times = np.full(n, np.inf), np.flatnonzero(sound), np.asarray(self.dt * np.arange(T))[:, None]
+        if len(of):
+            along = half_square(self.along(times, q[:-1, of], v[:-1, of], u[:, of])).sum(axis=0)
+            costs[of] = along + half_square(self.last(q[-1, of], v[-1, of]))
+            costs[np.isnan(costs)] = np.inf
         best = int(costs.argmin())
-        impulses = states[2] if self.step.iterates else np.empty((T + 1, n, 0))
-        return Plan(q[:, best], v[:, best], impulses[:, best], u[:, best], plan.gains, float(costs[best]))
+        impulses = found[2][:, best] if self.step.iterates else np.empty((T + 1, 0))
+        made = q[:, best], v[:, best], impulses, u[:, best]
+        return Plan(*made, plan.gains, float(costs[best]), plan.regularisation)
 
-    def given(self, of: Kernel, states: list[Array], u: Array) -> list[ArrayLike]:
-        """Arguments of a kernel."""
-        names = ("q", "v", "impulses")
-        values = {**dict(zip(names, states, strict=False)), self.control: u, "dt": self.dt, **self.others}
-        return [values[a.name] for a in of.arguments]
-
-    def expanded(self, residuals: Callable[..., ArrayLike], q: Array, v: Array, u: Array) -> tuple[Array, Array]:
-        """Gradient (..., n) and curvature (..., n, n) of the cost of residuals, by tangents and varied controls."""
+    def differences(self, residuals: Callable[..., ArrayLike], q: Array, v: Array, u: Array) -> Array:
+        """Derivatives (..., m, n) of residuals by tangents and varied controls, by central differences."""
         nv, n = self.tree.nv, 2 * self.tree.nv + len(self.varied)
         steps = DIFFERENCE * np.concatenate([np.eye(n), -np.eye(n)])
         steps = steps.reshape(2 * n, *[1] * (q.ndim - 1), n)
@@ -139,38 +160,80 @@ class _Problem:
         controls = np.repeat(u[None], 2 * n, axis=0)
         controls[..., self.varied] += steps[..., 2 * nv :]
         r = np.asarray(residuals(moved, v + steps[..., nv : 2 * nv], controls))
-        J = np.moveaxis(r[:n] - r[n:], 0, -1) / (2.0 * DIFFERENCE)
-        at = np.asarray(residuals(q, v, u))
-        return np.einsum("...mi,...m->...i", J, at), np.einsum("...mi,...mj->...ij", J, J)
+        return np.asarray(np.moveaxis(r[:n] - r[n:], 0, -1) / (2.0 * DIFFERENCE))
+
+    def expanded(self, plan: Plan) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Gradients (..., n) and curvatures (..., n, n) of the cost of steps and of that of the end."""
+        times, nx = np.asarray(self.dt * np.arange(len(plan.controls))), 2 * self.tree.nv
+        steps, end = (plan.q[:-1], plan.v[:-1], plan.controls), (plan.q[-1], plan.v[-1], plan.controls[-1])
+
+        def along(q: Array, v: Array, u: Array) -> ArrayLike:
+            return self.along(times, q, v, u)
+
+        def last(q: Array, v: Array, u: Array) -> ArrayLike:
+            return self.last(q, v)
+
+        if self.jacobians is None:
+            J, J_end = self.differences(along, *steps), self.differences(last, *end)[..., :nx]
+        else:
+            J, J_end = np.asarray(self.jacobians[0](times, *steps)), np.asarray(self.jacobians[1](*end[:2]))
+            J = J[..., [*range(nx), *(nx + self.varied)]]
+        return _squared(along(*steps), J), _squared(last(*end), J_end)
 
     def linearised(self, plan: Plan) -> Array:
         """Derivatives (T, 2 nv, 2 nv + n) of the states after steps by tangents and varied controls."""
         # impulses of the solution itself: those of the step before would be a longer way to it
-        found = self.derivatives(
-            *self.given(self.derivatives, [plan.q[:-1], plan.v[:-1], plan.impulses[1:]], plan.controls)
-        )
+        states = zip(("q", "v", "impulses"), (plan.q[:-1], plan.v[:-1], plan.impulses[1:]), strict=True)
+        values = {**dict(states), self.step.request.control: plan.controls, "dt": self.dt, **self.others}
+        found = self.derivatives(*(values[a.name] for a in self.derivatives.arguments))
         by_name = dict(zip((r.name for r in self.derivatives.results), found, strict=True))
         return np.concatenate([by_name["A"], by_name["B"][..., self.varied]], axis=-1)
 
-    def backward(self, plan: Plan, regularisation: float) -> tuple[Array, Array]:
+    def backward(self, plan: Plan) -> tuple[Array, Array]:
         """Change (T, n) of controls, and gains (T, n, 2 nv)."""
-        nx, times = 2 * self.tree.nv, np.asarray(self.dt * np.arange(len(plan.controls)))
-        F = self.linearised(plan)
-        g, H = self.expanded(lambda q, v, u: self.along(times, q, v, u), plan.q[:-1], plan.v[:-1], plan.controls)
-        end = self.expanded(lambda q, v, _: self.last(q, v), plan.q[-1], plan.v[-1], plan.controls[-1])
-        V_x, V = end[0][:nx], end[1][:nx, :nx]
-        change, gains = np.empty((len(F), len(self.varied))), np.empty((len(F), len(self.varied), nx))
-        for t in reversed(range(len(F))):  # Riccati's equation
-            Q_z, Q = g[t] + F[t].T @ V_x, H[t] + F[t].T @ V @ F[t]
-            Q_u, Q_uu, Q_ux = Q_z[nx:], Q[nx:, nx:], Q[nx:, :nx]
-            damped = Q_uu + regularisation * np.diag(np.diag(Q_uu))
-            solved = np.linalg.solve(damped, np.column_stack([Q_u, Q_ux]))
-            k, K = -solved[:, 0], -solved[:, 1:]
-            V_x = Q_z[:nx] + K.T @ (Q_uu @ k + Q_u) + Q_ux.T @ k
-            V = Q[:nx, :nx] + K.T @ Q_uu @ K + Q_ux.T @ K + K.T @ Q_ux
-            V = 0.5 * (V + V.T)
-            change[t], gains[t] = k, K
-        return change, gains
+        nx, n, T = 2 * self.tree.nv, len(self.varied), len(plan.controls)
+        room = (self.bounds[:, None] - plan.controls)[..., self.varied]
+        F, ((g, H), (v, V)) = self.linearised(plan), self.expanded(plan)
+        order = [*range(nx, nx + n), *range(nx)]  # controls, the state, and last 1, whose products are the gradients
+        F, g, H = F[:, :, order], g[:, order], H[:, order][:, :, order]
+        F_1, H_g = np.concatenate([F, np.zeros((T, nx, 1))], axis=-1), np.concatenate([H, g[..., None]], axis=-1)
+        V_v, laws = np.column_stack([V, v]), np.empty((T, n, nx + 1))
+        for t in reversed(range(T)):  # Riccati's equation
+            VF = V_v[:, :-1] @ F_1[t]
+            VF[:, -1] += V_v[:, -1]
+            Q = H_g[t] + F[t].T @ VF
+            Q_uu, Q_ux = Q[:n, :n], Q[:n, n:]
+            damped = Q_uu.copy()
+            damped.flat[:: n + 1] *= 1.0 + plan.regularisation
+            laws[t] = K = _within(damped, Q_ux, room[:, t])
+            V_v = Q[n:, n:] + K[:, :-1].T @ (Q_uu @ K + Q_ux) + Q_ux[:, :-1].T @ K
+            V_v[:, :-1] = 0.5 * (V_v[:, :-1] + V_v[:, :-1].T)
+        return laws[..., -1], laws[..., :-1]
+
+
+def _squared(residuals: ArrayLike, J: Array) -> tuple[Array, Array]:
+    """Gradient and curvature of half the sum of squares, as of Gauss and Newton."""
+    r, J_t = np.asarray(residuals, dtype=float), np.swapaxes(J, -1, -2)
+    return np.asarray((J_t @ r[..., None])[..., 0]), np.asarray(J_t @ J)
+
+
+def _within(Q_uu: Array, Q_ux: Array, room: Array) -> Array:
+    """Gains and change (n, 2 nv + 1) that minimise the quadratic model; what would leave its room (2, n) is held."""
+    K = -np.linalg.solve(Q_uu, Q_ux)
+    held = (K[:, -1] < room[0]) | (K[:, -1] > room[1])
+    while held.any():
+        k, free = np.clip(K[:, -1], *room), ~held
+        K = np.where(held[:, None] & (np.arange(K.shape[1]) < K.shape[1] - 1), 0.0, K)
+        K[:, -1] = k
+        if free.any():
+            rest = Q_ux[free]
+            rest[:, -1] += Q_uu[np.ix_(free, held)] @ k[held]
+            K[free] = -np.linalg.solve(Q_uu[np.ix_(free, free)], rest)
+        outside = (K[:, -1] < room[0]) | (K[:, -1] > room[1])
+        if not outside.any():
+            break
+        held |= outside
+    return np.asarray(K)
 
 
 def ilqr(
@@ -178,12 +241,15 @@ def ilqr(
     derivatives: Kernel,
     q0: ArrayLike,
     v0: ArrayLike,
-    controls: ArrayLike,
+    controls: ArrayLike | Plan,
     dt: float,
     along: Residuals,
     last: LastResiduals,
     *,
+    jacobians: tuple[Residuals, LastResiduals] | None = None,
     varied: Sequence[int] | None = None,
+    bounds: tuple[ArrayLike, ArrayLike] | None = None,
+    per_step: Iterable[str] = (),
     **others: ArrayLike,
 ) -> Iterator[Plan]:
     """Plans of ever lower cost, by the iterative linear-quadratic regulator: one before, and one after each iteration.
@@ -198,19 +264,26 @@ def ilqr(
         the same options; of the second, outputs "A" and "B" are enough, and ``smoothing`` may be an option of its own.
     q0, v0 : (nq,) and (nv,) array_like
         Where the trajectory starts.
-    controls : (T, nu) array_like
-        Those to start from, as `rollout` takes them: joint forces, ``ctrl`` or ``q_target``.
+    controls : (T, nu) array_like or Plan
+        Those to start from, as `rollout` takes them: joint forces, ``ctrl`` or ``q_target``. Those of a plan are under
+        its feedback: predictive control starts from what is left of the plan before, ``plan.shifted()``.
     dt : float
         Time step (s).
     along : callable
         ``along(t, q, v, u)`` are residuals (..., m) of steps at times (...) from states (..., nq), (..., nv) under
-        controls (..., nu); leading axes are any, and times broadcast with them. They are differentiated numerically.
+        controls (..., nu); leading axes are any, and times broadcast with them.
     last : callable
         ``last(q, v)`` are residuals of the state at the end.
+    jacobians : pair of callables, optional
+        Derivatives of these, from the same arguments: (..., m, 2 nv + nu) by tangents of the state and controls, and
+        (..., m, 2 nv) by those of the state at the end; by default, by central differences.
     varied : sequence of int, optional
         Which controls vary; by default all. The cost has to curve with each of them.
-    **others : array_like
-        Further arguments of the kernels by their names, as in `rollout`.
+    bounds : pair of (nu,) array_like, optional
+        Least and largest controls.
+    per_step, **others : array_like
+        Further arguments of the kernels by their names, and which of them have an entry for each step, as in `rollout`:
+        constraints that are ``active`` and ``impacts`` make modes.
 
     Yields
     ------
@@ -250,17 +323,24 @@ def ilqr(
         raise ConfigurationError("derivatives", wanted, came, "Compile both with the same options.")
     tree = step.request.tree
     (size,) = (a.size for a in step.arguments if a.name == step.request.control)
-    u = finite_array(controls, (len(np.atleast_1d(np.asarray(controls))), size), "controls", "Time is the first axis.")
+    before = controls if isinstance(controls, Plan) else None
+    given: Any = controls if before is None else before.controls
+    u = finite_array(given, (len(np.atleast_1d(np.asarray(given))), size), "controls", "Time is the first axis.")
     start = tree.check_configuration(q0, "q0"), tree.check_velocity(v0, "v0")
     chosen = check_list("varied", range(size) if varied is None else varied, "numbers of controls", "Such as [6, 7].")
     if not all(is_whole(k) and 0 <= k < size for k in chosen) or not chosen:
         raise ConfigurationError(
             "varied", f"numbers of controls from 0 to {size - 1}", shown(chosen), "Such as [6, 7]."
         )
-    problem = _Problem((step, derivatives), start, dt, (along, last), np.array(chosen), others)
+    limits, each = check_bounds(bounds, size), check_list("per_step", per_step, "a list of names", "Or none.")
+    residuals = along, last, jacobians
+    problem = _Problem(step, derivatives, start, dt, *residuals, np.array(chosen), limits, others, each)
     zero, empty = np.zeros((len(u), len(chosen))), np.empty(0)
-    none = Plan(empty, empty, empty, u, np.zeros((*zero.shape, 2 * tree.nv)), np.inf)
-    plan = problem.rolled(none, zero, np.ones(1))
+    plan = before or Plan(empty, empty, empty, u, np.zeros((*zero.shape, 2 * tree.nv)), np.inf)
+    if plan.gains.shape != (*zero.shape, 2 * tree.nv):
+        wanted = f"a plan of {len(chosen)} controls that vary"
+        raise ConfigurationError("controls", wanted, f"gains of shape {plan.gains.shape}", "Vary the same ones.")
+    plan = problem.rolled(plan, zero, np.ones(1))
     if not np.isfinite(plan.cost):
         came = "some that lead to one that is not, or to numbers that are not finite"
         raise ConfigurationError("controls", "some whose steps are all solved", came, "Start with less.")
@@ -268,13 +348,11 @@ def ilqr(
 
 
 def _improved(problem: _Problem, plan: Plan) -> Iterator[Plan]:
-    regularisation = FIRST
     yield plan
-    while regularisation < MOST:
-        change, gains = problem.backward(plan, regularisation)
-        guided = Plan(plan.q, plan.v, plan.impulses, plan.controls, gains, plan.cost)
-        new = problem.rolled(guided, change, LENGTHS)
+    while plan.regularisation < MOST:
+        change, gains = problem.backward(plan)
+        new = problem.rolled(replace(plan, gains=gains), change, LENGTHS)
         is_lower = new.cost < plan.cost
-        regularisation = max(regularisation * (EASIER if is_lower else HARDER), LEAST)
-        plan = new if is_lower else plan
+        regularisation = max(plan.regularisation * (EASIER if is_lower else HARDER), LEAST)
+        plan = replace(new if is_lower else plan, regularisation=regularisation)
         yield plan

@@ -381,6 +381,7 @@ def test_the_direct_entry_judges(method, dtype):
     bad[16, 2] = np.nan
     doubtful = forward.ill_conditioned(forward.compute((q, bad, tau), out, (17,), 1), (17,))
     assert doubtful[16] and np.count_nonzero(doubtful) < 9
+    forward.address(1)  # which compiles the code for one state
     for k in range(17):
         one = out[0][k], out[1][k]
         result = forward._direct(q[k], bad[k], tau[k], out=one)
@@ -401,6 +402,7 @@ def test_the_direct_entry_judges(method, dtype):
         assert forward._direct(many[0], at, many[2], out=found) is NotImplemented
     twice = ds.compile(tree, [*constraints, *constraints], "dynamics", method=method, dtype=dtype)
     out = np.empty((17, 6), dtype=dtype), np.empty((17, 6), dtype=dtype)
+    twice.address(17)
     assert twice._direct(q, v, tau, out=out) is NotImplemented
     with pytest.warns(ds.DelassusWarning, match=r"17 of 17 state\(s\)"):
         assert twice(q, v, tau, out=out) is out

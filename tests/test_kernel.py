@@ -11,6 +11,7 @@ import pickle
 import sys
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -172,6 +173,8 @@ def test_the_direct_entry_is_used_and_declines_the_rest(small) -> None:  # type:
         pytest.skip("this interpreter has no direct entry")
     out = np.empty((64, 6, 6))
     one = np.empty((6, 6))
+    assert kernel._direct(q, out=out) is NotImplemented  # nothing is compiled yet
+    kernel(q), kernel(q[0])
     assert kernel._direct(q, out=out) is out
     assert kernel._direct(q[3], out=one) is one
     assert error(one, reference[3]) < DOUBLE
@@ -205,7 +208,7 @@ def test_the_direct_entry_makes_results_as_the_general_path_does(dtype) -> None:
     for batch in ((), (0,), (5,), (64,)):
         q = tree.random(0, batch).astype(dtype)
         v, dt = np.ones_like(q), np.full(batch, 0.1, dtype)
-        found, general = step._direct(q, v, v, 0.1), step(q, v, v, dt, threads=1)  # a float for all states
+        general, found = step(q, v, v, dt, threads=1), step._direct(q, v, v, 0.1)  # a float for all states
         for x, y in zip(found, step._direct(q, v, v, np.float64(0.1)), strict=True):
             assert np.array_equal(x, y)
         for x, expected in zip(found, general, strict=True):
@@ -314,6 +317,27 @@ def test_kernels_pickle_and_run_in_other_processes(small, start: str) -> None:  
         assert error(pool.apply(_in_another_process, (kernel, q)), reference) < DOUBLE
 
 
+def test_code_is_compiled_at_the_first_call_with_so_many_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One state or lanes, each once a process, whatever thread asks, and once a cache."""
+    monkeypatch.setenv("DELASSUS_CACHE", str(tmp_path))
+    tree, made = ds.mechanisms.chain(2), list[str]()
+    monkeypatch.setattr(code, "object_code", lambda text: made.append(text) or object_code(text))
+    kernel, q = ds.compile(tree, (), "energies"), tree.random(0, batch=40)
+    assert not made
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda n: kernel(q[:n], q[:n])[0], (40, 33, 8, 40)))
+    assert len(made) == 1 and "@block_" in made[0] and "@one_" not in made[0]
+    assert all(np.array_equal(x, found[0][: len(x)]) for x in found)
+    for again in (kernel, pickle.loads(pickle.dumps(kernel)), ds.compile(tree, (), "energies")):
+        assert_close = np.testing.assert_allclose
+        assert_close(again(q[0], q[0])[0], found[0][0], rtol=1e-14)
+        assert_close(again(q[:3], q[:3], threads=2)[0], found[0][:3], rtol=1e-14)
+        assert_close(again(q, q)[0], found[0])
+    assert len(made) == 2 and "@one_" in made[1] and len(list(tmp_path.glob("*.kernel"))) == 3
+
+
 def test_a_damaged_cache_file_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "cache"
     monkeypatch.setenv("DELASSUS_CACHE", str(folder))
@@ -325,8 +349,8 @@ def test_a_damaged_cache_file_is_compiled_again(tmp_path: Path, monkeypatch: pyt
     data[len(data) // 2] ^= 0xFF
     file.write_bytes(bytes(data))
     with pytest.warns(ds.DelassusWarning, match=r"\.kernel"):
-        again = ds.compile(tree, ds.Point("link3"))
-    assert np.array_equal(again(q), first)
+        again = ds.compile(tree, ds.Point("link3"))(q)
+    assert np.array_equal(again, first)
 
 
 def test_the_key_tells_requests_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -432,5 +456,6 @@ def test_compilation_that_takes_long_is_announced(patience, monkeypatch, capfd):
     kernel(arm.random(0), np.ones(2))
     kernel.derivative("jvp")(arm.random(0), np.ones(2), np.ones(2), np.ones(2))
     said = [line for line in capfd.readouterr().err.splitlines() if "compiled in" not in line]
-    whole = ["compiling energies of chain2 …", "compiling tangents of energies of chain2, for derivatives …"]
-    assert said == ([] if patience else [f"delassus: {line}" for line in whole])
+    whole = ["energies of chain2", "tangents of energies of chain2, for derivatives"]
+    lines = [line for x in whole for line in (f"the program of {x}", f"{x}, for one state")]
+    assert said == ([] if patience else [f"delassus: compiling {line} …" for line in lines])

@@ -306,7 +306,7 @@ def test_machine_code(algorithm, lanes, scalar):
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code.address("batch"))
     x = states(dtype=dtype)
     (wanted,) = interpret_program(program, x)
-    for n in (1, 8, 37):
+    for n in (lanes, 8, 37):
         found = np.full((n, *wanted.shape[1:]), np.nan, dtype)
         run(n, x[:n].ctypes.data, found.ctypes.data)
         np.testing.assert_allclose(found, wanted[:n], rtol=1e-12 if scalar == "double" else 2e-5)
@@ -320,7 +320,7 @@ def test_sines_of_one_state(sizes):
     arguments = tuple(Argument(f"x{k}", (n,)) for k, n in enumerate(sizes))
     results = (Result("y", (len(outputs),), tuple(range(len(outputs)))),)
     program = Program("sines", optimise(ops.graph([outputs])), arguments, results)
-    code = Code(object_code(llvm_module(program, "double", 8, cpu.vector_registers, cpu.has_fma)))
+    code = Code(object_code(llvm_module(program, "double", 1, cpu.vector_registers, cpu.has_fma)))
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * (len(sizes) + 1))(code.address("batch"))
     values = [np.random.default_rng(k).uniform(-4, 4, n) for k, n in enumerate(sizes)]
     x, found = np.concatenate(values), np.full(len(outputs), np.nan)
@@ -342,7 +342,7 @@ def test_results_that_are_leaves(lanes, scalar):
     dtype = np.float64 if scalar == "double" else np.float32
     code = Code(object_code(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma)))
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 4)(code.address("batch"))
-    for n in (1, 9):
+    for n in (lanes, 9):
         given = np.random.default_rng(n).normal(size=(n, 45)).astype(dtype)
         given[:, ::4] = -0.0
         x, y = np.ascontiguousarray(given[:, :40]), np.ascontiguousarray(given[:, 40:])

@@ -211,10 +211,12 @@ def test_calls_take_no_lock_of_llvm(kernel_and_states):
     G, found = kernel(q, threads=2), []
     arm = ds.mechanisms.chain(3)
     step = ds.compile(arm, (), "step")
+    kernel(q[0])
+    step(arm.random(0), np.zeros(3), np.zeros(3), 1e-3)  # these compile, which takes it
 
     def call():
         found.extend(kernel(q, threads=n) for n in (None, 1, 2))
-        found.extend([kernel(q[0]), kernel(q.tolist()), kernel.address])
+        found.extend([kernel(q[0]), kernel(q.tolist()), kernel.address(1)])
         ds.rollout(step, arm.random(0), np.zeros(3), np.zeros((2, 3)), 1e-3)
         found.append(step(arm.random(0), np.zeros(3), np.zeros(3), 1e-3, return_status=True))
 

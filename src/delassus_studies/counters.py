@@ -49,7 +49,7 @@ STAGES = ("plan", "trace", "passes", "schedule", "assembly", "LLVM")
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """A compiled Delassus kernel: program, states in a vector register, seconds by stage, object code."""
+    """A compiled Delassus kernel for batches: program, states in a vector register, seconds by stage, object code."""
 
     program: Program
     lanes: int
@@ -63,7 +63,7 @@ class Compilation:
 
 
 def compile_cold(case: Case, method: str = "auto", dtype: str = "float64", target: Host | None = None) -> Compilation:
-    """Run the stages of ``ds.compile`` one after the other, with nothing cached; for this processor or for another."""
+    """Run the stages of a kernel's compilation one after the other, nothing cached; for this processor or another."""
     stages: dict[str, float] = {}
     cpu = target or host()
 

@@ -304,7 +304,7 @@ def warmup() -> None:
     from delassus.cli.warmup import parts
 
     console.print(
-        "Compiles the loops of contact for this version. (Kernels of robots are compiled when they are made.)"
+        "Compiles the loops of contact for this version. (Kernels of robots are compiled when they are first called.)"
     )
     for name, seconds in parts():
         console.print(f"{name}: {seconds:.1f} s", highlight=False)

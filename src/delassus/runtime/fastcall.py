@@ -42,13 +42,14 @@ VALUE, LENGTH, ITEMS = 16, 16, 24
 """Offsets of the number in a float object, and of the length and the items of a tuple."""
 
 GENERAL, OUT, TUPLE_TYPE, VECTORCALL, ARRAY_TYPE, DESCR, FLOAT_TYPE, DOUBLE_TYPE, BYTES_DESCR = range(0, 72, 8)
-NEW_ARRAY, NEW_TUPLE, DROP, SPAN, SCRATCH, HELPER, SHARED, MOST_STATES, PART = range(72, 144, 8)
-INPUTS, RESULTS, HAS_RCOND, ITEM, LEAST, SHAPES = range(144, 192, 8)
-"""Offsets in a kernel's record: the general path, the name "out", types and descriptors; functions of NumPy, of Python
-and of the kernel; memory for reciprocal conditions and repeated numbers; the helper (`delassus.runtime.helper`) and the
-states from which it takes part; states at most, and those that are run before some of them may be ill-conditioned;
-numbers of arguments and results; whether there are reciprocal conditions; bytes of a number; the least of the
-conditions. Last, of each array, the bytes of a state, its number of axes and their lengths."""
+NEW_ARRAY, NEW_TUPLE, DROP, SPANS, SCRATCH, HELPER, SHARED, MOST_STATES, PART = range(72, 144, 8)
+LANES, INPUTS, RESULTS, HAS_RCOND, ITEM, LEAST, SHAPES = range(144, 200, 8)
+"""Offsets in a kernel's record: the general path, the name "out", types and descriptors; functions of NumPy and of
+Python; where the kernel's are (`MachineCode.spans`); memory for reciprocal conditions and repeated numbers; the helper
+(`delassus.runtime.helper`) and the states from which it takes part; states at most, those that are run before some of
+them may be ill-conditioned, and those from which on there is code for lanes; numbers of arguments and results; whether
+there are reciprocal conditions; bytes of a number; the least of the conditions. Last, of each array, the bytes of a
+state, its number of axes and their lengths."""
 
 READABLE, WRITEABLE = 0x1 | 0x100, 0x1 | 0x100 | 0x400
 """C-contiguous and aligned; the same and writeable."""
@@ -155,22 +156,24 @@ def _new(record: int, shape: int, is_batch: bool, n: int) -> int:
 
 @compiled
 def _run(record: int, arrays: int, n: int) -> bool:
-    """Compute n states; False where one is ill-conditioned, or the general path has to start the helper first.
+    """Compute n states; False where one is ill-conditioned, or the general path has to compile or start the helper.
 
     Without the helper, by parts, so that little is lost where the general path has to do all again.
     """
-    share, part = 0, load(record + PART)
+    share, part, span = 0, load(record + PART), load(load(record + SPANS) + 8 * (n >= load(record + LANES)))
+    if span == 0:
+        return False
     if n >= load(record + SHARED):
         share, part = load(load(record + HELPER)), n
         if share == 0:
             return False
     first, rcond, item = 0, load(record + SCRATCH), load(record + ITEM)
     while first < n:
-        size = min(part, n - first)
+        size = part if n - first >= 2 * part else n - first
         if share != 0:
-            call_at(share, load(record + HELPER), load(record + SPAN), arrays, n, UNIT, 2)
+            call_at(share, load(record + HELPER), span, arrays, n, UNIT, 2)
         else:
-            call_at(load(record + SPAN), arrays, first, size)
+            call_at(span, arrays, first, size)
         if load(record + HAS_RCOND) != 0 and ill_conditioned(
             rcond + first * item, size, load(record + LEAST, np.float64), item
         ):
@@ -338,13 +341,13 @@ def direct_entry(kernel: Any, general: Callable[..., object], is_helped: bool = 
     vectorcall, new_tuple, drop = (ctypes.cast(function, ctypes.c_void_p).value for function in needed)
     helper, most = helper_address() if is_helped else 0, limit(operations)
     record = struct.pack(
-        f"22qd{sum(2 + len(shape) for shape in shapes)}q",
+        f"23qd{sum(2 + len(shape) for shape in shapes)}q",
         *(id(general), id(out), id(tuple), vectorcall, id(np.ndarray), id(dtype), id(float), id(np.float64)),
         *(id(np.dtype(np.uint8)), _numpy_functions()[NEW_FROM_DESCR], new_tuple, drop),  # like ``dtype`` there for good
-        *(kernel.code.address("span"), ctypes.addressof(_SCRATCH), helper),
+        *(ctypes.addressof(kernel.code.spans), ctypes.addressof(_SCRATCH), helper),
         *(-(-HELPED // operations) if helper else MOST + 1, most if helper else min(MOST_ALONE, most)),
-        *(LEAST_PART if kernel.has_rcond else MOST, len(kernel.arguments), len(kernel.results), kernel.has_rcond),
-        *(dtype.itemsize, dtype.type(kernel.least_rcond)),
+        *(LEAST_PART if kernel.has_rcond else MOST, kernel.lanes, len(kernel.arguments), len(kernel.results)),
+        *(kernel.has_rcond, dtype.itemsize, dtype.type(kernel.least_rcond)),
         *(x for shape in shapes for x in (prod(shape) * dtype.itemsize, len(shape), *shape)),
     )
     record += struct.pack(_METHOD, id(_NAME) + CONTENTS, address_of(_called), _FASTCALL | _KEYWORDS, 0)

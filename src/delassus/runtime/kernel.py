@@ -18,14 +18,14 @@ from delassus.accuracy.estimate import ERROR_BOUND, check_error_bound
 from delassus.accuracy.policy import ACCURATE
 from delassus.accuracy.status import Resolved
 from delassus.compiler.jit.compile import c_function
-from delassus.compiler.machine.code import key_of, machine_code
-from delassus.compiler.machine.cpu import Code, host
+from delassus.compiler.machine.code import MachineCode, key_of
+from delassus.compiler.machine.cpu import host
 from delassus.compiler.program.pipeline import derivative_programs, make_program
 from delassus.compiler.program.program import Program, Result
 from delassus.compiler.targets.c.text import Scalar
 from delassus.errors import ConfigurationError, warn
 from delassus.frozen import cached_property
-from delassus.model.check import check_batch, check_flag, check_path, library_of
+from delassus.model.check import check_batch, check_flag, check_path, check_whole, library_of
 from delassus.quantities import find_quantity
 from delassus.quantities.evaluate import NumpyRequest
 from delassus.quantities.request import Request, request
@@ -54,6 +54,9 @@ class Kernel:
     lanes : int
         States that one vector register holds.
 
+    The code for fewer states than `lanes` and the code for more are compiled apart, each at the first call with so
+    many: what must answer in time later calls it once before, or asks for its `address`.
+
     Examples
     --------
     >>> import delassus as ds
@@ -76,7 +79,8 @@ class Kernel:
         self.least_rcond = float(np.finfo(dtype).eps) / check_error_bound(error_bound, dtype)
         is_strict = request.solves and check_error_bound(error_bound, dtype) < ERROR_BOUND[dtype]
         made = replace(request, error_dtype=dtype) if is_strict else request
-        objects, self.operations, self.has_rcond, self.error_dtype = machine_code(made, dtype, lanes, reason)
+        self.code = code = MachineCode(made, dtype, lanes, reason)
+        self.operations, self.has_rcond, self.error_dtype = code.operations, code.has_rcond, code.error_dtype
         self.tried = (*tried, request.method) if self.error_dtype == "float64" else tried
         self.request, self.method, self.lanes = request, request.method, lanes
         self.dtype, self.arguments = np.dtype(dtype), request.arguments
@@ -85,11 +89,6 @@ class Kernel:
         self._derivatives: dict[tuple[str, ...], Kernel] = {(): self}
         sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self.has_rcond else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
-        self.code = Code(objects)
-        self._span = self.code.address("span")
-        types = [ctypes.c_int64, *[ctypes.c_void_p] * len(self._strides)]
-        batch: Any = ctypes.CFUNCTYPE(None, *types)(self.address)
-        self._batch, batch.code = batch, self.code  # which must stay while it runs, on whatever thread
         self._roll: Any = c_function(run_steps) if request.is_rolled else None
         self._direct = direct_entry(self, _declined)
         self.__call__: Callable[..., Any] = direct_entry(self, self._call, is_helped=True)
@@ -114,13 +113,13 @@ class Kernel:
         """Name of the quantity, as `compile` was asked."""
         return self.request.quantity.name
 
-    @property
-    def address(self) -> int:
-        """Address of the machine code: of a number of states, then a pointer for each argument and result.
+    def address(self, states: int) -> int:
+        """Address of the machine code for so many states: of their number, a pointer for each argument and result.
 
-        Where results divide, one more pointer is for the reciprocal condition of each state.
+        Where results divide, one more pointer is for the reciprocal condition of each state. The code is for all
+        numbers of states that are below `lanes`, or for all others: it is compiled when it is first asked for.
         """
-        return self.code.address("batch")
+        return self.code.of(check_whole("states", states, "", least=1)).address("batch")
 
     @property
     def iterates(self) -> bool:
@@ -370,8 +369,13 @@ class Kernel:
         """Run the machine code; returns the reciprocal conditions, if it makes any."""
         n = prod(batch)
         rcond = [np.empty(batch, dtype=self.dtype)] if self.has_rcond else []
-        number, span = number_of(threads, n * self.operations.total, is_helped=True), self._span
-        over_states(self._batch, [*arrays, *results, *rcond], self._strides, n, number, self.lanes, span)
+        if n:
+            code, number = self.code.of(n), number_of(threads, n * self.operations.total, is_helped=True)
+            types = [ctypes.c_int64, *[ctypes.c_void_p] * len(self._strides)]
+            run: Any = ctypes.CFUNCTYPE(None, *types)(code.address("batch"))
+            run.code = code  # which must stay while it runs, on whatever thread
+            every = [*arrays, *results, *rcond]
+            over_states(run, every, self._strides, n, number, self.lanes, code.address("span"))
         return rcond
 
     def roll(
@@ -403,15 +407,16 @@ class Kernel:
         numbers, item = [(ctypes.c_int64 * len(x))(*x) for x in (sums, law)], self.dtype.itemsize
 
         def run(states: int, *addresses: int) -> None:
-            places = (ctypes.c_int64 * (2 * len(every)))(*addresses, *times)
+            places, span = (ctypes.c_int64 * (2 * len(every)))(*addresses, *times), code.address("span")
             sizes = states, steps, self.lanes, item
             at_sums, at_law = map(ctypes.addressof, numbers)
             how = len(every), at_sums, len(added), at_law if law else 0
-            self._roll(self._span, ctypes.addressof(places), *how, *sizes)
+            self._roll(span, ctypes.addressof(places), *how, *sizes)
 
-        several = number_of(threads, n * steps * self.operations.total)
-        strides = [prod(shape) * item for shape in shapes]
-        over_states(run, every, strides, n, several, self.lanes)
+        if n:
+            code, several = self.code.of(n), number_of(threads, n * steps * self.operations.total)
+            strides = [prod(shape) * item for shape in shapes]
+            over_states(run, every, strides, n, several, self.lanes)
         return self.ill_conditioned(rcond, (steps, *batch))
 
     def ill_conditioned(self, rcond: Arrays, batch: Batch) -> NDArray[np.bool_]:

@@ -71,6 +71,8 @@ def over_states(
 ) -> None:
     """Call ``function(states, *addresses)`` for all of n states; ``strides``: bytes from one state to the next.
 
+    Each call has at least as many states as there are ``lanes``, or all.
+
     Two threads are this one and the helper, if there is the address of ``span``; else they are a pool's.
 
     ``function`` keeps its machine code alive. The call may be interrupted at any time, by KeyboardInterrupt: no further
@@ -84,18 +86,18 @@ def over_states(
     chunk += -chunk % lanes
     if threads == 2 and span is not None and helper_address():
         chunk = max(LEAST, chunk + -chunk % UNIT)
-        for first in range(0, n, chunk):
+        for first, states in _chunks(n, chunk):
             places = (start + first * size for start, size in zip(_addresses(arrays), strides, strict=True))
-            helper.share(span, list(places), min(chunk, n - first))
+            helper.share(span, list(places), states)
         return
-    chunks = range(0, n, chunk)
+    chunks = _chunks(n, chunk)
     pending = iter(chunks)  # shared: each thread takes the next one when it is ready
 
     def work() -> None:
         starts = _addresses(arrays)
-        for first in pending:
+        for first, states in pending:
             places = (start + first * size for start, size in zip(starts, strides, strict=True))
-            function(min(chunk, n - first), *places)
+            function(states, *places)
 
     others: list[Future[None]] = []
     try:
@@ -115,6 +117,12 @@ def over_states(
     for other in others:
         if not other.cancelled():
             other.result()
+
+
+def _chunks(n: int, chunk: int) -> list[tuple[int, int]]:
+    """First states and sizes of chunks of n states, the last of which takes what is left."""
+    firsts = range(0, max(n - chunk, 0) + 1, chunk)
+    return [(first, chunk if first < firsts[-1] else n - first) for first in firsts]
 
 
 def _addresses(arrays: Sequence[NDArray[Any]]) -> list[int]:

@@ -50,7 +50,7 @@ def tables(record: Record) -> Iterator[Table | str]:
         (f"{p['links']} {p['method']}", p["operations"], p["seconds"], *map(p["stages"].get, STAGES))
         for p in record["points"]
     ]
-    title = "cold compilation of a chain with one weld, both codes, float64, one core: s"
+    title = "cold compilation of a chain with one weld, for batches, float64, one core: s"
     heads = ("links, method", "operations:,", "in all:.2f", *(f"{stage}:.2f" for stage in STAGES))
     yield table(title, heads, rows, grows=(13,))
     for method, slopes in record["slopes"].items():

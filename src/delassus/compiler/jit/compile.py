@@ -18,7 +18,6 @@ import functools
 import json
 import os
 import struct
-import threading
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar, cast
@@ -39,7 +38,7 @@ from delassus.compiler.jit.types import (
     type_of,
 )
 from delassus.compiler.machine import cache
-from delassus.compiler.machine.code import sources
+from delassus.compiler.machine.code import one_at_a_time, sources
 from delassus.compiler.machine.cpu import Code, host, optimised_code, versions
 
 __all__ = ["Compiled", "address_of", "c_function", "compiled", "inlined"]
@@ -48,18 +47,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 CHECKED = os.environ.get("DELASSUS_CHECK_LOOPS", "0") == "1"
 """Whether indices are compared with lengths."""
-
-_one_at_a_time = threading.RLock()
-
-
-def _forget() -> None:
-    """Replace the lock in a forked child, which has no thread that would release it."""
-    global _one_at_a_time
-    _one_at_a_time = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
 
 _entry_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _release_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -93,7 +80,7 @@ class Compiled:
         """Machine code for arguments of these types, made when it is first asked for."""
         machine = self._made.get(types)
         if machine is None:
-            with _one_at_a_time:
+            with one_at_a_time():
                 machine = self._made.get(types) or _Machine(self, types)
                 self._made[types] = machine
         return machine

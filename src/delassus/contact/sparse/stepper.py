@@ -151,10 +151,10 @@ class BlockSteps:
         motions, updates, free, loops = list[list[int]](), list[list[int]](), [0] * 9, list[list[int]]()
         b = link = q = rows = J = 0
 
-        def call(what: str, *arrays: Array) -> list[int]:
+        def call(what: str, n: int, *arrays: Array) -> list[int]:
             kernel = kind.compile(what, passive)
             self._kernels.append(kernel)
-            return [kernel.address, *(x.ctypes.data for x in arrays)]
+            return [kernel.address(n), *(x.ctypes.data for x in arrays)]
 
         for kind in blocks.kinds:
             k, tree, v = len(kind.links), kind.tree, int(bodies.first[b])
@@ -162,21 +162,21 @@ class BlockSteps:
             state, after = (s.q[q:], s.v[v:], s.tau[v:]), (s.next.q[q:], s.next.v[v:])
             moves = s.q[q:], s.after[v:], self._dt, s.shift[v:]
             if kind.is_free:
-                free = call("position_update", *moves, blocks.inertias, *after)
+                free = call("position_update", k, *moves, blocks.inertias, *after)
                 free.insert(1, k)
             else:
                 found = s.poses[link:], s.twists[link:], bodies.mass[int(bodies.at[b]) :], s.qdd[v:]
                 of_loops = bodies.Q[J:], s.loops.errors[rows:], s.rcond[b - len(blocks.mass) :]
-                motions.append(call("joint_space_motion", *state, *found, *of_loops))
-                updates.append(call("position_update", *moves, *after))
+                motions.append(call("joint_space_motion", k, *state, *found, *of_loops))
+                updates.append(call("position_update", k, *moves, *after))
                 for made in (motions[-1], updates[-1]):
                     made.insert(1, k)
             if m:
                 reached = s.loops.moved[v:], s.loops.reached[v:], flags[len(loops) :]
                 loops.append(
-                    call("smooth_motion", *state, self._dt, correction, *reached)
-                    + call("constraint_errors", *after, errors, rates)
-                    + call("energies", energies, energies[1:])
+                    call("smooth_motion", 1, *state, self._dt, correction, *reached)
+                    + call("constraint_errors", 1, *after, errors, rates)
+                    + call("energies", 1, energies, energies[1:])
                 )
             b, link, q, rows, J = b + k, link + k * tree.n_links, q + k * tree.nq, rows + m, J + m * tree.nv
         calls = _table(loops, 17), np.zeros(len(loops), np.int64)

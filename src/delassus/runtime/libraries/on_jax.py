@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 
 from delassus.compiler.jit.compile import address_of
+from delassus.compiler.machine.cpu import Code, object_code
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, MissingDependencyError
 from delassus.runtime.arrays import batch_of_all, check_shape, leading, of_one_batch, ordered, over_time
 from delassus.runtime.fallback import solve_states
-from delassus.runtime.libraries.xla_entry import FALLBACK, FALLBACKS_RUNNING, _task, _xla
+from delassus.runtime.libraries.xla_entry import CALLED, FALLBACK, FALLBACKS_RUNNING, _task, _xla
 from delassus.runtime.threads import ENOUGH_FOR_THREADS, number_of
 
 ENOUGH = 2_000_000
@@ -255,7 +256,7 @@ def _target(kernel: Any) -> str:
 
     name = f"delassus_{kernel.identity}"
     if name not in _targets:
-        fallback, code = Fallback(lambda n, addresses: _fall_back(kernel, n, addresses)), kernel.code
+        fallback, code = Fallback(lambda n, addresses: _fall_back(kernel, n, addresses)), Code(object_code(CALLED))
         several = len(kernel.arguments), len(kernel.arguments) + len(kernel.results), len(kernel.arguments[0].shape)
         many, threads = -(-ENOUGH // max(kernel.operations.total, 1)), number_of(None, ENOUGH_FOR_THREADS)
         functions = (
@@ -269,18 +270,18 @@ def _target(kernel: Any) -> str:
         )
         record = ctypes.create_string_buffer(struct.pack(
             "16qd2q",
-            *(address_of(_xla), address_of(_task), code.address("span"), *others, ended, full),
+            *(address_of(_xla), address_of(_task), ctypes.addressof(kernel.code.spans), *others, ended, full),
             *(*several, kernel.lanes, kernel.dtype.itemsize, kernel.has_rcond, many, threads),
             *(kernel.dtype.type(kernel.least_rcond), fallback_address, 0),
         ))  # fmt: skip
-        ctypes.c_void_p.from_address(code.address_of_data("xla_record")).value = ctypes.addressof(record)
+        ctypes.c_void_p.from_address(code.address_of_data("record")).value = ctypes.addressof(record)
         if not _targets:
             atexit.register(_end_fallbacks)
         _fallbacks.append(
             (ctypes.c_void_p.from_buffer(record, FALLBACK), ctypes.c_int64.from_buffer(record, FALLBACKS_RUNNING))
         )
-        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(ctypes.c_void_p(code.address("xla"))), platform="cpu")
-        for needed in (code, fallback, record, _xla, _task):  # for good: threads of XLA may run at exit
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(ctypes.c_void_p(code.address("called"))), platform="cpu")
+        for needed in (code, kernel.code, fallback, record, _xla, _task):  # for good: threads of XLA may run at exit
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(needed))
         _targets.add(name)
     return name

@@ -7,13 +7,13 @@ types and shapes, the caller has checked when the program was traced.
 States are taken a chunk at a time by ``_work(job)``, on this thread and, from ``MANY`` states on, on those that XLA's
 own pool lends, at most ``THREADS`` in all. A job is in memory of its own, which the last to leave it releases: threads
 that come late find no states left, after the entry has returned. Nobody waits for a thread that has not begun; while
-others end their chunks, this thread yields.
+others end their chunks, this thread yields. Each chunk has at least as many states as a vector, or all.
 
-A program's hidden result, its reciprocal condition, stays inside: where that of a state is below ``LEAST``, the entry
-calls the function ``FALLBACK`` with the number of all states and an array of pointers to all arrays. That does it all
-again and returns NULL, or the text of an error, which XLA raises. There is no such function any more when Python ends,
-which ``FALLBACKS_RUNNING``, the number of its calls, makes wait for those that have begun: threads that want Python's
-lock later never get it.
+A program's hidden result, its reciprocal condition, stays inside: where that of a state is below ``LEAST``, and where
+the code for so many states is not compiled yet, the entry calls the function ``FALLBACK`` with the number of all states
+and an array of pointers to all arrays. That does it all again and returns NULL, or the text of an error, which XLA
+raises. There is no such function any more when Python ends, which ``FALLBACKS_RUNNING``, the number of its calls, makes
+wait for those that have begun: threads that want Python's lock later never get it.
 """
 
 from __future__ import annotations
@@ -42,17 +42,26 @@ MAJOR, MINOR, TRAITS, STATE_TYPE = 24, 28, 32, 40
 ERROR_CREATE, ERROR_DESTROY, SCHEDULE, NUM_THREADS = 48, 64, 136, 144
 """Offsets in ``XLA_FFI_Api``. What these take begins with its size and an extension."""
 
+CALLED = """@record = global ptr null
+define ptr @called(ptr %frame) nounwind {
+  %record = load ptr, ptr @record
+  %entry = load ptr, ptr %record
+  %error = tail call ptr %entry(ptr %frame, ptr %record)
+  ret ptr %error
+}"""
+"""LLVM assembly of what XLA calls: the entry that is the first of a kernel's record, with that."""
+
 INTERNAL = 13
 """``XLA_FFI_Error_Code_INTERNAL``."""
 
 MOST, CHUNKS = 1024, 4
 """States of a chunk at most, and chunks for each thread at least."""
 
-ENTRY, TASK, SPAN, ALLOCATE, RELEASE, YIELD, ENDED, FULL = range(0, 64, 8)
+ENTRY, TASK, SPANS, ALLOCATE, RELEASE, YIELD, ENDED, FULL = range(0, 64, 8)
 INPUTS, ARRAYS, AXES, LANES, ITEM, HAS_RCOND, MANY, THREADS, LEAST, FALLBACK, FALLBACKS_RUNNING = range(64, 152, 8)
-"""Offsets in what is known of a kernel: functions and texts; numbers of arguments, of these and shown results, of axes
-of a state of the first argument, of states of a vector; bytes of a number; whether there are reciprocal conditions; and
-see above."""
+"""Offsets in what is known of a kernel: functions, its own at `MachineCode.spans`, and texts; numbers of arguments, of
+these and shown results, of axes of a state of the first argument, of states of a vector; bytes of a number; whether
+there are reciprocal conditions; and see above."""
 
 OF, USERS, NEXT, DONE, STATES, CHUNK, DOUBT, POINTERS = range(0, 64, 8)
 """Offsets in a job: the record, threads that may still read it, states that have been taken, states that are done, all
@@ -92,17 +101,25 @@ def _leave(job: int) -> None:
         call_at(load(load(job + OF) + RELEASE), job)
 
 
+@inlined
+def _span(record: int, n: int) -> int:
+    """Where the address of the code for so many states is."""
+    at: int = load(record + SPANS) + 8 * (n >= load(record + LANES))
+    return at
+
+
 @compiled
 def _work(job: int) -> None:
     """Compute states of a job until none are left."""
     record, n, chunk = load(job + OF), load(job + STATES), load(job + CHUNK)
-    item = load(record + ITEM)
+    item, span = load(record + ITEM), load(_span(record, n))
     while True:
         first = _add(job + NEXT, chunk)
-        size = min(chunk, n - first)
-        if size <= 0:
+        left = n - first
+        if left <= 0 or (left < chunk and first > 0):
             return
-        call_at(load(record + SPAN), job + POINTERS, first, size)
+        size = chunk if left >= 2 * chunk else left  # what is left of the last chunk is its own
+        call_at(span, job + POINTERS, first, size)
         if load(record + HAS_RCOND) != 0:
             rcond = load(job + POINTERS + 8 * load(record + ARRAYS))
             if ill_conditioned(rcond + first * item, size, load(record + LEAST, np.float64), item):
@@ -143,14 +160,15 @@ def _solve(record: int, frame: int) -> int:
     if job == 0:
         text: int = load(record + FULL)
         return text
+    taken = n if load(_span(record, n)) == 0 else 0  # code is not compiled yet: the fallback does that
     whole = n if n_threads == 1 else (n // (n_threads * CHUNKS * lanes) + 1) * lanes
     store(job + OF, record)
     store(job + USERS, n_threads)
-    store(job + NEXT, 0)
-    store(job + DONE, 0)
+    store(job + NEXT, taken)
+    store(job + DONE, taken)
     store(job + STATES, n)
     store(job + CHUNK, min(whole, MOST // lanes * lanes))
-    store(job + DOUBT, 0)
+    store(job + DOUBT, taken)
     for k in range(n_arrays):
         at = load(frame + ARGUMENTS) + 8 * k if k < n_inputs else load(frame + RESULTS) + 8 * (k - n_inputs)
         store(job + POINTERS + 8 * k, load(load(at) + DATA))

@@ -6,6 +6,7 @@ difference of configurations is on their manifold, in the tangent at the nominal
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +49,7 @@ class Feedback(NamedTuple):
         arrays = [*own, (self.gains, of_gains), (self.bounds, shared), (shift, shift.shape[-1:])]
         nv, n = self.v.shape[-1], self.controls.shape[-1]
         return arrays, [
-            self.difference.code.address("span"),
+            self.difference.code.of(max(1, prod(shift.shape[:-1]))).address("span"),
             first,
             self.control,
             n,

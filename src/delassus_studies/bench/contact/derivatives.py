@@ -44,17 +44,15 @@ def _measure_case(case: StepCase, quick: bool) -> Record:
     of_each = zip(roll.arrays, kernel.arguments[:-1], strict=False)  # gains are the same at all steps
     given = [np.ascontiguousarray(x[-1] if x.ndim > 1 + len(a.shape) else x) for x, a in of_each]
     rng, found = np.random.default_rng(0), {"step": kernel}
+    makes = {mode: partial(kernel.derivative, mode) for mode in ("jvp", "vjp")}
+    makes["A, B"] = partial(case.kernel, dtype="float64", what="contact_step_derivatives", outputs=WITH_STATES)
     seconds = {}
-    for mode in ("jvp", "vjp"):
-        begin = time.perf_counter()
+    for name, make_kernel in makes.items():
+        begin = time.process_time()
         with uncached():
-            found[mode] = kernel.derivative(mode)
-        found[mode](*(x[0] for x in given), DT, *(np.zeros(a.shape) for a in found[mode].arguments[len(given) + 1 :]))
-        seconds[mode] = time.perf_counter() - begin
-    begin = time.perf_counter()
-    with uncached():
-        found["A, B"] = case.kernel(dtype="float64", what="contact_step_derivatives", outputs=WITH_STATES)
-    seconds["A, B"] = time.perf_counter() - begin
+            found[name] = made = make_kernel()
+            made(*given, DT, *(np.zeros(a.shape) for a in made.arguments[len(given) + 1 :]), threads=1)
+        seconds[name] = time.process_time() - begin
     calls: Calls = {}
     for name, made in found.items():
         further = [rng.normal(size=(n, *a.shape)) for a in made.arguments[len(given) + 1 :]]
@@ -112,7 +110,7 @@ def tables(record: Record) -> Iterator[Table | str]:
                 (kernel, batch, batch / times["step"]["lowest"], block, one, case["compiled"].get(kernel), ratio)
             )
         columns = ("kernel", "µs a state:.2f", "over the step:.2f", f"of {BLOCK} µs:.2f", "one state µs:.1f",
-                   "compiled s:.1f", "mjd_transitionFD, per column but of A, over it:.1f")  # fmt: skip
+                   "compiled for batches s:.1f", "mjd_transitionFD, per column but of A, over it:.1f")  # fmt: skip
         yield table(name, columns, rows)
         if peer:
             yield f"mjd_transitionFD: {peer['lowest']:,.0f} µs a state, {peer['columns']} columns"

@@ -1,7 +1,7 @@
 """LLVM assembly of loops over the states of a batch, and of calls that lead to them.
 
-``span(arrays, first, n)`` runs n states from ``first`` on, with an array of pointers to the arrays: whole blocks of as
-many as there are lanes, the last one overlapping the one before it; fewer than a block one by one.
+``span(arrays, first, n)`` runs n states from ``first`` on, with an array of pointers to the arrays: one by one, or
+whole blocks of as many as there are lanes, the last one overlapping the one before it; there must be one at least.
 
 ``batch(n, a0, …, r0, …)`` runs n states.
 """
@@ -28,7 +28,7 @@ def signature(program: Program) -> str:
 
 
 def span(program: Program, scalar: str, lanes: int, at_once: int, attributes: str) -> str:
-    """Assembly of ``span``; calls ``block``, which takes from one to so many blocks ``at_once``, and ``one``."""
+    """Assembly of ``span``; calls ``one``, or ``block``, which takes from one to so many blocks ``at_once``."""
 
     def call(function: str, state: str, states: str = "") -> str:
         """Call for the arrays from a state on."""
@@ -40,22 +40,16 @@ def span(program: Program, scalar: str, lanes: int, at_once: int, attributes: st
             operands.append(f"ptr {name}")
         return f"{lines}  call void @{function}({', '.join(operands)})"
 
-    blocks = f"""  %few = icmp slt i64 %n, {lanes}
-  br i1 %few, label %single, label %whole
-whole:
-  %last = sub i64 %end, {lanes}
-  br label %blocks
-blocks:
-  %s = phi i64 [ %first, %whole ], [ %next, %blocks ]
+    ones = f"""  %next = add i64 %s, 1
+{call("one", "%s")}"""
+    blocks = f"""  %last = sub i64 %end, {lanes}
   %left = sub i64 %end, %s
   %many = icmp sgt i64 %left, {lanes * at_once}
   %states = select i1 %many, i64 {lanes * at_once}, i64 %left
 {call("block", "%s", "%states")}
   %further = add i64 %s, %states
   %past = icmp sgt i64 %further, %last
-  %next = select i1 %past, i64 %last, i64 %further
-  %finished = icmp eq i64 %further, %end
-  br i1 %finished, label %done, label %blocks"""
+  %next = select i1 %past, i64 %last, i64 %further"""
     arrays = "\n".join(
         f"  {p}.at = getelementptr ptr, ptr %arrays, i64 {k}\n  {p} = load ptr, ptr {p}.at"
         for k, p in enumerate(pointers(program))
@@ -63,16 +57,12 @@ blocks:
     return f"""define void @span(ptr %arrays, i64 %first, i64 %n) {attributes} {{
 {arrays}
   %end = add i64 %first, %n
-{blocks if lanes > 1 else "  br label %single"}
-single:
-  %none = icmp sle i64 %n, 0
-  br i1 %none, label %done, label %singles
-singles:
-  %i = phi i64 [ %first, %single ], [ %i.next, %singles ]
-{call("one", "%i")}
-  %i.next = add i64 %i, 1
-  %all = icmp eq i64 %i.next, %end
-  br i1 %all, label %done, label %singles
+  br label %some
+some:
+  %s = phi i64 [ %first, %0 ], [ %next, %some ]
+{ones if lanes == 1 else blocks}
+  %finished = icmp eq i64 %{"next" if lanes == 1 else "further"}, %end
+  br i1 %finished, label %done, label %some
 done:
   ret void
 }}"""
@@ -86,13 +76,3 @@ def batch(program: Program, attributes: str) -> str:
     for k, p in enumerate(arrays):
         lines += [f"  {p}.at = getelementptr ptr, ptr %arrays, i64 {k}", f"  store ptr {p}, ptr {p}.at"]
     return "\n".join([*lines, "  call void @span(ptr %arrays, i64 0, i64 %n)", "  ret void", "}"])
-
-
-XLA_ENTRY = """@xla_record = global ptr null
-define ptr @xla(ptr %frame) nounwind {
-  %record = load ptr, ptr @xla_record
-  %entry = load ptr, ptr %record
-  %error = tail call ptr %entry(ptr %frame, ptr %record)
-  ret ptr %error
-}"""
-"""Calls the entry that is the first of a kernel's record."""

@@ -1,13 +1,12 @@
-"""LLVM assembly of a kernel: one-state code, lane code, a batch loop, and an entry that reads NumPy arrays itself.
+"""LLVM assembly of a kernel: code for one state, or code for lanes, and a loop over the states of a batch.
 
 The functions of the module, for arguments ``a0, a1, …`` and results ``r0, r1, …`` (row-major, state after state):
 
 =====================================  ==========================================================================
-``one(a0, …, r0, …)``                  one state, scalars: least latency
-``block(n, a0, …, r0, …)``             from one to two times as many states as there are lanes, all at once
-``batch(n, a0, …, r0, …)``             n states; see `delassus.compiler.targets.llvm.loops`
-``span(arrays, first, n)``             n states from the first on, with pointers to the arrays in an array
-``xla(frame)``                         a batch of JAX arrays; see `delassus.runtime.libraries.xla_entry`
+``one(a0, …, r0, …)``                  of one lane: one state, scalars, least latency
+``block(n, a0, …, r0, …)``             of more: from one to two times as many states as there are lanes, all at once
+``batch(n, a0, …, r0, …)``             n states, at least as many as there are lanes
+``span(arrays, first, n)``             the same from the first on, with pointers to the arrays in an array; see `loops`
 =====================================  ==========================================================================
 
 The operations are in functions ``one_part0``, … and ``block_part0``, … that ``one`` and ``block`` call one by one; see
@@ -24,7 +23,7 @@ from typing import Any
 
 from delassus.compiler.program.batched_calls import SIMD_COLUMNS
 from delassus.compiler.program.program import Program, Stage
-from delassus.compiler.targets.llvm.loops import XLA_ENTRY, batch, pointers, sizes, span
+from delassus.compiler.targets.llvm.loops import batch, pointers, sizes, span
 from delassus.compiler.targets.llvm.operations import Operations
 from delassus.compiler.targets.llvm.parts import ATTRIBUTES, Code, Section, define
 from delassus.compiler.targets.llvm.rows import load_rows, loop_over_tiles, store_rows
@@ -48,17 +47,12 @@ there are at most; a workspace that needs more has but one."""
 
 
 def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_fma: bool) -> str:
-    """Assembly of all functions for one number type; ``lanes`` of 1 leaves out the lane code."""
-    sections = [Section(f"stage{k}_", stage, registers) for k, stage in enumerate(program.before)]
-    sections.append(Section("", Stage(program.graph, ()), registers))
-    one = [section.as_simd_columns(registers) for section in sections]
-    codes: list[Code] = [_One(program, one, scalar, 1, has_fma)]
-    if lanes > 1:
-        codes.append(_Block(program, sections, scalar, lanes, has_fma))
-    functions = [function for code in codes for function in code.functions()]
-    functions += [span(program, scalar, lanes, codes[-1].at_once, ATTRIBUTES), batch(program, ATTRIBUTES), XLA_ENTRY]
-    declarations = set[str]().union(*(code.declarations for code in codes))
-    return "\n\n".join([*sorted(declarations), *functions]) + "\n"
+    """Assembly of all functions for one number type: for states one by one if ``lanes`` is 1, else for lanes."""
+    stages = {f"stage{k}_": stage for k, stage in enumerate(program.before)} | {"": Stage(program.graph, ())}
+    sections = [Section(name, stage, registers, lanes == 1) for name, stage in stages.items()]
+    code = (_One if lanes == 1 else _Block)(program, sections, scalar, lanes, has_fma)
+    functions = [*code.functions(), span(program, scalar, lanes, code.at_once, ATTRIBUTES), batch(program, ATTRIBUTES)]
+    return "\n\n".join([*sorted(code.declarations), *functions]) + "\n"
 
 
 class _One(Code):

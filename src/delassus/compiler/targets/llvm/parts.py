@@ -7,7 +7,7 @@ from itertools import groupby
 
 from delassus.compiler.passes.allocate import Act, Step, allocate
 from delassus.compiler.passes.schedule import overlap
-from delassus.compiler.program.batched_calls import SIMD_COLUMNS, Rows, SimdColumns, as_simd_columns
+from delassus.compiler.program.batched_calls import SIMD_COLUMNS, Rows, as_simd_columns
 from delassus.compiler.program.program import Program, Stage
 from delassus.compiler.targets.llvm.loops import pointers, signature
 from delassus.compiler.targets.llvm.operations import Operations
@@ -35,15 +35,17 @@ class Section:
     ``targets`` are the numbers of the values that its outputs are, none of the last part, whose outputs are results.
     Those of a loop are kept ``apart`` until the end of a pass, since the pass reads what they replace. ``rows`` say
     where the operands and the results of calls are; ``inputs`` and ``goals`` are their columns of that table, and
-    whether an input is of all lanes or the same number in all. ``lanes`` are columns side by side in one-state code.
+    whether an input is of all lanes or the same number in all. ``lanes`` are columns side by side in one-state code,
+    where the body of calls allows for that.
     ``unless`` is that of `Stage`.
     """
 
-    def __init__(self, name: str, stage: Stage, registers: int, columns: SimdColumns | None = None) -> None:
+    def __init__(self, name: str, stage: Stage, registers: int, is_one_state: bool) -> None:
         self.name, self.targets, self.times, self.apart = name, stage.targets, stage.times, stage.is_loop
         self.unless = stage.unless
-        self.rows, self.lanes = Rows(stage) if stage.calls else None, 1 if columns is None else SIMD_COLUMNS
-        self._stage, graph = stage, stage.graph
+        self.rows, graph = Rows(stage) if stage.calls else None, stage.graph
+        columns = as_simd_columns(stage, self.rows) if is_one_state and self.rows is not None else None
+        self.lanes = 1 if columns is None else SIMD_COLUMNS
         if columns is not None:
             graph, self.inputs, self.goals = columns
         elif self.rows is not None:
@@ -61,11 +63,6 @@ class Section:
         op, x, *_ = self.nodes[k]
         is_known = op in (Op.SIN, Op.COS) and self.rows is None and self.nodes[x][0] == Op.INPUT
         return self.nodes[x][1] if is_known else None
-
-    def as_simd_columns(self, registers: int) -> Section:
-        """The same for columns side by side, if it is calls that allow for that."""
-        columns = as_simd_columns(self._stage, self.rows) if self.rows is not None else None
-        return self if columns is None else Section(self.name, self._stage, registers, columns)
 
 
 class Code:

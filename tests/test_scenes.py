@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import sys
 from dataclasses import replace
@@ -330,6 +331,8 @@ def test_figures_say_what_they_leave_out(tmp_path, monkeypatch):
 
 # -- scenes of a robot by its name -----------------------------------------------------------------------------------
 
+INERTIAL = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")  # one link of the file of go1
@@ -350,9 +353,8 @@ def test_a_scene_of_go1_in_one_line():
 
 def test_a_scene_without_srdf_ignores_what_always_touches(tmp_path):
     """Balls on links 1 and 3 overlap wherever link 2 turns; that on link 4 is free."""
-    inertial = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
     ball = '<collision name="{}"><geometry><sphere radius="0.3"/></geometry></collision>'
-    links = "".join(f'<link name="l{k}">{inertial}{ball.format(f"ball{k}") * (k != 2)}</link>' for k in range(1, 5))
+    links = "".join(f'<link name="l{k}">{INERTIAL}{ball.format(f"ball{k}") * (k != 2)}</link>' for k in range(1, 5))
     joints = "".join(
         f'<joint name="j{k}" type="continuous"><parent link="l{k}"/><child link="l{k + 1}"/><axis xyz="0 1 0"/>'
         f'<origin xyz="{x} 0 0"/></joint>'
@@ -372,6 +374,73 @@ def test_a_scene_without_srdf_ignores_what_always_touches(tmp_path):
     assert scene.ignore == {frozenset({"l1", "l4"})}
     q = scene.set_down(scene.tree.reference_configurations["bent"])
     assert q[2] == pytest.approx(0.3 + 1.0 * np.sin(0.5) + 0.1 * np.sin(0.5))  # ball 4 is the lowest
+
+
+ARM = (
+    f'<robot name="arm"><link name="base">{INERTIAL}</link><link name="hand">{INERTIAL}'
+    '<collision name="palm"><geometry><sphere radius="0.1"/></geometry></collision></link>'
+    '<joint name="turn" type="continuous"><parent link="base"/><child link="hand"/><axis xyz="0 0 1"/></joint></robot>'
+)
+
+
+def test_scenes_are_edited(tmp_path):
+    """Bodies, fixed shapes, robots and colliders are added at a place and taken away again."""
+    (tmp_path / "arm.urdf").write_text(ARM)
+    first = ds.Scene.from_robot(tmp_path / "arm.urdf", floor=True)
+    turned = [0.0, 0.0, np.sin(0.2), np.cos(0.2)]
+    second = first.add("crate", ds.contact.Box(0.2, 0.2, 0.2), mass=2.0, at=[1.0, 0.0, 0.1, *turned], friction=0.8)
+    second = second.add("shelf", ds.contact.Box(1.0, 1.0, 0.1), at=(0.0, 3.0, 1.0))
+    whole = second.add("arm", tmp_path / "arm.urdf", root="fixed", at=[0.0, 2.0, 0.5, *turned])
+    whole = whole.add("bumper", ds.contact.Collider("arm/hand", ds.contact.Sphere(0.3)))
+    assert first.tree.nv == 7 and whole.tree.nv == 7 + 6 + 1 and whole.start.size == 8 + 7 + 1
+    assert first.start[2] == pytest.approx(0.1) and np.array_equal(whole.start[:8], first.start)  # the palm touches
+    assert np.allclose(whole.start[8:15], [1.0, 0.0, 0.1, *turned])
+    palm = ds.forward_kinematics(whole.tree, whole.start, "arm/hand")
+    assert np.allclose(palm[:3, 3], [0.0, 2.0, 0.5]) and palm[0, 0] == pytest.approx(np.cos(0.4))
+    assert [c.name for c in whole.colliders] == ["palm", "floor", "crate", "shelf", "arm/palm", "bumper"]
+    assert whole.tree.inertias[:, 0, 0].sum() == pytest.approx(2.0 + 2.0 + 1.0)  # the other base is on the world
+    tied = whole.attach(ds.Weld("arm/hand", "crate/body")).with_friction(0.1, "arm", "floor")
+    assert [c.friction for c in tied.colliders] == [0.5, 0.1, 0.8, 0.5, 0.1, 0.1] and len(tied.loops) == 1
+    less = tied.without("arm", "shelf")
+    assert list(less.robots) == ["", "crate"] and not less.loops and np.array_equal(less.start, second.start)
+    assert [c.name for c in less.colliders] == ["palm", "floor", "crate"]
+    light = replace(whole, gravity=(0.0, 0.0, -1.0))
+    copy = pickle.loads(pickle.dumps(light))
+    assert copy.tree.gravity[2] == -1.0 and np.array_equal(copy.start, whole.start)
+    with pytest.warns(ds.DelassusWarning, match="has one already"):
+        (tmp_path / "floor.xml").write_text(
+            "<mujoco><worldbody><geom name='ground' type='plane' size='1 1 1'/><body pos='0 0 1'><freejoint/>"
+            "<geom size='.1'/></body></worldbody></mujoco>"
+        )
+        pytest.importorskip("mujoco")
+        assert ds.Scene.from_robot(tmp_path / "floor.xml", floor=True).start[2] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda s, x: s.add("crate", x, mass=1.0), "one that the scene does not have"),
+        (lambda s, x: s.add("b", ds.contact.HalfSpace(), mass=1.0), "a shape that has an inertia"),
+        (lambda s, x: s.add("b", ds.mechanisms.chain(2), mass=1.0), "a shape that has an inertia"),
+        (lambda s, x: s.add("b", ds.mechanisms.chain(2), restitution=0.5), "restitution"),
+        (lambda s, x: s.add("b", ds.contact.Collider("world", x), at=(1, 0, 0)), "says itself where it is"),
+        (lambda s, x: s.add("b", x, at=(1, 0)), "shape"),
+        (lambda s, x: s.add("b", x, at=(0, 0, 0, 0, 0, 1, 1)), "unit length"),
+        (lambda s, x: s.without("creat"), "crate"),
+        (lambda s, x: s.with_friction(0.5, "creat"), "crate"),
+        (lambda s, x: s.with_friction(-1.0), "friction"),
+        (lambda s, x: s.without("crate"), "robots"),
+        (lambda s, x: replace(s, start=np.zeros(3)), "start"),
+    ],
+)
+def test_edits_that_cannot_be(edit, message):
+    """Errors name the argument."""
+    box = ds.contact.Box(0.2, 0.2, 0.2)
+    scene = ds.Scene(
+        {"crate": ds.mechanisms.free_body(1.0, box.inertia(1.0))}, [ds.contact.Collider("crate/body", box)]
+    )
+    with pytest.raises(ds.DelassusError, match=message):
+        edit(scene, box)
 
 
 @pytest.mark.slow

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.constraints import Constraint, check_constraints
-from delassus.contact.from_robot import described, set_down, touching_always
 from delassus.contact.kernel_contacts import check_number_of_points, contacts_of_colliders, names_of
-from delassus.errors import ConfigurationError, ModelError, shown, unknown_name
+from delassus.contact.scene_parts import Root, add, colliders_of, described, is_free_body, set_down, without
+from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.frozen import Frozen
 from delassus.model.check import check_flag, check_list, check_vector, finite_array
 from delassus.model.edit.combine import combine_trees
-from delassus.model.shapes import Collider, HalfSpace
+from delassus.model.shapes import Collider, HalfSpace, Shape
 from delassus.model.tree import WORLD, Tree
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
@@ -51,6 +51,8 @@ class Scene(Frozen):
     descriptions : path, name or mujoco.MjModel, or mapping of str to these, optional
         What robots were loaded from, by their names: the viewer and videos show the shapes that these files show, in
         place of colliders.
+    start : (nq,) array_like, optional
+        Configuration that a `Simulator` starts from; neutral by default.
 
     Attributes
     ----------
@@ -88,6 +90,7 @@ class Scene(Frozen):
     ignore: frozenset[frozenset[str]]
     parents_collide: bool
     descriptions: Mapping[str, Any]
+    start: Array
 
     def __init__(
         self,
@@ -99,6 +102,7 @@ class Scene(Frozen):
         ignore: Iterable[Sequence[str]] = (),
         parents_collide: bool = False,
         descriptions: str | Path | Any | Mapping[str, Any] | None = None,
+        start: ArrayLike | None = None,
     ) -> None:
         named = {"": robots} if isinstance(robots, Tree) else robots
         if not isinstance(named, Mapping) or not named or not all(isinstance(t, Tree) for t in named.values()):
@@ -117,7 +121,10 @@ class Scene(Frozen):
                 raise ModelError("gravity", "robots of one gravity", shown(several.tolist()), "Pass the scene's.")
             gravity = tree.gravity
         g = check_vector(gravity, "gravity", "in m/s²")
-        for array in (links, g):
+        first = tree.neutral() if start is None else np.array(tree.check_configuration(start, "start"))
+        if first.ndim != 1:
+            raise ConfigurationError("start", f"one configuration, ({tree.nq},)", f"shape {first.shape}", "Pass one.")
+        for array in (links, g, first):
             array.setflags(write=False)
         for attribute, value in (
             ("robots", MappingProxyType(dict(named))),
@@ -129,11 +136,20 @@ class Scene(Frozen):
             ("ignore", _ignored(ignore, {c.name for c in shapes} | set(tree.frames))),
             ("parents_collide", check_flag("parents_collide", parents_collide)),
             ("descriptions", MappingProxyType(_described(descriptions, named))),
+            ("start", first),
         ):
             object.__setattr__(self, attribute, value)
 
     @classmethod
-    def from_robot(cls, robot: str | Path | Any, *, floor: bool = False, friction: float = 0.5) -> Scene:
+    def from_robot(
+        cls,
+        robot: str | Path | Any,
+        *,
+        floor: bool = False,
+        friction: float = 0.5,
+        root: Root = "floating",
+        configuration: str | None = None,
+    ) -> Scene:
         """Scene of one robot, with the colliders of its description.
 
         Links that never collide are those of the SRDF file beside a URDF file (of its name, or the only one there or in
@@ -144,27 +160,133 @@ class Scene(Frozen):
         Parameters
         ----------
         robot : path, name or mujoco.MjModel
-            What `delassus.load` takes. The root of a URDF file is on a free joint.
+            What `delassus.load` takes.
         floor : bool
-            Whether there is a floor at z = 0; `set_down` puts the robot on it.
+            Whether there is a floor at z = 0; a robot on a free joint stands on it at the start.
         friction : float
             Of the floor, and of the colliders of a URDF file.
+        root : {"floating", "fixed"}
+            Whether the root of a URDF file is on a free joint, or on the world.
+        configuration : str, optional
+            The one of ``tree.reference_configurations`` that it starts in; ``"qpos0"`` of MJCF, else neutral.
 
         Raises
         ------
         ModelError, UnknownNameError, MissingDependencyError
-            As `delassus.load` and `delassus.contact.load_colliders`.
+            As `delassus.load` and `delassus.contact.load_colliders`; no reference configuration of that name.
+
+        Warns
+        -----
+        DelassusWarning
+            ``floor`` where the file has one already.
 
         Examples
         --------
-        >>> scene = Scene.from_robot("go1", floor=True)  # doctest: +SKIP
-        >>> q0 = scene.set_down(scene.tree.reference_configurations["standing"])  # doctest: +SKIP
+        >>> scene = Scene.from_robot("go1", floor=True, configuration="standing")  # doctest: +SKIP
+        >>> sim = delassus.Simulator(scene)  # doctest: +SKIP
         """
-        tree, colliders, ignored = described(robot, friction)
-        if ignored is None:
-            ignored = touching_always(cls(tree, colliders))
-        below = [Collider("world", HalfSpace(), friction=friction, name="floor")] if check_flag("floor", floor) else []
-        return cls(tree, [*colliders, *below], ignore=ignored, descriptions=robot)
+        tree, colliders, ignored = described(cls, robot, friction, root)
+        named = tree.reference_configurations
+        if configuration is not None and configuration not in named:
+            raise unknown_name("reference configuration", configuration, named)
+        start = named.get("qpos0", tree.neutral()) if configuration is None else named[configuration]
+        if not check_flag("floor", floor):
+            return cls(tree, colliders, ignore=ignored, descriptions=robot, start=start)
+        planes = [c.name for c in colliders if c.link == "world" and isinstance(c.shape, HalfSpace)]
+        if planes:
+            warn(f"floor of {tree.name}: its file has one already, {planes[0]!r}. Leave floor=True out.")
+        ground = Collider("world", HalfSpace(), friction=friction, name="floor")
+        scene = cls(tree, [*colliders, ground], ignore=ignored, descriptions=robot, start=start)
+        return replace(scene, start=scene.set_down(start)) if is_free_body(tree) else scene
+
+    def add(
+        self,
+        name: str,
+        what: Shape | Collider | Tree | str | Path | Any,
+        *,
+        at: ArrayLike = (0.0, 0.0, 0.0),
+        mass: float | None = None,
+        root: Root = "floating",
+        friction: float = 0.5,
+        restitution: float = 0.0,
+    ) -> Scene:
+        """The scene with a body, a robot, or a fixed shape more.
+
+        Parameters
+        ----------
+        name : str
+            Of the body or robot, whose links are called ``"name/…"``, and of a collider.
+        what : shape, Collider, Tree, path, name or mujoco.MjModel
+            A shape with ``mass`` is a solid body on a free joint, its link ``"name/body"``; without, it is fixed to the
+            world. A collider is on a link that there is. A tree has no colliders yet; what `delassus.load` takes comes
+            with its own, as in `from_robot`.
+        at : (3,) or (7,) array_like
+            Position in m, or position and unit quaternion x y z w: where a body or robot on a free joint starts, and
+            where a shape or another robot is fixed.
+        mass : float, optional
+            Of a shape, in kg.
+        root : {"floating", "fixed"}
+            Of a URDF file, as in `from_robot`.
+        friction, restitution : float
+            Of a shape, and friction of a URDF file's colliders.
+
+        Raises
+        ------
+        ConfigurationError, ModelError, UnknownNameError
+            A name that there is; ``mass`` of something else than a shape, or of a shape without an inertia; ``at`` of a
+            collider; and as those that make trees and colliders.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> from delassus.contact import Box, HalfSpace
+        >>> scene = Scene(ds.mechanisms.pendulum(2)).add("floor", HalfSpace(), at=(0, 0, -3))
+        >>> scene = scene.add("crate", Box(0.3, 0.3, 0.3), mass=2.0, at=(1, 0, -2.85))
+        >>> scene.start[-7:].tolist(), [c.link for c in scene.colliders]
+        ([1.0, 0.0, -2.85, 0.0, 0.0, 0.0, 1.0], ['world', 'crate/body'])
+        """
+        return add(self, name, what, at, mass, root, {"friction": friction, "restitution": restitution})
+
+    def without(self, *names: str) -> Scene:
+        """The scene without robots, links' colliders or colliders of these names, and without loops on such robots.
+
+        Raises
+        ------
+        UnknownNameError
+            Nothing has a name.
+        """
+        return without(self, names)
+
+    def with_friction(self, friction: float, *names: str) -> Scene:
+        """The scene with another coefficient of friction of all colliders, or of those of robots, links or colliders.
+
+        Raises
+        ------
+        ConfigurationError, UnknownNameError
+            A negative coefficient; nothing has a name.
+
+        Examples
+        --------
+        >>> from delassus.scenes import boxes
+        >>> slippery = boxes(2).scene.with_friction(0.1, "floor")
+        >>> [c.friction for c in slippery.colliders]
+        [0.6, 0.6, 0.1]
+        """
+        chosen = colliders_of(self, names) if names else range(len(self.colliders))
+        colliders = (replace(c, friction=friction) if k in chosen else c for k, c in enumerate(self.colliders))
+        return replace(self, colliders=tuple(colliders))
+
+    def attach(self, *loops: Constraint) -> Scene:
+        """The scene with bilateral constraints more, such as ``Weld("hand", "crate/body")``.
+
+        They hold what they hold at the start: `Simulator` refuses those that are open there.
+
+        Raises
+        ------
+        ConstraintError, UnknownNameError
+            Not a constraint, or one on a link that there is not.
+        """
+        return replace(self, loops=(*self.loops, *loops))
 
     def set_down(self, q: ArrayLike) -> Array:
         """Configuration (nq,) in which the robot, on a free joint, is moved up or down until it stands on the world.
@@ -233,6 +355,7 @@ class Scene(Frozen):
             "ignore": tuple(tuple(pair) for pair in self.ignore),
             "parents_collide": self.parents_collide,
             "descriptions": dict(self.descriptions),
+            "start": np.array(self.start),
         }
         return partial(Scene, robots, self.colliders, **options), ()
 

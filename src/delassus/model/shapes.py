@@ -61,6 +61,14 @@ class Capsule(Frozen):
     def __post_init__(self) -> None:
         _positive(self, "radius", "length")
 
+    def inertia(self, mass: float) -> Array:
+        """Moments of inertia (3,) of a solid capsule of that mass, about its centre (kg·m²)."""
+        r, h = self.radius, self.length
+        tube = mass * h / (h + 4.0 / 3.0 * r)
+        ends = mass - tube
+        across = tube * (h * h / 12.0 + r * r / 4.0) + ends * (0.4 * r * r + h * h / 4.0 + 0.375 * h * r)
+        return np.array([across, across, 0.5 * tube * r * r + 0.4 * ends * r * r])
+
 
 @dataclass(frozen=True, slots=True)
 class Cylinder(Frozen):

@@ -59,6 +59,15 @@ class Controls:
             advice = "Leave it out, or pass control='pd'."
             raise ConfigurationError("v_target", "none without control='pd'", shown(v_target), advice)
         if self.control == "tau":
+            sizes = {tree.nu: "controls of actuators, with control='actuators'", tree.nq: "targets, with control='pd'"}
+            if (
+                given is not None
+                and np.shape(given) != (tree.nv,)
+                and np.shape(given)[-1:]
+                and (other := sizes.get(np.shape(given)[-1]))
+            ):
+                came = f"shape {np.shape(given)}"
+                raise ConfigurationError("tau", f"joint forces ({tree.nv},)", came, f"A simulator takes {other}.")
             return self.none if given is None else one_state("tau", tree.check_velocity(given, "tau"))
         if self.control == "actuators":
             given = np.zeros(tree.nu) if given is None else given

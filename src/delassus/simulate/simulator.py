@@ -62,7 +62,7 @@ class Simulator:
     dt : float
         Time step (s).
     q0 : (nq,) array_like, optional
-        Configuration at the start; neutral by default.
+        Configuration at the start; by default the scene's.
     v0 : (nv,) array_like, optional
         Velocity at the start; at rest by default.
     n_directions : int
@@ -228,7 +228,7 @@ class Simulator:
         self._controls, self.control = Controls(tree, control, kp, kd), control
         self.kp, self.kd = self._controls.kp, self._controls.kd
         self.tau = self._no_torque = self._controls.none
-        q0, v0 = tree.neutral() if q0 is None else q0, np.zeros(tree.nv) if v0 is None else v0
+        q0, v0 = scene.start if q0 is None else q0, np.zeros(tree.nv) if v0 is None else v0
         self.q = one_state("q0", tree.check_configuration(q0, "q0"))
         self.v = one_state("v0", tree.check_velocity(v0, "v0"))
         self.time, self.steps = 0.0, 0

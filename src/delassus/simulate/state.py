@@ -120,6 +120,7 @@ def checked_start(steps: BlockSteps, q: Array, v: Array, max_overlap: float) -> 
             f"bodies that overlap by at most {max_overlap:g} m",
             f"an overlap of up to {contacts.depths.max():.3g} m of colliders "
             f"{', '.join(pairs[:MOST_NAMED])}{', …' if len(pairs) > MOST_NAMED else ''}",
-            "Move them apart, list the pair in the scene's `ignore`, or raise max_overlap.",
+            "Move them apart (`scene.set_down` puts a robot on the ground), list the pair in the scene's `ignore`, "
+            "or raise max_overlap.",
         )
     return contacts

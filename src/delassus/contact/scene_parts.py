@@ -1,0 +1,232 @@
+"""Parts of scenes: robots by their names with colliders, what is added and taken away, and where a robot stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from delassus.contact.collision.detector import CollisionDetector
+from delassus.contact.contacts import ContactSet
+from delassus.contact.filters import Solids
+from delassus.errors import ConfigurationError, shown, unknown_name
+from delassus.formats.colliders import load_colliders, load_ignored
+from delassus.formats.load import find_description, load
+from delassus.model.check import finite_array
+from delassus.model.edit.combine import ON_THE_WORLD, SEPARATOR, mount
+from delassus.model.kinematics import world_poses
+from delassus.model.mechanisms import free_body
+from delassus.model.shapes import Collider, Shape
+from delassus.model.topology import Placement
+from delassus.model.tree import WORLD, Tree
+from delassus.spatial.joint_kinds import FREE
+from delassus.spatial.rotations import Array, matrix_to_quaternion, quaternion_to_matrix
+
+SceneLike = TypeVar("SceneLike", bound=Any)
+"""`delassus.contact.scene.Scene`, which is built on this."""
+
+Root = Literal["floating", "fixed"]
+"""What carries the root link of a URDF file."""
+
+SAMPLES, ALWAYS = 100, 0.95
+"""Random configurations in which pairs are looked at; a pair that touches in more than this part of them is ignored."""
+
+NEAR, FAR = 1.0, 100.0
+"""Gaps (m) up to which a floor is looked for below a robot, at first and at last."""
+
+MOST_MOVES, TOUCHING = 100, 1e-9
+"""Moves of a robot that is set down, and the gap (m) at which it stands."""
+
+
+def described(
+    scene_of: Callable[[Tree, Sequence[Collider]], Solids], robot: str | Path | Any, friction: float, root: Root
+) -> tuple[Tree, tuple[Collider, ...], tuple[tuple[str, str], ...]]:
+    """Tree of a robot, its colliders, and the pairs of them that never collide: those that its files name, if any."""
+    path = find_description(robot) if isinstance(robot, str | Path) else None
+    is_urdf = path is not None and path.suffix.lower() == ".urdf"
+    srdf = srdf_beside(path) if path is not None and is_urdf else None
+    tree = load(robot, root=root if is_urdf else "fixed", srdf=srdf)
+    given = robot if path is None else path
+    colliders = load_colliders(given, tree, friction=friction) if is_urdf else load_colliders(given, tree)
+    if not is_urdf:
+        return tree, colliders, load_ignored(given)
+    named = load_ignored(srdf, tree=tree) if srdf is not None else ()
+    return tree, colliders, named or touching_always(scene_of(tree, colliders))
+
+
+def srdf_beside(urdf: Path) -> Path | None:
+    """The SRDF file of the same stem, or the only one, in the folder of a URDF file or in ``srdf`` beside that."""
+    for folder in (urdf.parent, urdf.parent.parent / "srdf"):
+        files = sorted(folder.glob("*.srdf"))
+        named = [file for file in files if file.stem == urdf.stem]
+        if named or len(files) == 1:
+            return (named or files)[0]
+    return None
+
+
+def touching_always(scene: Solids) -> tuple[tuple[str, str], ...]:
+    """Pairs of colliders that touch in the neutral configuration, or nearly always in random ones."""
+    detector, tree = CollisionDetector(scene), scene.tree
+    pairs = detector.pairs
+    counts = np.zeros((len(scene.colliders),) * 2)
+    for number, q in enumerate([tree.neutral(), *tree.random(0, SAMPLES)]):
+        contacts = _contacts(detector, q)
+        touch = {tuple(sorted(pair)) for pair in np.asarray(contacts.colliders).tolist()}
+        for a, b in touch:
+            counts[a, b] += 1 if number else SAMPLES
+    often = [(a, b) for a, b in np.sort(pairs, axis=1).tolist() if counts[a, b] > ALWAYS * SAMPLES]
+    return tuple((scene.colliders[a].name, scene.colliders[b].name) for a, b in often)
+
+
+def is_free_body(tree: Tree) -> bool:
+    """Whether all of a tree is on one free joint."""
+    return tree.joints[0].kind is FREE and tree.parents.count(WORLD) == 1
+
+
+def add(
+    scene: SceneLike, name: str, what: Any, at: ArrayLike, mass: float | None, root: Root, material: Mapping[str, float]
+) -> SceneLike:
+    """The scene with a body, a robot, a fixed shape or a collider more; see `Scene.add`."""
+    if not isinstance(name, str) or not name:
+        raise ConfigurationError("name", "a name", shown(name), "Pass such as 'crate'.")
+    if name in {*scene.robots, *(c.name for c in scene.colliders), *scene.tree.frames}:
+        raise ConfigurationError("name", "one that the scene does not have yet", shown(name), "Choose another one.")
+    pose, is_shape = _pose(at), isinstance(what, Shape)
+    if mass is not None and not (is_shape and hasattr(what, "inertia")):
+        wanted = "a shape that has an inertia, where mass is given"
+        raise ConfigurationError(f"what {name!r} is", wanted, shown(what), "Pass a tree, such as free_body makes.")
+    if not is_shape and material["restitution"]:
+        raise ConfigurationError("restitution", "a shape that has it", shown(what), "Set it on its colliders.")
+    if isinstance(what, Collider):
+        if pose is not ON_THE_WORLD:
+            raise ConfigurationError("at", "none with a collider", shown(at), "A collider says itself where it is.")
+        return replace(scene, colliders=[*scene.colliders, replace(what, name=name)])
+    if is_shape and mass is None:
+        fixed = Collider("world", what, pose.position, pose.rotation, name=name, **material)
+        return replace(scene, colliders=[*scene.colliders, fixed])
+    tree, colliders, ignored = _parts(type(scene), name, what, pose, mass, root, material)
+    start = np.array(tree.reference_configurations.get("qpos0", tree.neutral()))
+    if is_free_body(tree):
+        start[:3], start[3:7] = pose.position, matrix_to_quaternion(pose.rotation)
+    elif pose is not ON_THE_WORLD:
+        tree = mount(tree.name, [("", tree, pose)])
+    return replace(
+        scene,
+        robots={**scene.robots, name: tree},
+        colliders=[*scene.colliders, *colliders],
+        loops=[*scene.loops, *(c.prefixed(name + SEPARATOR) for c in tree.constraints)],
+        ignore=[*scene.ignore, *ignored],
+        descriptions=scene.descriptions if isinstance(what, Shape | Tree) else {**scene.descriptions, name: what},
+        start=np.concatenate([scene.start, start]),
+    )
+
+
+def _parts(
+    scene_of: Callable[[Tree, Sequence[Collider]], Solids],
+    name: str,
+    what: Any,
+    at: Placement,
+    mass: float | None,
+    root: Root,
+    material: Mapping[str, float],
+) -> tuple[Tree, list[Collider], list[list[str]]]:
+    """Tree of what is added, and, by their names in the scene, its colliders and the pairs of them that are ignored."""
+    if isinstance(what, Tree):
+        return what, [], []
+    prefix = name + SEPARATOR
+    if mass is not None:
+        body = Collider(prefix + "body", what, name=name, **material)
+        return free_body(mass, what.inertia(mass)), [body], []
+    tree, colliders, ignored = described(scene_of, what, material["friction"], root)
+    moved = ON_THE_WORLD if is_free_body(tree) else at
+    renamed = [_renamed(c, prefix, moved) for c in colliders]
+    return tree, renamed, [[prefix + x for x in pair] for pair in ignored]
+
+
+def without(scene: SceneLike, names: Iterable[str]) -> SceneLike:
+    """The scene without robots, colliders of links, or colliders of these names; see `Scene.without`."""
+    robots = [name for name in names if name in scene.robots and name]
+    dropped = colliders_of(scene, names)
+    colliders = [c for k, c in enumerate(scene.colliders) if k not in dropped]
+    prefixes = tuple(name + SEPARATOR for name in robots)
+    kept = {name: tree for name, tree in scene.robots.items() if name not in robots}
+    known = {c.name for c in colliders} | {frame for frame in scene.tree.frames if not frame.startswith(prefixes)}
+    return replace(
+        scene,
+        robots=kept,
+        colliders=colliders,
+        loops=[c for c in scene.loops if not any(frame.link.startswith(prefixes) for frame in c.frames)],
+        ignore=[pair for pair in scene.ignore if pair <= known],
+        descriptions={name: x for name, x in scene.descriptions.items() if name in kept},
+        start=np.concatenate([scene.start[scene.q_slice(name)] for name in kept]) if robots and kept else scene.start,
+    )
+
+
+def colliders_of(scene: Any, names: Iterable[str]) -> set[int]:
+    """Numbers of the colliders of robots, links or colliders of these names."""
+    out, links = set[int](), [c.link for c in scene.colliders]
+    known = {*scene.robots, *scene.tree.frames, *(c.name for c in scene.colliders)} - {""}
+    for name in names:
+        if not isinstance(name, str) or name not in known:
+            raise unknown_name("robot, link or collider", name, known)
+        in_robot = name + SEPARATOR if name in scene.robots else None
+        out.update(
+            k for k, (c, link) in enumerate(zip(scene.colliders, links, strict=True))
+            if name in (c.name, link) or (in_robot is not None and link.startswith(in_robot))
+        )  # fmt: skip
+    return out
+
+
+def _pose(at: ArrayLike) -> Placement:
+    """Where on the world something is: from a position, or a position and a unit quaternion."""
+    array = np.asarray(at)
+    size = 7 if array.shape == (7,) else 3
+    x = finite_array(at, (size,), "at", "A position in m, or a position and a unit quaternion x y z w.")
+    if not x[:3].any() and not x[3:6].any():
+        return ON_THE_WORLD
+    if size == 3:
+        return Placement(WORLD, np.eye(3), x)
+    length = float(np.linalg.norm(x[3:]))
+    if not 0.999 < length < 1.001:
+        raise ConfigurationError("at", "a quaternion of unit length", f"one of length {length:g}", "Divide it by that.")
+    return Placement(WORLD, quaternion_to_matrix(x[3:] / length), x[:3])
+
+
+def _renamed(c: Collider, prefix: str, at: Placement) -> Collider:
+    """The collider of a robot whose names get a prefix and whose world is there."""
+    if c.link != "world":
+        return replace(c, link=prefix + c.link, name=prefix + c.name)
+    R, p = at.rotation, at.position
+    return replace(c, position=p + R @ c.position, rotation=R @ c.rotation, name=prefix + c.name)
+
+
+def set_down(scene: Solids, q: ArrayLike) -> Array:
+    """Configuration (nq,) whose robot touches the world's colliders from above; see `Scene.set_down`."""
+    tree = scene.tree
+    if len(scene.robots) != 1 or not is_free_body(tree):
+        raise ConfigurationError(
+            "scene", "one robot on a free joint", f"{len(scene.robots)} robot(s)", "Give it its place in q."
+        )
+    out, detector = np.array(tree.check_configuration(q)), CollisionDetector(scene)
+    reach = NEAR
+    for _ in range(MOST_MOVES):  # on slopes, nothing is nearer than the gap, and moving by it takes a part of the way
+        contacts = _contacts(detector, out, reach)
+        below = contacts.depths[np.asarray(contacts.links)[:, 1] == WORLD]
+        if not below.size and reach >= FAR:
+            raise ConfigurationError("scene", "colliders of the world below the robot", "none", "Pass floor=True.")
+        if not below.size:
+            reach *= 10.0
+            continue
+        out[2] += below.max()
+        if abs(below.max()) <= TOUCHING:
+            break
+    return out
+
+
+def _contacts(detector: CollisionDetector, q: Array, reach: float = 0.0) -> ContactSet:
+    poses = [np.column_stack([R, p]) for R, p in world_poses(detector.scene.tree, q)]
+    return detector.contacts(np.array(poses), reach)

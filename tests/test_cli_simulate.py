@@ -47,6 +47,24 @@ def test_a_pendulum_is_run_recorded_and_drawn(tmp_path):
     assert (tmp_path / "f.png").stat().st_size > 10_000 and (tmp_path / "f.gif").stat().st_size > 10_000
 
 
+def test_a_robot_of_a_file_is_simulated(tmp_path):
+    """A hanging rod under a constant force of its joint; names that are wrong are answered with near ones."""
+    (tmp_path / "rod.urdf").write_text(
+        '<robot name="rod"><link name="base"/><link name="rod"><inertial><origin xyz="0 0 -1"/><mass value="1"/>'
+        '<inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>'
+        '<joint name="hinge" type="continuous"><parent link="base"/><child link="rod"/><axis xyz="0 1 0"/>'
+        "</joint></robot>"
+    )
+    out = run(tmp_path / "rod.urdf", "--root", "fixed", "--control", "hinge=3", "--seconds", 0.1)
+    row = next(line for line in out.splitlines() if line.startswith("kinetic energy"))
+    assert float(row.split()[-2]) == pytest.approx(0.5 * (3.0 * 0.1) ** 2 / 2.0, rel=0.02)  # inertia of 2 kg m^2
+    for further, message in (("--control", "hing=1"), "'hinge'"), (("--control", "hinge"), "NAME=NUMBER"):
+        with pytest.raises(DelassusError, match=message):
+            run(tmp_path / "rod.urdf", "--root", "fixed", *further)
+    with pytest.raises(DelassusError, match="a file or robot"):
+        run("boxes", "--floor")
+
+
 @pytest.mark.slow
 def test_a_run_in_two_parts_is_the_whole_run(tmp_path):
     whole, first, second = (tmp_path / f"{name}.npz" for name in ("whole", "first", "second"))

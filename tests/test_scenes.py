@@ -407,13 +407,20 @@ def test_scenes_are_edited(tmp_path):
     light = replace(whole, gravity=(0.0, 0.0, -1.0))
     copy = pickle.loads(pickle.dumps(light))
     assert copy.tree.gravity[2] == -1.0 and np.array_equal(copy.start, whole.start)
-    with pytest.warns(ds.DelassusWarning, match="has one already"):
-        (tmp_path / "floor.xml").write_text(
-            "<mujoco><worldbody><geom name='ground' type='plane' size='1 1 1'/><body pos='0 0 1'><freejoint/>"
-            "<geom size='.1'/></body></worldbody></mujoco>"
-        )
-        pytest.importorskip("mujoco")
-        assert ds.Scene.from_robot(tmp_path / "floor.xml", floor=True).start[2] == pytest.approx(0.1)
+
+
+@pytest.mark.peer
+def test_a_second_floor_warns(tmp_path):
+    """The file has one already; the ball that starts a metre above stands on it."""
+    pytest.importorskip("mujoco")
+    (tmp_path / "ball.xml").write_text(
+        "<mujoco><worldbody><geom name='ground' type='plane' size='1 1 1'/><body pos='0 0 1'><freejoint/>"
+        "<geom size='.1'/></body></worldbody></mujoco>"
+    )
+    with pytest.warns(ds.DelassusWarning, match="has one already, 'ground'"):
+        scene = ds.Scene.from_robot(tmp_path / "ball.xml", floor=True)
+    assert scene.start[2] == pytest.approx(0.1)
+    assert ds.Scene.from_robot(tmp_path / "ball.xml").start[2] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -232,14 +232,29 @@ def export(
 
 @app.command()
 def simulate(
-    scene: Annotated[str, typer.Argument(help="pendulum, dual-arm, boxes, quadruped or mppi.")],
+    scene: Annotated[
+        str,
+        typer.Argument(help="pendulum, dual-arm, boxes, quadruped or mppi; or a .urdf or .xml (MJCF) file or a robot."),
+    ],
+    floor: Annotated[bool, typer.Option("--floor", help="Of a file or robot: put it on a floor.")] = False,
+    configuration: Annotated[
+        str | None, typer.Option("--keyframe", help="Of a file or robot: its keyframe or SRDF state to start in.")
+    ] = None,
+    control: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE: constant control of an actuator, or force of a joint where a file has none."),
+    ] = None,
+    root: Annotated[RootOption | None, typer.Option(help="Of a URDF file: floating (default) or fixed.")] = None,
     links: Annotated[int | None, typer.Option(min=1, help="Links of the pendulum, or number of boxes.")] = None,
     terrain: Annotated[str | None, typer.Option(help="Of mppi: flat (default) or steps, of 5 cm.")] = None,
-    duration: Annotated[float | None, typer.Option(help="Time to simulate (s); the scene's own by default.")] = None,
+    duration: Annotated[
+        float | None, typer.Option("--duration", "--seconds", help="Time to simulate (s); the scene's own by default.")
+    ] = None,
     dt: Annotated[float | None, typer.Option(help="Time step (s); the scene's own by default.")] = None,
     formulation: Annotated[str | None, typer.Option(help="blocks (default), os, nmc-os, rmc, mc or nmc.")] = None,
     solver: Annotated[
-        str | None, typer.Option(help="newton (of blocks), lemke (of the others), pgs, nsgs, admm or interior.")
+        str | None,
+        typer.Option(help="newton (default, of blocks), lemke (default of the others), pgs, nsgs, admm or interior."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of random numbers, 0 by default.")] = None,
     view: Annotated[
@@ -260,8 +275,12 @@ def simulate(
     file: Json = None,
     csv: Csv = None,
 ) -> None:
-    """Simulate a scene with contacts: pendulum, arms, boxes, quadruped, or one that plans."""
+    """Simulate a scene with contacts: a ready-made one, or a robot of a file, under constant controls."""
     from delassus.cli.simulate import run
+
+    of_scene = {"links": links, "terrain": terrain}
+    of_robot = {"floor": floor or None, "configuration": configuration, "control": control or None,
+                "root": root and root.value}  # fmt: skip
 
     options = {"dt": dt, "formulation": formulation, "solver": solver, "seed": seed}
     files = {"plot": plot, "video": video, "record": record, "checkpoint": checkpoint, "resume": resume,
@@ -269,8 +288,8 @@ def simulate(
     run(
         console,
         scene,
-        links,
-        terrain,
+        {name: value for name, value in of_scene.items() if value is not None},
+        {name: value for name, value in of_robot.items() if value is not None},
         duration,
         {name: value for name, value in options.items() if value is not None},
         {name: path for name, path in files.items() if path is not None},

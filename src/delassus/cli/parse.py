@@ -49,6 +49,15 @@ def parse_frame(text: str) -> Frame:
     return Frame(link, position)
 
 
+def parse_value(text: str) -> tuple[str, float]:
+    """Name and number from ``NAME=NUMBER``."""
+    name, _, number = text.rpartition("=")
+    value = decimal_numbers(number) or ()
+    if not name or len(value) != 1:
+        raise ConfigurationError(f"control {text!r}", "NAME=NUMBER", repr(text), "Write such as hip=0.5.")
+    return name, value[0]
+
+
 def _parse(text: str, make: Callable[..., Constraint]) -> Constraint:
     if "@" in text:
         return make(parse_frame(text))

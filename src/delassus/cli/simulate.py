@@ -1,4 +1,4 @@
-"""``delassus simulate``: a ready-made scene, run, watched, recorded, drawn."""
+"""``delassus simulate``: a ready-made scene or a robot, run, watched, recorded, drawn."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from delassus.errors import ConfigurationError, require, shown, unknown_name
+from delassus.cli.parse import parse_value
+from delassus.contact.scene import Scene
+from delassus.errors import ConfigurationError, UnknownNameError, require, shown, unknown_name
+from delassus.formats.load import example_robot_files, find_description
 from delassus.pictures.plots import summary_figure, swing_figure, walk_figure
 from delassus.pictures.video import check_video, write_video
 from delassus.scenes import ReadyScene, boxes, dual_arm, mppi, pendulum, quadruped
@@ -34,6 +38,9 @@ COUNTED = ("pendulum", "boxes")
 
 FIGURES = (".png", ".pdf", ".svg")
 
+DT, DURATION = 1e-3, 2.0
+"""Of scenes of a robot, in s."""
+
 SAMPLES = 2000
 """About so many samples have the recordings that figures and videos are drawn from."""
 
@@ -41,22 +48,51 @@ BAR = 50
 """Steps between two updates of the progress bar; one costs as much as a few steps."""
 
 
-def make_scene(name: str, links: int | None, terrain: str | None = None) -> ReadyScene:
-    """Ready-made scene of that name; raises `UnknownNameError` with the nearest match."""
+def make_scene(name: str, of_scene: dict[str, Any], of_robot: dict[str, Any]) -> ReadyScene:
+    """Ready-made scene of that name, or scene of a robot or file; raises `UnknownNameError` with the nearest match.
+
+    ``of_scene`` are its links and terrain, ``of_robot`` floor, root and configuration, and controls by name.
+    """
     if name not in SCENES:
-        raise unknown_name("scene", name, SCENES)
-    if links is not None and name not in COUNTED:
+        if of_scene:
+            given = ", ".join(f"--{option}" for option in of_scene)
+            raise ConfigurationError(given, f"a scene of {', '.join(SCENES)}", name, "Leave it out.")
+        return _of_robot(name, **of_robot)
+    if of_robot:
+        given = ", ".join(f"--{option}" for option in of_robot)
+        raise ConfigurationError(given, "a file or robot", f"the scene {name}", "Leave it out.")
+    if "links" in of_scene and name not in COUNTED:
         raise ConfigurationError("--links", f"a scene of {' or '.join(COUNTED)}", name, "Leave --links out.")
-    if terrain is not None and name != "mppi":
+    if "terrain" in of_scene and name != "mppi":
         raise ConfigurationError("--terrain", "the scene mppi", name, "Leave --terrain out.")
-    return SCENES[name](*(x for x in (links, terrain) if x is not None))
+    return SCENES[name](*of_scene.values())
+
+
+def _of_robot(name: str, control: Sequence[str] = (), **options: Any) -> ReadyScene:
+    """Scene of a robot's file or name, under constant controls: of actuators, or of joints where it has none."""
+    try:
+        find_description(name)
+    except UnknownNameError:
+        raise unknown_name("scene, file or robot", name, [*SCENES, *example_robot_files()]) from None
+    scene = Scene.from_robot(name, **options)
+    tree, values = scene.tree, dict(parse_value(text) for text in control)
+    slots = {a.name: k for k, a in enumerate(tree.actuators)}
+    if not slots:
+        slots = {j.name: v.start for j, v in zip(tree.joints, tree.v_slices, strict=True) if j.nv == 1}
+    given = np.zeros(tree.nu if tree.actuators else tree.nv)
+    for actuator, value in values.items():
+        if actuator not in slots:
+            raise unknown_name("actuator" if tree.actuators else "joint", actuator, slots)
+        given[slots[actuator]] = value
+    told = f"{name}{' on a floor' if options.get('floor') else ''}, {', '.join(control) or 'no controls'}"
+    return ReadyScene(tree.name, scene, scene.start, np.zeros(tree.nv), DT, lambda _: given, DURATION, told)
 
 
 def run(
     console: Console,
     scene: str,
-    links: int | None,
-    terrain: str | None,
+    of_scene: dict[str, Any],
+    of_robot: dict[str, Any],
     duration: float | None,
     options: dict[str, Any],
     files: dict[str, Path],
@@ -64,14 +100,15 @@ def run(
 ) -> None:
     """Run a scene and say how it went, or show it in the browser at ``port``.
 
+    ``of_scene`` and ``of_robot`` are those of `make_scene`,
     ``options`` are those of the simulator; ``files`` those to write (plot, video, record, checkpoint, json,
     csv), and the checkpoint to go on from (resume).
     """
     _check(options, files, duration, port)
-    ready = make_scene(scene, links, terrain)
-    resume = files.get("resume")
-    sim = ready.simulator(**options) if resume is None else load_checkpoint(ready.scene, resume)
-    tree = sim.scene.tree
+    ready = make_scene(scene, of_scene, of_robot)
+    resume, tree = files.get("resume"), ready.scene.tree
+    control = {"control": "actuators"} if scene not in SCENES and tree.actuators else {}
+    sim = load_checkpoint(ready.scene, resume) if resume else ready.simulator(**options, **control)
     console.print(
         Text(f"{ready.name}:", "bold"),
         f"{ready.description}. {tree.n_links} links, {tree.nv} degrees of freedom, "

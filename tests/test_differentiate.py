@@ -128,7 +128,7 @@ HELD = ds.Point(ds.Frame("link4", (0.1, 0.2, 0.3)))
     ],
 )
 def test_formulas_of_jacobians_are_derivatives_of_the_program(what, options):
-    """Columns that formulas do not have, soft constraints and iterations are differentiated."""
+    """Columns that formulas do not have, and iterations, are differentiated; formulas are of soft constraints, too."""
     asked = requested(ds.mechanisms.chain(4), options.pop("constraints", HELD), what, **options)
     rng = np.random.default_rng(0)
     x = [np.ones((5, 1)) if a.name == "active" else rng.uniform(0.2, 1.0, (5, *a.shape)) for a in asked.arguments]
@@ -153,8 +153,45 @@ def test_derivatives_of_dynamics_are_those_of_their_formulas():
             assert error(np.swapaxes(columns, -1, -2), matrix) < 1e-9
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "root", "options"),
+    [("dynamics", "floating", {}), ("step", "fixed", {"compliance": 1e-2, "damping": "input"})],
+)
+def test_derivatives_by_some_arguments(what, root, options):
+    """Hessian products are symmetric, and differences of cotangents; Jacobians are parts of the whole."""
+    tree, by, h = ds.mechanisms.chain(3 if root == "fixed" else 1, root=root), ("q", "v", "tau"), 1e-6
+    asked = requested(tree, ds.Point(ds.Frame(tree.link_names[-1], (0.1, 0.2, 0.3))), what, **options)
+    rng, sizes = np.random.default_rng(0), [a.size for a in asked.arguments]
+    x = np.concatenate([tree.random(rng, batch=4), rng.uniform(0.1, 1.0, (4, sum(sizes[1:])))], axis=1)
+    bars = rng.normal(size=(4, sum(np.prod(asked.shape_of(o), dtype=int) for o in asked.outputs)))
+    along, others = rng.normal(size=(2, 4, sum(sizes[:3])))
+
+    def run(modes, *inputs):
+        program = make_program(asked.differentiated(*modes, by=by), with_rcond=False)
+        flat = np.concatenate(interpret_program(program, np.concatenate(inputs, axis=1)), axis=1)
+        return np.concatenate([flat[:, list(result.entries)] for result in program.results], axis=1)
+
+    products = [run(("vjp", "jvp"), x, bars, y) for y in (along, others)]
+    moves = np.concatenate([along, np.zeros((4, x.shape[1] - along.shape[1]))], axis=1).astype(np.longdouble)
+    after, before = (run(("vjp",), x + s * h * moves, bars.astype(np.longdouble)) for s in (1, -1))
+    assert error(products[0], (after - before) / (2 * h)) < 1e-9
+    one, other = np.sum(products[0] * others, axis=1), np.sum(products[1] * along, axis=1)
+    assert error(one, other) < 1e-11
+    slopes = run(("jacobian",), x).reshape(4, -1)
+    every = make_program(asked.differentiated("jacobian"), with_rcond=False)
+    flat = np.concatenate(interpret_program(every, x), axis=1)
+    kept = [r for r in every.results if r.name.rpartition("_d")[2] in by]
+    assert error(slopes, np.concatenate([flat[:, list(r.entries)] for r in kept], axis=1)) < 1e-12
+
+
 def test_derivatives_that_do_not_exist_are_refused():
     kernel = ds.compile(ds.mechanisms.chain(2), (), "energies")
+    for by in ("qdd", ["q", 3]):
+        with pytest.raises(ds.errors.UnknownNameError, match="arguments of 'energies'"):
+            kernel.derivative("jacobian", by=by)
+    with pytest.raises(ds.DelassusError, match="by: expected at least one name"):
+        kernel.derivative("jacobian", by=())
     with pytest.raises(ds.DelassusError, match="vjp"):
         kernel.derivative("hessian")
     ball = ds.mechanisms.free_body(1.0, np.eye(3), name="ball")

@@ -11,7 +11,7 @@ from delassus.algorithms.dynamics import HARD_AND_SOFT, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import inputs_of
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
 from delassus.constraints.contact import contacts_of
-from delassus.errors import ConfigurationError, ConstraintError, ModelError, unknown_name
+from delassus.errors import ConfigurationError, ConstraintError, ModelError, shown, unknown_name
 from delassus.model.check import check_choice, check_flag, check_list
 from delassus.model.tree import Tree
 from delassus.planner.plan import plan
@@ -32,6 +32,9 @@ class Choice:
         return f"{self.method}: {self.reason}"
 
 
+BY_ADVICE = "Pass by=('q', 'tau'), say, or leave it out."
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
     """A checked request for a quantity; made by `request`.
@@ -39,8 +42,9 @@ class Request:
     ``method`` is the algorithm that runs, "auto" the planner's, and ``is_chosen`` says that it was left to choose.
     ``payloads`` are the links whose inertia gets an addition with each call. ``derivative`` says what is taken of the
     quantity, one after the other: "jvp", tangents of the results, of those of the arguments; "vjp", cotangents of the
-    arguments, of those of the results; "jacobian", of each result with each argument. ``error_dtype`` is the type of
-    the numbers in which the error of each solution of dynamics is estimated by what it misses; without one, by pivots.
+    arguments, of those of the results; "jacobian", of each result with each argument. Names of arguments follow where
+    the others are held, as in "jacobian q tau". ``error_dtype`` is the type of the numbers in which the error of each
+    solution of dynamics is estimated by what it misses; without one, by pivots.
     """
 
     tree: Tree
@@ -104,18 +108,27 @@ class Request:
         """Outputs that are returned."""
         return self._differentiated[1]
 
-    def differentiated(self, *modes: str) -> Request:
-        """The request of a derivative of it.
+    def differentiated(self, *modes: str, by: str | Sequence[str] | None = None) -> Request:
+        """The request of a derivative of it, by the arguments of those names; by all if None.
 
         Raises
         ------
-        ConfigurationError
-            Another mode than those of ``derivative``; a constraint without derivatives.
+        ConfigurationError, UnknownNameError
+            Another mode than those of ``derivative``; names that are no list; one that is no argument; a constraint
+            without derivatives.
         """
+        names = [] if by is None else [by] if isinstance(by, str) else check_list("by", by, "names", BY_ADVICE)
+        known = [a.name for a in self.arguments]
+        for name in names:
+            if not isinstance(name, str) or name not in known:
+                raise unknown_name(f"arguments of {self.title!r}", name, known)
+        if by is not None and not names:
+            raise ConfigurationError("by", "at least one name", shown(by), BY_ADVICE)
         for mode in modes:
             check_choice("mode", mode, ("jacobian", "jvp", "vjp"), ConfigurationError)
         check_derivatives(self.constraints)
-        return replace(self, derivative=(*self.derivative, *modes))
+        held = [name for name in known if name in names]
+        return replace(self, derivative=(*self.derivative, *(" ".join((mode, *held)) for mode in modes)))
 
     @property
     def has_status(self) -> bool:
@@ -147,7 +160,7 @@ class Request:
     def title(self) -> str:
         """Title for people."""
         kinds = {"jvp": "tangents", "vjp": "cotangents", "jacobian": "Jacobian"}
-        return " of ".join((*(kinds[mode] for mode in reversed(self.derivative)), self.quantity.name))
+        return " of ".join((*(kinds[text.split()[0]] for text in reversed(self.derivative)), self.quantity.name))
 
     @property
     def _differentiated(self) -> tuple[tuple[Argument, ...], tuple[Output, ...]]:
@@ -157,22 +170,23 @@ class Request:
             *self.options.arguments(self.tree, self.constraints),
         )
         outputs = self.quantity.outputs
-        for mode in self.derivative:
+        for text in self.derivative:
+            mode, moving = text.split()[0], moving_arguments(text, arguments)
             if mode == "jacobian":
                 outputs = tuple(
                     Output(
                         f"d{o.name}_d{a.name}", (*self.shape_of(o), *a.shape), f"derivative of {o.name} with {a.name}"
                     )
                     for o in outputs
-                    for a in arguments
+                    for a in moving
                 )
                 continue
             if mode == "jvp":
-                given = [Argument(f"{a.name}_dot", a.shape, f"tangent of {a.name}") for a in arguments]
+                given = [Argument(f"{a.name}_dot", a.shape, f"tangent of {a.name}") for a in moving]
                 outputs = tuple(Output(f"{o.name}_dot", o.shape, f"tangent of {o.name}") for o in outputs)
             else:
                 given = [Argument(f"{o.name}_bar", self.shape_of(o), f"cotangent of {o.name}") for o in outputs]
-                outputs = tuple(Output(f"{a.name}_bar", a.shape, f"cotangent of {a.name}") for a in arguments)
+                outputs = tuple(Output(f"{a.name}_bar", a.shape, f"cotangent of {a.name}") for a in moving)
             arguments = (*arguments, *given)
         return arguments, outputs
 
@@ -255,6 +269,12 @@ def check_tree(tree: object) -> None:
     """Refuse what is no tree."""
     if not isinstance(tree, Tree):
         raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
+
+
+def moving_arguments(mode: str, arguments: Sequence[Argument]) -> list[Argument]:
+    """Arguments that a mode of ``Request.derivative`` is with."""
+    _, *names = mode.split()
+    return [a for a in arguments if not names or a.name in names]
 
 
 def check_derivatives(constraints: Iterable[Constraint]) -> None:

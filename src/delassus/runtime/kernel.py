@@ -265,16 +265,19 @@ class Kernel:
         made = result_arrays(None, self.results, check_batch(batch), self.dtype)
         return made[0] if len(made) == 1 else tuple(made)
 
-    def derivative(self, *modes: str) -> Kernel:
+    def derivative(self, *modes: str, by: str | Sequence[str] | None = None) -> Kernel:
         """Kernel of a derivative, by differentiation of the program; compiled when it is first asked for.
 
         Parameters
         ----------
         *modes : {"jacobian", "jvp", "vjp"}
-            "jacobian": of each result with each argument, ``∂y/∂x``; dynamics and time steps by formulas, where
-            constraints are hard and no joint has a quaternion. "jvp": with a tangent for each argument, the tangents of
-            the results, ``ẏ = (∂y/∂x) ẋ``. "vjp": with a cotangent for each result, the cotangents of the arguments,
+            "jacobian": of each result with each argument, ``∂y/∂x``; dynamics and time steps by formulas, where no
+            joint has a quaternion. "jvp": with a tangent for each argument, the tangents of the results,
+            ``ẏ = (∂y/∂x) ẋ``. "vjp": with a cotangent for each result, the cotangents of the arguments,
             ``x̄ = (∂y/∂x)ᵀ ȳ``. Of several, each is that of the kernel that those before it make.
+        by : str or sequence of str, optional
+            Names of the arguments ``x``; all others are held, and nothing is computed for them. All if None.
+            ``derivative("vjp", "jvp", by=("q", "v"))`` are products with the Hessian, ``(∂²(ȳᵀ y)/∂x²) ẋ``.
 
         Returns
         -------
@@ -285,8 +288,8 @@ class Kernel:
 
         Raises
         ------
-        ConfigurationError
-            Another mode.
+        ConfigurationError, UnknownNameError
+            Another mode; a name that no argument has.
 
         Examples
         --------
@@ -298,8 +301,9 @@ class Kernel:
         >>> place.derivative("vjp")(arm.random(0, batch=100), np.ones(3)).shape
         (100, 7)
         """
+        asked = self.request.differentiated(*modes, by=by)
+        modes = asked.derivative[len(self.request.derivative) :]
         if modes not in self._derivatives:
-            asked = self.request.differentiated(*modes)
             made = Kernel(asked, self.dtype.name, self.lanes, ", for derivatives", self.error_bound)
             self._derivatives[modes] = made
         return self._derivatives[modes]

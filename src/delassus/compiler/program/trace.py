@@ -16,14 +16,14 @@ from delassus.algorithms.dynamics import ITERATIVE
 from delassus.algorithms.problem import Problem
 from delassus.compiler.passes.differentiate import DifferentiableTraceOps, cotangents, jacobian, tangents
 from delassus.compiler.program.program import Result
-from delassus.constraints import Constraint
+from delassus.constraints import Argument, Constraint
 from delassus.errors import ConfigurationError
 from delassus.frozen import Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, elimination_order, symbolic_request
 from delassus.quantities.declarations.osim import DELASSUS
 from delassus.quantities.quantity import Output
-from delassus.quantities.request import Request, request
+from delassus.quantities.request import Request, moving_arguments, request
 from delassus.spatial.ops import Matrix
 from delassus.spatial.trace.batched_calls import CallingTraceOps
 from delassus.spatial.trace.graph import Graph, OperationCount
@@ -130,7 +130,7 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False, 
         raise ConfigurationError("derivative", "the first, of steps with contacts", "a further one", "Take the first.")
     for k in range(len(asked.derivative)):
         before, after = (replace(asked, derivative=asked.derivative[:end]) for end in (k, k + 1))
-        if after.derivative[-1] == "jacobian":
+        if after.derivative[-1].startswith("jacobian"):
             _jacobian(traced, before, after, _formulas(bound) if k == 0 else None)
         else:
             _differentiate(traced, before, after)
@@ -149,38 +149,41 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False, 
 
 
 def _formulas(bound: BoundRequest) -> Sequence[Sequence[Matrix]] | None:
-    """Jacobian by formulas, where tangents of configurations are their numbers and constraints are hard."""
+    """Jacobian by formulas, where tangents of configurations are their numbers and nothing iterates."""
     asked, tree = bound.request, bound.tree
-    is_hard = not any(asked.options.soft) and asked.method not in ITERATIVE
     formulas = asked.quantity.jacobian
-    return None if formulas is None or not is_hard or tree.nq != tree.nv else formulas(bound)
+    return None if formulas is None or asked.method in ITERATIVE or tree.nq != tree.nv else formulas(bound)
 
 
 def _jacobian(traced: Trace, before: Request, after: Request, formulas: Sequence[Sequence[Matrix]] | None) -> None:
     """Replace the results of a request by their Jacobian; formulas give that with the first arguments."""
     ops, nodes = traced.ops, [node for group in traced.computed for node in group]
-    n_known = len(formulas[0]) if formulas else 0
-    ends = np.cumsum([0, *(a.size for a in before.arguments)]).tolist()
-    rows = jacobian(ops, _inputs(ops)[ends[n_known] : ends[-1]], nodes)
+    known = [a.name for a in before.arguments[: len(formulas[0]) if formulas else 0]]
+    moving = moving_arguments(after.derivative[-1], before.arguments)
+    others = [a for a in moving if a.name not in known]
+    rows = jacobian(ops, _inputs(ops, before, others), nodes)
     results, traced.results, traced.computed = traced.results, [], []
     outputs = iter(after.outputs)
     for i, result in enumerate(results):
-        for j, (start, stop) in enumerate(itertools.pairwise(ends)):
-            if formulas and j < n_known:
-                made = ops.nodes(formulas[i][j])
+        first = 0
+        for a in moving:
+            if formulas and a.name in known:
+                made = ops.nodes(formulas[i][known.index(a.name)])
             else:
-                first = ends[n_known]
-                made = [x for k in result.entries for x in rows[k][start - first : stop - first]]
+                made = [x for k in result.entries for x in rows[k][first : first + a.size]]
+                first += a.size
             output, place = next(outputs), sum(map(len, traced.computed))
             entries = tuple(range(place, place + len(made)))
             traced.computed.append(made)
             traced.results.append(Result(output.name, after.shape_of(output), entries, output.meaning))
 
 
-def _inputs(ops: TraceOps) -> list[int]:
-    """Nodes of all inputs, in order."""
+def _inputs(ops: TraceOps, asked: Request, arguments: Sequence[Argument]) -> list[int]:
+    """Nodes of the inputs that some arguments of a request are."""
     inputs: list[int] = np.flatnonzero(ops.graph([]).op == Op.INPUT).tolist()
-    return inputs
+    ends, names = itertools.accumulate(a.size for a in asked.arguments), {a.name for a in arguments}
+    parts = [(a, inputs[end - a.size : end]) for a, end in zip(asked.arguments, ends, strict=True)]
+    return [node for a, part in parts if a.name in names for node in part]
 
 
 def _is_finite(traced: Trace) -> Expression:
@@ -197,16 +200,17 @@ def _is_finite(traced: Trace) -> Expression:
 def _differentiate(traced: Trace, before: Request, after: Request) -> None:
     """Replace the results of a request by those of its next derivative."""
     ops, nodes = traced.ops, [node for group in traced.computed for node in group]
-    inputs = _inputs(ops)
-    n, end = (sum(a.size for a in request.arguments) for request in (before, after))
+    moving = moving_arguments(after.derivative[-1], before.arguments)
+    inputs = _inputs(ops, before, moving)
+    given = _inputs(ops, after, after.arguments[len(before.arguments) :])
     entries = [result.entries for result in traced.results]
     traced.results, traced.computed = [], []
-    if after.derivative[-1] == "jvp":
-        traced.computed.append(tangents(ops, inputs[:n], nodes, inputs[n:end], in_passes=True))
+    if after.derivative[-1].startswith("jvp"):
+        traced.computed.append(tangents(ops, inputs, nodes, given, in_passes=True))
     else:
         every = [nodes[k] for of_result in entries for k in of_result]
-        traced.computed.append(cotangents(ops, inputs[:n], every, inputs[n:end], in_passes=True))
-        ends = np.cumsum([0, *(a.size for a in before.arguments)]).tolist()
+        traced.computed.append(cotangents(ops, inputs, every, given, in_passes=True))
+        ends = np.cumsum([0, *(a.size for a in moving)]).tolist()
         entries = [tuple(range(*pair)) for pair in itertools.pairwise(ends)]
     for output, places in zip(after.outputs, entries, strict=True):
         traced.results.append(Result(output.name, after.shape_of(output), places, output.meaning))

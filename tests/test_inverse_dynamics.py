@@ -112,6 +112,18 @@ def test_loops():
     assert np.array_equal(ds.inverse_dynamics(closed, q, v, qdd, None, motors=motors).tau, found.tau)
 
 
+def test_joints_that_nearly_depend_on_one_another():
+    """Two hinges whose axes are next to each other, and a third one; a rod that nothing drives, held at its end."""
+    tree, rod = ds.mechanisms.pendulum(1, length=0.5), ds.mechanisms.pendulum(1, length=0.4)
+    tree = tree.attach("rod1", rod, (0, 0, -1e-6), prefix="near_").attach("near_rod1", rod, (0, 0, -0.4), prefix="end_")
+    held, rng = ds.Point(ds.Frame("end_rod1", (0, 0, -0.4))), np.random.default_rng(0)
+    q, v, tau = tree.random(rng, 20), *rng.normal(size=(2, 20, 3)) * [[[1.0]], [[0.0]]]
+    moved = ds.forward_dynamics(tree, q, v, tau, held)
+    found = ds.inverse_dynamics(tree, q, v, moved.qdd, held, motors=[])
+    assert np.all(found.rank == 2) and np.all(found.tau == 0)
+    assert np.abs(found.force_residual).max() < 1e-9 and error(found.forces[0], moved.forces[0]) < 1e-7
+
+
 def test_feet_that_are_off_push_nothing(robot):
     rng = np.random.default_rng(5)
     q, v, qdd = robot.random(rng, 3), *rng.normal(size=(2, 3, robot.nv))

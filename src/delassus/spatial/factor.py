@@ -1,18 +1,17 @@
 """Factorisation of symmetric positive definite matrices, ``D = L diag(d) Lᵀ`` with unit lower triangular ``L``.
 
 Free of square roots, one reciprocal a column; the same text on every backend. One-by-one matrices (revolute and
-prismatic joints) reduce to a reciprocal. Of semidefinite matrices, `echelon` leaves out rows that depend on others.
+prismatic joints) reduce to a reciprocal.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from delassus.spatial.motion import diagonal
-from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.ops import Matrix, Ops
 
 
 class Factor:
@@ -21,7 +20,7 @@ class Factor:
     Nothing is checked here: a matrix that is not positive definite gives infinities, NaN or negative pivots.
     """
 
-    def __init__(self, ops: Ops, D: Matrix) -> None:
+    def __init__(self, ops: Ops, D: Matrix, is_judged: bool = True) -> None:
         self._ops = ops
         n = ops.shape(D)[0]
         a = ops.entries(D)
@@ -33,7 +32,8 @@ class Factor:
             for k in range(j):
                 L[j][k] = scaled[k] * self._reciprocals[k]
                 pivot = pivot - L[j][k] * scaled[k]
-            ops.pivot(pivot)
+            if is_judged:
+                ops.pivot(pivot)
             self._reciprocals.append(1.0 / pivot)
             for i in range(j + 1, n):
                 value = a[i][j]
@@ -118,51 +118,3 @@ class CholeskyFactor:
 
     def parts(self) -> list[Any]:
         return [self._C]
-
-
-def echelon(ops: Ops, W: Matrix, beside: Matrix) -> Matrix:
-    """Rows (d × (d + k)) of ``[W, beside]`` by elimination, ``W = Uᵀ Δ U`` positive semidefinite.
-
-    ``[U, Δ⁻¹ U⁻ᵀ beside]``; rows whose pivots are round-off are zero, that of small pivots before them too.
-    """
-    d, least = ops.shape(W)[0], ops.epsilon ** (2.0 / 3.0)
-    a = ops.entries(ops.hstack([W, beside]))
-    sizes = [a[k][k] for k in range(d)]
-    for k in range(d):
-        kept = ops.less(least * sizes[k], a[k][k])
-        over = kept / ops.select(kept, a[k][k], 1.0)
-        row = [0.0] * k + [kept] + [x * over for x in a[k][k + 1 :]]
-        for i in range(k + 1, d):
-            factor = a[k][i]
-            sizes[i] = sizes[i] + sizes[k] * (row[i] * row[i])
-            a[i] = [x - factor * y if j > k else x for j, (x, y) in enumerate(zip(a[i], row, strict=True))]
-        a[k] = row
-    return ops.matrix(a)
-
-
-class SemidefiniteSolution(NamedTuple):
-    """Of ``W X = B``, ``W`` positive semidefinite: see `semidefinite_solution`."""
-
-    X: Matrix
-    null: Matrix
-    kept: list[Scalar]
-
-
-def semidefinite_solution(ops: Ops, W: Matrix, B: Matrix) -> SemidefiniteSolution:
-    """Solution ``X`` (n × k) that is zero at rows of ``W`` that depend on those before them, where there is any.
-
-    ``null`` (n × n) spans the null space, a column for each of these rows, the others zero; ``kept`` is 1 for rows that
-    are independent, else 0.
-    """
-    n, k = ops.shape(B)
-    reduced = echelon(ops, W, B)
-    kept = [row[i] for i, row in enumerate(ops.entries(ops.take(reduced, None, range(n))))]
-    left_out = diagonal(ops, [1.0 - x for x in kept])
-    right, rows = ops.hstack([ops.take(reduced, None, range(n, n + k)), left_out]), list[Matrix]()
-    for i in reversed(range(n)):
-        row = ops.take(right, (i,), None)
-        if rows:
-            row = row - ops.take(reduced, (i,), range(i + 1, n)) @ ops.vstack(rows)
-        rows.insert(0, row)
-    both = ops.vstack(rows)
-    return SemidefiniteSolution(ops.take(both, None, range(k)), ops.take(both, None, range(k, k + n)), kept)

@@ -147,8 +147,8 @@ class NumpyOps(Ops):
     def transform(self, displacement: Displacement) -> DenseTransform:
         return DenseTransform(self, displacement)
 
-    def factor(self, D: Any) -> Factor | CholeskyFactor:
-        return CholeskyFactor(D) if D.shape[-1] > 1 and self.dtype != object else Factor(self, D)
+    def factor(self, D: Any, is_judged: bool = True) -> Factor | CholeskyFactor:
+        return CholeskyFactor(D) if D.shape[-1] > 1 and self.dtype != object else Factor(self, D, is_judged)
 
     def rigid_inertia(self, H: Any) -> DenseRigidInertia:
         return DenseRigidInertia(self, H)

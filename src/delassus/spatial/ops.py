@@ -340,8 +340,8 @@ class Ops(ScalarOps):
         return a @ b
 
     @abstractmethod
-    def factor(self, D: Matrix) -> SymmetricFactor:
-        """Factorisation of a symmetric positive definite matrix; see `delassus.spatial.factor`."""
+    def factor(self, D: Matrix, is_judged: bool = True) -> SymmetricFactor:
+        """Factorisation of a symmetric positive definite matrix, whose errors are estimated; see `spatial.factor`."""
 
     # -- rigid displacements: how X acts is the backend's choice, see transform.py -----------------------------------
 

@@ -39,7 +39,6 @@ from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import Candidate
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.factor import echelon
 from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix, diagonal, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
@@ -284,6 +283,26 @@ def softness(ops: Ops, mode: Mode, rows: Sequence[int]) -> list[tuple[Scalar, Sc
         is_soft = ops.less(least, x)
         out.append((is_soft / ops.select(is_soft, x, 1.0) if k in rows else 0.0, 1.0 - is_soft))
     return out
+
+
+def echelon(ops: Ops, W: Matrix, beside: Matrix) -> Matrix:
+    """Rows (d × (d + k)) of ``[W, beside]`` by elimination, ``W = Uᵀ Δ U`` positive semidefinite.
+
+    ``[U, Δ⁻¹ U⁻ᵀ beside]``; rows whose pivots are round-off are zero, that of small pivots before them too.
+    """
+    d, least = ops.shape(W)[0], ops.epsilon ** (2.0 / 3.0)
+    a = ops.entries(ops.hstack([W, beside]))
+    sizes = [a[k][k] for k in range(d)]
+    for k in range(d):
+        kept = ops.less(least * sizes[k], a[k][k])
+        over = kept / ops.select(kept, a[k][k], 1.0)
+        row = [0.0] * k + [kept] + [x * over for x in a[k][k + 1 :]]
+        for i in range(k + 1, d):
+            factor = a[k][i]
+            sizes[i] = sizes[i] + sizes[k] * (row[i] * row[i])
+            a[i] = [x - factor * y if j > k else x for j, (x, y) in enumerate(zip(a[i], row, strict=True))]
+        a[k] = row
+    return ops.matrix(a)
 
 
 def inverted(ops: Ops, A: Matrix, sizes: Sequence[Scalar] | None = None) -> Matrix:

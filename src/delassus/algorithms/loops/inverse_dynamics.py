@@ -11,9 +11,10 @@ least before. Weights of one thus give the pseudo-inverse of ``[Sᵀ Jᵀ]``. Wi
 
     f = H⁻¹ J_a W b_a + Z λ,    K λ = P b_u − J_uᵀ H⁻¹ J_a W b_a,    K = J_uᵀ Z,
 
-``P`` being the projection on the range of ``K``. Rows of ``K`` that depend on those before them are left out
-(`echelon`), and what no force gives of ``b_u`` lies along the null space. ``K`` has the square of the condition of
-``J_u``: one step of refinement follows. Cost O(m² nv + m³ + u³); ``H`` falls into blocks where legs meet at the base.
+``P`` being the projection on the range of ``K``. Rows of ``J_uᵀ`` are made orthogonal in the metric ``H⁻¹`` one after
+the other: ``X K Xᵀ`` is diagonal, without the squares of a factorisation of ``K``. Of rows that depend on those before
+them nothing is left; rows of ``X`` there span what no force gives. One step of refinement follows. Cost
+O(m² nv + m³ + u² m + u³); ``H`` falls into blocks where legs meet at the base.
 
 Sources: Righetti, Buchli, Mistry, Kalakrishnan, Schaal, "Optimal distribution of contact forces with inverse-dynamics
 control", IJRR 2013; Mistry, Buchli, Schaal, "Inverse dynamics control of floating base systems using orthogonal
@@ -30,9 +31,14 @@ from delassus.algorithms.dynamics.constraint_acceleration import constraint_resi
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.rnea import inverse_dynamics
-from delassus.spatial.factor import semidefinite_solution
-from delassus.spatial.motion import diagonal
-from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.motion import column, diagonal, scaled, scaled_matrix
+from delassus.spatial.ops import Matrix, Ops, Scalar
+
+INDEPENDENT = 1e-10
+"""Rows count as independent of others where the square of what these do not span is above this part of it."""
+
+ROUNDING = 64.0
+"""What is left of a row is round-off below this many times the relative round-off of what it was made of."""
 
 
 class ConstrainedForces(NamedTuple):
@@ -78,29 +84,63 @@ def _constraint_forces(
 ) -> tuple[Matrix, Scalar]:
     """``f`` (m × 1) and the rank of ``J_u``."""
     ops, (motors, passive), (m, nv) = motion.ops, parts, motion.ops.shape(J)
-    u = len(passive)
+    total: Scalar = 0.0
     if not m:
-        return ops.zeros(0, 1), 0.0
+        return ops.zeros(0, 1), total
     J_a, J_u, b_u = ops.take(J, None, motors), ops.take(J, None, passive), ops.take(b, passive, None)
     weighted = J_a @ diagonal(ops, [weights[k] for k in motors])
     H = ops.sym_add(diagonal(ops, weights[nv:]), ops.sym_product(weighted, ops.transpose(J_a)))
-    beside = ops.hstack([J_u, weighted @ ops.take(b, motors, None)])
-    solved = semidefinite_solution(ops, H, beside).X
-    Z, f = ops.take(solved, None, range(u)), ops.take(solved, None, (u,))
-    if not u:
-        return f, 0.0
+    Zf = ops.factor(H, is_judged=False).solve(ops.hstack([J_u, weighted @ ops.take(b, motors, None)]))
+    Z, f = ops.take(Zf, None, range(len(passive))), ops.take(Zf, None, (len(passive),))
+    if not passive:
+        return f, total
     back = ops.transpose(J_u)
-    K = ops.sym_product(back, Z)
-    inverse, null, kept = semidefinite_solution(ops, K, ops.eye(u))
-    total = sum(kept[1:], kept[0])
-    ops.mark("equations without motors", [inverse])
+    X, over, kept = orthogonalised(ops, back, ops.transpose(Z))
+    ops.mark("equations without motors", [X])
 
-    # what no force gives: N (Nᵀ N)⁻¹ Nᵀ b_u
-    along = ops.transpose(null)
-    square = ops.sym_add(ops.sym_product(along, null), diagonal(ops, kept))
-    asked = b_u - null @ semidefinite_solution(ops, square, along @ b_u).X
+    # what no force gives: N (Nᵀ N)⁻¹ Nᵀ b_u, N the rows of X that are left out
+    N = diagonal(ops, [1.0 - x for x in kept]) @ X
+    square = ops.sym_add(ops.sym_product(N, ops.transpose(N)), diagonal(ops, kept))
+    asked = b_u - ops.transpose(N) @ ops.factor(square, is_judged=False).solve(N @ b_u)
 
     for _ in range(2):
-        f = f + Z @ (inverse @ (asked - back @ f))
+        f = f + Z @ (ops.transpose(X) @ scaled(ops, over, X @ (asked - back @ f)))
     ops.mark("constraint forces", [f])
+    for x in kept:
+        total = total + x
     return f, total
+
+
+def orthogonalised(ops: Ops, A: Matrix, B: Matrix) -> tuple[Matrix, list[Scalar], list[Scalar]]:
+    """``X`` (u × u) that makes ``X A Bᵀ Xᵀ`` diagonal, by Gram and Schmidt's method, twice.
+
+    ``A`` and ``B`` (u × m) are rows and their products with a positive definite matrix. The diagonal's reciprocals,
+    zero at rows that depend on others, of which ``X A`` is zero; 1 at those that do not.
+    """
+    (u, _), rounding = ops.shape(A), (ROUNDING * ops.epsilon) ** 2
+    X, over, kept, sizes = list[Matrix](), list[Scalar](), list[Scalar](), list[Scalar]()
+    rows, products = list[Matrix](), list[Matrix]()
+    for i in range(u):
+        a, b, x = ops.take(A, (i,), None), ops.take(B, (i,), None), ops.constant([[float(i == k) for k in range(u)]])
+        ((size,),) = ops.entries(a @ ops.transpose(b))
+        least = INDEPENDENT * size
+        for again in range(2 if i else 0):
+            factors = scaled(ops, over, ops.vstack(products) @ ops.transpose(a))
+            across = ops.transpose(factors)
+            a, b, x = a - across @ ops.vstack(rows), b - across @ ops.vstack(products), x - across @ ops.vstack(X)
+            if not again:
+                for factor, of in zip(column(ops, factors), sizes, strict=True):
+                    size = size + of * (factor * factor)
+        ((left,),) = ops.entries(a @ ops.transpose(b))
+        is_kept = ops.less(ops.maximum(least, rounding * size), left)
+        kept.append(is_kept)
+        over.append(is_kept / ops.select(is_kept, left, 1.0))
+        for several, one in ((sizes, size), (rows, a), (products, b), (X, x)):
+            several.append(one)
+
+    # what is left of rows that depend on those before them lies along rows after them
+    for i in range(u - 1):
+        factors = scaled(ops, over[i + 1 :], ops.vstack(products[i + 1 :]) @ ops.transpose(rows[i]))
+        across = scaled_matrix(ops, 1.0 - kept[i], ops.transpose(factors))
+        X[i] = X[i] - across @ ops.vstack(X[i + 1 :])
+    return ops.vstack(X), over, kept

@@ -444,8 +444,8 @@ class TraceOps(Ops):
     def transform(self, displacement: Displacement) -> StagedTransform:
         return StagedTransform(self, displacement)
 
-    def factor(self, D: Any) -> Factor:
-        return Factor(self, D)
+    def factor(self, D: Any, is_judged: bool = True) -> Factor:
+        return Factor(self, D, is_judged)
 
     def rigid_inertia(self, H: Any) -> RigidInertia:
         return RigidInertia.of_matrix(self, H)

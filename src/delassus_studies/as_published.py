@@ -142,7 +142,7 @@ class CasadiOps(Ops):
     def transform(self, displacement: Displacement) -> ComposedTransform:
         return ComposedTransform(self, displacement)
 
-    def factor(self, D: Any) -> DenseFactor:
+    def factor(self, D: Any, is_judged: bool = True) -> DenseFactor:
         return DenseFactor(self, D)
 
     def rigid_inertia(self, H: Any) -> DenseRigidInertia:
@@ -269,7 +269,7 @@ class CasadiDynamicsOps(CasadiOps):
     def known(self, a: Any) -> None:
         """Numbers are treated as what comes with each call."""
 
-    def factor(self, D: Any) -> CholeskyFactor:
+    def factor(self, D: Any, is_judged: bool = True) -> CholeskyFactor:
         return CholeskyFactor(self, D)
 
 

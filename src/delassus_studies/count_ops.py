@@ -193,7 +193,7 @@ class CountOps(Ops):
     def transform(self, displacement: Displacement) -> StagedTransform:
         return StagedTransform(self, displacement)
 
-    def factor(self, D: Any) -> Factor:
+    def factor(self, D: Any, is_judged: bool = True) -> Factor:
         return Factor(self, D)
 
     def rigid_inertia(self, H: Any) -> RigidInertia:

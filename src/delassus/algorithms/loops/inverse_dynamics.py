@@ -135,7 +135,8 @@ def orthogonalised(ops: Ops, A: Matrix, B: Matrix) -> tuple[Matrix, list[Scalar]
         is_kept = ops.less(ops.maximum(least, rounding * size), left)
         kept.append(is_kept)
         over.append(is_kept / ops.select(is_kept, left, 1.0))
-        for several, one in ((sizes, size), (rows, a), (products, b), (X, x)):
+        sizes.append(size)
+        for several, one in ((rows, a), (products, b), (X, x)):
             several.append(one)
 
     # what is left of rows that depend on those before them lies along rows after them

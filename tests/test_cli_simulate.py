@@ -100,7 +100,7 @@ def test_no_time_at_all():
     ("arguments", "message"),
     [
         (["pendulun"], "Did you mean 'pendulum'?"),
-        (["box"], "Did you mean 'boxes'?"),
+        (["box"], "Did you mean 'boxes'"),
         (["dual-arm", "--links", "4"], "Leave --links out"),
         (["boxes", "--terrain", "flat"], "Leave --terrain out"),
         (["mppi", "--links", "4", "--terrain", "flat"], "Leave --links out"),

@@ -351,6 +351,13 @@ def test_speeds_that_cannot_be_computed_are_named(scene: ds.Scene) -> None:
             ds.Simulator(box, formulation=formulation, **{**down, "q0": [0, 0, 0.05, *IDENTITY]}).run(3e-3)
 
 
+def test_controls_of_another_kind_are_named():
+    """As many numbers as actuators, or as a configuration has, are neither guessed at nor refused without a word."""
+    body = ds.mechanisms.free_body(1.0, (0.1, 0.1, 0.1))
+    with pytest.raises(ds.DelassusError, match="control='pd'"):
+        ds.Simulator(ds.Scene(body)).step(np.zeros(7))
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_whatever_is_handed_over(scene: ds.Scene) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import cached_property
-from delassus.model.check import finite_array
+from delassus.model.check import finite_array, real_array
 from delassus.model.tree import Tree
 from delassus.quantities.options import Control
 from delassus.runtime.compile import compile as compile_kernel
@@ -59,15 +59,13 @@ class Controls:
             advice = "Leave it out, or pass control='pd'."
             raise ConfigurationError("v_target", "none without control='pd'", shown(v_target), advice)
         if self.control == "tau":
-            sizes = {tree.nu: "controls of actuators, with control='actuators'", tree.nq: "targets, with control='pd'"}
-            if (
-                given is not None
-                and np.shape(given) != (tree.nv,)
-                and np.shape(given)[-1:]
-                and (other := sizes.get(np.shape(given)[-1]))
-            ):
-                came = f"shape {np.shape(given)}"
-                raise ConfigurationError("tau", f"joint forces ({tree.nv},)", came, f"A simulator takes {other}.")
+            array = None if given is None else real_array(given)
+            others = {(tree.nq,): "targets with control='pd'", (tree.nu,): "controls with control='actuators'"}
+            if array is not None and array.shape in others.keys() - {(tree.nv,)}:
+                came = f"shape {array.shape}"
+                raise ConfigurationError(
+                    "tau", f"joint forces, shape ({tree.nv},)", came, f"A simulator takes {others[array.shape]}."
+                )
             return self.none if given is None else one_state("tau", tree.check_velocity(given, "tau"))
         if self.control == "actuators":
             given = np.zeros(tree.nu) if given is None else given

@@ -15,7 +15,6 @@ from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES, 
 from delassus.errors import ConfigurationError, UnknownNameError
 from delassus_studies.cases import benchmark_cases
 from delassus_studies.peers.pinocchio import pinocchio_contacts
-from internals import STEP as STEP_QUANTITY
 from internals import (
     DynamicsProblem,
     Goal,
@@ -25,7 +24,6 @@ from internals import (
     RawLink,
     SparseFactor,
     TraceOps,
-    bind,
     build_tree,
     check_constraints,
     interpret_program,
@@ -37,7 +35,7 @@ from internals import (
 )
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import as_pose, everything, pairs, state, two_branches
-from tools import AGREEMENT, error, evaluated, random_frame, random_rotation, requested
+from tools import AGREEMENT, direct, error, evaluated, random_frame, random_rotation, requested
 
 STEP = 1e-4
 """Step of differences of fourth order, in rad or m: the fifth derivative times its fourth power, and 1e-16 over it."""
@@ -494,7 +492,7 @@ def test_a_kernel_whose_constraint_is_off():
 def stepped(tree, q, v, tau, dt, constraints, options):
     """State after a step, by the dense saddle point."""
     states, method = {"q": q, "v": v, "tau": tau, "dt": dt}, "kkt" if constraints else "aba"
-    found = bind(tree, constraints, STEP_QUANTITY, states, method, **options).run()
+    found = direct(tree, "step", states, constraints, method, **options)
     return found["q_next"], found["v_next"]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 import zlib
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 
 import delassus as ds
 from internals import SOFT, UNCONSTRAINED
-from tools import ROUND_OFF, error, random_rotation
+from tools import ROUND_OFF, direct, error, random_rotation
 
 pin = pytest.importorskip("pinocchio")
 
@@ -72,6 +73,8 @@ def check_unconstrained(tree, model, names, rng):
     own = ds.forward_dynamics(tree, q, v, tau, (), **given).qdd
     assert error(own, pin.aba(model, data, q, v, tau - model.damping * v, outside)) < ACCELERATION
     motors = 0.5 * model.armature @ v**2
+    if is_depth_first(model):
+        check_derivatives(tree, model, names, q, v, qdd, given, outside)
     model.armature = np.zeros(model.nv)  # Pinocchio 4.1 counts that of unaligned joints wrongly
     kinetic = pin.computeKineticEnergy(model, data, q, v) + motors
     assert ds.kinetic_energy(tree, q, v) == pytest.approx(kinetic, rel=DYNAMICS)
@@ -91,6 +94,42 @@ def check_unconstrained(tree, model, names, rng):
     check_frames_and_momenta(tree, model, names, q, v, qdd, rng)
 
 
+def check_derivatives(tree, model, names, q, v, qdd, given, outside):
+    data = model.createData()
+    bare = {**given, "passive": "none"}
+    found = ds.inverse_dynamics_derivatives(tree, q, v, qdd, **bare)
+    for ours, theirs in zip(found, pin.computeRNEADerivatives(model, data, q, v, qdd, outside), strict=True):
+        assert error(ours, theirs) < DYNAMICS
+    still = 0 * v
+    gravity = ds.inverse_dynamics_derivatives(tree, q, still, still, gravity=given["gravity"], passive="none")[0]
+    assert error(gravity, pin.computeGeneralizedGravityDerivatives(model, data, q)) < DYNAMICS
+    held = ds.inverse_dynamics_derivatives(tree, q, still, still, **bare)[0]
+    assert error(held, pin.computeStaticTorqueDerivatives(model, data, q, outside)) < DYNAMICS
+
+    derived = partial(direct, tree, derivative="tangent_jacobian")
+    motion = {"q": q, "v": v, "qdd": qdd}
+    dh_dq, rate_q, rate_v, rate_a = pin.computeCentroidalDynamicsDerivatives(model, data, q, v, qdd)
+    momentum, rate = derived("momentum", {"q": q, "v": v}), derived("momentum_rate", motion)
+    for ours, theirs in (
+        (momentum["dmomentum_dq"], dh_dq), (momentum["dmomentum_dv"], rate_a), (rate["drate_dq"], rate_q),
+        (rate["drate_dv"], rate_v), (rate["drate_dqdd"], rate_a), (ds.momentum_rate(tree, q, v, qdd), data.dhg.vector),
+    ):  # fmt: skip
+        assert error(ours, theirs) < DYNAMICS
+    pin.computeForwardKinematicsDerivatives(model, data, q, v, qdd)
+    pin.centerOfMass(model, data, q, v)
+    com = pin.getCenterOfMassVelocityDerivatives(model, data)
+    assert error(momentum["dmomentum_dq"][:3] / data.mass[0], com) < DYNAMICS
+    index, at = model.getFrameId(names[0]), {"frames": names[0]}
+    peer = pin.getFrameVelocityDerivatives, pin.getFrameAccelerationDerivatives
+    for name in ("local", "world"):
+        found = derived("frame_velocity", {"q": q, "v": v}, reference=name, **at)
+        for ours, theirs in zip(found.values(), peer[0](model, data, index, REFERENCES[name]), strict=True):
+            assert error(ours, theirs) < DYNAMICS, name
+    found = derived("frame_acceleration", motion, **at)  # in the world its own differ from differences (`names.md`)
+    for ours, theirs in zip(found.values(), peer[1](model, data, index, pin.LOCAL)[1:], strict=True):
+        assert error(ours, theirs) < DYNAMICS
+
+
 def check_regressors(tree, model, q, v, qdd, gravity):
     data = model.createData()
     parameters = [inertia.toDynamicParameters() for inertia in list(model.inertias)[1:]]
@@ -106,9 +145,8 @@ def test_changes_on_the_manifold():
     rng = np.random.default_rng(7)
     model = random_model(rng, ["FreeFlyer", "Spherical", "RUBZ", "Planar"])
     tree = ds.load(model)
-    kernels = [ds.compile(tree, (), f"{name}{changes}") for name in ("integrate", "difference")
-               for changes in ("", "_changes")]  # fmt: skip
-    move, move_changes, away, away_changes = kernels
+    move, away = (ds.compile(tree, (), name) for name in ("integrate", "difference"))
+    move_changes, away_changes = (kernel.derivative("tangent_jacobian") for kernel in (move, away))
     q, u = tree.random(rng, 10), rng.normal(size=(10, tree.nv))
     turns = [[*range(3, 6)], [*range(6, 9)], [9], [12]]
     sizes = np.concatenate([[0.0, 1e-160, 1e-9, 1e-4], [1.0, 1.0, 2.0], np.pi - np.array([1e-2, 1e-6, 1e-9])])

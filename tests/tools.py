@@ -21,6 +21,8 @@ from internals import (
     bind,
     find_quantity,
     interpret,
+    interpret_program,
+    make_program,
     rcond_program,
     request,
 )
@@ -115,6 +117,20 @@ def leaf_frames(tree, limit=4):
 def requested(tree, constraints, what, **options):
     """What `delassus.compile` is asked for in the same words, before it traces anything."""
     return request(tree, constraints, find_quantity(what), **options)
+
+
+def direct(tree, what, states, constraints=(), method="auto", derivative="", **options):
+    """Results by name of a quantity, or of its derivative, as the direct functions compute them."""
+    return bind(tree, constraints, find_quantity(what), states, method, derivative, **options).run()
+
+
+def interpreted(asked, values):
+    """Results by name of the program of what is asked for, at values of its arguments."""
+    batch = max((np.shape(values[a.name])[: -len(a.shape)] for a in asked.arguments if a.shape), key=len)
+    given = [np.broadcast_to(values[a.name], (*batch, *a.shape)).reshape(*batch, a.size) for a in asked.arguments]
+    program = make_program(asked, with_rcond=False)
+    flat = np.concatenate(interpret_program(program, np.concatenate(given, axis=-1)), axis=-1)
+    return {r.name: flat[..., list(r.entries)].reshape(*batch, *r.shape) for r in program.results}
 
 
 def make_motion(tree, q, v, tau, constraints=(), **given):

@@ -53,6 +53,7 @@ Dynamics
     `inverse_dynamics`        joint forces of a motion, of motors under constraints, too
     `InverseDynamics`         what it returns with constraints
     `InverseDynamicsStatus`   whether motors and constraints cause the motion, in words
+    `inverse_dynamics_derivatives` its derivatives
     `bias_force`              joint forces that keep q̈ = 0
     `mass_matrix`             M
     `coriolis_matrix`         C: joint forces C v keep q̈ = 0 without gravity
@@ -78,6 +79,7 @@ Energy and momentum
     `potential_energy`        of gravity and springs
     `momentum`                linear and angular, about the centre of mass
     `momentum_jacobian`       the matrix that takes v to it
+    `momentum_rate`           its rate
     `momentum_drift`          its rate at q̈ = 0
 
 Inertial parameters
@@ -145,21 +147,14 @@ from delassus.quantities.declarations.inverse_dynamics import (
     InverseDynamicsStatus,
     bias_force,
     inverse_dynamics,
+    inverse_dynamics_derivatives,
 )
 from delassus.quantities.declarations.kinematics import (
-    centre_of_mass,
-    centre_of_mass_drift,
-    centre_of_mass_jacobian,
     forward_kinematics,
     frame_acceleration,
     frame_jacobian,
     frame_velocity,
     jacobian_drift,
-    kinetic_energy,
-    momentum,
-    momentum_drift,
-    momentum_jacobian,
-    potential_energy,
 )
 from delassus.quantities.declarations.loops import (
     ClosedLoops,
@@ -169,6 +164,17 @@ from delassus.quantities.declarations.loops import (
     close_loops,
     random_configurations,
     reduced_dynamics,
+)
+from delassus.quantities.declarations.momentum import (
+    centre_of_mass,
+    centre_of_mass_drift,
+    centre_of_mass_jacobian,
+    kinetic_energy,
+    momentum,
+    momentum_drift,
+    momentum_jacobian,
+    momentum_rate,
+    potential_energy,
 )
 from delassus.quantities.declarations.osim import (
     OSIM_METHODS,
@@ -260,6 +266,7 @@ __all__ = [
     "ilqr",
     "impulse",
     "inverse_dynamics",
+    "inverse_dynamics_derivatives",
     "jacobian",
     "jacobian_drift",
     "kinetic_energy",
@@ -270,6 +277,7 @@ __all__ = [
     "momentum",
     "momentum_drift",
     "momentum_jacobian",
+    "momentum_rate",
     "osim",
     "potential_energy",
     "random_configurations",

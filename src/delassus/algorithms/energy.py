@@ -54,9 +54,12 @@ def momentum(motion: DynamicsProblem) -> Matrix:
     return _about_centre(motion.problem, [H @ V for H, V in zip(motion.problem.inertias, motion.V, strict=True)])
 
 
-def momentum_drift(motion: DynamicsProblem) -> Matrix:
-    """Rate (6 × 1) of the momentum at ``q̈ = 0``, where there are neither gravity nor wrenches: ``ṙ × m ṙ = 0``."""
-    return _about_centre(motion.problem, link_forces(motion))
+def momentum_rate(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> Matrix:
+    """Rate (6 × 1) of the momentum, of a problem without gravity and wrenches: ``ṙ × m ṙ = 0``.
+
+    ``qdd`` holds a column a joint, None is zero.
+    """
+    return _about_centre(motion.problem, link_forces(motion, qdd))
 
 
 def _about_centre(problem: Problem, forces: Sequence[Matrix]) -> Matrix:

@@ -80,7 +80,7 @@ class FrameMotions:
 
             # leaf → root: J_j = X_reference_j S_j
             for j in reversed(tree.support(at.link)):
-                columns[0, j] = _seen_from(ops, (R, p), ops.take(ops.eye(6), None, tree.joints[j].motion_axes))
+                columns[0, j] = seen_from(ops, (R, p), ops.take(ops.eye(6), None, tree.joints[j].motion_axes))
                 R, p = X[j].rotate_to_parent(R), X[j].position() + X[j].rotate_to_parent(p)
             out.append(assembled(ops, [6], [joint.nv for joint in tree.joints], columns))
         return out
@@ -103,10 +103,10 @@ class FrameMotions:
 
     def _of_links(self, motions: Sequence[Matrix]) -> list[Matrix]:
         ops, frames = self._ops, zip(self._frames, self._references, strict=True)
-        return [ops.zeros(6, 1) if at.link == WORLD else _seen_from(ops, pose, motions[at.link]) for at, pose in frames]
+        return [ops.zeros(6, 1) if at.link == WORLD else seen_from(ops, pose, motions[at.link]) for at, pose in frames]
 
 
-def _seen_from(ops: Ops, pose: Pose, motions: Matrix) -> Matrix:
+def seen_from(ops: Ops, pose: Pose, motions: Matrix) -> Matrix:
     """Motions (6 × k) of a body at the origin and along the axes of what has that pose in it."""
     R, p = pose
     back, w = ops.transpose(R), ops.take(motions, ANGULAR, None)

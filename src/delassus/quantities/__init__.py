@@ -17,6 +17,7 @@ from delassus.quantities.declarations import (
     inverse_dynamics,
     kinematics,
     loops,
+    momentum,
     osim,
     regressors,
     steps,
@@ -26,7 +27,7 @@ from delassus.quantities.quantity import Quantity
 QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
     {
         declared.name: declared
-        for module in (osim, kinematics, loops, dynamics, inverse_dynamics, steps, regressors, contact)
+        for module in (osim, kinematics, momentum, loops, dynamics, inverse_dynamics, steps, regressors, contact)
         for declared in vars(module).values()
         if isinstance(declared, Quantity)
     }

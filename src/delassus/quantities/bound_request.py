@@ -57,6 +57,21 @@ class BoundRequest:
         self.dependent: Dependent | None = None  # states at which the last system's rows are dependent
         self.errors: list[Scalar] = []  # estimates of the relative error of each solution of dynamics
 
+    def results(self) -> dict[str, Matrix]:
+        """One matrix for each output, by name."""
+        if self.request.has_formulas:
+            found = self.jacobian()
+            return {o.name: found[o.name] for o in self.request.outputs}
+        return dict(zip((o.name for o in self.request.quantity.outputs), self.request.quantity.run(self), strict=True))
+
+    def jacobian(self) -> dict[str, Matrix]:
+        """Derivatives by formulas of each output with the first arguments, by name; none where there are no formulas."""
+        request, formulas = self.request, self.request.formulas
+        if formulas is None:
+            return {}
+        parts = zip(request.quantity.outputs, formulas(self), strict=True)
+        return {f"d{o.name}_d{a.name}": x for o, row in parts for a, x in zip(request.arguments, row, strict=False)}
+
     def varied(self, names: Container[str]) -> BoundRequest:
         """The request at numbers that carry their rates: entry ``k`` of an argument of those names by ``(name, k)``."""
         return self.along(lambda name, k: {(name, k): 1.0} if name in names else {})

@@ -138,12 +138,13 @@ def bind(
     quantity: Quantity,
     states: Mapping[str, Any],
     method: str | None = AUTO,
+    derivative: str = "",
     /,
     **given: Any,
 ) -> NumpyRequest:
-    """BoundRequest of a direct call: all of its input checked; ``given`` are its keywords.
+    """BoundRequest of a direct call, or of a ``derivative`` by formulas: all of its input checked.
 
-    What stands for joint forces is ``"tau"`` in ``states``, whatever its name.
+    ``given`` are its keywords. What stands for joint forces is ``"tau"`` in ``states``, whatever its name.
     """
     check_tree(tree)
     for name in ("constraints", "method"):
@@ -152,6 +153,7 @@ def bind(
     checked = check_constraints(tree, constraints)
     keywords, values = as_arguments(checked, given)
     asked = request(tree, checked, quantity, method=method, **keywords)
+    asked = asked.differentiated(derivative, by=quantity.inputs) if derivative else asked
     states = {asked.control if name == "tau" else name: x for name, x in states.items()}
     kinds: list[Any] = [type(x) for x in (*states.values(), *values.values())]
     if any(map(library_of, kinds)):

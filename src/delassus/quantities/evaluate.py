@@ -208,12 +208,13 @@ class NumpyRequest(BoundRequest):
     def run(self) -> dict[str, Array]:
         """Outputs by name, each (*batch, *shape); derivatives are NaN where numbers overflowed."""
         with np.errstate(all="ignore"):  # states whose rows are dependent, or whose numbers overflow, have a status
-            found = self.request.quantity.run(self)
+            found = self.results()
             if self.request.quantity.methods and not self.request.quantity.has_status:
                 self.warn_of_errors()
             out = {}
-            for output, a in zip(self.request.quantity.outputs, found, strict=True):
-                a = numbers(a)
+            outputs = {output.name: output for output in self.request.outputs}
+            for name, result in found.items():
+                a, output = numbers(result), outputs[name]
                 whole = np.broadcast_to(a, (*self.batch, *a.shape[-2:]))
                 if output.symmetric:
                     whole = 0.5 * (whole + np.swapaxes(whole, -1, -2))
@@ -234,7 +235,7 @@ def structure_of(asked: Request) -> tuple[Answer, ...]:
     ops = TraceOps()
     if asked.options.solver == FALLBACK:
         asked = replace(asked, options=replace(asked.options, solver="nsgs"))
-    asked.quantity.run(symbolic_request(asked, ops))
+    symbolic_request(asked, ops).results()
     return tuple(ops.answers)
 
 

@@ -93,8 +93,8 @@ class Quantity:
     report : callable or None
         From a `NumpyRequest`, `Resolved` and the method's name to the solution that users get.
     jacobian : callable or None
-        From a `BoundRequest` to the derivatives of each output with the first arguments, by formulas of hard
-        constraints and in tangents of configurations; programs are differentiated for the others.
+        From a `BoundRequest` to the derivatives of each output with the first arguments, of what has no status with
+        all inputs, by formulas and in tangents of configurations; programs are differentiated for the others.
     by_option : mapping of str to Quantity
         What it is where options of these names are given.
     """

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from delassus.accuracy.closed_loops import independent_coordinates, rank_when_closed
-from delassus.algorithms.dynamics import HARD_AND_SOFT, SOFT, UNCONSTRAINED
-from delassus.algorithms.inputs import inputs_of
+from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED
+from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
 from delassus.constraints.contact import contacts_of
 from delassus.errors import ConfigurationError, ConstraintError, ModelError, shown, unknown_name
@@ -17,6 +17,7 @@ from delassus.model.tree import Tree
 from delassus.planner.plan import plan
 from delassus.quantities.options import Constraints, Options, check_options
 from delassus.quantities.quantity import CONTROLS, STATES, Output, Quantity
+from delassus.spatial.ops import Matrix
 
 AUTO = "auto"
 
@@ -32,6 +33,9 @@ class Choice:
         return f"{self.method}: {self.reason}"
 
 
+CONFIGURATION = ("nq",)
+"""Shape of outputs that are configurations."""
+
 BY_ADVICE = "Pass by=('q', 'tau'), say, or leave it out."
 
 
@@ -42,9 +46,10 @@ class Request:
     ``method`` is the algorithm that runs, "auto" the planner's, and ``is_chosen`` says that it was left to choose.
     ``payloads`` are the links whose inertia gets an addition with each call. ``derivative`` says what is taken of the
     quantity, one after the other: "jvp", tangents of the results, of those of the arguments; "vjp", cotangents of the
-    arguments, of those of the results; "jacobian", of each result with each argument. Names of arguments follow where
-    the others are held, as in "jacobian q tau". ``error_dtype`` is the type of the numbers in which the error of each
-    solution of dynamics is estimated by what it misses; without one, by pivots.
+    arguments, of those of the results; "jacobian", of each result with each argument; "tangent_jacobian", the same in
+    tangents of configurations. Names of arguments follow where the others are held, as in "jacobian q tau".
+    ``error_dtype`` is the type of the numbers in which the error of each solution of dynamics is estimated by what it
+    misses; without one, by pivots.
     """
 
     tree: Tree
@@ -125,10 +130,24 @@ class Request:
         if by is not None and not names:
             raise ConfigurationError("by", "at least one name", shown(by), BY_ADVICE)
         for mode in modes:
-            check_choice("mode", mode, ("jacobian", "jvp", "vjp"), ConfigurationError)
+            check_choice("mode", mode, ("jacobian", "tangent_jacobian", "jvp", "vjp"), ConfigurationError)
         check_derivatives(self.constraints)
         held = [name for name in known if name in names]
         return replace(self, derivative=(*self.derivative, *(" ".join((mode, *held)) for mode in modes)))
+
+    @property
+    def formulas(self) -> Callable[[Any], Sequence[Sequence[Matrix]]] | None:
+        """`Quantity.jacobian` where that is what is asked for first, of what does not iterate; None without."""
+        first, tree = " ".join(self.derivative[:1]).partition(" ")[0], self.tree
+        in_tangents = first == "tangent_jacobian" or (first == "jacobian" and tree.nq == tree.nv)
+        return self.quantity.jacobian if in_tangents and self.method not in ITERATIVE else None
+
+    @property
+    def has_formulas(self) -> bool:
+        """Whether formulas are all of it: those of what has no status are with all inputs."""
+        if len(self.derivative) != 1 or self.quantity.has_status or self.formulas is None:
+            return False
+        return all(a.name in self.quantity.inputs for a in moving_arguments(self.derivative[0], self.arguments))
 
     @property
     def has_status(self) -> bool:
@@ -159,7 +178,7 @@ class Request:
     @property
     def title(self) -> str:
         """Title for people."""
-        kinds = {"jvp": "tangents", "vjp": "cotangents", "jacobian": "Jacobian"}
+        kinds = {"jvp": "tangents", "vjp": "cotangents", "jacobian": "Jacobian", "tangent_jacobian": "tangent Jacobian"}
         return " of ".join((*(kinds[text.split()[0]] for text in reversed(self.derivative)), self.quantity.name))
 
     @property
@@ -172,10 +191,16 @@ class Request:
         outputs = self.quantity.outputs
         for text in self.derivative:
             mode, moving = text.split()[0], moving_arguments(text, arguments)
-            if mode == "jacobian":
+            if mode in ("jacobian", "tangent_jacobian"):
+                tangent = (self.tree.nv,) if mode == "tangent_jacobian" else (self.tree.nq,)
                 outputs = tuple(
                     Output(
-                        f"d{o.name}_d{a.name}", (*self.shape_of(o), *a.shape), f"derivative of {o.name} with {a.name}"
+                        f"d{o.name}_d{a.name}",
+                        (
+                            *(tangent if o.shape == CONFIGURATION else self.shape_of(o)),
+                            *(tangent if a.name in CONFIGURATIONS else a.shape),
+                        ),
+                        f"derivative of {o.name} with {a.name}",
                     )
                     for o in outputs
                     for a in moving
@@ -183,7 +208,7 @@ class Request:
                 continue
             if mode == "jvp":
                 given = [Argument(f"{a.name}_dot", a.shape, f"tangent of {a.name}") for a in moving]
-                outputs = tuple(Output(f"{o.name}_dot", o.shape, f"tangent of {o.name}") for o in outputs)
+                outputs = tuple(Output(f"{o.name}_dot", self.shape_of(o), f"tangent of {o.name}") for o in outputs)
             else:
                 given = [Argument(f"{o.name}_bar", self.shape_of(o), f"cotangent of {o.name}") for o in outputs]
                 outputs = tuple(Output(f"{a.name}_bar", a.shape, f"cotangent of {a.name}") for a in moving)

@@ -266,14 +266,17 @@ class Kernel:
         return made[0] if len(made) == 1 else tuple(made)
 
     def derivative(self, *modes: str, by: str | Sequence[str] | None = None) -> Kernel:
-        """Kernel of a derivative, by differentiation of the program; compiled when it is first asked for.
+        """Kernel of a derivative, by formulas or by differentiation of its program; compiled when first asked for.
 
         Parameters
         ----------
-        *modes : {"jacobian", "jvp", "vjp"}
-            "jacobian": of each result with each argument, ``∂y/∂x``; dynamics and time steps by formulas, where no
-            joint has a quaternion. "jvp": with a tangent for each argument, the tangents of the results,
-            ``ẏ = (∂y/∂x) ẋ``. "vjp": with a cotangent for each result, the cotangents of the arguments,
+        *modes : {"jacobian", "tangent_jacobian", "jvp", "vjp"}
+            "jacobian": of each result with each argument, ``∂y/∂x``. "tangent_jacobian": the same where configurations
+            change, as arguments and as results, along the tangent of ``tree.integrate``; for free and ball joints in
+            the frame of their link, as ``v`` is: Pinocchio's convention. Both by formulas where there are some: of
+            dynamics, steps, impulses, inverse dynamics, motions of frames, momentum, energies, centre of mass; of
+            "jacobian" only if no joint has a quaternion. "jvp": with a tangent for each argument, the tangents of the
+            results, ``ẏ = (∂y/∂x) ẋ``. "vjp": with a cotangent for each result, the cotangents of the arguments,
             ``x̄ = (∂y/∂x)ᵀ ȳ``. Of several, each is that of the kernel that those before it make.
         by : str or sequence of str, optional
             Names of the arguments ``x``; all others are held, and nothing is computed for them. All if None.
@@ -283,8 +286,8 @@ class Kernel:
         -------
         Kernel
             Its arguments are those of this kernel and, after them, the tangents or cotangents. Results of "jacobian"
-            are ``dy_dx``, of the shape of y and then that of x. All numbers of arguments count as independent, the four
-            of a quaternion too.
+            are ``dy_dx``, of the shape of y and then that of x, in tangents (nv) for (nq). Elsewhere all numbers of
+            arguments count as independent, the four of a quaternion too.
 
         Raises
         ------

@@ -33,6 +33,7 @@ from delassus.spatial.motion import (
     column,
     cross_entries,
     cross_matrix,
+    diagonal,
     from_entries,
     motion_cross,
     scaled_matrix,
@@ -152,6 +153,16 @@ def position_rates(ops: Ops, tree: Tree, q: Sequence[Scalar]) -> Matrix:
         moved = _moving(dual, joint, q[sq], 0)
         parts.append(dual.rates(moved, range(joint.nv)))
     return ops.block_diagonal(parts)
+
+
+def tangent_rates(ops: Ops, tree: Tree, q: Sequence[Scalar]) -> Matrix:
+    """Velocities (nv × nq) with rates of the numbers of a configuration: the inverse of `position_rates` on its range.
+
+    Squares of the lengths of columns there are those at a neutral configuration.
+    """
+    neutral = ops.entries(ops.transpose(position_rates(ops, tree, tree.neutral().tolist())))
+    squares: list[Scalar] = [sum((x * x for x in rates), cast(Scalar, 0.0)) for rates in neutral]
+    return diagonal(ops, [1.0 / x for x in squares]) @ ops.transpose(position_rates(ops, tree, q))
 
 
 def difference_changes(ops: Ops, tree: Tree, start: State, end: State) -> tuple[Matrix, Matrix]:

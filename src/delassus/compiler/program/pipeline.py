@@ -26,7 +26,7 @@ def make_program(asked: Request, with_rcond: bool = True, dtype: str = "") -> Pr
     For numbers of type ``dtype`` errors are estimated by what solutions miss where pivots are no guide.
     """
     tree, quantity = asked.tree, asked.quantity
-    traced = trace_request(asked, with_rcond, calls=not asked.derivative, dtype=dtype or "float64")
+    traced = trace_request(asked, with_rcond, calls=True, dtype=dtype or "float64")
     if dtype and asked.solves and not asked.error_dtype and are_no_guide(traced.ops, traced.by_pivots, dtype):
         return make_program(replace(asked, error_dtype=dtype))
     before, graph = _cut(asked, traced)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from delassus.accuracy.estimate import rcond_by_errors, rcond_by_pivots
 from delassus.accuracy.pivots import ByPivots
-from delassus.algorithms.dynamics import ITERATIVE
+from delassus.algorithms.dynamics.integrate import position_rates, tangent_rates
+from delassus.algorithms.inputs import CONFIGURATIONS
 from delassus.algorithms.problem import Problem
 from delassus.compiler.passes.differentiate import DifferentiableTraceOps, cotangents, jacobian, tangents
 from delassus.compiler.program.program import Result
@@ -23,11 +24,11 @@ from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, elimination_order, symbolic_request
 from delassus.quantities.declarations.osim import DELASSUS
 from delassus.quantities.quantity import Output
-from delassus.quantities.request import Request, moving_arguments, request
-from delassus.spatial.ops import Matrix
+from delassus.quantities.request import CONFIGURATION, Request, moving_arguments, request
+from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.trace.batched_calls import CallingTraceOps
 from delassus.spatial.trace.graph import Graph, OperationCount
-from delassus.spatial.trace.nodes import Expression
+from delassus.spatial.trace.nodes import Expression, Table
 from delassus.spatial.trace.operations import Op
 from delassus.spatial.trace.trace_ops import TraceOps
 
@@ -119,19 +120,21 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False, 
     ``calls``: whether what runs for several rows of operands is traced once (`Ops.map`); ``dtype``: type of the
     numbers that it is for.
     """
-    kind = DifferentiableTraceOps if asked.derivative else CallingTraceOps if calls else TraceOps
+    is_differentiated = asked.derivative and not asked.has_formulas
+    kind = DifferentiableTraceOps if is_differentiated else CallingTraceOps if calls else TraceOps
     traced = Trace(kind())
     traced.ops.epsilon = float(np.finfo(dtype).eps)
     bound = symbolic_request(asked, traced.ops)
     bound.order = elimination_order(replace(asked, error_dtype="", derivative=()))
-    for output, matrix in zip(asked.quantity.outputs, asked.quantity.run(bound), strict=True):
+    outputs = asked.outputs if asked.has_formulas else asked.quantity.outputs
+    for output, matrix in zip(outputs, bound.results().values(), strict=True):
         traced.add(output, asked.shape_of(output), matrix)
     if traced.ops.solutions and len(asked.derivative) > 1:  # derivatives that follow from equations have none
         raise ConfigurationError("derivative", "the first, of steps with contacts", "a further one", "Take the first.")
-    for k in range(len(asked.derivative)):
+    for k in range(len(asked.derivative) if is_differentiated else 0):
         before, after = (replace(asked, derivative=asked.derivative[:end]) for end in (k, k + 1))
-        if after.derivative[-1].startswith("jacobian"):
-            _jacobian(traced, before, after, _formulas(bound) if k == 0 else None)
+        if "jacobian" in after.derivative[-1].split()[0]:
+            _jacobian(traced, before, after, bound.jacobian() if k == 0 else {})
         else:
             _differentiate(traced, before, after)
     rcond = None
@@ -148,34 +151,38 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False, 
     return traced
 
 
-def _formulas(bound: BoundRequest) -> Sequence[Sequence[Matrix]] | None:
-    """Jacobian by formulas, where tangents of configurations are their numbers and nothing iterates."""
-    asked, tree = bound.request, bound.tree
-    formulas = asked.quantity.jacobian
-    return None if formulas is None or asked.method in ITERATIVE or tree.nq != tree.nv else formulas(bound)
-
-
-def _jacobian(traced: Trace, before: Request, after: Request, formulas: Sequence[Sequence[Matrix]] | None) -> None:
-    """Replace the results of a request by their Jacobian; formulas give that with the first arguments."""
+def _jacobian(traced: Trace, before: Request, after: Request, formulas: Mapping[str, Matrix]) -> None:
+    """Replace the results of a request by their Jacobian, of which formulas may give some by name."""
     ops, nodes = traced.ops, [node for group in traced.computed for node in group]
-    known = [a.name for a in before.arguments[: len(formulas[0]) if formulas else 0]]
-    moving = moving_arguments(after.derivative[-1], before.arguments)
-    others = [a for a in moving if a.name not in known]
+    moving, produced = moving_arguments(after.derivative[-1], before.arguments), before.outputs
+    others = [a for a in moving if f"d{produced[0].name}_d{a.name}" not in formulas]
     rows = jacobian(ops, _inputs(ops, before, others), nodes)
+    in_tangents = after.derivative[-1].startswith("tangent")
+    places = [a for a in others if in_tangents and a.name in CONFIGURATIONS]
+    rates = {a.name: position_rates(ops, after.tree, _expressions(ops, _inputs(ops, before, [a]))) for a in places}
     results, traced.results, traced.computed = traced.results, [], []
     outputs = iter(after.outputs)
-    for i, result in enumerate(results):
-        first = 0
+    for result, of in zip(results, produced, strict=True):
+        first, to_tangent = 0, None
+        if others and in_tangents and of.shape == CONFIGURATION:
+            to_tangent = tangent_rates(ops, after.tree, _expressions(ops, [nodes[k] for k in result.entries]))
         for a in moving:
-            if formulas and a.name in known:
-                made = ops.nodes(formulas[i][known.index(a.name)])
-            else:
-                made = [x for k in result.entries for x in rows[k][first : first + a.size]]
-                first += a.size
             output, place = next(outputs), sum(map(len, traced.computed))
+            if output.name in formulas:
+                change = formulas[output.name]
+            else:
+                table = Table(ops, [rows[k][first : first + a.size] for k in result.entries], a.size)
+                first, change = first + a.size, cast(Matrix, table)
+                change = change @ rates[a.name] if a.name in rates else change
+                change = change if to_tangent is None else to_tangent @ change
+            made = ops.nodes(change)
             entries = tuple(range(place, place + len(made)))
             traced.computed.append(made)
             traced.results.append(Result(output.name, after.shape_of(output), entries, output.meaning))
+
+
+def _expressions(ops: TraceOps, nodes: Iterable[int]) -> list[Scalar]:
+    return [Expression(ops, node) for node in nodes]
 
 
 def _inputs(ops: TraceOps, asked: Request, arguments: Sequence[Argument]) -> list[int]:

@@ -189,16 +189,16 @@ def _integrate(bound: BoundRequest) -> list[Matrix]:
     return [stacked(bound, Flow(bound.ops, bound.tree).moved(bound.entries("q"), bound.entries("shift")))]
 
 
-def _integrate_changes(bound: BoundRequest) -> list[Matrix]:
-    return list(moved_changes(bound.ops, bound.tree, bound.entries("q"), bound.entries("shift")))
+def _integrate_changes(bound: BoundRequest) -> list[Sequence[Matrix]]:
+    return [moved_changes(bound.ops, bound.tree, bound.entries("q"), bound.entries("shift"))]
 
 
 def _difference(bound: BoundRequest) -> list[Matrix]:
     return [stacked(bound, Flow(bound.ops, bound.tree).difference(bound.entries("q"), bound.entries("q_end")))]
 
 
-def _difference_changes(bound: BoundRequest) -> list[Matrix]:
-    return list(difference_changes(bound.ops, bound.tree, bound.entries("q"), bound.entries("q_end")))
+def _difference_changes(bound: BoundRequest) -> list[Sequence[Matrix]]:
+    return [difference_changes(bound.ops, bound.tree, bound.entries("q"), bound.entries("q_end"))]
 
 
 def _smooth_motion(bound: BoundRequest) -> list[Matrix]:
@@ -373,16 +373,7 @@ INTEGRATE = Quantity(
     ("q", "shift"),
     (Output("q_next", ("nq",), "configuration that the displacement leads to, as a screw"),),
     _integrate,
-)
-INTEGRATE_CHANGES = Quantity(
-    "integrate_changes",
-    "Derivatives of the configuration after a displacement",
-    ("q", "shift"),
-    (
-        Output("with_q", ("nv", "nv"), "change of that configuration with the first one, both in their tangents"),
-        Output("with_shift", ("nv", "nv"), "its change with the displacement"),
-    ),
-    _integrate_changes,
+    jacobian=_integrate_changes,
 )
 DIFFERENCE = Quantity(
     "difference",
@@ -390,16 +381,7 @@ DIFFERENCE = Quantity(
     ("q", "q_end"),
     (Output("shift", ("nv",), "displacement from one to the other, the short way round, rad and m"),),
     _difference,
-)
-DIFFERENCE_CHANGES = Quantity(
-    "difference_changes",
-    "Derivatives of the displacement between configurations",
-    ("q", "q_end"),
-    (
-        Output("with_q", ("nv", "nv"), "change of the displacement with the first configuration, in its tangent"),
-        Output("with_q_end", ("nv", "nv"), "its change with the other one, in its tangent"),
-    ),
-    _difference_changes,
+    jacobian=_difference_changes,
 )
 FREE_STEP_CHANGES = Quantity(
     "free_step_changes",

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.accuracy.status import CONFLICT, LEAST_SIZE
 from delassus.algorithms import rnea
+from delassus.algorithms.dynamics.derivatives.motions import inverse_dynamics_changes
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.inverse_dynamics import accelerations_missed, constrained_inverse_dynamics
 from delassus.frozen import Explained, Frozen
@@ -118,6 +119,16 @@ def _bias_force(bound: BoundRequest) -> list[Matrix]:
     return [rnea.inverse_dynamics(bound.motion())]
 
 
+def _inverse_dynamics_changes(bound: BoundRequest) -> list[list[Matrix]]:
+    motion = bound.motion()
+    return [inverse_dynamics_changes(motion, motion.per_joint(bound.values["qdd"]))]
+
+
+def _bias_force_changes(bound: BoundRequest) -> list[list[Matrix]]:
+    motion = bound.motion()
+    return [inverse_dynamics_changes(motion, motion.per_joint(None))[:2]]
+
+
 INVERSE_DYNAMICS = Quantity(
     "inverse_dynamics",
     "Inverse dynamics",
@@ -141,6 +152,7 @@ INVERSE_DYNAMICS = Quantity(
             options=MOTION | {"motors", "weights", "active"},
         )
     },
+    jacobian=_inverse_dynamics_changes,
 )
 BIAS_FORCE = Quantity(
     "bias_force",
@@ -149,6 +161,7 @@ BIAS_FORCE = Quantity(
     (Output("c", ("nv",), "joint forces in N m and N that keep qdd = 0"),),
     _bias_force,
     options=MOTION,
+    jacobian=_bias_force_changes,
 )
 
 
@@ -283,6 +296,40 @@ def _exceeds(residual: Array, made_of: Array) -> NDArray[np.bool_]:
     """Whether a residual (..., k) is more than round-off of what it is made of, at each state."""
     least = LEAST_SIZE * np.linalg.norm(made_of, axis=-1, keepdims=True)
     return np.asarray(np.any(residual > CONFLICT * (made_of + least), axis=-1))
+
+
+def inverse_dynamics_derivatives(
+    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]
+) -> tuple[Array, Array, Array]:
+    """Derivatives of the joint forces of `inverse_dynamics` with positions, velocities and accelerations.
+
+    Takes what `inverse_dynamics` takes, and raises what that raises. Analytic, at O(n d). Positions change along the
+    tangent of the configuration, in the sense of ``tree.integrate(q, δ)``: for free and ball joints ``δ`` is in the
+    frame of their link, as ``v`` is, which is Pinocchio's convention. Wrenches stay fixed in their frames. With
+    ``v = qdd = 0`` the first are those of generalised gravity, and with wrenches of static torques. Derivatives of all
+    other quantities: `Kernel.derivative` with ``"tangent_jacobian"``.
+
+    Returns
+    -------
+    dtau_dq, dtau_dv, dtau_dqdd : (..., nv, nv) arrays
+        In SI units; the last one is the mass matrix.
+
+    References
+    ----------
+    Carpentier, Mansard, "Analytical derivatives of rigid body dynamics algorithms", RSS 2018.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> arm = ds.mechanisms.chain(7)
+    >>> q, v, qdd = arm.random(0), np.ones(7), np.ones(7)
+    >>> dtau_dq, dtau_dv, M = ds.inverse_dynamics_derivatives(arm, q, v, qdd)
+    >>> bool(np.allclose(M, ds.mass_matrix(arm, q)))
+    True
+    """
+    states = {"q": q, "v": v, "qdd": qdd}
+    found = bind(tree, (), INVERSE_DYNAMICS, states, AUTO, "tangent_jacobian", payloads=payloads, **given).run()
+    return found["dtau_dq"], found["dtau_dv"], found["dtau_dqdd"]
 
 
 def bias_force(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]) -> Array:

@@ -1,20 +1,20 @@
-"""Frames, energies, momentum and centre of mass: declarations, and the functions that compute them at once."""
+"""Poses and motions of frames: declarations, and the functions that compute them at once."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Unpack
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.algorithms import energy, kinematics
+from delassus.algorithms import kinematics
 from delassus.algorithms.dynamics.constraint_acceleration import jacobian_drift as drift_of_rows
+from delassus.algorithms.dynamics.derivatives.motions import FrameChanges
 from delassus.algorithms.problem import Problem
-from delassus.errors import ModelError
-from delassus.model.tree import Placement, Tree, total_mass
+from delassus.model.tree import Placement, Tree
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.direct import bind
-from delassus.quantities.options import Arrays, Constraints, Frames, Passive, Payloads, Reference
+from delassus.quantities.options import Arrays, Constraints, Frames, Reference
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
@@ -58,35 +58,24 @@ def _jacobian_drift(bound: BoundRequest) -> list[Matrix]:
     return [drift_of_rows(bound.unforced())]
 
 
-def _energies(bound: BoundRequest) -> list[Matrix]:
-    motion = bound.motion()
-    return [energy.kinetic_energy(motion), energy.potential_energy(motion)]
+def _frame_velocity_changes(bound: BoundRequest) -> list[list[Matrix]]:
+    changes = _frame_changes(bound)
+    return [_stacked_frames(bound, [changes.velocity(at) for at in _frame_placements(bound)], 2)]
 
 
-def _momentum(bound: BoundRequest) -> list[Matrix]:
-    return [energy.momentum(bound.motion())]
+def _frame_acceleration_changes(bound: BoundRequest) -> list[list[Matrix]]:
+    changes = _frame_changes(bound)
+    return [_stacked_frames(bound, [changes.acceleration(at) for at in _frame_placements(bound)], 3)]
 
 
-def _momentum_jacobian(bound: BoundRequest) -> list[Matrix]:
-    return [energy.momentum_jacobian(bound.problem())]
-
-
-def _momentum_drift(bound: BoundRequest) -> list[Matrix]:
-    return [energy.momentum_drift(bound.unforced())]
-
-
-def _centre_of_mass(bound: BoundRequest) -> list[Matrix]:
-    return [bound.problem().centre_of_mass]
-
-
-def _centre_of_mass_jacobian(bound: BoundRequest) -> list[Matrix]:
-    problem = bound.problem()
-    return [energy.per_mass(problem, energy.momentum_jacobian(problem))]
-
-
-def _centre_of_mass_drift(bound: BoundRequest) -> list[Matrix]:
+def _frame_changes(bound: BoundRequest) -> FrameChanges:
     motion = bound.unforced()
-    return [energy.per_mass(motion.problem, energy.momentum_drift(motion))]
+    return FrameChanges(motion, motion.per_joint(bound.values.get("qdd")), bound.request.options.reference)
+
+
+def _stacked_frames(bound: BoundRequest, of_frames: Sequence[Sequence[Matrix]], n: int) -> list[Matrix]:
+    ops, none = bound.ops, bound.ops.zeros(0, bound.tree.nv)
+    return [ops.vstack([none, *(of_one[k] for of_one in of_frames)]) for k in range(n)]
 
 
 KINEMATICS = Quantity(
@@ -112,6 +101,7 @@ FRAME_VELOCITY = Quantity(
     (Output("twists", ("frames", 6), "twists [linear; angular] of frames, m/s and rad/s"),),
     _frame_velocity,
     options=frozenset({"frames", "reference"}),
+    jacobian=_frame_velocity_changes,
 )
 FRAME_ACCELERATION = Quantity(
     "frame_acceleration",
@@ -120,6 +110,7 @@ FRAME_ACCELERATION = Quantity(
     (Output("accelerations", ("frames", 6), "rates of the twists of frames, m/s^2 and rad/s^2"),),
     _frame_acceleration,
     options=frozenset({"frames", "reference"}),
+    jacobian=_frame_acceleration_changes,
 )
 JACOBIAN_DRIFT = Quantity(
     "jacobian_drift",
@@ -127,59 +118,6 @@ JACOBIAN_DRIFT = Quantity(
     ("q", "v"),
     (Output("drift", ("m",), "accelerations along the rows that velocities alone cause, m/s^2 and rad/s^2"),),
     _jacobian_drift,
-)
-ENERGIES = Quantity(
-    "energies",
-    "Kinetic and potential energy",
-    ("q", "v"),
-    (
-        Output("kinetic", (), "kinetic energy in J, motors included"),
-        Output("potential", (), "potential energy in J, zero at the origin of the world, springs included"),
-    ),
-    _energies,
-    options=frozenset({"gravity", "passive"}),
-)
-MOMENTUM = Quantity(
-    "momentum",
-    "Momentum about the centre of mass",
-    ("q", "v"),
-    (Output("momentum", (6,), "[linear; angular] about the centre of mass, world axes, kg m/s and kg m^2/s"),),
-    _momentum,
-)
-MOMENTUM_JACOBIAN = Quantity(
-    "momentum_jacobian",
-    "Centroidal momentum matrix",
-    ("q",),
-    (Output("A", (6, "nv"), "momentum [linear; angular] about the centre of mass, world axes, per unit of velocity"),),
-    _momentum_jacobian,
-)
-MOMENTUM_DRIFT = Quantity(
-    "momentum_drift",
-    "Rate of the centroidal momentum matrix times v",
-    ("q", "v"),
-    (Output("drift", (6,), "rate of the momentum that velocities alone cause, [linear; angular], N and N m"),),
-    _momentum_drift,
-)
-CENTRE_OF_MASS = Quantity(
-    "centre_of_mass",
-    "Centre of mass of all moving links",
-    ("q",),
-    (Output("centre", (3,), "centre of mass in the world in m"),),
-    _centre_of_mass,
-)
-CENTRE_OF_MASS_JACOBIAN = Quantity(
-    "centre_of_mass_jacobian",
-    "Jacobian of the centre of mass",
-    ("q",),
-    (Output("J", (3, "nv"), "velocity of the centre of mass in the world per unit of joint velocity"),),
-    _centre_of_mass_jacobian,
-)
-CENTRE_OF_MASS_DRIFT = Quantity(
-    "centre_of_mass_drift",
-    "Rate of the Jacobian of the centre of mass times v",
-    ("q", "v"),
-    (Output("drift", (3,), "acceleration of the centre of mass that velocities alone cause, m/s^2, world axes"),),
-    _centre_of_mass_drift,
 )
 
 
@@ -337,160 +275,3 @@ def jacobian_drift(tree: Tree, constraints: Constraints, q: ArrayLike, v: ArrayL
     True
     """
     return bind(tree, constraints, JACOBIAN_DRIFT, {"q": q, "v": v}, **given).run()["drift"]
-
-
-def kinetic_energy(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:
-    """Kinetic energy ``½ vᵀ M v`` (...,) in J, armature included.
-
-    Takes ``tree``, ``q``, ``v`` and ``payloads`` as `forward_dynamics` does, and raises what that raises for them.
-
-    Examples
-    --------
-    >>> import delassus as ds, numpy as np
-    >>> arm = ds.mechanisms.chain(7)
-    >>> q, v = arm.random(0), np.ones(7)
-    >>> bool(np.isclose(ds.kinetic_energy(arm, q, v), 0.5 * v @ ds.mass_matrix(arm, q) @ v))
-    True
-    """
-    return bind(tree, (), ENERGIES, {"q": q, "v": v}, payloads=payloads).run()["kinetic"][()]
-
-
-def potential_energy(
-    tree: Tree, q: ArrayLike, *, gravity: ArrayLike | None = None, passive: Passive = "model", payloads: Payloads = None
-) -> Array:
-    """Potential energy (...,) in J: of springs, and of gravity (zero at the world's origin) where nothing balances it.
-
-    Takes ``tree``, ``q``, ``gravity``, ``passive`` and ``payloads`` as `forward_dynamics` does, and raises the same.
-
-    Examples
-    --------
-    >>> import delassus as ds
-    >>> ds.potential_energy(ds.mechanisms.chain(7), [[0.1] * 7] * 5).shape
-    (5,)
-    """
-    still = np.zeros(tree.nv) if isinstance(tree, Tree) else ()
-    bound = bind(tree, (), ENERGIES, {"q": q, "v": still}, gravity=gravity, passive=passive, payloads=payloads)
-    return bound.run()["potential"][()]
-
-
-def momentum(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:
-    """Momentum ``[linear; angular]`` (..., 6) about the centre of mass, in world axes (kg·m/s, kg·m²/s).
-
-    Takes ``tree``, ``q``, ``v`` and ``payloads`` as `forward_dynamics` does, and raises what that raises for them.
-
-    Raises
-    ------
-    ModelError
-        The robot has no mass.
-
-    Examples
-    --------
-    >>> import delassus as ds, numpy as np
-    >>> arm = ds.mechanisms.chain(7)
-    >>> ds.momentum(arm, arm.random(0), np.ones(7)).shape
-    (6,)
-    """
-    bound = bind(tree, (), MOMENTUM, {"q": q, "v": v}, payloads=payloads)
-    _refuse_massless(tree, payloads)
-    return bound.run()["momentum"]
-
-
-def momentum_jacobian(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
-    """Centroidal momentum matrix ``A`` (..., 6, nv): `momentum` is ``A v``.
-
-    Takes ``tree``, ``q`` and ``payloads`` as `forward_dynamics` does, and raises what `momentum` raises. Rows
-    ``[linear; angular]`` about the centre of mass, world axes: Pinocchio's ``computeCentroidalMap``.
-
-    References
-    ----------
-    Orin, Goswami, Lee, "Centroidal dynamics of a humanoid robot", Autonomous Robots 2013.
-
-    Examples
-    --------
-    >>> import delassus as ds, numpy as np
-    >>> robot = ds.mechanisms.humanoid()
-    >>> q, v = robot.random(0), np.ones(robot.nv)
-    >>> bool(np.allclose(ds.momentum_jacobian(robot, q) @ v, ds.momentum(robot, q, v)))
-    True
-    """
-    bound = bind(tree, (), MOMENTUM_JACOBIAN, {"q": q}, payloads=payloads)
-    _refuse_massless(tree, payloads)
-    return bound.run()["A"]
-
-
-def momentum_drift(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:
-    """Bias ``Ȧ v`` (..., 6) of the momentum, in N and N·m: its rate is ``A q̈ + Ȧ v``.
-
-    Takes what `momentum` takes, and raises what that raises.
-
-    Examples
-    --------
-    >>> import delassus as ds, numpy as np
-    >>> arm = ds.mechanisms.chain(7)
-    >>> ds.momentum_drift(arm, arm.random(0), np.ones(7)).shape
-    (6,)
-    """
-    bound = bind(tree, (), MOMENTUM_DRIFT, {"q": q, "v": v}, payloads=payloads)
-    _refuse_massless(tree, payloads)
-    return bound.run()["drift"]
-
-
-def centre_of_mass_jacobian(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
-    """Jacobian (..., 3, nv) of the centre of mass in the world: that times ``v`` is its velocity.
-
-    Takes what `centre_of_mass` takes and raises. Equal to the rows of `CenterOfMass`, at a third of the operations.
-
-    Examples
-    --------
-    >>> import delassus as ds
-    >>> arm = ds.mechanisms.chain(7)
-    >>> ds.centre_of_mass_jacobian(arm, arm.random(0)).shape
-    (3, 7)
-    """
-    bound = bind(tree, (), CENTRE_OF_MASS_JACOBIAN, {"q": q}, payloads=payloads)
-    _refuse_massless(tree, payloads)
-    return bound.run()["J"]
-
-
-def centre_of_mass_drift(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:
-    """Bias ``J̇ v`` (..., 3) of the centre of mass, in m/s²: its acceleration is ``J q̈ + J̇ v``.
-
-    Takes what `momentum` takes, and raises what that raises.
-
-    Examples
-    --------
-    >>> import delassus as ds, numpy as np
-    >>> arm = ds.mechanisms.chain(7)
-    >>> ds.centre_of_mass_drift(arm, arm.random(0), np.ones(7)).shape
-    (3,)
-    """
-    bound = bind(tree, (), CENTRE_OF_MASS_DRIFT, {"q": q, "v": v}, payloads=payloads)
-    _refuse_massless(tree, payloads)
-    return bound.run()["drift"]
-
-
-def centre_of_mass(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
-    """Centre of mass (..., 3) of all moving links in the world, in m.
-
-    Takes ``tree``, ``q`` and ``payloads`` as `forward_dynamics` does, and raises what that raises for them.
-
-    Raises
-    ------
-    ModelError
-        The robot has no mass.
-
-    Examples
-    --------
-    >>> import delassus as ds
-    >>> arm = ds.mechanisms.chain(7)
-    >>> ds.centre_of_mass(arm, arm.random(0)).shape
-    (3,)
-    """
-    bound = bind(tree, (), CENTRE_OF_MASS, {"q": q}, payloads=payloads)
-    _refuse_massless(tree, payloads)
-    return bound.run()["centre"]
-
-
-def _refuse_massless(tree: Tree, payloads: Payloads) -> None:
-    if not payloads and not total_mass(tree) > 0:
-        raise ModelError("tree", "links that have mass", f"none in {tree.name!r}", "A centre of mass needs mass.")

@@ -84,10 +84,11 @@ class Rates:
         Twists and accelerations less gravity.
     drift_q, drift_v : (6, 6) matrices
         ``C`` in ``ξ = s C`` and ``φ = s C`` of a floating root that the frame coincides with: changes of its own
-        acceleration. They are left out above, so that what is solved for is the change of q̈ beyond ``−C``.
+        acceleration. They are left out above, so that what is solved for is the change of q̈ beyond ``−C``; not where
+        q̈ ``is_given``.
     """
 
-    def __init__(self, motion: DynamicsProblem, qdd: list[Matrix]) -> None:
+    def __init__(self, motion: DynamicsProblem, qdd: list[Matrix], is_given: bool = False) -> None:
         ops, tree = motion.ops, motion.tree
         self.motion = motion
         self.root = 0 if tree.is_floating and tree.parents.count(WORLD) == 1 else WORLD
@@ -120,7 +121,7 @@ class Rates:
             self.xi.append(xi)
             self.phi.append(phi)
         self.drift_q = self.drift_v = ops.zeros(6, 6)
-        if self.root != WORLD:  # its axes are those of the common frame: s = 1
+        if self.root != WORLD and not is_given:  # its axes are those of the common frame: s = 1
             self.drift_q, self.drift_v = self.xi[self.root], self.phi[self.root]
             self.xi[self.root] = self.phi[self.root] = ops.zeros(6, 6)
         ops.mark("links", [*self.V, *self.a, *self.psi, *self.xi, *self.phi])

@@ -65,7 +65,7 @@ class BoundRequest:
         return dict(zip((o.name for o in self.request.quantity.outputs), self.request.quantity.run(self), strict=True))
 
     def jacobian(self) -> dict[str, Matrix]:
-        """Derivatives by formulas of each output with the first arguments, by name; none where there are no formulas."""
+        """Derivatives by formulas of each output with the first arguments, by name; none without formulas."""
         request, formulas = self.request, self.request.formulas
         if formulas is None:
             return {}

@@ -21,7 +21,7 @@ from delassus.constraints import Argument, Constraint
 from delassus.errors import ConfigurationError
 from delassus.frozen import Frozen
 from delassus.model.tree import Tree
-from delassus.quantities.bound_request import BoundRequest, elimination_order, symbolic_request
+from delassus.quantities.bound_request import elimination_order, symbolic_request
 from delassus.quantities.declarations.osim import DELASSUS
 from delassus.quantities.quantity import Output
 from delassus.quantities.request import CONFIGURATION, Request, moving_arguments, request

@@ -162,8 +162,11 @@ class _Problem:
         r = np.asarray(residuals(moved, v + steps[..., nv : 2 * nv], controls))
         return np.asarray(np.moveaxis(r[:n] - r[n:], 0, -1) / (2.0 * DIFFERENCE))
 
-    def expanded(self, plan: Plan) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """Gradients (..., n) and curvatures (..., n, n) of the cost of steps and of that of the end."""
+    def expanded(self, plan: Plan) -> tuple[Array, Array]:
+        """Curvatures of the cost of steps (T, n + 2 nv, n + 2 nv + 1), by controls first, and of the end, with 1 last.
+
+        Products with 1 are gradients.
+        """
         times, nx = np.asarray(self.dt * np.arange(len(plan.controls))), 2 * self.tree.nv
         steps, end = (plan.q[:-1], plan.v[:-1], plan.controls), (plan.q[-1], plan.v[-1], plan.controls[-1])
 
@@ -175,46 +178,44 @@ class _Problem:
 
         if self.jacobians is None:
             J, J_end = self.differences(along, *steps), self.differences(last, *end)[..., :nx]
+            with_controls = J[..., nx:]
         else:
             J, J_end = np.asarray(self.jacobians[0](times, *steps)), np.asarray(self.jacobians[1](*end[:2]))
-            J = J[..., [*range(nx), *(nx + self.varied)]]
-        return _squared(along(*steps), J), _squared(last(*end), J_end)
+            with_controls = J[..., nx + self.varied]
+        return _squared(with_controls, J[..., :nx], along(*steps)), _squared(J_end, last(*end))
 
     def linearised(self, plan: Plan) -> Array:
-        """Derivatives (T, 2 nv, 2 nv + n) of the states after steps by tangents and varied controls."""
+        """Derivatives (T, 2 nv, n + 2 nv + 1) of the states after steps by varied controls, tangents and 1."""
         # impulses of the solution itself: those of the step before would be a longer way to it
         states = zip(("q", "v", "impulses"), (plan.q[:-1], plan.v[:-1], plan.impulses[1:]), strict=True)
         values = {**dict(states), self.step.request.control: plan.controls, "dt": self.dt, **self.others}
         found = self.derivatives(*(values[a.name] for a in self.derivatives.arguments))
         by_name = dict(zip((r.name for r in self.derivatives.results), found, strict=True))
-        return np.concatenate([by_name["A"], by_name["B"][..., self.varied]], axis=-1)
+        A, B = by_name["A"], by_name["B"]
+        return np.concatenate([B[..., self.varied], A, np.zeros((*A.shape[:-1], 1))], axis=-1)
 
     def backward(self, plan: Plan) -> tuple[Array, Array]:
         """Change (T, n) of controls, and gains (T, n, 2 nv)."""
-        nx, n, T = 2 * self.tree.nv, len(self.varied), len(plan.controls)
-        room = (self.bounds[:, None] - plan.controls)[..., self.varied]
-        F, ((g, H), (v, V)) = self.linearised(plan), self.expanded(plan)
-        order = [*range(nx, nx + n), *range(nx)]  # controls, the state, and last 1, whose products are the gradients
-        F, g, H = F[:, :, order], g[:, order], H[:, order][:, :, order]
-        F_1, H_g = np.concatenate([F, np.zeros((T, nx, 1))], axis=-1), np.concatenate([H, g[..., None]], axis=-1)
-        V_v, laws = np.column_stack([V, v]), np.empty((T, n, nx + 1))
-        for t in reversed(range(T)):  # Riccati's equation
-            VF = V_v[:, :-1] @ F_1[t]
-            VF[:, -1] += V_v[:, -1]
-            Q = H_g[t] + F[t].T @ VF
+        n, F, (H, V) = len(self.varied), self.linearised(plan), self.expanded(plan)
+        room, laws = (self.bounds[:, None] - plan.controls)[..., self.varied], np.empty((len(F), n, V.shape[-1]))
+        for t in reversed(range(len(F))):  # Riccati's equation; columns are controls, tangents, and 1 for gradients
+            VF = V[:, :-1] @ F[t]
+            VF[:, -1] += V[:, -1]
+            Q = H[t] + F[t, :, :-1].T @ VF
             Q_uu, Q_ux = Q[:n, :n], Q[:n, n:]
             damped = Q_uu.copy()
             damped.flat[:: n + 1] *= 1.0 + plan.regularisation
             laws[t] = K = _within(damped, Q_ux, room[:, t])
-            V_v = Q[n:, n:] + K[:, :-1].T @ (Q_uu @ K + Q_ux) + Q_ux[:, :-1].T @ K
-            V_v[:, :-1] = 0.5 * (V_v[:, :-1] + V_v[:, :-1].T)
+            V = Q[n:, n:] + K[:, :-1].T @ (Q_uu @ K + Q_ux) + Q_ux[:, :-1].T @ K
+            V[:, :-1] = 0.5 * (V[:, :-1] + V[:, :-1].T)
         return laws[..., -1], laws[..., :-1]
 
 
-def _squared(residuals: ArrayLike, J: Array) -> tuple[Array, Array]:
-    """Gradient and curvature of half the sum of squares, as of Gauss and Newton."""
-    r, J_t = np.asarray(residuals, dtype=float), np.swapaxes(J, -1, -2)
-    return np.asarray((J_t @ r[..., None])[..., 0]), np.asarray(J_t @ J)
+def _squared(*parts: ArrayLike) -> Array:
+    """Products of derivatives (..., m, n), the last of which are residuals (..., m), with all but these."""
+    *derivatives, residuals = (np.asarray(x) for x in parts)
+    J = np.concatenate([*derivatives, residuals[..., None]], axis=-1)
+    return np.asarray(np.swapaxes(J[..., :-1], -1, -2) @ J)
 
 
 def _within(Q_uu: Array, Q_ux: Array, room: Array) -> Array:

@@ -49,6 +49,21 @@ def test_matrices(both, function):
         assert len(set(both(refused))) == 1
 
 
+@pytest.mark.parametrize("damping", [None, 0.1])
+def test_operator(both, damping):
+    """Least-squares solutions of least norm where rows are dependent."""
+    x = RNG.normal(size=(3, *BATCH, 3))
+
+    def made():
+        operator = ds.delassus_operator(TREE, ROWS, Q, rows=[SOME], damping=damping)
+        return operator.solve(x), operator.apply(x), operator.dense(), operator.factorisation
+
+    (*on_numpy, known), (*compiled, found) = both(made)
+    assert all(error(a, b) < AGREEMENT for a, b in zip(compiled, on_numpy, strict=True))
+    singular = [[how.name == "SINGULAR" for how in np.ravel(every)] for every in (known, found)]
+    assert singular[0] == singular[1] and (damping is None) == any(singular[0])
+
+
 @pytest.mark.parametrize("active", [None, ACTIVE])
 def test_dynamics(both, active):
     on_numpy, compiled = both(

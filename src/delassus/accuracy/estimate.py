@@ -16,6 +16,7 @@ import numpy as np
 from delassus.accuracy.closed_loops import closed_states
 from delassus.accuracy.pivots import ByPivots, by_pivots
 from delassus.algorithms.inputs import CONFIGURATIONS
+from delassus.algorithms.osim.least_squares import JUDGED
 from delassus.constraints import Argument
 from delassus.constraints.contact import ground_name
 from delassus.model.check import check_number
@@ -44,8 +45,8 @@ def check_error_bound(value: float | None, dtype: str = "float64") -> float:
     return check_number("error_bound", value, "Pass 1e-6, say, or leave it out.")
 
 
-ITERATED = "contact problem"
-"""Phase of programs that iterate; how far iterations come they say themselves."""
+ITERATED = ("contact problem", JUDGED)
+"""Phases of programs that iterate or judge rows; how far they come, and what is certain, they say themselves."""
 
 
 def rcond_by_errors(asked: Request, ops: TraceOps, errors: Sequence[Scalar]) -> Scalar:
@@ -66,7 +67,7 @@ def rcond_by_pivots(
             scaled.append(slice(start, start + argument.size))
         start += argument.size
     if iterates:
-        outputs = [nodes for phase, nodes in ops.phases if phase == ITERATED]
+        outputs = [nodes for phase, nodes in ops.phases if phase in ITERATED]
     return by_pivots(ops, outputs, x, scaled, asked.quantity.has_status, asked.options.active)
 
 

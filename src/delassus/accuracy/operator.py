@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from delassus.algorithms.osim.pv import merge, rows_of
 from delassus.algorithms.osim.pv_fast import Branches, FastFactor, branches
 from delassus.algorithms.problem import Problem
 from delassus.errors import ConfigurationError, shown
-from delassus.frozen import Explained
+from delassus.frozen import Explained, cached_property
 from delassus.model.check import common_batch, real_array
 from delassus.spatial.numpy_ops import numbers
 from delassus.spatial.rotations import Array
@@ -27,7 +27,7 @@ class Factorisation(Explained):
     """How a state's ``G⁻¹ x`` is computed; the text says what that means for the user."""
 
     BRANCHES = "factorised branch by branch at the base (PV-OSIM-fast)"
-    DENSE = "a branch block is singular here (a constraint on the base, a stretched limb): G itself is factorised"
+    DENSE = "G itself is factorised: a branch block is singular here (a stretched limb, say), or there are many states"
     DAMPED = "soft constraints, of the damping's compliance, are eliminated link by link (PV-early)"
     SINGULAR = "G is singular: rows are redundant here, and solve returns the least-squares solution of least norm"
 
@@ -47,22 +47,25 @@ class DelassusOperator:
         self,
         problem: Problem,
         batch: tuple[int, ...],
-        damping: ArrayLike | None = None,
-        solve_damped: Callable[[Array, Array], Array] | None = None,
+        damping: ArrayLike | None,
+        run: Callable[..., Mapping[str, Array]],
+        is_compiled: bool,
     ) -> None:
-        """``solve_damped``: from ``x`` and the damping of each row to ``(G + D)⁻¹ x``."""
-        self._problem, self._batch = problem, batch
+        """``run``: outputs of a quantity by its name and arguments, in machine code where it ``is_compiled``."""
+        self._problem, self._batch, self._run, self._is_compiled = problem, batch, run, is_compiled
         m = problem.n_rows
         self.shape = (*batch, m, m)
+        self._damping = None if damping is None else self._check_damping(damping)
+        if is_compiled:
+            return
         self._body = Articulated(problem)
         self._parts: Branches = branches(problem)
-        self._damping = None if damping is None else self._check_damping(damping)
-        self._solve_damped = solve_damped
-        how = Factorisation.BRANCHES if damping is None else Factorisation.DAMPED
-        self.factorisation: NDArray[np.object_] = np.full(batch, how, dtype=object)
-        if damping is not None:
-            return
+        if damping is None:
+            self._factorise()
 
+    def _factorise(self) -> None:
+        problem, batch, m = self._problem, self._batch, self.shape[-1]
+        how = np.full(batch, Factorisation.BRANCHES, dtype=object)
         typical = mobility_bound(problem, self._body)
         least = UNMOVED * typical
         covered = {c for s in self._parts.stacks for c in s.constraints}
@@ -77,13 +80,24 @@ class DelassusOperator:
             G = self.dense()
             scaled, rank = at_unit_diagonal(G, least)
             singular = rank < m
-            self.factorisation[~self._regular] = Factorisation.DENSE
-            self.factorisation[~self._regular & singular] = Factorisation.SINGULAR
+            how[~self._regular] = Factorisation.DENSE
+            how[~self._regular & singular] = Factorisation.SINGULAR
             dependent = DependentRows(G, typical)
             half = np.swapaxes(dependent.without_null(dependent.inverse), -1, -2)
             self._inverse = dependent.without_null(half)
             scale = 1.0 / np.sqrt(diagonal_of(G[~singular]))
             self._inverse[~singular] = scale[..., :, None] * np.linalg.inv(scaled[~singular]) * scale[..., None, :]
+        self.factorisation = how
+
+    @cached_property
+    def factorisation(self) -> NDArray[np.object_]:
+        """How `solve` works at each state (...)."""
+        if self._damping is not None:
+            return np.full(self._batch, Factorisation.DAMPED, dtype=object)
+        rank = self._run("delassus_solution", x=np.zeros(self.shape[-1]))["rank"]
+        how: NDArray[np.object_] = np.full(self._batch, Factorisation.DENSE, dtype=object)
+        how[rank < self.shape[-1]] = Factorisation.SINGULAR
+        return how
 
     def __repr__(self) -> str:
         return f"DelassusOperator(shape={self.shape})"
@@ -116,7 +130,10 @@ class DelassusOperator:
         Raises `ConfigurationError` unless ``x`` (..., m) are finite numbers (N, N·m) whose leading axes fit ``q``.
         """
         column = self._check(x)[..., None]
-        result = numbers(delassus_product(self._problem, self._body, numbers(column)))[..., 0]
+        if self._is_compiled:
+            result = self._run("delassus_product", x=column[..., 0])["y"]
+        else:
+            result = numbers(delassus_product(self._problem, self._body, numbers(column)))[..., 0]
         if self._damping is not None:
             result = result + self._damping * column[..., 0]
         shape = np.broadcast_shapes(result.shape, column.shape[:-1], self.shape[:-1])
@@ -131,8 +148,8 @@ class DelassusOperator:
         `factorisation` says at which states rows are redundant.
         """
         array = self._check(x)
-        if self._damping is not None and self._solve_damped is not None:
-            y = self._solve_damped(array, self._damping)
+        if self._damping is not None:
+            y = self._run("damped_solution", x=array, d=self._damping)["y"]
             missing = np.max(np.abs(self.apply(y) - array), axis=-1, initial=0.0)
             is_missed = ~(missing <= MISSED * np.max(np.abs(array), axis=-1, initial=0.0))
             if np.any(is_missed):
@@ -140,6 +157,8 @@ class DelassusOperator:
                 G, right = (np.broadcast_to(a, (*y.shape, a.shape[-1]))[is_missed] for a in (G, right))
                 y[is_missed] = np.linalg.solve(G, right)[..., 0]
             return y
+        if self._is_compiled:
+            return self._run("delassus_solution", x=array)["y"]
         y = np.zeros(np.broadcast_shapes(array.shape, (*self._batch, array.shape[-1])))
         if self._fast is not None:
             rows = self._problem.rows
@@ -157,12 +176,15 @@ class DelassusOperator:
 
     def dense(self) -> Array:
         """``G`` (..., m, m), formed; of a damped operator ``G + D``."""
+        G = self._run("delassus")["G"] if self._is_compiled else self._merged()
+        if self._damping is not None:
+            G = G + self._damping[..., None] * np.eye(self.shape[-1])
+        return np.array(np.broadcast_to(G, self.shape))
+
+    def _merged(self) -> Array:
         ops = self._problem.ops
         whole = merge(self._problem, self._parts.stacks, range(len(self._problem.constraints)))
         G = whole.L
         if self._parts.H is not None:
             G = G + ops.factor(self._parts.H).quadratic(whole.K)
-        G = numbers(0.5 * (numbers(G) + numbers(ops.transpose(G))))
-        if self._damping is not None:
-            G = G + self._damping[..., None] * np.eye(self.shape[-1])
-        return np.array(np.broadcast_to(G, self.shape))
+        return np.asarray(numbers(0.5 * (numbers(G) + numbers(ops.transpose(G)))))

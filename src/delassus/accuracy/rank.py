@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.crba import mass_matrix
+from delassus.algorithms.osim.least_squares import mobility_bound as of_rows
 from delassus.algorithms.problem import Problem
 from delassus.spatial.numpy_ops import numbers
 from delassus.spatial.ops import Matrix
@@ -25,25 +26,9 @@ NEGLIGIBLE = 1e-5
 
 
 def mobility_bound(problem: Problem, body: Articulated) -> Array:
-    """Size (..., m) that the diagonal of ``G`` has where no row is badly placed.
-
-    The squared length of the row times the largest ``S D⁻¹ Sᵀ`` of the joints that support its link, lengths being
-    measured by `Problem.length`.
-    """
-    tree, unit = problem.tree, np.repeat([problem.length, 1.0], 3)
-    own = [np.max(diagonal_of(numbers(body.joint_inverse_inertia(i))) / unit**2, axis=-1) for i in range(tree.n_links)]
-    bounds = [np.zeros(c.size) for c in problem.constraints]
-    for end in problem.end_effectors:
-        offered = np.max(np.stack(np.broadcast_arrays(*(own[i] for i in tree.support(end.link)))), axis=0)
-        square = np.sum((numbers(end.K) * unit) ** 2, axis=-1)
-        bounds[end.constraint] = bounds[end.constraint] + offered[..., None] * square
-    for on_joint in problem.joint_space_rows:
-        c, C = on_joint.constraint, numbers(on_joint.C)
-        square = np.sum((C * unit[[*tree.joints[on_joint.link].motion_axes]]) ** 2, axis=-1)
-        bounds[c] = bounds[c] + own[on_joint.link][..., None] * square
-    batch = np.broadcast_shapes(*(bound.shape[:-1] for bound in bounds))
-    whole = [np.broadcast_to(bound, (*batch, bound.shape[-1])) for bound in bounds]
-    return np.concatenate(whole, axis=-1) if whole else np.zeros(0)
+    """Size (..., m) that the diagonal of ``G`` has where no row is badly placed."""
+    bounds = np.broadcast_arrays(*map(numbers, of_rows(problem, body)))
+    return np.stack(bounds, axis=-1) if bounds else np.zeros(0)
 
 
 def at_unit_diagonal(G: Array, least: Array) -> tuple[Array, NDArray[np.int_]]:
@@ -98,6 +83,15 @@ def _last_of_dependencies(G: Array, rank: NDArray[np.int_]) -> NDArray[np.bool_]
         null = null - np.where(taken[:, None, None], away, 0.0)
         out[:, i], missing = taken, missing - taken
     return out
+
+
+def least_squares(problem: Problem, G: Matrix, x: Matrix, batch: tuple[int, ...]) -> tuple[Array, NDArray[np.int_]]:
+    """Least-squares solution of least norm (*batch, m, 1) of ``G y = x``, and the rank of ``G``."""
+    typical = mobility_bound(problem, Articulated(problem))
+    whole = np.broadcast_to(numbers(G), (*batch, problem.n_rows, problem.n_rows))
+    rows = DependentRows(whole, typical)
+    y = rows.without_null(rows.inverse @ rows.without_null(np.broadcast_to(numbers(x), (*batch, problem.n_rows, 1))))
+    return y, at_unit_diagonal(whole, UNMOVED * typical)[1]
 
 
 class DependentRows:

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from delassus.accuracy.estimate import ERROR_BOUND
+from delassus.accuracy.rank import UNMOVED
 from delassus.accuracy.refinement import relative_error
 from delassus.accuracy.status import Dependent
+from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics import BY_LINKS, METHODS, Method
 from delassus.algorithms.dynamics.actuation import Forces, actuator_forces, pd_forces
 from delassus.algorithms.dynamics.derivatives.accelerations import Dependence, Direction
@@ -21,6 +23,7 @@ from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
+from delassus.algorithms.osim.least_squares import LeastSquares, mobility_bound
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Goal
 from delassus.model.inertia import motion_transform
@@ -239,6 +242,13 @@ class BoundRequest:
 
     def require_independent(self, problem: Problem, G: Matrix) -> None:
         """Refuse states at which ``G`` has no inverse, on backends that see them."""
+
+    def least_squares(self, problem: Problem, G: Matrix, x: Matrix) -> tuple[Matrix, Scalar]:
+        """Least-squares solution of least norm (m × 1) of ``G y = x``, and the rank of ``G``."""
+        typical = mobility_bound(problem, Articulated(problem))
+        found = LeastSquares(self.ops, G, [UNMOVED * x for x in typical])
+        self.is_within = found.is_certain
+        return found.solve(x), found.rank
 
     def _column(self, name: str) -> Matrix:
         return from_entries(self.ops, self.entries(name))

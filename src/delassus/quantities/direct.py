@@ -141,7 +141,7 @@ def bind(
     derivative: str = "",
     /,
     **given: Any,
-) -> NumpyRequest:
+) -> DirectRequest:
     """BoundRequest of a direct call, or of a ``derivative`` by formulas: all of its input checked.
 
     ``given`` are its keywords. What stands for joint forces is ``"tau"`` in ``states``, whatever its name.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots
 from delassus.accuracy.iterate import TOLERANCE, Iterated, iterate
 from delassus.accuracy.policy import ACCURATE, is_long
-from delassus.accuracy.rank import diagonal_of, independence, least_eigenvalue
+from delassus.accuracy.rank import diagonal_of, independence, least_eigenvalue, least_squares
 from delassus.accuracy.status import DynamicsStatus, Resolved, resolve, worst
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.contact.solvers import FALLBACK
@@ -204,6 +204,11 @@ class NumpyRequest(BoundRequest):
             advice = "Drop redundant rows, or use delassus_operator, which solves in the least-squares sense."
             raise SingularError("constraints", f"{size} independent rows", found, advice)
         self._growth = np.broadcast_to(1.0 / least_eigenvalue(numbers(G)), self.batch)
+
+    def least_squares(self, problem: Problem, G: Matrix, x: Matrix) -> tuple[Matrix, Scalar]:
+        """The same; eigenvalues say which rows are dependent."""
+        y, rank = least_squares(problem, G, x, self.batch)
+        return numbers(y), rank
 
     def run(self) -> dict[str, Array]:
         """Outputs by name, each (*batch, *shape); derivatives are NaN where numbers overflowed."""

@@ -50,9 +50,10 @@ def compile(  # the public name; the built-in of that name is not used here
 
     {table}
 
-    They mean what the direct functions of these names return; ``delassus_product`` is ``G x``, ``damped_solution``
-    ``(G + D)⁻¹ x``. ``forces`` holds those of all constraints, one after the other; ``step`` integrates ``dynamics``
-    over a time ``dt`` while ``tau`` is held (see `delassus.rollout`).
+    They mean what the direct functions of these names return; ``delassus_product`` is ``G x``, ``delassus_solution``
+    ``G⁻¹ x`` in the least-squares sense, ``damped_solution`` ``(G + D)⁻¹ x``. ``forces`` holds those of all
+    constraints, one after the other; ``step`` integrates ``dynamics`` over a time ``dt`` while ``tau`` is held (see
+    `delassus.rollout`).
 
     Parameters
     ----------

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Unpack
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.accuracy.operator import DelassusOperator
@@ -58,6 +57,13 @@ def _consistent_inverse(bound: BoundRequest) -> list[Matrix]:
 def _product(bound: BoundRequest) -> list[Matrix]:
     problem = bound.problem()
     return [delassus_product(problem, Articulated(problem), stacked(bound, bound.entries("x")))]
+
+
+def _solution(bound: BoundRequest) -> list[Matrix]:
+    problem = bound.problem()
+    G, x = auto(problem), stacked(bound, bound.entries("x"))
+    y, rank = bound.least_squares(problem, G, x)
+    return [y, bound.ops.matrix([[rank]])]
 
 
 def _damped_solution(bound: BoundRequest) -> list[Matrix]:
@@ -117,6 +123,16 @@ DELASSUS_PRODUCT = Quantity(
     ("q", "x"),
     (Output("y", ("m",), "accelerations G x along the rows, of the constraint forces x"),),
     _product,
+)
+DELASSUS_SOLUTION = Quantity(
+    "delassus_solution",
+    "Solution with the Delassus matrix",
+    ("q", "x"),
+    (
+        Output("y", ("m",), "constraint forces G^-1 x of accelerations x along rows; least squares, least norm"),
+        Output("rank", (), "number of independent rows"),
+    ),
+    _solution,
 )
 DAMPED_SOLUTION = Quantity(
     "damped_solution",
@@ -284,7 +300,7 @@ def delassus_operator(
         Positive numbers, in (m/s²)/N and (rad/s²)/(N·m), that are added to the diagonal of ``G``, which is then never
         singular: what iterations such as ADMM solve with. `solve` takes O(n + m) operations. For such iterations on
         many states compile ``"delassus_product"`` (``q``, ``x``) and ``"damped_solution"`` (``q``, ``x``, and ``d``,
-        the damping of each row).
+        the damping of each row); ``"delassus_solution"`` (``q``, ``x``) is that without damping.
 
     Returns
     -------
@@ -305,13 +321,14 @@ def delassus_operator(
     True
     """
     bound = bind(tree, constraints, DELASSUS, {"q": q}, AUTO, **given)
-    bound.warn_of_errors()
+    if not bound.is_compiled:
+        bound.warn_of_errors()
+    known = {asked.name: asked for asked in (DELASSUS, DELASSUS_PRODUCT, DELASSUS_SOLUTION, DAMPED_SOLUTION)}
 
-    def solve_damped(x: Array, d: Array) -> Array:
-        solution = bind(tree, constraints, DAMPED_SOLUTION, {"q": q, "x": x, "d": d}, AUTO, **given)
-        return np.asarray(solution.run()["y"])
+    def run(name: str, **arguments: Array) -> Mapping[str, Array]:
+        return bind(tree, constraints, known[name], {"q": q, **arguments}, AUTO, **given).run()
 
-    return DelassusOperator(bound.problem(), bound.batch, damping, solve_damped)
+    return DelassusOperator(bound.problem(), bound.batch, damping, run, bound.is_compiled)
 
 
 def mass_matrix(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:

@@ -8,6 +8,7 @@ import inspect
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -1097,3 +1098,19 @@ def test_armature_is_inertia_enough_for_a_joint():
     assert np.allclose(ds.mass_matrix(tree, tree.neutral()), 0.1)
     with pytest.raises(ds.DelassusError, match="joint 'j': expected a subtree with inertia"):
         build_tree("rotor", links, [RawJoint("j", turn, "a", "b")])
+
+
+def test_names_and_sizes_that_are_nearly_right_get_advice():
+    """A configuration that is not there, and states of a floating base for a robot whose root is fixed."""
+    arm = ds.mechanisms.chain(3)
+    with pytest.raises(ds.DelassusError, match="srdf="):
+        arm.reference_configurations["home"]
+    named = replace(arm, reference_configurations={"home": np.zeros(3)})
+    with pytest.raises(ds.DelassusError, match="Did you mean 'home'"):
+        named.reference_configurations["hom"]
+    assert named.reference_configurations.get("hom") is None and "hom" not in named.reference_configurations
+    for check, size in ((arm.check_configuration, 10), (arm.check_velocity, 9)):
+        with pytest.raises(ds.DelassusError, match="root='floating'"):
+            check(np.zeros(size))
+        with pytest.raises(ds.DelassusError, match="leading axes"):
+            check(np.zeros(size + 1))

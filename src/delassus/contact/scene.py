@@ -187,8 +187,6 @@ class Scene(Frozen):
         """
         tree, colliders, ignored = described(cls, robot, friction, root)
         named = tree.reference_configurations
-        if configuration is not None and configuration not in named:
-            raise unknown_name("reference configuration", configuration, named)
         start = named.get("qpos0", tree.neutral()) if configuration is None else named[configuration]
         if not check_flag("floor", floor):
             return cls(tree, colliders, ignore=ignored, descriptions=robot, start=start)

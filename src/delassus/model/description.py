@@ -198,8 +198,8 @@ def check_descriptions(
         )
     if defects and check_inertia == "warn":
         warn(
-            f"{source}: {len(defects)} link(s) have an inertia that no rigid body can have: {listed}. The numbers are "
-            "used as they are; check_inertia='repair' takes the nearest one that is possible, 'refuse' is an error."
+            f"{source}: no rigid body has the inertia of {listed}; it is used as it is (check_inertia='repair' takes "
+            "the nearest possible one)"
         )
     if check_inertia == "repair":
         return [replace(x, inertia=nearest_inertia(x.inertia)) if x.name in defects else x for x in links]

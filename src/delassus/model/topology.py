@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.errors import unknown_name
+from delassus.errors import UnknownNameError, shown, unknown_name
 from delassus.frozen import Frozen, read_only
 from delassus.model.actuators import Actuator
 from delassus.model.check import check_names
@@ -29,6 +29,16 @@ INDEPENDENT: list[Callable[[Any], tuple[int, ...]]] = []
 
 WORLD = -1
 """Index of the world where an index of a link is asked for."""
+
+
+class _Configurations(dict[str, Array]):
+    """Configurations by name, whose error for a name that there is not says which there are."""
+
+    def __missing__(self, name: str) -> Array:
+        if self:
+            raise unknown_name("reference configuration", name, self)
+        advice = "Keyframes of MJCF, and states of a SRDF file (load's srdf=), are some."
+        raise UnknownNameError("reference configuration", "one that the description has", shown(name), advice)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,8 +113,8 @@ class Topology(Frozen):
             joint_frames=MappingProxyType(dict(self.joint_frames)),
             aliases=MappingProxyType(dict(self.aliases)),
             **{
-                attribute: MappingProxyType({name: read_only(x) for name, x in getattr(self, attribute).items()})
-                for attribute in ("gravity_compensation", "reference_configurations")
+                attribute: MappingProxyType(kind({name: read_only(x) for name, x in getattr(self, attribute).items()}))
+                for attribute, kind in (("gravity_compensation", dict), ("reference_configurations", _Configurations))
             },
             omitted=MappingProxyType({what: tuple(names) for what, names in self.omitted.items()}),
             joint_names=joint_names,

@@ -24,6 +24,7 @@ from delassus.model.description import WRITERS, Unsupported
 from delassus.model.edit.combine import ON_THE_WORLD, mount
 from delassus.model.edit.reroot import reroot, reroot_configuration
 from delassus.model.topology import WORLD, Placement, Topology
+from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.numpy_ops import NUMPY, stacked, unstacked
 from delassus.spatial.rotations import Array, exact_quarter_turns
 
@@ -287,11 +288,15 @@ class Tree(Topology):
                 "Pass a NumPy array or a list of numbers.",
             )
         if array.ndim == 0 or array.shape[-1] != size:
+            more = 0 if array.ndim == 0 or self.is_floating else array.shape[-1] - size
+            base = {"nq": FREE.nq, "nv": FREE.nv}[size_name]
             raise ConfigurationError(
                 argument,
                 f"shape (..., {size}), {size_name} of {self.name!r}",
                 f"shape {array.shape}",
-                "The last axis holds one state; batches are leading axes.",
+                f"Its root is fixed: load it with root='floating' for {base} numbers more."
+                if more == base
+                else "The last axis holds one state; batches are leading axes.",
             )
         bad = ~np.isfinite(array)
         if bad.any():

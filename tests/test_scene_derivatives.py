@@ -10,6 +10,7 @@ import pytest
 import delassus as ds
 from delassus.contact import Box, Capsule, Collider, Cylinder, Ellipsoid, HalfSpace, Scene, SolverStatus, Sphere
 from delassus.errors import ConfigurationError
+from test_closed_loops import closed, consistent, four_bar
 
 DT = 2e-3
 
@@ -107,6 +108,50 @@ def test_derivatives_of_a_step_are_those_of_differences(scene, struck):
         made = found.A @ directions[: 2 * nv] + found.B @ directions[2 * nv :]
         assert np.abs(made - wanted).max() < AGREES * np.abs(wanted).max()
     assert seen >= 3
+
+
+@pytest.fixture(scope="module")
+def linkage():
+    """A planar four-bar whose crank has limits and rubs, a ball on its coupler, and states of both."""
+    tree, loops = four_bar()
+    joints = [replace(j, lower=np.full(1, -2.0), upper=np.full(1, 1.0), friction=np.full(1, 0.02)) for j in tree.joints]
+    bodies = {"bar": replace(tree, joints=(joints[0], *tree.joints[1:])),
+              "ball": ds.mechanisms.free_body(0.5, Sphere(0.05).inertia(0.5))}  # fmt: skip
+    shapes = Collider("bar/coupler", Sphere(0.05), (0.3, 0.0, 0.0), friction=0.4), Collider("ball/body", Sphere(0.05))
+    scene = Scene(bodies, [replace(x, restitution=0.6) for x in shapes], loops=[x.prefixed("bar/") for x in loops])
+
+    def start(rng, gape, fast):
+        angles = closed(tree, loops, [rng.uniform(0.6, 0.999), -0.5, 2.0]) + gape * rng.normal(size=3)
+        q = scene.configuration(bar=angles, ball=[0.0, 0.0, 0.0, 0.1, 0.2, 0.3, np.sqrt(0.86)])
+        towards = np.array([*rng.normal(size=2), 0.3])
+        place = ds.forward_kinematics(scene.tree, q, ds.Frame("bar/coupler", (0.3, 0.0, 0.0)))[:3, 3]
+        at = scene.tree.q_index("ball/root_joint")
+        q[at.start : at.start + 3] = place + (0.1 + rng.uniform(-3e-4, 3e-4)) * towards / np.linalg.norm(towards)
+        v = 0.3 * rng.normal(size=9)
+        v[scene.tree.v_index("bar/crank").start :][:3] = consistent(tree, loops, angles, np.r_[v[0], 0.0, 0.0])
+        v[scene.tree.v_index("ball/root_joint")][:3] -= fast * towards
+        return q, v
+
+    return scene, start
+
+
+def test_derivatives_of_steps_with_loops_are_those_of_differences(linkage):
+    """A redundant row, impacts, limits and friction of a joint, and loops that gape, whose errors are taken back."""
+    (scene, start), rng, nv, seen = linkage, np.random.default_rng(1), linkage[0].tree.nv, 0
+    for k in range(8):
+        q, v = start(rng, 0.02 * (k % 4 == 3), float(k % 2))
+        sim = ds.Simulator(scene, q0=q, v0=v, dt=DT, tolerance=1e-13, max_overlap=1.0)
+        state, controls, directions = sim.get_state(), rng.normal(size=nv), rng.normal(size=(3 * nv, 4))
+        sim.step(controls)
+        found = sim.step_derivatives()
+        assert found.status is SolverStatus.CONVERGED
+        if found.distance > 1e-3:
+            wanted, seen = differences(sim, state, controls, directions), seen + 1
+            made = found.A @ directions[: 2 * nv] + found.B @ directions[2 * nv :]
+            assert np.abs(made - wanted).max() < AGREES * np.abs(wanted).max(), k
+    assert seen >= 5
+    with pytest.raises(ConfigurationError, match="none of masses, of a scene with loops"):
+        sim.step_derivatives(parameters=["mass"])
 
 
 def test_gradients_of_trajectories_are_those_of_differences(scene):

@@ -11,12 +11,17 @@ change with the largest of these, and of what is wanted.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from delassus.algorithms.contact import law
 from delassus.algorithms.contact.law import TUNING
-from delassus.algorithms.contact.point_changes import PositionChanges, Varied, mobility_changes, position_changes
+from delassus.algorithms.contact.point_changes import (
+    PositionChanges,
+    Varied,
+    error_changes,
+    mobility_changes,
+    position_changes,
+)
 from delassus.algorithms.contact.problem import Bounds, magnitude, maximum_of
 from delassus.algorithms.contact.response import at_joints, inverted
 from delassus.algorithms.contact.solution import StepSolution
@@ -201,18 +206,12 @@ def _compliance_changes(step: ContactStep, rest: DynamicsProblem, rows: Sequence
 
 def _gap_changes(found: StepSolution, rest: DynamicsProblem, varied: Varied) -> Matrix:
     """Changes (m × (nv + k)) of how far rows of loops that gape move back, with positions and parameters."""
-    ops, nv, problem = rest.ops, rest.tree.nv, rest.problem
-    still, errors = Rates(rest, rest.by_joint([0.0] * nv)), varied.errors()
-    out = ops.zeros(problem.n_rows, nv + len(varied.parameters))
-    gaping = [(k, 1.0 - block.smooth.closed) for block in found.moved.blocks for k in block.loops]
-    wanting = rest.with_goals([replace(goal, position_gain=1.0) for goal in rest.goals])
-    for k, gapes in gaping:
-        c, at = list(wanting.each_constraint())[k]
-        by_q, own = c.rates(at, still, ops.zeros(c.size, 1), positions=True).rows, problem.rows[k]
-        both = ops.hstack([by_q, ops.take(errors, range(own.start, own.stop), None)])
-        part = scaled_matrix(ops, TUNING.correction * gapes, both)
-        out = out + ops.put(part, ops.shape(out), range(own.start, own.stop), range(ops.shape(out)[1]))
-    return out
+    ops, rows = rest.ops, rest.problem.rows
+    parts: list[Scalar] = [0.0] * rest.problem.n_rows
+    for block in found.moved.blocks:
+        for k in block.loops:
+            parts[rows[k]] = [TUNING.correction * (1.0 - block.smooth.closed)] * (rows[k].stop - rows[k].start)
+    return diagonal(ops, parts) @ ops.hstack([error_changes(rest), varied.errors()])
 
 
 def _twice_kinetic_changes(rates: Rates, bodies: Sequence[Body]) -> Matrix:

@@ -8,6 +8,7 @@ state, are numbers with their rates, at which momentum and rows are computed onc
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -150,6 +151,17 @@ def position_changes(
         with_q = with_q + ops.put(root @ rates.drift_q, (nv, nv), range(nv), range(6))
         with_v = with_v + ops.put(root @ rates.drift_v, (nv, nv), range(nv), range(6))
     return PositionChanges(ops, with_q, with_v, ops.vstack(rows), ops.vstack(gaps), rows_of_gaps)
+
+
+def error_changes(rest: DynamicsProblem) -> Matrix:
+    """Changes (m × nv) of position errors of bilateral constraints with positions; zero of other rows."""
+    ops, nv, out = rest.ops, rest.tree.nv, [rest.ops.zeros(0, rest.tree.nv)]
+    still = Rates(rest, rest.by_joint([0.0] * nv))
+    wanting = rest.with_goals([replace(goal, position_gain=1.0) for goal in rest.goals])
+    for c, at in wanting.each_constraint():
+        none = ops.zeros(c.size, 1)
+        out.append(ops.zeros(c.size, nv) if c.n_impulses else c.rates(at, still, none, positions=True).rows)
+    return ops.vstack(out)
 
 
 def point_changes(

@@ -90,19 +90,16 @@ class SceneChanges:
         Raises
         ------
         ConfigurationError
-            There is none, or the scene has loops.
+            There is none.
         """
-        loops, record = self.blocks.scene.loops, record_of(steps)
-        if loops:
-            advice = "Compile 'contact_step', and take its derivative('jvp')."
-            raise ConfigurationError("scene", "no loops", f"{len(loops)}", advice)
+        record = record_of(steps)
         if record is None:
             raise ConfigurationError("simulator", "a step to differentiate", "none yet", "Call step first.")
         return record
 
-    def block_changes(self, record: StepRecord, v: Array) -> BlockChanges:
-        """Changes of all blocks alone, from the velocities ``v`` after impacts on."""
-        after, shift, found = record.problems[-1].after, record.correction.shift, list[Any]()
+    def block_changes(self, record: StepRecord, v: Array, after: Array) -> BlockChanges:
+        """Changes of all blocks alone, from the velocities ``v`` after impacts on to those ``after`` the step."""
+        shift, found = record.correction.shift, list[Any]()
         for number, q, of_state in self.batches(record.q, v, after, shift):
             given = [self.blocks.inertias] if self.blocks.kinds[number].is_free else []
             kernel = self.kernel(number, "free_step_changes")
@@ -120,11 +117,13 @@ class SceneChanges:
             at, dof = end, stop
 
     def inertia_changes(self, record: StepRecord, x: Array) -> BlockDiagonal:
-        """Changes of ``M x``; those of free bodies have none."""
+        """Changes of ``M x``; those of free bodies have none, and of blocks with loops there are none here."""
         out = list[Array]()
         for number, q, (own,) in self.batches(record.q, x):
-            none = self.blocks.kinds[number].is_free or not own.any()
-            out.append(np.zeros((*own.shape, own.shape[1])) if none else self.kernel(number, "inertia_changes")(q, own))
+            if self.blocks.kinds[number].is_free or self.blocks.kinds[number].loops or not own.any():
+                out.append(np.zeros((*own.shape, own.shape[1])))
+            else:
+                out.append(self.kernel(number, "inertia_changes")(q, own, own[:, :0])[0])
         return BlockDiagonal(out)
 
     def joint_accelerations(self, record: StepRecord, v: Array) -> tuple[Array, Array]:

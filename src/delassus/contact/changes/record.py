@@ -31,10 +31,24 @@ class Problem(NamedTuple):
     parts: Array
 
 
+class Smooth(NamedTuple):
+    """Smooth motion of blocks with loops: displacements and velocities at its end, of all degrees of freedom.
+
+    Of each of these blocks whether impulses act on it, and whether its loops were closed; position errors of loops.
+    """
+
+    moved: Array
+    reached: Array
+    pushed: Indices
+    closed: Array
+    errors: Array
+
+
 class Correction(NamedTuple):
     """The position correction: of contacts (m) and joints (k) pushes, and compliances, zero where there is none.
 
-    ``shift`` is the displacement of all degrees of freedom.
+    ``shift`` is the displacement of all degrees of freedom beside that by velocities, with the one that ``smooth``
+    motion has.
     """
 
     pushes: Array
@@ -42,6 +56,7 @@ class Correction(NamedTuple):
     joint_pushes: Array
     joint_compliances: Array
     shift: Array
+    smooth: Smooth
 
 
 class Search(NamedTuple):
@@ -117,7 +132,10 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     assert len(on_joints) == k
     space = data.space
     search = Search(space.pairs[touching], data.links.reach.copy(), space.world.copy(), space.centres.copy())
-    correction = Correction(pushes, compliances, on_joints, rows.law.R[m:total].copy(), state.shift.copy())
+    loops, motion = state.loops, steps.model.loop_motion
+    closed, errors = motion.flags[:, 0].copy(), loops.errors.copy()
+    smooth = Smooth(loops.moved.copy(), loops.reached.copy(), motion.pushed.copy(), closed, errors)
+    correction = Correction(pushes, compliances, on_joints, rows.law.R[m:total].copy(), state.shift.copy(), smooth)
     return StepRecord(
         tape.q.copy(), data.progress.start.copy(), state.tau.copy(), asleep, data.links.poses.copy(),
         bodies.mass.copy(), bodies.inverse.copy(), found, search, problems, correction, steps.status,

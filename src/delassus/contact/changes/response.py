@@ -318,6 +318,7 @@ class Solved(NamedTuple):
     held: Array
     sliding: RowParts
     with_floor: Array
+    of_loops: list[Array]
 
 
 class Correction(NamedTuple):
@@ -333,3 +334,4 @@ class Correction(NamedTuple):
     lost: BlockDiagonal
     mobility: RowParts
     moved: Array
+    of_loops: list[Array]

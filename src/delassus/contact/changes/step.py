@@ -14,7 +14,7 @@ import numpy as np
 
 from delassus.algorithms.contact.law import TINY, part_beyond
 from delassus.algorithms.contact.law import TUNING as STEP
-from delassus.algorithms.contact.problem import PROXIMAL, JointLaw
+from delassus.algorithms.contact.problem import JointLaw
 from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, SceneChanges
 from delassus.contact.changes.collision import contact_changes
 from delassus.contact.changes.contacts import (
@@ -28,13 +28,14 @@ from delassus.contact.changes.contacts import (
     row_changes,
     sides_of,
 )
+from delassus.contact.changes.loops import LoopBlock, SmoothCounts
+from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.record import Problem, StepRecord
 from delassus.contact.changes.response import Correction, Groups, Parts, Response, Solved, holds_of, modes_of
 from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import COMPRESSION
 from delassus.spatial.numpy_ops import NUMPY
-from delassus.spatial.ops import SQUARE_FLOOR
 from delassus.spatial.rotations import Array
 
 FAR = 1e6
@@ -89,7 +90,10 @@ class StepChanges:
         self.M, self.inverse = (BlockDiagonal(self._batched(x)) for x in (record.mass, record.inverse))
         of = blocks.of_links.block
         self.on = np.where(found.links >= 0, of[found.links], -1)
-        self._find_mobilities()
+        self.loops = [LoopBlock(scene, record, k) for k in range(len(blocks.loops))]
+        for loop in self.loops:
+            self.inverse.kinds[loop.kind] = loop.inverse[None]
+        self.mobility = Mobilities(scene, record, self.contacts, self.J, self.inverse, self.loops)
         self._find_islands()
         v = record.v
         if len(record.problems) > 1:
@@ -97,7 +101,14 @@ class StepChanges:
             parts = np.repeat(last.parts, np.diff(self.first))
             v = np.where(parts == 1.0, last.after, before + parts * (last.after - before))
         self.late, self.smoothings = np.zeros((self.m, 3)), self._smoothings()
-        self.struck, self.free = v, scene.block_changes(record, v)
+        after = record.problems[-1].after.copy()
+        self.smooth_shift = np.zeros(self.n)
+        for loop in self.loops:
+            w, at = loop.reached, loop.at
+            after[at] += w - loop.alone
+            straight = loop.pushed * (loop.alone - 0.5 * (v[at] + w)) - w
+            self.smooth_shift[at] = loop.moved + scene.options.dt * straight
+        self.struck, self.free = v, scene.block_changes(record, v, after)
         self.problems = self._solved()
         self.correction = self._correction()
 
@@ -110,43 +121,6 @@ class StepChanges:
             at += k * w * w
         return out
 
-    def _of_sides(self, x: BlockDiagonal) -> list[Array]:
-        """Blocks (n, w, w) of sides."""
-        kinds = self.scene.blocks.kinds
-        ends = np.cumsum([0, *(len(kind.links) for kind in kinds)])
-        out = list[Array]()
-        for side in self.sides:
-            kind = np.searchsorted(ends, side.block, side="right") - 1
-            own = np.empty((len(side.block), *side.at_or_above.shape[1:]))
-            for k in np.unique(kind):
-                own[kind == k] = x.kinds[k][side.block[kind == k] - ends[k]]
-            out.append(own)
-        return out
-
-    def _find_mobilities(self) -> None:
-        """``Y = J M⁻¹`` on sides, where both are of one block that of both together, and ``shares`` of them."""
-        m, both = self.m, (self.on[:, 0] == self.on[:, 1]) & (self.on[:, 0] >= 0)
-        self.shares = np.where(both, 0.5, 1.0)
-        whole = [x.copy() for x in self.J.parts]
-        if both.any():
-            for side, part in zip(self.sides, whole, strict=True):
-                for other, added in zip(self.sides, self.J.parts, strict=True):
-                    if other.second != side.second and added.shape == (len(added), *part.shape[1:]):
-                        place = np.full(m, -1)
-                        place[other.contact] = np.arange(len(other.contact))
-                        at = np.flatnonzero(both[side.contact] & (place[side.contact] >= 0))
-                        part[at] += added[place[side.contact[at]]]
-        inverse = self._of_sides(self.inverse)
-        self.whole = RowParts(self.sides, whole)
-        self.Y = [part @ own for part, own in zip(whole, inverse, strict=True)]
-        squares = np.zeros((m, 3))
-        for side, part, y in zip(self.sides, whole, self.Y, strict=True):
-            squares[side.contact] += self.shares[side.contact, None] * (y * part).sum(axis=2)
-        self.mobilities = squares + PROXIMAL * squares.max(axis=1, initial=0.0)[:, None] + SQUARE_FLOOR
-        joints = self.scene.blocks.joints
-        diagonal = np.concatenate([np.diagonal(x, axis1=1, axis2=2).ravel() for x in self.inverse.kinds])
-        self.joint_mobility = diagonal[joints.dofs]
-
     def _find_islands(self) -> None:
         self.islands = self.scene.islands(self.record)
         bodies, joints = self.scene.blocks.bodies, self.scene.blocks.joints
@@ -154,7 +128,8 @@ class StepChanges:
         for q, blocks in enumerate(self.islands):
             of_block[blocks] = q
         self.block_of = self.on.max(axis=1, initial=-1)
-        of_groups = np.concatenate([of_block[self.block_of], of_block[joints.blocks]])
+        of_loops = np.array([loop.block for loop in self.loops], np.int64)
+        of_groups = of_block[np.concatenate([self.block_of, joints.blocks, of_loops])]
         ends = np.cumsum([0, *map(len, self.islands)])
         counts = np.bincount(of_groups, minlength=len(self.islands))
         members, member_ends = np.argsort(of_groups, kind="stable"), np.concatenate([[0], np.cumsum(counts)])
@@ -166,15 +141,15 @@ class StepChanges:
         """Row groups of contacts and of joints: ``C J`` and ``Bᵀ J`` of contacts, and how far joints are held."""
         joints, m = self.scene.blocks.joints, self.m
         k = rows[0].parts[0].shape[1] if rows[0].parts else 3
-        at = np.zeros((m + len(joints.dofs), 2), np.int64)
+        at = np.zeros((m + len(joints.dofs) + len(self.loops), 2), np.int64)
         size, flat = 0, (list[Array](), list[Array]())
         for side, one, other in zip(self.sides, rows[0].parts, rows[1].parts, strict=True):
             at[side.contact, side.second] = size + k * one.shape[2] * np.arange(len(one))
             flat[0].append(one.ravel())
             flat[1].append(other.ravel())
             size += one.size
-        a = np.concatenate([self.on[:, 0], joints.blocks])
-        b = np.concatenate([self.on[:, 1], np.full(len(joints.dofs), -1)])
+        a = np.concatenate([self.on[:, 0], joints.blocks, np.array([loop.block for loop in self.loops], np.int64)])
+        b = np.concatenate([self.on[:, 1], np.full(len(a) - m, -1)])
         for j, (dof, block, unit) in enumerate(zip(joints.dofs, joints.blocks, units, strict=True)):
             row = np.zeros(self.first[block + 1] - self.first[block])
             row[dof - self.first[block]] = unit
@@ -182,7 +157,15 @@ class StepChanges:
             flat[0].append(row)
             flat[1].append(row)
             size += len(row)
-        first = np.concatenate([k * np.arange(m), k * m + np.arange(len(joints.dofs) + 1)])
+        for j, loop in enumerate(self.loops, m + len(joints.dofs)):
+            at[j] = size
+            flat[0].append(loop.J.ravel())
+            flat[1].append(loop.J.ravel())
+            size += loop.J.size
+        sizes = np.concatenate([np.full(m, k), np.ones(len(joints.dofs)), [len(loop.J) for loop in self.loops]])
+        first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        D = np.concatenate([D, np.zeros(first[-1] - len(D))])
+        mobility = np.concatenate([mobility, np.ones(first[-1] - len(mobility))])
         CJ, BJ = (np.concatenate([np.zeros(0), *x]) for x in flat)
         raised = D + NUMPY.epsilon**0.5 * mobility
         at_a, at_b = np.ascontiguousarray(at.T)
@@ -214,7 +197,16 @@ class StepChanges:
                 lost = self.scene.inertia_changes(record, after - v)
                 if problem.phase == COMPRESSION and self.smoothing:
                     measured = measured.plus(self._impact_times(number, v))
-            out.append(self._in_modes(problem, measured, lost, after - v))
+            of_loops, lost = list[Array](), BlockDiagonal([*lost.kinds])
+            pushed = self._exerted(problem.impulses)[:, 0]
+            pushed[self.scene.blocks.joints.dofs] += problem.joint_impulses
+            for loop in self.loops:
+                gained = after[loop.at] - (loop.reached if last else v[loop.at])
+                measured_at = after[loop.at] if last else gained  # what opens loops before impacts is left to motion
+                with_q, rows = loop.changes(gained, pushed[loop.at], measured_at)
+                lost.kinds[loop.kind] = with_q[None]
+                of_loops.append(rows)
+            out.append(self._in_modes(problem, measured, lost, after - v)._replace(of_loops=of_loops))
             if problem.phase == COMPRESSION:
                 v = after
             elif not last:
@@ -261,14 +253,16 @@ class StepChanges:
         m, k, after, smoothing = self.m, len(joints.dofs), problem.after, self.smoothing
         u = self.J.times(after[:, None], m)[..., 0] if self.sides else np.zeros((m, 3))
         u = u + np.where(np.isfinite(problem.rates), problem.rates, FAR)
-        modes = modes_of(found.friction, problem.floors, problem.impulses, u, self.mobilities, self.smoothings)
+        modes = modes_of(
+            found.friction, problem.floors, problem.impulses, u, self.mobility.of_contacts, self.smoothings
+        )
         law = JointLaw(0, (problem.limits[:, 0], problem.limits[:, 1]), problem.joint_friction)
         q = self.record.q[joints.coordinates]
         distances, over_h = (q - joints.lower, joints.upper - q), 1.0 / options.dt
         velocities = after[joints.dofs]
-        holds = holds_of(law, problem.joint_impulses, velocities, self.joint_mobility, distances, over_h, smoothing)
+        holds = holds_of(law, problem.joint_impulses, velocities, self.mobility.of_joints, distances, over_h, smoothing)
         held = np.broadcast_to(holds.held, k).astype(float)
-        beside = (1.0 - held) * self.joint_mobility
+        beside = (1.0 - held) * self.mobility.of_joints
         if holds.added is not None:  # held in part: 1 / D is what it adds to the inertia
             added = np.broadcast_to(holds.added, k)
             held = np.where(added > 0.0, 1.0, held)
@@ -276,7 +270,9 @@ class StepChanges:
         C, B = np.broadcast_to(modes.C, (m, 3, 3)), np.broadcast_to(modes.B, (m, 3, 3))
         rows = self.J.mapped(C), self.J.mapped(np.swapaxes(B, 1, 2))
         D = np.concatenate([_columns(modes.D, m).reshape(-1), beside])
-        groups = self._groups(rows, held, D, np.concatenate([self.mobilities.reshape(-1), self.joint_mobility]))
+        groups = self._groups(
+            rows, held, D, np.concatenate([self.mobility.of_contacts.reshape(-1), self.mobility.of_joints])
+        )
         nearest = (float(np.min(x.distance, initial=np.inf)) for x in (modes, holds))
         self.distance = min(self.distance, *nearest)
         along_friction = np.zeros((m, 1, 3))
@@ -285,7 +281,7 @@ class StepChanges:
             problem, groups, measured.mapped(-C), force_changes(self.contacts, problem.impulses), lost,
             change,
             held * np.broadcast_to(holds.with_position, k), self.J.mapped(along_friction),
-            np.broadcast_to(modes.with_floor, m)[:, None] + np.zeros((m, 1)),
+            np.broadcast_to(modes.with_floor, m)[:, None] + np.zeros((m, 1)), [],
         )  # fmt: skip
 
     def _correction(self) -> Correction | None:
@@ -298,96 +294,44 @@ class StepChanges:
         )
         s, of_joints = found.pushes, found.joint_pushes
         pushed, limited = s > 0.0, of_joints != 0.0
-        if not (pushed.any() or limited.any()):
+        if not (pushed.any() or limited.any() or any(loop.gaps.any() for loop in self.loops)):
             return None
         forced = np.zeros((self.n, 1))
         if self.sides:
             self.J.row(2).pulled(s[:, None, None], forced)
         forced[joints.dofs, 0] += of_joints
         x = self.inverse.times(forced)[:, 0]
-        self.known = self.known and bool(np.abs(x - found.shift).max() <= CUT * np.abs(x).max())
+        for loop in self.loops:
+            x[loop.at] -= loop.whole_inverse @ (loop.J.T @ loop.gaps)
+        taken = found.shift - self.smooth_shift
+        self.known = self.known and bool(np.abs(x - taken).max() <= CUT * np.abs(x).max())
         after, dt = record.problems[-1].after, options.dt
         normal = self.J.row(2)
         gap = -record.contacts.depths
         moved = normal.times(after[:, None], self.m)[:, 0, 0] if self.sides else gap
         left = 1.0 * (gap + dt * moved > 0.0) * pushed
         back = options.correction * (-gap - options.penetration > 0.0) * pushed
-        mobility = self._mobility_changes(STEP.compliance * s)
+        mobility = self.mobility.changes(STEP.compliance * s)
         with_q = self.gaps.scaled(-(back + left)[:, None]).plus(self.measured.row(2).scaled(-(left * dt)[:, None]))
         with_q = with_q.plus(row_changes(self.contacts, self._velocities(x)).row(2).scaled(-1.0 * pushed[:, None]))
         q = record.q[joints.coordinates] + dt * after[joints.dofs]
         apart = np.where(of_joints > 0.0, q - joints.lower, joints.upper - q)
         factor = (options.correction * (apart < -STEP.limit_tolerance) + (apart > 0.0)) * limited
-        units = np.zeros((self.n, len(joints.dofs)))
-        units[joints.dofs, np.arange(len(joints.dofs))] = 1.0
-        of_mass = list[Array]()
-        columns = self.inverse.times(units) if limited.any() else units
-        for j in np.flatnonzero(limited):
-            y = columns[:, j]
-            of_mass.append(
-                self.scene.inertia_changes(record, y).T.times(y[:, None])[:, 0] * STEP.compliance * of_joints[j]
-            )
         D = np.concatenate([np.where(pushed, found.compliances, 1.0), np.where(limited, found.joint_compliances, 1.0)])
         rows = normal.scaled(1.0 * pushed[:, None])
-        mean = self.mobilities.sum(axis=1) / 3.0
-        groups = self._groups((rows, rows), 1.0 * limited, D, np.concatenate([mean, self.joint_mobility]))
+        mean = self.mobility.of_contacts.sum(axis=1) / 3.0
+        groups = self._groups((rows, rows), 1.0 * limited, D, np.concatenate([mean, self.mobility.of_joints]))
         impulses = np.zeros((self.m, 3))
         impulses[:, 2] = s
+        of_loops, lost = list[Array](), self.scene.inertia_changes(record, x)
+        for loop in self.loops:
+            own, measured = loop.changes(x[loop.at], forced[loop.at, 0], x[loop.at])
+            lost.kinds[loop.kind] = own[None]
+            of_loops.append(measured + loop.gaps_with_q)
         return Correction(
             groups, with_q.plus(mobility[0]), normal.scaled(-(left * dt)[:, None]), -factor, -dt * factor,
-            np.reshape(of_mass, (int(limited.sum()), self.n)), force_changes(self.contacts, impulses),
-            self.scene.inertia_changes(record, x), mobility[1], x,
+            self.mobility.of_limits(), force_changes(self.contacts, impulses), lost, mobility[1], x, of_loops,
         )  # fmt: skip
-
-    def _mobility_changes(self, weights: Array) -> tuple[RowParts, RowParts]:
-        """Changes of minus mean mobilities of contacts times ``weights`` with positions, and with masses of dofs."""
-        kinds = self.scene.blocks.kinds
-        by_q, by_mass = [np.zeros((len(s.block), 1, s.G.shape[2])) for s in self.sides], list[Array]()
-        ends = np.cumsum([0, *(len(kind.links) for kind in kinds)])
-        begins = np.cumsum([0, *(len(kind.links) * kind.tree.nq for kind in kinds)])
-        for r in range(3):
-            own = [y[:, r] for y in self.Y]
-            for part, one in zip(by_q, row_changes(self.contacts, own).row(r).parts, strict=True):
-                part += 2.0 * one
-            for side, part, y in zip(self.sides, by_q, own, strict=True):
-                for k, kind in enumerate(kinds):
-                    at = np.flatnonzero(
-                        (side.block >= ends[k]) & (side.block < ends[k + 1]) & (weights[side.contact] > 0.0)
-                    )
-                    if kind.is_free or not len(at):
-                        continue
-                    q = self.record.q[begins[k] : begins[k + 1]].reshape(len(kind.links), -1)[side.block[at] - ends[k]]
-                    found = self.scene.kernel(k, "inertia_changes")(q, y[at])
-                    part[at] -= self.shares[side.contact[at], None, None] * (y[at, None] @ found)
-        for side, whole, y in zip(self.sides, self.whole.parts, self.Y, strict=True):
-            by_mass.append(-self.shares[side.contact, None, None] * (y * whole).sum(axis=1, keepdims=True))
-        factors = (-weights / 3.0)[:, None]
-        return RowParts(self.sides, by_q).scaled(factors), RowParts(self.sides, by_mass).scaled(factors)
-
-    def _of_mobilities(self, normals: Array, limits: Array) -> list[InertialForces]:
-        """What mobilities, which compliances of the correction are multiples of, have of inertias of robots."""
-        found, joints, widest = self.record.correction, self.scene.blocks.joints, self.scene.tree.moves.shape[1]
-        squares = np.zeros((len(self.first) - 1, widest, widest, normals.shape[1]))  # sums of y yᵀ
-        factors = (STEP.compliance / 3.0 * found.pushes * self.shares)[:, None] * normals
-        for side, y in zip(self.sides, self.Y, strict=True):
-            w = y.shape[2]
-            one = (np.swapaxes(y, 1, 2) @ y)[..., None] * factors[side.contact, None, None]
-            np.add.at(squares, (side.block[:, None, None], np.arange(w)[:, None], np.arange(w)), one)
-        units = np.zeros((self.n, len(joints.dofs)))
-        units[joints.dofs, np.arange(len(joints.dofs))] = 1.0
-        columns = self.inverse.times(units)
-        for j in np.flatnonzero(found.joint_pushes):
-            block = joints.blocks[j]
-            y = columns[self.first[block] : self.first[block + 1], j]
-            more = np.outer(y, y)[..., None] * (STEP.compliance * found.joint_pushes[j] * limits[j])
-            squares[block, : len(y), : len(y)] += more
-        out, nothing = list[InertialForces](), np.zeros(self.n)
-        place = np.arange(self.n) - np.repeat(self.first[:-1], np.diff(self.first))
-        block = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
-        for i in range(widest):
-            unit = 1.0 * (place == i)
-            out.append(InertialForces(nothing, unit, squares[block, i, place]))
-        return out
 
     def pulled(self, q: Array, v: Array) -> Pulled:
         """What counts the start of the step, from what counts its end (n, k)."""
@@ -406,10 +350,11 @@ class StepChanges:
         if self.late.any():
             late = (self.late[:, None] @ self.J.times(self.inverse.times(shift), m))[:, 0]
             self.gaps.pulled(late[:, None], out.q)
-        c = self.correction
+        smooth, c = SmoothCounts(self.loops, dt, dv, shift), self.correction
         if c is not None:
             weights, of_rows = self.response.solve(c.groups, shift, np.zeros((len(c.groups.D), k)))
-            normals, limits = of_rows[:m, None], of_rows[m:]
+            normals, limits = of_rows[:m, None], of_rows[m : m + len(joints.dofs)]
+            self._pull_loops(c.of_loops, of_rows[m + len(joints.dofs) :], out.q)
             pull_forces(c.forces, weights, m, out.q)
             out.q[:] -= c.lost.T.times(weights)
             c.with_q.pulled(normals, out.q)
@@ -421,7 +366,7 @@ class StepChanges:
             c.mobility.pulled(normals, mass)
             inertial.append(InertialForces(nothing, c.moved, -weights))
             if self._with_mass:
-                inertial += self._of_mobilities(normals[:, 0], limits)
+                inertial += self.mobility.of_masses(normals[:, 0], limits)
         floors = np.zeros((m, k))
         for number in range(len(self.problems) - 1, -1, -1):
             solved = self.problems[number]
@@ -439,7 +384,8 @@ class StepChanges:
             solved.measured.pulled(on_contacts, out.q)
             pull_forces(solved.forces, weights, m, out.q)
             out.q[:] -= solved.lost.T.times(weights)
-            out.q[joints.dofs] += solved.held[:, None] * of_rows[3 * m :]
+            out.q[joints.dofs] += solved.held[:, None] * of_rows[3 * m : 3 * m + len(joints.dofs)]
+            self._pull_loops(solved.of_loops, of_rows[3 * m + len(joints.dofs) :], out.q)
             floors = solved.with_floor * on_contacts[:, 2]
             if self.sides:
                 out.friction[:] += solved.sliding.times(weights, m)[:, 0]
@@ -451,9 +397,12 @@ class StepChanges:
                     InertialForces(*self.scene.joint_accelerations(record, self.struck), -dt * weights, True)
                 )
                 dv = -free.momentum_v.T.times(weights)
+                smooth.pull(self.scene, (self.struck, record.tau), weights, dv, out)
             else:
                 inertial.append(InertialForces(nothing, solved.change, -weights))
                 dv = before + self.M.times(weights)
+                for loop, own in zip(self.loops, self._of_loops(of_rows[3 * m + len(joints.dofs) :]), strict=True):
+                    dv[loop.at] += loop.J.T @ own
         out.v[:] = dv
         if self._with_mass:
             masses = self.scene.blocks.mass
@@ -462,6 +411,15 @@ class StepChanges:
             self.scene.with_masses(record, inertial, out.mass)
         self.known = self.known and self.response.is_regular
         return out
+
+    def _of_loops(self, rows: Array) -> list[Array]:
+        """Of rows of all loops those of each block."""
+        return np.split(rows, np.cumsum([len(loop.J) for loop in self.loops], dtype=np.int64))[: len(self.loops)]
+
+    def _pull_loops(self, changes: list[Array], counts: Array, to: Array) -> None:
+        """Subtract what rows of loops, which change by these (r, w) with positions, count (…, k)."""
+        for loop, change, own in zip(self.loops, changes, self._of_loops(counts), strict=False):
+            to[loop.at] -= change.T @ own
 
     @property
     def status(self) -> SolverStatus:

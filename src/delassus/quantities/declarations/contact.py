@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import Any, cast
 
 from delassus.algorithms.contact.derivatives import StepChanges, is_struck, velocity_products
-from delassus.algorithms.contact.point_changes import position_changes
+from delassus.algorithms.contact.point_changes import error_changes, position_changes
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import StepInputs, StepSolution
 from delassus.algorithms.contact.solvers import FALLBACK, SOLVERS, exact
@@ -19,11 +19,12 @@ from delassus.algorithms.dynamics.derivatives.step import moved_changes
 from delassus.algorithms.dynamics.integrate import (
     Flow,
     difference_changes,
+    position_rates,
     position_update,
     position_update_changes,
 )
 from delassus.algorithms.dynamics.ltl import JointSpace
-from delassus.algorithms.dynamics.smooth_motion import Start, SubSteps, motion_changes, smooth_motion
+from delassus.algorithms.dynamics.smooth_motion import Start, SubSteps, Varied, motion_changes, smooth_motion
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.kinematics import body_poses
@@ -201,7 +202,8 @@ def _difference_changes(bound: BoundRequest) -> list[Sequence[Matrix]]:
     return [difference_changes(bound.ops, bound.tree, bound.entries("q"), bound.entries("q_end"))]
 
 
-def _smooth_motion(bound: BoundRequest) -> list[Matrix]:
+def _smoothly(bound: BoundRequest) -> tuple[Start, list[tuple[str, int]], Varied]:
+    """Start of the motion of loops, the numbers that it follows from, and the start at their rates."""
     ops = bound.ops
     names = [(a.name, k) for a in replace(bound.request, derivative=()).arguments for k in range(a.size)]
 
@@ -214,9 +216,14 @@ def _smooth_motion(bound: BoundRequest) -> list[Matrix]:
         of_each = dict(zip(names, rates, strict=True))
         return started(bound.along(lambda name, k: of_each.get((name, k), {})))
 
+    return started(bound), names, varied
+
+
+def _smooth_motion(bound: BoundRequest) -> list[Matrix]:
+    start, names, varied = _smoothly(bound)
     numbers = [_number(bound, name, k) for name, k in names]
-    found = smooth_motion(started(bound), numbers, partial(motion_changes, ops, varied))
-    flags = ops.matrix([[found.closed, found.resolved]])
+    found = smooth_motion(start, numbers, partial(motion_changes, bound.ops, varied))
+    flags = bound.ops.matrix([[found.closed, found.resolved]])
     return [stacked(bound, found.moved), stacked(bound, found.reached), flags]
 
 
@@ -245,7 +252,7 @@ def _free_step_changes(bound: BoundRequest) -> list[Matrix]:
     v, after, h, nv = read("v"), read("after"), read("dt")[0], motion.tree.nv
     M, (product, with_product) = mass_matrix(motion.problem), velocity_products(motion)
     qdd = [(a - b) / h - c for a, b, c in zip(after, v, product, strict=True)]
-    changes = position_changes(motion, M, qdd, after, ())
+    changes = position_changes(motion, M, qdd, after, [0.0] * motion.problem.n_rows)
     with_v = scaled_matrix(ops, h, changes.forces_with_v) - M @ (ops.eye(nv) + scaled_matrix(ops, h, with_product))
     varied = bound.varied({})
     problem = motion.problem.held(cast(DualOps, varied.ops), varied.values)
@@ -256,10 +263,23 @@ def _free_step_changes(bound: BoundRequest) -> list[Matrix]:
 
 
 def _inertia_changes(bound: BoundRequest) -> list[Matrix]:
-    ops, problem = bound.ops, bound.problem()
+    ops, problem, qdd = bound.ops, bound.problem(), bound.entries("qdd")
     rest = DynamicsProblem(problem, None, None, gravity=ops.zeros(3, 1))
-    still = [0.0] * problem.tree.nv
-    return [position_changes(rest, mass_matrix(problem), bound.entries("qdd"), still, ()).forces]
+    found = position_changes(rest, mass_matrix(problem), qdd, qdd, bound.entries("x"))
+    return [found.forces, found.rows, jacobian(problem), error_changes(rest)]
+
+
+def _smooth_motion_changes(bound: BoundRequest) -> list[Matrix]:
+    ops, nv, names = bound.ops, bound.tree.nv, ("v", "tau")
+    with_q, (_, numbers, varied) = position_rates(ops, bound.tree, bound.entries("q")), _smoothly(bound)
+    rates: list[Rates] = []
+    for name, k in numbers:
+        if name == "q":
+            rates.append(dict(enumerate(ops.entries(with_q)[k])))
+        else:
+            rates.append({nv * (1 + names.index(name)) + k: 1.0} if name in names else {})
+    found = motion_changes(ops, varied, rates, 3 * nv)
+    return [ops.take(found, rows, range(c, c + nv)) for rows in (range(nv), range(nv, 2 * nv)) for c in (0, nv, 2 * nv)]
 
 
 CONTACT_STEP = Quantity(
@@ -352,6 +372,19 @@ SMOOTH_MOTION = Quantity(
     _smooth_motion,
     options=MOTION,
 )
+SMOOTH_MOTION_CHANGES = Quantity(
+    "smooth_motion_changes",
+    "Derivatives of the motion of loops over a time",
+    SMOOTH_MOTION.inputs,
+    tuple(
+        Output(f"{name}_{by}", ("nv", "nv"), f"change of the {what} with {meaning}")
+        for name, what in (("moved", "displacement"), ("reached", "velocity at the end"))
+        for by, meaning in (("q", "positions, along the tangent of the configuration"), ("v", "velocities"),
+                            ("tau", "joint forces"))
+    ),
+    _smooth_motion_changes,
+    options=MOTION,
+)  # fmt: skip
 POSITION_UPDATE = Quantity(
     "position_update",
     "Configuration after a time",
@@ -406,7 +439,14 @@ FREE_STEP_CHANGES = Quantity(
 INERTIA_CHANGES = Quantity(
     "inertia_changes",
     "Derivatives of inertial forces",
-    ("q", "qdd"),
-    (Output("with_q", ("nv", "nv"), "change of M qdd with positions, along the tangent of the configuration"),),
+    ("q", "qdd", "x"),
+    (
+        Output(
+            "with_q", ("nv", "nv"), "change of M qdd - J^T x with positions, along the tangent of the configuration"
+        ),
+        Output("rows", ("m", "nv"), "the same of J qdd"),
+        Output("J", ("m", "nv"), "Jacobian of constraints"),
+        Output("errors", ("m", "nv"), "change of position errors with positions"),
+    ),
     _inertia_changes,
 )

@@ -1,0 +1,117 @@
+"""Blocks with loops in a step: independent rows, smooth motion between contacts, and how both change.
+
+The momentum of a block in a step is that at rest, ``M (v_s − w) − Jᵀ p`` with the velocity ``w`` at the end of smooth
+motion; the velocity after the step is ``w + v_s − v_0``, ``v_0`` what loops alone leave of ``w``: see
+`delassus.algorithms.contact.derivatives`.
+
+With ``M = L Lᵀ`` rows ``T J`` are orthonormal in ``M⁻¹``, those that depend on others left out. They measure zero, so
+that ``T`` does not count where they change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from delassus.contact.changes.blocks import SceneChanges
+from delassus.contact.changes.record import StepRecord
+from delassus.contact.sparse.loops import REGULAR_CONDITION
+from delassus.contact.sparse.rows import UNMOVED
+from delassus.spatial.rotations import Array
+
+
+class LoopBlock:
+    """A block with loops.
+
+    Attributes
+    ----------
+    kind, block : int
+        Numbers of its kind and of the block.
+    at : slice
+        Its degrees of freedom (w).
+    q : (nq,) array
+        Configuration.
+    J : (r, w) array
+        Independent rows.
+    M, inverse : (w, w) arrays
+        Mass matrix, and its inverse under loops.
+    moved, reached, alone : (w,) arrays
+        Displacement and velocity ``w`` of smooth motion, and ``v_0``.
+    pushed : float
+        1 where impulses of contacts or joints act on it, else 0.
+    gaps : (r,) array
+        Position errors of loops that the correction takes back, zero of those that smooth motion does.
+    """
+
+    def __init__(self, scene: SceneChanges, record: StepRecord, number: int) -> None:
+        blocks, smooth = scene.blocks, record.correction.smooth
+        self.block, _, _, rows = blocks.loops[number].tolist()
+        self.kind = [k for k, x in enumerate(blocks.kinds) if x.loops][number]
+        self.at = slice(*blocks.bodies.first[self.block : self.block + 2].tolist())
+        self.q = next(q for k, q, _ in scene.batches(record.q) if k == self.kind)[0]
+        self._changes, self._m = scene.kernel(self.kind, "inertia_changes"), int(blocks.loops[number, 1])
+        w = self.at.stop - self.at.start
+        first = blocks.bodies.at[self.block]
+        self.M = record.mass[first : first + w * w].reshape(w, w)
+        _, _, J, with_q = self._changes(self.q, np.zeros(w), np.zeros(self._m))
+        L = np.linalg.cholesky(self.M)
+        over = np.linalg.inv(L)
+        Y = J @ over.T
+        squares = (Y * Y).sum(axis=1)
+        scale = np.where(squares > UNMOVED * squares.max(), 1.0 / np.sqrt(np.maximum(squares, 1e-300)), 0.0)
+        U, S, V = np.linalg.svd(scale[:, None] * Y, full_matrices=False)
+        kept = S > REGULAR_CONDITION**0.5
+        self._mix = (U[:, kept] / S[kept]).T * scale
+        self.J, Q = self._mix @ J, V[kept]
+        self.whole_inverse = over.T @ over
+        self.inverse = over.T @ (np.eye(w) - Q.T @ Q) @ over
+        self.moved, self.reached = smooth.moved[self.at], smooth.reached[self.at]
+        self.alone = self.inverse @ (self.M @ self.reached)
+        self.pushed = 1.0 * smooth.pushed[number]
+        back = scene.options.correction * (1.0 - smooth.closed[number])
+        self.gaps = back * (self._mix @ smooth.errors[rows : rows + self._m])
+        self.gaps_with_q = back * (self._mix @ with_q)
+
+    def impulses(self, momentum: Array) -> Array:
+        """Impulses (m, …) of all rows that exert the part of a momentum (w, …) that loops take."""
+        return np.asarray(self._mix.T @ (self.J @ (self.whole_inverse @ momentum)))
+
+    def changes(self, gained: Array, exerted: Array, velocity: Array) -> tuple[Array, Array]:
+        """Changes with positions of ``M gained`` less what loops exert (w, w), and of ``J velocity`` (r, w).
+
+        ``exerted`` (w,) is what others exert.
+        """
+        f = self.impulses(self.M @ gained - exerted)
+        with_q = self._changes(self.q, gained, f)[0]
+        return with_q, self._mix @ self._changes(self.q, velocity, 0.0 * f)[1]
+
+
+class SmoothCounts:
+    """What counts smooth motions of blocks with loops in a step, from what counts velocities after it and shifts."""
+
+    def __init__(self, loops: list[LoopBlock], dt: float, v: Array, shift: Array) -> None:
+        self._loops, self._dt = loops, dt
+        counts = [(v[loop.at].copy(), shift[loop.at], dt * loop.pushed * shift[loop.at]) for loop in loops]
+        self._reached = [a - dt * b - 0.5 * c for a, b, c in counts]
+        self._moved = [b for _, b, _ in counts]
+        self._start = [-0.5 * c for _, _, c in counts]
+        self._alone = [c - a for a, _, c in counts]
+
+    def pull(self, scene: SceneChanges, start: tuple[Array, Array], weights: Array, v: Array, to: Any) -> None:
+        """Put what counts velocities (n, k) before the step in ``v``, joint forces and positions to ``to``.
+
+        ``start``: velocities before the step and joint forces; ``weights`` (n, k) are those of momentum.
+        """
+        for number, loop in enumerate(self._loops):
+            at, alone = loop.at, self._alone[number]
+            with_q, rows = loop.changes(loop.alone - loop.reached, np.zeros(len(loop.M)), loop.alone)
+            left = loop.inverse @ alone
+            to.q[at] -= with_q.T @ left + rows.T @ (loop.J @ (loop.whole_inverse @ alone))
+            reached = self._reached[number] + loop.M @ (weights[at] + left)
+            kernel = scene.kernel(loop.kind, "smooth_motion_changes")
+            found = kernel(loop.q, start[0][at], start[1][at], self._dt, scene.options.correction)
+            both = [a.T @ self._moved[number] + b.T @ reached for a, b in zip(found[:3], found[3:], strict=True)]
+            to.q[at] += both[0]
+            v[at] = both[1] + self._start[number]
+            to.tau[at] = both[2]

@@ -1,0 +1,140 @@
+"""Mobilities of contacts and joints of a scene, of which modes and compliances are, and how they change."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from delassus.algorithms.contact.law import TUNING as STEP
+from delassus.algorithms.contact.problem import PROXIMAL
+from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, SceneChanges
+from delassus.contact.changes.contacts import Contacts, RowParts, row_changes
+from delassus.contact.changes.loops import LoopBlock
+from delassus.contact.changes.record import StepRecord
+from delassus.spatial.ops import SQUARE_FLOOR
+from delassus.spatial.rotations import Array
+
+
+class Mobilities:
+    """``J M⁻¹ Jᵀ`` of rows alone, under loops; from the inverses and the Jacobian ``J`` of contacts.
+
+    Attributes
+    ----------
+    of_contacts : (m, 3) array
+    of_joints : (k,) array
+    """
+
+    def __init__(
+        self, scene: SceneChanges, record: StepRecord, contacts: Contacts, J: RowParts, inverse: BlockDiagonal,
+        loops: list[LoopBlock],
+    ) -> None:  # fmt: skip
+        self._scene, self._record, self._contacts, self._inverse = scene, record, contacts, inverse
+        self._loops = {loop.kind: loop for loop in loops}
+        links, of = record.contacts.links, scene.blocks.of_links.block
+        m, on = len(links), np.where(links >= 0, of[links], -1)
+        both, self._sides = (on[:, 0] == on[:, 1]) & (on[:, 0] >= 0), contacts.sides
+        self._shares = np.where(both, 0.5, 1.0)
+        whole = [x.copy() for x in J.parts]  # where both sides are of one block that of both together
+        if both.any():
+            for side, part in zip(self._sides, whole, strict=True):
+                for other, added in zip(self._sides, J.parts, strict=True):
+                    if other.second != side.second and added.shape == (len(added), *part.shape[1:]):
+                        place = np.full(m, -1)
+                        place[other.contact] = np.arange(len(other.contact))
+                        at = np.flatnonzero(both[side.contact] & (place[side.contact] >= 0))
+                        part[at] += added[place[side.contact[at]]]
+        self._whole = RowParts(self._sides, whole)
+        self._Y = [part @ own for part, own in zip(whole, self._of_sides(inverse), strict=True)]
+        squares = np.zeros((m, 3))
+        for side, part, y in zip(self._sides, whole, self._Y, strict=True):
+            squares[side.contact] += self._shares[side.contact, None] * (y * part).sum(axis=2)
+        self.of_contacts = squares + PROXIMAL * squares.max(axis=1, initial=0.0)[:, None] + SQUARE_FLOOR
+        diagonal = np.concatenate([np.diagonal(x, axis1=1, axis2=2).ravel() for x in inverse.kinds])
+        self.of_joints = diagonal[scene.blocks.joints.dofs]
+
+    def _of_sides(self, x: BlockDiagonal) -> list[Array]:
+        """Blocks (n, w, w) of sides."""
+        kinds = self._scene.blocks.kinds
+        ends = np.cumsum([0, *(len(kind.links) for kind in kinds)])
+        out = list[Array]()
+        for side in self._sides:
+            kind = np.searchsorted(ends, side.block, side="right") - 1
+            own = np.empty((len(side.block), *side.at_or_above.shape[1:]))
+            for k in np.unique(kind):
+                own[kind == k] = x.kinds[k][side.block[kind == k] - ends[k]]
+            out.append(own)
+        return out
+
+    def changes(self, weights: Array) -> tuple[RowParts, RowParts]:
+        """Of minus mean mobilities of contacts times ``weights`` with positions, and with masses of dofs."""
+        kinds = self._scene.blocks.kinds
+        by_q, by_mass = [np.zeros((len(s.block), 1, s.G.shape[2])) for s in self._sides], list[Array]()
+        ends = np.cumsum([0, *(len(kind.links) for kind in kinds)])
+        begins = np.cumsum([0, *(len(kind.links) * kind.tree.nq for kind in kinds)])
+        for r in range(3):
+            own = [y[:, r] for y in self._Y]
+            for part, one in zip(by_q, row_changes(self._contacts, own).row(r).parts, strict=True):
+                part += 2.0 * one
+            for side, part, whole, y in zip(self._sides, by_q, self._whole.parts, own, strict=True):
+                for k, kind in enumerate(kinds):
+                    at = np.flatnonzero(
+                        (side.block >= ends[k]) & (side.block < ends[k + 1]) & (weights[side.contact] > 0.0)
+                    )
+                    if kind.is_free or not len(at):
+                        continue
+                    q = self._record.q[begins[k] : begins[k + 1]].reshape(len(kind.links), -1)[side.block[at] - ends[k]]
+                    found = self._inertial(k, q, y[at], whole[at, r])
+                    part[at] -= self._shares[side.contact[at], None, None] * found[:, None]
+        for side, whole, y in zip(self._sides, self._whole.parts, self._Y, strict=True):
+            by_mass.append(-self._shares[side.contact, None, None] * (y * whole).sum(axis=1, keepdims=True))
+        factors = (-weights / 3.0)[:, None]
+        return RowParts(self._sides, by_q).scaled(factors), RowParts(self._sides, by_mass).scaled(factors)
+
+    def _inertial(self, kind: int, q: Array, y: Array, row: Array) -> Array:
+        """Changes (n, w) of ``yᵀ M y``, ``y = M⁻¹ row``; under loops, ``M y = row − Jᵀ μ``, ``2 μᵀ ∂J y`` more."""
+        if kind not in self._loops:
+            return np.asarray((y[:, None] @ self._scene.kernel(kind, "inertia_changes")(q, y, y[:, :0])[0])[:, 0])
+        mu = self._loops[kind].impulses(row.T).T
+        with_q, rows, *_ = self._scene.kernel(kind, "inertia_changes")(q, y, -mu)
+        return np.asarray((y[:, None] @ with_q + mu[:, None] @ rows)[:, 0])
+
+    def of_limits(self) -> Array:
+        """Changes (j, n) of mobilities of joints that a correction pushes, times compliance and impulses."""
+        record, blocks, out = self._record, self._scene.blocks, list[Array]()
+        pushes, n = record.correction.joint_pushes, len(blocks.dofs)
+        ends = np.cumsum([0, *(len(kind.links) for kind in blocks.kinds)])
+        for j in np.flatnonzero(pushes):
+            unit, block = np.zeros((n, 1)), blocks.joints.blocks[j]
+            unit[blocks.joints.dofs[j]] = 1.0
+            y, kind = self._inverse.times(unit), int(np.searchsorted(ends, block, side="right")) - 1
+            begin, end = blocks.bodies.first[block : block + 2]
+            q = next(x for number, x, _ in self._scene.batches(record.q) if number == kind)[block - ends[kind]]
+            row = np.zeros(n)
+            row[begin:end] = self._inertial(kind, q[None], y[None, begin:end, 0], unit[None, begin:end, 0])[0]
+            out.append(row * STEP.compliance * pushes[j])
+        return np.reshape(out, (len(out), n))
+
+    def of_masses(self, normals: Array, limits: Array) -> list[InertialForces]:
+        """What mobilities, which compliances of the correction are multiples of, have of inertias of robots."""
+        blocks, found, widest = self._scene.blocks, self._record.correction, self._scene.tree.moves.shape[1]
+        joints, first, n = blocks.joints, blocks.bodies.first, len(blocks.dofs)
+        squares = np.zeros((len(first) - 1, widest, widest, normals.shape[1]))  # sums of y yᵀ
+        factors = (STEP.compliance / 3.0 * found.pushes * self._shares)[:, None] * normals
+        for side, y in zip(self._sides, self._Y, strict=True):
+            w = y.shape[2]
+            one = (np.swapaxes(y, 1, 2) @ y)[..., None] * factors[side.contact, None, None]
+            np.add.at(squares, (side.block[:, None, None], np.arange(w)[:, None], np.arange(w)), one)
+        units = np.zeros((n, len(joints.dofs)))
+        units[joints.dofs, np.arange(len(joints.dofs))] = 1.0
+        columns = self._inverse.times(units)
+        for j in np.flatnonzero(found.joint_pushes):
+            block = joints.blocks[j]
+            y = columns[first[block] : first[block + 1], j]
+            more = np.outer(y, y)[..., None] * (STEP.compliance * found.joint_pushes[j] * limits[j])
+            squares[block, : len(y), : len(y)] += more
+        out, nothing = list[InertialForces](), np.zeros(n)
+        place = np.arange(n) - np.repeat(first[:-1], np.diff(first))
+        block = np.repeat(np.arange(len(first) - 1), np.diff(first))
+        for i in range(widest):
+            unit = 1.0 * (place == i)
+            out.append(InertialForces(nothing, unit, squares[block, i, place]))
+        return out

@@ -661,6 +661,18 @@ def check_contacts(pin, model, tree, constraints, contacts, given):
     ):  # fmt: skip
         assert error(getattr(found, name), expected) < PEER, (name, constraints)
 
+    # impacts: their derivatives are those of a step that takes no time
+    q, v, tau = given
+    v_next = pin.impulseDynamics(model, data, q, v, *contacts, 0.3, settings)
+    p = np.concatenate([x.contact_force.vector[: c.size] for x, c in zip(contacts[1], constraints, strict=True)])
+    struck = ds.impulse(tree, q, v, constraints, 0.3)
+    assert error(struck.v_next, v_next) < PEER and error(np.concatenate(struck.impulses), p) < PEER
+    pin.impulseDynamics(model, data, q, v, *contacts, 0.0, settings)
+    pin.computeImpulseDynamicsDerivatives(model, data, *contacts, 0.0, settings)
+    impacts, nv = np.ones(len(constraints), dtype=bool), tree.nv
+    *_, A, _ = ds.step_derivatives(tree, q, v, tau, 0.0, constraints, impacts=impacts, passive="none")
+    assert error(A[nv:, :nv], data.ddq_dq) < PEER and error(A[nv:, nv:] - np.eye(nv), data.ddq_dv) < PEER
+
 
 @pytest.mark.peer
 @pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)

@@ -86,13 +86,21 @@ def test_kernel_with_flags_that_are_booleans(arms):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("integrator", ["semi-implicit", "rk4"])
+@pytest.mark.parametrize("integrator", ["semi-implicit", "rk4", "doubled rows"])
 def test_steps_that_begin_with_impacts(arms, integrator):
-    """A step from the velocity after the impact; constraints that are not struck keep the velocities of their rows."""
+    """A step from the velocity after the impact; constraints that are not struck keep the velocities of their rows.
+
+    Rows that are doubled contradict one another where one of them is struck and the other is not.
+    """
     tree, constraints, q, v, active = arms
     rng, dt, h = np.random.default_rng(2), 1e-2, 1e-5
-    tau, given = rng.normal(size=(4, tree.nv)), {"active": active, "integrator": integrator}
     impacts = np.array([[1, 1], [1, 0], [1, 0], [0, 0]], dtype=bool)  # the third one strikes what is off
+    if integrator == "doubled rows":
+        constraints, integrator = [*constraints, constraints[0]], "semi-implicit"
+        active, impacts = (
+            np.concatenate([x, y], axis=1) for x, y in ((active, active[:, :1]), (impacts, active[:, 1:]))
+        )
+    tau, given = rng.normal(size=(4, tree.nv)), {"active": active, "integrator": integrator}
 
     def stepped(q, v, tau):
         return ds.step_derivatives(tree, q, v, tau, dt, constraints, impacts=impacts, **given)
@@ -100,7 +108,7 @@ def test_steps_that_begin_with_impacts(arms, integrator):
     q_next, v_next, A, B = stepped(q, v, tau)
     J = ds.jacobian(tree, constraints, q)
     kept = np.where(np.repeat(impacts, [c.size for c in constraints], axis=-1), 0.0, (J @ v[..., None])[..., 0])
-    targets = np.split(kept, [constraints[0].size], axis=-1)
+    targets = np.split(kept, np.cumsum([c.size for c in constraints])[:-1], axis=-1)
     struck = ds.impulse(tree, q, v, constraints, 0.0, targets=targets, active=active).v_next
     known = ds.step_derivatives(tree, q, struck, tau, dt, constraints, **given)
     assert error(q_next, known[0]) < AGREEMENT and error(v_next, known[1]) < AGREEMENT

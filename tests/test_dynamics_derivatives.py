@@ -797,7 +797,7 @@ def test_symbols(seed):
         Problem(ops, tree, check_constraints(tree, c), symbols[0]), *symbols[1:],
         gravity=ops.constant([[0.0], [0.0], [-9.81]]), goals=[Goal(**gains)],
     )  # fmt: skip
-    _, traced, *_ = derivatives(motion, lambda _, solution, inverse: (solution, inverse, None))
+    traced = derivatives(motion, lambda _, solution, inverse: (solution, inverse, None)).changes
     outputs = evaluated(ops, [traced[name] for name in DERIVATIVES], q, v, tau)
     found = ds.dynamics_derivatives(tree, q, v, tau, c, baumgarte=ds.Baumgarte(3.0))
     for name, value in zip(DERIVATIVES, outputs, strict=True):

@@ -16,9 +16,13 @@ from delassus.accuracy.status import Dependent
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics import BY_LINKS, METHODS, Method
 from delassus.algorithms.dynamics.actuation import Forces, actuator_forces, pd_forces
-from delassus.algorithms.dynamics.derivatives.accelerations import Dependence, Direction
+from delassus.algorithms.dynamics.derivatives.accelerations import (
+    Dependence,
+    Derivatives,
+    Direction,
+    impact_derivatives,
+)
 from delassus.algorithms.dynamics.derivatives.actuation import control_rates
-from delassus.algorithms.dynamics.derivatives.impact import impact_derivatives
 from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder
@@ -124,9 +128,9 @@ class BoundRequest:
         """The problem in motion, without gravity and other forces."""
         return DynamicsProblem(self.problem(), self.values["v"], None, gravity=self.ops.zeros(3, 1))
 
-    def impact(self) -> DynamicsProblem:
+    def impact(self, problem: Problem | None = None) -> DynamicsProblem:
         """The impact that rows make: ``J v⁺ = −e J v`` and targets, or rest where steps begin with ``impacts``."""
-        motion, ops, rows = self.motion(), self.ops, list[Matrix]()
+        motion, ops, rows = self.motion(problem=problem), self.ops, list[Matrix]()
         for factor, goal, (c, at) in zip(self._struck, motion.goals, motion.each_constraint(), strict=True):
             change = scaled(ops, [-factor] * c.size, c.velocity(at))
             rows.append(change if goal.target is None or self.request.options.impacts else change + goal.target)
@@ -149,13 +153,12 @@ class BoundRequest:
             return v
         return [x + y for x, y in zip(v, column(self.ops, self.solve(self.impact()).qdd), strict=True)]
 
-    def impact_derivatives(self) -> tuple[Matrix, Matrix, list[list[Matrix]]]:
-        """Velocity after an impact (nv × 1) and impulses (m × 1); changes of each with positions and velocities."""
+    def impact_derivatives(self, problem: Problem | None = None) -> Derivatives:
+        """Derivatives of an impact; ``problem`` is that at ``q``, if it has been made."""
         self.ops.new_system()
-        impact = self.impact()
-        solution, found, directions = impact_derivatives(impact, self._struck, self.resolve)
-        self.estimate_derivatives(directions)
-        return self._column("v") + solution.qdd, solution.forces, found
+        found = impact_derivatives(self.impact(problem), self._struck, self.resolve)
+        self.estimate_derivatives(found.directions)
+        return found
 
     def control_forces(self, q: Any = None, v: Any = None) -> Any:
         """Joint forces as a state vector, at ``q`` and ``v`` (the arguments if None); None if they are zero."""

@@ -43,11 +43,10 @@ def _control_force_changes(bound: BoundRequest) -> list[Matrix]:
 
 
 def _derivatives(bound: BoundRequest) -> list[Matrix]:
-    motion = bound.motion()
-    solution, found, directions, _ = derivatives(motion, bound.resolve)
-    found = bound.with_controls(found)
-    bound.estimate_derivatives(directions)
-    return [solution.qdd, solution.forces, *(found[name] for name in DERIVATIVES)]
+    found = derivatives(bound.motion(), bound.resolve)
+    changes = bound.with_controls(found.changes)
+    bound.estimate_derivatives(found.directions)
+    return [found.solution.qdd, found.solution.forces, *(changes[name] for name in DERIVATIVES)]
 
 
 def _jacobian(bound: BoundRequest) -> list[list[Matrix]]:

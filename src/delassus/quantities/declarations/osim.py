@@ -78,7 +78,8 @@ def _impulse(bound: BoundRequest) -> list[Matrix]:
 
 
 def _impulse_jacobian(bound: BoundRequest) -> list[list[Matrix]]:
-    return bound.impact_derivatives()[2]
+    found, unit = bound.impact_derivatives().changes, bound.ops.eye(bound.tree.nv)
+    return [[found["dqdd_dq"], found["dqdd_dv"] + unit], [found["df_dq"], found["df_dv"]]]
 
 
 def _mass_matrix(bound: BoundRequest) -> list[Matrix]:

@@ -33,22 +33,25 @@ def _step(bound: BoundRequest) -> list[Matrix]:
 
 
 def _step_derivatives(bound: BoundRequest) -> list[Matrix]:
-    def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[list[Scalar], Matrix, Matrix, Matrix]:
-        bound.ops.new_system()
-        motion = bound.motion(q, v)
-        solution, found, directions, _ = derivatives(motion, bound.resolve)
-        qdd, found = column(bound.ops, solution.qdd), bound.with_controls(found, q, v)
-        bound.estimate_derivatives(directions)
-        return qdd, found["dqdd_dq"], found["dqdd_dv"], found["dqdd_dtau"]
-
     read, integrator, (n,) = bound.entries, bound.request.options.integrator, bound.request.shape_of(("controls",))
-    start, change = read("v"), None
+    q, start, by_start, problem, impact = read("q"), read("v"), None, bound.problem(), None
     if bound.request.options.impacts:
-        after, _, (change, _) = bound.impact_derivatives()
-        start = column(bound.ops, after)
-    state = read("q"), start, read("dt")[0]
-    q, v, A, B = differentiated_step(bound.ops, bound.tree, integrator, *state, accelerate, n, change)
-    return [stacked(bound, q), stacked(bound, v), A, B]
+        impact = bound.impact_derivatives(problem)
+        start = [x + y for x, y in zip(start, column(bound.ops, impact.solution.qdd), strict=True)]
+        by_start = [impact.changes["dqdd_dq"], bound.ops.eye(bound.tree.nv) + impact.changes["dqdd_dv"]]
+
+    def accelerate(at: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[list[Scalar], Matrix, Matrix, Matrix]:
+        bound.ops.new_system()
+        is_start = at is q
+        response = impact.response if impact is not None and is_start else None
+        found = derivatives(bound.motion(at, v, problem if is_start else None), bound.resolve, response)
+        changes = bound.with_controls(found.changes, at, v)
+        bound.estimate_derivatives(found.directions)
+        return column(bound.ops, found.solution.qdd), changes["dqdd_dq"], changes["dqdd_dv"], changes["dqdd_dtau"]
+
+    state = q, start, read("dt")[0]
+    q_next, v_next, A, B = differentiated_step(bound.ops, bound.tree, integrator, *state, accelerate, n, by_start)
+    return [stacked(bound, q_next), stacked(bound, v_next), A, B]
 
 
 def _step_jacobian(bound: BoundRequest) -> list[list[Matrix]]:

@@ -6,7 +6,7 @@ The residuals ``r = ID(q, v, q̈) − Jᵀ f − τ`` and ``g = J q̈ − γ`` a
 ``∂f = G⁻¹ (Y W − ∂g)``,   ``∂q̈ = L⁻¹ (Yᵀ ∂f − W)``,
 
 and with joint forces ``∂f/∂τ = −G⁻¹ J M⁻¹``, ``A = ∂q̈/∂τ = M⁻¹ − M⁻¹ Jᵀ G⁻¹ J M⁻¹``, one triangle of it. Positions
-change along the tangent of `Tree.integrate`. What changes on one limb is first carried to the trunk t (`_Division`),
+change along the tangent of `Tree.integrate`. What changes on one limb is first carried to the trunk t (`_division`),
 ``W_l = L_ll⁻ᵀ ∂r_l``, ``ρ = ∂r_t − L_ltᵀ W_l``; with ``σ = Y_l W_l − ∂g``, rows of one constraint only,
 
 ``∂f = G⁻¹ σ − ∂f/∂τ_t ρ``,   ``∂q̈ = −A_t ρ − (∂f/∂τ)ᵀ σ − L⁻¹ W_l``.
@@ -35,8 +35,8 @@ from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.constraints import ConstraintRates
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import ANGULAR, LINEAR, diagonal
-from delassus.spatial.ops import Matrix
+from delassus.spatial.motion import ANGULAR, LINEAR, diagonal, scaled_matrix
+from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.rates import force_matrix, motion_matrix
 
 DERIVATIVES: Mapping[str, str] = MappingProxyType(
@@ -86,111 +86,174 @@ Resolve = Callable[[DynamicsProblem, Solution, Matrix], tuple[Solution, Matrix, 
 forces of least norm, and takes no part of what no force gives."""
 
 
-def derivatives(
-    motion: DynamicsProblem, resolve: Resolve
-) -> tuple[Solution, dict[str, Matrix], list[Direction], Matrix]:
-    """Solution of a problem, by name its `DERIVATIVES`, what these can be judged by, and the inverse of ``G + R``."""
-    ops, problem, nv = motion.ops, motion.problem, motion.tree.nv
-    system = JointSpace(motion)
-    G, forces, inverse = motion.softened(system.G), system.gamma, ops.zeros(0, 0)
-    if problem.n_rows:
-        factor = ops.factor(problem.relaxed(G))
-        forces, inverse = factor.solve(system.row_deficit), factor.inverse()
-    found = Solution(system.accelerations(forces), forces, G)
-    solution, inverse, dependence = resolve(motion, found, inverse)
-    qdd, forces = solution.qdd, solution.forces
+class Response:
+    """How accelerations and forces answer changes of joint forces, and of what rows ask for.
 
-    def columns(a: Matrix, which: Sequence[int]) -> Matrix:
-        return ops.take(a, None, which)
+    Attributes
+    ----------
+    inverse : (m, m) matrix
+        Of ``G + R``.
+    A : (nv, nv) matrix
+        ``∂q̈/∂τ``.
+    df_dtau : (m, nv) matrix
+        ``∂f/∂τ``; transposed, it takes rows of ``∂g`` to ``∂q̈``.
+    """
 
-    rates = Rates(motion, _by_joint(motion, qdd))
-    f = [ops.take(forces, range(s.start, s.stop), None) for s in problem.rows]
+    def __init__(self, motion: DynamicsProblem, system: JointSpace, inverse: Matrix) -> None:
+        ops, nv = motion.ops, motion.tree.nv
+        self._ops, self._nv, self._system, self.inverse = ops, nv, system, inverse
 
-    # joint forces: A and ∂f/∂τ of leaders; followers are T times those, and what their own forces make
-    leaders, followers, trunk, limbs = _division(motion, system)
-    root = system.solve_transpose(ops.eye(nv))  # L⁻ᵀ
-    T, own = system.L.followers(leaders), ops.put(ops.take(root, followers, followers), (nv, nv), followers, followers)
-    to_leaders = columns(root, leaders)
-    response = system.along_rows(to_leaders)
-    df_leaders = ops.product(-inverse, response)
-    A_leaders = ops.sym_add(
-        ops.product(ops.transpose(to_leaders), to_leaders, symmetric=True),
-        ops.product(ops.transpose(response), df_leaders, symmetric=True),
-    )
-    df_dtau = ops.product(df_leaders, ops.transpose(T))
-    A = ops.sym_add(
-        ops.product(ops.product(T, A_leaders), ops.transpose(T), symmetric=True),
-        ops.sym_product(ops.transpose(own), own),
-    )
+        # of leaders; followers are T times those, and what their own forces make
+        self._leaders, followers, self._trunk, self._limbs = _division(motion, system)
+        root = system.solve_transpose(ops.eye(nv))  # L⁻ᵀ
+        self._T = T = system.L.followers(self._leaders)
+        self._own = ops.put(ops.take(root, followers, followers), (nv, nv), followers, followers)
+        self._to_leaders = ops.take(root, None, self._leaders)
+        self._along_rows = system.along_rows(self._to_leaders)
+        self._df_leaders = ops.product(-inverse, self._along_rows)
+        A_leaders = ops.sym_add(
+            ops.product(ops.transpose(self._to_leaders), self._to_leaders, symmetric=True),
+            ops.product(ops.transpose(self._along_rows), self._df_leaders, symmetric=True),
+        )
+        self.df_dtau = ops.product(self._df_leaders, ops.transpose(T))
+        self.A = ops.sym_add(
+            ops.product(ops.product(T, A_leaders), ops.transpose(T), symmetric=True),
+            ops.sym_product(ops.transpose(self._own), self._own),
+        )
 
-    def of_trunk(r: Matrix, g: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+    def __call__(self, r: Matrix, g: Matrix) -> tuple[Matrix, Matrix]:
+        """``∂q̈`` and ``∂f`` of ``∂r`` (nv × k nv) and ``∂g`` (m × k nv), by columns of one degree of freedom each."""
+        ops, nv, (m, width) = self._ops, self._nv, self._ops.shape(g)
+        dqdd, df = ops.zeros(nv, width), ops.zeros(m, width)
+        for some, solve in ((self._trunk, self._of_trunk), (self._limbs, self._of_limbs)):
+            which = [start + k for start in range(0, width, nv or 1) for k in some]
+            if which:
+                led, y, beyond = solve(ops.take(r, None, which), ops.take(g, None, which))
+                dqdd = dqdd + ops.put(ops.product(self._T, led) - beyond, (nv, width), range(nv), which)
+                df = df + ops.put(y, (m, width), range(m), which)
+        return dqdd, df
+
+    def _of_trunk(self, r: Matrix, g: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         """Changes of q̈ of leaders, of f, and of q̈ beyond that, where all limbs feel what changes."""
+        ops, system = self._ops, self._system
 
         def asked(r: Matrix, g: Matrix) -> list[Matrix]:
             W = system.solve_transpose(r)
-            return [-W, system.along_rows(W) - g, ops.transpose(own) @ W]
+            return [-W, system.along_rows(W) - g, ops.transpose(self._own) @ W]
 
         minus_W, sigma, beyond = ops.by_column(asked, r, g)
-        df = ops.product(inverse, sigma)
-        by = ops.hstack([ops.transpose(to_leaders), ops.transpose(response)])
+        df = ops.product(self.inverse, sigma)
+        by = ops.hstack([ops.transpose(self._to_leaders), ops.transpose(self._along_rows)])
         return ops.product(by, ops.vstack([minus_W, df])), df, beyond
 
-    def of_limbs(r: Matrix, g: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+    def _of_limbs(self, r: Matrix, g: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         """Changes where one limb feels what changes, and the others through the trunk only."""
+        ops, system, nv, trunk, limbs = self._ops, self._system, self._nv, self._trunk, self._limbs
 
         def asked(r: Matrix, g: Matrix) -> list[Matrix]:
             left = system.solve_transpose(r, trunk)
             k = range(ops.shape(r)[1])
             W = ops.put(ops.take(left, limbs, None), (nv, len(k)), limbs, k)
             minus = ops.vstack([-ops.take(left, trunk, None), g - system.along_rows(W)])
-            return [minus, ops.transpose(to_leaders) @ W, ops.transpose(own) @ W]
+            return [minus, ops.transpose(self._to_leaders) @ W, ops.transpose(self._own) @ W]
 
         minus, alone, beyond = ops.by_column(asked, r, g)
-        x = ops.product(ops.hstack([ops.take(A, leaders, trunk), ops.transpose(df_leaders)]), minus)
-        return x - alone, ops.product(ops.hstack([columns(df_dtau, trunk), -inverse]), minus), beyond
+        x = ops.product(ops.hstack([ops.take(self.A, self._leaders, trunk), ops.transpose(self._df_leaders)]), minus)
+        y = ops.product(ops.hstack([ops.take(self.df_dtau, None, trunk), -self.inverse]), minus)
+        return x - alone, y, beyond
 
-    # positions and velocities, side by side
-    each = [*zip(motion.each_constraint(), f, strict=True)]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Derivatives:
+    """Solution of a problem, by name its `DERIVATIVES`, what these can be judged by, and the response of its robot."""
+
+    solution: Solution
+    changes: dict[str, Matrix]
+    directions: list[Direction]
+    response: Response
+
+
+def derivatives(
+    motion: DynamicsProblem,
+    resolve: Resolve,
+    response: Response | None = None,
+    further: tuple[Matrix, Matrix] | None = None,
+) -> Derivatives:
+    """Differentiate a problem.
+
+    ``response``: of another problem of the same robot at the same configuration under the same constraints, if there is
+    one. ``further``: changes (m × nv) with positions and with velocities of ``−γ`` of a robot at rest.
+    """
+    ops, problem, nv, m = motion.ops, motion.problem, motion.tree.nv, motion.problem.n_rows
+    system = JointSpace(motion)
+    G, forces, inverse = motion.softened(system.G), system.gamma, ops.zeros(0, 0)
+    if m:
+        factor = ops.factor(problem.relaxed(G))
+        forces, inverse = factor.solve(system.row_deficit), factor.inverse()
+    found = Solution(system.accelerations(forces), forces, G)
+    solution, inverse, dependence = resolve(motion, found, inverse)
+    qdd, forces = solution.qdd, solution.forces
+    rates = Rates(motion, _by_joint(motion, qdd))
+    f = [ops.take(forces, range(s.start, s.stop), None) for s in problem.rows]
+    response = Response(motion, system, inverse) if response is None else response
+
+    # positions and velocities, side by side; a robot at rest has no changes of ∂r with velocities
+    each, still = [*zip(motion.each_constraint(), f, strict=True)], motion.velocity is None
     with_q, with_v = ([c.rates(at, rates, part, positions) for (c, at), part in each] for positions in (True, False))
-    r = ops.hstack(residual_changes(rates, with_q))
-    g = ops.hstack(
-        [
-            ops.vstack([ops.zeros(0, nv), *(problem.switched(k, c.rows) for k, c in enumerate(of_rows))])
-            for of_rows in (with_q, with_v)
-        ]
+    r_q, r_v = residual_changes(rates, with_q)
+    g_q, g_v = (
+        ops.vstack([ops.zeros(0, nv), *(problem.switched(k, c.rows) for k, c in enumerate(of_rows))])
+        for of_rows in (with_q, with_v)
     )
+    if further is not None:
+        g_q, g_v = g_q + further[0], g_v + further[1]
     if dependence is not None:
-        g = g - ops.hstack([_of_missed(motion, system, dependence), ops.zeros(problem.n_rows, nv)])
-    dqdd, df, rows = ops.zeros(nv, 2 * nv), ops.zeros(problem.n_rows, 2 * nv), range(problem.n_rows)
-    for some, solve in ((trunk, of_trunk), (limbs, of_limbs)):
-        which = [*some, *(nv + k for k in some)]
-        if which:
-            led, y, beyond = solve(columns(r, which), columns(g, which))
-            dqdd = dqdd + ops.put(ops.product(T, led) - beyond, (nv, 2 * nv), range(nv), which)
-            df = df + ops.put(y, (problem.n_rows, 2 * nv), rows, which)
-    directions = _directions(motion, [(-r, -g, dqdd, df), (ops.eye(nv), ops.zeros(problem.n_rows, nv), A, df_dtau)])
+        g_q = g_q - _of_missed(motion, system, dependence)
+    r, g = ops.hstack([r_q, r_v]), ops.hstack([g_q, g_v])
+    if still:
+        (dqdd, df), by_rows = response(r_q, g_q), ops.transpose(response.df_dtau)
+        dqdd, df = ops.hstack([dqdd, ops.product(by_rows, g_v)]), ops.hstack([df, ops.product(-response.inverse, g_v)])
+    else:
+        dqdd, df = response(r, g)
+    A, df_dtau = response.A, response.df_dtau
+    directions = _directions(motion, [(-r, -g, dqdd, df), (ops.eye(nv), ops.zeros(m, nv), A, df_dtau)])
     if rates.root != WORLD:
         drift = ops.hstack([rates.drift_q, rates.drift_v])
         dqdd = dqdd - ops.put(drift, (nv, 2 * nv), range(6), [*range(6), *range(nv, nv + 6)])
     if dependence is not None:
-        df = df + ops.hstack([_of_idle(motion, system, dependence, forces), ops.zeros(problem.n_rows, nv)])
+        df = df + ops.hstack([_of_idle(motion, system, dependence, forces), ops.zeros(m, nv)])
     changes = {"dqdd_dtau": A, "df_dtau": df_dtau}
     for name, part in (("dq", range(nv)), ("dv", range(nv, 2 * nv))):
-        changes |= {f"dqdd_{name}": columns(dqdd, part), f"df_{name}": columns(df, part)}
+        changes |= {f"dqdd_{name}": ops.take(dqdd, None, part), f"df_{name}": ops.take(df, None, part)}
     ops.mark("derivatives", list(changes.values()))
-    return solution, changes, directions, inverse
+    return Derivatives(solution, changes, directions, response)
+
+
+def impact_derivatives(impact: DynamicsProblem, struck: Sequence[Scalar], resolve: Resolve) -> Derivatives:
+    """Of an impact ``M Δv = Jᵀ p``, ``J Δv = −s J v``, ``s`` of each constraint; changes are those of ``Δv`` and ``p``.
+
+    It is a robot at rest, whose rows ask for what changes with ``J v``.
+    """
+    ops, rows = impact.ops, impact.problem.rows
+    if not rows:
+        return derivatives(impact, resolve)
+    J, v = JointSpace(impact).J, impact.stacked(impact.per_joint(impact.before))
+    straight = [ops.take(J, range(of.start, of.stop), None) for of in rows]
+    parts = (
+        [scaled_matrix(ops, s, x) for s, x in zip(struck, of_rows, strict=True)]
+        for of_rows in (row_changes(impact, v), straight)
+    )
+    with_q, with_v = map(ops.vstack, parts)
+    return derivatives(impact, resolve, further=(with_q, with_v))
 
 
 def row_changes(motion: DynamicsProblem, v: Matrix) -> list[Matrix]:
     """``∂(J v)`` (m_c × nv) of each constraint with positions: that of ``J q̈`` at ``q̈ = v`` of the robot at rest."""
-    ops, rest = (
-        motion.ops,
-        motion.at_rest(motion.ops.zeros(motion.tree.nv, 1), motion.ops.zeros(motion.problem.n_rows, 1)),
-    )
-    rates, out = Rates(rest, _by_joint(rest, v)), []
-    for k, (c, at) in enumerate(rest.each_constraint()):
-        out.append(motion.problem.switched(k, c.rates(at, rates, ops.zeros(c.size, 1), True).rows))
-    return out
+    ops, problem = motion.ops, motion.problem
+    rest = motion.at_rest(ops.zeros(motion.tree.nv, 1), ops.zeros(problem.n_rows, 1))
+    rates = Rates(rest, _by_joint(rest, v))
+    each = enumerate(rest.each_constraint())
+    return [problem.switched(k, c.rates(at, rates, ops.zeros(c.size, 1), True).rows) for k, (c, at) in each]
 
 
 def _of_idle(motion: DynamicsProblem, system: JointSpace, dependence: Dependence, forces: Matrix) -> Matrix:

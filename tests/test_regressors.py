@@ -53,6 +53,30 @@ def test_base_parameters_of_known_mechanisms():
         ds.base_parameters(ds.mechanisms.pendulum(1), tolerance=0.0)
 
 
+def test_bodies_that_have_base_parameters():
+    """Where there are some, these; else those that are nearest, which no others are in any direction."""
+    tree, rng = some_mechanism(4, 5, "floating").tree, np.random.default_rng(1)
+    base, own = ds.base_parameters(tree), tree.inertial_parameters
+    errors = 0.01 * np.abs(base.grouping) @ np.abs(own).ravel()
+    heavier = own * rng.uniform(0.5, 2.0, (len(own), 1))
+    found = base.consistent(base.grouping @ heavier.ravel(), errors, own)
+    assert np.abs((base.grouping @ (found - heavier).ravel()) / errors).max() < 0.1
+    noisy = base.grouping @ heavier.ravel() + 30 * errors * rng.normal(size=errors.size)
+    found = base.consistent(noisy, np.diag(errors**2), own)
+    left = (base.grouping @ found.ravel() - noisy) / errors
+    assert left @ left > 1.0
+    for other in rng.uniform(0.1, 4.0, (20, len(own), 1)) * own:
+        towards = (base.grouping @ (other - found).ravel()) / errors
+        assert left @ towards > -0.01 * left @ left  # half of the square goes down by less in all the way there
+    for given, match in (
+        ((noisy[1:], errors, own), "values"),
+        ((noisy, -errors, own), "errors"),
+        ((noisy, errors, 0 * own), "near"),
+    ):
+        with pytest.raises(ds.DelassusError, match=match):
+            base.consistent(*given)
+
+
 def test_derivatives_of_dynamics_by_inertial_parameters():
     """``dqdd_dtau`` and ``df_dtau`` times ``-Y``, by differences of payloads, to which accelerations are not linear."""
     tree = some_mechanism(3, 6, "floating").tree

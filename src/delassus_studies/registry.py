@@ -63,6 +63,8 @@ FOLDER = Parameter("folder", Parameter.POSITIONAL_OR_KEYWORD, annotation=Annotat
 DATA = Parameter("data", Parameter.POSITIONAL_OR_KEYWORD, annotation=Annotated[Path, typer.Argument(
     metavar="FILE", help="Tosses (.npz) in the format of contact-nets.")])  # fmt: skip
 
+ROBOTS = _option("robots", Path | None, None, callback=_robots, help="Folder with iiwa.urdf.")
+
 
 def _largest(least: int, text: str) -> Parameter:
     return _option("largest", int | None, None, min=least, help=text)
@@ -132,6 +134,8 @@ BENCHES = (
           "Siconos in the same run.", (FOLDER, QUICK), module="contact.corpus"),
     Bench("tosses", "some minutes", "Simulate measured tosses of a cube from their first states, beside MuJoCo in the "
           "same run.", (DATA, PLOT, QUICK), module="contact.tosses"),
+    Bench("identification", "some minutes", "Estimate all inertias of an arm and of a quadruped in flight, beside "
+          "mujoco.sysid in the same run.", (ROBOTS, QUICK)),
     Bench("piles", "five to ten minutes", "Time steps of heaps, piles, stacks and a standing quadruped, beside "
           "MuJoCo.", module="contact.scenes", given={"which": "piles"}),
     Bench("terrain", "a minute", "Time steps of bodies and a quadruped on rough ground, beside MuJoCo.",

@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.frozen import Frozen
+from delassus.model.inertia import from_pseudo_inertia, pseudo_inertia
 from delassus.spatial.rotations import Array
 
 CLOSE = 0.1
@@ -60,6 +61,9 @@ INSIDE = 0.9
 
 NEWTON = 1e-3
 """Part of what the search calls close at which Newton's method for a step ends."""
+
+THIN = 1e-10
+"""Eigenvalues of relative pseudo-inertias below which slopes do not press them, for the sake of round-off."""
 
 RANK = 1e-7
 """Directions are unknown whose residuals are smaller than this part of what parameters make one by one."""
@@ -107,6 +111,15 @@ class Minimum(Frozen):
     converged: bool
 
 
+def body_coordinates(parameters: Array) -> tuple[Array, Array]:
+    """Coordinates (10,) of a body relative to itself, and ten parameters for each of them (10, 10).
+
+    Raises `LinAlgError` where these are parameters of no body that has mass in no plane only.
+    """
+    L = np.linalg.cholesky(pseudo_inertia(parameters))
+    return np.trace(BASIS, axis1=1, axis2=2), from_pseudo_inertia(L @ BASIS @ L.T)
+
+
 def _log_det(Y: Array) -> float:
     """Sum of the logarithms of determinants; ``-inf`` where a matrix is not positive definite."""
     try:
@@ -124,7 +137,7 @@ class _Step:
     """Model of the sum of squares about ``x``: residuals ``f`` with derivatives ``J``, weight ``λ`` of the start."""
 
     def __init__(self, domain: Domain, x: Array, J: Array, f: Array, weight: float) -> None:
-        self.domain, self.x, self.weight = domain, x, weight
+        self.domain, self.x, self.weight, self.near = domain, x, weight, np.linalg.inv(domain.matrices(x))
         R = np.asarray(np.linalg.qr(np.column_stack([J, f]), mode="r"))
         self.R, self.q, self.square = R[:, :-1], R[:, -1], float(f @ f)
         size = np.linalg.norm(J, axis=0)
@@ -136,45 +149,57 @@ class _Step:
         return 0.5 * float(left @ left) + self.weight * divergence(self.domain.matrices(z))
 
     def minimum(self, damping: float, enough: float) -> tuple[Array, float]:
-        """Where cost and damping are least (n,), to ``enough``, and how much less cost is there."""
-        domain, z, bodies = self.domain, self.x, damping * self.square
-        near, scale = np.linalg.inv(domain.matrices(z)), np.sqrt(damping) * self.sizes
-        pull, total = self.weight * np.eye(4) + bodies * near, self.weight + bodies
-        square = self.R.T @ self.R + np.diag(scale**2)
+        """Where cost and damping are least (n,), to ``enough``, and how much less cost is there.
 
-        def damped(z: Array) -> float:
-            Y, moved = domain.matrices(z), scale * (z - self.x)
-            apart = float(np.einsum("bij,bji->", near, Y)) - 4.0 * len(Y) - _log_det(Y)
-            return self.cost(z) + bodies * apart + 0.5 * float(moved @ moved)
-
-        now = damped(z)
-        for _ in range(MOST_INNER):
-            g, H = self.R.T @ (self.R @ (z - self.x) + self.q) + scale**2 * (z - self.x), square.copy()
-            L = np.asarray(np.linalg.cholesky(domain.matrices(z)), dtype=float)
-            W = _metrics(L)
-            slopes = np.swapaxes(L, 1, 2) @ pull @ L - total * np.eye(4)
-            for at, w, slope in zip(domain.bodies, W, slopes, strict=True):
-                g[at] += w.T @ np.tensordot(BASIS, slope, 2)
-                H[np.ix_(at, at)] += total * w.T @ w
+        Damping of bodies starts where Newton's method may take a whole step, and goes down to what is asked for.
+        """
+        domain, z, least, tries = self.domain, self.x, damping * self.square, 0
+        scale, bodies = np.sqrt(damping) * self.sizes, least
+        while True:
+            g, H, W = self._newton(z, bodies, scale)
             d = np.zeros(z.size)
             free = np.flatnonzero(~((z <= domain.low) & (g > 0.0) | (z >= domain.high) & (g < 0.0)))
             size = np.sqrt(np.diagonal(H)[free])
             size[size == 0.0] = 1.0
             scaled = H[np.ix_(free, free)] / np.outer(size, size)
             d[free] = -np.linalg.lstsq(scaled, g[free] / size, rcond=EPS)[0] / size
-            decrement = -float(g @ d)
-            if decrement <= max(enough, EPS * abs(now)):
-                break
-            least = np.linalg.eigvalsh(np.tensordot(np.einsum("bik,bk->bi", W, d[domain.bodies]), BASIS, 1)).min(
-                initial=0.0
-            )
-            t = min(1.0, -INSIDE / least) if least < 0.0 else 1.0
-            while (new := damped(other := np.clip(z + t * d, domain.low, domain.high))) > now - LEAST * t * decrement:
+            decrement, total, now = -float(g @ d), self.weight + bodies, self._damped(z, bodies, scale)
+            tries += 1
+            if z is self.x and len(W) and decrement > total and tries < MOST_INNER:
+                bodies = CHANGE * total
+                continue
+            if (bodies <= least and decrement <= max(enough, EPS * abs(now))) or tries >= MOST_INNER:
+                return z, self.cost(self.x) - self.cost(z)
+            shares = np.linalg.eigvalsh(np.tensordot(np.einsum("bik,bk->bi", W, d[domain.bodies]), BASIS, 1))
+            t = min(1.0, -INSIDE / min(shares.min(initial=0.0), -EPS))
+            while True:
+                other = np.clip(z + t * d, domain.low, domain.high)
+                if self._damped(other, bodies, scale) <= now - LEAST * t * decrement:
+                    break
                 if t < EPS:
                     return z, self.cost(self.x) - self.cost(z)
                 t *= 0.5
-            z, now = other, new
-        return z, self.cost(self.x) - self.cost(z)
+            z = other
+            if decrement <= total:
+                bodies = bodies / CHANGE if bodies > CHANGE * max(least, self.weight) else least
+
+    def _damped(self, z: Array, bodies: float, scale: Array) -> float:
+        """Cost and damping, ``bodies`` that of bodies, ``scale`` (n,) the root of that of numbers."""
+        Y, moved = self.domain.matrices(z), scale * (z - self.x)
+        apart = float(np.einsum("bij,bji->", self.near, Y)) - 4.0 * len(Y) - _log_det(Y)
+        return self.cost(z) + bodies * apart + 0.5 * float(moved @ moved)
+
+    def _newton(self, z: Array, bodies: float, scale: Array) -> tuple[Array, Array, Array]:
+        """Gradient (n,) and second derivatives (n, n) of `_damped`, and the metrics of bodies there."""
+        g, H = self.R.T @ (self.R @ (z - self.x) + self.q) + scale**2 * (z - self.x), self.R.T @ self.R
+        H[np.diag_indices(len(H))] += scale**2
+        L = np.asarray(np.linalg.cholesky(self.domain.matrices(z)), dtype=float)
+        W, total = _metrics(L), self.weight + bodies
+        slopes = np.swapaxes(L, 1, 2) @ (self.weight * np.eye(4) + bodies * self.near) @ L - total * np.eye(4)
+        for at, w, slope in zip(self.domain.bodies, W, slopes, strict=True):
+            g[at] += w.T @ np.tensordot(BASIS, slope, 2)
+            H[np.ix_(at, at)] += total * w.T @ w
+        return g, H, W
 
 
 def _metrics(L: Array) -> Array:
@@ -193,9 +218,13 @@ def _is_small(domain: Domain, x: Array, z: Array) -> bool:
 
 
 def least_squares(
-    residuals: Callable[[Array], Array], jacobian: Callable[[Array], Array], x: Array, domain: Domain, counted: int
+    residuals: Callable[[Array], Array],
+    jacobian: Callable[[Array], Array],
+    x: Array,
+    domain: Domain,
+    variance: Callable[[Array], float],
 ) -> Minimum:
-    """Coordinates (n,) with the least sum of squares of ``residuals`` (m,), of which ``counted`` are measured.
+    """Coordinates (n,) with the least sum of squares of ``residuals`` (m,), which have such a ``variance``.
 
     ``jacobian`` (m, n) is asked for at each step that is taken, of residuals that were computed last. Where something
     else is eliminated from them, they may become less than was predicted: the search goes on as long as they do.
@@ -203,8 +232,8 @@ def least_squares(
     f, evaluations, damping, more = residuals(x), 1, DAMPING, 0.0
     while True:
         J = jacobian(x)
-        enough = 0.5 * CLOSE**2 * float(f @ f) / max(1, counted - x.size)
-        round_off = EPS * float(np.sum(J * J, axis=0).max(initial=0.0))
+        enough = 0.5 * CLOSE**2 * variance(f)
+        round_off = EPS * float(np.sum(J * J, axis=0).max(initial=0.0)) + THIN * float(np.abs(f @ J).max(initial=0.0))
         weight = max(enough / (4 * max(1, len(domain.bodies))), round_off, float(np.finfo(float).tiny))
         step = _Step(domain, x, J, f, weight)
         cost, gained, predicted = step.cost(x), 0.0, 0.0

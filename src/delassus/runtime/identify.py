@@ -21,14 +21,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.accuracy.least_squares import BASIS, RANK, Domain, Minimum, clustered, least_squares
+from delassus.accuracy.least_squares import RANK, Domain, Minimum, body_coordinates, clustered, least_squares
 from delassus.errors import ConfigurationError, shown, unknown_name, warn
 from delassus.frozen import Frozen, read_only
 from delassus.model.check import check_choice, check_whole, real_array
-from delassus.model.inertia import from_pseudo_inertia, parameters_in_frame, pseudo_inertia
+from delassus.model.inertia import parameters_in_frame
 from delassus.model.tree import Tree
 from delassus.runtime.kernel import Kernel
-from delassus.runtime.measured import Mask, Measured, Samples, Starts, Values, Windows, deviations
+from delassus.runtime.measured import Measured, Samples, Starts, Windows, deviations
+from delassus.runtime.step_tangents import Mask, Values
 from delassus.spatial.rotations import Array
 
 HUBER = 1.345
@@ -160,9 +161,7 @@ class _Parameter:
             self.own, self.given = given.shape, given.ravel()
             self.start, self.changes = self.given, np.eye(given.size)
             if self.is_body:
-                L = np.linalg.cholesky(pseudo_inertia(given + self.offset))
-                self.changes = from_pseudo_inertia(L @ BASIS @ L.T)
-                self.start = np.trace(BASIS, axis1=1, axis2=2)
+                self.start, self.changes = body_coordinates(given + self.offset)
         except (ValueError, np.linalg.LinAlgError) as error:
             wanted = "a payload with which its link is a body, an array" if self.is_body else "an array"
             wanted += f" that broadcasts to {self.shape}"
@@ -399,8 +398,9 @@ def identify(
     begin = np.concatenate([p.start for p in parameters])
     of = _LeastSquares(data, parameters, kernel.request.tree, loss == "huber")
     bodies = [np.arange(at.start, at.stop) for p, at in zip(parameters, of.columns, strict=True) if p.is_body]
-    domain = Domain(np.array(bodies, dtype=np.intp).reshape(-1, len(BASIS)), low, high)
-    return _identified(of, least_squares(of.residuals, of.jacobian, begin, domain, int(np.count_nonzero(of.counted()))))
+    domain = Domain(np.array(bodies, dtype=np.intp).reshape(-1, 10), low, high)
+    left = max(1, int(np.count_nonzero(of.counted())) - begin.size)
+    return _identified(of, least_squares(of.residuals, of.jacobian, begin, domain, lambda f: float(f @ f) / left))
 
 
 def _parameters(kernel: Kernel, start: Mapping[str, ArrayLike], prior: Mapping[str, ArrayLike]) -> list[_Parameter]:

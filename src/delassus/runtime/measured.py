@@ -1,16 +1,14 @@
 """What identification compares: results of a kernel with measurements, and the tangents of these by parameters.
 
 `Samples` are calls of a kernel, each by itself. `Windows` are stretches of trajectories of a time step, each from a
-start of its own; derivatives go along them step by step. Those of contact steps are computed at all states at once
-(`step_derivatives`), of other steps along one direction after the other.
+start of its own; derivatives go along them step by step. Where `step_tangents` has derivatives of steps, these are
+computed at all states at once, else along one direction after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cache, lru_cache, partial
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,12 +17,11 @@ from delassus.accuracy.status import DynamicsStatus
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import real_array
-from delassus.quantities.declarations.contact import CONTACT_STEP_DERIVATIVES, derivatives_without_bounces
-from delassus.quantities.request import Request
 from delassus.runtime.arrays import gathered, ordered, result_arrays
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.rollout import rollout
 from delassus.runtime.rollouts.sub_steps import STATE
+from delassus.runtime.step_tangents import Derive, Mask, Values, derivatives_of_steps, results_of
 from delassus.spatial.rotations import Array
 
 CHART = 1e-6
@@ -32,17 +29,6 @@ CHART = 1e-6
 
 CHUNK = 2**21
 """Numbers in derivatives of steps that are computed at a time."""
-
-IMPACT_TIMES = 1e-9
-"""Smoothing (m/s) with which impacts have times within the step, and modes are those of the solution."""
-
-IDLE = 64.0
-"""Round-offs by which a state after a step may differ from that without contacts where these do nothing."""
-
-Values = Mapping[str, Array]
-"""Arguments of a kernel, or their changes by k coordinates (k, …), by name."""
-
-Mask = NDArray[np.bool_]
 
 Starts = tuple[Array, Array]
 """Configurations (n, nq) and velocities (n, nv)."""
@@ -101,96 +87,9 @@ def _scale(name: str, scale: Any, shape: tuple[int, ...]) -> Array:
     return deviations(f"scale of {name}", scale.get(name) if isinstance(scale, Mapping) else scale, shape)
 
 
-def _results(kernel: Kernel, arguments: Sequence[Any]) -> tuple[list[Array], Mask]:
-    """Results of a kernel of derivatives, and of which states they are right."""
-    arrays, batch = gathered(kernel.arguments, arguments, {}, kernel.dtype)
-    found = result_arrays(None, kernel.results, batch, kernel.dtype)
-    rcond = kernel.compute(arrays, found, batch, None)
-    return [x.astype(float, copy=False) for x in found], ~kernel.ill_conditioned(rcond, batch)
-
-
 def _changes(kernel: Kernel, changes: Values, k: int) -> list[Array]:
     """Change (k, 1, …) of each argument."""
     return [changes[a.name][:, None] if a.name in changes else np.zeros((k, 1, *a.shape)) for a in kernel.arguments]
-
-
-@lru_cache(maxsize=16)
-def step_derivatives(kernel: Kernel, names: tuple[str, ...], times: bool) -> list[tuple[Request, Callable[[], Kernel]]]:
-    """Derivatives of a step of contact with state and arguments, cheapest first; what is not called is not compiled.
-
-    They are without contacts, without bounces, and as it is. With ``times`` impacts are in the mean over steps when
-    points bounce, as for starts of trajectories they should be. There are none of robots with loops and of other steps.
-    """
-    request, made = kernel.request, list[tuple[Request, Callable[[], Kernel]]]()
-    if request.quantity.name != "contact_step" or not all(c.n_impulses for c in request.constraints):
-        return made
-    ways = [(CONTACT_STEP_DERIVATIVES, request.without_contacts()), (CONTACT_STEP_DERIVATIVES, request)]
-    if request.bounces:
-        ways.insert(1, (derivatives_without_bounces(), request.without_bounces()))
-    for derivatives, asked in ways:
-        every = derivatives.with_parameters(asked.parameters)
-        there = {a.name for a in asked.parameters}
-        quantity = every.only(["q_next", "v_next", "A", *(f"dx_d{name}" for name in names if name in there)])
-        options = replace(asked.options, smoothing=IMPACT_TIMES if times else None)
-        asked = replace(asked, quantity=quantity, options=options)
-        how = asked, kernel.dtype.name, kernel.lanes, ", for derivatives", kernel.error_bound
-        made.append((asked, cache(partial(Kernel, *how))))
-    return made
-
-
-class StepTangents(NamedTuple):
-    """Changes of steps, one after the other: ``A`` (N, 2 nv, 2 nv) and along coordinates (N, 2 nv, k).
-
-    ``ends`` (T + 1) says where those of each step end, ``units`` (N,) which trajectories they are of. Where ``fits``
-    (N,) they are derivatives of the step, where ``right`` (N,) it is solved.
-    """
-
-    ends: NDArray[np.intp]
-    units: NDArray[np.intp]
-    A: Array
-    columns: Array
-    fits: Mask
-    right: Mask
-
-
-def _at_states(
-    ways: Sequence[tuple[Request, Callable[[], Kernel]]], given: Mapping[str, Array], after: Sequence[Array],
-    needed: Mask, changes: Values,
-) -> Iterator[StepTangents]:  # fmt: skip
-    """Derivatives at the states (T, n) that are needed, before those ``after``, by the cheapest kernel that may.
-
-    Where the step without contacts ends as the step does, contacts do nothing, and its derivatives are those of the
-    step; and likewise where none bounces.
-    """
-    left, impulses = needed.copy(), after[STATE]
-    for request, make in ways:
-        shapes = {a.name: a.shape for a in request.arguments}
-        others = impulses.shape[-1] - shapes["impulses"][0]  # those of contacts come first
-        at = np.nonzero(left & ~impulses[..., :others].any(axis=-1))
-        if not at[0].size:
-            continue
-        kernel = make()
-        full, arguments = (
-            {**given, "impulses": impulses[..., others:]},
-            list[Array](),
-        )  # that solve it: sweeps end at once
-        for name, shape in shapes.items():
-            x = full[name]
-            arguments.append(np.broadcast_to(x, (*left.shape, *shape))[at] if x.ndim > len(shape) else x)
-        found, right = _results(kernel, arguments)
-        fits = right if request is not ways[-1][0] else np.ones(right.shape, dtype=bool)
-        if others:
-            bound = IDLE * float(np.finfo(kernel.dtype).eps)
-            for x, y in zip(found[:STATE], after[:STATE], strict=True):
-                fits = fits & (np.abs(x - y[at]) <= bound * (1.0 + np.abs(x))).all(axis=-1)
-        left[at] = ~fits
-        A, k = found[STATE], len(next(iter(changes.values())))
-        columns = np.zeros((A.shape[0] * A.shape[1], k))
-        for r, x in zip(kernel.results[STATE + 1 :], found[STATE + 1 :], strict=True):
-            along = changes[r.name.removeprefix("dx_d")].reshape(k, -1)
-            columns += x.reshape(len(columns), along.shape[1]) @ along.T
-        ends = np.searchsorted(at[0], np.arange(len(needed) + 1))
-        yield StepTangents(ends, at[1], A, columns.reshape(*A.shape[:2], k), fits, right)
 
 
 class Samples:
@@ -243,7 +142,7 @@ class Samples:
     def tangents(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:
         """Derivatives, and which samples were solved."""
         k = len(next(iter(changes.values())))
-        found, solved = _results(
+        found, solved = results_of(
             self.kernel.derivative("jvp"), [*self._arguments(values), *_changes(self.kernel, changes, k)]
         )
         J = np.moveaxis(self._flat(found, (k, self.size)), 0, -1) / self.scale[:, None]
@@ -375,8 +274,11 @@ class Windows:
     def tangents(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:
         """Derivatives, and which windows were solved."""
         k = len(next(iter(changes.values())))
-        carry = self._by_columns if self._ways(changes) else self._by_tangents
-        dq, dv, solved = carry(values, changes, results)  # (L, n, nv, k + 2 nv or 0), of `_apart` and of velocities
+        derive = derivatives_of_steps(self.kernel, tuple(changes), self.starts is not None)
+        given = values, changes, results
+        dq, dv, solved = (
+            self._by_columns(derive, *given) if derive else self._by_tangents(*given)
+        )  # (L, n, nv, k + 2 nv or 0), of `_apart` and of velocities
         J = np.where(self._known[0][..., None, None] & solved[:, None, None], dq, 0.0)
         if self.v is not None:
             dv = np.where(self._known[1][..., None, None] & solved[:, None, None], dv, 0.0)
@@ -384,23 +286,22 @@ class Windows:
         J = np.moveaxis(J / self.scale[:, None], 0, 1).reshape(self.size, -1, J.shape[-1]) * self.known[..., None]
         return J[..., :k], J[..., k:], solved
 
-    def _ways(self, changes: Values) -> list[tuple[Request, Callable[[], Kernel]]]:
-        return step_derivatives(self.kernel, tuple(changes), self.starts is not None)
-
-    def _by_columns(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:
+    def _by_columns(
+        self, derive: Derive, values: Values, changes: Values, results: list[Array]
+    ) -> tuple[Array, Array, Mask]:
         """By ``S ← A S + ∂`` with derivatives of each step, which are known at all states at once."""
-        tree, (q, v, p), n, nv = self.tree, results, self.size, self.tree.nv
-        k, ways = len(next(iter(changes.values()))), self._ways(changes)
+        tree, (q, v, *_), n, nv = self.tree, results, self.size, self.tree.nv
+        k = len(next(iter(changes.values())))
         S = np.zeros((n, 2 * nv, k + (0 if self.starts is None else 2 * nv)))
         S[..., k:] = np.eye(2 * nv)[:, : S.shape[-1] - k]
         kept, solved = [S.copy()], np.ones(n, dtype=bool)
         length = max(1, CHUNK // (n * 2 * nv * (2 * nv + k)))
         for first in range(0, len(self.controls), length):
             now = slice(first, first + length)
-            after = [x[1:][now] for x in (q, v, p)]
+            after = [x[1:][now] for x in results]
             given = {**self.inputs, **values, self.kernel.request.control: self.controls[now]}
             given |= {"q": q[:-1][now], "v": v[:-1][now]}
-            made = list(_at_states(ways, given, after, self._needed[now], changes))
+            made = list(derive(given, after, self._needed[now], changes))
             for t in range(len(self.controls[now])):
                 for some in made:
                     units, A, columns, fits, right = (x[some.ends[t] : some.ends[t + 1]] for x in some[1:])
@@ -437,7 +338,7 @@ class Windows:
             # impulses after the step solve it: sweeps end at once
             now = [results[0][t], results[1][t], *(p[t + 1] for p in results[STATE:])]
             rest = [x for _, x in self._further(t, values)]
-            found, right = _results(kernel.derivative("jvp"), [*now, *rest, *moved, *later])
+            found, right = results_of(kernel.derivative("jvp"), [*now, *rest, *moved, *later])
             moved[:STATE] = found[:STATE]
             solved &= right.all(axis=0) | ~self._needed[t]
             if not (t + 1) % self.every:

@@ -26,7 +26,7 @@ from delassus_studies.timing import Record, statistics
 SOLVERS = ("PGS", "Newton")
 
 
-def _spec(mujoco: Any, tree: ds.Tree, disabled: Sequence[str] = ()) -> Any:
+def made_spec(mujoco: Any, tree: ds.Tree, disabled: Sequence[str] = ()) -> Any:
     """A tree without what it has of ``disabled``."""
     spec = mujoco.MjSpec.from_string(tree.to_mjcf(unsupported="ignore"))
     for flag in disabled:
@@ -51,7 +51,7 @@ def forward_call(case: Case, states: States, solver: str) -> Call:
     qvel = np.linalg.solve(T, states.v[..., None])[..., 0]
     force = (np.swapaxes(T, -1, -2) @ states.tau[..., None])[..., 0]
     held = replace(case.tree, constraints=case.constraints)
-    spec = _spec(mujoco, held, ("CONTACT", "LIMIT", "FRICTIONLOSS", "SPRING", "DAMPER", "ACTUATION"))
+    spec = made_spec(mujoco, held, ("CONTACT", "LIMIT", "FRICTIONLOSS", "SPRING", "DAMPER", "ACTUATION"))
     spec.option.solver = getattr(mujoco.mjtSolver, f"mjSOL_{solver.upper()}")
     try:
         model = spec.compile()
@@ -123,7 +123,7 @@ def transition_differences(
 
 def _on_plane(mujoco: Any, tree: ds.Tree, contacts: Sequence[ds.Contact], dt: float, joints: bool) -> Any:
     """Model of a robot whose spheres touch a plane, and nothing else."""
-    spec = _spec(mujoco, tree, () if joints else ("LIMIT", "FRICTIONLOSS", "DAMPER"))
+    spec = made_spec(mujoco, tree, () if joints else ("LIMIT", "FRICTIONLOSS", "DAMPER"))
     spec.option.timestep = dt
     plane = spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[50, 50, 1], contype=1, conaffinity=0)
     plane.friction[0] = contacts[0].friction
@@ -154,7 +154,7 @@ class MujocoScene:
         dense: bool = False,
     ) -> None:
         mujoco = library("mujoco")
-        spec = _spec(mujoco, scene.tree)
+        spec = made_spec(mujoco, scene.tree)
         spec.option.timestep, spec.memory = dt, 1 << 30
         if elliptic:
             spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from delassus.accuracy.least_squares import Domain, body_coordinates, least_squares
 from delassus.algorithms import energy, rnea
+from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
-from delassus.model.check import check_number
+from delassus.model.check import check_number, real_array
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.direct import bind
@@ -149,6 +151,75 @@ class BaseParameters(Frozen):
             terms = [f"{row[k]:+.6g} {self.names[k]}" for k in np.flatnonzero(row)]
             lines.append(" ".join(terms).removeprefix("+1 "))
         return "\n".join([*lines, f"{len(self.columns)} of {len(self.names)} parameters can be told apart"])
+
+    def consistent(self, values: ArrayLike, errors: ArrayLike, near: ArrayLike) -> Array:
+        """Inertial parameters that bodies can have, with these base parameters as far as noise lets them be possible.
+
+        Least squares over all bodies, to a tenth of a standard error. Of bodies that move alike it takes those of least
+        change; where none have these base parameters, bodies come to the edge of what is possible.
+
+        Parameters
+        ----------
+        values : (b,) array_like
+            Base parameters, such as linear least squares finds.
+        errors : float or (b,) or (b, b) array_like
+            Their standard errors, or their covariance.
+        near : (n, 10) array_like
+            Bodies that the answer shall be like: ``tree.inertial_parameters``. Each has mass in no plane only.
+
+        Returns
+        -------
+        (n, 10) array
+            In the order of ``tree.inertial_parameters``.
+
+        Raises
+        ------
+        ConfigurationError
+            Arrays of other shapes, errors that are not positive, ``near`` that no bodies have.
+
+        References
+        ----------
+        Sousa and Cortesão, "Physical feasibility of robot base inertial parameter identification", IJRR 2014; Lee,
+        Wensing and Park, "Geometric robot dynamic identification", T-RO 2020.
+
+        Examples
+        --------
+        >>> import delassus as ds, numpy as np
+        >>> arm = ds.mechanisms.chain(4)
+        >>> base, own = ds.base_parameters(arm), arm.inertial_parameters
+        >>> wanted = 1.1 * base.grouping @ own.ravel()
+        >>> found = base.consistent(wanted, 0.01, own)
+        >>> bool(np.abs(base.grouping @ found.ravel() - wanted).max() < 0.001)
+        True
+        """
+        b, n = len(self.columns), len(self.names) // len(PARAMETERS)
+        wanted, start, spread = real_array(values), real_array(near), real_array(errors)
+        for name, x, shape in (("values", wanted, (b,)), ("near", start, (n, 10))):
+            if x is None or x.shape != shape or not np.isfinite(x).all():
+                raise ConfigurationError(name, f"finite numbers of shape {shape}", shown(x), "Those of one robot.")
+        assert wanted is not None and start is not None
+        try:
+            if spread is None or spread.shape not in ((), (b,), (b, b)):
+                raise ValueError
+            root = np.linalg.cholesky(spread) if spread.ndim == 2 else np.diag(np.broadcast_to(spread, b))
+            if not (np.diagonal(root) > 0.0).all():
+                raise ValueError
+        except (ValueError, np.linalg.LinAlgError) as error:
+            said = f"positive numbers ({b},), or a covariance ({b}, {b})"
+            raise ConfigurationError("errors", said, shown(errors), "Standard errors, or a covariance.") from error
+        try:
+            bodies = [body_coordinates(x) for x in start]
+        except np.linalg.LinAlgError as error:
+            raise ConfigurationError("near", "parameters of bodies", shown(near), "Give links an inertia.") from error
+        J = np.linalg.solve(
+            root, np.hstack([g @ c.T for g, (_, c) in zip(np.split(self.grouping, n, 1), bodies, strict=True)])
+        )
+        x, goal = np.concatenate([at for at, _ in bodies]), np.linalg.solve(root, wanted)
+        domain = Domain(np.arange(10 * n).reshape(n, 10), np.full(10 * n, -np.inf), np.full(10 * n, np.inf))
+        found = least_squares(
+            lambda x: J @ x - goal, lambda _: J, x, domain, lambda f: max(1.0, float(f @ f) / b)
+        ).x.reshape(n, 10)
+        return np.array([x @ changes for x, (_, changes) in zip(found, bodies, strict=True)])
 
 
 def base_parameters(tree: Tree, *, gravity: ArrayLike | None = None, tolerance: float = 1e-6) -> BaseParameters:

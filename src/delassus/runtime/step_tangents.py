@@ -1,0 +1,182 @@
+"""Derivatives of time steps by state and parameters, at all states of trajectories at once.
+
+Those of contact steps are "contact_step_derivatives", by the cheapest kernel that is right at a state. Those of other
+steps by inertial parameters ``π`` are ``A`` and ``−B Y``: what accelerations take, ``Y(q, v, q̈) dπ``, is missing from
+the joint forces, under constraints too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, lru_cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.model.inertia import from_pseudo_inertia, pseudo_inertia
+from delassus.model.topology import Placement
+from delassus.quantities.declarations.contact import CONTACT_STEP_DERIVATIVES, derivatives_without_bounces
+from delassus.quantities.declarations.regressors import REGRESSOR
+from delassus.quantities.declarations.steps import STEP_DERIVATIVES
+from delassus.quantities.request import Request, request
+from delassus.runtime.arrays import gathered, result_arrays
+from delassus.runtime.kernel import Kernel
+from delassus.runtime.rollouts.sub_steps import STATE
+from delassus.spatial.rotations import Array
+
+IMPACT_TIMES = 1e-9
+"""Smoothing (m/s) with which impacts have times within the step, and modes are those of the solution."""
+
+IDLE = 64.0
+"""Round-offs by which a state after a step may differ from that without contacts where these do nothing."""
+
+Values = Mapping[str, Array]
+"""Arguments of a kernel, or their changes by k coordinates (k, …), by name."""
+
+Mask = NDArray[np.bool_]
+
+
+def results_of(kernel: Kernel, arguments: Sequence[Any]) -> tuple[list[Array], Mask]:
+    """Results of a kernel of derivatives, and of which states they are right."""
+    arrays, batch = gathered(kernel.arguments, arguments, {}, kernel.dtype)
+    found = result_arrays(None, kernel.results, batch, kernel.dtype)
+    rcond = kernel.compute(arrays, found, batch, None)
+    return [x.astype(float, copy=False) for x in found], ~kernel.ill_conditioned(rcond, batch)
+
+
+class StepTangents(NamedTuple):
+    """Changes of steps, one after the other: ``A`` (N, 2 nv, 2 nv) and along coordinates (N, 2 nv, k).
+
+    ``ends`` (T + 1) says where those of each step end, ``units`` (N,) which trajectories they are of. Where ``fits``
+    (N,) they are derivatives of the step, where ``right`` (N,) it is solved.
+    """
+
+    ends: NDArray[np.intp]
+    units: NDArray[np.intp]
+    A: Array
+    columns: Array
+    fits: Mask
+    right: Mask
+
+
+Derive = Callable[[Mapping[str, Array], Sequence[Array], Mask, Values], Iterator[StepTangents]]
+"""From arguments and states after steps (T, n, …), which of them are needed, and changes of arguments."""
+
+
+@lru_cache(maxsize=16)
+def derivatives_of_steps(kernel: Kernel, names: tuple[str, ...], times: bool) -> Derive | None:
+    """Derivatives of a step with state and arguments at many states; what is not called is not compiled.
+
+    Those of contact steps are without contacts, without bounces, and as it is. With ``times`` impacts are in the mean
+    over steps when points bounce, as for starts of trajectories they should be. There are none of contact steps of
+    robots with loops, and of other steps those by payloads only, of joint forces that are held over a step.
+    """
+    request, options = kernel.request, kernel.request.options
+    if request.quantity.name == "contact_step" and all(c.n_impulses for c in request.constraints):
+        return partial(_at_states, _contact_ways(kernel, names, times))
+    plain = (
+        options.control == "tau"
+        and options.integrator == "semi-implicit"
+        and not (options.impacts or any(options.soft))
+    )
+    inertial = {a.name for a in request.arguments if a.keyword == "payloads"}.issuperset(names)
+    return partial(_by_regressor, kernel) if request.quantity.name == "step" and plain and inertial else None
+
+
+def _contact_ways(kernel: Kernel, names: tuple[str, ...], times: bool) -> list[tuple[Request, Callable[[], Kernel]]]:
+    """Derivatives of a step of contact with state and arguments, cheapest first; what is not called is not compiled."""
+    request, made = kernel.request, list[tuple[Request, Callable[[], Kernel]]]()
+    ways = [(CONTACT_STEP_DERIVATIVES, request.without_contacts()), (CONTACT_STEP_DERIVATIVES, request)]
+    if request.bounces:
+        ways.insert(1, (derivatives_without_bounces(), request.without_bounces()))
+    for derivatives, asked in ways:
+        every = derivatives.with_parameters(asked.parameters)
+        there = {a.name for a in asked.parameters}
+        quantity = every.only(["q_next", "v_next", "A", *(f"dx_d{name}" for name in names if name in there)])
+        options = replace(asked.options, smoothing=IMPACT_TIMES if times else None)
+        asked = replace(asked, quantity=quantity, options=options)
+        how = asked, kernel.dtype.name, kernel.lanes, ", for derivatives", kernel.error_bound
+        made.append((asked, cache(partial(Kernel, *how))))
+    return made
+
+
+def _at_states(
+    ways: Sequence[tuple[Request, Callable[[], Kernel]]], given: Mapping[str, Array], after: Sequence[Array],
+    needed: Mask, changes: Values,
+) -> Iterator[StepTangents]:  # fmt: skip
+    """Derivatives at the states (T, n) that are needed, before those ``after``, by the cheapest kernel that may.
+
+    Where the step without contacts ends as the step does, contacts do nothing, and its derivatives are those of the
+    step; and likewise where none bounces.
+    """
+    left, impulses = needed.copy(), after[STATE]
+    for asked, make in ways:
+        shapes = {a.name: a.shape for a in asked.arguments}
+        others = impulses.shape[-1] - shapes["impulses"][0]  # those of contacts come first
+        at = np.nonzero(left & ~impulses[..., :others].any(axis=-1))
+        if not at[0].size:
+            continue
+        kernel = make()
+        here = {**given, "impulses": impulses[..., others:]}  # that solve it: sweeps end at once
+        found, right = results_of(kernel, _taken(kernel, here, at, left))
+        fits = right if asked is not ways[-1][0] else np.ones(right.shape, dtype=bool)
+        if others:
+            bound = IDLE * float(np.finfo(kernel.dtype).eps)
+            for x, y in zip(found[:STATE], after[:STATE], strict=True):
+                fits = fits & (np.abs(x - y[at]) <= bound * (1.0 + np.abs(x))).all(axis=-1)
+        left[at] = ~fits
+        A, k = found[STATE], len(next(iter(changes.values())))
+        columns = np.zeros((A.shape[0] * A.shape[1], k))
+        for r, x in zip(kernel.results[STATE + 1 :], found[STATE + 1 :], strict=True):
+            along = changes[r.name.removeprefix("dx_d")].reshape(k, -1)
+            some = along.any(axis=1)
+            columns[:, some] += x.reshape(len(columns), along.shape[1]) @ along[some].T
+        ends = np.searchsorted(at[0], np.arange(len(needed) + 1))
+        yield StepTangents(ends, at[1], A, columns.reshape(*A.shape[:2], k), fits, right)
+
+
+@lru_cache(maxsize=16)
+def _inertial_kernels(kernel: Kernel) -> tuple[Kernel, Kernel]:
+    """A step with its derivatives by state and joint forces, and the regressor."""
+    asked, gravity = kernel.request, kernel.request.options.gravity
+    step = replace(asked, quantity=STEP_DERIVATIVES.only(["A", "B"]))
+    regressor = request(asked.tree, (), REGRESSOR, outputs="tau", gravity=gravity)
+    how = kernel.dtype.name, kernel.lanes, ", for derivatives", kernel.error_bound
+    return Kernel(step, *how), Kernel(regressor, *how)
+
+
+def _by_regressor(
+    kernel: Kernel, given: Mapping[str, Array], after: Sequence[Array], needed: Mask, changes: Values
+) -> Iterator[StepTangents]:
+    """Derivatives by payloads at the states (T, n) that are needed, before those ``after``: ``A`` and ``−B Y``."""
+    tree, at, k = kernel.request.tree, np.nonzero(needed), len(next(iter(changes.values())))
+    dt = np.broadcast_to(given["dt"], needed.shape[1:])
+    here = {**given, "qdd": (after[1] - given["v"]) / dt[:, None]}
+    step, regressor = _inertial_kernels(kernel)
+    (A, B), right = results_of(step, _taken(step, here, at, needed))
+    (Y,), _ = results_of(regressor, _taken(regressor, here, at, needed))
+    columns, payloads = np.zeros((*A.shape[:-1], k)), [a.name for a in kernel.arguments if a.keyword == "payloads"]
+    for name, change in changes.items():
+        place = tree.placement(kernel.request.payloads[payloads.index(name)])
+        to_link = np.linalg.solve(_homogeneous(tree.placement(tree.link_names[place.link])), _homogeneous(place))
+        moved = from_pseudo_inertia(to_link @ pseudo_inertia(change) @ to_link.T)
+        some = moved.any(axis=1)
+        columns[..., some] -= B @ (Y[..., 10 * place.link : 10 * place.link + 10] @ moved[some].T)
+    ends = np.searchsorted(at[0], np.arange(len(needed) + 1))
+    yield StepTangents(ends, at[1], A, columns, np.ones(right.shape, dtype=bool), right)
+
+
+def _homogeneous(place: Placement) -> Array:
+    """Displacement (4, 4) to a body from a frame on it."""
+    return np.block([[place.rotation, place.position[:, None]], [np.zeros((1, 3)), np.ones((1, 1))]])
+
+
+def _taken(kernel: Kernel, given: Mapping[str, Array], at: tuple[NDArray[np.intp], ...], needed: Mask) -> list[Array]:
+    """Arguments of a kernel at some states."""
+    out = []
+    for a in kernel.arguments:
+        x = np.asarray(given[a.name])
+        out.append(np.broadcast_to(x, (*needed.shape, *a.shape))[at] if x.ndim > len(a.shape) else x)
+    return out

@@ -145,7 +145,7 @@ def position_changes(
         acting.append(found)
         rows.append(found.rows)
     rates = Rates(motion, motion.by_joint(qdd))
-    with_q, with_v = residual_changes(rates, acting)
+    with_q, with_v, _ = residual_changes(rates, acting)
     if rates.root != WORLD:
         root = ops.take(M, None, range(6))
         with_q = with_q + ops.put(root @ rates.drift_q, (nv, nv), range(nv), range(6))

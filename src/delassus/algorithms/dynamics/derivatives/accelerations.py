@@ -200,7 +200,7 @@ def derivatives(
     # positions and velocities, side by side; a robot at rest has no changes of ∂r with velocities
     each, still = [*zip(motion.each_constraint(), f, strict=True)], motion.velocity is None
     with_q, with_v = ([c.rates(at, rates, part, positions) for (c, at), part in each] for positions in (True, False))
-    r_q, r_v = residual_changes(rates, with_q)
+    r_q, r_v, _ = residual_changes(rates, with_q)
     g_q, g_v = (
         ops.vstack([ops.zeros(0, nv), *(problem.switched(k, c.rows) for k, c in enumerate(of_rows))])
         for of_rows in (with_q, with_v)
@@ -272,7 +272,7 @@ def _of_missed(motion: DynamicsProblem, system: JointSpace, dependence: Dependen
     rates = Rates(rest, _by_joint(rest, still))
     parts = zip(rest.each_constraint(), motion.problem.rows, strict=True)
     acting = [c.rates(at, rates, ops.take(missed, range(s.start, s.stop), None), True) for (c, at), s in parts]
-    change, _ = residual_changes(rates, acting)  # −∂(Jᵀ ρ)
+    change = residual_changes(rates, acting)[0]  # −∂(Jᵀ ρ)
     return -(dependence.hard @ system.along_rows(system.solve_transpose(change)))
 
 
@@ -309,8 +309,8 @@ def _division(motion: DynamicsProblem, system: JointSpace) -> tuple[list[int], l
     return leaders, followers, trunk, limbs
 
 
-def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple[Matrix, Matrix]:
-    """``∂r/∂q`` and ``∂r/∂v`` (nv × nv)."""
+def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple[Matrix, Matrix, list[Matrix]]:
+    """``∂r/∂q`` and ``∂r/∂v`` (nv × nv), and ``sᵀ I`` (n_i × 6) of each joint with all that lies beyond it."""
     motion, ops, tree = rates.motion, rates.motion.ops, rates.motion.tree
     sizes = [joint.nv for joint in tree.joints]
     beyond = [*rates.bodies]
@@ -368,4 +368,5 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
     springs = motion.spring_changes()
     if springs:
         r_q = r_q + assembled(ops, sizes, sizes, {(i, i): change for i, change in springs.items()})
-    return r_q, r_v if motion.damping is None else r_v + diagonal(ops, motion.damping)
+    r_v = r_v if motion.damping is None else r_v + diagonal(ops, motion.damping)
+    return r_q, r_v, [SI for *_, SI, _ in found]

@@ -27,8 +27,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delassus.algorithms.blocks import assembled
-from delassus.algorithms.crba import mass_matrix
+import numpy as np
+
+from delassus.algorithms.blocks import assembled, symmetric
 from delassus.algorithms.dynamics.derivatives.accelerations import residual_changes
 from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -43,7 +44,13 @@ from delassus.spatial.transform import Pose
 
 def inverse_dynamics_changes(motion: DynamicsProblem, qdd: list[Matrix]) -> list[Matrix]:
     """``∂τ/∂q``, ``∂τ/∂v`` and ``∂τ/∂q̈ = M`` (nv × nv each) of `inverse_dynamics`."""
-    return [*residual_changes(Rates(motion, qdd, is_given=True), ()), mass_matrix(motion.problem)]
+    ops, tree, rates = motion.ops, motion.tree, Rates(motion, qdd, is_given=True)
+    with_q, with_v, SI = residual_changes(rates, ())
+    blocks = {(j, k): SI[j] @ rates.S[k] for j in tree.root_to_leaves() for k in tree.support(j)}
+    for j, joint in enumerate(tree.joints):
+        if joint.armature.any():
+            blocks[j, j] = ops.sym_add(blocks[j, j], ops.constant(np.diag(joint.armature)))
+    return [with_q, with_v, symmetric(ops, [joint.nv for joint in tree.joints], blocks)]
 
 
 class FrameChanges:

@@ -8,7 +8,7 @@ any link beyond it,
 ∂V_i/∂q_j = s_j × V_i + ψ_j      ψ_j = V_p × s_j
 ∂a_i/∂q_j = s_j × a_i + ψ_j × V_i + ξ_j      ξ_j = a_p × s_j + V_p × ψ_j
 ∂V_i/∂v_j = s_j
-∂a_i/∂v_j = s_j × V_i + φ_j      φ_j = (V_p + V_j) × s_j
+∂a_i/∂v_j = s_j × V_i + φ_j      φ_j = (V_p + V_j) × s_j = 2 ψ_j + (s v)_j × s_j, the last zero of one axis
 ∂f_i/∂q_j = s_j ×* f_i + I_i ξ_j + B_i ψ_j      f_i = I_i a_i + V_i ×* I_i V_i − w_i
 ∂f_i/∂v_j = B_i s_j + I_i φ_j
 ===============================  ============================================================
@@ -96,7 +96,7 @@ class Rates:
         a0 = ops.put(-self.gravity, (6, 1), LINEAR, (0,))
         self.poses: list[Pose] = []
         self.S, self.psi, self.xi, self.phi = list[Matrix](), list[Matrix](), list[Matrix](), list[Matrix]()
-        self.V, self.a = list[Matrix](), list[Matrix]()
+        self.V, self.a, own = list[Matrix](), list[Matrix](), list[Matrix]()
 
         # root → leaves: s, V = V_p + s v, a = a_p + s q̈ + V_p × s v
         for i in tree.root_to_leaves():
@@ -105,17 +105,19 @@ class Rates:
             S = self._axes(i)
             V_p, a_p = (ops.zeros(6, 1), a0) if p == WORLD else (self.V[p], self.a[p])
             Sv = S @ motion.bias_velocity(i)
+            own.append(Sv)
             self.S.append(S)
             self.V.append(V_p + Sv)
             self.a.append(a_p + S @ qdd[i] + motion_matrix(ops, V_p) @ Sv)
 
-        def of_joint(S: Matrix, V_p: Matrix, a_p: Matrix, V: Matrix) -> list[Matrix]:
+        def of_joint(S: Matrix, V_p: Matrix, a_p: Matrix, Sv: Matrix) -> list[Matrix]:
             V_px = motion_matrix(ops, V_p)
             psi = V_px @ S
-            return [psi, motion_matrix(ops, a_p) @ S + V_px @ psi, motion_matrix(ops, V_p + V) @ S]
+            phi = psi + psi if ops.shape(S)[1] == 1 else psi + psi + motion_matrix(ops, Sv) @ S
+            return [psi, motion_matrix(ops, a_p) @ S + V_px @ psi, phi]
 
         parents = [(ops.zeros(6, 1), a0) if p == WORLD else (self.V[p], self.a[p]) for p in tree.parents]
-        rows = [(S, *parent, V) for S, parent, V in zip(self.S, parents, self.V, strict=True)]
+        rows = [(S, *parent, Sv) for S, parent, Sv in zip(self.S, parents, own, strict=True)]
         for psi, xi, phi in ops.map(of_joint, rows):
             self.psi.append(psi)
             self.xi.append(xi)

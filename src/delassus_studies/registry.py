@@ -103,6 +103,8 @@ BENCHES = (
           "code and frax in the same run."),
     Bench("dynamics", "some minutes", "Time compiled constrained dynamics and its derivatives, beside Pinocchio and "
           "MuJoCo in the same run.", (_flag("phases", "Count operations by phase instead."), QUICK)),
+    Bench("derivatives", "some minutes", "Time derivatives of inverse dynamics, frames and momentum, and compare them "
+          "with differences in extended precision, beside Pinocchio in the same run."),
     Bench("loops", "some minutes", "Count and time constrained dynamics of mechanisms with up to 100 loops, beside "
           "Pinocchio's lcaba."),
     Bench("arrays", "half a minute, with --dask a minute", "Time calls with arrays of JAX and PyTorch, and their "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -98,3 +99,35 @@ def lcaba_call(case: Case, states: States) -> Call:
     pin.computeJointMinimalOrdering(model, data, contacts[0])
     soft = pin.ProximalSettings(1e-12, MU, 1)
     return lambda: [np.array(pin.lcaba(model, data, *state, *contacts, soft)) for state in each]
+
+
+DERIVATIVES: Mapping[str, str] = MappingProxyType(
+    {
+        "inverse_dynamics": "computeRNEADerivatives",
+        "frame_velocity": "getFrameVelocityDerivatives",
+        "frame_acceleration": "getFrameAccelerationDerivatives",
+        "momentum_rate": "computeCentroidalDynamicsDerivatives",
+    }
+)
+"""Names of quantities, and of what has their derivatives."""
+
+
+def derivatives_call(case: Case, states: States, what: str) -> Call:
+    """Call that computes the derivatives of a quantity at every state; joint forces are ten times accelerations.
+
+    Of frames, of the last link alone, in its own axes.
+    """
+    pin, model, data, _, each = _problem(case, states.q, states.v, 0.1 * states.tau)
+    compute, link = getattr(pin, DERIVATIVES[what]), case.tree.link_names[-1]
+    if not what.startswith("frame"):
+        return lambda: [compute(model, data, *state) for state in each]
+    at = model.getFrameId(link), pin.LOCAL
+
+    def of_frame() -> list[Any]:
+        out = []
+        for state in each:
+            pin.computeForwardKinematicsDerivatives(model, data, *state)
+            out.append(compute(model, data, *at))
+        return out
+
+    return of_frame

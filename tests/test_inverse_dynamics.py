@@ -148,6 +148,70 @@ def test_compiled_with_derivatives():
         assert error(x, (ahead - behind) / (2 * h)) < 1e-6
 
 
+def test_friction(robot):
+    """Three feet on tilted ground: those of the least norm where these are within cones, others where they slip."""
+    rng, mu = np.random.default_rng(7), 0.3
+    q = np.tile(robot.neutral(), (40, 1))
+    q[:, 7:] += 0.3 * rng.normal(size=(40, robot.nq - 7))
+    v, qdd, gravity = np.zeros((40, robot.nv)), np.zeros((40, robot.nv)), np.array([2.0, 1.0, -9.0])
+    free = ds.inverse_dynamics(robot, q, v, qdd, FEET, gravity=gravity)
+    found = ds.inverse_dynamics(robot, q, v, qdd, FEET, gravity=gravity, friction=mu)
+    weight = 9.3 * sum(H[0, 0] for H in robot.inertias)
+    f, open_forces = np.stack(found.forces, axis=1), np.stack(free.forces, axis=1)
+    assert np.all(np.hypot(f[..., 0], f[..., 1]) <= mu * f[..., 2] + 1e-7 * weight)
+    is_free = np.all(np.hypot(open_forces[..., 0], open_forces[..., 1]) < 0.99 * mu * open_forces[..., 2], axis=-1)
+    for k in range(40):
+        if is_free[k]:
+            assert np.abs(f[k] - open_forces[k]).max() < 1e-6 * weight and found.status[k] is Status.LEAST
+        cost = [np.sum(x.tau[k] ** 2) + sum(np.sum(y[k] ** 2) for y in x.forces) for x in (free, found)]
+        assert cost[0] <= cost[1] * (1 + 1e-9)
+    assert 0 < np.count_nonzero(is_free) < 40 and {Status.LEAST} == set(found.status)
+
+
+@pytest.mark.peer
+def test_friction_by_clarabel(robot):
+    """The same optimum, where there is one; where there is none, the least that is missing."""
+    clarabel, sparse = pytest.importorskip("clarabel"), pytest.importorskip("scipy.sparse")
+    rng, nv, m = np.random.default_rng(8), robot.nv, 9
+    q = np.tile(robot.neutral(), (12, 1))
+    q[:, 7:] += 0.4 * rng.normal(size=(12, robot.nq - 7))
+    v, qdd, w = *np.zeros((2, 12, nv)), 10.0 ** rng.uniform(-1, 1, (12, nv + m))
+    mu, gravity = rng.uniform(0.2, 0.9, (12, 3)), rng.normal(size=(12, 3)) * 3 - [0, 0, 9]
+    found = ds.inverse_dynamics(robot, q, v, qdd, FEET, weights=w, friction=mu, gravity=gravity)
+    b, J = ds.inverse_dynamics(robot, q, v, qdd, gravity=gravity), ds.jacobian(robot, FEET, q)
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    for name in ("tol_gap_abs", "tol_gap_rel", "tol_feas"):
+        setattr(settings, name, 1e-12)
+    zero = clarabel.ZeroConeT(6)
+    for k in range(12):
+        cones = np.zeros((9, m))
+        for i in range(3):
+            cones[3 * i, 3 * i + 2], cones[[3 * i + 1, 3 * i + 2], [3 * i, 3 * i + 1]] = -mu[k, i], -1.0
+        cone = [clarabel.SecondOrderConeT(3)] * 3
+
+        def solved(P, g, rows, right, several):
+            parts = sparse.triu(sparse.csc_matrix(P)).tocsc(), g, sparse.csc_matrix(rows), right, several, settings
+            return clarabel.DefaultSolver(*parts).solve()
+
+        A, a = J[k][:, :6].T, J[k][:, 6:]
+        H = np.diag(w[k, nv:]) + (a * w[k, 6:nv]) @ a.T
+        g = (a * w[k, 6:nv]) @ b[k, 6:]
+        f, scale = np.hstack([x[k] for x in found.forces]), np.abs(b[k]).max()
+        right = np.concatenate([b[k, :6], np.zeros(9)])
+        best = solved(H, -g, np.vstack([A, cones]), right, [zero, *cone])
+        if "Solved" in str(best.status):
+            x, cost = np.array(best.x), lambda f, H=H, g=g: 0.5 * f @ H @ f - g @ f
+            assert found.status[k] is Status.LEAST
+            assert abs(cost(f) - cost(x)) < 1e-6 * abs(cost(x)) and np.abs(f - x).max() < 1e-3 * np.abs(x).max()
+        else:
+            assert found.status[k] is Status.UNREACHED
+            nearest = solved(A.T @ A + 1e-12 * np.eye(m), -A.T @ b[k, :6], cones, np.zeros(9), cone)
+            left = np.linalg.norm(b[k, :6] - A @ np.array(nearest.x))
+            assert abs(np.linalg.norm(found.force_residual[k]) - left) < 1e-5 * scale
+    assert {Status.LEAST, Status.UNREACHED} == set(found.status)
+
+
 def test_motors_and_weights_that_are_none(robot):
     state = robot.neutral(), np.zeros(robot.nv), np.zeros(robot.nv)
     with pytest.raises(ds.errors.UnknownNameError, match="'branch1_1_joint'"):
@@ -159,5 +223,8 @@ def test_motors_and_weights_that_are_none(robot):
             ds.inverse_dynamics(robot, *state, FEET, weights=weights)
     with pytest.raises(ds.DelassusError, match=r"weights: .*'inverse_dynamics'"):
         ds.inverse_dynamics(robot, *state, weights=np.ones(24))
+    for feet, friction in ((FEET, 0.0), ([ds.Weld("branch1_3")], 0.5), ([LOOP], 0.5)):
+        with pytest.raises(ds.errors.ConstraintError, match="friction"):
+            ds.inverse_dynamics(robot, *state, feet, friction=friction)
     assert isinstance(ds.inverse_dynamics(robot, *state), np.ndarray)
     assert isinstance(ds.inverse_dynamics(robot, *state, []), ds.InverseDynamics)

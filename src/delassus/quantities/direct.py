@@ -34,7 +34,7 @@ LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(lin
 
 KEYWORDS = (
     *ConstrainedMotion.__annotations__, "compliance", "frames", "reference", "hold", "independent", "integrator",
-    "restitution", "impacts", "motors", "weights",
+    "restitution", "impacts", "motors", "weights", "friction",
 )  # fmt: skip
 """What the direct functions take beside states."""
 
@@ -194,9 +194,10 @@ def as_arguments(constraints: Sequence[Constraint], given: Mapping[str, Any]) ->
     for keyword in ("v_target", "active", "impacts"):
         if (x := keywords.pop(keyword, None)) is not None:
             values[keyword], keywords[keyword] = x, True
-    each = real_array(keywords.get("restitution", 0.0))
-    if each is not None and each.ndim:
-        values["restitution"], keywords["restitution"] = keywords["restitution"], "input"
+    for keyword in ("restitution", "friction"):
+        each = real_array(keywords.get(keyword, 0.0))
+        if each is not None and each.ndim:
+            values[keyword], keywords[keyword] = keywords[keyword], "input"
     if "targets" in keywords:
         targets = one_each("targets", keywords["targets"], n, alike=False)
         keywords["targets"] = [x is not None for x in targets]

@@ -164,8 +164,8 @@ class Keywords(TypedDict, total=False):
         Of "step" and "step_derivatives".
     friction, restitution : float or "input"
         Of all contacts of "contact_step", in place of their own; ``"input"`` makes it the argument of that name
-        (n_contacts,), one number for each `Contact`. Restitution of "impulse" is that of constraints (n_constraints,),
-        0 if not given.
+        (n_contacts,), one number for each `Contact`. Restitution of "impulse", 0 if not given, and friction of
+        "inverse_dynamics" are those of constraints (n_constraints,).
     smoothing : float or "input"
         Of "contact_step_derivatives" and of derivatives of "contact_step", which stays as it is: means over changes of
         velocities of contacts and joints by up to so many m/s (rad/s), in which those take part that are about to

@@ -24,12 +24,13 @@ decomposition of ``J``; rows may depend on one another, or ask for what cannot b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from delassus.algorithms.dynamics.constraint_acceleration import constraint_residual
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
+from delassus.algorithms.loops.cone_program import least_forces
 from delassus.algorithms.rnea import inverse_dynamics
 from delassus.spatial.motion import column, diagonal, scaled, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
@@ -51,17 +52,22 @@ class ConstrainedForces(NamedTuple):
 
 
 def constrained_inverse_dynamics(
-    motion: DynamicsProblem, qdd: Sequence[Matrix], motors: Sequence[int], weights: Sequence[Scalar]
+    motion: DynamicsProblem,
+    qdd: Sequence[Matrix],
+    motors: Sequence[int],
+    weights: Sequence[Scalar],
+    friction: Mapping[int, Scalar],
 ) -> ConstrainedForces:
     """Forces that cause accelerations (n_i × 1, by joint), least by the weights of all joint and constraint forces.
 
-    ``motors`` are the degrees of freedom that they drive, in order.
+    ``motors`` are the degrees of freedom that they drive, in order; ``friction`` holds the coefficients of points whose
+    forces are within cones, by the first of their three rows: see `cone_program`.
     """
     ops, nv = motion.ops, motion.tree.nv
     passive = [k for k in range(nv) if k not in set(motors)]
     b, J = inverse_dynamics(motion, qdd), jacobian(motion.problem)
     b_u, J_u = ops.take(b, passive, None), ops.take(J, None, passive)
-    f, rank = _constraint_forces(motion, J, b, (motors, passive), weights)
+    f, rank = _constraint_forces(motion, J, b, (motors, passive), weights, friction)
     left = b - ops.transpose(J) @ f
     tau = ops.put(ops.take(left, motors, None), (nv, 1), motors, (0,))
     missing = ops.put(b_u - ops.transpose(J_u) @ f, (nv, 1), passive, (0,))
@@ -81,6 +87,7 @@ def _constraint_forces(
     b: Matrix,
     parts: tuple[Sequence[int], Sequence[int]],
     weights: Sequence[Scalar],
+    friction: Mapping[int, Scalar],
 ) -> tuple[Matrix, Scalar]:
     """``f`` (m × 1) and the rank of ``J_u``."""
     ops, (motors, passive), (m, nv) = motion.ops, parts, motion.ops.shape(J)
@@ -90,11 +97,11 @@ def _constraint_forces(
     J_a, J_u, b_u = ops.take(J, None, motors), ops.take(J, None, passive), ops.take(b, passive, None)
     weighted = J_a @ diagonal(ops, [weights[k] for k in motors])
     H = ops.sym_add(diagonal(ops, weights[nv:]), ops.sym_product(weighted, ops.transpose(J_a)))
-    Zf = ops.factor(H, is_judged=False).solve(ops.hstack([J_u, weighted @ ops.take(b, motors, None)]))
+    g, back = weighted @ ops.take(b, motors, None), ops.transpose(J_u)
+    Zf = ops.factor(H, is_judged=False).solve(ops.hstack([J_u, g]))
     Z, f = ops.take(Zf, None, range(len(passive))), ops.take(Zf, None, (len(passive),))
     if not passive:
-        return f, total
-    back = ops.transpose(J_u)
+        return least_forces(ops, H, g, back, b_u, friction) if friction else f, total
     X, over, kept = orthogonalised(ops, back, ops.transpose(Z))
     ops.mark("equations without motors", [X])
 
@@ -103,11 +110,13 @@ def _constraint_forces(
     square = ops.sym_add(ops.sym_product(N, ops.transpose(N)), diagonal(ops, kept))
     asked = b_u - ops.transpose(N) @ ops.factor(square, is_judged=False).solve(N @ b_u)
 
+    for x in kept:
+        total = total + x
+    if friction:
+        return least_forces(ops, H, g, back, asked, friction), total
     for _ in range(2):
         f = f + Z @ (ops.transpose(X) @ scaled(ops, over, X @ (asked - back @ f)))
     ops.mark("constraint forces", [f])
-    for x in kept:
-        total = total + x
     return f, total
 
 

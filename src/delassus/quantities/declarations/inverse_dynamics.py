@@ -14,6 +14,7 @@ from delassus.algorithms import rnea
 from delassus.algorithms.dynamics.derivatives.motions import inverse_dynamics_changes
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.inverse_dynamics import accelerations_missed, constrained_inverse_dynamics
+from delassus.errors import ConstraintError
 from delassus.frozen import Explained, Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
@@ -40,14 +41,18 @@ class InverseDynamicsStatus(Explained):
     UNIQUE = "motors and constraints cause the motion, in one way only"
     LEAST = "motors and constraints cause the motion in many ways; this one has the least sum of weighted squares"
     UNREACHED = (
-        "no forces of these motors and constraints cause the motion: `force_residual` says what is missing at joints "
-        "without motors; add motors or constraints, or ask for another motion"
+        "no forces of these motors and constraints, within friction if there is any, cause the motion: "
+        "`force_residual` says what is missing at joints without motors; add motors or constraints, or ask for another "
+        "motion"
     )
     BROKEN = (
         "the motion breaks constraints: `row_residual` says by how much; take accelerations that keep them, "
         "of forward_dynamics or of reduced_dynamics, say"
     )
-    FAILED = "numbers overflowed here: nothing is known; make positions, velocities and accelerations smaller"
+    FAILED = (
+        "numbers overflowed here, or iterations of friction did not end: nothing is known; make positions, velocities "
+        "and accelerations smaller, or coefficients of friction larger"
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -110,9 +115,27 @@ def _constrained(bound: BoundRequest) -> list[Matrix]:
     qdd = motion.per_joint(bound.values["qdd"])
     size = motion.tree.nv + motion.problem.n_rows
     weights: list[Any] = bound.entries("weights") if given == "input" else [*(given or [1.0] * size)]
-    found = constrained_inverse_dynamics(motion, qdd, bound.request.motors, weights)
+    found = constrained_inverse_dynamics(motion, qdd, bound.request.motors, weights, _friction(bound))
     missed = accelerations_missed(motion, qdd)
     return [found.tau, found.forces, found.missing, missed, ops.matrix([[found.rank]])]
+
+
+def _friction(bound: BoundRequest) -> dict[int, Any]:
+    """Coefficients of points that are held in the world, by the first of their rows; none without friction."""
+    given, out = bound.request.options.friction, dict[int, Any]()
+    if given is None:
+        return out
+    each = bound.entries("friction") if given == "input" else [given] * len(bound.constraints)
+    for c, mu, rows in zip(bound.constraints, each, bound.problem().rows, strict=True):
+        if c.pose_size == 3:
+            out[rows.start] = mu
+        elif c.pose_size:
+            wanted = "points where robots touch the world, of friction"
+            raise ConstraintError("constraints", wanted, repr(c), "A flat foot is four points, one at each corner.")
+    if not out or given == 0.0:
+        wanted = "points that touch the world, and a coefficient above zero"
+        raise ConstraintError("friction", wanted, f"{len(out)} point(s) and {given}", "Leave it out.")
+    return out
 
 
 def _bias_force(bound: BoundRequest) -> list[Matrix]:
@@ -149,7 +172,7 @@ INVERSE_DYNAMICS = Quantity(
                 Output("rank", (), "number of independent constraint forces at joints without motors"),
             ),
             _constrained,
-            options=MOTION | {"motors", "weights", "active"},
+            options=MOTION | {"motors", "weights", "active", "friction"},
         )
     },
     jacobian=_inverse_dynamics_changes,
@@ -173,6 +196,7 @@ class _Constrained(Arrays, Motion, total=False):
 
     weights: ArrayLike | None
     active: ArrayLike
+    friction: ArrayLike | None
 
 
 @overload
@@ -219,6 +243,10 @@ def inverse_dynamics(
     weights : (..., nv + m) array_like, optional
         Of the squares of joint forces (those of joints without motors do not matter), then of the forces along the rows
         of all constraints; positive.
+    friction : float or (..., n_constraints) array_like, optional
+        Coefficients of the points of ``constraints`` that are held to the world: forces stay within ``|f_t| ≤ μ f_n``,
+        ``f_n`` being along the third row, such as the vertical of ``ds.Point(…, axes="world")``. Other constraints are
+        loops, without friction; a flat foot is four points. By interior points, to 1e-7 of the largest force.
     wrenches, gravity, passive, damping, payloads, active, rows, placements
         As in `forward_dynamics`, which raises the same errors; the last three with constraints.
 
@@ -281,21 +309,25 @@ def _status(bound: NumpyRequest, found: dict[str, Array], rank: NDArray[np.int_]
     acting = sum((flag * c.size for flag, c in zip(flags, problem.constraints, strict=True)), np.zeros(bound.batch))
     status = np.full(bound.batch, InverseDynamicsStatus.UNIQUE, dtype=object)
     status[rank < acting] = InverseDynamicsStatus.LEAST
-    status[_exceeds(missing, forces)] = InverseDynamicsStatus.UNREACHED
-    status[_exceeds(missed, accelerations)] = InverseDynamicsStatus.BROKEN
+    rounding = CONFLICT if bound.request.options.friction is None else WITHIN_FRICTION
+    status[_exceeds(missing, forces, rounding)] = InverseDynamicsStatus.UNREACHED
+    status[_exceeds(missed, accelerations, CONFLICT)] = InverseDynamicsStatus.BROKEN
     status[~np.all([np.isfinite(found["tau"]).all(axis=-1), np.isfinite(f).all(axis=-1)], axis=0)] = (
         InverseDynamicsStatus.FAILED
     )
     return status
 
 
+WITHIN_FRICTION = 1e-6
+"""The same of forces within friction cones, whose iterations end there."""
+
 _SIZES = "forces", "force_residual", "row_residual"
 
 
-def _exceeds(residual: Array, made_of: Array) -> NDArray[np.bool_]:
+def _exceeds(residual: Array, made_of: Array, rounding: float) -> NDArray[np.bool_]:
     """Whether a residual (..., k) is more than round-off of what it is made of, at each state."""
     least = LEAST_SIZE * np.linalg.norm(made_of, axis=-1, keepdims=True)
-    return np.asarray(np.any(residual > CONFLICT * (made_of + least), axis=-1))
+    return np.asarray(np.any(residual > rounding * (made_of + least), axis=-1))
 
 
 def inverse_dynamics_derivatives(

@@ -482,9 +482,7 @@ def test_negative_mass(load_text):
     ],
 )
 def test_inertias_that_no_body_has(load_text, text, defect):
-    with pytest.warns(
-        ds.DelassusWarning, match=f"^file '.*urdf': 1 link\\(s\\) .*: b \\({defect}\\).*'repair'"
-    ) as caught:
+    with pytest.warns(ds.DelassusWarning, match=f"^file '.*urdf': .* inertia of b \\({defect}\\).*'repair'") as caught:
         tree = load_text(with_inertial(text))
     assert tree.nv == 1 and len(caught) == 1
     assert caught[0].filename == __file__  # at the line that asked, not inside the library

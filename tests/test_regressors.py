@@ -78,12 +78,15 @@ def test_bodies_that_have_base_parameters():
 
 
 def test_derivatives_of_dynamics_by_inertial_parameters():
-    """``dqdd_dtau`` and ``df_dtau`` times ``-Y``, by differences of payloads, to which accelerations are not linear."""
+    """Compiled, and ``-dqdd_dtau Y``, by differences of payloads, to which accelerations are not linear."""
     tree = some_mechanism(3, 6, "floating").tree
     tip, rng = [ds.Point(tree.link_names[-1])], np.random.default_rng(0)
     q, v, tau = tree.random(rng), *rng.normal(size=(2, tree.nv))
     d = ds.dynamics_derivatives(tree, q, v, tau, tip)
     Y = ds.regressor(tree, q, v, d.qdd)[:, 20:30]
+    compiled = [x[:, 20:30] for x in ds.compile(tree, tip, "inertial_derivatives")(q, v, tau)]
+    for found, wanted in zip(compiled, (-d.dqdd_dtau @ Y, -d.df_dtau @ Y), strict=True):
+        assert error(found, wanted) < 1e-9
     for k in range(10):
         step = 1e-5 * np.eye(10)[k]
         up, down = (ds.forward_dynamics(tree, q, v, tau, tip, payloads={tree.link_names[2]: x}) for x in (step, -step))

@@ -65,9 +65,9 @@ def sysid_inertias(
         put = _writer(sysid.model_modifier.pi_from_theta, name)
         params.add(sysid.body_inertia_param(spec.copy(), model, name, pseudo, modifier=put, **WIDE))
     given = {"models_sequences": [sequences], "modify_residual": apart, "n_threads": 1, "resample_true": False}
-    residuals, begin = sysid.build_residual_fn(**given), time.perf_counter()
-    found, _ = sysid.optimize(params, residuals, verbose=False, output=StringIO())
-    seconds, count = time.perf_counter() - begin, simulations[0]
+    residuals, begin = sysid.build_residual_fn(**given), time.process_time()
+    found, _ = sysid.optimize(params, residuals, verbose=False, output=StringIO(), x_scale="jac")
+    seconds, count = time.process_time() - begin, simulations[0]
     left = np.concatenate([np.ravel(x) for x in residuals(found.as_vector(), found)[0]])
     parameters = [sysid.model_modifier.pi_from_theta(found[f"{name}_inertia"].value) for name in tree.link_names]
     rolled = _seconds_of_simulations(mujoco, model, states, controls)
@@ -93,6 +93,6 @@ def _writer(parameters_of: Callable[[Array], Array], name: str) -> Callable[[Any
 def _seconds_of_simulations(mujoco: Any, model: Any, states: Sequence[Array], controls: Array) -> float:
     """Seconds of one trajectory, in MuJoCo alone."""
     rollout, data = library("mujoco.rollout"), mujoco.MjData(model)
-    begin = time.perf_counter()
+    begin = time.process_time()
     rollout.rollout([model] * len(states), [data], np.array(states), np.ascontiguousarray(np.swapaxes(controls, 0, 1)))
-    return (time.perf_counter() - begin) / len(states)
+    return (time.process_time() - begin) / len(states)

@@ -1,4 +1,8 @@
-"""Regressors of dynamics, energy and momentum by inertial parameters, and the base parameters that motion shows."""
+"""Regressors of dynamics, energy and momentum by inertial parameters, and the base parameters that motion shows.
+
+What accelerations take of a change of parameters, ``Y dπ``, is missing from the joint forces: under constraints too,
+derivatives of forward dynamics are ``−dqdd_dtau Y`` and ``−df_dtau Y``.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.accuracy.least_squares import Domain, body_coordinates, least_squares
 from delassus.algorithms import energy, rnea
+from delassus.algorithms.dynamics.derivatives.accelerations import derivatives
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_number, real_array
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.direct import bind
+from delassus.quantities.options import CONSTRAINED, CONTROLLED
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import check_tree
+from delassus.spatial.motion import column
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 
@@ -46,6 +53,33 @@ REGRESSOR = Quantity(
     ),
     _regressor,
     options=frozenset({"gravity"}),
+)
+
+
+def _inertial_derivatives(bound: BoundRequest) -> list[Matrix]:
+    motion = bound.motion()
+    found = derivatives(motion, bound.resolve)
+    bound.estimate_derivatives(found.directions)
+    Y = rnea.regressor(motion, motion.by_joint(column(bound.ops, found.solution.qdd)))
+    return [-(found.changes[name] @ Y) for name in ("dqdd_dtau", "df_dtau")]
+
+
+INERTIAL_DERIVATIVES = Quantity(
+    "inertial_derivatives",
+    "Derivatives of forward dynamics by inertial parameters",
+    ("q", "v", "tau"),
+    (
+        Output("dqdd_dpi", ("nv", "10 n"), "change of joint accelerations per inertial parameter", is_derivative=True),
+        Output(
+            "df_dpi",
+            ("m", "10 n"),
+            "change of the forces of all constraints per inertial parameter",
+            is_derivative=True,
+        ),
+    ),
+    _inertial_derivatives,
+    options=CONSTRAINED | CONTROLLED,
+    has_status=True,
 )
 
 

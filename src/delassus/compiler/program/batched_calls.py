@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +17,10 @@ from delassus.spatial.trace.graph import Builder, Graph
 from delassus.spatial.trace.operations import LEAVES, Op, arity
 
 SIMD_COLUMNS = 4
-"""Columns side by side."""
+"""Columns side by side, at most."""
+
+LEAST_COLUMNS = 3
+"""Columns side by side, at least: of fewer, as many operations are saved as there are more loads of numbers."""
 
 
 class Rows:
@@ -70,27 +74,43 @@ def c_table(name: str, size: str, entries: Iterable[int]) -> list[str]:
     return [f"static const int {name}[{size}] = {{", *textwrap.wrap(shown, 116, initial_indent="    "), "};"]
 
 
-SimdColumns = tuple[Graph, list[tuple[int, bool]], list[int]]
-"""Body for columns side by side: operations on vectors; of each input the (first) column of the table of calls that it
-is, and whether it is as many as there are lanes; of each output its first column."""
+@dataclass(frozen=True, slots=True, eq=False)
+class SimdColumns:
+    """Body of calls, of operations on so many ``lanes``: columns side by side.
+
+    ``inputs`` are the columns of the table of calls that each input is, one for all lanes or one for each; ``outputs``
+    those that each output is. Of scalars, lanes are one.
+    """
+
+    graph: Graph
+    lanes: int
+    inputs: list[tuple[int, ...]]
+    outputs: list[tuple[int, ...]]
 
 
-def as_simd_columns(stage: Stage, rows: Rows) -> SimdColumns | None:
-    """The body of calls for `SIMD_COLUMNS` columns at once, if it does the same for neighbours in memory; else None."""
-    packer = _Packer(stage, rows)
+def as_scalars(stage: Stage, rows: Rows) -> SimdColumns:
+    """The body of calls as it is."""
+    columns: list[tuple[int, ...]] = [(k,) for k in range(len(rows.places))]
+    n = rows.n_given
+    return SimdColumns(stage.graph, 1, columns[:n], columns[n:])
+
+
+def as_simd_columns(stage: Stage, rows: Rows) -> SimdColumns:
+    """The body of calls for as many columns at once as it does the same for, at most `SIMD_COLUMNS`; else as it is."""
     outputs, first = stage.graph.flat_outputs(), rows.n_given
-    starts = range(0, len(outputs), SIMD_COLUMNS)
-    if len(outputs) % SIMD_COLUMNS or not all(
-        packer.are_neighbours(range(first + k, first + k + SIMD_COLUMNS)) for k in starts
-    ):
-        return None
-    try:
-        made = [packer.pack(tuple(outputs[k : k + SIMD_COLUMNS])) for k in starts]
-    except _DifferentError:
-        return None
-    graph = packer.build.graph([made])
-    order = sorted(range(len(graph)), key=packer.last.__getitem__)
-    return reorder(graph, order), packer.inputs, [first + k for k in starts]
+    for lanes in range(SIMD_COLUMNS, LEAST_COLUMNS - 1, -1):
+        packer, starts = _Packer(stage), range(0, len(outputs), lanes)
+        if len(outputs) % lanes:
+            continue
+        try:
+            made = [packer.pack(tuple(outputs[k : k + lanes])) for k in starts]
+        except _DifferentError:
+            continue
+        graph = packer.build.graph([made])
+        order = sorted(range(len(graph)), key=packer.last.__getitem__)
+        columns = [tuple(range(first + k, first + k + lanes)) for k in starts]
+        return SimdColumns(reorder(graph, order), lanes, packer.inputs, columns)
+    return as_scalars(stage, rows)
 
 
 class _DifferentError(Exception):
@@ -100,17 +120,12 @@ class _DifferentError(Exception):
 class _Packer:
     """Makes one node of as many as there are columns; ``last`` is the last of those, by node."""
 
-    def __init__(self, stage: Stage, rows: Rows) -> None:
-        self._nodes, self._numbers, self._rows = stage.graph.nodes(), stage.graph.value, rows
+    def __init__(self, stage: Stage) -> None:
+        self._nodes, self._numbers = stage.graph.nodes(), stage.graph.value
         self.build = Builder()
-        self.inputs: list[tuple[int, bool]] = []
+        self.inputs: list[tuple[int, ...]] = []
         self.last: list[int] = []
         self._made: dict[tuple[int, ...], int] = {}
-
-    def are_neighbours(self, columns: range | list[int]) -> bool:
-        """Whether columns of the table of calls lie side by side in all rows."""
-        base, start = self._rows.places[columns[0]]
-        return all(self._rows.places[c] == (base, start + k) for k, c in enumerate(columns))
 
     def pack(self, group: tuple[int, ...]) -> int:
         """Node for these nodes."""
@@ -121,7 +136,7 @@ class _Packer:
         return self._made[group]
 
     def _packed(self, group: tuple[int, ...]) -> int:
-        op, first, *_ = self._nodes[group[0]]
+        op = self._nodes[group[0]][0]
         is_one = len(set(group)) == 1
         if any(self._nodes[k][0] != op for k in group) or (
             is_one if op not in LEAVES else op != Op.INPUT and not is_one
@@ -130,9 +145,8 @@ class _Packer:
         if op == Op.CONSTANT:
             return self.build.constant(float(self._numbers[group[0]]))
         if op == Op.INPUT:
-            if not is_one and not self.are_neighbours([self._nodes[k][1] for k in group]):
-                raise _DifferentError
-            self.inputs.append((first, not is_one))
+            columns = tuple(self._nodes[k][1] for k in group)
+            self.inputs.append(columns[:1] if is_one else columns)
             return self.build.node(op, len(self.inputs) - 1)
         below = (tuple(self._nodes[k][1 + n] for k in group) for n in range(arity(op)))
         return self.build.node(op, *[self.pack(operands) for operands in below])

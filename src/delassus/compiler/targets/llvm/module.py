@@ -142,10 +142,7 @@ class _One(Code):
             if some[-1] - some[0] == SIMD_COLUMNS - 1 and self.inputs[some[0]][0] == self.inputs[some[-1]][0]:
                 x = text.load(places[0])
             else:
-                x = "zeroinitializer"
-                for lane, place in enumerate(places):
-                    number = text.instruction(f"load {text.scalar}, ptr {place}")
-                    x = text.instruction(f"insertelement {text.vector} {x}, {text.scalar} {number}, i64 {lane}")
+                x = text.gather([*places, *places[-1:] * (SIMD_COLUMNS - len(places))])
             for k, made in enumerate(sincos(text, x, self.has_fma)):
                 text.store(made, self.slot(text, self.sines[some[0]] + k * SIMD_COLUMNS))
         self.declarations |= text.declarations

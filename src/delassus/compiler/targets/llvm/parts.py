@@ -7,7 +7,7 @@ from itertools import groupby
 
 from delassus.compiler.passes.allocate import Act, Step, allocate
 from delassus.compiler.passes.schedule import overlap
-from delassus.compiler.program.batched_calls import SIMD_COLUMNS, Rows, as_simd_columns
+from delassus.compiler.program.batched_calls import Rows, as_scalars, as_simd_columns
 from delassus.compiler.program.program import Program, Stage
 from delassus.compiler.targets.llvm.loops import pointers, signature
 from delassus.compiler.targets.llvm.operations import Operations
@@ -34,9 +34,8 @@ class Section:
 
     ``targets`` are the numbers of the values that its outputs are, none of the last part, whose outputs are results.
     Those of a loop are kept ``apart`` until the end of a pass, since the pass reads what they replace. ``rows`` say
-    where the operands and the results of calls are; ``inputs`` and ``goals`` are their columns of that table, and
-    whether an input is of all lanes or the same number in all. ``lanes`` are columns side by side in one-state code,
-    where the body of calls allows for that.
+    where the operands and the results of calls are; ``inputs`` and ``goals`` are their columns of that table. ``lanes``
+    are columns side by side in one-state code, where the body of calls allows for that (`SimdColumns`).
     ``unless`` is that of `Stage`.
     """
 
@@ -44,13 +43,10 @@ class Section:
         self.name, self.targets, self.times, self.apart = name, stage.targets, stage.times, stage.is_loop
         self.unless = stage.unless
         self.rows, graph = Rows(stage) if stage.calls else None, stage.graph
-        columns = as_simd_columns(stage, self.rows) if is_one_state and self.rows is not None else None
-        self.lanes = 1 if columns is None else SIMD_COLUMNS
-        if columns is not None:
-            graph, self.inputs, self.goals = columns
-        elif self.rows is not None:
-            n = self.rows.n_given
-            self.inputs, self.goals = [(k, True) for k in range(n)], list(range(n, len(self.rows.places)))
+        self.lanes = 1
+        if self.rows is not None:
+            body = (as_simd_columns if is_one_state else as_scalars)(stage, self.rows)
+            graph, self.lanes, self.inputs, self.goals = body.graph, body.lanes, body.inputs, body.outputs
         graph = overlap(graph, registers - SPARE)
         self.nodes, self.numbers, self.outputs = graph.nodes(), graph.value.tolist(), graph.flat_outputs()
         self.allocation = allocate(graph, self.outputs, registers - SPARE, PART)
@@ -149,9 +145,14 @@ class Code:
 
     def read(self, text: LlvmText, section: Section, k: int) -> str:
         """An input, or an output that has been written."""
+        if section.rows is None:
+            return text.load(self.home(text, section, k))
         op, index, *_ = section.nodes[k]
-        of_all_lanes = op != Op.INPUT or section.rows is None or section.inputs[index][1]
-        return (text.load if of_all_lanes else text.splat)(self.home(text, section, k))
+        columns = section.inputs[index] if op == Op.INPUT else section.goals[section.positions[k][0]]
+        places = self._of_row(text, section, columns)
+        if len(columns) < section.lanes:
+            return text.splat(places[0])
+        return text.load(places[0]) if len(places) == 1 else text.gather(places)
 
     def _emit_leaves(self, text: LlvmText, section: Section, operations: Operations) -> None:
         """Outputs of a stage that are inputs or constants."""
@@ -166,11 +167,7 @@ class Code:
         """Address of an input, or of an output that has been written."""
         op, index, *_ = section.nodes[k]
         if op == Op.INPUT:
-            return (
-                self.value(text, index)
-                if section.rows is None
-                else self._of_row(text, section, section.inputs[index][0])
-            )
+            return self.value(text, index)
         if section is self.last:
             return self.result(text, k)
         return self._target(text, section, section.positions[k][0])
@@ -181,22 +178,31 @@ class Code:
             self.write_result(text, k, value)
             return
         for position in section.positions[k]:
-            text.store(value, self._target(text, section, position))
+            if section.rows is None:
+                text.store(value, self._target(text, section, position))
+                continue
+            places = self._of_row(text, section, section.goals[position])
+            if len(places) == 1:
+                text.store(value, places[0])
+            else:
+                text.scatter(value, places)
 
     def _target(self, text: LlvmText, section: Section, position: int) -> str:
         if section.apart:
             return self.slot(text, self.first_apart + position)
-        if section.rows is not None:
-            return self._of_row(text, section, section.goals[position])
         return self.value(text, section.targets[position])
 
-    def _of_row(self, text: LlvmText, section: Section, column: int) -> str:
-        """Address of an operand or result of the row of calls that is at hand."""
+    def _of_row(self, text: LlvmText, section: Section, columns: tuple[int, ...]) -> list[str]:
+        """Addresses of operands or results of the row of calls that is at hand; one where they are neighbours."""
         assert section.rows is not None
-        base, distance = section.rows.places[column]
-        if base not in self._bases:
-            self._bases[base] = text.behind(self.start, "%row", base)
-        return self.at(text, self._bases[base], distance)
+        places = [section.rows.places[column] for column in columns]
+        base, distance = places[0]
+        if places == [(base, distance + k) for k in range(len(places))]:
+            places = places[:1]
+        for base, _ in places:
+            if base not in self._bases:
+                self._bases[base] = text.behind(self.start, "%row", base)
+        return [self.at(text, self._bases[base], distance) for base, distance in places]
 
     def value(self, text: LlvmText, number: int) -> str:
         """Address of an input: of the program, or set by a stage."""

@@ -116,6 +116,20 @@ class LlvmText:
         zeros = f"<{self.lanes} x i32> zeroinitializer"
         return self.instruction(f"shufflevector {self.vector} {first}, {self.vector} poison, {zeros}")
 
+    def gather(self, addresses: Sequence[str]) -> str:
+        """The numbers at these addresses, one a lane."""
+        x = "poison"
+        for lane, address in enumerate(addresses):
+            number = self.instruction(f"load {self.scalar}, ptr {address}")
+            x = self.instruction(f"insertelement {self.vector} {x}, {self.scalar} {number}, i64 {lane}")
+        return x
+
+    def scatter(self, x: str, addresses: Sequence[str]) -> None:
+        """Write the numbers of the lanes to these addresses."""
+        for lane, address in enumerate(addresses):
+            number = self.instruction(f"extractelement {self.vector} {x}, i64 {lane}")
+            self.lines.append(f"store {self.scalar} {number}, ptr {address}")
+
     def store(self, x: str, address: str) -> None:
         """Write a vector to an address."""
         self.lines.append(f"store {self.vector} {x}, ptr {address}{self._align}")

@@ -154,6 +154,38 @@ def test_axes_next_to_those_of_coordinates(largest, tilt):
         assert np.abs(rows @ axis).max() < 1e-14 and error(rows @ rows.T, np.eye(2)) < 1e-14
 
 
+@pytest.mark.parametrize("angle", [0.1, 2.0, np.pi - 0.01, np.pi])
+@pytest.mark.parametrize("kind", [ds.Weld, ds.Hinge, ds.Orientation])
+def test_errors_grow_up_to_a_half_turn(kind, angle):
+    """Stabilised at rest, rows accelerate by the axis of the turn times ``−2 sin ½ θ``."""
+    rng, body = np.random.default_rng(1), ds.mechanisms.free_body(2.0, np.diag([0.1, 0.2, 0.25]))
+    frame, axis = random_frame(rng, "body"), rng.normal(size=3)
+    R, free = frame.rotation, {} if kind is ds.Weld else {"axis": axis}
+    n = np.cross(rng.normal(size=3), axis)  # in the frame, across the axis that it may turn about
+    turn = np.r_[np.zeros(3), R @ n / np.linalg.norm(n)]
+    made = kind(frame, ds.Frame("world", frame.position, R), **free)  # they coincide in the neutral configuration
+    q = body.integrate(body.neutral(), angle * turn)
+    found = ds.forward_dynamics(body, q, np.zeros(6), np.zeros(6), made, baumgarte=1.0, gravity=np.zeros(3))
+    J = ds.jacobian(body, made, q)[-3 if kind is ds.Weld else -2 :]  # its angular rows
+    e = -J @ found.qdd
+    if angle == np.pi:  # any direction will do there
+        assert np.linalg.norm(e) > 1.0
+    else:
+        assert error(e, 2.0 * np.sin(0.5 * angle) * (J @ turn)) < max(1e-15 / np.cos(0.5 * angle) ** 2, 1e-13)
+
+
+def test_a_weld_that_is_half_a_turn_open_closes():
+    rng, body = np.random.default_rng(2), ds.mechanisms.free_body(2.0, np.diag([0.1, 0.2, 0.25]))
+    frame, n = random_frame(rng, "body"), rng.normal(size=3)
+    loop = ds.Weld(frame, ds.Frame("world", frame.position, frame.rotation))
+    for angle in np.deg2rad([179.0, 180.0]):
+        q = body.integrate(body.neutral(), np.r_[np.zeros(3), angle * n / np.linalg.norm(n)])
+        sim = ds.Simulator(ds.Scene(body, loops=[loop]), q0=q, dt=1e-3, max_overlap=10.0)
+        for _ in range(200):
+            sim.step()
+        assert np.linalg.norm(body.difference(body.neutral(), sim.q)) < 1e-2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["delassus", "dynamics"])
 def test_kernels_and_exported_c(what, tmp_path):

@@ -16,11 +16,11 @@ rigid; world axes  the components of ``e`` in the axes of the world do not chang
 points             the *classical* accelerations of the two origins are equal, in either axes
 =================  =================================================================================================
 
-Position errors, whose rate is ``e`` to first order: ``p_a − p_b`` and ``½ Σ_j R_b e_j × R_a e_j`` (the axis of the
-rotation from *b* to *a* times the sine of its angle), both zero where the frames coincide; ``R_b n × R_a n`` where
-they may turn about the axis ``n``; smooth, without branches, and blind to a half turn. Pinocchio's is the same for
-points, and ``log6`` of the relative pose for 6D contacts: equal to first order. Gaps, which `close_loops` takes off,
-have twice the sine of half the angle: they are blind to nothing, and no derivatives of theirs are written here.
+Position errors, whose rate is ``e`` to first order: ``p_a − p_b``, and the axis of the rotation from *b* to *a* times
+``2 sin ½ θ`` of its angle ``θ``; where frames may turn about an axis ``n``, those of the rotation that takes ``R_b n``
+to ``R_a n``. They grow up to a half turn, and are zero only where the constraint holds. ``½ Σ_j R_b e_j × R_a e_j`` is
+``sin θ`` times the axis, and ``cos ½ θ`` what that is divided by, without branches. Pinocchio's is the same for points,
+and ``log6`` of the relative pose for 6D contacts: equal to second order.
 
 Derivatives: in the axes ``Q`` of its rows a constraint asks for ``N [Qᵀ L; Qᵀ A]``. With ``Δ`` the motion of the first
 link less that of the second one, *p* the first origin and ``ṗ`` its velocity, of rigid ones ``L = Δa_v + Δa_ω × p + Δω
@@ -30,7 +30,7 @@ first link; of points ``L`` is the difference of the classical accelerations ``a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Literal
@@ -43,16 +43,13 @@ from delassus.errors import ConstraintError
 from delassus.model.check import check_choice
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD, Placement, Tree
-from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix, linear_at, motion_cross, scaled
+from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix, linear_at, motion_cross, scaled, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rates import Side, Vector, rotating_vector
 from delassus.spatial.rotations import Array
 from delassus.spatial.transform import Pose, compose
 
 Axes = Literal["local", "world"]
-
-HALF_TURN = 1e-8
-"""Cosine of half the angle from which on frames are half a turn apart, by round-off: it is a square root."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -277,20 +274,6 @@ class FrameConstraint(Constraint):
 
     def position(self, at: At) -> Matrix:
         """Position error along the rows; zero where nothing says what it is relative to."""
-        return self._displacement(at, lambda sine, _: sine)
-
-    def gap(self, at: At) -> Matrix:
-        """Position error with twice the sine of half the angle, which grows up to a half turn."""
-        ops = at.ops
-
-        def half_angle(sine: Matrix, cosine: Scalar) -> Matrix:
-            aside = ops.matrix([[HALF_TURN * 0.5 * (1.0 - cosine)]] * 3)  # at a half turn, any direction will do
-            return scaled(ops, [1.0 / ops.sqrt(0.5 * (1.0 + cosine) + HALF_TURN**2)] * 3, sine + aside)
-
-        return self._displacement(at, half_angle)
-
-    def _displacement(self, at: At, turn: Callable[[Matrix, Scalar], Matrix]) -> Matrix:
-        """Displacement along the rows; ``turn`` is from sine times axis and cosine of the angle to its angular part."""
         ops, goal, (carrier, K) = at.ops, at.goal.pose, self.carrier(at)
         if carrier == WORLD or (self.second is None and goal is None):
             return ops.zeros(self.size, 1)
@@ -302,14 +285,26 @@ class FrameConstraint(Constraint):
             R2, p2 = compose(at.robot.pose_between(WORLD, carrier), goal)
         if not self.rigid:
             return _linear(ops, K) @ (p1 - p2)
+        sine, over = self._turn(ops, R1, R2)
+        angle = scaled(ops, [over] * 3, sine)
+        return K @ ops.vstack([p1 - p2 + cross(ops, p1, angle), angle])
+
+    def _turn(self, ops: Ops, R1: Matrix, R2: Matrix) -> tuple[Matrix, Scalar]:
+        """Axis (3 × 1) of the rotation from the second frame to the first, times its sine; one over cos ½ θ.
+
+        At a half turn, where both are round-off, any direction will do: cosines of half of angles are square roots.
+        """
         weight, directions = _directions(self.free_axis)
         sine, cosine = ops.zeros(3, 1), ops.constant([[1.0 - weight * len(directions)]])
         for direction in directions:
             a, b = (R @ ops.constant(direction[:, None]) for R in (R1, R2))
             sine = sine + cross(ops, b, a)
             cosine = cosine + scaled(ops, [weight], ops.transpose(b) @ a)
-        angle = turn(scaled(ops, [weight] * 3, sine), ops.entries(cosine)[0][0])
-        return K @ ops.vstack([p1 - p2 + cross(ops, p1, angle), angle])
+        ((c,),) = ops.entries(cosine)
+        square = 0.5 * (1.0 + c)
+        aside = ops.select(ops.less(square, ops.epsilon), ops.epsilon**0.5, 0.0)
+        over = 1.0 / ops.sqrt(ops.maximum(square, ops.epsilon))
+        return scaled(ops, [weight] * 3, sine) + ops.matrix([[aside]] * 3), over
 
     def _seen_from(self, at: At, carrier: int, frame: Frame, end: End) -> Pose:
         """Pose of a frame in the body frame of the carrier."""
@@ -379,13 +374,15 @@ class FrameConstraint(Constraint):
 
     def _angle(self, ops: Ops, frame1: Pose, frame2: Pose, one: Side, two: Side) -> Vector:
         """Angular part of `position`, and its changes."""
-        weight, directions = _directions(self.free_axis)
-        value, M = ops.zeros(3, 1), ops.zeros(3, 3)
+        (sine, over), (weight, directions) = self._turn(ops, frame1[0], frame2[0]), _directions(self.free_axis)
+        M = ops.zeros(3, 3)
         for direction in directions:
             d = ops.constant(direction[:, None])
-            x1, x2 = frame1[0] @ d, cross_matrix(ops, frame2[0] @ d)
-            value, M = value + x2 @ x1, M + x2 @ cross_matrix(ops, x1)
-        return Vector(ops, value, ops.transpose(M) @ two.rotation - M @ one.rotation).times(weight)
+            M = M + cross_matrix(ops, frame2[0] @ d) @ cross_matrix(ops, frame1[0] @ d)
+        change = scaled_matrix(ops, weight * over, ops.transpose(M) @ two.rotation - M @ one.rotation)
+        along = ops.transpose(sine) @ (one.rotation - two.rotation)  # less the change of the cosine
+        steeper = scaled(ops, [0.25 * over * over * over] * 3, sine)
+        return Vector(ops, scaled(ops, [over] * 3, sine), change + steeper @ along)
 
 
 def _linear(ops: Ops, K: Matrix) -> Matrix:

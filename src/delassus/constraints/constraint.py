@@ -402,16 +402,15 @@ class Constraint(Frozen):
         return e
 
     def position(self, at: At) -> Matrix:
-        """Position error (m × 1), whose rate is ``e`` to first order; zero where nothing says where that is from."""
+        """Position error (m × 1), whose rate is ``e`` to first order, and zero only where the constraint holds.
+
+        It is zero, too, where nothing says where errors are from.
+        """
         return at.ops.zeros(self.size, 1)
 
     def place(self, at: At) -> Pose | None:
         """Where it is in the world, as `Goal.pose` says where that should be; None of what has no place there."""
         return None
-
-    def gap(self, at: At) -> Matrix:
-        """Position error (m × 1) that is zero nowhere but where the constraint holds; by default `position`."""
-        return self.position(at)
 
     def drift(self, at: At) -> Matrix:
         """Part (m × 1) of the acceleration that the rows ask for that velocities alone cause, beside ``Σ K a``."""

@@ -103,10 +103,6 @@ class Distance(FrameConstraint):
             return at.ops.zeros(1, 1)
         return at.ops.matrix([[self.line(at)[1] - self.length]])
 
-    def gap(self, at: At) -> Matrix:
-        """The position error."""
-        return self.position(at)
-
     def _rate_of_way(self, at: At) -> Matrix:
         """``ṙ`` (3 × 1), in the axes of the carrier but for the sign."""
         ops, out, carrier = at.ops, at.ops.zeros(3, 1), self.carrier(at)[0]

@@ -86,7 +86,7 @@ def close_loops(
 
     def gaps(here: State) -> tuple[Problem, Matrix]:
         motion = at(here).with_goals(places)
-        return motion.problem, motion.stacked([c.gap(at) for c, at in motion.each_constraint()])
+        return motion.problem, motion.stacked([c.position(at) for c, at in motion.each_constraint()])
 
     def moved(here: State, problem: Problem, e: Matrix, damping: Scalar) -> State:
         shift: State = [0.0] * tree.nv

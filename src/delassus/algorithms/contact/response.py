@@ -30,7 +30,7 @@ from typing import NamedTuple, cast
 
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.contact.modes import Mode
-from delassus.algorithms.contact.problem import magnitude
+from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import SolvedProblem
 from delassus.algorithms.contact.step import ContactStep
 from delassus.algorithms.jacobian import columns_of_rows, jacobian
@@ -40,7 +40,7 @@ from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import Candidate
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix, diagonal, from_entries
-from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
 ROUNDING = 512.0
 """Pivots over their size and the round-off below which a row is taken to depend on those before it."""
@@ -88,7 +88,7 @@ class Response:
                 G, R = ops.product(Y, ops.transpose(Y), symmetric=True), ops.product(Y, root)
             else:
                 R = ops.take(step.space.along_rows(root), self.rows, None)
-            law = PointLaws(ops, self.modes, G, R)
+            law = PointLaws(ops, self.modes, G, R, step.size_of[: len(self.rows)] if step.loops else None)
         self._law, self.N = law, law.N
         self.Phi = inverse - ops.product(law.along, law.R)
 
@@ -186,14 +186,21 @@ def _twist(problem: Problem, point: Candidate) -> Matrix:
 class PointLaws:
     """Impulses along independent rows, ``Q = H = B (C G B + D)⁻¹ C``.
 
+    Loops may make these depend on others; ``beside_loops`` are their mobilities without, which round-off is of.
     Attributes: ``R`` (3 n × nv), ``N = Rᵀ H`` and ``along = Rᵀ Q``.
     """
 
-    def __init__(self, ops: Ops, modes: Sequence[Mode], G: Matrix, R: Matrix) -> None:
+    def __init__(
+        self, ops: Ops, modes: Sequence[Mode], G: Matrix, R: Matrix, beside_loops: Sequence[Scalar] | None
+    ) -> None:
         C = ops.block_diagonal([mode.C for mode in modes])
         B = ops.block_diagonal([mode.B for mode in modes])
         A = ops.product(C @ G, B) + diagonal(ops, [x for mode in modes for x in mode.D])
-        over = inverted(ops, A, [mode.mobility for mode in modes for _ in range(3)])
+        sizes = [mode.mobility for mode in modes for _ in range(3)]
+        if beside_loops is None:
+            over = inverted(ops, A, sizes)
+        else:
+            over = inverted_with_exchanges(ops, A, [x + y for x, y in zip(sizes, beside_loops, strict=True)])
         Q = ops.product(B @ over, C)
         self.R, self._normals = R, ops.take(Q, range(2, 3 * len(modes), 3), None)
         self.N = self.along = ops.product(ops.transpose(R), Q)
@@ -226,7 +233,7 @@ class WrenchLaws:
         self.R = ops.product(Z, inverse)
         G = ops.product(self.R, ops.transpose(Z), symmetric=True)
         d, first = ops.shape(Z)[0], 0
-        W, U, beta = list[Matrix](), list[Matrix](), list[Matrix]()
+        W, U, beta, is_there = list[Matrix](), list[Matrix](), list[Matrix](), list[Scalar]()
         T, Gamma, normals = ops.zeros(d, 3 * n), ops.zeros(d, 3 * n), ops.zeros(d, n)
         for space in given:
             size = ops.shape(space.motion)[0]
@@ -243,7 +250,8 @@ class WrenchLaws:
                 hard = ops.sym_add(hard, ops.sym_product(back, (ops.transpose(mode.C) @ stiff) @ X))
                 sliding = sliding + back @ (((mode.B - ops.transpose(mode.axes)) @ stiff) @ X)
                 beside.append(back @ ops.transpose(stiff))
-            reduced = echelon(ops, hard, ops.hstack([ops.transpose(hard + sliding), *beside]))
+            reduced, flags = echelon(ops, hard, ops.hstack([ops.transpose(hard + sliding), *beside]))
+            is_there += flags
             W.append(springs)
             U.append(ops.take(reduced, None, range(size)))
             beta.append(ops.transpose(ops.take(reduced, None, range(size, 2 * size))))
@@ -254,11 +262,14 @@ class WrenchLaws:
         self._W, self._U, self._T, self._Gamma = ops.block_diagonal(W), ops.block_diagonal(U), T, Gamma
         E = inverted(ops, ops.eye(d) + self._W @ G)
         UG, E_beta = self._U @ G, E @ ops.block_diagonal(beta)
-        UGE, (is_there, sizes) = UG @ E, zip(*(
-            (u[k], sum((x * y for x, y in zip(u, g, strict=True)), cast(Scalar, 0.0)))
-            for k, (u, g) in enumerate(zip(ops.entries(self._U), ops.entries(UG), strict=True))
-        ), strict=True)  # fmt: skip
-        over = inverted(ops, UG @ E_beta + diagonal(ops, [1.0 - x for x in is_there]), sizes)
+        UGE, sizes = (
+            UG @ E,
+            [
+                sum((x * y for x, y in zip(u, g, strict=True)), cast(Scalar, 0.0))
+                for u, g in zip(ops.entries(self._U), ops.entries(UG), strict=True)
+            ],
+        )
+        over = inverted_with_exchanges(ops, UG @ E_beta + diagonal(ops, [1.0 - x for x in is_there]), sizes)
         L = E_beta @ over
         K, back = E - L @ UGE, ops.transpose(self.R)
         self._ops, self._normals = ops, ops.transpose(normals) @ ops.hstack([over @ UGE, -over])
@@ -285,24 +296,29 @@ def softness(ops: Ops, mode: Mode, rows: Sequence[int]) -> list[tuple[Scalar, Sc
     return out
 
 
-def echelon(ops: Ops, W: Matrix, beside: Matrix) -> Matrix:
-    """Rows (d × (d + k)) of ``[W, beside]`` by elimination, ``W = Uᵀ Δ U`` positive semidefinite.
+def echelon(ops: Ops, W: Matrix, beside: Matrix) -> tuple[Matrix, list[Scalar]]:
+    """Rows (d × (d + k)) of ``[W, beside]`` by elimination, ``W = Uᵀ Δ U`` positive semidefinite; flags of pivots.
 
-    ``[U, Δ⁻¹ U⁻ᵀ beside]``; rows whose pivots are round-off are zero, that of small pivots before them too.
+    ``[U, Δ⁻¹ U⁻ᵀ beside]``, the largest pivot first. Rows whose pivots are round-off are zero, and so is their flag.
     """
     d, least = ops.shape(W)[0], ops.epsilon ** (2.0 / 3.0)
-    a = ops.entries(ops.hstack([W, beside]))
-    sizes = [a[k][k] for k in range(d)]
-    for k in range(d):
-        kept = ops.less(least * sizes[k], a[k][k])
-        over = kept / ops.select(kept, a[k][k], 1.0)
-        row = [0.0] * k + [kept] + [x * over for x in a[k][k + 1 :]]
-        for i in range(k + 1, d):
-            factor = a[k][i]
-            sizes[i] = sizes[i] + sizes[k] * (row[i] * row[i])
-            a[i] = [x - factor * y if j > k else x for j, (x, y) in enumerate(zip(a[i], row, strict=True))]
-        a[k] = row
-    return ops.matrix(a)
+    a, rows, flags = ops.entries(ops.hstack([W, beside])), list[list[Scalar]](), list[Scalar]()
+    sizes, left = [a[k][k] for k in range(d)], [cast(Scalar, 1.0)] * d
+    for _ in range(d):
+        own = _largest(ops, [a[k][k] for k in range(d)], sizes, left)
+        row, size = [_chosen(own, column) for column in zip(*a, strict=True)], _chosen(own, sizes)
+        pivot = _chosen(own, row[:d])
+        kept = ops.less(least * size, pivot)
+        over = kept / ops.select(kept, pivot, 1.0)
+        row = [x * over for x in row]
+        left = [x - y for x, y in zip(left, own, strict=True)]
+        for i in range(d):
+            factor = _chosen(own, a[i][:d])
+            sizes[i] = sizes[i] + size * (row[i] * row[i])
+            a[i] = [x - factor * y for x, y in zip(a[i], row, strict=True)]
+        rows.append(row)
+        flags.append(kept)
+    return ops.matrix(rows), flags
 
 
 def inverted(ops: Ops, A: Matrix, sizes: Sequence[Scalar] | None = None) -> Matrix:
@@ -312,11 +328,7 @@ def inverted(ops: Ops, A: Matrix, sizes: Sequence[Scalar] | None = None) -> Matr
     """
     a, n = ops.entries(A), ops.shape(A)[0]
     for k in range(n):
-        if sizes is None:
-            over = 1.0 / a[k][k]
-        else:
-            kept = ops.less(ROUNDING * ops.epsilon * sizes[k], magnitude(ops, a[k][k]))
-            over = kept / ops.select(kept, a[k][k], 1.0)
+        over = 1.0 / a[k][k] if sizes is None else _over_pivot(ops, a[k][k], sizes[k])
         a[k] = [x * over for x in a[k]]
         a[k][k] = over
         for i in range(n):
@@ -325,3 +337,46 @@ def inverted(ops: Ops, A: Matrix, sizes: Sequence[Scalar] | None = None) -> Matr
                 a[i] = [-(factor * y) if j == k else x - factor * y
                         for j, (x, y) in enumerate(zip(a[i], a[k], strict=True))]  # fmt: skip
     return ops.matrix(a)
+
+
+def inverted_with_exchanges(ops: Ops, A: Matrix, sizes: Sequence[Scalar]) -> Matrix:
+    """The same by the largest pivots over their sizes first, of matrices whose rank is less at some states.
+
+    A step replaces ``a_ij``, p its pivot, by ``(a_ij or 0 of row or column p) + (e_i − c_i) (e_j + r_j) / a_pp``, with
+    row ``r`` and column ``c`` of the pivot without it, ``e`` 1 at p.
+    """
+    a, n = ops.entries(A), ops.shape(A)[0]
+    left: list[Scalar] = [1.0] * n
+    for _ in range(n):
+        own = _largest(ops, [magnitude(ops, a[i][i]) for i in range(n)], sizes, left)
+        left, others = ([x - y for x, y in zip(z, own, strict=True)] for z in (left, [1.0] * n))
+        over = _over_pivot(ops, _chosen(own, [a[i][i] for i in range(n)]), _chosen(own, sizes))
+        row = [e + x * _chosen(own, values) for e, x, values in zip(own, others, zip(*a, strict=True), strict=True)]
+        column = [over * (e - x * _chosen(own, values)) for e, x, values in zip(own, others, a, strict=True)]
+        a = [[x * (y * z) + c * r for x, y, r in zip(values, others, row, strict=True)]
+             for values, z, c in zip(a, others, column, strict=True)]  # fmt: skip
+    return ops.matrix(a)
+
+
+def _over_pivot(ops: Ops, pivot: Scalar, size: Scalar) -> Scalar:
+    """One over a pivot of that size; zero of round-off."""
+    kept = ops.less(ROUNDING * ops.epsilon * size, magnitude(ops, pivot))
+    return kept / ops.select(kept, pivot, 1.0)
+
+
+def _largest(ops: Ops, pivots: Sequence[Scalar], sizes: Sequence[Scalar], left: Sequence[Scalar]) -> list[Scalar]:
+    """1 for the first of the largest pivots over their sizes among those that are ``left``, else 0."""
+    ratios = [
+        ops.select(there, x / ops.maximum(size, SQUARE_FLOOR), -1.0)
+        for x, size, there in zip(pivots, sizes, left, strict=True)
+    ]
+    most, out, none = maximum_of(ops, ratios), list[Scalar](), cast(Scalar, 1.0)
+    for x in ratios:
+        out.append(none * (1.0 - ops.less(x, most)))
+        none = none - out[-1]
+    return out
+
+
+def _chosen(own: Sequence[Scalar], values: Sequence[Scalar]) -> Scalar:
+    """The value whose flag is 1."""
+    return sum((x * y for x, y in zip(own, values, strict=True)), cast(Scalar, 0.0))

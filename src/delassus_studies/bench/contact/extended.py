@@ -1,7 +1,7 @@
 """Contact steps in extended precision, and central differences of them: what derivatives are compared with.
 
-The program of a step is interpreted from the impulses of a solution nearby on, until what sweeps change is below the
-round-off of float64. States leave loops by themselves; those of all differences are computed side by side.
+The program of a step is interpreted from the impulses of a solution nearby on, until what sweeps change is next to
+nothing. States leave loops by themselves; those of all differences are computed side by side.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.rotations import Array
 from delassus.spatial.trace.interpret import interpret
 
-SWEEPS, SOLVED = 1000, 1e-14
-"""Sweeps, and residuals (m/s) below which a step is solved."""
+SWEEPS, SETTLED, SOLVED = 1000, 1e-18, 1e-14
+"""Sweeps, residuals (m/s) at which they end, near the round-off of extended precision: what is left of them over the
+width of differences is an error of these; and residuals below which a step is solved."""
 MOST = 16_000_000
 """Numbers of a program that are held at once."""
 COMPACT = 0.8
@@ -72,7 +73,7 @@ class Reference:
     """Steps in extended precision, from arguments of a kernel."""
 
     def __init__(self, kernel: ds.Kernel) -> None:
-        options = replace(kernel.request.options, tolerance=0.01 * SOLVED, sweeps=SWEEPS)
+        options = replace(kernel.request.options, tolerance=SETTLED, sweeps=SWEEPS)
         self._program = make_program(replace(kernel.request, options=options), with_rcond=False)
         graphs = [*(stage.graph for stage in self._program.before), self._program.graph]
         self._tree, self._most = kernel.request.tree, max(1, MOST // max(len(graph.nodes()) for graph in graphs))

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 import delassus as ds
@@ -19,7 +20,7 @@ from delassus_studies.cases import Case, States, benchmark_cases, dynamics_optio
 from delassus_studies.counters import phases
 from delassus_studies.peers import Call, present
 from delassus_studies.peers.mujoco import forward_peers
-from delassus_studies.peers.pinocchio import dynamics_peers, exact_dynamics_call
+from delassus_studies.peers.pinocchio import dynamics_peers, exact_dynamics_call, inverse_dynamics_call
 from delassus_studies.tables import spread, table
 from delassus_studies.timing import Calls, Record, each, environment, interleaved, pinned, relative_error
 
@@ -27,6 +28,8 @@ BATCH, PEER_STATES, CHECKED = 4096, 128, 64
 ROUNDS, REPEATS = 15, 2
 DERIVATIVES = {"derivatives": BATCH, "derivatives, 64 states": 64, "derivatives, one state": 1}
 """Rows of derivatives, and the states of a call."""
+INVERSE = "inverse"
+"""Row of inverse dynamics with constraints, accelerations for joint forces; weights of forces are far above others."""
 _HARD, _SOFT = ("pin lcaba", "pin constraintDynamics"), ("mj_forward, PGS", "mj_forward, Newton")
 AGAINST: Mapping[str, tuple[str, ...]] = {
     "ltl": _HARD,
@@ -36,8 +39,12 @@ AGAINST: Mapping[str, tuple[str, ...]] = {
     "pv-soft": _SOFT,
     "pv-early, soft": _SOFT,
     **dict.fromkeys(DERIVATIVES, ("pin derivatives",)),
+    INVERSE: ("pin rnea, lstsq", "pin rnea"),
 }
 """Methods that are timed, and the peers that do the same."""
+
+MOTOR_WEIGHT = 1e-8
+"""Weight of joint forces beside that of constraint forces, so that these are the least."""
 
 ANY_ERROR = 1e300
 """Error bound with which no state is solved again by another method."""
@@ -46,6 +53,25 @@ ANY_ERROR = 1e300
 def dynamics_kernel(case: Case, method: str, **options: Any) -> ds.Kernel:
     """Forward dynamics by a method."""
     return ds.compile(case.tree, case.constraints, "dynamics", **dynamics_options(case, method), **options)
+
+
+def inverse_kernel(case: Case) -> ds.Kernel:
+    """Inverse dynamics of motors at all joints but a floating base, with the least constraint forces."""
+    m = sum(c.size for c in case.constraints)
+    weights = np.repeat([MOTOR_WEIGHT, 1.0], [case.tree.nv, m])
+    given = {"motors": "actuated", "weights": weights, "passive": "none"}
+    return ds.compile(case.tree, case.constraints, "inverse_dynamics", **given)  # type: ignore[arg-type]
+
+
+def inverse_error(case: Case, states: States, tau: Array, forces: Array) -> float:
+    """Largest difference from dense least squares of the equations of the base, over the largest force."""
+    few = states.first(len(tau))
+    needed = ds.inverse_dynamics(case.tree, few.q, few.v, few.tau, passive="none")
+    back = np.swapaxes(ds.jacobian(case.tree, case.constraints, few.q), -1, -2)
+    base = ~case.tree.actuated.any(axis=0)
+    f = np.linalg.pinv(back[:, base]) @ needed[:, base, None]
+    every = np.concatenate([np.where(base, 0.0, needed - (back @ f)[..., 0]), f[..., 0]], axis=-1)
+    return float(relative_error(np.concatenate([tau, forces], axis=-1), every).max())
 
 
 def errors(case: Case, states: States, qdd: Array, method: str = "") -> Array:
@@ -75,18 +101,26 @@ def _measure_case(case: Case, rounds: int) -> Record:
     facts: Record = {}
     with pinned():
         for method in AGAINST:
-            if method in DERIVATIVES:
+            if method == INVERSE:
+                kernel = inverse_kernel(case)
+            elif method in DERIVATIVES:
                 kernel = ds.compile(case.tree, case.constraints, "dynamics_derivatives", passive="none")
             else:
                 kernel = dynamics_kernel(case, method)
             out = kernel(states.q, states.v, states.tau, threads=1)
             calls[method] = _in_calls(kernel, states, out, DERIVATIVES.get(method, BATCH))
-            qdd = dict(zip((r.name for r in kernel.results), out, strict=False))["qdd"]
-            error = float(errors(case, states, qdd[:CHECKED], method).max())
+            if method == INVERSE:
+                error = inverse_error(case, states, *(x[:CHECKED] for x in out[:2]))
+            else:
+                qdd = dict(zip((r.name for r in kernel.results), out, strict=False))["qdd"]
+                error = float(errors(case, states, qdd[:CHECKED], method).max())
             facts[method] = {"operations": kernel.operations.total, "error": error}
         few = states.first(PEER_STATES)
         derivatives: Callable[[], Call] = partial(exact_dynamics_call, case, few, with_derivatives=True)
-        peers, _ = present({**dynamics_peers(case, few), **forward_peers(case, few), "pin derivatives": derivatives})
+        others: dict[str, Callable[[], Call]] = {"pin derivatives": derivatives}
+        for name in AGAINST[INVERSE]:
+            others[name] = partial(inverse_dynamics_call, case, few, name == "pin rnea")
+        peers, _ = present({**dynamics_peers(case, few), **forward_peers(case, few), **others})
         calls |= {name: (call, PEER_STATES) for name, call in peers.items()}
         return {"methods": facts, "microseconds": interleaved(calls, rounds, REPEATS)}
 

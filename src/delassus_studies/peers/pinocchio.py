@@ -77,16 +77,45 @@ def exact_dynamics_call(case: Case, states: States, with_derivatives: bool = Fal
     return derivatives if with_derivatives else dynamics
 
 
+def inverse_dynamics_call(case: Case, states: States, alone: bool = False) -> Call:
+    """Call that returns joint and constraint forces of every state, whose joint forces stand for accelerations.
+
+    By ``rnea`` and NumPy's least squares: the least constraint forces where nothing drives. ``alone``: ``rnea``.
+    """
+    pin, model, data, contacts, each = _problem(case, states.q, states.v, states.tau)
+    if alone:
+        return lambda: [np.array(pin.rnea(model, data, *state)) for state in each]
+    passive = ~case.tree.actuated.any(axis=0)
+
+    def call() -> list[Array]:
+        out = []
+        for q, v, qdd in each:
+            pin.computeJointJacobians(model, data, q)
+            J = _jacobian(pin, model, data, contacts)
+            tau = np.array(pin.rnea(model, data, q, v, qdd))
+            f = np.linalg.lstsq(J[:, passive].T, tau[passive], rcond=None)[0]
+            out.append(np.concatenate([tau - J.T @ f, f]))
+        return out
+
+    return call
+
+
+def _jacobian(pin: Any, model: Any, data: Any, contacts: tuple[Any, Any]) -> Array:
+    """Jacobian of constraints where joints are: it reads what ``calc`` leaves in the data of each."""
+    for contact, own in zip(*contacts, strict=True):
+        contact.calc(model, data, own)
+    return np.asarray(pin.getConstraintsJacobian(model, data, *contacts))
+
+
 def loop_errors(case: Case, q: Array, G: Array) -> tuple[float, float]:
     """Largest gap of loops at configurations, by ``log6`` where they are 6D (m, rad), and ``J G`` over ``G``."""
     pin, model, data, contacts, each = _problem(case, q)
     gap = moved = 0.0
     for (state,), map_of_state in zip(each, G, strict=True):
         pin.computeJointJacobians(model, data, state)
-        J = pin.getConstraintsJacobian(model, data, *contacts)
+        J = _jacobian(pin, model, data, contacts)
         moved = max(moved, float(np.abs(J @ map_of_state).max() / np.abs(map_of_state).max()))
         for contact, found in zip(*contacts, strict=True):
-            contact.calc(model, data, found)
             is_point = contact.type == pin.ContactType.CONTACT_3D
             left = found.c1Mc2.translation if is_point else pin.log6(found.c1Mc2).vector
             gap = max(gap, float(np.linalg.norm(left)))

@@ -72,6 +72,26 @@ def test_random_mechanisms(seed, root):
             assert error(x, expected[name]) < DIFFERENCE, (what, name, options.get("reference"))
 
 
+@pytest.mark.parametrize("motors", ["all but a hinge", "two", "all", "two alone"])
+def test_inverse_dynamics_with_constraints(motors):
+    """Forces that are unique, least ones of many, and nearest ones where none reach the motion; a constraint is off."""
+    tree, rng = ds.mechanisms.star(2, 2, root="floating"), np.random.default_rng(3)
+    tips = [ds.Frame(f"branch{k}_2", rng.normal(size=3)) for k in (1, 2)]
+    driven = {"all but a hinge": tree.joint_names[1:-1], "all": tree.joint_names}.get(motors, tree.joint_names[1:3])
+    constraints = [] if motors == "two alone" else [ds.Weld(tips[0]), ds.Point(tips[1]), ds.Point(*tips)]
+    q, (v, qdd) = tree.random(rng), rng.normal(size=(2, tree.nv))
+    given = {"motors": list(driven), "weights": rng.uniform(0.5, 2.0, tree.nv + 4 * len(constraints))}
+    if constraints:
+        given["active"] = [1.0, motors != "two", 0.0]
+    results = partial(direct, tree, "inverse_dynamics", constraints=constraints, **given)
+    states = {"q": q, "v": v, "qdd": qdd}
+    found = results(states, derivative="tangent_jacobian")
+    for name, expected in differences(tree, results, states).items():
+        assert np.abs(found[name] - expected).max(initial=0.0) < DIFFERENCE * max(
+            1.0, np.abs(expected).max(initial=0.0)
+        ), name
+
+
 @pytest.fixture(scope="module")
 def robot():
     """A floating robot with a ball joint, and a state."""

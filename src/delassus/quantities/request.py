@@ -140,7 +140,8 @@ class Request:
         """`Quantity.jacobian` where that is what is asked for first, of what does not iterate; None without."""
         first, tree = " ".join(self.derivative[:1]).partition(" ")[0], self.tree
         in_tangents = first == "tangent_jacobian" or (first == "jacobian" and tree.nq == tree.nv)
-        return self.quantity.jacobian if in_tangents and self.method not in ITERATIVE else None
+        iterates = self.method in ITERATIVE or (self.options.motors is not None and self.options.friction is not None)
+        return self.quantity.jacobian if in_tangents and not iterates else None
 
     @property
     def has_formulas(self) -> bool:

@@ -33,7 +33,7 @@ from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.cone_program import least_forces
 from delassus.algorithms.rnea import inverse_dynamics
 from delassus.spatial.motion import column, diagonal, scaled, scaled_matrix
-from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.ops import Matrix, Ops, Scalar, SymmetricFactor
 
 INDEPENDENT = 1e-10
 """Rows count as independent of others where the square of what these do not span is above this part of it."""
@@ -43,12 +43,44 @@ ROUNDING = 64.0
 
 
 class ConstrainedForces(NamedTuple):
-    """``τ`` (nv × 1), zero without motors, ``f`` (m × 1), ``M q̈ + c − τ − Jᵀ f`` (nv × 1), and the rank of ``J_u``."""
+    """``τ`` (nv × 1), zero without motors, ``f`` (m × 1), ``M q̈ + c − τ − Jᵀ f`` (nv × 1), and the rank of ``J_u``.
+
+    ``system`` is None without constraints.
+    """
 
     tau: Matrix
     forces: Matrix
     missing: Matrix
     rank: Scalar
+    system: ForceSystem | None
+
+
+class ForceSystem(NamedTuple):
+    """``W J_aᵀ`` (m × a, transposed), what solves ``H``, and of joints without motors ``J_u``, ``Z``, ``X``, ``N``.
+
+    ``over`` is the diagonal of ``(X K Xᵀ)⁻¹``, ``square`` what solves ``N Nᵀ``; None where all joints have motors.
+    """
+
+    weighted: Matrix
+    factor: SymmetricFactor
+    rows: Matrix
+    Z: Matrix
+    X: Matrix | None = None
+    over: Matrix | None = None
+    N: Matrix | None = None
+    square: SymmetricFactor | None = None
+
+    def solved(self, ops: Ops, a: Matrix) -> Matrix:
+        """``λ`` (u × k) with ``K λ = a``."""
+        if self.X is None or self.over is None:
+            return a
+        return ops.transpose(self.X) @ (self.over @ (self.X @ a))
+
+    def given(self, ops: Ops, b: Matrix) -> Matrix:
+        """``P b`` (u × k): what forces give of it."""
+        if self.N is None or self.square is None:
+            return b
+        return b - ops.transpose(self.N) @ self.square.solve(self.N @ b)
 
 
 def constrained_inverse_dynamics(
@@ -67,12 +99,12 @@ def constrained_inverse_dynamics(
     passive = [k for k in range(nv) if k not in set(motors)]
     b, J = inverse_dynamics(motion, qdd), jacobian(motion.problem)
     b_u, J_u = ops.take(b, passive, None), ops.take(J, None, passive)
-    f, rank = _constraint_forces(motion, J, b, (motors, passive), weights, friction)
+    f, rank, system = _constraint_forces(motion, J, b, (motors, passive), weights, friction)
     left = b - ops.transpose(J) @ f
     tau = ops.put(ops.take(left, motors, None), (nv, 1), motors, (0,))
     missing = ops.put(b_u - ops.transpose(J_u) @ f, (nv, 1), passive, (0,))
     ops.mark("joint forces of motors", [tau])
-    return ConstrainedForces(tau, f, missing, rank)
+    return ConstrainedForces(tau, f, missing, rank, system)
 
 
 def accelerations_missed(motion: DynamicsProblem, qdd: Sequence[Matrix]) -> Matrix:
@@ -88,36 +120,40 @@ def _constraint_forces(
     parts: tuple[Sequence[int], Sequence[int]],
     weights: Sequence[Scalar],
     friction: Mapping[int, Scalar],
-) -> tuple[Matrix, Scalar]:
-    """``f`` (m × 1) and the rank of ``J_u``."""
+) -> tuple[Matrix, Scalar, ForceSystem | None]:
+    """``f`` (m × 1), the rank of ``J_u``, and what it follows from."""
     ops, (motors, passive), (m, nv) = motion.ops, parts, motion.ops.shape(J)
     total: Scalar = 0.0
     if not m:
-        return ops.zeros(0, 1), total
+        return ops.zeros(0, 1), total, None
     J_a, J_u, b_u = ops.take(J, None, motors), ops.take(J, None, passive), ops.take(b, passive, None)
     weighted = J_a @ diagonal(ops, [weights[k] for k in motors])
     H = ops.sym_add(diagonal(ops, weights[nv:]), ops.sym_product(weighted, ops.transpose(J_a)))
     g, back = weighted @ ops.take(b, motors, None), ops.transpose(J_u)
-    Zf = ops.factor(H, is_judged=False).solve(ops.hstack([J_u, g]))
+    factor = ops.factor(H, is_judged=False)
+    Zf = factor.solve(ops.hstack([J_u, g]))
     Z, f = ops.take(Zf, None, range(len(passive))), ops.take(Zf, None, (len(passive),))
     if not passive:
-        return least_forces(ops, H, g, back, b_u, friction) if friction else f, total
+        f = least_forces(ops, H, g, back, b_u, friction) if friction else f
+        return f, total, ForceSystem(weighted, factor, J_u, Z)
     X, over, kept = orthogonalised(ops, back, ops.transpose(Z))
     ops.mark("equations without motors", [X])
 
     # what no force gives: N (Nᵀ N)⁻¹ Nᵀ b_u, N the rows of X that are left out
     N = diagonal(ops, [1.0 - x for x in kept]) @ X
     square = ops.sym_add(ops.sym_product(N, ops.transpose(N)), diagonal(ops, kept))
-    asked = b_u - ops.transpose(N) @ ops.factor(square, is_judged=False).solve(N @ b_u)
+    square_factor = ops.factor(square, is_judged=False)
+    system = ForceSystem(weighted, factor, J_u, Z, X, diagonal(ops, over), N, square_factor)
+    asked = system.given(ops, b_u)
 
     for x in kept:
         total = total + x
     if friction:
-        return least_forces(ops, H, g, back, asked, friction), total
+        return least_forces(ops, H, g, back, asked, friction), total, system
     for _ in range(2):
         f = f + Z @ (ops.transpose(X) @ scaled(ops, over, X @ (asked - back @ f)))
     ops.mark("constraint forces", [f])
-    return f, total
+    return f, total, system
 
 
 def orthogonalised(ops: Ops, A: Matrix, B: Matrix) -> tuple[Matrix, list[Scalar], list[Scalar]]:

@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.accuracy.status import CONFLICT, LEAST_SIZE
 from delassus.algorithms import rnea
 from delassus.algorithms.dynamics.derivatives.motions import inverse_dynamics_changes
+from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.inverse_dynamics import accelerations_missed, constrained_inverse_dynamics
+from delassus.algorithms.loops.inverse_dynamics_changes import constrained_inverse_dynamics_changes
 from delassus.errors import ConstraintError
 from delassus.frozen import Explained, Frozen
 from delassus.model.tree import Tree
@@ -111,13 +113,23 @@ def _inverse_dynamics(bound: BoundRequest) -> list[Matrix]:
 
 
 def _constrained(bound: BoundRequest) -> list[Matrix]:
-    ops, motion, given = bound.ops, bound.motion(), bound.request.options.weights
-    qdd = motion.per_joint(bound.values["qdd"])
-    size = motion.tree.nv + motion.problem.n_rows
-    weights: list[Any] = bound.entries("weights") if given == "input" else [*(given or [1.0] * size)]
+    motion, qdd, weights = _motion(bound)
     found = constrained_inverse_dynamics(motion, qdd, bound.request.motors, weights, _friction(bound))
     missed = accelerations_missed(motion, qdd)
-    return [found.tau, found.forces, found.missing, missed, ops.matrix([[found.rank]])]
+    return [found.tau, found.forces, found.missing, missed, bound.ops.matrix([[found.rank]])]
+
+
+def _motion(bound: BoundRequest) -> tuple[DynamicsProblem, list[Matrix], list[Any]]:
+    """The problem in motion, accelerations by joint, and weights."""
+    motion, given = bound.motion(), bound.request.options.weights
+    size = motion.tree.nv + motion.problem.n_rows
+    weights: list[Any] = bound.entries("weights") if given == "input" else [*(given or [1.0] * size)]
+    return motion, motion.per_joint(bound.values["qdd"]), weights
+
+
+def _constrained_changes(bound: BoundRequest) -> list[list[Matrix]]:
+    motion, qdd, weights = _motion(bound)
+    return constrained_inverse_dynamics_changes(motion, qdd, bound.request.motors, weights)
 
 
 def _friction(bound: BoundRequest) -> dict[int, Any]:
@@ -173,6 +185,7 @@ INVERSE_DYNAMICS = Quantity(
             ),
             _constrained,
             options=MOTION | {"motors", "weights", "active", "friction"},
+            jacobian=_constrained_changes,
         )
     },
     jacobian=_inverse_dynamics_changes,

@@ -9,6 +9,7 @@ ground when is given, where they step is not. `Simulator` knows nothing of these
 
 import argparse
 import time
+from collections.abc import Iterator
 from itertools import islice, product
 from pathlib import Path
 
@@ -49,16 +50,16 @@ def swings(knots: Array) -> tuple[Array, Array]:
 class Trot:
     """Controller of `Simulator.run`: joint forces of plans and their feedback, and pushes of the trunk."""
 
-    def __init__(self, tree: ds.Tree, speed: float, push: Array, at: float) -> None:
+    def __init__(self, tree: ds.Tree, speed: float, push: Array, at: float, passive: str = "model") -> None:
         feet = [f"{leg}_foot" for leg in LEGS]
         points = [ds.Point(foot, axes="world") for foot in feet]
-        modes = {"active": True, "impacts": True}
+        modes = {"active": True, "impacts": True, "passive": passive}
         self.step = ds.compile(tree, points, "step", **modes)
         self.derivatives = ds.compile(tree, points, "step_derivatives", outputs=("A", "B"), **modes)
         self.places = ds.compile(tree, (), "kinematics", frames=feet)
         self.jacobian = ds.compile(tree, points, "jacobian")
         self.difference = ds.compile(tree, (), "difference")
-        self.changes = ds.compile(tree, (), "difference_changes", outputs=("with_q_end",))
+        self.changes = self.difference.derivative("tangent_jacobian", by="q_end")
         self.tree, self.push, self.at = tree, push, at
         self.q0 = tree.neutral()
         self.q0[2], self.q0[7:] = HEIGHT, np.tile(Legs(tree).angles(STANDING, 0.0, 0.0), 4)
@@ -111,19 +112,26 @@ class Trot:
 
     # -- plans and what is made of them ----------------------------------------------------------------------------
 
-    def replan(self, q: Array, v: Array, knot: int) -> None:
-        """Plan from a state on: at first until there is hardly any change, later by one iteration."""
-        before, iterations = self.plan.shifted(knot - self.first), 1 if knot else 12
-        self.first, knots = knot, np.arange(knot, knot + HORIZON)
+    def modes(self, knots: Array) -> tuple[Array, Array]:
+        """Which feet (T, 4) are on the ground, and which ones come to rest there."""
         on, was = (~swings(k)[0] for k in (knots, knots - 1))
         lands = on & ~was
         lands[0] = on[0]  # whatever the feet do that should be at rest
-        plans = ds.ilqr(
+        return on, lands
+
+    def plans(self, q: Array, v: Array, knot: int) -> Iterator[ds.Plan]:
+        """Plans from a state on, one more iteration each, the first one by what is left of the plan before."""
+        before, self.first = self.plan.shifted(knot - self.first), knot
+        on, lands = self.modes(np.arange(knot, knot + HORIZON))
+        return ds.ilqr(
             self.step, self.derivatives, q, v, before, KNOT, self.along, self.last,
             jacobians=(self.along_by, self.last_by), varied=range(6, 18), bounds=self.bounds,
             active=on, impacts=lands, per_step=("active", "impacts"),
         )  # fmt: skip
-        *_, self.plan = islice(plans, 1 + iterations)
+
+    def replan(self, q: Array, v: Array, knot: int) -> None:
+        """Plan until there is hardly any change at the start, and then by one iteration."""
+        *_, self.plan = islice(self.plans(q, v, knot), 2 if knot else 13)
 
     def __call__(self, sim: ds.Simulator) -> Array:
         """Joint forces between two knots: those of the plan, and its feedback about the state that it has there."""

@@ -168,7 +168,7 @@ def trotted(speed: float, push: Array, at: float, seconds: float, film: Path | N
     if film:
         from delassus.pictures.video import write_video
 
-        write_video(recording, film)
+        write_video(recording, film, fps=15, size=(400, 240))
     return (
         f"{'recovers' if rests else 'does not recover'}: up to {np.abs(rates[:, 1]).max():.2f} m/s and "
         f"{100 * sideways:.0f} cm sideways, ahead {recording.q[-1, 0]:.2f} m, least upright {R[:, 2, 2].min():.3f}; "

@@ -484,6 +484,8 @@ def test_a_kernel_whose_constraint_is_off():
             assert error(x[k], known) < PEER
     for x, known in zip(found, ds.step_derivatives(tree, q, v, tau, 1e-2, tip), strict=True):
         assert error(x[3], known) < PEER
+    for x, known in zip(kernel(q, v, tau, 1e-2, active=[1.0, 1.0]), found, strict=True):  # in machine code: no warning
+        assert np.array_equal(x, known[3])
 
 
 # -- time steps ------------------------------------------------------------------------------------------------------

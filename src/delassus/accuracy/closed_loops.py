@@ -67,6 +67,24 @@ def rank_when_closed(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int
     return None if found is None else found[:2]
 
 
+def are_dependent(tree: Tree, constraints: Sequence[Constraint]) -> bool:
+    """Whether rows depend on one another at almost all configurations, or at almost all that close the loops."""
+    key = (tree.fingerprint, *(c.fingerprint for c in constraints))
+    return _are_dependent(_Loops(key, tree, tuple(constraints)))
+
+
+@lru_cache(maxsize=256)
+def _are_dependent(asked: _Loops) -> bool:
+    tree, constraints = asked.tree, asked.constraints
+    closed = rank_when_closed(tree, constraints)
+    if not constraints or (closed is not None and closed[0] < closed[1]):
+        return bool(constraints)
+    problem = _problem(tree, constraints, tree.random(0, batch=TUNING.wanted))
+    least = np.max(UNMOVED * mobility_bound(problem, Articulated(problem)), axis=0, initial=0.0)
+    G = np.broadcast_to(numbers(dense(problem)), (TUNING.wanted, problem.n_rows, problem.n_rows))
+    return bool(np.max(common_rank(G, np.broadcast_to(least, (problem.n_rows,)))) < problem.n_rows)
+
+
 def closed_states(tree: Tree, constraints: Sequence[Constraint]) -> tuple[Array, Array] | None:
     """Some configurations (k, nq) at which loops are closed, and what takes velocities to such as keep them closed.
 

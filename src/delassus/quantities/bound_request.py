@@ -156,7 +156,7 @@ class BoundRequest:
     def impact_derivatives(self, problem: Problem | None = None) -> Derivatives:
         """Derivatives of an impact; ``problem`` is that at ``q``, if it has been made."""
         self.ops.new_system()
-        found = impact_derivatives(self.impact(problem), self._struck, self.resolve)
+        found = impact_derivatives(self.impact(problem), self._struck, self.resolve, self.request.has_dependent_rows)
         self.estimate_derivatives(found.directions)
         return found
 
@@ -221,10 +221,15 @@ class BoundRequest:
             self.errors.append(self.error_of(motion, solution, method))
         return solution
 
+    @property
+    def has_dependent_rows(self) -> bool:
+        """Whether programs are to take hard rows as dependent; on NumPy that is found state by state."""
+        return self.request.has_dependent_rows
+
     def resolve(
         self, motion: DynamicsProblem, solution: Solution, inverse: Matrix
     ) -> tuple[Solution, Matrix, Dependence | None]:
-        """What `Resolve` says of a solution by `ltl`; programs take rows to be independent."""
+        """What `Resolve` says of a solution by `ltl`; programs leave it as it is."""
         solution = self.with_error(motion, solution)
         return solution, *((inverse, None) if self.dependent is None else self.dependent.beside(inverse))
 

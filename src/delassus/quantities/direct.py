@@ -56,8 +56,9 @@ class DirectRequest(NumpyRequest):
 
     @property
     def is_compiled(self) -> bool:
-        """Whether machine code runs it; iterations that are watched are on NumPy."""
-        return prod(self.batch) >= COMPILED_FROM and self.request.method not in ITERATIVE
+        """Whether machine code runs it; iterations that are watched, and what has a rank, are on NumPy."""
+        knows_rank = self.request.method not in ITERATIVE and not self.request.has_dependent_rows
+        return prod(self.batch) >= COMPILED_FROM and knows_rank
 
     def run(self) -> dict[str, Array]:
         """Outputs by name, as `NumpyRequest.run`."""

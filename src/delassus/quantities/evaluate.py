@@ -72,6 +72,8 @@ class SingularError(DelassusError, ArithmeticError):
 class NumpyRequest(BoundRequest):
     """A request and a batch of states on NumPy; ``resolved`` holds the solution of each system, dependent rows too."""
 
+    has_dependent_rows = False
+
     def __init__(self, request: Request, values: Mapping[str, Array], batch: tuple[int, ...]) -> None:
         self._numpy_ops = ops = NumpyOps(structure=lambda: structure_of(asked))
         asked = request

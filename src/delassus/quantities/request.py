@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from delassus.accuracy.closed_loops import independent_coordinates, rank_when_closed
+from delassus.accuracy.closed_loops import are_dependent, independent_coordinates, rank_when_closed
 from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
@@ -165,6 +165,14 @@ class Request:
             return not self.derivative
         closed = rank_when_closed(self.tree, self.constraints) if self.quantity.has_status else None
         return closed is not None and closed[0] == closed[1]
+
+    @property
+    def has_dependent_rows(self) -> bool:
+        """Whether it is derivatives of what hard rows hold that are dependent at almost all states."""
+        if self.quantity.is_solution or not self.has_status:
+            return False
+        soft = self.options.soft
+        return are_dependent(self.tree, [c for k, c in enumerate(self.constraints) if not (soft and soft[k])])
 
     @property
     def states(self) -> int:

@@ -43,7 +43,7 @@ def _control_force_changes(bound: BoundRequest) -> list[Matrix]:
 
 
 def _derivatives(bound: BoundRequest) -> list[Matrix]:
-    found = derivatives(bound.motion(), bound.resolve)
+    found = derivatives(bound.motion(), bound.resolve, is_dependent=bound.has_dependent_rows)
     changes = bound.with_controls(found.changes)
     bound.estimate_derivatives(found.directions)
     return [found.solution.qdd, found.solution.forces, *(changes[name] for name in DERIVATIVES)]

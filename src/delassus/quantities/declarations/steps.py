@@ -44,7 +44,8 @@ def _step_derivatives(bound: BoundRequest) -> list[Matrix]:
         bound.ops.new_system()
         is_start = at is q
         response = impact.response if impact is not None and is_start else None
-        found = derivatives(bound.motion(at, v, problem if is_start else None), bound.resolve, response)
+        motion = bound.motion(at, v, problem if is_start else None)
+        found = derivatives(motion, bound.resolve, response, is_dependent=bound.has_dependent_rows)
         changes = bound.with_controls(found.changes, at, v)
         bound.estimate_derivatives(found.directions)
         return column(bound.ops, found.solution.qdd), changes["dqdd_dq"], changes["dqdd_dv"], changes["dqdd_dtau"]

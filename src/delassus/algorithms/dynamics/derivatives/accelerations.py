@@ -33,6 +33,7 @@ from delassus.algorithms.dynamics.derivatives.rates import Body, Rates
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.loops.inverse_dynamics import orthogonalised
 from delassus.constraints import ConstraintRates
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, diagonal, scaled_matrix
@@ -178,20 +179,27 @@ def derivatives(
     resolve: Resolve,
     response: Response | None = None,
     further: tuple[Matrix, Matrix] | None = None,
+    is_dependent: bool = False,
 ) -> Derivatives:
     """Differentiate a problem.
 
     ``response``: of another problem of the same robot at the same configuration under the same constraints, if there is
     one. ``further``: changes (m × nv) with positions and with velocities of ``−γ`` of a robot at rest.
+    ``is_dependent``: whether hard rows depend on one another at almost all states.
     """
     ops, problem, nv, m = motion.ops, motion.problem, motion.tree.nv, motion.problem.n_rows
     system = JointSpace(motion)
-    G, forces, inverse = motion.softened(system.G), system.gamma, ops.zeros(0, 0)
-    if m:
+    G, forces, inverse, known = motion.softened(system.G), system.gamma, ops.zeros(0, 0), None
+    if m and is_dependent:
+        inverse, known = _of_dependent_rows(motion, system)
+        forces = inverse @ system.row_deficit
+        forces = forces + inverse @ (system.row_deficit - G @ forces)
+    elif m:
         factor = ops.factor(problem.relaxed(G))
         forces, inverse = factor.solve(system.row_deficit), factor.inverse()
     found = Solution(system.accelerations(forces), forces, G)
     solution, inverse, dependence = resolve(motion, found, inverse)
+    dependence = known if dependence is None else dependence
     qdd, forces = solution.qdd, solution.forces
     rates = Rates(motion, _by_joint(motion, qdd))
     f = [ops.take(forces, range(s.start, s.stop), None) for s in problem.rows]
@@ -229,7 +237,9 @@ def derivatives(
     return Derivatives(solution, changes, directions, response)
 
 
-def impact_derivatives(impact: DynamicsProblem, struck: Sequence[Scalar], resolve: Resolve) -> Derivatives:
+def impact_derivatives(
+    impact: DynamicsProblem, struck: Sequence[Scalar], resolve: Resolve, is_dependent: bool = False
+) -> Derivatives:
     """Of an impact ``M Δv = Jᵀ p``, ``J Δv = −s J v``, ``s`` of each constraint; changes are those of ``Δv`` and ``p``.
 
     It is a robot at rest, whose rows ask for what changes with ``J v``.
@@ -244,7 +254,39 @@ def impact_derivatives(impact: DynamicsProblem, struck: Sequence[Scalar], resolv
         for of_rows in (row_changes(impact, v), straight)
     )
     with_q, with_v = map(ops.vstack, parts)
-    return derivatives(impact, resolve, further=(with_q, with_v))
+    return derivatives(impact, resolve, further=(with_q, with_v), is_dependent=is_dependent)
+
+
+def _of_dependent_rows(motion: DynamicsProblem, system: JointSpace) -> tuple[Matrix, Dependence]:
+    """Inverse of ``G + R`` for forces of least norm, and what else is to be known, by Gram and Schmidt's method on `Y`.
+
+    With ``X (G + R) Xᵀ = D`` diagonal, ``Xᵀ D⁺ X`` solves what can be; rows of ``X`` where ``D`` is zero span ``N``.
+    """
+    ops, m, nv = motion.ops, motion.problem.n_rows, motion.tree.nv
+    Y, hard = system.along_rows(ops.eye(nv)), list[int]()
+    for rows, is_soft in zip(motion.problem.rows, motion.softness, strict=True):
+        hard += [] if is_soft else [*range(m)[rows]]
+
+    def solved(A: Matrix, B: Matrix) -> tuple[Matrix, Matrix]:
+        n = ops.shape(A)[0]
+        X, over, kept = orthogonalised(ops, A, B)
+        for x, is_kept in zip(over, kept, strict=True):
+            ops.pivot(ops.select(is_kept, 1.0 / ops.select(is_kept, x, 1.0), 1.0))
+        N = diagonal(ops, [1.0 - x for x in kept]) @ X
+        square = ops.sym_add(ops.sym_product(N, ops.transpose(N)), diagonal(ops, kept))
+        idle = ops.sym_product(ops.transpose(N), ops.factor(square, is_judged=False).solve(N))
+        range_of = ops.eye(n) - idle
+        Z = X @ range_of
+        return ops.sym_product(ops.transpose(Z), diagonal(ops, over) @ Z), idle
+
+    soft = [k for k in range(m) if k not in hard]
+    R = ops.block_diagonal([motion.compliance(c) for c in range(len(motion.goals))])
+    inverse, idle = solved(*(ops.hstack([Y, ops.take(x, None, soft)]) for x in (ops.eye(m), R)))
+    of_hard = inverse
+    if soft:
+        Y_hard = ops.take(Y, hard, None)
+        of_hard = ops.put(solved(Y_hard, Y_hard)[0], (m, m), hard, hard)
+    return inverse, Dependence(of_hard, idle, idle @ system.row_deficit)
 
 
 def row_changes(motion: DynamicsProblem, v: Matrix) -> list[Matrix]:

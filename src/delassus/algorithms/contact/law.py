@@ -120,6 +120,17 @@ def impact(
     return hits, hits * ops.less(approach, -resting) * ops.less(0.0, restitution)
 
 
+def impact_time(
+    ops: ScalarOps, bounces: Scalar, approach: Scalar, gained: Sequence[Scalar], over_h: Scalar
+) -> tuple[Scalar, list[Scalar]]:
+    """What the time ``t = φ / |φ̇|`` of an impact within the step changes by with the gap ``φ`` (s/m), zero without one.
+
+    And what velocities of rows that the impact starts from do, which gain that much over the step without contacts.
+    """
+    rate = ops.select(bounces, -1.0 / ops.select(bounces, approach, 1.0), 0.0)
+    return rate, [rate * over_h * x for x in gained]
+
+
 def part_beyond(ops: ScalarOps, margin: Scalar, smoothing: Scalar | None) -> Scalar:
     """1 where a margin (m/s) is positive, else 0; with ``smoothing`` above zero the mean of that over changes of it.
 

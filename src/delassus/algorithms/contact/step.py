@@ -312,8 +312,8 @@ class ContactStep:
             return out
         for k, bounce in enumerate(bounces):
             rows, acts = range(3 * k, 3 * k + 3), bounce * ops.less(0.0, smoothing)
-            rate = ops.select(acts, -1.0 / ops.select(acts, u[self.others[rows[2]]], 1.0), 0.0)
-            out.append(ImpactTime(rate, [rate * self.over_h * (free[r] - u[self.others[r]]) for r in rows]))
+            gained = [free[r] - u[self.others[r]] for r in rows]
+            out.append(ImpactTime(*law.impact_time(ops, acts, u[self.others[rows[2]]], gained, self.over_h)))
         return out
 
     def late(self, impact: Impact) -> list[list[Scalar]]:

@@ -26,7 +26,7 @@ from delassus.contact.changes.blocks import BlockDiagonal
 from delassus.contact.changes.contacts import ForceChanges, RowParts
 from delassus.contact.changes.record import Problem
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.factor import analyse, factorise
+from delassus.contact.sparse.factor import analyse, factorise, substitute
 from delassus.contact.sparse.records import Graph
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
@@ -150,39 +150,6 @@ def add_block(groups: Groups, i: int, s: int, t: int, first: Indices, graph: Gra
 
 
 @compiled
-def substitute(n: int, graph: Graph, V: Array, x: Array) -> None:
-    """`delassus.contact.sparse.factor.substitute` of all columns of ``x``."""
-    size, first, start, rows, where, k = graph.size, graph.first, graph.start, graph.fill, graph.where, x.shape[1]
-    for p in range(n):
-        m, D, f = size[p], where[p * n + p], first[p]
-        for c in range(m):
-            over = 1.0 / V[D + c * m + c]
-            for j in range(k):
-                x[f + c, j] *= over
-            for r in range(c + 1, m):
-                for j in range(k):
-                    x[f + r, j] -= V[D + c * m + r] * x[f + c, j]
-        for a in range(start[p], start[p + 1]):
-            X, h, g = where[rows[a] * n + p], size[rows[a]], first[rows[a]]
-            for c in range(m):
-                for r in range(h):
-                    for j in range(k):
-                        x[g + r, j] -= V[X + c * h + r] * x[f + c, j]
-    for p in range(n - 1, -1, -1):
-        m, D, f = size[p], where[p * n + p], first[p]
-        for a in range(start[p], start[p + 1]):
-            Z, h, g = where[p * n + rows[a]], size[rows[a]], first[rows[a]]
-            for c in range(h):
-                for r in range(m):
-                    for j in range(k):
-                        x[f + r, j] -= V[Z + c * m + r] * x[g + c, j]
-        for c in range(m - 1, -1, -1):
-            for r in range(c):
-                for j in range(k):
-                    x[f + r, j] -= V[D + c * m + r] * x[f + c, j]
-
-
-@compiled
 def factorised(groups: Groups, parts: Parts, q: int, mass: Array, graph: Graph, V: Array) -> int:
     """Factor the matrix of an island; how much of ``V`` it takes, or would, or −1 where it is singular."""
     begin, n, first = parts.node_ends[q], parts.node_ends[q + 1] - parts.node_ends[q], parts.first
@@ -224,13 +191,13 @@ def apply_inverse(parts: Parts, q: int, graph: Graph, V: Array, x: Array, own: A
         f = parts.first[parts.nodes[begin + graph.order[p]]]
         for c in range(graph.size[p]):
             for j in range(k):
-                own[graph.first[p] + c, j] = x[f + c, j]
-    substitute(n, graph, V, own)
+                own[(graph.first[p] + c) * k + j] = x[f + c, j]
+    substitute(n, graph, V, own, k)
     for p in range(n):
         f = parts.first[parts.nodes[begin + graph.order[p]]]
         for c in range(graph.size[p]):
             for j in range(k):
-                x[f + c, j] = own[graph.first[p] + c, j]
+                x[f + c, j] = own[(graph.first[p] + c) * k + j]
 
 
 @compiled
@@ -296,7 +263,7 @@ class Response:
         """``λ`` (n, k) and ``μ`` (r, k) from what counts of velocities and impulses."""
         counts = Unknowns(velocities, velocities, impulses, impulses)
         x = Unknowns(*(np.zeros_like(y) for y in counts))
-        own = np.zeros_like(velocities)
+        own = np.zeros(velocities.size)
         while True:
             room = solve_transposed(groups, self._parts, self._mass, self._graph, self._V, counts, x, own)
             if room <= len(self._V):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.algorithms.contact.law import TINY, part_beyond
+from delassus.algorithms.contact.law import TINY, impact_time, part_beyond
 from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.algorithms.contact.problem import JointLaw
 from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, SceneChanges
@@ -223,11 +223,7 @@ class StepChanges:
         return np.where(fast, 0.0, self.smoothing)
 
     def _impact_times(self, number: int, v: Array) -> RowParts:
-        """Changes of velocities of rows by when impacts are, as `ImpactTime`; `late` is what displacements have of it.
-
-        Smoothed contacts bounce at the time ``t = φ / |φ̇|`` in the step, with the acceleration that is there without
-        contacts.
-        """
+        """Changes of velocities of rows by `impact_time`; `late` is what displacements have of it."""
         record, options, joints = self.record, self.scene.options, self.scene.blocks.joints
         (squeezed, parted), last = record.problems[number : number + 2], record.problems[-1]
         pushed = self._exerted(last.impulses)
@@ -235,11 +231,11 @@ class StepChanges:
         gained = (last.after - self.struck)[:, None] - self.inverse.times(pushed)
         u, faster = (self.J.times(x, self.m)[..., 0] for x in (v[:, None], gained))
         bounces = (record.contacts.restitution > 0.0) & (u[:, 2] < -options.resting) & np.isfinite(squeezed.rates[:, 2])
-        rate = np.where(bounces, -1.0 / np.where(bounces, u[:, 2], 1.0), 0.0)
+        rate, by_rows = impact_time(NUMPY, bounces, u[:, 2], [*faster.T], 1.0 / options.dt)
         taken = parted.parts[self.block_of][:, None]
-        self.late = self.late - rate[:, None] * (squeezed.impulses + taken * parted.impulses)
+        self.late = self.late - np.asarray(rate)[:, None] * (squeezed.impulses + taken * parted.impulses)
         gaps = zip(self.sides, self.gaps.parts, strict=True)
-        by_gaps = rate[:, None, None] / options.dt * faster[..., None]
+        by_gaps = np.stack(list[Any](by_rows), axis=1)[..., None]
         return RowParts(self.sides, [by_gaps[side.contact] * part for side, part in gaps])
 
     def _exerted(self, impulses: Array) -> Array:

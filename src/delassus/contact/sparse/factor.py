@@ -161,33 +161,36 @@ def minus_six(V: Array, T: int, A: int, B: int) -> None:
         V[t], V[t + 1], V[t + 2], V[t + 3], V[t + 4], V[t + 5] = s0, s1, s2, s3, s4, s5
 
 
-@compiled
-def substitute(n: int, graph: Graph, V: Array, x: Array) -> None:
-    """``x ← A⁻¹ x``; the part of the position k begins at ``first[k]``."""
+@inlined
+def substitute(n: int, graph: Graph, V: Array, x: Array, k: int) -> None:
+    """``x ← A⁻¹ x`` of k columns, row by row; the rows of the position p begin at ``first[p]``."""
     size, first, start, rows, where = graph.size, graph.first, graph.start, graph.fill, graph.where
-    for k in range(n):
-        m, D, f = size[k], where[k * n + k], first[k]
+    for p in range(n):
+        m, D, f = size[p], where[p * n + p], first[p]
         for c in range(m):
-            x[f + c] /= V[D + c * m + c]
+            for j in range(k):
+                x[(f + c) * k + j] /= V[D + c * m + c]
             for r in range(c + 1, m):
-                x[f + r] -= V[D + c * m + r] * x[f + c]
-        for a in range(start[k], start[k + 1]):
-            i = rows[a]
-            X, h, g = where[i * n + k], size[i], first[i]
+                for j in range(k):
+                    x[(f + r) * k + j] -= V[D + c * m + r] * x[(f + c) * k + j]
+        for a in range(start[p], start[p + 1]):
+            X, h, g = where[rows[a] * n + p], size[rows[a]], first[rows[a]]
             for c in range(m):
                 for r in range(h):
-                    x[g + r] -= V[X + c * h + r] * x[f + c]
-    for k in range(n - 1, -1, -1):
-        m, D, f = size[k], where[k * n + k], first[k]
-        for a in range(start[k], start[k + 1]):
-            i = rows[a]
-            Z, h, g = where[k * n + i], size[i], first[i]
+                    for j in range(k):
+                        x[(g + r) * k + j] -= V[X + c * h + r] * x[(f + c) * k + j]
+    for p in range(n - 1, -1, -1):
+        m, D, f = size[p], where[p * n + p], first[p]
+        for a in range(start[p], start[p + 1]):
+            Z, h, g = where[p * n + rows[a]], size[rows[a]], first[rows[a]]
             for c in range(h):
                 for r in range(m):
-                    x[f + r] -= V[Z + c * m + r] * x[g + c]
+                    for j in range(k):
+                        x[(f + r) * k + j] -= V[Z + c * m + r] * x[(g + c) * k + j]
         for c in range(m - 1, -1, -1):
             for r in range(c):
-                x[f + r] -= V[D + c * m + r] * x[f + c]
+                for j in range(k):
+                    x[(f + r) * k + j] -= V[D + c * m + r] * x[(f + c) * k + j]
 
 
 @compiled

@@ -334,7 +334,7 @@ def solve_part(
             count += 1
             if not factorise(n, work.graph, work.V):
                 break
-            substitute(n, work.graph, work.V, p)
+            substitute(n, work.graph, work.V, p, 1)
             assign(bodies, part, 0, work.start_part, v)
             assign(bodies, part, 0, work.direction, p)
             step, new = 1.0, math.inf
@@ -387,7 +387,7 @@ def step_fully(
                 p[c] = 0.0
         for e in range(m):
             add_force(bodies, rows, part.members[e], p)
-        substitute(n, work.graph, work.V, p)
+        substitute(n, work.graph, work.V, p, 1)
         # from v*, as impulses on the way may be so large that changes of v are lost
         assign(bodies, part, 0, v, work.x)
         for e in range(m):

@@ -168,6 +168,28 @@ def test_friction(robot):
     assert 0 < np.count_nonzero(is_free) < 40 and {Status.LEAST} == set(found.status)
 
 
+def test_derivatives_within_friction():
+    """Where a force is inside of its cone and where it is on it, with weights and friction, too, by differences."""
+    rng, tree, held = np.random.default_rng(9), ds.mechanisms.chain(2), ds.Point(ds.Frame("link2", TIP), axes="world")
+    given = {
+        "motors": ["link1_joint"],
+        "weights": "input",
+        "friction": "input",
+        "outputs": ("forces", "force_residual"),
+    }
+    kernel = ds.compile(tree, held, "inverse_dynamics", **given)
+    at = tree.random(rng, 60), *rng.normal(size=(2, 60, 2)), rng.uniform(0.5, 2.0, (60, 5)), np.full((60, 1), 0.7)
+    f, missing = kernel(*at)
+    is_held = np.abs(missing).max(axis=-1) < 1e-6
+    slides = np.hypot(f[:, 0], f[:, 1]) > 0.7 * f[:, 2] - 1e-5
+    along, h = [rng.normal(size=x.shape) for x in at], 1e-4
+    ahead, behind = (kernel(*(x + s * h * y for x, y in zip(at, along, strict=True)))[0] for s in (1, -1))
+    off = np.abs(kernel.derivative("jvp")(*at, *along)[0] - (ahead - behind) / (2 * h)).max(axis=-1)
+    off = off / (1.0 + np.abs(ahead - behind).max(axis=-1) / (2 * h))
+    for where in (is_held & slides, is_held & ~slides):  # one in ten comes or goes between the two, or is near that
+        assert np.count_nonzero(where) > 3 and np.quantile(off[where], 0.8) < 1e-2
+
+
 @pytest.mark.peer
 def test_friction_by_clarabel(robot):
     """The same optimum, where there is one; where there is none, the least that is missing."""

@@ -41,7 +41,7 @@ class Tuning(NamedTuple):
     """Iterations end where products and what equations miss are below this, forces and ``H`` being of size one."""
     outside: float = 0.45
     """How far forces may be outside of cones for ``A f = b`` to hold to round-off."""
-    accepted: float = 0.38
+    accepted: float = 0.3
     """What is above this is not solved."""
 
 
@@ -101,8 +101,8 @@ def least_forces(ops: Ops, H: Matrix, g: Matrix, A: Matrix, b: Matrix, friction:
 
 
 def _size(ops: Ops, H: Matrix, A: Matrix, h: Scalar) -> Scalar:
-    """Mean of the diagonal of ``h A H⁻¹ Aᵀ``."""
-    total: Scalar = SQUARE_FLOOR
+    """Mean of the diagonal of ``h A H⁻¹ Aᵀ``, and a little where forces do not reach what has no motor."""
+    total: Scalar = ops.epsilon**TUNING.softness
     if u := ops.shape(A)[0]:
         rows = ops.entries(A @ ops.factor(H, is_judged=False).solve(ops.transpose(A)))
         for k in range(u):
@@ -120,6 +120,7 @@ class _Point:
         self._y = {k: rest[3 * i : 3 * i + 3] for i, k in enumerate(program.friction)}
         self._x = self._along(self._f)
         self._S = {k: _scaling(ops, x, self._y[k]) for k, x in self._x.items()}
+        self._law = {k: _squared(Si) for k, (_, Si) in self._S.items()}
         self._products = reduce(
             operator.add, [a * b for k, x in self._x.items() for a, b in zip(x, self._y[k], strict=True)]
         )
@@ -138,7 +139,8 @@ class _Point:
         left = [self._products, *(magnitude(ops, x) for x in column(ops, self._gradient_left))]
         size = maximum_of(ops, [1.0, *(magnitude(ops, x) for x in self._lambda)])
         forces = [magnitude(ops, x) for x in column(ops, self._force_left)]
-        return maximum_of(ops, [maximum_of(ops, left) / size, *forces])
+        total = reduce(operator.add, [*left, *forces])  # a largest number may leave out what is none
+        return ops.select(ops.less(total, FAR), maximum_of(ops, [maximum_of(ops, left) / size, *forces]), FAR)
 
     def next(self) -> list[Scalar]:
         """The point after a step of Newton's method, as long as it stays inside."""
@@ -174,10 +176,12 @@ class _Point:
 
         And after one more for ``A f = b`` itself, where cones hold after that.
         """
-        ops, at, second = self._ops, self._program, {}
+        ops, at, second, law = self._ops, self._program, {}, {}
         for k, x in self._x.items():
-            moved = [a - ops.derived(a, 0.0) for a in x]
-            second[k] = [-z for z in _times(_squared(self._S[k][1]), moved)]
+            fixed = [ops.derived(a, 0.0) for a in x]
+            law[k] = _stiffness(ops, fixed, self._y[k])
+            second[k] = [-z for z in _times(law[k], [a - b for a, b in zip(x, fixed, strict=True)])]
+        self._law = law
         step = self._solve(self._gradient_left, self._force_left, second)
         size = reduce(operator.add, [x * x for x in step.f])  # no number where round-off has made factors singular
         f = [ops.select(ops.less(size, FAR), a + b, a) for a, b in zip(self._f, step.f, strict=True)]
@@ -197,12 +201,12 @@ class _Point:
 
     @cached_property
     def _factors(self) -> tuple[SymmetricFactor, Matrix, SymmetricFactor | None]:
-        """Of ``H + E S⁻² E``, that over ``Aᵀ``, and of ``A (H + E S⁻² E)⁻¹ Aᵀ + D``."""
+        """Of ``N = H + E S⁻² E``, or of another law than ``S⁻²``, ``N⁻¹ Aᵀ``, and of ``A N⁻¹ Aᵀ + D``."""
         ops, at = self._ops, self._program
         m, (u, _) = ops.shape(at.H)[0], ops.shape(at.A)
         added = ops.zeros(m, m)
         for k, mu in at.friction.items():
-            W = _squared(self._S[k][1])
+            W = self._law[k]
             scale, order = (mu, 1.0, 1.0), (1, 2, 0)
             block = [[scale[i] * W[i][j] * scale[j] for j in order] for i in order]
             part = range(k, k + 3)
@@ -224,7 +228,7 @@ class _Point:
         f = column(ops, df)
         x, y = self._along(f), {}
         for k, d in x.items():
-            y[k] = [a - b for a, b in zip(second[k], _times(_squared(self._S[k][1]), d), strict=True)]
+            y[k] = [a - b for a, b in zip(second[k], _times(self._law[k], d), strict=True)]
         return Steps(f, multipliers, x, y)
 
     def _along(self, f: Sequence[Scalar]) -> dict[int, Vector]:
@@ -260,6 +264,23 @@ def _scaling(ops: Ops, x: Vector, y: Vector) -> tuple[Block, Block]:
     w = [over * (a[0] + b[0]), over * (a[1] - b[1]), over * (a[2] - b[2])]
     root = ops.sqrt(own / other)
     return _root(w, 1.0, root), _root(w, -1.0, 1.0 / root)
+
+
+def _stiffness(ops: Ops, x: Vector, y: Vector) -> Block:
+    """``−∂y/∂x`` at a solution, at most the reciprocal of ``D``: along the ray through ``x``, its normal, and across.
+
+    The limit of ``S⁻²``, which round-off has for itself there.
+    """
+    soft, t = ops.epsilon**TUNING.softness, ops.length(x[1], x[2])
+    e, half = [x[1] * (1.0 / t), x[2] * (1.0 / t)], 0.5**0.5
+    along = e[0] * y[1] + e[1] * y[2]
+    axes = [half, -half * e[0], -half * e[1]], [half, half * e[0], half * e[1]], [0.0, -e[1], e[0]]
+    pairs = (y[0] - along, x[0] - t), (y[0] + along, x[0] + t), (y[0], x[0])
+    sizes = [ops.maximum(a, 0.0) / (ops.maximum(b, soft * ops.maximum(a, 0.0)) + SQUARE_FLOOR) for a, b in pairs]
+    return [
+        [reduce(operator.add, [s * n[i] * n[j] for s, n in zip(sizes, axes, strict=True)]) for j in range(3)]
+        for i in range(3)
+    ]
 
 
 def _root(w: Vector, sign: float, size: Scalar) -> Block:

@@ -117,8 +117,8 @@ FUNCTIONS = {
 }
 """Public functions of quantities that have other names."""
 
-OPERATORS = {"delassus_operator"}
-"""Public functions of states that are of no quantity."""
+OPERATORS = {"delassus_operator", "inverse_dynamics_derivatives"}
+"""Public functions of states that are of no quantity, or derivatives of one."""
 
 
 # -- cases ----------------------------------------------------------------------------------------------------------

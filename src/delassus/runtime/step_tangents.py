@@ -131,7 +131,7 @@ def _at_states(
         columns = np.zeros((A.shape[0] * A.shape[1], k))
         for r, x in zip(kernel.results[STATE + 1 :], found[STATE + 1 :], strict=True):
             along = changes[r.name.removeprefix("dx_d")].reshape(k, -1)
-            some = along.any(axis=1)
+            some = _span(along)
             columns[:, some] += x.reshape(len(columns), along.shape[1]) @ along[some].T
         ends = np.searchsorted(at[0], np.arange(len(needed) + 1))
         yield StepTangents(ends, at[1], A, columns.reshape(*A.shape[:2], k), fits, right)
@@ -162,10 +162,16 @@ def _by_regressor(
         place = tree.placement(kernel.request.payloads[payloads.index(name)])
         to_link = np.linalg.solve(_homogeneous(tree.placement(tree.link_names[place.link])), _homogeneous(place))
         moved = from_pseudo_inertia(to_link @ pseudo_inertia(change) @ to_link.T)
-        some = moved.any(axis=1)
+        some = _span(moved)
         columns[..., some] -= B @ (Y[..., 10 * place.link : 10 * place.link + 10] @ moved[some].T)
     ends = np.searchsorted(at[0], np.arange(len(needed) + 1))
     yield StepTangents(ends, at[1], A, columns, np.ones(right.shape, dtype=bool), right)
+
+
+def _span(changes: Array) -> slice:
+    """Coordinates by which changes (k, n) are not zero, from the first to the last."""
+    some = np.flatnonzero(changes.any(axis=1))
+    return slice(some[0], some[-1] + 1) if some.size else slice(0)
 
 
 def _homogeneous(place: Placement) -> Array:

@@ -2,9 +2,8 @@
 
 Both minimise the same sum of squares: configurations that are measured, less those of a simulation by semi-implicit
 steps with held joint forces, from starts that are known. ``mujoco.sysid`` takes finite differences, its own
-pseudo-inertias within bounds that are wide, and its default optimiser, scaled by the Jacobian as it advises. Times are
-those of one core's processor. What is compared are base parameters, as only
-these are determined; errors are in standard errors of ours.
+pseudo-inertias within bounds that are wide, and its default optimiser. Times are those of one core's processor. What
+is compared are base parameters, as only these are determined; errors are in standard errors of ours.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def sysid_inertias(
         params.add(sysid.body_inertia_param(spec.copy(), model, name, pseudo, modifier=put, **WIDE))
     given = {"models_sequences": [sequences], "modify_residual": apart, "n_threads": 1, "resample_true": False}
     residuals, begin = sysid.build_residual_fn(**given), time.process_time()
-    found, _ = sysid.optimize(params, residuals, verbose=False, output=StringIO(), x_scale="jac")
+    found, _ = sysid.optimize(params, residuals, verbose=False, output=StringIO())
     seconds, count = time.process_time() - begin, simulations[0]
     left = np.concatenate([np.ravel(x) for x in residuals(found.as_vector(), found)[0]])
     parameters = [sysid.model_modifier.pi_from_theta(found[f"{name}_inertia"].value) for name in tree.link_names]

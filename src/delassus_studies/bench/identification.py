@@ -2,8 +2,9 @@
 
 Both minimise the same sum of squares: configurations that are measured, less those of a simulation by semi-implicit
 steps with held joint forces, from starts that are known. ``mujoco.sysid`` takes finite differences, its own
-pseudo-inertias within bounds that are wide, and its default optimiser. Times are those of one core's processor. What
-is compared are base parameters, as only these are determined; errors are in standard errors of ours.
+pseudo-inertias within bounds that are wide, and scipy's optimiser scaled by the Jacobian; its default one stops far
+from a minimum where motion does not show all parameters. Times are those of one core's processor. What is compared are
+base parameters, as only these are determined; errors are in standard errors of ours.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def _measure(case: tuple[ds.Tree, int, int]) -> Record:
         base = ds.base_parameters(tree)
         more, errors = found.combination(base.grouping)
         wanted = base.grouping @ (true - own).ravel()
-        square = found.residual**2 * (q[1:].size // tree.nq * tree.nv - len(base.columns))
+        square = found.residual**2 * (q[1:].size // tree.nq * tree.nv - found.root.shape[1])
         peer, absent = present({"": partial(sysid_inertias, tree, q, v0, tau, DT, EVERY, NOISE)})
     out: Record = {
         "numbers": 10 * tree.n_links,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
@@ -66,7 +67,8 @@ def sysid_inertias(
         params.add(sysid.body_inertia_param(spec.copy(), model, name, pseudo, modifier=put, **WIDE))
     given = {"models_sequences": [sequences], "modify_residual": apart, "n_threads": 1, "resample_true": False}
     residuals, begin = sysid.build_residual_fn(**given), time.process_time()
-    found, _ = sysid.optimize(params, residuals, verbose=False, output=StringIO())
+    with redirect_stdout(StringIO()):
+        found, _ = sysid.optimize(params, residuals, verbose=False, optimizer="scipy_parallel_fd", x_scale="jac")
     seconds, count = time.process_time() - begin, simulations[0]
     left = np.concatenate([np.ravel(x) for x in residuals(found.as_vector(), found)[0]])
     parameters = [sysid.model_modifier.pi_from_theta(found[f"{name}_inertia"].value) for name in tree.link_names]

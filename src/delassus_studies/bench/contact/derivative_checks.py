@@ -82,7 +82,8 @@ def check_cases(quick: bool = False) -> list[CheckCase]:
         CheckCase("ladder", ladder, _ends(ladder, 0.05), bounces),
         CheckCase("four-bar, a loop", loop.tree, (("coupler0", Sphere(0.05)),), {}, tuple(loop.constraints)),
     ]
-    bare = {"limits": False, "passive": "none"}
+    free = {"passive": "none"}  # dry friction of 10 N m holds the hand
+    bare = {"limits": False, **free}
     makers: dict[str, Callable[[], CheckCase]] = {
         "Go1": lambda: CheckCase("Go1", installed("go1"), tuple((x, Sphere(0.02)) for x in GO1_FEET)),
         "bare": lambda: CheckCase("Go1, bare", installed("go1"), tuple((x, Sphere(0.02)) for x in GO1_FEET), bare),
@@ -91,7 +92,7 @@ def check_cases(quick: bool = False) -> list[CheckCase]:
         ),
         "solo12": lambda: _by_ends("solo12, pyramids", installed("solo12"), 0.016, {"solver": "pgs"}),
         "UR5": lambda: _by_ends("UR5", ds.load("ur5_robot", root="fixed"), 0.05, bounces),
-        "hand": lambda: _by_ends("Allegro hand", ds.load("allegro_right_hand", root="fixed"), 0.01, {}),
+        "hand": lambda: _by_ends("Allegro hand", ds.load("allegro_right_hand", root="fixed"), 0.01, free),
     }
     linkages = [
         CheckCase(x.name, x.tree, _ends(x.tree, 0.03)[:2], {}, tuple(x.constraints))

@@ -21,7 +21,16 @@ from delassus.runtime.arrays import gathered, ordered, result_arrays
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.rollout import rollout
 from delassus.runtime.rollouts.sub_steps import STATE
-from delassus.runtime.step_tangents import Derive, Mask, Values, derivatives_of_steps, results_of
+from delassus.runtime.step_tangents import (
+    Derive,
+    Mask,
+    Values,
+    are_payloads,
+    derivatives_of_steps,
+    forces_of_changes,
+    regressor_kernel,
+    results_of,
+)
 from delassus.spatial.rotations import Array
 
 CHART = 1e-6
@@ -140,11 +149,19 @@ class Samples:
         return list(results), np.where(self.known, apart, 0.0), solved
 
     def tangents(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:
-        """Derivatives, and which samples were solved."""
-        k = len(next(iter(changes.values())))
-        found, solved = results_of(
-            self.kernel.derivative("jvp"), [*self._arguments(values), *_changes(self.kernel, changes, k)]
-        )
+        """Derivatives, and which samples were solved; of inverse dynamics by payloads they are regressors."""
+        k, asked, arguments = len(next(iter(changes.values()))), self.kernel.request, self._arguments(values)
+        if (
+            asked.quantity.name == "inverse_dynamics"
+            and not asked.options.motors
+            and are_payloads(self.kernel, changes)
+        ):
+            given = {a.name: x for a, x in zip(self.kernel.arguments, arguments, strict=True)}
+            regressor = regressor_kernel(self.kernel)
+            (Y,), right = results_of(regressor, [given[a.name] for a in regressor.arguments])
+            J = forces_of_changes(self.kernel, Y, changes) / self.scale[:, None]
+            return np.where(self.known[..., None], J, 0.0), np.zeros((*self.known.shape, 0)), right
+        found, solved = results_of(self.kernel.derivative("jvp"), [*arguments, *_changes(self.kernel, changes, k)])
         J = np.moveaxis(self._flat(found, (k, self.size)), 0, -1) / self.scale[:, None]
         return np.where(self.known[..., None], J, 0.0), np.zeros((*self.known.shape, 0)), np.asarray(solved.all(axis=0))
 

@@ -7,7 +7,7 @@ the joint forces, under constraints too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.model.inertia import from_pseudo_inertia, pseudo_inertia
-from delassus.model.topology import Placement
+from delassus.model.topology import WORLD, Placement
 from delassus.quantities.declarations.contact import CONTACT_STEP_DERIVATIVES, derivatives_without_bounces
 from delassus.quantities.declarations.regressors import REGRESSOR
 from delassus.quantities.declarations.steps import STEP_DERIVATIVES
@@ -81,7 +81,7 @@ def derivatives_of_steps(kernel: Kernel, names: tuple[str, ...], times: bool) ->
         and options.integrator == "semi-implicit"
         and not (options.impacts or any(options.soft))
     )
-    inertial = {a.name for a in request.arguments if a.keyword == "payloads"}.issuperset(names)
+    inertial = are_payloads(kernel, names)
     return partial(_by_regressor, kernel) if request.quantity.name == "step" and plain and inertial else None
 
 
@@ -138,34 +138,53 @@ def _at_states(
 
 
 @lru_cache(maxsize=16)
-def _inertial_kernels(kernel: Kernel) -> tuple[Kernel, Kernel]:
-    """A step with its derivatives by state and joint forces, and the regressor."""
-    asked, gravity = kernel.request, kernel.request.options.gravity
-    step = replace(asked, quantity=STEP_DERIVATIVES.only(["A", "B"]))
-    regressor = request(asked.tree, (), REGRESSOR, outputs="tau", gravity=gravity)
-    how = kernel.dtype.name, kernel.lanes, ", for derivatives", kernel.error_bound
-    return Kernel(step, *how), Kernel(regressor, *how)
+def _step_kernel(kernel: Kernel) -> Kernel:
+    """Derivatives of a step by state and joint forces."""
+    asked = replace(kernel.request, quantity=STEP_DERIVATIVES.only(["A", "B"]))
+    return Kernel(asked, kernel.dtype.name, kernel.lanes, ", for derivatives", kernel.error_bound)
+
+
+@lru_cache(maxsize=16)
+def regressor_kernel(kernel: Kernel) -> Kernel:
+    """Regressor of joint forces of the same robot."""
+    asked = request(kernel.request.tree, (), REGRESSOR, outputs="tau", gravity=kernel.request.options.gravity)
+    return Kernel(asked, kernel.dtype.name, kernel.lanes, ", for derivatives", kernel.error_bound)
+
+
+def are_payloads(kernel: Kernel, names: Iterable[str]) -> bool:
+    """Whether these are arguments that add to inertias."""
+    return {a.name for a in kernel.arguments if a.keyword == "payloads"}.issuperset(names)
 
 
 def _by_regressor(
     kernel: Kernel, given: Mapping[str, Array], after: Sequence[Array], needed: Mask, changes: Values
 ) -> Iterator[StepTangents]:
     """Derivatives by payloads at the states (T, n) that are needed, before those ``after``: ``A`` and ``−B Y``."""
-    tree, at, k = kernel.request.tree, np.nonzero(needed), len(next(iter(changes.values())))
+    at = np.nonzero(needed)
     dt = np.broadcast_to(given["dt"], needed.shape[1:])
     here = {**given, "qdd": (after[1] - given["v"]) / dt[:, None]}
-    step, regressor = _inertial_kernels(kernel)
+    step, regressor = _step_kernel(kernel), regressor_kernel(kernel)
     (A, B), right = results_of(step, _taken(step, here, at, needed))
     (Y,), _ = results_of(regressor, _taken(regressor, here, at, needed))
-    columns, payloads = np.zeros((*A.shape[:-1], k)), [a.name for a in kernel.arguments if a.keyword == "payloads"]
+    ends = np.searchsorted(at[0], np.arange(len(needed) + 1))
+    yield StepTangents(
+        ends, at[1], A, -B @ forces_of_changes(kernel, Y, changes), np.ones(right.shape, dtype=bool), right
+    )
+
+
+def forces_of_changes(kernel: Kernel, Y: Array, changes: Values) -> Array:
+    """Joint forces (N, nv, k) of k changes of payloads, by regressors (N, nv, 10 n)."""
+    tree, payloads = kernel.request.tree, [a.name for a in kernel.arguments if a.keyword == "payloads"]
+    out = np.zeros((*Y.shape[:-1], len(next(iter(changes.values())))))
     for name, change in changes.items():
         place = tree.placement(kernel.request.payloads[payloads.index(name)])
+        if place.link == WORLD:
+            continue
         to_link = np.linalg.solve(_homogeneous(tree.placement(tree.link_names[place.link])), _homogeneous(place))
         moved = from_pseudo_inertia(to_link @ pseudo_inertia(change) @ to_link.T)
         some = _span(moved)
-        columns[..., some] -= B @ (Y[..., 10 * place.link : 10 * place.link + 10] @ moved[some].T)
-    ends = np.searchsorted(at[0], np.arange(len(needed) + 1))
-    yield StepTangents(ends, at[1], A, columns, np.ones(right.shape, dtype=bool), right)
+        out[..., some] += Y[..., 10 * place.link : 10 * place.link + 10] @ moved[some].T
+    return out
 
 
 def _span(changes: Array) -> slice:

@@ -519,7 +519,7 @@ def test_a_possible_inertia_is_not_repaired(load_text):
 def test_one_warning_for_all_links(load_text):
     links = (link(f"l{k}", inertial(ixx="0.5")) for k in range(3))
     text = robot(*links, joint("j", "l0", "l1"), joint("k", "l0", "l2"))
-    with pytest.warns(ds.DelassusWarning, match=r"3 link\(s\) .*l0 .*l1 .*l2") as caught:
+    with pytest.warns(ds.DelassusWarning, match=r"inertia of l0 .*l1 .*l2") as caught:
         load_text(text)
     assert len(caught) == 1
     with refused("inertia of link 'l0': .*got l0 .*l1 .*l2"):

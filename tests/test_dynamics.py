@@ -350,7 +350,9 @@ def position_error(tree, c, q, pose):
     A = ds.forward_kinematics(tree, q, c.first)
     B = pose if c.second is None else ds.forward_kinematics(tree, q, c.second)
     R = A[:3, :3].T @ B[:3, :3]
-    turned = 0.5 * vee(R.T - R) if c.free_axis is None else np.cross(R @ c.free_axis, c.free_axis)
+    n = c.free_axis
+    sine, cosine = (0.5 * vee(R.T - R), 0.5 * (np.trace(R) - 1)) if n is None else (np.cross(R @ n, n), n @ R @ n)
+    turned = sine / np.sqrt(0.5 * (1 + cosine))  # 2 sin ½ θ
     e = np.concatenate([A[:3, :3].T @ (A[:3, 3] - B[:3, 3]), turned])
     if c.axes == "world":
         e[:3] = A[:3, :3] @ e[:3]

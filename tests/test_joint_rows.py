@@ -172,7 +172,7 @@ def test_redundant_rows_are_found():
     assert error(found.qdd, expected.qdd) < SOLUTION
     assert "JointRows('branch2_2_joint', 'branch2_3_joint', 1 rows)" in found.report()
     derivatives = ds.dynamics_derivatives(robot, q, v, tau, twice)
-    assert np.all(np.isnan(derivatives.dqdd_dq))
+    assert error(derivatives.dqdd_dq, ds.dynamics_derivatives(robot, q, v, tau, made).dqdd_dq) < SOLUTION
 
 
 @pytest.mark.slow

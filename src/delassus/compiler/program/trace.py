@@ -209,7 +209,8 @@ def _differentiate(traced: Trace, before: Request, after: Request) -> None:
     ops, nodes = traced.ops, [node for group in traced.computed for node in group]
     moving = moving_arguments(after.derivative[-1], before.arguments)
     inputs = _inputs(ops, before, moving)
-    given = _inputs(ops, after, after.arguments[len(before.arguments) :])
+    n_before = sum(a.size for a in before.arguments)
+    given = _inputs(ops, after, after.arguments)[n_before:]  # by their place: names of tangents of tangents repeat
     entries = [result.entries for result in traced.results]
     traced.results, traced.computed = [], []
     if after.derivative[-1].startswith("jvp"):

@@ -421,6 +421,7 @@ def test_a_second_floor_warns(tmp_path):
         scene = ds.Scene.from_robot(tmp_path / "ball.xml", floor=True)
     assert scene.start[2] == pytest.approx(0.1)
     assert ds.Scene.from_robot(tmp_path / "ball.xml").start[2] == 1.0
+    assert scene.add("second", tmp_path / "ball.xml").start[9] == 1.0  # where its file has it
 
 
 @pytest.mark.parametrize(
@@ -433,6 +434,7 @@ def test_a_second_floor_warns(tmp_path):
         (lambda s, x: s.add("b", ds.contact.Collider("world", x), at=(1, 0, 0)), "says itself where it is"),
         (lambda s, x: s.add("b", x, at=(1, 0)), "shape"),
         (lambda s, x: s.add("b", x, at=(0, 0, 0, 0, 0, 1, 1)), "unit length"),
+        (lambda s, x: s.add("b", x, at=np.zeros(7)), "unit length"),
         (lambda s, x: s.without("creat"), "crate"),
         (lambda s, x: s.with_friction(0.5, "creat"), "crate"),
         (lambda s, x: s.with_friction(-1.0), "friction"),

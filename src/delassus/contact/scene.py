@@ -202,7 +202,7 @@ class Scene(Frozen):
         name: str,
         what: Shape | Collider | Tree | str | Path | Any,
         *,
-        at: ArrayLike = (0.0, 0.0, 0.0),
+        at: ArrayLike | None = None,
         mass: float | None = None,
         root: Root = "floating",
         friction: float = 0.5,
@@ -218,9 +218,9 @@ class Scene(Frozen):
             A shape with ``mass`` is a solid body on a free joint, its link ``"name/body"``; without, it is fixed to the
             world. A collider is on a link that there is. A tree has no colliders yet; what `delassus.load` takes comes
             with its own, as in `from_robot`.
-        at : (3,) or (7,) array_like
+        at : (3,) or (7,) array_like, optional
             Position in m, or position and unit quaternion x y z w: where a body or robot on a free joint starts, and
-            where a shape or another robot is fixed.
+            where a shape or another robot is fixed. By default where its file has it, or the world's origin.
         mass : float, optional
             Of a shape, in kg.
         root : {"floating", "fixed"}

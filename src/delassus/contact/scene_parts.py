@@ -88,21 +88,27 @@ def is_free_body(tree: Tree) -> bool:
 
 
 def add(
-    scene: SceneLike, name: str, what: Any, at: ArrayLike, mass: float | None, root: Root, material: Mapping[str, float]
+    scene: SceneLike,
+    name: str,
+    what: Any,
+    at: ArrayLike | None,
+    mass: float | None,
+    root: Root,
+    material: Mapping[str, float],
 ) -> SceneLike:
     """The scene with a body, a robot, a fixed shape or a collider more; see `Scene.add`."""
     if not isinstance(name, str) or not name:
         raise ConfigurationError("name", "a name", shown(name), "Pass such as 'crate'.")
     if name in {*scene.robots, *(c.name for c in scene.colliders), *scene.tree.frames}:
         raise ConfigurationError("name", "one that the scene does not have yet", shown(name), "Choose another one.")
-    pose, is_shape = _pose(at), isinstance(what, Shape)
+    pose, is_shape = ON_THE_WORLD if at is None else _pose(at), isinstance(what, Shape)
     if mass is not None and not (is_shape and hasattr(what, "inertia")):
         wanted = "a shape that has an inertia, where mass is given"
         raise ConfigurationError(f"what {name!r} is", wanted, shown(what), "Pass a tree, such as free_body makes.")
     if not is_shape and material["restitution"]:
         raise ConfigurationError("restitution", "a shape that has it", shown(what), "Set it on its colliders.")
     if isinstance(what, Collider):
-        if pose is not ON_THE_WORLD:
+        if at is not None:
             raise ConfigurationError("at", "none with a collider", shown(at), "A collider says itself where it is.")
         return replace(scene, colliders=[*scene.colliders, replace(what, name=name)])
     if is_shape and mass is None:
@@ -110,9 +116,9 @@ def add(
         return replace(scene, colliders=[*scene.colliders, fixed])
     tree, colliders, ignored = _parts(type(scene), name, what, pose, mass, root, material)
     start = np.array(tree.reference_configurations.get("qpos0", tree.neutral()))
-    if is_free_body(tree):
+    if is_free_body(tree) and at is not None:
         start[:3], start[3:7] = pose.position, matrix_to_quaternion(pose.rotation)
-    elif pose is not ON_THE_WORLD:
+    elif at is not None and not is_free_body(tree):
         tree = mount(tree.name, [("", tree, pose)])
     return replace(
         scene,
@@ -186,8 +192,6 @@ def _pose(at: ArrayLike) -> Placement:
     array = np.asarray(at)
     size = 7 if array.shape == (7,) else 3
     x = finite_array(at, (size,), "at", "A position in m, or a position and a unit quaternion x y z w.")
-    if not x[:3].any() and not x[3:6].any():
-        return ON_THE_WORLD
     if size == 3:
         return Placement(WORLD, np.eye(3), x)
     length = float(np.linalg.norm(x[3:]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -197,9 +199,7 @@ def momentum(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = Non
     >>> ds.momentum(arm, arm.random(0), np.ones(7)).shape
     (6,)
     """
-    bound = bind(tree, (), MOMENTUM, {"q": q, "v": v}, payloads=payloads)
-    _refuse_massless(tree, payloads)
-    return bound.run()["momentum"]
+    return _of_mass(tree, MOMENTUM, {"q": q, "v": v}, payloads)
 
 
 def momentum_jacobian(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -220,9 +220,7 @@ def momentum_jacobian(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) ->
     >>> bool(np.allclose(ds.momentum_jacobian(robot, q) @ v, ds.momentum(robot, q, v)))
     True
     """
-    bound = bind(tree, (), MOMENTUM_JACOBIAN, {"q": q}, payloads=payloads)
-    _refuse_massless(tree, payloads)
-    return bound.run()["A"]
+    return _of_mass(tree, MOMENTUM_JACOBIAN, {"q": q}, payloads)
 
 
 def momentum_drift(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -237,9 +235,7 @@ def momentum_drift(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads
     >>> ds.momentum_drift(arm, arm.random(0), np.ones(7)).shape
     (6,)
     """
-    bound = bind(tree, (), MOMENTUM_DRIFT, {"q": q, "v": v}, payloads=payloads)
-    _refuse_massless(tree, payloads)
-    return bound.run()["drift"]
+    return _of_mass(tree, MOMENTUM_DRIFT, {"q": q, "v": v}, payloads)
 
 
 def momentum_rate(tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -256,9 +252,7 @@ def momentum_rate(tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, *, pay
     >>> bool(np.allclose(ds.momentum_rate(arm, q, v, qdd), rate))
     True
     """
-    bound = bind(tree, (), MOMENTUM_RATE, {"q": q, "v": v, "qdd": qdd}, payloads=payloads)
-    _refuse_massless(tree, payloads)
-    return bound.run()["rate"]
+    return _of_mass(tree, MOMENTUM_RATE, {"q": q, "v": v, "qdd": qdd}, payloads)
 
 
 def centre_of_mass_jacobian(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -273,9 +267,7 @@ def centre_of_mass_jacobian(tree: Tree, q: ArrayLike, *, payloads: Payloads = No
     >>> ds.centre_of_mass_jacobian(arm, arm.random(0)).shape
     (3, 7)
     """
-    bound = bind(tree, (), CENTRE_OF_MASS_JACOBIAN, {"q": q}, payloads=payloads)
-    _refuse_massless(tree, payloads)
-    return bound.run()["J"]
+    return _of_mass(tree, CENTRE_OF_MASS_JACOBIAN, {"q": q}, payloads)
 
 
 def centre_of_mass_drift(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -290,9 +282,7 @@ def centre_of_mass_drift(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Pa
     >>> ds.centre_of_mass_drift(arm, arm.random(0), np.ones(7)).shape
     (3,)
     """
-    bound = bind(tree, (), CENTRE_OF_MASS_DRIFT, {"q": q, "v": v}, payloads=payloads)
-    _refuse_massless(tree, payloads)
-    return bound.run()["drift"]
+    return _of_mass(tree, CENTRE_OF_MASS_DRIFT, {"q": q, "v": v}, payloads)
 
 
 def centre_of_mass(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -312,11 +302,13 @@ def centre_of_mass(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Ar
     >>> ds.centre_of_mass(arm, arm.random(0)).shape
     (3,)
     """
-    bound = bind(tree, (), CENTRE_OF_MASS, {"q": q}, payloads=payloads)
-    _refuse_massless(tree, payloads)
-    return bound.run()["centre"]
+    return _of_mass(tree, CENTRE_OF_MASS, {"q": q}, payloads)
 
 
-def _refuse_massless(tree: Tree, payloads: Payloads) -> None:
+def _of_mass(tree: Tree, quantity: Quantity, states: Mapping[str, ArrayLike], payloads: Payloads) -> Array:
+    """The only result of a quantity that robots without mass do not have."""
+    bound = bind(tree, (), quantity, states, payloads=payloads)
     if not payloads and not total_mass(tree) > 0:
         raise ModelError("tree", "links that have mass", f"none in {tree.name!r}", "A centre of mass needs mass.")
+    (result,) = bound.run().values()
+    return result

@@ -137,8 +137,6 @@ def cases():
     """Quantities, and numbers of cases: of all options, and of all methods once."""
     met = set()
     for name, quantity in QUANTITIES.items():
-        if name == "smooth_motion_changes":  # half a billion operations; test_scene_derivatives.py has it
-            continue
         values, methods = taken(quantity)
         several = [*values.values(), *([] if methods in met else [methods])]
         met.add(methods)

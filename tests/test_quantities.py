@@ -25,10 +25,7 @@ def robot():
     return ds.mechanisms.star(3, 2), [ds.Point("branch1_2"), ds.Point("branch2_2", "branch3_1"), ds.Rows("hub", 1)]
 
 
-LONG = {"smooth_motion_changes"}
-"""Half a billion operations: `test_scene_derivatives.py` holds it to differences."""
-
-SEVERAL = [name for name, quantity in QUANTITIES.items() if len(quantity.outputs) > 1 and name not in LONG]
+SEVERAL = [name for name, quantity in QUANTITIES.items() if len(quantity.outputs) > 1]
 
 
 @pytest.mark.slow

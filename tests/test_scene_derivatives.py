@@ -150,33 +150,35 @@ def test_derivatives_of_steps_with_loops_are_those_of_differences(linkage):
             made = found.A @ directions[: 2 * nv] + found.B @ directions[2 * nv :]
             assert np.abs(made - wanted).max() < AGREES * np.abs(wanted).max(), k
     assert seen >= 5
-    with pytest.raises(ConfigurationError, match="none of masses, of a scene with loops"):
-        sim.step_derivatives(parameters=["mass"])
 
 
-def test_gradients_of_trajectories_are_those_of_differences(scene):
-    """With controls, start and parameters, through impacts: a random function of all states of eight steps."""
-    rng, nv, nq, n = np.random.default_rng(11), scene.tree.nv, scene.tree.nq, 8
+@pytest.mark.parametrize("loops", [False, True])
+def test_gradients_of_trajectories_are_those_of_differences(request, loops):
+    """With controls, start and parameters, through impacts: a random function of all states of some steps."""
+    rng, n = np.random.default_rng(11), 4 if loops else 8
+    scene, begin = request.getfixturevalue("linkage") if loops else (request.getfixturevalue("scene"), None)
+    nv, nq, nc, nl = scene.tree.nv, scene.tree.nq, len(scene.colliders), scene.tree.n_links
     by_q, by_v = rng.normal(size=(n + 1, nq)), rng.normal(size=(n + 1, nv))
-    q, v = start(scene, rng, True)
-    controls = rng.normal(size=(n, nv))
+    q, v = begin(rng, 0.0, 1.0) if loops else start(scene, rng, True)
+    controls, sizes = rng.normal(size=(n, nv)), [nv, nv, n * nv, nc, nc, nl]
 
     def loss(q, v):
         return (by_q * q).sum() + 0.5 * (by_v * v * v).sum(), by_q, by_v * v
 
     def after(x):
         """The function where all that varies is changed by ``x``."""
-        of_q, of_v, of_u, friction, restitution, mass = np.split(x, np.cumsum([nv, nv, n * nv, 6, 6]))
+        of_q, of_v, of_u, friction, restitution, mass = np.split(x, np.cumsum(sizes[:-1]))
+        ends = np.cumsum([tree.n_links for tree in scene.robots.values()])
         scaled = {
             name: replace(tree, inertias=tree.inertias * (1.0 + dm / tree.inertias[:, 0, 0])[:, None, None])
-            for (name, tree), dm in zip(scene.robots.items(), [mass[:3], *mass[3:, None]], strict=True)
+            for (name, tree), dm in zip(scene.robots.items(), np.split(mass, ends[:-1]), strict=True)
         }
         colliders = [
             replace(c, friction=c.friction + a, restitution=c.restitution + b if c.restitution else 0.0)
             for c, a, b in zip(scene.colliders, friction, restitution, strict=True)
         ]
         sim = ds.Simulator(
-            Scene(scaled, colliders),
+            Scene(scaled, colliders, loops=scene.loops),
             q0=scene.tree.integrate(q, of_q),
             v0=v + of_v,
             dt=DT,
@@ -197,7 +199,6 @@ def test_gradients_of_trajectories_are_those_of_differences(scene):
     with_all.append(found.parameters["mass"])
     gradient = np.concatenate(with_all)
     assert all(np.abs(part).max() > 0.0 for part in with_all)
-    sizes = [nv, nv, n * nv, 6, 6, 7]
     for part, size in enumerate(sizes):
         d = np.zeros(len(gradient))
         at = sum(sizes[:part])

@@ -81,9 +81,6 @@ class Asked(NamedTuple):
         names = check_list("parameters", parameters, "a list of names", f"Some of {', '.join(PARAMETERS)}.")
         for name in names:
             check_choice("parameters", name, PARAMETERS, ConfigurationError)
-            if name == "mass" and scene.loops:
-                advice = "Take payloads of the kernel 'contact_step_derivatives'."
-                raise ConfigurationError("parameters", "none of masses, of a scene with loops", repr(name), advice)
         return cls({x: scene.tree.n_links if x == "mass" else len(scene.colliders) for x in names}, smoothing)
 
 

@@ -15,6 +15,8 @@ from delassus.contact.sparse.blocks import Blocks
 from delassus.contact.sparse.records import Options
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError
+from delassus.model.inertia import parameters_of_inertia
+from delassus.model.tree import Tree
 from delassus.quantities.options import Passive
 from delassus.spatial.rotations import Array
 
@@ -63,10 +65,13 @@ class InertialForces(NamedTuple):
     acts: bool = False
 
 
-def inertial_parameters(H: Array) -> Array:
-    """Ten numbers of a spatial inertia, as payloads have them."""
-    second = [H[3 + i, 3 + j] for i in range(3) for j in range(i + 1)]
-    return np.array([H[0, 0], H[1, 5], H[2, 3], H[0, 4], *second])
+def by_masses(tree: Tree) -> Array:
+    """Rates (n, 10) of what payloads add to links, in axes of bodies, with masses whose radii of inertia stay.
+
+    Zero of links without mass.
+    """
+    own = np.array([parameters_of_inertia(H) for H in tree.inertias])
+    return own / np.where(own[:, :1] > 0.0, own[:, :1], np.inf)
 
 
 class SceneChanges:
@@ -151,6 +156,8 @@ class SceneChanges:
             own = to[begin:link].reshape(n, len(tree.inertias), -1)
             none = np.zeros((1, 1, 10))
             for v, a, weights, acts in forces:
+                if not weights.any():
+                    continue
                 parts = [x for i, _, x in self.batches(record.q, v, a, weights) if i == number]
                 q = next(x for i, x, _ in self.batches(record.q) if i == number)[:, None]
                 by = np.swapaxes(parts[0][2].reshape(n, tree.nv, -1), 1, 2)
@@ -159,9 +166,8 @@ class SceneChanges:
                     still = np.zeros((n, 1, tree.nv))
                     at_rest = kernel(q, still, still, *[none] * len(tree.inertias), by)[3:]
                     found = [x - y for x, y in zip(found, at_rest, strict=True)]
-                for i, (of_link, H) in enumerate(zip(found, tree.inertias, strict=True)):
-                    if H[0, 0] > 0.0:
-                        own[:, i] += of_link @ inertial_parameters(H) / H[0, 0]
+                for i, (of_link, rates) in enumerate(zip(found, by_masses(tree), strict=True)):
+                    own[:, i] += of_link @ rates
 
     def islands(self, record: StepRecord) -> list[Indices]:
         """Blocks of each island."""

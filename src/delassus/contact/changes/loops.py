@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from delassus.contact.changes.blocks import SceneChanges
+from delassus.algorithms.dynamics.integrate import position_rates
+from delassus.contact.changes.blocks import InertialForces, SceneChanges, by_masses
 from delassus.contact.changes.record import StepRecord
 from delassus.contact.sparse.loops import REGULAR_CONDITION
 from delassus.contact.sparse.rows import UNMOVED
+from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
 
@@ -86,6 +88,22 @@ class LoopBlock:
         with_q = self._changes(self.q, gained, f)[0]
         return with_q, self._mix @ self._changes(self.q, velocity, 0.0 * f)[1]
 
+    def smooth_tangents(self, scene: SceneChanges, v: Array, tau: Array, with_mass: bool) -> tuple[Array, Array]:
+        """Changes (k, w) of smooth motion: with positions, velocities and joint forces, and with masses of all links.
+
+        A batch goes through the motion side by side.
+        """
+        tree, w = scene.blocks.kinds[self.kind].tree, len(self.M)
+        inertias = by_masses(tree) if with_mass else np.zeros((0, 10))
+        unit = np.eye(3 * w + len(inertias))
+        by_q, *others = (unit[:, k * w : (k + 1) * w] for k in range(3))
+        added = [unit[:, 3 * w + k, None] * x for k, x in enumerate(inertias)]
+        kernel = scene.kernel(self.kind, "smooth_tangents_of_inertias" if with_mass else "smooth_tangents")
+        at = self.q, v, tau, scene.options.dt, scene.options.correction, *np.zeros_like(inertias)
+        turned: Any = position_rates(NUMPY, tree, self.q.tolist())
+        moved, reached, _ = kernel(*at, by_q @ turned.T, *others, 0.0, 0.0, *added)
+        return moved, reached
+
 
 class SmoothCounts:
     """What counts smooth motions of blocks with loops in a step, from what counts velocities after it and shifts."""
@@ -98,20 +116,32 @@ class SmoothCounts:
         self._start = [-0.5 * c for _, _, c in counts]
         self._alone = [c - a for a, _, c in counts]
 
-    def pull(self, scene: SceneChanges, start: tuple[Array, Array], weights: Array, v: Array, to: Any) -> None:
+    def pull(
+        self, scene: SceneChanges, start: tuple[Array, Array], after: Array, weights: Array, v: Array, to: Any,
+        with_mass: bool,
+    ) -> list[InertialForces]:  # fmt: skip
         """Put what counts velocities (n, k) before the step in ``v``, joint forces and positions to ``to``.
 
-        ``start``: velocities before the step and joint forces; ``weights`` (n, k) are those of momentum.
+        ``start``: velocities before the step and joint forces; ``weights`` (n, k) are those of momentum, at the
+        velocities ``after`` (n,). What counts masses by momentum is returned.
         """
+        (gained, alone_gained), counted = np.zeros((2, len(after))), np.zeros((2, *weights.shape))
         for number, loop in enumerate(self._loops):
             at, alone = loop.at, self._alone[number]
             with_q, rows = loop.changes(loop.alone - loop.reached, np.zeros(len(loop.M)), loop.alone)
             left = loop.inverse @ alone
             to.q[at] -= with_q.T @ left + rows.T @ (loop.J @ (loop.whole_inverse @ alone))
             reached = self._reached[number] + loop.M @ (weights[at] + left)
-            kernel = scene.kernel(loop.kind, "smooth_motion_changes")
-            found = kernel(loop.q, start[0][at], start[1][at], self._dt, scene.options.correction)
-            both = [a.T @ self._moved[number] + b.T @ reached for a, b in zip(found[:3], found[3:], strict=True)]
-            to.q[at] += both[0]
-            v[at] = both[1] + self._start[number]
-            to.tau[at] = both[2]
+            moved, ended = loop.smooth_tangents(scene, start[0][at], start[1][at], with_mass)
+            w, found = len(loop.M), moved @ self._moved[number] + ended @ reached
+            to.q[at] += found[:w]
+            v[at] = found[w : 2 * w] + self._start[number]
+            to.tau[at] = found[2 * w : 3 * w]
+            if with_mass:
+                kinds = scene.blocks.kinds
+                links = slice(sum(kind.links.size for kind in kinds[: loop.kind]), None)
+                to.mass[links][: kinds[loop.kind].links.size] += found[3 * w :]
+            gained[at], counted[0, at] = after[at] - loop.reached, -weights[at]
+            alone_gained[at], counted[1, at] = loop.alone - loop.reached, -left
+        still = np.zeros(len(after))
+        return [InertialForces(still, gained, counted[0]), InertialForces(still, alone_gained, counted[1])]

@@ -389,11 +389,12 @@ class StepChanges:
             if last:
                 out.tau[:] = dt * weights
                 mass -= dt * record.tau[:, None] * weights
-                inertial.append(
-                    InertialForces(*self.scene.joint_accelerations(record, self.struck), -dt * weights, True)
-                )
-                dv = -free.momentum_v.T.times(weights)
-                smooth.pull(self.scene, (self.struck, record.tau), weights, dv, out)
+                dv, start = -free.momentum_v.T.times(weights), (self.struck, record.tau)
+                inertial += smooth.pull(self.scene, start, problem.after, weights, dv, out, self._with_mass)
+                for loop in self.loops:
+                    weights[loop.at] = 0.0
+                in_motion = self.scene.joint_accelerations(record, self.struck)
+                inertial.append(InertialForces(*in_motion, -dt * weights, True))
             else:
                 inertial.append(InertialForces(nothing, solved.change, -weights))
                 dv = before + self.M.times(weights)

@@ -61,12 +61,22 @@ class BodyGroup:
         if what in ("position_update", "constraint_errors", "inertia_changes"):
             return compile_kernel(self.tree, self.loops, what)
         if what == "inertial_forces":  # from weights of joint forces to those of what is added to inertias
-            own = {name: Placement(k, np.eye(3), np.zeros(3)) for k, name in enumerate(self.tree.link_names)}
-            tree = replace(self.tree, frames=own, joint_frames={}, gravity_compensation={})
-            return compile_kernel(tree, (), "inverse_dynamics", payloads=[*own], passive="none").derivative("vjp")
+            tree, added = self._with_added_inertias()
+            return compile_kernel(tree, (), "inverse_dynamics", payloads=added, passive="none").derivative("vjp")
+        if what == "smooth_tangents":
+            return compile_kernel(self.tree, self.loops, "smooth_motion", passive=passive).derivative("jvp")
+        if what == "smooth_tangents_of_inertias":
+            tree, added = self._with_added_inertias()
+            return compile_kernel(tree, self.loops, "smooth_motion", payloads=added, passive=passive).derivative("jvp")
         if what == "joint_space_motion":
             return compile_kernel(self.tree, self.loops, what, outputs=MOTION_OF_BLOCKS, passive=passive)
         return compile_kernel(self.tree, self.loops, what, passive=passive)
+
+    def _with_added_inertias(self) -> tuple[Tree, list[str]]:
+        """The tree, and names of payloads in the axes of the bodies, one for each link."""
+        names = [f"added to {name}" for name in self.tree.link_names]
+        own = {name: Placement(k, np.eye(3), np.zeros(3)) for k, name in enumerate(names)}
+        return replace(self.tree, frames={**self.tree.frames, **own}), names
 
 
 def body_groups(scene: Scene, passive: Passive) -> list[BodyGroup]:

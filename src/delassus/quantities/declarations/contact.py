@@ -19,7 +19,6 @@ from delassus.algorithms.dynamics.derivatives.step import moved_changes
 from delassus.algorithms.dynamics.integrate import (
     Flow,
     difference_changes,
-    position_rates,
     position_update,
     position_update_changes,
 )
@@ -269,19 +268,6 @@ def _inertia_changes(bound: BoundRequest) -> list[Matrix]:
     return [found.forces, found.rows, jacobian(problem), error_changes(rest)]
 
 
-def _smooth_motion_changes(bound: BoundRequest) -> list[Matrix]:
-    ops, nv, names = bound.ops, bound.tree.nv, ("v", "tau")
-    with_q, (_, numbers, varied) = position_rates(ops, bound.tree, bound.entries("q")), _smoothly(bound)
-    rates: list[Rates] = []
-    for name, k in numbers:
-        if name == "q":
-            rates.append(dict(enumerate(ops.entries(with_q)[k])))
-        else:
-            rates.append({nv * (1 + names.index(name)) + k: 1.0} if name in names else {})
-    found = motion_changes(ops, varied, rates, 3 * nv)
-    return [ops.take(found, rows, range(c, c + nv)) for rows in (range(nv), range(nv, 2 * nv)) for c in (0, nv, 2 * nv)]
-
-
 CONTACT_STEP = Quantity(
     "contact_step",
     "Time step with contacts",
@@ -372,19 +358,6 @@ SMOOTH_MOTION = Quantity(
     _smooth_motion,
     options=MOTION,
 )
-SMOOTH_MOTION_CHANGES = Quantity(
-    "smooth_motion_changes",
-    "Derivatives of the motion of loops over a time",
-    SMOOTH_MOTION.inputs,
-    tuple(
-        Output(f"{name}_{by}", ("nv", "nv"), f"change of the {what} with {meaning}")
-        for name, what in (("moved", "displacement"), ("reached", "velocity at the end"))
-        for by, meaning in (("q", "positions, along the tangent of the configuration"), ("v", "velocities"),
-                            ("tau", "joint forces"))
-    ),
-    _smooth_motion_changes,
-    options=MOTION,
-)  # fmt: skip
 POSITION_UPDATE = Quantity(
     "position_update",
     "Configuration after a time",

@@ -35,6 +35,9 @@ def ours(file: Path) -> None:
 
     import delassus as ds
 
+    example.CONES = (
+        0.0  # forces beyond cones cost nothing on either side, though this one still takes their derivatives
+    )
     tree = example.go1()
     trot = example.Trot(tree, 0.5, np.array([0.0, example.PUSH, 0.0]), 0.5, passive="none")
     sim = ds.Simulator(example.on_floor(tree), dt=example.KNOT / example.SUB_STEPS, q0=trot.q0, passive="none")

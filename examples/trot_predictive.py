@@ -40,6 +40,9 @@ RATES = np.r_[4.0, 4.0, 2.0, 1.0, 1.0, 2.0, np.full(12, 0.3)]
 EFFORT, FEET, LAST = 0.1, 20.0, 4.0
 """Weights of displacements (1/m, 1/rad), of velocities, torques (1/(N m)), heights of feet (1/m), and of the end."""
 
+FRICTION, CONES = 0.7, 0.3
+"""Coefficient of friction that plans count on, and weight of forces beyond its cones (1/N)."""
+
 
 def swings(knots: Array) -> tuple[Array, Array]:
     """Which legs (..., 4) swing at knots (...), and where in the swing they are, from 0 to 1."""
@@ -54,8 +57,8 @@ class Trot:
         feet = [f"{leg}_foot" for leg in LEGS]
         points = [ds.Point(foot, axes="world") for foot in feet]
         modes = {"active": True, "impacts": True, "passive": passive}
-        self.step = ds.compile(tree, points, "step", **modes)
-        self.derivatives = ds.compile(tree, points, "step_derivatives", outputs=("A", "B"), **modes)
+        self.step = ds.compile(tree, points, "step", outputs=("q_next", "v_next", "forces"), **modes)
+        self.derivatives = ds.compile(tree, points, "step_derivatives", outputs=("A", "B", "C", "D"), **modes)
         self.places = ds.compile(tree, (), "kinematics", frames=feet)
         self.jacobian = ds.compile(tree, points, "jacobian")
         self.difference = ds.compile(tree, (), "difference")
@@ -71,9 +74,10 @@ class Trot:
         q, v, gains = self.goal(np.arange(HORIZON + 1)), np.zeros((HORIZON + 1, 18)), np.zeros((HORIZON, 12, 36))
         gains[:, range(12), range(6, 18)], gains[:, range(12), range(24, 36)] = -30.0, -0.3  # springs and dampers
         controls = np.tile(np.r_[np.zeros(6), self.standing], (HORIZON, 1))
-        self.plan = ds.Plan(q, v, np.empty((HORIZON + 1, 0)), controls, gains, np.inf)
+        none, forces = np.empty((HORIZON + 1, 0)), np.zeros((HORIZON, 12))
+        self.plan = ds.Plan(q, v, none, forces, controls, gains, np.inf)
 
-    # -- cost: residuals and their derivatives by tangents of the state and controls --------------------------------
+    # -- cost: residuals and their derivatives by tangents of the state, controls and forces -------------------------
 
     def goal(self, knots: Array) -> Array:
         """Configurations (..., nq) to be at."""
@@ -81,22 +85,33 @@ class Trot:
         q[..., 0] += self.velocity[0] * KNOT * np.asarray(knots)
         return q
 
-    def along(self, t: Array, q: Array, v: Array, u: Array) -> Array:
-        """Displacements, velocities, torques, and heights of feet that swing: residuals of a knot (..., 52)."""
+    def along(self, t: Array, q: Array, v: Array, u: Array, forces: Array) -> Array:
+        """Displacements, velocities, torques, heights of feet that swing, and forces beyond cones (..., 56)."""
         knots = self.first + np.rint(t / KNOT).astype(int)
         swing, phase = swings(knots)
         above = self.places(q)[..., 2, 3] - FOOT_RADIUS - LIFT * np.sin(np.pi * phase) ** 2
         moved = POSTURE * self.difference(self.goal(knots), q), RATES * (v - self.velocity)
-        return np.concatenate([*moved, EFFORT * (u[..., 6:] - self.standing), FEET * swing * above], axis=-1)
+        of_feet = FEET * swing * above, CONES * np.maximum(0.0, self.beyond(forces)[0])
+        return np.concatenate([*moved, EFFORT * (u[..., 6:] - self.standing), *of_feet], axis=-1)
 
-    def along_by(self, t: Array, q: Array, v: Array, u: Array) -> Array:
-        """Their derivatives (T, 52, 54)."""
+    def beyond(self, forces: Array) -> tuple[Array, Array]:
+        """By how much forces of feet are outside of friction cones (..., 4), in N, and its derivatives (..., 4, 3)."""
+        of_feet = forces.reshape(*forces.shape[:-1], 4, 3)
+        across, up = np.linalg.norm(of_feet[..., :2], axis=-1, keepdims=True), of_feet[..., 2:]
+        direction = of_feet[..., :2] / np.maximum(across, 1e-9)
+        return (across - FRICTION * up)[..., 0], np.concatenate([direction, np.full(up.shape, -FRICTION)], axis=-1)
+
+    def along_by(self, t: Array, q: Array, v: Array, u: Array, forces: Array) -> Array:
+        """Their derivatives (T, 56, 66)."""
         knots = self.first + np.rint(t / KNOT).astype(int)
-        J = np.zeros((len(q), 52, 54))
+        J = np.zeros((len(q), 56, 66))
         J[:, :18, :18] = POSTURE[:, None] * self.changes(self.goal(knots), q)
         J[:, range(18, 36), range(18, 36)] = RATES
         J[:, range(36, 48), range(42, 54)] = EFFORT
-        J[:, 48:, :18] = FEET * swings(knots)[0][..., None] * self.jacobian(q)[:, 2::3]
+        J[:, 48:52, :18] = FEET * swings(knots)[0][..., None] * self.jacobian(q)[:, 2::3]
+        outside, changes = self.beyond(forces)
+        for leg in range(4):
+            J[:, 52 + leg, 54 + 3 * leg : 57 + 3 * leg] = CONES * (outside > 0.0)[:, leg, None] * changes[:, leg]
         return J
 
     def last(self, q: Array, v: Array) -> Array:

@@ -136,20 +136,22 @@ def test_controls_within_bounds_are_the_best_ones():
 def landing():
     """An arm whose tip is held from the tenth step on, after an impact: problem of `ds.ilqr`, and another one's."""
     arm, tip = ds.mechanisms.chain(3), ds.Rows("link3", np.eye(6)[:2])
-    kernels = [ds.compile(arm, tip, what, active=True, impacts=True) for what in ("step", "step_derivatives")]
+    outputs = {"step": ("q_next", "v_next", "forces"), "step_derivatives": ("A", "B", "C", "D")}
+    kernels = [ds.compile(arm, tip, k, active=True, impacts=True, outputs=names) for k, names in outputs.items()]
     held = np.arange(20)[:, None] >= 10
     modes = {"active": held, "impacts": np.arange(20)[:, None] == 10, "per_step": ["active", "impacts"]}
     goal = arm.random(1)
 
-    def along(t, q, v, u):
-        return np.concatenate([0.1 * v, 0.1 * u[..., :2]], axis=-1)
+    def along(t, q, v, u, forces):
+        return np.concatenate([0.1 * v, 0.1 * u[..., :2], 0.02 * np.maximum(0.0, -forces)], axis=-1)
 
     def last(q, v):
         return 5.0 * (q - goal)
 
-    def along_by(t, q, v, u):
-        J = np.zeros((*q.shape[:-1], 5, 9))
+    def along_by(t, q, v, u, forces):
+        J = np.zeros((*q.shape[:-1], 7, 11))
         J[..., range(3), range(3, 6)] = J[..., range(3, 5), range(6, 8)] = 0.1
+        J[..., range(5, 7), range(9, 11)] = -0.02 * (forces < 0.0)
         return J
 
     def last_by(q, v):
@@ -158,12 +160,12 @@ def landing():
     def plans(q, v, controls, **how):
         return ds.ilqr(*kernels, q, v, controls, DT, along, last, **{"varied": [0, 1], **modes, **how})
 
-    return arm, tip, plans, (along_by, last_by)
+    return arm, tip, plans, (along_by, last_by), kernels
 
 
 def test_plans_over_modes_with_impacts(landing):
     """The tip comes to rest at the step whose flags say so; given derivatives make the plans that differences make."""
-    arm, tip, plans, jacobians = landing
+    arm, tip, plans, jacobians, _ = landing
     start = arm.random(0), np.ones(3), 0.1 * np.ones((20, 3))
     found = [list(islice(plans(*start, jacobians=given), 8)) for given in (None, jacobians)]
     costs = [plan.cost for plan in found[1]]
@@ -172,11 +174,34 @@ def test_plans_over_modes_with_impacts(landing):
     plan = found[1][-1]
     speed = np.abs(ds.jacobian(arm, tip, plan.q) @ plan.v[..., None])[..., 0].max(axis=-1)
     assert speed[10] > 0.1 and speed[11:].max() < 0.2 * speed[10]  # rows hold accelerations after the impact
+    assert plan.forces.shape == (20, 2) and not plan.forces[:10].any() and plan.forces[10:].all()
+
+
+def test_forces_of_steps_and_their_derivatives(landing):
+    """Forces are those of the dynamics after impacts, in calls and in rollouts; their derivatives, by differences."""
+    arm, tip, _, _, (step, derivatives) = landing
+    rng, flags = np.random.default_rng(0), np.array([[1, 1], [1, 0], [0, 0], [1, 1], [1, 0]])
+    state, modes = [arm.random(0, batch=5), *rng.normal(size=(2, 5, 3))], (flags[:, :1], flags[:, 1:])
+    q, v, u = state
+    _, struck = step(q, v, u, 0.0, *modes)[:2]
+    of_dynamics = ds.forward_dynamics(arm, q, struck, u, tip, active=modes[0]).forces
+    assert np.abs(step(*state, DT, *modes)[2] - of_dynamics).max() < 1e-9
+    *_, forces = ds.rollout(step, q, v, u[None], DT, active=modes[0], impacts=modes[1], time_axis=0)
+    assert np.abs(forces[0] - of_dynamics).max() < 1e-9
+    *_, C, D = derivatives(*state, DT, *modes)
+    for k, found in ((0, C[..., :3]), (1, C[..., 3:]), (2, D)):
+        moved = [
+            [x if j != k else x + sign * 1e-6 * np.eye(3)[:, None] for j, x in enumerate(state)] for sign in (1, -1)
+        ]
+        ahead, back = (step(*x, DT, *modes)[2] for x in moved)
+        assert np.abs(np.moveaxis(ahead - back, 0, -1) / 2e-6 - found).max() < 1e-6 * np.abs(found).max()
+    with pytest.raises(ds.DelassusError, match="a kernel from q, v, tau, dt, active, impacts to A, B, C and D"):
+        ds.ilqr(step, ds.compile(arm, tip, "step_derivatives", active=True, impacts=True), q, v, u, DT, effort, to_goal)
 
 
 def test_plans_that_are_shifted_go_on(landing):
     """From the state that the plan has for the time; elsewhere its feedback brings the trajectory back to it."""
-    arm, _, plans, _ = landing
+    arm, _, plans, *_ = landing
     *_, plan = islice(plans(arm.random(0), np.ones(3), 0.1 * np.ones((20, 3))), 8)
     later = plan.shifted(2)
     modes = {"active": np.arange(20)[:, None] >= 8, "impacts": np.arange(20)[:, None] == 8}

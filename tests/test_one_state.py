@@ -327,7 +327,7 @@ def results(name, found, k):
     """Results of a public function by the names of the quantity's outputs."""
     quantity = QUANTITIES[FUNCTIONS[name]]
     chosen = options_of(quantity, k)[2]["outputs"] if "outputs" in taken_by(getattr(ds, name)) else None
-    outputs = chosen or [o.name for o in quantity.outputs]
+    outputs = chosen or [o.name for o in quantity.outputs if not o.on_request]
     if isinstance(found, ds.InverseDynamics):
         outputs = [o.name for o in quantity.by_option["motors"].outputs]
     if name.endswith("_energy"):

@@ -48,7 +48,8 @@ class Output:
 
     ``name`` is its C identifier, ``shape`` that of one state, by names of `Request.shape_of`, ``meaning`` its units and
     layout. Of ``symmetric`` ones a triangle is computed; derivatives are NaN where numbers overflow. ``each``
-    stands for one of each parameter (`Request.parameters`), whose name and shape follow its own.
+    stands for one of each parameter (`Request.parameters`), whose name and shape follow its own. What is ``on_request``
+    comes where ``outputs=`` names it.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Output:
     symmetric: bool = False
     is_derivative: bool = False
     each: bool = False
+    on_request: bool = False
 
     def packed(self) -> Output:
         """The lower triangle of a symmetric one, row by row."""
@@ -113,6 +115,11 @@ class Quantity:
     jacobian: Callable[[Any], Sequence[Sequence[Matrix]]] | None = None
     by_option: Mapping[str, Quantity] = field(default_factory=dict)
 
+    @property
+    def further(self) -> tuple[str, ...]:
+        """Names of what a time step returns at each step beside states, but for residuals of contacts."""
+        return tuple(o.name for o in self.outputs[self.states :] if o.name != "residuals") if self.states else ()
+
     def with_parameters(self, parameters: Sequence[Argument]) -> Quantity:
         """The quantity with outputs of those parameters in place of the one that stands for ``each``."""
         outputs = list[Output]()
@@ -121,27 +128,34 @@ class Quantity:
             outputs += [Output(*of) for of in of_each] if o.each else [o]
         return replace(self, outputs=tuple(outputs))
 
-    def only(self, names: str | Sequence[str]) -> Quantity:
+    def only(self, names: str | Sequence[str] | None) -> Quantity:
         """The quantity with these outputs, in this order; operations that no output needs are left out.
+
+        None is all that are not on request. A time step stays one where these come first, in their order.
 
         Raises
         ------
         ConfigurationError, UnknownNameError
             ``names`` are no names, none or one twice; one that is no output of this quantity.
         """
-        wanted = (names,) if isinstance(names, str) else check_list("outputs", names, "names", OUTPUTS_ADVICE)
         known = [output.name for output in self.outputs]
+        default = tuple(o.name for o in self.outputs if not o.on_request)
+        names = default if names is None else (names,) if isinstance(names, str) else names
+        wanted = check_list("outputs", names, "names", OUTPUTS_ADVICE)
         for name in wanted:
             if not isinstance(name, str) or name not in known:
                 raise unknown_name(f"outputs of {self.name!r}", name, known)
         if not wanted or len(set(wanted)) < len(wanted):
             raise ConfigurationError("outputs", "at least one name, each once", shown(names), OUTPUTS_ADVICE)
         which = tuple(known.index(name) for name in wanted)
+        outputs = tuple(replace(self.outputs[k], on_request=False) for k in which)
         if which == tuple(range(len(known))):
-            return self
-        outputs = tuple(self.outputs[k] for k in which)
+            return replace(self, outputs=outputs)
         jacobian = None if self.jacobian is None else Chosen(self.jacobian, which)
-        return replace(self, outputs=outputs, run=Chosen(self.run, which), states=0, report=None, jacobian=jacobian)
+        states, report = (self.states if tuple(wanted[: len(default)]) == default else 0), None
+        return replace(
+            self, outputs=outputs, run=Chosen(self.run, which), states=states, report=report, jacobian=jacobian
+        )
 
     def packed(self) -> Quantity:
         """The quantity with symmetric outputs as lower triangles, row by row.

@@ -181,8 +181,9 @@ class Request:
 
     @property
     def is_rolled(self) -> bool:
-        """Whether rollouts repeat it: time steps, and their tangents and cotangents."""
-        return self.quantity.states > 0 and self.derivative in ((), ("jvp",), ("vjp",))
+        """Whether rollouts repeat it: time steps, and tangents and cotangents of those without further outputs."""
+        is_derivative = self.derivative in (("jvp",), ("vjp",)) and not self.quantity.further
+        return self.quantity.states > 0 and (is_derivative or not self.derivative)
 
     @property
     def title(self) -> str:
@@ -350,7 +351,7 @@ def request(
     taken = _resolve_method(tree, checked, quantity, method, known)
     asked = Request(tree, checked, quantity, taken, known, loads, method == AUTO)
     quantity = quantity.with_parameters(asked.parameters)
-    quantity = quantity if outputs is None else quantity.only(outputs)
+    quantity = quantity.only(outputs)
     quantity = quantity.packed() if check_flag("packed", packed) else quantity
     return replace(asked, quantity=quantity)
 

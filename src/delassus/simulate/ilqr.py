@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,11 +38,8 @@ relative to curvatures."""
 DIFFERENCE = 1e-6
 """Of central differences of residuals (m, rad, and over s; units of controls)."""
 
-Residuals = Callable[[Array, Array, Array, Array], ArrayLike]
-"""From times (s), states and controls of steps to residuals (..., m)."""
-
-LastResiduals = Callable[[Array, Array], ArrayLike]
-"""From states to residuals (..., m)."""
+Residuals = Callable[..., ArrayLike]
+"""From times (s), states, controls and, if the step gives them, forces to residuals (..., m), or their derivatives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +51,8 @@ class Plan(Frozen):
     q, v : (T + 1, nq) and (T + 1, nv) arrays
     impulses : (T + 1, n) array
         Of contact steps; without columns of others.
+    forces : (T, m) array
+        Those of constraints at each step, if the step gives them; without columns if not.
     controls : (T, nu) array
         Joint forces, or what stands in their place.
     gains : (T, n, 2 nv) array
@@ -75,6 +75,7 @@ class Plan(Frozen):
     q: Array
     v: Array
     impulses: Array
+    forces: Array
     controls: Array
     gains: Array
     cost: float
@@ -93,9 +94,10 @@ class Plan(Frozen):
         def later(x: Array, of: Array | float = 1.0) -> Array:
             return np.concatenate([x[steps:], of * np.repeat(x[-1:], steps, axis=0)])
 
-        q, v, impulses, controls = (later(x) for x in (self.q, self.v, self.impulses, self.controls))
-        held = later(self.gains, 0.0)
-        return replace(self, q=q, v=v, impulses=impulses, controls=controls, gains=held)
+        held: dict[str, Any] = {
+            name: later(getattr(self, name)) for name in ("q", "v", "impulses", "forces", "controls")
+        }
+        return replace(self, **held, gains=later(self.gains, 0.0))
 
 
 def half_square(residuals: ArrayLike) -> Array:
@@ -113,8 +115,8 @@ class _Problem:
     start: tuple[Array, Array]
     dt: float
     along: Residuals
-    last: LastResiduals
-    jacobians: tuple[Residuals, LastResiduals] | None
+    last: Residuals
+    jacobians: tuple[Residuals, Residuals] | None
     varied: Array
     bounds: Array
     others: dict[str, Any]
@@ -124,6 +126,11 @@ class _Problem:
     def tree(self) -> Tree:
         """The robot."""
         return self.step.request.tree
+
+    @property
+    def has_forces(self) -> bool:
+        """Whether residuals of steps are of forces, too."""
+        return "forces" in (r.name for r in self.step.results)
 
     def rolled(self, plan: Plan, change: Array, lengths: Array) -> Plan:
         """The best of the plans with parts (n,) of a change (T, n) of controls, each under the plan's feedback."""
@@ -136,67 +143,62 @@ class _Problem:
             K[:, self.varied] = plan.gains
             law = {"feedback": K, "nominal": (plan.q, plan.v), "bounds": tuple(self.bounds)}
         how: dict[str, Any] = {"time_axis": 0, "return_status": True, "per_step": self.per_step, **law}
-        found = rollout(self.step, self.start[0], self.start[1], u, self.dt, **how, **self.others)
-        q, v = found[:2]
-        u = found[-2] if law else u
-        sound = (found[-1] == DynamicsStatus.SOLVED).all(axis=0)
+        q, v, *beside, status = rollout(self.step, self.start[0], self.start[1], u, self.dt, **how, **self.others)
+        u = beside.pop() if law else u
+        impulses = beside[0] if self.step.iterates else np.empty((T + 1, n, 0))
+        forces = beside[0] if self.has_forces else np.empty((T, n, 0))
+        sound = (status == DynamicsStatus.SOLVED).all(axis=0)
         sound &= np.isfinite(q).all(axis=(0, -1)) & np.isfinite(v).all(axis=(0, -1))
         costs, of, times = np.full(n, np.inf), np.flatnonzero(sound), np.asarray(self.dt * np.arange(T))[:, None]
         if len(of):
-            along = half_square(self.along(times, q[:-1, of], v[:-1, of], u[:, of])).sum(axis=0)
+            steps = q[:-1, of], v[:-1, of], u[:, of], *([forces[:, of]] if self.has_forces else [])
+            along = half_square(self.along(times, *steps)).sum(axis=0)
             costs[of] = along + half_square(self.last(q[-1, of], v[-1, of]))
             costs[np.isnan(costs)] = np.inf
         best = int(costs.argmin())
-        impulses = found[2][:, best] if self.step.iterates else np.empty((T + 1, 0))
-        made = q[:, best], v[:, best], impulses, u[:, best]
-        return Plan(*made, plan.gains, float(costs[best]), plan.regularisation)
+        best_q, best_v, *rest = (x[:, best] for x in (q, v, impulses, forces, u))
+        return Plan(best_q, best_v, rest[0], rest[1], rest[2], plan.gains, float(costs[best]), plan.regularisation)
 
-    def differences(self, residuals: Callable[..., ArrayLike], q: Array, v: Array, u: Array) -> Array:
-        """Derivatives (..., m, n) of residuals by tangents and varied controls, by central differences."""
-        nv, n = self.tree.nv, 2 * self.tree.nv + len(self.varied)
+    def differences(self, residuals: Callable[..., ArrayLike], q: Array, *others: Array) -> Array:
+        """Derivatives (..., m, n) of residuals by tangents of configurations and all others, by central differences."""
+        ends = np.cumsum([self.tree.nv, *(x.shape[-1] for x in others)])
+        n = int(ends[-1])
         steps = DIFFERENCE * np.concatenate([np.eye(n), -np.eye(n)])
-        steps = steps.reshape(2 * n, *[1] * (q.ndim - 1), n)
-        moved = self.tree.integrate(q, steps[..., :nv])
-        controls = np.repeat(u[None], 2 * n, axis=0)
-        controls[..., self.varied] += steps[..., 2 * nv :]
-        r = np.asarray(residuals(moved, v + steps[..., nv : 2 * nv], controls))
+        u, *parts = np.split(steps.reshape(2 * n, *[1] * (q.ndim - 1), n), ends[:-1], axis=-1)
+        moved = [self.tree.integrate(q, u), *(x + part for x, part in zip(others, parts, strict=True))]
+        r = np.asarray(residuals(*moved))
         return np.asarray(np.moveaxis(r[:n] - r[n:], 0, -1) / (2.0 * DIFFERENCE))
 
-    def expanded(self, plan: Plan) -> tuple[Array, Array]:
+    def expanded(self, plan: Plan, changes: dict[str, Array]) -> tuple[Array, Array]:
         """Curvatures of the cost of steps (T, n + 2 nv, n + 2 nv + 1), by controls first, and of the end, with 1 last.
 
-        Products with 1 are gradients.
+        Products with 1 are gradients; ``changes`` are derivatives of steps.
         """
         times, nx = np.asarray(self.dt * np.arange(len(plan.controls))), 2 * self.tree.nv
-        steps, end = (plan.q[:-1], plan.v[:-1], plan.controls), (plan.q[-1], plan.v[-1], plan.controls[-1])
-
-        def along(q: Array, v: Array, u: Array) -> ArrayLike:
-            return self.along(times, q, v, u)
-
-        def last(q: Array, v: Array, u: Array) -> ArrayLike:
-            return self.last(q, v)
-
+        steps = plan.q[:-1], plan.v[:-1], plan.controls, *([plan.forces] if self.has_forces else [])
+        end, along, last = (plan.q[-1], plan.v[-1]), partial(self.along, times), self.last
         if self.jacobians is None:
-            J, J_end = self.differences(along, *steps), self.differences(last, *end)[..., :nx]
-            with_controls = J[..., nx:]
+            J, J_end = self.differences(along, *steps), self.differences(last, *end)
         else:
-            J, J_end = np.asarray(self.jacobians[0](times, *steps)), np.asarray(self.jacobians[1](*end[:2]))
-            with_controls = J[..., nx + self.varied]
-        return _squared(with_controls, J[..., :nx], along(*steps)), _squared(J_end, last(*end))
+            J, J_end = np.asarray(self.jacobians[0](times, *steps)), np.asarray(self.jacobians[1](*end))
+        by_state, by_controls, by_forces = np.split(J, [nx, nx + plan.controls.shape[-1]], axis=-1)
+        if self.has_forces:
+            by_state, by_controls = by_state + by_forces @ changes["C"], by_controls + by_forces @ changes["D"]
+        return _squared(by_controls[..., self.varied], by_state, along(*steps)), _squared(J_end, last(*end))
 
-    def linearised(self, plan: Plan) -> Array:
-        """Derivatives (T, 2 nv, n + 2 nv + 1) of the states after steps by varied controls, tangents and 1."""
+    def changes(self, plan: Plan) -> dict[str, Array]:
+        """Derivatives of all steps by the names that the kernel gives them."""
         # impulses of the solution itself: those of the step before would be a longer way to it
         states = zip(("q", "v", "impulses"), (plan.q[:-1], plan.v[:-1], plan.impulses[1:]), strict=True)
         values = {**dict(states), self.step.request.control: plan.controls, "dt": self.dt, **self.others}
         found = self.derivatives(*(values[a.name] for a in self.derivatives.arguments))
-        by_name = dict(zip((r.name for r in self.derivatives.results), found, strict=True))
-        A, B = by_name["A"], by_name["B"]
-        return np.concatenate([B[..., self.varied], A, np.zeros((*A.shape[:-1], 1))], axis=-1)
+        return dict(zip((r.name for r in self.derivatives.results), found, strict=True))
 
     def backward(self, plan: Plan) -> tuple[Array, Array]:
         """Change (T, n) of controls, and gains (T, n, 2 nv)."""
-        n, F, (H, V) = len(self.varied), self.linearised(plan), self.expanded(plan)
+        n, changes = len(self.varied), self.changes(plan)
+        A, B, (H, V) = changes["A"], changes["B"], self.expanded(plan, changes)
+        F = np.concatenate([B[..., self.varied], A, np.zeros((*A.shape[:-1], 1))], axis=-1)
         room, laws = (self.bounds[:, None] - plan.controls)[..., self.varied], np.empty((len(F), n, V.shape[-1]))
         for t in reversed(range(len(F))):  # Riccati's equation; columns are controls, tangents, and 1 for gradients
             VF = V[:, :-1] @ F[t]
@@ -245,9 +247,9 @@ def ilqr(
     controls: ArrayLike | Plan,
     dt: float,
     along: Residuals,
-    last: LastResiduals,
+    last: Residuals,
     *,
-    jacobians: tuple[Residuals, LastResiduals] | None = None,
+    jacobians: tuple[Residuals, Residuals] | None = None,
     varied: Sequence[int] | None = None,
     bounds: tuple[ArrayLike, ArrayLike] | None = None,
     per_step: Iterable[str] = (),
@@ -263,6 +265,8 @@ def ilqr(
     step, derivatives : Kernel
         Compiled "step" and "step_derivatives", or "contact_step" and "contact_step_derivatives", of the same robot with
         the same options; of the second, outputs "A" and "B" are enough, and ``smoothing`` may be an option of its own.
+        Of a "step" with ``outputs=("q_next", "v_next", "forces")`` the cost is of constraint forces, too; the outputs
+        of "step_derivatives" are then "A", "B", "C" and "D".
     q0, v0 : (nq,) and (nv,) array_like
         Where the trajectory starts.
     controls : (T, nu) array_like or Plan
@@ -272,12 +276,14 @@ def ilqr(
         Time step (s).
     along : callable
         ``along(t, q, v, u)`` are residuals (..., m) of steps at times (...) from states (..., nq), (..., nv) under
-        controls (..., nu); leading axes are any, and times broadcast with them.
+        controls (..., nu), and with forces ``along(t, q, v, u, forces)``, along the rows of constraints (..., m) and
+        zero of those that are off; leading axes are any, and times broadcast with them.
     last : callable
         ``last(q, v)`` are residuals of the state at the end.
     jacobians : pair of callables, optional
-        Derivatives of these, from the same arguments: (..., m, 2 nv + nu) by tangents of the state and controls, and
-        (..., m, 2 nv) by those of the state at the end; by default, by central differences.
+        Derivatives of these, from the same arguments: by tangents of the state, controls and forces side by side,
+        (..., m, 2 nv + nu) without forces, and by those of the state at the end, (..., m, 2 nv); by default, by central
+        differences.
     varied : sequence of int, optional
         Which controls vary; by default all. The cost has to curve with each of them.
     bounds : pair of (nu,) array_like, optional
@@ -318,9 +324,10 @@ def ilqr(
             "step and derivatives", wanted, shown([step, derivatives]), "Compile both of one tree."
         )
     names, made = [a.name for a in step.arguments], [r.name for r in derivatives.results]
-    if [a.name for a in derivatives.arguments][: len(names)] != names or not {"A", "B"} <= set(made):
+    needed = ("A", "B", "C", "D") if "forces" in (r.name for r in step.results) else ("A", "B")
+    if [a.name for a in derivatives.arguments][: len(names)] != names or not set(needed) <= set(made):
         came = f"one from {', '.join(a.name for a in derivatives.arguments)} to {', '.join(made)}"
-        wanted = f"a kernel from {', '.join(names)} to A and B"
+        wanted = f"a kernel from {', '.join(names)} to {', '.join(needed[:-1])} and {needed[-1]}"
         raise ConfigurationError("derivatives", wanted, came, "Compile both with the same options.")
     tree = step.request.tree
     (size,) = (a.size for a in step.arguments if a.name == step.request.control)
@@ -337,7 +344,7 @@ def ilqr(
     residuals = along, last, jacobians
     problem = _Problem(step, derivatives, start, dt, *residuals, np.array(chosen), limits, others, each)
     zero, empty = np.zeros((len(u), len(chosen))), np.empty(0)
-    plan = before or Plan(empty, empty, empty, u, np.zeros((*zero.shape, 2 * tree.nv)), np.inf)
+    plan = before or Plan(empty, empty, empty, empty, u, np.zeros((*zero.shape, 2 * tree.nv)), np.inf)
     if plan.gains.shape != (*zero.shape, 2 * tree.nv):
         wanted = f"a plan of {len(chosen)} controls that vary"
         raise ConfigurationError("controls", wanted, f"gains of shape {plan.gains.shape}", "Vary the same ones.")

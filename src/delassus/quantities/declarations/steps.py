@@ -24,41 +24,52 @@ from delassus.spatial.rotations import Array
 
 
 def _step(bound: BoundRequest) -> list[Matrix]:
+    forces = list[Matrix]()
+
     def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
-        return column(bound.ops, bound.solve(bound.motion(q, v)).qdd)
+        solution = bound.solve(bound.motion(q, v))
+        forces.append(solution.forces)
+        return column(bound.ops, solution.qdd)
 
     read, integrate = bound.entries, INTEGRATE[bound.request.options.integrator]
     q, v = integrate(Flow(bound.ops, bound.tree), read("q"), bound.after_impact(), read("dt")[0], accelerate)
-    return [stacked(bound, q), stacked(bound, v)]
+    return [stacked(bound, q), stacked(bound, v), forces[0]]
 
 
 def _step_derivatives(bound: BoundRequest) -> list[Matrix]:
     read, integrator, (n,) = bound.entries, bound.request.options.integrator, bound.request.shape_of(("controls",))
     q, start, by_start, problem, impact = read("q"), read("v"), None, bound.problem(), None
+    of_forces, ops, nv = list[Matrix](), bound.ops, bound.tree.nv
     if bound.request.options.impacts:
         impact = bound.impact_derivatives(problem)
         start = [x + y for x, y in zip(start, column(bound.ops, impact.solution.qdd), strict=True)]
-        by_start = [impact.changes["dqdd_dq"], bound.ops.eye(bound.tree.nv) + impact.changes["dqdd_dv"]]
+        by_start = [impact.changes["dqdd_dq"], ops.eye(nv) + impact.changes["dqdd_dv"]]
 
     def accelerate(at: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[list[Scalar], Matrix, Matrix, Matrix]:
-        bound.ops.new_system()
+        ops.new_system()
         is_start = at is q
         response = impact.response if impact is not None and is_start else None
         motion = bound.motion(at, v, problem if is_start else None)
         found = derivatives(motion, bound.resolve, response, is_dependent=bound.has_dependent_rows)
         changes = bound.with_controls(found.changes, at, v)
         bound.estimate_derivatives(found.directions)
-        return column(bound.ops, found.solution.qdd), changes["dqdd_dq"], changes["dqdd_dv"], changes["dqdd_dtau"]
+        if is_start:
+            of_forces.extend([found.solution.forces, *(changes[f"df_d{by}"] for by in ("q", "v", "tau"))])
+        return column(ops, found.solution.qdd), changes["dqdd_dq"], changes["dqdd_dv"], changes["dqdd_dtau"]
 
     state = q, start, read("dt")[0]
-    q_next, v_next, A, B = differentiated_step(bound.ops, bound.tree, integrator, *state, accelerate, n, by_start)
-    return [stacked(bound, q_next), stacked(bound, v_next), A, B]
+    q_next, v_next, A, B = differentiated_step(ops, bound.tree, integrator, *state, accelerate, n, by_start)
+    forces, with_q, with_v, D = of_forces
+    if by_start is not None:
+        with_q, with_v = with_q + with_v @ by_start[0], with_v @ by_start[1]
+    return [stacked(bound, q_next), stacked(bound, v_next), A, B, forces, ops.hstack([with_q, with_v]), D]
 
 
 def _step_jacobian(bound: BoundRequest) -> list[list[Matrix]]:
-    _, _, A, B = _step_derivatives(bound)
-    q, v = range(bound.tree.nv), range(bound.tree.nv, 2 * bound.tree.nv)
-    return [[*(bound.ops.take(A, rows, columns) for columns in (q, v)), bound.ops.take(B, rows)] for rows in (q, v)]
+    _, _, A, B, _, C, D = _step_derivatives(bound)
+    ops, q, v = bound.ops, range(bound.tree.nv), range(bound.tree.nv, 2 * bound.tree.nv)
+    of_states = [[*(ops.take(A, rows, columns) for columns in (q, v)), ops.take(B, rows)] for rows in (q, v)]
+    return [*of_states, [*(ops.take(C, None, columns) for columns in (q, v)), D]]
 
 
 STEP = Quantity(
@@ -68,6 +79,12 @@ STEP = Quantity(
     (
         Output("q_next", ("nq",), "configuration after the step"),
         Output("v_next", ("nv",), "velocity after the step"),
+        Output(
+            "forces",
+            ("m",),
+            "forces on the first links, along the rows of all constraints, at the start of the step, in N, N m",
+            on_request=True,
+        ),
     ),
     _step,
     methods=tuple(METHODS),
@@ -82,7 +99,7 @@ STEP_DERIVATIVES = Quantity(
     "Time step and its derivatives",
     ("q", "v", "tau", "dt"),
     (
-        *STEP.outputs,
+        *STEP.outputs[:2],
         Output(
             "A", ("2 nv", "2 nv"), "change of [q; v] after the step with [q; v] before, in tangents", is_derivative=True
         ),
@@ -91,6 +108,17 @@ STEP_DERIVATIVES = Quantity(
             ("2 nv", "controls"),
             "change of [q; v] after the step with joint forces or controls",
             is_derivative=True,
+        ),
+        STEP.outputs[2],
+        Output(
+            "C", ("m", "2 nv"), "change of forces with [q; v] before, in tangents", is_derivative=True, on_request=True
+        ),
+        Output(
+            "D",
+            ("m", "controls"),
+            "change of forces with joint forces or controls",
+            is_derivative=True,
+            on_request=True,
         ),
     ),
     _step_derivatives,

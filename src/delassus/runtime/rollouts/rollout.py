@@ -123,6 +123,8 @@ def rollout(
         Of contact steps.
     residuals : (..., 3) array
         Of contact steps: the largest of each trajectory.
+    forces : (T, ..., m) array
+        Of a "step" whose ``outputs`` are ``("q_next", "v_next", "forces")``: those of constraints at each step.
     controls : (T, ..., n) array
         With ``feedback``: those that steps have taken.
     status : (T, ...) array of DynamicsStatus
@@ -222,6 +224,7 @@ def rollout(
         start = {"q": q0, "v": v0, **({"impulses": others.pop("impulses")} if n_states > STATE else {})}
         how = {"time_axis": time_axis, "decimation": decimation, "per_step": names, "steps": steps}
         refused: dict[str, object] = {"threads": threads, "return_status": return_status or None, "feedback": feedback}
+        refused["outputs"] = kernel.request.quantity.further or None
         return _elsewhere(libraries, kernel, start, controls, how, refused, {**others, "dt": dt})
     if not is_step:
         assert not callable(controls)  # as checked above
@@ -258,8 +261,9 @@ def rollout(
         elif opened.any():
             n = np.count_nonzero(opened)
             warn(f"{kernel!r}: {n} of {total} step(s) of a rollout: {DynamicsStatus.LOOPS_OPEN.text}")
-    worst = [x.max(axis=0, initial=0.0) for x in beside]
-    return (*trajectories, *worst, *applied, *([status] if return_status else []))
+    if kernel.iterates:
+        beside = [x.max(axis=0, initial=0.0) for x in beside]
+    return (*trajectories, *beside, *applied, *([status] if return_status else []))
 
 
 def _elsewhere(
@@ -389,17 +393,17 @@ def _by_arrays(
     now, after = [x[:-1] for x in trajectories], [x[1:] for x in trajectories]
     given, results = [*now, *arrays[n_states:]], [*after, *beside]
     ill_conditioned = kernel.roll(given, results, batch, steps, run.threads, (), feedback)
-    beside += [] if feedback is None else [arrays[feedback.control]]
+    applied = [] if feedback is None else [arrays[feedback.control]]
     if not kernel.iterates:
-        status, met = _step_by_step(run, arrays, ill_conditioned, feedback)
-        return trajectories, beside, status, met
+        status, met = _step_by_step(run, arrays, beside, ill_conditioned, feedback)
+        return trajectories, beside + applied, status, met
     status = _all_solved(ill_conditioned, with_status)
     if with_status:
         status[ill_conditioned] = DynamicsStatus.UNFINISHED
         for trajectory in trajectories[:STATE]:
             status[~np.isfinite(np.einsum("...i->...", trajectory[1:]))] = DynamicsStatus.FAILED
     n = int(np.count_nonzero(ill_conditioned))
-    return trajectories, beside, status, (n, 0, n)
+    return trajectories, beside + applied, status, (n, 0, n)
 
 
 def _before(trajectory: ArrayLike, argument: Argument, dtype: np.dtype[Any]) -> Moving:
@@ -416,7 +420,11 @@ def _all_solved(ill_conditioned: NDArray[np.bool_], with_status: bool) -> NDArra
 
 
 def _step_by_step(
-    run: _Run, arrays: list[NDArray[Any]], ill_conditioned: NDArray[np.bool_], feedback: Feedback | None
+    run: _Run,
+    arrays: list[NDArray[Any]],
+    beside: list[NDArray[Any]],
+    ill_conditioned: NDArray[np.bool_],
+    feedback: Feedback | None,
 ) -> tuple[NDArray[np.object_], tuple[int, int, int]]:
     """Take the steps of each trajectory again from its first ill-conditioned one on; says how each step was solved."""
     kernel, (q, v), loops = run.kernel, arrays[:STATE], run.loops
@@ -430,7 +438,8 @@ def _step_by_step(
     for t in np.flatnonzero(late.any(axis=tuple(range(1, late.ndim)))):
         now = late[t] & np.isfinite(q[t]).all(axis=-1) & np.isfinite(v[t]).all(axis=-1)
         lost = late[t] & ~now  # numbers have overflowed before
-        q[t + 1][lost] = v[t + 1][lost] = np.nan
+        for x in (q[t + 1], v[t + 1], *(y[t] for y in beside)):
+            x[lost] = np.nan
         if run.with_status:
             status[t, lost] = DynamicsStatus.FAILED
         if not now.any():
@@ -463,8 +472,9 @@ def _step_by_step(
 
         found = solve(some, np.arange(len(some[0])))
         if loops is not None:
-            loops.resolve(some, found, loops.kept[now], solve)
-        q[t + 1][now], v[t + 1][now] = found
+            loops.resolve(some, found[:STATE], loops.kept[now], lambda *given, solve=solve: solve(*given)[:STATE])
+        for x, new in zip((q[t + 1], v[t + 1], *(y[t] for y in beside)), found, strict=True):
+            x[now] = new
         if run.with_status:
             status[t, now] = how
     return status, (int(met[0]), int(met[1]), int(met[2]))

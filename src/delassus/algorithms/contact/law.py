@@ -44,7 +44,7 @@ class Tuning(NamedTuple):
     most_joint_displacement: float = 0.02
     """How far joints may move in it (rad, m)."""
     correction_tolerance: float = 1e-12
-    """Accuracy of the position correction (m, rad)."""
+    """Accuracy of the position correction (m, rad), where that of velocities (m/s) is not a smaller number."""
     held_fraction: float = 16.0
     """Mobility of a row under closed loops, over its round-off, up to which these hold it."""
     limit_tolerance: float = 1e-9

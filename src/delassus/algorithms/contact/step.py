@@ -133,7 +133,7 @@ class ContactStep:
             missed = partial(momentum, motion, self.h)
             last = ops.differentiable(lambda: plain, lambda: implied(plain, before, missed, self.space, image))
         found = last.outcome
-        correction = self._correction(found.velocities, times, blocks)
+        correction = self._correction(found.velocities, times, tolerance, blocks)
         moved = StepMotion(last.velocity, correction.shift, [], [], [], [])
         if blocks:
             alone = self.all_impulses([0.0] * len(found.p), taken)
@@ -408,7 +408,9 @@ class ContactStep:
 
     # -- displacement --------------------------------------------------------------------------------------------------
 
-    def _correction(self, velocities: Sequence[Scalar], times: int, blocks: Sequence[Block]) -> Correction:
+    def _correction(
+        self, velocities: Sequence[Scalar], times: int, tolerance: float, blocks: Sequence[Block]
+    ) -> Correction:
         """Displacement of joints (nv) that takes back overlaps, errors of loops that gape and passed limits.
 
         It closes no gap that velocities of the other rows leave after the step, and passes no limit.
@@ -462,8 +464,9 @@ class ContactStep:
                 new = image(s, i)
                 moved = ops.maximum(moved, magnitude(ops, new - s[i]) * own[i])
                 s[i] = new
-            return s, ops.less(moved, ops.maximum(TUNING.correction_tolerance, self.epsilon * most))
+            return s, ops.less(moved, ops.maximum(accuracy, self.epsilon * most))
 
+        accuracy = min(TUNING.correction_tolerance, tolerance)
         goals = CorrectionGoals(rows, list(bounds.values()), own, by_loops, taken, most)
 
         def shift(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:

@@ -228,8 +228,11 @@ class StepChanges:
         (squeezed, parted), last = record.problems[number : number + 2], record.problems[-1]
         pushed = self._exerted(last.impulses)
         pushed[joints.dofs, 0] += last.joint_impulses
-        gained = (last.after - self.struck)[:, None] - self.inverse.times(pushed)
-        u, faster = (self.J.times(x, self.m)[..., 0] for x in (v[:, None], gained))
+        gained = last.after - self.struck - self.inverse.times(pushed)[:, 0]  # what bodies gain at any velocity
+        self.scene.put_gains_of_robots(record, v, gained)
+        for loop in self.loops:
+            gained[loop.at] = loop.inverse @ (loop.M @ (v + gained)[loop.at]) - v[loop.at]
+        u, faster = (self.J.times(x[:, None], self.m)[..., 0] for x in (v, gained))
         bounces = (record.contacts.restitution > 0.0) & (u[:, 2] < -options.resting) & np.isfinite(squeezed.rates[:, 2])
         rate, by_rows = impact_time(NUMPY, bounces, u[:, 2], [*faster.T], 1.0 / options.dt)
         taken = parted.parts[self.block_of][:, None]

@@ -44,8 +44,9 @@ STARTS = 8
 """Random impulses to start from, by which several solutions are found."""
 SWITCH = 1e3 * STEP
 """Distance (m/s) of other modes within which differences may see two: what a width in a gap is over a millisecond."""
-WIDTHS = {"dt": 0.1 * STEP}
-"""Widths of differences of arguments that gaps are divided by."""
+WIDTHS = {"dt": 0.1 * STEP, "v": 0.1 * STEP, "friction": 10.0 * STEP}
+"""Widths of differences of arguments that gaps are divided by, of velocities, which are in another mode of smooth
+motion where 1e-4 of them opens loops, and of what velocities of 100 m/s depend on, whose round-off counts."""
 NAMES = 16
 """Width of names of robots."""
 

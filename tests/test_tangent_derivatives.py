@@ -120,6 +120,19 @@ def test_programs_without_formulas(robot):
             assert error(found[name], expected) < DIFFERENCE, name
 
 
+@pytest.mark.parametrize("what", ["dynamics", "impulse"])
+def test_programs_of_dependent_rows(what):
+    """A weld and a point on one link, whose rows are dependent everywhere and contradict one another."""
+    tree, rng = ds.mechanisms.chain(5), np.random.default_rng(4)
+    held = [ds.Weld("link5"), ds.Point(ds.Frame("link5", (0.1, 0.2, 0.3)), axes="world")]
+    states = {"q": tree.random(rng), "v": rng.normal(size=5), "tau": rng.normal(size=5)}
+    asked = requested(tree, held, what).differentiated("tangent_jacobian")
+    states = {name: x for name, x in states.items() if name in asked.inputs}
+    found = interpreted(asked, states)
+    for name, expected in differences(tree, partial(direct, tree, what, constraints=held), states).items():
+        assert error(found[name], expected) < DIFFERENCE, name
+
+
 def test_kernels(robot):
     """Formulas in machine code, and beside them the derivative of the program with an argument that is no state."""
     tree, q, v, qdd = robot

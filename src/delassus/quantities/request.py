@@ -168,8 +168,8 @@ class Request:
 
     @property
     def has_dependent_rows(self) -> bool:
-        """Whether it is derivatives of what hard rows hold that are dependent at almost all states."""
-        if self.quantity.is_solution or not self.has_status:
+        """Whether formulas differentiate what hard rows hold that are dependent at almost all states."""
+        if self.formulas is None and (self.quantity.is_solution or not self.quantity.has_status):
             return False
         soft = self.options.soft
         return are_dependent(self.tree, [c for k, c in enumerate(self.constraints) if not (soft and soft[k])])

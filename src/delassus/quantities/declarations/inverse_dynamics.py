@@ -259,7 +259,8 @@ def inverse_dynamics(
     friction : float or (..., n_constraints) array_like, optional
         Coefficients of the points of ``constraints`` that are held to the world: forces stay within ``|f_t| ≤ μ f_n``,
         ``f_n`` being along the third row, such as the vertical of ``ds.Point(…, axes="world")``. Other constraints are
-        loops, without friction; a flat foot is four points. By interior points, to 1e-7 of the largest force.
+        loops, without friction; a flat foot is four points. By interior points: within cones to round-off, and the
+        forces of least squares to some 1e-6 of the largest, where some are on their cones.
     wrenches, gravity, passive, damping, payloads, active, rows, placements
         As in `forward_dynamics`, which raises the same errors; the last three with constraints.
 

@@ -84,3 +84,33 @@ def test_impulses_and_scalar_arguments(both):
     assert error(compiled.v_next, on_numpy.v_next) < AGREEMENT and np.array_equal(compiled.rank, on_numpy.rank)
     on_numpy, compiled = both(lambda: ds.step_derivatives(TREE, Q, V, TAU, np.full(6, 1e-2), None))
     assert all(error(x, y) < AGREEMENT for x, y in zip(compiled, on_numpy, strict=True))
+
+
+def test_loops(both):
+    """Of a five-bar in a plane, one of whose rows says nothing: gaps, ranks, and singularities of every kind."""
+    rods = ds.mechanisms.pendulum(2, length=0.5)
+    tree = rods.attach("world", rods, (0.5, 0, 0), prefix="right_")
+    tips, (left, outer, right, _) = [ds.Frame(name, (0, 0, -0.5)) for name in ("rod2", "right_rod2")], tree.joint_names
+    pin, third = ds.Point(*tips), np.pi / 6
+    start = np.array([[third, -1.1, -third, 1.0], [-0.3, 0.0, -0.2, 0.8]])
+    in_line, stretched = (
+        ds.close_loops(tree, pin, q, hold=held).q for q, held in zip(start, ([left, right], [left, outer]), strict=True)
+    )
+    on_numpy, compiled = both(lambda: ds.close_loops(tree, pin, [in_line, stretched + 0.2]))
+    assert error(compiled.q, on_numpy.q) < 1e-7  # along the loop, by the root of round-off
+    assert on_numpy.status.tolist() == compiled.status.tolist() == [ds.LoopStatus.CLOSED] * 2
+    assert on_numpy.rank.tolist() == compiled.rank.tolist() == [2, 2]
+    q = [on_numpy.q[1], in_line, stretched]
+    on_numpy, compiled = both(
+        lambda: ds.reduced_dynamics(tree, pin, q, independent=[left, right], output=ds.Point(tips[0]))
+    )
+    assert [x.name for x in on_numpy.singularity] == [x.name for x in compiled.singularity] == [
+        "NONE", "ACTUATION", "OUTPUT",
+    ]  # fmt: skip
+    for name in ("transmission", "mass_matrix", "margin"):
+        found, expected = getattr(compiled, name), getattr(on_numpy, name)
+        assert error(found[[0, 2]], expected[[0, 2]]) < AGREEMENT
+    two = ds.mechanisms.pendulum(1).attach("world", ds.mechanisms.pendulum(1), (0.6, 0, 0), prefix="right_")
+    rod = ds.Distance(*(ds.Frame(name, (0, 0, -0.4)) for name in ("rod1", "right_rod1")), length=0.6)
+    for found in both(lambda: ds.reduced_dynamics(two, rod, [[0.3, 0.3], [np.pi / 2, np.pi / 2]])):
+        assert [x.name for x in found.singularity] == ["NONE", "CONFIGURATION"]

@@ -237,8 +237,8 @@ def test_derivatives_of_closed_configurations_are_the_transmission(linkage):
     G = ds.reduced_dynamics(tree, pin, q, independent=["rod1_joint"]).transmission[..., 0]
     shift = np.random.default_rng(10).normal(size=q.shape)
     tangents = ds.compile(tree, pin, "close_loops", hold=["rod1_joint"]).derivative("jvp")
-    found, of_residual = tangents(q, shift)
-    assert np.allclose(found, G * shift[:, :1], rtol=1e-7, atol=1e-9) and not of_residual.any()
+    found, *others = tangents(q, shift)
+    assert np.allclose(found, G * shift[:, :1], rtol=1e-7, atol=1e-9) and not np.any(others)
 
 
 def test_reduced_dynamics_are_those_of_all_coordinates(folder):
@@ -275,8 +275,4 @@ def test_singularities_are_named(folder):
     found = ds.reduced_dynamics(tree, None, q, output=ds.Point("end_c"))
     assert found.singularity.tolist() == [*at, ds.Singularity.NONE] and found.margin[0] < 1e-7 < found.margin[1]
     assert ds.reduced_dynamics(tree, None, q[1]).singularity == ds.Singularity.NONE  # no output is asked for
-    two = ds.mechanisms.pendulum(1, length=0.5).attach("world", ds.mechanisms.pendulum(1), (0.6, 0, 0), prefix="b_")
-    rod = ds.Distance(ds.Frame("rod1", (0, 0, -0.4)), ds.Frame("b_rod1", (0, 0, -0.4)), length=0.6)
-    found = ds.reduced_dynamics(two, rod, [[0.3, 0.3], [np.pi / 2, np.pi / 2]])
-    assert [x.name for x in found.singularity] == ["NONE", "CONFIGURATION"]
-    assert isinstance(found, ds.ReducedDynamics) and "branches" in found.singularity[1].text
+    assert isinstance(found, ds.ReducedDynamics) and "stretched" in found.singularity[1].text

@@ -87,6 +87,7 @@ OPTIONS = {
     "reference": CHOICES["reference"],
     "hold": ((), ["hinge"]),
     "independent": (LEFT_OUT,),
+    "output": (LEFT_OUT, ds.Point(TIP)),
     "motors": (["hinge"], None),
     "weights": (LEFT_OUT, LEFT_OUT, "input"),
     "integrator": CHOICES["integrator"],
@@ -337,9 +338,11 @@ def results(name, found, k):
     if len(outputs) == 1:
         return {outputs[0]: found}
     if name == "close_loops":
-        return {"q_closed": found.q, "residual": found.residual}
+        closed = found.status == ds.LoopStatus.CLOSED
+        return {"q_closed": found.q, "residual": found.residual, "closed": closed, "rank": found.rank}
     if name == "reduced_dynamics":
-        found = found.transmission, found.drift, found.mass_matrix, found.bias, found.delassus, found.margin
+        kinds = np.vectorize(list(ds.Singularity).index)(found.singularity)
+        found = found.transmission, found.drift, found.mass_matrix, found.bias, found.delassus, found.margin, kinds
         return dict(zip(outputs, found, strict=True))
     by_constraint = {"forces", "impulses"}  # a tuple of arrays
     first = getattr(found, outputs[0])
@@ -476,7 +479,7 @@ def test_every_option_and_function_is_met():
         arguments |= {a.name for a in requested(tree, constraints, of, **asked).arguments}
     assert {"pose1", "compliance0", "target0", "K1", "placement0_second", "wrench1", "payload0", "ground1"} <= arguments
     assert keywords - arguments - set(OPTIONS) == {
-        "tree", "constraints", "method", "max_iterations", "tau", "rows", "placements", "output"
+        "tree", "constraints", "method", "max_iterations", "tau", "rows", "placements"
     } - arguments  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.closing import close_loops, closed_within
+from delassus.algorithms.loops.independent import moved_rows, rank, row_squares, transmission
 from delassus.algorithms.osim.dense import dense
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint
@@ -147,6 +148,32 @@ def _independent(asked: _Loops, names: tuple[str, ...] | None) -> tuple[int, ...
             wanted, came = f"joints of {n} degree(s) of freedom that determine all others", f"{list(names)}"
             raise ConstraintError("independent", wanted, came, "Leave it out for those that tree.independent takes.")
     return tuple(chosen)
+
+
+def usual_output(
+    tree: Tree, constraints: Sequence[Constraint], independent: Sequence[int], output: Sequence[Constraint]
+) -> tuple[float, int]:
+    """How far rows of an output move where constraints hold, as a part of `row_squares`, and how many independently.
+
+    That is the median of the largest row, of independent coordinates that move at one, and the largest rank.
+    """
+    every = (*constraints, *output)
+    key = (tree.fingerprint, *(c.fingerprint for c in every))
+    return _usual_output(_Loops(key, tree, every), tuple(independent), len(constraints))
+
+
+@lru_cache(maxsize=256)
+def _usual_output(asked: _Loops, independent: tuple[int, ...], n: int) -> tuple[float, int]:
+    tree, ops, loops = asked.tree, NumpyOps(), asked.constraints[:n]
+    with np.errstate(all="ignore"):
+        q = closed_configurations(tree, loops)
+        still = np.zeros((len(q), tree.nv))
+        closed = DynamicsProblem(_problem(tree, loops, q), still, None, gravity=ops.zeros(3, 1))
+        problem = Problem(ops, tree, asked.constraints[n:], q)
+        moved = np.nan_to_num(numbers(moved_rows(problem, transmission(closed, independent).G, independent)))
+        sizes = np.stack(np.broadcast_arrays(*map(numbers, row_squares(problem))), axis=-1)
+        part = float(np.median(np.max(np.sum(moved**2, axis=-1) / sizes, axis=-1)))
+        return part, int(np.max(numbers(rank(problem, moved, part))))
 
 
 def _problem(tree: Tree, constraints: Sequence[Constraint], q: Any) -> Problem:

@@ -1,7 +1,7 @@
 """Direct calls: what users hand over, checked, and what runs it.
 
-NumPy runs batches of few states, machine code those of `COMPILED_FROM` states and more, and all arrays of other
-libraries. States that machine code flags are run on NumPy.
+NumPy runs batches of few states, machine code those of `COMPILED_FROM` states and more, or of fewer that iterate, and
+all arrays of other libraries. States that machine code flags are run on NumPy.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(lin
 """Keywords that hold one array for each argument: what asks for them, and what advice calls one."""
 
 KEYWORDS = (
-    *ConstrainedMotion.__annotations__, "compliance", "frames", "reference", "hold", "independent", "integrator",
-    "restitution", "impacts", "motors", "weights", "friction",
+    *ConstrainedMotion.__annotations__, "compliance", "frames", "reference", "hold", "independent", "output",
+    "integrator", "restitution", "impacts", "motors", "weights", "friction",
 )  # fmt: skip
 """What the direct functions take beside states."""
 
@@ -50,6 +50,9 @@ As many take NumPy as long as compiling takes: 5 to 10 ns for an operation of a 
 operation of the program, whatever robot and quantity are; see ``delassus bench direct``.
 """
 
+PASSES = 20
+"""How often a batch runs the operations of iterations, about: as long as its slowest states take."""
+
 
 class DirectRequest(NumpyRequest):
     """A request and a batch of states, large ones of which machine code runs, but for the states that it flags."""
@@ -58,7 +61,8 @@ class DirectRequest(NumpyRequest):
     def is_compiled(self) -> bool:
         """Whether machine code runs it; iterations that are watched, and what has a rank, are on NumPy."""
         knows_rank = self.request.method not in ITERATIVE and not self.request.has_dependent_rows
-        return prod(self.batch) >= COMPILED_FROM and knows_rank
+        passes = PASSES if self.request.iterates else 1
+        return prod(self.batch) * passes >= COMPILED_FROM and knows_rank
 
     def run(self) -> dict[str, Array]:
         """Outputs by name, as `NumpyRequest.run`."""

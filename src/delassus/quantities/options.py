@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike
 
 from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.algorithms.dynamics.integrate import INTEGRATE
+from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.kinematics import REFERENCES
-from delassus.constraints import PLACEMENT, POSITION, Argument, Constraint, Frame
+from delassus.constraints import PLACEMENT, POSITION, Argument, Constraint, Frame, check_constraints
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.frozen import Frozen
 from delassus.model.check import check_flag, check_list, check_number, check_whole, finite_array, real_array
@@ -154,6 +155,9 @@ class Keywords(TypedDict, total=False):
     independent : sequence of str
         Names of joints whose velocities determine all others in "reduced_dynamics"; those of ``tree.independent`` if
         not given, with the constraints that are.
+    output : Constraint or sequence of Constraint
+        Rows that the mechanism of "reduced_dynamics" is to move: where they move in fewer directions than elsewhere,
+        the singularity is that of the output.
     hold : sequence of str
         Names of joints whose coordinates stay where they are in "close_loops".
     motors : sequence of str or "actuated"
@@ -198,6 +202,7 @@ class Keywords(TypedDict, total=False):
     frames: Frames
     reference: Reference
     independent: Iterable[str] | None
+    output: Constraints
     hold: Iterable[str]
     motors: Iterable[str] | Literal["actuated"] | None
     weights: ArrayLike | Literal["input"]
@@ -255,6 +260,7 @@ class Options:
     single_frame: bool
     reference: str
     independent: tuple[str, ...] | None
+    output: tuple[Constraint, ...]
     hold: tuple[str, ...]
     motors: tuple[str, ...] | None
     weights: tuple[float, ...] | Literal["input"] | None
@@ -367,6 +373,7 @@ def check_options(
         frames=None if frames is None else _frames(tree, "frames", [frames] if is_frame(frames) else frames),
         single_frame=is_frame(frames),
         independent=_joints(tree, "independent", options.get("independent")),
+        output=_output(tree, options.get("output")),
         hold=_joints(tree, "hold", options.get("hold")) or (),
         motors=_motors(tree, options.get("motors")),
         weights=_weights(tree.nv + sum(c.size for c in constraints), options.get("weights")),
@@ -453,6 +460,13 @@ def _joints(tree: Tree, argument: str, value: Any) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(tree.aliases.get(name, name) for name in names))
 
 
+def _output(tree: Tree, value: Any) -> tuple[Constraint, ...]:
+    rows = () if value is None else check_constraints(tree, value)
+    for given in inputs_of(rows):
+        raise ConstraintError("output", "rows that no call gives", given.owner or given.name, "Give numbers here.")
+    return rows
+
+
 def _motors(tree: Tree, value: Any) -> tuple[str, ...] | None:
     if not isinstance(value, str) or value != "actuated":
         return _joints(tree, "motors", value)
@@ -475,6 +489,6 @@ def _frames(tree: Tree, argument: str, value: Any) -> tuple[Frame, ...]:
 
 
 def _described(value: Any) -> object:
-    if isinstance(value, Frame):
+    if isinstance(value, Frame | Constraint):
         return value.fingerprint
     return [_described(x) for x in value] if isinstance(value, tuple) else value

@@ -89,6 +89,8 @@ class Quantity:
         Whether it solves for constraint forces, so that states follow `delassus.accuracy.status`.
     is_solution : bool
         Whether its results are solutions of equations of motion alone, whose errors can be estimated by what they miss.
+    iterates : bool
+        Whether states repeat its operations until they converge.
     states : int
         Number of outputs, the first ones, that are the next values of its first inputs: what `delassus.rollout`
         repeats; 0 of what is no time step.
@@ -110,6 +112,7 @@ class Quantity:
     options: frozenset[str] = field(default_factory=frozenset)
     has_status: bool = False
     is_solution: bool = False
+    iterates: bool = False
     states: int = 0
     report: Callable[..., Any] | None = None
     jacobian: Callable[[Any], Sequence[Sequence[Matrix]]] | None = None

@@ -140,8 +140,13 @@ class Request:
         """`Quantity.jacobian` where that is what is asked for first, of what does not iterate; None without."""
         first, tree = " ".join(self.derivative[:1]).partition(" ")[0], self.tree
         in_tangents = first == "tangent_jacobian" or (first == "jacobian" and tree.nq == tree.nv)
-        iterates = self.method in ITERATIVE or (self.options.motors is not None and self.options.friction is not None)
-        return self.quantity.jacobian if in_tangents and not iterates else None
+        return self.quantity.jacobian if in_tangents and not self.iterates else None
+
+    @property
+    def iterates(self) -> bool:
+        """Whether states repeat operations until they converge, forward dynamics and what is declared so."""
+        within_cones = self.options.motors is not None and self.options.friction is not None
+        return self.method in ITERATIVE or within_cones or self.quantity.iterates
 
     @property
     def has_formulas(self) -> bool:

@@ -26,17 +26,22 @@ from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import jacobian_drift
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
+from delassus.algorithms.osim.least_squares import LeastSquares
+from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import inverse_dynamics
 from delassus.spatial.factor import Factor
 from delassus.spatial.motion import LINEAR, column, diagonal
-from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
+from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
+
+SINGULAR = 1e-5
+"""Rows and columns count as zero, and as dependent on others, below this part of what they usually are."""
 
 
 class Transmission(NamedTuple):
     """``G`` (nv × n), ``drift`` ``g`` (nv × 1), and how far columns of ``J_d`` are from depending on others.
 
-    ``margin`` is the smallest part of a column that those before it do not span, over the length of the largest column,
-    displacements being measured by `Problem.length`.
+    ``margin`` is the smallest part of a column that those before it do not span, over the largest column or the largest
+    usual row, whichever is larger, displacements being measured by `Problem.length`.
     """
 
     G: Matrix
@@ -61,10 +66,9 @@ def transmission(motion: DynamicsProblem, independent: Sequence[int]) -> Transmi
     if dependent:
         J = jacobian(motion.problem)
         J_d, J_i = ops.take(J, None, dependent), ops.take(J, None, independent)
-        length = motion.problem.length
-        units = [length if axis in LINEAR else 1.0 for joint in motion.tree.joints for axis in joint.motion_axes]
+        compared = units(motion.problem)
         wanted = -ops.hstack([J_i, jacobian_drift(motion)])
-        asked, margin = _least_squares(motion, J_d, wanted, [units[k] for k in dependent])
+        asked, margin = _least_squares(ops, J_d, wanted, [compared[k] for k in dependent], row_squares(motion.problem))
     order = [*independent, *dependent]
     back = [order.index(k) for k in range(nv)]
     whole = ops.vstack([ops.hstack([ops.eye(n), ops.zeros(n, 1)]), asked])
@@ -86,12 +90,50 @@ def reduced_dynamics(motion: DynamicsProblem, found: Transmission) -> ReducedDyn
     return ReducedDynamics(M, transposed @ needed, ops.factor(M).inverse())
 
 
-def _least_squares(motion: DynamicsProblem, A: Matrix, B: Matrix, units: Sequence[float]) -> tuple[Matrix, Scalar]:
-    """``A⁺ B`` of full column rank, columns of ``A`` scaled to length one; the smallest pivot over the largest column.
+def rank(problem: Problem, J: Matrix | None = None, part: float = 1.0) -> Scalar:
+    """Number of constraint rows that are independent of one another.
 
-    ``units`` of the columns are what these are compared in.
+    Rows below `SINGULAR` of their usual size are none: that which constraints give them, at `Problem.length`. Of others
+    (m × k) in place of ``J``, displacements over that length, some ``part`` of it is usual.
     """
-    ops = motion.ops
+    ops, J = problem.ops, jacobian(problem) @ diagonal(problem.ops, units(problem)) if J is None else J
+    least = [SINGULAR**2 * part * x for x in row_squares(problem)]
+    return LeastSquares(ops, ops.sym_product(J, ops.transpose(J)), least).rank if least and ops.shape(J)[1] else 0.0
+
+
+def row_squares(problem: Problem) -> list[Scalar]:
+    """Squares (m) of the sizes of rows as constraints give them, at `Problem.length`."""
+    each = (x for c in range(len(problem.constraints)) for x in problem.row_sizes(c))
+    return [x * problem.length**2 for x in each]
+
+
+def units(problem: Problem) -> list[float]:
+    """What velocities (nv) are compared in: rotations in rad/s, displacements in `Problem.length` a second."""
+    axes = [axis for joint in problem.tree.joints for axis in joint.motion_axes]
+    return [problem.length if axis in LINEAR else 1.0 for axis in axes]
+
+
+def singular(motion: DynamicsProblem, found: Transmission) -> tuple[Scalar, Scalar]:
+    """1 where dependent coordinates can move alone, else 0; and 1 where that is since rows of constraints lose rank."""
+    ops, problem = motion.ops, motion.problem
+    dependent = motion.tree.nv - ops.shape(found.G)[1]
+    can_move = 1.0 - ops.less(SINGULAR, found.margin)
+    return can_move, can_move * ops.less(rank(problem), dependent)
+
+
+def moved_rows(problem: Problem, G: Matrix, independent: Sequence[int]) -> Matrix:
+    """Velocities (m × n) of the rows of constraints per independent velocity, displacements over `Problem.length`."""
+    ops, compared = problem.ops, units(problem)
+    return jacobian(problem) @ G @ diagonal(ops, [compared[k] for k in independent])
+
+
+def _least_squares(
+    ops: Ops, A: Matrix, B: Matrix, units: Sequence[float], usual: Sequence[Scalar]
+) -> tuple[Matrix, Scalar]:
+    """``A⁺ B`` of full column rank, columns of ``A`` scaled to length one; the smallest pivot over the largest square.
+
+    That is of columns, which are compared in these ``units``, or of ``usual`` rows.
+    """
     square = ops.entries(ops.sym_product(ops.transpose(A), A))
     scale = diagonal(ops, [1.0 / ops.sqrt(row[k] + SQUARE_FLOOR) for k, row in enumerate(square)])
     sizes = [unit * unit * row[k] for k, (unit, row) in enumerate(zip(units, square, strict=True))]
@@ -103,5 +145,6 @@ def _least_squares(motion: DynamicsProblem, A: Matrix, B: Matrix, units: Sequenc
     x = x + factor.solve(transposed @ (B - A @ x))
     _, reciprocals = factor.parts()
     pivots = [size * (1.0 / r) for size, r in zip(sizes, ops.entries(reciprocals)[0], strict=True)]
-    smallest = ops.maximum(reduce(ops.minimum, pivots), 0.0)
-    return scale @ x, ops.sqrt(smallest / (reduce(ops.maximum, sizes) + SQUARE_FLOOR))
+    smallest = reduce(lambda x, y: ops.select(ops.less(y, x), y, x), pivots)  # after zeros pivots are NaN
+    smallest = ops.maximum(smallest, 0.0)
+    return scale @ x, ops.sqrt(smallest / (reduce(ops.maximum, [*sizes, *usual]) + SQUARE_FLOOR))

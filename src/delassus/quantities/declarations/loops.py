@@ -13,25 +13,23 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.accuracy.closed_loops import closed_configurations
-from delassus.accuracy.rank import REGULAR_CONDITION
+from delassus.accuracy.closed_loops import usual_output
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.loops import independent as of_independent
 from delassus.algorithms.loops.closing import close_loops as closing
 from delassus.algorithms.loops.closing import closed_within
+from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint, check_constraints
 from delassus.errors import ConstraintError
 from delassus.frozen import Explained, Frozen
 from delassus.model.check import check_batch, check_generator
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, stacked
-from delassus.quantities.declarations.osim import jacobian
-from delassus.quantities.direct import KERNELS, CompiledRequest, bind
+from delassus.quantities.direct import CompiledRequest, bind
 from delassus.quantities.options import Arrays, Constraints, Passive
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO, check_tree
-from delassus.spatial.ops import Matrix
+from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.rotations import Array
 
 ROUNDS, AT_LEAST = 20, 64
@@ -101,7 +99,7 @@ class ReducedDynamics(Frozen):
         them. That of further rows ``J`` is ``J G (Gᵀ M G)⁻¹ Gᵀ Jᵀ``.
     margin : (...) array
         Smallest part of a dependent coordinate's column of the rows that those before it do not span, over the largest
-        column: from 0, where the mechanism moves while independent coordinates stay, to 1.
+        column, or over the robot's length: from 0, where the mechanism moves while independent coordinates stay, to 1.
     singularity : (...) array of Singularity
         Which singularity a state is at, if any; the member's ``text`` is the advice.
 
@@ -143,8 +141,8 @@ class ClosedLoops(Frozen):
     residual : (...) array
         Norm of the gaps of all rows there (m, rad), rotations by twice the sine of half their angle.
     rank : (...) array of int
-        Number of independent rows there: ``nv - rank`` velocities are free. Singular values of the Jacobian below 1e-5
-        of the largest, or of the robot's length, count as zero.
+        Number of independent rows there: ``nv - rank`` velocities are free. Rows that others span but for 1e-5 of them
+        are dependent, and those below 1e-5 of the size that constraints give them, at the robot's length, are none.
 
     Examples
     --------
@@ -174,13 +172,28 @@ def _close_loops(bound: BoundRequest) -> list[Matrix]:
     tree = bound.tree
     held = [k for name in bound.request.options.hold for k in range(*tree.v_index(name).indices(tree.nv))]
     q, gap = closing(lambda q: at_rest(bound, q), bound.entries("q"), held)
-    return [stacked(bound, q), bound.ops.matrix([[gap]])]
+    closed = at_rest(bound, q)
+    is_closed = bound.ops.less(gap, closed_within(closed))
+    return [
+        stacked(bound, q),
+        *(bound.ops.matrix([[x]]) for x in (gap, is_closed, of_independent.rank(closed.problem))),
+    ]
 
 
 def _reduced_dynamics(bound: BoundRequest) -> list[Matrix]:
-    found = of_independent.transmission(bound.unforced(), bound.request.independent)
+    ops, independent, motion = bound.ops, bound.request.independent, bound.unforced()
+    found = of_independent.transmission(motion, independent)
     reduced = of_independent.reduced_dynamics(bound.motion(), found)
-    return [found.G, found.drift, reduced.M, reduced.bias, reduced.delassus, bound.ops.matrix([[found.margin]])]
+    can_move, rank_is_lost = of_independent.singular(motion, found)
+    kind: Scalar = 0.0
+    if output := bound.request.options.output:
+        part, usual = usual_output(bound.tree, bound.constraints, independent, output)
+        of_output = Problem(ops, bound.tree, output, motion.problem.q)
+        left = of_independent.rank(of_output, of_independent.moved_rows(of_output, found.G, independent), part)
+        kind = ops.less(left, usual)
+    kind = ops.select(can_move, 2.0 + rank_is_lost, kind)  # the order of Singularity
+    numbers = (ops.matrix([[x]]) for x in (found.margin, kind))
+    return [found.G, found.drift, reduced.M, reduced.bias, reduced.delassus, *numbers]
 
 
 CLOSE_LOOPS = Quantity(
@@ -190,9 +203,12 @@ CLOSE_LOOPS = Quantity(
     (
         Output("q_closed", ("nq",), "configuration at which constraints hold, or of the smallest gaps on the way"),
         Output("residual", (), "norm of the gaps of all rows there, m and rad"),
+        Output("closed", (), "1 where every constraint holds, else 0"),
+        Output("rank", (), "number of independent rows there"),
     ),
     _close_loops,
     options=frozenset({"hold"}),
+    iterates=True,
 )
 
 
@@ -207,20 +223,22 @@ REDUCED_DYNAMICS = Quantity(
         Output("bias", ("independent",), "forces along independent coordinates that keep their velocities, N m and N"),
         Output("W", ("independent", "independent"), "Delassus matrix (G' M G)^-1 of these", symmetric=True),
         Output("margin", (), "smallest pivot of dependent coordinates, of 1; 0 where these can move alone"),
+        Output("singularity", (), "0 of none, 1 of the output, 2 of actuation, 3 of the configuration"),
     ),
     _reduced_dynamics,
-    options=frozenset({"independent", "gravity", "passive"}),
+    options=frozenset({"independent", "output", "gravity", "passive"}),
 )
 
 
 def close_loops(
     tree: Tree, constraints: Constraints, q: ArrayLike, *, hold: Iterable[str] = (), **given: Unpack[Arrays]
 ) -> ClosedLoops:
-    """Nearest configuration at which constraints hold, by damped Gauss-Newton steps in machine code.
+    """Nearest configuration at which constraints hold, by damped Gauss-Newton steps.
 
     Each step is the shortest one (rad, m) that closes the gaps to first order, so that from near a closed configuration
-    the result is the nearest one but for the square of the distance. Rows may depend on one another. The first call for
-    a robot compiles; ``ds.compile(tree, constraints, "close_loops", hold=…)`` is the kernel itself.
+    the result is the nearest one but for the square of the distance. Rows may depend on one another. The kernel
+    ``ds.compile(tree, constraints, "close_loops", hold=…)`` returns configurations, gaps, 1 where loops are closed, and
+    the rank; 1,000 states and more run in it.
 
     Parameters
     ----------
@@ -238,8 +256,8 @@ def close_loops(
     Returns
     -------
     ClosedLoops
-        Configurations with a status, the gaps that are left, and the rank of the rows; of arrays of JAX or PyTorch,
-        configurations and gaps.
+        Configurations with a status, the gaps that are left, and the rank of the rows; of arrays of JAX or PyTorch, the
+        results of the kernel.
 
     Raises
     ------
@@ -263,15 +281,9 @@ def close_loops(
     if isinstance(bound, CompiledRequest):
         compiled: Any = bound.solution()
         return compiled  # type: ignore[no-any-return]
-    (make,) = KERNELS
-    kernel = make(bound.request, "float64", ", for close_loops")
-    found, residual = kernel(*(bound.values[a.name] for a in bound.request.arguments))
-    status = np.full(residual.shape, LoopStatus.OPEN, dtype=object)
-    status[residual <= closed_within(at_rest(bound))] = LoopStatus.CLOSED
-    J = jacobian(tree, constraints, found, **given)
-    values = np.linalg.eigvalsh(J @ np.swapaxes(J, -1, -2))
-    size = np.max(values, axis=-1, keepdims=True, initial=bound.problem().length ** 2)
-    return ClosedLoops(found, status, residual, np.count_nonzero(values > REGULAR_CONDITION * size, axis=-1))
+    found = bound.run()
+    status = _named(LoopStatus, 1.0 - found["closed"])
+    return ClosedLoops(found["q_closed"], status, found["residual"], found["rank"].astype(int))
 
 
 def random_configurations(
@@ -369,7 +381,8 @@ def reduced_dynamics(
     Returns
     -------
     ReducedDynamics
-        Of arrays of JAX or PyTorch, the results of the kernel.
+        Of arrays of JAX or PyTorch, the results of the kernel, whose singularities are numbers in the order of
+        `Singularity`, from 0 for none.
 
     Raises
     ------
@@ -393,37 +406,17 @@ def reduced_dynamics(
     >>> bool(np.abs(ds.jacobian(arms, loop, q) @ G).max() < 1e-12)
     True
     """
-    options = {"independent": independent, "gravity": gravity, "passive": passive, **given}
+    options = {"independent": independent, "output": output, "gravity": gravity, "passive": passive, **given}
     v = np.zeros(tree.nv) if v is None and isinstance(tree, Tree) else v
     bound = bind(tree, constraints, REDUCED_DYNAMICS, {"q": q, "v": v}, AUTO, **options)
     if isinstance(bound, CompiledRequest):
         compiled: Any = bound.solution()
         return compiled  # type: ignore[no-any-return]
-    found, chosen = bound.run(), bound.request.independent
-    J = np.broadcast_to(jacobian(tree, constraints, q, **given), (*bound.batch, bound.problem().n_rows, tree.nv))
-    dependent = [k for k in range(tree.nv) if k not in chosen]
-    size = np.max(_squares(J), axis=-1, keepdims=True, initial=bound.problem().length ** 2)
-    of_rows, of_dependent = (
-        np.count_nonzero(_squares(rows) > REGULAR_CONDITION * size, axis=-1) for rows in (J, J[..., dependent])
-    )
-    singularity = np.full(bound.batch, Singularity.NONE, dtype=object)
-    if output is not None:
-        rows = check_constraints(tree, output)
-        here = usual = _squares(jacobian(tree, rows, q) @ np.nan_to_num(found["G"]))
-        if not inputs_of(bound.constraints):
-            at = closed_configurations(tree, bound.constraints)
-            there = bind(tree, bound.constraints, REDUCED_DYNAMICS, {"q": at, "v": np.zeros(tree.nv)}, AUTO, **options)
-            usual = _squares(jacobian(tree, rows, at) @ np.nan_to_num(there.run()["G"]))
-        least = REGULAR_CONDITION * np.max(usual, initial=0.0)
-        most = np.max(np.count_nonzero(usual > least, axis=-1), initial=0)
-        singularity[np.count_nonzero(here > least, axis=-1) < most] = Singularity.OUTPUT
-    singularity[of_dependent < len(dependent)] = Singularity.ACTUATION
-    singularity[of_rows < len(dependent)] = Singularity.CONFIGURATION
-    G, drift, M, bias, W, margin = (found[o.name] for o in REDUCED_DYNAMICS.outputs)
-    return ReducedDynamics(chosen, G, drift, M, bias, W, margin, singularity)
+    found = bound.run()
+    G, drift, M, bias, W, margin, kind = (found[o.name] for o in REDUCED_DYNAMICS.outputs)
+    return ReducedDynamics(bound.request.independent, G, drift, M, bias, W, margin, _named(Singularity, kind))
 
 
-def _squares(J: Array) -> Array:
-    """Squares of the singular values (..., k) of rows (..., m, n), k the smaller one."""
-    transposed = np.swapaxes(J, -1, -2)
-    return np.asarray(np.linalg.eigvalsh(J @ transposed if J.shape[-2] <= J.shape[-1] else transposed @ J))
+def _named(kinds: type[Explained], numbers: Array) -> NDArray[np.object_]:
+    """Members (...) by their numbers, in order."""
+    return np.asarray(np.array([*kinds], dtype=object)[numbers.astype(int)], dtype=object)

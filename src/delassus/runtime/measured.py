@@ -26,6 +26,7 @@ from delassus.runtime.step_tangents import (
     Mask,
     Values,
     are_payloads,
+    carry,
     derivatives_of_steps,
     forces_of_changes,
     regressor_kernel,
@@ -307,34 +308,25 @@ class Windows:
         self, derive: Derive, values: Values, changes: Values, results: list[Array]
     ) -> tuple[Array, Array, Mask]:
         """By ``S ← A S + ∂`` with derivatives of each step, which are known at all states at once."""
-        tree, (q, v, *_), n, nv = self.tree, results, self.size, self.tree.nv
-        k = len(next(iter(changes.values())))
-        S = np.zeros((n, 2 * nv, k + (0 if self.starts is None else 2 * nv)))
-        S[..., k:] = np.eye(2 * nv)[:, : S.shape[-1] - k]
-        kept, solved = [S.copy()], np.ones(n, dtype=bool)
-        length = max(1, CHUNK // (n * 2 * nv * (2 * nv + k)))
+        (q, v, *_), n, nv = results, self.size, self.tree.nv
+        turn = np.concatenate([x.reshape(len(x), -1) for x in changes.values()], axis=1).T  # numbers × coordinates
+        m, free = len(turn), 0 if self.starts is None else 2 * nv
+        S = np.zeros((n, 2 * nv, m + free))
+        S[..., m:] = np.eye(2 * nv)[:, :free]
+        kept, solved = np.zeros((len(self.q), *S.shape)), np.ones(n, dtype=bool)
+        kept[0], moved = S, np.empty(S.shape[1:])
+        length = max(1, CHUNK // (n * 2 * nv * (2 * nv + m)))
         for first in range(0, len(self.controls), length):
             now = slice(first, first + length)
             after = [x[1:][now] for x in results]
             given = {**self.inputs, **values, self.kernel.request.control: self.controls[now]}
             given |= {"q": q[:-1][now], "v": v[:-1][now]}
-            made = list(derive(given, after, self._needed[now], changes))
-            for t in range(len(self.controls[now])):
-                for some in made:
-                    units, A, columns, fits, right = (x[some.ends[t] : some.ends[t + 1]] for x in some[1:])
-                    if not fits.all():
-                        units, A, columns, right = (x[fits] for x in (units, A, columns, right))
-                    moved = A @ S[units]
-                    moved[..., :k] += columns
-                    S[units] = moved
-                    solved[units] &= right
-                if not (first + t + 1) % self.every:
-                    kept.append(S.copy())
+            if made := tuple(derive(given, after, self._needed[now])):
+                carry(made, first, self.every, S, moved, kept, solved)
+        found = np.concatenate([kept[..., :m] @ turn, kept[..., m:]], axis=-1)
+        charts = self.kernel.difference.derivative("tangent_jacobian", by="q_end")
         at = q[:: self.every]
-        units = CHART * np.eye(nv)[:, None, None]
-        ends = [self._apart(tree.integrate(at, x)) for x in (*units, *-units)]
-        chart = np.stack([a - b for a, b in zip(ends[:nv], ends[nv:], strict=True)], axis=-1) / (2 * CHART)
-        found = np.array(kept)
+        chart = np.asarray(charts(np.where(self._known[0][..., None], self.q, at), at))
         return chart @ found[..., :nv, :], found[..., nv:, :], solved
 
     def _by_tangents(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.compiler.jit.compile import compiled
 from delassus.model.inertia import from_pseudo_inertia, pseudo_inertia
 from delassus.model.topology import WORLD, Placement
 from delassus.quantities.declarations.contact import CONTACT_STEP_DERIVATIVES, derivatives_without_bounces
@@ -47,7 +48,7 @@ def results_of(kernel: Kernel, arguments: Sequence[Any]) -> tuple[list[Array], M
 
 
 class StepTangents(NamedTuple):
-    """Changes of steps, one after the other: ``A`` (N, 2 nv, 2 nv) and along coordinates (N, 2 nv, k).
+    """Changes of steps, one after the other: ``A`` (N, 2 nv, 2 nv) and by numbers of parameters (N, 2 nv, k).
 
     ``ends`` (T + 1) says where those of each step end, ``units`` (N,) which trajectories they are of. Where ``fits``
     (N,) they are derivatives of the step, where ``right`` (N,) it is solved.
@@ -61,8 +62,46 @@ class StepTangents(NamedTuple):
     right: Mask
 
 
-Derive = Callable[[Mapping[str, Array], Sequence[Array], Mask, Values], Iterator[StepTangents]]
-"""From arguments and states after steps (T, n, …), which of them are needed, and changes of arguments."""
+Derive = Callable[[Mapping[str, Array], Sequence[Array], Mask], Iterator[StepTangents]]
+"""From arguments and states after steps (T, n, …), and which of them are needed."""
+
+
+@compiled
+def carry(
+    made: tuple[StepTangents, ...], first: int, every: int, S: Array, moved: Array, kept: Array, solved: Mask
+) -> None:
+    """``S ← A S + ∂`` of each unit (n, 2 nv, m), from step ``first`` on; ∂ are the first of the m columns.
+
+    ``kept`` (L, n, 2 nv, m) are those after each ``every`` steps, ``moved`` (2 nv, m) is room; where a step is not
+    right, its unit is not ``solved``.
+    """
+    size, m = S.shape[1], S.shape[2]
+    for t in range(made[0].ends.shape[0] - 1):
+        for some in made:
+            k = some.columns.shape[2]
+            for s in range(some.ends[t], some.ends[t + 1]):
+                if some.fits[s]:
+                    unit = some.units[s]
+                    solved[unit] = solved[unit] and some.right[s]
+                    for i in range(size):
+                        for j in range(k):
+                            moved[i, j] = some.columns[s, i, j]
+                        for j in range(k, m):
+                            moved[i, j] = 0.0
+                        for x in range(size):
+                            by = some.A[s, i, x]
+                            if by != 0.0:
+                                for j in range(m):
+                                    moved[i, j] += by * S[unit, x, j]
+                    for i in range(size):
+                        for j in range(m):
+                            S[unit, i, j] = moved[i, j]
+        if (first + t + 1) % every == 0:
+            at = (first + t + 1) // every
+            for unit in range(S.shape[0]):
+                for i in range(size):
+                    for j in range(m):
+                        kept[at, unit, i, j] = S[unit, i, j]
 
 
 @lru_cache(maxsize=16)
@@ -74,15 +113,17 @@ def derivatives_of_steps(kernel: Kernel, names: tuple[str, ...], times: bool) ->
     robots with loops, and of other steps those by payloads only, of joint forces that are held over a step.
     """
     request, options = kernel.request, kernel.request.options
+    size_of = {a.name: a.size for a in kernel.arguments}
+    sizes = {name: size_of[name] for name in names}
     if request.quantity.name == "contact_step" and all(c.n_impulses for c in request.constraints):
-        return partial(_at_states, _contact_ways(kernel, names, times))
+        return partial(_at_states, _contact_ways(kernel, names, times), sizes)
     plain = (
         options.control == "tau"
         and options.integrator == "semi-implicit"
         and not (options.impacts or any(options.soft))
     )
     inertial = are_payloads(kernel, names)
-    return partial(_by_regressor, kernel) if request.quantity.name == "step" and plain and inertial else None
+    return partial(_by_regressor, kernel, names) if request.quantity.name == "step" and plain and inertial else None
 
 
 def _contact_ways(kernel: Kernel, names: tuple[str, ...], times: bool) -> list[tuple[Request, Callable[[], Kernel]]]:
@@ -103,10 +144,12 @@ def _contact_ways(kernel: Kernel, names: tuple[str, ...], times: bool) -> list[t
 
 
 def _at_states(
-    ways: Sequence[tuple[Request, Callable[[], Kernel]]], given: Mapping[str, Array], after: Sequence[Array],
-    needed: Mask, changes: Values,
+    ways: Sequence[tuple[Request, Callable[[], Kernel]]], sizes: Mapping[str, int], given: Mapping[str, Array],
+    after: Sequence[Array], needed: Mask,
 ) -> Iterator[StepTangents]:  # fmt: skip
     """Derivatives at the states (T, n) that are needed, before those ``after``, by the cheapest kernel that may.
+
+    ``sizes`` are those of the parameters.
 
     Where the step without contacts ends as the step does, contacts do nothing, and its derivatives are those of the
     step; and likewise where none bounces.
@@ -127,14 +170,15 @@ def _at_states(
             for x, y in zip(found[:STATE], after[:STATE], strict=True):
                 fits = fits & (np.abs(x - y[at]) <= bound * (1.0 + np.abs(x))).all(axis=-1)
         left[at] = ~fits
-        A, k = found[STATE], len(next(iter(changes.values())))
-        columns = np.zeros((A.shape[0] * A.shape[1], k))
-        for r, x in zip(kernel.results[STATE + 1 :], found[STATE + 1 :], strict=True):
-            along = changes[r.name.removeprefix("dx_d")].reshape(k, -1)
-            some = _span(along)
-            columns[:, some] += x.reshape(len(columns), along.shape[1]) @ along[some].T
+        A, by_name = found[STATE], {r.name: x for r, x in zip(kernel.results, found, strict=True)}
+        columns = [
+            by_name[f"dx_d{name}"].reshape(*A.shape[:2], size)
+            if f"dx_d{name}" in by_name
+            else np.zeros((*A.shape[:2], size))
+            for name, size in sizes.items()
+        ]
         ends = np.searchsorted(at[0], np.arange(len(needed) + 1))
-        yield StepTangents(ends, at[1], A, columns.reshape(*A.shape[:2], k), fits, right)
+        yield StepTangents(ends, at[1].copy(), A, np.concatenate(columns, axis=-1), fits, right)
 
 
 @lru_cache(maxsize=16)
@@ -157,7 +201,7 @@ def are_payloads(kernel: Kernel, names: Iterable[str]) -> bool:
 
 
 def _by_regressor(
-    kernel: Kernel, given: Mapping[str, Array], after: Sequence[Array], needed: Mask, changes: Values
+    kernel: Kernel, names: Sequence[str], given: Mapping[str, Array], after: Sequence[Array], needed: Mask
 ) -> Iterator[StepTangents]:
     """Derivatives by payloads at the states (T, n) that are needed, before those ``after``: ``A`` and ``−B Y``."""
     at = np.nonzero(needed)
@@ -167,9 +211,9 @@ def _by_regressor(
     (A, B), right = results_of(step, _taken(step, here, at, needed))
     (Y,), _ = results_of(regressor, _taken(regressor, here, at, needed))
     ends = np.searchsorted(at[0], np.arange(len(needed) + 1))
-    yield StepTangents(
-        ends, at[1], A, -B @ forces_of_changes(kernel, Y, changes), np.ones(right.shape, dtype=bool), right
-    )
+    changes = dict(zip(names, np.split(np.eye(10 * len(names)), len(names), axis=1), strict=True))
+    columns = -B @ forces_of_changes(kernel, Y, changes)
+    yield StepTangents(ends, at[1].copy(), A, columns, np.ones(right.shape, dtype=bool), right)
 
 
 def forces_of_changes(kernel: Kernel, Y: Array, changes: Values) -> Array:

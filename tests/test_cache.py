@@ -716,13 +716,24 @@ def test_payload_larger_than_the_cache_is_not_kept(stored, folder, monkeypatch):
     assert names(folder) == {stored.name}
 
 
-def test_temporary_files_of_dead_processes_are_removed(stored, folder):
+def test_looks_at_all_files_are_few(folder, monkeypatch):
+    """A store takes no longer where many are: one look at first, and one after each part of the limit."""
+    looks, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: looks.append(path) or scandir(path))
+    monkeypatch.setattr(cache, "LIMIT", 40 * cache.PARTS * (HEADER + len(PAYLOAD)) // 10)
+    for i in range(21):
+        cache.store(cache.cache_key(number=i), PAYLOAD)
+    assert len(looks) == 1 + 20 // 5
+
+
+def test_temporary_files_of_dead_processes_are_removed(stored, folder, monkeypatch):
     old, new = (folder / f"{OTHER_KEY}.kernel.{digit * 16}.tmp" for digit in "01")
     lock = folder / f"{OTHER_KEY}.lock"
     for path in (old, new, lock):
         path.write_bytes(b"half")
     age(old, 2 * cache.STALE)
     age(lock, 2 * cache.STALE)
+    monkeypatch.setattr(cache, "PARTS", cache.LIMIT)  # look each time
     cache.store(KEY, PAYLOAD)
     assert names(folder) == {stored.name, new.name}
 

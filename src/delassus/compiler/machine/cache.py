@@ -35,6 +35,10 @@ if sys.platform != "win32":
 LIMIT = 512 * 2**20
 """Bytes that the files of the cache may take together; the least recently used go first."""
 
+PARTS = 64
+"""A process looks at what is there when it first stores, and after each of so many parts of the limit: a look takes
+20 ms where thousands of files are. Of each process that stores at once, there may be a part more than the limit."""
+
 STALE = 3600.0
 """Seconds after which a temporary file or a lock was left by a process that died."""
 
@@ -53,6 +57,9 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
 
 _unwarned = threading.Lock()
 """Taken for good by the first warning about the directory."""
+
+_stored: dict[Path, int] = {}
+"""Bytes that this process has stored in a directory since it looked at what is there."""
 
 
 def cache_key(**parts: str | int) -> str:
@@ -139,7 +146,10 @@ def store(key: str, payload: bytes) -> None:
     finally:
         with suppress(OSError):
             os.unlink(temporary)
-    _evict(folder, keep=path.name)
+    _stored[folder] = _stored.get(folder, LIMIT) + len(content)
+    if _stored[folder] > LIMIT // PARTS:
+        _stored[folder] = 0
+        _evict(folder, keep=path.name)
 
 
 def fetch(key: str, make: Callable[[], bytes], what: str) -> bytes:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -276,3 +279,34 @@ def test_singularities_are_named(folder):
     assert found.singularity.tolist() == [*at, ds.Singularity.NONE] and found.margin[0] < 1e-7 < found.margin[1]
     assert ds.reduced_dynamics(tree, None, q[1]).singularity == ds.Singularity.NONE  # no output is asked for
     assert isinstance(found, ds.ReducedDynamics) and "stretched" in found.singularity[1].text
+
+
+def test_a_leg_on_screws():
+    """That of docs/loops.md, beside saddle-point systems in NumPy: accelerations, transmission, mass matrix."""
+    page = (Path(__file__).parent.parent / "docs" / "loops.md").read_text("utf-8")
+    scope = {"np": np, "ds": ds}
+    exec(next(block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "nut_knee" in block), scope)
+    tree, rods, nuts, standing = scope["kangaroo"], scope["rods"], scope["nuts"], scope["pose"].q[0]
+    assert [x.name for x in scope["found"].singularity] == ["NONE", "OUTPUT", "ACTUATION"]
+    rng, h, nv = np.random.default_rng(11), 1e-5, tree.nv
+    q = ds.close_loops(
+        tree,
+        rods,
+        standing + 0.2 * rng.normal(size=(20, nv)) * [1.0 if "nut" not in x else 0.1 for x in tree.joint_names],
+    ).q
+    J, M = ds.jacobian(tree, rods, q), ds.mass_matrix(tree, q)
+    S = np.eye(nv)[[tree.v_index(name).start for name in nuts]]
+    G = np.linalg.inv(np.concatenate([J, np.broadcast_to(S, J.shape)], axis=1))[..., 6:]
+    v, tau = (G @ rng.normal(size=(20, 6, 1)))[..., 0], rng.normal(size=(20, nv))
+    found = ds.reduced_dynamics(tree, rods, q, v, independent=nuts)
+    assert np.abs(found.transmission - G).max() < 1e-11 * np.abs(G).max()
+    assert np.abs(found.mass_matrix - np.swapaxes(G, 1, 2) @ M @ G).max() < 1e-11 * np.abs(found.mass_matrix).max()
+    rate = (ds.jacobian(tree, rods, tree.integrate(q, h * v)) - ds.jacobian(tree, rods, tree.integrate(q, -h * v))) / (
+        2 * h
+    )
+    saddle = np.block([[M, np.swapaxes(J, 1, 2)], [J, np.zeros((20, 6, 6))]])
+    forces = np.concatenate([tau - ds.bias_force(tree, q, v), -(rate @ v[..., None])[..., 0]], axis=1)
+    wanted = np.linalg.solve(saddle, forces[..., None])[:, :nv]
+    moved = np.swapaxes(G, 1, 2) @ tau[..., None] - found.bias[..., None]
+    qdd = G @ (found.delassus @ moved) + found.drift[..., None]
+    assert np.abs(qdd - wanted).max() < 1e-7 * np.abs(wanted).max()  # differences of J

@@ -99,8 +99,7 @@ def solve_states(
     if not rcond and not with_status:
         return Run(none, none, none, None, error)
     ill_conditioned = kernel.ill_conditioned(rcond, batch)
-    knows_rank = kernel.method not in ITERATIVE and not kernel.request.has_dependent_rows
-    chosen = ill_conditioned | (with_status and not knows_rank)
+    chosen = ill_conditioned | (with_status and (kernel.method in ITERATIVE or kernel.request.has_dependent_rows))
     on_numpy, inaccurate, numpy_request = none.copy(), np.array(ill_conditioned), None
     if not chosen.any():
         return Run(chosen, on_numpy, inaccurate, None, error)

@@ -26,6 +26,7 @@ from delassus.model.tree import Tree
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.loop import check_bounds
 from delassus.runtime.rollouts.rollout import rollout
+from delassus.simulate.riccati import Model, riccati
 from delassus.spatial.rotations import Array
 
 LENGTHS = 0.5 ** np.arange(8.0)
@@ -169,11 +170,8 @@ class _Problem:
         r = np.asarray(residuals(*moved))
         return np.asarray(np.moveaxis(r[:n] - r[n:], 0, -1) / (2.0 * DIFFERENCE))
 
-    def expanded(self, plan: Plan, changes: dict[str, Array]) -> tuple[Array, Array]:
-        """Curvatures of the cost of steps (T, n + 2 nv, n + 2 nv + 1), by controls first, and of the end, with 1 last.
-
-        Products with 1 are gradients; ``changes`` are derivatives of steps.
-        """
+    def residuals(self, plan: Plan, changes: dict[str, Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Derivatives by tangents and controls, and residuals, of steps and of the end; ``changes``: of steps."""
         times, nx = np.asarray(self.dt * np.arange(len(plan.controls))), 2 * self.tree.nv
         steps = plan.q[:-1], plan.v[:-1], plan.controls, *([plan.forces] if self.has_forces else [])
         end, along, last = (plan.q[-1], plan.v[-1]), partial(self.along, times), self.last
@@ -181,10 +179,10 @@ class _Problem:
             J, J_end = self.differences(along, *steps), self.differences(last, *end)
         else:
             J, J_end = np.asarray(self.jacobians[0](times, *steps)), np.asarray(self.jacobians[1](*end))
-        by_state, by_controls, by_forces = np.split(J, [nx, nx + plan.controls.shape[-1]], axis=-1)
+        J, by_forces = np.split(J, [nx + plan.controls.shape[-1]], axis=-1)
         if self.has_forces:
-            by_state, by_controls = by_state + by_forces @ changes["C"], by_controls + by_forces @ changes["D"]
-        return _squared(by_controls[..., self.varied], by_state, along(*steps)), _squared(J_end, last(*end))
+            J = J + by_forces @ np.concatenate([changes["C"], changes["D"]], axis=-1)
+        return (J, np.asarray(along(*steps))), (J_end, np.asarray(last(*end)))
 
     def changes(self, plan: Plan) -> dict[str, Array]:
         """Derivatives of all steps by the names that the kernel gives them."""
@@ -196,47 +194,11 @@ class _Problem:
 
     def backward(self, plan: Plan) -> tuple[Array, Array]:
         """Change (T, n) of controls, and gains (T, n, 2 nv)."""
-        n, changes = len(self.varied), self.changes(plan)
-        A, B, (H, V) = changes["A"], changes["B"], self.expanded(plan, changes)
-        F = np.concatenate([B[..., self.varied], A, np.zeros((*A.shape[:-1], 1))], axis=-1)
-        room, laws = (self.bounds[:, None] - plan.controls)[..., self.varied], np.empty((len(F), n, V.shape[-1]))
-        for t in reversed(range(len(F))):  # Riccati's equation; columns are controls, tangents, and 1 for gradients
-            VF = V[:, :-1] @ F[t]
-            VF[:, -1] += V[:, -1]
-            Q = H[t] + F[t, :, :-1].T @ VF
-            Q_uu, Q_ux = Q[:n, :n], Q[:n, n:]
-            damped = Q_uu.copy()
-            damped.flat[:: n + 1] *= 1.0 + plan.regularisation
-            laws[t] = K = _within(damped, Q_ux, room[:, t])
-            V = Q[n:, n:] + K[:, :-1].T @ (Q_uu @ K + Q_ux) + Q_ux[:, :-1].T @ K
-            V[:, :-1] = 0.5 * (V[:, :-1] + V[:, :-1].T)
+        changes, room = self.changes(plan), (self.bounds[:, None] - plan.controls)[..., self.varied]
+        A, B, (steps, end) = changes["A"], changes["B"], self.residuals(plan, changes)
+        model = Model(A, B, np.zeros(A.shape[:2]), *steps, *end, self.varied, room)
+        laws, _ = riccati(model, plan.regularisation)
         return laws[..., -1], laws[..., :-1]
-
-
-def _squared(*parts: ArrayLike) -> Array:
-    """Products of derivatives (..., m, n), the last of which are residuals (..., m), with all but these."""
-    *derivatives, residuals = (np.asarray(x) for x in parts)
-    J = np.concatenate([*derivatives, residuals[..., None]], axis=-1)
-    return np.asarray(np.swapaxes(J[..., :-1], -1, -2) @ J)
-
-
-def _within(Q_uu: Array, Q_ux: Array, room: Array) -> Array:
-    """Gains and change (n, 2 nv + 1) that minimise the quadratic model; what would leave its room (2, n) is held."""
-    K = -np.linalg.solve(Q_uu, Q_ux)
-    held = (K[:, -1] < room[0]) | (K[:, -1] > room[1])
-    while held.any():
-        k, free = np.clip(K[:, -1], *room), ~held
-        K = np.where(held[:, None] & (np.arange(K.shape[1]) < K.shape[1] - 1), 0.0, K)
-        K[:, -1] = k
-        if free.any():
-            rest = Q_ux[free]
-            rest[:, -1] += Q_uu[np.ix_(free, held)] @ k[held]
-            K[free] = -np.linalg.solve(Q_uu[np.ix_(free, free)], rest)
-        outside = (K[:, -1] < room[0]) | (K[:, -1] > room[1])
-        if not outside.any():
-            break
-        held |= outside
-    return np.asarray(K)
 
 
 def ilqr(

@@ -24,13 +24,18 @@ def number_of(do: Do, x: str) -> str:
     return do(f"extractelement {VECTOR} {x}, i64 0")
 
 
+def scaled(do: Do, a: str, x: str) -> str:
+    """``a x`` of a number that does not change."""
+    one = do(f"insertelement {VECTOR} poison, double {a}, i64 0")
+    every = do(f"shufflevector {VECTOR} {one}, {VECTOR} poison, <8 x i32> zeroinitializer")
+    return do(f"fmul contract {VECTOR} {every}, {x}")
+
+
 def made(do: Do, number: str, *parts: tuple[str, str]) -> str:
     """A number whose changes are sums of slopes times those of others."""
     total = "zeroinitializer"
     for slope, x in parts:
-        one = do(f"insertelement {VECTOR} poison, double {slope}, i64 0")
-        every = do(f"shufflevector {VECTOR} {one}, {VECTOR} poison, <8 x i32> zeroinitializer")
-        part = do(f"fmul contract {VECTOR} {every}, {x}")
+        part = scaled(do, slope, x)
         total = part if total == "zeroinitializer" else do(f"fadd contract {VECTOR} {total}, {part}")
     return do(f"insertelement {VECTOR} {total}, double {number}, i64 0")
 

@@ -155,6 +155,9 @@ class Text:
             return Value(BOOL, (self.do(f"and i1 {a.operands[0]}, {b.operands[0]}"),))
         kind = joined(FLOAT, kind) if isinstance(op, ast.Div) else INT if kind is BOOL else kind
         assert isinstance(kind, Number)
+        if kind is DUAL and isinstance(op, ast.Mult) and a.type != b.type:
+            one, other = (b, a) if a.type is DUAL else (a, b)
+            return Value(DUAL, (duals.scaled(self.do, self.converted(one, FLOAT).operands[0], other.operands[0]),))
         (x,), (y,) = self.converted(a, kind).operands, self.converted(b, kind).operands
         if kind is DUAL and isinstance(op, (ast.Mult, ast.Div)):
             return Value(DUAL, ((duals.product if isinstance(op, ast.Mult) else duals.quotient)(self.do, x, y),))

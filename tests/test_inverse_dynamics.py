@@ -64,6 +64,21 @@ def robot():
     return ds.mechanisms.star(3, 3)
 
 
+def test_a_rod_in_line_with_what_it_holds():
+    """It passes through the axes of both joints but for round-off: it has no force, not one over round-off."""
+    rng = np.random.default_rng(0)
+    R, _ = np.linalg.qr(rng.normal(size=(3, 3)))
+    R, at = R * np.linalg.det(R), rng.normal(size=3)
+    tree, arm = ds.mechanisms.pendulum(1), ds.mechanisms.pendulum(1)
+    tree = tree.attach("rod1", arm, at, R, prefix="a_").attach("rod1", arm, at + 0.6 * R[:, 0], R, prefix="b_")
+    rod = ds.Distance(*(ds.Frame(name, (0, 0, -0.4)) for name in ("a_rod1", "b_rod1")))
+    q = tree.configuration({"rod1_joint": 0.3, "a_rod1_joint": np.pi / 2, "b_rod1_joint": np.pi / 2})
+    assert 0.0 < np.abs(ds.jacobian(tree, rod, q)).max() < 1e-15
+    found = ds.inverse_dynamics(tree, q, np.zeros(3), np.zeros(3), rod, motors=["rod1_joint"])
+    assert found.status == Status.UNREACHED and found.rank == 0 and not found.forces[0].any()
+    assert np.allclose(found.tau + found.force_residual, ds.inverse_dynamics(tree, q, np.zeros(3), np.zeros(3)))
+
+
 TIP = (0.1, 0.2, 0.3)
 FEET = [ds.Point(ds.Frame(f"branch{k}_3", TIP), axes="world") for k in (1, 2, 3)]
 LOOP = ds.Point(ds.Frame("branch1_3", TIP), ds.Frame("branch2_3", TIP))

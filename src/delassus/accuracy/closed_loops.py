@@ -18,14 +18,13 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.closing import close_loops, closed_within
-from delassus.algorithms.loops.independent import moved_rows, rank, row_squares, transmission
+from delassus.algorithms.loops.independent import moved_rows, rank, row_squares, transmission, units
 from delassus.algorithms.osim.dense import dense
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint
 from delassus.errors import ConstraintError
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import FREE
-from delassus.spatial.motion import LINEAR
 from delassus.spatial.numpy_ops import NumpyOps, numbers, unstacked
 from delassus.spatial.rotations import Array
 
@@ -123,8 +122,7 @@ def _independent(asked: _Loops, names: tuple[str, ...] | None) -> tuple[int, ...
             "Check frames and lengths; ds.close_loops says how far apart they are.",
         )  # fmt: skip
     problem = _problem(tree, constraints, q)
-    unit = np.array([problem.length if axis in LINEAR else 1.0 for j in tree.joints for axis in j.motion_axes])
-    J = np.broadcast_to(numbers(jacobian(problem)), (len(q), problem.n_rows, tree.nv)) * unit
+    J = np.broadcast_to(numbers(jacobian(problem)), (len(q), problem.n_rows, tree.nv)) * units(problem)
     largest = np.max(np.linalg.norm(J, axis=-1), axis=0, initial=0.0)
     least = REGULAR_CONDITION**0.5
     J = J * np.where(largest > least * np.max(largest, initial=0.0), 1.0 / np.maximum(largest, least), 0.0)[:, None]

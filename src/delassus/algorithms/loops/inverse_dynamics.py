@@ -31,6 +31,7 @@ from delassus.algorithms.dynamics.constraint_acceleration import constraint_resi
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.cone_program import least_forces
+from delassus.algorithms.loops.independent import row_squares, units
 from delassus.algorithms.rnea import inverse_dynamics
 from delassus.spatial.motion import column, diagonal, scaled, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar, SymmetricFactor
@@ -136,7 +137,7 @@ def _constraint_forces(
     if not passive:
         f = least_forces(ops, H, g, back, b_u, friction) if friction else f
         return f, total, ForceSystem(weighted, factor, J_u, Z)
-    X, over, kept = orthogonalised(ops, back, ops.transpose(Z))
+    X, over, kept = orthogonalised(ops, back, ops.transpose(Z), _is_held(motion, back, passive))
     ops.mark("equations without motors", [X])
 
     # what no force gives: N (Nᵀ N)⁻¹ Nᵀ b_u, N the rows of X that are left out
@@ -156,11 +157,23 @@ def _constraint_forces(
     return f, total, system
 
 
-def orthogonalised(ops: Ops, A: Matrix, B: Matrix) -> tuple[Matrix, list[Scalar], list[Scalar]]:
+def _is_held(motion: DynamicsProblem, rows: Matrix, passive: Sequence[int]) -> list[Scalar]:
+    """1 of joints without motors (u) at which constraints have forces, 0 where their ``rows`` (u × m) are round-off."""
+    ops, problem = motion.ops, motion.problem
+    least: Scalar = (ROUNDING * ops.epsilon) ** 2 * sum(row_squares(problem))
+    compared = units(problem)
+    squares = [sum(x * x for x in row) for row in ops.entries(rows)]
+    return [ops.less(least, compared[k] ** 2 * x) for k, x in zip(passive, squares, strict=True)]
+
+
+def orthogonalised(
+    ops: Ops, A: Matrix, B: Matrix, considered: Sequence[Scalar] | None = None
+) -> tuple[Matrix, list[Scalar], list[Scalar]]:
     """``X`` (u × u) that makes ``X A Bᵀ Xᵀ`` diagonal, by Gram and Schmidt's method, twice.
 
     ``A`` and ``B`` (u × m) are rows and their products with a positive definite matrix. The diagonal's reciprocals,
-    zero at rows that depend on others, of which ``X A`` is zero; 1 at those that do not.
+    zero at rows that depend on others, of which ``X A`` is zero; 1 at those that do not. Rows that are ``considered``
+    are flagged 1; others, of 0, count as dependent.
     """
     (u, _), rounding = ops.shape(A), (ROUNDING * ops.epsilon) ** 2
     X, over, kept, sizes = list[Matrix](), list[Scalar](), list[Scalar](), list[Scalar]()
@@ -178,6 +191,7 @@ def orthogonalised(ops: Ops, A: Matrix, B: Matrix) -> tuple[Matrix, list[Scalar]
                     size = size + of * (factor * factor)
         ((left,),) = ops.entries(a @ ops.transpose(b))
         is_kept = ops.less(ops.maximum(least, rounding * size), left)
+        is_kept = is_kept * considered[i] if considered else is_kept
         kept.append(is_kept)
         over.append(is_kept / ops.select(is_kept, left, 1.0))
         sizes.append(size)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from random_trees import some_constraints, some_mechanism
 from tools import urdf_joint
 
 CLOSED = 1e-11
@@ -103,6 +104,16 @@ def test_distances_are_closed(linkage):
     ends = ds.forward_kinematics(tree, found.q, [rod.first, rod.second])[..., :3, 3]
     assert np.all(found.status == ds.LoopStatus.CLOSED)
     assert np.abs(np.linalg.norm(ends[:, 0] - ends[:, 1], axis=-1) - 0.1).max() < CLOSED
+
+
+@pytest.mark.parametrize("seed", [8, 35, 77, 144])
+def test_ranks_are_those_by_singular_values(seed):
+    """Of random rows, some of which come close to depending on those before them."""
+    m = some_mechanism(seed, 3 + seed % 6, ("fixed", "floating")[seed % 2])
+    (constraints, rows), q = some_constraints(m), m.tree.random(m.rng, 20)
+    found = ds.close_loops(m.tree, constraints, q, hold=m.tree.joint_names, rows=rows)
+    J = ds.jacobian(m.tree, constraints, q, rows=rows)
+    assert found.rank.tolist() == np.linalg.matrix_rank(J, rtol=1e-9).tolist()
 
 
 def test_half_a_turn_is_not_closed(linkage):
@@ -214,6 +225,14 @@ def test_independent_coordinates_are_motors_first(folder, linkage):
     apart = ds.Point(pin.first, ds.Frame("world", (5.0, 0, 0)))
     with pytest.raises(ds.errors.ConstraintError, match="hold at one of many configurations"):
         ds.reduced_dynamics(tree, apart, tree.neutral())
+
+
+def test_a_robot_without_joints(folder):
+    tree = ds.load_parallel(
+        folder("joint_name: [mot_a, mot_b, rod_c, rod_d]\njoint_type: [FIXED, FIXED, FIXED, FIXED]")
+    )
+    found = ds.reduced_dynamics(tree, ds.Weld("end_c"), [])
+    assert found.transmission.shape == (0, 0) and found.singularity == ds.Singularity.NONE and found.margin == 1.0
 
 
 def test_the_transmission_is_what_moving_does(linkage):

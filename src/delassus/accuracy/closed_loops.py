@@ -25,7 +25,7 @@ from delassus.constraints import Constraint
 from delassus.errors import ConstraintError
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import FREE
-from delassus.spatial.numpy_ops import NumpyOps, numbers, unstacked
+from delassus.spatial.numpy_ops import NumpyOps, numbers, stacked, unstacked
 from delassus.spatial.rotations import Array
 
 
@@ -221,4 +221,4 @@ def closed_configurations(tree: Tree, loops: Sequence[Constraint]) -> Array:
 
     found, gap = close_loops(lambda q: at_rest(ops.state_vector(q)), unstacked(q), steps=TUNING.steps)
     closed = np.broadcast_to(numbers(gap) <= closed_within(at_rest(q)), len(q))
-    return np.asarray(ops.state_vector(found)[closed][: TUNING.wanted])
+    return np.asarray(stacked(found, closed.shape)[closed][: TUNING.wanted])

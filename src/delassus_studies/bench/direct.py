@@ -17,7 +17,7 @@ from delassus.quantities.direct import COMPILED_FROM
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, best, each, environment, uncached
 
-FEW, TRIES = 2_000, 3
+FEW, TRIES = 900, 3
 """States at which NumPy is timed, and calls, of which the fastest counts."""
 
 Arguments = dict[str, Any]
@@ -25,6 +25,7 @@ Arguments = dict[str, Any]
 
 def _calls(robot: ds.Tree, rows: Any, flat: Any) -> dict[str, tuple[str, Callable[..., Any], Any]]:
     """Direct calls by name: the kernel that does the same, what it takes, and its constraints."""
+    hands = ds.Weld("left_hand", "right_hand")
     return {
         "delassus": ("delassus", lambda q, **_: ds.delassus(robot, rows, q), rows),
         "osim": ("osim", lambda q, **_: ds.osim(robot, rows, q), rows),
@@ -42,6 +43,7 @@ def _calls(robot: ds.Tree, rows: Any, flat: Any) -> dict[str, tuple[str, Callabl
         "inverse_dynamics": (
             "inverse_dynamics", lambda q, v, tau, **_: ds.inverse_dynamics(robot, q, v, tau), (),
         ),
+        "close_loops": ("close_loops", lambda q, **_: ds.close_loops(robot, hands, q), hands),
         "momentum": ("momentum", lambda q, v, **_: ds.momentum(robot, q, v), ()),
         "dynamics_derivatives": (
             "dynamics_derivatives", lambda q, v, tau, **_: ds.dynamics_derivatives(robot, q, v, tau, rows), rows,

@@ -26,15 +26,14 @@ from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import jacobian_drift
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
-from delassus.algorithms.osim.least_squares import LeastSquares
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import inverse_dynamics
 from delassus.spatial.factor import Factor
-from delassus.spatial.motion import LINEAR, column, diagonal
+from delassus.spatial.motion import LINEAR, column, diagonal, scaled_matrix
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
-SINGULAR = 1e-5
-"""Rows and columns count as zero, and as dependent on others, below this part of what they usually are."""
+SINGULAR, ROUND_OFF = 1e-5, 1e4
+"""What others do not span of rows and columns counts as zero below this part of their usual size; over round-off."""
 
 
 class Transmission(NamedTuple):
@@ -93,12 +92,28 @@ def reduced_dynamics(motion: DynamicsProblem, found: Transmission) -> ReducedDyn
 def rank(problem: Problem, J: Matrix | None = None, part: float = 1.0) -> Scalar:
     """Number of constraint rows that are independent of one another.
 
-    Rows below `SINGULAR` of their usual size are none: that which constraints give them, at `Problem.length`. Of others
-    (m × k) in place of ``J``, displacements over that length, some ``part`` of it is usual.
+    They are made orthogonal by Gram and Schmidt's method; those count of which as much is left as `least` of their
+    usual size. That is what constraints give them at `Problem.length`; of others (m × k) in place of ``J``,
+    displacements over that length, it is some ``part`` of that.
     """
-    ops, J = problem.ops, jacobian(problem) @ diagonal(problem.ops, units(problem)) if J is None else J
-    least = [SINGULAR**2 * part * x for x in row_squares(problem)]
-    return LeastSquares(ops, ops.sym_product(J, ops.transpose(J)), least).rank if least and ops.shape(J)[1] else 0.0
+    ops, rows, over = problem.ops, list[Matrix](), list[Scalar]()
+    total: Scalar = 0.0
+    J = jacobian(problem) @ diagonal(ops, units(problem)) if J is None else J
+    for k, usual in enumerate(row_squares(problem)):
+        a = ops.take(J, (k,), None)
+        for row, x in zip(rows, over, strict=True):
+            a = a - scaled_matrix(ops, x, a @ ops.transpose(row)) @ row
+        ((left,),) = ops.entries(a @ ops.transpose(a))
+        is_kept = ops.less(least(ops) ** 2 * part * usual, left)
+        over.append(is_kept / ops.select(is_kept, left, 1.0))
+        rows.append(a)
+        total = total + is_kept
+    return total
+
+
+def least(ops: Ops) -> float:
+    """What counts as zero, of what is usual: `SINGULAR`, or more where numbers are less exact."""
+    return max(SINGULAR, ROUND_OFF * ops.epsilon)
 
 
 def row_squares(problem: Problem) -> list[Scalar]:
@@ -117,7 +132,7 @@ def singular(motion: DynamicsProblem, found: Transmission) -> tuple[Scalar, Scal
     """1 where dependent coordinates can move alone, else 0; and 1 where that is since rows of constraints lose rank."""
     ops, problem = motion.ops, motion.problem
     dependent = motion.tree.nv - ops.shape(found.G)[1]
-    can_move = 1.0 - ops.less(SINGULAR, found.margin)
+    can_move = 1.0 - ops.less(least(ops), found.margin)
     return can_move, can_move * ops.less(rank(problem), dependent)
 
 

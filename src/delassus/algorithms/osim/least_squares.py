@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.problem import Problem
-from delassus.frozen import cached_property
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
@@ -31,8 +30,6 @@ class Tuning(NamedTuple):
 
     dependent: float = 1e-10
     """Pivots up to this are those of dependent rows."""
-    rounding: float = 64.0
-    """The least that counts as a pivot, over the relative round-off."""
     zero: float = 1e-11
     """Sum of these pivots up to which they are certain."""
     condition: float = 1e9
@@ -54,68 +51,54 @@ class LeastSquares:
     ----------
     rank : scalar
         Number of independent rows.
+    is_certain : scalar
+        1 where it is certain which rows depend on those before them, else 0.
     """
 
     def __init__(self, ops: Ops, G: Matrix, least: list[Scalar]) -> None:
         self._ops, a, m = ops, ops.entries(G), ops.shape(G)[0]
         ops.mark(JUDGED, [G])
         moved = [ops.less(least[i], a[i][i]) for i in range(m)]
-        self._size = size = [1.0 / ops.sqrt(ops.select(moved[i], a[i][i], 1.0)) for i in range(m)]
+        size = [1.0 / ops.sqrt(ops.select(moved[i], a[i][i], 1.0)) for i in range(m)]
         self._S = S = [ops.select(moved[i], size[i], 0.0) for i in range(m)]
         self._over: list[Scalar] = []  # diagonal of D⁺
-        self._kept: list[Scalar] = []
-        self._L: list[list[Any]] = []
+        self._Z: list[list[Any]] = []
+        self._N: list[list[Any]] = []
+        L: list[list[Any]] = []
         self.rank: Scalar = 0.0
-        self._zero: Scalar = 0.0
-        dependent = max(TUNING.dependent, TUNING.rounding * ops.epsilon)
-
-        # S G S = L D Lᵀ, row by row
+        zero: Scalar = 0.0
+        inverse: Scalar = 0.0
         for i in range(m):
+            # row of S G S = L D Lᵀ
             scaled, L_i, pivot = list[Any](), list[Any](), ops.select(moved[i], 1.0, 0.0)
             for j in range(i):
                 x = S[i] * a[i][j] * S[j]
                 for k in range(j):
-                    x = x - scaled[k] * self._L[j][k]
+                    x = x - scaled[k] * L[j][k]
                 scaled.append(x)
                 L_i.append(x * self._over[j])
                 pivot = pivot - x * L_i[j]
-            kept = ops.less(dependent, pivot)
-            self._L.append(L_i)
-            self._kept.append(kept)
-            self._over.append(ops.select(kept, 1.0 / ops.select(kept, pivot, 1.0), 0.0))
-            self._zero = self._zero + ops.select(kept, 0.0, ops.maximum(pivot, -pivot))
+            kept = ops.less(TUNING.dependent, pivot)
+            over = ops.select(kept, 1.0 / ops.select(kept, pivot, 1.0), 0.0)
+            L.append(L_i)
+            self._over.append(over)
+
+            # row of Z = L⁻¹
+            Z_i = [-reduce(lambda x, y: x + y, (L_i[k] * self._Z[k][j] for k in range(j, i))) for j in range(i)]
+            self._Z.append([*Z_i, 1.0])
+            inverse = inverse + over * (1.0 + sum(z * z for z in Z_i))
+            zero = zero + ops.select(kept, 0.0, ops.maximum(pivot, -pivot))
             self.rank = self.rank + ops.select(kept, 1.0, 0.0)
 
-    @cached_property
-    def _Z(self) -> list[list[Any]]:
-        """Rows of ``Z = L⁻¹``."""
-        Z: list[list[Any]] = []
-        for i, L_i in enumerate(self._L):
-            Z_i = [-reduce(lambda x, y: x + y, (L_i[k] * Z[k][j] for k in range(j, i))) for j in range(i)]
-            Z.append([*Z_i, 1.0])
-        return Z
-
-    @cached_property
-    def _N(self) -> list[list[Any]]:
-        """Forces that move nothing, orthonormal to those before; zeros at rows that are kept."""
-        N: list[list[Any]] = []
-        for Z_i, kept in zip(self._Z, self._kept, strict=True):
-            n = [size * z for size, z in zip(self._size, Z_i, strict=False)]
-            for q in N:
+            # forces that move nothing, orthonormal to those before
+            n = [size[j] * z for j, z in enumerate(self._Z[i])]
+            for q in self._N:
                 along = sum(x * y for x, y in zip(q, n, strict=False))
                 n = [x - along * q[j] if j < len(q) else x for j, x in enumerate(n)]
-            one = self._ops.select(kept, 0.0, 1.0 / self._ops.sqrt(sum(x * x for x in n)))
-            N.append([x * one for x in n])
-        return N
-
-    @property
-    def is_certain(self) -> Scalar:
-        """1 where it is certain which rows depend on those before them, else 0."""
-        ops, inverse = self._ops, 0.0
-        for over, Z_i in zip(self._over, self._Z, strict=True):
-            inverse = inverse + over * sum(z * z for z in Z_i)
+            one = ops.select(kept, 0.0, 1.0 / ops.sqrt(sum(x * x for x in n)))
+            self._N.append([x * one for x in n])
         condition = min(TUNING.condition, TUNING.round_off / ops.epsilon)
-        return ops.less(self._zero, TUNING.zero) * ops.less(inverse * len(self._L), condition)
+        self.is_certain = ops.less(zero, TUNING.zero) * ops.less(inverse * m, condition)
 
     def solve(self, x: Matrix) -> Matrix:
         """``y`` (m × 1)."""

@@ -30,7 +30,7 @@ from delassus.spatial.rotations import Array
 
 
 class Tuning(NamedTuple):
-    """Numbers of `closed_configurations`."""
+    """Numbers of closed configurations."""
 
     starts: int = 32
     """Configurations to start from."""
@@ -55,6 +55,11 @@ class _Loops:
     tree: Tree = field(compare=False)
     constraints: tuple[Constraint, ...] = field(compare=False)
 
+    @classmethod
+    def of(cls, tree: Tree, constraints: Sequence[Constraint]) -> _Loops:
+        """Those of a robot."""
+        return cls((tree.fingerprint, *(c.fingerprint for c in constraints)), tree, tuple(constraints))
+
 
 def rank_when_closed(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int] | None:
     """Rank of the rows of loops where these are closed, and their number; None: no loops, or none could be closed.
@@ -69,8 +74,7 @@ def rank_when_closed(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int
 
 def are_dependent(tree: Tree, constraints: Sequence[Constraint]) -> bool:
     """Whether rows depend on one another at almost all configurations, or at almost all that close the loops."""
-    key = (tree.fingerprint, *(c.fingerprint for c in constraints))
-    return _are_dependent(_Loops(key, tree, tuple(constraints)))
+    return _are_dependent(_Loops.of(tree, constraints))
 
 
 @lru_cache(maxsize=256)
@@ -107,15 +111,14 @@ def independent_coordinates(
     ConstraintError
         No configuration is found at which constraints hold; the joints named are too few or depend on one another.
     """
-    key = (tree.fingerprint, repr(names), *(c.fingerprint for c in constraints))
-    return _independent(_Loops(key, tree, tuple(constraints)), None if names is None else tuple(names))
+    return _independent(_Loops.of(tree, constraints), None if names is None else tuple(names))
 
 
 @lru_cache(maxsize=256)
 def _independent(asked: _Loops, names: tuple[str, ...] | None) -> tuple[int, ...]:
     tree, constraints = asked.tree, asked.constraints
     with np.errstate(all="ignore"):
-        q = closed_configurations(tree, constraints)
+        q = _closed_configurations(asked)
     if not len(q):
         raise ConstraintError(
             "constraints", "some that hold at one of many configurations", f"none that do for {tree.name!r}",
@@ -155,19 +158,17 @@ def usual_output(
 
     That is the median of the largest row, of independent coordinates that move at one, and the largest rank.
     """
-    every = (*constraints, *output)
-    key = (tree.fingerprint, *(c.fingerprint for c in every))
-    return _usual_output(_Loops(key, tree, every), tuple(independent), len(constraints))
+    return _usual_output(_Loops.of(tree, constraints), tuple(independent), _Loops.of(tree, output))
 
 
 @lru_cache(maxsize=256)
-def _usual_output(asked: _Loops, independent: tuple[int, ...], n: int) -> tuple[float, int]:
-    tree, ops, loops = asked.tree, NumpyOps(), asked.constraints[:n]
+def _usual_output(asked: _Loops, independent: tuple[int, ...], output: _Loops) -> tuple[float, int]:
+    tree, ops = asked.tree, NumpyOps()
     with np.errstate(all="ignore"):
-        q = closed_configurations(tree, loops)
+        q = _closed_configurations(asked)
         still = np.zeros((len(q), tree.nv))
-        closed = DynamicsProblem(_problem(tree, loops, q), still, None, gravity=ops.zeros(3, 1))
-        problem = Problem(ops, tree, asked.constraints[n:], q)
+        closed = DynamicsProblem(_problem(tree, asked.constraints, q), still, None, gravity=ops.zeros(3, 1))
+        problem = Problem(ops, tree, output.constraints, q)
         moved = np.nan_to_num(numbers(moved_rows(problem, transmission(closed, independent).G, independent)))
         sizes = np.stack(np.broadcast_arrays(*map(numbers, row_squares(problem))), axis=-1)
         part = float(np.median(np.max(np.sum(moved**2, axis=-1) / sizes, axis=-1)))
@@ -187,14 +188,14 @@ def _problem(tree: Tree, constraints: Sequence[Constraint], q: Any) -> Problem:
 
 def _found(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int, Array, Array] | None:
     loops = tuple(c for c in constraints if c.is_loop and len(c.carriers(tree)) == 2)
-    return _rank(_Loops((tree.fingerprint, *(c.fingerprint for c in loops)), tree, loops)) if loops else None
+    return _rank(_Loops.of(tree, loops)) if loops else None
 
 
 @lru_cache(maxsize=256)
 def _rank(asked: _Loops) -> tuple[int, int, Array, Array] | None:
     tree, loops = asked.tree, asked.constraints
     with np.errstate(all="ignore"):
-        q = closed_configurations(tree, loops)
+        q = _closed_configurations(asked)
         if not len(q):
             return None
         problem = Problem(NumpyOps(), tree, loops, q)
@@ -210,8 +211,10 @@ def kept_closed(tree: Tree, loops: Sequence[Constraint], q: Array) -> Array:
     return np.asarray(np.eye(tree.nv) - np.linalg.pinv(J, rcond=REGULAR_CONDITION**0.5) @ J)
 
 
-def closed_configurations(tree: Tree, loops: Sequence[Constraint]) -> Array:
+@lru_cache(maxsize=256)
+def _closed_configurations(asked: _Loops) -> Array:
     """Configurations (k, nq) at which the loops are closed, from random ones; k may be zero."""
+    tree, loops = asked.tree, asked.constraints
     random, ops, half = np.random.default_rng(0), NumpyOps(), TUNING.starts // 2
     near = tree.integrate(tree.neutral(), random.normal(0.0, TUNING.near, (half, tree.nv)))
     q = np.concatenate([near, tree.random(random, batch=TUNING.starts - half)])
@@ -221,4 +224,6 @@ def closed_configurations(tree: Tree, loops: Sequence[Constraint]) -> Array:
 
     found, gap = close_loops(lambda q: at_rest(ops.state_vector(q)), unstacked(q), steps=TUNING.steps)
     closed = np.broadcast_to(numbers(gap) <= closed_within(at_rest(q)), len(q))
-    return np.asarray(stacked(found, closed.shape)[closed][: TUNING.wanted])
+    out = np.asarray(stacked(found, closed.shape)[closed][: TUNING.wanted])
+    out.setflags(write=False)
+    return out

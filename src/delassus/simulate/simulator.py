@@ -282,7 +282,7 @@ class Simulator:
         Raises
         ------
         ConfigurationError
-            No step since the start or `set_state`; a formulation without exact friction cones, or loops.
+            No step since the start or `set_state`; a formulation without exact friction cones.
 
         Examples
         --------

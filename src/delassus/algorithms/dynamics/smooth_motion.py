@@ -23,7 +23,7 @@ IV.8 (``dexp``).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
@@ -67,6 +67,8 @@ class Tuning(NamedTuple):
     """How far a sub-step may be lengthened to the end of the step."""
     most_stages: int = 6 * 4096
     """Most stages of a step."""
+    columns: int = 4
+    """Columns of derivatives that go through a motion side by side: they share its numbers; code grows with them."""
 
 
 TUNING = Tuning()
@@ -266,39 +268,45 @@ def smooth_motion(start: Start, numbers: Sequence[Scalar], changes: MotionChange
 def motion_changes(ops: Ops, varied: Varied, changes: Sequence[Rates], width: int) -> Matrix:
     """Changes (2 n × width) of ``moved`` and ``reached`` with ``changes`` of what motions follow from.
 
-    One loop goes through the motion once for each column, with numbers and their rates.
+    One loop goes through the motion once for `Tuning.columns` of them after others, with numbers and their rates.
     """
     at = varied(changes).steps
     n, m = len(at.dofs), at.n_rows
     stage, size = 8 * n + 2 * m, 8 * n + 2 * m + 5
     moving = [*range(stage), stage + 1, stage + 2]  # all but the stage and flags
+    side = range(min(TUNING.columns, width))
+    passes = math.ceil(width / len(side))
 
     def advance(values: State) -> tuple[State, Scalar]:
         rest = iter(values)
-        numbers, rates, column, out = *(list(islice(rest, k)) for k in (size, len(moving))), next(rest), list(rest)
-        is_column = [ops.less(k - 0.5, column) * ops.less(column, k + 0.5) for k in range(width)]
-        own: list[Rates] = [
-            {0: sum((is_column[cast(int, k)] * x for k, x in of.items()), cast(Scalar, 0.0))} if of else {}
-            for of in changes
-        ]
+        numbers, rates = (list(islice(rest, k)) for k in (size, len(side) * len(moving)))
+        at_pass, out = next(rest), list(rest)
+        is_pass = [ops.less(k - 0.5, at_pass) * ops.less(at_pass, k + 0.5) for k in range(passes)]
+        own = list[Rates]()
+        for of in changes:
+            along: dict[Hashable, Scalar] = {}
+            for k, x in of.items():
+                number, beside = divmod(cast(int, k), len(side))
+                along[beside] = along.get(beside, 0.0) + is_pass[number] * x
+            own.append(along)
         start = varied(own)
         carried: list[Any] = [Dual(x) for x in numbers]
-        for place, rate in zip(moving, rates, strict=True):
-            carried[place] = Dual(numbers[place], {0: rate})
+        for i, place in enumerate(moving):
+            carried[place] = Dual(numbers[place], {k: rates[i * len(side) + k] for k in side})
         begins = start.steps.ops.less(numbers[stage], -0.5)
         now = _select(start.steps.ops, begins, Progress.first(start).flat(), carried)
         after, stop = _pass(start, Progress.of(now, n, m))
         ends, found = value(stop), after.flat()
         for row, x in enumerate([*after.u, *after.w]):
             for k in range(width):
-                place = row * width + k
-                out[place] = ops.select(ends * is_column[k], rates_of(x).get(0, 0.0), out[place])
+                place, (number, beside) = row * width + k, divmod(k, len(side))
+                out[place] = ops.select(ends * is_pass[number], rates_of(x).get(beside, 0.0), out[place])
         found[stage] = ops.select(ends, -1.0, value(after.stage))
-        of_rates = [rates_of(found[place]).get(0, 0.0) for place in moving]
-        return [*map(value, found), *of_rates, column + ends, *out], ends * is_column[-1]
+        of_rates = [rates_of(found[place]).get(k, 0.0) for place in moving for k in side]
+        return [*map(value, found), *of_rates, at_pass + ends, *out], ends * is_pass[-1]
 
-    begin = [*Progress.none(n, m).flat(), *([0.0] * (len(moving) + 1 + 2 * n * width))]
-    out = ops.repeat(TUNING.most_stages * width, begin, advance)[-2 * n * width :]
+    begin = [*Progress.none(n, m).flat(), *([0.0] * (len(side) * len(moving) + 1 + 2 * n * width))]
+    out = ops.repeat(TUNING.most_stages * passes, begin, advance)[-2 * n * width :]
     return ops.matrix([out[k : k + width] for k in range(0, len(out), width)])
 
 

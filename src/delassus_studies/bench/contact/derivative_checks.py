@@ -38,15 +38,14 @@ FIRST = ("q", "v", "tau")
 """Arguments of all steps that tables have columns for."""
 LEFT_OUT = ("flagged", "not finite", "several solutions", "no reference", "near a switch", "jumps")
 """What is not compared: the last are states whose differences depend on their width."""
-SMOOTH, UNIQUE = 1e-6, 1e-7
+SMOOTH, UNIQUE = 1e-7, 1e-7
 """What differences may depend on their width, over their size; velocities (m/s) that two solutions may differ by."""
 STARTS = 8
 """Random impulses to start from, by which several solutions are found."""
 SWITCH = 1e3 * STEP
 """Distance (m/s) of other modes within which differences may see two: what a width in a gap is over a millisecond."""
-WIDTHS = {"dt": 0.1 * STEP, "v": 0.1 * STEP, "friction": 10.0 * STEP}
-"""Widths of differences of arguments that gaps are divided by, of velocities, which are in another mode of smooth
-motion where 1e-4 of them opens loops, and of what velocities of 100 m/s depend on, whose round-off counts."""
+WIDTHS = {"dt": 0.1 * STEP, "friction": 10.0 * STEP}
+"""Widths of differences of arguments that gaps are divided by, and of one by which differences are nearly straight."""
 NAMES = 16
 """Width of names of robots."""
 

@@ -13,13 +13,13 @@ from delassus.accuracy.status import CONFLICT, LEAST_SIZE
 from delassus.algorithms import rnea
 from delassus.algorithms.dynamics.derivatives.motions import inverse_dynamics_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.inverse_dynamics import accelerations_missed, constrained_inverse_dynamics
 from delassus.algorithms.loops.inverse_dynamics_changes import constrained_inverse_dynamics_changes
 from delassus.errors import ConstraintError
 from delassus.frozen import Explained, Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
+from delassus.quantities.declarations.osim import jacobian
 from delassus.quantities.direct import CompiledRequest, bind
 from delassus.quantities.evaluate import NumpyRequest
 from delassus.quantities.options import MOTION, Arrays, Constraints, Motion, Payloads
@@ -308,14 +308,18 @@ def inverse_dynamics(
     found = bound.run()
     rank, f = found["rank"].astype(int), found["forces"]
     forces = tuple(np.array(f[..., rows]) for rows in bound.problem().rows)
-    status = _status(bound, found, rank)
+    J = jacobian(tree, constraints, q, rows=given.get("rows"), placements=given.get("placements"))
+    status = _status(bound, found, rank, np.abs(J))
     return InverseDynamics(found["tau"], forces, status, found["force_residual"], found["row_residual"], rank)
 
 
-def _status(bound: NumpyRequest, found: dict[str, Array], rank: NDArray[np.int_]) -> NDArray[np.object_]:
-    """Status of each state; residuals are compared with what they are made of, as in `delassus.accuracy.status`."""
+def _status(bound: NumpyRequest, found: dict[str, Array], rank: NDArray[np.int_], J: Array) -> NDArray[np.object_]:
+    """Status of each state; residuals are compared with what they are made of, as in `delassus.accuracy.status`.
+
+    ``J`` (..., m, nv) holds the sizes of the entries of the rows.
+    """
     problem, f, missing, missed = bound.problem(), *(np.abs(found[name]) for name in _SIZES)
-    J, (v, qdd) = np.abs(numbers(jacobian(problem))), (np.abs(bound.values[name]) for name in ("v", "qdd"))
+    v, qdd = (np.abs(bound.values[name]) for name in ("v", "qdd"))
     forces = np.abs(found["tau"]) + missing + (np.swapaxes(J, -1, -2) @ f[..., None])[..., 0]
     products = v * np.max(v, axis=-1, keepdims=True, initial=0.0)
     accelerations = missed + (J @ (qdd + products)[..., None])[..., 0]

@@ -244,3 +244,12 @@ def test_errors_of_contact_steps_are_measured_at_what_their_arguments_mean():
         normals = ground.reshape(len(ground), -1, 4)[..., 1:]
         assert np.abs(np.linalg.norm(normals, axis=-1) - 1.0).max() < 4 * np.finfo(float).eps
         assert np.all(normals[..., 2] > 0.0) and np.ptp(normals) > 0.1
+
+
+@pytest.mark.parametrize("what", ["osim", "reduced_dynamics", "dynamics"])
+def test_usual_states_close_loops(what):
+    """Pivots of a mechanism may be far smaller where its loops are closed, with a status or without."""
+    arms, loop = ds.mechanisms.star(2, 3, root="fixed"), ds.Point("branch1_3", "branch2_3")
+    closed, _ = usual_states(requested(arms, loop, what))
+    ends = ds.forward_kinematics(arms, closed[:, : arms.nq], [loop.first, loop.second])[..., :3, 3]
+    assert np.abs(ends[:, 0] - ends[:, 1]).max() < 1e-6

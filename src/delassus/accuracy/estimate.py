@@ -80,7 +80,7 @@ def usual_states(asked: Request) -> list[Array]:
     random = np.random.default_rng(0)
     parts = [_usual(asked, argument, random) for argument in asked.arguments]
     names, n_closed = [argument.name for argument in asked.arguments], 0
-    if asked.quantity.has_status and (closed := closed_states(asked.tree, asked.constraints)) is not None:
+    if (closed := closed_states(asked.tree, asked.constraints)) is not None:
         (q, free), n_closed = closed, STATES // 2
         for k in range(n_closed):
             parts[names.index("q")][k] = q[k % len(q)]

@@ -1406,6 +1406,11 @@ def public_calls():
         "coriolis_matrix": (ds.coriolis_matrix, {**state, "v": z}),
         "regressor": (ds.regressor, {**state, "v": z, "qdd": z, "outputs": "tau", "gravity": None}),
         "base_parameters": (ds.base_parameters, {"tree": arm, "gravity": None, "tolerance": 1e-6}),
+        "exciting_motion": (
+            ds.exciting_motion,
+            {"tree": arm, "base": "driven", "period": 1.0, "harmonics": 1, "samples": 4, "travel": (0.1, 0.1),
+             "speed": 1.0, "rounds": 0, "seed": 0},
+        ),
         "forward_kinematics": (ds.forward_kinematics, {**state, "frames": None}),
         "kinetic_energy": (ds.kinetic_energy, {**state, "v": z}),
         "potential_energy": (ds.potential_energy, {**state, "gravity": z}),

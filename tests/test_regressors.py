@@ -95,3 +95,32 @@ def test_derivatives_of_dynamics_by_inertial_parameters():
             (-d.df_dtau @ Y[:, k], (up.forces[0] - down.forces[0]) / 2e-5),
         ):
             assert error(found, wanted) < 1e-6
+
+
+@pytest.mark.parametrize(("base", "root"), [("floats", "floating"), ("driven", "floating"), ("floats", "fixed")])
+def test_motions_that_excite(base, root):
+    """Within limits, better than random ones, what they say they are, and of a base that floats without momentum."""
+    tree = some_mechanism(3, 4, root).tree
+    motion = ds.exciting_motion(tree, base=base, period=2.0, harmonics=2, samples=100, rounds=5)
+    q, v, qdd, dt, gravity = motion.q, motion.v, motion.qdd, motion.times[1], motion.gravity
+    ahead = [tree.difference(q[2:-2], q[2 + k : len(q) - 2 + k]) for k in (1, 2, -1, -2)]
+    rate = (8 * (ahead[0] - ahead[2]) - (ahead[1] - ahead[3])) / (12 * dt)
+    assert error(v[2:-2], rate) < 1e-3
+    assert error(qdd[2:-2], (8 * (v[3:-1] - v[1:-3]) - (v[4:] - v[:-4])) / (12 * dt)) < 1e-3
+    if base == "floats" and root == "floating":
+        assert np.abs(ds.momentum(tree, q, v)).max() < 1e-12 and not gravity.any()
+        assert np.abs(ds.inverse_dynamics(tree, q, v, qdd, gravity=gravity, passive="none")[:, :6]).max() < 1e-12
+    else:
+        np.testing.assert_array_equal(gravity, tree.gravity)
+    Y = ds.regressor(tree, q, v, qdd, gravity=gravity).reshape(-1, 10 * tree.n_links)
+    assert error(Y[:, motion.base.columns] @ motion.base.grouping, Y) < 1e-6
+    Y = Y[:, motion.base.columns] / np.linalg.norm(Y[:, motion.base.columns], axis=0)
+    assert abs(np.linalg.cond(Y) / motion.condition - 1) < 1e-3 and motion.condition < motion.usual
+    single = np.repeat([j.nv == 1 for j in tree.joints], [j.nv for j in tree.joints])
+    places = np.repeat([j.nv == 1 for j in tree.joints], [j.nq for j in tree.joints])
+    assert (q[:, places] <= tree.upper[single]).all() and (q[:, places] >= tree.lower[single]).all()
+
+
+def test_reach_of_motions_is_checked():
+    with pytest.raises(ds.DelassusError, match="travel"):
+        ds.exciting_motion(ds.mechanisms.chain(2), travel=(0.1,))

@@ -86,6 +86,8 @@ Inertial parameters
     `regressor`               what joint forces, energy and momentum are per inertial parameter
     `base_parameters`         the combinations of these that motion shows
     `BaseParameters`          what it returns
+    `exciting_motion`         a motion that shows them well
+    `ExcitingMotion`          what it returns
 
 Compiled
     `compile`                 machine code of any of these for one robot and its constraints
@@ -199,6 +201,7 @@ if _typing.TYPE_CHECKING:
     from delassus.compiler.program.trace import OperationReport, count_operations
     from delassus.contact.scene import Scene
     from delassus.runtime.compile import compile
+    from delassus.runtime.excitation import ExcitingMotion, exciting_motion
     from delassus.runtime.identify import Identification, identify
     from delassus.runtime.kernel import Kernel
     from delassus.runtime.rollouts.rollout import rollout
@@ -220,6 +223,7 @@ __all__ = [
     "Distance",
     "DynamicsDerivatives",
     "DynamicsStatus",
+    "ExcitingMotion",
     "ForwardDynamics",
     "Frame",
     "Hinge",
@@ -257,6 +261,7 @@ __all__ = [
     "delassus",
     "delassus_operator",
     "dynamics_derivatives",
+    "exciting_motion",
     "forward_dynamics",
     "forward_kinematics",
     "frame_acceleration",
@@ -291,6 +296,7 @@ _NAMES = __all__
 del __all__  # `__getattr__` gives it
 
 _LATER = {
+    "ExcitingMotion": "delassus.runtime.excitation",
     "Identification": "delassus.runtime.identify",
     "Kernel": "delassus.runtime.kernel",
     "OperationCount": "delassus.spatial.trace.graph",
@@ -301,6 +307,7 @@ _LATER = {
     "compile": "delassus.runtime.compile",
     "contact": "delassus.contact",
     "count_operations": "delassus.compiler.program.trace",
+    "exciting_motion": "delassus.runtime.excitation",
     "identify": "delassus.runtime.identify",
     "ilqr": "delassus.simulate.ilqr",
     "rollout": "delassus.runtime.rollouts.rollout",

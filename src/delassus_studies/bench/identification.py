@@ -4,7 +4,8 @@ Both minimise the same sum of squares: configurations that are measured, less th
 steps with held joint forces, from starts that are known. ``mujoco.sysid`` takes finite differences, its own
 pseudo-inertias within bounds that are wide, and scipy's optimiser scaled by the Jacobian; its default one stops far
 from a minimum where motion does not show all parameters. Times are those of one core's processor. What is compared are
-base parameters, as only these are determined; errors are in standard errors of ours.
+base parameters, as only these are determined; errors are in standard errors of ours. Where a search of ``mujoco.sysid``
+takes an hour, one Jacobian of each is timed, and no more.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.runtime.measured import Windows
 from delassus.scenes.quadruped import generic_quadruped
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import robot_file
@@ -40,13 +42,13 @@ SEED = 5
 
 
 def _cases(robots: Path | None, quick: bool) -> dict[str, Any]:
-    """Makers of robots, numbers of trajectories, and of steps, by name."""
-    arm = ds.mechanisms.chain(2), 4, 100
+    """Makers of robots, numbers of trajectories, and of steps, whether the peer searches to its end, by name."""
+    arm = ds.mechanisms.chain(2), 4, 100, True
     if quick:
         return {"chain of two": lambda: arm}
     return {
-        "iiwa": lambda: (robot_file(robots, "iiwa.urdf", "fixed"), 32, 100),
-        "quadruped in flight": lambda: (generic_quadruped(), 32, 100),
+        "iiwa": lambda: (robot_file(robots, "iiwa.urdf", "fixed"), 32, 100, True),
+        "quadruped in flight": lambda: (generic_quadruped(), 32, 100, False),
     }
 
 
@@ -80,9 +82,9 @@ def _excitation(tree: ds.Tree, q: Array, v: Array, steps: int, rng: np.random.Ge
     return np.array(out)
 
 
-def _measure(case: tuple[ds.Tree, int, int]) -> Record:
+def _measure(case: tuple[ds.Tree, int, int, bool]) -> Record:
     """Times and estimates of one robot."""
-    tree, n, steps = case
+    tree, n, steps, whole = case
     rng, own = np.random.default_rng(SEED), tree.inertial_parameters
     true = _others(tree, rng)
     step = ds.compile(tree, (), "step", payloads=tree.link_names, passive="none")
@@ -94,20 +96,27 @@ def _measure(case: tuple[ds.Tree, int, int]) -> Record:
     q[1:] = tree.integrate(q[1:], NOISE * rng.normal(size=(*q[1:].shape[:2], tree.nv)))
     v = np.full((len(q), n, tree.nv), np.nan)
     v[0] = v0
+    scale = {"q": NOISE, "v": np.inf}
     call = partial(
         ds.identify, step, {"q": q, "v": v}, dict.fromkeys(names, np.zeros(10)), controls=tau, dt=DT, every=EVERY,
-        scale={"q": NOISE, "v": np.inf},
+        scale=scale,
     )  # fmt: skip
+    windows = Windows(step, {"q": q, "v": v}, scale, {"controls": tau, "dt": DT}, EVERY, None, False)
+    changes = dict(zip(names, np.split(np.eye(10 * len(names)), len(names), axis=1), strict=True))
     with pinned():
         call()  # compiles
         begin = time.process_time()
         found = call()
         seconds = time.process_time() - begin
+        results, *_ = windows.run(found.values, None)
+        begin = time.process_time()
+        windows.tangents(found.values, changes, results)
+        jacobian = time.process_time() - begin
         base = ds.base_parameters(tree)
         more, errors = found.combination(base.grouping)
         wanted = base.grouping @ (true - own).ravel()
         square = found.residual**2 * (q[1:].size // tree.nq * tree.nv - found.root.shape[1])
-        peer, absent = present({"": partial(sysid_inertias, tree, q, v0, tau, DT, EVERY, NOISE)})
+        peer, absent = present({"": partial(sysid_inertias, tree, q, v0, tau, DT, EVERY, NOISE, whole)})
     out: Record = {
         "numbers": 10 * tree.n_links,
         "base": len(base.columns),
@@ -116,6 +125,7 @@ def _measure(case: tuple[ds.Tree, int, int]) -> Record:
         "within two": float(np.mean(np.abs(more - wanted) < 2 * errors)),
         "deviation": float(np.sqrt(np.nanmean(((more - wanted) / errors) ** 2))),
         "seconds": seconds,
+        "jacobian": jacobian,
         "evaluations": found.evaluations,
         "converged": found.converged,
         "square": square,
@@ -123,8 +133,9 @@ def _measure(case: tuple[ds.Tree, int, int]) -> Record:
     }
     if peer:
         parameters, out["sysid"] = peer[""]
-        theirs = base.grouping @ (parameters - own).ravel()
-        out["sysid"]["apart"] = float(np.max(np.abs(theirs - more) / errors))
+        if parameters is not None:
+            theirs = base.grouping @ (parameters - own).ravel()
+            out["sysid"]["apart"] = float(np.max(np.abs(theirs - more) / errors))
     return out
 
 
@@ -147,7 +158,7 @@ def tables(record: Record) -> Iterator[Table | str]:
     rows = [
         (name, x["sysid"]["seconds"], x["sysid"]["simulations"], x["sysid"]["simulated"], x["sysid"]["square"],
          x["square"], x["sysid"]["apart"], x["sysid"]["seconds"] / x["seconds"])
-        for name, x in found.items() if "sysid" in x
+        for name, x in found.items() if "apart" in x.get("sysid", {})
     ]  # fmt: skip
     if rows:
         columns = ("robot", "its s:.1f", "trajectories", "in MuJoCo s:.1f", "its squares:.1f", "squares:.1f",
@@ -155,5 +166,10 @@ def tables(record: Record) -> Iterator[Table | str]:
         yield table(
             "beside mujoco.sysid: sums of squares, and the largest difference of a base parameter", columns, rows
         )
+    rows = [(name, x["jacobian"], x["sysid"]["jacobian"], x["sysid"]["jacobian simulated"],
+             x["sysid"]["jacobian"] / x["jacobian"]) for name, x in found.items() if "sysid" in x]  # fmt: skip
+    if rows:
+        title = "one Jacobian, by all numbers of all trajectories, beside mujoco.sysid's differences"
+        yield table(title, ("robot", "s:.3f", "its s:.1f", "in MuJoCo s:.1f", "ratio:.0f"), rows)
     yield from (f"{name}: {why}" for name, why in record["absent"].items())
     yield from (f"mujoco.sysid: {x['absent']}" for x in list(found.values())[:1] if x["absent"])

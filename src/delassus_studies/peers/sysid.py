@@ -22,14 +22,19 @@ WIDE: Mapping[str, Any] = {"stretch_bound_mult": np.array([0.1, 10.0]), "shear_b
 """Bounds, in place of its own (half to twice, ±0.5), that no estimate should come to; wider ones let it come to bodies
 that MuJoCo refuses."""
 
+STEP = 1e-6
+"""Of finite differences."""
+
 ORDER = (0, 1, 2, 3, 4, 5, 8, 6, 9, 12)
 """Of mass, first moments and the nine moments of inertia, those of ten parameters."""
 
 
 def sysid_inertias(
-    tree: ds.Tree, q: Array, v0: Array, tau: Array, dt: float, every: int, scale: float
-) -> tuple[Array, Record]:
-    """Inertial parameters (n, 10) of all links by ``mujoco.sysid.optimize``, and what that took.
+    tree: ds.Tree, q: Array, v0: Array, tau: Array, dt: float, every: int, scale: float, whole: bool
+) -> tuple[Array | None, Record]:
+    """Inertial parameters (n, 10) of all links by ``mujoco.sysid.optimize``, and what that and one Jacobian took.
+
+    A Jacobian is one evaluation of its residuals for each parameter, and one. If not ``whole`` there is no more.
 
     Motors hold joint forces (T, n, nv) over steps of ``dt``; a configuration is measured after ``every`` of them with
     the deviation ``scale``, in all (N + 1, n, nq), of which the first ones are exact, and so are velocities (n, nv).
@@ -67,15 +72,21 @@ def sysid_inertias(
         params.add(sysid.body_inertia_param(spec.copy(), model, name, pseudo, modifier=put, **WIDE))
     given = {"models_sequences": [sequences], "modify_residual": apart, "n_threads": 1, "resample_true": False}
     residuals, begin = sysid.build_residual_fn(**given), time.process_time()
+    at = params.as_vector()
+    for x in (at, *(at + STEP * np.eye(at.size))):
+        residuals(x, params)
+    rolled = _seconds_of_simulations(mujoco, model, states, controls)
+    record: Record = {"jacobian": time.process_time() - begin, "jacobian simulated": simulations[0] * rolled}
+    if not whole:
+        return None, record
+    simulations[0], begin = 0, time.process_time()
     with redirect_stdout(StringIO()):
         found, _ = sysid.optimize(params, residuals, verbose=False, optimizer="scipy_parallel_fd", x_scale="jac")
     seconds, count = time.process_time() - begin, simulations[0]
     left = np.concatenate([np.ravel(x) for x in residuals(found.as_vector(), found)[0]])
     parameters = [sysid.model_modifier.pi_from_theta(found[f"{name}_inertia"].value) for name in tree.link_names]
-    rolled = _seconds_of_simulations(mujoco, model, states, controls)
-    return np.array(parameters)[:, ORDER], {
-        "seconds": seconds, "simulations": count, "simulated": count * rolled, "square": float(left @ left)
-    }  # fmt: skip
+    record |= {"seconds": seconds, "simulations": count, "simulated": count * rolled, "square": float(left @ left)}
+    return np.array(parameters)[:, ORDER], record
 
 
 def _writer(parameters_of: Callable[[Array], Array], name: str) -> Callable[[Any, Any], None]:

@@ -290,11 +290,16 @@ def base_parameters(tree: Tree, *, gravity: ArrayLike | None = None, tolerance: 
     """
     check_tree(tree)
     tolerance = check_number("tolerance", tolerance, "Of a column, as 1e-6.", most=1.0)
-    names = tuple(f"{link}.{p}" for link in tree.link_names for p in PARAMETERS)
-    rng, n = np.random.default_rng(0), len(names)
+    rng, n = np.random.default_rng(0), 10 * tree.n_links
     batch = EXCITATION * -(-n // max(tree.nv, 1))
     v, qdd = rng.normal(size=(2, batch, tree.nv))
     Y = regressor(tree, tree.random(rng, batch), v, qdd, gravity=gravity).reshape(batch * tree.nv, n)
+    return base_of_regressors(tree, Y, tolerance)
+
+
+def base_of_regressors(tree: Tree, Y: Array, tolerance: float = 1e-6) -> BaseParameters:
+    """Base parameters of the motions of which rows (N, 10 n) of regressors are."""
+    names = tuple(f"{link}.{p}" for link in tree.link_names for p in PARAMETERS)
     size = np.linalg.norm(Y, axis=0)
     largest = size.max(initial=0.0)
     size[size <= tolerance * largest] = 0.0

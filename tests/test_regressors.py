@@ -102,6 +102,7 @@ def test_motions_that_excite(base, root):
     """Within limits, better than random ones, what they say they are, and of a base that floats without momentum."""
     tree = some_mechanism(3, 4, root).tree
     motion = ds.exciting_motion(tree, base=base, period=2.0, harmonics=2, samples=100, rounds=5)
+    assert isinstance(motion, ds.ExcitingMotion)
     q, v, qdd, dt, gravity = motion.q, motion.v, motion.qdd, motion.times[1], motion.gravity
     ahead = [tree.difference(q[2:-2], q[2 + k : len(q) - 2 + k]) for k in (1, 2, -1, -2)]
     rate = (8 * (ahead[0] - ahead[2]) - (ahead[1] - ahead[3])) / (12 * dt)

@@ -53,7 +53,9 @@ class NumpyOps(Ops):
         return [[a[..., i, j] for j in range(a.shape[-1])] for i in range(a.shape[-2])]
 
     def matrix(self, rows: Sequence[Sequence[Any]]) -> Any:
-        batches = {np.shape(x) for row in rows for x in row} - {()}
+        batches = {getattr(x, "shape", ()) for row in rows for x in row} - {()}
+        if not batches and self.dtype != object:
+            return np.array(rows, dtype=self.dtype)
         batch = np.broadcast_shapes(*batches) if len(batches) > 1 else next(iter(batches), ())
         out = np.zeros((*batch, len(rows), len(rows[0])), dtype=self.dtype)
         for i, row in enumerate(rows):

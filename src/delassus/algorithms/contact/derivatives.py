@@ -215,6 +215,8 @@ class StepChanges:
             changes, rho = self._at_rest(gained, solved.velocity, varied.impulses(response, solved.impulses))
             rho = rho - ops.product(self._M, dv)
             sigma = self._beside(step.problem.n_rows, q=changes.rows, given=varied.velocities(solved.velocity))
+            if step.loops:
+                sigma = self._keeping_loops(sigma, gained, dv)
             if floors is None and step.smoothing is not None:
                 gaps = self._beside(
                     len(step.points), q=changes.gaps, given=varied.rates([c.gap for c, *_ in varied.points])
@@ -233,6 +235,18 @@ class StepChanges:
             floors = diagonal(ops, bounces) @ normals + self._beside(len(bounces), given=with_restitution)
         pairs = (zip(*rows, strict=True) for rows in zip(ops.entries(dv), ops.entries(unmoved), strict=True))
         return ops.matrix([[ops.select(impact.struck, x, y) for x, y in row] for row in pairs]), late
+
+    def _keeping_loops(self, sigma: Matrix, gained: Sequence[Scalar], dv: Matrix) -> Matrix:
+        """Changes of rows (m × k), those of loops of ``J x`` with velocities ``x`` gained, on top of changing ones."""
+        ops, step = self._ops, self._step
+        changes, _ = self._at_rest(gained, gained, [0.0] * step.problem.n_rows)
+        own = self._beside(step.problem.n_rows, q=changes.rows, given=self._varied.rows(gained))
+        kept = ops.take(own - ops.product(self._J, dv), step.loops, None)
+        n, columns = step.problem.n_rows, range(ops.shape(sigma)[1])
+        others = [row for row in range(n) if row not in step.loops]
+        parts = ((ops.take(sigma, others, None), others), (kept, step.loops))
+        first, second = (ops.put(x, ops.shape(sigma), rows, columns) for x, rows in parts)
+        return first + second
 
     def _with_impact_times(self, impact: Impact, gaps: Matrix) -> tuple[Matrix, Matrix]:
         """Changes by times of impacts (`ImpactTime`), of changes of ``gaps`` (n × k).

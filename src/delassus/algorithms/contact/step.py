@@ -342,7 +342,7 @@ class ContactStep:
         ops = self.ops
         y = self.over_factor(self.v)
         u = column(ops, self.space.along_rows(y))
-        free, of_loops = self._beside_loops(u)
+        free = [u[k] for k in self.others]  # what opens loops is left to the motion after the impact
         fall = law.bouncing_speed(ops, column(ops, self.motion.gravity), self.h)
         bounces, fast, laws = list[Scalar](), list[Scalar](), []
         for k, ((candidate, friction, restitution), rate) in enumerate(zip(self.points, rates, strict=True)):
@@ -357,7 +357,7 @@ class ContactStep:
         begin = list(free)
         for k, (rate, gap) in enumerate(by_gaps):
             begin[k] = _changing(ops, free[k], rate, gap)
-        compressed = self._taken(solved(begin, laws, none, 0.0, limits), y, of_loops)
+        compressed = self._taken(solved(begin, laws, none, 0.0, limits), y, None)
         first, start = compressed.outcome, list(none)
         for k, (_, _, restitution) in enumerate(self.points):
             start[3 * k + 2] = 0.0 if restitution is None else restitution * first.p[3 * k + 2]

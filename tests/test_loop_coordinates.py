@@ -298,6 +298,8 @@ def test_singularities_are_named(folder):
     assert found.singularity.tolist() == [*at, ds.Singularity.NONE] and found.margin[0] < 1e-7 < found.margin[1]
     assert ds.reduced_dynamics(tree, None, q[1]).singularity == ds.Singularity.NONE  # no output is asked for
     assert isinstance(found, ds.ReducedDynamics) and "stretched" in found.singularity[1].text
+    with pytest.raises(ds.errors.ConstraintError, match="output: expected rows that no call gives"):
+        ds.reduced_dynamics(tree, None, q, output=ds.Rows("end_c", 2))
 
 
 def test_a_leg_on_screws():

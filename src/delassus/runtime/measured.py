@@ -22,8 +22,8 @@ from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.rollout import rollout
 from delassus.runtime.rollouts.sub_steps import STATE
 from delassus.runtime.step_tangents import (
-    Derive,
     Mask,
+    StepDerivatives,
     Values,
     are_payloads,
     carry,
@@ -31,6 +31,7 @@ from delassus.runtime.step_tangents import (
     forces_of_changes,
     regressor_kernel,
     results_of,
+    span,
 )
 from delassus.spatial.rotations import Array
 
@@ -292,10 +293,10 @@ class Windows:
     def tangents(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:
         """Derivatives, and which windows were solved."""
         k = len(next(iter(changes.values())))
-        derive = derivatives_of_steps(self.kernel, tuple(changes), self.starts is not None)
+        derivatives = derivatives_of_steps(self.kernel, tuple(changes), self.starts is not None)
         given = values, changes, results
         dq, dv, solved = (
-            self._by_columns(derive, *given) if derive else self._by_tangents(*given)
+            self._by_columns(derivatives, *given) if derivatives else self._by_tangents(*given)
         )  # (L, n, nv, k + 2 nv or 0), of `_apart` and of velocities
         J = np.where(self._known[0][..., None, None] & solved[:, None, None], dq, 0.0)
         if self.v is not None:
@@ -305,12 +306,12 @@ class Windows:
         return J[..., :k], J[..., k:], solved
 
     def _by_columns(
-        self, derive: Derive, values: Values, changes: Values, results: list[Array]
+        self, derivatives: StepDerivatives, values: Values, changes: Values, results: list[Array]
     ) -> tuple[Array, Array, Mask]:
         """By ``S ← A S + ∂`` with derivatives of each step, which are known at all states at once."""
         (q, v, *_), n, nv = results, self.size, self.tree.nv
-        turn = np.concatenate([x.reshape(len(x), -1) for x in changes.values()], axis=1).T  # numbers × coordinates
-        m, free = len(turn), 0 if self.starts is None else 2 * nv
+        turns = derivatives.along(changes)  # coordinates × numbers
+        m, free = sum(x.shape[1] for x in turns), 0 if self.starts is None else 2 * nv
         S = np.zeros((n, 2 * nv, m + free))
         S[..., m:] = np.eye(2 * nv)[:, :free]
         kept, solved = np.zeros((len(self.q), *S.shape)), np.ones(n, dtype=bool)
@@ -321,12 +322,17 @@ class Windows:
             after = [x[1:][now] for x in results]
             given = {**self.inputs, **values, self.kernel.request.control: self.controls[now]}
             given |= {"q": q[:-1][now], "v": v[:-1][now]}
-            if made := tuple(derive(given, after, self._needed[now])):
+            if made := tuple(derivatives.at(given, after, self._needed[now])):
                 carry(made, first, self.every, S, moved, kept, solved)
-        found = np.concatenate([kept[..., :m] @ turn, kept[..., m:]], axis=-1)
+        found, at = np.zeros((*kept.shape[:-1], len(turns[0]) + free)), 0
+        found[..., len(turns[0]) :] = kept[..., m:]
+        rows, flat = found.reshape(-1, found.shape[-1]), kept.reshape(-1, kept.shape[-1])
+        for turn in turns:
+            some, at = span(turn), at + turn.shape[1]
+            rows[:, some] += flat[:, at - turn.shape[1] : at] @ turn[some].T
         charts = self.kernel.difference.derivative("tangent_jacobian", by="q_end")
-        at = q[:: self.every]
-        chart = np.asarray(charts(np.where(self._known[0][..., None], self.q, at), at))
+        ends = q[:: self.every]
+        chart = np.asarray(charts(np.where(self._known[0][..., None], self.q, ends), ends))
         return chart @ found[..., :nv, :], found[..., nv:, :], solved
 
     def _by_tangents(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:

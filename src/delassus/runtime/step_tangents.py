@@ -62,8 +62,14 @@ class StepTangents(NamedTuple):
     right: Mask
 
 
-Derive = Callable[[Mapping[str, Array], Sequence[Array], Mask], Iterator[StepTangents]]
-"""From arguments and states after steps (T, n, …), and which of them are needed."""
+class StepDerivatives(NamedTuple):
+    """Derivatives of steps, ``at`` arguments, states after them (T, n, …) and those of these that are needed.
+
+    ``along`` are changes (k, …) of the numbers of parameters that these are by, those of one argument after the other.
+    """
+
+    at: Callable[[Mapping[str, Array], Sequence[Array], Mask], Iterator[StepTangents]]
+    along: Callable[[Values], list[Array]]
 
 
 @compiled
@@ -88,11 +94,17 @@ def carry(
                             moved[i, j] = some.columns[s, i, j]
                         for j in range(k, m):
                             moved[i, j] = 0.0
-                        for x in range(size):
-                            by = some.A[s, i, x]
-                            if by != 0.0:
+                    for h in range(size // 2):  # two rows by two, there are 2 nv
+                        i = 2 * h
+                        for g in range(size // 2):
+                            x = 2 * g
+                            a, b = some.A[s, i, x], some.A[s, i, x + 1]
+                            c, d = some.A[s, i + 1, x], some.A[s, i + 1, x + 1]
+                            if a != 0.0 or b != 0.0 or c != 0.0 or d != 0.0:
                                 for j in range(m):
-                                    moved[i, j] += by * S[unit, x, j]
+                                    e, f = S[unit, x, j], S[unit, x + 1, j]
+                                    moved[i, j] += a * e + b * f
+                                    moved[i + 1, j] += c * e + d * f
                     for i in range(size):
                         for j in range(m):
                             S[unit, i, j] = moved[i, j]
@@ -105,7 +117,7 @@ def carry(
 
 
 @lru_cache(maxsize=16)
-def derivatives_of_steps(kernel: Kernel, names: tuple[str, ...], times: bool) -> Derive | None:
+def derivatives_of_steps(kernel: Kernel, names: tuple[str, ...], times: bool) -> StepDerivatives | None:
     """Derivatives of a step with state and arguments at many states; what is not called is not compiled.
 
     Those of contact steps are without contacts, without bounces, and as it is. With ``times`` impacts are in the mean
@@ -116,14 +128,23 @@ def derivatives_of_steps(kernel: Kernel, names: tuple[str, ...], times: bool) ->
     size_of = {a.name: a.size for a in kernel.arguments}
     sizes = {name: size_of[name] for name in names}
     if request.quantity.name == "contact_step" and all(c.n_impulses for c in request.constraints):
-        return partial(_at_states, _contact_ways(kernel, names, times), sizes)
+        ways = _contact_ways(kernel, names, times)
+        return StepDerivatives(
+            partial(_at_states, ways, sizes), lambda x: [x[name].reshape(len(x[name]), -1) for name in names]
+        )
     plain = (
         options.control == "tau"
         and options.integrator == "semi-implicit"
         and not (options.impacts or any(options.soft))
     )
     inertial = are_payloads(kernel, names)
-    return partial(_by_regressor, kernel, names) if request.quantity.name == "step" and plain and inertial else None
+    if request.quantity.name != "step" or not plain or not inertial:
+        return None
+    payloads = _payloads_on_links(kernel)
+    links = [payloads[name][0] for name in names]
+    return StepDerivatives(
+        partial(_by_regressor, kernel, links), lambda x: [x[name] @ payloads[name][1] for name in names]
+    )
 
 
 def _contact_ways(kernel: Kernel, names: tuple[str, ...], times: bool) -> list[tuple[Request, Callable[[], Kernel]]]:
@@ -201,37 +222,53 @@ def are_payloads(kernel: Kernel, names: Iterable[str]) -> bool:
 
 
 def _by_regressor(
-    kernel: Kernel, names: Sequence[str], given: Mapping[str, Array], after: Sequence[Array], needed: Mask
+    kernel: Kernel, links: Sequence[int], given: Mapping[str, Array], after: Sequence[Array], needed: Mask
 ) -> Iterator[StepTangents]:
-    """Derivatives by payloads at the states (T, n) that are needed, before those ``after``: ``A`` and ``−B Y``."""
+    """Derivatives by inertial parameters of links at the states (T, n) that are needed, before those ``after``.
+
+    ``A`` and ``−B Y``; links that are the world's have none.
+    """
     at = np.nonzero(needed)
     dt = np.broadcast_to(given["dt"], needed.shape[1:])
     here = {**given, "qdd": (after[1] - given["v"]) / dt[:, None]}
     step, regressor = _step_kernel(kernel), regressor_kernel(kernel)
     (A, B), right = results_of(step, _taken(step, here, at, needed))
     (Y,), _ = results_of(regressor, _taken(regressor, here, at, needed))
+    if list(links) != list(range(kernel.request.tree.n_links)):
+        Y = np.concatenate(
+            [np.zeros((*Y.shape[:-1], 10)) if i == WORLD else Y[..., 10 * i : 10 * i + 10] for i in links], axis=-1
+        )
     ends = np.searchsorted(at[0], np.arange(len(needed) + 1))
-    changes = dict(zip(names, np.split(np.eye(10 * len(names)), len(names), axis=1), strict=True))
-    columns = -B @ forces_of_changes(kernel, Y, changes)
-    yield StepTangents(ends, at[1].copy(), A, columns, np.ones(right.shape, dtype=bool), right)
+    yield StepTangents(ends, at[1].copy(), A, -B @ Y, np.ones(right.shape, dtype=bool), right)
 
 
 def forces_of_changes(kernel: Kernel, Y: Array, changes: Values) -> Array:
     """Joint forces (N, nv, k) of k changes of payloads, by regressors (N, nv, 10 n)."""
-    tree, payloads = kernel.request.tree, [a.name for a in kernel.arguments if a.keyword == "payloads"]
     out = np.zeros((*Y.shape[:-1], len(next(iter(changes.values())))))
+    flat, rows, payloads = out.reshape(-1, out.shape[-1]), Y.reshape(-1, Y.shape[-1]), _payloads_on_links(kernel)
     for name, change in changes.items():
-        place = tree.placement(kernel.request.payloads[payloads.index(name)])
-        if place.link == WORLD:
-            continue
-        to_link = np.linalg.solve(_homogeneous(tree.placement(tree.link_names[place.link])), _homogeneous(place))
-        moved = from_pseudo_inertia(to_link @ pseudo_inertia(change) @ to_link.T)
-        some = _span(moved)
-        out[..., some] += Y[..., 10 * place.link : 10 * place.link + 10] @ moved[some].T
+        link, there = payloads[name]
+        if link != WORLD:
+            some = span(change)
+            flat[:, some] += rows[:, 10 * link : 10 * link + 10] @ (change[some] @ there).T
     return out
 
 
-def _span(changes: Array) -> slice:
+@lru_cache(maxsize=16)
+def _payloads_on_links(kernel: Kernel) -> dict[str, tuple[int, Array]]:
+    """Link of each payload, and what units of its ten parameters are there (10 × 10), by names of arguments."""
+    tree, out = kernel.request.tree, dict[str, tuple[int, Array]]()
+    names = (a.name for a in kernel.arguments if a.keyword == "payloads")
+    for name, frame in zip(names, kernel.request.payloads, strict=True):
+        place, there = tree.placement(frame), np.zeros((10, 10))
+        if place.link != WORLD:
+            to_link = np.linalg.solve(_homogeneous(tree.placement(tree.link_names[place.link])), _homogeneous(place))
+            there = from_pseudo_inertia(to_link @ pseudo_inertia(np.eye(10)) @ to_link.T)
+        out[name] = place.link, there
+    return out
+
+
+def span(changes: Array) -> slice:
     """Coordinates by which changes (k, n) are not zero, from the first to the last."""
     some = np.flatnonzero(changes.any(axis=1))
     return slice(some[0], some[-1] + 1) if some.size else slice(0)

@@ -157,6 +157,9 @@ def test_payload_from_trajectories(loaded):
     found = ds.identify(step, {"q": measured}, start, **how)
     assert (np.abs(found.values["payload0"] - payload) < 4 * found.errors["payload0"]).all()
     assert found.errors["payload0"][0] < 0.2
+    fine = {"q": q + 0.1 * NOISE * rng.normal(size=q.shape)}
+    near = ds.identify(step, fine, {"payload0": payload}, **how | {"scale": 0.1 * NOISE})  # only starts are wrong
+    assert near.converged and 0.9 < near.residual < 1.1
     with pytest.raises(ds.DelassusError, match="start of payload0: expected a payload with which its link is a body"):
         ds.identify(step, {"q": measured}, {"payload0": [-10.0, *[0.0] * 9]}, **how)
 

@@ -229,7 +229,7 @@ def least_squares(
     ``jacobian`` (m, n) is asked for at each step that is taken, of residuals that were computed last. Where something
     else is eliminated from them, they may become less than was predicted: the search goes on as long as they do.
     """
-    f, evaluations, damping, more = residuals(x), 1, DAMPING, 0.0
+    f, evaluations, damping, more = residuals(x), 1, DAMPING, np.inf  # what is eliminated is where it starts
     while True:
         J = jacobian(x)
         enough = 0.5 * CLOSE**2 * variance(f)
@@ -245,6 +245,7 @@ def least_squares(
                 return Minimum(x, f, J, evaluations, small and left <= max(enough, 0.5 * SMALLEST_STEP**2))
             f_z, evaluations = residuals(z), evaluations + 1
             gained = cost - 0.5 * float(f_z @ f_z) - weight * divergence(domain.matrices(z))
+            more = gained - predicted if more == np.inf else more
             if gained > GOOD * predicted:
                 damping /= CHANGE
             elif gained < POOR * predicted:

@@ -1,13 +1,13 @@
 """Calls as a loop over the rows of a table, which say where operands and results are.
 
-In one-state code, bodies that do the same for columns side by side become one operation for all, on vectors.
+In one-state code a body runs on vectors: of columns of a row that it does the same for, or of several rows.
 """
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,8 +16,8 @@ from delassus.compiler.program.program import Stage
 from delassus.spatial.trace.graph import Builder, Graph
 from delassus.spatial.trace.operations import LEAVES, Op, arity
 
-SIMD_COLUMNS = 4
-"""Columns side by side, at most."""
+SIMD_LANES = 4
+"""Numbers of one state in a vector, at most."""
 
 LEAST_COLUMNS = 3
 """Columns side by side, at least: of fewer, as many operations are saved as there are more loads of numbers."""
@@ -48,6 +48,11 @@ class Rows:
             self.places.append((list(leaders.values()).index(leader), int(column[0] - rows[0, leader])))
         self.bases = rows[:, list(leaders.values())]
 
+    def are_neighbours(self, columns: Sequence[int]) -> bool:
+        """Whether columns are one after the other in all rows."""
+        base, distance = self.places[columns[0]]
+        return [self.places[k] for k in columns] == [(base, distance + k) for k in range(len(columns))]
+
     def c_place(self, column: int) -> str:
         """Operand or result of the row that is at hand, behind a pointer; see `c_pointers`."""
         base, distance = self.places[column]
@@ -75,8 +80,8 @@ def c_table(name: str, size: str, entries: Iterable[int]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SimdColumns:
-    """Body of calls, of operations on so many ``lanes``: columns side by side.
+class SimdBody:
+    """Body of calls, of operations on so many ``lanes``: columns of a row side by side, or rows.
 
     ``inputs`` are the columns of the table of calls that each input is, one for all lanes or one for each; ``outputs``
     those that each output is. Of scalars, lanes are one.
@@ -88,17 +93,43 @@ class SimdColumns:
     outputs: list[tuple[int, ...]]
 
 
-def as_scalars(stage: Stage, rows: Rows) -> SimdColumns:
+def as_scalars(stage: Stage) -> tuple[Rows, SimdBody]:
     """The body of calls as it is."""
+    rows = Rows(stage)
     columns: list[tuple[int, ...]] = [(k,) for k in range(len(rows.places))]
-    n = rows.n_given
-    return SimdColumns(stage.graph, 1, columns[:n], columns[n:])
+    return rows, SimdBody(stage.graph, 1, columns[: rows.n_given], columns[rows.n_given :])
 
 
-def as_simd_columns(stage: Stage, rows: Rows) -> SimdColumns:
-    """The body of calls for as many columns at once as it does the same for, at most `SIMD_COLUMNS`; else as it is."""
-    outputs, first = stage.graph.flat_outputs(), rows.n_given
-    for lanes in range(SIMD_COLUMNS, LEAST_COLUMNS - 1, -1):
+def as_vectors(stage: Stage) -> tuple[Rows, SimdBody]:
+    """The body of calls for columns of a row side by side, else for rows side by side, else as it is."""
+    return _by_columns(stage) or _by_rows(stage) or as_scalars(stage)
+
+
+def _by_rows(stage: Stage) -> tuple[Rows, SimdBody] | None:
+    """The body for as many rows at once, at most `SIMD_LANES`: a row of the table has theirs one after the other.
+
+    The last rows overlap those before them. None if it takes more instructions, one a lane, to gather and scatter what
+    does not lie side by side than operations are saved.
+    """
+    calls, n_given, n_made = [*stage.runs(0)], len(stage.calls[0]), len(stage.graph.flat_outputs())
+    n, lanes = len(calls), min(SIMD_LANES, len(calls))
+    together = [calls[k : k + lanes] for k in (*range(0, n - lanes + 1, lanes), *([n - lanes] if n % lanes else []))]
+    operands = tuple(tuple(x for row, _ in some for x in row) for some in together)
+    targets = tuple(x for some in together for _, row in some for x in row)
+    rows = Rows(replace(stage, calls=operands, targets=targets))
+    groups = [tuple(range(k, rows.n_given, n_given)) for k in range(n_given)]
+    inputs = [columns[:1] if len({rows.places[k] for k in columns}) == 1 else columns for columns in groups]
+    outputs = [tuple(range(rows.n_given + k, len(rows.places), n_made)) for k in range(n_made)]
+    apart = sum(not rows.are_neighbours(columns) for columns in (*inputs, *outputs))
+    if lanes * apart > (lanes - 1) * stage.graph.count().total:
+        return None
+    return rows, SimdBody(stage.graph, lanes, inputs, outputs)
+
+
+def _by_columns(stage: Stage) -> tuple[Rows, SimdBody] | None:
+    """The body for as many columns at once as it does the same for, at most `SIMD_LANES`; None if it does not."""
+    outputs, first = stage.graph.flat_outputs(), len(stage.calls[0])
+    for lanes in range(SIMD_LANES, LEAST_COLUMNS - 1, -1):
         packer, starts = _Packer(stage), range(0, len(outputs), lanes)
         if len(outputs) % lanes:
             continue
@@ -109,8 +140,8 @@ def as_simd_columns(stage: Stage, rows: Rows) -> SimdColumns:
         graph = packer.build.graph([made])
         order = sorted(range(len(graph)), key=packer.last.__getitem__)
         columns = [tuple(range(first + k, first + k + lanes)) for k in starts]
-        return SimdColumns(reorder(graph, order), lanes, packer.inputs, columns)
-    return as_scalars(stage, rows)
+        return Rows(stage), SimdBody(reorder(graph, order), lanes, packer.inputs, columns)
+    return None
 
 
 class _DifferentError(Exception):

@@ -144,9 +144,9 @@ class _Cut:
     def _place_calls(self, outputs: Sequence[int]) -> None:
         """Number results first, for they are copied together, and then what calls read, for they read it together."""
         calls = [loop for loop in self._loops if isinstance(loop, Calls)]
-        read = [node for loop in calls for row in loop.operands for node in row]
+        read = [node for loop in calls for some in loop.side_by_side(loop.operands) for node in some]
         crossing = self._finals.union(read)
-        results = [node for loop in calls for row in loop.final for node in row]
+        results = [node for loop in calls for some in loop.side_by_side(loop.final) for node in some]
         for node in [*(k for k in outputs if k in crossing), *read, *results]:
             self._crossing(node)
 

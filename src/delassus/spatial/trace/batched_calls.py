@@ -110,7 +110,7 @@ def called(ops: TraceOps, body: Function, rows: Sequence[Sequence[Table]]) -> li
         outside = dict(zip([*given, *results], [*row, *final[r]], strict=True))
         out.append([_table(ops, a.shape, iter([outside.get(x, x) for x in a.nodes()])) for a in made])
     if results:
-        ops.loops.append(Calls(given, operands, results, final))
+        ops.loops.append(Calls(given, operands, results, final, body is _tile))
     return out
 
 

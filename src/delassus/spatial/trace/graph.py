@@ -144,13 +144,15 @@ class Calls:
     """Part of a traced program that runs for several lists of values, as a function is called.
 
     In it the inputs ``given`` have the values of the nodes that a row of ``operands`` names; it computes the nodes
-    ``results``. What follows reads them as the inputs of the same row of ``final``.
+    ``results``. What follows reads them as the inputs of the same row of ``final``. Of ``tiles`` of a product, each row
+    is read as columns side by side; else the same place of all rows is.
     """
 
     given: list[int]
     operands: list[list[int]]
     results: list[int]
     final: list[list[int]]
+    tiles: bool = False
 
     def pruned(self, nodes: Sequence[Node], needed: NDArray[np.bool_]) -> Calls:
         """Without rows and results that no ``needed`` node of a graph reads, and what only those are made of."""
@@ -169,7 +171,12 @@ class Calls:
             [[self.operands[k][c] for c in given] for k in rows],
             [self.results[c] for c in results],
             [[self.final[k][c] for c in results] for k in rows],
+            self.tiles,
         )
+
+    def side_by_side(self, table: list[list[int]]) -> Iterable[Sequence[int]]:
+        """Nodes of all rows in groups that code for one state reads, or writes, at once."""
+        return table if self.tiles else zip(*table, strict=True)
 
     def below(self) -> Iterator[tuple[int, list[int]]]:
         """Each final node, and what it depends on."""

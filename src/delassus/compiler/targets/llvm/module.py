@@ -21,7 +21,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from delassus.compiler.program.batched_calls import SIMD_COLUMNS
+from delassus.compiler.program.batched_calls import SIMD_LANES
 from delassus.compiler.program.program import Program, Stage
 from delassus.compiler.targets.llvm.loops import batch, pointers, sizes, span
 from delassus.compiler.targets.llvm.operations import Operations
@@ -56,9 +56,9 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
 
 
 class _One(Code):
-    """Code for one state: sines and cosines of ``angles`` come first, `SIMD_COLUMNS` at once, into the workspace.
+    """Code for one state: sines and cosines of ``angles`` come first, `SIMD_LANES` at once, into the workspace.
 
-    ``sines`` is where the sine of an argument is there; its cosine is `SIMD_COLUMNS` behind it.
+    ``sines`` is where the sine of an argument is there; its cosine is `SIMD_LANES` behind it.
     """
 
     name = "one"
@@ -72,12 +72,12 @@ class _One(Code):
                 if k is not None and k < program.n_inputs
             }
         )
-        self.angles = [angles[k : k + SIMD_COLUMNS] for k in range(0, len(angles), SIMD_COLUMNS)]
-        if len(angles) > SIMD_COLUMNS:
-            self.angles[-1] = angles[-SIMD_COLUMNS:]
-        super().__init__(program, sections, 0, 2 * SIMD_COLUMNS * len(self.angles), *shared)
+        self.angles = [angles[k : k + SIMD_LANES] for k in range(0, len(angles), SIMD_LANES)]
+        if len(angles) > SIMD_LANES:
+            self.angles[-1] = angles[-SIMD_LANES:]
+        super().__init__(program, sections, 0, 2 * SIMD_LANES * len(self.angles), *shared)
         self.sines = {
-            angle: self.first_output + 2 * SIMD_COLUMNS * k + lane
+            angle: self.first_output + 2 * SIMD_LANES * k + lane
             for k, some in enumerate(self.angles)
             for lane, angle in enumerate(some)
         }
@@ -107,7 +107,7 @@ class _One(Code):
         if angle not in self.sines:
             return operations.emit(k)
         is_cosine = section.nodes[k][0] == Op.COS
-        operations.values[k] = text.load(self.slot(text, self.sines[angle] + SIMD_COLUMNS * is_cosine))
+        operations.values[k] = text.load(self.slot(text, self.sines[angle] + SIMD_LANES * is_cosine))
         return operations.values[k]
 
     def result(self, text: LlvmText, k: int) -> str:
@@ -136,15 +136,15 @@ class _One(Code):
 
     def _angles(self) -> LlvmText:
         """Sines and cosines of arguments."""
-        text = LlvmText(SIMD_COLUMNS, self.text().scalar, is_aligned=False)
+        text = LlvmText(SIMD_LANES, self.text().scalar, is_aligned=False)
         for some in self.angles:
             places = [self.value(text, angle) for angle in some]
-            if some[-1] - some[0] == SIMD_COLUMNS - 1 and self.inputs[some[0]][0] == self.inputs[some[-1]][0]:
+            if some[-1] - some[0] == SIMD_LANES - 1 and self.inputs[some[0]][0] == self.inputs[some[-1]][0]:
                 x = text.load(places[0])
             else:
-                x = text.gather([*places, *places[-1:] * (SIMD_COLUMNS - len(places))])
+                x = text.gather([*places, *places[-1:] * (SIMD_LANES - len(places))])
             for k, made in enumerate(sincos(text, x, self.has_fma)):
-                text.store(made, self.slot(text, self.sines[some[0]] + k * SIMD_COLUMNS))
+                text.store(made, self.slot(text, self.sines[some[0]] + k * SIMD_LANES))
         self.declarations |= text.declarations
         return text
 
@@ -175,9 +175,9 @@ class _One(Code):
         return f"%a{i}", entry
 
     def _copy(self, text: LlvmText, run: list[tuple[int, int, str, int]]) -> None:
-        """Write neighbours, `SIMD_COLUMNS` at once."""
+        """Write neighbours, `SIMD_LANES` at once."""
         (r, position, origin, distance), n = run[0], len(run)
-        align, of_width = f"align {text.bits // 8}", f"<{SIMD_COLUMNS} x {text.scalar}>"
+        align, of_width = f"align {text.bits // 8}", f"<{SIMD_LANES} x {text.scalar}>"
         target = text.row(f"%r{r}", position)
         source = text.row(origin, distance) if origin[0] == "%" else ""
 
@@ -187,18 +187,18 @@ class _One(Code):
                 value = text.instruction(f"load {kind}, ptr {text.row(source, k)}, {align}")
             text.lines.append(f"store {kind} {value}, ptr {text.row(target, k)}, {align}")
 
-        if n < SIMD_COLUMNS:
+        if n < SIMD_LANES:
             for k in range(n):
                 copy(text.scalar, k)
             return
-        if n > LONG * SIMD_COLUMNS:
-            with text.loop(f"copy{len(text.lines)}", n // SIMD_COLUMNS * SIMD_COLUMNS, SIMD_COLUMNS) as at:
+        if n > LONG * SIMD_LANES:
+            with text.loop(f"copy{len(text.lines)}", n // SIMD_LANES * SIMD_LANES, SIMD_LANES) as at:
                 copy(of_width, at)
         else:
-            for k in range(0, n // SIMD_COLUMNS * SIMD_COLUMNS, SIMD_COLUMNS):
+            for k in range(0, n // SIMD_LANES * SIMD_LANES, SIMD_LANES):
                 copy(of_width, k)
-        if n % SIMD_COLUMNS:  # the last overlap those before them
-            copy(of_width, n - SIMD_COLUMNS)
+        if n % SIMD_LANES:  # the last overlap those before them
+            copy(of_width, n - SIMD_LANES)
 
 
 def _runs(leaves: list[tuple[int, int, str, int]]) -> list[list[tuple[int, int, str, int]]]:

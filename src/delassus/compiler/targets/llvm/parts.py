@@ -7,7 +7,7 @@ from itertools import groupby
 
 from delassus.compiler.passes.allocate import Act, Step, allocate
 from delassus.compiler.passes.schedule import overlap
-from delassus.compiler.program.batched_calls import Rows, as_scalars, as_simd_columns
+from delassus.compiler.program.batched_calls import Rows, as_scalars, as_vectors
 from delassus.compiler.program.program import Program, Stage
 from delassus.compiler.targets.llvm.loops import pointers, signature
 from delassus.compiler.targets.llvm.operations import Operations
@@ -35,17 +35,17 @@ class Section:
     ``targets`` are the numbers of the values that its outputs are, none of the last part, whose outputs are results.
     Those of a loop are kept ``apart`` until the end of a pass, since the pass reads what they replace. ``rows`` say
     where the operands and the results of calls are; ``inputs`` and ``goals`` are their columns of that table. ``lanes``
-    are columns side by side in one-state code, where the body of calls allows for that (`SimdColumns`).
+    are numbers of one state side by side, in the body of calls of one-state code (`SimdBody`).
     ``unless`` is that of `Stage`.
     """
 
     def __init__(self, name: str, stage: Stage, registers: int, is_one_state: bool) -> None:
         self.name, self.targets, self.times, self.apart = name, stage.targets, stage.times, stage.is_loop
         self.unless = stage.unless
-        self.rows, graph = Rows(stage) if stage.calls else None, stage.graph
-        self.lanes = 1
-        if self.rows is not None:
-            body = (as_simd_columns if is_one_state else as_scalars)(stage, self.rows)
+        self.rows: Rows | None = None
+        self.lanes, graph = 1, stage.graph
+        if stage.calls:
+            self.rows, body = (as_vectors if is_one_state else as_scalars)(stage)
             graph, self.lanes, self.inputs, self.goals = body.graph, body.lanes, body.inputs, body.outputs
         graph = overlap(graph, registers - SPARE)
         self.nodes, self.numbers, self.outputs = graph.nodes(), graph.value.tolist(), graph.flat_outputs()
@@ -195,10 +195,8 @@ class Code:
     def _of_row(self, text: LlvmText, section: Section, columns: tuple[int, ...]) -> list[str]:
         """Addresses of operands or results of the row of calls that is at hand; one where they are neighbours."""
         assert section.rows is not None
-        places = [section.rows.places[column] for column in columns]
-        base, distance = places[0]
-        if places == [(base, distance + k) for k in range(len(places))]:
-            places = places[:1]
+        wanted = columns[:1] if section.rows.are_neighbours(columns) else columns
+        places = [section.rows.places[column] for column in wanted]
         for base, _ in places:
             if base not in self._bases:
                 self._bases[base] = text.behind(self.start, "%row", base)

@@ -71,11 +71,8 @@ class Trot:
         self.standing = (weight - J.T @ np.linalg.lstsq(J[:, :6].T, weight[:6], rcond=None)[0])[6:]
         self.bounds = tuple(sign * np.r_[np.zeros(6), tree.effort_limit[6:]] for sign in (-1.0, 1.0))
         self.first, self.seconds, self.costs = 0, [], []
-        q, v, gains = self.goal(np.arange(HORIZON + 1)), np.zeros((HORIZON + 1, 18)), np.zeros((HORIZON, 12, 36))
-        gains[:, range(12), range(6, 18)], gains[:, range(12), range(24, 36)] = -30.0, -0.3  # springs and dampers
         controls = np.tile(np.r_[np.zeros(6), self.standing], (HORIZON, 1))
-        none, forces = np.empty((HORIZON + 1, 0)), np.zeros((HORIZON, 12))
-        self.plan = ds.Plan(q, v, none, forces, controls, gains, np.inf)
+        self.plan = ds.Plan(self.goal(np.arange(HORIZON + 1)), np.zeros((HORIZON + 1, 18)), controls)
 
     # -- cost: residuals and their derivatives by tangents of the state, controls and forces -------------------------
 
@@ -135,7 +132,7 @@ class Trot:
         return on, lands
 
     def plans(self, q: Array, v: Array, knot: int) -> Iterator[ds.Plan]:
-        """Plans from a state on, one more iteration each, the first one by what is left of the plan before."""
+        """Plans from a state on, one more iteration each, the first one what is left of the plan before."""
         before, self.first = self.plan.shifted(knot - self.first), knot
         on, lands = self.modes(np.arange(knot, knot + HORIZON))
         return ds.ilqr(

@@ -86,15 +86,18 @@ def test_rollouts_under_feedback_are_loops_of_calls(rolling):
     nominal = ds.rollout(step, q0, rng.normal(size=6), u, DT)[:2]
     tree, still = step.request.tree, np.zeros((batch, step.arguments[2].size))
     starts, v0 = tree.integrate(q0, 0.3 * rng.normal(size=(batch, 6))), rng.normal(size=(batch, 6))
-    for K in (rng.normal(size=(T, 6, 12)), rng.normal(size=(T, batch, 6, 12))):
+    defects, none = 0.1 * rng.normal(size=(T + 1, batch, 12)), np.zeros((T + 1, batch, 12))
+    for K, moved in ((rng.normal(size=(T, 6, 12)), none), (rng.normal(size=(T, batch, 6, 12)), defects)):
         how = {"feedback": K, "nominal": nominal, "bounds": (-2.0, np.full(6, 3.0)), "time_axis": 0}
+        how |= {"defects": moved} if moved is defects else {}
         q, v, _, _, controls = ds.rollout(step, starts, v0, u, DT, **how)
-        state = [starts, v0, still]
+        state = [tree.integrate(starts, moved[0, :, :6]), v0 + moved[0, :, 6:], still]
         for t in range(T):
             away = np.concatenate([tree.difference(nominal[0][t], state[0]), state[1] - nominal[1][t]], axis=-1)
             applied = np.clip(u[t] + (K[t] @ away[..., None])[..., 0], -2.0, 3.0)
             assert np.abs(controls[t] - applied).max() < 1e-12
             state = step(*state, applied, DT)[:3]
+            state = [tree.integrate(state[0], moved[t + 1, :, :6]), state[1] + moved[t + 1, :, 6:], state[2]]
             assert max(np.abs(q[t + 1] - state[0]).max(), np.abs(v[t + 1] - state[1]).max()) < 1e-12
         assert (controls == 3.0).any() and (controls == -2.0).any()
     for change, match in (
@@ -102,11 +105,39 @@ def test_rollouts_under_feedback_are_loops_of_calls(rolling):
         ({"feedback": None}, "feedback: expected gains where"),
         ({"nominal": nominal[0]}, "nominal: expected a pair"),
         ({"bounds": (1.0, -1.0)}, "bounds: expected a pair of least"),
+        ({"defects": defects[1:]}, r"defects: expected shape \(7, ..., 12\)"),
     ):
         with pytest.raises(ds.DelassusError, match=match):
             ds.rollout(step, starts, v0, u, DT, **{**how, **change})
     with pytest.raises(ds.DelassusError, match="feedback: expected arrays of controls"):
         ds.rollout(step, starts, v0, lambda t, q, v: v, DT, steps=T, feedback=K, nominal=nominal)
+
+
+def test_a_plan_starts_from_states_where_rollouts_diverge(landing):
+    """Gaps are closed by steps of full length, and the optimum of a linear problem does not depend on the start."""
+    rod, rng = ds.mechanisms.pendulum(1), np.random.default_rng(0)
+    kernels = smooth(rod)
+
+    def last(q, v):
+        return 9.0 * np.concatenate([q - 0.2, v], axis=-1)
+
+    guess = ds.Plan(rng.normal(size=(31, 1)), rng.normal(size=(31, 1)), np.zeros((30, 1)))
+    first, *_, plan = islice(ds.ilqr(*kernels, [0.0], [0.0], guess, DT, lambda t, q, v, u: 0.3 * u, last), 40)
+    straight = list(islice(ds.ilqr(*kernels, [0.0], [0.0], guess.controls, DT, lambda t, q, v, u: 0.3 * u, last), 40))[
+        -1
+    ]
+    q, v = ds.rollout(kernels[0], guess.q[:-1], guess.v[:-1], guess.controls[None], DT, time_axis=0)
+    ends = np.concatenate([q[1], v[1]], axis=-1) - np.concatenate([guess.q, guess.v], axis=-1)[1:]
+    assert np.abs(first.gaps[1:] - ends).max() < 1e-12 and np.array_equal(first.gaps[0], -np.r_[guess.q[0], guess.v[0]])
+    assert not plan.gaps.any() and np.abs(plan.controls - straight.controls).max() < 1e-5 * np.abs(plan.controls).max()
+    q, v = ds.rollout(kernels[0], [0.0], [0.0], plan.controls, DT)
+    assert np.abs(q - plan.q).max() < 1e-9
+    arm, _, plans, *_ = landing
+    guess = ds.Plan(np.repeat(arm.random(0)[None], 21, axis=0), np.zeros((21, 3)), 0.1 * np.ones((20, 3)))
+    *_, plan = islice(plans(arm.random(0), np.ones(3), guess), 8)
+    assert not plan.gaps.any()
+    with pytest.raises(ds.DelassusError, match="a plan of 2 controls that vary, got q of shape"):
+        plans(arm.random(0), np.ones(3), ds.Plan(plan.q[1:], plan.v, plan.controls))
 
 
 def test_controls_within_bounds_are_the_best_ones():

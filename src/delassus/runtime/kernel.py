@@ -365,6 +365,11 @@ class Kernel:
         """Kernel of the "difference" of configurations, of as many lanes."""
         return Kernel(request(self.request.tree, (), find_quantity("difference")), self.dtype.name, self.lanes)
 
+    @cached_property
+    def integrate(self) -> Kernel:
+        """Kernel of the configuration after a displacement, of as many lanes."""
+        return Kernel(request(self.request.tree, (), find_quantity("integrate")), self.dtype.name, self.lanes)
+
     def _made(self, asked: tuple[Request, str, str] | None) -> Kernel | None:
         if asked is None:
             return None
@@ -405,7 +410,7 @@ class Kernel:
         n, shapes = prod(batch), [*(a.shape for a in self.arguments), *(r.shape for r in self.results)]
         rcond = [np.empty((steps, *batch), dtype=self.dtype)] if self.has_rcond else []
         added = [(k, x) for k, x in enumerate(totals, len(arrays)) if x is not None]
-        of_feedback, law = ([], []) if feedback is None else feedback.record(len(shapes) + len(rcond))
+        of_feedback, law = ([], []) if feedback is None else feedback.record(len(arrays), len(shapes) + len(rcond))
         every = [*arrays, *results, *rcond, *(x for x, _ in of_feedback), *(x for _, x in added)]
         shapes += [() for _ in rcond] + [shape for _, shape in of_feedback] + [shapes[k] for k, _ in added]
         depths = [len(batch) + len(shape) for shape in shapes]

@@ -1,17 +1,20 @@
 """`ilqr`: controls of a compiled time step that make the cost of a trajectory small.
 
 The iterative linear-quadratic regulator: a sweep of Riccati's equation backwards over the derivatives of all steps,
-then rollouts of several step lengths under the feedback found. Costs are half sums of squares of residuals, whose
-second derivatives are those of Gauss and Newton; changes are in tangents, as derivatives of steps are.
+then rollouts of several step lengths under the feedback found. Plans may start from states that no controls lead to:
+gaps between steps are in the model, and rollouts of a part of a change keep the rest of them. Costs are half sums of
+squares of residuals, whose second derivatives are those of Gauss and Newton; changes are in tangents.
 
-Source: Li, Todorov 2004; Tassa, Erez, Todorov 2012, sections II.C to F. Deviations: all step lengths are tried at once
-and the best one is taken; the regularisation is Marquardt's, relative to the curvature by each control.
+Source: Li, Todorov 2004; Tassa, Erez, Todorov 2012, sections II.C to F; gaps: Mastalli et al., "Crocoddyl", ICRA 2020,
+section IV (FDDP). Deviations: all step lengths are tried at once and the best one is taken; gaps have a price, twice
+the sum of what each changes the cost by, its product with the multiplier; the regularisation is Marquardt's, relative
+to the curvature by each control.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -39,6 +42,14 @@ relative to curvatures."""
 DIFFERENCE = 1e-6
 """Of central differences of residuals (m, rad, and over s; units of controls)."""
 
+NONE = np.empty(0)
+
+PRICE = 2.0
+"""Of gaps, over what they change costs by: from 1 on, plans without gaps are the best ones nearby."""
+
+WORST = 1e250
+"""Price of gaps at which the plan with the least is the best one."""
+
 Residuals = Callable[..., ArrayLike]
 """From times (s), states, controls and, if the step gives them, forces to residuals (..., m), or their derivatives."""
 
@@ -47,17 +58,22 @@ Residuals = Callable[..., ArrayLike]
 class Plan(Frozen):
     """A trajectory under controls, and its cost.
 
+    ``Plan(q, v, controls)`` is one to start from whose states need not follow from controls.
+
     Attributes
     ----------
     q, v : (T + 1, nq) and (T + 1, nv) arrays
-    impulses : (T + 1, n) array
-        Of contact steps; without columns of others.
-    forces : (T, m) array
-        Those of constraints at each step, if the step gives them; without columns if not.
     controls : (T, nu) array
         Joint forces, or what stands in their place.
     gains : (T, n, 2 nv) array
         Feedback on the tangent of the state, of controls that vary: ``u + K [q ⊖ q_plan; v − v_plan]``; zero at first.
+    impulses : (T + 1, n) array
+        Of contact steps; without columns of others.
+    forces : (T, m) array
+        Those of constraints at each step, if the step gives them; without columns if not.
+    gaps : (T + 1, 2 nv) array
+        Where the start is and steps lead to minus the states of the plan, in tangents: zero, but of plans that start
+        from other states until a step of full length has been taken.
     cost : float
     regularisation : float
         Of the next iteration, relative to the curvature by each control.
@@ -75,11 +91,12 @@ class Plan(Frozen):
 
     q: Array
     v: Array
-    impulses: Array
-    forces: Array
     controls: Array
-    gains: Array
-    cost: float
+    gains: Array = field(default_factory=lambda: NONE)
+    impulses: Array = field(default_factory=lambda: NONE)
+    forces: Array = field(default_factory=lambda: NONE)
+    gaps: Array = field(default_factory=lambda: NONE)
+    cost: float = np.inf
     regularisation: float = FIRST
 
     def shifted(self, steps: int = 1) -> Plan:
@@ -133,8 +150,12 @@ class _Problem:
         """Whether residuals of steps are of forces, too."""
         return "forces" in (r.name for r in self.step.results)
 
-    def rolled(self, plan: Plan, change: Array, lengths: Array) -> Plan:
-        """The best of the plans with parts (n,) of a change (T, n) of controls, each under the plan's feedback."""
+    def rolled(self, plan: Plan, change: Array, lengths: Array, price: float = 0.0) -> tuple[Plan, float]:
+        """The best of the plans with parts (n,) of a change (T, n) of controls, each under the plan's feedback.
+
+        They leave as much of the gaps as is missing of a whole change, which costs so much of the ``price``: the cost
+        of the best one with that comes second.
+        """
         n, T = len(lengths), len(plan.controls)
         u = np.repeat(plan.controls[:, None], n, axis=1)
         u[..., self.varied] += lengths[:, None] * change[:, None]
@@ -143,6 +164,7 @@ class _Problem:
             K = np.zeros((T, u.shape[-1], 2 * self.tree.nv))
             K[:, self.varied] = plan.gains
             law = {"feedback": K, "nominal": (plan.q, plan.v), "bounds": tuple(self.bounds)}
+            law |= {"defects": (lengths[:, None] - 1.0) * plan.gaps[:, None]} if plan.gaps.any() else {}
         how: dict[str, Any] = {"time_axis": 0, "return_status": True, "per_step": self.per_step, **law}
         q, v, *beside, status = rollout(self.step, self.start[0], self.start[1], u, self.dt, **how, **self.others)
         u = beside.pop() if law else u
@@ -150,15 +172,40 @@ class _Problem:
         forces = beside[0] if self.has_forces else np.empty((T, n, 0))
         sound = (status == DynamicsStatus.SOLVED).all(axis=0)
         sound &= np.isfinite(q).all(axis=(0, -1)) & np.isfinite(v).all(axis=(0, -1))
-        costs, of, times = np.full(n, np.inf), np.flatnonzero(sound), np.asarray(self.dt * np.arange(T))[:, None]
+        costs, of = np.full(n, np.inf), np.flatnonzero(sound)
         if len(of):
-            steps = q[:-1, of], v[:-1, of], u[:, of], *([forces[:, of]] if self.has_forces else [])
-            along = half_square(self.along(times, *steps)).sum(axis=0)
-            costs[of] = along + half_square(self.last(q[-1, of], v[-1, of]))
+            costs[of] = self.cost(q[:, of], v[:, of], u[:, of], forces[:, of])
             costs[np.isnan(costs)] = np.inf
-        best = int(costs.argmin())
-        best_q, best_v, *rest = (x[:, best] for x in (q, v, impulses, forces, u))
-        return Plan(best_q, best_v, rest[0], rest[1], rest[2], plan.gains, float(costs[best]), plan.regularisation)
+        merits = costs + price * (1.0 - lengths)
+        best = int(merits.argmin())
+        best_q, best_v, best_u, *rest = (x[:, best] for x in (q, v, u, impulses, forces))
+        left = np.zeros((T + 1, 2 * self.tree.nv)) if not len(plan.gaps) else (1.0 - lengths[best]) * plan.gaps
+        made = Plan(best_q, best_v, best_u, plan.gains, rest[0], rest[1], left, float(costs[best]), plan.regularisation)
+        return made, float(merits[best])
+
+    def cost(self, q: Array, v: Array, u: Array, forces: Array) -> Array:
+        """Costs (...) of trajectories, time first."""
+        times = np.asarray(self.dt * np.arange(len(u))).reshape(-1, *[1] * (q.ndim - 2))
+        steps = q[:-1], v[:-1], u, *([forces] if self.has_forces else [])
+        return np.asarray(half_square(self.along(times, *steps)).sum(axis=0) + half_square(self.last(q[-1], v[-1])))
+
+    def begun(self, plan: Plan) -> Plan:
+        """The plan at its own states, with the gaps of all steps between them, and its cost."""
+        u, nv = np.clip(plan.controls, *self.bounds), self.tree.nv
+        impulses = plan.impulses if len(plan.impulses) else np.zeros((len(plan.q), 0))
+        if self.step.iterates and not impulses.size:
+            impulses = np.zeros((len(plan.q), self.step.arguments[2].size))
+        found = self.called(self.step, replace(plan, controls=u), impulses[:-1])
+        after = found["q_next"], found["v_next"]
+        ends = [np.concatenate([a[None], b]) for a, b in zip(self.start, after, strict=True)]
+        gaps = np.concatenate([self.step.difference(plan.q, ends[0]), ends[1] - plan.v], axis=-1)
+        forces = found["forces"] if self.has_forces else np.empty((len(u), 0))
+        if self.step.iterates:
+            impulses = np.concatenate([impulses[:1], found["impulses_next"]])
+        gains = plan.gains if len(plan.gains) else np.zeros((len(u), len(self.varied), 2 * nv))
+        cost = float(self.cost(plan.q, plan.v, u, forces))
+        cost = cost if np.isfinite(gaps).all() else np.inf
+        return Plan(plan.q, plan.v, u, gains, impulses, forces, gaps, cost, plan.regularisation)
 
     def differences(self, residuals: Callable[..., ArrayLike], q: Array, *others: Array) -> Array:
         """Derivatives (..., m, n) of residuals by tangents of configurations and all others, by central differences."""
@@ -184,21 +231,22 @@ class _Problem:
             J = J + by_forces @ np.concatenate([changes["C"], changes["D"]], axis=-1)
         return (J, np.asarray(along(*steps))), (J_end, np.asarray(last(*end)))
 
-    def changes(self, plan: Plan) -> dict[str, Array]:
-        """Derivatives of all steps by the names that the kernel gives them."""
-        # impulses of the solution itself: those of the step before would be a longer way to it
-        states = zip(("q", "v", "impulses"), (plan.q[:-1], plan.v[:-1], plan.impulses[1:]), strict=True)
-        values = {**dict(states), self.step.request.control: plan.controls, "dt": self.dt, **self.others}
-        found = self.derivatives(*(values[a.name] for a in self.derivatives.arguments))
-        return dict(zip((r.name for r in self.derivatives.results), found, strict=True))
+    def called(self, kernel: Kernel, plan: Plan, impulses: Array) -> dict[str, Array]:
+        """What a kernel makes of all steps, by name."""
+        states = {"q": plan.q[:-1], "v": plan.v[:-1], "impulses": impulses}
+        values = {**states, self.step.request.control: plan.controls, "dt": self.dt, **self.others}
+        found = kernel(*(values[a.name] for a in kernel.arguments))
+        return dict(zip((r.name for r in kernel.results), found, strict=True))
 
-    def backward(self, plan: Plan) -> tuple[Array, Array]:
-        """Change (T, n) of controls, and gains (T, n, 2 nv)."""
-        changes, room = self.changes(plan), (self.bounds[:, None] - plan.controls)[..., self.varied]
+    def backward(self, plan: Plan) -> tuple[Array, Array, float]:
+        """Change (T, n) of controls, gains (T, n, 2 nv), and the price of gaps."""
+        # impulses of the solution itself: those of the step before would be a longer way to it
+        changes = self.called(self.derivatives, plan, plan.impulses[1:])
         A, B, (steps, end) = changes["A"], changes["B"], self.residuals(plan, changes)
-        model = Model(A, B, np.zeros(A.shape[:2]), *steps, *end, self.varied, room)
-        laws, _ = riccati(model, plan.regularisation)
-        return laws[..., -1], laws[..., :-1]
+        room = (self.bounds[:, None] - plan.controls)[..., self.varied]
+        laws, V, slopes = riccati(Model(A, B, plan.gaps[1:], *steps, *end, self.varied, room), plan.regularisation)
+        price = PRICE * (np.abs(slopes).sum() + abs(V[-1, :-1] @ plan.gaps[0]))
+        return laws[..., -1], laws[..., :-1], float(price)
 
 
 def ilqr(
@@ -233,7 +281,9 @@ def ilqr(
         Where the trajectory starts.
     controls : (T, nu) array_like or Plan
         Those to start from, as `rollout` takes them: joint forces, ``ctrl`` or ``q_target``. Those of a plan are under
-        its feedback: predictive control starts from what is left of the plan before, ``plan.shifted()``.
+        its feedback, and keep as much of the gaps as they have to where that diverges: predictive control starts from
+        what is left of the plan before, ``plan.shifted()``. ``ds.Plan(q, v, controls)`` is a guess, without feedback:
+        the first plan has its states, whatever controls lead to.
     dt : float
         Time step (s).
     along : callable
@@ -257,7 +307,7 @@ def ilqr(
     Yields
     ------
     Plan
-        The best so far. All its steps are solved.
+        The best so far. All its steps are solved; of a plan to start from they are where its ``gaps`` are zero.
 
     Raises
     ------
@@ -305,24 +355,38 @@ def ilqr(
     limits, each = check_bounds(bounds, size), check_list("per_step", per_step, "a list of names", "Or none.")
     residuals = along, last, jacobians
     problem = _Problem(step, derivatives, start, dt, *residuals, np.array(chosen), limits, others, each)
-    zero, empty = np.zeros((len(u), len(chosen))), np.empty(0)
-    plan = before or Plan(empty, empty, empty, empty, u, np.zeros((*zero.shape, 2 * tree.nv)), np.inf)
-    if plan.gains.shape != (*zero.shape, 2 * tree.nv):
-        wanted = f"a plan of {len(chosen)} controls that vary"
-        raise ConfigurationError("controls", wanted, f"gains of shape {plan.gains.shape}", "Vary the same ones.")
-    plan = problem.rolled(plan, zero, np.ones(1))
+    zero, wanted = np.zeros((len(u), len(chosen))), "some whose steps are all solved"
+    if before is None:
+        plan, _ = problem.rolled(Plan(NONE, NONE, u, np.zeros((*zero.shape, 2 * tree.nv))), zero, np.ones(1))
+    else:
+        shapes = {"q": (len(u) + 1, tree.nq), "v": (len(u) + 1, tree.nv), "gains": (*zero.shape, 2 * tree.nv)}
+        for name, shape in shapes.items():
+            x = getattr(before, name)
+            if x.shape != shape and not (name == "gains" and x.shape == (0,)):
+                came = f"{name} of shape {x.shape}"
+                raise ConfigurationError(
+                    "controls", f"a plan of {len(chosen)} controls that vary", came, "Vary the same."
+                )
+        # where its feedback leads it, as long a way from its own states as is sound
+        plan, merit = before, np.inf
+        if len(before.gains):
+            plan, merit = problem.rolled(replace(before, gaps=NONE), zero, LENGTHS[:1])
+        if not merit < np.inf:
+            plan = problem.begun(before)
+            led, merit = problem.rolled(plan, zero, LENGTHS[1:], WORST) if len(before.gains) else (plan, np.inf)
+            plan = led if merit < np.inf else plan
     if not np.isfinite(plan.cost):
         came = "some that lead to one that is not, or to numbers that are not finite"
-        raise ConfigurationError("controls", "some whose steps are all solved", came, "Start with less.")
+        raise ConfigurationError("controls", wanted, came, "Start with less, or with states: ds.Plan(q, v, controls).")
     return _improved(problem, plan)
 
 
 def _improved(problem: _Problem, plan: Plan) -> Iterator[Plan]:
     yield plan
     while plan.regularisation < MOST:
-        change, gains = problem.backward(plan)
-        new = problem.rolled(replace(plan, gains=gains), change, LENGTHS)
-        is_lower = new.cost < plan.cost
-        regularisation = max(plan.regularisation * (EASIER if is_lower else HARDER), LEAST)
-        plan = replace(new if is_lower else plan, regularisation=regularisation)
+        change, gains, price = problem.backward(plan)
+        new, merit = problem.rolled(replace(plan, gains=gains), change, LENGTHS, price)
+        is_better = merit < plan.cost + price
+        regularisation = max(plan.regularisation * (EASIER if is_better else HARDER), LEAST)
+        plan = replace(new if is_better else plan, regularisation=regularisation)
         yield plan

@@ -69,8 +69,10 @@ class Rows(NamedTuple):
     residual: Any
 
 
-def riccati(model: Model, damping: float) -> tuple[Array, Array]:
-    """Laws ``K`` (T, n, nx + 1) of all steps, and ``V`` (nx + 1, nx + 1) at the start.
+def riccati(model: Model, damping: float) -> tuple[Array, Array, Array]:
+    """Laws ``K`` (T, n, nx + 1) of all steps, ``V`` (nx + 1, nx + 1) at the start, and by how much gaps change costs.
+
+    The last is ``V_x1ᵀ`` times the gap after each step (T,).
 
     ``damping`` is what part of the curvature by each control is added to it.
     """
@@ -78,12 +80,13 @@ def riccati(model: Model, damping: float) -> tuple[Array, Array]:
     rows, width, pairs = (BLOCK * (-(-k // BLOCK)) for k in (nx + 1, n + BLOCK * (-(-(nx + 1) // BLOCK)), 2 * n))
     numbers = Rows(*(np.zeros((k, width)) for k in (rows, rows, width, rows, n, pairs, pairs, 1)))
     laws, given = np.empty((T, n, nx + 1)), Model(*map(np.ascontiguousarray, model))
-    _backward(given, damping, laws, numbers, Rows(*(x.view(DUALS) for x in numbers)))
-    return laws, numbers.V[: nx + 1, n : n + nx + 1]
+    slopes = np.zeros(T)
+    _backward(given, damping, laws, slopes, numbers, Rows(*(x.view(DUALS) for x in numbers)))
+    return laws, numbers.V[: nx + 1, n : n + nx + 1], slopes
 
 
 @compiled
-def _backward(model: Model, damping: float, laws: Array, numbers: Rows, registers: Rows) -> None:
+def _backward(model: Model, damping: float, laws: Array, slope: Array, numbers: Rows, registers: Rows) -> None:
     A, B, gaps, J, r, J_end, r_end, varied, room = model
     F, _, Q, V, K, left, right, row = numbers
     T, nx, n, m = A.shape[0], A.shape[1], varied.size, r.shape[1]
@@ -106,6 +109,8 @@ def _backward(model: Model, damping: float, laws: Array, numbers: Rows, register
             for j in range(nx):
                 F[i, n + j] = A[t, i, j]
             F[i, one] = gaps[t, i]
+        for i in range(nx):
+            slope[t] += V[i, one] * gaps[t, i]
         for b in range(nx_blocks):
             for j in range(blocks):
                 _product(V, n + BLOCK * b, registers.F, j, nx + 1, registers.VF, BLOCK * b)

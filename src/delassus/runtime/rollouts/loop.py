@@ -1,7 +1,8 @@
 """The loop over time steps, as compiled code: each block of states goes through all of them, under feedback or not.
 
 Under feedback, a step takes ``u = u_nominal + K [q ⊖ q_nominal; v − v_nominal]``, no less and no more than bounds. The
-difference of configurations is on their manifold, in the tangent at the nominal one.
+difference of configurations is on their manifold, in the tangent at the nominal one. States may be moved by defects
+after it, as in forward passes of multiple shooting.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from delassus.compiler.jit.compile import compiled
 from delassus.compiler.jit.memory import call_at, load, reserve, store
@@ -24,7 +25,8 @@ class Feedback(NamedTuple):
     """Feedback about a nominal trajectory of T steps, of the argument number ``control`` of n controls.
 
     ``q``, ``v`` and ``controls`` are (T, *batch, …); ``gains`` are (T, *batch, n, 2 nv), of axes of one where they are
-    the same for the batch; ``bounds`` (2, n) are the least and largest controls, ``difference`` the compiled quantity.
+    the same for the batch; ``bounds`` (2, n) are the least and largest controls, ``difference`` and ``integrate`` the
+    compiled quantities. ``defects`` of q and v (T + 1, *batch, nv each), none or two, are added to states.
     """
 
     difference: Any
@@ -34,28 +36,46 @@ class Feedback(NamedTuple):
     controls: NDArray[Any]
     gains: NDArray[Any]
     bounds: NDArray[Any]
+    defects: tuple[NDArray[Any], ...]
+    integrate: Any
 
     @property
     def is_shared(self) -> bool:
         """Whether gains are the same for the batch."""
         return self.gains.shape[1:-2] != self.q.shape[1:-1]
 
-    def record(self, first: int) -> tuple[list[tuple[NDArray[Any], tuple[int, ...]]], list[int]]:
-        """Arrays with their shapes of one state, and numbers that `run_steps` reads; ``first``: the first one's."""
+    def record(self, after: int, first: int) -> tuple[list[tuple[NDArray[Any], tuple[int, ...]]], list[int]]:
+        """Arrays with their shapes of one state, and numbers that `run_steps` reads.
+
+        ``after`` and ``first`` are the numbers of the arrays of states after steps, and of the first of these arrays.
+        """
         own = [(x, x.shape[self.q.ndim - 1 :]) for x in (self.q, self.v, self.controls)]
         shift = np.empty(self.v.shape[1:], self.v.dtype)
         shared = 0, 0  # no further on at the next state
         of_gains = shared if self.is_shared else self.gains.shape[-2:]
         arrays = [*own, (self.gains, of_gains), (self.bounds, shared), (shift, shift.shape[-1:])]
-        nv, n = self.v.shape[-1], self.controls.shape[-1]
+        arrays += [(x[1:], x.shape[-1:]) for x in self.defects]
+        nv, n, states = self.v.shape[-1], self.controls.shape[-1], max(1, prod(shift.shape[:-1]))
+        if self.defects:
+            moved = np.empty(self.q.shape[1:], self.q.dtype)
+            arrays.append((moved, moved.shape[-1:]))
         return arrays, [
-            self.difference.code.of(max(1, prod(shift.shape[:-1]))).address("span"),
+            self.difference.code.of(states).address("span"),
             first,
             self.control,
             n,
             nv,
             0 if self.is_shared else 2 * n * nv,
+            self.integrate.code.of(states).address("span") if self.defects else 0,
+            self.q.shape[-1],
+            after,
         ]
+
+    def move(self, t: int, q: NDArray[Any], v: NDArray[Any], which: Any = ...) -> None:
+        """Add defects to states before step t in place; ``which`` of the batch (*batch)."""
+        if self.defects:
+            of_q, of_v = (x[t][which] for x in self.defects)
+            q[which], v[which] = self.integrate(q[which], of_q), v[which] + of_v
 
     def controls_at(self, t: int, q: NDArray[Any], v: NDArray[Any], which: NDArray[np.bool_]) -> NDArray[Any]:
         """Controls (k, n) of step t at k states of the batch, which a mask (*batch) says."""
@@ -78,7 +98,7 @@ def check_bounds(bounds: Any, n: int) -> NDArray[Any]:
 
 
 def feedback_of(
-    kernel: Any, arrays: list[NDArray[Any]], law: tuple[ArrayLike, ...], batch: tuple[int, ...], steps: int
+    kernel: Any, arrays: list[NDArray[Any]], law: tuple[Any, ...], batch: tuple[int, ...], steps: int
 ) -> Feedback:
     """Feedback by gains and bounds; ``arrays`` end with nominal states, and get room for controls in their place."""
     names, tree = [a.name for a in kernel.arguments], kernel.request.tree
@@ -91,7 +111,18 @@ def feedback_of(
     K = np.ascontiguousarray(K.reshape(steps, *(K.shape[1:-2] or (1,) * len(batch)), n, 2 * tree.nv))
     nominal, arrays[control] = arrays[control], np.empty_like(arrays[control])
     q, v = arrays[len(names) :]
-    return Feedback(kernel.difference, control, q, v, nominal, K, np.array(law[3], kernel.dtype))
+    bounds, defects = np.array(law[3], kernel.dtype), tuple[NDArray[Any], ...]()
+    if law[4] is not None:
+        given = checked(law[4], Argument("defects", (2 * tree.nv,), "changes"), kernel.dtype, "defects")
+        if given.shape[:-1] not in ((steps + 1,), (steps + 1, *batch)):
+            wanted = f"shape ({steps + 1}, ..., {2 * tree.nv})"
+            raise ConfigurationError(
+                "defects", wanted, f"shape {given.shape}", "Time is the first axis, then the batch."
+            )
+        given = given.reshape(steps + 1, *(given.shape[1:-1] or (1,) * len(batch)), 2 * tree.nv)
+        given = np.broadcast_to(given, (steps + 1, *batch, 2 * tree.nv))
+        defects = tuple(map(np.ascontiguousarray, np.split(given, 2, axis=-1)))
+    return Feedback(kernel.difference, control, q, v, nominal, K, bounds, defects, kernel.integrate)
 
 
 @compiled
@@ -113,6 +144,8 @@ def run_steps(
             if law != 0:
                 _feed_back(law, places, first, size, item)
             call_at(span, places, first, size)
+            if law != 0 and load(law + 48) != 0:
+                _move(law, places, first, size, item)
             for k in range(n_sums):
                 width = load(sums + 16 * k + 8)
                 total = load(places + 8 * (n_arrays - n_sums + k)) + begin * width * item
@@ -153,10 +186,31 @@ def _feed_back(law: int, places: int, first: int, size: int, item: int) -> None:
             found -= _dot(row + item * nv, v_nominal + item * s * nv, nv, item)
             found = max(found, _number(bounds + item * j, item))
             found = min(found, _number(bounds + item * (n + j), item))
-            if item == 8:
-                store(u + at, found, np.float64)
-            else:
-                store(u + at, found, np.float32)
+            _write(u + at, found, item)
+
+
+@compiled
+def _move(law: int, places: int, first: int, size: int, item: int) -> None:
+    """Add defects to some states after a step."""
+    own, after = places + 8 * load(law + 8), places + 8 * load(law + 64)
+    q, v, of_q, of_v, moved = load(after), load(after + 8), load(own + 48), load(own + 56), load(own + 64)
+    between, nv, nq = reserve(64), load(law + 32), load(law + 56)
+    store(between, q)
+    store(between + 8, of_q)
+    store(between + 16, moved)
+    call_at(load(law + 48), between, first, size)
+    for k in range(first * nq, (first + size) * nq):
+        _write(q + item * k, _number(moved + item * k, item), item)
+    for k in range(first * nv, (first + size) * nv):
+        _write(v + item * k, _number(v + item * k, item) + _number(of_v + item * k, item), item)
+
+
+@compiled
+def _write(address: int, number: float, item: int) -> None:
+    if item == 8:
+        store(address, number, np.float64)
+    else:
+        store(address, number, np.float32)
 
 
 @compiled

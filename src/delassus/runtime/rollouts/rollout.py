@@ -44,6 +44,7 @@ def rollout(
     feedback: ArrayLike | None = None,
     nominal: tuple[ArrayLike, ArrayLike] | None = None,
     bounds: tuple[ArrayLike, ArrayLike] | None = None,
+    defects: ArrayLike | None = None,
     threads: int | None = None,
     return_status: bool = False,
     **others: ArrayLike,
@@ -104,6 +105,9 @@ def rollout(
         Trajectory that feedback is about, as a rollout returns it.
     bounds : pair of (n,) array_like, optional
         Least and largest controls of feedback.
+    defects : (T + 1, ..., 2 nv) array_like, optional
+        With feedback, what is added to the start and to the states after each step, in tangents: states are ``q ⊕ δq``
+        and ``v + δv``, as forward passes of multiple shooting take them.
     threads : int, optional
         As in a call of the kernel.
     return_status : bool
@@ -204,8 +208,9 @@ def rollout(
             came = ", ".join(sorted(known)) or "none"
             raise ConfigurationError("per_step", f"further arguments that are given: {came}", shown(name), "Drop it.")
     follows = feedback is not None
-    if not follows and (nominal is not None or bounds is not None):
-        raise ConfigurationError("feedback", "gains where there are nominal or bounds", "None", "Pass feedback=K.")
+    if not follows and any(x is not None for x in (nominal, bounds, defects)):
+        wanted = "gains where there are nominal, bounds or defects"
+        raise ConfigurationError("feedback", wanted, "None", "Pass feedback=K.")
     if follows and (callable(controls) or not is_step):
         came = "a policy" if is_step else "a derivative"
         raise ConfigurationError("feedback", "arrays of controls of a time step", came, "Leave feedback out.")
@@ -242,7 +247,7 @@ def rollout(
         if not isinstance(nominal, list | tuple) or len(nominal) != STATE:
             wanted, advice = "a pair of trajectories, q and v", "Pass what a rollout has returned."
             raise ConfigurationError("nominal", wanted, shown(nominal), advice)
-        law = feedback, *nominal, check_bounds(bounds, argument.size)
+        law = feedback, *nominal, check_bounds(bounds, argument.size), defects
     run = _Run(kernel, decimation, threads, return_status, loops)
     if callable(controls):
         assert steps is not None  # as checked above
@@ -367,9 +372,9 @@ def _by_arrays(
     names: Sequence[str],
     time_axis: int | None,
     others: dict[str, ArrayLike],
-    law: tuple[ArrayLike, ...] | None = None,
+    law: tuple[Any, ...] | None = None,
 ) -> Found:
-    """Trajectories under given controls; ``law``: gains, nominal states and bounds (2, n) of feedback."""
+    """Trajectories under given controls; ``law``: gains, nominal states, bounds (2, n) and defects of feedback."""
     kernel, decimation, with_status = run.kernel, run.decimation, run.with_status
     if kernel.iterates and not np.all(np.asarray(dt) > 0.0):
         raise ConfigurationError("dt", "above zero, in s", shown(dt), "Contacts do not act backwards in time.")
@@ -389,6 +394,8 @@ def _by_arrays(
     for trajectory, first in zip(trajectories, arrays, strict=False):
         trajectory[0] = first
     arrays[:n_states] = trajectories
+    if feedback is not None:
+        feedback.move(0, trajectories[0][0], trajectories[1][0])
     beside = [np.empty((steps, *batch, *r.shape), kernel.dtype) for r in kernel.results[n_states:]]
     now, after = [x[:-1] for x in trajectories], [x[1:] for x in trajectories]
     given, results = [*now, *arrays[n_states:]], [*after, *beside]
@@ -475,6 +482,8 @@ def _step_by_step(
             loops.resolve(some, found[:STATE], loops.kept[now], lambda *given, solve=solve: solve(*given)[:STATE])
         for x, new in zip((q[t + 1], v[t + 1], *(y[t] for y in beside)), found, strict=True):
             x[now] = new
+        if feedback is not None:
+            feedback.move(int(t) + 1, q[t + 1], v[t + 1], now)
         if run.with_status:
             status[t, now] = how
     return status, (int(met[0]), int(met[1]), int(met[2]))

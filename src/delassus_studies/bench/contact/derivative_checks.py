@@ -19,6 +19,7 @@ from rich.table import Table
 
 import delassus as ds
 from delassus.accuracy.closed_loops import kept_closed
+from delassus.algorithms.dynamics.smooth_motion import TUNING
 from delassus.contact import Box, Sphere
 from delassus.spatial.rotations import Array
 from delassus_studies.bench.contact.extended import SOLVED, Reference
@@ -229,11 +230,22 @@ def _compared(
         solved & ~finite,
         solved & (apart >= UNIQUE),
         solved & ~(residuals < SOLVED),
-        found["distance"].reshape(n) < SWITCH,
+        (found["distance"].reshape(n) < SWITCH) | _opens(kernel, given, changes["v"][names.index("v")]),
         ~(moved < SMOOTH * size).all(axis=0),
     )
     errors = np.abs(np.array([*made.values()]) - wanted).max(axis=2) / size
     return dict(zip(changes, errors, strict=True)) | dict(zip(LEFT_OUT, left_out, strict=True))
+
+
+def _opens(kernel: ds.Kernel, given: list[Array], along: Array) -> Array:
+    """Whether differences of velocities open loops (n,) by as much as puts smooth motion in another mode."""
+    tree, loops = kernel.request.tree, [c for c in kernel.request.constraints if not c.n_impulses]
+    if not loops:
+        return np.zeros(len(along), bool)
+    q, v = given[:2]
+    M, opened = ds.mass_matrix(tree, q), along - np.einsum("nij,nj->ni", kept_closed(tree, loops, q), along)
+    moved, moving = (np.einsum("ni,nij,nj->n", x, M, x) for x in (STEP * opened, v))
+    return np.asarray(moved > TUNING.opening_fraction * moving)
 
 
 def measure(record: Record, quick: bool = False) -> Iterator[Record]:

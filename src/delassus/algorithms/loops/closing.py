@@ -10,6 +10,7 @@ order. Where gaps grow, ``d`` grows until steps are short enough. Of all configu
 smallest gaps is the result: where loops cannot be closed, the gaps are the least near it. Cost O(m² n) a step.
 
 Derivatives are those of the nearest closed configuration, at one: changes of the start, less what opens loops.
+From afar they leave out how rows turn on the way.
 
 Source: Yamashita, Fukushima, "On the rate of convergence of the Levenberg-Marquardt method", 2001. Deviation: steps
 that let gaps grow are made, too, in place of a line search, which takes more steps where axes of gimbals line up.

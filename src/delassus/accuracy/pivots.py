@@ -228,12 +228,12 @@ def _before(graph: Graph, pivots: Sequence[tuple[int, int, bool, int]]) -> list[
     systems: dict[int, int] = {}
     for k, (*_, system) in enumerate(pivots):
         systems[system] = systems.get(system, 0) | 1 << k
-    needed = graph.reachable(index)
+    needed = graph.reachable(index).tolist()
     met: list[int] = []
     meet = [0] * len(pivots)
     pairs: set[tuple[int, int]] = set()
     for node, (op, a, b, c) in enumerate(graph.nodes()):
-        own = [met[x] for x in (a, b, c) if x >= 0] if op not in LEAVES else []
+        own = [met[x] for x in (a, b, c) if x >= 0] if needed[node] and op not in LEAVES else []
         both = reduce(or_, own, 0)
         if op in (Op.MULTIPLY, Op.DIVIDE) and needed[node]:
             pairs.add((own[0] & ~own[1], own[1] & ~own[0]))

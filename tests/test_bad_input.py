@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import os
@@ -583,6 +584,26 @@ def test_mimic_joints(load_text):
     assert len(caught) == 1 and caught[0].filename == __file__
     with refused("robot 'r': expected nothing that a tree does not hold, got 1 mimic joints"):
         load_text(text, unsupported="refuse")
+
+
+def test_contacts_that_leave_out_constraints_of_the_file():
+    """They are told of; a scene in place of its tree is refused."""
+    coupled = dataclasses.replace(
+        ds.mechanisms.chain(2), constraints=(ds.JointRows({"link1_joint": 1.0, "link2_joint": 1.0}),)
+    )
+    foot = ds.Contact("link2", ds.contact.Sphere(0.1))
+    with pytest.warns(ds.DelassusWarning, match=r"contacts alone leave out .*JointRows") as caught:
+        ds.compile(coupled, foot, "contact_step")
+    assert len(caught) == 1 and caught[0].filename == __file__
+    with warnings.catch_warnings(action="error"):
+        ds.compile(coupled, [*coupled.constraints, foot], "contact_step")
+        ds.compile(coupled, (), "contact_step")
+    scene = ds.Scene(
+        coupled,
+        [ds.contact.Collider("link2", ds.contact.Sphere(0.1)), ds.contact.Collider("world", ds.contact.HalfSpace())],
+    )
+    with refused("got Scene. .* scene.tree and scene.constraints"):
+        ds.compile(scene, foot, "contact_step")
 
 
 @pytest.mark.parametrize(

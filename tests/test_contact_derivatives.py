@@ -484,6 +484,12 @@ def test_a_gradient_sees_a_foot_above_the_floor(rolling):
     np.testing.assert_allclose(slopes, [0.0, -closed * (0.5 + 0.5 * 0.4) / 1e-3], rtol=1e-9, atol=1e-9)
 
 
+def test_loops_that_hold_all_without_contacts():
+    robot, held = ds.mechanisms.chain(1), ds.Point(ds.Frame("link1", (0.1, 0.2, 0.3)))
+    *_, A, _, _, distance = derived(robot, [held])([0.3], [0.0], np.zeros(0), [2.0], DT)
+    np.testing.assert_allclose([A[0, 0], *A[1], distance], [1.0, 0.0, 0.0, 1e30], atol=1e-9)
+
+
 def test_smoothed_derivatives_of_limits_and_dry_friction(tmp_path):
     """``∂v⁺/∂v`` is the part of changes of the velocity in which nothing holds the joint."""
     path, s = tmp_path / "slider.urdf", 0.1
@@ -500,6 +506,9 @@ def test_smoothed_derivatives_of_limits_and_dry_friction(tmp_path):
         free = np.sign(w) * np.maximum(np.abs(w) - slip, 0.0)
         acts = np.where((free != 0) & (np.abs(free) < (1 - np.sign(free) * q) / DT), 1.0, 0.0)
         np.testing.assert_allclose(A[1, 1], acts.mean(), atol=0.02)
+    for q in (0.0, 1.0, 1.001):  # friction holds it: at the limit, too, the other mode is that in which it slips
+        *_, distance = derivatives([q], [0.0], np.zeros(derivatives.arguments[2].shape), [2.0], DT, 0.0)
+        np.testing.assert_allclose(distance, slip - 2.0 / 2.0 * DT)
 
 
 @pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")

@@ -199,6 +199,8 @@ def test_derivatives_that_do_not_exist_are_refused():
     for modes in (("vjp", "jvp"), ("jvp", "jacobian")):
         with pytest.raises(ds.DelassusError, match="the first, of steps with contacts"):
             _ = step.derivative(*modes).operations
+    with pytest.raises(ds.DelassusError, match="the first, of steps with contacts"):
+        _ = ds.compile(ball, (), "contact_step_derivatives").derivative("vjp").operations
     twice = kernel.derivative("vjp", "jvp")
     assert twice is kernel.derivative("vjp", "jvp") and "tangents of cotangents of energies" in repr(twice)
 

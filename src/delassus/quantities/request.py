@@ -11,7 +11,7 @@ from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONST
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
 from delassus.constraints.contact import contacts_of
-from delassus.errors import ConfigurationError, ConstraintError, ModelError, shown, unknown_name
+from delassus.errors import ConfigurationError, ConstraintError, ModelError, shown, unknown_name, warn
 from delassus.model.check import check_choice, check_flag, check_list
 from delassus.model.tree import Tree
 from delassus.planner.plan import plan
@@ -308,13 +308,20 @@ class Request:
 def check_tree(tree: object) -> None:
     """Refuse what is no tree."""
     if not isinstance(tree, Tree):
-        raise ModelError("tree", "a delassus.Tree", type(tree).__name__, "Load one with delassus.load.")
+        advice = "Load one with delassus.load; of a scene, pass scene.tree and scene.constraints()."
+        raise ModelError("tree", "a delassus.Tree", type(tree).__name__, advice)
 
 
 def moving_arguments(mode: str, arguments: Sequence[Argument]) -> list[Argument]:
     """Arguments that a mode of ``Request.derivative`` is with."""
     _, *names = mode.split()
     return [a for a in arguments if not names or a.name in names]
+
+
+def check_first(derivative: Sequence[str]) -> None:
+    """Refuse derivatives of what is a derivative of a step with contacts."""
+    if derivative:
+        raise ConfigurationError("derivative", "the first, of steps with contacts", "a further one", "Take the first.")
 
 
 def check_derivatives(constraints: Iterable[Constraint]) -> None:
@@ -345,6 +352,7 @@ def request(
         quantity = quantity if options.get(option) is None else other
     checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
     if "solver" in quantity.options:
+        _tell_left_out(tree, checked)
         limits, friction = options.get("limits", True), options.get("passive", "model") == "model"
         checked = (*checked, *bounded_joints(tree, bool(limits), friction))
     else:
@@ -359,6 +367,19 @@ def request(
     quantity = quantity.only(outputs)
     quantity = quantity.packed() if check_flag("packed", packed) else quantity
     return replace(asked, quantity=quantity)
+
+
+def _tell_left_out(tree: Tree, given: Sequence[Constraint]) -> None:
+    """Warn where contacts stand in place of all constraints of the robot's file."""
+    known = {c.fingerprint for c in given}
+    if (
+        tree.constraints
+        and any(c.n_points for c in given)
+        and known.isdisjoint(c.fingerprint for c in tree.constraints)
+    ):
+        others = ", ".join(map(repr, tree.constraints))
+        warn(f"{tree.name}: contacts alone leave out constraints of its file, {others}; "
+             "[*tree.constraints, *contacts] has both")  # fmt: skip
 
 
 def _resolve_method(

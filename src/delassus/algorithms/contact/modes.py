@@ -143,11 +143,12 @@ def joint_hold(
     slowed = clamped(ops, free, -friction, friction) - free
     none = cast(Scalar, 0.0)
     held, share, with_position, with_time = none, none, none, none
-    distance: Scalar = FARTHEST
+    distance, sticks = cast(Scalar, FARTHEST), none
     if x.friction is not None:
         size = magnitude(ops, free)
+        sticks = ops.less(size, friction)  # until friction slips, a limit changes no velocity
         held, _, share = friction_parts(ops, size, 1.0, friction, smoothing)
-        distance = ops.select(ops.less(size, friction), friction - w * magnitude(ops, p), magnitude(ops, u))
+        distance = ops.select(sticks, friction - w * magnitude(ops, p), magnitude(ops, u))
     for bound, gap, sign in zip(x.bounds, distances, (1.0, -1.0), strict=True):
         if bound is None or gap is None:
             continue
@@ -158,7 +159,9 @@ def joint_hold(
         with_time = with_time - stopped * (bound * over_h)
         held = ops.minimum(held + stopped, 1.0)
         is_stopped = ops.less(0.0, reserve)
-        distance = ops.select(is_stopped, reserve, ops.minimum(distance, -reserve))
+        apart = ops.minimum(distance, -reserve)
+        apart = apart if x.friction is None else ops.select(sticks, distance, apart)
+        distance = ops.select(is_stopped, reserve, apart)
     flag, added = held, None
     if smoothing is not None:
         flag = 1.0 - ops.less(held, 1.0)

@@ -96,7 +96,7 @@ class Varied:
 
     def along_rows(self, x: Sequence[Scalar]) -> list[Any]:
         """``J x`` (m)."""
-        return column(self.ops, self._J @ from_entries(self.ops, x)) if self._step.others else []
+        return column(self.ops, self._J @ from_entries(self.ops, x)) if self.problem.n_rows else []
 
     def rows(self, x: Sequence[Scalar]) -> Matrix:
         """Changes (m × k) of ``J x``."""

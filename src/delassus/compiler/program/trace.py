@@ -18,13 +18,12 @@ from delassus.algorithms.problem import Problem
 from delassus.compiler.passes.differentiate import DifferentiableTraceOps, cotangents, jacobian, tangents
 from delassus.compiler.program.program import Result
 from delassus.constraints import Argument, Constraint
-from delassus.errors import ConfigurationError
 from delassus.frozen import Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import elimination_order, symbolic_request
 from delassus.quantities.declarations.osim import DELASSUS
 from delassus.quantities.quantity import Output
-from delassus.quantities.request import CONFIGURATION, Request, moving_arguments, request
+from delassus.quantities.request import CONFIGURATION, Request, check_first, moving_arguments, request
 from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.trace.batched_calls import CallingTraceOps
 from delassus.spatial.trace.graph import Graph, OperationCount
@@ -129,8 +128,8 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False, 
     outputs = asked.outputs if asked.has_formulas else asked.quantity.outputs
     for output, matrix in zip(outputs, bound.results().values(), strict=True):
         traced.add(output, asked.shape_of(output), matrix)
-    if traced.ops.solutions and len(asked.derivative) > 1:  # derivatives that follow from equations have none
-        raise ConfigurationError("derivative", "the first, of steps with contacts", "a further one", "Take the first.")
+    if traced.ops.solutions:  # derivatives that follow from equations have none
+        check_first(asked.derivative[1:])
     for k in range(len(asked.derivative) if is_differentiated else 0):
         before, after = (replace(asked, derivative=asked.derivative[:end]) for end in (k, k + 1))
         if "jacobian" in after.derivative[-1].split()[0]:

@@ -41,7 +41,7 @@ from delassus.planner.regrouped_inertias import regrouped_inertias
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
-from delassus.quantities.request import Request, check_derivatives
+from delassus.quantities.request import Request, check_derivatives, check_first
 from delassus.spatial.dual_ops import Dual, DualOps, Rates
 from delassus.spatial.motion import scaled_matrix
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
@@ -125,6 +125,7 @@ def _contact_step_derivatives(
     bound: BoundRequest, solved: Callable[[BoundRequest], tuple[ContactStep, StepSolution]] = _solved
 ) -> list[Any]:
     check_derivatives(bound.constraints)
+    check_first(bound.request.derivative)
     (step, found), ops, request, control = solved(bound), bound.ops, bound.request, bound.request.control
     columns = {**{a.name: f"dx_d{a.name}" for a in request.parameters}, control: "B"}
     asked = {output.name for output in request.quantity.outputs}

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -135,8 +134,8 @@ def _only_first(mode: str) -> None:
         raise ConfigurationError("rollout", "first derivatives, with tensors", "second ones", advice)
 
 
-_kernels: WeakValueDictionary[str, Any] = WeakValueDictionary()
-"""Kernels by what the operator knows them by, which is the same in every process."""
+_kernels: dict[str, Any] = {}
+"""Kernels by what the operator knows them by, which is the same in every process; graphs of tensors outlive kernels."""
 
 
 _keep: list[Any] = []

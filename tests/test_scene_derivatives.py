@@ -354,3 +354,6 @@ def test_what_has_no_derivatives_is_refused_by_name(scene):
     sim = ds.Simulator(scene, q0=start(scene, np.random.default_rng(0), False)[0], dt=DT, max_overlap=1.0)
     with pytest.raises(ConfigurationError, match="'mass'"):
         sim.step_derivatives(parameters=["colour"])
+    for loss in (None, lambda q, v: 0.0):
+        with pytest.raises(ConfigurationError, match="loss: expected three: a number and two arrays"):
+            sim.gradient(loss, np.zeros((1, scene.tree.nv)))

@@ -194,7 +194,7 @@ def trajectory_gradient(
 ) -> TrajectoryGradient:
     """Gradient of a function of a trajectory, back from its end; ``dofs`` as in `step_derivatives`."""
     q, v = states
-    found = loss(q, v)
+    found = loss(q, v) if callable(loss) else loss
     if not isinstance(found, tuple) or len(found) != 3:
         advice = "Return the loss, its derivatives with q and those with v."
         raise ConfigurationError("loss", "three: a number and two arrays", shown(found), advice)

@@ -17,12 +17,12 @@ static void pendulum_point_state(const double *q, double *G)
     const double t5 = 0x1.74538ef34d6a1p-5 + ((0x1.1edbd0c5506f2p-5 - t0 * (t0 * 0x1.178f9f1a5567dp-5)) * 0x1.6a88995d4dc81p-1 + t4);
     const double t6 = 0x1p+0 / t5;
     const double t7 = t0 * 0x1.4bf63460c6e41p-3;
-    G[0] = t7 * (t6 * t7);
+    G[0] = t7 * (t7 * t6);
     const double t8 = t2 * 0x1.4bf63460c6e41p-3;
-    const double t9 = t6 * t8;
+    const double t9 = t8 * t6;
     G[1] = G[3] = t7 * t9;
     G[4] = t8 * t9;
-    const double t10 = 0x1.027ff89056e28p-2 * t6;
+    const double t10 = t6 * 0x1.027ff89056e28p-2;
     G[2] = G[6] = -(t7 * t10);
     G[5] = G[7] = -(t8 * t10);
     G[8] = 0x1.027ff89056e28p-2 * t10;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 import numpy as np
+from numpy.typing import NDArray
 
 from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.operations import OPERATIONS, Op, arity
@@ -48,7 +49,7 @@ def schedule(graph: Graph) -> Graph:
     return reorder(graph, order)
 
 
-def reorder(graph: Graph, order: list[int]) -> Graph:
+def reorder(graph: Graph, order: list[int] | NDArray[np.intp]) -> Graph:
     """The nodes ``order``, in that order, renumbered."""
     new = np.full(len(graph) + 1, -1, dtype=np.int64)  # the last entry stands for "no operand"
     new[order] = np.arange(len(order))

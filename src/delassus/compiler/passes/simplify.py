@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from delassus.compiler.passes.schedule import schedule
+from delassus.compiler.passes.schedule import reorder, schedule
 from delassus.spatial.trace.graph import Builder, Graph
 from delassus.spatial.trace.operations import Op
 from delassus.spatial.trace.trace_ops import ADD, CONSTANT, DIVIDE, INPUT, MULTIPLY, NEGATE, SUBTRACT
@@ -155,7 +155,8 @@ PASSES: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
 
 
 def optimise(graph: Graph, ordered: bool = False) -> Graph:
-    """Run all passes; on a graph that is ``ordered`` all but the schedule."""
+    """Run all passes on what outputs need; on a graph that is ``ordered`` all but the schedule."""
+    graph = reorder(graph, np.flatnonzero(graph.reachable(graph.flat_outputs())))
     for _, run in PASSES:
         if run is not schedule or not ordered:
             graph = run(graph)

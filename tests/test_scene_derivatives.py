@@ -305,6 +305,30 @@ def test_derivatives_with_target_configurations(scene):
     assert np.abs(found.A.tocsr() @ directions[: 2 * nv] - found.A @ directions[: 2 * nv]).max() < 1e-9
 
 
+RULES = {"geometric-mean": lambda a, b: np.sqrt(a * b), "max": max, "harmonic-mean": lambda a, b: 2 * a * b / (a + b)}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_friction_of_two_colliders(rule):
+    """The same in `Simulator` and constraints of kernels, and derivatives by either coefficient."""
+    ball, (a, b) = ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0)), np.random.default_rng(0).uniform(0.1, 0.9, 2)
+
+    def slid(a, b):
+        colliders = [Collider("body", Sphere(0.1), friction=a), Collider("world", HalfSpace(), friction=b)]
+        sim = ds.Simulator(
+            Scene(ball, colliders, friction_rule=rule), q0=[0, 0, 0.1, 0, 0, 0, 1], v0=[2, 1, 0, 0, 0, 0], dt=DT
+        )
+        sim.step()
+        return sim
+
+    sim = slid(a, b)
+    assert sim.contacts.friction == pytest.approx(RULES[rule](a, b), rel=1e-15)
+    assert sim.scene.constraints()[0].friction == sim.contacts.friction[0]
+    found = np.asarray(sim.step_derivatives(parameters=["friction"]).with_parameters["friction"])[6:]
+    steps = [(slid(a + d, b + e).v - slid(a - d, b - e).v) / 2e-6 for d, e in ((1e-6, 0), (0, 1e-6))]
+    assert np.abs(found - np.transpose(steps)).max() < 1e-6 * np.abs(found).max()
+
+
 def test_what_sleeps_stays_where_it_is_put():
     ball = ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0))
     sim = ds.Simulator(

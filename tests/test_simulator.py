@@ -377,7 +377,7 @@ def test_whatever_is_handed_over(scene: ds.Scene) -> None:
         "Scene": (
             ds.Scene,
             {"robots": BALL, "colliders": [ON_BALL], "loops": (), "gravity": none, "ignore": (),
-             "parents_collide": False},
+             "parents_collide": False, "friction_rule": "max"},
         ),
         "Collider": (
             Collider,

@@ -1,18 +1,26 @@
-"""Which colliders of a scene may touch at all."""
+"""Which colliders of a scene may touch at all, and the friction that two of them have."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.compiler.jit.compile import compiled
 from delassus.model.edit.combine import SEPARATOR
 from delassus.model.shapes import Collider
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.rotations import Array
+
+FrictionRule = Literal["geometric-mean", "max", "harmonic-mean"]
+"""Of two colliders of coefficients a and b: √(a b); the larger one, as in MuJoCo; 2 a b / (a + b), as in Drake."""
+
+GEOMETRIC, LARGER, HARMONIC = range(3)
+"""Numbers of the rules, in their order, for compiled functions."""
 
 
 @runtime_checkable
@@ -42,6 +50,38 @@ class Solids(Protocol):
     @property
     def parents_collide(self) -> bool:
         """Whether links collide with those that carry them."""
+
+    @property
+    def friction_rule(self) -> FrictionRule:
+        """How the coefficients of two colliders make that of their contacts."""
+
+
+def rule_number(rule: FrictionRule) -> int:
+    """Number of a rule for `friction_of`."""
+    return get_args(FrictionRule).index(rule)
+
+
+@compiled
+def friction_of(rule: int, a: float, b: float) -> float:
+    """Coefficient of the contacts of two colliders."""
+    if rule == LARGER:
+        return max(a, b)
+    if rule == HARMONIC:
+        return 2.0 * a * b / (a + b) if a + b > 0.0 else 0.0
+    return math.sqrt(a * b)
+
+
+def friction_rates(rule: int, own: Array) -> Array:
+    """Derivatives of the coefficients of contacts by those of their two colliders (m, 2).
+
+    At the kink of the larger one half by each; √(a b), whose slope is infinite at zero, counts as constant there.
+    """
+    other = own[:, ::-1]
+    if rule == LARGER:
+        return 0.5 * (np.sign(own - other) + 1.0)
+    whole = own if rule == GEOMETRIC else own + other
+    ratio = np.divide(other, whole, out=np.zeros_like(own), where=whole > 0.0)
+    return np.asarray(0.5 * np.sqrt(ratio) if rule == GEOMETRIC else 2.0 * ratio * ratio)
 
 
 def may_collide(scene: Solids) -> NDArray[np.bool_]:

@@ -11,7 +11,7 @@ from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.constraints.contact import Contact, Ground, contacts_of, ground_name
 from delassus.constraints.shapes.nearest_points import PAIRS, n_touches
 from delassus.contact.collision.meshes import hull_of
-from delassus.contact.filters import Solids, may_collide
+from delassus.contact.filters import Solids, friction_of, may_collide, rule_number
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import check_list
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Mesh, Shape
@@ -63,10 +63,11 @@ def contacts_of_colliders(scene: Solids, names: frozenset[str] | None, between_l
         allowed &= (scene.links[:, None] == WORLD) | (scene.links[None, :] == WORLD)
     pairs = np.argwhere(np.triu(allowed)).tolist()
     solids = {i: (scene.colliders[i], _outside(scene.colliders[i])) for i in np.unique(pairs).tolist()}
-    return tuple(_contact(*solids[i], *solids[j]) for i, j in pairs)
+    rule = rule_number(scene.friction_rule)
+    return tuple(_contact(rule, *solids[i], *solids[j]) for i, j in pairs)
 
 
-def _contact(a: Collider, shape: Shape, b: Collider, other: Shape) -> Contact:
+def _contact(rule: int, a: Collider, shape: Shape, b: Collider, other: Shape) -> Contact:
     """Contact of two colliders of certain shapes, the second one that of the world if one is."""
     if a.link == "world":
         a, shape, b, other = b, other, a, shape
@@ -83,7 +84,8 @@ def _contact(a: Collider, shape: Shape, b: Collider, other: Shape) -> Contact:
         raise ConfigurationError("scene of a contact step", TOUCHING, came, "Approximate one, or ignore the pair.")
     return Contact(
         _frame(a), shape, ground,
-        friction=float(np.sqrt(a.friction * b.friction)), restitution=float(np.sqrt(a.restitution * b.restitution)),
+        friction=float(friction_of(rule, a.friction, b.friction)),
+        restitution=float(np.sqrt(a.restitution * b.restitution)),
         surface_velocity=b.surface_velocity,
     )  # fmt: skip
 

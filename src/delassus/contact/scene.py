@@ -7,17 +7,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.constraints import Constraint, check_constraints
+from delassus.contact.filters import FrictionRule
 from delassus.contact.kernel_contacts import check_number_of_points, contacts_of_colliders, names_of
 from delassus.contact.scene_parts import Root, add, colliders_of, described, is_free_body, set_down, without
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.frozen import Frozen
-from delassus.model.check import check_flag, check_list, check_vector, finite_array
+from delassus.model.check import check_choice, check_flag, check_list, check_vector, finite_array
 from delassus.model.edit.combine import combine_trees
 from delassus.model.shapes import Collider, HalfSpace, Shape
 from delassus.model.tree import WORLD, Tree
@@ -48,6 +49,9 @@ class Scene(Frozen):
         and its parent.
     parents_collide : bool
         Whether links collide with their parents too.
+    friction_rule : {"geometric-mean", "max", "harmonic-mean"}
+        How coefficients a and b of two colliders make that of their contacts: √(a b); the larger one, as in MuJoCo;
+        2 a b / (a + b), as in Drake.
     descriptions : path, name or mujoco.MjModel, or mapping of str to these, optional
         What robots were loaded from, by their names: the viewer and videos show the shapes that these files show, in
         place of colliders.
@@ -89,6 +93,7 @@ class Scene(Frozen):
     gravity: Array
     ignore: frozenset[frozenset[str]]
     parents_collide: bool
+    friction_rule: FrictionRule
     descriptions: Mapping[str, Any]
     start: Array
 
@@ -101,6 +106,7 @@ class Scene(Frozen):
         gravity: ArrayLike | None = None,
         ignore: Iterable[Sequence[str]] = (),
         parents_collide: bool = False,
+        friction_rule: FrictionRule = "geometric-mean",
         descriptions: str | Path | Any | Mapping[str, Any] | None = None,
         start: ArrayLike | None = None,
     ) -> None:
@@ -124,6 +130,7 @@ class Scene(Frozen):
         first = tree.neutral() if start is None else np.array(tree.check_configuration(start, "start"))
         if first.ndim != 1:
             raise ConfigurationError("start", f"one configuration, ({tree.nq},)", f"shape {first.shape}", "Pass one.")
+        check_choice("friction_rule", friction_rule, get_args(FrictionRule), ConfigurationError)
         for array in (links, g, first):
             array.setflags(write=False)
         for attribute, value in (
@@ -135,6 +142,7 @@ class Scene(Frozen):
             ("gravity", g),
             ("ignore", _ignored(ignore, {c.name for c in shapes} | set(tree.frames))),
             ("parents_collide", check_flag("parents_collide", parents_collide)),
+            ("friction_rule", friction_rule),
             ("descriptions", MappingProxyType(_described(descriptions, named))),
             ("start", first),
         ):
@@ -149,6 +157,7 @@ class Scene(Frozen):
         friction: float = 0.5,
         root: Root = "floating",
         configuration: str | None = None,
+        friction_rule: FrictionRule = "geometric-mean",
     ) -> Scene:
         """Scene of one robot, with the colliders of its description.
 
@@ -169,6 +178,8 @@ class Scene(Frozen):
             Whether the root of a URDF file is on a free joint, or on the world.
         configuration : str, optional
             The one of ``tree.reference_configurations`` that it starts in; ``"qpos0"`` of MJCF, else neutral.
+        friction_rule : {"geometric-mean", "max", "harmonic-mean"}
+            As of `Scene`; ``"max"`` is the one that MJCF files mean.
 
         Raises
         ------
@@ -188,13 +199,16 @@ class Scene(Frozen):
         tree, colliders, ignored = described(cls, robot, friction, root)
         named = tree.reference_configurations
         start = named.get("qpos0", tree.neutral()) if configuration is None else named[configuration]
+        given: dict[str, Any] = {
+            "ignore": ignored, "descriptions": robot, "start": start, "friction_rule": friction_rule,
+        }  # fmt: skip
         if not check_flag("floor", floor):
-            return cls(tree, colliders, ignore=ignored, descriptions=robot, start=start)
+            return cls(tree, colliders, **given)
         planes = [c.name for c in colliders if c.link == "world" and isinstance(c.shape, HalfSpace)]
         if planes:
             warn(f"floor of {tree.name}: its file has one already, {planes[0]!r}. Leave floor=True out.")
         ground = Collider("world", HalfSpace(), friction=friction, name="floor")
-        scene = cls(tree, [*colliders, ground], ignore=ignored, descriptions=robot, start=start)
+        scene = cls(tree, [*colliders, ground], **given)
         return replace(scene, start=scene.set_down(start)) if is_free_body(tree) else scene
 
     def add(

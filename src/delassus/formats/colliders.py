@@ -42,7 +42,7 @@ def load_colliders(
         Put before names of links and colliders: ``"arm/"`` for the robot ``"arm"`` of a scene of several.
     friction, restitution : float
         Of every collider. MJCF files say their own friction: the sliding coefficient of each geom is taken. (MuJoCo
-        uses the larger of two coefficients, this library their geometric mean.)
+        uses the larger of two coefficients, as ``Scene(friction_rule="max")`` does.)
     convex : bool
         For URDF files: whether meshes stand for their convex hulls, or for their surfaces. In MJCF files they are
         always hulls, as in MuJoCo.

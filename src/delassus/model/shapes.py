@@ -293,7 +293,7 @@ class Collider(Frozen):
     rotation : (3, 3) array_like, optional
         Orientation of the shape in the link's frame.
     friction : float
-        Coefficient μ; a contact has the geometric mean of its two colliders'.
+        Coefficient μ; what a contact has of its two colliders' is said by ``friction_rule`` of the scene.
     restitution : float
         Coefficient ε from 0 to 1; a contact has the geometric mean of its two colliders'.
     surface_velocity : (3,) array_like

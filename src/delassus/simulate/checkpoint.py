@@ -140,4 +140,6 @@ def scene_fingerprint(scene: Scene) -> str:
     for loop in scene.loops:
         digest.update(loop.fingerprint.encode())
     digest.update(repr((sorted(sorted(pair) for pair in scene.ignore), scene.parents_collide)).encode())
+    if scene.friction_rule != "geometric-mean":  # of the others, files of before there were any have it too
+        digest.update(scene.friction_rule.encode())
     return digest.hexdigest()

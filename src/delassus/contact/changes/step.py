@@ -32,6 +32,7 @@ from delassus.contact.changes.loops import LoopBlock, SmoothCounts
 from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.record import Problem, StepRecord
 from delassus.contact.changes.response import Correction, Groups, Parts, Response, Solved, holds_of, modes_of
+from delassus.contact.filters import GEOMETRIC, friction_rates
 from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import COMPRESSION
@@ -428,17 +429,17 @@ class StepChanges:
 
     def with_parameter(self, name: str, pulled: Pulled, blocks: Indices) -> tuple[Indices, Array]:
         """Which of the scene's parameters act on some islands' blocks, and what counts them (p, k)."""
-        scene, found = self.scene.blocks, self.record.contacts
+        scene = self.scene.blocks
         if name == "mass":
             own = np.flatnonzero(np.isin(scene.of_links.block[scene.links], blocks))
             return scene.links[own], pulled.mass[own]
-        of_contacts, mean, column = (pulled.friction, found.friction, 3) if name == "friction" else (
-            pulled.restitution, found.restitution, 4)  # fmt: skip
+        of_contacts, column = (pulled.friction, 3) if name == "friction" else (pulled.restitution, 4)
         own = np.flatnonzero(np.isin(self.block_of, blocks))
-        colliders = found.colliders[own]
+        colliders = self.record.contacts.colliders[own]
         which = np.unique(colliders)
-        given = self.scene.detector.arrays.material[colliders, column]  # of a contact it is the geometric mean
-        rates = np.where(given > 0.0, 0.5 * mean[own, None] / np.where(given > 0.0, given, 1.0), 0.0)
+        arrays = self.scene.detector.arrays
+        rule = arrays.friction_rule if name == "friction" else GEOMETRIC
+        rates = friction_rates(rule, arrays.material[colliders, column])
         out = np.zeros((len(which), of_contacts.shape[1]))
         for side in range(2):
             np.add.at(out, np.searchsorted(which, colliders[:, side]), rates[:, side, None] * of_contacts[own])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.meshes import MeshTables
-from delassus.contact.filters import Solids, may_collide
+from delassus.contact.filters import Solids, may_collide, rule_number
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, Mesh, Shape, Sphere
 from delassus.spatial.rotations import Array
 
@@ -64,6 +64,8 @@ class Colliders(NamedTuple):
         Velocity of each collider's surface in its frame (m/s), friction and restitution.
     allowed : (n, n) array of bool
         Which pairs may touch; symmetric.
+    friction_rule : int
+        Number of the rule by which two coefficients make one.
     """
 
     shapes: Array
@@ -72,6 +74,7 @@ class Colliders(NamedTuple):
     surfaces: tuple[Any, ...]
     material: Array
     allowed: NDArray[np.bool_]
+    friction_rule: int
 
 
 class Solid(NamedTuple):
@@ -169,7 +172,8 @@ def collider_arrays(scene: Solids) -> Colliders:
         _describe(shape, shapes[i])
     hulls, surfaces = tables.arrays()
     material = np.array([(*c.surface_velocity, c.friction, c.restitution) for c in scene.colliders]).reshape(-1, 5)
-    return Colliders(shapes, local, hulls, surfaces, material, may_collide(scene))
+    rule = rule_number(scene.friction_rule)
+    return Colliders(shapes, local, hulls, surfaces, material, may_collide(scene), rule)
 
 
 def workspace(colliders: Colliders, most: int) -> tuple[Workspace, ContactArrays]:

@@ -27,6 +27,7 @@ from delassus.contact.collision.near_pairs import list_pairs, place_colliders
 from delassus.contact.collision.spheres_capsules import round_pair
 from delassus.contact.collision.surfaces import surface_pair
 from delassus.contact.collision.vectors import along, cross, dot, in_world, norm, row_of, scaled
+from delassus.contact.filters import friction_of
 from delassus.spatial.rotations import Array
 
 INVALID_POSE, BUFFER_FULL = -1, -2
@@ -133,7 +134,7 @@ def unpack(begin: int, end: int, colliders: Colliders, space: Workspace, contact
     material = colliders.material
     for pair in range(begin, end):
         i, j = space.pairs[pair, 0], space.pairs[pair, 1]
-        friction = math.sqrt(material[i, 3] * material[j, 3])
+        friction = friction_of(colliders.friction_rule, material[i, 3], material[j, 3])
         restitution = math.sqrt(material[i, 4] * material[j, 4])
         for k in range(space.ends[pair], space.ends[pair + 1]):
             found = space.found[MOST_POINTS * pair + k - space.ends[pair]]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests with another Python or for another processor: `run_debian.sh arm64 bookworm 3.11`, `run_debian.sh amd64 sid 3.14`,
-# with what pytest is to run after it. Debian's packages are unpacked into a folder, and wheels beside them; qemu (Debian's
-# qemu-user-static) runs what is for arm64. Needs Debian's apt and pip, and the network.
+# with what pytest is to run after it. Debian's packages are unpacked into a folder, and wheels beside them, this library's
+# too; qemu (Debian's qemu-user-static) runs what is for arm64. Needs Debian's apt and pip, and the network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 architecture=$1 suite=$2 version=$3
@@ -33,9 +33,12 @@ if [ ! -d "$site" ]; then
     threadpoolctl coal casadi
   mv "$site.new" "$site"
 fi
+rm -rf "$folder"/{dist,wheel}
+python3 -m pip wheel -q --no-deps -w "$folder/dist" .
+python3 -m pip install -q --no-deps --target "$folder/wheel" "$folder"/dist/*.whl
 printf '#!/bin/sh\nexec %s "$@"\n' "$loader '$root/usr/bin/python$version'" > "$python" # children are started by it, too
 chmod +x "$python"
-export PYTHONHOME=$root/usr PYTHONPATH=$PWD/src:$site:$site/cmeel.prefix/lib/python$version/site-packages PYTHONDONTWRITEBYTECODE=1 DELASSUS_CACHE=$folder/kernels
+export PYTHONHOME=$root/usr PYTHONPATH=$folder/wheel:$site:$site/cmeel.prefix/lib/python$version/site-packages PYTHONDONTWRITEBYTECODE=1 DELASSUS_CACHE=$folder/kernels
 mkdir -p -m 700 "$DELASSUS_CACHE"
 # unless said: kernels in both types, soft dynamics, derivatives, threads, scenes; qemu is slow
 [ $# -gt 0 ] || set -- tests/test_kernel.py tests/test_dynamics_soft.py tests/test_dynamics_derivatives.py tests/test_threads.py \

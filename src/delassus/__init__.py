@@ -194,7 +194,9 @@ from delassus.quantities.declarations.steps import step_derivatives
 from delassus.quantities.evaluate import SingularError
 from delassus.quantities.options import Baumgarte
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, ImpulseDynamics
+from delassus.version import __deprecated__ as __deprecated__
 from delassus.version import __version__ as __version__
+from delassus.version import renamed as _renamed
 
 if _typing.TYPE_CHECKING:
     from delassus import contact
@@ -329,15 +331,17 @@ _topology.INDEPENDENT[:] = [lambda tree: _independent_coordinates(tree, tree.con
 _description.WRITERS.update(urdf=_write_urdf, mjcf=_write_mjcf)
 
 
-def __getattr__(name: str) -> _typing.Any:
-    if name == "__all__" and _sys._getframe(1).f_code.co_name != "docmodule":
-        return _NAMES  # but not to pydoc: all that is in it, it prints in full, and `help` of this has 3,000 lines
-    if name not in _LATER:
-        raise AttributeError(f"module 'delassus' has no attribute {name!r}")
-    module = _importlib.import_module(_LATER[name])
-    value = module if name == "contact" else getattr(module, name)
-    globals()[name] = value
-    return value
+if not _typing.TYPE_CHECKING:  # type checkers report names that are not there
+
+    def __getattr__(name: str) -> _typing.Any:
+        if name == "__all__" and _sys._getframe(1).f_code.co_name != "docmodule":
+            return _NAMES  # but not to pydoc: all that is in it, it prints in full, and `help` of this has 3,000 lines
+        if name not in _LATER:
+            return _renamed(name)
+        module = _importlib.import_module(_LATER[name])
+        value = module if name == "contact" else getattr(module, name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,8 @@
 Components of a contact are tangent, tangent, normal, everywhere.
 """
 
+import typing as _typing
+
 from delassus.contact.audits.audit import Audit, Verdict, audit
 from delassus.contact.audits.step import ContactStep
 from delassus.contact.collision import CollisionDetector
@@ -29,6 +31,7 @@ from delassus.contact.solvers.nsgs import nsgs
 from delassus.contact.solvers.pgs import pgs
 from delassus.formats.colliders import load_colliders, load_ignored
 from delassus.model.shapes import Box, Capsule, Collider, Cylinder, Ellipsoid, HalfSpace, HeightField, Mesh, Sphere
+from delassus.version import renamed as _renamed
 
 __all__ = [
     "LCP",
@@ -73,3 +76,8 @@ __all__ = [
     "pgs",
     "solve_mixed",
 ]
+
+if not _typing.TYPE_CHECKING:  # type checkers report names that are not there
+
+    def __getattr__(name: str) -> object:
+        return _renamed(f"contact.{name}")

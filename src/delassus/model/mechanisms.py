@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,8 +21,15 @@ from delassus.model.edit.build import build_tree
 from delassus.model.tree import WORLD, Placement, Tree
 from delassus.spatial.joint_kinds import REVOLUTE
 from delassus.spatial.rotations import Array, rotation_about
+from delassus.version import renamed
 
 __all__ = ["asimo", "chain", "comb", "dual_arm", "free_body", "humanoid", "ladder", "pendulum", "star", "stem"]
+
+if not TYPE_CHECKING:  # type checkers report names that are not there
+
+    def __getattr__(name: str) -> object:
+        return renamed(f"mechanisms.{name}")
+
 
 MOST_LINKS = 10**6
 """Of a part of a mechanism: more would be a slip, and never end."""

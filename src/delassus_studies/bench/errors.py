@@ -23,6 +23,7 @@ import delassus as ds
 from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.compiler.program.pipeline import make_program
 from delassus.compiler.program.program import Program, interpret_program
+from delassus.constraints import Constraint
 from delassus.formats.load import example_robot_files
 from delassus.quantities import find_quantity
 from delassus.quantities.request import Request, request
@@ -92,7 +93,7 @@ def measure(quick: bool = False) -> Iterator[Record]:
 
 
 def _programs(
-    tree: ds.Tree, constraints: Sequence[ds.Constraint], method: str, compliance: float | None, dtype: str
+    tree: ds.Tree, constraints: Sequence[Constraint], method: str, compliance: float | None, dtype: str
 ) -> tuple[Program, list[Program]]:
     """What is judged, and what it is judged by."""
     name = method.partition(",")[0]
@@ -131,7 +132,7 @@ def _robots(quick: bool) -> Iterator[ds.Tree]:
 
 def _cases(
     robots: Sequence[ds.Tree], loops: Sequence[Case], rng: np.random.Generator
-) -> Iterator[tuple[ds.Tree, Sequence[ds.Constraint], Array]]:
+) -> Iterator[tuple[ds.Tree, Sequence[Constraint], Array]]:
     """Robots and constraints, with states at which their loops are closed, for half of all."""
     for tree in in_turn(robots):
         yield from ((tree, constraints, np.zeros((0, tree.nq + 2 * tree.nv))) for constraints in _sets(tree, rng))
@@ -140,7 +141,7 @@ def _cases(
             yield case.tree, case.constraints, np.concatenate([states.q, states.v, states.tau], axis=1)
 
 
-def _sets(tree: ds.Tree, rng: np.random.Generator) -> Iterator[list[ds.Constraint]]:
+def _sets(tree: ds.Tree, rng: np.random.Generator) -> Iterator[list[Constraint]]:
     tips = [tree.link_names[i] for i in range(tree.n_links) if not tree.children[i]]
     ends = [ds.Frame(tip, rng.uniform(-0.2, 0.2, 3)) for tip in (tips[0], tips[-1])]
     deep = [len(tree.support(tree.link_names.index(tip))) + 5 * tree.is_floating for tip in (tips[0], tips[-1])]

@@ -17,7 +17,7 @@ import delassus as ds
 URDF = "example-robot-data"
 PACKAGES = ("dm_control", "gymnasium", "gymnasium_robotics", URDF)
 
-NO_MOTION = ("sensors", "skins")
+NO_MOTION = ("sensors of other kinds, with delays, or on bodies that no joint carries", "skins")
 """What has no influence on the motion."""
 
 WHOLE, PART, REFUSED, FRAGMENT = "in whole", "in part", "refused", "no models"

@@ -1445,6 +1445,8 @@ def public_calls():
         "jacobian_drift": (ds.jacobian_drift, {**state, "constraints": row, "v": z}),
         "frame_jacobian": (ds.frame_jacobian, {**state, "frames": "link3", "reference": "local"}),
         "frame_velocity": (ds.frame_velocity, {**state, "v": z, "frames": None, "reference": "world"}),
+        "Sensor": (ds.Sensor, {"name": "s", "kind": "framepos", "of": "link3", "reference": "link1", "cutoff": 1.0}),
+        "sensors": (ds.sensors, {**motion, "sensors": [ds.Sensor("s", "gyro", "link3")]}),
         "frame_acceleration": (ds.frame_acceleration, {**state, "v": z, "qdd": z, "frames": ["link3"]}),
         "count_operations": (
             ds.count_operations, {"tree": arm, "constraints": row, "method": "efpa", "payloads": ()},

@@ -284,11 +284,16 @@ def accelerations_of(model, tree, q, v, ctrl):
 
 @every_file
 def test_accelerations_of_file(name):
-    """Springs, damping, gravity, actuators with gears, gains and ranges: what is not listed is in the motion."""
+    """Springs, damping, gravity, actuators with gears, gains and ranges: what is not listed is in the motion.
+
+    And what sensors measure of it.
+    """
     if compiled(name) is None or not compiled(name).nv:
         return
     assert len(loaded(name).constraints) == compiled(name).neq  # `test_file_constraints` tries what they do
     check_accelerations(loaded(name), compiled(name), generator(f"{name} accelerations"))
+    if loaded(name).sensors:
+        check_sensors(loaded(name), compiled(name), generator(f"{name} sensors"))
 
 
 def check_accelerations(tree, model, rng):
@@ -302,6 +307,81 @@ def check_accelerations(tree, model, rng):
     missing = ds.inverse_dynamics(tree, q, v, qdd) - tau
     difference = np.linalg.solve(ds.mass_matrix(tree, q), missing)
     assert np.max(np.abs(difference)) < ACCELERATION * max(1.0, np.max(np.abs(qdd)))
+
+
+def check_sensors(tree, model, rng):
+    model = represented(model, tree)
+    q, v = tree.random(rng), rng.normal(size=tree.nv)
+    theirs, ours = controls_of(tree, model, rng)
+    acts = {"control": "actuators"} if tree.nu else {}
+    held = [sensor for sensor in tree.sensors if tree.nu or sensor.kind != "actuatorfrc"]
+    found = ds.sensors(tree, q, v, ours if tree.nu else np.zeros(tree.nv), (), sensors=held, **acts)
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = configuration_to_mujoco(tree, q), velocity_to_mujoco(tree, q, v)
+    data.ctrl[:] = theirs
+    mujoco.mj_forward(model, data)
+    names = [model.sensor(k).name or f"sensor{k}" for k in range(model.nsensor)]
+    for sensor in held:
+        k = names.index(sensor.name)
+        wanted = data.sensordata[model.sensor_adr[k] :][: model.sensor_dim[k]]
+        if len(wanted) == 4:  # quaternions, w first, of either sign
+            wanted = np.roll(wanted, -1)
+            wanted = wanted * np.copysign(1.0, wanted @ found[sensor.name])
+        scale = max(1.0, np.max(np.abs(wanted)))
+        assert np.max(np.abs(found[sensor.name] - wanted)) < ACCELERATION * scale, sensor
+
+
+SENSORS = """<mujoco><option gravity="0.3 -0.2 -9.5"/><worldbody><site name="fixed" pos=".2 .1 .3" euler="10 20 30"/>
+<body name="base"><freejoint/><geom type="box" size=".2 .1 .05"/><site name="imu" pos=".05 .02 .1" euler="20 30 40"/>
+<geom name="lump" type="capsule" size=".02 .1" pos=".1 0 .1" euler="0 40 0"/>
+<body name="arm" pos=".2 0 0"><joint name="a" axis="0 1 0" armature=".01"/><joint name="a2" axis="1 0 0"/>
+<geom size=".1" pos=".2 0 0"/><body name="wrist" pos=".3 0 0" euler="0 0 20"><geom size=".05"/><site name="listed"/>
+<body name="hand" pos=".1 0 0"><joint name="b" type="ball" stiffness=".4"/><geom size=".1" pos="0 .1 .1"/>
+<site name="tip" pos="0 .01 .2" euler="50 0 10"/><body name="finger" pos="0 0 .2"><joint name="s" type="slide"/>
+<geom size=".1"/><site name="end" pos="0 0 .02"/></body></body></body></body></body></worldbody>
+<tendon><fixed name="t"><joint joint="a" coef=".5"/><joint joint="s" coef="2"/></fixed></tendon>
+<actuator><motor name="m" joint="a" gear="3"/><position name="p" joint="s" kp="10"/>
+<motor name="mt" tendon="t" ctrlrange="-.5 .5" ctrllimited="true"/></actuator><sensor>{}</sensor></mujoco>"""
+
+PLACED = (
+    'site="imu"', 'site="tip"', 'site="end"', 'site="tip" cutoff="2"', 'objtype="site" objname="tip"',
+    'objtype="body" objname="hand" reftype="site" refname="imu"', 'objtype="site" objname="fixed"',
+    'objtype="geom" objname="lump" reftype="xbody" refname="finger"', 'objtype="xbody" objname="wrist"',
+    'body="arm"', 'body="base"', 'body="finger"', 'joint="a"', 'joint="b"', 'actuator="mt"', 'actuator="p"',
+)  # fmt: skip
+"""What sensors are of; MuJoCo refuses what a kind is not of."""
+
+
+def sensors_of_every_kind():
+    """Elements of the kinds that trees hold, on all that they can be of."""
+    joints = ("ballquat", "ballangvel")
+    for kind in (*ds.Sensor.KINDS, *joints):
+        what = "joint" if kind in joints else ds.Sensor.KINDS[kind][0]
+        sites = what.endswith("frame") and not kind.startswith("frame")
+        key = {"link": "body=", "joint": "joint=", "actuator": "actuator="}.get(what, "site=" if sites else "objtype=")
+        for k, place in enumerate(PLACED):
+            is_ball = place == 'joint="b"'
+            fits = what != "joint" or kind == "jointactuatorfrc" or is_ball == (kind in joints)
+            if place.startswith(key) and fits and not (kind == "jointactuatorfrc" and is_ball):
+                given = place.split(" ref")[0] if kind.endswith("acc") else place
+                yield f'<{kind} name="{kind}{k}" {given}/>'
+
+
+def test_sensors_of_every_kind():
+    """Against MuJoCo, written and read again; those that a tree does not hold are listed."""
+    others = '<clock name="clock"/><force name="fixed" site="listed"/><subtreecom name="part" body="wrist"/>'
+    model = mujoco.MjModel.from_xml_string(SENSORS.format("".join(sensors_of_every_kind()) + others))
+    with pytest.warns(ds.DelassusWarning, match="3 sensors of other kinds"):
+        tree = ds.load(model)
+    assert {sensor.kind for sensor in tree.sensors} == {*ds.Sensor.KINDS} and len(tree.sensors) == model.nsensor - 3
+    for seed in range(3):
+        check_sensors(tree, model, generator(f"sensors {seed}"))
+    with pytest.warns(ds.DelassusWarning, match="sensors of free joints"):
+        text = tree.to_mjcf()
+    again = ds.load(mujoco.MjModel.from_xml_string(text))
+    written = {sensor.fingerprint for sensor in again.sensors}
+    named = [x for x in tree.sensors if isinstance(x.of, str) and not isinstance(x.reference, ds.Frame)]
+    assert written == {sensor.fingerprint for sensor in named}
 
 
 TRAJECTORIES = (

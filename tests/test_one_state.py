@@ -85,6 +85,14 @@ OPTIONS = {
     "impacts": (False, True),
     "frames": (LEFT_OUT, "c", ["b", TIP]),
     "reference": CHOICES["reference"],
+    "sensors": (
+        [
+            ds.Sensor("imu", "accelerometer", TIP),
+            ds.Sensor("load", "torque", "b", cutoff=0.5),
+            ds.Sensor("turn", "framequat", TIP, "a"),
+            ds.Sensor("all", "subtreeangmom", "a"),
+        ],
+    ),
     "hold": ((), ["hinge"]),
     "independent": (LEFT_OUT,),
     "output": (LEFT_OUT, ds.Point(TIP)),
@@ -335,6 +343,8 @@ def results(name, found, k):
         return {name.removesuffix("_energy"): found}
     if isinstance(found, tuple):
         return dict(zip(outputs, found, strict=True))
+    if isinstance(found, dict):
+        return {outputs[0]: np.concatenate([*found.values()], axis=-1)}
     if len(outputs) == 1:
         return {outputs[0]: found}
     if name == "close_loops":
@@ -392,6 +402,8 @@ def test_functions_on_jax(every_type, name):
     arrays = {key: every_type.numpy.asarray(x) for key, x in state.items()}
     expected = results(name, call(**direct(name, 0, state)), 0)
     found = call(**direct(name, 0, arrays))
+    if isinstance(found, dict):
+        found = every_type.numpy.concatenate([*found.values()], axis=-1)
     for x, y in zip(found if isinstance(found, tuple) else (found,), expected.values(), strict=True):
         assert isinstance(x, every_type.Array) and error(x, y) < bound_of(kernel, values)
 

@@ -71,6 +71,8 @@ Kinematics
     `frame_acceleration`      its acceleration
     `frame_jacobian`          its Jacobian
     `centre_of_mass`          its position in the world
+    `Sensor`                  what is measured of a robot: an accelerometer on a frame, a force through a joint …
+    `sensors`                 what sensors measure
     `centre_of_mass_jacobian` its Jacobian
     `centre_of_mass_drift`    its acceleration at q̈ = 0
 
@@ -131,6 +133,7 @@ from delassus.constraints import (
     Orientation,
     Point,
     Rows,
+    Sensor,
     Weld,
 )
 from delassus.errors import DelassusError, DelassusWarning
@@ -190,6 +193,7 @@ from delassus.quantities.declarations.osim import (
     osim,
 )
 from delassus.quantities.declarations.regressors import BaseParameters, base_parameters, regressor
+from delassus.quantities.declarations.sensors import sensors
 from delassus.quantities.declarations.steps import step_derivatives
 from delassus.quantities.evaluate import SingularError
 from delassus.quantities.options import Baumgarte
@@ -244,6 +248,7 @@ __all__ = [
     "ReducedDynamics",
     "Rows",
     "Scene",
+    "Sensor",
     "Simulator",
     "SingularError",
     "Singularity",
@@ -291,6 +296,7 @@ __all__ = [
     "reduced_dynamics",
     "regressor",
     "rollout",
+    "sensors",
     "step_derivatives",
 ]
 

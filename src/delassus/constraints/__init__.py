@@ -14,7 +14,7 @@ constraint        rows  meaning
 `Contact`         any   three rows a point that may touch the ground or another link; of contact steps
 ================  ====  =======================================================================================
 
-`Frame` says where on a link.
+`Frame` says where on a link, `Sensor` what is measured there.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from delassus.constraints.frame import Frame
 from delassus.constraints.joint_rows import JointRows
 from delassus.constraints.pairs import Hinge, Orientation, Point, Weld
 from delassus.constraints.rows import ROW_LAYOUT, Rows
+from delassus.constraints.sensors import Sensor
 
 __all__ = [
     "PLACEMENT",
@@ -64,6 +65,7 @@ __all__ = [
     "Point",
     "Rates",
     "Rows",
+    "Sensor",
     "Weld",
     "bounded_joints",
     "check_constraints",

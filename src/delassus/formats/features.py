@@ -105,6 +105,8 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
     ({URDF}, "reference configurations", lambda tree: tree.reference_configurations),
     ({URDF, MJCF, PINOCCHIO}, "constraints", "constraints"),
     ({URDF, PINOCCHIO}, "actuators", lambda tree: [actuator.name for actuator in tree.actuators]),
+    ({URDF, PINOCCHIO}, "sensors", lambda tree: [sensor.name for sensor in tree.sensors]),
+    ({MJCF}, "sensors of free joints, on frames without a name, or on links where MuJoCo has sites", "unplaced"),
     ({MJCF}, "ranges of actuators that are empty", lambda tree: [
         a.name for a in tree.actuators for x in (a.control_range, a.force_range) if _has(x) and not is_range(*x)
     ]),
@@ -139,7 +141,7 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
         lambda m: m.having("geom", "geom_surfacevel", "geom_adhesion")),
     ({FROM_MJCF}, "flexible bodies", lambda m: m.names_of("flex")),
     ({FROM_MJCF}, "skins", lambda m: m.names_of("skin")),
-    ({FROM_MJCF}, "sensors", lambda m: m.names_of("sensor")),
+    ({FROM_MJCF}, "sensors of other kinds, with delays, or on bodies that no joint carries", "sensors"),
     ({FROM_MJCF}, "plugins", lambda m: m.names_of("plugin")),
     ({FROM_MJCF}, "velocities, activations and controls of keyframes",
         lambda m: m.having("key", "key_qvel", "key_act", "key_ctrl")),

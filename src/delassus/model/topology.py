@@ -79,6 +79,7 @@ class Topology(Frozen):
     reference_configurations: Mapping[str, Array] = field(default_factory=dict)
     actuators: tuple[Actuator, ...] = ()
     constraints: tuple[Any, ...] = ()
+    sensors: tuple[Any, ...] = ()
     omitted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     joint_frames: Mapping[str, str] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -100,6 +101,7 @@ class Topology(Frozen):
         check_names("joint", joint_names)
         check_names("frame", self.frames)
         check_names("actuator", [actuator.name for actuator in self.actuators])
+        check_names("sensor", [sensor.name for sensor in self.sensors])
         check_names("reference configuration", self.reference_configurations)
         self._make_read_only("inertias", "world_inertia", "gravity")
         q_ends = list(accumulate((j.nq for j in self.joints), initial=0))
@@ -116,6 +118,7 @@ class Topology(Frozen):
                 attribute: MappingProxyType(kind({name: read_only(x) for name, x in getattr(self, attribute).items()}))
                 for attribute, kind in (("gravity_compensation", dict), ("reference_configurations", _Configurations))
             },
+            sensors=tuple(self.sensors),
             omitted=MappingProxyType({what: tuple(names) for what, names in self.omitted.items()}),
             joint_names=joint_names,
             n_links=n,
@@ -132,7 +135,7 @@ class Topology(Frozen):
         """Rebuild from the defining attributes."""
         defining = (self.name, self.link_names, self.joints, self.parents, self.inertias, dict(self.frames))
         weight = (self.world_inertia, self.gravity, dict(self.gravity_compensation))
-        acting = (dict(self.reference_configurations), self.actuators, self.constraints)
+        acting = (dict(self.reference_configurations), self.actuators, self.constraints, self.sensors)
         return type(self), (
             *defining,
             *weight,
@@ -214,6 +217,15 @@ class Topology(Frozen):
         (slice(0, 7, None), slice(0, 6, None))
         """
         return self.q_slices[self._joint_index(joint)]
+
+    def sensor_index(self, sensor: str) -> slice:
+        """Index of a sensor's numbers in those of all `sensors`, one after the other; raises as `q_index` does."""
+        at = 0
+        for x in self.sensors:
+            start, at = at, at + x.size(self)
+            if x.name == sensor:
+                return slice(start, at)
+        raise unknown_name("sensor", sensor, [x.name for x in self.sensors])
 
     def v_index(self, joint: str) -> slice:
         """Index in ``v`` and ``tau`` of a joint's degrees of freedom; raises as `q_index` does."""

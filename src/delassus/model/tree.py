@@ -69,6 +69,8 @@ class Tree(Topology):
         Those of the description, nu; ``control="actuators"`` lets them act.
     constraints : tuple of Constraint
         Those of the description: loops, welds, couplings, mimic joints. They hold wherever none are given.
+    sensors : tuple of Sensor
+        Those of the description, for `delassus.sensors`; `sensor_index` is where one is among the numbers of all.
     omitted, report : mappings of str to tuple of str
         What the tree does not hold: names, by what they are names of; with what is held but does not act everywhere.
     joint_frames : mapping of str to str

@@ -20,6 +20,7 @@ from delassus.quantities.declarations import (
     momentum,
     osim,
     regressors,
+    sensors,
     steps,
 )
 from delassus.quantities.quantity import Quantity
@@ -27,7 +28,18 @@ from delassus.quantities.quantity import Quantity
 QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
     {
         declared.name: declared
-        for module in (osim, kinematics, momentum, loops, dynamics, inverse_dynamics, steps, regressors, contact)
+        for module in (
+            osim,
+            kinematics,
+            momentum,
+            loops,
+            dynamics,
+            inverse_dynamics,
+            steps,
+            regressors,
+            sensors,
+            contact,
+        )
         for declared in vars(module).values()
         if isinstance(declared, Quantity)
     }

@@ -34,7 +34,7 @@ LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(lin
 
 KEYWORDS = (
     *ConstrainedMotion.__annotations__, "compliance", "frames", "reference", "hold", "independent", "output",
-    "integrator", "restitution", "impacts", "motors", "weights", "friction",
+    "sensors", "integrator", "restitution", "impacts", "motors", "weights", "friction",
 )  # fmt: skip
 """What the direct functions take beside states."""
 
@@ -102,7 +102,7 @@ class DirectRequest(NumpyRequest):
         if flagged.any():
             status[flagged], last = rest.status, rest.resolved[-1]
             rank[flagged], redundant[flagged], error[flagged] = last.rank, last.redundant, last.error
-        return Resolved(results[0], results[1], status, rank, redundant, error)
+        return Resolved(results[0], results[min(1, len(results) - 1)], status, rank, redundant, error)
 
 
 class CompiledRequest:

@@ -19,6 +19,7 @@ from delassus.algorithms.dynamics.integrate import INTEGRATE
 from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.kinematics import REFERENCES
 from delassus.constraints import PLACEMENT, POSITION, Argument, Constraint, Frame, check_constraints
+from delassus.constraints.sensors import Sensor, Sensors, check_sensors
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.frozen import Frozen
 from delassus.model.check import check_flag, check_list, check_number, check_whole, finite_array, real_array
@@ -150,6 +151,8 @@ class Keywords(TypedDict, total=False):
         velocities. All that act take impulses.
     frames : str, Frame or sequence of these
         Whose poses, twists, accelerations or Jacobians are computed; those of all links if not given.
+    sensors : str, Sensor or sequence of these
+        What "sensors" measures, in this order: sensors of the tree by name, or others; ``tree.sensors`` if not given.
     reference : {"local", "world", "local-world-aligned"}
         Where motions of frames are measured, and along which axes; "local" if not given. See `delassus.frame_velocity`.
     independent : sequence of str
@@ -200,6 +203,7 @@ class Keywords(TypedDict, total=False):
     active: bool
     impacts: bool
     frames: Frames
+    sensors: Sensors
     reference: Reference
     independent: Iterable[str] | None
     output: Constraints
@@ -257,6 +261,7 @@ class Options:
     active: bool
     impacts: bool
     frames: tuple[Frame, ...] | None
+    sensors: tuple[Sensor, ...]
     single_frame: bool
     reference: str
     independent: tuple[str, ...] | None
@@ -372,6 +377,7 @@ def check_options(
         impacts=impacts,
         frames=None if frames is None else _frames(tree, "frames", [frames] if is_frame(frames) else frames),
         single_frame=is_frame(frames),
+        sensors=check_sensors(tree, options.get("sensors")) if "sensors" in taken else (),
         independent=_joints(tree, "independent", options.get("independent")),
         output=_output(tree, options.get("output")),
         hold=_joints(tree, "hold", options.get("hold")) or (),
@@ -489,6 +495,6 @@ def _frames(tree: Tree, argument: str, value: Any) -> tuple[Frame, ...]:
 
 
 def _described(value: Any) -> object:
-    if isinstance(value, Frame | Constraint):
+    if isinstance(value, Frame | Constraint | Sensor):
         return value.fingerprint
     return [_described(x) for x in value] if isinstance(value, tuple) else value

@@ -261,6 +261,8 @@ class Request:
                 return tree.n_links if name == "n" else 10 * tree.n_links
             case "independent":
                 return len(self.independent)
+            case "sensors":
+                return sum(sensor.size(tree) for sensor in self.options.sensors)
             case "contacts":
                 return sum(c.n_points > 0 for c in self.constraints)
             case "m":

@@ -60,7 +60,7 @@ from delassus.algorithms.contact.solution import (
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.loop_impulses import ClosedLoops, LoopImpulses
+from delassus.algorithms.loops.impulses import ClosedLoops, LoopImpulses
 from delassus.algorithms.osim.ltl import dense_rows
 from delassus.algorithms.rnea import momentum
 from delassus.algorithms.sparse_factor import SparseFactor

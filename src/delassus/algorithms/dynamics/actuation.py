@@ -6,7 +6,7 @@ Actuator ``f = clip(gain(l, l̇) clip(u) + bias(l, l̇))``, ``l = Σ ratio q``; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf, isfinite
 
 from delassus.model.actuators import Affine
@@ -19,9 +19,10 @@ Forces = dict[int, Scalar]
 """Joint forces by degree of freedom, without those that no control acts on."""
 
 
-def actuator_forces(ops: Ops, tree: Tree, q: State, v: State, controls: State) -> Forces:
-    """Joint forces of all actuators."""
-    tau: Forces = {}
+def each_actuator(
+    ops: Ops, tree: Tree, q: State, v: State, controls: State
+) -> Iterator[tuple[Scalar, list[tuple[int, float]]]]:
+    """Force of each actuator, and its ratio to that on each degree of freedom."""
     for actuator, control in zip(tree.actuators, controls, strict=True):
         at = {tree.v_index(joint).start: (tree.q_index(joint).start, c) for joint, c in actuator.transmission.items()}
 
@@ -37,7 +38,14 @@ def actuator_forces(ops: Ops, tree: Tree, q: State, v: State, controls: State) -
 
         force = affine(actuator.gain) * clipped(ops, control, *actuator.control_range)
         force = clipped(ops, force + affine(actuator.bias), *actuator.force_range)
-        for dof, (_, ratio) in at.items():
+        yield force, [(dof, ratio) for dof, (_, ratio) in at.items()]
+
+
+def actuator_forces(ops: Ops, tree: Tree, q: State, v: State, controls: State) -> Forces:
+    """Joint forces of all actuators."""
+    tau: Forces = {}
+    for force, ratios in each_actuator(ops, tree, q, v, controls):
+        for dof, ratio in ratios:
             tau[dof] = tau[dof] + ratio * force if dof in tau else ratio * force
     return _within_limits(ops, tree, tau)
 

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, cast
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.loop_impulses import LoopImpulses
+from delassus.algorithms.loops.impulses import LoopImpulses
 from delassus.algorithms.operational_space_compliance import straight_accelerations, straight_drift
 from delassus.spatial.dual_ops import Dual, Rates, rates_of, value
 from delassus.spatial.joints import Joint

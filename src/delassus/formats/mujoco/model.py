@@ -23,6 +23,7 @@ from delassus.formats.features import FROM_MJCF, JOINTS, MJCF, check_joint, omit
 from delassus.formats.mujoco.actuators import actuators_of, gravity_compensation_of
 from delassus.formats.mujoco.equalities import constraints_of, rotation_of
 from delassus.formats.mujoco.named import NamedModel
+from delassus.formats.mujoco.sensors import sensors_of
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, unique_name
 from delassus.model.edit.build import build_tree
 from delassus.model.tree import Tree
@@ -89,9 +90,12 @@ def tree_from_mujoco(given: Any, check_inertia: Check = "warn", source: str = ""
     actuators, other_actuators = actuators_of(model)
     constraints, other_equalities = constraints_of(model, tree)
     balanced, unbalanced = gravity_compensation_of(model)
+    tree = replace(tree, actuators=actuators, constraints=constraints)
+    sensors, other_sensors = sensors_of(model, tree)
     others = {"actuators": other_actuators, "equalities": other_equalities, "unbalanced": unbalanced}
+    others["sensors"] = other_sensors
     return replace(
-        tree, actuators=actuators, constraints=constraints, omitted=omitted(FROM_MJCF, model, **others),
+        tree, sensors=sensors, omitted=omitted(FROM_MJCF, model, **others),
         gravity=np.zeros(3) if model.is_disabled("GRAVITY") else np.array(model.opt.gravity),
         gravity_compensation=balanced, reference_configurations=_configurations(model, tree),
     )  # fmt: skip

@@ -13,6 +13,7 @@ import numpy as np
 from delassus.errors import ModelError
 from delassus.formats.features import JOINTS, MJCF, check_joint, is_range, omitted, starts
 from delassus.formats.mujoco.equalities import Pose, compose, equalities, fixed_tendon
+from delassus.formats.mujoco.sensors import sensor_element
 from delassus.formats.text import Attributes, common, element, tidy
 from delassus.model.actuators import Actuator
 from delassus.model.describe import SAME, Carriers, describe
@@ -55,9 +56,12 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
     inertials = {link.name: _inertial(link) for link in (links[0], *(body.link for body in bodies))}
     weights, other_weights = _compensated(tree, links, carriers)
     closed = equalities(tree, carriers, inertials, at_start)
+    placed = {raw.child for raw in joints if raw.kind is FIXED and raw.parent in inertials}
+    sensors = {sensor.name: sensor_element(tree, sensor, inertials, placed) for sensor in tree.sensors}
     order = [raw.name for body in bodies for raw in body.joints]
     left_out = omitted(
         MJCF, tree, constraints=closed.others, balanced=other_weights,
+        unplaced=[name for name, line in sensors.items() if line is None],
         reordered=[a for a, b in zip(order, tree.joint_names, strict=True) if a != b],
         moved=[raw.child for raw in joints if raw.kind is FIXED and raw.child in tree.link_names],
         lost=[name for body in bodies for name in _lost(body, joints)],
@@ -92,6 +96,7 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
     tendons = [line for actuator in several for line in fixed_tendon(actuator.name, actuator.transmission)]
     lines += _section("tendon", tendons + closed.tendons)
     lines += _section("actuator", [_actuator(actuator) for actuator in tree.actuators])
+    lines += _section("sensor", [line for line in sensors.values() if line is not None])
     lines += _section("keyframe", _keys(tree, order))
     return "\n".join([*lines, "</mujoco>", ""])
 

@@ -53,7 +53,7 @@ def part_of(tree: T, links: Sequence[int], named: bool = True) -> T:
             tree.joints[i] if named else replace(tree.joints[i], name=f"joint{k}") for k, i in enumerate(links)
         ),
         inertias=tree.inertias[list(links)], frames=frames, gravity_compensation=loads, world_inertia=np.zeros((6, 6)),
-        reference_configurations={}, actuators=(), constraints=(), omitted={}, joint_frames=joint_frames,
+        reference_configurations={}, actuators=(), constraints=(), sensors=(), omitted={}, joint_frames=joint_frames,
         aliases=aliases,
     )  # fmt: skip
 
@@ -126,6 +126,7 @@ def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:
         frames=frames, world_inertia=world_inertia, gravity_compensation=compensated,
         reference_configurations={c: _configuration(parts, c) for c in sorted(configurations)},
         actuators=actuators, constraints=constraints, omitted=omitted,
+        sensors=tuple(s.prefixed(prefix) for prefix, tree, _ in parts for s in tree.sensors),
         joint_frames={joint: at for joint, at in at_joints if joint not in frames and joint not in several},
         aliases={prefix + old: prefix + new for prefix, tree, _ in parts for old, new in tree.aliases.items()},
     )  # fmt: skip

@@ -173,7 +173,10 @@ def _why_not(tree: Topology, gimbal: Gimbal) -> str:
         return "actuators"
     if any(names.intersection(constraint.joints) for constraint in tree.constraints):
         return "couplings and mimic joints"
+    if names.intersection(name for sensor in tree.sensors for name in sensor.names):
+        return "sensors"
     used = {frame.link for constraint in tree.constraints for frame in constraint.frames} | {*tree.gravity_compensation}
+    used |= {name for sensor in tree.sensors for name in sensor.names}
     return "something refers to links between them" if used & lost else ""
 
 

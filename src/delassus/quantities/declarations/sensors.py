@@ -1,0 +1,144 @@
+"""Sensors: declarations, and the function that evaluates them at once."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from numpy.typing import ArrayLike
+
+from delassus.accuracy.estimate import check_error_bound
+from delassus.algorithms.dynamics import METHODS
+from delassus.algorithms.dynamics.actuation import each_actuator
+from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.sensors import Caused, Measurements
+from delassus.constraints.sensors import Sensors
+from delassus.errors import ConfigurationError
+from delassus.model.tree import Tree
+from delassus.quantities.bound_request import BoundRequest
+from delassus.quantities.direct import bind
+from delassus.quantities.options import CONSTRAINED, CONTROLLED, MOTION, Compliance, ConstrainedMotion, Constraints
+from delassus.quantities.quantity import Output, Quantity
+from delassus.quantities.request import AUTO
+from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.rotations import Array
+
+
+def _sensors(bound: BoundRequest) -> list[Matrix]:
+    motion = bound.motion()
+
+    def caused() -> Caused:
+        solution, ops = bound.solve(motion), bound.ops
+        qdd = [ops.take(solution.qdd, range(at.start, at.stop), None) for at in motion.tree.v_slices]
+        forces = dict[int, Matrix]()
+        for end in motion.problem.end_effectors:
+            at = motion.problem.rows[end.constraint]
+            force = ops.transpose(end.K) @ ops.take(solution.forces, range(at.start, at.stop), None)
+            forces[end.link] = forces[end.link] + force if end.link in forces else force
+        return qdd, forces
+
+    return [_measured(bound, motion, caused)]
+
+
+def _motion_sensors(bound: BoundRequest) -> list[Matrix]:
+    motion = bound.motion()
+    return [_measured(bound, motion, lambda: (motion.per_joint(bound.values["qdd"]), {}))]
+
+
+def _measured(bound: BoundRequest, motion: DynamicsProblem, caused: Any) -> Matrix:
+    """Numbers of all sensors that are asked for (n × 1)."""
+    options, read = bound.request.options, bound.entries
+
+    def actuators() -> list[Scalar]:
+        if options.control != "actuators":
+            forces = [s.name for s in options.sensors if s.kind == "actuatorfrc"]
+            advice = "Pass control='actuators', and controls in the place of tau, or sensors= without these."
+            came = f"control={options.control!r}, which says nothing of actuators"
+            raise ConfigurationError(f"sensors {', '.join(forces)}", "controls of actuators", came, advice)
+        return [force for force, _ in each_actuator(bound.ops, bound.tree, read("q"), read("v"), read("ctrl"))]
+
+    found = Measurements(motion, caused, actuators)
+    return bound.ops.vstack([found.of(sensor) for sensor in options.sensors])
+
+
+_NUMBERS = Output("sensors", ("sensors",), "numbers of all sensors, one after the other, in SI units")
+
+SENSORS = Quantity(
+    "sensors",
+    "Sensors",
+    ("q", "v", "tau"),
+    (_NUMBERS,),
+    _sensors,
+    methods=tuple(METHODS),
+    options=CONSTRAINED | CONTROLLED | {"sensors"},
+    has_status=True,
+)
+MOTION_SENSORS = Quantity(
+    "motion_sensors",
+    "Sensors at given accelerations",
+    ("q", "v", "qdd", "tau"),
+    (_NUMBERS,),
+    _motion_sensors,
+    options=MOTION | CONTROLLED | {"sensors"},
+)
+
+
+def sensors(
+    tree: Tree,
+    q: ArrayLike,
+    v: ArrayLike,
+    tau: ArrayLike,
+    constraints: Constraints = None,
+    *,
+    sensors: Sensors = None,
+    method: str | None = None,
+    compliance: Compliance = None,
+    error_bound: float | None = None,
+    **given: Unpack[ConstrainedMotion],
+) -> dict[str, Array]:
+    """What sensors of a robot measure: IMUs, poses and motions of frames, forces through joints, joints, actuators.
+
+    `Sensor` says which kinds there are. Accelerations and forces are those that `forward_dynamics` gives, which takes
+    the same arguments and raises the same errors: constraints act, and no contact does.
+
+    Parameters
+    ----------
+    tree : Tree
+    q, v, tau : (..., nq), (..., nv) and (..., nv) array_like
+        Configurations, velocities (m/s, rad/s) and joint forces (N, N·m); leading axes are batches and broadcast.
+    constraints : Constraint or iterable of Constraint, optional
+        As in `forward_dynamics`.
+    sensors : str, Sensor or sequence of these, optional
+        Sensors of the tree by name, or others; all of ``tree.sensors`` by default.
+    method, compliance, error_bound, control, kp, kd, v_target, wrenches, gravity, passive, damping
+    targets, baumgarte, poses, rows, placements, payloads, active
+        As in `forward_dynamics`. Forces of actuators need ``control="actuators"``.
+
+    Returns
+    -------
+    dict of str to (..., n) array
+        Numbers of each sensor by its name, in SI units. The kernel ``ds.compile(tree, constraints, "sensors")`` returns
+        them one after the other, ``tree.sensor_index(name)`` says where.
+
+    Raises
+    ------
+    UnknownNameError, ConfigurationError
+        No sensor of that name; a frame, link, joint or actuator that the tree does not have; no sensors at all.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> arm = ds.mechanisms.chain(7)
+    >>> tip = [ds.Sensor("acceleration", "accelerometer", "link7"), ds.Sensor("load", "force", "link7")]
+    >>> found = ds.sensors(arm, arm.random(0, batch=100), np.zeros(7), np.zeros(7), sensors=tip)
+    >>> found["acceleration"].shape, found["load"].shape
+    ((100, 3), (100, 3))
+    """
+    states = {"q": q, "v": v, "tau": tau}
+    bound = bind(tree, constraints, SENSORS, states, method or AUTO, compliance=compliance, sensors=sensors, **given)
+    if error_bound is not None:
+        bound.error_bound = check_error_bound(error_bound)
+    found, at, out = bound.run()["sensors"], 0, dict[str, Array]()
+    for sensor in bound.request.options.sensors:
+        start, at = at, at + sensor.size(tree)
+        out[sensor.name] = found[..., start:at]
+    return out

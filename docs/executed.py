@@ -7,6 +7,7 @@ page, leaves its figures in FOLDER, and prints the outputs as JSON.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import io
@@ -19,7 +20,7 @@ from typing import Any
 
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.S | re.M)
 OPTIONAL = {"casadi", "dask", "distributed", "gymnasium", "jax", "matplotlib", "mujoco", "qpsolvers", "torch"}
-"""Packages without which a block is left out, and says so."""
+"""Packages without which a block, and those that need its names, are left out, and say so."""
 
 LONGEST = 30
 """Lines of an output: more is more than a screen."""
@@ -30,18 +31,36 @@ HERE = Path(__file__).parent
 def run(text: str, folder: Path) -> list[dict[str, Any]]:
     """Run the blocks of a page; of each, what it prints and the names of its figures, PNG files in ``folder``."""
     scope: dict[str, Any] = {"__name__": "__main__"}
+    lost: dict[str, str] = {}  # names of blocks that are left out, and the package without which each is
     outputs = []
     for number, block in enumerate(BLOCK.findall(text)):
         printed = io.StringIO()
         try:
             with contextlib.redirect_stdout(printed):
                 exec(compile(block, f"block {number}", "exec"), scope)
-        except ModuleNotFoundError as error:
-            if error.name not in OPTIONAL:
+        except (ModuleNotFoundError, NameError) as error:
+            package = lost.get(error.name or "", error.name)
+            if package not in OPTIONAL:
                 raise
-            printed = io.StringIO(f"(Not run here: {error.name} is not installed.)")
+            for name in _bound(block):
+                scope.pop(name, None)
+                lost[name] = package
+            printed = io.StringIO(f"(Not run here: {package} is not installed.)")
         outputs.append({"text": printed.getvalue(), "figures": _figures(folder, number)})
     return outputs
+
+
+def _bound(block: str) -> set[str]:
+    """Names that a block binds: what needs one of these does not run without the block."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(block)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.alias):
+            found.add(node.asname or node.name.split(".")[0])
+    return found
 
 
 def _figures(folder: Path, number: int) -> list[str]:

@@ -13,6 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from delassus.errors import DelassusError
+from delassus.pictures import Viewer
 from internals import Recording, cli, pendulum
 
 
@@ -63,6 +64,36 @@ def test_a_robot_of_a_file_is_simulated(tmp_path):
             run(tmp_path / "rod.urdf", "--root", "fixed", *further)
     with pytest.raises(DelassusError, match="a file or robot"):
         run("boxes", "--floor")
+
+
+def test_view_shows_a_scene_at_its_start_or_a_recording(tmp_path, monkeypatch):
+    shown, none = [], lambda _: None
+    page = {"__init__": lambda _, *given: shown.append(given), "wait": none, "stop": none, "url": "http://here"}
+    for name, what in page.items():
+        monkeypatch.setattr(Viewer, name, what, raising=False)
+    run("pendulum", "--links", 12, "--duration", 0.01, "--record", tmp_path / "r.npz")
+    for further in (), ("--recording", tmp_path / "r.npz"):
+        assert CliRunner().invoke(cli.app, ["view", "pendulum", *map(str, further)]).exit_code == 0
+    run("pendulum", "--view", "--port", "8081")
+    ways = [(type(player).__name__, port, playing) for player, _, port, playing in shown]
+    assert ways == [("Live", 8080, False), ("Replay", 8080, True), ("Live", 8081, True)]
+    assert shown[1][0].span == (0.0, 0.01)
+
+
+def test_names_are_completed(tmp_path, monkeypatch):
+    (tmp_path / "pan").mkdir()
+    for name in ("pan/arm.urdf", "pan/arm.stl", "pend.xml"):
+        (tmp_path / name).write_text("")
+    monkeypatch.chdir(tmp_path)
+    for words, found in (
+        ("simulate pen", ["pendulum", "pend.xml"]),
+        ("simulate ./p", ["./pan/", "./pend.xml"]),
+        ("info pan/", ["pan/arm.urdf"]),
+        ("info box", []),
+    ):
+        asked = {"_DELASSUS_COMPLETE": "complete_bash", "COMP_WORDS": f"delassus {words}", "COMP_CWORD": "2"}
+        outcome = CliRunner().invoke(cli.app, env=asked, prog_name="delassus")
+        assert outcome.output.split() == found
 
 
 @pytest.mark.slow

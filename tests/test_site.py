@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pydoc
 import re
 import subprocess
@@ -17,6 +18,9 @@ DOCS = Path(__file__).parent.parent / "docs"
 TESTED_ELSEWHERE = {"arrays", "contact_steps", "methods"}
 """Pages whose blocks test_documents.py runs, and judges."""
 
+PARTS = ("contact", "simulate", "pictures", "scenes", "gym")
+"""Of the package, beside `mechanisms`, whose names are public."""
+
 PAGES = [path for path in sorted(DOCS.glob("*.md")) if "```python\n" in path.read_text("utf-8")]
 
 
@@ -27,10 +31,7 @@ def test_site_builds_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     shown = "".join(path.read_text("utf-8") for path in tmp_path.glob("reference*.html"))
-    names = {f"delassus.{name}" for name in set(delassus.__all__) - {"contact", "mechanisms"}}
-    names |= {f"delassus.contact.{name}" for name in set(delassus.contact.__all__) - {"Scene"}}
-    names |= {f"delassus.mechanisms.{name}" for name in delassus.mechanisms.__all__}
-    assert [name for name in sorted(names) if f'id="{name}"' not in shown] == []
+    assert [name for name in sorted(public_names()) if f'id="{name}"' not in shown] == []
 
 
 @pytest.mark.slow
@@ -41,19 +42,27 @@ def test_page_runs(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("page", "module", "elsewhere"),
-    [
-        ("reference", "delassus", {"contact", "mechanisms"}),
-        ("reference_contact", "delassus.contact", {"Scene"}),
-        ("reference_gym", "delassus.gym", set()),
-    ],
-)
-def test_reference_names_everything_public(page: str, module: str, elsewhere: set[str]) -> None:
-    text = (DOCS / f"{page}.md").read_text("utf-8")
-    named = re.findall(r"^\.\. auto\w+:: (\w+)$", text, re.M)
+def public_names() -> set[str]:
+    """What the package and its public parts name, each by the first of these that has it."""
+    parts = {f"delassus.{part}": importlib.import_module(f"delassus.{part}") for part in PARTS}
+    names: dict[int, str] = {}
+    for home, module in {"delassus": delassus, "delassus.mechanisms": delassus.mechanisms, **parts}.items():
+        for name in module.__all__:
+            if not inspect.ismodule(found := getattr(module, name)):
+                names.setdefault(id(found), f"{home}.{name}")
+    return {*names.values()}
+
+
+def test_reference_names_everything_public() -> None:
+    named, module = ["delassus.mechanisms." + name for name in delassus.mechanisms.__all__], ""
+    for page in sorted(DOCS.glob("reference*.md")):
+        for kind, name in re.findall(r"^\.\. (currentmodule|auto\w+):: ([\w.]+)$", page.read_text("utf-8"), re.M):
+            if kind == "currentmodule":
+                module = name
+            elif kind != "automodule":
+                named.append(f"{module}.{name}")
     assert len(named) == len(set(named))
-    assert {*named, *elsewhere} == set(importlib.import_module(module).__all__)
+    assert {*named} == public_names()
     assert "automodule:: delassus.mechanisms" in (DOCS / "reference_mechanisms.md").read_text("utf-8")
 
 
@@ -75,8 +84,12 @@ def test_a_block_without_its_package_is_left_out(tmp_path: Path, monkeypatch: py
     monkeypatch.syspath_prepend(str(DOCS))
     executed = importlib.import_module("executed")
     monkeypatch.setattr(executed, "OPTIONAL", {"not_a_package"})
-    first, second = executed.run("```python\nimport not_a_package\n```\n\n```python\nprint(1)\n```\n", tmp_path)
-    assert "not_a_package is not installed" in first["text"] and second["text"] == "1\n"
+    blocks = ("import not_a_package as p\n\n\ndef f():\n    b = 1", "a = 2\np.a", "f()", "print(1)", "a = 3\nprint(a)")
+    page = "\n".join(f"```python\n{block}\n```\n" for block in blocks)
+    *without, one, again = (output["text"] for output in executed.run(page, tmp_path))
+    assert without == ["(Not run here: not_a_package is not installed.)"] * 3 and (one, again) == ("1\n", "3\n")
+    with pytest.raises(NameError):
+        executed.run("```python\nimport not_a_package\n```\n\n```python\nc\n```\n", tmp_path)
     monkeypatch.setattr(executed, "OPTIONAL", set())
     with pytest.raises(ModuleNotFoundError):
         executed.run("```python\nimport not_a_package\n```\n", tmp_path)

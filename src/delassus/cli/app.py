@@ -14,7 +14,7 @@ from delassus import OSIM_METHODS, __version__
 from delassus_studies.registry import ABBREVIATIONS, Csv, Json, bench_app, reproduce_claims
 from delassus_studies.tables import Console, check_target, publish, show, table, write_csv
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(bench_app, name="bench")
 console = Console()
 
@@ -34,10 +34,49 @@ class ControlOption(StrEnum):
     pd = "pd"
 
 
-Robot = Annotated[str, typer.Argument(help="A .urdf or .xml (MJCF) file, or a name such as talos_reduced or go1.")]
+def _robots(incomplete: str) -> list[str]:
+    """Names of robots and files that go on from what is typed, for completion by the shell."""
+    from delassus.formats.load import robot_names
+
+    folder = incomplete[: incomplete.rfind("/") + 1]
+    paths = [path for path in sorted(Path(folder).glob("*")) if path.is_dir() or path.suffix in (".urdf", ".xml")]
+    found = [*robot_names(), *(f"{folder}{path.name}{'/' * path.is_dir()}" for path in paths)]
+    return [name for name in found if name.startswith(incomplete)]
+
+
+def _scenes(incomplete: str) -> list[str]:
+    """The same, and ready-made scenes before them."""
+    from delassus.cli.simulate import SCENES
+
+    return [*(name for name in SCENES if name.startswith(incomplete)), *_robots(incomplete)]
+
+
+Robot = Annotated[
+    str,
+    typer.Argument(help="A .urdf or .xml (MJCF) file, or a name such as talos_reduced or go1.", autocompletion=_robots),
+]
+SceneName = Annotated[
+    str,
+    typer.Argument(
+        help="pendulum, dual-arm, boxes, quadruped or mppi; or a .urdf or .xml (MJCF) file or a robot.",
+        autocompletion=_scenes,
+    ),
+]
 RootChoice = Annotated[
     RootOption, typer.Option("--root", help="Whether a URDF file's root link is fixed to the world or on a free joint.")
 ]
+Floor = Annotated[bool, typer.Option("--floor", help="Of a file or robot: put it on a floor.")]
+Keyframe = Annotated[
+    str | None, typer.Option("--keyframe", help="Of a file or robot: its keyframe or SRDF state to start in.")
+]
+Controls = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--control", help="NAME=VALUE: constant control of an actuator, or force of a joint where a file has none."
+    ),
+]
+SceneRoot = Annotated[RootOption | None, typer.Option("--root", help="Of a URDF file: floating (default) or fixed.")]
+Port = Annotated[int, typer.Option(min=1, max=65535, help="Port of the page; the next free one if it is taken.")]
 Welds = Annotated[
     list[str] | None,
     typer.Option("--weld", help="LINK or LINK,LINK: six rows; may be repeated. Without any, those of the file."),
@@ -232,19 +271,11 @@ def export(
 
 @app.command()
 def simulate(
-    scene: Annotated[
-        str,
-        typer.Argument(help="pendulum, dual-arm, boxes, quadruped or mppi; or a .urdf or .xml (MJCF) file or a robot."),
-    ],
-    floor: Annotated[bool, typer.Option("--floor", help="Of a file or robot: put it on a floor.")] = False,
-    configuration: Annotated[
-        str | None, typer.Option("--keyframe", help="Of a file or robot: its keyframe or SRDF state to start in.")
-    ] = None,
-    control: Annotated[
-        list[str] | None,
-        typer.Option(help="NAME=VALUE: constant control of an actuator, or force of a joint where a file has none."),
-    ] = None,
-    root: Annotated[RootOption | None, typer.Option(help="Of a URDF file: floating (default) or fixed.")] = None,
+    scene: SceneName,
+    floor: Floor = False,
+    configuration: Keyframe = None,
+    control: Controls = None,
+    root: SceneRoot = None,
     links: Annotated[int | None, typer.Option(min=1, help="Links of the pendulum, or number of boxes.")] = None,
     terrain: Annotated[str | None, typer.Option(help="Of mppi: flat (default) or steps, of 5 cm.")] = None,
     duration: Annotated[
@@ -260,7 +291,7 @@ def simulate(
     view: Annotated[
         bool, typer.Option("--view", help="Show it in the browser, until Ctrl-C; needs the extra view.")
     ] = False,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the page that --view opens.")] = 8080,
+    port: Port = 8080,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the figure into this .png file; needs the extra plot.")
     ] = None,
@@ -279,9 +310,6 @@ def simulate(
     from delassus.cli.simulate import run
 
     of_scene = {"links": links, "terrain": terrain}
-    of_robot = {"floor": floor or None, "configuration": configuration, "control": control or None,
-                "root": root and root.value}  # fmt: skip
-
     options = {"dt": dt, "formulation": formulation, "solver": solver, "seed": seed}
     files = {"plot": plot, "video": video, "record": record, "checkpoint": checkpoint, "resume": resume,
              "json": file, "csv": csv}  # fmt: skip
@@ -289,12 +317,38 @@ def simulate(
         console,
         scene,
         {name: value for name, value in of_scene.items() if value is not None},
-        {name: value for name, value in of_robot.items() if value is not None},
+        _of_robot(floor, configuration, control, root),
         duration,
         {name: value for name, value in options.items() if value is not None},
         {name: path for name, path in files.items() if path is not None},
         port if view else None,
     )
+
+
+def _of_robot(
+    floor: bool, configuration: str | None, control: list[str] | None, root: RootOption | None
+) -> dict[str, object]:
+    """What was said of a file or robot."""
+    given = {"floor": floor, "configuration": configuration, "control": control, "root": root and root.value}
+    return {name: value for name, value in given.items() if value}
+
+
+@app.command()
+def view(
+    scene: SceneName,
+    floor: Floor = False,
+    configuration: Keyframe = None,
+    control: Controls = None,
+    root: SceneRoot = None,
+    recording: Annotated[
+        Path | None, typer.Option(help="Play this file of simulate --record, of the same scene.")
+    ] = None,
+    port: Port = 8080,
+) -> None:
+    """Show a robot or scene at its start in the browser, until Ctrl-C; Play simulates it. Needs the extra view."""
+    from delassus.cli.simulate import view
+
+    view(console, scene, _of_robot(floor, configuration, control, root), recording, port)
 
 
 @app.command()

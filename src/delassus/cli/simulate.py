@@ -22,6 +22,7 @@ from delassus.errors import ConfigurationError, UnknownNameError, require, shown
 from delassus.formats.load import example_robot_files, find_description
 from delassus.pictures.plots import summary_figure, swing_figure, walk_figure
 from delassus.pictures.video import check_video, write_video
+from delassus.pictures.viewer import Live, Replay, Viewer
 from delassus.scenes import ReadyScene, boxes, dual_arm, mppi, pendulum, quadruped
 from delassus.scenes.mppi import MPPI
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
@@ -107,22 +108,14 @@ def run(
     _check(options, files, duration, port)
     ready = make_scene(scene, of_scene, of_robot)
     resume, tree = files.get("resume"), ready.scene.tree
-    control = {"control": "actuators"} if scene not in SCENES and tree.actuators else {}
-    sim = load_checkpoint(ready.scene, resume) if resume else ready.simulator(**options, **control)
+    sim = load_checkpoint(ready.scene, resume) if resume else _simulator(scene, ready, **options)
     console.print(
         Text(f"{ready.name}:", "bold"),
         f"{ready.description}. {tree.n_links} links, {tree.nv} degrees of freedom, "
         f"{len(sim.scene.colliders)} colliders; {sim.formulation} by {sim.solver}, steps of {sim.dt * 1e3:g} ms.",
     )
     if port is not None:
-        from delassus.pictures.viewer import Live, Viewer
-
-        viewer = Viewer(Live(sim, ready.controller), "127.0.0.1", port)
-        try:
-            console.print("Open", Text(viewer.url, "bold"), "in a browser; Ctrl-C here ends it.", highlight=False)
-            viewer.wait()
-        finally:
-            viewer.stop()
+        show_page(console, Live(sim, ready.controller), port)
         return
     steps = round((max(ready.duration - sim.time, 0.0) if duration is None else duration) / sim.dt)
     recorder = Recorder(every=1 if "record" in files else max(1, steps // SAMPLES))
@@ -146,6 +139,33 @@ def run(
             console.print(f"video: {path}", highlight=False)
     if "checkpoint" in files:
         console.print(f"checkpoint: {save_checkpoint(sim, files['checkpoint'])}", highlight=False)
+
+
+def view(console: Console, source: str, of_robot: dict[str, Any], recording: Path | None, port: int) -> None:
+    """Show a scene at its start, for play to go on from, or what was recorded of it, in the browser at ``port``."""
+    require("viser", "view", "the viewer")
+    ready = make_scene(source, {}, of_robot)
+    if recording is not None:
+        player: Live | Replay = Replay(Recording.load(recording, ready.scene))
+    else:
+        player = Live(_simulator(source, ready), ready.controller)
+    show_page(console, player, port, playing=recording is not None)
+
+
+def _simulator(name: str, ready: ReadyScene, **options: Any) -> Simulator:
+    """Simulator of a scene: of a robot with actuators, by controls of these."""
+    control = {"control": "actuators"} if name not in SCENES and ready.scene.tree.actuators else {}
+    return ready.simulator(**options, **control)
+
+
+def show_page(console: Console, player: Live | Replay, port: int, playing: bool = True) -> None:
+    """Show a player's page until Ctrl-C."""
+    viewer = Viewer(player, "127.0.0.1", port, playing)
+    try:
+        console.print("Open", Text(viewer.url, "bold"), "in a browser; Ctrl-C here ends it.", highlight=False)
+        viewer.wait()
+    finally:
+        viewer.stop()
 
 
 def _draw(ready: ReadyScene, recording: Recording, path: Path) -> Path:

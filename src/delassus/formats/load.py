@@ -211,10 +211,15 @@ def find_description(robot: str | Path) -> Path:
             return _fetched(candidate)
     if not files and not described:
         raise missing_dependency("example-robot-data", "robots", f"robot {robot!r}")
+    raise unknown_name("robot name or file", robot, robot_names())
+
+
+def robot_names() -> list[str]:
+    """Short names of all robots that packages which are installed know, sorted."""
+    files, described = example_robot_files(), robot_description_names()
     short = [re.sub(f"({'|'.join(reversed(DESCRIBED))})$", "", name) for name in described]
     also = [alias for alias, name in ALIASES.items() if name in described]
-    names = {*(name for name in files if "/" not in name), *short, *also}
-    raise unknown_name("robot name or file", robot, sorted(names))
+    return sorted({*(name for name in files if "/" not in name), *short, *also})
 
 
 def example_robot_files() -> dict[str, Path]:

@@ -118,7 +118,7 @@ class Viewer:
         Address of the page.
     """
 
-    def __init__(self, player: Live | Replay, host: str, port: int) -> None:
+    def __init__(self, player: Live | Replay, host: str, port: int, playing: bool = True) -> None:
         self._player = player
         self._server = start_server(host, port)
         name = "localhost" if host in ("0.0.0.0", "127.0.0.1") else f"[{host}]" if ":" in host else host
@@ -128,15 +128,15 @@ class Viewer:
         camera = self._server.initial_camera
         camera.look_at, camera.position = tuple(self._drawing.centre), tuple(self._drawing.centre + away)
         self._controls()
+        self.play(playing)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="delassus viewer", daemon=True)
         self._thread.start()
 
     def _controls(self) -> None:
         gui = self._server.gui
-        self._playing = True
         self._wanted: float | None = None  # time to go to, for the thread that plays
-        self._button = gui.add_button("Pause")
+        self._button = gui.add_button("")
         self._button.on_click(lambda _: self.play(not self._playing))
         gui.add_button("Restart").on_click(lambda _: self._go(-np.inf))
         self._speed = gui.add_slider("Speed", *SPEEDS, step=0.05, initial_value=1.0)

@@ -19,11 +19,12 @@ from typing import Any
 import pytest
 
 import delassus as ds
+from delassus import simulate
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-HOMES: dict[str, Any] = {"": ds, "contact.": ds.contact, "mechanisms.": ds.mechanisms}
+HOMES: dict[str, Any] = {"": ds, "contact.": ds.contact, "mechanisms.": ds.mechanisms, "simulate.": simulate}
 PINS = dict(pin.split("==") for pin in (ROOT / "constraints.txt").read_text(encoding="utf-8").split())
 
 
@@ -68,6 +69,7 @@ def test_a_deprecated_name_warns_and_stands_for_the_new_one(monkeypatch: pytest.
     monkeypatch.setitem(ds.__deprecated__, "inverse_inertia", ("osim", "1.1"))
     monkeypatch.setitem(ds.__deprecated__, "contact.gauss_seidel", ("contact.nsgs", "1.9"))
     monkeypatch.setitem(ds.__deprecated__, "mechanisms.bush", ("mechanisms.star", "2.0"))
+    monkeypatch.setitem(ds.__deprecated__, "simulate.Film", ("simulate.Recording", "1.2"))
     old: Any = ds
     with pytest.warns(
         DeprecationWarning, match=r"delassus\.inverse_inertia .* 1\.1 .* 1\.3: use delassus\.osim"
@@ -79,6 +81,8 @@ def test_a_deprecated_name_warns_and_stands_for_the_new_one(monkeypatch: pytest.
     assert gauss_seidel is ds.contact.nsgs
     with pytest.warns(DeprecationWarning, match=r"2\.2: use delassus\.mechanisms\.star"):
         assert old.mechanisms.bush is ds.mechanisms.star
+    with pytest.warns(DeprecationWarning, match=r"1\.4: use delassus\.simulate\.Recording"):
+        assert old.simulate.Film is simulate.Recording
     assert "inverse_inertia" not in dir(ds) and not hasattr(ds, "gauss_seidel")
     with pytest.raises(AttributeError, match=r"module 'delassus\.contact' has no attribute 'inverse_inertia'"):
         old.contact.inverse_inertia  # noqa: B018

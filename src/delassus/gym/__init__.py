@@ -10,8 +10,6 @@ Importing this package also registers ``delassus/Go1Velocity-v0``, ``delassus/Hu
 ``delassus/ArmReach-v0`` for `gymnasium.make_vec`.
 """
 
-import typing as _typing
-
 from delassus.errors import require
 
 require("gymnasium", "gym", "learning environments")
@@ -22,14 +20,8 @@ from delassus.gym.arm import ArmReach  # noqa: E402
 from delassus.gym.go1 import Go1Velocity  # noqa: E402
 from delassus.gym.humanoid import HumanoidStand  # noqa: E402
 from delassus.gym.worlds import Worlds  # noqa: E402
-from delassus.version import renamed as _renamed  # noqa: E402
 
 __all__ = ["ArmReach", "Go1Velocity", "HumanoidStand", "Worlds"]
 
 for _made in (ArmReach, Go1Velocity, HumanoidStand):
     register(id=f"delassus/{_made.__name__}-v0", vector_entry_point=f"{_made.__module__}:{_made.__name__}")
-
-if not _typing.TYPE_CHECKING:  # type checkers report names that are not there
-
-    def __getattr__(name: str) -> object:
-        return _renamed(f"gym.{name}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import importlib
 import inspect
 import pydoc
 import re
 import subprocess
 import sys
+import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,21 @@ def test_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     shown = "".join(path.read_text("utf-8") for path in tmp_path.glob("reference*.html"))
     assert [name for name in sorted(public_names()) if f'id="{name}"' not in shown] == []
+    pages = {path: path.read_text("utf-8") for path in tmp_path.glob("*.html")}
+    assert [
+        link for path, text in pages.items() for link in local(text) if not leads_somewhere(path, link, pages)
+    ] == []
+
+
+def local(text: str) -> set[str]:
+    """Targets of a page that are part of the site."""
+    return set(re.findall(r' (?:href|src)="(?!https?:|mailto:|data:)([^"]+)"', text))
+
+
+def leads_somewhere(path: Path, link: str, pages: dict[Path, str]) -> bool:
+    name, _, anchor = html.unescape(link).partition("#")
+    target = path.parent / urllib.parse.unquote(name.partition("?")[0]) if name else path
+    return target.exists() and (not anchor or f'id="{anchor}"' in pages[target])
 
 
 @pytest.mark.slow

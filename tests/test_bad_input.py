@@ -592,16 +592,17 @@ def test_contacts_that_leave_out_constraints_of_the_file():
         ds.mechanisms.chain(2), constraints=(ds.JointRows({"link1_joint": 1.0, "link2_joint": 1.0}),)
     )
     foot = ds.Contact("link2", ds.contact.Sphere(0.1))
+    colliders = [
+        ds.contact.Collider("link2", ds.contact.Sphere(0.1)), ds.contact.Collider("world", ds.contact.HalfSpace())
+    ]  # fmt: skip
     with pytest.warns(ds.DelassusWarning, match=r"contacts alone leave out .*JointRows") as caught:
         ds.compile(coupled, foot, "contact_step")
     assert len(caught) == 1 and caught[0].filename == __file__
     with warnings.catch_warnings(action="error"):
         ds.compile(coupled, [*coupled.constraints, foot], "contact_step")
         ds.compile(coupled, (), "contact_step")
-    scene = ds.Scene(
-        coupled,
-        [ds.contact.Collider("link2", ds.contact.Sphere(0.1)), ds.contact.Collider("world", ds.contact.HalfSpace())],
-    )
+        ds.Scene(coupled, colliders, loops=()).contact_step()  # deliberately without
+    scene = ds.Scene(coupled, colliders)
     with refused("got Scene. .* scene.tree and scene.constraints"):
         ds.compile(scene, foot, "contact_step")
 

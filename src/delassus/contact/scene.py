@@ -61,7 +61,7 @@ class Scene(Frozen):
     Attributes
     ----------
     tree : Tree
-        All robots as one tree, with the scene's gravity; states ``q`` (nq,) and ``v`` (nv,) are in its order.
+        All robots as one tree, with the scene's gravity and loops; states ``q`` (nq,) and ``v`` (nv,) are in its order.
     links : (n_colliders,) array of int
         Link of each collider; −1 for the world.
 
@@ -131,14 +131,16 @@ class Scene(Frozen):
         if first.ndim != 1:
             raise ConfigurationError("start", f"one configuration, ({tree.nq},)", f"shape {first.shape}", "Pass one.")
         check_choice("friction_rule", friction_rule, get_args(FrictionRule), ConfigurationError)
+        held = check_constraints(tree, loops)
+        is_same = np.array_equal(tree.gravity, g) and held == tree.constraints
         for array in (links, g, first):
             array.setflags(write=False)
         for attribute, value in (
             ("robots", MappingProxyType(dict(named))),
-            ("tree", tree if np.array_equal(tree.gravity, g) else replace(tree, gravity=g)),
+            ("tree", tree if is_same else replace(tree, gravity=g, constraints=held)),
             ("colliders", shapes),
             ("links", links),
-            ("loops", check_constraints(tree, loops)),
+            ("loops", held),
             ("gravity", g),
             ("ignore", _ignored(ignore, {c.name for c in shapes} | set(tree.frames))),
             ("parents_collide", check_flag("parents_collide", parents_collide)),

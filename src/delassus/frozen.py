@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import fields
 from enum import Enum
 from typing import Any, TypeVar, overload
 
@@ -35,16 +36,22 @@ class _PublicNames(type):
 
 
 class Frozen(metaclass=_PublicNames):
-    """Base of a frozen dataclass."""
+    """Base of a frozen dataclass, whose arrays are read-only."""
 
     __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Make arrays read-only, also those of tuples; they are not copied."""
+        for field in fields(self):  # type: ignore[arg-type]
+            _lock(getattr(self, field.name))
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if not name.startswith("_")]
 
     def _set_attributes(self, **attributes: Any) -> None:
-        """Set attributes while the object is made."""
+        """Set attributes while the object is made; arrays become read-only and are not copied."""
         for name, value in attributes.items():
+            _lock(value)
             object.__setattr__(self, name, value)
 
     def _make_read_only(self, *names: str) -> None:
@@ -60,6 +67,12 @@ class Explained(Enum):
     def text(self) -> str:
         """What this means for the user."""
         return str(self.value)
+
+
+def _lock(value: Any) -> None:
+    for array in value if type(value) is tuple else (value,):
+        if isinstance(array, np.ndarray):
+            array.setflags(write=False)
 
 
 def read_only(value: Any) -> NDArray[np.float64]:

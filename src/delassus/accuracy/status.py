@@ -29,7 +29,7 @@ from delassus.algorithms.dynamics.derivatives.accelerations import Dependence
 from delassus.algorithms.dynamics.kkt import SaddlePoint, kkt
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.frozen import Explained
+from delassus.frozen import Explained, Frozen
 from delassus.spatial.numpy_ops import numbers
 from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.rotations import Array
@@ -92,7 +92,7 @@ class Dependent:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Resolved:
+class Resolved(Frozen):
     """Solutions of a batch, dependent rows dealt with; all arrays are read-only.
 
     ``rank`` (...) counts soft rows as independent, and not those of constraints that are off; ``redundant`` (..., m)
@@ -107,11 +107,6 @@ class Resolved:
     error: Array
     iterated: Iterated | None = None
     dependent: Dependent | None = None
-
-    def __post_init__(self) -> None:
-        reported = () if self.iterated is None else (self.iterated.iterations, self.iterated.residual)
-        for array in (self.qdd, self.forces, self.status, self.rank, self.redundant, self.error, *reported):
-            array.setflags(write=False)
 
 
 class ErrorEstimator(Protocol):

@@ -61,7 +61,7 @@ class LCP(Frozen):
         groups = tuple(finite_array(part, (-1,), what, advice).astype(np.int64) for part in parts)
         if blocks is not None and not np.array_equal(np.sort(np.concatenate([*groups, [0][:0]])), np.arange(n)):
             raise ConfigurationError(what, wanted, shown(blocks), advice)
-        _freeze(self, M=_finite(M, (n, n), "M of an LCP"), q=vector, blocks=groups)
+        self._set_attributes(M=_finite(M, (n, n), "M of an LCP"), q=vector, blocks=groups)
 
     @property
     def size(self) -> int:
@@ -112,7 +112,7 @@ class MLCP(Frozen):
         vector = _finite(q, (-1,), "q of an MLCP")
         matrix = _finite(M, (vector.size, vector.size), "M of an MLCP")
         k = check_whole("n_free", n_free, "Say how many rows are equalities.", most=vector.size)
-        _freeze(self, M=matrix, q=vector, n_free=k)
+        self._set_attributes(M=matrix, q=vector, n_free=k)
 
     @property
     def size(self) -> int:
@@ -198,8 +198,7 @@ class ConeProblem(Frozen):
             )  # fmt: skip
         friction, bound = _bounds(mu, "mu", n), _bounds(friction_offset, "friction_offset", n)
         matrix = np.ascontiguousarray(0.5 * (matrix + matrix.T))
-        matrix.setflags(write=False)
-        _freeze(self, W=matrix, b=vector, mu=friction, friction_offset=bound)
+        self._set_attributes(W=matrix, b=vector, mu=friction, friction_offset=bound)
 
     @property
     def size(self) -> int:
@@ -317,7 +316,7 @@ class PolyhedralLCP(LCP):
         n, n_f = cone.n_contacts, check_directions(n_directions)
         M, q = linear_problem(cone.W, cone.b, cone.mu, regular_directions(n_f), cone.friction_offset)
         LCP.__init__(self, M, q, tuple(contact_blocks(n, n_f)))
-        _freeze(self, cone=cone, n_directions=n_f)
+        self._set_attributes(cone=cone, n_directions=n_f)
 
     def impulses(self, z: ArrayLike) -> Array:
         """``r = D̲ β̲`` (n, 3) of a solution (N s)."""
@@ -343,22 +342,13 @@ def _unknowns(values: ArrayLike, size: int) -> Array:
 
 
 def _finite(value: ArrayLike, shape: tuple[int, ...], argument: str) -> Array:
-    """Read-only copy of finite numbers of a shape, of which −1 stands for any number."""
-    array = np.ascontiguousarray(finite_array(value, shape, argument, "Check how it was assembled."))
-    array.setflags(write=False)
-    return array
+    """Copy of finite numbers of a shape, of which −1 stands for any number."""
+    return np.ascontiguousarray(finite_array(value, shape, argument, "Check how it was assembled."))
 
 
 def _bounds(value: ArrayLike, argument: str, n: int) -> Array:
-    """Read-only numbers ≥ 0, one for each contact."""
+    """Numbers ≥ 0, one for each contact."""
     array = real_array(value)
     if array is None or array.shape not in ((), (n,)) or not np.all((array >= 0) & np.isfinite(array)):
         raise ConfigurationError(argument, f"a number ≥ 0, or {n} of them", shown(value), "Give one for each contact.")
-    out = np.array(np.broadcast_to(array, (n,)))
-    out.setflags(write=False)
-    return out
-
-
-def _freeze(problem: Any, **fields: Any) -> None:
-    for name, value in fields.items():
-        object.__setattr__(problem, name, value)
+    return np.array(np.broadcast_to(array, (n,)))

@@ -133,22 +133,19 @@ class Scene(Frozen):
         check_choice("friction_rule", friction_rule, get_args(FrictionRule), ConfigurationError)
         held = check_constraints(tree, loops)
         is_same = np.array_equal(tree.gravity, g) and held == tree.constraints
-        for array in (links, g, first):
-            array.setflags(write=False)
-        for attribute, value in (
-            ("robots", MappingProxyType(dict(named))),
-            ("tree", tree if is_same else replace(tree, gravity=g, constraints=held)),
-            ("colliders", shapes),
-            ("links", links),
-            ("loops", held),
-            ("gravity", g),
-            ("ignore", _ignored(ignore, {c.name for c in shapes} | set(tree.frames))),
-            ("parents_collide", check_flag("parents_collide", parents_collide)),
-            ("friction_rule", friction_rule),
-            ("descriptions", MappingProxyType(_described(descriptions, named))),
-            ("start", first),
-        ):
-            object.__setattr__(self, attribute, value)
+        self._set_attributes(
+            robots=MappingProxyType(dict(named)),
+            tree=tree if is_same else replace(tree, gravity=g, constraints=held),
+            colliders=shapes,
+            links=links,
+            loops=held,
+            gravity=g,
+            ignore=_ignored(ignore, {c.name for c in shapes} | set(tree.frames)),
+            parents_collide=check_flag("parents_collide", parents_collide),
+            friction_rule=friction_rule,
+            descriptions=MappingProxyType(_described(descriptions, named)),
+            start=first,
+        )
 
     @classmethod
     def from_robot(
@@ -444,10 +441,9 @@ class State(Frozen):
     def __init__(self, q: ArrayLike, v: ArrayLike, tau: ArrayLike | None = None) -> None:
         velocity = finite_array(v, (-1,), "v", "Contact problems are of one state.")
         force = np.zeros(velocity.size) if tau is None else tau
-        for name, value in (("q", q), ("v", velocity), ("tau", force)):
-            array = finite_array(value, (-1,), name, "Contact problems are of one state.")
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+        given = {"q": q, "v": velocity, "tau": force}
+        advice = "Contact problems are of one state."
+        self._set_attributes(**{name: finite_array(x, (-1,), name, advice) for name, x in given.items()})
 
     def on(self, tree: Tree) -> State:
         """The same state, its sizes checked against a tree's, with quaternions of unit length.

@@ -204,9 +204,7 @@ class Mesh(Frozen):
         convex = check_flag("convex", convex)
         if corners is None and not convex:
             raise ConfigurationError("triangles of a mesh", "corners (m, 3)", "none", "Pass them, or convex=True.")
-        points.setflags(write=False)
-        for name, value in (("vertices", points), ("triangles", corners), ("convex", convex)):
-            object.__setattr__(self, name, value)
+        self._set_attributes(vertices=points, triangles=corners, convex=convex)
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -253,9 +251,7 @@ class HeightField(Mesh):
         a = np.arange(z.size).reshape(z.shape)[:-1, :-1].ravel()
         b, c, d = a + z.shape[1], a + z.shape[1] + 1, a + 1
         Mesh.__init__(self, points, np.stack([a, b, c, a, c, d], axis=1).reshape(-1, 3), convex=False)
-        for name, value in (("heights", z), ("size", lengths)):
-            value.setflags(write=False)
-            object.__setattr__(self, name, value)
+        self._set_attributes(heights=z, size=lengths)
 
     def below(self, points: ArrayLike) -> Array:
         """Height (m) and unit normal (..., 4) below or above points (..., 2) or (..., 3) in the frame of the field.
@@ -348,10 +344,8 @@ class Collider(Frozen):
         e = check_number(f"restitution of {what}", restitution, advice[1], most=1.0, above=False)
         p, R = check_vector(position, f"position of {what}"), check_rotation(rotation)
         belt = check_vector(surface_velocity, f"surface_velocity of {what}", "in m/s")
-        for array in (p, R, belt):
-            array.setflags(write=False)
-        for attribute, value in zip(Collider.__slots__, (link, shape, p, R, mu, e, belt, label), strict=True):
-            object.__setattr__(self, attribute, value)
+        self._set_attributes(link=link, shape=shape, position=p, rotation=R, friction=mu, restitution=e,
+                             surface_velocity=belt, name=label)  # fmt: skip
 
     def __repr__(self) -> str:
         return f"Collider({self.link!r}, {self.shape!r}, friction={self.friction}, restitution={self.restitution})"

@@ -62,7 +62,7 @@ class Baumgarte(Frozen):
                 raise ConfigurationError(
                     f"{name} of Baumgarte", "a number that is not negative", shown(getattr(self, name)), "Try 20 and 1."
                 )
-            object.__setattr__(self, name, float(number))
+            self._set_attributes(**{name: float(number)})
         if not max(self.gains) < np.inf:
             raise ConfigurationError("Baumgarte", "finite gains 2 ζ ω and ω²", shown(self), "Try 20 and 1.")
 

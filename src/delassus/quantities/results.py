@@ -200,7 +200,7 @@ def _report(found: ForwardDynamics | ImpulseDynamics) -> str:
 def impulses_found(bound: NumpyRequest, found: dict[str, Array]) -> ImpulseDynamics:
     """The result of an impact; its arrays are read-only."""
     _, impulses, status, error, rank, redundant, method, *_ = _fields(bound, bound.resolved[0], bound.request.method)
-    return ImpulseDynamics(_read_only(found["v_next"]), impulses, status, error, rank, redundant, method, bound)
+    return ImpulseDynamics(found["v_next"], impulses, status, error, rank, redundant, method, bound)
 
 
 def solved(bound: NumpyRequest, resolved: Resolved, method: str) -> ForwardDynamics:
@@ -210,18 +210,12 @@ def solved(bound: NumpyRequest, resolved: Resolved, method: str) -> ForwardDynam
 
 def differentiated(bound: NumpyRequest, found: dict[str, Array]) -> DynamicsDerivatives:
     """The result with derivatives; its arrays are read-only."""
-    changes = [_read_only(found[name]) for name in DERIVATIVES]
-    return DynamicsDerivatives(*_fields(bound, bound.resolved[0], "ltl"), *changes)
+    return DynamicsDerivatives(*_fields(bound, bound.resolved[0], "ltl"), *(found[name] for name in DERIVATIVES))
 
 
 def _fields(bound: NumpyRequest, resolved: Resolved, method: str) -> tuple[Any, ...]:
-    forces = tuple(_read_only(np.array(resolved.forces[..., rows])) for rows in bound.problem().rows)
+    forces = tuple(np.array(resolved.forces[..., rows]) for rows in bound.problem().rows)
     i = resolved.iterated
     iterations, residual = (None, None) if i is None else (i.iterations, i.residual)
     found = resolved.status, resolved.error, resolved.rank, resolved.redundant
     return resolved.qdd, forces, *found, method, iterations, residual, bound
-
-
-def _read_only(array: Array) -> Array:
-    array.setflags(write=False)
-    return array

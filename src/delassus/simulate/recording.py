@@ -15,6 +15,7 @@ from delassus.contact.contacts import ContactSet
 from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
+from delassus.frozen import Frozen
 from delassus.model.check import check_whole
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
@@ -62,7 +63,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Recording:
+class Recording(Frozen):
     """Samples of a simulation, the first at its start; immutable.
 
     Attributes
@@ -123,10 +124,6 @@ class Recording:
     contact_impulses: Array
     origin: Origin
     scene: Scene | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        for name in ARRAYS:
-            getattr(self, name).setflags(write=False)
 
     def __len__(self) -> int:
         return len(self.time)

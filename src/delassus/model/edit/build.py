@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any
 
 import numpy as np
 
 from delassus.errors import ModelError
+from delassus.frozen import read_only
 from delassus.model.check import check_choice
 from delassus.model.description import (
     FIXED,
@@ -104,7 +104,7 @@ def build_tree(
             poses[raw.child] = i, R, p + R @ raw.child_position
     children = [raw.child for raw in ordered]
     on, R_links, p_links = zip(*(poses[child] for child in children), strict=True)
-    placements = map(Placement, on, _exact(R_links), _read_only(p_links))
+    placements = map(Placement, on, _exact(R_links), read_only(p_links))
     frames = dict(zip(children, placements, strict=True))
 
     carried = [ground if raw is carrier else poses[raw.parent] for raw in moving]
@@ -123,7 +123,7 @@ def build_tree(
     np.add.at(inertias, [frames[raw.child].link for raw in ordered], moved[[number[raw.child] for raw in ordered]])
 
     frames.setdefault("world", Placement(WORLD, np.eye(3), np.zeros(3)))
-    joints_placed = _joints(moving, axes, _exact(rotations), _read_only(positions))
+    joints_placed = _joints(moving, axes, _exact(rotations), read_only(positions))
     link_names = tuple(raw.child for raw in moving)
     described = ordered if root == "floating" else [raw for raw in ordered if raw is not carrier]
     joint_frames = {raw.name: raw.child for raw in described if raw.name not in frames and not raw.child_position.any()}
@@ -143,7 +143,7 @@ def _joints(moving: Sequence[RawJoint], axes: Sequence[int], rotations: Array, p
             for attribute in PER_DOF
         ]
     )
-    numbers = _read_only(np.where(_IS_LIMIT & (np.abs(numbers) > LARGEST), np.copysign(np.inf, numbers), numbers))
+    numbers = read_only(np.where(_IS_LIMIT & (np.abs(numbers) > LARGEST), np.copysign(np.inf, numbers), numbers))
     ends = accumulate((kind.nv for kind in kinds), initial=0)
     return tuple(
         Joint(raw.name, kind, axis, R, p, *numbers[:, start:stop])
@@ -158,13 +158,7 @@ def _per_dof(value: float | Array, nv: int) -> Sequence[float] | Array:
 
 
 def _exact(rotations: Sequence[Array] | Array) -> Array:
-    return _read_only(exact_quarter_turns(np.array(rotations).reshape(-1, 3, 3)))
-
-
-def _read_only(value: Any) -> Array:
-    array = np.array(value, dtype=float)
-    array.setflags(write=False)
-    return array
+    return read_only(exact_quarter_turns(np.array(rotations).reshape(-1, 3, 3)))
 
 
 def _axes_and_alignments(moving: Sequence[RawJoint]) -> tuple[list[int], Array]:

@@ -94,11 +94,6 @@ class InverseDynamics(Frozen):
     row_residual: Array
     rank: NDArray[np.int_]
 
-    def __post_init__(self) -> None:
-        arrays = self.tau, *self.forces, self.force_residual, self.row_residual
-        for array in (*arrays, self.status, self.rank):
-            array.setflags(write=False)
-
     def __repr__(self) -> str:
         statuses = [status.name for status in InverseDynamicsStatus if np.any(self.status == status)]
         return f"{type(self).__name__}(tau={self.tau.shape}, status={', '.join(statuses)})"

@@ -122,11 +122,6 @@ class ReducedDynamics(Frozen):
     margin: Array
     singularity: NDArray[np.object_]
 
-    def __post_init__(self) -> None:
-        arrays = self.transmission, self.drift, self.mass_matrix, self.bias, self.delassus, self.margin
-        for array in (*arrays, self.singularity):
-            array.setflags(write=False)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClosedLoops(Frozen):
@@ -157,10 +152,6 @@ class ClosedLoops(Frozen):
     status: NDArray[np.object_]
     residual: Array
     rank: NDArray[np.int_]
-
-    def __post_init__(self) -> None:
-        for array in (self.q, self.status, self.residual, self.rank):
-            array.setflags(write=False)
 
 
 def at_rest(bound: BoundRequest, q: Any = None) -> DynamicsProblem:

@@ -174,10 +174,6 @@ class BaseParameters(Frozen):
     grouping: Array
     unidentified: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        self._make_read_only("grouping")
-        self.columns.setflags(write=False)
-
     def __str__(self) -> str:
         """Table of base parameters, each with all that is part of it."""
         lines = []

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus.contact import Box, Capsule, Cylinder, Ellipsoid, Sphere
 from tools import error
 
 
@@ -56,3 +57,89 @@ def test_sensors_that_are_refused(given, match):
     arm = replace(ds.mechanisms.chain(3), sensors=[ds.Sensor("imu", "gyro", "link3")])
     with pytest.raises(ds.DelassusError, match=match):
         ds.sensors(arm, np.zeros(3), np.zeros(3), np.zeros(3), **given)
+
+
+RESTING = """<mujoco><worldbody><geom type="plane" size="5 5 .1"/><body pos="0 0 .1"><freejoint/>
+<geom type="box" size=".2 .2 .1" mass="2"/><site name="imu" pos=".1 .05 .02" euler="10 20 30"/>
+<site name="left" type="box" size=".05 .3 .2" pos=".2 0 0"/><site name="all" size="1"/>
+<body name="arm" pos="0 0 .1"><joint name="a" axis="0 1 0" damping="1" stiffness="30"/>
+<geom type="capsule" size=".03" fromto="0 0 .1 .3 0 .1" mass=".5"/><site name="s" pos=".3 0 .1"/></body></body>
+</worldbody><actuator><motor name="m" joint="a" gear="2"/></actuator><sensor><touch name="left" site="left"/>
+<accelerometer name="acc" site="imu"/><gyro name="gyro" site="imu"/>
+<force name="f" site="s"/><torque name="t" site="s"/><force name="base" site="imu"/><touch name="all" site="all"/>
+<framepos name="p" objtype="site" objname="s"/>
+<actuatorfrc name="motor" actuator="m"/><jointactuatorfrc name="joint" joint="a"/></sensor></mujoco>"""
+
+
+@pytest.fixture(scope="module")
+def resting(tmp_path_factory):
+    """A box on a floor with an arm on a spring, when it has come to rest, under a constant control."""
+    pytest.importorskip("mujoco")
+    path = tmp_path_factory.mktemp("sensors") / "box.xml"
+    path.write_text(RESTING)
+    sim = ds.Simulator(ds.Scene.from_robot(path), control="actuators", dt=2e-3)
+    sim.run(1.5, lambda sim: [0.2])
+    return sim
+
+
+@pytest.mark.peer
+def test_sensors_of_a_scene(resting):
+    """As MuJoCo shows them where all is at rest: contacts there are soft."""
+    mujoco = pytest.importorskip("mujoco")
+    model = mujoco.MjModel.from_xml_string(RESTING)
+    data = mujoco.MjData(model)
+    data.ctrl[:] = 0.2
+    mujoco.mj_step(model, data, 1000)
+    for name, x in resting.sensors().items():
+        k = model.sensor(name).id
+        wanted = data.sensordata[model.sensor_adr[k] :][: model.sensor_dim[k]]
+        assert np.max(np.abs(x - wanted)) < 5e-3 * max(1.0, np.max(np.abs(wanted))), name
+
+
+@pytest.mark.peer
+def test_sensors_of_a_scene_balance(resting):
+    """Contacts carry the weight of all, the free joint nothing, and the arm's joint that of the arm."""
+    found, g = resting.sensors(), 9.81
+    assert abs(found["all"][0] - 2.5 * g) < 1e-6 and np.max(np.abs(found["base"])) < 1e-6
+    assert abs(np.linalg.norm(found["f"]) - 0.5 * g) < 1e-6 and abs(np.linalg.norm(found["acc"]) - g) < 1e-6
+    assert found["motor"] == 0.2 and found["joint"] == 0.4 and 0.0 < found["left"][0] < found["all"][0]
+    start = ds.Simulator(resting.scene)
+    assert [*start.sensors(["gyro", "p"])] == ["gyro", "p"]
+    with pytest.raises(ds.DelassusError, match="sensors acc: expected a step since the start"):
+        start.sensors(["acc", "p"])
+    state = resting.get_state()
+    resting.set_state(state)
+    with pytest.raises(ds.DelassusError, match="a step since the start"):
+        resting.sensors("f")
+    resting.run(0.01, lambda sim: [0.2])
+
+
+def test_sensors_while_a_body_falls():
+    """An accelerometer shows nothing in flight, and the impulse of an impact by its time."""
+    ball = ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0))
+    touching = [ds.contact.Collider("body", Sphere(0.1)), ds.contact.Collider("world", ds.contact.HalfSpace())]
+    sim = ds.Simulator(ds.Scene(ball, touching), q0=[0, 0, 1.1, 0, 0, 0, 1], v0=[0, 0, 0, 1, 2, 3], dt=1e-3)
+    held = [ds.Sensor("imu", "accelerometer", "body"), ds.Sensor("touch", "touch", "body")]
+    sim.run(0.2)
+    assert all(np.max(np.abs(x)) < 1e-9 for x in sim.sensors(held).values())
+    while not sim.impulses.any():
+        speed = sim.v[2]
+        sim.step()
+    found = sim.sensors(held)
+    R = ds.forward_kinematics(ball, sim.q, "body")[:3, :3]
+    assert error(found["touch"], sim.impulses[:, 2] / 1e-3) < 1e-12 and found["touch"][0] > 1e3 > abs(speed)
+    assert abs((R @ found["imu"])[2] - found["touch"][0]) < 0.02 * found["touch"][0]  # axes turn within the step
+
+
+@pytest.mark.parametrize(
+    "shape, inside, outside",
+    [
+        (Sphere(0.5), [0.3, 0.3, 0.2], [0.4, 0.4, 0.0]),
+        (Capsule(0.1, 1.0), [0.0, 0.05, 0.58], [0.05, 0.05, 0.595]),
+        (Cylinder(0.1, 1.0), [0.06, 0.06, -0.49], [0.08, 0.08, 0.0]),
+        (Box(0.2, 0.4, 0.6), [0.09, -0.19, 0.29], [0.11, 0.0, 0.0]),
+        (Ellipsoid(0.1, 0.2, 0.3), [0.0, 0.0, 0.29], [0.09, 0.18, 0.0]),
+    ],
+)
+def test_shapes_contain_points(shape, inside, outside):
+    assert shape.contains(np.array([inside, outside])).tolist() == [True, False]

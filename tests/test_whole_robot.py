@@ -730,7 +730,8 @@ frictionloss="1" actuatorgravcomp="true" actuatorfrcrange="-1 2" stiffness="1 2"
 <body name="m" mocap="true"/></worldbody><equality>
 <connect name="loop" body1="b" anchor="0 0 0" active="false"/></equality>
 <tendon><spatial name="t" stiffness="2" range="0 1"><site site="s"/><site site="u"/></spatial></tendon>
-<sensor><jointpos name="angle" joint="a"/></sensor><actuator><motor name="plain" joint="a"/><muscle name="muscle"
+<sensor><jointpos name="angle" joint="a"/><clock name="clock"/></sensor>
+<actuator><motor name="plain" joint="a"/><muscle name="muscle"
 joint="a"/><motor name="cable" tendon="t"/><general name="slow" joint="a" dyntype="filter" dynprm="1"/></actuator>
 <keyframe><key name="fast" qvel="1 0 0 0"/></keyframe></mujoco>"""
 
@@ -744,9 +745,9 @@ def test_what_a_tree_does_not_hold_is_listed(tmp_path):
     expected = r"not represented: 1 equality constraints that are switched off \(loop\); 3 actuators"
     with pytest.warns(ds.DelassusWarning, match=expected) as caught:
         tree = ds.load(path)
-    assert len(caught) == 1 and [a.name for a in tree.actuators] == ["plain"]
+    assert len(caught) == 1 and [x.name for x in (*tree.actuators, *tree.sensors)] == ["plain", "angle"]
     names = {name for listed in tree.omitted.values() for name in listed}
-    assert {"loop", "muscle", "cable", "slow", "angle", "density", "t", "a", "b", "m", "fast"} <= names
+    assert {"loop", "muscle", "cable", "slow", "clock", "density", "t", "a", "b", "m", "fast"} <= names
     assert tree.report["limits of joints, which act in Simulator and contact steps"] == ("a",)
     assert tree.report["Coulomb friction of joints, which acts in Simulator and contact steps"] == ("a",)
     for what in (

@@ -126,6 +126,9 @@ class Measurements:
         f, m = (ops.take(self.through_joints[at.link], part, None) for part in (LINEAR, ANGULAR))
         return ops.transpose(R) @ (m - cross(ops, p, f))
 
+    def _touch(self, sensor: Sensor) -> Matrix:
+        return self.ops.zeros(1, 1)  # nothing touches in motion without contacts
+
     def _framepos(self, sensor: Sensor) -> Matrix:
         p, reference = self._pose(sensor.frame.on(self.tree))[1], self._reference(sensor)
         if reference is None:

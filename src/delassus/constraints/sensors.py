@@ -12,6 +12,7 @@ from delassus.constraints.frame import Frame, as_frame
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.frozen import Frozen
 from delassus.model.check import check_list, check_number
+from delassus.model.shapes import Solid
 from delassus.model.tree import WORLD, Tree
 
 KINDS: Mapping[str, tuple[str, int | str, str]] = MappingProxyType(
@@ -21,6 +22,7 @@ KINDS: Mapping[str, tuple[str, int | str, str]] = MappingProxyType(
         "gyro": ("frame", 3, "angular velocity, along the axes of the frame, rad/s"),
         "force": ("moving frame", 3, "force on the link through its joint, along the axes of the frame, N"),
         "torque": ("moving frame", 3, "its moment about the origin, along the axes of the frame, N m"),
+        "touch": ("moving frame", 1, "sum of normal forces at contacts of the link within its volume, in scenes, N"),
         "framepos": ("frame", 3, "position of the origin in the reference, m"),
         "framequat": ("frame", 4, "unit quaternion x y z w of the axes in the reference, w not negative"),
         "framexaxis": ("frame", 3, "x axis in the reference"),
@@ -49,6 +51,11 @@ RELATIVE = ("framepos", "framequat", "framexaxis", "frameyaxis", "framezaxis", "
 UNLIMITED = ("framequat", "framexaxis", "frameyaxis", "framezaxis")
 """Kinds that no cutoff cuts off."""
 
+CAUSED = (
+    "accelerometer", "force", "torque", "touch", "framelinacc", "frameangacc", "jointactuatorfrc", "actuatorfrc",
+)  # fmt: skip
+"""Kinds that forces are in, and accelerations that these cause."""
+
 ADVICE = "Pass sensors=[ds.Sensor('imu', 'gyro', 'torso')], or names of tree.sensors."
 
 
@@ -68,13 +75,15 @@ class Sensor(Frozen):
         Of poses and velocities of frames: the frame that they are in, which may move; the world by default.
     cutoff : float
         Largest size of a number: what is beyond is cut off. Quaternions and axes are not.
+    within : Shape, optional
+        Of "touch": a ball, box, capsule, cylinder or ellipsoid about the origin of the frame; anywhere by default.
 
     Raises
     ------
     UnknownNameError
         No such kind.
     ConfigurationError
-        A name that is no text; a reference of a kind that has none; a cutoff that is not positive.
+        A name that is no text; a reference or a volume of a kind that has none; a cutoff that is not positive.
 
     Examples
     --------
@@ -93,6 +102,7 @@ class Sensor(Frozen):
     of: str | Frame
     reference: str | Frame | None = None
     cutoff: float = inf
+    within: Solid | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -103,6 +113,11 @@ class Sensor(Frozen):
             raise ConfigurationError(
                 f"reference of sensor {self.name!r}", f"none of kind {self.kind!r}", shown(self.reference),
                 f"Kinds with one: {', '.join(RELATIVE)}.",
+            )  # fmt: skip
+        if self.within is not None and not (self.kind == "touch" and isinstance(self.within, Solid)):
+            raise ConfigurationError(
+                f"within of sensor {self.name!r}", "a ball, box, capsule, cylinder or ellipsoid of kind 'touch'",
+                shown(self.within), "Leave it out, or pass ds.contact.Sphere(0.1).",
             )  # fmt: skip
         if self.cutoff != inf:
             check_number(f"cutoff of sensor {self.name!r}", self.cutoff, "Leave it out for none.")
@@ -151,7 +166,7 @@ class Sensor(Frozen):
     def fingerprint(self) -> str:
         """Unambiguous text of it."""
         of, reference = (x.fingerprint if isinstance(x, Frame) else x for x in (self.of, self.reference))
-        return repr((self.name, self.kind, of, reference, self.cutoff))
+        return repr((self.name, self.kind, of, reference, self.cutoff, self.within))
 
     def prefixed(self, prefix: str) -> Sensor:
         """The sensor with a prefix on all names."""
@@ -160,7 +175,7 @@ class Sensor(Frozen):
             for x in (self.of, self.reference)
         )
         assert of is not None
-        return Sensor(prefix + self.name, self.kind, of, reference, self.cutoff)
+        return Sensor(prefix + self.name, self.kind, of, reference, self.cutoff, self.within)
 
 
 Sensors = str | Sensor | Sequence[str | Sensor] | None

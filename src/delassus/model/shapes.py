@@ -34,6 +34,10 @@ class Sphere(Frozen):
     def __post_init__(self) -> None:
         _positive(self, "radius")
 
+    def contains(self, points: Array) -> NDArray[np.bool_]:
+        """Which points (..., 3) are in it."""
+        return np.asarray(np.linalg.norm(points, axis=-1) <= self.radius)
+
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid ball of that mass, about its centre (kg·m²)."""
         return np.full(3, 0.4 * mass * self.radius**2)
@@ -60,6 +64,10 @@ class Capsule(Frozen):
 
     def __post_init__(self) -> None:
         _positive(self, "radius", "length")
+
+    def contains(self, points: Array) -> NDArray[np.bool_]:
+        """Which points (..., 3) are in it."""
+        return np.asarray(np.linalg.norm(_beyond_segment(points, self.length), axis=-1) <= self.radius)
 
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid capsule of that mass, about its centre (kg·m²)."""
@@ -91,6 +99,11 @@ class Cylinder(Frozen):
     def __post_init__(self) -> None:
         _positive(self, "radius", "length")
 
+    def contains(self, points: Array) -> NDArray[np.bool_]:
+        """Which points (..., 3) are in it."""
+        across, along = np.hypot(points[..., 0], points[..., 1]), 2.0 * np.abs(points[..., 2])
+        return np.asarray((across <= self.radius) & (along <= self.length))
+
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid cylinder of that mass, about its centre (kg·m²)."""
         across = mass * (self.radius**2 / 4.0 + self.length**2 / 12.0)
@@ -119,6 +132,10 @@ class Box(Frozen):
     def __post_init__(self) -> None:
         _positive(self, "x", "y", "z")
 
+    def contains(self, points: Array) -> NDArray[np.bool_]:
+        """Which points (..., 3) are in it."""
+        return np.asarray(np.all(2.0 * np.abs(points) <= [self.x, self.y, self.z], axis=-1))
+
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid box of that mass, about its centre (kg·m²)."""
         squares = np.array([self.x, self.y, self.z]) ** 2
@@ -146,6 +163,10 @@ class Ellipsoid(Frozen):
 
     def __post_init__(self) -> None:
         _positive(self, "x", "y", "z")
+
+    def contains(self, points: Array) -> NDArray[np.bool_]:
+        """Which points (..., 3) are in it."""
+        return np.asarray(np.linalg.norm(points / [self.x, self.y, self.z], axis=-1) <= 1.0)
 
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid ellipsoid of that mass, about its centre (kg·m²)."""
@@ -272,6 +293,7 @@ class HeightField(Mesh):
         return np.concatenate([(a + u * along_x + w * along_y)[..., None], normal], axis=-1)
 
 
+Solid = Sphere | Capsule | Cylinder | Box | Ellipsoid
 Shape = Sphere | Capsule | Cylinder | Box | Ellipsoid | HalfSpace | Mesh
 
 
@@ -349,6 +371,12 @@ class Collider(Frozen):
 
     def __repr__(self) -> str:
         return f"Collider({self.link!r}, {self.shape!r}, friction={self.friction}, restitution={self.restitution})"
+
+
+def _beyond_segment(points: Array, length: float) -> Array:
+    """Vectors (..., 3) from the nearest points of a segment along z, centred on the origin."""
+    z = points[..., 2:]
+    return np.concatenate([points[..., :2], z - np.clip(z, -length / 2.0, length / 2.0)], axis=-1)
 
 
 def _corners(triangles: ArrayLike, n_points: int) -> NDArray[np.int64]:

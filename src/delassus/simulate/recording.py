@@ -401,3 +401,10 @@ class Recorder:
             ),
             scene=scene,
         )
+
+
+def shown_progress(steps: range) -> Any:
+    """The steps, with a progress bar in the terminal."""
+    from rich.progress import track
+
+    return track(steps, description="Simulating")

@@ -36,7 +36,8 @@ from delassus.simulate.derivatives import (
     step_derivatives,
     trajectory_gradient,
 )
-from delassus.simulate.recording import Recorder, Recording
+from delassus.simulate.recording import Recorder, Recording, shown_progress
+from delassus.simulate.sensors import Sensing
 from delassus.simulate.state import PREFIX, checked_start, checked_state, one_state
 from delassus.spatial.rotations import Array
 
@@ -46,7 +47,7 @@ Controller = Callable[["Simulator"], ArrayLike]
 """From the simulator to what its next step takes: ``tau``, or a pair of it and ``v_target``."""
 
 
-class Simulator:
+class Simulator(Sensing):
     """A scene that moves in time steps.
 
     Parameters
@@ -232,6 +233,7 @@ class Simulator:
         self.q = one_state("q0", tree.check_configuration(q0, "q0"))
         self.v = one_state("v0", tree.check_velocity(v0, "v0"))
         self.time, self.steps = 0.0, 0
+        self._before, self._measured = None, {}
         self._earlier: Counter[SolverStatus] = Counter()
         self.status = SolverStatus.CONVERGED
         most = check_number("max_overlap", max_overlap, UNIT, above=False)
@@ -262,7 +264,11 @@ class Simulator:
         self._go(self._controls.forces(self.q, self.v, tau, v_target), 1)
 
     def _go(self, forces: Array, steps: int) -> None:
-        self.q, self.v = self._steps.advance(self.q, self.v, forces, steps)
+        if steps > 1:
+            self.q, self.v = self._steps.advance(self.q, self.v, forces, steps - 1)
+        if steps:
+            self._before = self.q, self.v
+            self.q, self.v = self._steps.advance(self.q, self.v, forces, 1)
         self.tau, self.status = forces, self._steps.status
         self.steps += steps
         self.time = self.steps * self.dt
@@ -436,7 +442,7 @@ class Simulator:
         alone = controller is None and record is None and self.control == "tau"
         chunk = max(1, n // 100 if progress else n) if alone else 1
         starts = range(0, n, chunk)
-        for start in _shown_progress(starts) if progress else starts:
+        for start in shown_progress(starts) if progress else starts:
             if alone:
                 self._go(self._no_torque, min(chunk, n - start))
             else:
@@ -490,9 +496,4 @@ class Simulator:
         impulses, sustained = on_contacts
         self._steps.set_warm_start(contacts, sustained, on_joints, impulses)
         self._steps.set_sleep_state(*sleep)
-
-
-def _shown_progress(starts: range) -> Any:
-    from rich.progress import track
-
-    return track(starts, description="Simulating")
+        self._before = None

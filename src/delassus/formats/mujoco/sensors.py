@@ -12,6 +12,7 @@ from delassus.constraints.sensors import KINDS, RELATIVE, Sensor
 from delassus.formats.mujoco.equalities import rotation_of
 from delassus.formats.mujoco.named import NamedModel
 from delassus.formats.text import element
+from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Solid, Sphere
 from delassus.model.topology import Topology
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import BALL
@@ -52,12 +53,32 @@ class _Objects:
         if kind not in KINDS or any(np.any(getattr(model, x)[k]) for x in TIMED if hasattr(model, x)):
             return None
         what, at = KINDS[kind][0], (int(model.sensor_objtype[k]), int(model.sensor_objid[k]))
-        of = self._frame(*at, what == "moving frame") if what.endswith("frame") else self._named(what, at[1])
+        has_joint = kind in ("force", "torque")
+        of = self._frame(*at, has_joint) if what.endswith("frame") else self._named(what, at[1])
         reference = None
         if kind in RELATIVE and model.sensor_refid[k] >= 0:
             reference = self._frame(int(model.sensor_reftype[k]), int(model.sensor_refid[k]))
             of = of if reference else None
-        return None if of is None else Sensor(name, kind, of, reference, float(model.sensor_cutoff[k]) or inf)
+        if of is None or (kind == "touch" and self._volume(at[1]) is None):
+            return None
+        within = self._volume(at[1]) if kind == "touch" else None
+        return Sensor(name, kind, of, reference, float(model.sensor_cutoff[k]) or inf, within)
+
+    def _volume(self, site: int) -> Solid | None:
+        """Shape of a site; None of another shape than these."""
+        a, b, c = (float(x) for x in self._model.site_size[site])
+        match self._model.word("mjtGeom", self._model.site_type[site]):
+            case "sphere":
+                return Sphere(a)
+            case "capsule":
+                return Capsule(a, 2 * b)
+            case "cylinder":
+                return Cylinder(a, 2 * b)
+            case "box":
+                return Box(2 * a, 2 * b, 2 * c)
+            case "ellipsoid":
+                return Ellipsoid(a, b, c)
+        return None
 
     def _named(self, what: str, number: int) -> str | None:
         """Name of a joint, actuator or link; None of an actuator or link that the tree does not have."""
@@ -93,6 +114,8 @@ def sensor_element(tree: Topology, sensor: Sensor, bodies: Collection[str], site
     """Element of MJCF that reads as a sensor; None where there is none. ``bodies`` and ``sites`` are those written."""
     (what, _, _), tag = KINDS[sensor.kind], sensor.kind
     attributes: dict[str, str | float] = {"name": sensor.name}
+    if sensor.kind == "touch":  # sites are written without a volume
+        return None
     if what == "joint":
         kind = tree.joints[tree._joint_index(str(sensor.of))].kind
         tag = {"jointpos": "ballquat", "jointvel": "ballangvel"}.get(tag, tag) if kind is BALL else tag

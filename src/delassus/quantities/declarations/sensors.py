@@ -98,7 +98,8 @@ def sensors(
     """What sensors of a robot measure: IMUs, poses and motions of frames, forces through joints, joints, actuators.
 
     `Sensor` says which kinds there are. Accelerations and forces are those that `forward_dynamics` gives, which takes
-    the same arguments and raises the same errors: constraints act, and no contact does.
+    the same arguments and raises the same errors: constraints act, and no contact does (`Simulator.sensors`), so that
+    "touch" is zero.
 
     Parameters
     ----------

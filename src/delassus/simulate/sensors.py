@@ -1,0 +1,150 @@
+"""What sensors of a scene measure: after a step, in it, and of its contacts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from delassus.constraints.sensors import CAUSED, Sensor, Sensors, check_sensors
+from delassus.contact.scene import Scene
+from delassus.contact.sparse.stepper import BlockSteps
+from delassus.errors import ConfigurationError
+from delassus.model.tree import WORLD, Tree
+from delassus.quantities.options import Control
+from delassus.runtime.compile import compile as compile_kernel
+from delassus.simulate.controls import Controls
+from delassus.spatial.joint_kinds import FREE
+from delassus.spatial.rotations import Array, quaternion_to_matrix
+
+FORCES = ("force", "torque")
+"""Kinds of what joints carry."""
+
+
+class Sensing:
+    """Sensors of a scene that moves; base of `Simulator`."""
+
+    scene: Scene
+    q: Array
+    v: Array
+    tau: Array
+    dt: float
+    control: Control
+    _steps: BlockSteps
+    _controls: Controls
+    _before: tuple[Array, Array] | None
+    _measured: dict[str, Any]
+
+    def sensors(self, sensors: Sensors = None) -> dict[str, Array]:
+        """Numbers of sensors by name, as `delassus.sensors` gives them: all of the scene's robots, or those named.
+
+        Poses and velocities are those of now. Accelerations and forces are means over the last step: change of velocity
+        and impulses by its time, so that impacts are in them, and contacts, limits and friction of joints act. "touch"
+        is the sum of normal forces at contacts of its link, within its volume.
+
+        Parameters
+        ----------
+        sensors : str, Sensor or sequence of these, optional
+            Sensors of ``scene.tree`` by name, or others; all of ``scene.tree.sensors`` by default.
+
+        Raises
+        ------
+        UnknownNameError, ConfigurationError
+            As `delassus.sensors`; accelerations and forces before the first step, or after `set_state`; forces through
+            joints of a scene with loops between links; forces of actuators without ``control="actuators"``.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> from delassus.scenes import boxes
+        >>> sim = boxes(1).simulator()
+        >>> sim.run(0.3)
+        >>> link = sim.scene.tree.link_names[0]
+        >>> found = sim.sensors([ds.Sensor("imu", "accelerometer", link), ds.Sensor("load", "touch", link)])
+        >>> found["imu"].shape, found["load"].round(6).tolist()  # a box of 1 kg, at rest
+        ((3,), [9.81])
+        """
+        tree = self.scene.tree
+        chosen = check_sensors(tree, sensors)
+        late = [x.name for x in chosen if x.kind in CAUSED] if self._before is None else []
+        if late:
+            advice = "Accelerations and forces are means over the last step: make one first."
+            raise ConfigurationError(f"sensors {', '.join(late)}", "a step since the start", "none", advice)
+        if any(x.kind in FORCES for x in chosen) and any(loop.frames for loop in self.scene.loops):
+            came = f"{len(self.scene.loops)} loop(s), whose forces steps do not tell"
+            advice = "`delassus.sensors` has them, of robots without contacts."
+            raise ConfigurationError("sensors of forces through joints", "a scene without loops", came, advice)
+        actuators = [x for x in chosen if x.kind == "actuatorfrc"]
+        of_motion = [x for x in chosen if x.kind not in ("actuatorfrc", "touch")]
+        out = self._of_motion(of_motion) if of_motion else {}
+        if actuators:
+            kernel = self._kernel("motion_sensors", sensors=actuators, control=self.control)
+            q, v, given = self._controls.given or (self.q, self.v, self.tau)
+            out.update(_split(tree, actuators, kernel(q, v, np.zeros(tree.nv), given)))
+        out.update((x.name, self._touch(x)) for x in chosen if x.kind == "touch")
+        return {x.name: out[x.name] for x in chosen}
+
+    def _kernel(self, what: str, **options: Any) -> Any:
+        """Compiled once."""
+        key = what + repr([getattr(x, "fingerprint", x) for option in options.values() for x in option])
+        if key not in self._measured:
+            self._measured[key] = compile_kernel(self.scene.tree, (), what, **options)
+        return self._measured[key]
+
+    def _of_motion(self, chosen: Sequence[Sensor]) -> dict[str, Array]:
+        """Numbers of sensors of links and joints."""
+        tree, links = self.scene.tree, _loaded(self.scene, chosen)
+        qdd = np.zeros(tree.nv) if self._before is None else self._mean_accelerations(*self._before)
+        kernel = self._kernel("motion_sensors", sensors=chosen, wrenches=[tree.link_names[i] for i in links])
+        return _split(tree, chosen, kernel(self.q, self.v, qdd, self.tau, *self._contact_wrenches(links)))
+
+    def _mean_accelerations(self, q: Array, v: Array) -> Array:
+        """Accelerations (nv,) over the last step, from that state on; those of free joints along the world's axes."""
+        tree, qdd = self.scene.tree, (self.v - v) / self.dt
+        for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
+            if joint.kind is FREE:
+                before, now = (quaternion_to_matrix(x[sq][3:]) for x in (q, self.q))
+                at = slice(sv.start, sv.start + 3)
+                qdd[at] = (self.v[at] - now.T @ before @ v[at]) / self.dt - np.cross(self.v[sv][3:], self.v[at])
+        return qdd
+
+    def _contact_wrenches(self, links: Sequence[int]) -> Array:
+        """Mean wrenches (n, 6) of contacts on links over the last step, at and along their frames."""
+        out = np.zeros((len(links), 6))
+        if not links or self._before is None:
+            return out
+        contacts = self._steps.contacts
+        poses = self._kernel("kinematics", frames=[self.scene.tree.link_names[i] for i in links])(self._before[0])
+        forces = (contacts.frames @ (self._steps.impulses / self.dt)[:, :, None])[:, :, 0]
+        for k, (link, pose) in enumerate(zip(links, poses, strict=True)):
+            R, p = pose[:3, :3], pose[:3, 3]
+            for end, sign in ((0, 1.0), (1, -1.0)):
+                at = contacts.links[:, end] == link
+                f = sign * forces[at] @ R
+                out[k, :3] += f.sum(axis=0)
+                out[k, 3:] += np.cross((contacts.points[at] - p) @ R, f).sum(axis=0)
+        return out
+
+    def _touch(self, sensor: Sensor) -> Array:
+        """Sum (1,) of normal forces at contacts of a link, within a volume (N)."""
+        contacts, tree = self._steps.contacts, self.scene.tree
+        assert self._before is not None
+        at = (contacts.links == sensor.frame.on(tree).link).any(axis=1)
+        if sensor.within is not None and at.any():
+            (pose,) = self._kernel("kinematics", frames=[sensor.frame])(self._before[0])
+            at &= sensor.within.contains((contacts.points - pose[:3, 3]) @ pose[:3, :3])
+        return np.minimum([self._steps.impulses[at, 2].sum() / self.dt], sensor.cutoff)
+
+
+def _loaded(scene: Scene, chosen: Sequence[Sensor]) -> list[int]:
+    """Links with colliders that joints of force sensors carry."""
+    tree = scene.tree
+    joints = {x.frame.on(tree).link for x in chosen if x.kind in FORCES}
+    touching = {int(i) for i in scene.links} - {WORLD}
+    return [i for i in sorted(touching) if joints.intersection(tree.support(i))]
+
+
+def _split(tree: Tree, chosen: Sequence[Sensor], numbers: Array) -> dict[str, Array]:
+    ends = np.cumsum([x.size(tree) for x in chosen])[:-1]
+    return dict(zip([x.name for x in chosen], np.split(numbers, ends), strict=True))

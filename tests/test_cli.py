@@ -119,7 +119,7 @@ def test_a_wide_table_is_printed_in_parts() -> None:
 
 def test_info(arm: Path) -> None:
     out = run("info", str(arm), "--frames")
-    assert "3 moving links, nq = 3, nv = 3" in out
+    assert "3 moving links, fixed base, nq = 3, nv = 3" in out
     assert "j2" in out
 
 

@@ -370,6 +370,7 @@ def test_a_scene_without_srdf_ignores_what_always_touches(tmp_path):
         '<robot name="arm"><disable_collisions link1="l1" link2="l4"/><group_state name="bent" group="all">'
         '<joint name="j1" value="0.5"/></group_state></robot>'
     )
+    assert ds.load(path).reference_configurations["bent"].tolist() == [0.5, 0.0, 0.0]
     scene = ds.Scene.from_robot(path, floor=True)
     assert scene.ignore == {frozenset({"l1", "l4"})}
     q = scene.set_down(scene.tree.reference_configurations["bent"])

@@ -17,8 +17,12 @@ def main() -> None:
 
     console = Console(stderr=True, highlight=False)
 
+    shown: set[str] = set()
+
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        console.print(Text("warning ", "yellow"), str(message))
+        if str(message) not in shown:  # files are read once for links, once for shapes
+            console.print(Text("warning ", "yellow"), str(message))
+            shown.add(str(message))
 
     warnings.showwarning = show
     try:

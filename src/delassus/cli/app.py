@@ -119,13 +119,14 @@ def info(
     csv: Csv = None,
 ) -> None:
     """Show the joints, links and masses of a robot, and where each joint is in q and v."""
+    from delassus.cli.parse import base_of
     from delassus.formats.load import load
     from delassus.model.tree import total_mass
 
     tree = load(robot, root=root.value)
     console.print(
         console.render_str(f"{tree.name}:", style="bold"),
-        f"{tree.n_links} moving links, nq = {tree.nq}, nv = {tree.nv}, depth {tree.depth}, "
+        f"{tree.n_links} moving links, {base_of(tree)}, nq = {tree.nq}, nv = {tree.nv}, depth {tree.depth}, "
         f"mass {total_mass(tree):.4g} kg, {len(tree.frames)} frames",
     )
     rows = []
@@ -138,6 +139,8 @@ def info(
     made = table("", ("#", "joint", "kind", "q", "v", "on", "kg", "link"), rows, text=("joint", "kind", "link"))
     show(console, made)
     console.print("on: # of the link that a joint is on; – is the world. kg: mass of its link.", style="dim")
+    if tree.reference_configurations:
+        console.print(f"configurations: {', '.join(tree.reference_configurations)}", highlight=False)
     if tree.constraints:
         console.print(f"constraints of the file: {', '.join(map(repr, tree.constraints))}")
     if frames:

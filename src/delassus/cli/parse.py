@@ -58,6 +58,11 @@ def parse_value(text: str) -> tuple[str, float]:
     return name, value[0]
 
 
+def base_of(tree: Tree) -> str:
+    """What carries the root of a robot, in words."""
+    return "floating base" if tree.is_floating else "fixed base"
+
+
 def _parse(text: str, make: Callable[..., Constraint]) -> Constraint:
     if "@" in text:
         return make(parse_frame(text))

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from delassus.cli.parse import parse_value
+from delassus.cli.parse import base_of, parse_value
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, UnknownNameError, require, shown, unknown_name
 from delassus.formats.load import example_robot_files, find_description
@@ -85,7 +85,9 @@ def _of_robot(name: str, control: Sequence[str] = (), **options: Any) -> ReadySc
         if actuator not in slots:
             raise unknown_name("actuator" if tree.actuators else "joint", actuator, slots)
         given[slots[actuator]] = value
-    told = f"{name}{' on a floor' if options.get('floor') else ''}, {', '.join(control) or 'no controls'}"
+    told = (
+        f"{name}, {base_of(tree)}{' on a floor' if options.get('floor') else ''}, {', '.join(control) or 'no controls'}"
+    )
     return ReadyScene(tree.name, scene, scene.start, np.zeros(tree.nv), DT, lambda _: given, DURATION, told)
 
 

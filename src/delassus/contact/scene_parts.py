@@ -15,7 +15,7 @@ from delassus.contact.contacts import ContactSet
 from delassus.contact.filters import Solids
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.formats.colliders import load_colliders, load_ignored
-from delassus.formats.load import find_description, load
+from delassus.formats.load import find_description, load, srdf_beside
 from delassus.model.check import finite_array
 from delassus.model.edit.combine import ON_THE_WORLD, SEPARATOR, mount
 from delassus.model.kinematics import world_poses
@@ -49,23 +49,13 @@ def described(
     path = find_description(robot) if isinstance(robot, str | Path) else None
     is_urdf = path is not None and path.suffix.lower() == ".urdf"
     srdf = srdf_beside(path) if path is not None and is_urdf else None
-    tree = load(robot, root=root if is_urdf else "fixed", srdf=srdf)
+    tree = load(robot, root=root if is_urdf else "fixed")
     given = robot if path is None else path
     colliders = load_colliders(given, tree, friction=friction) if is_urdf else load_colliders(given, tree)
     if not is_urdf:
         return tree, colliders, load_ignored(given)
     named = load_ignored(srdf, tree=tree) if srdf is not None else ()
     return tree, colliders, named or touching_always(scene_of(tree, colliders))
-
-
-def srdf_beside(urdf: Path) -> Path | None:
-    """The SRDF file of the same stem, or the only one, in the folder of a URDF file or in ``srdf`` beside that."""
-    for folder in (urdf.parent, urdf.parent.parent / "srdf"):
-        files = sorted(folder.glob("*.srdf"))
-        named = [file for file in files if file.stem == urdf.stem]
-        if named or len(files) == 1:
-            return (named or files)[0]
-    return None
 
 
 def touching_always(scene: Solids) -> tuple[tuple[str, str], ...]:

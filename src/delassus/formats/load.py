@@ -77,13 +77,14 @@ def load(
         (their ``_description`` can be left out), or a model of Pinocchio or MuJoCo. Meshes are not read from URDF
         files; MuJoCo reads them with an MJCF file.
     root : {"fixed", "floating"}
-        For URDF files: whether the root link is fixed to the world or carried by a free joint. MJCF files and models
-        say so themselves; "floating" is refused for one without a free joint.
+        For URDF files, of legged robots too: whether the root link is fixed to the world or carried by a free joint.
+        MJCF files and models say so themselves; "floating" is refused for one without a free joint.
     continuous : {"angle", "cos-sin"}
         For URDF files: whether a continuous joint has one angle as its configuration, or its cosine and sine.
     srdf : path, optional
-        For URDF files: an SRDF file, whose ``<group_state>`` become ``tree.reference_configurations``. Joints that it
-        does not set are neutral; those that the tree does not have are left out, and listed.
+        For URDF files: an SRDF file, whose ``<group_state>`` become ``tree.reference_configurations``; by default that
+        beside the URDF file: of its name, or the only one there or in the folder ``srdf`` beside its own. Joints that
+        it does not set are neutral; those that the tree does not have are left out, and of a file that is given listed.
     gimbals : {"hinges", "ball"}
         Whether three hinges or more whose axes meet in a point, one after the other on links without mass, become one
         ball joint: three freedoms, no singular axis, another layout of ``q`` and ``v``. ``tree.aliases`` says of each
@@ -131,9 +132,10 @@ def load(
         path = find_description(robot)
         description = read_description(path, max_bytes)
         if description.tag == "robot":
+            source = f"file {str(path)!r}" if Path(robot) == path else f"robot {robot!r}"
             return load_description(
-                description, path, srdf, root=root, continuous=continuous, gimbals=gimbals, check_inertia=check_inertia,
-                unsupported=unsupported, max_bytes=max_bytes,
+                description, path, srdf, source=source, root=root, continuous=continuous, gimbals=gimbals,
+                check_inertia=check_inertia, unsupported=unsupported, max_bytes=max_bytes,
             )  # fmt: skip
         tree = tree_from_mujoco(read_mjcf(path, description, max_bytes), check_inertia, f"file {str(path)!r}")
     elif module == "pinocchio":
@@ -160,17 +162,32 @@ def load_description(
     path: Path,
     srdf: str | Path | None = None,
     balls: Collection[str] = (),
+    source: str = "",
     **loading: Unpack[Loading],
 ) -> Tree:
-    """The tree of the ``<robot>`` of a URDF file, joints named ball joints; takes and raises what `load` does."""
+    """The tree of the ``<robot>`` of a URDF file, joints named ball joints; takes and raises what `load` does.
+
+    ``source`` is what messages call it: by default its file.
+    """
     how: dict[str, Any] = {**{name: x.default for name, x in signature(load).parameters.items()}, **loading}
     check_choice("gimbals", how["gimbals"], ("hinges", "ball"), ModelError)
+    states = srdf_beside(path) if srdf is None else check_path("srdf", srdf)
     options = how["root"], how["continuous"], how["check_inertia"]
-    tree = tree_from_urdf(robot, path.stem, *options, f"file {str(path)!r}", balls)
-    if srdf is not None:
-        states = check_path("srdf", srdf)
-        tree = with_group_states(tree, read_xml(states, how["max_bytes"]), f"file {str(states)!r}")
+    tree = tree_from_urdf(robot, path.stem, *options, source or f"file {str(path)!r}", balls)
+    if states is not None:
+        semantics = read_xml(states, how["max_bytes"])
+        tree = with_group_states(tree, semantics, f"file {str(states)!r}", listed=srdf is not None)
     return _judged(tree, how["gimbals"], how["unsupported"])
+
+
+def srdf_beside(urdf: Path) -> Path | None:
+    """The SRDF file of the same stem, or the only one, in the folder of a URDF file or in ``srdf`` beside that."""
+    for folder in (urdf.parent, urdf.parent.parent / "srdf"):
+        files = sorted(folder.glob("*.srdf"))
+        named = [file for file in files if file.stem == urdf.stem]
+        if named or len(files) == 1:
+            return (named or files)[0]
+    return None
 
 
 def _judged(tree: Tree, gimbals: Gimbals, unsupported: Unsupported) -> Tree:

@@ -37,7 +37,7 @@ class _Configurations(dict[str, Array]):
     def __missing__(self, name: str) -> Array:
         if self:
             raise unknown_name("reference configuration", name, self)
-        advice = "Keyframes of MJCF, and states of a SRDF file (load's srdf=), are some."
+        advice = "Keyframes of MJCF, and states of an SRDF file (beside a URDF file, or load's srdf=), are some."
         raise UnknownNameError("reference configuration", "one that the description has", shown(name), advice)
 
 

@@ -85,10 +85,11 @@ def _mimic_joints(robot: Element, tree: Tree) -> tuple[tuple[JointRows, ...], tu
     return tuple(held), tuple(others)
 
 
-def with_group_states(tree: Tree, robot: Element, what: str) -> Tree:
+def with_group_states(tree: Tree, robot: Element, what: str, listed: bool = True) -> Tree:
     """The tree with the ``<group_state>`` of a parsed SRDF file as reference configurations.
 
-    States of one name, of several groups, are one configuration.
+    States of one name, of several groups, are one configuration. ``listed``: joints that the tree does not have are
+    among what it leaves out.
     """
     configurations: dict[str, Array] = {}
     unknown: dict[str, None] = {}
@@ -104,7 +105,7 @@ def with_group_states(tree: Tree, robot: Element, what: str) -> Tree:
                 continue
             value = f"{what}, group state {name!r}, value of joint {joint!r}"
             q[tree.q_index(joint)] = _coordinates(tree, joint, element.get("value", ""), value)
-    left_out = {**tree.omitted, **omitted(FROM_URDF, tree, unknown=unknown)}
+    left_out = {**tree.omitted, **(omitted(FROM_URDF, tree, unknown=unknown) if listed else {})}
     return replace(tree, reference_configurations=configurations, omitted=left_out)
 
 

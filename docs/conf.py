@@ -2,6 +2,7 @@
 
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from docutils.nodes import SkipNode
@@ -17,7 +18,7 @@ exclude_patterns = ["_*"]
 html_theme = "furo"
 html_title = "delassus"
 html_show_sourcelink = False
-html_static_path = ["_static"]
+html_static_path = ["_static", str(Path(find_spec("ziamath").origin).parent / "fonts")]
 html_css_files = ["wide.css"]
 html_math_renderer = "mathml"
 default_role = "py:obj"
@@ -68,15 +69,22 @@ def keep_names(app, what, name, obj, options, lines):
             lines[number] = f":{field} {names.replace(', ', ',')}:{text}"
 
 
+def mathml(node, as_block):
+    """MathML of an equation, which browsers show by themselves: pages need no script and no network."""
+    bars = re.compile(r"\\(l|r)(vert|Vert)\b")
+    text = bars.sub(lambda bar: ("\\left" if bar[1] == "l" else "\\right") + bar[0], node.astext())
+    return tex2mathml(text, as_block=as_block).replace('<mover accent="true">', "<mover>")  # dots clear of letters
+
+
 def write_inline_math(writer, node):
-    """Write MathML, which browsers show by themselves: pages need no script and no network."""
-    writer.body.append(tex2mathml(node.astext()))
+    """Write an equation within a line."""
+    writer.body.append(mathml(node, False))
     raise SkipNode
 
 
 def write_displayed_math(writer, node):
-    """Write MathML in a box of its own, which scrolls where a page is narrower."""
-    writer.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    """Write an equation in a box of its own, which scrolls where a page is narrower."""
+    writer.body.append(f'<div class="math">{mathml(node, True)}</div>')
     raise SkipNode
 
 

@@ -852,7 +852,7 @@ TAKERS = [
 def test_every_function_checks_its_states(arm, name, argument):
     function = getattr(ds, name)
     row = ds.Rows(arm.link_names[-1], [[0.0, 0, 0, 0, 0, 1]])
-    good = {"tree": arm, "constraints": row, "dt": 1e-3} | {x: np.full(4, 0.1) for x in STATES}
+    good = {"tree": arm, "constraints": row, "tasks": row, "dt": 1e-3} | {x: np.full(4, 0.1) for x in STATES}
     good = {x: value for x, value in good.items() if x in inspect.signature(function).parameters}
     function(**good)
     for bad, expected in ((["0"] * 4, ".*numbers"), (np.zeros((4, 3)), ".*shape"), ([0, np.nan, 0, 0], ".*finite")):
@@ -1417,6 +1417,12 @@ def public_calls():
         "step_derivatives": (ds.step_derivatives, {**motion, "dt": 1e-3, "integrator": "rk4"}),
         "impulse": (
             ds.impulse, {**state, "constraints": row, "v": z, "restitution": 0.5, "targets": None, "active": [True]},
+        ),
+        "control": (
+            ds.control,
+            {**state, "v": z, "tasks": row, "poses": None, "targets": None, "kp": 1.0, "kd": None, "impedance": False,
+             "posture": q, "posture_kp": None, "posture_kd": None, "compliance": None, "limits": True, "contacts": None,
+             "motors": None},
         ),
         "inverse_dynamics": (ds.inverse_dynamics, {**state, "v": z, "qdd": z}),
         "inverse_dynamics of motors": (

@@ -98,6 +98,13 @@ OPTIONS = {
     "output": (LEFT_OUT, ds.Point(TIP)),
     "motors": (["hinge"], None),
     "weights": (LEFT_OUT, LEFT_OUT, "input"),
+    "contacts": (None, ds.Point("b", axes="world")),
+    "kp": (LEFT_OUT, "input", 30.0),
+    "kd": (5.0, "input", [None, 3.0]),
+    "impedance": (False, [True, False]),
+    "posture": (False, True, True),
+    "posture_kp": (LEFT_OUT, "input"),
+    "posture_kd": (LEFT_OUT, 2.0, "input"),
     "integrator": CHOICES["integrator"],
     "friction": (None, "input", 0.7),
     "restitution": (None, "input", 0.3),
@@ -319,15 +326,17 @@ def direct(name, k, values):
         return [values.get(f"{what}{i}", x) for i, x in enumerate(several)]
 
     given = {
-        **chosen, **values, "tree": asked.tree, "constraints": constraints,
+        **chosen, **values, "tree": asked.tree, "constraints": constraints, "tasks": constraints,
         "tau": values.get((*asked.inputs, "", "")[2]), "rows": all_of("rows"),
         "placements": all_of("placements"), "payloads": dict(zip(chosen["payloads"], all_of("payloads"), strict=True)),
         "wrenches": dict(zip(chosen.get("wrenches", ()), all_of("wrenches"), strict=True)),
         "targets": each_of("target"), "poses": each_of("pose"),
         "compliance": each_of("compliance", chosen.get("compliance")),
     }  # fmt: skip
-    left_out = {"v_target", "active", "impacts"} - set(values) | {"error_bound"}
-    if "motors" in chosen and chosen["motors"] is None:
+    if name == "control":
+        given |= {gain: each_of(gain, chosen.get(gain)) for gain in ("kp", "kd")}
+    left_out = {"v_target", "active", "impacts", "posture"} - set(values) | {"error_bound"}
+    if name == "inverse_dynamics" and chosen["motors"] is None:
         left_out |= {"constraints", "rows", "placements"}
     return {key: given[key] for key in taken_by(getattr(ds, name)) if key in given and key not in left_out}
 

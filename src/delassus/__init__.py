@@ -38,6 +38,10 @@ Delassus matrix and operational space
     `jacobian_drift`          J̇ v
     `OSIM_METHODS`            names of the methods
 
+Control
+    `control`                 joint forces that do tasks, with contacts, too
+    `Control`                 what control returns
+
 Closed loops
     `close_loops`             the nearest configuration at which loops are closed
     `random_configurations`   random configurations at which they are
@@ -146,6 +150,7 @@ from delassus.model import mechanisms
 from delassus.model import topology as _topology
 from delassus.model.tree import Tree
 from delassus.quantities import direct as _direct
+from delassus.quantities.declarations.control import Control, control
 from delassus.quantities.declarations.dynamics import dynamics_derivatives, forward_dynamics
 from delassus.quantities.declarations.inverse_dynamics import (
     InverseDynamics,
@@ -196,7 +201,7 @@ from delassus.quantities.declarations.regressors import BaseParameters, base_par
 from delassus.quantities.declarations.sensors import sensors
 from delassus.quantities.declarations.steps import step_derivatives
 from delassus.quantities.evaluate import SingularError
-from delassus.quantities.options import Baumgarte
+from delassus.quantities.gains import Baumgarte
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, ImpulseDynamics
 from delassus.version import __deprecated__ as __deprecated__
 from delassus.version import __version__ as __version__
@@ -224,6 +229,7 @@ __all__ = [
     "CenterOfMass",
     "ClosedLoops",
     "Contact",
+    "Control",
     "DelassusError",
     "DelassusWarning",
     "Distance",
@@ -263,6 +269,7 @@ __all__ = [
     "compile",
     "consistent_inverse",
     "contact",
+    "control",
     "coriolis_matrix",
     "count_operations",
     "delassus",

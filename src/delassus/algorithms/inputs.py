@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from delassus.constraints import Argument, Constraint
 
-CONFIGURATIONS = ("q", "q_end")
+CONFIGURATIONS = ("q", "q_end", "posture")
 """Names of arguments that are configurations."""
 
 PAYLOAD = "m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz"

@@ -121,7 +121,11 @@ class Problem:
         sizes = [len(inputs_of([c])) for c in self.constraints]
         ends = [sum(sizes[:k]) for k in range(len(sizes) + 1)]
         given = [x for k in constraints for x in self._given[ends[k] : ends[k + 1]]] + self._given[ends[-1] :]
-        return Problem(self.ops, self.tree, [self.constraints[k] for k in constraints], q, given, self.payloads)
+        active = None
+        if self._active is not None:
+            active = self.ops.state_vector([self.ops.flag(self._active, k) for k in constraints])
+        held = [self.constraints[k] for k in constraints]
+        return Problem(self.ops, self.tree, held, q, given, self.payloads, active=active)
 
     @cached_property
     def inputs(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from delassus.errors import unknown_name
 from delassus.quantities.declarations import (
     contact,
+    control,
     dynamics,
     inverse_dynamics,
     kinematics,
@@ -35,6 +36,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             loops,
             dynamics,
             inverse_dynamics,
+            control,
             steps,
             regressors,
             sensors,

@@ -38,12 +38,15 @@ def check_damping(tree: Tree, damping: ArrayLike) -> Any:
     return array
 
 
-def check_positive(given: ArrayLike, size: int, argument: str, what: tuple[str, str] = COMPLIANCE) -> Any:
-    """Return numbers (..., size), all positive; one number is that of all rows."""
+def check_positive(
+    given: ArrayLike, size: int, argument: str, what: tuple[str, str] = COMPLIANCE, above: bool = True
+) -> Any:
+    """Return numbers (..., size), all positive, or not negative unless they are ``above``; one is that of all rows."""
     number, (unit, advice) = real_array(given), what
     if number is not None and number.shape == ():
         given = np.full(size, number)
     array = finite_array(given, (..., size), argument, f"Pass a number or one for each row, {unit}.", ConstraintError)
-    if np.any(array <= 0):
-        raise ConstraintError(argument, f"positive numbers, {unit}", f"{np.min(array):g}", advice)
+    if np.any(array <= 0 if above else array < 0):
+        wanted = "positive numbers" if above else "numbers that are not negative"
+        raise ConstraintError(argument, f"{wanted}, {unit}", f"{np.min(array):g}", advice)
     return array

@@ -24,6 +24,7 @@ from delassus.model.check import common_batch, finite_array, library_of, normali
 from delassus.model.tree import Tree
 from delassus.quantities.checks import WEIGHTS, check_damping, check_positive, one_each
 from delassus.quantities.evaluate import NumpyRequest
+from delassus.quantities.gains import check_gain
 from delassus.quantities.options import ConstrainedMotion, Constraints
 from delassus.quantities.quantity import Quantity
 from delassus.quantities.request import AUTO, Request, check_tree, request
@@ -34,7 +35,8 @@ LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(lin
 
 KEYWORDS = (
     *ConstrainedMotion.__annotations__, "compliance", "frames", "reference", "hold", "independent", "output",
-    "sensors", "integrator", "restitution", "impacts", "motors", "weights", "friction",
+    "sensors", "integrator", "restitution", "impacts", "motors", "weights", "friction", "contacts", "impedance",
+    "posture", "posture_kp", "posture_kd", "limits",
 )  # fmt: skip
 """What the direct functions take beside states."""
 
@@ -120,7 +122,7 @@ class CompiledRequest:
         for a in self.request.arguments:
             if a.name not in self._values:
                 raise ConfigurationError(a.owner or a.name, f"an array of shape (..., {a.size})", "none", "Pass it.")
-        found = kernel(*(self._values[a.name] for a in self.request.arguments))
+        found = kernel(*(_each_row(a, self._values[a.name]) for a in self.request.arguments))
         outputs = self.request.outputs
         return dict(zip((o.name for o in outputs), found if len(outputs) > 1 else (found,), strict=True))
 
@@ -156,7 +158,9 @@ def bind(
         if name in given:
             raise ConfigurationError(name, f"none with {quantity.name!r}", shown(given[name]), "Leave it out.")
     checked = check_constraints(tree, constraints)
-    keywords, values = as_arguments(checked, given)
+    held = given.get("contacts")
+    held = () if held is None else check_constraints(tree, held)
+    keywords, values = as_arguments(checked, given, held, "posture" in quantity.options)
     asked = request(tree, checked, quantity, method=method, **keywords)
     asked = asked.differentiated(derivative, by=quantity.inputs) if derivative else asked
     states = {asked.control if name == "tau" else name: x for name, x in states.items()}
@@ -170,14 +174,19 @@ def bind(
 # -- what users hand over in a direct call: its arrays as arguments of the request, checked ---------------------------
 
 
-def as_arguments(constraints: Sequence[Constraint], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Keywords of `request` for those of a direct call, and the values of arguments by name."""
+def as_arguments(
+    constraints: Sequence[Constraint], given: Mapping[str, Any], held: Sequence[Constraint], are_tasks: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keywords of `request` for those of a direct call, and the values of arguments by name.
+
+    Where constraints ``are_tasks``, those that are ``held`` come after them.
+    """
     n, keywords, values = len(constraints), {**given}, dict[str, Any]()
     for name in keywords:
         if name not in KEYWORDS:
             raise unknown_name("keyword", name, KEYWORDS)
     loads = _mapping("payloads", keywords.pop("payloads", None), "{'gripper': x, …}")
-    inputs = inputs_of(constraints, list(loads))
+    inputs = inputs_of((*constraints, *held), list(loads))
     values.update(zip((i.name for i in inputs if i.keyword == "payloads"), loads.values(), strict=True))
     for keyword in LISTS:
         names = [i.name for i in inputs if i.keyword == keyword]
@@ -193,10 +202,13 @@ def as_arguments(constraints: Sequence[Constraint], given: Mapping[str, Any]) ->
         elif x is not None and not isinstance(x, str):
             keywords[keyword], values[keyword] = "input", x
     gains = [name for name in ("kp", "kd") if name in keywords]
-    if gains and keywords.get("control") != "pd":
+    if are_tasks:
+        _gains_of_tasks(keywords, values, n)
+    elif gains and keywords.get("control") != "pd":
         raise ConfigurationError(gains[0], "none without control='pd'", "some", "Leave it out, or pass control='pd'.")
-    values.update((name, keywords.pop(name)) for name in gains)
-    for keyword in ("v_target", "active", "impacts"):
+    else:
+        values.update((name, keywords.pop(name)) for name in gains)
+    for keyword in ("v_target", "active", "impacts", "posture"):
         if (x := keywords.pop(keyword, None)) is not None:
             values[keyword], keywords[keyword] = x, True
     for keyword in ("restitution", "friction"):
@@ -211,13 +223,24 @@ def as_arguments(constraints: Sequence[Constraint], given: Mapping[str, Any]) ->
         poses = one_each("poses", keywords["poses"], n, alike=False)
         poses = [x if x is None else _pose(c, x) for c, x in zip(constraints, poses, strict=True)]
         stable = one_each("baumgarte", keywords.get("baumgarte"), n)
-        keywords["poses"] = [x is not None and b is not None for x, b in zip(poses, stable, strict=True)]
+        keywords["poses"] = [x is not None and (are_tasks or b is not None) for x, b in zip(poses, stable, strict=True)]
         values.update((f"pose{k}", x) for k, x in enumerate(poses) if keywords["poses"][k])
     if "compliance" in keywords:
         soft = one_each("compliance", keywords["compliance"], n)
         keywords["compliance"] = [None if x is None else "input" for x in soft]
         values.update((f"compliance{k}", x) for k, x in enumerate(soft) if x is not None)
     return {**keywords, "payloads": list(loads)}, values
+
+
+def _gains_of_tasks(keywords: dict[str, Any], values: dict[str, Any], n: int) -> None:
+    """Gains that are given as arguments, of tasks one each."""
+    for name in ("kp", "kd"):
+        each = one_each(name, keywords.pop(name, None), n)
+        keywords[name] = [None if x is None else "input" for x in each]
+        values.update((f"{name}{k}", x) for k, x in enumerate(each) if x is not None)
+    for name in ("posture_kp", "posture_kd"):
+        if (x := keywords.pop(name, None)) is not None:
+            values[name], keywords[name] = x, "input"
 
 
 def checked_values(
@@ -245,6 +268,8 @@ def _checked(tree: Tree, a: Argument, value: Any) -> Array:
         return np.asarray(check_damping(tree, value))
     if kind == "compliance":
         return np.asarray(check_positive(value, a.size, owner))
+    if kind == "gains":
+        return np.asarray(check_gain(value, a.size, owner))
     if kind == "weights":
         return np.asarray(check_positive(value, a.size, owner, WEIGHTS))
     if kind == "rows":
@@ -258,6 +283,12 @@ def _checked(tree: Tree, a: Argument, value: Any) -> Array:
     if kind in ("placements", "poses") and a.shape == (7,):
         return normalised(array, slice(3, 7), f"quaternion of the {owner}")
     return array if a.shape else array[..., 0]
+
+
+def _each_row(a: Argument, value: Any) -> Any:
+    """A number that is that of all rows, as an array; all else as it is."""
+    one_for_all = a.keyword in ("compliance", "gains") or a.name == "weights"
+    return np.full(a.shape, value) if one_for_all and np.shape(value) == () else value
 
 
 def _mapping(argument: str, value: Any, example: str) -> Mapping[Any, Any]:

@@ -21,56 +21,13 @@ from delassus.algorithms.kinematics import REFERENCES
 from delassus.constraints import PLACEMENT, POSITION, Argument, Constraint, Frame, check_constraints
 from delassus.constraints.sensors import Sensor, Sensors, check_sensors
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
-from delassus.frozen import Frozen
-from delassus.model.check import check_flag, check_list, check_number, check_whole, finite_array, real_array
+from delassus.model.check import check_flag, check_list, check_number, check_whole, finite_array
 from delassus.model.tree import Tree
 from delassus.quantities.checks import WEIGHTS, check_damping, check_positive, one_each
+from delassus.quantities.gains import Baumgarte, Tasks
 from delassus.quantities.quantity import CONTROLS
 
 Flags = bool | Sequence[bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Baumgarte(Frozen):
-    """Stabilisation: constraints ask for the acceleration ``−2 ζ ω (velocity error) − ω² (position error)``.
-
-    Parameters
-    ----------
-    frequency : float
-        ``ω``, in 1/s: errors die out as ``exp(−ω t)``; at most about 1 / (time step).
-    damping : float
-        Ratio ``ζ``; 1 is critical.
-
-    Raises
-    ------
-    ConfigurationError
-        A number that is negative or not finite, or gains that are not.
-
-    Examples
-    --------
-    >>> Baumgarte(20.0).gains
-    (40.0, 400.0)
-    """
-
-    frequency: float
-    damping: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("frequency", "damping"):
-            number = real_array(getattr(self, name))
-            if number is None or number.shape != () or not np.isfinite(number) or number < 0:
-                raise ConfigurationError(
-                    f"{name} of Baumgarte", "a number that is not negative", shown(getattr(self, name)), "Try 20 and 1."
-                )
-            self._set_attributes(**{name: float(number)})
-        if not max(self.gains) < np.inf:
-            raise ConfigurationError("Baumgarte", "finite gains 2 ζ ω and ω²", shown(self), "Try 20 and 1.")
-
-    @property
-    def gains(self) -> tuple[float, float]:
-        """Gains of velocity errors, ``2 ζ ω`` (1/s), and of position errors, ``ω²`` (1/s²)."""
-        return 2.0 * self.damping * self.frequency, self.frequency * self.frequency
-
 
 SWEEPS, TOLERANCE = 30, 1e-4
 """Most sweeps of a contact step, and its tolerance (m/s)."""
@@ -166,20 +123,33 @@ class Keywords(TypedDict, total=False):
     motors : sequence of str or "actuated"
         Joints that motors drive in "inverse_dynamics", which then takes constraints into account; see there.
     weights : (nv + m,) array_like or "input"
-        Of squares of joint forces and of constraint forces in "inverse_dynamics"; ones if not given.
+        Of squares of joint forces and of constraint forces in "inverse_dynamics"; ones if not given. Of "control" those
+        of contacts.
+    contacts : Constraint or sequence of Constraint
+        What holds the robot of "control" while it does its tasks, such as feet on the ground.
+    kp, kd : float, (m_i,) array_like or "input", or a sequence of these
+        Gains of all tasks of "control", or of each, along their rows; 100/s² and 20/s if not given. ``"input"`` makes
+        them the arguments ``kp{i}`` and ``kd{i}`` (m_i,).
+    impedance : bool, or sequence of bool or (m_i,) array_like
+        Whether gains and targets of the rows of all tasks, or of each, are of forces, in "control".
+    posture : bool
+        Whether the configuration that joints are drawn to in "control" is the argument ``posture`` (nq,).
+    posture_kp, posture_kd : float, (nv,) array_like or "input"
+        Gains of that; 10/s² and 6.3/s if not given.
     integrator : {"semi-implicit", "rk4"}
         Of "step" and "step_derivatives".
     friction, restitution : float or "input"
         Of all contacts of "contact_step", in place of their own; ``"input"`` makes it the argument of that name
         (n_contacts,), one number for each `Contact`. Restitution of "impulse", 0 if not given, and friction of
-        "inverse_dynamics" are those of constraints (n_constraints,).
+        "inverse_dynamics" are those of constraints (n_constraints,), of "control" those of its contacts.
     smoothing : float or "input"
         Of "contact_step_derivatives" and of derivatives of "contact_step", which stays as it is: means over changes of
         velocities of contacts and joints by up to so many m/s (rad/s), in which those take part that are about to
         touch, slide or part; 0 if not given, derivatives of the step as it is. ``"input"`` makes it the argument
         ``smoothing``, whose own derivative is zero.
     limits : bool
-        Whether joints stay within their limits in "contact_step"; True if not given.
+        Whether joints stay within their limits in "contact_step", and joint forces within theirs in "control"; True if
+        not given.
     solver : {"nsgs", "pgs", "admm"}
         Of "contact_step": sweeps over contacts with friction cones, or with pyramids of four sides; or alternating
         directions, for rows that are redundant, as of flat feet.
@@ -210,6 +180,13 @@ class Keywords(TypedDict, total=False):
     hold: Iterable[str]
     motors: Iterable[str] | Literal["actuated"] | None
     weights: ArrayLike | Literal["input"]
+    contacts: Constraints
+    kp: Any
+    kd: Any
+    impedance: Any
+    posture: bool
+    posture_kp: ArrayLike | Literal["input"]
+    posture_kd: ArrayLike | Literal["input"]
     integrator: Literal["semi-implicit", "rk4"]
     friction: float | Literal["input"]
     restitution: float | Literal["input"]
@@ -245,7 +222,7 @@ class Options:
 
     ``passive`` says whether springs, dry friction and gravity compensation of the description act. ``gains`` are those
     of velocity and position errors, and ``single_frame`` says that ``frames`` was not a list. Restitution is that of
-    contacts, or if it is ``of_constraints`` of these.
+    contacts, or if it is ``of_constraints`` of these. Constraints of a controller are its ``tasks``, then its contacts.
     """
 
     gravity: tuple[float, ...] | Literal["input"]
@@ -278,6 +255,7 @@ class Options:
     limits: bool
     sweeps: int
     tolerance: float
+    tasks: Tasks | None = None
 
     @property
     def soft(self) -> list[bool]:
@@ -286,7 +264,7 @@ class Options:
 
     def arguments(self, tree: Tree, constraints: Sequence[Constraint]) -> list[Argument]:
         """Arguments that the options ask for."""
-        out = []
+        out, acting = [], constraints[self.tasks.n :] if self.tasks else constraints
         if self.gravity == "input":
             out.append(Argument("gravity", (3,), "gravity in m/s^2, world axes"))
         if self.damping == "input":
@@ -313,10 +291,10 @@ class Options:
                 out.append(Argument(f"compliance{i}", (c.size,), meaning, "compliance", f"compliance of {c!r}"))
         if self.weights == "input":
             meaning = "weights of the squares of joint forces, then of those of constraints"
-            out.append(Argument("weights", (tree.nv + sum(c.size for c in constraints),), meaning))
+            out.append(Argument("weights", (tree.nv + sum(c.size for c in acting),), meaning))
         what, n = "contact", sum(c.n_points > 0 for c in constraints)
         if self.of_constraints:
-            what, n = "constraint", len(constraints)
+            what, n = "constraint", len(acting)
         for name in ("friction", "restitution"):
             if getattr(self, name) == "input":
                 out.append(Argument(name, (n,), f"coefficient of {name} of each {what}"))
@@ -328,7 +306,7 @@ class Options:
         if self.impacts:
             meaning = "1 for each constraint whose rows come to rest by impulses before the step, else 0"
             out.append(Argument("impacts", (len(constraints),), meaning, flags=True))
-        return out
+        return out + (self.tasks.arguments(tree, constraints) if self.tasks else [])
 
     def describe(self) -> str:
         """Unambiguous text, for keys of caches."""
@@ -336,18 +314,27 @@ class Options:
 
 
 def check_options(
-    tree: Tree, constraints: Sequence[Constraint], what: str, taken: frozenset[str], options: Mapping[str, Any]
+    tree: Tree,
+    constraints: Sequence[Constraint],
+    what: str,
+    taken: frozenset[str],
+    options: Mapping[str, Any],
+    contacts: Sequence[Constraint] = (),
 ) -> Options:
-    """Check options by name and content; ``taken``: those that the quantity ``what`` has."""
+    """Check options by name and content; ``taken``: those that the quantity ``what`` has.
+
+    ``contacts`` are those of a controller, whose other constraints are tasks.
+    """
     for name in options:
         if name not in Keywords.__annotations__:
             raise unknown_name("option", name, Keywords.__annotations__)
         if name not in taken:
             known = ", ".join(sorted(taken)) or "no options"
             raise ConfigurationError(name, f"{known} with {what!r}", "this one", "Leave it out.")
-    n, frames = len(constraints), options.get("frames")
+    tasks = Tasks.checked(tree, constraints, options) if "posture" in taken else None
+    n, frames, others = len(constraints), options.get("frames"), (None,) * len(contacts)
     gains = [_gains(c, b) for c, b in zip(constraints, one_each("baumgarte", options.get("baumgarte"), n), strict=True)]
-    stable = [c.pose_size > 0 and g is not None for c, g in zip(constraints, gains, strict=True)]
+    stable = [c.pose_size > 0 and (tasks or g) is not None for c, g in zip(constraints, gains, strict=True)]
     soft = one_each("compliance", options.get("compliance"), n)
     chosen: dict[str, Any] = {name: options.get(name, choices[0]) for name, choices in CHOICES.items()}
     for name, value in chosen.items():
@@ -369,10 +356,10 @@ def check_options(
         damping=_damping(tree, options.get("damping", tree.per_dof("damping") * chosen["passive"])),
         v_target=v_target,
         wrenches=_frames(tree, "wrenches", options.get("wrenches", ())),
-        targets=_flags("targets", options.get("targets", False), [True] * n),
-        poses=_flags("poses", options.get("poses", False), stable),
-        gains=tuple(gains),
-        compliance=tuple(_compliance(c, given) for c, given in zip(constraints, soft, strict=True)),
+        targets=_flags("targets", options.get("targets", False), [True] * n) + (False,) * len(others),
+        poses=_flags("poses", options.get("poses", False), stable) + (False,) * len(others),
+        gains=(*gains, *others),
+        compliance=(*(_compliance(c, given) for c, given in zip(constraints, soft, strict=True)), *others),
         active=check_flag("active", options.get("active", False), "Its values come with each call."),
         impacts=impacts,
         frames=None if frames is None else _frames(tree, "frames", [frames] if is_frame(frames) else frames),
@@ -381,8 +368,8 @@ def check_options(
         independent=_joints(tree, "independent", options.get("independent")),
         output=_output(tree, options.get("output")),
         hold=_joints(tree, "hold", options.get("hold")) or (),
-        motors=_motors(tree, options.get("motors")),
-        weights=_weights(tree.nv + sum(c.size for c in constraints), options.get("weights")),
+        motors=_motors(tree, "actuated" if tasks and options.get("motors") is None else options.get("motors")),
+        weights=_weights(tree.nv + sum(c.size for c in (contacts if tasks else constraints)), options.get("weights")),
         friction=_coefficient("friction", options.get("friction"), None),
         restitution=_coefficient("restitution", options.get("restitution"), 1.0),
         of_constraints="solver" not in taken,
@@ -390,6 +377,7 @@ def check_options(
         limits=check_flag("limits", options.get("limits", True), "Limits are those of the robot's description."),
         sweeps=check_whole("sweeps", options.get("sweeps", SWEEPS), "Try 30.", least=1),
         tolerance=check_number("tolerance", options.get("tolerance", TOLERANCE), "A velocity in m/s, such as 1e-4."),
+        tasks=tasks,
         **chosen,
     )
 

@@ -362,7 +362,10 @@ def request(
             if c.n_points:
                 raise ConstraintError("constraints", f"constraints that always act, of {quantity.name!r}", repr(c),
                                       "Contacts are of 'contact_step'; a Point holds a place.")  # fmt: skip
-    known = check_options(tree, checked, quantity.name, quantity.options, options)
+    given = options.pop("contacts", None) if "contacts" in quantity.options else None
+    contacts = () if given is None else check_constraints(tree, given)
+    known = check_options(tree, checked, quantity.name, quantity.options, options, contacts)
+    checked = (*checked, *contacts)
     taken = _resolve_method(tree, checked, quantity, method, known)
     asked = Request(tree, checked, quantity, taken, known, loads, method == AUTO)
     quantity = quantity.with_parameters(asked.parameters)

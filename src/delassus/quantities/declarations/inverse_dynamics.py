@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Unpack, overload
 
@@ -15,6 +15,7 @@ from delassus.algorithms.dynamics.derivatives.motions import inverse_dynamics_ch
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.loops.inverse_dynamics import accelerations_missed, constrained_inverse_dynamics
 from delassus.algorithms.loops.inverse_dynamics_changes import constrained_inverse_dynamics_changes
+from delassus.constraints import Constraint, row_slices
 from delassus.errors import ConstraintError
 from delassus.frozen import Explained, Frozen
 from delassus.model.tree import Tree
@@ -109,17 +110,22 @@ def _inverse_dynamics(bound: BoundRequest) -> list[Matrix]:
 
 def _constrained(bound: BoundRequest) -> list[Matrix]:
     motion, qdd, weights = _motion(bound)
-    found = constrained_inverse_dynamics(motion, qdd, bound.request.motors, weights, _friction(bound))
+    friction = friction_of(bound, bound.constraints)
+    found = constrained_inverse_dynamics(motion, qdd, bound.request.motors, weights, friction)
     missed = accelerations_missed(motion, qdd)
     return [found.tau, found.forces, found.missing, missed, bound.ops.matrix([[found.rank]])]
 
 
 def _motion(bound: BoundRequest) -> tuple[DynamicsProblem, list[Matrix], list[Any]]:
     """The problem in motion, accelerations by joint, and weights."""
-    motion, given = bound.motion(), bound.request.options.weights
-    size = motion.tree.nv + motion.problem.n_rows
-    weights: list[Any] = bound.entries("weights") if given == "input" else [*(given or [1.0] * size)]
-    return motion, motion.per_joint(bound.values["qdd"]), weights
+    motion = bound.motion()
+    return motion, motion.per_joint(bound.values["qdd"]), weights_of(bound, motion.problem.n_rows)
+
+
+def weights_of(bound: BoundRequest, n_rows: int) -> list[Any]:
+    """Weights of joint forces and of constraint forces, so many rows of these; ones if not given."""
+    given = bound.request.options.weights
+    return bound.entries("weights") if given == "input" else [*(given or [1.0] * (bound.tree.nv + n_rows))]
 
 
 def _constrained_changes(bound: BoundRequest) -> list[list[Matrix]]:
@@ -127,13 +133,13 @@ def _constrained_changes(bound: BoundRequest) -> list[list[Matrix]]:
     return constrained_inverse_dynamics_changes(motion, qdd, bound.request.motors, weights)
 
 
-def _friction(bound: BoundRequest) -> dict[int, Any]:
+def friction_of(bound: BoundRequest, constraints: Sequence[Constraint]) -> dict[int, Any]:
     """Coefficients of points that are held in the world, by the first of their rows; none without friction."""
     given, out = bound.request.options.friction, dict[int, Any]()
     if given is None:
         return out
-    each = bound.entries("friction") if given == "input" else [given] * len(bound.constraints)
-    for c, mu, rows in zip(bound.constraints, each, bound.problem().rows, strict=True):
+    each = bound.entries("friction") if given == "input" else [given] * len(constraints)
+    for c, mu, rows in zip(constraints, each, row_slices(constraints), strict=True):
         if c.pose_size == 3:
             out[rows.start] = mu
         elif c.pose_size:

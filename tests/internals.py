@@ -41,6 +41,8 @@ from delassus.contact.solvers.registry import SOLVERS, ImpulseSolver
 from delassus.formats import load as loader
 from delassus.formats.load import example_robot_files
 from delassus.formats.mujoco.model import (
+    acceleration_from_mujoco,
+    acceleration_to_mujoco,
     configuration_from_mujoco,
     configuration_to_mujoco,
     tree_from_mujoco,
@@ -60,7 +62,7 @@ from delassus.planner.plan import CUT, _plan, plan
 from delassus.quantities import QUANTITIES, bound_request, direct, evaluate, find_quantity
 from delassus.quantities.bound_request import elimination_order, symbolic_request
 from delassus.quantities.declarations.contact import OPERATIONAL_SPACE_COMPLIANCE
-from delassus.quantities.declarations.dynamics import CONTROL_FORCES, DYNAMICS
+from delassus.quantities.declarations.dynamics import DYNAMICS
 from delassus.quantities.declarations.osim import DELASSUS
 from delassus.quantities.declarations.osim import METHODS as OSIM_ALGORITHMS
 from delassus.quantities.declarations.steps import STEP

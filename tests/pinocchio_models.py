@@ -32,6 +32,20 @@ def anchor(model, frame):
     return model.getJointId(frame.link), own
 
 
+def rigid_contacts(model, constraints, gains=(0.0, 0.0)):
+    """Pinocchio's models of welds and points, and their data; Kd and Kp, gains of velocity and position errors."""
+    models, datas = pin.StdVec_RigidConstraintModel(), pin.StdVec_RigidConstraintData()
+    for c in constraints:
+        kind = pin.ContactType.CONTACT_6D if c.size == 6 else pin.ContactType.CONTACT_3D
+        axes = pin.LOCAL if c.axes == "local" else pin.LOCAL_WORLD_ALIGNED
+        ends = anchor(model, c.first) + (() if c.second is None else anchor(model, c.second))
+        models.append(pin.RigidConstraintModel(kind, model, *ends, axes))
+        if any(gains):
+            models[-1].m_baumgarte_parameters.Kd, models[-1].m_baumgarte_parameters.Kp = gains
+        datas.append(models[-1].createData())
+    return models, datas
+
+
 def is_depth_first(model):
     """Whether the joints that each joint carries are numbered in a row."""
     return all(np.array_equal(s, np.arange(s[0], s[0] + len(s))) for s in map(list, model.subtrees))

@@ -623,7 +623,7 @@ def peer_model(pin, kind, rng):
 def test_pinocchio(kind):
     """`computeABADerivatives` with wrenches, and `computeConstraintDynamicsDerivatives` with contacts."""
     pin = pytest.importorskip("pinocchio")
-    from pinocchio_models import anchor
+    from pinocchio_models import anchor, rigid_contacts
 
     rng = np.random.default_rng(zlib.crc32(kind.encode()))
     model = peer_model(pin, kind, rng)
@@ -642,12 +642,7 @@ def test_pinocchio(kind):
 
     a, b = (ds.Frame(t, rng.uniform(-0.3, 0.3, 3), random_rotation(rng)) for t in ("tool4", "tool8"))
     for constraints in ([ds.Weld(a)], [ds.Point(b)], [ds.Weld(a), ds.Point(b)]):
-        contacts, contact_data = pin.StdVec_RigidConstraintModel(), pin.StdVec_RigidConstraintData()
-        for c in constraints:
-            of = pin.ContactType.CONTACT_6D if c.size == 6 else pin.ContactType.CONTACT_3D
-            contacts.append(pin.RigidConstraintModel(of, model, *anchor(model, c.first), pin.LOCAL))
-            contact_data.append(contacts[-1].createData())
-        check_contacts(pin, model, tree, constraints, (contacts, contact_data), (q, v, tau))
+        check_contacts(pin, model, tree, constraints, rigid_contacts(model, constraints), (q, v, tau))
 
 
 def check_contacts(pin, model, tree, constraints, contacts, given):

@@ -10,7 +10,6 @@ import warnings
 import zlib
 from functools import partial
 from itertools import cycle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +20,15 @@ from tools import ROUND_OFF, direct, error, random_rotation
 
 pin = pytest.importorskip("pinocchio")
 
-from pinocchio_models import FILES, SIMPLE, anchor, is_depth_first, random_model, read  # noqa: E402  (they need Pinocchio)
+from pinocchio_models import (  # noqa: E402  (they need Pinocchio)
+    FILES,
+    SIMPLE,
+    anchor,
+    is_depth_first,
+    random_model,
+    read,
+    rigid_contacts,
+)
 
 pytestmark = pytest.mark.peer
 
@@ -209,14 +216,7 @@ def anchor_of(model, frame):
 
 def peer_dynamics(model, q, v, tau, constraints, gains=(0.0, 0.0)):
     """Accelerations and forces of Pinocchio's constrained dynamics."""
-    models, datas = pin.StdVec_RigidConstraintModel(), pin.StdVec_RigidConstraintData()
-    for c in constraints:
-        kind = pin.ContactType.CONTACT_6D if c.size == 6 else pin.ContactType.CONTACT_3D
-        axes = pin.LOCAL if c.axes == "local" else pin.LOCAL_WORLD_ALIGNED
-        ends = anchor(model, c.first) + (() if c.second is None else anchor(model, c.second))
-        models.append(pin.RigidConstraintModel(kind, model, *ends, axes))
-        models[-1].m_baumgarte_parameters.Kd, models[-1].m_baumgarte_parameters.Kp = gains
-        datas.append(models[-1].createData())
+    models, datas = rigid_contacts(model, constraints, gains)
     data = model.createData()
     pin.initConstraintDynamics(model, data, models, datas)
     settings = pin.ProximalSettings(1e-14, 1e-12, 100)
@@ -247,55 +247,6 @@ def check_constrained(tree, model, constraints, rng, hold=False, methods=METHODS
         assert error(solution.qdd, qdd) < ACCELERATION, method
         assert error(np.concatenate(solution.forces), np.concatenate(forces)) < ACCELERATION, method
     return True
-
-
-DAMPED = """<robot name="damped"><link name="base"/>{}<joint name="j3" type="revolute"><parent link="l1"/>
-<child link="l3"/><origin xyz=".1 .2 0"/><axis xyz="1 0 0"/>
-<limit effort="1" velocity="1"/><mimic joint="j0" multiplier="2"/>
-<dynamics damping=".7"/></joint>{}</robot>"""
-LINK = """<link name="{0}"><inertial><origin xyz=".1 .05 -.2"/><mass value="2"/>
-<inertia ixx=".03" ixy="0" ixz="0" iyy=".02" iyz="0" izz=".04"/></inertial></link>"""
-JOINT = """<joint name="j{0}" type="continuous"><parent link="{1}"/><child link="l{0}"/>
-<origin xyz=".2 .1 .3" rpy=".4 1 .2"/><axis xyz=".3 {0} 1"/><dynamics damping="{2}" friction="1"/></joint>"""
-
-
-def test_the_page_of_names(tmp_path):
-    """Rows of `docs/names.md` with ``passive="none"``, both sides, on a file with damping and a mimic joint."""
-    page = (Path(__file__).parents[1] / "docs" / "names.md").read_text()
-    chain = zip(range(3), ("base", "l0", "l1"), (0.5, 2.0, 0.1), strict=True)
-    path = tmp_path / "damped.urdf"
-    path.write_text(
-        DAMPED.format("".join(JOINT.format(*x) for x in chain), "".join(LINK.format(f"l{k}") for k in range(4)))
-    )
-    tree, model = ds.load(path, continuous="cos-sin"), pin.buildModelFromUrdf(str(path))
-    data, rng = model.createData(), np.random.default_rng(0)
-    q, v, tau = state(tree, rng)
-    qdd, contact = rng.normal(size=tree.nv), [ds.Point(ds.Frame("l3", (0.5, 0.2, 0.1)))]
-    names = ("dqdd_dq", "dqdd_dv")
-
-    def derivatives(constraints, **given):
-        found = ds.dynamics_derivatives(tree, q, v, tau, constraints, **given)
-        return np.array([getattr(found, name) for name in names])
-
-    pin.computeABADerivatives(model, data, q, v, tau)
-    rows = {
-        "nonLinearEffects": (pin.nonLinearEffects(model, data, q, v), lambda **x: ds.bias_force(tree, q, v, **x)),
-        "rnea": (pin.rnea(model, data, q, v, qdd), lambda **x: ds.inverse_dynamics(tree, q, v, qdd, **x)),
-        "aba": (pin.aba(model, data, q, v, tau), lambda **x: ds.forward_dynamics(tree, q, v, tau, (), **x).qdd),
-        "constraintDynamics": (
-            peer_dynamics(model, q, v, tau, contact)[0],
-            lambda **x: ds.forward_dynamics(tree, q, v, tau, contact, **x).qdd,
-        ),
-        "computeABADerivatives": (np.array([data.ddq_dq, data.ddq_dv]), lambda **x: derivatives((), **x)),
-    }
-    for name, (expected, ours) in rows.items():
-        row = next(line for line in page.splitlines() if f"`{name}`" in line)
-        assert 'passive="none"' in row
-        assert error(ours(passive="none"), expected) < ACCELERATION, name
-        assert error(ours(), expected) > 1e-3, name  # damping of the file acts
-    assert (
-        error(ds.forward_dynamics(tree, q, v, tau, passive="none").qdd, rows["aba"][0]) > 1e-3
-    )  # the mimic joint holds
 
 
 ONE_AXIS = {"RY", "RZ", "RUBX", "RUBZ", "PX", "PY"}

@@ -15,13 +15,12 @@ from delassus import jacobian
 from delassus.errors import ConstraintError, ModelError
 from internals import (
     OPERATIONAL_SPACE_COMPLIANCE,
+    acceleration_from_mujoco,
     bind,
-    configuration_to_mujoco,
     example_robot_files,
     velocity_map_from_mujoco,
-    velocity_to_mujoco,
 )
-from tools import error
+from tools import error, mujoco_data
 
 ACCELERATION = 1e-7
 """Finite differences of MuJoCo's rows, and the conditions of ``M`` and ``G``."""
@@ -114,18 +113,16 @@ def check_against_mujoco(model, tree, rng, near=None):
     J = jacobian(tree, None, q)
     v = tangent(J, rng.normal(size=tree.nv))
     T = velocity_map_from_mujoco(tree, q)
-    qpos, qvel = configuration_to_mujoco(tree, q), velocity_to_mujoco(tree, q, v)
+    data = mujoco_data(model, tree, q, v)
+    qpos, qvel = data.qpos, data.qvel
     theirs, gap, *_ = peer.at(qpos, qvel)
     assert np.abs(gap).max() < ROWS
     assert within(J @ T, theirs) < ROWS and within(theirs, J @ T) < ROWS
-    qdd = T @ peer.accelerations(qpos, qvel)
-    for joint, sv in zip(tree.joints, tree.v_slices, strict=True):
-        if joint.nv == 6:  # linear velocities of free joints are in axes that turn
-            qdd[sv][:3] -= np.cross(v[sv][3:], v[sv][:3])
+    qdd = acceleration_from_mujoco(tree, qpos, qvel, peer.accelerations(qpos, qvel))
     found = ds.forward_dynamics(tree, q, v, np.zeros(tree.nv), passive="none")
     assert error(found.qdd, qdd) < ACCELERATION
     away = tree.random(rng)
-    assert np.abs(peer.at(configuration_to_mujoco(tree, away), qvel)[1]).max() > 1e-3  # else nothing is tried
+    assert np.abs(peer.at(mujoco_data(model, tree, away, v).qpos, qvel)[1]).max() > 1e-3  # else nothing is tried
     return q, v, found
 
 

@@ -21,10 +21,8 @@ import pytest
 import delassus as ds
 from delassus.errors import ConfigurationError, MissingDependencyError, ModelError
 from internals import (
-    CONTROL_FORCES,
     RawJoint,
     RawLink,
-    bind,
     build_tree,
     configuration_from_mujoco,
     configuration_to_mujoco,
@@ -34,7 +32,7 @@ from internals import (
     velocity_map_from_mujoco,
     velocity_to_mujoco,
 )
-from tools import UNPLANNED, error, frame_pose, leaf_frames, random_frame, unit_diagonal
+from tools import UNPLANNED, error, frame_pose, leaf_frames, mujoco_data, qdd_of, random_frame, unit_diagonal
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -271,15 +269,10 @@ def controls_of(tree, model, rng):
 
 def accelerations_of(model, tree, q, v, ctrl):
     """MuJoCo's accelerations, as ours."""
-    data = mujoco.MjData(model)
-    data.qpos[:], data.qvel[:] = configuration_to_mujoco(tree, q), velocity_to_mujoco(tree, q, v)
+    data = mujoco_data(model, tree, q, v)
     data.ctrl[:] = ctrl
     mujoco.mj_forward(model, data)
-    qdd = velocity_map_from_mujoco(tree, q) @ data.qacc
-    for joint, sv in zip(tree.joints, tree.v_slices, strict=True):
-        if joint.kind is joint_kinds.FREE:  # linear velocities are in axes that turn
-            qdd[sv][:3] -= np.cross(v[sv][3:], v[sv][:3])
-    return qdd
+    return qdd_of(tree, data)
 
 
 @every_file
@@ -301,11 +294,8 @@ def check_accelerations(tree, model, rng):
     q, v = states(tree, rng)[rng.integers(2)], rng.normal(size=tree.nv)
     theirs, ours = controls_of(tree, model, rng)
     qdd = accelerations_of(model, tree, q, v, theirs)
-    tau = np.zeros(tree.nv)
-    if tree.nu:
-        tau = bind(tree, (), CONTROL_FORCES, {"q": q, "v": v, "ctrl": ours}, control="actuators").run()["tau"]
-    missing = ds.inverse_dynamics(tree, q, v, qdd) - tau
-    difference = np.linalg.solve(ds.mass_matrix(tree, q), missing)
+    control, given = ("actuators", ours) if tree.nu else ("tau", np.zeros(tree.nv))
+    difference = ds.forward_dynamics(tree, q, v, given, (), control=control).qdd - qdd
     assert np.max(np.abs(difference)) < ACCELERATION * max(1.0, np.max(np.abs(qdd)))
 
 

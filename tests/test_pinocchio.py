@@ -30,13 +30,13 @@ pin = pytest.importorskip("pinocchio")
 from pinocchio_models import (  # noqa: E402  (they need Pinocchio)
     FILES,
     SIMPLE,
-    anchor,
     composite,
     is_depth_first,
     random_inertia,
     random_model,
     random_placement,
     read,
+    rigid_contacts,
 )
 
 pytestmark = pytest.mark.peer
@@ -91,13 +91,7 @@ def mass_matrix_by_columns(model, q):
 
 def peer_delassus(model, q, constraints):
     """Constraint Jacobian and Delassus matrix."""
-    models, datas = pin.StdVec_RigidConstraintModel(), pin.StdVec_RigidConstraintData()
-    for c in constraints:
-        kind = pin.ContactType.CONTACT_6D if c.size == 6 else pin.ContactType.CONTACT_3D
-        axes = pin.LOCAL if c.axes == "local" else pin.LOCAL_WORLD_ALIGNED
-        ends = anchor(model, c.first) + (() if c.second is None else anchor(model, c.second))
-        models.append(pin.RigidConstraintModel(kind, model, *ends, axes))
-        datas.append(models[-1].createData())
+    models, datas = rigid_contacts(model, constraints)
     data = model.createData()
     pin.crba(model, data, q)
     pin.computeJointJacobians(model, data, q)

@@ -119,21 +119,3 @@ def test_help_of_the_package_is_its_catalogue() -> None:
     assert set(re.findall(r"^ +`(\w+)`", shown, re.M)) == set(delassus.__all__)
     assert max(map(len, shown.splitlines())) <= 120 and shown.count("\n") < 160
     assert pydoc.render_doc(delassus.Tree, renderer=pydoc.plaintext).count("\n") > 150
-
-
-@pytest.mark.parametrize("peer", ["pinocchio", "mujoco", "pydrake.all", "jax"])
-def test_names_in_the_tables_exist(peer: str) -> None:
-    heading = {"pinocchio": "Pinocchio", "mujoco": "MuJoCo", "pydrake.all": "Drake", "jax": "JAX"}[peer]
-    text = (DOCS / "names.md").read_text("utf-8").split(f"## {heading}\n")[1].split("\n## ")[0]
-    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
-    ours = re.findall(r"`((?:ds|tree)\.\w+)", " ".join(right for _, right in rows))
-    homes = {"ds": delassus, "tree": delassus.Tree}
-    assert ours and all(hasattr(homes[home], name) for home, name in (name.split(".") for name in ours))
-    for module in (*(("mujoco.rollout",) if peer == "mujoco" else ()), peer):
-        library = pytest.importorskip(module)
-    for name in re.findall(r"`([\w.]+)", " ".join(left for left, _ in rows if not left.startswith("equalities"))):
-        home = library
-        if peer == "pydrake.all" and "." not in name:
-            home = library.MultibodyPlant
-        for part in name.removeprefix("jax.").split("."):
-            home = getattr(home, part)

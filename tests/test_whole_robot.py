@@ -18,14 +18,11 @@ from delassus.formats import features
 from internals import (
     PER_DOF,
     configuration_from_mujoco,
-    configuration_to_mujoco,
     joint_kinds,
     make_program,
     tree_to_pinocchio,
-    velocity_map_from_mujoco,
-    velocity_to_mujoco,
 )
-from tools import error, requested
+from tools import error, mujoco_data, qdd_of, requested
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -408,14 +405,9 @@ def test_gravity_compensation_is_that_of_mujoco(lifted):
 
 def qacc(mujoco, model, tree, q, v):
     """MuJoCo's accelerations, as ours."""
-    data = mujoco.MjData(model)
-    data.qpos[:], data.qvel[:] = configuration_to_mujoco(tree, q), velocity_to_mujoco(tree, q, v)
+    data = mujoco_data(model, tree, q, v)
     mujoco.mj_forward(model, data)
-    qdd = velocity_map_from_mujoco(tree, q) @ data.qacc
-    for joint, sv in zip(tree.joints, tree.v_slices, strict=True):
-        if joint.kind is joint_kinds.FREE:  # linear velocities are in axes that turn
-            qdd[sv][:3] -= np.cross(v[sv][3:], v[sv][:3])
-    return qdd
+    return qdd_of(tree, data)
 
 
 @pytest.mark.slow

@@ -18,13 +18,16 @@ from internals import (
     DYNAMICS_ALGORITHMS,
     NumpyOps,
     NumpyRequest,
+    acceleration_from_mujoco,
     bind,
+    configuration_to_mujoco,
     find_quantity,
     interpret,
     interpret_program,
     make_program,
     rcond_program,
     request,
+    velocity_to_mujoco,
 )
 
 ROUND_OFF = 1e-13
@@ -164,6 +167,23 @@ def urdf_joint(name, parent, child, kind="revolute", inside=""):
     return f'<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/>{inside}</joint>'
 
 
+# -- MuJoCo ---------------------------------------------------------------------------------------------------------
+
+
+def mujoco_data(model, tree, q, v):
+    """Data of a MuJoCo model at a state of its tree; nothing is computed yet."""
+    import mujoco
+
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = configuration_to_mujoco(tree, q), velocity_to_mujoco(tree, q, v)
+    return data
+
+
+def qdd_of(tree, data):
+    """Accelerations of MuJoCo's data as the tree's."""
+    return acceleration_from_mujoco(tree, data.qpos, data.qvel, data.qacc)
+
+
 # -- full disks -----------------------------------------------------------------------------------------------------
 
 
@@ -247,12 +267,12 @@ def escapes(calls, evaluations=()):
     return found
 
 
-def tree_of_urdf(text, root):
+def tree_of_urdf(text, root, **options):
     """Tree of the text of a URDF file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "text.urdf"
         path.write_text(text)
-        return ds.load(path, root=root)
+        return ds.load(path, root=root, **options)
 
 
 def beside_simulator(scene, q, v, tau, steps, dt, near=1e-8, **options):

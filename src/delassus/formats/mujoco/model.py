@@ -251,6 +251,37 @@ def velocity_to_mujoco(tree: Tree, q: ArrayLike, v: ArrayLike) -> Array:
     return np.asarray((T.mT @ tree.check_velocity(v)[..., None])[..., 0])
 
 
+def acceleration_from_mujoco(tree: Tree, qpos: ArrayLike, qvel: ArrayLike, qacc: ArrayLike) -> Array:
+    """Acceleration ``qdd`` (..., nv) of the tree at MuJoCo's ``qpos`` (..., nq), ``qvel`` and ``qacc`` (..., nv).
+
+    Linear velocities of free joints are along axes of the body, which turn: ``v̇ = Rᵀ a − ω × v``, and MuJoCo's zero
+    acceleration is none here. Raises what `configuration_from_mujoco` raises.
+    """
+    q = configuration_from_mujoco(tree, qpos)
+    v = velocity_from_mujoco(tree, qpos, qvel)
+    along_axes = (velocity_map_from_mujoco(tree, q) @ tree.check_velocity(qacc, "qacc")[..., None])[..., 0]
+    return np.asarray(along_axes - _of_turning_axes(tree, v))
+
+
+def acceleration_to_mujoco(tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike) -> Array:
+    """MuJoCo's ``qacc`` (..., nv) at configuration ``q`` (..., nq), velocity ``v`` and acceleration ``qdd`` (..., nv).
+
+    The inverse of `acceleration_from_mujoco`. Raises what `configuration_to_mujoco` raises.
+    """
+    in_space = tree.check_velocity(qdd, "qdd") + _of_turning_axes(tree, tree.check_velocity(v))
+    return np.asarray((velocity_map_from_mujoco(tree, q).mT @ in_space[..., None])[..., 0])
+
+
+def _of_turning_axes(tree: Tree, v: Array) -> Array:
+    """``ω × v`` (..., nv) of linear velocities of free joints, else zero."""
+    out = np.zeros_like(v)
+    for joint, _, dofs in _quaternions(tree):
+        if joint.kind is FREE:
+            linear, angular = slice(dofs.start, dofs.start + 3), slice(dofs.start + 3, dofs.stop)
+            out[..., linear] = np.cross(v[..., angular], v[..., linear])
+    return out
+
+
 def velocity_map_from_mujoco(tree: Tree, q: ArrayLike) -> Array:
     """Matrix ``T`` (..., nv, nv) with ``v = T qvel`` at the configuration ``q`` (..., nq) of the tree.
 

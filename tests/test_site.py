@@ -83,6 +83,12 @@ def test_reference_names_everything_public() -> None:
     assert "automodule:: delassus.mechanisms" in (DOCS / "reference_mechanisms.md").read_text("utf-8")
 
 
+def test_how_to_pages_end_with_what_it_costs() -> None:
+    how_to = (DOCS / "index.md").read_text("utf-8").partition(":caption: How to\n")[2].partition("```")[0]
+    last = {name: (DOCS / f"{name}.md").read_text("utf-8").rpartition("\n## ")[2] for name in how_to.split()[2:]}
+    assert last and [name for name, text in last.items() if not text.startswith("What it costs\n")] == []
+
+
 def test_outputs_stand_below_their_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(DOCS))
     executed = importlib.import_module("executed")

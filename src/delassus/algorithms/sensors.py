@@ -17,7 +17,7 @@ from delassus.constraints.frame import as_frame
 from delassus.constraints.sensors import KINDS, UNLIMITED, Sensor
 from delassus.frozen import cached_property
 from delassus.model.tree import WORLD, Placement
-from delassus.spatial.motion import ANGULAR, LINEAR, column, cross, from_entries, scaled
+from delassus.spatial.motion import ANGULAR, LINEAR, chosen, column, cross, from_entries, scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.transform import Pose
 
@@ -249,7 +249,7 @@ def quaternion_of(ops: Ops, R: Matrix) -> list[Scalar]:
     best, square = rows[3], rows[3][3]
     for k in range(3):
         is_larger = ops.less(square, rows[k][k])
-        best = [ops.select(is_larger, x, y) for x, y in zip(rows[k], best, strict=True)]
+        best = chosen(ops, is_larger, rows[k], best)
         square = ops.select(is_larger, rows[k][k], square)
     half = 0.5 / ops.sqrt(square)  # at least one: the four add up to four
     sign = ops.select(ops.less(best[3], 0.0), -half, half)

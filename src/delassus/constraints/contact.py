@@ -16,14 +16,14 @@ from numpy.typing import ArrayLike
 from delassus.constraints.constraint import Argument, At, Candidate, Constraint
 from delassus.constraints.frame import Frame, as_frame
 from delassus.constraints.joint_rows import JointRows
-from delassus.constraints.shapes.lowest_points import Solid, dot, offsets, sites, tangents
+from delassus.constraints.shapes.lowest_points import Solid, offsets, sites, tangents
 from delassus.constraints.shapes.nearest_points import PAIRS, Pose, has_formula, n_touches, touches
 from delassus.errors import ConstraintError, shown
 from delassus.frozen import read_only
 from delassus.model.check import check_number, check_vector
 from delassus.model.shapes import Mesh
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.motion import column, cross_matrix, from_entries, scaled
+from delassus.spatial.motion import column, cross_matrix, dot, from_entries, scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import Array
 
@@ -312,10 +312,6 @@ def _clean(R: Array) -> Array:
 def frame_of(ops: Ops, n: Sequence[Scalar]) -> Matrix:
     """Two tangents and the normal ``n`` (3 × 3)."""
     return ops.matrix([list(row) for row in zip(*tangents(ops, n), n, strict=True)])
-
-
-def _dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from delassus.spatial.motion import dot
 from delassus.spatial.rotations import Array
 
 if TYPE_CHECKING:
@@ -63,18 +64,18 @@ class Rotation(ABC):
     def symmetric(self, A: Entries) -> Entries:
         """``R A Rᵀ`` of a symmetric matrix."""
         R = self.rows()
-        RA = [[_dot(R[i], [A[k][j] for k in range(3)]) for j in range(3)] for i in range(3)]
+        RA = [[dot(R[i], [A[k][j] for k in range(3)]) for j in range(3)] for i in range(3)]
         out: Entries = [[0.0] * 3 for _ in range(3)]
         for i in range(3):
             for j in range(i + 1):
-                out[i][j] = out[j][i] = _dot(RA[i], R[j])
+                out[i][j] = out[j][i] = dot(RA[i], R[j])
         return out
 
     def general(self, B: Entries) -> Entries:
         """``R B Rᵀ``."""
         R = self.rows()
-        RB = [[_dot(R[i], [B[k][j] for k in range(3)]) for j in range(3)] for i in range(3)]
-        return [[_dot(RB[i], R[j]) for j in range(3)] for i in range(3)]
+        RB = [[dot(R[i], [B[k][j] for k in range(3)]) for j in range(3)] for i in range(3)]
+        return [[dot(RB[i], R[j]) for j in range(3)] for i in range(3)]
 
     def motion_rows(self) -> Entries:
         E = self.inverse().rows()
@@ -85,7 +86,7 @@ class Rotation(ABC):
 
     def rigid_congruence(self, m: Any, h: list[Any], C: Entries) -> tuple[list[Any], Entries]:
         R = self.rows()
-        return [_dot(R[i], h) for i in range(3)], self.symmetric(C)
+        return [dot(R[i], h) for i in range(3)], self.symmetric(C)
 
     def rotate(self, ops: Ops, V: Matrix) -> Matrix:
         return ops.matrix(self.rows()) @ V
@@ -244,10 +245,6 @@ def _cross_row(p: list[Any], B: Entries, i: int, j: int) -> Any:
     """Entry (i, j) of ``p× B``."""
     k, l = (i + 1) % 3, (i + 2) % 3
     return p[k] * B[l][j] - p[l] * B[k][j]
-
-
-def _dot(a: list[Any], b: list[Any]) -> Any:
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
 def elementary_rotations(R: Array) -> tuple[tuple[PlanarRotation, ...], SignedPermutation | None]:

@@ -34,7 +34,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from delassus.spatial.elementary_displacements import GeneralRotation, PlanarRotation, Rotation
-from delassus.spatial.motion import ANGULAR, LINEAR, column, cross_entries, cross_matrix, from_entries, scaled_matrix
+from delassus.spatial.motion import (
+    ANGULAR,
+    LINEAR,
+    column,
+    cross_entries,
+    cross_matrix,
+    dot,
+    from_entries,
+    minus,
+    plus,
+    scaled_matrix,
+)
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import Array, quaternion_rows
 
@@ -114,14 +125,14 @@ class JointKind(ABC):
 
     def moved(self, ops: Ops, q: Entries, u: Entries) -> list[Scalar]:
         """`integrate`, where round-off of unit lengths stays."""
-        return [x + y for x, y in zip(q, u, strict=True)]
+        return plus(q, u)
 
     def integrate(self, ops: Ops, q: Entries, u: Entries) -> list[Scalar]:
         """Configuration (nq) reached from ``q`` by the velocity ``u`` (nv) held for one unit of time."""
         out = self.moved(ops, q, u)
         if self.unit is not None:
             x = out[self.unit]
-            factor = 1.5 - 0.5 * _dot(x, x)
+            factor = 1.5 - 0.5 * dot(x, x)
             out[self.unit] = [factor * y for y in x]
         return out
 
@@ -133,7 +144,7 @@ class JointKind(ABC):
         U = ops.put(from_entries(ops, u), (6, 1), axes, (0,))
         V, W = cross_matrix(ops, ops.take(U, LINEAR, None)), cross_matrix(ops, ops.take(U, ANGULAR, None))
         v, w = column(ops, U)[:3], column(ops, U)[3:]
-        square, slope = _dot(w, w), 2.0 * _dot(v, w)
+        square, slope = dot(w, w), 2.0 * dot(v, w)
         WW, VW = W @ W, V @ W + W @ V
         out, functions = [], _alternating(ops, square)
         for (a, da), (b, db) in itertools.pairwise(functions):
@@ -146,7 +157,7 @@ class JointKind(ABC):
 
     def difference(self, ops: Ops, q0: Entries, q1: Entries) -> list[Scalar]:
         """Velocity (nv) that takes ``q0`` to ``q1`` in one unit of time, the short way round."""
-        return [y - x for x, y in zip(q0, q1, strict=True)]
+        return minus(q1, q0)
 
     def spring_deflection(self, ops: Ops, q: Entries, rest: Sequence[float]) -> list[Scalar]:
         """``q − r`` (nv): of rotations the rotation vector from the rest position, the short way round.
@@ -360,7 +371,7 @@ class _Pose(JointKind):
 
     def difference(self, ops: Ops, q0: Entries, q1: Entries) -> list[Scalar]:
         n = self.n
-        away = [y - x for x, y in zip(self._vector(q0), self._vector(q1), strict=True)]
+        away = minus(self._vector(q1), self._vector(q0))
         p = rotated(self.rotation(q0).inverse(), away)
         sign, turn = self.of_rotation.relative(ops, q0[n:], q1[n:])
         f, g = _angle_functions(ops, turn[3])
@@ -405,16 +416,9 @@ KINDS = (REVOLUTE, COS_SIN, PRISMATIC, PLANAR, BALL, TRANSLATION, FREE)
 """All of them."""
 
 
-def _dot(a: Entries, b: Entries) -> Scalar:
-    total = a[0] * b[0]
-    for x, y in zip(a[1:], b[1:], strict=True):
-        total = total + x * y
-    return total
-
-
 def rotated(R: Rotation, x: Entries) -> list[Scalar]:
     """``R x``: a vector (3) of the child's axes in those of the joint."""
-    return [_dot(row, x) for row in R.rows()]
+    return [dot(row, x) for row in R.rows()]
 
 
 def _product(a: Entries, b: Entries) -> list[Scalar]:
@@ -426,7 +430,7 @@ def _product(a: Entries, b: Entries) -> list[Scalar]:
 
 def _half_angle_functions(ops: Ops, w: Entries) -> tuple[Scalar, Scalar, Scalar]:
     """``θ²``, ``cos (θ / 2)`` and ``sin (θ / 2) / (θ / 2)`` of a rotation vector (3)."""
-    square = _dot(w, w) + TINY
+    square = dot(w, w) + TINY
     half = 0.5 * ops.sqrt(square)
     return square, ops.cos(half), ops.sin(half) / half
 

@@ -1,15 +1,17 @@
-"""Cross products of motions and forces, momentum and force of a rigid body; columns, ``[linear; angular]``.
+"""Vectors of scalars; cross products of motions and forces, momentum and force of a rigid body, ``[linear; angular]``.
 
 Written entry by entry, so that a backend that knows structural zeros pays for none of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import add
 
 import numpy as np
 
-from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.ops import Matrix, Ops, Scalar, ScalarOps
 from delassus.spatial.rotations import Array
 
 LINEAR, ANGULAR = (0, 1, 2), (3, 4, 5)
@@ -42,6 +44,32 @@ def scaled_matrix(ops: Ops, factor: Scalar, a: Matrix) -> Matrix:
     """Matrix multiplied by a number."""
     rows = [[factor * x for x in row] for row in ops.entries(a)]
     return ops.matrix(rows) if rows else a
+
+
+def dot(a: Iterable[Scalar], b: Iterable[Scalar]) -> Scalar:
+    """``a · b``."""
+    products = [x * y for x, y in zip(a, b, strict=True)]
+    return reduce(add, products) if products else 0.0
+
+
+def plus(a: Iterable[Scalar], b: Iterable[Scalar]) -> list[Scalar]:
+    """``a + b``."""
+    return [x + y for x, y in zip(a, b, strict=True)]
+
+
+def minus(a: Iterable[Scalar], b: Iterable[Scalar]) -> list[Scalar]:
+    """``a − b``."""
+    return [x - y for x, y in zip(a, b, strict=True)]
+
+
+def plus_scaled(a: Iterable[Scalar], b: Iterable[Scalar], part: Scalar) -> list[Scalar]:
+    """``a + part b``."""
+    return [x + part * y for x, y in zip(a, b, strict=True)]
+
+
+def chosen(ops: ScalarOps, condition: Scalar, a: Iterable[Scalar], b: Iterable[Scalar]) -> list[Scalar]:
+    """``a`` where the condition holds, else ``b``, item by item."""
+    return [ops.select(condition, x, y) for x, y in zip(a, b, strict=True)]
 
 
 def cross_entries(a: Sequence[Scalar], b: Sequence[Scalar]) -> list[Scalar]:

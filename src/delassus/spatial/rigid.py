@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from delassus.spatial.motion import plus
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.transform import DenseTransform, StagedTransform
 
@@ -31,7 +32,7 @@ class RigidInertia:
         return cls(ops, m, [hx, hy, hz], [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
     def __add__(self, other: RigidInertia) -> RigidInertia:
-        h = [a + b for a, b in zip(self._h, other._h, strict=True)]
+        h = plus(self._h, other._h)
         C: list[list[Any]] = [[0.0] * 3 for _ in range(3)]
         for i in range(3):
             for j in range(i + 1):

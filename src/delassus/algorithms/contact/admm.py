@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from delassus.algorithms.contact.law import cone, joint
 from delassus.algorithms.contact.problem import STOP_RATIO, StepProblem
-from delassus.spatial.motion import column, from_entries
+from delassus.spatial.motion import column, from_entries, plus
 from delassus.spatial.ops import Scalar
 
 PENALTY = 1.0
@@ -58,7 +58,7 @@ def admm(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: f
 
     y = [p * o for p, o in zip(start, over, strict=True)]
     u = column(ops, ops.matrix(W) @ from_entries(ops, y))
-    z = [a + c for a, c in zip(u, b, strict=True)]
+    z = plus(u, b)
     for x in problem.points:  # velocities with the shift
         z[x.row + 2] = ops.maximum(z[x.row + 2], 0.0) + x.friction * ops.length(z[x.row], z[x.row + 1])
     found = ops.repeat(times, [*y, *z], iteration)

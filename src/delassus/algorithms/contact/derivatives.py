@@ -26,7 +26,7 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.spatial.dual_ops import Dual, Rates, value
-from delassus.spatial.motion import column, diagonal, from_entries, scaled_matrix
+from delassus.spatial.motion import column, diagonal, from_entries, minus, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 
@@ -95,7 +95,7 @@ class StepChanges:
         ops, step, found, varied = self._ops, self._step, self._found, self._varied
         nv, h, over_h, solved = step.tree.nv, step.h, step.over_h, found.solved
         product, with_product = velocity_products(found.motion)
-        gained = [a - b for a, b in zip(solved.velocity, found.start, strict=True)]
+        gained = minus(solved.velocity, found.start)
         qdd = [over_h * a - c for a, c in zip(gained, product, strict=True)]
         impulses = [over_h * x for x in solved.impulses]
         changes = position_changes(found.motion, self._M, qdd, solved.velocity, impulses)
@@ -211,7 +211,7 @@ class StepChanges:
         v, dv, floors, late = step.v, unmoved, None, None
         for solved in impact.phases:
             response = Response(step, solved)
-            gained = [a - b for a, b in zip(solved.velocity, v, strict=True)]
+            gained = minus(solved.velocity, v)
             changes, rho = self._at_rest(gained, solved.velocity, varied.impulses(response, solved.impulses))
             rho = rho - ops.product(self._M, dv)
             sigma = self._beside(step.problem.n_rows, q=changes.rows, given=varied.velocities(solved.velocity))

@@ -26,7 +26,7 @@ from delassus.algorithms.rnea import momentum
 from delassus.constraints import At, Candidate, ConstraintRates
 from delassus.model.tree import WORLD
 from delassus.spatial.dual_ops import Dual, DualOps, rates_of, value
-from delassus.spatial.motion import LINEAR, column, cross_entries, cross_matrix, from_entries
+from delassus.spatial.motion import LINEAR, column, cross_entries, cross_matrix, dot, from_entries, plus, plus_scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 
@@ -47,7 +47,7 @@ class PositionChanges(NamedTuple):
         """``rows``, those of normals with changes of their gaps, each times its factor."""
         out, gaps = self.ops.entries(self.rows), self.ops.entries(self.gaps)
         for row, factor, change in zip(self.rows_of_gaps, factors, gaps, strict=True):
-            out[row] = [x + factor * y for x, y in zip(out[row], change, strict=True)]
+            out[row] = plus_scaled(out[row], change, factor)
         return self.ops.matrix(out) if out else self.rows
 
 
@@ -182,13 +182,13 @@ def point_changes(
     candidates, rotations = _displaced(problem, index, links)
     for k, (candidate, now) in enumerate(zip(candidates, problem.candidates[index], strict=True)):
         p, belt = impulses[3 * k : 3 * k + 3], [*candidate.belt, *([Dual(0.0)] * (3 - len(candidate.belt)))]
-        force = [_dot(row, p) for row in candidate.axes.tolist()]
-        u = [a + b for a, b in zip(belt, _velocity(candidate, rotations, twists), strict=True)]
+        force = [dot(row, p) for row in candidate.axes.tolist()]
+        u = plus(belt, _velocity(candidate, rotations, twists))
         own = ops.zeros(3, tree.nv)
         for sign, (link, arm) in zip((1.0, -1.0), candidate.arms.items(), strict=False):
             r, back = [row[0] for row in arm.tolist()], list(zip(*rotations[link].tolist(), strict=True))
-            parts = [_dot(row, [sign * f for f in x]) for x in (force, cross_entries(r, force)) for row in back]
-            wrenches[link] = [a + b for a, b in zip(wrenches[link], parts, strict=True)]
+            parts = [dot(row, [sign * f for f in x]) for x in (force, cross_entries(r, force)) for row in back]
+            wrenches[link] = plus(wrenches[link], parts)
             K = _common_rows(problem, moved, link, now)
             own = own + (K if sign > 0.0 else -K) @ turns[link]
         both = _along(ops, [*u, candidate.gap], to_link, axes)
@@ -232,9 +232,9 @@ def _velocity(candidate: Any, rotations: Mapping[int, Any], twists: Mapping[int,
     u, along = [Dual(0.0)] * 3, candidate.axes.T.tolist()
     for sign, (link, arm) in zip((1.0, -1.0), candidate.arms.items(), strict=False):
         R, r, V = rotations[link].tolist(), [row[0] for row in arm.tolist()], twists[link]
-        about = [[sign * _dot(row, x) for row in R] for x in (V[:3], V[3:])]
-        velocity = [a + b for a, b in zip(about[0], cross_entries(about[1], r), strict=True)]
-        u = [a + _dot(axis, velocity) for a, axis in zip(u, along, strict=True)]
+        about = [[sign * dot(row, x) for row in R] for x in (V[:3], V[3:])]
+        velocity = plus(about[0], cross_entries(about[1], r))
+        u = [a + dot(axis, velocity) for a, axis in zip(u, along, strict=True)]
     return u
 
 
@@ -263,13 +263,6 @@ def _along(ops: Ops, numbers: Sequence[Any], to_link: Mapping[int, Matrix], axes
     total = ops.zeros(len(numbers), ops.shape(next(iter(axes.values())))[1])
     for link, S in axes.items():
         total = total + (ops.matrix([[x.rate((link, k)) for k in range(6)] for x in numbers]) @ to_link[link]) @ S
-    return total
-
-
-def _dot(row: Sequence[Any], x: Sequence[Any]) -> Any:
-    total = row[0] * x[0]
-    for a, b in zip(row[1:], x[1:], strict=True):
-        total = total + a * b
     return total
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 from delassus.algorithms.contact.law import clamped, joint, passive_part, point_image
 from delassus.algorithms.contact.point import PointBlock, point_block
+from delassus.spatial.motion import plus
 from delassus.spatial.ops import SQUARE_FLOOR, Ops, Scalar
 
 STOP_RATIO = 0.5
@@ -134,8 +135,8 @@ class StepProblem:
         part = passive_part(ops, work, square, budget)
         p, moved = [part * x for x in p], [part * x for x in moved]
         energy = part * (work + part * square)
-        u = [x + y for x, y in zip(moved, self.b, strict=True)]
-        return Outcome(p, [x + y for x, y in zip(moved, self.free, strict=True)], energy, self.residuals(p, u))
+        u = plus(moved, self.b)
+        return Outcome(p, plus(moved, self.free), energy, self.residuals(p, u))
 
     def own_velocities(self, p: Sequence[Scalar]) -> list[Scalar]:
         """What impulses do to the velocities of their own points and joints: none, where a point cannot move."""

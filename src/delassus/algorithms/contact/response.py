@@ -39,7 +39,7 @@ from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import Candidate
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix, diagonal, from_entries
+from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix, diagonal, dot, from_entries, minus, plus
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
 ROUNDING = 512.0
@@ -200,7 +200,7 @@ class PointLaws:
         if beside_loops is None:
             over = inverted(ops, A, sizes)
         else:
-            over = inverted_with_exchanges(ops, A, [x + y for x, y in zip(sizes, beside_loops, strict=True)])
+            over = inverted_with_exchanges(ops, A, plus(sizes, beside_loops))
         Q = ops.product(B @ over, C)
         self.R, self._normals = R, ops.take(Q, range(2, 3 * len(modes), 3), None)
         self.N = self.along = ops.product(ops.transpose(R), Q)
@@ -306,14 +306,14 @@ def echelon(ops: Ops, W: Matrix, beside: Matrix) -> tuple[Matrix, list[Scalar]]:
     sizes, left = [a[k][k] for k in range(d)], [cast(Scalar, 1.0)] * d
     for _ in range(d):
         own = _largest(ops, [a[k][k] for k in range(d)], sizes, left)
-        row, size = [_chosen(own, column) for column in zip(*a, strict=True)], _chosen(own, sizes)
-        pivot = _chosen(own, row[:d])
+        row, size = [dot(own, column) for column in zip(*a, strict=True)], dot(own, sizes)
+        pivot = dot(own, row[:d])
         kept = ops.less(least * size, pivot)
         over = kept / ops.select(kept, pivot, 1.0)
         row = [x * over for x in row]
-        left = [x - y for x, y in zip(left, own, strict=True)]
+        left = minus(left, own)
         for i in range(d):
-            factor = _chosen(own, a[i][:d])
+            factor = dot(own, a[i][:d])
             sizes[i] = sizes[i] + size * (row[i] * row[i])
             a[i] = [x - factor * y for x, y in zip(a[i], row, strict=True)]
         rows.append(row)
@@ -349,10 +349,10 @@ def inverted_with_exchanges(ops: Ops, A: Matrix, sizes: Sequence[Scalar]) -> Mat
     left: list[Scalar] = [1.0] * n
     for _ in range(n):
         own = _largest(ops, [magnitude(ops, a[i][i]) for i in range(n)], sizes, left)
-        left, others = ([x - y for x, y in zip(z, own, strict=True)] for z in (left, [1.0] * n))
-        over = _over_pivot(ops, _chosen(own, [a[i][i] for i in range(n)]), _chosen(own, sizes))
-        row = [e + x * _chosen(own, values) for e, x, values in zip(own, others, zip(*a, strict=True), strict=True)]
-        column = [over * (e - x * _chosen(own, values)) for e, x, values in zip(own, others, a, strict=True)]
+        left, others = (minus(z, own) for z in (left, [1.0] * n))
+        over = _over_pivot(ops, dot(own, [a[i][i] for i in range(n)]), dot(own, sizes))
+        row = [e + x * dot(own, values) for e, x, values in zip(own, others, zip(*a, strict=True), strict=True)]
+        column = [over * (e - x * dot(own, values)) for e, x, values in zip(own, others, a, strict=True)]
         a = [[x * (y * z) + c * r for x, y, r in zip(values, others, row, strict=True)]
              for values, z, c in zip(a, others, column, strict=True)]  # fmt: skip
     return ops.matrix(a)
@@ -375,8 +375,3 @@ def _largest(ops: Ops, pivots: Sequence[Scalar], sizes: Sequence[Scalar], left: 
         out.append(none * (1.0 - ops.less(x, most)))
         none = none - out[-1]
     return out
-
-
-def _chosen(own: Sequence[Scalar], values: Sequence[Scalar]) -> Scalar:
-    """The value whose flag is 1."""
-    return sum((x * y for x, y in zip(own, values, strict=True)), cast(Scalar, 0.0))

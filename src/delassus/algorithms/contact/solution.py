@@ -22,7 +22,7 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Candidate
 from delassus.spatial.dual_ops import Dual, Rates
-from delassus.spatial.motion import column, from_entries
+from delassus.spatial.motion import column, from_entries, minus
 from delassus.spatial.ops import Image, Matrix, Scalar
 
 
@@ -80,7 +80,7 @@ def implied(
         return moved
 
     def equations(v: list[Scalar], p: list[Scalar]) -> tuple[Sequence[Scalar], Sequence[Scalar], Image]:
-        u, gained = along_rows(v), [a - b for a, b in zip(v, start, strict=True)]
+        u, gained = along_rows(v), minus(v, start)
         for x in problem.points:
             u[x.row + 2] = u[x.row + 2] + x.rate
         return column(ops, momentum(gained, p)), u, lambda u: image(problem, p, u)

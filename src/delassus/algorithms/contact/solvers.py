@@ -21,6 +21,7 @@ from delassus.algorithms.contact.admm import admm
 from delassus.algorithms.contact.law import clamped
 from delassus.algorithms.contact.point import farthest_slip, solve_point, solve_point_beside
 from delassus.algorithms.contact.problem import STOP_RATIO, PointLaw, Solver, StepProblem
+from delassus.spatial.motion import minus
 from delassus.spatial.ops import SQUARE_FLOOR, Scalar
 
 
@@ -52,7 +53,7 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
     def iteration(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
         p, g_before, F_before, (before, *slips) = values[:n], values[n : 2 * n], values[2 * n : 3 * n], values[3 * n :]
         g, following_slips = sweep_once(p, slips)
-        F = problem.own_velocities([new - old for old, new in zip(p, g, strict=True)])
+        F = problem.own_velocities(minus(g, p))
         moved: Scalar = 0.0
         slope: Scalar = 0.0
         turned: Scalar = SQUARE_FLOOR

@@ -66,7 +66,7 @@ from delassus.algorithms.rnea import momentum
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import BoundedJoint
 from delassus.constraints.contact import bounded_joints_of
-from delassus.spatial.motion import column, from_entries
+from delassus.spatial.motion import chosen, column, from_entries, minus, plus
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
 OUT_OF_REACH = 1e6
@@ -149,7 +149,7 @@ class ContactStep:
         impulses, residuals = apart(ops, found.p, joints), list(found.residuals)
         if struck is not None:
             of_impact = apart(ops, struck.p, joints, of_limits=True)
-            impulses = [x + y for x, y in zip(impulses, of_impact, strict=True)]
+            impulses = plus(impulses, of_impact)
             residuals = [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
         return StepSolution(q, v, impulses, residuals, motion, before, last, correction, struck, moved)
 
@@ -258,7 +258,7 @@ class ContactStep:
         if not free:
             return free, taken
         changes = column(ops, ops.take(self.space.G, self.others, self.loops) @ taken)
-        return [x - y for x, y in zip(free, changes, strict=True)], taken
+        return minus(free, changes), taken
 
     def all_impulses(self, p: Sequence[Scalar], taken: Matrix | None) -> Matrix:
         """Impulses of all rows (m × 1), those of loops with what `_beside_loops` takes, if that is given."""
@@ -372,7 +372,7 @@ class ContactStep:
         p = [ops.select(struck, x + y, 0.0) for x, y in zip(first.p, second.p, strict=True)]
         worst = [ops.maximum(x, y) for x, y in zip(first.residuals, second.residuals, strict=True)]
         return Impact(
-            [ops.select(struck, x, old) for x, old in zip(parted.velocity, self.v, strict=True)],
+            chosen(ops, struck, parted.velocity, self.v),
             p,
             [ops.select(struck, x, 0.0) for x in worst],
             struck,

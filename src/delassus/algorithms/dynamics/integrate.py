@@ -36,6 +36,8 @@ from delassus.spatial.motion import (
     diagonal,
     from_entries,
     motion_cross,
+    plus,
+    plus_scaled,
     scaled_matrix,
 )
 from delassus.spatial.ops import Matrix, Ops, Scalar
@@ -58,7 +60,7 @@ class Flow:
 
     def along(self, start: Any, h: Scalar, rate: Any) -> Any:
         """``x + h ẋ``."""
-        return [a + h * b for a, b in zip(start, rate, strict=True)]
+        return plus_scaled(start, rate, h)
 
     def weighted(self, a: Any, b: Any, c: Any, d: Any) -> Any:
         """``a + 2 b + 2 c + d``."""
@@ -208,7 +210,7 @@ def conserved_momentum(ops: Ops, H: Matrix, v: State, h: Scalar, shift: State) -
         t = [0.5 * h * (x + y) for x, y in zip(w, at_end(BALL.exponential(ops, t)), strict=True)]
     rotation = BALL.exponential(ops, t)
     w_end = rotated(rotation, at_end(rotation))
-    t = [x + y for x, y in zip(t, shift[3:], strict=True)]
+    t = plus(t, shift[3:])
     arm = rotated(BALL.exponential(ops, t), c)
     steps = zip(c, v[:3], cross_entries(w, c), shift[:3], cross_entries(shift[3:], c), arm, strict=True)
     moved = [x + h * (y + z) + (a + b) - new for x, y, z, a, b, new in steps]

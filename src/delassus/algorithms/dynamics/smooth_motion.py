@@ -34,7 +34,7 @@ from delassus.algorithms.loops.impulses import LoopImpulses
 from delassus.algorithms.operational_space_compliance import straight_accelerations, straight_drift
 from delassus.spatial.dual_ops import Dual, Rates, rates_of, value
 from delassus.spatial.joints import Joint
-from delassus.spatial.motion import column, from_entries
+from delassus.spatial.motion import chosen, column, dot, from_entries, minus, plus, plus_scaled
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
 State = list[Scalar]
@@ -138,7 +138,7 @@ class SubSteps:
         free = column(ops, space.accelerations(ops.zeros(self.n_rows, 1)))
         qdd = straight_accelerations(motion, [from_entries(ops, free[sv]) for sv in motion.tree.v_slices])
         errors = column(ops, position_errors(motion))
-        gaps = from_entries(ops, [x - y for x, y in zip(errors, goal(errors), strict=True)])
+        gaps = from_entries(ops, minus(errors, goal(errors)))
 
         # L v, L q̈, 0, less what loops take: Yᵀ G⁺ of their rates
         over = ops.hstack([self._over(space, from_entries(ops, v)), self._over(space, qdd), ops.zeros(self._nv, 1)])
@@ -153,11 +153,11 @@ class SubSteps:
 
         def square(x: Sequence[Scalar]) -> Scalar:
             over = column(ops, self._over(space, from_entries(ops, x)))
-            return _dot(over, over)
+            return dot(over, over)
 
         return Stage(
-            self._chart_rate(u, w), w_rate, _sum(u, self._chart_rate(u, back)), w_end, errors, _dot(of_v, of_v),
-            _dot(taken, along), square(columns[1]), _dot(of_qdd, of_qdd),
+            self._chart_rate(u, w), w_rate, plus(u, self._chart_rate(u, back)), w_end, errors, dot(of_v, of_v),
+            dot(taken, along), square(columns[1]), dot(of_qdd, of_qdd),
             lambda x: _root(ops, square(self._of_tree(x))),
         )  # fmt: skip
 
@@ -294,7 +294,7 @@ def motion_changes(ops: Ops, varied: Varied, changes: Sequence[Rates], width: in
         for i, place in enumerate(moving):
             carried[place] = Dual(numbers[place], {k: rates[i * len(side) + k] for k in side})
         begins = start.steps.ops.less(numbers[stage], -0.5)
-        now = _select(start.steps.ops, begins, Progress.first(start).flat(), carried)
+        now = chosen(start.steps.ops, begins, Progress.first(start).flat(), carried)
         after, stop = _pass(start, Progress.of(now, n, m))
         ends, found = value(stop), after.flat()
         for row, x in enumerate([*after.u, *after.w]):
@@ -325,11 +325,11 @@ def _pass(start: Start, at: Progress) -> tuple[Progress, Scalar]:
     is_first, is_last = ops.less(at.stage, -0.5), is_stage[3]
     u, w = list(at.u), list(at.w)
     for k, parts in enumerate(SUB_STEP, 1):  # rates of later stages need not be finite
-        u = _select(ops, is_stage[k], _along(at.u, parts, h, at.u_rates), u)
-        w = _select(ops, is_stage[k], _along(at.w, parts, h, at.w_rates), w)
+        u = chosen(ops, is_stage[k], _along(at.u, parts, h, at.u_rates), u)
+        w = chosen(ops, is_stage[k], _along(at.w, parts, h, at.w_rates), w)
 
     def goal(errors: State) -> State:
-        return _select(ops, is_first, [(1.0 - correction) * x for x in errors], at.wanted)
+        return chosen(ops, is_first, [(1.0 - correction) * x for x in errors], at.wanted)
 
     found = steps.stage(u, w, goal)
     closed = ops.select(is_first, _is_closed(ops, found.errors), at.closed)
@@ -353,14 +353,14 @@ def _pass(start: Start, at: Progress) -> tuple[Progress, Scalar]:
     u_rates, w_rates = list(at.u_rates), list(at.w_rates)
     for k in range(3):
         flag = ops.maximum(begins, accepted) if k == 0 else is_stage[k]
-        u_rates[k] = _select(ops, flag, found.u_rate, at.u_rates[k])
-        w_rates[k] = _select(ops, flag, found.w_rate, at.w_rates[k])
+        u_rates[k] = chosen(ops, flag, found.u_rate, at.u_rates[k])
+        w_rates[k] = chosen(ops, flag, found.w_rate, at.w_rates[k])
     stage = ops.select(is_first, 1.0 - opens, ops.select(is_last, 1.0, at.stage + 1.0))
     reached = Progress(
-        _select(ops, accepted, _select(ops, closed, found.u, u), at.u),
-        _select(ops, ops.maximum(accepted, is_first), found.w, at.w),
+        chosen(ops, accepted, chosen(ops, closed, found.u, u), at.u),
+        chosen(ops, ops.maximum(accepted, is_first), found.w, at.w),
         u_rates, w_rates,
-        _select(ops, is_first, found.errors, _select(ops, accepted, at.wanted, at.before)),
+        chosen(ops, is_first, found.errors, chosen(ops, accepted, at.wanted, at.before)),
         goal(found.errors),
         stage, ops.select(accepted, left, at.left), next_h, closed,
         at.resolved * (1.0 - accepted * (1.0 - good)),
@@ -401,28 +401,15 @@ def _is_closed(ops: Ops, errors: State) -> Scalar:
 
 def _along(x: State, parts: Sequence[float], h: Scalar, rates: Sequence[State]) -> State:
     """``x + h Σ part · rate``."""
-    return [a + h * b for a, b in zip(x, _combined(parts, rates[: len(parts)]), strict=True)]
+    return plus_scaled(x, _combined(parts, rates[: len(parts)]), h)
 
 
 def _combined(parts: Sequence[float], rates: Sequence[State]) -> State:
     """``Σ part · rate``."""
-    return [_dot([part for part in parts if part], [x for x, part in zip(column, parts, strict=True) if part])
+    return [dot([part for part in parts if part], [x for x, part in zip(column, parts, strict=True) if part])
             for column in zip(*rates, strict=True)]  # fmt: skip
 
 
 def _root(ops: Ops, x: Scalar) -> Scalar:
     """Square root that has a derivative at zero, where it is zero."""
     return ops.sqrt(x + SQUARE_FLOOR) - math.sqrt(SQUARE_FLOOR)
-
-
-def _dot(x: Sequence[Scalar], y: Sequence[Scalar]) -> Scalar:
-    return sum((a * b for a, b in zip(x, y, strict=True)), cast(Scalar, 0.0))
-
-
-def _sum(x: State, y: State) -> State:
-    return [a + b for a, b in zip(x, y, strict=True)]
-
-
-def _select(ops: Ops, flag: Scalar, x: State, y: State) -> State:
-    """``x`` where the flag is 1, else ``y``."""
-    return [ops.select(flag, a, b) for a, b in zip(x, y, strict=True)]

@@ -27,7 +27,7 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Goal
-from delassus.spatial.motion import column, diagonal
+from delassus.spatial.motion import chosen, column, diagonal
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 State = list[Scalar]
@@ -102,7 +102,7 @@ def close_loops(
         problem, e = gaps(here)
         square = _sum_of_squares(e, ops)
         better = ops.less(square, TUNING.flat * least)
-        best = [ops.select(better, x, y) for x, y in zip(here, best, strict=True)]
+        best = chosen(ops, better, here, best)
         least = ops.select(better, square, least)
         lower = ops.maximum(TUNING.decay * damping, TUNING.damping)
         damping = ops.select(ops.less(square, TUNING.flat * last), lower, TUNING.growth * damping)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.frozen import cached_property
-from delassus.spatial.motion import column, diagonal, from_entries, scaled_matrix
+from delassus.spatial.motion import chosen, column, diagonal, dot, from_entries, minus, plus, plus_scaled, scaled_matrix
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar, SymmetricFactor
 
 Vector = list[Scalar]
@@ -89,7 +89,7 @@ def least_forces(ops: Ops, H: Matrix, g: Matrix, A: Matrix, b: Matrix, friction:
         point = _Point(ops, program, current)
         missed = point.missed
         better = ops.less(missed, least)
-        best = [ops.select(better, x, z) for x, z in zip(current, best, strict=True)]
+        best = chosen(ops, better, current, best)
         least = ops.select(better, missed, least)
         ends = ops.maximum(ops.less(least, ops.epsilon**TUNING.tolerance), 1.0 - ops.less(missed, FAR))
         return [*point.next(), *best, least], ends
@@ -180,7 +180,7 @@ class _Point:
         for k, x in self._x.items():
             fixed = [ops.derived(a, 0.0) for a in x]
             law[k] = _stiffness(ops, fixed, self._y[k])
-            second[k] = [-z for z in _times(law[k], [a - b for a, b in zip(x, fixed, strict=True)])]
+            second[k] = [-z for z in _times(law[k], minus(x, fixed))]
         self._law = law
         step = self._solve(self._gradient_left, self._force_left, second)
         size = reduce(operator.add, [x * x for x in step.f])  # no number where round-off has made factors singular
@@ -188,14 +188,14 @@ class _Point:
         none: dict[int, Vector] = {k: [0.0, 0.0, 0.0] for k in self._x}
         left = at.b - at.A @ from_entries(ops, f)
         more = self._solve(ops.zeros(ops.shape(at.H)[0], 1), left, none)
-        ends = [a + b for a, b in zip(f, more.f, strict=True)]
+        ends = plus(f, more.f)
         outside = maximum_of(ops, [ops.length(x[1], x[2]) - x[0] for x in self._along(ends).values()])
         holds = ops.less(outside, ops.epsilon**TUNING.outside)
-        return [ops.select(holds, a, b) for a, b in zip(ends, f, strict=True)]
+        return chosen(ops, holds, ends, f)
 
     def _moved(self, step: Steps, a: Scalar) -> list[Scalar]:
         y = [v + a * d for k, of in self._y.items() for v, d in zip(of, step.y[k], strict=True)]
-        f, lam = ([v + a * d for v, d in zip(of, to, strict=True)]
+        f, lam = (plus_scaled(of, to, a)
                   for of, to in ((self._f, step.f), (self._lambda, step.multipliers)))  # fmt: skip
         return [*f, *lam, *y]
 
@@ -228,7 +228,7 @@ class _Point:
         f = column(ops, df)
         x, y = self._along(f), {}
         for k, d in x.items():
-            y[k] = [a - b for a, b in zip(second[k], _times(self._law[k], d), strict=True)]
+            y[k] = minus(second[k], _times(self._law[k], d))
         return Steps(f, multipliers, x, y)
 
     def _along(self, f: Sequence[Scalar]) -> dict[int, Vector]:
@@ -260,7 +260,7 @@ def _scaling(ops: Ops, x: Vector, y: Vector) -> tuple[Block, Block]:
     """``S`` with ``S⁻¹ x = S y``, and ``S⁻¹``: of Nesterov and Todd."""
     own, other = (ops.sqrt(_determinant(ops, z)) for z in (x, y))
     a, b = ([z * (1.0 / size) for z in of] for of, size in ((x, own), (y, other)))
-    over = 1.0 / ops.sqrt(2.0 * (1.0 + _dot(a, b)))
+    over = 1.0 / ops.sqrt(2.0 * (1.0 + dot(a, b)))
     w = [over * (a[0] + b[0]), over * (a[1] - b[1]), over * (a[2] - b[2])]
     root = ops.sqrt(own / other)
     return _root(w, 1.0, root), _root(w, -1.0, 1.0 / root)
@@ -290,20 +290,16 @@ def _root(w: Vector, sign: float, size: Scalar) -> Block:
 
 
 def _squared(S: Block) -> Block:
-    return [[_dot(S[i], S[j]) for j in range(3)] for i in range(3)]
-
-
-def _dot(a: Vector, b: Vector) -> Scalar:
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+    return [[dot(S[i], S[j]) for j in range(3)] for i in range(3)]
 
 
 def _times(S: Block, x: Vector) -> Vector:
-    return [_dot(row, x) for row in S]
+    return [dot(row, x) for row in S]
 
 
 def _product(x: Vector, y: Vector) -> Vector:
     """``x ∘ y``."""
-    return [_dot(x, y), x[0] * y[1] + y[0] * x[1], x[0] * y[2] + y[0] * x[2]]
+    return [dot(x, y), x[0] * y[1] + y[0] * x[1], x[0] * y[2] + y[0] * x[2]]
 
 
 def _quotient(ops: Ops, x: Vector, d: Vector) -> Vector:

@@ -16,8 +16,9 @@ from functools import reduce
 
 import numpy as np
 
-from delassus.constraints.shapes.lowest_points import Solid, dot
+from delassus.constraints.shapes.lowest_points import Solid
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Mesh, Sphere
+from delassus.spatial.motion import chosen, cross_entries, dot, minus, plus, plus_scaled
 from delassus.spatial.ops import Ops, Scalar
 from delassus.spatial.rotations import Array
 
@@ -114,29 +115,9 @@ class Placed:
                     reach = dot(d, x)
                     further = ops.less(best, reach)
                     best = ops.maximum(best, reach)
-                    at = [ops.select(further, new, old) for new, old in zip(x, at, strict=True)]
+                    at = chosen(ops, further, x, at)
                 return at
         return [0.0, 0.0, 0.0]
-
-
-def plus(a: Sequence[Scalar], b: Sequence[Scalar], part: Scalar = 1.0) -> Vector:
-    """``a + part b``."""
-    return [x + part * y for x, y in zip(a, b, strict=True)]
-
-
-def minus(a: Sequence[Scalar], b: Sequence[Scalar]) -> Vector:
-    """``a − b``."""
-    return [x - y for x, y in zip(a, b, strict=True)]
-
-
-def cross(a: Sequence[Scalar], b: Sequence[Scalar]) -> Vector:
-    """``a × b``."""
-    return [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
-
-
-def chosen(ops: Ops, condition: Scalar, a: Sequence[Scalar], b: Sequence[Scalar]) -> Vector:
-    """``a`` where the condition holds, else ``b``, item by item."""
-    return [ops.select(condition, x, y) for x, y in zip(a, b, strict=True)]
 
 
 CORNER = 8
@@ -162,9 +143,9 @@ def distance(a: Placed, b: Placed) -> tuple[Scalar, Vector, Vector]:
         fresh = 1.0 - ops.maximum(corners[0][7], ops.maximum(corners[1][7], corners[2][7]))
         length = ops.sqrt(dot(v, v) + TINY)
         d = [-(1.0 / length) * x for x in v]
-        p = plus(middle_a, minus(a.at(a.support(a.to_own(d))), middle_a), scale)
-        q = plus(middle_b, minus(b.at(b.support(b.to_own([-x for x in d]))), middle_b), scale)
-        w = plus(minus(p, q), n, out)
+        p = plus_scaled(middle_a, minus(a.at(a.support(a.to_own(d))), middle_a), scale)
+        q = plus_scaled(middle_b, minus(b.at(b.support(b.to_own([-x for x in d]))), middle_b), scale)
+        w = plus_scaled(minus(p, q), n, out)
         least = -dot(d, w)
         better = ops.less(gap, least)
         gap, normal = ops.maximum(gap, least), chosen(ops, better, [-x for x in d], normal)
@@ -190,7 +171,7 @@ def distance(a: Placed, b: Placed) -> tuple[Scalar, Vector, Vector]:
         scale = ops.select(last, 1.0, ops.select(ends * overlaps, smaller, scale))
         # a new direction begins with no corner; the last one keeps those of its nearest point
         begins = ends * (1.0 - done)
-        v = chosen(ops, begins, plus(start, n, out), chosen(ops, ends, v, nearest))
+        v = chosen(ops, begins, plus_scaled(start, n, out), chosen(ops, ends, v, nearest))
         gap = ops.select(begins, -HUGE, gap)
         kept = [
             x
@@ -205,7 +186,7 @@ def distance(a: Placed, b: Placed) -> tuple[Scalar, Vector, Vector]:
     point: Vector = [0.0, 0.0, 0.0]
     for k in range(3):
         corner = values[CORNER * k : CORNER * k + CORNER]
-        point = plus(point, corner[3:6], corner[6])
+        point = plus_scaled(point, corner[3:6], corner[6])
     return values[36], list(values[33:36]), point
 
 
@@ -231,19 +212,24 @@ def _nearest_in_simplex(
     for k in range(3):
         part = -dot(d, edges[k]) * (1.0 / ops.maximum(squares[k], TINY))
         ok = corners[k][7] * ops.less(0.0, part) * ops.less(part, 1.0)
-        take(ok, plus(d, edges[k], part), [part if j == k else 0.0 for j in range(3)])
+        take(ok, plus_scaled(d, edges[k], part), [part if j == k else 0.0 for j in range(3)])
     for k, m in ((1, 0), (2, 0), (2, 1)):
         x, y = corners[k][:3], corners[m][:3]
-        N = cross(edges[k], edges[m])
+        N = cross_entries(edges[k], edges[m])
         area = dot(N, N)
-        of_x, of_y = dot(cross(y, d), N), dot(cross(d, x), N)
+        of_x, of_y = dot(cross_entries(y, d), N), dot(cross_entries(d, x), N)
         ok = corners[k][7] * corners[m][7] * ops.less(THIN * squares[k] * squares[m], area)
         ok = ok * ops.less(0.0, of_x) * ops.less(0.0, of_y) * ops.less(of_x + of_y, area)
         over = 1.0 / ops.maximum(area, TINY)
         part = dot(d, N) * over
         take(ok, [part * c for c in N], [{k: over * of_x, m: over * of_y}.get(j, 0.0) for j in range(3)])
     x, y, z = (corner[:3] for corner in corners)
-    volumes = [dot(d, cross(y, z)), dot(d, cross(z, x)), dot(d, cross(x, y)), -dot(z, cross(x, y))]
+    volumes = [
+        dot(d, cross_entries(y, z)),
+        dot(d, cross_entries(z, x)),
+        dot(d, cross_entries(x, y)),
+        -dot(z, cross_entries(x, y)),
+    ]
     signs = [ops.less(0.0, volume) for volume in volumes]
     negative = [ops.less(volume, 0.0) for volume in volumes]
     same = reduce(lambda s, t: s * t, signs) + reduce(lambda s, t: s * t, negative)

@@ -20,14 +20,11 @@ from delassus.constraints.shapes.convex_distance import (
     TINY,
     Placed,
     Vector,
-    chosen,
-    cross,
     distance,
-    minus,
-    plus,
 )
-from delassus.constraints.shapes.lowest_points import LEVEL, MOST_POINTS, Solid, dot, tangents
+from delassus.constraints.shapes.lowest_points import LEVEL, MOST_POINTS, Solid, tangents
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Mesh, Sphere
+from delassus.spatial.motion import chosen, cross_entries, dot, minus, plus_scaled
 from delassus.spatial.ops import Ops, Scalar
 from delassus.spatial.rotations import Array
 
@@ -193,14 +190,14 @@ def patch(a: Placed, b: Placed, n: Vector, depth: Scalar) -> Patch:
     found = Patch([], [], [])
     for k, (x, y, under) in enumerate(corners):
         height = -over * (under + along[0] * x + along[1] * y)  # over the face's corner, along the normal
-        place = plus(plus(plus(origin, first, x), second, y), up, height)
+        place = plus_scaled(plus_scaled(plus_scaled(origin, first, x), second, y), up, height)
         own = ops.minimum(over * under, depth)
-        found.points.append(plus(place, up, 0.5 * own))
+        found.points.append(plus_scaled(place, up, 0.5 * own))
         found.depths.append(own)
         found.there.append(aligned * ops.less(float(k), count))
     edge = minus(face.corners[1], face.corners[0])
     u = [x * (1.0 / ops.sqrt(dot(edge, edge) + TINY)) for x in edge]
-    found = _reduced(ops, found, u, cross(face.normal, u))
+    found = _reduced(ops, found, u, cross_entries(face.normal, u))
     return _with_lines(ops, found, of_a, of_b, n, depth, 1.0 - aligned)
 
 
@@ -212,7 +209,7 @@ def _reduced(ops: Ops, found: Patch, u: Vector, v: Vector) -> Patch:
     out, taken = Patch([], [], []), list[Scalar]()
     for k in range(MOST_POINTS):
         angle = 2 * pi * (k - 0.75) / (MOST_POINTS - 1)  # a quarter of a step from the edge
-        w = plus([cos(angle) * x for x in u], v, sin(angle))
+        w = plus_scaled([cos(angle) * x for x in u], v, sin(angle))
         best: Scalar = -HUGE
         index: Scalar = 0.0
         point, depth = found.points[0], found.depths[0]
@@ -246,9 +243,9 @@ def _with_lines(
     last = ops.minimum(length, ops.maximum(start, end))
     there = rather * parallel * ops.less(1e-6 * (length + other), last - first)
     for k, s in enumerate((first, last)):
-        x = plus(p, u, s)
+        x = plus_scaled(p, u, s)
         along = ops.minimum(ops.maximum((s - start) * ops.copysign(1.0, cosine), 0.0), other)
-        y = plus(q, w, along)
+        y = plus_scaled(q, w, along)
         own = ops.minimum(dot(minus(y, x), n), depth)
         middle = [0.5 * (i + j) for i, j in zip(x, y, strict=True)]
         found.points[k] = chosen(ops, rather, middle, found.points[k])
@@ -296,7 +293,7 @@ def contacts(a: Placed, b: Placed) -> list[tuple[Scalar, Vector, Vector, Scalar]
     ops, size = a.ops, a.size + b.size
     gap, n, p = distance(a, b)
     depth = a.radius + b.radius - gap
-    nearest = plus(p, n, 0.5 * depth - a.radius)
+    nearest = plus_scaled(p, n, 0.5 * depth - a.radius)
     if not (has_flats(a.shape) and has_flats(b.shape)):
         return [(-depth, n, nearest, 1.0)]
     found = patch(a, b, n, depth)
@@ -342,7 +339,7 @@ def clip(
             part = own * (1.0 / ops.select(crosses, own - heights[j], 1.0))
             if i:  # a line has no way back
                 crosses = crosses * ops.maximum(is_face, ops.less(float(i + 1), count))
-            made.append((there * crosses, plus(x, minus(points[j], x), part)))
+            made.append((there * crosses, plus_scaled(x, minus(points[j], x), part)))
         points, count = _compacted(ops, made, len(points) + 1 if len(points) > 2 else 2)  # lines have no more
     return count, points
 

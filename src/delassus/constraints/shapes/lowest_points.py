@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Mesh, Sphere
+from delassus.spatial.motion import chosen, dot
 from delassus.spatial.ops import Ops, Scalar
 from delassus.spatial.rotations import Array
 
@@ -108,7 +109,7 @@ def _corners(ops: Ops, vertices: Array, normals: Sequence[Sequence[Scalar]]) -> 
             height = dot(direction, x)
             lower = ops.less(height, best - AS_LOW * size)
             best, index = ops.select(lower, height, best), ops.select(lower, 1.0 * i, index)
-            at = [ops.select(lower, new, old) for new, old in zip(x, at, strict=True)]
+            at = chosen(ops, lower, x, at)
         twice: Scalar = 0.0
         for other in found:
             distance = index - other
@@ -125,8 +126,3 @@ def tangents(ops: Ops, n: Sequence[Scalar]) -> tuple[list[Scalar], list[Scalar]]
     a = -1.0 / (sign + z)
     b = x * y * a
     return [1.0 + sign * x * x * a, sign * b, -(sign * x)], [b, sign + y * y * a, -y]
-
-
-def dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
-    """``a · b`` of vectors (3,)."""
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]

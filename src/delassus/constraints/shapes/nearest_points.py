@@ -18,9 +18,9 @@ import numpy as np
 
 from delassus.constraints.shapes.convex_distance import Placed
 from delassus.constraints.shapes.convex_patch import FLAT, contacts, n_contacts
-from delassus.constraints.shapes.lowest_points import Solid, dot
+from delassus.constraints.shapes.lowest_points import Solid
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Mesh, Sphere
-from delassus.spatial.motion import column, from_entries
+from delassus.spatial.motion import chosen, column, dot, from_entries, minus, plus_scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import Array
 
@@ -123,7 +123,7 @@ def touches(ops: Ops, first: Solid, at: Pose, second: Solid, beside: Pose) -> li
 
 def _ball(ops: Ops, radius: float, centre: Vector, shape: Solid, pose: Pose) -> Touch:
     """A ball beside a box or cylinder."""
-    own = pose.to_own([a - b for a, b in zip(centre, pose.origin, strict=True)])
+    own = pose.to_own(minus(centre, pose.origin))
     if isinstance(shape, Mesh):
         distance, out = _from_hull(ops, own, shape, radius)
     elif isinstance(shape, Cylinder):
@@ -176,20 +176,20 @@ def _from_hull(ops: Ops, x: Vector, hull: Mesh, radius: float) -> tuple[Scalar, 
     for height, normal in zip(heights[1:], normals[1:].tolist(), strict=True):
         nearer = ops.less(deepest, height)
         deepest = ops.maximum(deepest, height)
-        inwards = [ops.select(nearer, a, b) for a, b in zip(normal, inwards, strict=True)]
+        inwards = chosen(ops, nearer, normal, inwards)
     away: Vector = [0.0, 0.0, 0.0]
     least: Scalar = float((np.ptp(hull.vertices, axis=0).max() * FAR) ** 2)
     for (i, j), faces in of_edge.items():
         if np.ptp(normals[faces], axis=0).max() < FLAT:
             continue
         start, edge = hull.vertices[i], hull.vertices[j] - hull.vertices[i]
-        from_start = [a - b for a, b in zip(x, start.tolist(), strict=True)]
+        from_start = minus(x, start.tolist())
         part = ops.maximum(ops.minimum(dot((edge / (edge @ edge)).tolist(), from_start), 1.0), 0.0)
         d = [a - part * b for a, b in zip(from_start, edge.tolist(), strict=True)]
         squared = dot(d, d)
         nearer = ops.less(squared, least)
         least = ops.minimum(squared, least)
-        away = [ops.select(nearer, a, b) for a, b in zip(d, away, strict=True)]
+        away = chosen(ops, nearer, d, away)
     for height, normal, places in zip(heights, normals, corners, strict=True):
         over = ops.less(0.0, height) * ops.less(height * height, least)
         for start, end in zip(places, np.roll(places, -1, axis=0), strict=True):
@@ -207,7 +207,7 @@ def _capsule_on_box(ops: Ops, capsule: Capsule, at: Pose, box: Box, beside: Pose
     """Three balls of a capsule that are nearest to a box."""
     half, size = [0.5 * box.x, 0.5 * box.y, 0.5 * box.z], 0.5 * capsule.length
     axis = at.along(np.array([0.0, 0.0, size]))
-    c = beside.to_own([a - b for a, b in zip(at.origin, beside.origin, strict=True)])
+    c = beside.to_own(minus(at.origin, beside.origin))
     d = beside.to_own(axis)
     scale = size * (size + sum(half))
     steep = [ops.copysign(ops.maximum(ops.maximum(x, -x), 1e-12 * size), x) for x in d]
@@ -217,7 +217,7 @@ def _capsule_on_box(ops: Ops, capsule: Capsule, at: Pose, box: Box, beside: Pose
     ]
 
     def slope(s: Scalar) -> Scalar:
-        x = [a + s * b for a, b in zip(c, d, strict=True)]
+        x = plus_scaled(c, d, s)
         return sum((b * (a - _within(ops, a, h)) for a, b, h in zip(x, d, half, strict=True)), 0.0)
 
     low: Scalar = -1.0
@@ -233,7 +233,7 @@ def _capsule_on_box(ops: Ops, capsule: Capsule, at: Pose, box: Box, beside: Pose
     steps = ops.maximum(at_high - at_low, PARALLEL * scale)
     between = _within(ops, low - at_low * (high - low) * (1.0 / steps), 1.0)
     s = ops.select(ops.less(low, high), between, 0.5 * (low + high))
-    centre = [a + s * b for a, b in zip(at.origin, axis, strict=True)]
+    centre = plus_scaled(at.origin, axis, s)
     nearest = _ball(ops, capsule.radius, centre, box, beside)
     # the stretch over the face whose normal is nearest to that of the contact
     n = [x * x for x in beside.to_own(nearest.normal)]
@@ -250,7 +250,7 @@ def _capsule_on_box(ops: Ops, capsule: Capsule, at: Pose, box: Box, beside: Pose
         t = ops.select(flat, place, ops.select(empty, s, edge))
         off = t - s
         twice = (1.0 - flat) * ops.less(off * off, PARALLEL * PARALLEL)
-        x = [a + t * b for a, b in zip(at.origin, axis, strict=True)]
+        x = plus_scaled(at.origin, axis, t)
         out.append(_ball(ops, capsule.radius, x, box, beside)._replace(apart=twice * far))
     return out
 
@@ -261,14 +261,14 @@ def _segments(ops: Ops, first: Round, at: Pose, second: Round, beside: Pose) -> 
     p, q = at.origin, beside.origin
     d, e = at.along(np.array([0.0, 0.0, h])), beside.along(np.array([0.0, 0.0, g]))
     s, t = _closest(ops, p, d, h, q, e, g)
-    x = [a + s * b for a, b in zip(p, d, strict=True)] if h else p
-    y = [a + t * b for a, b in zip(q, e, strict=True)] if g else q
-    apart = [a - b for a, b in zip(x, y, strict=True)]
+    x = plus_scaled(p, d, s) if h else p
+    y = plus_scaled(q, e, t) if g else q
+    apart = minus(x, y)
     distance = ops.sqrt(dot(apart, apart) + TINY)
     over = 1.0 / distance
     normal = [over * a for a in apart]
     reach = 0.5 * (distance + (second.radius - first.radius))
-    point = [b + reach * n for b, n in zip(y, normal, strict=True)]
+    point = plus_scaled(y, normal, reach)
     return Touch(distance - (first.radius + second.radius), normal, point)
 
 
@@ -281,7 +281,7 @@ def _closest(ops: Ops, p: Vector, d: Vector, h: float, q: Vector, e: Vector, g: 
     def bounded(x: Scalar) -> Scalar:
         return _within(ops, x, 1.0)
 
-    r = [a - b for a, b in zip(p, q, strict=True)]
+    r = minus(p, q)
     if not h and not g:
         return 0.0, 0.0
     if not g:

@@ -30,7 +30,7 @@ HELPED, TAKEN, REST = threads.HELPED, helper.TAKEN // 8, helper.REST // 8
 @pytest.fixture
 def fresh(monkeypatch):
     """A process that has not started its helper, on two processors."""
-    monkeypatch.setattr(threads, "_cores", lambda: 2)
+    monkeypatch.setattr(threads, "cores", lambda: 2)
     time.sleep(0.05)  # until one of before is asleep
     helper._HELPER[0] = 0
     yield helper._HELPER
@@ -204,7 +204,7 @@ def test_ctrl_c_comes_through(kernel_and_states):
 AT_EXIT = """
 import threading, sys
 from delassus.runtime import threads
-threads._cores = lambda: 2
+threads.cores = lambda: 2
 import delassus as ds
 
 tree = ds.mechanisms.chain(12)

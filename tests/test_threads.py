@@ -24,7 +24,7 @@ from test_piles import CUBE, cube, dropped
 @pytest.fixture
 def cores(monkeypatch):
     """Four processors, and a pool that no other test has used."""
-    monkeypatch.setattr(threads, "_cores", lambda: 4)
+    monkeypatch.setattr(threads, "cores", lambda: 4)
     threads._pool.cache_clear()
     yield 4
     threads._pool.cache_clear()

@@ -214,7 +214,7 @@ def _kind(name: str, operands: str, where: str | None) -> str:
 
 CHAINS, UNROLLED = 12, 4
 """Independent chains: more than latency times instructions a cycle, fewer than registers; rounds of them in a loop."""
-TRIES = 15
+TRIES, ROUNDS = 15, 100_000
 LOOP = """define void @run(i64 %n, ptr %x) noinline "prefer-vector-width"="512" nounwind {{
 entry:
 {before}
@@ -276,11 +276,11 @@ def loop(dtype: str, kind: str) -> str:
     return f"declare {fma}({', '.join([vector] * 3)})\n{text}"
 
 
-def _seconds(object_file: bytes, dtype: str, rounds: int = 100_000) -> float:
+def _seconds(object_file: bytes, dtype: str) -> float:
     """Least seconds of one round: the fastest of several tries is what the core can do."""
     code, lanes = Code(object_file), host().lanes(dtype)
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(code.address("run"))
     memory = np.zeros((CHAINS * (UNROLLED + 1) + 10) * lanes, dtype=dtype)
     numbers = memory[-memory.ctypes.data % 64 // memory.itemsize :]
     numbers[CHAINS * lanes :][:lanes] = 1.0  # a; b and the chains' first values stay zero
-    return best(lambda: run(rounds, numbers.ctypes.data), TRIES)[0] / rounds
+    return best(lambda: run(ROUNDS, numbers.ctypes.data), TRIES)[0] / ROUNDS

@@ -44,11 +44,6 @@ def pinned() -> Iterator[int | None]:
         os.sched_setaffinity(0, before)
 
 
-def cores() -> int:
-    """Cores that this thread may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @contextmanager
 def uncached() -> Iterator[None]:
     """Compile as for the first time: no cache on disk, no plan in memory."""

@@ -214,14 +214,14 @@ def check_vector(value: ArrayLike, argument: str, unit: str = "in m") -> Array:
     return finite_array(value, (3,), argument, f"Pass [x, y, z], {unit}.", ModelError)
 
 
-def check_rotation(value: ArrayLike | None, argument: str = "rotation") -> Array:
+def check_rotation(value: ArrayLike | None) -> Array:
     """Return ``value`` as a new rotation matrix (None is the identity), or raise `ModelError`."""
     if value is None:
         return np.eye(3)
     R = real_array(value)
     proper = R is not None and R.shape == (3, 3) and bool(np.all(np.abs(R) < 2))
     if R is None or not proper or not np.allclose(R @ R.T, np.eye(3), atol=1e-6) or np.linalg.det(R) < 0:
-        raise ModelError(argument, "a 3×3 rotation matrix", shown(value), "Pass an orthonormal one of determinant 1.")
+        raise ModelError("rotation", "a 3×3 rotation matrix", shown(value), "Pass an orthonormal one of determinant 1.")
     U, _, Vt = np.linalg.svd(R)
     return exact_quarter_turns(np.asarray(U @ Vt))
 

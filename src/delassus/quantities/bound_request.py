@@ -234,7 +234,7 @@ class BoundRequest:
         return solution, *((inverse, None) if self.dependent is None else self.dependent.beside(inverse))
 
     def estimate_derivatives(self, directions: Iterable[Direction]) -> None:
-        """ErrorEstimator derivatives of the last solution by those along some directions, which are solutions, too."""
+        """Estimate errors of derivatives of the last solution, by those along some directions, which are solutions."""
         if self.request.error_dtype:
             self.errors += self.errors_along(directions)
 

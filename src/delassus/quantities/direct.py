@@ -149,7 +149,7 @@ def bind(
     /,
     **given: Any,
 ) -> DirectRequest:
-    """BoundRequest of a direct call, or of a ``derivative`` by formulas: all of its input checked.
+    """A direct call, or one of a ``derivative`` by formulas: all of its input checked.
 
     ``given`` are its keywords. What stands for joint forces is ``"tau"`` in ``states``, whatever its name.
     """

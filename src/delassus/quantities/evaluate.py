@@ -290,7 +290,7 @@ def numpy_fallback(
     batch: tuple[int, ...],
     error_bound: float = ERROR_BOUND["float64"],
 ) -> NumpyRequest:
-    """BoundRequest of states that a kernel has not solved, by the dense saddle point."""
+    """Request of states that a kernel has not solved, by the dense saddle point."""
     if asked.quantity.methods and asked.method not in ITERATIVE | UNCONSTRAINED:
         asked = replace(asked, method="kkt")
     bound = NumpyRequest(asked, {name: x.astype(float) for name, x in values.items()}, batch)

@@ -27,20 +27,20 @@ LEAST = 4096
 
 
 @cache
-def _cores() -> int:
+def cores() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def helper_address() -> int:
     """Address of this process's helper; 0 where there is none, or one processor."""
-    return helper.ADDRESS if os.name == "posix" and sys.maxsize > 2**32 and _cores() > 1 else 0
+    return helper.ADDRESS if os.name == "posix" and sys.maxsize > 2**32 and cores() > 1 else 0
 
 
 @cache
 def _pool(process: int) -> ThreadPoolExecutor:
     """Threads for all calls of a process, one a processor; a forked child must not use its parent's."""
-    return ThreadPoolExecutor(_cores(), thread_name_prefix="delassus")
+    return ThreadPoolExecutor(cores(), thread_name_prefix="delassus")
 
 
 def number_of(threads: int | None, operations: int, is_helped: bool = False) -> int:
@@ -50,14 +50,14 @@ def number_of(threads: int | None, operations: int, is_helped: bool = False) -> 
     """
     if threads is None:
         few = 2 if is_helped and operations >= HELPED and helper_address() else 1
-        return _cores() if operations >= ENOUGH_FOR_THREADS else few
-    return min(check_whole("threads", threads, "Or leave it out.", least=1), _cores())
+        return cores() if operations >= ENOUGH_FOR_THREADS else few
+    return min(check_whole("threads", threads, "Or leave it out.", least=1), cores())
 
 
 def number_with_helpers(threads: int | None) -> int:
     """Threads that share work with helpers: two, or those asked for; at most one a processor, one without helpers."""
     wanted = 2 if threads is None else check_whole("threads", threads, "Or leave it out.", least=1)
-    return min(wanted, _cores(), 1 + MOST) if helper_address() else 1
+    return min(wanted, cores(), 1 + MOST) if helper_address() else 1
 
 
 def over_states(

@@ -10,6 +10,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.runtime.threads import cores
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, benchmark_cases
 from delassus_studies.peers import Call, present
@@ -20,7 +21,6 @@ from delassus_studies.timing import (
     Calls,
     Record,
     best,
-    cores,
     each,
     environment,
     interleaved,

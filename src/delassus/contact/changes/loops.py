@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from delassus.accuracy.rank import REGULAR_CONDITION, UNMOVED
 from delassus.algorithms.dynamics.integrate import position_rates
 from delassus.contact.changes.blocks import InertialForces, SceneChanges, by_masses
 from delassus.contact.changes.record import StepRecord
-from delassus.contact.sparse.loops import REGULAR_CONDITION
-from delassus.contact.sparse.rows import UNMOVED
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from delassus.accuracy.rank import REGULAR_CONDITION, UNMOVED
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, forward, product
 from delassus.contact.sparse.records import Bodies, LoopMotion, Rows, State
-from delassus.contact.sparse.rows import UNMOVED
 from delassus.runtime.rollouts.sub_steps import OPEN
 from delassus.spatial.rotations import Array
 
@@ -36,9 +36,6 @@ TUNING = Tuning()
 
 YIELDING = 1e-8
 """Compliance of loops over their mobility, in Newton's method alone."""
-
-REGULAR_CONDITION = 1e-10
-"""Squares of the lengths of rows below which one depends on others, as in `delassus.accuracy.status`."""
 
 
 @compiled

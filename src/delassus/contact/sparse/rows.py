@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from delassus.accuracy.rank import UNMOVED
 from delassus.algorithms.contact.problem import PROXIMAL
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.collision.colliders import ContactArrays
@@ -25,10 +26,6 @@ from delassus.contact.sparse.records import (
 )
 from delassus.contact.sparse.sweeps import velocity
 from delassus.spatial.rotations import Array
-
-UNMOVED = 1e-20
-"""Squares of the lengths of rows, over those of all, below which one moves nothing, as in
-`delassus.accuracy.status`."""
 
 
 @inlined

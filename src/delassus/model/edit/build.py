@@ -45,7 +45,6 @@ def build_tree(
     keep_order: bool = False,
     check_inertia: Check = "warn",
     source: str = "",
-    root_joint_name: str = "root_joint",
 ) -> Tree:
     """Build a tree from a description.
 
@@ -65,8 +64,6 @@ def build_tree(
         What to do about rotational inertias that no rigid body can have.
     source : str
         What messages about them call the description; the robot's name if not given.
-    root_joint_name : str
-        Name of the free joint of a floating tree; underscores follow where the description has such a joint.
 
     Raises
     ------
@@ -77,8 +74,7 @@ def build_tree(
     root_link = find_root(name, links, joints)
     links = check_descriptions(links, joints, check_inertia, source or f"robot {name!r}")
     if root == "floating":
-        root_joint_name = unique_name(root_joint_name, {joint.name for joint in joints})
-        carrier = RawJoint(root_joint_name, FREE, "", root_link)
+        carrier = RawJoint(unique_name("root_joint", {joint.name for joint in joints}), FREE, "", root_link)
     else:
         carrier = RawJoint(f"world_to_{root_link}", FIXED, "", root_link)
     outgoing: dict[str, list[RawJoint]] = {}

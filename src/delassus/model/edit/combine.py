@@ -23,13 +23,13 @@ SEPARATOR = "/"
 ON_THE_WORLD = Placement(WORLD, np.eye(3), np.zeros(3))
 
 
-def combine_trees(trees: Mapping[str, T], name: str = "scene") -> T:
+def combine_trees(trees: Mapping[str, T]) -> T:
     """One tree whose joints are those of ``trees``, one after the other, all of them on the world.
 
     Links, joints and frames of the tree ``"arm"`` are called ``"arm/…"``; an empty name adds nothing. Coordinates keep
     their meaning and follow one another in the order of ``trees``. Gravity is that of the first.
     """
-    return mount(name, [(key + SEPARATOR if key else "", tree, ON_THE_WORLD) for key, tree in trees.items()])
+    return mount("scene", [(key + SEPARATOR if key else "", tree, ON_THE_WORLD) for key, tree in trees.items()])
 
 
 def part_of(tree: T, links: Sequence[int], named: bool = True) -> T:

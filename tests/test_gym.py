@@ -199,6 +199,30 @@ def test_training_loops_of_others_find_what_they_need() -> None:
     assert envs.unwrapped.closed
 
 
+def test_one_world_is_an_environment_with_pictures() -> None:
+    """The same numbers as a vector of one; the end of an episode is shown, and not the start of the next one."""
+    env = gymnasium.make("delassus/ArmReach-v0", render_mode="rgb_array", size=(48, 32), episode=0.06)
+    envs, rng = delassus.gym.ArmReach(1, episode=0.06), np.random.default_rng(0)
+    assert np.array_equal(env.reset(seed=2)[0], envs.reset(seed=2)[0][0])
+    for k in range(3):
+        action = rng.uniform(-1, 1, 3).astype(np.float32)
+        seen, reward, terminated, truncated, infos = env.step(action)
+        together = envs.step(action[None])
+        expected = together[4].get("final_obs", together[0])[0]
+        assert np.array_equal(seen, expected) and reward == together[1][0] and (terminated, infos) == (False, {})
+        assert truncated == (k == 2)
+    picture = env.render()
+    assert picture.shape == (32, 48, 3) and len(np.unique(picture.reshape(-1, 3), axis=0)) > 20
+    assert env.reset(seed=2)[0].shape == (26,) and not np.array_equal(env.render(), picture)
+    assert delassus.gym.World(lambda n: envs).render() is None
+    alone = partial(delassus.gym.World, lambda n: envs)
+    found = escapes({
+        "World": (alone, {"render_mode": "rgb_array", "size": (32, 24)}),
+        "step": (env.unwrapped.step, {"action": np.zeros(3)}),
+    })  # fmt: skip
+    assert found == [], "\n".join(found)
+
+
 @pytest.mark.slow
 def test_the_example_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of `examples/train.py`: a hundred iterations make rewards better, and its score can be taken."""

@@ -7,8 +7,11 @@
 ((64, 50), (64,))
 
 Importing this package also registers ``delassus/Go1Velocity-v0``, ``delassus/HumanoidStand-v0`` and
-``delassus/ArmReach-v0`` for `gymnasium.make_vec`.
+``delassus/ArmReach-v0`` for `gymnasium.make_vec`, and for `gymnasium.make`, one robot with pictures.
 """
+
+from functools import partial
+from typing import Any
 
 from delassus.errors import require
 
@@ -19,9 +22,16 @@ from gymnasium.envs.registration import register  # noqa: E402
 from delassus.gym.arm import ArmReach  # noqa: E402
 from delassus.gym.go1 import Go1Velocity  # noqa: E402
 from delassus.gym.humanoid import HumanoidStand  # noqa: E402
+from delassus.gym.world import World  # noqa: E402
 from delassus.gym.worlds import Worlds  # noqa: E402
 
-__all__ = ["ArmReach", "Go1Velocity", "HumanoidStand", "Worlds"]
+__all__ = ["ArmReach", "Go1Velocity", "HumanoidStand", "World", "Worlds"]
 
 for _made in (ArmReach, Go1Velocity, HumanoidStand):
-    register(id=f"delassus/{_made.__name__}-v0", vector_entry_point=f"{_made.__module__}:{_made.__name__}")
+    _alone: Any = partial(World, _made)
+    _alone.metadata = World.metadata
+    register(
+        id=f"delassus/{_made.__name__}-v0",
+        entry_point=_alone,
+        vector_entry_point=f"{_made.__module__}:{_made.__name__}",
+    )

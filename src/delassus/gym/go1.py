@@ -10,12 +10,13 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.constraints import Contact
+from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
 from delassus.gym.worlds import LARGEST, Array, Floats, Whole, Worlds, up_of
 from delassus.model.check import check_flag, finite_array, real_array
 from delassus.model.shapes import Sphere
 from delassus.runtime.compile import compile as compile_kernel
-from delassus.scenes.quadruped import FOOT_RADIUS, generic_quadruped, go1
+from delassus.scenes.quadruped import FOOT_RADIUS, generic_quadruped, go1, on_floor
 from delassus.scenes.trot import LEGS
 
 STANCE, HEIGHT = (0.0, 0.8, -1.6), 0.31
@@ -106,6 +107,10 @@ class Go1Velocity(Worlds):
         q[:, 7:] = self._stance + draw(-0.1, 0.1, (n, 12))
         self.q[worlds], self._before[worlds] = q, 0.0
         self.command[worlds] = draw(-1.0, 1.0, (n, 3)) * FASTEST if self._command is None else self._command[worlds]
+
+    def scene(self) -> Scene:
+        """Go1 as its description shows it, where that is installed."""
+        return on_floor(self.tree)
 
     def controls(self) -> tuple[Floats, dict[str, Any]]:
         """Joint targets."""

@@ -13,8 +13,11 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from delassus.compiler.jit.compile import compiled
+from delassus.constraints import Contact, Frame
+from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import MOST_STATES, check_number, check_whole, finite_array
+from delassus.model.shapes import Collider, HalfSpace
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.rollout import rollout
 
@@ -33,6 +36,10 @@ Range = tuple[float, float]
 
 class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
     """Copies of a robot in contact as one vector environment, in float32.
+
+    An environment of your own is a class with four methods: `begin` writes ``q`` where an episode starts, `controls`
+    makes controls of the kernel from ``actions``, `observe` writes ``observations`` and `judge` ``rewards`` and
+    ``fallen``. The rest of its state is arrays of its own, (num_envs, …). The page on learning has one in full.
 
     Actions are between −1 and 1. Episodes that end begin anew in the same step: ``infos["final_obs"]`` has the last
     observations of those where ``infos["_final_obs"]``. A state that is not finite ends its episode.
@@ -59,6 +66,14 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
     ----------
     q, v, impulses : (num_envs, …) arrays of float32
         States of all worlds; write to them in `begin` only.
+    actions : (num_envs, actions) array of float32
+        The last ones; zero at the start of an episode.
+    observations, rewards, fallen : (num_envs, observed), (num_envs,) and (num_envs,) arrays
+        What `observe` and `judge` write, in place.
+    steps : (num_envs,) array of int
+        Actions since the start of the episode.
+    np_random : numpy.random.Generator
+        What `begin` draws from.
     path : dict of arrays of float32
         Of the last step, by names of the kernel's arguments: states from its start to its end, (decimation + 1,
         num_envs, …), and what its steps in time have in common.
@@ -137,6 +152,13 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
     @abstractmethod
     def judge(self) -> None:
         """Write ``rewards``, and ``fallen`` where an episode has ended, of all worlds."""
+
+    def scene(self) -> Scene:
+        """What pictures show: the robot with its contacts, on the planes that these touch."""
+        contacts = [c for c in self.kernel.request.constraints if isinstance(c, Contact)]
+        planes = {c.ground if isinstance(c.ground, Frame) else Frame("world"): None for c in contacts}
+        placed = [(c.frame, c.shape) for c in contacts] + [(frame, HalfSpace()) for frame in planes]
+        return Scene(self.tree, [Collider(at.link, shape, at.position, at.rotation) for at, shape in placed])
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
         """All worlds at the start; the same ``seed`` gives the same episodes.

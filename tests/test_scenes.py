@@ -423,6 +423,20 @@ def test_a_second_floor_warns(tmp_path):
     assert scene.start[2] == pytest.approx(0.1)
     assert ds.Scene.from_robot(tmp_path / "ball.xml").start[2] == 1.0
     assert scene.add("second", tmp_path / "ball.xml").start[9] == 1.0  # where its file has it
+    text = (tmp_path / "ball.xml").read_text()
+    (tmp_path / "flying.xml").write_text(text.replace("<geom name='ground' type='plane' size='1 1 1'/>", ""))
+    ramp = ds.contact.HeightField([[0.2, 0.2], [0.2, 0.2]], (4.0, 4.0))
+    terrain = ds.Scene.from_robot(tmp_path / "flying.xml", floor=ramp)
+    assert terrain.start[2] == pytest.approx(0.3) and terrain.colliders[-1].shape is ramp
+    assert repr(terrain).endswith("nq=7, nv=6, colliders=2, loops=0)")
+    with pytest.raises(ds.DelassusError, match=r"floor: expected True or False, got 'flat'. Or a HalfSpace or HeightF"):
+        ds.Scene.from_robot(tmp_path / "ball.xml", floor="flat")
+    with pytest.raises(
+        ds.DelassusError, match=r"start: expected one configuration, .2,., got shape .7,.. Pass start=N"
+    ):
+        replace(scene, robots=ds.mechanisms.chain(2), colliders=())
+    moon = replace(scene, robots=ds.mechanisms.chain(2), colliders=(), start=None, descriptions=None)
+    assert moon.start.tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,16 @@ def test_sensors_of_a_scene_balance(resting):
     resting.run(0.01, lambda sim: [0.2])
 
 
+@pytest.mark.peer
+@pytest.mark.parametrize("control, size, other", [("tau", 1, "actuators"), ("actuators", 7, "tau"), ("pd", 7, "tau")])
+def test_controls_of_another_size_are_those_of_another_control(resting, control, size, other):
+    sim = ds.Simulator(resting.scene, control=control)
+    with pytest.raises(ds.DelassusError, match=rf"got shape \({size},\). A simulator takes .* control='{other}'."):
+        sim.step(np.zeros(size))
+    with pytest.raises(ds.DelassusError, match=r"got shape .3,.. Pass one number for each"):
+        sim.step(np.zeros(3))
+
+
 def test_sensors_while_a_body_falls():
     """An accelerometer shows nothing in flight, and the impulse of an impact by its time."""
     ball = ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0))

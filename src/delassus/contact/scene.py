@@ -20,14 +20,14 @@ from delassus.errors import ConfigurationError, ModelError, shown, unknown_name,
 from delassus.frozen import Frozen
 from delassus.model.check import check_choice, check_flag, check_list, check_vector, finite_array
 from delassus.model.edit.combine import combine_trees
-from delassus.model.shapes import Collider, HalfSpace, Shape
+from delassus.model.shapes import Collider, HalfSpace, HeightField, Shape
 from delassus.model.tree import WORLD, Tree
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
 from delassus.spatial.rotations import Array
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False)
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Scene(Frozen):
     """Robots, fixed geometry, loops and gravity; immutable.
 
@@ -127,9 +127,10 @@ class Scene(Frozen):
                 raise ModelError("gravity", "robots of one gravity", shown(several.tolist()), "Pass the scene's.")
             gravity = tree.gravity
         g = check_vector(gravity, "gravity", "in m/s²")
+        if start is not None and np.shape(start) != (tree.nq,):
+            advice = "Pass start=None, the default, with other robots."
+            raise ConfigurationError("start", f"one configuration, ({tree.nq},)", f"shape {np.shape(start)}", advice)
         first = tree.neutral() if start is None else np.array(tree.check_configuration(start, "start"))
-        if first.ndim != 1:
-            raise ConfigurationError("start", f"one configuration, ({tree.nq},)", f"shape {first.shape}", "Pass one.")
         check_choice("friction_rule", friction_rule, get_args(FrictionRule), ConfigurationError)
         held = check_constraints(tree, loops)
         is_same = np.array_equal(tree.gravity, g) and held == tree.constraints
@@ -147,12 +148,16 @@ class Scene(Frozen):
             start=first,
         )
 
+    def __repr__(self) -> str:
+        sizes = f"nq={self.tree.nq}, nv={self.tree.nv}, colliders={len(self.colliders)}, loops={len(self.loops)}"
+        return f"{type(self).__name__}({list(self.robots.values())}, {sizes})"
+
     @classmethod
     def from_robot(
         cls,
         robot: str | Path | Any,
         *,
-        floor: bool = False,
+        floor: bool | HalfSpace | HeightField = False,
         friction: float = 0.5,
         root: Root = "floating",
         configuration: str | None = None,
@@ -169,8 +174,8 @@ class Scene(Frozen):
         ----------
         robot : path, name or mujoco.MjModel
             What `delassus.load` takes.
-        floor : bool
-            Whether there is a floor at z = 0; a robot on a free joint stands on it at the start.
+        floor : bool, HalfSpace or HeightField
+            Whether there is a floor at z = 0, or terrain; a robot on a free joint stands on it at the start.
         friction : float
             Of the floor, and of the colliders of a URDF file.
         root : {"floating", "fixed"}
@@ -201,12 +206,13 @@ class Scene(Frozen):
         given: dict[str, Any] = {
             "ignore": ignored, "descriptions": robot, "start": start, "friction_rule": friction_rule,
         }  # fmt: skip
-        if not check_flag("floor", floor):
+        terrain = floor if isinstance(floor, HalfSpace | HeightField) else HalfSpace()
+        if floor is not terrain and not check_flag("floor", floor, "Or a HalfSpace or HeightField."):
             return cls(tree, colliders, **given)
         planes = [c.name for c in colliders if c.link == "world" and isinstance(c.shape, HalfSpace)]
         if planes:
             warn(f"floor of {tree.name}: its file has one already, {planes[0]!r}. Leave floor=True out.")
-        ground = Collider("world", HalfSpace(), friction=friction, name="floor")
+        ground = Collider("world", terrain, friction=friction, name="floor")
         scene = cls(tree, [*colliders, ground], **given)
         return replace(scene, start=scene.set_down(start)) if is_free_body(tree) else scene
 

@@ -13,6 +13,7 @@ from delassus.frozen import cached_property
 from delassus.model.check import finite_array, real_array
 from delassus.model.tree import Tree
 from delassus.quantities.options import Control
+from delassus.quantities.quantity import CONTROLS
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
 from delassus.simulate.state import one_state
@@ -52,20 +53,25 @@ class Controls:
         """How many numbers steps are given."""
         return {"tau": self.tree.nv, "actuators": self.tree.nu, "pd": self.tree.nq}[self.control]
 
+    def _check_size(self, given: ArrayLike | None) -> None:
+        """Refuse another size than that of the control; say which control has it."""
+        array, tree = None if given is None else real_array(given), self.tree
+        if array is None or array.shape == (self.width,):
+            return
+        kinds = {"tau": (tree.nv, "joint forces"), "actuators": (tree.nu, "controls"), "pd": (tree.nq, "targets")}
+        fits = [f"{what} with control={name!r}" for name, (n, what) in kinds.items() if n and array.shape == (n,)]
+        advice = f"A simulator takes {' or '.join(fits)}." if fits else "Pass one number for each."
+        expected = f"{kinds[self.control][1]}, shape ({self.width},)"
+        raise ConfigurationError(CONTROLS[self.control][0], expected, f"shape {array.shape}", advice)
+
     def forces(self, q: Array, v: Array, given: ArrayLike | None, v_target: ArrayLike | None) -> Array:
         """Joint forces at a state, as `Simulator.step` takes controls."""
         tree = self.tree
         if v_target is not None and self.control != "pd":
             advice = "Leave it out, or pass control='pd'."
             raise ConfigurationError("v_target", "none without control='pd'", shown(v_target), advice)
+        self._check_size(given)
         if self.control == "tau":
-            array = None if given is None else real_array(given)
-            others = {(tree.nq,): "targets with control='pd'", (tree.nu,): "controls with control='actuators'"}
-            if array is not None and array.shape in others.keys() - {(tree.nv,)}:
-                came = f"shape {array.shape}"
-                raise ConfigurationError(
-                    "tau", f"joint forces, shape ({tree.nv},)", came, f"A simulator takes {others[array.shape]}."
-                )
             return self.none if given is None else one_state("tau", tree.check_velocity(given, "tau"))
         if self.control == "actuators":
             given = np.zeros(tree.nu) if given is None else given

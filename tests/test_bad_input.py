@@ -852,7 +852,8 @@ TAKERS = [
 def test_every_function_checks_its_states(arm, name, argument):
     function = getattr(ds, name)
     row = ds.Rows(arm.link_names[-1], [[0.0, 0, 0, 0, 0, 1]])
-    good = {"tree": arm, "constraints": row, "tasks": row, "dt": 1e-3} | {x: np.full(4, 0.1) for x in STATES}
+    held = {"constraints": row, "tasks": row, "dt": 1e-3, "sensors": ds.Sensor("tip", "gyro", arm.link_names[-1])}
+    good = {"tree": arm, **held} | {x: np.full(4, 0.1) for x in STATES}
     good = {x: value for x, value in good.items() if x in inspect.signature(function).parameters}
     function(**good)
     for bad, expected in ((["0"] * 4, ".*numbers"), (np.zeros((4, 3)), ".*shape"), ([0, np.nan, 0, 0], ".*finite")):

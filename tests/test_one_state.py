@@ -500,7 +500,7 @@ def test_every_option_and_function_is_met():
         arguments |= {a.name for a in requested(tree, constraints, of, **asked).arguments}
     assert {"pose1", "compliance0", "target0", "K1", "placement0_second", "wrench1", "payload0", "ground1"} <= arguments
     assert keywords - arguments - set(OPTIONS) == {
-        "tree", "constraints", "method", "max_iterations", "tau", "rows", "placements"
+        "tree", "constraints", "tasks", "method", "max_iterations", "tau", "rows", "placements"
     } - arguments  # fmt: skip
 
 

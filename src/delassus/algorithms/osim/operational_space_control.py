@@ -37,6 +37,7 @@ from delassus.algorithms.dynamics.constraint_acceleration import constraint_resi
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.inverse_dynamics import constrained_inverse_dynamics
+from delassus.algorithms.osim.ltl import rows_over_factor, squared
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import inverse_dynamics
 from delassus.algorithms.sparse_factor import SparseFactor
@@ -80,12 +81,10 @@ class Motors(NamedTuple):
     friction: Mapping[int, Scalar] = {}
 
 
-def operational_space_control(
-    motion: DynamicsProblem, posture: Sequence[Matrix], law: Law, G: Matrix, motors: Motors
-) -> Controls:
-    """Forces of motors at all joints; ``posture`` are accelerations by joint, ``G`` the Delassus matrix of the rows."""
+def operational_space_control(motion: DynamicsProblem, posture: Sequence[Matrix], law: Law, motors: Motors) -> Controls:
+    """Forces of motors at all joints; ``posture`` are accelerations by joint."""
     ops, J = motion.ops, motion.problem.once(jacobian)
-    forces, missed = _task_forces(motion, posture, law, G)
+    forces, missed = _task_forces(motion, posture, law)
     wanted = inverse_dynamics(motion, posture) + ops.transpose(J) @ forces
     ops.mark("joint forces of tasks", [wanted])
     tau = _within(motion, wanted, motors.limits)
@@ -95,11 +94,11 @@ def operational_space_control(
 
 
 def whole_body_control(
-    motion: DynamicsProblem, posture: Sequence[Matrix], law: Law, G: Matrix, motors: Motors
+    motion: DynamicsProblem, posture: Sequence[Matrix], law: Law, motors: Motors
 ) -> tuple[Controls, Matrix]:
     """Forces of motors and of contacts, the constraints after the tasks, and joint forces (nv × 1) that are missing."""
     ops, problem, tree = motion.ops, motion.problem, motion.tree
-    forces, missed = _task_forces(motion, posture, law, G)
+    forces, missed = _task_forces(motion, posture, law)
     moved = _accelerations(problem, ops.transpose(problem.once(jacobian)) @ forces)
     parts = [ops.take(moved, range(sv.start, sv.stop), None) for sv in tree.v_slices]
     qdd = [a + x for a, x in zip(posture, parts, strict=True)]
@@ -126,7 +125,7 @@ def posture_accelerations(
     return out
 
 
-def _task_forces(motion: DynamicsProblem, posture: Sequence[Matrix], law: Law, G: Matrix) -> tuple[Matrix, Matrix]:
+def _task_forces(motion: DynamicsProblem, posture: Sequence[Matrix], law: Law) -> tuple[Matrix, Matrix]:
     """Forces along the rows, and accelerations that they miss (m × 1)."""
     ops, problem = motion.ops, motion.problem
     targets = [
@@ -144,7 +143,8 @@ def _task_forces(motion: DynamicsProblem, posture: Sequence[Matrix], law: Law, G
     ]
     r = -constraint_residual(motion.with_goals(goals), list(posture))
 
-    # F ← F + x, r ← R x,  (G + R) x = r
+    # F ← F + x, r ← R x,  (G + R) x = r; by the factor of M, which M⁻¹ Jᵀ F takes, too
+    G = squared(problem, rows_over_factor(problem, problem.once(SparseFactor)))
     R = _compliances(motion, law.n_tasks)
     factor = ops.factor(ops.sym_add(problem.relaxed(G), diagonal(ops, R)), is_judged=False)
     F = ops.zeros(problem.n_rows, 1)

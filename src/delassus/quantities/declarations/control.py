@@ -20,7 +20,6 @@ from delassus.algorithms.osim.operational_space_control import (
 )
 from delassus.frozen import Frozen
 from delassus.model.tree import Tree
-from delassus.planner.plan import auto
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.declarations.inverse_dynamics import friction_of, weights_of
 from delassus.quantities.direct import CompiledRequest, bind
@@ -71,7 +70,7 @@ class Control(Frozen):
 
 def _control(bound: BoundRequest) -> list[Matrix]:
     motion, posture, law = _law(bound)
-    return list(operational_space_control(motion, posture, law, auto(motion.problem), Motors(_limits(bound))))
+    return list(operational_space_control(motion, posture, law, Motors(_limits(bound))))
 
 
 def _whole_body_control(bound: BoundRequest) -> list[Matrix]:
@@ -79,7 +78,7 @@ def _whole_body_control(bound: BoundRequest) -> list[Matrix]:
     contacts = bound.constraints[law.n_tasks :]
     weights = weights_of(bound, sum(c.size for c in contacts))
     motors = Motors(_limits(bound), bound.request.motors, weights, friction_of(bound, contacts))
-    found, missing = whole_body_control(motion, posture, law, auto(motion.problem), motors)
+    found, missing = whole_body_control(motion, posture, law, motors)
     return [*found, missing]
 
 

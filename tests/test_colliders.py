@@ -424,6 +424,9 @@ def test_coal_reads_meshes_that_trimesh_does_not(tmp_path, monkeypatch):
     (collider,) = load_colliders(urdf(tmp_path, one('<mesh filename="cube.stl"/>')), tree_of())
     assert sorted(set(map(tuple, collider.shape.vertices))) == sorted(map(tuple, CUBE))
     assert len(collider.shape.triangles) == 12
+    monkeypatch.setitem(sys.modules, "coal", None)
+    with pytest.raises(ds.DelassusError, match=r"delassus\[contact\]"):
+        load_colliders(urdf(tmp_path, one('<mesh filename="cube.stl"/>')), tree_of())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.errors import ModelError, shown
+from delassus.errors import ModelError, missing_dependency, shown
 from delassus.spatial.rotations import Array
 
 ADVICE = "Pass package_dirs=, or set ROS_PACKAGE_PATH, if its package is elsewhere."
@@ -52,16 +52,19 @@ def _in_packages(rest: str, description: Path, folders: Sequence[Path]) -> Itera
 
 def read_mesh(path: Path, what: str) -> tuple[Array, NDArray[np.int64]]:
     """Vertices (n, 3) and triangles (m, 3) of a mesh file, by ``trimesh``, or by ``coal`` where that cannot read it."""
-    failures = []
+    failures, lacking = [], False
     for reader in (_by_trimesh, _by_coal):
         try:
             vertices, triangles = reader(path)
         except Exception as error:  # readers of other projects: whatever they raise is a defect of the file
             failures.append(f"{type(error).__name__}: {error}")
+            lacking = lacking or isinstance(error, ImportError)
             continue
         if len(vertices) and len(triangles) and np.isfinite(vertices).all():
             return vertices, triangles
         failures.append("no triangles, or corners that are not finite")
+    if lacking:
+        raise missing_dependency("pycollada or coal", "contact", f"{what}, {path.name!r},")
     raise ModelError(what, f"a mesh in file {str(path)!r}", "; ".join(failures), "Check the file.")
 
 

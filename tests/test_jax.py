@@ -134,10 +134,10 @@ def test_keys_of_random_numbers_are_no_arrays(shape):
 def test_other_versions_of_jax_are_refused(monkeypatch):
     from delassus.runtime.libraries import on_jax
 
-    monkeypatch.setattr(jax, "__version_info__", (0, 4, 30))
+    monkeypatch.setattr(jax, "__version_info__", (0, 9, 1))
     on_jax._primitive.cache_clear()
     tree, kernel = compiled(constraints=[ds.Point("left_foot")])
-    with pytest.raises(ds.DelassusError, match=r"jax 0\.9 or 0\.10"):
+    with pytest.raises(ds.DelassusError, match=r"jax>=0\.9\.2,<0\.11"):
         kernel(jnp.asarray(tree.neutral()))
 
 

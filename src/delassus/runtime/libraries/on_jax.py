@@ -31,8 +31,8 @@ from delassus.runtime.threads import ENOUGH_FOR_THREADS, number_of
 ENOUGH = 2_000_000
 """Operations of a call from which XLA's threads take part, which wake sooner than those of `threads`."""
 
-VERSIONS = (0, 9), (0, 10)
-"""Minor versions of JAX that this is tested with; the names that it uses may move in others."""
+OLDEST, BEFORE = (0, 9, 2), (0, 11)
+"""Versions of JAX that this works with: earlier ones have another interface to calls; names may move in later ones."""
 
 Fallback = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p))
 
@@ -145,10 +145,10 @@ def _primitive() -> Any:
     from jax.extend.core import Primitive
     from jax.interpreters import ad, batching, mlir
 
-    if jax.__version_info__[:2] not in VERSIONS:
-        wanted = " or ".join(f"{major}.{minor}" for major, minor in VERSIONS)
-        advice = f"Install it: pip install 'jax~={VERSIONS[-1][0]}.{VERSIONS[-1][1]}.0'"
-        raise MissingDependencyError("arrays of JAX", f"jax {wanted}", f"jax {jax.__version__}", advice)
+    if not OLDEST <= jax.__version_info__ < BEFORE:
+        wanted = ",".join(sign + ".".join(map(str, version)) for sign, version in ((">=", OLDEST), ("<", BEFORE)))
+        advice = f"Install it: pip install 'jax{wanted}'"
+        raise MissingDependencyError("arrays of JAX", f"jax{wanted}", f"jax {jax.__version__}", advice)
     primitive = Primitive("delassus")
     primitive.multiple_results = True
 

@@ -29,6 +29,15 @@ def test_sensors_of_mounted_robots():
     assert [x.fingerprint for x in again.sensors] == [x.fingerprint for x in both.sensors]
 
 
+def test_headers_say_where_sensors_are(tmp_path):
+    arm = replace(
+        ds.mechanisms.chain(2), sensors=[ds.Sensor("imu", "gyro", "link2"), ds.Sensor("q1", "jointpos", "link1_joint")]
+    )
+    text = "".join(path.read_text() for path in ds.compile(arm, None, "sensors").export_c(tmp_path))
+    assert "imu: gyro of 'link2', sensors[0:3], angular velocity" in text
+    assert "q1: jointpos of 'link1_joint', sensors[3]," in text
+
+
 def test_sensors_read_forces_of_constraints():
     """Those that hold a link act on it as wrenches do, whatever the axes of their rows."""
     arm, rng = ds.mechanisms.chain(7), np.random.default_rng(2)

@@ -48,6 +48,13 @@ def file_header(asked: Request) -> Iterator[str]:
     for title, frames in (("Frames", options.frames or ()), ("Wrenches act at", options.wrenches)):
         if frames:
             yield f"{title}: {', '.join(map(repr, frames))}."
+    if options.sensors:
+        yield "Sensors, in the order of sensors:"
+    at = 0
+    for sensor in options.sensors:
+        start, at = at, at + sensor.size(tree)
+        what = f"{sensor.kind} of {sensor.of!r}, sensors[{_span(slice(start, at))}]"
+        yield f"  {sensor.name}: {what}, {sensor.KINDS[sensor.kind][2]}"
     parts = [
         f"{name} {getattr(options, name)}" for name in NAMED if name in taken and getattr(options, name) is not None
     ]

@@ -74,6 +74,8 @@ def test_what_is_asked_for_is_done_and_the_posture_does_not_disturb_it(arm):
     tree, tip = arm
     rng = np.random.default_rng(0)
     q, v, wanted = tree.random(rng, 20), rng.normal(size=(20, 7)), rng.normal(size=(20, 3))
+    alone = ds.control(tree, (), q, v, posture=tree.neutral(), posture_kd=0.0)
+    assert error(alone.tau, ds.inverse_dynamics(tree, q, v, -10.0 * q)) < AGREEMENT
     for posture in (None, tree.neutral(), tree.random(rng, 20)):
         found = ds.control(tree, tip, q, v, targets=[wanted], kd=0.0, posture=posture)
         qdd = ds.forward_dynamics(tree, q, v, found.tau).qdd

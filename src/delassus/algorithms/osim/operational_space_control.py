@@ -128,6 +128,8 @@ def posture_accelerations(
 def _task_forces(motion: DynamicsProblem, posture: Sequence[Matrix], law: Law) -> tuple[Matrix, Matrix]:
     """Forces along the rows, and accelerations that they miss (m × 1)."""
     ops, problem = motion.ops, motion.problem
+    if not problem.n_rows:
+        return ops.zeros(0, 1), ops.zeros(0, 1)
     targets = [
         ops.zeros(c.size, 1) if goal.target is None else goal.target
         for c, goal in zip(problem.constraints, motion.goals, strict=True)

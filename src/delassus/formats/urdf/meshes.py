@@ -64,7 +64,7 @@ def read_mesh(path: Path, what: str) -> tuple[Array, NDArray[np.int64]]:
             return vertices, triangles
         failures.append("no triangles, or corners that are not finite")
     if lacking:
-        raise missing_dependency("pycollada or coal", "contact", f"{what}, {path.name!r},")
+        raise missing_dependency("coal", "contact", f"{what} ({path.name})")
     raise ModelError(what, f"a mesh in file {str(path)!r}", "; ".join(failures), "Check the file.")
 
 

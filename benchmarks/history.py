@@ -41,12 +41,12 @@ ROBOTS = {
 
 KERNEL_PANELS = {
     "operations": "operations",
-    "batch": f"{(BATCH := 4096):,} states: Pinocchio's time / ours",
-    "one state": "one state: Pinocchio's time / ours",
-    "compilation": "states after which compiling has paid",
+    "batch": f"Pinocchio's time / ours,\n{(BATCH := 4096):,} states",
+    "one state": "Pinocchio's time / ours,\none state",
+    "compilation": "states after which\ncompiling has paid",
 }
-PANELS = {**KERNEL_PANELS, "loading": "loading the URDF: Pinocchio's time / ours"}
-"""Titles of the figure's panels, by their names in the records."""
+"""What panels of the figure show, by its name in the records."""
+PANELS = (*KERNEL_PANELS, "loading")
 
 PEER_STATES, SINGLE_CALLS, ROUNDS = 256, 500, 40
 TOLERANCE = 1e-6
@@ -215,18 +215,32 @@ def record_of(commit: str) -> dict[str, Any]:
 
 
 def draw(records: list[dict[str, Any]]) -> None:
-    """One panel a kind of figure, one line a kernel, over the number of commits."""
-    from delassus_studies.figures import line_figure
+    """A panel for each kind of figure and quantity, a line for each robot and processor, over the number of commits."""
+    from delassus.pictures.plots import COLOURS, LARGE, SMALL, STYLES, page_figure, save_figure
+    from delassus_studies.figures import stamp, tidy
 
-    numbers = [float(record["number"]) for record in records]
-    panels = {
-        title: {
-            series: (numbers, [r["figures"][panel][series] or math.nan for r in records])
-            for series in records[-1]["figures"][panel]
-        }
-        for panel, title in PANELS.items()
-    }
-    line_figure(FIGURE, panels, "commits", "")
+    columns = {"delassus": "Delassus matrix", "dynamics": "dynamics"}
+    processors = list(dict.fromkeys(record["processor"] for record in records))
+    figure = page_figure(1.9 * len(KERNEL_PANELS))
+    grid = figure.subplots(len(KERNEL_PANELS), len(columns), sharex=True, sharey="row")
+    for axes, (panel, label) in zip(grid, KERNEL_PANELS.items(), strict=True):
+        axes[0].set_ylabel(label)
+        for ax, (quantity, name) in zip(axes, columns.items(), strict=True):
+            for processor, style in zip(processors, STYLES, strict=False):
+                own = [record for record in records if record["processor"] == processor]
+                for robot, colour in zip(ROBOTS, COLOURS, strict=False):
+                    ys = [record["figures"][panel][f"{robot} {quantity}"] or math.nan for record in own]
+                    named = f"{robot}, {processor.split(', ')[1]}"
+                    ax.plot([record["number"] for record in own], ys, style, color=colour, marker=".", label=named)
+            ax.yaxis.set_major_formatter("{x:,.0f}")
+            ax.set_title(name if panel == "operations" else "", fontsize=LARGE)
+            tidy(ax)
+        axes[0].set_ylim(bottom=0)
+    for ax in grid[-1]:
+        ax.set_xlabel("commits", fontsize=SMALL)
+    grid[0, 0].legend(fontsize=SMALL)
+    by = {"date": records[-1]["date"], "processor": "; ".join(processors)}
+    stamp(save_figure(figure, FIGURE), "python benchmarks/history.py COMMIT", by, __file__)
 
 
 def main() -> None:

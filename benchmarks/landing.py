@@ -13,9 +13,12 @@ from pathlib import Path
 import numpy as np
 
 import delassus as ds
+from delassus.pictures.plots import COLOURS, SMALL, save_figure
 from delassus.scenes.quadruped import FOOT_RADIUS, TRUNK, generic_quadruped
 from delassus.scenes.trot import LEGS, Legs
 from delassus.spatial.rotations import quaternion_to_matrix
+from delassus_studies.figures import side_by_side, stamp, tidy
+from delassus_studies.timing import environment
 
 DT, STEPS = 1e-3, 500
 CORNERS = 0.5 * np.array(list(product((-1, 1), repeat=3))) * TRUNK
@@ -103,21 +106,17 @@ def parameters(step, values):
 
 def draw(rows, path):
     """Bars of what each change makes of the clearance (mm), and differences beside them."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     rows = sorted(rows, key=lambda row: abs(row[1]))
-    figure, ax = plt.subplots(figsize=(7, 3.2))
+    figure, (ax,) = side_by_side(1, 3.0)
     for k, (label, place) in enumerate((("one sweep of cotangents", 0.2), ("differences of rollouts", -0.2))):
-        ax.barh(np.arange(len(rows)) + place, [1e3 * row[1 + k] for row in rows], height=0.38, label=label)
+        ax.barh(np.arange(len(rows)) + place, [1e3 * row[1 + k] for row in rows], 0.38, label=label, color=COLOURS[k])
     ax.set_yticks(np.arange(len(rows)), [row[0] for row in rows])
     ax.axvline(0, color="k", linewidth=0.8)
     ax.set_xlabel(f"change of the clearance (mm) for {100 * PART:.0f} % of the parameter")
-    ax.legend(fontsize=8)
-    ax.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    ax.legend(fontsize=SMALL)
+    tidy(ax)
+    command = "python benchmarks/landing.py --plot FOLDER"
+    return stamp(save_figure(figure, path), command, environment(), __file__)
 
 
 if __name__ == "__main__":

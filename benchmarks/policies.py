@@ -11,6 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from delassus.pictures.plots import SMALL, save_figure
+from delassus_studies.figures import BLUE, ORANGE, side_by_side, stamp, tidy
+from delassus_studies.timing import Record, environment
+
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 import train  # noqa: E402
@@ -28,19 +32,17 @@ def curve(gradient: bool, seed: int, minutes: float) -> list[tuple[float, float]
     return found
 
 
-def draw(curves: dict[str, list[list[tuple[float, float]]]], path: Path) -> None:
+def draw(record: Record, path: Path) -> Path:
     """Scores over processor time, a line for each seed."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 3.5), layout="constrained")
-    axes = figure.subplots()
-    for colour, (label, runs) in zip(("tab:blue", "tab:orange"), curves.items(), strict=True):
+    figure, (axes,) = side_by_side(1, 3.0)
+    for colour, (label, runs) in zip((BLUE, ORANGE), record["curves"].items(), strict=True):
         for k, run in enumerate(runs):
             axes.plot(*np.array(run).T, color=colour, label=None if k else label)
-    axes.set(xlabel="processor time (min)", ylabel="reward a second", title="Go1Velocity, without noise in the actions")
-    axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
-    figure.savefig(path, dpi=130)
+    axes.set(xlabel="processor time (min)", ylabel="reward a second, of 1.5 at most")
+    tidy(axes)
+    axes.legend(loc="lower right", fontsize=SMALL)
+    command = "OMP_NUM_THREADS=1 python benchmarks/policies.py"
+    return stamp(save_figure(figure, path), command, record, __file__)
 
 
 if __name__ == "__main__":
@@ -53,5 +55,6 @@ if __name__ == "__main__":
         LABELS[gradient]: [curve(gradient, seed, options.minutes) for seed in range(options.seeds)]
         for gradient in (False, True)
     }
-    options.plot.with_suffix(".json").write_text(json.dumps(curves))
-    draw(curves, options.plot)
+    record = {**environment(), "curves": curves}
+    options.plot.with_suffix(".json").write_text(json.dumps(record))
+    draw(record, options.plot)

@@ -13,7 +13,10 @@ from pathlib import Path
 import numpy as np
 
 import delassus as ds
+from delassus.pictures.plots import SMALL, page_figure, save_figure
 from delassus_studies.bench.contact.steps import DT, starts, step_cases
+from delassus_studies.figures import BLUE, GREEN, GREY, ORANGE, stamp, tidy
+from delassus_studies.timing import environment
 
 BLOCKS = """<robot name="blocks"><link name="rail"/>{}</robot>""".format(
     "".join(
@@ -91,28 +94,28 @@ def trot(n=20, steps=500, kept=400):
 
 def draw(pushing, trotting, path):
     """Four panels: cost and gradients of the push, distances and errors of the trot."""
-    import matplotlib.pyplot as plt
-
     speeds, cost, gradients, (inner, sampled) = pushing
     distance, errors = trotting
-    figure, ((push, gradient), (far, error)) = plt.subplots(2, 2, figsize=(9, 6), layout="constrained")
-    push.plot(speeds, 1e4 * cost, "k")
+    figure = page_figure(5.2)
+    ((push, gradient), (far, error)) = figure.subplots(2, 2)
+    push.plot(speeds, 1e4 * cost, BLUE)
     push.set(xlabel="speed at the start (m/s)", ylabel="cost: missed goal² (cm²)")
-    gradient.plot(inner, 1e4 * sampled, "0.6", linewidth=3, label="means over ±0.15 m/s")
-    for s, color in zip(gradients, ("k", "C0", "C1"), strict=True):
+    gradient.plot(inner, 1e4 * sampled, GREY, linewidth=3, label="means over ±0.15 m/s")
+    for s, color in zip(gradients, (BLUE, ORANGE, GREEN), strict=True):
         gradient.plot(speeds, 1e4 * gradients[s], color, label=f"smoothing {s:g} m/s" if s else "exact")
-    gradient.set(xlabel="speed at the start (m/s)", ylabel="gradient (cm² s/m)", ylim=(-1000, 1000))
-    gradient.legend(fontsize=8, loc="upper right")
+    gradient.set(xlabel="speed at the start (m/s)", ylabel="gradient (cm² s/m)", ylim=(-1500, 750))
+    gradient.legend(fontsize=SMALL, loc="lower right")
     order = np.sort(distance)
-    far.plot(order, np.linspace(0, 100, len(order)), "k")
+    far.plot(order, np.linspace(0, 100, len(order)), BLUE)
     far.set(xscale="log", xlim=(1e-5, 1), xlabel="distance to another mode (m/s)", ylabel="states of a trot (%)")
-    for name, x, color in zip(("exact", "smoothed, smoothing ε"), errors, ("k", "C0"), strict=True):
+    for name, x, color in zip(("exact", "smoothed, smoothing ε"), errors, (BLUE, ORANGE), strict=True):
         error.plot(EPSILON, 100 * np.mean(x, axis=1), color, label=name)
     error.set(xscale="log", xlabel="ε (m/s, rad/s)", ylabel="mean error beside differences (%)")
-    error.legend(fontsize=8)
+    error.legend(fontsize=SMALL)
     for ax in figure.axes:
-        ax.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
+        tidy(ax)
+    command = "python benchmarks/switches.py --plot FOLDER"
+    return stamp(save_figure(figure, path), command, environment(), __file__)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ a cost. `Simulator` replays the plan, every contact found anew.
 """
 
 import argparse
+import shlex
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,9 +20,12 @@ import numpy as np
 
 import delassus as ds
 from delassus.contact import Box, Collider, HalfSpace, Sphere
+from delassus.pictures.plots import save_figure
 from delassus.pictures.video import write_video
 from delassus.scenes.quadruped import go1
 from delassus.simulate.recording import Recorder, Recording
+from delassus_studies.figures import side_by_side, stamp, tidy
+from delassus_studies.timing import environment
 
 Array = np.ndarray
 
@@ -344,20 +349,16 @@ def strip(recordings: list[Recording], path: Path) -> None:
 
 def plot(curves: dict[str, dict[str, Curve]], path: Path) -> None:
     """Draw costs against processor time, a panel for each task."""
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(
-        1, len(curves), figsize=(1.0 + 3.0 * len(curves), 3), squeeze=False, layout="constrained"
-    )
-    for axes, (title, planners) in zip(panels[0], curves.items(), strict=True):
+    figure, panels = side_by_side(len(curves), 2.4)
+    for axes, (title, planners) in zip(panels, curves.items(), strict=True):
         for name, curve in planners.items():
             seconds, costs = np.transpose(curve)
             axes.semilogy(seconds, np.minimum.accumulate(costs), label=name)
         axes.set(xlabel="processor time (s)", title=title)
-        axes.grid(alpha=0.3, which="both")
-    panels[0, 0].set_ylabel("cost")
-    panels[0, 0].legend()
-    figure.savefig(path, dpi=100)
+        tidy(axes)
+    panels[0].set_ylabel("cost (no unit)")
+    panels[0].legend(fontsize=8)
+    save_figure(figure, path)
 
 
 def main() -> None:
@@ -399,6 +400,8 @@ def main() -> None:
         strip(recordings, options.strip)
     if options.plot:
         plot(curves, options.plot)
+    for path in filter(None, (options.strip, options.plot)):
+        stamp(path, shlex.join(["python", *sys.argv]), environment(), __file__)
 
 
 if __name__ == "__main__":

@@ -7,16 +7,20 @@ import importlib
 import inspect
 import pydoc
 import re
+import struct
 import subprocess
 import sys
 import urllib.parse
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 import delassus
+from delassus_studies.figures import digest
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 TESTED_ELSEWHERE = {"arrays", "contact_steps", "methods"}
 """Pages whose blocks test_documents.py runs, and judges."""
 
@@ -87,6 +91,43 @@ def test_how_to_pages_end_with_what_it_costs() -> None:
     how_to = (DOCS / "index.md").read_text("utf-8").partition(":caption: How to\n")[2].partition("```")[0]
     last = {name: (DOCS / f"{name}.md").read_text("utf-8").rpartition("\n## ")[2] for name in how_to.split()[2:]}
     assert last and [name for name, text in last.items() if not text.startswith("What it costs\n")] == []
+
+
+SHOWN = {
+    Path(name).name: caption
+    for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+    for name, caption in re.findall(
+        r"!\[[^]]+\]\(((?:\.\./)?benchmarks/figures/[^)]+)\)\n\n(.+)", page.read_text("utf-8")
+    )
+}
+"""Figures of pages, by file name: the line below."""
+
+FIGURES = sorted(path for path in (ROOT / "benchmarks" / "figures").rglob("*") if path.suffix in (".png", ".webp"))
+
+
+def texts(path: Path) -> dict[str, str]:
+    """What a PNG file says of itself, by keyword."""
+    content, at, found = path.read_bytes(), 8, {}
+    while at < len(content):
+        size, kind = struct.unpack(">I4s", content[at : at + 8])
+        if kind == b"tEXt":
+            key, text = content[at + 8 : at + 8 + size].decode("latin-1").split("\0")
+            found[key] = text
+        at += 12 + size
+    return found
+
+
+@pytest.mark.parametrize("path", FIGURES, ids=lambda path: path.name)
+def test_a_figure_has_a_page_its_command_and_the_code_that_it_shows(path: Path) -> None:
+    """Films show what a command does, and are of no code in particular; all else is as old as what measures it."""
+    assert path.name in SHOWN, "a figure without a page: show it, with its command below, or take it away"
+    command, day = re.match(r"`([^`]+)`; (\d{4}-\d\d-\d\d)\b", SHOWN[path.name]).groups()  # type: ignore[union-attr]
+    assert date.fromisoformat(day) and re.match(r"(\w+=\w+ )*(delassus|python (examples|benchmarks)/\w+\.py)\b", command)
+    if path.suffix == ".png":
+        said = texts(path)
+        assert SHOWN[path.name] == said["Description"], "the line below the figure is what it says of itself"
+        home, code = said["Source"].split()
+        assert digest(ROOT / home) == code, f"{home} has changed: run {command} again"
 
 
 def test_outputs_stand_below_their_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,9 @@ from rich.markup import escape
 
 from delassus.errors import ModelError
 from delassus_studies.claims import PAPERS, chosen, reproduce
-from delassus_studies.figures import check_folder
+from delassus_studies.figures import check_folder, stamp
 from delassus_studies.tables import Console, check_target, publish
+from delassus_studies.timing import Record
 
 bench_app = typer.Typer(help="Benchmarks: operations and times, measured here.", no_args_is_help=True)
 console = Console()
@@ -92,7 +93,12 @@ class Bench:
         """Measure, and print, write and draw what is found."""
         module = import_module(f"delassus_studies.bench.{self.module or self.name.replace('-', '.')}")
         takes = "less than a minute" if options.get("quick") else self.takes
-        draw = getattr(module, "draw", None)
+
+        def draw(record: Record, folder: Path) -> Path:
+            command = f"delassus bench {self.name}{' FILE' * ('data' in options)} --plot FOLDER"
+            command += " --quick" * options.get("quick", False)
+            return stamp(module.draw(record, folder), command, record, str(module.__file__))
+
         publish(console, module.measure(**options, **self.given), module.tables, file, plot, draw, csv, takes)
 
 

@@ -7,6 +7,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
@@ -136,7 +137,7 @@ def fitted_slope(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 def environment() -> Record:
-    """Processor and versions, for tables and records."""
+    """Day, processor and versions, for tables and records."""
     this = host()
     versions = {"delassus": __version__}
     for package in ("numpy", "casadi", "llvmlite", "pin", "mujoco", "jax", "frax"):
@@ -144,4 +145,8 @@ def environment() -> Record:
             versions[package] = version(package)
         except PackageNotFoundError:
             versions[package] = "not installed"
-    return {"processor": f"{platform.machine()}, {this.cpu}, {this.vector_bits} bits", "versions": versions}
+    return {
+        "date": str(date.today()),
+        "processor": f"{platform.machine()}, {this.cpu}, {this.vector_bits} bits",
+        "versions": versions,
+    }

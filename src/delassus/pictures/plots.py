@@ -38,11 +38,14 @@ POINTS = 2000
 FORCE_TIME = 0.02
 """Over which forces of feet are means (s), or from sample to sample if that is longer."""
 
-COLOURS, STYLES = ("tab:red", "tab:blue", "tab:green", "tab:orange", "tab:purple"), ("-", "--", "-.", ":")
-"""Of curves, in turn: twenty differ, and neighbours in both."""
+WIDTH, LARGE, SMALL = 7.2, 9.0, 8.0
+"""Of a figure (inches), as wide as a page, and of its letters (points): as high there as those of the page."""
 
-MOST = 12
-"""Curves in one part of a figure; its title says where there are more."""
+COLOURS, STYLES = ("tab:blue", "tab:orange", "tab:green", "0.3"), ("-", "--", "-.", ":")
+"""Of curves: four colours in turn, then the same ones in another style."""
+
+MOST = len(COLOURS)
+"""Curves in one part of a summary; its title says where there are more."""
 
 
 def swing_figure(recordings: Recording | Mapping[str, Recording], path: str | Path) -> Path:
@@ -67,8 +70,8 @@ def swing_figure(recordings: Recording | Mapping[str, Recording], path: str | Pa
     [OS] Figures 5 and 6.
     """
     named = {"": recordings} if isinstance(recordings, Recording) else dict(recordings)
-    figure = _figure(12.0, 5.8)
-    grid = figure.add_gridspec(2, 1, height_ratios=(0.85, 1.0))
+    figure = page_figure(4.4)
+    grid = figure.add_gridspec(2, 1, height_ratios=(0.75, 1.0))
     first = next(iter(named.values()))
     frames = grid[0].subgridspec(1, FRAMES).subplots(sharey=True)
     _frames(frames, first)
@@ -86,8 +89,8 @@ def swing_figure(recordings: Recording | Mapping[str, Recording], path: str | Pa
     _tidy(speed, f"normal velocity of {last}", "m/s")
     _tidy(energy, "energy", "J")
     if len(named) > 1:
-        height.legend(frameon=False, fontsize=8)
-    return _save(figure, check_path("path", path))
+        height.legend(frameon=False, fontsize=SMALL)
+    return save_figure(figure, check_path("path", path))
 
 
 def summary_figure(recording: Recording, path: str | Path) -> Path:
@@ -99,8 +102,9 @@ def summary_figure(recording: Recording, path: str | Path) -> Path:
     """
     scene = recording.require_scene()
     joints = [i for i, joint in enumerate(scene.tree.joints) if joint.nq == joint.nv == 1]
-    figure = _figure(12.5, 9.3 if joints else 6.2)
-    parts = figure.subplots(3 if joints else 2, 2, sharex=True).ravel()
+    number = 6 if joints else 4
+    figure = page_figure(1.4 * number)
+    parts = figure.subplots(number, 1, sharex=True)
     heights, forces, contacts, energies = parts[:4]
     step = max(1, len(recording) // POINTS)
     places = centres(scene, recording.q[::step])
@@ -119,29 +123,29 @@ def summary_figure(recording: Recording, path: str | Path) -> Path:
         for each in (normal, normal * outside)
     )
     if not outside.all():
-        forces.plot(recording.time, total, linewidth=0.9, color="tab:red", label="all contacts")
-    forces.plot(recording.time, on_world, linewidth=0.9, color="tab:blue", label="those with the world")
+        forces.plot(recording.time, total, linewidth=0.9, color=COLOURS[1], label="all contacts")
+    forces.plot(recording.time, on_world, linewidth=0.9, color=COLOURS[0], label="with the world")
     weight = 1.0  # where the world carries most of it through joints
     if all(joint.nv == 6 for joint, p in zip(scene.tree.joints, scene.tree.parents, strict=True) if p == WORLD):
         weight = total_mass(scene.tree) * float(np.linalg.norm(scene.gravity))
-        forces.axhline(weight, color="0.4", linewidth=0.8, linestyle="--", label="weight of the scene")
+        forces.axhline(weight, color="0.4", linewidth=0.8, linestyle="--", label="weight")
     # An impact takes one step, so that its force is an impulse divided by an arbitrarily short time: cut these spikes.
     top, highest = 4.0 * max(weight, float(np.percentile(total, 95))), float(total.max())
     forces.set_ylim(0.0, min(top, 1.1 * max(weight, highest)))
     cut = f", impacts of up to {highest:,.0f} N cut" if highest > top else ""
     _tidy(forces, f"normal contact forces{cut}", "N", legend=True)
 
-    contacts.step(recording.time, recording.contact_counts, linewidth=0.9, color="tab:purple", where="post")
+    contacts.step(recording.time, recording.contact_counts, linewidth=0.9, where="post")
     contacts.set_ylim(bottom=0)
     contacts.yaxis.get_major_locator().set_params(integer=True)
     _tidy(contacts, "contacts", "number")
     if len(recording.kinetic):
         start = recording.potential[0]  # potential energy has no zero of its own
         energies.plot(recording.time, recording.kinetic, linewidth=1.2, label="kinetic")
-        energies.plot(recording.time, recording.potential - start, linewidth=1.2, label="potential, from the start")
+        energies.plot(recording.time, recording.potential - start, linewidth=1.2, label="potential, change")
         energies.plot(recording.time, recording.energy - start, linewidth=1.2, label="both")
     _tidy(energies, "energy", "J", legend=len(recording.kinetic) > 0)
-    return _save(figure, check_path("path", path))
+    return save_figure(figure, check_path("path", path))
 
 
 def walk_figure(recording: Recording, replans: Sequence[Replan], path: str | Path) -> Path:
@@ -150,7 +154,7 @@ def walk_figure(recording: Recording, replans: Sequence[Replan], path: str | Pat
     ``replans`` are those of `delassus.scenes.mppi.MPPI`. Raises what `swing_figure` raises.
     """
     scene, times = recording.require_scene(), [r.time for r in replans]
-    figure = _figure(12.0, 9.0)
+    figure = page_figure(6.4)
     way, cost, forces, residuals = figure.subplots(4, 1, height_ratios=(1.2, 1.0, 1.2, 1.0))
     step = max(1, len(recording) // POINTS)
     poses = world_poses(scene.tree, recording.q[::step])
@@ -162,10 +166,10 @@ def walk_figure(recording: Recording, replans: Sequence[Replan], path: str | Pat
         elif link != WORLD:
             R, p = poses[link]
             place = p + R @ at
-            way.plot(place[:, 0], place[:, 2], linewidth=0.9, label=c.name)
+            way.plot(place[:, 0], place[:, 2], linewidth=0.9, label=c.name, **_look(len(way.lines)))
     way.set_ylim(bottom=0.0)
     _tidy(way, "way over the ground", "height (m)", legend=True)
-    way.set_xlabel("x (m)", fontsize=9)
+    way.set_xlabel("x (m)", fontsize=SMALL)
     cost.semilogy(times, [r.cost for r in replans], linewidth=0.9, label="plan of before")
     cost.semilogy(times, [r.best for r in replans], linewidth=0.9, label="best sample")
     _tidy(cost, "cost", "", legend=True)
@@ -177,22 +181,22 @@ def walk_figure(recording: Recording, replans: Sequence[Replan], path: str | Pat
         mine = (recording.contact_colliders == k).any(axis=1)
         if scene.links[k] != WORLD and mine.any():
             each, _ = np.histogram(recording.contact_times[mine], bins, weights=strength[mine])
-            forces.plot(bins[1:], each / width, linewidth=0.9, label=name)
+            forces.plot(bins[1:], each / width, linewidth=0.9, label=name, **_look(len(forces.lines)))
     _tidy(forces, f"contact forces, means of {width * 1e3:g} ms", "N", legend=True)
-    residuals.semilogy(times, [r.residual for r in replans], linewidth=0.9, color="tab:red")
+    residuals.semilogy(times, [r.residual for r in replans], linewidth=0.9)
     _tidy(residuals, "residual of contact steps, worst of each replan", "m/s")
-    return _save(figure, check_path("path", path))
+    return save_figure(figure, check_path("path", path))
 
 
 def violations_figure(time: Sequence[float], panels: Mapping[tuple[str, str], Mapping[str, Any]], path: Path) -> Path:
     """Curves over time (s) on logarithmic axes, a panel for each title and unit; zeros are left out."""
-    figure = _figure(12.0, 4.0 * len(panels))
+    figure = page_figure(2.2 * len(panels))
     for ax, ((title, unit), curves) in zip(figure.subplots(len(panels), 1, sharex=True), panels.items(), strict=True):
         for k, (name, values) in enumerate((n, x) for n, x in curves.items() if np.any(np.greater(x, 0.0))):
             ax.semilogy(time, np.where(np.greater(values, 0.0), values, np.nan), linewidth=0.9, label=name, **_look(k))
         ax.set_ylim(bottom=max(ax.get_ylim()[0], 1e-8 * ax.get_ylim()[1]))
         _tidy(ax, title, unit, legend=True)
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def centres(scene: Scene, q: Array) -> Array:
@@ -235,10 +239,10 @@ def _frames(axes: Any, recording: Recording) -> None:
             ax.add_patch(Circle((p[0], p[2]), radius, facecolor=(0.2, 0.45, blue), edgecolor="white", lw=0.4))
         ax.plot(base[0], base[2], marker="v", color="0.2", markersize=5)
         ax.set(xlim=(low[0], high[0]), ylim=(low[2], high[2]), aspect="equal")
-        ax.set_title(f"{recording.time[k]:.2f} s", fontsize=9)
-        ax.set_xlabel("x (m)", fontsize=8)
-        ax.tick_params(labelsize=7)
-    axes[0].set_ylabel("z (m)", fontsize=8)
+        ax.set_title(f"{recording.time[k]:.2f} s", fontsize=LARGE)
+        ax.set_xlabel("x (m)", fontsize=SMALL)
+        ax.tick_params(labelsize=SMALL)
+    axes[0].set_ylabel("z (m)", fontsize=SMALL)
 
 
 def _rectangle(corner: tuple[float, float], width: float, height: float) -> Any:
@@ -282,8 +286,8 @@ def _joints(angles: Any, forces: Any, recording: Recording, joints: list[int], s
 
 
 def _look(k: int) -> dict[str, str]:
-    """Line style of the curve number ``k``."""
-    return {"color": COLOURS[k % len(COLOURS)], "linestyle": STYLES[k % len(STYLES)]}
+    """Colour and style of the curve number ``k``."""
+    return {"color": COLOURS[k % len(COLOURS)], "linestyle": STYLES[k // len(COLOURS) % len(STYLES)]}
 
 
 def _of(title: str, curves: list[int], which: str = "the first") -> str:
@@ -293,28 +297,30 @@ def _of(title: str, curves: list[int], which: str = "the first") -> str:
 
 def _tidy(ax: Any, title: str, unit: str, legend: bool = False) -> None:
     if legend:  # beside the axes, where it hides no curve
-        ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    ax.set_title(title, fontsize=10)
-    ax.set_xlabel("time (s)", fontsize=9)
-    ax.set_ylabel(unit, fontsize=9)
+        ax.legend(frameon=False, fontsize=SMALL, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    ax.set_title(title, fontsize=LARGE)
+    ax.set_ylabel(unit, fontsize=SMALL)
     ax.grid(alpha=0.3)
-    ax.tick_params(labelsize=8)
+    ax.tick_params(which="both", labelsize=SMALL)
     ax.spines[["top", "right"]].set_visible(False)
+    if ax.get_subplotspec().is_last_row() or not ax.get_shared_x_axes().get_siblings(ax)[1:]:
+        ax.set_xlabel("time (s)", fontsize=SMALL)
 
 
-def _figure(width: float, height: float) -> Any:
-    """Figure of that size in inches, without pyplot: that would choose a backend for the whole process."""
+def page_figure(height: float) -> Any:
+    """Figure of so many inches, as wide as a page, without pyplot: that would choose a backend for the process."""
     require("matplotlib", "plot", "figures")
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(WIDTH, height), layout="constrained")
 
 
-def _save(figure: Any, path: Path) -> Path:
+def save_figure(figure: Any, path: Path) -> Path:
+    """Write a figure, whole or not at all."""
     formats = figure.canvas.get_supported_filetypes()
     if path.suffix[1:].lower() not in formats:
         wanted = f"a name that ends in .{', .'.join(formats)}"
         raise ConfigurationError(f"figure {str(path)!r}", wanted, shown(path.suffix), "Use .png.")
     with written(path, "figure") as part:
-        figure.savefig(part, format=path.suffix[1:].lower(), dpi=130)
+        figure.savefig(part, format=path.suffix[1:].lower(), dpi=150)
     return path

@@ -213,7 +213,12 @@ def tables(record: Record) -> Iterator[Table]:
 
 
 def draw(record: Record, folder: Path) -> Path:
-    """True errors against estimates."""
-    return scatter_figure(
-        folder / "errors.png", record["drawn"], "estimated relative error", "true relative error", BELOW
-    )
+    """True errors against estimates, a panel for each type, a colour for each kind of estimate."""
+    panels: dict[str, dict[str, tuple[list[float], list[float]]]] = {dtype: {} for dtype in EXACT}
+    for name, (estimates, errors) in record["drawn"].items():
+        method, _, dtype = name.rpartition(", ")
+        kind = {SOFT: "what is missed, soft rows", PIVOTS: "pivots"}.get(method, "what is missed")
+        xs, ys = panels[dtype].setdefault(kind, ([], []))
+        xs += estimates
+        ys += errors
+    return scatter_figure(folder / "errors.png", panels, "estimated relative error", "true relative error", BELOW)

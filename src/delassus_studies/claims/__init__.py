@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -19,7 +19,7 @@ from rich.text import Text
 from delassus.errors import MissingDependencyError, unknown_name
 from delassus_studies.cases import Unavailable
 from delassus_studies.claims.principles import draw_principle
-from delassus_studies.figures import Panels, paired_figure
+from delassus_studies.figures import Panels, paired_figure, stamp
 from delassus_studies.tables import Console, show, table, write_csv
 from delassus_studies.timing import environment
 
@@ -139,17 +139,22 @@ def reproduce(
     Draws figures into ``plot``, of claims measured both ways; writes findings to a JSON file, and to a CSV file with
     the tables.
     """
-    setup = Setup(robots, quick)
+    setup, here = Setup(robots, quick), environment()
+    options = f"{' --robots FOLDER' * bool(robots)} --plot FOLDER{' --quick' * quick}"
+
+    def drawn(path: Path, by: Callable[..., object], source: str) -> None:
+        measured = import_module(by.__module__).__file__ or ""
+        console.print(f"  figure: {stamp(path, f'delassus reproduce {source!r}{options}', here, measured)}")
+
     takes = "one point of each, not judged; seconds each" if quick else "some take seconds, others up to five minutes"
     console.print(f"Claims: {len(claims)}; {takes}.")
     for name, paper in PAPERS.items():
         if any(each.source.startswith(name) for each in claims):
             console.print(Text(f"{name} {paper}", "dim"), width=min(console.width, WIDTH))
             if plot:
-                console.print(f"  figure: {draw_principle(name, plot)}")
+                drawn(draw_principle(name, plot), draw_principle, name)
     measured: list[tuple[Claim, str, Finding]] = []
     narrow = min(console.width, WIDTH)
-    processor = environment()["processor"]
     for each in claims:
         ways = (AS_PUBLISHED, HERE) if plot and each.published else (AS_PUBLISHED,) if as_published else (HERE,)
         panels: dict[str, Panels] = {}
@@ -167,12 +172,10 @@ def reproduce(
                 if line:
                     console.print(Padding(line, (0, 0, 0, 2), expand=False), width=narrow)
         if plot and panels:
-            options = f"--plot FOLDER{' --quick' * quick}"
-            caption = f"delassus reproduce {each.source!r} {options}; {date.today()}, {processor}"
-            drawn = paired_figure(plot / f"{each.figure}.png", panels, each.x, each.y, each.log, each.level, caption)
-            console.print(f"  figure: {drawn}")
+            path = plot / f"{each.figure}.png"
+            drawn(paired_figure(path, panels, each.x, each.y, each.log, each.level), each.measure, each.source)
         if plot and each.draw and not quick:
-            console.print(f"  figure: {each.draw(plot)}")
+            drawn(each.draw(plot), each.draw, each.source)
     findings = [finding for *_, finding in measured]
     verdicts = Counter(finding.verdict for finding in findings)
     console.print()
@@ -184,7 +187,7 @@ def reproduce(
         said = ("measured", "verdict", "reason", "panels")
         found = [{"source": claim.source, "claim": claim.text, "way": way, **{name: getattr(f, name) for name in said}}
                  for claim, way, f in measured]  # fmt: skip
-        file.write_text(json.dumps({**environment(), "findings": found}, indent=1))
+        file.write_text(json.dumps({**here, "findings": found}, indent=1))
         console.print(f"raw figures: {file}")
     if csv is not None:
         rows = [(c.source, c.text, way, f.measured, f.verdict, f.reason) for c, way, f in measured]

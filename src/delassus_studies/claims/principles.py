@@ -9,12 +9,13 @@ from typing import Any
 import delassus as ds
 from delassus.model.mechanisms import asimo, comb, pendulum, stem
 from delassus.model.tree import WORLD
-from delassus_studies.figures import save, side_by_side
+from delassus.pictures.plots import LARGE, SMALL, save_figure
+from delassus_studies.figures import BLUE, COLOURS, ORANGE, side_by_side
 
 Rows = Mapping[int, int]
 """Rows of constraints by link."""
 
-ROW, LINK, HELD = "C3", "0.25", "C0"
+ROW, LINK, HELD = ORANGE, "0.25", BLUE
 """Colours of what is carried, of links, and of links that are held."""
 FREE = 6
 """Freedoms of a base that nothing holds."""
@@ -67,12 +68,12 @@ def draw_tree(ax: Any, tree: ds.Tree, rows: Rows, numbers: list[int], title: str
             beyond = [numbers[c] for c in tree.children[i]]
             if numbers[i] and beyond != [numbers[i]]:
                 ax.annotate(str(numbers[i]), ((a + x) / 2, (b + y) / 2), (0, 4), textcoords="offset points",
-                            ha="center", fontsize=8)  # fmt: skip
+                            ha="center", fontsize=SMALL)  # fmt: skip
     free = [place for i, place in enumerate(at) if i not in rows]
     held = [at[i] for i in rows]
     ax.plot(*zip(*free, strict=True), "o", color=LINK, markersize=3, zorder=2)
     ax.plot(*zip(*held, strict=True), "s", color=HELD, markersize=6, zorder=2)
-    ax.set_title(title, fontsize=10)
+    ax.set_title(title, fontsize=LARGE)
     ax.margins(0.05, 0.15)
     ax.axis("off")
 
@@ -117,7 +118,9 @@ def end_effectors(ax: Any) -> None:
     at = places(tree)
     for k, end in enumerate(ends):
         path = [at[i] for i in tree.support(end)]
-        axes.plot([x for x, _ in path], [y + 0.12 * (k - 1.5) for _, y in path], color=f"C{k}", linewidth=2, zorder=0)
+        axes.plot(
+            [x for x, _ in path], [y + 0.12 * (k - 1.5) for _, y in path], color=COLOURS[k], linewidth=2, zorder=0
+        )
     meet = {tree.closest_common_ancestor(a, b) for a in ends for b in ends if a < b}
     axes.plot(*zip(*(at[i] for i in meet), strict=True), "o", color="none", markeredgecolor="k", markersize=12)
 
@@ -131,7 +134,7 @@ def hinges(ax: Any) -> None:
         draw_tree(each, tree, contacts, [own] * tree.n_links, title)
         for x, y in (places(tree)[i] for i in contacts):
             each.plot((x, x), (y, y - 0.5), color=ROW, linewidth=0.8 + 0.22 * 6, zorder=0)
-            each.annotate("6", (x, y - 0.3), (5, 0), textcoords="offset points", fontsize=8)
+            each.annotate("6", (x, y - 0.3), (5, 0), textcoords="offset points", fontsize=SMALL)
         each.set_ylim(-0.8, 0.5)
 
 
@@ -150,4 +153,4 @@ def draw_principle(paper: str, folder: Path) -> Path:
     draw, panels = PICTURES[paper]
     figure, axes = side_by_side(panels)
     draw(axes)
-    return save(figure, folder / f"{paper.strip('[]').lower()}.png")
+    return save_figure(figure, folder / f"{paper.strip('[]').lower()}.png")

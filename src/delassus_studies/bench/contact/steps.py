@@ -327,5 +327,5 @@ def draw(record: Record, folder: Path) -> Path:
                 xs, ys = lines.setdefault(curve["solver"], ([], []))
                 xs.append(found["time"]["lowest"])
                 ys.append(max(found["residual"]["p99"], LEAST))
-    label = f"residual, m/s: 99 % are below; at least {LEAST:g}"
+    label = "residual (m/s): 99 % are below"
     return line_figure(folder / "contact_steps.png", panels, "µs a step", label, log=True, level=record["wanted"])

@@ -25,9 +25,10 @@ from rich.table import Table
 import delassus as ds
 from delassus.contact import Box, Collider, HalfSpace
 from delassus.errors import ModelError
+from delassus.pictures.plots import COLOURS, SMALL, save_figure
 from delassus.runtime.measured import Windows
 from delassus.spatial.rotations import Array, quaternion_to_matrix
-from delassus_studies.figures import save, side_by_side
+from delassus_studies.figures import side_by_side, tidy
 from delassus_studies.peers import if_present, library
 from delassus_studies.peers.mujoco import MujocoScene
 from delassus_studies.tables import table
@@ -279,35 +280,32 @@ def tables(record: Record) -> Iterator[Table | str]:
 def draw(record: Record, folder: Path) -> Path:
     """How many tosses are within an error, and parameters over published ones; the table has all settings."""
     found = record.get("identified")
-    figure, axes = side_by_side(3 if found else 2)
+    figure, axes = side_by_side(3 if found else 2, 2.8)
     judged = {f"contact step, {name}": one for name, one in found["others"].items()} if found else {}
     ours = judged or {name: record["errors"][name] for name in ("Simulator", "contact step")}
     peers = {name: one for name, one in record["errors"].items() if name.startswith("MuJoCo") and "solref" not in name}
     shown = {name: np.array(one) for name, one in {**ours, **peers}.items()}
     for k, (ax, label, scale) in enumerate(
-        zip(axes, ("position (% of the side)", "rotation (°)"), (100.0, 1.0), strict=False)
+        zip(axes, ("error (% of the side)", "error (°)"), (100.0, 1.0), strict=False)
     ):
-        for name, one in shown.items():
+        tidy(ax)
+        for colour, (name, one) in zip(COLOURS, shown.items(), strict=False):
             part = np.arange(1, len(one) + 1) / len(one)
-            ax.plot(scale * np.sort(one[:, k]), part, linewidth=1.0, label=name)
+            ax.plot(scale * np.sort(one[:, k]), part, linewidth=1.0, color=colour, label=name)
         ax.set_xlim(0, scale * max(np.percentile(one[:, k], 90) for one in shown.values()))
-        ax.set_xlabel(f"error of {label}, mean over a toss", fontsize=8)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.tick_params(labelsize=8)
-        ax.grid(alpha=0.3)
-    axes[0].set_ylabel("part of the tosses within it", fontsize=8)
-    axes[1].legend(fontsize=7, loc="lower right")
+        ax.set_xlabel(f"{label}, mean over a toss")
+    axes[0].set_ylabel("part of the tosses within it")
+    figure.legend(*axes[0].get_legend_handles_labels(), fontsize=SMALL, ncols=2, loc="outside lower center")
     if found:
+        tidy(axes[2])
         estimates = dict(zip(found["names"], zip(found["values"], found["errors"], strict=True), strict=True))
         ratios = {name: (estimates[name], (0.0, own)) for name, own in
                   (("friction", FRICTION), ("restitution", RESTITUTION))}  # fmt: skip
         ratios |= {f"I{axis}{axis}": (estimates[f"payload0[{k}]"], (INERTIA, INERTIA)) for axis, k in
                    zip("xyz", (4, 6, 9), strict=True)}  # fmt: skip
         for k, ((x, spread), (more, own)) in enumerate(ratios.values()):
-            axes[2].errorbar(k, (x + more) / own, 2 * spread / own, fmt="o", color="C0", markersize=3, capsize=3)
+            axes[2].errorbar(k, (x + more) / own, 2 * spread / own, fmt="o", color=COLOURS[0], markersize=3, capsize=3)
         axes[2].axhline(1.0, color="0.6", linewidth=0.8)
-        axes[2].set_xticks(range(len(ratios)), list(ratios), fontsize=7)
-        axes[2].set_ylabel("estimate over published, ± 2 errors", fontsize=8)
-        axes[2].spines[["top", "right"]].set_visible(False)
-        axes[2].tick_params(labelsize=8)
-    return save(figure, folder / "tosses.png")
+        axes[2].set_xticks(range(len(ratios)), list(ratios), rotation=35, ha="right")
+        axes[2].set_ylabel("estimate over published, ± 2 errors")
+    return save_figure(figure, folder / "tosses.png")

@@ -232,7 +232,7 @@ def draw(records: list[dict[str, Any]]) -> None:
                     ys = [record["figures"][panel][f"{robot} {quantity}"] or math.nan for record in own]
                     named = f"{robot}, {processor.split(', ')[1]}"
                     ax.plot([record["number"] for record in own], ys, style, color=colour, marker=".", label=named)
-            ax.yaxis.set_major_formatter("{x:,.0f}")
+            ax.yaxis.set_major_formatter("{x:,g}")
             ax.set_title(name if panel == "operations" else "", fontsize=LARGE)
             tidy(ax)
         axes[0].set_ylim(bottom=0)

@@ -122,7 +122,9 @@ def test_a_figure_has_a_page_its_command_and_the_code_that_it_shows(path: Path) 
     """Films show what a command does, and are of no code in particular; all else is as old as what measures it."""
     assert path.name in SHOWN, "a figure without a page: show it, with its command below, or take it away"
     command, day = re.match(r"`([^`]+)`; (\d{4}-\d\d-\d\d)\b", SHOWN[path.name]).groups()  # type: ignore[union-attr]
-    assert date.fromisoformat(day) and re.match(r"(\w+=\w+ )*(delassus|python (examples|benchmarks)/\w+\.py)\b", command)
+    assert date.fromisoformat(day) and re.match(
+        r"(\w+=\w+ )*(delassus|python (examples|benchmarks)/\w+\.py)\b", command
+    )
     if path.suffix == ".png":
         said = texts(path)
         assert SHOWN[path.name] == said["Description"], "the line below the figure is what it says of itself"

@@ -9,8 +9,8 @@ from typing import Any
 import delassus as ds
 from delassus.model.mechanisms import asimo, comb, pendulum, stem
 from delassus.model.tree import WORLD
-from delassus.pictures.plots import LARGE, SMALL, save_figure
-from delassus_studies.figures import BLUE, COLOURS, ORANGE, side_by_side
+from delassus.pictures.plots import COLOURS, LARGE, SMALL, save_figure
+from delassus_studies.figures import BLUE, ORANGE, side_by_side
 
 Rows = Mapping[int, int]
 """Rows of constraints by link."""

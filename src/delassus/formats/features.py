@@ -106,7 +106,7 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
     ({URDF, MJCF, PINOCCHIO}, "constraints", "constraints"),
     ({URDF, PINOCCHIO}, "actuators", lambda tree: [actuator.name for actuator in tree.actuators]),
     ({URDF, PINOCCHIO}, "sensors", lambda tree: [sensor.name for sensor in tree.sensors]),
-    ({MJCF}, "sensors of touch or free joints, on frames without names or on links where MuJoCo has sites", "unplaced"),
+    ({MJCF}, "sensors of touch or free joints, or on more than one frame without a name on a link", "unplaced"),
     ({MJCF}, "ranges of actuators that are empty", lambda tree: [
         a.name for a in tree.actuators for x in (a.control_range, a.force_range) if _has(x) and not is_range(*x)
     ]),

@@ -110,8 +110,13 @@ class _Objects:
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def sensor_element(tree: Topology, sensor: Sensor, bodies: Collection[str], sites: Collection[str]) -> str | None:
-    """Element of MJCF that reads as a sensor; None where there is none. ``bodies`` and ``sites`` are those written."""
+def sensor_element(
+    tree: Topology, sensor: Sensor, bodies: Collection[str], sites: Collection[str], of_bodies: dict[str, Frame | None]
+) -> str | None:
+    """Element of MJCF that reads as a sensor; None where there is none. ``bodies`` and ``sites`` are those written.
+
+    A site whose name is that of its body is one more place on it: ``of_bodies`` gets those that are needed.
+    """
     (what, _, _), tag = KINDS[sensor.kind], sensor.kind
     attributes: dict[str, str | float] = {"name": sensor.name}
     if sensor.kind == "touch":  # sites are written without a volume
@@ -128,13 +133,20 @@ def sensor_element(tree: Topology, sensor: Sensor, bodies: Collection[str], site
         for place, of in (("obj", sensor.of), ("ref", sensor.reference)):
             if of is None:
                 continue
-            if not isinstance(of, str) or of not in (*bodies, *sites):
+            of_site = not sensor.kind.startswith("frame")
+            if isinstance(of, Frame) or (of_site and of in bodies):
+                frame = of if isinstance(of, Frame) else Frame(of)
+                at = of_bodies.setdefault(frame.link, frame) if frame.link in bodies else None
+                if not (
+                    at and np.array_equal(at.position, frame.position) and np.array_equal(at.rotation, frame.rotation)
+                ):
+                    return None
+                by, name = "site", frame.link
+            elif of in (*bodies, *sites):
+                by, name = "xbody" if of in bodies else "site", of
+            else:
                 return None
-            attributes |= {f"{place}type": "xbody" if of in bodies else "site", f"{place}name": of}
-        if not sensor.kind.startswith("frame"):
-            if attributes.pop("objtype") != "site":
-                return None
-            attributes["site"] = attributes.pop("objname")
+            attributes |= {"site": name} if of_site else {f"{place}type": by, f"{place}name": name}
     if sensor.cutoff < inf:
         attributes["cutoff"] = sensor.cutoff
     return element(2, tag, attributes)

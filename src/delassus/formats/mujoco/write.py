@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from delassus.constraints.frame import Frame
 from delassus.errors import ModelError
 from delassus.formats.features import JOINTS, MJCF, check_joint, is_range, omitted, starts
 from delassus.formats.mujoco.equalities import Pose, compose, equalities, fixed_tendon
@@ -57,7 +58,8 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
     weights, other_weights = _compensated(tree, links, carriers)
     closed = equalities(tree, carriers, inertials, at_start)
     placed = {raw.child for raw in joints if raw.kind is FIXED and raw.parent in inertials}
-    sensors = {sensor.name: sensor_element(tree, sensor, inertials, placed) for sensor in tree.sensors}
+    own: dict[str, Frame | None] = {links[0].name: None}  # the ground has frames with names only
+    sensors = {sensor.name: sensor_element(tree, sensor, inertials, placed, own) for sensor in tree.sensors}
     order = [raw.name for body in bodies for raw in body.joints]
     left_out = omitted(
         MJCF, tree, constraints=closed.others, balanced=other_weights,
@@ -89,6 +91,8 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
         lines += [_joint(level, raw, pose, at_start) for raw, pose in zip(body.joints, body.poses[1:], strict=True)]
         lines.append(element(level, "inertial", inertials[body.link.name][0]))
         lines += [_site(level, raw) for raw in sites.get(body.link.name, ())]
+        if at := own.get(body.link.name):
+            lines.append(element(level, "site", {"name": at.link, **_place((at.rotation, at.position))}))
     lines += [f"{'  ' * k}</body>" for k in range(level - 1, 1, -1)]
     lines.append("  </worldbody>")
     lines += _section("equality", closed.lines)

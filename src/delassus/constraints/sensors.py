@@ -8,10 +8,12 @@ from math import inf
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+import numpy as np
+
 from delassus.constraints.frame import Frame, as_frame
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.frozen import Frozen
-from delassus.model.check import check_list, check_number
+from delassus.model.check import check_list, check_number, real_array
 from delassus.model.shapes import Solid
 from delassus.model.tree import WORLD, Tree
 
@@ -119,7 +121,8 @@ class Sensor(Frozen):
                 f"within of sensor {self.name!r}", "a ball, box, capsule, cylinder or ellipsoid of kind 'touch'",
                 shown(self.within), "Leave it out, or pass ds.contact.Sphere(0.1).",
             )  # fmt: skip
-        if self.cutoff != inf:
+        cutoff = real_array(self.cutoff)
+        if cutoff is None or not np.array_equal(cutoff, inf):
             check_number(f"cutoff of sensor {self.name!r}", self.cutoff, "Leave it out for none.")
         what = KINDS[self.kind][0]
         if what.endswith("frame"):

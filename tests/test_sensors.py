@@ -127,7 +127,9 @@ def test_sensors_of_a_scene_balance(resting):
 @pytest.mark.parametrize("control, size, other", [("tau", 1, "actuators"), ("actuators", 7, "tau"), ("pd", 7, "tau")])
 def test_controls_of_another_size_are_those_of_another_control(resting, control, size, other):
     sim = ds.Simulator(resting.scene, control=control)
-    with pytest.raises(ds.DelassusError, match=rf"got shape \({size},\). A simulator takes .* control='{other}'."):
+    with pytest.raises(
+        ds.DelassusError, match=rf"got shape \({size},\). Make the simulator with .*control='{other}' \("
+    ):
         sim.step(np.zeros(size))
     with pytest.raises(ds.DelassusError, match=r"got shape .3,.. Pass one number for each"):
         sim.step(np.zeros(3))

@@ -58,10 +58,15 @@ class Controls:
         array, tree = None if given is None else real_array(given), self.tree
         if array is None or array.shape == (self.width,):
             return
-        kinds = {"tau": (tree.nv, "joint forces"), "actuators": (tree.nu, "controls"), "pd": (tree.nq, "targets")}
-        fits = [f"{what} with control={name!r}" for name, (n, what) in kinds.items() if n and array.shape == (n,)]
-        advice = f"A simulator takes {' or '.join(fits)}." if fits else "Pass one number for each."
-        expected = f"{kinds[self.control][1]}, shape ({self.width},)"
+        kinds = {
+            "tau": (tree.nv, "joint forces", "velocity"),
+            "actuators": (tree.nu, "controls", "actuator"),
+            "pd": (tree.nq, "targets", "number of q"),
+        }
+        fits = [f"control={name!r} ({what})" for name, (n, what, _) in kinds.items() if n and array.shape == (n,)]
+        _, wanted, each = kinds[self.control]
+        advice = f"Make the simulator with {' or '.join(fits)}." if fits else f"Pass one number for each {each}."
+        expected = f"{wanted}, shape ({self.width},)"
         raise ConfigurationError(CONTROLS[self.control][0], expected, f"shape {array.shape}", advice)
 
     def forces(self, q: Array, v: Array, given: ArrayLike | None, v_target: ArrayLike | None) -> Array:

@@ -26,6 +26,11 @@ SLIDER = """<robot name="slider"><link name="rail"/><link name="slider"><inertia
 <parent link="rail"/><child link="slider"/><axis xyz="1 0 0"/><limit lower="-1" upper="1" effort="9" velocity="9"/>
 <dynamics friction="6"/></joint></robot>"""
 
+BLOCKS = """<robot name="blocks"><link name="rail"/>{}</robot>"""
+BLOCK = """<link name="{name}"><inertial><mass value="1"/><inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/>
+</inertial></link><joint name="{name}" type="prismatic"><parent link="rail"/><child link="{name}"/>
+<axis xyz="0.6 -0.5 0.3"/><limit lower="-9" upper="9" effort="9" velocity="9"/></joint>"""
+
 
 @pytest.fixture(scope="module")
 def legs(tmp_path_factory):
@@ -488,6 +493,29 @@ def test_loops_that_hold_all_without_contacts():
     robot, held = ds.mechanisms.chain(1), ds.Point(ds.Frame("link1", (0.1, 0.2, 0.3)))
     *_, A, _, _, distance = derived(robot, [held])([0.3], [0.0], np.zeros(0), [2.0], DT)
     np.testing.assert_allclose([A[0, 0], *A[1], distance], [1.0, 0.0, 0.0, 1e30], atol=1e-9)
+
+
+def test_rows_that_cannot_move_hold_nothing(tmp_path):
+    """Two blocks on one rail: tangents of their contact move by round-off, which depends on where they are."""
+    path = tmp_path / "blocks.urdf"
+    path.write_text(BLOCKS.format("".join(BLOCK.format(name=name) for name in "ab")))
+    contact = ds.Contact("a", Sphere(0.05), (ds.Frame("b"), Sphere(0.05)), friction=0.5)
+    derivatives = derived(ds.load(path), contact, limits=False, smoothing="input")
+    rng, n, h = np.random.default_rng(14), 60, 5e-3
+    gap = np.concatenate([rng.uniform(0.01, 0.1, n // 2), rng.uniform(1e-5, 4e-3, n // 2)])
+    q = rng.normal(size=(n, 1)) + np.column_stack([np.zeros(n), 0.1 + gap])
+    v = np.where(np.arange(n)[:, None] < n // 4, 0.0, rng.normal(size=(n, 2)))
+    v[n // 2 :, 1] = v[n // 2 :, 0] - rng.uniform(0, 2, n // 2) * gap[n // 2 :] / h
+    apart = v[:, 1] - v[:, 0] + gap / h
+    for s in (0.0, 1.0):
+        cold, warm = (derivatives(q, v, p, np.zeros((n, 2)), h, s)[4] for p in (np.zeros((n, 3)), rng.random((n, 3))))
+        np.testing.assert_allclose(warm, cold, atol=1e-7)
+        closed = np.clip(0.5 - 0.5 * apart / s, 0.0, 1.0) if s else 1.0 * (apart < 0)
+        normal = np.array([[1.0, -1.0], [-1.0, 1.0]])
+        np.testing.assert_allclose(cold[:, 2:, 2:], np.eye(2) - 0.5 * closed[:, None, None] * normal, atol=1e-7)
+        if not s:
+            np.testing.assert_allclose(cold[:, 2:, :2], -0.5 / h * closed[:, None, None] * normal, atol=1e-5)
+            assert 9 < closed.sum() < n / 2
 
 
 def test_smoothed_derivatives_of_limits_and_dry_friction(tmp_path):

@@ -222,6 +222,8 @@ class WrenchLaws:
 
         U (V + G f) + Γ ∂σ = 0,   Γ = Δ⁻¹ U⁻ᵀ Σ cᵀ S⁻¹ C,   f = β y,   β = (Σ b S⁻¹ c) U⁻¹ Δ⁻¹.
 
+    Mobilities ``U G Uᵀ`` of rows of ``U`` are of the size ``Δ⁻¹``; rows of which they are round-off cannot move.
+
     Both together: ``f = −K (W V + T ∂σ) − L (U V + Γ ∂σ)`` with ``E = (1 + W G)⁻¹``, ``L = E β (U G E β)⁻¹`` and
     ``K = E − L U G E``. Attributes: ``R`` (d × nv), ``N = Rᵀ H`` and ``along = Rᵀ Q``.
     """
@@ -233,7 +235,7 @@ class WrenchLaws:
         self.R = ops.product(Z, inverse)
         G = ops.product(self.R, ops.transpose(Z), symmetric=True)
         d, first = ops.shape(Z)[0], 0
-        W, U, beta, is_there = list[Matrix](), list[Matrix](), list[Matrix](), list[Scalar]()
+        W, U, beta, sizes = list[Matrix](), list[Matrix](), list[Matrix](), list[Scalar]()
         T, Gamma, normals = ops.zeros(d, 3 * n), ops.zeros(d, 3 * n), ops.zeros(d, n)
         for space in given:
             size = ops.shape(space.motion)[0]
@@ -250,8 +252,8 @@ class WrenchLaws:
                 hard = ops.sym_add(hard, ops.sym_product(back, (ops.transpose(mode.C) @ stiff) @ X))
                 sliding = sliding + back @ (((mode.B - ops.transpose(mode.axes)) @ stiff) @ X)
                 beside.append(back @ ops.transpose(stiff))
-            reduced, flags = echelon(ops, hard, ops.hstack([ops.transpose(hard + sliding), *beside]))
-            is_there += flags
+            reduced, over_pivots = echelon(ops, hard, ops.hstack([ops.transpose(hard + sliding), *beside]))
+            sizes += over_pivots
             W.append(springs)
             U.append(ops.take(reduced, None, range(size)))
             beta.append(ops.transpose(ops.take(reduced, None, range(size, 2 * size))))
@@ -262,14 +264,8 @@ class WrenchLaws:
         self._W, self._U, self._T, self._Gamma = ops.block_diagonal(W), ops.block_diagonal(U), T, Gamma
         E = inverted(ops, ops.eye(d) + self._W @ G)
         UG, E_beta = self._U @ G, E @ ops.block_diagonal(beta)
-        UGE, sizes = (
-            UG @ E,
-            [
-                sum((x * y for x, y in zip(u, g, strict=True)), cast(Scalar, 0.0))
-                for u, g in zip(ops.entries(self._U), ops.entries(UG), strict=True)
-            ],
-        )
-        over = inverted_with_exchanges(ops, UG @ E_beta + diagonal(ops, [1.0 - x for x in is_there]), sizes)
+        UGE, none = UG @ E, [1.0 - ops.less(0.0, size) for size in sizes]
+        over = inverted_with_exchanges(ops, UG @ E_beta + diagonal(ops, none), plus(sizes, none))
         L = E_beta @ over
         K, back = E - L @ UGE, ops.transpose(self.R)
         self._ops, self._normals = ops, ops.transpose(normals) @ ops.hstack([over @ UGE, -over])
@@ -297,12 +293,12 @@ def softness(ops: Ops, mode: Mode, rows: Sequence[int]) -> list[tuple[Scalar, Sc
 
 
 def echelon(ops: Ops, W: Matrix, beside: Matrix) -> tuple[Matrix, list[Scalar]]:
-    """Rows (d × (d + k)) of ``[W, beside]`` by elimination, ``W = Uᵀ Δ U`` positive semidefinite; flags of pivots.
+    """Rows (d × (d + k)) of ``[W, beside]`` by elimination, ``W = Uᵀ Δ U`` positive semidefinite; and ``Δ⁻¹`` (d).
 
-    ``[U, Δ⁻¹ U⁻ᵀ beside]``, the largest pivot first. Rows whose pivots are round-off are zero, and so is their flag.
+    ``[U, Δ⁻¹ U⁻ᵀ beside]``, the largest pivot first. Rows whose pivots are round-off are zero, in ``Δ⁻¹`` too.
     """
     d, least = ops.shape(W)[0], ops.epsilon ** (2.0 / 3.0)
-    a, rows, flags = ops.entries(ops.hstack([W, beside])), list[list[Scalar]](), list[Scalar]()
+    a, rows, over_pivots = ops.entries(ops.hstack([W, beside])), list[list[Scalar]](), list[Scalar]()
     sizes, left = [a[k][k] for k in range(d)], [cast(Scalar, 1.0)] * d
     for _ in range(d):
         own = _largest(ops, [a[k][k] for k in range(d)], sizes, left)
@@ -317,8 +313,8 @@ def echelon(ops: Ops, W: Matrix, beside: Matrix) -> tuple[Matrix, list[Scalar]]:
             sizes[i] = sizes[i] + size * (row[i] * row[i])
             a[i] = [x - factor * y for x, y in zip(a[i], row, strict=True)]
         rows.append(row)
-        flags.append(kept)
-    return ops.matrix(rows), flags
+        over_pivots.append(over)
+    return ops.matrix(rows), over_pivots
 
 
 def inverted(ops: Ops, A: Matrix, sizes: Sequence[Scalar] | None = None) -> Matrix:

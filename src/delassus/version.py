@@ -6,7 +6,7 @@ import sys
 import warnings
 from typing import Any
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 
 __deprecated__: dict[str, tuple[str, str]] = {}
 """Old public name (as in ``contact.lemke``): the new name, and the version that deprecates the old one."""

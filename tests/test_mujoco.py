@@ -372,7 +372,9 @@ def test_sensors_of_every_kind():
     written = {sensor.fingerprint for sensor in again.sensors}
     named = [x for x in tree.sensors if not isinstance(x.of, ds.Frame) and not isinstance(x.reference, ds.Frame)]
     named = [x for x in named if x.kind != "touch"]
-    assert written == {sensor.fingerprint for sensor in named}
+    assert {sensor.fingerprint for sensor in named} <= written
+    assert {x.name for x in again.sensors} == {x.name for x in tree.sensors if x.kind != "touch"}
+    check_sensors(again, model, generator("sensors again"))  # sites stand for geoms, of which there is one on a link
 
 
 TRAJECTORIES = (

@@ -13,7 +13,8 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from delassus.compiler.jit.compile import compiled
-from delassus.constraints import Contact, Frame
+from delassus.constraints import Frame
+from delassus.constraints.contact import contacts_of
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import MOST_STATES, check_number, check_whole, finite_array
@@ -155,7 +156,7 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
 
     def scene(self) -> Scene:
         """What pictures show: the robot with its contacts, on the planes that these touch."""
-        contacts = [c for c in self.kernel.request.constraints if isinstance(c, Contact)]
+        contacts = contacts_of(self.kernel.request.constraints)
         planes = {c.ground if isinstance(c.ground, Frame) else Frame("world"): None for c in contacts}
         placed = [(c.frame, c.shape) for c in contacts] + [(frame, HalfSpace()) for frame in planes]
         return Scene(self.tree, [Collider(at.link, shape, at.position, at.rotation) for at, shape in placed])

@@ -229,7 +229,8 @@ def exciting_motion(
     >>> import delassus as ds, numpy as np
     >>> arm = ds.mechanisms.chain(2)
     >>> motion = ds.exciting_motion(arm, rounds=20)
-    >>> Y = ds.regressor(arm, motion.q, motion.v, motion.qdd)[..., motion.base.columns].reshape(-1, 12)
+    >>> Y = ds.regressor(arm, motion.q, motion.v, motion.qdd)[..., motion.base.columns]
+    >>> Y = Y.reshape(-1, motion.base.columns.size)
     >>> bool(np.linalg.cond(Y / np.linalg.norm(Y, axis=0)) < motion.usual)
     True
     """

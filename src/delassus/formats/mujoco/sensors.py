@@ -7,13 +7,13 @@ from math import inf
 
 import numpy as np
 
-from delassus.constraints.frame import Frame
+from delassus.constraints.frame import Frame, as_frame
 from delassus.constraints.sensors import KINDS, RELATIVE, Sensor
 from delassus.formats.mujoco.equalities import rotation_of
 from delassus.formats.mujoco.named import NamedModel
 from delassus.formats.text import element
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Solid, Sphere
-from delassus.model.topology import Topology
+from delassus.model.topology import WORLD, Topology
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import BALL
 
@@ -60,6 +60,8 @@ class _Objects:
             reference = self._frame(int(model.sensor_reftype[k]), int(model.sensor_refid[k]))
             of = of if reference else None
         if of is None or (kind == "touch" and self._volume(at[1]) is None):
+            return None
+        if what == "moving frame" and as_frame(of, name).on(self._tree).link == WORLD:
             return None
         within = self._volume(at[1]) if kind == "touch" else None
         return Sensor(name, kind, of, reference, float(model.sensor_cutoff[k]) or inf, within)

@@ -121,7 +121,9 @@ def test_a_plan_starts_from_states_where_rollouts_diverge(landing):
     def last(q, v):
         return 9.0 * np.concatenate([q - 0.2, v], axis=-1)
 
-    guess = ds.Plan(rng.normal(size=(31, 1)), rng.normal(size=(31, 1)), np.zeros((30, 1)))
+    given = rng.normal(size=(31, 1))
+    guess = ds.Plan(given, rng.normal(size=(31, 1)), np.zeros((30, 1)))
+    assert given.flags.writeable and not guess.q.flags.writeable
     first, *_, plan = islice(ds.ilqr(*kernels, [0.0], [0.0], guess, DT, lambda t, q, v, u: 0.3 * u, last), 40)
     straight = list(islice(ds.ilqr(*kernels, [0.0], [0.0], guess.controls, DT, lambda t, q, v, u: 0.3 * u, last), 40))[
         -1

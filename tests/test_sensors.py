@@ -60,6 +60,7 @@ def test_sensors_read_forces_of_constraints():
         ({"sensors": [ds.Sensor("f", "force", "world")]}, "moving frame of sensor 'f': expected one on a link that"),
         ({"sensors": [ds.Sensor("c", "subtreecom", "nowhere")]}, "link of sensor 'c': expected one of"),
         ({"sensors": []}, "sensors: expected some of"),
+        ({"sensors": ["imu", "imu"]}, "sensors: expected one of each name, got two of 'imu'"),
     ],
 )
 def test_sensors_that_are_refused(given, match):

@@ -196,6 +196,9 @@ def check_sensors(tree: Tree, value: Any) -> tuple[Sensor, ...]:
     found = tuple(x if isinstance(x, Sensor) else held[x] for x in given)
     if not found:
         raise ConfigurationError("sensors", f"some of {tree.name!r}", "none", ADVICE)
+    names = [sensor.name for sensor in found]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigurationError("sensors", "one of each name", f"two of {twice!r}", "Results are by name.")
     for sensor in found:
         sensor.check(tree)
     return found

@@ -99,6 +99,11 @@ class Plan(Frozen):
     cost: float = np.inf
     regularisation: float = FIRST
 
+    def __post_init__(self) -> None:
+        """Hold copies: arrays that are given stay writable."""
+        arrays = {name: getattr(self, name) for name in ("q", "v", "controls", "gains", "impulses", "forces", "gaps")}
+        self._set_attributes(**{name: x.copy() for name, x in arrays.items() if isinstance(x, np.ndarray)})
+
     def shifted(self, steps: int = 1) -> Plan:
         """The plan from a later step on; the last state and controls are held for as many steps, without feedback.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from delassus.formats.mujoco.equalities import rotation_of
 from delassus.formats.mujoco.named import NamedModel
 from delassus.formats.urdf.colliders import Found
 from delassus.model.description import unique_name
-from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, HeightField, Mesh, Shape, Sphere
+from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, HeightField, Mesh, Shape, Solid, Sphere
 
 EXPECTED = "a path, a name or a mujoco.MjModel"
 
@@ -66,11 +66,10 @@ def _colliding(model: NamedModel) -> list[int]:
     return [g for g in range(model.ngeom) if model.geom_contype[g] or model.geom_conaffinity[g] or g in paired]
 
 
-def _shape(model: NamedModel, g: int, name: str, body: str, visual: bool) -> Shape:
-    a, b, c = (float(x) for x in model.geom_size[g])
-    match kind := model.word("mjtGeom", model.geom_type[g]):
-        case "plane":
-            return HalfSpace()
+def solid(model: NamedModel, of: Literal["geom", "site"], number: int) -> Solid | None:
+    """Shape of a geom or site that its sizes say; None of another."""
+    a, b, c = (float(x) for x in getattr(model, f"{of}_size")[number])
+    match model.word("mjtGeom", getattr(model, f"{of}_type")[number]):
         case "sphere":
             return Sphere(a)
         case "capsule":
@@ -81,6 +80,15 @@ def _shape(model: NamedModel, g: int, name: str, body: str, visual: bool) -> Sha
             return Box(2 * a, 2 * b, 2 * c)
         case "ellipsoid":
             return Ellipsoid(a, b, c)
+    return None
+
+
+def _shape(model: NamedModel, g: int, name: str, body: str, visual: bool) -> Shape:
+    if found := solid(model, "geom", g):
+        return found
+    match kind := model.word("mjtGeom", model.geom_type[g]):
+        case "plane":
+            return HalfSpace()
         case "mesh":
             mesh = int(model.geom_dataid[g])
             first, face = int(model.mesh_vertadr[mesh]), int(model.mesh_faceadr[mesh])

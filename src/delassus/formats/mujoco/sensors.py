@@ -9,10 +9,10 @@ import numpy as np
 
 from delassus.constraints.frame import Frame, as_frame
 from delassus.constraints.sensors import KINDS, RELATIVE, Sensor
+from delassus.formats.mujoco.colliders import solid
 from delassus.formats.mujoco.equalities import rotation_of
 from delassus.formats.mujoco.named import NamedModel
 from delassus.formats.text import element
-from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Solid, Sphere
 from delassus.model.topology import WORLD, Topology
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import BALL
@@ -59,28 +59,12 @@ class _Objects:
         if kind in RELATIVE and model.sensor_refid[k] >= 0:
             reference = self._frame(int(model.sensor_reftype[k]), int(model.sensor_refid[k]))
             of = of if reference else None
-        if of is None or (kind == "touch" and self._volume(at[1]) is None):
+        within = solid(model, "site", at[1]) if kind == "touch" else None
+        if of is None or (kind == "touch" and within is None):
             return None
         if what == "moving frame" and as_frame(of, name).on(self._tree).link == WORLD:
             return None
-        within = self._volume(at[1]) if kind == "touch" else None
         return Sensor(name, kind, of, reference, float(model.sensor_cutoff[k]) or inf, within)
-
-    def _volume(self, site: int) -> Solid | None:
-        """Shape of a site; None of another shape than these."""
-        a, b, c = (float(x) for x in self._model.site_size[site])
-        match self._model.word("mjtGeom", self._model.site_type[site]):
-            case "sphere":
-                return Sphere(a)
-            case "capsule":
-                return Capsule(a, 2 * b)
-            case "cylinder":
-                return Cylinder(a, 2 * b)
-            case "box":
-                return Box(2 * a, 2 * b, 2 * c)
-            case "ellipsoid":
-                return Ellipsoid(a, b, c)
-        return None
 
     def _named(self, what: str, number: int) -> str | None:
         """Name of a joint, actuator or link; None of an actuator or link that the tree does not have."""

@@ -25,7 +25,7 @@ from delassus.compiler.program.batched_calls import SIMD_LANES
 from delassus.compiler.program.program import Program, Stage
 from delassus.compiler.targets.llvm.loops import batch, pointers, sizes, span
 from delassus.compiler.targets.llvm.operations import Operations
-from delassus.compiler.targets.llvm.parts import ATTRIBUTES, Code, Section, define
+from delassus.compiler.targets.llvm.parts import ATTRIBUTES, Code, Section, Workspace, define
 from delassus.compiler.targets.llvm.rows import load_rows, loop_over_tiles, store_rows
 from delassus.compiler.targets.llvm.text import LlvmText, hexadecimal
 from delassus.compiler.targets.llvm.trig import sincos
@@ -214,14 +214,11 @@ def _runs(leaves: list[tuple[int, int, str, int]]) -> list[list[tuple[int, int, 
     return runs
 
 
-class _Block(Code):
+class _Block(Workspace):
     name, start = "block", "%w0"
 
     def __init__(self, program: Program, sections: list[Section], *shared: Any) -> None:
-        last = sections[-1]
-        computed = [k for k in dict.fromkeys(last.outputs) if last.nodes[k][0] != Op.INPUT]
-        super().__init__(program, sections, program.n_inputs, len(computed), *shared)
-        self.place = {k: self.first_output + position for position, k in enumerate(computed)}
+        super().__init__(program, sections, *shared)
         n_bases = -(-self.size // REACH)
         is_short = n_bases <= MOST_BASES and all(section.rows is None for section in sections)
         self.bases = [REACH * b + REACH // 2 for b in range(n_bases)] if is_short else [0]
@@ -232,14 +229,6 @@ class _Block(Code):
         """Address of the k-th value of the workspace."""
         b = min(k // REACH, len(self.bases) - 1)
         return text.slot(f"%w{b}", k - self.bases[b])
-
-    def result(self, text: LlvmText, k: int) -> str:
-        """Address of a result that has been written."""
-        return self.slot(text, self.place[k])
-
-    def write_result(self, text: LlvmText, k: int, value: str) -> None:
-        """Write a result to where it belongs."""
-        text.store(value, self.slot(text, self.place[k]))
 
     def functions(self) -> list[str]:
         """Assembly of all functions."""
@@ -293,12 +282,9 @@ class _Block(Code):
 
     def _rows_in(self) -> LlvmText:
         """Bring the rows of the arguments into the workspace."""
-        text = self.text()
-        used = {index for section in self.sections for op, index, *_ in section.nodes if op == Op.INPUT}
-        start = 0
-        for i, argument in enumerate(self.program.arguments):
-            wanted = sorted(k - start for k in used if start <= k < start + argument.size)
-            load_rows(text, f"%a{i}", argument.size, {k: self.slot(text, start + k) for k in wanted})
+        text, start = self.text(), 0
+        for i, (argument, wanted) in enumerate(zip(self.program.arguments, self.wanted(), strict=True)):
+            load_rows(text, f"%a{i}", argument.size, {k: self.slot(text, start + k) for k in sorted(wanted)})
             start += argument.size
         return text
 
@@ -314,13 +300,8 @@ class _Block(Code):
             for k in {k for k in nodes if self.last.nodes[k][0] == Op.CONSTANT} - constants:
                 text.store(text.constant(self.last.numbers[k]), self.slot(text, self.place[k]))
                 constants.add(k)
-            tables.append(loop_over_tiles(text, f"out{r}", f"%r{r}", [self._slot(k) for k in nodes]))
+            tables.append(loop_over_tiles(text, f"out{r}", f"%r{r}", [self.home_of(k) for k in nodes]))
         return text, tables
-
-    def _slot(self, k: int) -> int:
-        """Where a result is in the workspace."""
-        op, index, *_ = self.last.nodes[k]
-        return self.first + index - self.program.n_inputs if op == Op.INPUT else self.place[k]
 
     def _written(self, text: LlvmText, k: int) -> str:
         if self.last.nodes[k][0] == Op.CONSTANT:

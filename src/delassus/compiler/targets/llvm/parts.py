@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
+from typing import Any
 
 from delassus.compiler.passes.allocate import Act, Step, allocate
 from delassus.compiler.passes.schedule import overlap
@@ -39,7 +40,7 @@ class Section:
     ``unless`` is that of `Stage`.
     """
 
-    def __init__(self, name: str, stage: Stage, registers: int, is_one_state: bool) -> None:
+    def __init__(self, name: str, stage: Stage, registers: int, is_one_state: bool, length: int = PART) -> None:
         self.name, self.targets, self.times, self.apart = name, stage.targets, stage.times, stage.is_loop
         self.unless = stage.unless
         self.rows: Rows | None = None
@@ -49,7 +50,7 @@ class Section:
             graph, self.lanes, self.inputs, self.goals = body.graph, body.lanes, body.inputs, body.outputs
         graph = overlap(graph, registers - SPARE)
         self.nodes, self.numbers, self.outputs = graph.nodes(), graph.value.tolist(), graph.flat_outputs()
-        self.allocation = allocate(graph, self.outputs, registers - SPARE, PART)
+        self.allocation = allocate(graph, self.outputs, registers - SPARE, length)
         self.positions: dict[int, list[int]] = {}
         for position, k in enumerate(self.outputs):
             self.positions.setdefault(k, []).append(position)
@@ -77,7 +78,7 @@ class Code:
     ) -> None:
         """``first``: where in the workspace what crosses begins; ``size``: of what lies between that and the slots."""
         self.program, self.sections, self.last = program, sections, sections[-1]
-        self.text = partial(LlvmText, lanes, scalar)
+        self._text = partial(LlvmText, lanes, scalar)
         self.has_fma, self.first, self.bytes_each = has_fma, first, lanes * (8 if scalar == "double" else 4)
         self.n_inputs = program.n_inputs
         self.first_apart = first + program.n_values
@@ -88,6 +89,10 @@ class Code:
         self._bases: dict[int, str] = {}
         self.pointers = ", ".join(f"ptr {p}" for p in [*pointers(program), "%w"])
         self.signature = signature(program)
+
+    def text(self) -> LlvmText:
+        """For the code of a function that is given the workspace."""
+        return self._text()
 
     def operations(self, text: LlvmText, section: Section) -> Operations:
         """Emits operations of a section."""
@@ -276,3 +281,32 @@ class Code:
     def functions(self) -> list[str]:
         """Assembly of all functions."""
         raise NotImplementedError
+
+
+class Workspace(Code):
+    """Code whose workspace holds the inputs and the results as well, each number of them that is computed once."""
+
+    def __init__(self, program: Program, sections: list[Section], *shared: Any) -> None:
+        last = sections[-1]
+        computed = [k for k in dict.fromkeys(last.outputs) if last.nodes[k][0] != Op.INPUT]
+        super().__init__(program, sections, program.n_inputs, len(computed), *shared)
+        self.place = {k: self.first_output + position for position, k in enumerate(computed)}
+
+    def result(self, text: LlvmText, k: int) -> str:
+        """Address of a result that has been written."""
+        return self.slot(text, self.place[k])
+
+    def write_result(self, text: LlvmText, k: int, value: str) -> None:
+        """Write a result to where it belongs."""
+        text.store(value, self.slot(text, self.place[k]))
+
+    def home_of(self, k: int) -> int:
+        """Where a result is in the workspace."""
+        op, index, *_ = self.last.nodes[k]
+        return self.first + index - self.program.n_inputs if op == Op.INPUT else self.place[k]
+
+    def wanted(self) -> list[set[int]]:
+        """Of each argument the numbers that something reads."""
+        used = {index for section in self.sections for op, index, *_ in section.nodes if op == Op.INPUT}
+        ends = [*accumulate((a.size for a in self.program.arguments), initial=0)]
+        return [{k - start for k in used if start <= k < end} for start, end in pairwise(ends)]

@@ -23,7 +23,7 @@ def load_rows(text: LlvmText, base: str, size: int, targets: Mapping[int, str]) 
             text.store(vector, target)
         return
     covered: set[int] = set()
-    for first in _tiles(size, lanes):
+    for first in tiles_of(size, lanes):
         mine = (set(range(first, first + lanes)) - covered) & targets.keys()
         if not mine:
             continue
@@ -50,7 +50,7 @@ def store_rows(text: LlvmText, base: str, sources: Sequence[Callable[[], str]]) 
                 number = text.instruction(f"extractelement {text.vector} {vector}, i64 {s}")
                 text.lines.append(f"store {text.scalar} {number}, ptr {text.row(base, s * size + k)}")
         return
-    for first in _tiles(size, lanes):
+    for first in tiles_of(size, lanes):
         for s, vector in enumerate(_transposed(text, [source() for source in sources[first : first + lanes]])):
             address = text.row(base, s * size + first)
             text.lines.append(f"store {text.vector} {vector}, ptr {address}, align {text.bits // 8}")
@@ -59,7 +59,7 @@ def store_rows(text: LlvmText, base: str, sources: Sequence[Callable[[], str]]) 
 def loop_over_tiles(text: LlvmText, name: str, base: str, slots: Sequence[int]) -> str:
     """Store vectors by lanes, which are in these slots of the workspace, as rows; returns the table that it reads."""
     lanes, size = text.lanes, len(slots)
-    firsts = _tiles(size, lanes)
+    firsts = tiles_of(size, lanes)
     bytes_each = text.bits // 8
     entries = [x for first in firsts for x in (first, *(k * lanes for k in slots[first : first + lanes]))]
     with text.loop(name, len(firsts)) as k:
@@ -71,7 +71,7 @@ def loop_over_tiles(text: LlvmText, name: str, base: str, slots: Sequence[int]) 
     return llvm_table(f"{name}.table", [x * bytes_each for x in entries])
 
 
-def _tiles(size: int, lanes: int) -> list[int]:
+def tiles_of(size: int, lanes: int) -> list[int]:
     """Where squares of ``lanes`` begin that cover a row; the last may overlap the one before it."""
     return [*range(0, size - lanes + 1, lanes), *([size - lanes] if size % lanes else [])]
 

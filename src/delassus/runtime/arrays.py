@@ -136,6 +136,24 @@ def over_time(
     return out
 
 
+class Rollout(NamedTuple):
+    """What `delassus.rollout`, ``roll``, is asked for with arrays of another library.
+
+    ``start``: the state by name; ``fixed``: further arguments by name, of which those ``per_step`` are given anew at
+    each step; ``steps``: their number, of a policy.
+    """
+
+    roll: Callable[..., tuple[Any, ...]]
+    kernel: Any
+    start: Mapping[str, Any]
+    controls: Any
+    fixed: Mapping[str, Any]
+    time_axis: int | None
+    decimation: int
+    per_step: Sequence[str]
+    steps: int | None
+
+
 class Moving(NamedTuple):
     """What is given anew at each step: an array with time as the first axis, or as ``axis`` of a batch.
 

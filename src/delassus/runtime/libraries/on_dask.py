@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from delassus.model.check import library_of
-from delassus.runtime.arrays import batch_of_all, check_dtype, check_shape, checked, ordered, over_time
+from delassus.runtime.arrays import Rollout, batch_of_all, check_dtype, check_shape, checked, ordered, over_time
 
 
 def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -28,37 +28,27 @@ def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
     return _mapped(kernel, _called, arrays, list(map(len, arguments.values())), [r.shape for r in kernel.results])
 
 
-def rollout(
-    roll: Callable[..., tuple[Any, ...]],
-    kernel: Any,
-    start: Mapping[str, Any],
-    controls: Any,
-    time_axis: int | None,
-    decimation: int,
-    per_step: Sequence[str],
-    steps: int | None,
-    fixed: Mapping[str, Any],
-) -> tuple[Any, ...]:
-    """Trajectories of a compiled time step, of each block those that ``roll``, `delassus.rollout`, returns."""
+def rollout(asked: Rollout) -> tuple[Any, ...]:
+    """Trajectories of a compiled time step, of each block those that `delassus.rollout` returns."""
     import dask.array as da
 
-    control = kernel.request.control
-    policy = controls if callable(controls) else None
-    given = {**start, **fixed, **({} if policy else {control: controls})}
+    kernel, control, steps = asked.kernel, asked.kernel.request.control, asked.steps
+    policy = asked.controls if callable(asked.controls) else None
+    given = {**asked.start, **asked.fixed, **({} if policy else {control: asked.controls})}
     needed = [a for a in kernel.arguments if not policy or a.name != control]
     names = [a.name for a in needed]
     arrays = _checked(kernel, dict(zip(names, ordered(names, (), given), strict=True)))
-    how = {"decimation": decimation, "per_step": per_step, "steps": steps}
+    how = {"decimation": asked.decimation, "per_step": asked.per_step, "steps": steps}
     by_name = {a.name: a for a in needed}
-    moving = {name: x for name, x in arrays.items() if name in (control, *per_step)}
-    for name, x in over_time(da, moving, by_name, time_axis, {}).items():
+    moving = {name: x for name, x in arrays.items() if name in (control, *asked.per_step)}
+    for name, x in over_time(da, moving, by_name, asked.time_axis, {}).items():
         arrays[name] = da.moveaxis(x, 0, -1 - len(by_name[name].shape))  # the batch leads in blocks
-        steps = x.shape[0] * decimation if name == control else steps
+        steps = x.shape[0] * asked.decimation if name == control else steps
     assert steps is not None  # of a policy they are given
     axes = [len(a.shape) + (a.name in moving) for a in needed]
-    n_states = len(start)
+    n_states = len(asked.start)
     shapes = [(steps + 1, *r.shape) if k < n_states else r.shape for k, r in enumerate(kernel.results)]
-    found = _mapped(kernel, partial(_rolled, roll, policy, how), arrays, axes, shapes)
+    found = _mapped(kernel, partial(_rolled, asked.roll, policy, how), arrays, axes, shapes)
     return (*(da.moveaxis(x, -2, 0) for x in found[:n_states]), *found[n_states:])
 
 

@@ -23,7 +23,7 @@ from delassus.compiler.jit.compile import address_of
 from delassus.compiler.machine.cpu import Code, object_code
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, MissingDependencyError
-from delassus.runtime.arrays import batch_of_all, check_shape, leading, of_one_batch, ordered, over_time
+from delassus.runtime.arrays import Rollout, batch_of_all, check_shape, leading, of_one_batch, ordered, over_time
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.libraries.xla_entry import CALLED, FALLBACK, FALLBACKS_RUNNING, _task, _xla
 from delassus.runtime.threads import ENOUGH_FOR_THREADS, number_of
@@ -60,27 +60,19 @@ def _compiled(kernel: Any) -> Any:
     return jax.jit(checked, inline=True)
 
 
-def rollout(
-    roll: object,
-    kernel: Any,
-    start: Mapping[str, Any],
-    controls: Any,
-    time_axis: int | None,
-    decimation: int,
-    per_step: Sequence[str],
-    steps: int | None,
-    fixed: Mapping[str, Any],
-) -> tuple[Any, ...]:
-    """Trajectories of a compiled time step, as ``roll`` returns them, which is `delassus.rollout`: a `jax.lax.scan`."""
+def rollout(asked: Rollout) -> tuple[Any, ...]:
+    """Trajectories of a compiled time step, as `delassus.rollout` returns them: a `jax.lax.scan`."""
     import jax
     import jax.numpy as jnp
 
+    kernel, start, controls, fixed = asked.kernel, asked.start, asked.controls, asked.fixed
+    steps, decimation = asked.steps, asked.decimation
     control = kernel.request.control
     by_name = {a.name: a for a in kernel.arguments}
-    anew = {name: jnp.asarray(fixed[name]) for name in per_step}
+    anew = {name: jnp.asarray(fixed[name]) for name in asked.per_step}
     if steps is None:
         anew[control] = jnp.asarray(controls)
-    anew = over_time(jnp, anew, by_name, time_axis, {control: decimation})
+    anew = over_time(jnp, anew, by_name, asked.time_axis, {control: decimation})
     steps = len(anew[control]) if steps is None else steps
     for name, x in anew.items():
         if len(x) != steps:
@@ -98,7 +90,7 @@ def rollout(
 
     first = tuple(jnp.broadcast_to(of_kernel(x, k), (*batch, *by_name[k].shape)) for k, x in start.items())
 
-    def asked(t: Any, state: Any) -> dict[str, Any]:
+    def policy(t: Any, state: Any) -> dict[str, Any]:
         """Controls of a policy at a step."""
         dt = of_kernel(fixed["dt"], "dt")
         return {control: of_kernel(controls(t * jnp.max(dt), *state[:2]), control)}
@@ -107,11 +99,11 @@ def rollout(
         state, held = carried
         t, now = now
         if held:
-            held = jax.lax.cond(t % decimation == 0, lambda: asked(t, state), lambda: held)
+            held = jax.lax.cond(t % decimation == 0, lambda: policy(t, state), lambda: held)
         found = kernel(**dict(zip(start, state, strict=True)), **fixed, **now, **held)
         return (found[: len(state)], held), found
 
-    held = asked(0, first) if control not in anew else {}
+    held = policy(0, first) if control not in anew else {}
     _, found = jax.lax.scan(step, (first, held), (jnp.arange(steps), anew))
     trajectories = [jnp.concatenate([x[None], xs]) for x, xs in zip(first, found, strict=False)]
     return (*trajectories, *(jnp.max(x, axis=0) for x in found[len(first) :]))

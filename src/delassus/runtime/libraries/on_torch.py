@@ -7,7 +7,7 @@ compiled when it is first needed; it can be differentiated in turn.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError
-from delassus.runtime.arrays import check_shape, of_one_batch, ordered, over_time
+from delassus.runtime.arrays import Rollout, check_shape, of_one_batch, ordered, over_time
 
 
 def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -36,31 +36,22 @@ def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def rollout(
-    roll: Callable[..., Any],
-    kernel: Any,
-    start: Mapping[str, Any],
-    controls: Any,
-    time_axis: int | None,
-    decimation: int,
-    per_step: Sequence[str],
-    steps: None,
-    fixed: Mapping[str, Any],
-) -> Any:
-    """Trajectories of a compiled time step, as ``roll``, `delassus.rollout`, returns them of arrays of NumPy.
+def rollout(asked: Rollout) -> Any:
+    """Trajectories of a compiled time step, as `delassus.rollout` returns them of arrays of NumPy.
 
     Backwards, the kernel of cotangents runs over time, from the end to the start; forwards that of tangents.
     """
     import torch
 
-    control, arguments = kernel.request.control, {a.name: a for a in kernel.arguments}
-    complete = ordered([*arguments], (), {**fixed, **start, control: controls})
+    kernel, control = asked.kernel, asked.kernel.request.control
+    arguments = {a.name: a for a in kernel.arguments}
+    complete = ordered([*arguments], (), {**asked.fixed, **asked.start, control: asked.controls})
     given = dict(zip(arguments, _checked(kernel, complete), strict=True))
-    moving = {name: x for name, x in given.items() if name == control or name in per_step}
-    given |= over_time(torch, moving, arguments, time_axis, {control: decimation})
+    moving = {name: x for name, x in given.items() if name == control or name in asked.per_step}
+    given |= over_time(torch, moving, arguments, asked.time_axis, {control: asked.decimation})
     anew = [name in moving for name in arguments]
     tensors, _ = of_one_batch([*given.values()], kernel.arguments, torch.Tensor.expand, anew=anew)
-    return _rolled()(roll, kernel, "", anew, *tensors)
+    return _rolled()(asked.roll, kernel, "", anew, *tensors)
 
 
 @cache

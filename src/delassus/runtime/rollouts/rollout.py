@@ -15,7 +15,7 @@ from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown, warn
 from delassus.model.check import check_flag, check_list, check_whole, is_whole, library_of
 from delassus.quantities.quantity import CONTROLS
-from delassus.runtime.arrays import Moving, aligned_empty, arranged, checked
+from delassus.runtime.arrays import Moving, Rollout, aligned_empty, arranged, checked
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.libraries import MODULES
@@ -227,10 +227,10 @@ def rollout(
             came, advice = f"some of {' and '.join(sorted(libraries))}", "Differentiate the rollout of the step itself."
             raise ConfigurationError("rollout", "arrays of NumPy with a derivative of a step", came, advice)
         start = {"q": q0, "v": v0, **({"impulses": others.pop("impulses")} if n_states > STATE else {})}
-        how = {"time_axis": time_axis, "decimation": decimation, "per_step": names, "steps": steps}
+        asked = Rollout(rollout, kernel, start, controls, {**others, "dt": dt}, time_axis, decimation, names, steps)
         refused: dict[str, object] = {"threads": threads, "return_status": return_status or None, "feedback": feedback}
         refused["outputs"] = kernel.request.quantity.further or None
-        return _elsewhere(libraries, kernel, start, controls, how, refused, {**others, "dt": dt})
+        return _elsewhere(libraries, asked, refused)
     if not is_step:
         assert not callable(controls)  # as checked above
         moving = {kernel.request.control: Moving(controls, time_axis, decimation)}
@@ -271,22 +271,14 @@ def rollout(
     return (*trajectories, *beside, *applied, *([status] if return_status else []))
 
 
-def _elsewhere(
-    libraries: set[str],
-    kernel: Kernel,
-    start: dict[str, ArrayLike],
-    controls: ArrayLike | Policy,
-    how: dict[str, Any],
-    refused: dict[str, object],
-    fixed: dict[str, ArrayLike],
-) -> Any:
-    """Rollout of arrays of other libraries; ``how`` and ``refused``: options, and those among them that they lack."""
+def _elsewhere(libraries: set[str], asked: Rollout, refused: dict[str, object]) -> Any:
+    """Rollout of arrays of other libraries; ``refused``: options that they lack."""
     names = " and ".join(sorted(libraries))
     advice = "Pass NumPy arrays, or call the kernel in a loop"
     if libraries == {"JAX"}:
         advice += ", such as jax.lax.scan over a jitted step"
-    if libraries == {"PyTorch"} and callable(controls):
-        refused = {**refused, "controls": controls}
+    if libraries == {"PyTorch"} and callable(asked.controls):
+        refused = {**refused, "controls": asked.controls}
     if len(libraries) > 1 or not hasattr(MODULES[names], "rollout"):
         wanted = "arrays of NumPy, JAX, PyTorch or Dask alone"
         raise ConfigurationError("rollout", wanted, f"some of {names}", f"{advice}.")
@@ -294,7 +286,7 @@ def _elsewhere(
         if x is not None:
             wanted = "arrays" if name == "controls" else "no such argument"
             raise ConfigurationError(name, f"{wanted} with arrays of {names}", shown(x), f"{advice}.")
-    return MODULES[names].rollout(rollout, kernel, start, controls, fixed=fixed, **how)
+    return MODULES[names].rollout(asked)
 
 
 def _derivative(

@@ -23,6 +23,7 @@ from delassus.compiler.jit.memory import call_at
 from delassus.compiler.machine import code
 from delassus.compiler.machine.code import key_of
 from delassus.compiler.machine.cpu import Code, Host, host, object_code
+from delassus.compiler.machine.ptx import device_module, ptx
 from delassus.compiler.passes import simplify as passes
 from delassus.compiler.passes.schedule import overlap, reorder, schedule
 from delassus.compiler.passes.simplify import PASSES, optimise

@@ -13,12 +13,14 @@ from internals import (
     LEAVES,
     OSIM_ALGORITHMS,
     Argument,
+    Code,
     Graph,
     Op,
     Program,
     Result,
     arity,
     interpret_program,
+    object_code,
     optimise,
     trace,
 )
@@ -86,6 +88,11 @@ def reference(program, *arguments):
     flat = [x.reshape(*x.shape[: x.ndim - len(a.shape)], -1) for x, a in zip(arguments, program.arguments, strict=True)]
     outputs = np.concatenate(interpret_program(program, np.concatenate(flat, axis=-1)), axis=-1)
     return [outputs[..., list(r.entries)].reshape(*outputs.shape[:-1], *r.shape) for r in program.results]
+
+
+def loaded(text):
+    """Machine code of assembly for this processor, ready to be called."""
+    return Code(object_code(text))
 
 
 def same(actual, expected):

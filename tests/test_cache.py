@@ -1063,9 +1063,7 @@ def test_processes_that_want_the_same_loop_compile_it_once(loop, folder):
         "assert [triple(float(k)) for k in range(3)] == [0.0, 3.0, 6.0]\n"
     )
     module = folder.parent / "tests_cache_loops.py"
-    module.write_text(
-        "from delassus.compiler.jit.compile import compiled\n\n@compiled\ndef triple(x):\n    return 3.0 * x\n"
-    )
+    module.write_text("from internals import compiled\n\n@compiled\ndef triple(x):\n    return 3.0 * x\n")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder.parent), *sys.path])}
     command = [sys.executable, "-c", script]
     runs = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(3)]

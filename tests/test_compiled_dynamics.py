@@ -27,12 +27,11 @@ from internals import (
     fastcall,
     joint_kinds,
     key_of,
-    make_program,
     quantities,
 )
 from random_trees import some_mechanism
 from test_c import Compiled
-from tools import AGREEMENT, error, requested
+from tools import AGREEMENT, error, requested, traced
 
 DOUBLE = 1e-9
 """One algorithm by two machines, through the condition of M and of G."""
@@ -265,7 +264,7 @@ def test_a_constraint_that_is_off_leaves_no_trace(robot, method):
     flags, target = rng.integers(0, 2, (17, 2)).astype(float), rng.normal(size=(17, constraints[0].size))
     options = {"baumgarte": 3.0, "targets": [True, False]}
     switched = ds.compile(tree, constraints, "dynamics", method=method, active=True, **options)
-    plain = make_program(requested(tree, constraints, "dynamics", method=method, **options)).graph.count()
+    plain = traced(tree, constraints, "dynamics", method=method, **options).graph.count()
     qdd, forces = switched(q, v, tau, target, active=flags)
     assert switched.operations.total < 1.1 * plain.total
     splits = np.cumsum([0, *(c.size for c in constraints)])

@@ -11,12 +11,12 @@ import pytest
 import delassus as ds
 from delassus import contact
 from delassus.errors import ConstraintError, ModelError
-from internals import check_constraints, make_program
+from internals import check_constraints
 from random_trees import some_mechanism
 from test_c import GCC, Compiled
 from test_dynamics_derivatives import check
 from test_formulations import check_physics, solved, some_contacts, some_state
-from tools import AGREEMENT, UNPLANNED, by_method, error, make_motion, random_frame, requested
+from tools import AGREEMENT, UNPLANNED, by_method, error, make_motion, random_frame, traced
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -203,7 +203,7 @@ def test_kernels_and_exported_c(what, tmp_path):
     for a, b in zip(found, expected, strict=True):
         assert error(a[0], b) < 1e-7
     if GCC and what == "dynamics":
-        program = make_program(requested(tree, made, what))
+        program = traced(tree, made, what)
         for a, b in zip(Compiled(program, tmp_path)(*given), expected, strict=False):
             assert error(a[0], b) < 1e-7
 

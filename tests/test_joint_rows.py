@@ -10,13 +10,13 @@ import pytest
 import delassus as ds
 from delassus import contact
 from delassus.errors import ConstraintError, UnknownNameError
-from internals import check_constraints, make_program, wanted_accelerations
+from internals import check_constraints, wanted_accelerations
 from random_trees import some_constraints, some_joint_rows, some_mechanism
 from test_c import GCC, Compiled
 from test_dynamics_derivatives import check
 from test_formulations import check_physics, solved, some_contacts, some_state
 from test_random_mechanisms import Textbook
-from tools import AGREEMENT, UNPLANNED, by_method, error, make_motion, requested
+from tools import AGREEMENT, UNPLANNED, by_method, error, make_motion, traced
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -218,7 +218,7 @@ def test_kernels_and_exported_c(what, tmp_path):
     for a, b in zip(found, direct, strict=True):
         assert error(a, b) < SOLUTION, what
     if GCC and what in ("delassus", "dynamics"):
-        program = make_program(requested(robot, made, what))
+        program = traced(robot, made, what)
         for a, b in zip(Compiled(program, tmp_path)(*given), found, strict=False):
             assert error(a, b) < SOLUTION
 
@@ -253,7 +253,7 @@ def test_derivatives(seed):
 
 
 def operations(tree, constraints, what, method):
-    return make_program(requested(tree, constraints, what, method=method)).graph.count().total
+    return traced(tree, constraints, what, method=method).graph.count().total
 
 
 @pytest.mark.slow

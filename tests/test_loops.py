@@ -16,7 +16,6 @@ from delassus.compiler.program.stages import cut
 from delassus.spatial.trace.batched_calls import CallingTraceOps
 from internals import (
     Argument,
-    Code,
     NumpyOps,
     Op,
     Program,
@@ -27,11 +26,10 @@ from internals import (
     interpret_program,
     llvm_module,
     make_program,
-    object_code,
     optimise,
     write_c,
 )
-from programs import same
+from programs import loaded, same
 from tools import requested
 
 N = 4
@@ -302,7 +300,7 @@ def test_runs_of_values_go_to_the_first_places_that_are_free():
 def test_machine_code(algorithm, lanes, scalar):
     program, cpu = program_of(algorithm), host()
     dtype = np.float64 if scalar == "double" else np.float32
-    code = Code(object_code(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma)))
+    code = loaded(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code.address("batch"))
     x = states(dtype=dtype)
     (wanted,) = interpret_program(program, x)
@@ -320,7 +318,7 @@ def test_sines_of_one_state(sizes):
     arguments = tuple(Argument(f"x{k}", (n,)) for k, n in enumerate(sizes))
     results = (Result("y", (len(outputs),), tuple(range(len(outputs)))),)
     program = Program("sines", optimise(ops.graph([outputs])), arguments, results)
-    code = Code(object_code(llvm_module(program, "double", 1, cpu.vector_registers, cpu.has_fma)))
+    code = loaded(llvm_module(program, "double", 1, cpu.vector_registers, cpu.has_fma))
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * (len(sizes) + 1))(code.address("batch"))
     values = [np.random.default_rng(k).uniform(-4, 4, n) for k, n in enumerate(sizes)]
     x, found = np.concatenate(values), np.full(len(outputs), np.nan)
@@ -340,7 +338,7 @@ def test_results_that_are_leaves(lanes, scalar):
     results = (Result("y", (len(made),), tuple(range(len(made)))), Result("z", (33,), (44,) * 33))
     program = Program("leaves", ops.graph([made]), (Argument("x", (40,)), Argument("y", (5,))), results)
     dtype = np.float64 if scalar == "double" else np.float32
-    code = Code(object_code(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma)))
+    code = loaded(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 4)(code.address("batch"))
     for n in (lanes, 9):
         given = np.random.default_rng(n).normal(size=(n, 45)).astype(dtype)

@@ -15,8 +15,8 @@ import pytest
 
 import delassus as ds
 from delassus.quantities.options import Keywords
-from internals import QUANTITIES, bind, make_program
-from tools import AGREEMENT, error, requested
+from internals import QUANTITIES, bind
+from tools import AGREEMENT, error, requested, traced
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_only_the_outputs_that_are_asked_for(name):
 
 
 def operations(tree, constraints, name, outputs):
-    return make_program(requested(tree, constraints, name, outputs=outputs)).count().total
+    return traced(tree, constraints, name, outputs=outputs).count().total
 
 
 @pytest.mark.slow

@@ -19,10 +19,9 @@ from internals import (
     PER_DOF,
     configuration_from_mujoco,
     joint_kinds,
-    make_program,
     tree_to_pinocchio,
 )
-from tools import error, mujoco_data, qdd_of, requested
+from tools import error, mujoco_data, qdd_of, traced
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -266,7 +265,7 @@ def test_what_a_robot_does_not_have_costs_nothing():
     dofs = tree.nv - 6
 
     def operations(robot, **options):
-        return make_program(requested(robot, [ds.Point("link6")], "dynamics", **options)).graph.count().total
+        return traced(robot, [ds.Point("link6")], "dynamics", **options).graph.count().total
 
     def having(**values):
         return replace(tree, joints=(tree.joints[0], *(replace(j, **values) for j in tree.joints[1:])))

@@ -122,6 +122,11 @@ def requested(tree, constraints, what, **options):
     return request(tree, constraints, find_quantity(what), **options)
 
 
+def traced(tree, constraints, what, **options):
+    """Program of what `delassus.compile` is asked for in the same words."""
+    return make_program(requested(tree, constraints, what, **options))
+
+
 def direct(tree, what, states, constraints=(), method="auto", derivative="", **options):
     """Results by name of a quantity, or of its derivative, as the direct functions compute them."""
     return bind(tree, constraints, find_quantity(what), states, method, derivative, **options).run()

@@ -97,7 +97,7 @@ Inertial parameters
 
 Compiled
     `compile`                 machine code of any of these for one robot and its constraints
-    `Kernel`                  what compile returns
+    `Kernel`, `CudaKernel`    what compile returns
     `rollout`                 many steps of a kernel
     `ilqr`                    controls that make the cost of a trajectory small
     `Plan`                    what ilqr gives
@@ -212,6 +212,7 @@ if _typing.TYPE_CHECKING:
     from delassus.compiler.program.trace import OperationReport, count_operations
     from delassus.contact.scene import Scene
     from delassus.runtime.compile import compile
+    from delassus.runtime.cuda.kernel import CudaKernel
     from delassus.runtime.excitation import ExcitingMotion, exciting_motion
     from delassus.runtime.identify import Identification, identify
     from delassus.runtime.kernel import Kernel
@@ -230,6 +231,7 @@ __all__ = [
     "ClosedLoops",
     "Contact",
     "Control",
+    "CudaKernel",
     "DelassusError",
     "DelassusWarning",
     "Distance",
@@ -311,6 +313,7 @@ _NAMES = __all__
 del __all__  # `__getattr__` gives it
 
 _LATER = {
+    "CudaKernel": "delassus.runtime.cuda.kernel",
     "ExcitingMotion": "delassus.runtime.excitation",
     "Identification": "delassus.runtime.identify",
     "Kernel": "delassus.runtime.kernel",

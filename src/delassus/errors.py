@@ -64,6 +64,10 @@ class MissingDependencyError(DelassusError, ImportError):
     """An optional dependency that is not installed; the message names the pip command."""
 
 
+class DeviceError(DelassusError, RuntimeError):
+    """A GPU or its driver that cannot do what is asked: none is there, too old, out of memory, an error of a kernel."""
+
+
 class DelassusWarning(UserWarning):
     """Something that a user should know of, and that does not make the result wrong."""
 

@@ -361,7 +361,8 @@ class Scene(Frozen):
         """
         made = self.constraints(touching=touching, between_links=between_links)
         check_number_of_points(made)
-        return compile_kernel(self.tree, made, "contact_step", **options)
+        kernel: Kernel = compile_kernel(self.tree, made, "contact_step", **options)
+        return kernel
 
     def __reduce__(self) -> tuple[object, ...]:
         """Rebuild from what it was made of."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from inspect import cleandoc
 from itertools import zip_longest
 from textwrap import wrap
-from typing import Literal, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from delassus.accuracy.estimate import check_error_bound
 from delassus.compiler.machine.cpu import host
@@ -18,7 +18,10 @@ from delassus.quantities.options import Constraints, Keywords
 from delassus.quantities.request import Request, request
 from delassus.runtime.kernel import Kernel, restored
 
-DTYPES = ("float64", "float32")
+if TYPE_CHECKING:
+    from delassus.runtime.cuda.kernel import CudaKernel
+
+DTYPES, TARGETS = ("float64", "float32"), ("cpu", "cuda")
 
 COLUMNS = 32, 15, 18, 39
 """Widths of the columns of the table of `compile`."""
@@ -27,6 +30,42 @@ COLUMNS = 32, 15, 18, 39
 def kernel_of(asked: Request, dtype: str, reason: str) -> Kernel:
     """Kernel of a request, the same one for the same request; ``reason`` says what a direct call compiles it for."""
     return restored(asked, dtype, None, reason, None)
+
+
+@overload
+def compile(
+    tree: Tree,
+    constraints: Constraints = None,
+    what: str = "delassus",
+    *,
+    method: str = "auto",
+    dtype: Literal["float64", "float32"] = "float64",
+    lanes: int | None = None,
+    payloads: Iterable[str] = (),
+    error_bound: float | None = None,
+    outputs: str | Sequence[str] | None = None,
+    packed: bool = False,
+    target: Literal["cpu"] = "cpu",
+    **options: Unpack[Keywords],
+) -> Kernel: ...
+
+
+@overload
+def compile(
+    tree: Tree,
+    constraints: Constraints = None,
+    what: str = "delassus",
+    *,
+    method: str = "auto",
+    dtype: Literal["float64", "float32"] = "float64",
+    lanes: int | None = None,
+    payloads: Iterable[str] = (),
+    error_bound: float | None = None,
+    outputs: str | Sequence[str] | None = None,
+    packed: bool = False,
+    target: Literal["cuda"],
+    **options: Unpack[Keywords],
+) -> CudaKernel: ...
 
 
 def compile(  # the public name; the built-in of that name is not used here
@@ -41,9 +80,10 @@ def compile(  # the public name; the built-in of that name is not used here
     error_bound: float | None = None,
     outputs: str | Sequence[str] | None = None,
     packed: bool = False,
+    target: Literal["cpu", "cuda"] = "cpu",
     **options: Unpack[Keywords],
-) -> Kernel:
-    """Compile a function of a robot's state to machine code for this processor.
+) -> Kernel | CudaKernel:
+    """Compile a function of a robot's state to machine code, for this processor or for NVIDIA's GPUs.
 
     Damping, springs, gravity, its compensation and constraints act as the robot's file says; ``passive="none"`` leaves
     out damping, springs and compensation, ``constraints=()`` the last.
@@ -84,13 +124,16 @@ def compile(  # the public name; the built-in of that name is not used here
         not given. What no result needs takes no operation.
     packed : bool
         Of symmetric matrices return the lower triangle, row by row: (..., n (n + 1) / 2), half of what is written.
+    target : {"cpu", "cuda"}
+        What runs it: this processor, or NVIDIA's GPUs, a thread a state, which needs the extra ``cuda`` and a driver
+        when it is called. States above ``error_bound`` are not solved again there: their results are NaN.
     **options
         Those of the table, explained in `delassus.quantities.options.Keywords`: numbers that are built in, and further
         arguments, after all others. What is not asked for costs nothing.
 
     Returns
     -------
-    Kernel
+    Kernel or CudaKernel
         Call it with configurations (..., nq) and its further arguments; several results come as a tuple. The first
         call with one state compiles the code for that, the first call with a batch the code for batches: what must
         answer in time calls it once before. Compiled code is cached on disk: a second process loads it.
@@ -126,11 +169,18 @@ def compile(  # the public name; the built-in of that name is not used here
         **options,
     )
     check_choice("dtype", dtype, DTYPES, ConfigurationError)
+    check_choice("target", target, TARGETS, ConfigurationError)
+    check_error_bound(error_bound, dtype)
+    if target == "cuda":
+        from delassus.runtime.cuda.kernel import CudaKernel
+
+        if lanes is not None:
+            raise ConfigurationError("lanes", "None with target='cuda'", shown(lanes), "A thread has one state.")
+        return CudaKernel(asked, dtype, error_bound=error_bound)
     if lanes is None:
         lanes = host().lanes(dtype)
     elif not is_whole(lanes) or lanes not in (1, 2, 4, 8, 16, 32):
         raise ConfigurationError("lanes", "1, 2, 4, 8, 16 or 32", shown(lanes), "Or leave it out.")
-    check_error_bound(error_bound, dtype)
     return Kernel(asked, dtype, lanes, error_bound=error_bound)
 
 

@@ -8,29 +8,25 @@ from dataclasses import replace
 from functools import lru_cache
 from inspect import signature
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.accuracy.estimate import ERROR_BOUND, check_error_bound
 from delassus.accuracy.policy import ACCURATE
 from delassus.accuracy.status import Resolved
 from delassus.compiler.jit.compile import c_function
 from delassus.compiler.machine.code import MachineCode, key_of
 from delassus.compiler.machine.cpu import host
-from delassus.compiler.program.pipeline import derivative_programs, make_program
-from delassus.compiler.program.program import Program, Result
-from delassus.compiler.targets.c.text import Scalar
 from delassus.errors import ConfigurationError, warn
 from delassus.frozen import cached_property
-from delassus.model.check import check_batch, check_flag, check_path, check_whole, library_of
+from delassus.model.check import check_flag, check_whole, library_of
 from delassus.quantities import find_quantity
 from delassus.quantities.evaluate import NumpyRequest
 from delassus.quantities.request import Request, request
 from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries
+from delassus.runtime.any_kernel import AnyKernel, made_request
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
 from delassus.runtime.fallback import next_request, solve_states
 from delassus.runtime.fastcall import direct_entry
@@ -38,7 +34,7 @@ from delassus.runtime.rollouts.loop import Feedback, run_steps
 from delassus.runtime.threads import number_of, over_states
 
 
-class Kernel:
+class Kernel(AnyKernel):
     """Compiled function of a batch of states; made by `delassus.compile`.
 
     Attributes
@@ -75,43 +71,29 @@ class Kernel:
         error_bound: float | None = None,
         tried: tuple[str, ...] = (),
     ) -> None:
-        self.error_bound = error_bound
-        self.least_rcond = float(np.finfo(dtype).eps) / check_error_bound(error_bound, dtype)
-        is_strict = request.solves and check_error_bound(error_bound, dtype) < ERROR_BOUND[dtype]
-        made = replace(request, error_dtype=dtype) if is_strict else request
-        self.code = code = MachineCode(made, dtype, lanes, reason)
-        self.operations, self.has_rcond, self.error_dtype = code.operations, code.has_rcond, code.error_dtype
+        self.code = MachineCode(made_request(request, dtype, error_bound), dtype, lanes, reason)
+        super().__init__(request, dtype, error_bound, self.code)
         self.tried = (*tried, request.method) if self.error_dtype == "float64" else tried
-        self.request, self.method, self.lanes = request, request.method, lanes
-        self.dtype, self.arguments = np.dtype(dtype), request.arguments
-        self.results = tuple(Result(o.name, request.shape_of(o), (), o.meaning) for o in request.outputs)
+        self.lanes = lanes
         self._has_warned = False
-        self._derivatives: dict[tuple[str, ...], Kernel] = {(): self}
         sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self.has_rcond else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
         self._roll: Any = c_function(run_steps) if request.is_rolled else None
         self._direct = direct_entry(self, _declined)
         self.__call__: Callable[..., Any] = direct_entry(self, self._call, is_helped=True)
 
-    def __repr__(self) -> str:
-        method = f"method={self.method!r}, " if self.request.quantity.methods else ""
-        of = f"{self.request.title!r} of {self.request.tree.name!r}"
-        return f"Kernel({of}, {method}{self.dtype}, {self.operations.total} operations)"
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Compile again, or load from the cache, on the other side: once for all equal kernels."""
         lanes = self.lanes if self.lanes != host().lanes(self.dtype.name) else None
         return restored, (self.request, self.dtype.name, lanes, "", self.error_bound)
 
+    def _of(self, asked: Request, reason: str) -> Kernel:
+        return Kernel(asked, self.dtype.name, self.lanes, reason, self.error_bound)
+
     @cached_property
     def identity(self) -> str:
         """Identity of the kernel, the same in every process."""
         return f"{key_of(self.request, self.dtype.name, self.lanes)}_{self.least_rcond!r}"
-
-    @property
-    def what(self) -> str:
-        """Name of the quantity, as `compile` was asked."""
-        return self.request.quantity.name
 
     def address(self, states: int) -> int:
         """Address of the machine code for so many states: of their number, a pointer for each argument and result.
@@ -120,16 +102,6 @@ class Kernel:
         numbers of states that are below `lanes`, or for all others: it is compiled when it is first asked for.
         """
         return self.code.of(check_whole("states", states, "", least=1)).address("batch")
-
-    @property
-    def iterates(self) -> bool:
-        """Whether it is a contact step, whose sweeps end at a tolerance or before it."""
-        return "sweeps" in self.request.quantity.options
-
-    @property
-    def plan(self) -> Any:
-        """Choice of ``method="auto"`` with its reason; None for a named method, and where there is no choice."""
-        return self.request.plan
 
     def _call(
         self,
@@ -206,7 +178,7 @@ class Kernel:
         return out if out is not None else results[0] if len(results) == 1 else tuple(results)
 
     # calls go to machine code at once, and from there, if need be, to `_call`
-    __slots__ = {"__call__": _call.__doc__, "__dict__": None, "__weakref__": None}
+    __slots__ = {"__call__": _call.__doc__}
     __signature__ = property(lambda self: signature(self._call))
     # `torch.compile` traces what is behind objects that say so, and knows no slots
     _torchdynamo_orig_callable, _torchdynamo_wrapper_id = property(lambda self: self._call), property(id)
@@ -244,107 +216,6 @@ class Kernel:
         resolved = Resolved(qdd, forces, run.status, rank, redundant, run.error)
         solution: ForwardDynamics = report(NumpyRequest(self.request, values, batch), resolved, self.method)
         return solution
-
-    def empty_results(self, batch: int | tuple[int, ...] = ()) -> Any:
-        """Arrays to pass as ``out``: one, or a tuple if there are several results, each at a cache line.
-
-        Parameters
-        ----------
-        batch : int or tuple of int
-            Leading axes of the results.
-
-        Examples
-        --------
-        >>> import delassus as ds
-        >>> arm = ds.mechanisms.chain(7)
-        >>> kernel = ds.compile(arm, [ds.Weld("link7")], "delassus")
-        >>> G, q = kernel.empty_results(100), arm.random(0, batch=100)
-        >>> kernel(q, out=G) is G
-        True
-        """
-        made = result_arrays(None, self.results, check_batch(batch), self.dtype)
-        return made[0] if len(made) == 1 else tuple(made)
-
-    def derivative(self, *modes: str, by: str | Sequence[str] | None = None) -> Kernel:
-        """Kernel of a derivative, by formulas or by differentiation of its program; compiled when first asked for.
-
-        Parameters
-        ----------
-        *modes : {"jacobian", "tangent_jacobian", "jvp", "vjp"}
-            "jacobian": of each result with each argument, ``∂y/∂x``. "tangent_jacobian": the same where configurations
-            change, as arguments and as results, along the tangent of ``tree.integrate``; for free and ball joints in
-            the frame of their link, as ``v`` is: Pinocchio's convention. Both by formulas where there are some: of
-            dynamics, steps, impulses, inverse dynamics, motions of frames, momentum, energies, centre of mass; of
-            "jacobian" only if no joint has a quaternion. "jvp": with a tangent for each argument, the tangents of the
-            results, ``ẏ = (∂y/∂x) ẋ``. "vjp": with a cotangent for each result, the cotangents of the arguments,
-            ``x̄ = (∂y/∂x)ᵀ ȳ``. Of several, each is that of the kernel that those before it make.
-        by : str or sequence of str, optional
-            Names of the arguments ``x``; all others are held, and nothing is computed for them. All if None.
-            ``derivative("vjp", "jvp", by=("q", "v"))`` are products with the Hessian, ``(∂²(ȳᵀ y)/∂x²) ẋ``.
-
-        Returns
-        -------
-        Kernel
-            Its arguments are those of this kernel and, after them, the tangents or cotangents. Results of "jacobian"
-            are ``dy_dx``, of the shape of y and then that of x, in tangents (nv) for (nq). Elsewhere all numbers of
-            arguments count as independent, the four of a quaternion too.
-
-        Raises
-        ------
-        ConfigurationError, UnknownNameError
-            Another mode; a name that no argument has.
-
-        Examples
-        --------
-        >>> import delassus as ds, numpy as np
-        >>> arm = ds.mechanisms.chain(7)
-        >>> place = ds.compile(arm, (), "centre_of_mass")
-        >>> place.derivative("jacobian")(arm.random(0, batch=100)).shape
-        (100, 3, 7)
-        >>> place.derivative("vjp")(arm.random(0, batch=100), np.ones(3)).shape
-        (100, 7)
-        """
-        asked = self.request.differentiated(*modes, by=by)
-        modes = asked.derivative[len(self.request.derivative) :]
-        if modes not in self._derivatives:
-            made = Kernel(asked, self.dtype.name, self.lanes, ", for derivatives", self.error_bound)
-            self._derivatives[modes] = made
-        return self._derivatives[modes]
-
-    # -- other targets ---------------------------------------------------------------------------------------------
-
-    def program(self, return_error: bool = True) -> Program:
-        """The program before it is code (traced again), with its hidden result ``rcond`` or without."""
-        return make_program(replace(self.request, error_dtype=self.error_dtype), return_error, self.dtype.name)
-
-    def export_c(self, folder: str | Path, *, return_error: bool = False, casadi: int = 0) -> tuple[Path, Path]:
-        """Write the kernel as C99, one ``.h`` and one ``.c`` that need only ``math.h``; returns their paths.
-
-        With ``return_error``, what divides has one more result, ``rcond``: relative errors are about ε / ``rcond``, ε
-        being that of double or float. With ``casadi``, of float64, there is ``NAME_casadi`` too, for
-        ``casadi.external`` and acados: 1, with its sparse Jacobian; 2, with second derivatives, many times as long.
-        """
-        from delassus.compiler.targets.c.module import write_c
-
-        scalar: Scalar = "double" if self.dtype == np.float64 else "float"
-        folder, derivatives = check_path("folder", folder), self._derived(casadi, return_error)
-        return write_c(self.program(return_error), folder, scalar, derivatives)
-
-    def casadi(self, *, return_error: bool = False, jacobian: bool = False) -> Any:
-        """The kernel as a ``casadi.Function``, for derivatives and optimisation; needs the extra ``casadi``.
-
-        With ``return_error``, what divides has one more result, ``rcond``, as in `export_c`. With ``jacobian``, CasADi
-        takes the program of ``derivative("jacobian")`` for the Jacobian, which has fewer instructions than its own.
-        """
-        from delassus.compiler.targets.casadi import casadi_function
-
-        return casadi_function(self.program(return_error), *self._derived(int(jacobian), return_error))
-
-    def _derived(self, order: int, return_error: bool) -> list[Program]:
-        """Programs of derivatives, which need not be compiled."""
-        if order and return_error:
-            raise ConfigurationError("return_error", "False with derivatives", "True", "Leave it out.")
-        return derivative_programs(self.request, order)
 
     # -- states ----------------------------------------------------------------------------------------------------
 

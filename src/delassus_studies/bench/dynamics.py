@@ -52,15 +52,18 @@ ANY_ERROR = 1e300
 
 def dynamics_kernel(case: Case, method: str, **options: Any) -> ds.Kernel:
     """Forward dynamics by a method."""
-    return ds.compile(case.tree, case.constraints, "dynamics", **dynamics_options(case, method), **options)
+    given = {**dynamics_options(case, method), **options}
+    kernel: ds.Kernel = ds.compile(case.tree, case.constraints, "dynamics", **given)
+    return kernel
 
 
 def inverse_kernel(case: Case) -> ds.Kernel:
     """Inverse dynamics of motors at all joints but a floating base, with the least constraint forces."""
     m = sum(c.size for c in case.constraints)
     weights = np.repeat([MOTOR_WEIGHT, 1.0], [case.tree.nv, m])
-    given = {"motors": "actuated", "weights": weights, "passive": "none"}
-    return ds.compile(case.tree, case.constraints, "inverse_dynamics", **given)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"motors": "actuated", "weights": weights, "passive": "none"}
+    kernel: ds.Kernel = ds.compile(case.tree, case.constraints, "inverse_dynamics", **given)
+    return kernel
 
 
 def inverse_error(case: Case, states: States, tau: Array, forces: Array) -> float:

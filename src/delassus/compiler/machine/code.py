@@ -1,4 +1,4 @@
-"""Machine code of a request, made when it is first called: from the cache, or made and stored there."""
+"""Code of a request, made when it is first called: from the cache, or made and stored there."""
 
 from __future__ import annotations
 
@@ -40,10 +40,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-class MachineCode:
-    """Machine code of a request: for states one by one, and for lanes, each made when it is first asked for.
-
-    Both are kept in the cache, and so is what is known of the program before.
+class KnownProgram:
+    """What is known of the program of a request: made when that is first asked for, and kept in the cache.
 
     Attributes
     ----------
@@ -53,6 +51,37 @@ class MachineCode:
         Whether the program makes the reciprocal condition of each state.
     error_dtype : str
         In which type the program estimates errors by what solutions miss, if it does.
+    """
+
+    def __init__(self, asked: Request, dtype: str, reason: str = "") -> None:
+        """``reason`` is said where it takes long."""
+        self._asked, self._dtype = asked, dtype
+        self._scalar = "double" if dtype == "float64" else "float"
+        self._what = f"{asked.title} of {asked.tree.name}{reason}"
+        self._program: Program | None = None
+        facts = disk.fetch(_key(asked, dtype), self._facts, f"the program of {self._what}")
+        *operations, self.has_rcond, self.error_dtype = json.loads(facts)
+        self.operations = OperationCount(*operations)
+
+    def _facts(self) -> bytes:
+        program = self._made_program()
+        facts = [*astuple(program.count()), any(r.hidden for r in program.results), program.error_dtype]
+        return json.dumps(facts).encode()
+
+    def _made_program(self) -> Program:
+        """The program, which is kept until all code is made of it."""
+        with _garbage_left():
+            self._program = make_program(self._asked, dtype=self._dtype)
+        return self._program
+
+
+class MachineCode(KnownProgram):
+    """Machine code of a request: for states one by one, and for lanes, each made when it is first asked for.
+
+    Both are kept in the cache.
+
+    Attributes
+    ----------
     lanes : int
         States that a vector register holds, and from which on they are taken by lanes.
     spans : array of two integers
@@ -61,15 +90,10 @@ class MachineCode:
     """
 
     def __init__(self, asked: Request, dtype: str, lanes: int, reason: str = "") -> None:
-        """``reason`` is said where it takes long."""
-        self._asked, self._dtype, self.lanes = asked, dtype, lanes
-        self._what = f"{asked.title} of {asked.tree.name}{reason}"
-        self._program: Program | None = None
+        self.lanes = lanes
         self._codes: list[Code | None] = [None, None]
         self.spans = (ctypes.c_int64 * 2)()
-        facts = disk.fetch(key_of(asked, dtype, 0), self._facts, f"the program of {self._what}")
-        *operations, self.has_rcond, self.error_dtype = json.loads(facts)
-        self.operations = OperationCount(*operations)
+        super().__init__(asked, dtype, reason)
 
     def of(self, states: int) -> Code:
         """Code for so many states, one at least: functions ``batch`` and ``span``, for no others than are alike."""
@@ -90,35 +114,47 @@ class MachineCode:
             self._program = None
         return made
 
-    def _facts(self) -> bytes:
-        program = self._made_program()
-        facts = [*astuple(program.count()), any(r.hidden for r in program.results), program.error_dtype]
-        return json.dumps(facts).encode()
-
     def _objects(self, lanes: int) -> bytes:
-        scalar, cpu = "double" if self._dtype == "float64" else "float", host()
-        program = self._program or self._made_program()
+        cpu, program = host(), self._program or self._made_program()
         with _garbage_left():
-            assembly = llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma)
+            assembly = llvm_module(program, self._scalar, lanes, cpu.vector_registers, cpu.has_fma)
         return object_code(assembly)
 
-    def _made_program(self) -> Program:
-        """The program, which is kept until both codes are made of it."""
+
+class DeviceCode(KnownProgram):
+    """PTX of a request, for an architecture and all later ones; kept in the cache, whatever the processor is."""
+
+    def ptx(self, architecture: str) -> str:
+        """The text, made when it is first asked for."""
+        with one_at_a_time():
+            key = key_of_ptx(self._asked, self._dtype, architecture)
+            found = disk.fetch(key, lambda: self._text(architecture), f"{self._what}, for GPUs")
+            self._program = None
+        return found.decode()
+
+    def _text(self, architecture: str) -> bytes:
+        from delassus.compiler.machine.ptx import device_module, ptx
+
+        program = self._program or self._made_program()
         with _garbage_left():
-            self._program = make_program(self._asked, dtype=self._dtype)
-        return self._program
+            return ptx(device_module(program, self._scalar), architecture).encode()
 
 
 def key_of(asked: Request, dtype: str, lanes: int) -> str:
-    """Key of machine code, of what is known of its program if there are no lanes: all that it depends on."""
+    """Key of machine code for this processor: all that it depends on."""
     this = host()
-    return disk.cache_key(
-        **asked.describe(),
-        dtype=dtype,
-        lanes=lanes,
-        processor=f"{this.triple} {this.cpu} {this.features}",
-        versions=f"delassus {__version__} {sources()}, {versions()}",
-    )
+    return _key(asked, dtype, lanes=lanes, processor=f"{this.triple} {this.cpu} {this.features}")
+
+
+def key_of_ptx(asked: Request, dtype: str, architecture: str) -> str:
+    """Key of PTX for an architecture, the same whatever this processor is."""
+    return _key(asked, dtype, target="cuda", architecture=architecture)
+
+
+def _key(asked: Request, dtype: str, **machine: str | int) -> str:
+    """Key of code for a machine, or of what is known of a program, which is the same for all."""
+    package = f"delassus {__version__} {sources()}, {versions()}"
+    return disk.cache_key(**asked.describe(), dtype=dtype, **machine, versions=package)
 
 
 @contextmanager

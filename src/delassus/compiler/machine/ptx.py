@@ -11,6 +11,9 @@ TRIPLE = "nvptx64-nvidia-cuda"
 ARCHITECTURE = "sm_75"
 """Oldest GPUs that are supported; the driver compiles PTX of these for all later ones."""
 
+THREADS = 64
+"""Threads of a block. Registers bound how many warps a multiprocessor holds: blocks of few leave few of them idle."""
+
 ENTRY = """
 declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
@@ -41,6 +44,11 @@ done:
   ret void
 }}
 """
+
+
+def shared_bytes(threads: int, item: int) -> int:
+    """Bytes of shared memory of a block of so many threads, for numbers of ``item`` bytes: a tile for each warp."""
+    return threads * PITCH * item
 
 
 def device_module(program: Program, scalar: str) -> str:

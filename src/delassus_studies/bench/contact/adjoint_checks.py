@@ -56,7 +56,9 @@ def _measure(case: StepCase, steps: int) -> Record:
     cotangents = dict(zip(names, made, strict=True))
 
     # rows: four ends of each direction
-    directions = {name: rng.normal(size=np.shape(cotangents[name])) for name in names if name != "impulses"}
+    directions: dict[str, Any] = {
+        name: rng.normal(size=np.shape(cotangents[name])) for name in names if name != "impulses"
+    }
     directions["q"] = rng.normal(size=tree.nv)
     directions["dt"] = np.array(1e-3)
     scale = {"kp": case.gains[0], "kd": case.gains[1], "q_target": 0.1}

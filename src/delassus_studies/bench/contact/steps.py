@@ -71,8 +71,9 @@ class StepCase:
 
     def kernel(self, what: str = "contact_step", **options: Any) -> ds.Kernel:
         """The compiled step, or the step with its derivatives."""
-        return ds.compile(self.tree, self.contacts, what, control="pd", tolerance=WANTED,
-                       **{**self.options, **options})  # fmt: skip
+        given = {"control": "pd", "tolerance": WANTED, **self.options, **options}
+        kernel: ds.Kernel = ds.compile(self.tree, self.contacts, what, **given)
+        return kernel
 
 
 @dataclass(frozen=True, slots=True)

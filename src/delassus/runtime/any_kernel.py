@@ -1,0 +1,175 @@
+"""What kernels of every target have: names and shapes, counts, derivatives, and the program for other targets."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from delassus.accuracy.estimate import ERROR_BOUND, check_error_bound
+from delassus.compiler.machine.code import KnownProgram
+from delassus.compiler.program.pipeline import derivative_programs, make_program
+from delassus.compiler.program.program import Program, Result
+from delassus.compiler.targets.c.text import Scalar
+from delassus.errors import ConfigurationError
+from delassus.model.check import check_batch, check_path
+from delassus.quantities.request import Request
+from delassus.runtime.arrays import result_arrays
+
+
+class AnyKernel(ABC):
+    """Kernel of any target; see `Kernel` and `CudaKernel`.
+
+    ``code`` is what is known of its program.
+    """
+
+    __slots__ = ("__dict__", "__weakref__")
+
+    def __init__(self, request: Request, dtype: str, error_bound: float | None, code: KnownProgram) -> None:
+        self.error_bound = error_bound
+        self.least_rcond = float(np.finfo(dtype).eps) / check_error_bound(error_bound, dtype)
+        self.operations, self.has_rcond, self.error_dtype = code.operations, code.has_rcond, code.error_dtype
+        self.request, self.method = request, request.method
+        self.dtype, self.arguments = np.dtype(dtype), request.arguments
+        self.results = tuple(Result(o.name, request.shape_of(o), (), o.meaning) for o in request.outputs)
+        self._derivatives: dict[tuple[str, ...], Any] = {(): self}
+
+    def __repr__(self) -> str:
+        method = f"method={self.method!r}, " if self.request.quantity.methods else ""
+        of = f"{self.request.title!r} of {self.request.tree.name!r}"
+        return f"{type(self).__name__}({of}, {method}{self.dtype}, {self.operations.total} operations)"
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """Identity of the kernel, the same in every process."""
+
+    @abstractmethod
+    def _of(self, asked: Request, reason: str) -> Self:
+        """Kernel of another request, of the same target, type and bound; ``reason`` is said where it takes long."""
+
+    @property
+    def what(self) -> str:
+        """Name of the quantity, as `compile` was asked."""
+        return self.request.quantity.name
+
+    @property
+    def iterates(self) -> bool:
+        """Whether it is a contact step, whose sweeps end at a tolerance or before it."""
+        return "sweeps" in self.request.quantity.options
+
+    @property
+    def plan(self) -> Any:
+        """Choice of ``method="auto"`` with its reason; None for a named method, and where there is no choice."""
+        return self.request.plan
+
+    def empty_results(self, batch: int | tuple[int, ...] = ()) -> Any:
+        """Arrays of NumPy to pass as ``out``: one, or a tuple if there are several results, each at a cache line.
+
+        Parameters
+        ----------
+        batch : int or tuple of int
+            Leading axes of the results.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> arm = ds.mechanisms.chain(7)
+        >>> kernel = ds.compile(arm, [ds.Weld("link7")], "delassus")
+        >>> G, q = kernel.empty_results(100), arm.random(0, batch=100)
+        >>> kernel(q, out=G) is G
+        True
+        """
+        made = result_arrays(None, self.results, check_batch(batch), self.dtype)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def derivative(self, *modes: str, by: str | Sequence[str] | None = None) -> Self:
+        """Kernel of a derivative, by formulas or by differentiation of its program; compiled when first asked for.
+
+        Parameters
+        ----------
+        *modes : {"jacobian", "tangent_jacobian", "jvp", "vjp"}
+            "jacobian": of each result with each argument, ``∂y/∂x``. "tangent_jacobian": the same where configurations
+            change, as arguments and as results, along the tangent of ``tree.integrate``; for free and ball joints in
+            the frame of their link, as ``v`` is: Pinocchio's convention. Both by formulas where there are some: of
+            dynamics, steps, impulses, inverse dynamics, motions of frames, momentum, energies, centre of mass; of
+            "jacobian" only if no joint has a quaternion. "jvp": with a tangent for each argument, the tangents of the
+            results, ``ẏ = (∂y/∂x) ẋ``. "vjp": with a cotangent for each result, the cotangents of the arguments,
+            ``x̄ = (∂y/∂x)ᵀ ȳ``. Of several, each is that of the kernel that those before it make.
+        by : str or sequence of str, optional
+            Names of the arguments ``x``; all others are held, and nothing is computed for them. All if None.
+            ``derivative("vjp", "jvp", by=("q", "v"))`` are products with the Hessian, ``(∂²(ȳᵀ y)/∂x²) ẋ``.
+
+        Returns
+        -------
+        Kernel
+            Of the same target. Its arguments are those of this kernel and, after them, the tangents or cotangents.
+            Results of "jacobian" are ``dy_dx``, of the shape of y and then that of x, in tangents (nv) for (nq).
+            Elsewhere all numbers of arguments count as independent, the four of a quaternion too.
+
+        Raises
+        ------
+        ConfigurationError, UnknownNameError
+            Another mode; a name that no argument has.
+
+        Examples
+        --------
+        >>> import delassus as ds, numpy as np
+        >>> arm = ds.mechanisms.chain(7)
+        >>> place = ds.compile(arm, (), "centre_of_mass")
+        >>> place.derivative("jacobian")(arm.random(0, batch=100)).shape
+        (100, 3, 7)
+        >>> place.derivative("vjp")(arm.random(0, batch=100), np.ones(3)).shape
+        (100, 7)
+        """
+        asked = self.request.differentiated(*modes, by=by)
+        modes = asked.derivative[len(self.request.derivative) :]
+        if modes not in self._derivatives:
+            self._derivatives[modes] = self._of(asked, ", for derivatives")
+        made: Self = self._derivatives[modes]
+        return made
+
+    # -- other targets ---------------------------------------------------------------------------------------------
+
+    def program(self, return_error: bool = True) -> Program:
+        """The program before it is code (traced again), with its hidden result ``rcond`` or without."""
+        return make_program(replace(self.request, error_dtype=self.error_dtype), return_error, self.dtype.name)
+
+    def export_c(self, folder: str | Path, *, return_error: bool = False, casadi: int = 0) -> tuple[Path, Path]:
+        """Write the kernel as C99, one ``.h`` and one ``.c`` that need only ``math.h``; returns their paths.
+
+        With ``return_error``, what divides has one more result, ``rcond``: relative errors are about ε / ``rcond``, ε
+        being that of double or float. With ``casadi``, of float64, there is ``NAME_casadi`` too, for
+        ``casadi.external`` and acados: 1, with its sparse Jacobian; 2, with second derivatives, many times as long.
+        """
+        from delassus.compiler.targets.c.module import write_c
+
+        scalar: Scalar = "double" if self.dtype == np.float64 else "float"
+        folder, derivatives = check_path("folder", folder), self._derived(casadi, return_error)
+        return write_c(self.program(return_error), folder, scalar, derivatives)
+
+    def casadi(self, *, return_error: bool = False, jacobian: bool = False) -> Any:
+        """The kernel as a ``casadi.Function``, for derivatives and optimisation; needs the extra ``casadi``.
+
+        With ``return_error``, what divides has one more result, ``rcond``, as in `export_c`. With ``jacobian``, CasADi
+        takes the program of ``derivative("jacobian")`` for the Jacobian, which has fewer instructions than its own.
+        """
+        from delassus.compiler.targets.casadi import casadi_function
+
+        return casadi_function(self.program(return_error), *self._derived(int(jacobian), return_error))
+
+    def _derived(self, order: int, return_error: bool) -> list[Program]:
+        """Programs of derivatives, which need not be compiled."""
+        if order and return_error:
+            raise ConfigurationError("return_error", "False with derivatives", "True", "Leave it out.")
+        return derivative_programs(self.request, order)
+
+
+def made_request(request: Request, dtype: str, error_bound: float | None) -> Request:
+    """The request whose program is made: with estimates of errors by what solutions miss, where the bound is strict."""
+    is_strict = request.solves and check_error_bound(error_bound, dtype) < ERROR_BOUND[dtype]
+    return replace(request, error_dtype=dtype) if is_strict else request

@@ -6,6 +6,8 @@
     how times, operations and instructions are measured
 `cases`, `loop_mechanisms`
     robots and constraints that are measured
+`gpu`
+    kernels for GPUs, assembled and counted where there is none, and their predicted speed
 `bench`
     a module a benchmark: `measure`, `tables`, `draw`; those of contact in a room
 `peers`

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ from delassus.quantities.options import ConstrainedMotion, Constraints
 from delassus.quantities.quantity import Quantity
 from delassus.quantities.request import AUTO, Request, check_tree, request
 from delassus.spatial.rotations import Array
+
+T = TypeVar("T")
 
 LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(link, given=…)", "p")}
 """Keywords that hold one array for each argument: what asks for them, and what advice calls one."""
@@ -92,6 +94,10 @@ class DirectRequest(NumpyRequest):
             self.resolved.append(self._all_resolved(results, error, flagged, rest))
         return dict(zip((o.name for o in self.request.outputs), results, strict=True))
 
+    def reported(self, make: Callable[[Any, dict[str, Array]], T]) -> T:
+        """What users get: what ``make`` makes of the request and of its outputs."""
+        return make(self, self.run())
+
     def _all_resolved(
         self, results: Sequence[Array], error: Array, flagged: NDArray[np.bool_], rest: NumpyRequest
     ) -> Resolved:
@@ -126,8 +132,8 @@ class CompiledRequest:
         outputs = self.request.outputs
         return dict(zip((o.name for o in outputs), found if len(outputs) > 1 else (found,), strict=True))
 
-    def solution(self) -> Any:
-        """All outputs in a tuple, in the place of a solution of dynamics, whose statuses are not arrays of numbers."""
+    def reported(self, make: object) -> Any:
+        """All outputs in a tuple, in the place of what ``make`` makes, as statuses are not arrays of numbers."""
         return tuple(self.run().values())
 
     def refusal(self) -> ConfigurationError:

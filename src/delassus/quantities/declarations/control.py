@@ -22,7 +22,8 @@ from delassus.frozen import Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.declarations.inverse_dynamics import friction_of, weights_of
-from delassus.quantities.direct import CompiledRequest, bind
+from delassus.quantities.direct import bind
+from delassus.quantities.evaluate import NumpyRequest
 from delassus.quantities.gains import Gain
 from delassus.quantities.options import MOTION, Arrays, Constraints, Motion
 from delassus.quantities.quantity import Output, Quantity
@@ -256,10 +257,10 @@ def control(
     }  # fmt: skip
     asked = {name: x for name, x in options.items() if x is not None}
     bound = bind(tree, tasks, CONTROL, {"q": q, "v": v}, AUTO, impedance=impedance, limits=limits, **asked, **given)
-    if isinstance(bound, CompiledRequest):
-        compiled: Any = bound.solution()
-        return compiled  # type: ignore[no-any-return]
-    found = bound.run()
-    ends = np.cumsum([c.size for c in bound.constraints])
-    forces = tuple(np.array(x) for x in np.split(found["forces"], ends[:-1], axis=-1)) if len(ends) else ()
-    return Control(found["tau"], forces, found["missed"], found.get("force_residual", np.zeros_like(found["tau"])))
+
+    def by_constraint(bound: NumpyRequest, found: dict[str, Array]) -> Control:
+        ends = np.cumsum([c.size for c in bound.constraints])
+        forces = tuple(np.array(x) for x in np.split(found["forces"], ends[:-1], axis=-1)) if len(ends) else ()
+        return Control(found["tau"], forces, found["missed"], found.get("force_residual", np.zeros_like(found["tau"])))
+
+    return bound.reported(by_constraint)

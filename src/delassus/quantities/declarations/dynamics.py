@@ -227,11 +227,9 @@ def forward_dynamics(
     """
     states, chosen = {"q": q, "v": v, "tau": tau}, AUTO if method is None else method
     bound = bind(tree, constraints, DYNAMICS, states, chosen, compliance=compliance, **given)
-    if isinstance(bound, CompiledRequest):
-        if (tolerance, max_iterations, error_bound) != (None, None, None):
-            wanted = "NumPy arrays, or no tolerance, max_iterations or error_bound"
-            raise ConfigurationError("arrays", wanted, "others", "Compile a kernel, which takes an error_bound.")
-        return bound.solution()  # type: ignore[no-any-return]
+    if isinstance(bound, CompiledRequest) and (tolerance, max_iterations, error_bound) != (None, None, None):
+        wanted = "NumPy arrays, or no tolerance, max_iterations or error_bound"
+        raise ConfigurationError("arrays", wanted, "others", "Compile a kernel, which takes an error_bound.")
     for name, value in (("tolerance", tolerance), ("max_iterations", max_iterations)):
         if value is not None and bound.request.method not in ITERATIVE:
             raise ConfigurationError(
@@ -243,8 +241,7 @@ def forward_dynamics(
         advice = "Leave it out for the default."
         bound.max_iterations = check_whole("max_iterations", max_iterations, advice, least=1)
     bound.error_bound = check_error_bound(error_bound)
-    bound.run()
-    return solved(bound, bound.resolved[0], bound.request.method)
+    return bound.reported(lambda bound, _: solved(bound, bound.resolved[0], bound.request.method))
 
 
 def dynamics_derivatives(
@@ -295,6 +292,4 @@ def dynamics_derivatives(
     """
     states = {"q": q, "v": v, "tau": tau}
     bound = bind(tree, constraints, DYNAMICS_DERIVATIVES, states, AUTO, compliance=compliance, **given)
-    if isinstance(bound, CompiledRequest):
-        return bound.solution()  # type: ignore[no-any-return]
-    return differentiated(bound, bound.run())
+    return bound.reported(differentiated)

@@ -21,7 +21,7 @@ from delassus.frozen import Explained, Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.declarations.osim import jacobian
-from delassus.quantities.direct import CompiledRequest, bind
+from delassus.quantities.direct import bind
 from delassus.quantities.evaluate import NumpyRequest
 from delassus.quantities.options import MOTION, Arrays, Constraints, Motion, Payloads
 from delassus.quantities.quantity import Output, Quantity
@@ -303,15 +303,15 @@ def inverse_dynamics(
         return bind(tree, (), INVERSE_DYNAMICS, states, AUTO, **given).run()["tau"]
     motors = "actuated" if motors is None else motors
     bound = bind(tree, constraints, INVERSE_DYNAMICS, states, AUTO, motors=motors, **given)
-    if isinstance(bound, CompiledRequest):
-        compiled: Any = bound.solution()
-        return compiled  # type: ignore[no-any-return]
-    found = bound.run()
-    rank, f = found["rank"].astype(int), found["forces"]
-    forces = tuple(np.array(f[..., rows]) for rows in bound.problem().rows)
-    J = jacobian(tree, constraints, q, rows=given.get("rows"), placements=given.get("placements"))
-    status = _status(bound, found, rank, np.abs(J))
-    return InverseDynamics(found["tau"], forces, status, found["force_residual"], found["row_residual"], rank)
+
+    def with_status(bound: NumpyRequest, found: dict[str, Array]) -> InverseDynamics:
+        rank, f = found["rank"].astype(int), found["forces"]
+        forces = tuple(np.array(f[..., rows]) for rows in bound.problem().rows)
+        J = jacobian(tree, constraints, q, rows=given.get("rows"), placements=given.get("placements"))
+        status = _status(bound, found, rank, np.abs(J))
+        return InverseDynamics(found["tau"], forces, status, found["force_residual"], found["row_residual"], rank)
+
+    return bound.reported(with_status)
 
 
 def _status(bound: NumpyRequest, found: dict[str, Array], rank: NDArray[np.int_], J: Array) -> NDArray[np.object_]:

@@ -25,7 +25,8 @@ from delassus.frozen import Explained, Frozen
 from delassus.model.check import check_batch, check_generator
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, stacked
-from delassus.quantities.direct import CompiledRequest, bind
+from delassus.quantities.direct import bind
+from delassus.quantities.evaluate import NumpyRequest
 from delassus.quantities.options import Arrays, Constraints, Passive
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO, check_tree
@@ -268,13 +269,12 @@ def close_loops(
     >>> found.status.item().name, bool(found.q[1] == q[1]), bool(found.residual < 1e-11)
     ('CLOSED', True, True)
     """
-    bound = bind(tree, constraints, CLOSE_LOOPS, {"q": q}, AUTO, hold=hold, **given)
-    if isinstance(bound, CompiledRequest):
-        compiled: Any = bound.solution()
-        return compiled  # type: ignore[no-any-return]
-    found = bound.run()
-    status = _named(LoopStatus, 1.0 - found["closed"])
-    return ClosedLoops(found["q_closed"], status, found["residual"], found["rank"].astype(int))
+
+    def with_status(_: object, found: dict[str, Array]) -> ClosedLoops:
+        status = _named(LoopStatus, 1.0 - found["closed"])
+        return ClosedLoops(found["q_closed"], status, found["residual"], found["rank"].astype(int))
+
+    return bind(tree, constraints, CLOSE_LOOPS, {"q": q}, AUTO, hold=hold, **given).reported(with_status)
 
 
 def random_configurations(
@@ -399,13 +399,12 @@ def reduced_dynamics(
     """
     options = {"independent": independent, "output": output, "gravity": gravity, "passive": passive, **given}
     v = np.zeros(tree.nv) if v is None and isinstance(tree, Tree) else v
-    bound = bind(tree, constraints, REDUCED_DYNAMICS, {"q": q, "v": v}, AUTO, **options)
-    if isinstance(bound, CompiledRequest):
-        compiled: Any = bound.solution()
-        return compiled  # type: ignore[no-any-return]
-    found = bound.run()
-    G, drift, M, bias, W, margin, kind = (found[o.name] for o in REDUCED_DYNAMICS.outputs)
-    return ReducedDynamics(bound.request.independent, G, drift, M, bias, W, margin, _named(Singularity, kind))
+
+    def with_singularities(bound: NumpyRequest, found: dict[str, Array]) -> ReducedDynamics:
+        G, drift, M, bias, W, margin, kind = (found[o.name] for o in REDUCED_DYNAMICS.outputs)
+        return ReducedDynamics(bound.request.independent, G, drift, M, bias, W, margin, _named(Singularity, kind))
+
+    return bind(tree, constraints, REDUCED_DYNAMICS, {"q": q, "v": v}, AUTO, **options).reported(with_singularities)
 
 
 def _named(kinds: type[Explained], numbers: Array) -> NDArray[np.object_]:

@@ -21,7 +21,7 @@ from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.model.tree import Tree
 from delassus.planner.plan import auto
 from delassus.quantities.bound_request import BoundRequest, stacked
-from delassus.quantities.direct import CompiledRequest, bind
+from delassus.quantities.direct import bind
 from delassus.quantities.options import Arrays, Constraints, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
@@ -457,7 +457,4 @@ def impulse(
     """
     states, chosen = {"q": q, "v": v}, AUTO if method is None else method
     options = {"restitution": restitution, "targets": targets, "active": active, **given}
-    bound = bind(tree, constraints, IMPULSE, states, chosen, **options)
-    if isinstance(bound, CompiledRequest):
-        return bound.solution()  # type: ignore[no-any-return]
-    return impulses_found(bound, bound.run())
+    return bind(tree, constraints, IMPULSE, states, chosen, **options).reported(impulses_found)

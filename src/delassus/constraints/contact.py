@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal
 
 import numpy as np
@@ -16,8 +17,9 @@ from numpy.typing import ArrayLike
 from delassus.constraints.constraint import Argument, At, Candidate, Constraint
 from delassus.constraints.frame import Frame, as_frame
 from delassus.constraints.joint_rows import JointRows
+from delassus.constraints.shapes.convex_distance import Placed
 from delassus.constraints.shapes.lowest_points import Solid, offsets, sites, tangents
-from delassus.constraints.shapes.nearest_points import PAIRS, Pose, has_formula, n_touches, touches
+from delassus.constraints.shapes.nearest_points import PAIRS, has_formula, n_touches, touches
 from delassus.errors import ConstraintError, shown
 from delassus.frozen import read_only
 from delassus.model.check import check_number, check_vector
@@ -263,9 +265,9 @@ class Contact(Constraint):
 
     def _between_links(self, at: At) -> list[Candidate]:
         """Contacts where the two shapes are nearest."""
-        ops, links, poses = at.ops, [], []
+        ops, links, placed = at.ops, [], []
         assert self.second is not None and self.second_shape is not None
-        for frame in (self.frame, self.second):
+        for frame, shape in ((self.frame, self.shape), (self.second, self.second_shape)):
             on = frame.on(at.tree)
             if on.link == WORLD:
                 R, origin = ops.eye(3), ops.zeros(3, 1)
@@ -273,12 +275,12 @@ class Contact(Constraint):
                 R, origin = at.robot.link_rotations[on.link], at.robot.origins[on.link]
             centre = column(ops, origin + R @ ops.constant(on.position[:, None]))
             links.append((on.link, origin))
-            poses.append(Pose(ops, R, _clean(on.rotation), centre))
+            placed.append(Placed(ops, shape, R, _clean(on.rotation), centre))
         out = []
-        for gap, normal, contact, apart in touches(ops, self.shape, poses[0], self.second_shape, poses[1]):
+        for gap, normal, contact, apart in touches(*placed):
             axes = frame_of(ops, normal)
             arms = {link: from_entries(ops, contact) - origin for link, origin in links if link != WORLD}
-            belt = self._belt(at, axes, poses[1].axes)
+            belt = self._belt(at, axes, placed[1].axes)
             out.append(Candidate(gap if apart is None else gap + apart, axes, arms, belt))
         return out
 
@@ -377,9 +379,8 @@ def bounded_joints(tree: Tree, limits: bool, friction: bool) -> tuple[BoundedJoi
         for k in range(joint.nv):
             # positions of joints of one coordinate per degree of freedom are what limits are for
             stops = limits and joint.nq == joint.nv
-            lower, upper = (joint.lower[k], joint.upper[k]) if stops else (-np.inf, np.inf)
+            lower, upper = (float(joint.lower[k]), float(joint.upper[k])) if stops else (-np.inf, np.inf)
             force = float(joint.friction[k]) if friction else 0.0
-            row = BoundedJoint(joint.name, np.eye(joint.nv)[k], sv.start + k, float(lower), float(upper), force)
-            if row.has_limits or row.friction:
-                out.append(row)
+            if force or isfinite(lower) or isfinite(upper):
+                out.append(BoundedJoint(joint.name, np.eye(joint.nv)[k], sv.start + k, lower, upper, force))
     return tuple(out)

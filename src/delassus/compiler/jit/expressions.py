@@ -280,7 +280,8 @@ class Expressions(Text):
         if f in (np.empty, np.zeros, np.ones, np.full, np.arange, np.copy):
             return self._array(f, node.args)
         if f in INTRINSICS or f in LIBRARY:
-            return self.function_of(f"llvm.{INTRINSICS[f]}.f64" if f in INTRINSICS else LIBRARY[f], node.args)
+            llvm = f"llvm.{INTRINSICS[f]}.f64" if f in INTRINSICS else LIBRARY[f]
+            return self.apply(llvm, [self.value(x) for x in node.args])
         if f in (min, max):
             return self.extreme(f is max, [self.value(x) for x in node.args])
         if f in (abs, int, float, bool):
@@ -293,15 +294,6 @@ class Expressions(Text):
         if isinstance(f, type) and issubclass(f, tuple) and hasattr(f, "_fields"):
             return tuple_of([self.value(x) for x in node.args], f._fields)
         raise TypeError(f"calls of {ast.unparse(node.func)} are not compiled")
-
-    def function_of(self, name: str, nodes: list[ast.expr]) -> Value:
-        """A function of numbers by the name that LLVM has for it."""
-        values = [self.value(x) for x in nodes]
-        if any(value.type is DUAL for value in values):
-            operands = [self.converted(value, DUAL).operands[0] for value in values]
-            return Value(DUAL, (duals.function(self.do, name, operands),))
-        numbers = [f"double {self.converted(value, FLOAT).operands[0]}" for value in values]
-        return Value(FLOAT, (self.do(f"call double @{name}({', '.join(numbers)})"),))
 
     def _call(self, loop: Loop, node: ast.Call) -> Value:
         code = loop.function.__code__

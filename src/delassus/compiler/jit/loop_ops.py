@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from delassus.compiler.jit.text import Text
-from delassus.compiler.jit.types import FLOAT, TupleOf, Value, items_of, tuple_of
+from delassus.compiler.jit.types import DUAL, FLOAT, TupleOf, Value, items_of, joined, tuple_of
 from delassus.spatial.ops import Scalar, ScalarOps
 
 
@@ -82,21 +82,20 @@ class LoopOps(ScalarOps):
         if isinstance(value.type, TupleOf):
             items = map(self.numbers, items_of(value))
             return namedtuple("Numbers", value.type.names)(*items) if value.type.names else tuple(items)
-        return Register(self, self.float(value))
+        return Register(self, self.number(value))
 
     def of(self, x: Any) -> Value:
         """The value of a number, which may be one of Python, or of a tuple."""
-        if isinstance(x, tuple):
+        if isinstance(x, tuple | list):
             return tuple_of([self.of(item) for item in x], tuple(getattr(x, "_fields", ())))
         return x.value if isinstance(x, Register) else self.loop.constant(float(x))
 
-    def float(self, value: Value) -> Value:
-        """A number as a float."""
-        return self.loop.converted(value, FLOAT)
+    def number(self, value: Value) -> Value:
+        """A number as a float, or with its changes."""
+        return value if value.type is DUAL else self.loop.converted(value, FLOAT)
 
     def _function(self, name: str, *numbers: Any) -> Register:
-        operands = ", ".join(f"double {self.float(self.of(x)).operands[0]}" for x in numbers)
-        return Register(self, Value(FLOAT, (self.loop.do(f"call double @{name}({operands})"),)))
+        return Register(self, self.loop.apply(name, [self.of(x) for x in numbers]))
 
     def cos(self, x: Scalar) -> Scalar:
         return self._function("cos", x)
@@ -124,8 +123,10 @@ class LoopOps(ScalarOps):
         return Register(self, Value(FLOAT, (self.loop.do(f"uitofp i1 {holds} to double"),)))
 
     def select(self, condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
-        a, b = self.float(self.of(x)), self.float(self.of(y))
-        return Register(self, self.loop.select(self.loop.truth(self.of(condition)), a, b))
+        a, b = self.number(self.of(x)), self.number(self.of(y))
+        kind = joined(a.type, b.type)
+        ways = self.loop.converted(a, kind), self.loop.converted(b, kind)
+        return Register(self, self.loop.select(self.loop.truth(self.of(condition)), *ways))
 
     def where(
         self, condition: Scalar, values: Callable[[], Sequence[Scalar]], others: Sequence[Scalar]
@@ -140,4 +141,5 @@ class LoopOps(ScalarOps):
 
     def _store(self, values: Sequence[Scalar], places: Sequence[str]) -> None:
         for x, place in zip(values, places, strict=True):
-            self.loop.lines.append(f"store double {self.float(self.of(x)).operands[0]}, ptr {place}")
+            number = self.loop.converted(self.of(x), FLOAT)
+            self.loop.lines.append(f"store double {number.operands[0]}, ptr {place}")

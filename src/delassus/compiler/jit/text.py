@@ -210,6 +210,14 @@ class Text:
             best = self.select(self.compare(ast.Gt() if largest else ast.Lt(), other, best), other, best)
         return best
 
+    def apply(self, name: str, values: list[Value]) -> Value:
+        """A function of numbers by the name that LLVM has for it."""
+        if any(value.type is DUAL for value in values):
+            operands = [self.converted(value, DUAL).operands[0] for value in values]
+            return Value(DUAL, (duals.function(self.do, name, operands),))
+        numbers = [f"double {self.converted(value, FLOAT).operands[0]}" for value in values]
+        return Value(FLOAT, (self.do(f"call double @{name}({', '.join(numbers)})"),))
+
     # -- arrays ------------------------------------------------------------------------------------------------------
 
     def product(self, lengths: tuple[str, ...] | list[str]) -> str:

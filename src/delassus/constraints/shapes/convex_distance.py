@@ -11,15 +11,14 @@ another one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 
-from delassus.constraints.shapes.lowest_points import Solid
+from delassus.constraints.shapes.lowest_points import Solid, on_ellipsoid
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Mesh, Sphere
-from delassus.spatial.motion import chosen, cross_entries, dot, minus, plus, plus_scaled
-from delassus.spatial.ops import Ops, Scalar
+from delassus.spatial.motion import chosen, column, cross_entries, dot, minus, plus, plus_scaled
+from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import Array
 
 MOST_PASSES = 256
@@ -43,14 +42,16 @@ TINY, HUGE = 1e-30, 1e30
 Vector = list["Scalar"]
 
 
-@dataclass(frozen=True, slots=True)
 class Placed:
-    """A shape in the world: its axes, rows of a 3 × 3 matrix, and the place of its frame."""
+    """A shape in the world: rotation of its link (3 × 3), its own on the link, and the place (3,) of its frame.
 
-    ops: Ops
-    shape: Solid
-    axes: list[list[Scalar]]
-    origin: Vector
+    ``axes`` (3 × 3) are those of the shape.
+    """
+
+    def __init__(self, ops: Ops, shape: Solid, link: Matrix, rotation: Array, origin: Vector) -> None:
+        self.ops, self.shape, self.origin, self._link, self._rotation = ops, shape, origin, link, rotation
+        self.axes = link @ ops.constant(rotation)
+        self._rows = ops.entries(self.axes)
 
     @property
     def radius(self) -> float:
@@ -80,11 +81,15 @@ class Placed:
 
     def to_own(self, d: Sequence[Scalar]) -> Vector:
         """A vector of the world in axes of the shape."""
-        return [dot([row[k] for row in self.axes], d) for k in range(3)]
+        return [dot([row[k] for row in self._rows], d) for k in range(3)]
 
     def to_world(self, x: Sequence[Scalar]) -> Vector:
         """A vector of the shape in axes of the world."""
-        return [dot(row, x) for row in self.axes]
+        return [dot(row, x) for row in self._rows]
+
+    def along(self, vector: Array) -> Vector:
+        """The same of numbers (3,)."""
+        return column(self.ops, self._link @ self.ops.constant((self._rotation @ vector)[:, None]))
 
     def at(self, x: Sequence[Scalar]) -> Vector:
         """Place in the world of a point of the shape."""
@@ -104,10 +109,7 @@ class Placed:
                 part = ops.select(ops.less(steep, across), shape.radius / (across + TINY), 0.0)
                 return [part * d[0], part * d[1], ops.copysign(0.5 * shape.length, d[2])]
             case Ellipsoid():
-                half = (shape.x, shape.y, shape.z)
-                x = [h * c for h, c in zip(half, d, strict=True)]
-                part = 1.0 / ops.sqrt(dot(x, x) + TINY)
-                return [part * h * c for h, c in zip(half, x, strict=True)]
+                return on_ellipsoid(ops, (shape.x, shape.y, shape.z), d)
             case Mesh():
                 vertices = shape.vertices.tolist()
                 best, at = dot(d, vertices[0]), list[Scalar](vertices[0])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from math import cos, pi, sin
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,10 +22,10 @@ from delassus.constraints.shapes.convex_distance import (
     Vector,
     distance,
 )
-from delassus.constraints.shapes.lowest_points import LEVEL, MOST_POINTS, Solid, tangents
+from delassus.constraints.shapes.lowest_points import MOST_POINTS, Solid, on_rim, tangents
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Mesh, Sphere
 from delassus.spatial.motion import chosen, cross_entries, dot, minus, plus_scaled
-from delassus.spatial.ops import Ops, Scalar
+from delassus.spatial.ops import Ops, Scalar, ScalarOps
 from delassus.spatial.rotations import Array
 
 EXACT = 1e-10
@@ -137,14 +137,12 @@ def feature(a: Placed, d: Sequence[Scalar]) -> Feature:
         if isinstance(shape, Capsule):
             return Feature([a.at(x) for x in ends], 2.0, [0.0] * 3, 0.0)
         flat = ops.less(BASE, ops.maximum(own[2], -own[2]))
-        out, leans = ops.copysign(1.0, own[2]), ops.less(LEVEL, across)
-        c = ops.select(leans, side_point[0], shape.radius)
-        s = ops.select(leans, side_point[1], 0.0)
+        out, (c, s) = ops.copysign(1.0, own[2]), on_rim(ops, shape.radius, own[0], own[1])
         points, normal = [], [0.0, 0.0, out]
         for k in range(RIM):
             cosine, sine = cos(2 * pi * k / RIM), out * sin(2 * pi * k / RIM)
-            on_rim = [c * cosine - s * sine, s * cosine + c * sine, out * half_length]
-            points.append(chosen(ops, flat, on_rim, ends[k == 1]))
+            rim = [c * cosine - s * sine, s * cosine + c * sine, out * half_length]
+            points.append(chosen(ops, flat, rim, ends[k == 1]))
         count = ops.select(flat, float(RIM), 2.0)
     return Feature([a.at(x) for x in points], count, a.to_world(normal), flat)
 
@@ -232,26 +230,34 @@ def _with_lines(
     ops: Ops, found: Patch, of_a: Feature, of_b: Feature, n: Vector, depth: Scalar, rather: Scalar
 ) -> Patch:
     """Where no face touches flatly, the two ends of the stretch that parallel edges or lines of A and B share."""
-    (p, p1), (q, q1) = _edge(ops, of_a, [-x for x in n]), _edge(ops, of_b, n)
+    back = [-x for x in n]
+    there, *ends = stretch(ops, _edge(ops, of_a, back), _edge(ops, of_b, n), n)
+    for k, (middle, own) in enumerate(ends):
+        found.points[k] = chosen(ops, rather, middle, found.points[k])
+        found.depths[k] = ops.select(rather, ops.minimum(own, depth), found.depths[k])
+        found.there[k] = ops.select(rather, rather * there, found.there[k])
+    return found
+
+
+def stretch(ops: ScalarOps, a: Sequence[Vector], b: Sequence[Vector], n: Sequence[Scalar]) -> tuple[Any, ...]:
+    """Whether two lines from point to point run side by side, and of both ends of that a place between and an overlap.
+
+    ``n`` is the unit normal from B to A.
+    """
+    (p, p1), (q, q1) = a, b
     u, w = minus(p1, p), minus(q1, q)
     length, other = ops.sqrt(dot(u, u) + TINY), ops.sqrt(dot(w, w) + TINY)
     u, w = [x * (1.0 / length) for x in u], [x * (1.0 / other) for x in w]
     cosine, tilt = dot(u, w), dot(u, n)
     parallel = ops.less(1.0 - ops.maximum(cosine, -cosine), PARALLEL) * ops.less(tilt * tilt, PARALLEL)
     start, end = dot(minus(q, p), u), dot(minus(q1, p), u)
-    first = ops.maximum(0.0, ops.minimum(start, end))
-    last = ops.minimum(length, ops.maximum(start, end))
-    there = rather * parallel * ops.less(1e-6 * (length + other), last - first)
-    for k, s in enumerate((first, last)):
-        x = plus_scaled(p, u, s)
-        along = ops.minimum(ops.maximum((s - start) * ops.copysign(1.0, cosine), 0.0), other)
-        y = plus_scaled(q, w, along)
-        own = ops.minimum(dot(minus(y, x), n), depth)
-        middle = [0.5 * (i + j) for i, j in zip(x, y, strict=True)]
-        found.points[k] = chosen(ops, rather, middle, found.points[k])
-        found.depths[k] = ops.select(rather, own, found.depths[k])
-        found.there[k] = ops.select(rather, there, found.there[k])
-    return found
+    first, last = ops.maximum(0.0, ops.minimum(start, end)), ops.minimum(length, ops.maximum(start, end))
+    ends = []
+    for s in (first, last):
+        x, along = plus_scaled(p, u, s), (s - start) * ops.copysign(1.0, cosine)
+        y = plus_scaled(q, w, ops.minimum(ops.maximum(along, 0.0), other))
+        ends.append(([0.5 * (i + j) for i, j in zip(x, y, strict=True)], dot(minus(y, x), n)))
+    return parallel * ops.less(1e-6 * (length + other), last - first), *ends
 
 
 def _edge(ops: Ops, of: Feature, d: Sequence[Scalar]) -> tuple[Vector, Vector]:

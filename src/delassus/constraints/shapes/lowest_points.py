@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from math import cos, pi, sin
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Mesh, Sphere
 from delassus.spatial.motion import chosen, dot
-from delassus.spatial.ops import Ops, Scalar
+from delassus.spatial.ops import SQUARE_FLOOR, Ops, Scalar, ScalarOps
 from delassus.spatial.rotations import Array
 
 Solid = Sphere | Capsule | Cylinder | Box | Ellipsoid | Mesh
@@ -72,10 +72,8 @@ def offsets(ops: Ops, shape: Solid, normals: Sequence[Sequence[Scalar]]) -> list
         case Cylinder():
             return [_on_rim(ops, shape.radius, k % 4, n) for k, n in enumerate(normals)]
         case Ellipsoid():
-            (n,), half = normals, (shape.x, shape.y, shape.z)
-            x = [h * c for h, c in zip(half, n, strict=True)]
-            part = -1.0 / ops.sqrt(sum(c * c for c in x))
-            return [Offset([part * h * c for h, c in zip(half, x, strict=True)])]
+            (n,) = normals
+            return [Offset(on_ellipsoid(ops, (shape.x, shape.y, shape.z), [-c for c in n]))]
         case Mesh() if len(shape.vertices) > MOST_POINTS:
             return _corners(ops, shape.vertices, normals)
     return [None for _ in normals]
@@ -83,12 +81,24 @@ def offsets(ops: Ops, shape: Solid, normals: Sequence[Sequence[Scalar]]) -> list
 
 def _on_rim(ops: Ops, radius: float, quarter: int, n: Sequence[Scalar]) -> Offset:
     """Point of a circle about z, so many quarters of it from the lowest one."""
-    squared = n[0] * n[0] + n[1] * n[1]
-    tilted = ops.less(LEVEL * LEVEL, squared)
-    over = radius / ops.sqrt(ops.maximum(squared, LEVEL * LEVEL))
-    u, v = ops.select(tilted, -(over * n[0]), radius), ops.select(tilted, -(over * n[1]), 0.0)
+    u, v = on_rim(ops, radius, -n[0], -n[1])
     x, y = ((u, v), (-v, u), (-u, -v), (v, -u))[quarter]
     return Offset([x, y, 0.0])
+
+
+def on_rim(ops: ScalarOps, radius: Scalar | float, x: Scalar, y: Scalar) -> list[Scalar]:
+    """Point (2,) of a circle that lies furthest along part of a unit vector; at the first axis of a level circle."""
+    squared = x * x + y * y
+    tilted = ops.less(LEVEL * LEVEL, squared)
+    over = radius / ops.sqrt(ops.maximum(squared, LEVEL * LEVEL))
+    return [ops.select(tilted, over * x, cast(Scalar, radius)), ops.select(tilted, over * y, 0.0)]
+
+
+def on_ellipsoid(ops: ScalarOps, half: Sequence[Any], d: Sequence[Scalar]) -> list[Scalar]:
+    """Point (3,) of an ellipsoid of these semi-axes that lies furthest along ``d``."""
+    x = [h * c for h, c in zip(half, d, strict=True)]
+    part = 1.0 / ops.sqrt(dot(x, x) + SQUARE_FLOOR)
+    return [part * h * c for h, c in zip(half, x, strict=True)]
 
 
 def _corners(ops: Ops, vertices: Array, normals: Sequence[Sequence[Scalar]]) -> list[Offset | None]:
@@ -119,7 +129,7 @@ def _corners(ops: Ops, vertices: Array, normals: Sequence[Sequence[Scalar]]) -> 
     return out
 
 
-def tangents(ops: Ops, n: Sequence[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
+def tangents(ops: ScalarOps, n: Sequence[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
     """Two unit vectors normal to the unit vector ``n`` and to each other, without branches (Duff et al. 2017)."""
     x, y, z = n
     sign = ops.copysign(1.0, z)

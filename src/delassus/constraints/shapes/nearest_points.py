@@ -11,8 +11,7 @@ the stretch of an axis that is parallel to a face.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,9 +19,8 @@ from delassus.constraints.shapes.convex_distance import Placed
 from delassus.constraints.shapes.convex_patch import FLAT, contacts, n_contacts
 from delassus.constraints.shapes.lowest_points import Solid
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Mesh, Sphere
-from delassus.spatial.motion import chosen, column, dot, from_entries, minus, plus_scaled
-from delassus.spatial.ops import Matrix, Ops, Scalar
-from delassus.spatial.rotations import Array
+from delassus.spatial.motion import chosen, dot, minus, plus_scaled
+from delassus.spatial.ops import Ops, Scalar, ScalarOps
 
 TINY = 1e-30
 """Added to squares of lengths that may be zero."""
@@ -58,33 +56,6 @@ class Touch(NamedTuple):
     apart: Scalar | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pose:
-    """Frame of a shape in the world: the rotation of its link, its own on the link, and its origin."""
-
-    ops: Ops
-    link: Matrix
-    rotation: Array
-    origin: Vector
-
-    def along(self, vector: Array) -> Vector:
-        """A vector (3,) of the shape, in axes of the world."""
-        return column(self.ops, self.link @ self.ops.constant((self.rotation @ vector)[:, None]))
-
-    @property
-    def axes(self) -> Matrix:
-        """Axes of the shape in the world (3 × 3)."""
-        return self.link @ self.ops.constant(self.rotation)
-
-    def to_own(self, x: Sequence[Scalar]) -> Vector:
-        """A vector of the world in axes of the shape."""
-        return column(self.ops, self.ops.transpose(self.axes) @ from_entries(self.ops, x))
-
-    def to_world(self, x: Sequence[Scalar]) -> Vector:
-        """A vector of the shape in axes of the world."""
-        return column(self.ops, self.axes @ from_entries(self.ops, x))
-
-
 def has_formula(first: Solid, second: Solid) -> bool:
     """Whether there is a formula for the points at which two shapes touch."""
     if isinstance(first, Round) and isinstance(second, Round):
@@ -104,44 +75,50 @@ def n_touches(first: Solid, second: Solid) -> int:
     return 3 if {type(first), type(second)} == {Capsule, Box} else 1
 
 
-def touches(ops: Ops, first: Solid, at: Pose, second: Solid, beside: Pose) -> list[Touch]:
+def touches(a: Placed, b: Placed) -> list[Touch]:
     """Where two shapes are nearest."""
+    first, second = a.shape, b.shape
     if ORDER.index(type(first)) > ORDER.index(type(second)):
-        return [t._replace(normal=[-x for x in t.normal]) for t in touches(ops, second, beside, first, at)]
+        return [t._replace(normal=[-x for x in t.normal]) for t in touches(b, a)]
     if not has_formula(first, second):
-        a, b = (Placed(ops, x, ops.entries(pose.axes), pose.origin) for x, pose in ((first, at), (second, beside)))
         far = a.size + b.size
         return [Touch(gap, n, x, (1.0 - there) * far) for gap, n, x, there in contacts(a, b)]
     if isinstance(first, Round) and isinstance(second, Round):
-        return [_segments(ops, first, at, second, beside)]
+        return [_segments(a, first, b, second)]
     if isinstance(first, Capsule):
         assert isinstance(second, Box)
-        return _capsule_on_box(ops, first, at, second, beside)
+        return _capsule_on_box(a, first, b, second)
     assert isinstance(first, Sphere)
-    return [_ball(ops, first.radius, at.origin, second, beside)]
+    return [_ball(first.radius, a.origin, b)]
 
 
-def _ball(ops: Ops, radius: float, centre: Vector, shape: Solid, pose: Pose) -> Touch:
-    """A ball beside a box or cylinder."""
-    own = pose.to_own(minus(centre, pose.origin))
+def _ball(radius: float, centre: Vector, beside: Placed) -> Touch:
+    """A ball beside a box, cylinder or hull."""
+    ops, shape = beside.ops, beside.shape
+    own = beside.to_own(minus(centre, beside.origin))
     if isinstance(shape, Mesh):
         distance, out = _from_hull(ops, own, shape, radius)
     elif isinstance(shape, Cylinder):
-        across = ops.sqrt(own[0] * own[0] + own[1] * own[1] + TINY)
-        on_axis = ops.less(across, ON_SURFACE * shape.radius)
-        x = ops.select(on_axis, 1.0, own[0] * (1.0 / across)), ops.select(on_axis, 0.0, own[1] * (1.0 / across))
-        distance, (r, z) = _from_block(ops, [across, own[2]], [shape.radius, 0.5 * shape.length], radius)
-        out = [r * x[0], r * x[1], z]
+        distance, out = from_cylinder(ops, own, shape.radius, 0.5 * shape.length, radius)
     else:
         assert isinstance(shape, Box)
-        distance, out = _from_block(ops, own, [0.5 * shape.x, 0.5 * shape.y, 0.5 * shape.z], radius)
-    normal = pose.to_world(out)
+        distance, out = from_block(ops, own, [0.5 * shape.x, 0.5 * shape.y, 0.5 * shape.z], radius)
+    normal = beside.to_world(out)
     back = 0.5 * (distance + radius)
     return Touch(distance - radius, normal, [a - back * n for a, n in zip(centre, normal, strict=True)])
 
 
-def _from_block(ops: Ops, x: Sequence[Scalar], half: Sequence[float], radius: float) -> tuple[Scalar, Vector]:
-    """Signed distance of a point from ``|x_i| ≤ half_i``, and the unit normal along which it is measured."""
+def from_cylinder(ops: ScalarOps, x: Sequence[Scalar], round: Any, half: Any, radius: Any) -> tuple[Scalar, Vector]:
+    """Signed distance of the centre of a ball from a cylinder, and the unit normal along which it is measured."""
+    across = ops.sqrt(x[0] * x[0] + x[1] * x[1] + TINY)
+    on_axis = ops.less(across, ON_SURFACE * round)
+    u, v = ops.select(on_axis, 1.0, x[0] * (1.0 / across)), ops.select(on_axis, 0.0, x[1] * (1.0 / across))
+    distance, (r, z) = from_block(ops, [across, x[2]], [round, half], radius)
+    return distance, [r * u, r * v, z]
+
+
+def from_block(ops: ScalarOps, x: Sequence[Scalar], half: Sequence[Any], radius: Any) -> tuple[Scalar, Vector]:
+    """The same from ``|x_i| ≤ half_i``."""
     away = [a - _within(ops, a, h) for a, h in zip(x, half, strict=True)]
     outside = ops.sqrt(sum((a * a for a in away), TINY))
     slack = [h - ops.maximum(a, -a) for a, h in zip(x, half, strict=True)]
@@ -203,9 +180,9 @@ def _from_hull(ops: Ops, x: Vector, hull: Mesh, radius: float) -> tuple[Scalar, 
     return ops.select(inside, deepest, outside), out
 
 
-def _capsule_on_box(ops: Ops, capsule: Capsule, at: Pose, box: Box, beside: Pose) -> list[Touch]:
+def _capsule_on_box(at: Placed, capsule: Capsule, beside: Placed, box: Box) -> list[Touch]:
     """Three balls of a capsule that are nearest to a box."""
-    half, size = [0.5 * box.x, 0.5 * box.y, 0.5 * box.z], 0.5 * capsule.length
+    ops, half, size = at.ops, [0.5 * box.x, 0.5 * box.y, 0.5 * box.z], 0.5 * capsule.length
     axis = at.along(np.array([0.0, 0.0, size]))
     c = beside.to_own(minus(at.origin, beside.origin))
     d = beside.to_own(axis)
@@ -234,7 +211,7 @@ def _capsule_on_box(ops: Ops, capsule: Capsule, at: Pose, box: Box, beside: Pose
     between = _within(ops, low - at_low * (high - low) * (1.0 / steps), 1.0)
     s = ops.select(ops.less(low, high), between, 0.5 * (low + high))
     centre = plus_scaled(at.origin, axis, s)
-    nearest = _ball(ops, capsule.radius, centre, box, beside)
+    nearest = _ball(capsule.radius, centre, beside)
     # the stretch over the face whose normal is nearest to that of the contact
     n = [x * x for x in beside.to_own(nearest.normal)]
     start: Scalar = -1.0
@@ -251,12 +228,13 @@ def _capsule_on_box(ops: Ops, capsule: Capsule, at: Pose, box: Box, beside: Pose
         off = t - s
         twice = (1.0 - flat) * ops.less(off * off, PARALLEL * PARALLEL)
         x = plus_scaled(at.origin, axis, t)
-        out.append(_ball(ops, capsule.radius, x, box, beside)._replace(apart=twice * far))
+        out.append(_ball(capsule.radius, x, beside)._replace(apart=twice * far))
     return out
 
 
-def _segments(ops: Ops, first: Round, at: Pose, second: Round, beside: Pose) -> Touch:
+def _segments(at: Placed, first: Round, beside: Placed, second: Round) -> Touch:
     """Closest points of two segments, less radii."""
+    ops = at.ops
     h, g = (0.5 * x.length if isinstance(x, Capsule) else 0.0 for x in (first, second))
     p, q = at.origin, beside.origin
     d, e = at.along(np.array([0.0, 0.0, h])), beside.along(np.array([0.0, 0.0, g]))
@@ -295,6 +273,6 @@ def _closest(ops: Ops, p: Vector, d: Vector, h: float, q: Vector, e: Vector, g: 
     return bounded((b * t - c) * (1.0 / hh)), t
 
 
-def _within(ops: Ops, x: Scalar, most: float) -> Scalar:
+def _within(ops: ScalarOps, x: Scalar, most: Any) -> Scalar:
     """``x``, or the end of ±``most`` that is nearest to it."""
     return ops.maximum(ops.minimum(x, most), -most)

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
-from delassus.constraints.shapes.lowest_points import AS_LOW, LEVEL, MOST_POINTS, TILT
+from delassus.constraints.shapes.lowest_points import AS_LOW, MOST_POINTS, TILT
 from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
@@ -32,6 +32,7 @@ from delassus.contact.collision.vectors import (
     in_frame,
     norm,
     on_ellipsoid,
+    on_rim,
     point_at,
     row_of,
     scaled,
@@ -81,8 +82,7 @@ def on_plane(shape: Array, T: Array, vertices: Array, P: Array, most: float, wor
 def rims_on_plane(radius: float, half: float, T: Array, P: Array, most: float, out: Array, m: int) -> int:
     """Four points of each rim, a quarter circle apart, the lowest one first: a cylinder lies on two, stands on four."""
     n = in_frame(T, column(P, 2))
-    level = math.hypot(n[0], n[1])
-    u, v = (-radius * n[0] / level, -radius * n[1] / level) if level > LEVEL else (radius, 0.0)
+    u, v = on_rim(radius, -n[0], -n[1])
     for side in (-half, half):
         for x, y in ((u, v), (-v, u), (-u, -v), (v, -u)):
             m = point_on_plane(out, m, point_at(T, (x, y, side)), P, most)

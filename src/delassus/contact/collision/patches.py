@@ -9,13 +9,15 @@ under the face. Where edges cross, that is a corner: the deepest point of two po
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
-from delassus.constraints.shapes.convex_patch import ALIGNED, BASE, BESIDE, PARALLEL, RIM
-from delassus.constraints.shapes.lowest_points import LEVEL
+from delassus.compiler.jit.loop_ops import emitted
+from delassus.constraints.shapes import convex_patch
+from delassus.constraints.shapes.convex_patch import ALIGNED, BASE, BESIDE, RIM
 from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
@@ -41,12 +43,15 @@ from delassus.contact.collision.vectors import (
     in_frame,
     in_world,
     norm,
+    on_rim,
     point_at,
     row_of,
     scaled,
     write,
 )  # fmt: skip
 from delassus.spatial.rotations import Array
+
+stretch: Callable[..., tuple[float, tuple[Vector, float], tuple[Vector, float]]] = emitted(convex_patch.stretch)
 
 
 @compiled
@@ -78,7 +83,7 @@ def support_feature(a: Solid, hulls: Any, d: Vector, points: Array) -> tuple[int
         normal = scaled(side, column(a.pose, axis))
     elif kind == CYLINDER and abs(own[2]) > BASE:
         count, side = RIM, math.copysign(1.0, own[2])
-        cosine, sine = (radius * own[0] / across, radius * own[1] / across) if across > LEVEL else (radius, 0.0)
+        cosine, sine = on_rim(radius, own[0], own[1])
         for k in range(RIM):
             c, s = math.cos(2 * math.pi * k / RIM), side * math.sin(2 * math.pi * k / RIM)
             put(points, k, (cosine * c - sine * s, sine * c + cosine * s, side * half))
@@ -193,22 +198,10 @@ def patch(
 @compiled
 def lines(p: Array, q: Array, n: Vector, most_depth: float, most: float, out: Array, m: int) -> int:
     """Contacts at the two ends of the stretch that parallel lines of A and B share; none if they are no such lines."""
-    start_a, start_b = row_of(p, 0), row_of(q, 0)
-    u, w = along(row_of(p, 1), -1.0, start_a), along(row_of(q, 1), -1.0, start_b)
-    length, other = norm(u), norm(w)
-    u, w = scaled(1.0 / length, u), scaled(1.0 / other, w)
-    cosine, tilt = dot(u, w), dot(u, n)
-    if 1 - abs(cosine) > PARALLEL or tilt * tilt > PARALLEL:
-        return m
-    start, end = dot(along(start_b, -1.0, start_a), u), dot(along(row_of(q, 1), -1.0, start_a), u)
-    first, last = max(0.0, min(start, end)), min(length, max(start, end))
-    if last - first < 1e-6 * (length + other):
-        return m
-    for k in range(2):
-        s = last if k else first
-        x = along(start_a, s, u)
-        y = along(start_b, min(max((s - start) * math.copysign(1.0, cosine), 0.0), other), w)
-        depth = min(dot(along(y, -1.0, x), n), most_depth)
-        if depth >= -most:
-            m = write(out, m, along(scaled(0.5, x), 0.5, y), n, depth)
+    of_a, of_b = (row_of(p, 0), row_of(p, 1)), (row_of(q, 0), row_of(q, 1))
+    there, first, last = stretch(of_a, of_b, n)
+    for x, overlap in (first, last):
+        depth = min(overlap, most_depth)
+        if there > 0.0 and depth >= -most:
+            m = write(out, m, x, n, depth)
     return m

@@ -5,11 +5,11 @@ Of shapes A and B, ``n`` points from the core of B to that of A; the contact is 
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
+from collections.abc import Callable
 
 from delassus.compiler.jit.compile import compiled
+from delassus.compiler.jit.loop_ops import emitted
+from delassus.constraints.shapes import nearest_points
 from delassus.contact.collision.colliders import BOX, CAPSULE, CYLINDER, SIZE, Solid
 from delassus.contact.collision.vectors import (
     Vector,
@@ -24,6 +24,9 @@ from delassus.contact.collision.vectors import (
     write,
 )
 from delassus.spatial.rotations import Array
+
+from_block: Callable[[Vector, Vector, float], tuple[float, Vector]] = emitted(nearest_points.from_block)
+from_cylinder: Callable[[Vector, float, float, float], tuple[float, Vector]] = emitted(nearest_points.from_cylinder)
 
 PARALLEL = 1e-4
 """Sine of the angle between capsules below which they touch along a line, at its two ends."""
@@ -45,62 +48,18 @@ def round_pair(a: Solid, b: Solid, most: float, out: Array, m: int) -> int:
     """Contacts of a sphere with a sphere, capsule, box or cylinder, or of two capsules."""
     if a.shape[0] == CAPSULE:
         return capsule_capsule(a, b, most, out, m)
-    if b.shape[0] == BOX:
-        half = (b.shape[SIZE], b.shape[SIZE + 1], b.shape[SIZE + 2])
-        return sphere_box(a.shape[SIZE], a.pose, half, b.pose, most, out, m)
-    if b.shape[0] == CYLINDER:
-        return sphere_cylinder(a.shape[SIZE], a.pose, b.shape[SIZE], b.shape[SIZE + 1], b.pose, most, out, m)
-    y = column(b.pose, 3)
-    if b.shape[0] == CAPSULE:
-        t = dot(column(b.pose, 2), along(column(a.pose, 3), -1.0, y))
-        y = along(y, min(max(t, -b.shape[SIZE + 1]), b.shape[SIZE + 1]), column(b.pose, 2))
-    return sphere_sphere(column(a.pose, 3), a.shape[SIZE], y, b.shape[SIZE], column(b.pose, 0), most, out, m)
-
-
-@compiled
-def sphere_box(radius: float, A: Array, half: Vector, B: Array, most: float, out: Array, m: int) -> int:
-    """Contact of a sphere with the nearest point of a box; from inside, through the nearest face."""
-    own = in_frame(B, along(column(A, 3), -1.0, column(B, 3)))
-    near = (
-        min(max(own[0], -half[0]), half[0]), min(max(own[1], -half[1]), half[1]), min(max(own[2], -half[2]), half[2]),
-    )  # fmt: skip
-    slack, face = np.inf, 0
-    for c in range(3):
-        if half[c] - abs(own[c]) < slack:
-            slack, face = half[c] - abs(own[c]), c
-    away = along(own, -1.0, near)
-    gap = norm(away) if slack <= 0 else -slack
-    if gap > 1e-12 * radius:
-        n = in_world(B, scaled(1.0 / gap, away))
-    else:
-        n = scaled(1.0 if near[face] >= 0 else -1.0, column(B, face))
-    if gap - radius > most:
-        return m
-    # back from the centre to the middle between the two surfaces
-    return write(out, m, along(column(A, 3), -0.5 * (gap + radius), n), n, radius - gap)
-
-
-@compiled
-def sphere_cylinder(
-    radius: float, A: Array, round: float, half: float, B: Array, most: float, out: Array, m: int
-) -> int:
-    """Contact of a sphere with the nearest point of a cylinder; from inside, through the nearer of base and side."""
-    own = in_frame(B, along(column(A, 3), -1.0, column(B, 3)))
-    across = math.sqrt(own[0] * own[0] + own[1] * own[1])
-    side, up = across - round, abs(own[2]) - half
-    u = (own[0] / across, own[1] / across) if across > 1e-12 * round else (1.0, 0.0)
-    gap = max(side, up)
-    if gap - radius > most:
-        return m
-    if side > 0 and up > 0:  # the rim
-        gap = math.sqrt(side * side + up * up)
+    radius, x, y = a.shape[SIZE], column(a.pose, 3), column(b.pose, 3)
+    if b.shape[0] == BOX or b.shape[0] == CYLINDER:
+        own, half = in_frame(b.pose, along(x, -1.0, y)), (b.shape[SIZE], b.shape[SIZE + 1], b.shape[SIZE + 2])
+        gap, n = from_block(own, half, radius) if b.shape[0] == BOX else from_cylinder(own, half[0], half[1], radius)
         if gap - radius > most:
             return m
-        r, z = side / gap, up / gap
-    else:
-        r, z = (1.0, 0.0) if side > up else (0.0, 1.0)
-    n = in_world(B, (r * u[0], r * u[1], math.copysign(z, own[2])))
-    return write(out, m, along(column(A, 3), -0.5 * (gap + radius), n), n, radius - gap)
+        n = in_world(b.pose, n)
+        return write(out, m, along(x, -0.5 * (gap + radius), n), n, radius - gap)
+    if b.shape[0] == CAPSULE:
+        t = dot(column(b.pose, 2), along(x, -1.0, y))
+        y = along(y, min(max(t, -b.shape[SIZE + 1]), b.shape[SIZE + 1]), column(b.pose, 2))
+    return sphere_sphere(x, radius, y, b.shape[SIZE], column(b.pose, 0), most, out, m)
 
 
 @compiled

@@ -1,15 +1,22 @@
-"""Vectors of three numbers as tuples, and poses ``[R p]`` (3, 4); no memory is allocated."""
+"""Vectors of three numbers as tuples, and poses ``[R p]`` (3, 4), in loops; no memory is allocated."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
+from delassus.compiler.jit.loop_ops import emitted
+from delassus.constraints.shapes import lowest_points
 from delassus.spatial.rotations import Array
 
 Vector = tuple[float, float, float]
+
+tangents: Callable[[Vector], tuple[Vector, Vector]] = emitted(lowest_points.tangents)
+on_ellipsoid: Callable[[Vector, Vector], Vector] = emitted(lowest_points.on_ellipsoid)
+on_rim: Callable[[float, float, float], tuple[float, float]] = emitted(lowest_points.on_rim)
 
 
 @compiled
@@ -80,24 +87,6 @@ def real(a: Vector) -> Vector:
 def row_of(x: Array, k: int) -> Vector:
     """Row of an array as a vector."""
     return x[k, 0], x[k, 1], x[k, 2]
-
-
-@compiled
-def on_ellipsoid(half: Vector, d: Vector) -> Vector:
-    """Point of an ellipsoid of these semi-axes that lies furthest along ``d``."""
-    x = half[0] * d[0], half[1] * d[1], half[2] * d[2]
-    length = norm(x)
-    part = 1.0 / length if length > 0.0 else 0.0
-    return part * half[0] * x[0], part * half[1] * x[1], part * half[2] * x[2]
-
-
-@compiled
-def tangents(n: Vector) -> tuple[Vector, Vector]:
-    """Unit vectors normal to ``n`` and to each other: `delassus.constraints.shapes.lowest_points.tangents`."""
-    sign = math.copysign(1.0, n[2])
-    a = -1.0 / (sign + n[2])
-    b = n[0] * n[1] * a
-    return (1.0 + sign * n[0] * n[0] * a, sign * b, -(sign * n[0])), (b, sign + n[1] * n[1] * a, -n[1])
 
 
 @compiled

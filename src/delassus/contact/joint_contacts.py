@@ -14,15 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.model.tree import Tree
 from delassus.spatial.rotations import Array
 
 Indices = NDArray[np.int64]
 
 LIMIT_MARGIN = 1e-6
 """Distance of limits (rad, m) that always take part: what rests there touches them."""
-LIMIT_TOLERANCE = 1e-9
-"""By how much a joint may pass a limit before that is taken back (rad, m)."""
 STEPS_AHEAD = 2.0
 """How many times the way of the motion without impulses is looked ahead for limits."""
 
@@ -95,32 +92,3 @@ class JointContacts(NamedTuple):
 
 
 NO_JOINTS = JointContacts(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0), 1.0)
-
-
-class JointLaws:
-    """Limits and Coulomb friction of the joints of a tree, those that act.
-
-    Attributes
-    ----------
-    limited, signs : (n,) arrays of int
-        Degree of freedom of each limit; 1 for lower limits, −1 for upper ones.
-    coordinates, values : (n,) arrays
-        Where the coordinate of each limit is in ``q``, and the limit (rad, m).
-    rubbing : (m,) array of int
-        Degrees of freedom with friction.
-    forces : (m,) array
-        Of friction (N m, N).
-    """
-
-    def __init__(self, tree: Tree, *, limits: bool, friction: bool) -> None:
-        place = np.full(tree.nv, -1)
-        for joint, in_q, in_v in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
-            if joint.nq == 1 and limits:
-                place[in_v] = in_q.start
-        lower, upper = (np.flatnonzero(np.isfinite(x) & (place >= 0)) for x in (tree.lower, tree.upper))
-        self.limited = np.concatenate([lower, upper])
-        self.signs = np.repeat([1, -1], [lower.size, upper.size])
-        self.coordinates, self.values = place[self.limited], np.concatenate([tree.lower[lower], tree.upper[upper]])
-        forces = tree.per_dof("friction") * friction
-        self.rubbing = np.flatnonzero(forces)
-        self.forces = forces[self.rubbing]

@@ -154,6 +154,7 @@ class Topology(Frozen):
 
         def top(i: int) -> int:
             while root[i] != i:
+                root[i] = root[root[i]]
                 i = root[i]
             return i
 

@@ -179,21 +179,7 @@ class SceneChanges:
 
     def islands(self, record: StepRecord) -> list[Indices]:
         """Blocks of each island."""
-        n = len(self.blocks.bodies.at)
-        root = list(range(n))
-
-        def find(i: int) -> int:
-            while root[i] != i:
-                root[i] = root[root[i]]
-                i = root[i]
-            return i
-
-        of = self.blocks.of_links.block
-        for a, b in record.contacts.links.tolist():
-            if a >= 0 and b >= 0:
-                i, j = find(int(of[a])), find(int(of[b]))
-                root[max(i, j)] = min(i, j)
-        members: dict[int, list[int]] = {}
-        for i in range(n):
-            members.setdefault(find(i), []).append(i)
-        return [np.array(x) for x in members.values()]
+        blocks = self.blocks
+        tree, of = blocks.scene.tree, blocks.of_links.block
+        ties = [*(loop.carriers(tree) for loop in blocks.scene.loops), *record.contacts.links.tolist()]
+        return sorted((np.unique(of[links]) for links in tree.blocks(ties)), key=lambda own: int(own[0]))

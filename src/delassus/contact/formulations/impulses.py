@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from delassus.algorithms.contact.law import TUNING
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import ContactProblem, ContactSolution
-from delassus.contact.joint_contacts import LIMIT_MARGIN, LIMIT_TOLERANCE, STEPS_AHEAD, JointContacts
+from delassus.contact.joint_contacts import LIMIT_MARGIN, STEPS_AHEAD, JointContacts
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.spatial.rotations import Array
@@ -73,7 +74,7 @@ class FormulatedImpulses:
             recovered = np.concatenate([p.recovered, np.zeros(m)])
             posed = ContactProblem(model, snapshot, 0.0, self.solver.n_directions, np.zeros(start.size), recovered)
             found = posed.solve(self.solver, start=start)
-            passed = (limits.distances + steps * found.velocity[dofs] < -LIMIT_TOLERANCE) & ~active
+            passed = (limits.distances + steps * found.velocity[dofs] < -TUNING.limit_tolerance) & ~active
             if not passed.any():
                 return found
             active |= passed

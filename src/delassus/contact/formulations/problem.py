@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from delassus.algorithms.contact.law import passive_part
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations.elimination import Reduced, reduced
 from delassus.contact.formulations.formulation import Formulation
@@ -19,6 +20,7 @@ from delassus.contact.solvers.pyramids import contact_blocks, impulse_directions
 from delassus.contact.solvers.registry import SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.errors import ConfigurationError, require
 from delassus.frozen import Frozen, cached_property
+from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
 
@@ -452,9 +454,5 @@ def _passive_part(first: ContactSolution, second: ContactSolution) -> float:
         return 1.0
     p, q = (np.concatenate([s.loops, s._impulses.ravel()]) for s in (first, second))
     before, u, w = (rows.jacobian @ v for v in (first.problem.motion.v, first.velocity, second.velocity))
-    a, b = float((q - p) @ (w - u)), float(p @ (w - u) + (q - p) @ (before + u))
-    c = min(float(p @ (before + u)), 0.0)
-    if a + b + c <= 0.0:
-        return 1.0
-    root = np.sqrt(max(b * b - 4.0 * a * c, 0.0))
-    return float(min(-2.0 * c / (b + root) if b > 0.0 else (root - b) / (2.0 * a), 1.0))
+    square, linear, lost = (q - p) @ (w - u), p @ (w - u) + (q - p) @ (before + u), np.maximum(-p @ (before + u), 0.0)
+    return 1.0 if square + linear <= lost else float(cast(Any, passive_part(NUMPY, linear, square, lost)))

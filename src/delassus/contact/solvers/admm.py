@@ -125,20 +125,7 @@ def admm(
 ) -> Solution[ConeProblem]:
     """Solve a contact problem with exact friction cones by alternating directions.
 
-    Parameters
-    ----------
-    problem : ConeProblem
-    start : (n, 3) array_like, optional
-        Impulses to start from (N s), such as those of the step before.
-    tolerance : float
-        Of `ConeProblem.residual` (m/s).
-    max_iterations : int
-        Steps of alternating directions.
-
-    Raises
-    ------
-    ConfigurationError
-        Another kind of problem; a tolerance or limit that is not positive; a start of another size.
+    Takes what `nsgs` takes, and raises what that raises; iterations are steps of alternating directions.
 
     References
     ----------

@@ -242,20 +242,8 @@ def interior(
 ) -> Solution[ConeProblem]:
     """Solve a contact problem with exact friction cones by interior points.
 
-    Parameters
-    ----------
-    problem : ConeProblem
-    start : (n, 3) array_like, optional
-        Impulses that Newton's method starts from (N s), such as those of the step before, before interior points.
-    tolerance : float
-        Of `ConeProblem.residual` (m/s).
-    max_iterations : int
-        Iterations, each with two factorisations of a matrix of the size of ``W``.
-
-    Raises
-    ------
-    ConfigurationError
-        Another kind of problem; a tolerance or limit that is not positive; a start of another size.
+    Takes what `nsgs` takes, and raises what that raises. Newton's method is tried from ``start`` first; each
+    iteration factorises a matrix of the size of ``W`` twice.
 
     Examples
     --------

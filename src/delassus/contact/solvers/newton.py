@@ -14,13 +14,15 @@ Source: Alart and Curnier 1991. *Deviations*: ``δ``; double-double.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from delassus.algorithms.contact.law import cone
 from delassus.contact.results import Impulses, SolverStatus
 from delassus.contact.solvers.double_double import cone_residual, natural_map, two_sum, velocities
 from delassus.contact.solvers.linear import mobilities, rounding
+from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
 
@@ -84,20 +86,10 @@ def newton(
     return best[0].ravel(), None if best[1] is None else best[1].ravel(), least
 
 
-def slopes(y: Array, mu: Array, friction_offset: Array) -> Array:
+def slopes(y: Any, mu: Any, friction_offset: Any) -> Array:
     """Derivatives (n, 3, 3) of the projection on the cones at ``y`` (n, 3)."""
-    t = np.hypot(y[:, 0], y[:, 1])
-    d = y[:, :2] / np.where(t > 0.0, t, 1.0)[:, None]
-    normal = np.maximum((y[:, 2] + mu * (t - friction_offset)) / (1.0 + mu**2), 0.0)
-    inside, above = (t <= mu * y[:, 2] + friction_offset) & (y[:, 2] >= 0.0), normal > 0.0
-    kept = np.minimum((mu * normal + friction_offset) / np.where(t > 0.0, t, 1.0), 1.0)
-    out = np.zeros((len(y), 3, 3))
-    radial = d[:, :, None] * d[:, None, :]
-    out[:, :2, :2] = kept[:, None, None] * (np.eye(2) - radial * (kept < 1.0)[:, None, None])
-    edge = np.column_stack([mu[:, None] * d, np.ones(len(y))])
-    out += (above / (1.0 + mu**2))[:, None, None] * edge[:, :, None] * edge[:, None, :]
-    out[inside] = np.eye(3)
-    return out
+    *_, xx, xy, yy, xz, yz, zz = cone(NUMPY, mu, friction_offset, *y.T)
+    return np.asarray(NUMPY.matrix([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]))
 
 
 def concluded(

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from delassus.constraints import Constraint
-from delassus.contact.joint_contacts import JointLaws
+from delassus.constraints import Constraint, bounded_joints
+from delassus.constraints.contact import BoundedJoint
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import Bodies, Joints, Links
@@ -162,7 +162,7 @@ class Blocks:
             np.array([a for j in tree.joints for a in j.motion_axes], np.int64),
             place,
         )
-        self.joints = self._joints(JointLaws(tree, limits=limits, friction=passive == "model"))
+        self.joints = self._joints(bounded_joints(tree, limits, passive == "model"))
         described, b, rows, J = [], 0, 0, 0
         loop_rows, loops_at = np.zeros(len(blocks), np.int64), np.zeros(len(blocks), np.int64)
         for kind in self.kinds:
@@ -179,30 +179,19 @@ class Blocks:
         self.order_of_loops = [number for kind in self.kinds for number in kind.loop_numbers]
         self.ends_of_loops = np.cumsum([c.size for c in ordered]).astype(np.int64)
 
-    def _joints(self, laws: JointLaws) -> Joints:
+    def _joints(self, rows: Sequence[BoundedJoint]) -> Joints:
         """Joints with limits or friction, in the order of the scene."""
         tree, of_links = self.scene.tree, self.of_links
-        place = np.zeros(tree.nq, np.int64)
+        place, coordinates = np.zeros(tree.nq, np.int64), np.zeros(tree.nv, np.int64)
         place[self.coordinates] = np.arange(tree.nq)
-        lower, upper, forces = np.full(tree.nv, -np.inf), np.full(tree.nv, np.inf), np.zeros(tree.nv)
-        coordinates, below = np.zeros(tree.nv, np.int64), laws.signs > 0
-        coordinates[laws.limited] = place[laws.coordinates]
-        lower[laws.limited[below]], upper[laws.limited[~below]] = (
-            laws.values[below],
-            laws.values[~below],
-        )
-        forces[laws.rubbing] = laws.forces
-        dofs = np.union1d(laws.limited, laws.rubbing)
+        for joint, in_q, in_v in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
+            if joint.nq == joint.nv:
+                coordinates[in_v] = place[in_q]
+        dofs = np.array([row.dof for row in rows], np.int64)
         blocks = of_links.block[np.searchsorted(of_links.first_dof, dofs, side="right") - 1]
-        of_joints = (
-            of_links.place[dofs],
-            coordinates[dofs],
-            blocks,
-            lower[dofs],
-            upper[dofs],
-            forces[dofs],
-        )
-        return Joints(*of_joints, np.zeros((2, tree.nv)), np.zeros((2, tree.nv)))
+        lower, upper, forces = (np.array([getattr(row, x) for row in rows]) for x in ("lower", "upper", "friction"))
+        over_step = np.zeros((2, 2, tree.nv))
+        return Joints(of_links.place[dofs], coordinates[dofs], blocks, lower, upper, forces, *over_step)
 
     def _describe_free(self, tree: Tree) -> None:
         free = self.kinds[0].links[:, 0] if self.kinds and self.kinds[0].is_free else np.zeros(0, np.int64)

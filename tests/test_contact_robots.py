@@ -75,10 +75,19 @@ def over_the_floor(scene, q, gap):
     return ds.Scene(scene.tree, [*scene.colliders[:-1], floor], ignore=scene.ignore), lowest
 
 
+def with_sensors(tree, feet, rng):
+    """The tree with sensors of what forces cause: touch in a volume at each foot and of all of it, an IMU, a load."""
+    at = [ds.Frame(foot.link, foot.position + rng.uniform(-0.02, 0.02, 3), random_rotation(rng)) for foot in feet]
+    near = [ds.Sensor(f"near {k}", "touch", x, within=SHAPES[(k + tree.nv) % 5]) for k, x in enumerate(at)]
+    of_all = [ds.Sensor(f"touch {k}", "touch", x, cutoff=200.0) for k, x in enumerate(at)]
+    others = [ds.Sensor(kind, kind, at[0]) for kind in ("accelerometer", "force", "torque", "framelinvel")]
+    return replace(tree, sensors=[*near, *of_all, *others])
+
+
 @pytest.mark.parametrize("name", ROBOTS)
 def test_kernel_and_simulator_go_the_same_way(name):
-    """From a fall, with and without restitution, with limits and dry friction: to 1e-8 at each step."""
-    rng, struck, stopped = np.random.default_rng(0), 0, 0
+    """From a fall, with and without restitution, with limits and dry friction: to 1e-8 at each step; sensors, too."""
+    rng, struck, stopped, felt = np.random.default_rng(0), 0, 0, set()
     shape, make = ROBOTS[name]
     try:
         tree = make()
@@ -87,7 +96,10 @@ def test_kernel_and_simulator_go_the_same_way(name):
     q0 = tree.random(rng)
     tree = bounded(tree, q0, rng)
     scene, lowest = over_the_floor(with_feet(tree, shape, rng), q0, 0.003)
-    kernel = scene.contact_step(restitution="input", tolerance=1e-11, sweeps=3000)
+    tree = with_sensors(tree, scene.colliders[:-1], np.random.default_rng(1))
+    scene = ds.Scene(tree, scene.colliders, ignore=scene.ignore)
+    outputs = ("q_next", "v_next", "impulses_next", "residuals", "sensors")
+    kernel = scene.contact_step(restitution="input", tolerance=1e-11, sweeps=3000, outputs=outputs)
     feet, (n,) = scene.colliders, kernel.arguments[-1].shape
     v0, tau = 0.3 * rng.normal(size=tree.nv), 0.2 * rng.normal(size=tree.nv)
     J = ds.frame_jacobian(tree, q0, ds.Frame(lowest.link, lowest.position), reference="local-world-aligned")[2]
@@ -104,9 +116,12 @@ def test_kernel_and_simulator_go_the_same_way(name):
             problems, solved = sim.statuses.total() - solved, sim.statuses.total()
             if problems > IMPACT + 1:
                 break
-            q, v, p, _ = kernel(q, v, p, tau, DT, restitution=np.full(n, restitution))
+            q, v, p, _, numbers = kernel(q, v, p, tau, DT, restitution=np.full(n, restitution))
             np.testing.assert_allclose(q, sim.q, atol=NEAR)
             np.testing.assert_allclose(v, sim.v, atol=NEAR)
+            for sensor, x in sim.sensors().items():
+                np.testing.assert_allclose(numbers[tree.sensor_index(sensor)], x, rtol=1e-5, atol=NEAR / DT)
+                felt |= {sensor} if np.any(x) else set()
             struck += problems >= IMPACT
             stopped += bool(np.abs(sim.joint_impulses[0]).max() > 0)
-    assert struck and stopped
+    assert struck and stopped and felt & {"touch 0", "touch 1"}

@@ -186,6 +186,10 @@ def options_of(quantity, k):
         if loops:
             chosen.pop("smoothing")
         constraints = [*loops, *CONTACTS[k % len(CONTACTS)]]
+    if "solver" in chosen and "sensors" in chosen:  # outputs on request, of touch, too; without forces of loops
+        turn = [x for x in chosen.pop("sensors") if x.kind != "torque"]
+        touch = ds.Sensor("touch", "touch", TIP, within=ds.contact.Box(1.0, 0.8, 0.6))
+        chosen |= {} if chosen["outputs"] is None else {"sensors": [*turn, touch]}
     if chosen["outputs"] is not None:
         there = [f"{o.name}dt" if o.each else o.name for o in quantity.outputs]
         chosen["outputs"] = there[chosen["outputs"]]

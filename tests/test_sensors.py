@@ -10,7 +10,8 @@ import pytest
 
 import delassus as ds
 from delassus.contact import Box, Capsule, Cylinder, Ellipsoid, Sphere
-from tools import error
+from random_trees import some_mechanism
+from tools import error, random_rotation
 
 
 def test_sensors_of_mounted_robots():
@@ -61,12 +62,72 @@ def test_sensors_read_forces_of_constraints():
         ({"sensors": [ds.Sensor("c", "subtreecom", "nowhere")]}, "link of sensor 'c': expected one of"),
         ({"sensors": []}, "sensors: expected some of"),
         ({"sensors": ["imu", "imu"]}, "sensors: expected one of each name, got two of 'imu'"),
+        ({"sensors": ds.Sensor("toe", "touch", "link3")}, "sensor 'toe': expected contacts, got motion in which noth"),
     ],
 )
 def test_sensors_that_are_refused(given, match):
     arm = replace(ds.mechanisms.chain(3), sensors=[ds.Sensor("imu", "gyro", "link3")])
     with pytest.raises(ds.DelassusError, match=match):
         ds.sensors(arm, np.zeros(3), np.zeros(3), np.zeros(3), **given)
+
+
+WITH_SENSORS = ("q_next", "v_next", "impulses_next", "residuals", "sensors")
+
+
+def test_sensors_of_touch_are_never_zero_in_silence():
+    """Of a robot that has some, kernels of all its sensors are refused where contacts are not known."""
+    toe = ds.Sensor("toe", "touch", "link2")
+    arm = replace(ds.mechanisms.chain(2), sensors=[ds.Sensor("imu", "gyro", "link2"), toe])
+    for what in ("sensors", "motion_sensors"):
+        with pytest.raises(ds.DelassusError, match=r"sensor 'toe': .* Compile 'contact_step' with outputs=\(…, 'sen"):
+            ds.compile(arm, (), what).operations  # noqa: B018
+    ball, loop = ds.Contact("link2", Sphere(0.1)), ds.Point("link1", "link2")
+    with pytest.raises(ds.DelassusError, match=r"sensors: expected none of 'contact_step' without an output of them"):
+        ds.compile(arm, ball, "contact_step", sensors="toe")
+    load = ds.Sensor("load", "force", "link2")
+    with pytest.raises(ds.DelassusError, match=r"sensors load: expected no loops between links, got 1 loop"):
+        ds.compile(arm, [ball, loop], "contact_step", outputs=WITH_SENSORS, sensors=[load]).operations  # noqa: B018
+
+
+@pytest.mark.usefixtures("one_lane")
+def test_sensors_of_contact_steps():
+    """Of random mechanisms on a floor: all touch sensors feel what changes momentum, in rollouts as in steps."""
+    rng = np.random.default_rng(3)
+    for seed in (1, 4):
+        tree = some_mechanism(seed, 3, "floating").tree
+        links = tree.link_names
+        touching = [ds.Contact(ds.Frame(x, rng.normal(size=3)), Sphere(0.1)) for x in links]
+        sensors = [ds.Sensor(f"touch {x}", "touch", x) for x in links] + [ds.Sensor("imu", "accelerometer", links[-1])]
+        step = ds.compile(tree, touching, "contact_step", outputs=WITH_SENSORS, sensors=sensors, tolerance=1e-9)
+        q0, v0, tau = tree.random(rng), 0.1 * rng.normal(size=tree.nv), np.zeros((40, tree.nv))
+        q0[2] += 0.1005 - ds.forward_kinematics(tree, q0, [c.frame for c in touching])[:, 2, 3].min()
+        q, v, p, worst, numbers = ds.rollout(step, q0, v0, tau, dt=1e-3)
+        assert numbers.shape == (40, len(links) + 3) and worst.shape == (3,) and np.all(numbers[:, : len(links)] >= 0.0)
+        assert error(numbers[:, : len(links)].sum(axis=1), p[1:, 2::3][:, : len(links)].sum(axis=1) / 1e-3) < 1e-12
+        assert numbers[:, : len(links)].any() and not numbers[0, : len(links)].any()
+        *_, again = step(q[20], v[20], p[20], tau[20], 1e-3)
+        assert error(numbers[20], again) < 1e-12
+        # momentum: what touches changes it, beside gravity, up to errors of steps of 1 ms
+        h = [ds.momentum(tree, *x)[:3] for x in zip(q, v, strict=True)]
+        mass = sum(H[0, 0] for H in tree.inertias)
+        pressed = (np.diff(h, axis=0)[:, 2] / 1e-3 + 9.81 * mass)[:, None]
+        assert error(numbers[:, : len(links)].sum(axis=1, keepdims=True), pressed) < 2e-3
+
+
+def test_changes_of_sensors_of_contact_steps():
+    """Of a ball in a corner of a volume: derivatives by differences."""
+    ball = ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0))
+    sensors = [ds.Sensor("touch", "touch", "body", within=Sphere(0.11)), ds.Sensor("imu", "accelerometer", "body")]
+    step = ds.compile(
+        ball, ds.Contact("body", Sphere(0.1)), "contact_step", outputs=WITH_SENSORS, sensors=sensors, tolerance=1e-12
+    )
+    at = {"q": np.array([0.1, 0.2, 0.0999, 0, 0, 0, 1]), "v": np.array([0.1, 0.2, -0.3, 1.0, 2.0, 0.5])}
+    at |= {"tau": np.array([0.3, -0.2, 5.0, 0.0, 0.0, 0.1]), "dt": 1e-3, "impulses": np.zeros(3)}
+    tangent = {"tau": np.array([0.0, 0.1, -1.0, 0.0, 0.2, 0.0]), "v": np.array([0.0, 0.1, 0.3, -0.2, 0.1, 0.4])}
+    dots = {f"{k}_dot": tangent.get(k, np.zeros(np.shape(x))) for k, x in at.items()}
+    found = step.derivative("jvp")(**at, **dots)[-1]
+    ends = [step(**{k: x + e * tangent.get(k, 0.0) for k, x in at.items()})[-1] for e in (1e-6, -1e-6)]
+    assert error(found, (ends[0] - ends[1]) / 2e-6) < 1e-6 and found[0] < -100.0
 
 
 RESTING = """<mujoco><worldbody><geom type="plane" size="5 5 .1"/><body pos="0 0 .1"><freejoint/>
@@ -100,10 +161,14 @@ def test_sensors_of_a_scene(resting):
     data = mujoco.MjData(model)
     data.ctrl[:] = 0.2
     mujoco.mj_step(model, data, 1000)
+    scene, tree = resting.scene, resting.scene.tree
+    step = scene.contact_step(control="actuators", outputs=WITH_SENSORS)
+    *_, numbers = step(resting.q, resting.v, np.zeros(step.arguments[2].shape), [0.2], 2e-3)
     for name, x in resting.sensors().items():
         k = model.sensor(name).id
         wanted = data.sensordata[model.sensor_adr[k] :][: model.sensor_dim[k]]
-        assert np.max(np.abs(x - wanted)) < 5e-3 * max(1.0, np.max(np.abs(wanted))), name
+        for found in (x, numbers[tree.sensor_index(name)]):
+            assert np.max(np.abs(found - wanted)) < 5e-3 * max(1.0, np.max(np.abs(wanted))), name
 
 
 @pytest.mark.peer
@@ -165,3 +230,37 @@ def test_sensors_while_a_body_falls():
 )
 def test_shapes_contain_points(shape, inside, outside):
     assert shape.contains(np.array([inside, outside])).tolist() == [True, False]
+
+
+@pytest.mark.peer
+@pytest.mark.usefixtures("one_lane")
+def test_volumes_of_touch_sensors():
+    """A contact counts where MuJoCo's ray from it, out of the body, meets the volume: in scenes and kernels."""
+    mujoco = pytest.importorskip("mujoco")
+    rng, ball = np.random.default_rng(5), ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0))
+    shapes = {
+        "SPHERE": (Sphere(0.05), [0.05, 0.0, 0.0]),
+        "CAPSULE": (Capsule(0.03, 0.08), [0.03, 0.04, 0.0]),
+        "CYLINDER": (Cylinder(0.04, 0.1), [0.04, 0.05, 0.0]),
+        "BOX": (Box(0.04, 0.08, 0.12), [0.02, 0.04, 0.06]),
+        "ELLIPSOID": (Ellipsoid(0.03, 0.06, 0.09), [0.03, 0.06, 0.09]),
+    }
+    sensors, wanted, down = [], [], np.array([0.0, 0.0, -1.0])
+    for name, (shape, size) in shapes.items():
+        for k in range(40):
+            place, R = 0.06 * rng.normal(size=3) - [0.0, 0.0, 0.1], np.eye(3) if k % 4 == 0 else random_rotation(rng)
+            frame = ds.Frame("body", place, R)
+            sensors.append(ds.Sensor(f"{name} {k}", "touch", frame, within=shape))
+            start, kind = R.T @ ([0.0, 0.0, -0.1] - place), int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}"))
+            met = mujoco.mju_rayGeom(np.zeros(3), np.eye(3).ravel(), np.array(size), start, R.T @ down, kind) >= 0.0
+            assert met or not shape.contains(start)
+            wanted.append(9.81 * met)
+    touching = [ds.contact.Collider("body", Sphere(0.1)), ds.contact.Collider("world", ds.contact.HalfSpace())]
+    scene = ds.Scene(ball, touching)
+    sim = ds.Simulator(scene, q0=[0, 0, 0.1, 0, 0, 0, 1], dt=1e-3)
+    step = scene.contact_step(outputs=WITH_SENSORS, sensors=sensors, tolerance=1e-11)
+    *_, numbers = step(sim.q, sim.v, np.zeros(3), np.zeros(6), 1e-3)
+    sim.step()
+    for found in (np.concatenate([*sim.sensors(sensors).values()]), numbers):
+        assert error(found, np.array(wanted)) < 1e-6  # tolerance of the simulator's solver, over a step
+    assert 20 < np.count_nonzero(wanted) < 100

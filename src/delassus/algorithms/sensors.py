@@ -3,36 +3,54 @@
 Accelerations of links are true ones less gravity, as an accelerometer has them. A force sensor measures what a link
 gets through its joint, ``f_i = H_i a_i + p_i − Kᵀ λ + Σ Xᵀ f_child``: inertial force and that of all that it carries,
 less wrenches and forces of constraints on them. No sources; MuJoCo's conventions, but for quaternions x y z w.
+
+After a step with contacts, forces of these and accelerations are means over the step: impulses and changes of
+velocities by its time. Poses and velocities are those at its end; contacts are where they were at its start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from delassus.algorithms.dynamics.actuation import clipped
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.kinematics import body_poses, frame_pose, seen_from
+from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import accelerations
 from delassus.constraints.frame import as_frame
 from delassus.constraints.sensors import KINDS, UNLIMITED, Sensor
+from delassus.constraints.shapes.rays import ray_meets
 from delassus.frozen import cached_property
-from delassus.model.tree import WORLD, Placement
+from delassus.model.tree import WORLD, Placement, Tree
+from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.motion import ANGULAR, LINEAR, chosen, column, cross, from_entries, scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.rotations import quaternion_rows
 from delassus.spatial.transform import Pose
 
 Caused = tuple[list[Matrix], Mapping[int, Matrix]]
 """Acceleration of each joint (n_i × 1), and forces of constraints (6 × 1) on links, in body frames."""
 
+State = Sequence[Scalar]
+"""Configuration or velocity."""
+
 
 class Measurements:
-    """Numbers of sensors; ``caused`` gives accelerations and forces, ``actuators`` forces, where a sensor asks."""
+    """Numbers of sensors; ``caused`` gives accelerations and forces, ``actuators`` forces, where a sensor asks.
+
+    ``touched`` gives the sum of normal forces at the contacts of a touch sensor.
+    """
 
     def __init__(
-        self, motion: DynamicsProblem, caused: Callable[[], Caused], actuators: Callable[[], Sequence[Scalar]]
+        self,
+        motion: DynamicsProblem,
+        caused: Callable[[], Caused],
+        actuators: Callable[[], Sequence[Scalar]],
+        touched: Callable[[Sensor], Scalar],
     ) -> None:
         self.motion, self.ops, self.tree, self.problem = motion, motion.ops, motion.tree, motion.problem
-        self._caused, self._actuators = caused, actuators
+        self._caused, self._actuators, self._touched = caused, actuators, touched
 
     def of(self, sensor: Sensor) -> Matrix:
         """Numbers (n × 1) of a sensor."""
@@ -127,7 +145,7 @@ class Measurements:
         return ops.transpose(R) @ (m - cross(ops, p, f))
 
     def _touch(self, sensor: Sensor) -> Matrix:
-        return self.ops.zeros(1, 1)  # nothing touches in motion without contacts
+        return from_entries(self.ops, [self._touched(sensor)])
 
     def _framepos(self, sensor: Sensor) -> Matrix:
         p, reference = self._pose(sensor.frame.on(self.tree))[1], self._reference(sensor)
@@ -235,6 +253,80 @@ class Measurements:
 
 
 assert all(hasattr(Measurements, f"_{kind}") for kind in KINDS)
+
+
+class ContactForce(NamedTuple):
+    """Force (3 × 1) at a contact on the first of its links along ``axes`` (3 × 3), two tangents and the normal to it.
+
+    ``point`` (3 × 1) and axes are in the world.
+    """
+
+    links: tuple[int, int]
+    point: Matrix
+    axes: Matrix
+    force: Matrix
+
+
+def contact_forces(problem: Problem, impulses: Sequence[Scalar], over_h: Scalar) -> list[ContactForce]:
+    """Mean forces of all contact points over a step of ``1 / over_h`` seconds that begins at ``problem``."""
+    ops, rows, out = problem.ops, iter(impulses), list[ContactForce]()
+    for index, candidates in problem.candidates.items():
+        first, second, *_ = [f.on(problem.tree).link for f in problem.constraints[index].frames] + [WORLD]
+        for c in candidates:
+            link, arm = next(iter(c.arms.items()))
+            force = from_entries(ops, [over_h * next(rows) for _ in range(3)])
+            out.append(ContactForce((first, second), problem.origins[link] + arm, c.axes, force))
+    return out
+
+
+def touch(problem: Problem, forces: Sequence[ContactForce], sensor: Sensor) -> Scalar:
+    """Sum of normal forces at contacts of a sensor's link whose normal, out of the link, meets its volume."""
+    ops, at = problem.ops, sensor.frame.on(problem.tree)
+    R, p = frame_pose(problem, [*zip(problem.link_rotations, problem.origins, strict=True)], at)
+    to_frame = ops.transpose(R)
+    total: Scalar = 0.0
+    for x in forces:
+        if at.link in x.links:
+            normal, pressing = ops.take(x.axes, None, (2,)), ops.maximum(ops.entries(x.force)[2][0], 0.0)
+            outwards = to_frame @ (-normal if x.links[0] == at.link else normal)
+            meets: Scalar = 1.0
+            if sensor.within is not None:
+                place = column(ops, to_frame @ (x.point - p))
+                meets = ray_meets(ops, sensor.within, place, column(ops, outwards))
+            total = total + meets * pressing
+    return total
+
+
+def contact_wrenches(problem: Problem, forces: Sequence[ContactForce]) -> dict[int, Matrix]:
+    """Wrenches (6 × 1) of contacts on links, in body frames."""
+    ops, out = problem.ops, dict[int, Matrix]()
+    for x in forces:
+        f = x.axes @ x.force
+        for link, force in zip(x.links, (f, -f), strict=True):
+            if link != WORLD:
+                to_link = ops.transpose(problem.link_rotations[link])
+                moment = cross(ops, x.point - problem.origins[link], force)
+                wrench = ops.vstack([to_link @ force, to_link @ moment])
+                out[link] = out[link] + wrench if link in out else wrench
+    return out
+
+
+def mean_accelerations(
+    ops: Ops, tree: Tree, before: tuple[State, State], after: tuple[State, State], over_h: Scalar
+) -> list[Matrix]:
+    """Mean acceleration (n_i × 1) of each joint over a step; that of free joints along the axes of the world."""
+    (q, v), (q_next, v_next), out = before, after, list[Matrix]()
+    for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
+        old, new = from_entries(ops, v[sv]), from_entries(ops, v_next[sv])
+        products = ops.zeros(joint.nv, 1)
+        if joint.kind is FREE:
+            R, R_next = (ops.matrix(quaternion_rows(*x[sq][3:])) for x in (q, q_next))
+            turned = ops.transpose(R_next) @ (R @ ops.take(old, LINEAR, None))
+            old = ops.vstack([turned, ops.take(old, ANGULAR, None)])
+            product = cross(ops, ops.take(new, ANGULAR, None), ops.take(new, LINEAR, None))
+            products = ops.vstack([product, ops.zeros(3, 1)])
+        out.append(scaled(ops, [over_h] * joint.nv, new - old) - products)
+    return out
 
 
 def quaternion_of(ops: Ops, R: Matrix) -> list[Scalar]:

@@ -24,7 +24,7 @@ KINDS: Mapping[str, tuple[str, int | str, str]] = MappingProxyType(
         "gyro": ("frame", 3, "angular velocity, along the axes of the frame, rad/s"),
         "force": ("moving frame", 3, "force on the link through its joint, along the axes of the frame, N"),
         "torque": ("moving frame", 3, "its moment about the origin, along the axes of the frame, N m"),
-        "touch": ("moving frame", 1, "sum of normal forces at contacts of the link within its volume, in scenes, N"),
+        "touch": ("moving frame", 1, "sum of normal forces at contacts of the link whose normal meets its volume, N"),
         "framepos": ("frame", 3, "position of the origin in the reference, m"),
         "framequat": ("frame", 4, "unit quaternion x y z w of the axes in the reference, w not negative"),
         "framexaxis": ("frame", 3, "x axis in the reference"),
@@ -58,6 +58,9 @@ CAUSED = (
 )  # fmt: skip
 """Kinds that forces are in, and accelerations that these cause."""
 
+FORCES = ("force", "torque")
+"""Kinds of what joints carry."""
+
 ADVICE = "Pass sensors=[ds.Sensor('imu', 'gyro', 'torso')], or names of tree.sensors."
 
 
@@ -78,7 +81,8 @@ class Sensor(Frozen):
     cutoff : float
         Largest size of a number: what is beyond is cut off. Quaternions and axes are not.
     within : Shape, optional
-        Of "touch": a ball, box, capsule, cylinder or ellipsoid about the origin of the frame; anywhere by default.
+        Of "touch": a ball, box, capsule, cylinder or ellipsoid about the origin of the frame. Contacts count that are
+        in it, or whose normal out of the link meets it, as in MuJoCo; all contacts of the link by default.
 
     Raises
     ------
@@ -202,3 +206,12 @@ def check_sensors(tree: Tree, value: Any) -> tuple[Sensor, ...]:
     for sensor in found:
         sensor.check(tree)
     return found
+
+
+def check_no_loops(loops: Sequence[object], sensors: Sequence[Sensor]) -> None:
+    """Refuse sensors of forces through joints where loops between links act, whose forces steps do not tell."""
+    carried = [x.name for x in sensors if x.kind in FORCES]
+    if carried and loops:
+        came = f"{len(loops)} loop(s), whose forces steps do not tell"
+        advice = "`delassus.sensors` has them, of robots without contacts."
+        raise ConfigurationError(f"sensors {', '.join(carried)}", "no loops between links", came, advice)

@@ -110,6 +110,7 @@ class Keywords(TypedDict, total=False):
         Whose poses, twists, accelerations or Jacobians are computed; those of all links if not given.
     sensors : str, Sensor or sequence of these
         What "sensors" measures, in this order: sensors of the tree by name, or others; ``tree.sensors`` if not given.
+        Of contact steps, with ``outputs=(…, "sensors")``.
     reference : {"local", "world", "local-world-aligned"}
         Where motions of frames are measured, and along which axes; "local" if not given. See `delassus.frame_velocity`.
     independent : sequence of str

@@ -141,10 +141,8 @@ class Quantity:
         ConfigurationError, UnknownNameError
             ``names`` are no names, none or one twice; one that is no output of this quantity.
         """
-        known = [output.name for output in self.outputs]
-        default = tuple(o.name for o in self.outputs if not o.on_request)
-        names = default if names is None else (names,) if isinstance(names, str) else names
-        wanted = check_list("outputs", names, "names", OUTPUTS_ADVICE)
+        known, default = [output.name for output in self.outputs], self.wanted(None)
+        wanted = self.wanted(names)
         for name in wanted:
             if not isinstance(name, str) or name not in known:
                 raise unknown_name(f"outputs of {self.name!r}", name, known)
@@ -159,6 +157,12 @@ class Quantity:
         return replace(
             self, outputs=outputs, run=Chosen(self.run, which), states=states, report=report, jacobian=jacobian
         )
+
+    def wanted(self, names: str | Sequence[str] | None) -> tuple[Any, ...]:
+        """Names of outputs that are asked for; all that are not on request if None."""
+        if names is None:
+            return tuple(o.name for o in self.outputs if not o.on_request)
+        return (names,) if isinstance(names, str) else check_list("outputs", names, "names", OUTPUTS_ADVICE)
 
     def packed(self) -> Quantity:
         """The quantity with symmetric outputs as lower triangles, row by row.

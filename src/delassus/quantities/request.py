@@ -364,7 +364,14 @@ def request(
                                       "Contacts are of 'contact_step'; a Point holds a place.")  # fmt: skip
     given = options.pop("contacts", None) if "contacts" in quantity.options else None
     contacts = () if given is None else check_constraints(tree, given)
-    known = check_options(tree, checked, quantity.name, quantity.options, options, contacts)
+    outputs = None if outputs is None else quantity.wanted(outputs)
+    taking = quantity.options
+    if "sensors" in taking and "sensors" not in quantity.wanted(outputs):
+        taking -= {"sensors"}
+        if options.pop("sensors", None) is not None:
+            wanted, advice = f"none of {quantity.name!r} without an output of them", "Pass outputs=(…, 'sensors')."
+            raise ConfigurationError("sensors", wanted, "some", advice)
+    known = check_options(tree, checked, quantity.name, taking, options, contacts)
     checked = (*checked, *contacts)
     taken = _resolve_method(tree, checked, quantity, method, known)
     asked = Request(tree, checked, quantity, taken, known, loads, method == AUTO)

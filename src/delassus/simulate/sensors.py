@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from delassus.constraints.sensors import CAUSED, Sensor, Sensors, check_sensors
+from delassus.constraints.sensors import CAUSED, FORCES, Sensor, Sensors, check_no_loops, check_sensors
+from delassus.constraints.shapes.rays import ray_meets
 from delassus.contact.scene import Scene
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError
@@ -16,10 +17,8 @@ from delassus.quantities.options import Control
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate.controls import Controls
 from delassus.spatial.joint_kinds import FREE
+from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array, quaternion_to_matrix
-
-FORCES = ("force", "torque")
-"""Kinds of what joints carry."""
 
 
 class Sensing:
@@ -41,7 +40,8 @@ class Sensing:
 
         Poses and velocities are those of now. Accelerations and forces are means over the last step: change of velocity
         and impulses by its time, so that impacts are in them, and contacts, limits and friction of joints act. "touch"
-        is the sum of normal forces at contacts of its link, within its volume.
+        is the sum of normal forces at contacts of its link that are in its volume, or whose normal out of the link
+        meets it. Compiled contact steps measure the same (``outputs=(…, "sensors")``).
 
         Parameters
         ----------
@@ -71,10 +71,7 @@ class Sensing:
         if late:
             advice = "Accelerations and forces are means over the last step: make one first."
             raise ConfigurationError(f"sensors {', '.join(late)}", "a step since the start", "none", advice)
-        if any(x.kind in FORCES for x in chosen) and any(loop.frames for loop in self.scene.loops):
-            came = f"{len(self.scene.loops)} loop(s), whose forces steps do not tell"
-            advice = "`delassus.sensors` has them, of robots without contacts."
-            raise ConfigurationError("sensors of forces through joints", "a scene without loops", came, advice)
+        check_no_loops([loop for loop in self.scene.loops if loop.frames], chosen)
         actuators = [x for x in chosen if x.kind == "actuatorfrc"]
         of_motion = [x for x in chosen if x.kind not in ("actuatorfrc", "touch")]
         out = self._of_motion(of_motion) if of_motion else {}
@@ -130,10 +127,13 @@ class Sensing:
         """Sum (1,) of normal forces at contacts of a link, within a volume (N)."""
         contacts, tree = self._steps.contacts, self.scene.tree
         assert self._before is not None
-        at = (contacts.links == sensor.frame.on(tree).link).any(axis=1)
+        link = sensor.frame.on(tree).link
+        at = (contacts.links == link).any(axis=1)
         if sensor.within is not None and at.any():
             (pose,) = self._kernel("kinematics", frames=[sensor.frame])(self._before[0])
-            at &= sensor.within.contains((contacts.points - pose[:3, 3]) @ pose[:3, :3])
+            outwards = np.where(contacts.links[:, :1] == link, -1.0, 1.0) * contacts.frames[:, :, 2] @ pose[:3, :3]
+            places = (contacts.points - pose[:3, 3]) @ pose[:3, :3]
+            at &= np.asarray(ray_meets(NUMPY, sensor.within, places.T, outwards.T), dtype=bool)
         return np.minimum([self._steps.impulses[at, 2].sum() / self.dt], sensor.cutoff)
 
 

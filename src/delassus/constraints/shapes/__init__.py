@@ -1,4 +1,4 @@
-"""Where shapes touch planes and one another, in the vocabulary of `delassus.spatial.ops.Ops`.
+"""Where shapes touch planes, rays and one another, in the vocabulary of `delassus.spatial.ops.Ops`.
 
 ================== ==================================================
 `lowest_points`    points of a shape that may touch a plane
@@ -6,5 +6,6 @@
                    beside boxes, cylinders and hulls, capsules on boxes
 `convex_distance`  gap and normal of any two convex shapes, by a loop
 `convex_patch`     the patch on which these face each other
+`rays`             whether a ray meets a shape
 ================== ==================================================
 """

@@ -39,6 +39,7 @@ from delassus.model.tree import Tree
 from delassus.planner.frame_placement import frame_placement
 from delassus.planner.regrouped_inertias import regrouped_inertias
 from delassus.quantities.bound_request import BoundRequest, stacked
+from delassus.quantities.declarations.sensors import NUMBERS, stepped_sensors
 from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import Request, check_derivatives, check_first
@@ -110,8 +111,10 @@ def _solved(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
 
 
 def _contact_step(bound: BoundRequest) -> list[Any]:
-    _, found = _solved(bound)
-    return [stacked(bound, x) for x in (found.q, found.v, found.impulses, found.residuals)]
+    step, found = _solved(bound)
+    out: list[Any] = [stacked(bound, x) for x in (found.q, found.v, found.impulses, found.residuals)]
+    is_asked = any(output.name == "sensors" for output in bound.request.quantity.outputs)
+    return [*out, stepped_sensors(bound, step, found)] if is_asked else out
 
 
 def _solved_without_bounces(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
@@ -279,9 +282,11 @@ CONTACT_STEP = Quantity(
         Output("impulses_next", ("impulses",), "impulses of the step: of each contact point tangent, tangent, normal "
                "on the first link, then of limits, then of dry friction of joints, N s and N m s"),
         Output("residuals", (3,), "violation of complementarity and of friction, and velocity of penetration, m/s"),
+        replace(NUMBERS, on_request=True),
     ),
     _contact_step,
-    options=MOTION | CONTROLLED | {"friction", "restitution", "limits", "solver", "sweeps", "tolerance", "smoothing"},
+    options=MOTION | CONTROLLED | {"friction", "restitution", "limits", "solver", "sweeps", "tolerance", "smoothing",
+                                   "sensors"},
     states=3,
 )  # fmt: skip
 CONTACT_STEP_DERIVATIVES = Quantity(
@@ -289,14 +294,14 @@ CONTACT_STEP_DERIVATIVES = Quantity(
     "Time step with contacts and its derivatives",
     CONTACT_STEP.inputs,
     (
-        *CONTACT_STEP.outputs,
+        *CONTACT_STEP.outputs[:-1],
         Output("A", ("2 nv", "2 nv"), "change of [q; v] after the step with [q; v] before, in tangents"),
         Output("B", ("2 nv", "controls"), "change of [q; v] after the step with joint forces or controls"),
         Output("dx_d", ("2 nv",), "change of [q; v] after the step with", each=True),
         Output("distance", (), "change of a velocity, m/s or rad/s, at which a contact or joint is in another mode"),
     ),
     _contact_step_derivatives,
-    options=CONTACT_STEP.options,
+    options=CONTACT_STEP.options - {"sensors"},
 )  # fmt: skip
 OPERATIONAL_SPACE_COMPLIANCE = Quantity(
     "operational_space_compliance",

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from typing import Any, Unpack
 
 from numpy.typing import ArrayLike
 
 from delassus.accuracy.estimate import check_error_bound
+from delassus.algorithms.contact.solution import StepSolution
+from delassus.algorithms.contact.step import ContactStep
 from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.actuation import each_actuator
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.sensors import Caused, Measurements
-from delassus.constraints.sensors import Sensors
+from delassus.algorithms.sensors import (
+    Caused,
+    Measurements,
+    contact_forces,
+    contact_wrenches,
+    mean_accelerations,
+    touch,
+)
+from delassus.constraints.sensors import FORCES, Sensor, Sensors, check_no_loops
 from delassus.errors import ConfigurationError
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
@@ -44,8 +55,41 @@ def _motion_sensors(bound: BoundRequest) -> list[Matrix]:
     return [_measured(bound, motion, lambda: (motion.per_joint(bound.values["qdd"]), {}))]
 
 
-def _measured(bound: BoundRequest, motion: DynamicsProblem, caused: Any) -> Matrix:
-    """Numbers of all sensors that are asked for (n × 1)."""
+def stepped_sensors(bound: BoundRequest, step: ContactStep, found: StepSolution) -> Matrix:
+    """Numbers of all sensors that are asked for (n × 1), after a step with contacts."""
+    options, own = bound.request.options, copy(bound)
+    check_no_loops([c for c in bound.constraints if c.frames and not c.n_impulses], options.sensors)
+    own.tree = bound.request.tree  # single links of the step's own have no physical meaning
+    start = own.motion(v=None if found.impact is None else found.start)
+    motion, forces = start.at_state(found.q, found.v, []), contact_forces(step.problem, found.impulses, step.over_h)
+    if any(x.kind in FORCES for x in options.sensors):
+        for link, wrench in contact_wrenches(start.problem, forces).items():
+            motion.wrenches[link] = motion.wrenches[link] + wrench if link in motion.wrenches else wrench
+    states = (step.q, step.v), (found.q, found.v)
+    return _measured(
+        own,
+        motion,
+        lambda: (mean_accelerations(bound.ops, own.tree, *states, step.over_h), {}),
+        lambda sensor: touch(step.problem, forces, sensor),
+        found.start,
+    )
+
+
+def _untouched(sensor: Sensor) -> Scalar:
+    """Refuse what forces of contacts are in where nothing says what touches."""
+    advice = ("Compile 'contact_step' with outputs=(…, 'sensors'), call `Simulator.sensors`, or pass sensors= of other "
+              "kinds: [x for x in tree.sensors if x.kind != 'touch'].")  # fmt: skip
+    raise ConfigurationError(f"sensor {sensor.name!r}", "contacts", "motion in which nothing touches", advice)
+
+
+def _measured(
+    bound: BoundRequest,
+    motion: DynamicsProblem,
+    caused: Callable[[], Caused],
+    touched: Callable[[Sensor], Scalar] = _untouched,
+    start: Any = None,
+) -> Matrix:
+    """Numbers of all sensors that are asked for (n × 1); ``start`` is the velocity that controls act at, v if None."""
     options, read = bound.request.options, bound.entries
 
     def actuators() -> list[Scalar]:
@@ -54,19 +98,20 @@ def _measured(bound: BoundRequest, motion: DynamicsProblem, caused: Any) -> Matr
             advice = "Pass control='actuators', and controls in the place of tau, or sensors= without these."
             came = f"control={options.control!r}, which says nothing of actuators"
             raise ConfigurationError(f"sensors {', '.join(forces)}", "controls of actuators", came, advice)
-        return [force for force, _ in each_actuator(bound.ops, bound.tree, read("q"), read("v"), read("ctrl"))]
+        v = read("v") if start is None else start
+        return [force for force, _ in each_actuator(bound.ops, bound.tree, read("q"), v, read("ctrl"))]
 
-    found = Measurements(motion, caused, actuators)
+    found = Measurements(motion, caused, actuators, touched)
     return bound.ops.vstack([found.of(sensor) for sensor in options.sensors])
 
 
-_NUMBERS = Output("sensors", ("sensors",), "numbers of all sensors, one after the other, in SI units")
+NUMBERS = Output("sensors", ("sensors",), "numbers of all sensors, one after the other, in SI units")
 
 SENSORS = Quantity(
     "sensors",
     "Sensors",
     ("q", "v", "tau"),
-    (_NUMBERS,),
+    (NUMBERS,),
     _sensors,
     methods=tuple(METHODS),
     options=CONSTRAINED | CONTROLLED | {"sensors"},
@@ -76,7 +121,7 @@ MOTION_SENSORS = Quantity(
     "motion_sensors",
     "Sensors at given accelerations",
     ("q", "v", "qdd", "tau"),
-    (_NUMBERS,),
+    (NUMBERS,),
     _motion_sensors,
     options=MOTION | CONTROLLED | {"sensors"},
 )
@@ -98,8 +143,8 @@ def sensors(
     """What sensors of a robot measure: IMUs, poses and motions of frames, forces through joints, joints, actuators.
 
     `Sensor` says which kinds there are. Accelerations and forces are those that `forward_dynamics` gives, which takes
-    the same arguments and raises the same errors: constraints act, and no contact does (`Simulator.sensors`), so that
-    "touch" is zero.
+    the same arguments and raises the same errors: constraints act, and no contact does. Sensors of touch are refused:
+    `Simulator.sensors` has them, and compiled contact steps (``outputs=(…, "sensors")``).
 
     Parameters
     ----------
@@ -123,7 +168,8 @@ def sensors(
     Raises
     ------
     UnknownNameError, ConfigurationError
-        No sensor of that name; a frame, link, joint or actuator that the tree does not have; no sensors at all.
+        No sensor of that name; a frame, link, joint or actuator that the tree does not have; no sensors at all; some of
+        touch.
 
     Examples
     --------

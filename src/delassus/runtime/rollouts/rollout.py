@@ -129,6 +129,8 @@ def rollout(
         Of contact steps: the largest of each trajectory.
     forces : (T, ..., m) array
         Of a "step" whose ``outputs`` are ``("q_next", "v_next", "forces")``: those of constraints at each step.
+    sensors : (T, ..., n) array
+        Of contact steps whose ``outputs`` end with ``"sensors"``: what these measure after each step.
     controls : (T, ..., n) array
         With ``feedback``: those that steps have taken.
     status : (T, ...) array of DynamicsStatus
@@ -267,7 +269,8 @@ def rollout(
             n = np.count_nonzero(opened)
             warn(f"{kernel!r}: {n} of {total} step(s) of a rollout: {DynamicsStatus.LOOPS_OPEN.text}")
     if kernel.iterates:
-        beside = [x.max(axis=0, initial=0.0) for x in beside]
+        of = [r.name for r in kernel.results[n_states:]]
+        beside = [x.max(axis=0, initial=0.0) if name == "residuals" else x for name, x in zip(of, beside, strict=True)]
     return (*trajectories, *beside, *applied, *([status] if return_status else []))
 
 

@@ -165,6 +165,8 @@ class Kernel:
                     raise Misuse("threads of a warp wait for others that are gone, or not for the whole warp")
                 waiting[warp * WARP : warp * WARP + WARP] = now == {-1}
         check_guards(tiles, shared, "shared memory")
+        if any((array[: GUARD // 2] != POISON).any() for _, array, _, _ in self._threads[:block]):
+            raise Misuse("a thread's stack is full")
 
 
 def on_host(assembly, types):
@@ -195,3 +197,64 @@ def on_host(assembly, types):
 def kernel_of(assembly):
     """The entry of assembly for a device, compiled."""
     return Kernel(assembly)
+
+
+def orders(seed):
+    """Order of so many threads, drawn by a seed: forwards, backwards, or any."""
+    if seed < 2:
+        return lambda n: range(n)[:: 1 - 2 * seed]
+    rng = np.random.default_rng(seed)
+    return lambda n: rng.permutation(n).tolist()
+
+
+@lru_cache(maxsize=32)
+def assembly_of(program, dtype, fused=True):
+    """Assembly of a program for a device; products and sums are rounded one by one without ``fused``."""
+    text = device_module(program, "double" if dtype == "float64" else "float")
+    return text if fused else text.replace(" contract ", " ")
+
+
+def emulate(program, arguments, steps=1, least=-np.inf, threads=64, seed=0, fused=True, chained=None, assembly=None):
+    """Results of a program's kernel, hidden ones too, at arguments (n, …), or (steps, n, …).
+
+    Without ``fused``, products and sums are rounded one by one. ``chained`` are arrays (steps + 1, n, …) by the names
+    of arguments, of which each step takes a row and writes the next, the result of that name and ``_next``.
+    """
+    dtype, item, chained = arguments[0].dtype, arguments[0].itemsize, chained or {}
+    n = arguments[0].shape[arguments[0].ndim - 1 - len(program.arguments[0].shape)]
+    if assembly is None:
+        assembly = assembly_of(program, dtype.name, fused)
+    kernel = kernel_of(assembly)
+    memories, results, values = [], [], [n, steps, dtype.type(least)]
+
+    def hold(x):
+        """Memory with a guard, that has the numbers of an array."""
+        memory = poisoned(x.nbytes)
+        memory[GUARD : GUARD + x.nbytes] = x.reshape(-1).view(np.uint8)
+        memories.append((memory, x))
+        return memory.ctypes.data + GUARD
+
+    addresses = {name: hold(x) for name, x in chained.items()}
+    for a, x in zip(program.arguments, arguments, strict=True):
+        assert x.dtype == dtype and x.flags.c_contiguous
+        if a.name in chained:
+            values += [addresses[a.name], n * a.size]
+        else:
+            values += [hold(x), n * a.size if x.size == steps * n * a.size and steps > 1 else 0]
+    inputs = len(memories)
+    for r in program.results:
+        name = r.name.removesuffix("_next")
+        if name in chained:
+            values += [addresses[name] + n * r.size * item, n * r.size]
+        else:
+            results.append(np.full((*([steps] if steps > 1 else []), n, *r.shape), np.nan, dtype))
+            values += [hold(results[-1]), n * r.size if steps > 1 else 0]
+    given = [v.tobytes() if isinstance(v, np.generic) else v.to_bytes(8, "little") for v in values]
+    kernel.launch(-(-n // threads), threads, threads * 33 * item, given, orders(seed))
+    for k, (memory, x) in enumerate(memories):
+        found = memory[GUARD : GUARD + x.nbytes]
+        if len(chained) <= k < inputs:
+            assert (found == x.reshape(-1).view(np.uint8)).all(), "an argument was written"
+        x.reshape(-1).view(np.uint8)[:] = found
+        check_guards(memory, x.nbytes, f"memory of {x.nbytes} bytes")
+    return results

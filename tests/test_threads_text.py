@@ -1,0 +1,216 @@
+"""The text of kernels for GPUs, compiled for this processor and run thread by thread: the interpreter's numbers.
+
+Products and sums are rounded one by one here, and the interpreter has the text's own sines: then all bits are the same.
+Fused, as on a device, sums differ by their rounding.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from emulated_gpu import Kernel, Misuse, device_module, emulate, kernel_of
+from internals import QUANTITIES, SEMANTICS, make_program
+from programs import Op, plain_program, reference, same, table_of_operations
+from test_one_state import made
+from tools import error, traced
+
+DTYPES = ("float64", "float32")
+FUSED = {"float64": 1e-11, "float32": 1e-3}
+"""Rounding of the Delassus matrix of an arm, relative to its largest entry; 1e-14 and 1e-6 were met."""
+
+ARM, HAND = ds.mechanisms.chain(6), [ds.Weld("link6")]
+ARM_PROGRAM = traced(ARM, HAND, "delassus")
+KINDS, TABLE, SPECIAL = table_of_operations()
+TABLE_PROGRAM = plain_program(TABLE, 3)
+
+
+def sines(dtype):
+    """Sine and cosine of the text, on arrays of any shape."""
+
+    def of(x, column):
+        rows = np.repeat(np.reshape(x, (-1, 1)), 3, axis=1).astype(dtype)
+        return emulate(TABLE_PROGRAM, [rows], fused=False)[0][:, column].reshape(np.shape(x))
+
+    return {op: partial(of, column=KINDS.index(op)) for op in (Op.SIN, Op.COS)}
+
+
+@pytest.fixture(params=DTYPES)
+def dtype(request, monkeypatch):
+    """Type of numbers, with the text's sines in the interpreter."""
+    for op, values in sines(request.param).items():
+        monkeypatch.setitem(SEMANTICS, op, values)
+    return request.param
+
+
+def given(program, n, dtype, seed=0):
+    """Random arguments for n states."""
+    rng = np.random.default_rng(seed)
+    return [rng.uniform(-1.5, 1.5, (n, *a.shape)).astype(dtype) for a in program.arguments]
+
+
+def agree(program, arguments, **options):
+    """Whether all bits are the interpreter's."""
+    found, wanted = emulate(program, arguments, fused=False, **options), reference(program, *arguments)
+    for x, y in zip(found, wanted, strict=True):
+        same(x, y)
+    return found
+
+
+# -- one launch ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+@pytest.mark.parametrize("fused", [False, True])
+def test_operations(kind, fused):
+    """Each of the table, at all special values: to the bit, but for sines."""
+    program = TABLE_PROGRAM
+    with np.errstate(over="ignore"):
+        x = SPECIAL.astype(kind)
+    (found,), (wanted,) = emulate(program, [x], fused=fused), reference(program, x)
+    for k, op in enumerate(KINDS):
+        if op in (Op.SIN, Op.COS):
+            usual = ~(np.abs(x[:, 0]) > 100)  # and NaN
+            np.testing.assert_array_equal(np.isnan(found[usual, k]), np.isnan(wanted[usual, k]))
+            ulps = np.abs(found[usual, k] - wanted[usual, k]) / np.spacing(np.maximum(np.abs(wanted[usual, k]), 1e-30))
+            assert np.nanmax(ulps) <= 2, op
+        elif op in (Op.MIN, Op.MAX):  # which of two zeros is left open
+            np.testing.assert_array_equal(found[:, k], wanted[:, k])
+        else:
+            same(found[:, k], wanted[:, k])
+
+
+@pytest.mark.parametrize("n", [1, 2, 31, 32, 33, 64, 77])
+def test_batches(dtype, n):
+    """Of one warp and more, and of less; of one and several blocks; threads in several orders between waits."""
+    program = ARM_PROGRAM
+    for seed, threads in ((0, 64), (1, 32), (2, 96)):
+        agree(program, given(program, n, dtype), seed=seed, threads=threads)
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+def test_fused_operations_differ_by_rounding(kind):
+    program = ARM_PROGRAM
+    x = given(program, 33, kind)
+    assert error(emulate(program, x)[0], reference(program, *x)[0]) < FUSED[kind]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(QUANTITIES))
+def test_quantities(dtype, name):
+    check_quantity(name, dtype, case=1)
+
+
+@pytest.mark.parametrize("name", [*list(QUANTITIES)[::6], "contact_step", "close_loops"])
+def test_some_quantities(dtype, name):
+    check_quantity(name, dtype, case=0)
+
+
+def check_quantity(name, dtype, case):
+    """At a case of `test_one_state`: derivatives, steps, and contact steps, whose loops end state by state."""
+    kernel, values = made(name, case)
+    program = make_program(kernel.request, dtype=dtype)
+    states = {k: np.ascontiguousarray(np.resize(x, (33, *x.shape[1:]))) for k, x in values.items()}
+    agree(program, [states[a.name].astype(dtype) for a in program.arguments], seed=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["delassus", "dynamics", "dynamics_derivatives"])
+@pytest.mark.parametrize("tree", [ds.mechanisms.asimo(), ds.mechanisms.chain(30)], ids=["asimo", "chain"])
+def test_robots(dtype, tree, what):
+    """Long programs, with arrays of more columns than a tile has, and more tiles than are unrolled."""
+    links = [tree.link_names[-1], tree.link_names[len(tree.link_names) // 2]]
+    program = traced(tree, [ds.Weld(link) for link in links], what)
+    agree(program, given(program, 35, dtype), seed=3)
+
+
+def test_a_nan_stays_in_its_own_state(dtype):
+    program = ARM_PROGRAM
+    (x,) = given(program, 40, dtype)
+    clean = agree(program, [x])[0]
+    x[[3, 35]] = np.nan
+    spoilt = emulate(program, [x], fused=False)[0]
+    others = np.delete(np.arange(40), [3, 35])
+    same(spoilt[others], clean[others])
+    assert np.isnan(spoilt[[3, 35]]).all(axis=(1, 2)).all()
+
+
+def test_states_that_are_ill_conditioned_give_nan(dtype):
+    feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
+    program = traced(ds.mechanisms.humanoid(), feet, "delassus_solution")
+    assert program.results[-1].hidden
+    x = given(program, 70, dtype)
+    *found, rcond = agree(program, x)
+    least = np.sort(rcond, axis=None)[30]
+    for y, kept in zip(emulate(program, x, least=least, fused=False), [*found, rcond], strict=True):
+        is_bad = rcond.reshape(70) < least
+        assert is_bad.sum() == 30 and np.isnan(y[is_bad]).all()
+        same(y[~is_bad], kept[~is_bad])
+
+
+# -- steps in time -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [3, 40])
+def test_steps(dtype, n):
+    """Arguments of each step, or the same at each; results of each."""
+    program, steps = traced(ds.mechanisms.chain(4), [ds.Weld("link4")], "dynamics"), 3
+    rng = np.random.default_rng(4)
+    x = [rng.uniform(-1, 1, (steps, n, *a.shape)).astype(dtype) for a in program.arguments]
+    x[1] = x[1][0]  # the same at each step
+    found = emulate(program, x, steps=steps, fused=False)
+    for t in range(steps):
+        for y, wanted in zip(found, reference(program, x[0][t], x[1], *[a[t] for a in x[2:]]), strict=True):
+            same(y[t], wanted)
+
+
+def test_a_step_reads_what_the_one_before_has_written(dtype):
+    """An argument and a result in one array, a step apart, as in a rollout: all threads of a warp are as far."""
+    tree, n, steps = ds.mechanisms.chain(3), 37, 5
+    program = traced(tree, (), "step")
+    names = [a.name for a in program.arguments]
+    x = dict(zip(names, given(program, n, dtype, 2), strict=True))
+    x["h"] = np.full_like(x["h"], 0.01) if "h" in x else None
+    wanted, now = [], dict(x)
+    for _ in range(steps):
+        found = dict(zip([r.name for r in program.results], reference(program, *[now[k] for k in names]), strict=True))
+        wanted.append(found)
+        now |= {k: found[k + "_next"] for k in ("q", "v") if k + "_next" in found}
+    states = {k: np.concatenate([x[k][None], np.full((steps, *x[k].shape), np.nan, dtype)]) for k in ("q", "v")}
+    found = emulate(program, [x[k] for k in names], steps=steps, fused=False, chained=states)
+    for t in range(steps):
+        for k, array in states.items():
+            same(array[t + 1], wanted[t][k + "_next"])
+    assert found
+
+
+# -- what the emulation sees ---------------------------------------------------------------------------------------
+
+
+def test_a_wait_that_is_missing_is_seen():
+    """Some order of threads gives other numbers, NaN of the tile as a rule."""
+    program = ARM_PROGRAM
+    (x,) = given(program, 33, "float64")
+    text, wait = device_module(program, "double"), "call void @llvm.nvvm.bar.warp.sync(i32 -1)"
+    places = [k for k in range(len(text)) if text.startswith(wait, k)]
+    wanted = emulate(program, [x])[0]
+    for place in (places[0], places[2], places[4]):  # of an argument's tile, of a result's, and before its next
+        broken = text[:place] + text[place + len(wait) :]
+        found = [emulate(program, [x], assembly=broken, seed=seed)[0] for seed in (0, 1)]
+        assert any(not np.array_equal(y, wanted) for y in found)
+
+
+def test_threads_that_do_not_wait_for_all_are_seen():
+    program = TABLE_PROGRAM
+    text = device_module(program, "double").replace("sync(i32 -1)", "sync(i32 1)")
+    with pytest.raises(Misuse, match="whole warp"):
+        emulate(program, [SPECIAL], assembly=text)
+
+
+def test_types_of_parameters():
+    kernel = kernel_of(device_module(TABLE_PROGRAM, "float"))
+    assert isinstance(kernel, Kernel)
+    assert kernel.types == ["i64", "i64", "float", *["ptr addrspace(1)", "i64"] * 2]

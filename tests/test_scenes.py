@@ -351,17 +351,21 @@ def test_a_scene_of_go1_in_one_line():
     assert ds.contact.CollisionDetector(scene).pairs.size
 
 
-def test_a_scene_without_srdf_ignores_what_always_touches(tmp_path):
-    """Balls on links 1 and 3 overlap wherever link 2 turns; that on link 4 is free."""
+def arm_of_balls(reach):
+    """URDF text of four links: balls on 1 and 3 overlap wherever link 2 turns, that on 4 is that far from joint 3."""
     ball = '<collision name="{}"><geometry><sphere radius="0.3"/></geometry></collision>'
     links = "".join(f'<link name="l{k}">{INERTIAL}{ball.format(f"ball{k}") * (k != 2)}</link>' for k in range(1, 5))
     joints = "".join(
         f'<joint name="j{k}" type="continuous"><parent link="l{k}"/><child link="l{k + 1}"/><axis xyz="0 1 0"/>'
         f'<origin xyz="{x} 0 0"/></joint>'
-        for k, x in ((1, 0.1), (2, 0.1), (3, 1.0))
+        for k, x in ((1, 0.1), (2, 0.1), (3, reach))
     )
+    return f'<robot name="arm">{links}{joints}</robot>'
+
+
+def test_a_scene_of_a_urdf_file_ignores_what_always_touches(tmp_path):
     path = tmp_path / "arm.urdf"
-    path.write_text(f'<robot name="arm">{links}{joints}</robot>')
+    path.write_text(arm_of_balls(1.0))
     scene = ds.Scene.from_robot(path)
     assert scene.ignore == {frozenset({"ball1", "ball3"})} and scene.tree.nv == 9
     with pytest.raises(ds.DelassusError, match=r"Pass floor=True"):
@@ -372,9 +376,38 @@ def test_a_scene_without_srdf_ignores_what_always_touches(tmp_path):
     )
     assert ds.load(path).reference_configurations["bent"].tolist() == [0.5, 0.0, 0.0]
     scene = ds.Scene.from_robot(path, floor=True)
-    assert scene.ignore == {frozenset({"l1", "l4"})}
+    assert scene.ignore == {frozenset({"l1", "l4"}), frozenset({"ball1", "ball3"})}  # files may name neighbours alone
     q = scene.set_down(scene.tree.reference_configurations["bent"])
     assert q[2] == pytest.approx(0.3 + 1.0 * np.sin(0.5) + 0.1 * np.sin(0.5))  # ball 4 is the lowest
+
+
+@pytest.mark.parametrize("states, touches", [({"folded"}, True), ({"folded", "bent"}, False), (set(), False)])
+def test_configurations_of_srdf_files_are_free_of_collisions(tmp_path, states, touches):
+    """What touches in all that a file names does so by its shapes; what does in one of them, or in none, is real."""
+    (tmp_path / "arm.urdf").write_text(arm_of_balls(0.65))
+    places = {"folded": 'name="j2" value="3.0"', "bent": 'name="j1" value="0.5"'}
+    text = "".join(
+        f'<group_state name="{name}" group="all"><joint {places[name]}/></group_state>' for name in sorted(states)
+    )
+    text = f'<robot name="arm"><disable_collisions link1="l2" link2="l3"/>{text}</robot>'
+    (tmp_path / "arm.srdf").write_text(text)
+    scene = ds.Scene.from_robot(tmp_path / "arm.urdf")
+    assert (frozenset({"ball1", "ball4"}) in scene.ignore) == touches
+    assert frozenset({"ball1", "ball3"}) in scene.ignore
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
+@pytest.mark.parametrize("name, n_named, n_more", [("solo12", 12, 4), ("hyq", 42, 4), ("talos", 459, 0)])
+def test_robots_stand_as_their_files_say(name, n_named, n_more):
+    """Trunks and thighs of solo12 and hyq overlap in every state of their files, arms and legs of talos in none."""
+    if name not in example_robot_files():
+        pytest.skip("example-robot-data is not installed")
+    scene = ds.Scene.from_robot(name, floor=True, configuration="half_sitting" if name == "talos" else "standing")
+    assert len(scene.ignore) == n_named + n_more
+    sim = ds.Simulator(scene, dt=1e-3)
+    sim.run(0.005)
+    assert "floor" in {scene.colliders[k].name for pair in sim.contacts.colliders for k in pair}
 
 
 ARM = (

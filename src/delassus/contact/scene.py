@@ -166,9 +166,9 @@ class Scene(Frozen):
         """Scene of one robot, with the colliders of its description.
 
         Links that never collide are those of the SRDF file beside a URDF file (of its name, or the only one there or in
-        the folder ``srdf`` beside its own), whose ``<group_state>`` become ``tree.reference_configurations``; without
-        such a file, those that touch in the neutral configuration or in nearly all of 100 random ones. MJCF files say
-        themselves which they are.
+        the folder ``srdf`` beside its own), whose ``<group_state>`` become ``tree.reference_configurations``, and those
+        that touch in all of these configurations or in nearly all of 100 random ones. Where no file names pairs, the
+        neutral configuration is in the place of these. MJCF files say themselves which they are.
 
         Parameters
         ----------

@@ -43,9 +43,14 @@ MOST_MOVES, TOUCHING = 100, 1e-9
 
 
 def described(
-    scene_of: Callable[[Tree, Sequence[Collider]], Solids], robot: str | Path | Any, friction: float, root: Root
+    scene_of: Callable[..., Solids], robot: str | Path | Any, friction: float, root: Root
 ) -> tuple[Tree, tuple[Collider, ...], tuple[tuple[str, str], ...]]:
-    """Tree of a robot, its colliders, and the pairs of them that never collide: those that its files name, if any."""
+    """Tree of a robot, its colliders, and the pairs that never collide: those that files name, or that always touch.
+
+    Pairs of an SRDF file may be those of neighbours alone. A configuration that it names is meant to be free of
+    collisions: what touches in all of them does so by how its shapes are made. Without pairs of a file, the neutral
+    configuration is taken for one.
+    """
     path = find_description(robot) if isinstance(robot, str | Path) else None
     is_urdf = path is not None and path.suffix.lower() == ".urdf"
     srdf = srdf_beside(path) if path is not None and is_urdf else None
@@ -55,21 +60,28 @@ def described(
     if not is_urdf:
         return tree, colliders, load_ignored(given)
     named = load_ignored(srdf, tree=tree) if srdf is not None else ()
-    return tree, colliders, named or touching_always(scene_of(tree, colliders))
+    free = [*tree.reference_configurations.values()] if named else [tree.neutral()]
+    return tree, colliders, (*named, *touching_always(scene_of(tree, colliders, ignore=named), free))
 
 
-def touching_always(scene: Solids) -> tuple[tuple[str, str], ...]:
-    """Pairs of colliders that touch in the neutral configuration, or nearly always in random ones."""
-    detector, tree = CollisionDetector(scene), scene.tree
-    pairs = detector.pairs
-    counts = np.zeros((len(scene.colliders),) * 2)
-    for number, q in enumerate([tree.neutral(), *tree.random(0, SAMPLES)]):
-        contacts = _contacts(detector, q)
-        touch = {tuple(sorted(pair)) for pair in np.asarray(contacts.colliders).tolist()}
-        for a, b in touch:
-            counts[a, b] += 1 if number else SAMPLES
-    often = [(a, b) for a, b in np.sort(pairs, axis=1).tolist() if counts[a, b] > ALWAYS * SAMPLES]
-    return tuple((scene.colliders[a].name, scene.colliders[b].name) for a, b in often)
+def touching_always(scene: Solids, free: Sequence[Array]) -> tuple[tuple[str, str], ...]:
+    """Pairs of colliders that touch in all configurations that are meant to be ``free``, or nearly always in others."""
+    detector, n = CollisionDetector(scene), len(scene.colliders)
+
+    def touches(configurations: Iterable[Array]) -> Array:
+        """In how many configurations each pair (n, n) does."""
+        counts = np.zeros((n, n))
+        for q in configurations:
+            contacts = _contacts(detector, q)
+            for a, b in {tuple(sorted(pair)) for pair in np.asarray(contacts.colliders).tolist()}:
+                counts[a, b] += 1
+        return counts
+
+    always = touches(scene.tree.random(0, SAMPLES)) > ALWAYS * SAMPLES
+    if free:
+        always |= touches(free) == len(free)
+    names = [c.name for c in scene.colliders]
+    return tuple((names[a], names[b]) for a, b in np.argwhere(always).tolist())
 
 
 def is_free_body(tree: Tree) -> bool:

@@ -167,6 +167,7 @@ SMALLER: dict[str, tuple[Any, dict[str, object]]] = {
 
 ELSEWHERE = (
     "delassus demo",  # test_cli.py
+    "delassus bench gpu --check",  # on a fake device in test_bench_gpu.py
     "delassus reproduce osim",  # a part of ``reproduce --quick``
     "delassus reproduce osim --as-published",  # all claims as published in test_claims.py, the option with one claim
     "delassus reproduce --plot figures",  # figures in test_claims.py
@@ -223,7 +224,14 @@ def test_readme_commands_run(line: str, tmp_path: Path) -> None:
     out, _ = process.communicate(timeout=240)
     assert process.returncode == 0, out
     assert "Traceback" not in out and len(out.splitlines()) > 1
-    for word, suffix in (("figures", ".png"), ("c", ".c"), ("boxes.npz", ""), ("pendulum.png", ""), ("walk.png", "")):
+    for word, suffix in (
+        ("figures", ".png"),
+        ("c", ".c"),
+        ("ptx", ".ptx"),
+        ("boxes.npz", ""),
+        ("pendulum.png", ""),
+        ("walk.png", ""),
+    ):
         if word in shlex.split(line):
             made = tmp_path / word
             assert made.is_file() or any(path.suffix == suffix for path in made.iterdir()), out

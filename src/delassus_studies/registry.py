@@ -79,7 +79,8 @@ class Bench:
     """A benchmark: a module of `bench` with `measure`, `tables`, and `draw` where it has figures.
 
     Its options, and what is ``given``, are those of `measure`. ``takes``: how long that is. ``module``: where it has
-    not the name.
+    not the name. One that compares results has `holds`, of its record: where they do not, the command ends with
+    status 1.
     """
 
     name: str
@@ -99,7 +100,9 @@ class Bench:
             command += " --quick" * options.get("quick", False)
             return stamp(module.draw(record, folder), command, record, str(module.__file__))
 
-        publish(console, module.measure(**options, **self.given), module.tables, file, plot, draw, csv, takes)
+        record = publish(console, module.measure(**options, **self.given), module.tables, file, plot, draw, csv, takes)
+        if hasattr(module, "holds") and not module.holds(record):
+            raise typer.Exit(1)
 
 
 BENCHES = (
@@ -118,6 +121,10 @@ BENCHES = (
     Bench("arrays", "half a minute, with --dask a minute", "Time calls with arrays of JAX and PyTorch, and their "
           "gradients, beside pure_callback and frax.",
           (_flag("dask", "Blocks on one worker process and on two instead."), QUICK)),
+    Bench("gpu", "some minutes", "Compare kernels on a GPU with the processor, and time them beside mujoco_warp, MJX, "
+          "frax and grid-rbd; without one, assemble them, and predict their speed.",
+          (_flag("check", "Compare alone, and every quantity: status 1 if one differs."), QUICK,
+           _option("states", int, 1 << 20, min=1, help="States in a batch.")), module="gpu.command"),
     Bench("scaling", "some minutes", "Count and time compiled kernels against the number of links and of rows, with "
           "fitted slopes.", (PLOT, _largest(20, "No more links, and no more rows, than this."))),
     Bench("compile", "some minutes", "Time cold compilations against the length of the program, stage by stage.",

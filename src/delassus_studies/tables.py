@@ -125,10 +125,11 @@ def publish(
     draw: Callable[[Record, Path], Path] | None = None,
     csv: Path | None = None,
     takes: str = "",
-) -> None:
+) -> Record:
     """Print the machine, and the tables of a record while it grows: ``measured`` gives it after each measurement.
 
-    Writes the whole to a JSON or CSV file, and draws its figure into a folder. ``takes``: how long it will take.
+    Writes the whole to a JSON or CSV file, and draws its figure into a folder; returns it. ``takes``: how long it will
+    take.
     """
     printed, rows = 0, 0
     record: Record = {}
@@ -148,6 +149,7 @@ def publish(
     if csv is not None:
         write_csv(csv, [part for part in parts if isinstance(part, Table)])
         console.print(f"tables: {csv}", highlight=False)
+    return record
 
 
 def _environment(record: Record) -> str:

@@ -239,12 +239,16 @@ def export(
     casadi: Annotated[
         int, typer.Option(min=0, max=2, help="Order of the derivatives of a function for casadi.external; 0: none.")
     ] = 0,
+    ptx: Annotated[bool, typer.Option("--ptx", help="Write PTX for GPUs of NVIDIA instead of C.")] = False,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path(),
 ) -> None:
-    """Write a quantity of a robot, such as its Delassus matrix or dynamics, as C99 that needs only math.h."""
+    """Write a quantity of a robot, such as its Delassus matrix or dynamics, as C99 that needs only math.h, or PTX."""
     from delassus.cli.parse import parse_constraints, parse_contact, parse_frame
+    from delassus.compiler.machine.ptx import write_ptx
     from delassus.compiler.program.pipeline import derivative_programs, make_program
     from delassus.compiler.targets.c.module import write_c
+    from delassus.compiler.targets.c.text import Scalar
+    from delassus.errors import ConfigurationError
     from delassus.formats.load import load
     from delassus.quantities import find_quantity
     from delassus.quantities.options import Keywords
@@ -266,8 +270,11 @@ def export(
     constraints = [*map(parse_contact, contact or ()), *parse_constraints(tree, weld, point, needed)]
     asked = request(tree, constraints, quantity, method=method, payloads=payload or (), outputs=output, **options)
     program = make_program(asked, with_rcond=False)
+    scalar: Scalar = "float" if single else "double"
+    if ptx and casadi:
+        raise ConfigurationError("--ptx", "no --casadi", f"--casadi {casadi}", "CasADi takes C: leave out one of them.")
     derivatives = derivative_programs(asked, casadi)
-    for path in write_c(program, out, "float" if single else "double", derivatives):
+    for path in [write_ptx(program, out, scalar)] if ptx else write_c(program, out, scalar, derivatives):
         console.print(f"{path}", highlight=False)
     console.print(f"{program.count().total:,} operations a state")
 

@@ -81,7 +81,7 @@ def mujoco_steps(
     of each step.
     """
     mujoco = library("mujoco")
-    model = _on_plane(mujoco, tree, contacts, dt, joints)
+    model = on_plane(mujoco, tree, contacts, dt, joints)
     data = mujoco.MjData(model)
     qpos, qvel, goals = configuration_to_mujoco(tree, q), velocity_to_mujoco(tree, q, v), targets[..., 7:]
     kp, kd = (gain[6:] for gain in gains)
@@ -105,7 +105,7 @@ def transition_differences(
 ) -> Record:
     """Times of ``mjd_transitionFD`` on the same robot at states (n, nq) and (n, nv): µs a state, and per column."""
     mujoco = library("mujoco")
-    model = _on_plane(mujoco, tree, contacts, dt, joints)
+    model = on_plane(mujoco, tree, contacts, dt, joints)
     data, nx = mujoco.MjData(model), 2 * model.nv
     qpos, qvel = configuration_to_mujoco(tree, q), velocity_to_mujoco(tree, q, v)
     A, seconds = np.zeros((nx, nx)), np.empty((rounds, len(q)))
@@ -121,7 +121,7 @@ def transition_differences(
     return {**whole, "lowest": lowest, "columns": nx, "per_column": lowest / nx}
 
 
-def _on_plane(mujoco: Any, tree: ds.Tree, contacts: Sequence[ds.Contact], dt: float, joints: bool) -> Any:
+def on_plane(mujoco: Any, tree: ds.Tree, contacts: Sequence[ds.Contact], dt: float, joints: bool) -> Any:
     """Model of a robot whose spheres touch a plane, and nothing else."""
     spec = made_spec(mujoco, tree, () if joints else ("LIMIT", "FRICTIONLOSS", "DAMPER"))
     spec.option.timestep = dt

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from delassus.compiler.program.program import Program
+from pathlib import Path
+
+from delassus.compiler.program.program import Program, Result
+from delassus.compiler.targets.c.text import Scalar, identifier
 from delassus.compiler.targets.llvm.loops import pointers
 from delassus.compiler.targets.llvm.threads import PITCH, WAIT, WARP, threads_module
+from delassus.constraints import Argument
 
 TRIPLE = "nvptx64-nvidia-cuda"
 
@@ -49,6 +53,30 @@ done:
 def shared_bytes(threads: int, item: int) -> int:
     """Bytes of shared memory of a block of so many threads, for numbers of ``item`` bytes: a tile for each warp."""
     return threads * PITCH * item
+
+
+def write_ptx(program: Program, folder: str | Path, scalar: Scalar) -> Path:
+    """Write ``NAME.ptx``, with the signature of its entry at its head, into a folder, which is made if need be."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{identifier(program.name)}.ptx"
+    told = "\n".join(f"// {line}".rstrip() for line in (*program.comment, *_use(program, scalar)))
+    path.write_text(f"{told}\n{ptx(device_module(program, scalar))}", encoding="utf-8", newline="\n")
+    return path
+
+
+def _use(program: Program, scalar: Scalar) -> list[str]:
+    """How the entry is launched."""
+    arrays: list[Argument | Result] = [*program.arguments, *program.results]
+    pairs = "".join(f", ptr {a.name}, int64 {a.name}_step" for a in arrays)
+    return [
+        f"kernel(int64 n, int64 steps, {scalar} least{pairs})",
+        "n states, row-major, one after the other; steps of time, 1 for one call; least is not read;",
+        "..._step: numbers from one time step of an array to the next, or 0.",
+        f"Blocks have {WARP} threads or a multiple, a state each, and threads * {PITCH} * sizeof({scalar}) bytes",
+        "of dynamic shared memory.",
+        *(f"{a.name} {a.shape}: {a.meaning}" for a in arrays),
+    ]
 
 
 def device_module(program: Program, scalar: str) -> str:

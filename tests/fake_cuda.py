@@ -415,7 +415,7 @@ class FakeCuda(types.ModuleType):
         arguments = parameters(kernel.types, kernelParams)
         uses = []
         for k, (kind, value) in enumerate(zip(kernel.types, arguments, strict=True)):
-            if kind.startswith("ptr"):
+            if kind.startswith("ptr") and any(value):  # arrays of no numbers may be nowhere
                 uses.append((self._at(int.from_bytes(value, "little"), 1, "cuLaunchKernel"), f"parameter {k}"))
         values = [int.from_bytes(x, "little") if len(x) == 8 else x for x in arguments]
         self.launches.append((device.number, int(hStream or 0), gridDimX, threads, sharedMemBytes, values))

@@ -6,6 +6,7 @@ Fused, as on a device, sums differ by their rounding.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 import delassus as ds
 from emulated_gpu import Kernel, Misuse, device_module, emulate, kernel_of
 from internals import QUANTITIES, SEMANTICS, make_program
-from programs import Op, plain_program, reference, same, table_of_operations
+from programs import Op, Result, plain_program, reference, same, table_of_operations
 from test_one_state import made
 from tools import error, traced
 
@@ -99,6 +100,7 @@ def test_fused_operations_differ_by_rounding(kind):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*contacts alone leave out:delassus.DelassusWarning")
 @pytest.mark.parametrize("name", list(QUANTITIES))
 def test_quantities(dtype, name):
     check_quantity(name, dtype, case=1)
@@ -149,6 +151,13 @@ def test_states_that_are_ill_conditioned_give_nan(dtype):
         is_bad = rcond.reshape(70) < least
         assert is_bad.sum() == 30 and np.isnan(y[is_bad]).all()
         same(y[~is_bad], kept[~is_bad])
+
+
+def test_arrays_of_no_numbers(dtype):
+    """Results of no rows, and arguments of a robot that does not move."""
+    result = Result("empty", (0,), ())
+    program = replace(ARM_PROGRAM, results=(*ARM_PROGRAM.results[:1], result, *ARM_PROGRAM.results[1:]))
+    assert agree(program, given(program, 40, dtype))[1].shape == (40, 0)
 
 
 # -- steps in time -------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from internals import world_poses
 from tools import random_rotation, tree_of_urdf
 
 coal = pytest.importorskip("coal")
+from coal_shapes import coal_shape  # noqa: E402 - without coal there is none
 
 ROUND_OFF = 1e-12
 """Closed formulas on lengths of order one."""
@@ -70,29 +71,6 @@ def about(axis, angle):
 def upright(local):
     """Some rotation by right angles."""
     return np.linalg.multi_dot([about(axis, np.pi / 2 * local.integers(4)) for axis in range(3)]).round()
-
-
-def coal_shape(shape):
-    """The same shape in coal, made here."""
-    match shape:
-        case Sphere():
-            return coal.Sphere(shape.radius)
-        case Capsule():
-            return coal.Capsule(shape.radius, shape.length)
-        case Box():
-            return coal.Box(shape.x, shape.y, shape.z)
-        case Cylinder():
-            return coal.Cylinder(shape.radius, shape.length)
-        case Ellipsoid():
-            return coal.Ellipsoid(shape.x, shape.y, shape.z)
-    points, model = coal.StdVec_Vec3s(), coal.BVHModelOBBRSS()
-    for v in shape.vertices:
-        points.append(v)
-    model.beginModel(0, len(points))
-    model.addSubModel(points)
-    model.endModel()
-    model.buildConvexHull(True, "Qt")
-    return model.convex
 
 
 def coal_distance(a, A, b, B):

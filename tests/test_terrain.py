@@ -182,29 +182,11 @@ def test_nothing_falls_through(name):
 def test_gaps_over_terrain(name):
     """The smallest gap is the distance to the nearest triangle, of all that there are."""
     coal = pytest.importorskip("coal")
+    from coal_shapes import coal_shape
+
     local, request = np.random.default_rng(5), coal.DistanceRequest()
     request.gjk_tolerance = 1e-10
     shape, own = SHAPES[name]
-    match shape:
-        case Sphere():
-            convex = coal.Sphere(shape.radius)
-        case Capsule():
-            convex = coal.Capsule(shape.radius, shape.length)
-        case Box():
-            convex = coal.Box(shape.x, shape.y, shape.z)
-        case Cylinder():
-            convex = coal.Cylinder(shape.radius, shape.length)
-        case Ellipsoid():
-            convex = coal.Ellipsoid(shape.x, shape.y, shape.z)
-        case _:
-            points, hull = coal.StdVec_Vec3s(), coal.BVHModelOBBRSS()
-            for x in shape.vertices:
-                points.append(x)
-            hull.beginModel(0, len(points))
-            hull.addSubModel(points)
-            hull.endModel()
-            hull.buildConvexHull(True, "Qt")
-            convex = hull.convex
     ground = grid(15, 2.0, local, lambda x, y: local.uniform(-0.1, 0.1, x.shape))
     found, surface = 0, coal.BVHModelOBBRSS()
     surface.beginModel(len(ground.triangles), len(ground.vertices))
@@ -219,7 +201,7 @@ def test_gaps_over_terrain(name):
         R, place = random_rotation(local), W @ np.array([*local.uniform(-0.7, 0.7, 2), local.uniform(0.1, 0.4)])
         contacts = detector.contacts(np.column_stack([R, place])[None], 0.3)
         result, at = coal.DistanceResult(), (coal.Transform3s(R @ own, place), coal.Transform3s(W, np.zeros(3)))
-        least = coal.distance(convex, at[0], surface, at[1], request, result)
+        least = coal.distance(coal_shape(shape), at[0], surface, at[1], request, result)
         if least > 1e-4:
             found += 1
             assert contacts.depths.max(initial=-0.3) == pytest.approx(-min(least, 0.3), abs=1e-6)

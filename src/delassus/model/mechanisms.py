@@ -275,17 +275,7 @@ def stem(length: int, branches: int, branch_length: int = 7, *, root: Root = "fl
 def ladder(n: int, *, root: Root = "fixed") -> Tree:
     """Two parallel chains of ``n`` links, ``left1`` … and ``right1`` …, whose equal rungs a user welds into loops.
 
-    Parameters
-    ----------
-    n : int
-        Number of links of each chain.
-    root : {"fixed", "floating"}
-        Whether the link ``base``, which carries both, is fixed to the world or rides on a free joint.
-
-    Raises
-    ------
-    ModelError
-        ``n`` is not a whole number of at least 1, or another ``root``.
+    Takes ``n``, of links of each chain, and ``root`` as `chain` does, and raises what that raises.
 
     Examples
     --------
@@ -307,17 +297,7 @@ def comb(n: int, *, root: Root = "fixed") -> Tree:
 
     Links ``rail1`` … ``rail<3n>``, and ``rung<k>_1`` … ``rung<k>_7``; the paper welds the last one of each rung.
 
-    Parameters
-    ----------
-    n : int
-        Number of rungs.
-    root : {"fixed", "floating"}
-        Whether the link ``base`` is fixed to the world or rides on a free joint.
-
-    Raises
-    ------
-    ModelError
-        ``n`` is not a whole number of at least 1, or another ``root``.
+    Takes ``n``, of rungs, and ``root`` as `chain` does, and raises what that raises.
 
     Examples
     --------
@@ -339,15 +319,7 @@ def dual_arm(*, root: Root = "fixed") -> Tree:
     A hand has two fingers of a joint and a thumb of two; frames ``left_finger1_tip`` … ``right_thumb_tip`` are their
     tips. The numbers are the paper's; the sizes, masses and motors are plausible ones.
 
-    Parameters
-    ----------
-    root : {"fixed", "floating"}
-        Whether the link ``torso`` is fixed to the world or rides on a free joint.
-
-    Raises
-    ------
-    ModelError
-        Another ``root``.
+    Takes ``root``, of the link ``torso``, as `chain` does, and raises what that raises.
 
     Examples
     --------
@@ -455,15 +427,7 @@ def humanoid(*, root: Root = "floating") -> Tree:
 
     Frames ``left_foot``, ``right_foot``, ``left_hand``, ``right_hand`` and ``head`` name the end-effectors.
 
-    Parameters
-    ----------
-    root : {"fixed", "floating"}
-        Whether the link ``pelvis`` is fixed to the world or rides on a free joint.
-
-    Raises
-    ------
-    ModelError
-        Another ``root``.
+    Takes ``root``, of the link ``pelvis``, as `chain` does, and raises what that raises.
 
     Examples
     --------

@@ -125,7 +125,7 @@ class Renderer:
         (dark, _, _), (inverse, face, weights) = self._buffers
         out = np.zeros((self.height, self.width, 3))
         _shade(
-            inverse, face, weights, dark, vertices, normals, self._faces, self._colours, self._planes,
+            inverse, face, weights, dark, normals, self._faces, self._colours, self._planes,
             np.array([SKY, GROUND, LINE]), eye.position, eye.axes, eye.scale, lamp.position, lamp.axes, lamp.scale,
             rounded(distance / 8), distance, out,
         )  # fmt: skip
@@ -205,7 +205,7 @@ def _lit(dark: Array, at: Array, position: Array, axes: Array, scale: float) -> 
 
 @compiled
 def _shade(
-    inverse: Array, face: NDArray[np.int64], weights: Array, dark: Array, vertices: Array, normals: Array,
+    inverse: Array, face: NDArray[np.int64], weights: Array, dark: Array, normals: Array,
     faces: NDArray[np.int64], colours: Array, planes: Array, palette: Array, eye: Array, axes: Array, scale: float,
     lamp: Array, lamp_axes: Array, lamp_scale: float, cell: float, distance: float, out: Array,
 ) -> None:  # fmt: skip

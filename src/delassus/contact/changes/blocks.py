@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.contact.changes.contacts import tree_of
+from delassus.contact.changes.contacts import supports_of
 from delassus.contact.changes.record import StepRecord, record_of
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.snapshot import Indices
@@ -81,7 +81,7 @@ class SceneChanges:
 
     def __init__(self, blocks: Blocks, detector: CollisionDetector, options: Options, passive: Passive) -> None:
         self.blocks, self.detector, self.options, self._passive = blocks, detector, options, passive
-        self.tree = tree_of(blocks)
+        self.supports = supports_of(blocks)
         self._kernels: dict[tuple[int, str], Any] = {}
 
     def kernel(self, kind: int, what: str) -> Any:

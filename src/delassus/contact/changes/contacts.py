@@ -22,7 +22,7 @@ from delassus.contact.sparse.blocks import Blocks
 from delassus.spatial.rotations import Array
 
 
-class Tree(NamedTuple):
+class Supports(NamedTuple):
     """Which degrees of freedom move which links, and which are above which: of all blocks, by places in their own.
 
     ``moves`` (n_links, w): whether a degree of freedom of the link's block moves it. ``at_or_above`` (n_blocks, w, w):
@@ -33,7 +33,7 @@ class Tree(NamedTuple):
     at_or_above: Array
 
 
-def tree_of(blocks: Blocks) -> Tree:
+def supports_of(blocks: Blocks) -> Supports:
     """The two tables of a scene's blocks."""
     links, bodies = blocks.of_links, blocks.bodies
     n, w = len(links.parents), int(np.diff(bodies.first).max(initial=0))
@@ -45,7 +45,7 @@ def tree_of(blocks: Blocks) -> Tree:
             moves[link] = moves[parent]
         moves[link, own] = 1.0
         above[block, own] = moves[link]
-    return Tree(moves, above)
+    return Supports(moves, above)
 
 
 class Sides(NamedTuple):
@@ -66,7 +66,7 @@ class Sides(NamedTuple):
     at_or_above: Array
 
 
-def sides_of(links: Indices, points: Array, blocks: Blocks, tree: Tree, poses: Array) -> list[Sides]:
+def sides_of(links: Indices, points: Array, blocks: Blocks, supports: Supports, poses: Array) -> list[Sides]:
     """Sides of contacts at ``points`` on ``links`` (m, 2), at poses of links (n_links, 3, 4)."""
     bodies, of_links, out = blocks.bodies, blocks.of_links, list[Sides]()
     axes, owner, turning = axes_of(blocks, poses), owners_of(blocks), of_links_axes(blocks) >= 3
@@ -81,9 +81,9 @@ def sides_of(links: Indices, points: Array, blocks: Blocks, tree: Tree, poses: A
             dofs = bodies.first[b][:, None] + np.arange(w)
             e, arm, turns = axes[dofs], points[at][:, None] - poses[owner[dofs], :, 3], turning[dofs][..., None]
             both = np.concatenate([np.where(turns, crossed(e, arm), e), np.where(turns, e, 0.0)], axis=2)
-            G = np.swapaxes(both * tree.moves[links[at, second], :w, None], 1, 2)
+            G = np.swapaxes(both * supports.moves[links[at, second], :w, None], 1, 2)
             starts = np.flatnonzero(np.diff(b, prepend=-1))
-            out.append(Sides(at, second, 1.0 - 2.0 * second, b, starts, dofs, G, tree.at_or_above[b, :w, :w]))
+            out.append(Sides(at, second, 1.0 - 2.0 * second, b, starts, dofs, G, supports.at_or_above[b, :w, :w]))
     return out
 
 

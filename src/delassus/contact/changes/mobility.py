@@ -115,7 +115,7 @@ class Mobilities:
 
     def of_masses(self, normals: Array, limits: Array) -> list[InertialForces]:
         """What mobilities, which compliances of the correction are multiples of, have of inertias of robots."""
-        blocks, found, widest = self._scene.blocks, self._record.correction, self._scene.tree.moves.shape[1]
+        blocks, found, widest = self._scene.blocks, self._record.correction, self._scene.supports.moves.shape[1]
         joints, first, n = blocks.joints, blocks.bodies.first, len(blocks.dofs)
         squares = np.zeros((len(first) - 1, widest, widest, normals.shape[1]))  # sums of y yᵀ
         factors = (STEP.compliance / 3.0 * found.pushes * self._shares)[:, None] * normals

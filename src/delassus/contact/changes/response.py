@@ -98,8 +98,8 @@ class Unknowns(NamedTuple):
 
 
 @compiled
-def add_rows(groups: Groups, i: int, first: Indices, A: Array, x: Array, to: Array) -> None:
-    """``to ← to + A x`` of the rows of a group."""
+def add_product(groups: Groups, i: int, first: Indices, A: Array, transposed: bool, x: Array, to: Array) -> None:
+    """``to ← to + A x``, or ``to − Aᵀ x``, of the rows of a group."""
     k = x.shape[1]
     for side in range(2):
         block, at = (groups.a[i], groups.at_a[i]) if side == 0 else (groups.b[i], groups.at_b[i])
@@ -109,26 +109,12 @@ def add_rows(groups: Groups, i: int, first: Indices, A: Array, x: Array, to: Arr
         for r in range(groups.first[i], groups.first[i + 1]):
             for c in range(w):
                 entry = A[at + (r - groups.first[i]) * w + c]
-                if entry != 0.0:
-                    for j in range(k):
-                        to[r, j] += entry * x[f + c, j]
-
-
-@compiled
-def subtract_forces(groups: Groups, i: int, first: Indices, A: Array, x: Array, to: Array) -> None:
-    """``to ← to − Aᵀ x`` of the rows of a group."""
-    k = x.shape[1]
-    for side in range(2):
-        block, at = (groups.a[i], groups.at_a[i]) if side == 0 else (groups.b[i], groups.at_b[i])
-        if block < 0:
-            continue
-        f, w = first[block], first[block + 1] - first[block]
-        for r in range(groups.first[i], groups.first[i + 1]):
-            for c in range(w):
-                entry = A[at + (r - groups.first[i]) * w + c]
-                if entry != 0.0:
+                if entry != 0.0 and transposed:
                     for j in range(k):
                         to[f + c, j] -= entry * x[r, j]
+                elif entry != 0.0:
+                    for j in range(k):
+                        to[r, j] += entry * x[f + c, j]
 
 
 @compiled
@@ -230,7 +216,7 @@ def solve_transposed(
                         for j in range(k):
                             x.missed[f + c, j] -= mass[parts.at[b] + c * w + d] * x.velocities[f + d, j]
             for e in range(begin, end):
-                subtract_forces(groups, parts.members[e], first, groups.CJ, x.impulses, x.missed)
+                add_product(groups, parts.members[e], first, groups.CJ, True, x.impulses, x.missed)
             apply_inverse(parts, q, graph, V, x.missed, own)
             for e in range(begin, end):
                 i = parts.members[e]
@@ -238,7 +224,7 @@ def solve_transposed(
                     for j in range(k):
                         x.impulses[r, j] -= x.step[r, j]
                         x.step[r, j] *= groups.raised[r]
-                add_rows(groups, i, first, groups.BJ, x.missed, x.step)
+                add_product(groups, i, first, groups.BJ, False, x.missed, x.step)
                 for r in range(groups.first[i], groups.first[i + 1]):
                     for j in range(k):
                         x.step[r, j] /= groups.raised[r]
@@ -288,7 +274,7 @@ class Solved(NamedTuple):
     of_loops: list[Array]
 
 
-class Correction(NamedTuple):
+class SolvedCorrection(NamedTuple):
     """The position correction: rows of normals and of joints, with positions and with velocities."""
 
     groups: Groups

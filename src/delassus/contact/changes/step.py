@@ -31,7 +31,7 @@ from delassus.contact.changes.contacts import (
 from delassus.contact.changes.loops import LoopBlock, SmoothCounts
 from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.record import Problem, StepRecord
-from delassus.contact.changes.response import Correction, Groups, Parts, Response, Solved, holds_of, modes_of
+from delassus.contact.changes.response import Groups, Parts, Response, Solved, SolvedCorrection, holds_of, modes_of
 from delassus.contact.filters import GEOMETRIC, friction_rates
 from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
@@ -85,7 +85,7 @@ class StepChanges:
         arrays, touching = scene.detector.arrays, scene.options.touching
         changes = contact_changes(search.pairs, search.reach, touching, arrays, space, found)
         self.known = bool(changes.known[_acting(record)].all())
-        self.sides = sides_of(found.links, found.points, blocks, scene.tree, record.poses)
+        self.sides = sides_of(found.links, found.points, blocks, scene.supports, record.poses)
         self.contacts = Contacts(found.frames, self.sides, coupling_of(changes, found.points, found.frames))
         self.J, self.gaps = along(self.contacts), gap_changes(self.contacts)
         self.M, self.inverse = (BlockDiagonal(self._batched(x)) for x in (record.mass, record.inverse))
@@ -284,7 +284,7 @@ class StepChanges:
             np.broadcast_to(modes.with_floor, m)[:, None] + np.zeros((m, 1)), [],
         )  # fmt: skip
 
-    def _correction(self) -> Correction | None:
+    def _correction(self) -> SolvedCorrection | None:
         """The position correction, None where there is none."""
         record, options, found, joints = (
             self.record,
@@ -328,7 +328,7 @@ class StepChanges:
             own, measured = loop.changes(x[loop.at], forced[loop.at, 0], x[loop.at])
             lost.kinds[loop.kind] = own[None]
             of_loops.append(measured + loop.gaps_with_q)
-        return Correction(
+        return SolvedCorrection(
             groups, with_q.plus(mobility[0]), normal.scaled(-(left * dt)[:, None]), -factor, -dt * factor,
             self.mobility.of_limits(), force_changes(self.contacts, impulses), lost, mobility[1], x, of_loops,
         )  # fmt: skip

@@ -19,7 +19,7 @@ from delassus.runtime.kernel import Kernel
 from delassus.simulate.state import one_state
 from delassus.spatial.rotations import Array
 
-Rates = tuple[Array, Array, Array]
+ControlRates = tuple[Array, Array, Array]
 """Changes of joint forces with positions, velocities and controls."""
 
 
@@ -44,7 +44,7 @@ class Controls:
     def _changes(self) -> Kernel:
         return self._kernel("control_force_changes")
 
-    def rates(self, given: Sequence[Any]) -> Rates | None:
+    def rates(self, given: Sequence[Any]) -> ControlRates | None:
         """Changes at what was ``given``; None where joint forces are controls."""
         return None if self.control == "tau" else tuple(self._changes(*given))
 

@@ -21,7 +21,7 @@ from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_choice, check_list, check_number, finite_array
 from delassus.model.tree import Tree
-from delassus.simulate.controls import Controls, Rates
+from delassus.simulate.controls import ControlRates, Controls
 from delassus.spatial.dual_ops import Dual, DualOps
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
@@ -91,7 +91,7 @@ class RecordedStep(NamedTuple):
     """
 
     changes: Callable[[], StepChanges]
-    of_controls: Callable[[], Rates | None]
+    of_controls: Callable[[], ControlRates | None]
 
     @classmethod
     def of(cls, scene: SceneChanges, steps: BlockSteps, controls: Controls, asked: Asked) -> RecordedStep:
@@ -143,7 +143,7 @@ def step_derivatives(recorded: RecordedStep, asked: Asked, dofs: Indices) -> Ste
 
 
 def _with_controls(
-    with_state: Array, with_tau: Array, at: Indices, rates: Rates | None
+    with_state: Array, with_tau: Array, at: Indices, rates: ControlRates | None
 ) -> tuple[Array, Indices, Array]:
     """Blocks of ``A`` and ``B`` of an island, and the controls that act on it."""
     if rates is None:

@@ -25,7 +25,7 @@ from delassus.algorithms.contact.point_changes import (
 from delassus.algorithms.contact.problem import Bounds, magnitude, maximum_of
 from delassus.algorithms.contact.response import at_joints, inverted
 from delassus.algorithms.contact.solution import StepSolution
-from delassus.algorithms.contact.step import ContactStep
+from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.dynamics.derivatives.rates import Body, Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
@@ -39,7 +39,7 @@ from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
 
 def bound_changes(
-    step: ContactStep, found: StepSolution, J: Matrix, changes: PositionChanges, varied: Varied
+    step: KernelStep, found: StepSolution, J: Matrix, changes: PositionChanges, varied: Varied
 ) -> tuple[Matrix, Matrix, Matrix]:
     """Changes of bounds of rows that may be pushed (r × …): with positions, velocities after the step, and parameters.
 
@@ -72,7 +72,7 @@ def bound_changes(
 
 
 def displacement_changes(
-    step: ContactStep, found: StepSolution, M: Matrix, s: Sequence[Scalar], gaps: Matrix, varied: Varied
+    step: KernelStep, found: StepSolution, M: Matrix, s: Sequence[Scalar], gaps: Matrix, varied: Varied
 ) -> tuple[Matrix, Scalar]:
     """Changes of the displacement by impulses ``s`` with positions, bounds held, with bounds, and with parameters.
 
@@ -156,7 +156,7 @@ def displacement_changes(
     return change, 1.0 - moving
 
 
-def _compliance_changes(step: ContactStep, rest: DynamicsProblem, rows: Sequence[int], varied: Varied) -> list[Matrix]:
+def _compliance_changes(step: KernelStep, rest: DynamicsProblem, rows: Sequence[int], varied: Varied) -> list[Matrix]:
     """Changes (1 × (nv + k)) with positions and parameters of the compliance of rows that a correction may push."""
     ops, problem, n = step.ops, step.problem, 3 * len(step.points)
     Y = ops.take(dense_rows(problem, step.space.L), step.others, None)
@@ -245,7 +245,7 @@ def _of_limit(ops: Ops, distances: Sequence[Scalar | None], moved: Scalar, s: Sc
     return rate
 
 
-def _most_wanted(step: ContactStep, found: StepSolution, gaps: Matrix, varied: Varied) -> Matrix:
+def _most_wanted(step: KernelStep, found: StepSolution, gaps: Matrix, varied: Varied) -> Matrix:
     """Changes (1 × (nv + r + k)) of the most that is wanted, over it, with positions, bounds and parameters."""
     ops, n, goals = step.ops, len(step.points), found.correction.goals
     joints, wanted, sides = bounded_joints_of(step.problem.constraints), list[Scalar](), list[tuple[int, float]]()

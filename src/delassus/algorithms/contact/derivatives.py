@@ -19,7 +19,7 @@ from delassus.algorithms.contact.modes import nearest_mode
 from delassus.algorithms.contact.point_changes import PositionChanges, Varied, position_changes
 from delassus.algorithms.contact.response import Response
 from delassus.algorithms.contact.solution import Impact, StepInputs, StepSolution
-from delassus.algorithms.contact.step import ContactStep
+from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.integrate import position_rates, position_update_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -39,7 +39,7 @@ class StepChanges:
 
     def __init__(
         self,
-        step: ContactStep,
+        step: KernelStep,
         found: StepSolution,
         controls: tuple[Matrix, Matrix],
         inputs: StepInputs,
@@ -330,7 +330,7 @@ class StepChanges:
         return out
 
 
-def is_struck(step: ContactStep, tolerance: Scalar) -> Scalar:
+def is_struck(step: KernelStep, tolerance: Scalar) -> Scalar:
     """1 where a contact would bounce if it had restitution, else 0."""
     ops, u, flag = step.ops, column(step.ops, step.space.along_rows(step.over_factor(step.v))), cast(Scalar, 0.0)
     fall = bouncing_speed(ops, column(ops, step.motion.gravity), step.h)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from delassus.algorithms.contact.response import Response
 from delassus.algorithms.contact.solution import StepInputs, points_of
-from delassus.algorithms.contact.step import ContactStep
+from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors
 from delassus.algorithms.dynamics.derivatives.accelerations import residual_changes
 from delassus.algorithms.dynamics.derivatives.rates import Rates
@@ -58,7 +58,7 @@ class Varied:
     """
 
     def __init__(
-        self, step: ContactStep, given: StepInputs, problem: Problem, start: Sequence[Scalar],
+        self, step: KernelStep, given: StepInputs, problem: Problem, start: Sequence[Scalar],
         parameters: Sequence[Hashable],
     ) -> None:  # fmt: skip
         self.ops, self.problem, self.parameters, self.h = cast(DualOps, problem.ops), problem, parameters, given.h

@@ -32,7 +32,7 @@ from delassus.algorithms.blocks import assembled
 from delassus.algorithms.contact.modes import Mode
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import SolvedProblem
-from delassus.algorithms.contact.step import ContactStep
+from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.jacobian import columns_of_rows, jacobian
 from delassus.algorithms.osim.ltl import dense_rows
 from delassus.algorithms.problem import Problem
@@ -54,7 +54,7 @@ class Response:
 
     def __init__(
         self,
-        step: ContactStep,
+        step: KernelStep,
         solved: SolvedProblem,
         smoothing: Scalar | None = None,
         of_points: Sequence[Scalar | None] | None = None,

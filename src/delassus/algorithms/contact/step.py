@@ -76,7 +76,7 @@ Solved = Callable[..., tuple[StepProblem, Outcome]]
 """From free velocities, laws, impulses to start from, an energy and joints to a problem and its outcome."""
 
 
-class ContactStep:
+class KernelStep:
     """The step from a state over a time, in numbers of the relative round-off ``epsilon``."""
 
     def __init__(self, given: StepInputs, epsilon: float) -> None:

@@ -12,7 +12,7 @@ from delassus.algorithms.contact.point_changes import error_changes, position_ch
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import StepInputs, StepSolution
 from delassus.algorithms.contact.solvers import FALLBACK, SOLVERS, exact
-from delassus.algorithms.contact.step import ContactStep
+from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
 from delassus.algorithms.dynamics.derivatives.step import moved_changes
@@ -94,12 +94,12 @@ def _number(bound: BoundRequest, name: str, k: int) -> Scalar:
     )
 
 
-def _solved(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
+def _solved(bound: BoundRequest) -> tuple[KernelStep, StepSolution]:
     """A step, and its solution."""
     options = bound.request.options
     bound.tree = _of_few_operations(bound.request)
     bound.ops.new_system()
-    step = ContactStep(_inputs(bound), bound.ops.epsilon)
+    step = KernelStep(_inputs(bound), bound.ops.epsilon)
     solver = exact if options.solver == FALLBACK else SOLVERS[options.solver]
     how = solver, options.sweeps, options.tolerance, options.solver == "pgs"
     found = step.solve(bound.entries("impulses"), *how)
@@ -117,7 +117,7 @@ def _contact_step(bound: BoundRequest) -> list[Any]:
     return [*out, stepped_sensors(bound, step, found)] if is_asked else out
 
 
-def _solved_without_bounces(bound: BoundRequest) -> tuple[ContactStep, StepSolution]:
+def _solved_without_bounces(bound: BoundRequest) -> tuple[KernelStep, StepSolution]:
     """A step whose contacts have no restitution, and its solution; none where a contact is fast enough to bounce."""
     step, found = _solved(bound)
     bound.is_within = bound.is_within * (1.0 - is_struck(step, bound.request.options.tolerance))
@@ -125,7 +125,7 @@ def _solved_without_bounces(bound: BoundRequest) -> tuple[ContactStep, StepSolut
 
 
 def _contact_step_derivatives(
-    bound: BoundRequest, solved: Callable[[BoundRequest], tuple[ContactStep, StepSolution]] = _solved
+    bound: BoundRequest, solved: Callable[[BoundRequest], tuple[KernelStep, StepSolution]] = _solved
 ) -> list[Any]:
     check_derivatives(bound.constraints)
     check_first(bound.request.derivative)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from delassus.accuracy.estimate import check_error_bound
 from delassus.algorithms.contact.solution import StepSolution
-from delassus.algorithms.contact.step import ContactStep
+from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.actuation import each_actuator
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -55,7 +55,7 @@ def _motion_sensors(bound: BoundRequest) -> list[Matrix]:
     return [_measured(bound, motion, lambda: (motion.per_joint(bound.values["qdd"]), {}))]
 
 
-def stepped_sensors(bound: BoundRequest, step: ContactStep, found: StepSolution) -> Matrix:
+def stepped_sensors(bound: BoundRequest, step: KernelStep, found: StepSolution) -> Matrix:
     """Numbers of all sensors that are asked for (n × 1), after a step with contacts."""
     options, own = bound.request.options, copy(bound)
     check_no_loops([c for c in bound.constraints if c.frames and not c.n_impulses], options.sensors)

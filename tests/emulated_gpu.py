@@ -14,8 +14,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from internals import device_module, ptx  # noqa: F401
+from internals import ptx_module
 from programs import loaded
+
+device_module, ptx = ptx_module.device_module, ptx_module.ptx
 
 WARP = 32
 GUARD = 4096

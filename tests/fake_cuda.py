@@ -24,6 +24,7 @@ import numpy as np
 
 from emulated_gpu import GUARD, SHARED, Misuse, check_guards, kernel_of, poisoned, ptx
 from fake_cuda_names import ENUMS, TYPES, CUresult, DynamicLibNotFoundError
+from internals import driver
 
 POISONED = b"\xf5\xff"
 REGISTERS = 65536
@@ -572,10 +573,16 @@ class FakeCuda(types.ModuleType):
     def cuMemsetD8Async(self, dstDevice, uc, N, hStream):
         self._set(self._stream(hStream), dstDevice, uc, N)
 
-    def _set(self, stream, address, value, size):
+    @api()
+    def cuMemsetD32Async(self, dstDevice, ui, N, hStream):
+        if int(dstDevice) % 4:
+            raise Refused("INVALID_VALUE")
+        self._set(self._stream(hStream), dstDevice, ui, 4 * N, np.uint32)
+
+    def _set(self, stream, address, value, size, kind=np.uint8):
         if size:
             found = self._at(address, size, "cuMemsetD8")
-            view = self._bytes(found, address, size)
+            view = self._bytes(found, address, size).view(kind)
             self._begin(stream, lambda: view.fill(value), [(found, "cuMemsetD8")])
 
     @api(1, context=False)
@@ -745,6 +752,7 @@ def install(monkeypatch, **options):
     parent.bindings, package.driver = package, fake
     for module in (parent, package, fake):
         monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(driver, "_driver", None)
     made = with_assembly(ptx)
     for name, module in list(sys.modules.items()):
         if name.startswith("delassus"):

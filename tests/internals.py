@@ -21,9 +21,9 @@ from delassus.compiler.jit import compile as runtime_loops
 from delassus.compiler.jit.compile import Bound, compiled, inlined
 from delassus.compiler.jit.memory import call_at
 from delassus.compiler.machine import code
+from delassus.compiler.machine import ptx as ptx_module
 from delassus.compiler.machine.code import key_of
 from delassus.compiler.machine.cpu import Code, Host, host, object_code
-from delassus.compiler.machine.ptx import device_module, ptx
 from delassus.compiler.passes import simplify as passes
 from delassus.compiler.passes.schedule import overlap, reorder, schedule
 from delassus.compiler.passes.simplify import PASSES, optimise
@@ -71,6 +71,7 @@ from delassus.quantities.direct import bind
 from delassus.quantities.evaluate import NumpyRequest, rcond_program
 from delassus.quantities.request import request
 from delassus.runtime import fastcall, threads
+from delassus.runtime.cuda import driver
 from delassus.scenes import boxes, dual_arm, generic_quadruped, mppi, pendulum, quadruped
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.recording import ARRAYS, Recorder, Recording

@@ -265,8 +265,8 @@ import sys
 sys.modules.update(dict.fromkeys({hidden}))  # as if they were not installed
 from delassus.cli import main
 if "robot_descriptions" in {hidden}:
-    from delassus.formats import load
-    load.example_robot_files = dict
+    from delassus import load
+    load.__globals__["example_robot_files"] = dict
 main()
 """
 

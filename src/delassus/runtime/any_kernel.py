@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -28,6 +28,8 @@ class AnyKernel(ABC):
     """
 
     __slots__ = ("__dict__", "__weakref__")
+    target: ClassVar[str]
+    """As `compile` was asked."""
 
     def __init__(self, request: Request, dtype: str, error_bound: float | None, code: KnownProgram) -> None:
         self.error_bound = error_bound

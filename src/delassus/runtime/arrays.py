@@ -254,17 +254,22 @@ def result_arrays(
     shapes = [(*batch, *r.shape) for r in results]
     if out is None:
         return [aligned_empty(shape, dtype) for shape in shapes]
-    given = (out,) if len(shapes) == 1 else out
-    if not isinstance(given, tuple) or len(given) != len(shapes):
-        names = ", ".join(r.name for r in results)
-        came = f"a tuple of {len(given)}" if isinstance(given, tuple) else type(given).__name__
-        raise ConfigurationError("out", f"a tuple of {len(shapes)} arrays: {names}", came, "Pass one for each.")
-    outs = [_checked_out(x, shape, dtype) for x, shape in zip(given, shapes, strict=True)]
+    outs = [_checked_out(x, shape, dtype) for x, shape in zip(each_out(out, results), shapes, strict=True)]
     for k, result in enumerate(outs):
         if any(np.may_share_memory(result, x) for x in (*arrays, *outs[:k])):
             owner = "an argument" if any(np.may_share_memory(result, x) for x in arrays) else "another result"
             raise ConfigurationError("out", "memory of its own", f"memory of {owner}", "Pass another array.")
     return outs
+
+
+def each_out(out: Any, results: Sequence[Result]) -> tuple[Any, ...]:
+    """What is given as ``out``, one thing for each result."""
+    given = (out,) if len(results) == 1 else out
+    if not isinstance(given, tuple) or len(given) != len(results):
+        names = ", ".join(r.name for r in results)
+        came = f"a tuple of {len(given)}" if isinstance(given, tuple) else type(given).__name__
+        raise ConfigurationError("out", f"a tuple of {len(results)} arrays: {names}", came, "Pass one for each.")
+    return given
 
 
 def _checked_out(out: Any, shape: Batch, dtype: np.dtype[Any]) -> NDArray[Any]:

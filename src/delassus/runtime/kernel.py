@@ -62,6 +62,8 @@ class Kernel(AnyKernel):
     (2, 5, 6, 6)
     """
 
+    target = "cpu"
+
     def __init__(
         self,
         request: Request,

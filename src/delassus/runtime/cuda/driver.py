@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -218,9 +218,10 @@ class Device:
             finally:
                 call("cuThreadExchangeStreamCaptureMode", before)
 
-    def follow(self, stream: int, others: Sequence[int]) -> None:
+    def follow(self, stream: int, others: Iterable[int]) -> None:
         """Let what comes next on a stream wait for what is on others now."""
-        if left := {other for other in others if other != stream}:
+        stream = stream or LEGACY_STREAM
+        if left := {other or LEGACY_STREAM for other in others} - {stream}:
             flags = self.driver.cu.CUevent_flags.CU_EVENT_DISABLE_TIMING
             with self.current() as call:
                 event = call("cuEventCreate", flags)
@@ -323,9 +324,10 @@ class Memory:
         Stream on which it is written.
     """
 
-    def __init__(self, device: Device, size: int, stream: int) -> None:
-        self.device, self.size, self.stream = device, size, stream
-        self.address, self._free = 0, None
+    def __init__(self, device: Device, size: int, of: int | Stream) -> None:
+        """``of``: the stream; one of our own stays as long as the memory does."""
+        stream = of if isinstance(of, int) else of.handle
+        self.device, self.size, self.stream, self.address = device, size, stream, 0
         if not size:
             return
         with device.current():
@@ -335,12 +337,13 @@ class Memory:
                 error = device.driver.error(code, "cuMemAlloc")
                 raise out_of_memory(device.driver, "arrays", size) if error.got == "OUT_OF_MEMORY" else error
             self.address = int(found)
-            self._free = weakref.finalize(self, _free, device, self.address, stream)
+            self._free = weakref.finalize(self, _free, device, self.address, of)
             self._free.atexit = False  # the driver does so
 
 
-def _free(device: Device, address: int, stream: int) -> None:
-    """Free memory, after what has been begun on the stream; without pools this waits for the device."""
+def _free(device: Device, address: int, of: int | Stream) -> None:
+    """Free memory, after what has been begun on its stream; without pools this waits for the device."""
+    stream = of if isinstance(of, int) else of.handle
     if not device.driver.is_parents:
         with suppress(DeviceError), device.current() as call:
             if device.has_pools:

@@ -8,6 +8,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Self
 
@@ -18,12 +19,19 @@ from delassus.compiler.machine.ptx import ARCHITECTURE, THREADS, shared_bytes
 from delassus.compiler.targets.llvm.threads import WARP
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import cached_property
+from delassus.model.check import check_flag, check_whole, library_of
 from delassus.quantities.request import Request
+from delassus.runtime import libraries
 from delassus.runtime.any_kernel import AnyKernel, made_request
+from delassus.runtime.cuda.arrays import is_on_device
+from delassus.runtime.cuda.calls import call_from_host, call_on_device
 from delassus.runtime.cuda.driver import Driver, Loaded, driver
 
 MOST_STATES = 2**32 - 1
 """Of a launch: the entry counts threads in 32 bits."""
+
+OWN_WAYS = {"JAX", "PyTorch", "Dask"}
+"""Libraries whose arrays are traced, differentiated or cut into blocks."""
 
 OF_PROCESSOR: Mapping[str, str] = {
     "lanes": "A thread has one state; leave it out.",
@@ -61,6 +69,8 @@ class CudaKernel(AnyKernel):
     >>> ".entry kernel" in kernel.ptx()
     True
     """
+
+    target = "cuda"
 
     def __init__(self, request: Request, dtype: str, reason: str = "", error_bound: float | None = None) -> None:
         self.code = DeviceCode(made_request(request, dtype, error_bound), dtype, reason)
@@ -178,6 +188,91 @@ class CudaKernel(AnyKernel):
                 loaded = Loaded(started.device(device), self.ptx(), what)
                 found = self._launches[device] = _Launch(loaded, self.dtype, len(sizes) + self.has_rcond)
         return found
+
+    def __call__(
+        self,
+        *arguments: Any,
+        out: Any = None,
+        stream: int | None = None,
+        return_error: bool = False,
+        return_status: bool = False,
+        threads: None = None,
+        **named: Any,
+    ) -> Any:
+        """Run the kernel.
+
+        Parameters
+        ----------
+        *arguments : array
+            One array for each of `arguments`, each (..., shape of one state), of the kernel's dtype; leading axes are
+            batches and broadcast. Arrays on a GPU stay there: those of CuPy, tensors of PyTorch, arrays of JAX, and of
+            whatever library has ``__cuda_array_interface__`` or DLPack, all of one library on one device; a Python
+            number stands for all states. What is not contiguous, given for fewer states or of whole numbers is copied,
+            by its own library where that has functions like NumPy's. Arrays of NumPy are copied over, a block of the
+            batch to each device that the process sees (from 4,096 states a device on), and the results back.
+        out : array or tuple of arrays, optional
+            C-contiguous arrays of the results' shapes and the kernel's dtype to write to, on the same device, or of
+            NumPy where the arguments are: one array if there is one result, else a tuple.
+        stream : int, optional
+            Handle of the stream to run on, for arrays on a device: that of CuPy, PyTorch or JAX that is current, or
+            on which the first argument is written, if it is not given.
+        return_error : bool
+            Whether to return an estimate of each state's relative error, too, and the results as they are. Where a
+            second kernel makes them, that is compiled for the first such call.
+        return_status : bool
+            False: statuses need states that are solved again, which is for ``target="cpu"``.
+        threads : None
+            Of kernels for the processor.
+        **named : array
+            The last arguments, by their names.
+
+        Returns
+        -------
+        array or tuple of arrays
+            Results (..., shape of one state), of the library of the arguments, a tuple if there are several; ``out`` if
+            it was given. A library that can neither make arrays nor take them over by DLPack gets objects with
+            ``__cuda_array_interface__``. Results on a device are there when what was begun on the stream is done:
+            nothing waits here, but for results of NumPy. With ``return_error`` a tuple that ends with an array (...) of
+            error estimates. Without, states whose estimate is above the bound of `compile` are NaN in all results, for
+            nothing solves them again; contact steps return theirs with their residuals.
+
+        Raises
+        ------
+        ConfigurationError
+            Wrong number, shape or dtype of arrays; arrays of several libraries or devices.
+        DeviceError, MissingDependencyError
+            No driver, no device, one that is too old, or not enough memory; errors of the driver, those of kernels
+            before it among them.
+        """
+        if threads is not None:
+            raise ConfigurationError("threads", "None with target='cuda'", shown(threads), "Leave it out.")
+        if check_flag("return_status", return_status):
+            advice = "return_error=True estimates errors; or compile with target='cpu'."
+            raise ConfigurationError("return_status", "False with target='cuda'", "True", advice)
+        if check_flag("return_error", return_error) and not self.has_rcond:
+            raise ConfigurationError("return_error", f"False of {self!r}", "True", "It divides by nothing.")
+        given = (*arguments, *named.values())
+        if others := {library_of(type(x)) for x in given} & OWN_WAYS:
+            is_plain = out is None and stream is None and not return_error
+            return libraries.call(self, others, arguments, named, is_plain)
+        if any(map(is_on_device, given)):
+            number = None if stream is None else check_whole("stream", stream, "Pass a handle.")
+            found = call_on_device(self, arguments, named, out, number, return_error)
+        elif any(library_of(type(x)) for x in given):
+            is_plain = out is None and stream is None and not return_error
+            return libraries.call(self, {library_of(type(x)) for x in given} - {""}, arguments, named, is_plain)
+        else:
+            if stream is not None:
+                raise ConfigurationError("stream", "None, for arrays of NumPy", shown(stream), "Leave it out.")
+            found = call_from_host(self, arguments, named, out, return_error)
+        return found if return_error else out if out is not None else found[0] if len(found) == 1 else found
+
+    @cached_property
+    def error_estimator(self) -> Self:
+        """Kernel that estimates errors by residuals of solutions; this one if it estimates them by pivots."""
+        if not self.request.solves or self.error_dtype:
+            return self
+        return self._of(replace(self.request, error_dtype=self.dtype.name), ", to estimate errors")
 
 
 class _Launch:

@@ -134,10 +134,12 @@ class Module:
             )
         }
         self.tables = {}
-        for name, numbers in re.findall(r"\.(?:global|const) [^;=]*\.b32 ([\w$]+)\[\d*\] = \{([^}]*)\}", text):
-            self.tables[name] = np.array([int(x) for x in numbers.split(",")], np.uint32)
-        for name, numbers in re.findall(r"\.(?:global|const) [^;=]*\.b8 ([\w$]+)\[\d*\] = \{([^}]*)\}", text):
-            self.tables[name] = np.array([int(x, 0) for x in numbers.split(",")], np.uint8)
+        declared = r"\.(?:global|const) [^;=]*\.b(8|32) ([\w$]+)\[(\d+)\] = \{([^}]*)\}"
+        for bits, name, size, numbers in re.findall(declared, text):
+            table = np.zeros(int(size), f"u{int(bits) // 8}")  # of which zeros at the end are not written
+            given = [int(x, 0) for x in numbers.split(",")]
+            table[: len(given)] = given
+            self.tables[name] = table
 
     def launch(self, grid, block, shared, parameters, arrays):
         """Run a grid. ``parameters`` are bit patterns, or names of ``arrays``, which the kernel may change."""

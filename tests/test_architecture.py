@@ -50,7 +50,7 @@ MOST_FIELDS, MOST_ARGUMENTS = 12, 8
 OPTIONAL = {
     "casadi", "mujoco", "pinocchio", "matplotlib", "example_robot_data", "robot_descriptions", "coal",
     "clarabel", "viser", "websockets", "scipy", "h5py", "gymnasium", "jax", "jaxlib", "torch", "dask",
-    "imageio_ffmpeg", "PIL", "cuda",
+    "imageio_ffmpeg", "PIL", "cuda", "cupy",
 }  # fmt: skip
 """Packages of the extras: imported inside functions only; `delassus.gym` alone needs its own at once."""
 

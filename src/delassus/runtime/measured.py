@@ -19,8 +19,8 @@ from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import real_array
 from delassus.runtime.arrays import gathered, ordered, result_arrays
 from delassus.runtime.kernel import Kernel
+from delassus.runtime.rollouts.on_device import STATE
 from delassus.runtime.rollouts.rollout import rollout
-from delassus.runtime.rollouts.sub_steps import STATE
 from delassus.runtime.step_tangents import (
     Mask,
     StepDerivatives,

@@ -24,7 +24,7 @@ from delassus.quantities.declarations.steps import STEP_DERIVATIVES
 from delassus.quantities.request import Request, request
 from delassus.runtime.arrays import gathered, result_arrays
 from delassus.runtime.kernel import Kernel
-from delassus.runtime.rollouts.sub_steps import STATE
+from delassus.runtime.rollouts.on_device import STATE
 from delassus.spatial.rotations import Array
 
 IMPACT_TIMES = 1e-9

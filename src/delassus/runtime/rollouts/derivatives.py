@@ -18,10 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError
+from delassus.runtime.any_kernel import AnyKernel
 from delassus.runtime.arrays import Batch, Moving, aligned_empty, arranged, checked
 from delassus.runtime.fallback import solve_states
-from delassus.runtime.kernel import Kernel
-from delassus.runtime.rollouts.sub_steps import STATE
+from delassus.runtime.rollouts.on_arrays import roll
+from delassus.runtime.rollouts.on_device import STATE
 
 Arrays = list[NDArray[Any]]
 Counts = tuple[int, int, int]
@@ -37,7 +38,7 @@ class Sweep(NamedTuple):
 
 
 def derivative_rollout(
-    kernel: Kernel,
+    kernel: AnyKernel,
     given: Mapping[str, ArrayLike],
     over_time: Mapping[str, Moving],
     shown_as: Mapping[str, str],
@@ -73,7 +74,7 @@ def derivative_rollout(
         return make(kernel, arrays, moves, batch, steps)
 
     made = sweep()
-    flagged = kernel.roll(made.arguments, made.results, batch, steps, threads, made.totals)
+    flagged = roll(kernel, made.arguments, made.results, batch, steps, threads, made.totals)
     n_flagged = int(np.count_nonzero(flagged))
     counts: Counts = (n_flagged, 0, n_flagged)
     if n_flagged and not kernel.iterates:  # what comes after them depends on them
@@ -89,7 +90,7 @@ def derivative_rollout(
 
 
 def _trajectories(
-    kernel: Kernel, given: Mapping[str, ArrayLike], states: Sequence[Argument], shown_as: Mapping[str, str]
+    kernel: AnyKernel, given: Mapping[str, ArrayLike], states: Sequence[Argument], shown_as: Mapping[str, str]
 ) -> dict[str, Moving]:
     """States before each step; of impulses, those after it, which the solver starts from."""
     found, n = dict[str, Moving](), 0
@@ -107,7 +108,7 @@ def _trajectories(
     return found
 
 
-def _forwards(kernel: Kernel, arrays: Arrays, moves: Sequence[bool], batch: Batch, steps: int) -> Sweep:
+def _forwards(kernel: AnyKernel, arrays: Arrays, moves: Sequence[bool], batch: Batch, steps: int) -> Sweep:
     """Tangents from the start to the end: trajectories of those of the state, and those of what is beside it."""
     n_states, n = kernel.request.quantity.states, len(arrays) // 2
     trajectories = [aligned_empty((steps + 1, *x.shape), kernel.dtype) for x in arrays[n : n + n_states]]
@@ -118,7 +119,7 @@ def _forwards(kernel: Kernel, arrays: Arrays, moves: Sequence[bool], batch: Batc
     return Sweep(arguments, [*(x[1:] for x in trajectories), *beside], (), [*trajectories, *beside])
 
 
-def _backwards(kernel: Kernel, arrays: Arrays, moves: Sequence[bool], batch: Batch, steps: int) -> Sweep:
+def _backwards(kernel: AnyKernel, arrays: Arrays, moves: Sequence[bool], batch: Batch, steps: int) -> Sweep:
     """Cotangents from the end to the start: of the state there, and of all else, at each step or summed."""
     n_states, n = kernel.request.quantity.states, len(kernel.results)
     paths = [np.zeros((steps + 1, *batch, *r.shape), kernel.dtype) for r in kernel.results[:n_states]]
@@ -139,7 +140,7 @@ def _backwards(kernel: Kernel, arrays: Arrays, moves: Sequence[bool], batch: Bat
     return Sweep(arguments, results, totals, returned)
 
 
-def _by_calls(kernel: Kernel, sweep: Sweep, batch: Batch, steps: int, threads: int | None) -> Counts:
+def _by_calls(kernel: AnyKernel, sweep: Sweep, batch: Batch, steps: int, threads: int | None) -> Counts:
     """The same sweep as calls of the kernel make it, which solve states again; counts of these."""
     counts = np.zeros(3, dtype=int)
     for t in range(steps):

@@ -13,15 +13,19 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.accuracy.status import DynamicsStatus, worst
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown, warn
-from delassus.model.check import check_flag, check_list, check_whole, is_whole, library_of
+from delassus.model.check import OTHERS, check_flag, check_list, check_whole, is_whole, library_of
 from delassus.quantities.quantity import CONTROLS
+from delassus.runtime.any_kernel import AnyKernel
 from delassus.runtime.arrays import Moving, Rollout, aligned_empty, arranged, checked
+from delassus.runtime.cuda.kernel import CudaKernel
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.libraries import MODULES
 from delassus.runtime.rollouts.derivatives import derivative_rollout
 from delassus.runtime.rollouts.loop import Feedback, check_bounds, feedback_of
-from delassus.runtime.rollouts.sub_steps import STATE, Loops, loops_of
+from delassus.runtime.rollouts.on_arrays import check_for_gpus, of_cupy, roll, rollout_of_cupy
+from delassus.runtime.rollouts.on_device import STATE, is_largest
+from delassus.runtime.rollouts.sub_steps import Loops, loops_of
 
 SHOWN_AS = {"q": "q0", "v": "v0", **{names[0]: "controls" for names in CONTROLS.values()}}
 """The kernel's arguments that have other names here."""
@@ -31,7 +35,7 @@ Policy = Callable[[float, NDArray[Any], NDArray[Any]], ArrayLike]
 
 
 def rollout(
-    kernel: Kernel,
+    kernel: AnyKernel,
     q0: ArrayLike,
     v0: ArrayLike,
     controls: ArrayLike | Policy,
@@ -55,6 +59,11 @@ def rollout(
     tensors, of controls as tensors, what follows here, whose derivatives are steps backwards in time; with Dask arrays,
     lazily, what follows here of each block of trajectories. The first two can be differentiated. All three are without
     ``threads`` and ``return_status``, and time is the first axis unless ``time_axis`` says otherwise.
+
+    A kernel with ``target="cuda"`` makes all steps in one launch: arrays of CuPy stay on the device, and nobody waits,
+    those of NumPy are copied over and back. So do its tangents; cotangents take a launch a step. A policy is asked
+    between launches, and gets what is on the device. Steps that are not solved are NaN, and so is what comes after
+    them; loops are not looked at; ``threads``, ``return_status`` and ``feedback`` are refused.
 
     The loop over time is machine code: one loop for each block of as many states as a vector register holds. From the
     first step on at which rows of a trajectory are dependent, it goes on step by step, each as a call of the kernel
@@ -189,13 +198,9 @@ def rollout(
     >>> tau_bar.shape, bool(abs(v_bar - 0.1).max() < 0.05)
     ((100, 3), True)
     """
-    if not isinstance(kernel, Kernel) or not kernel.request.is_rolled:
-        raise ConfigurationError(
-            "kernel",
-            "a compiled time step, with all outputs",
-            shown(kernel),
-            "Make one with compile(tree, constraints, 'step').",
-        )
+    if not isinstance(kernel, AnyKernel) or not kernel.request.is_rolled:
+        wanted, advice = "a compiled time step, with all outputs", "Make one with compile(tree, constraints, 'step')."
+        raise ConfigurationError("kernel", wanted, shown(kernel), advice)
     check_flag("return_status", return_status)
     check_whole("decimation", decimation, "Steps that each control is held for.", least=1)
     if time_axis is not None and not (is_whole(time_axis) and time_axis <= 1):
@@ -223,13 +228,20 @@ def rollout(
         steps = check_whole("steps", steps, "How many there are.", least=1)
     elif steps is not None:
         raise ConfigurationError("steps", "none with arrays of controls", shown(steps), "Their first axis says it.")
-    given: list[Any] = [type(x) for x in (q0, v0, controls, dt, *others.values())]
-    if libraries := {library_of(kind) for kind in given} - {""}:
-        if not is_step:
+    given: list[Any] = [q0, v0, controls, dt, *others.values()]
+    is_on_gpu, libraries = isinstance(kernel, CudaKernel), {library_of(type(x)) for x in given} - {""}
+    if is_on_gpu:
+        check_for_gpus(threads=threads, return_status=return_status or None, feedback=feedback)
+    if is_of_cupy := is_on_gpu and libraries <= {OTHERS} and any(map(of_cupy, given)):
+        libraries = {"CuPy"}
+    if libraries:
+        if not (is_step or is_of_cupy):
             came, advice = f"some of {' and '.join(sorted(libraries))}", "Differentiate the rollout of the step itself."
             raise ConfigurationError("rollout", "arrays of NumPy with a derivative of a step", came, advice)
-        start = {"q": q0, "v": v0, **({"impulses": others.pop("impulses")} if n_states > STATE else {})}
+        start = {"q": q0, "v": v0, **({"impulses": others.pop("impulses")} if "impulses" in others else {})}
         asked = Rollout(rollout, kernel, start, controls, {**others, "dt": dt}, time_axis, decimation, names, steps)
+        if is_of_cupy:
+            return rollout_of_cupy(asked)
         refused: dict[str, object] = {"threads": threads, "return_status": return_status or None, "feedback": feedback}
         refused["outputs"] = kernel.request.quantity.further or None
         return _elsewhere(libraries, asked, refused)
@@ -238,11 +250,9 @@ def rollout(
         moving = {kernel.request.control: Moving(controls, time_axis, decimation)}
         moving |= {name: Moving(others.pop(name), time_axis) for name in names}
         return _derivative(kernel, {**others, "q": q0, "v": v0, "dt": dt}, moving, threads, return_status)
-    loops = (
-        None
-        if kernel.iterates or not loops_of(kernel.request)
-        else Loops(kernel.request, kernel.arguments, kernel.dtype)
-    )
+    loops = None
+    if not (kernel.iterates or is_on_gpu) and loops_of(kernel.request):
+        loops = Loops(kernel.request, kernel.arguments, kernel.dtype)
     law = None
     if feedback is not None:
         (argument,) = (a for a in kernel.arguments if a.name == kernel.request.control)
@@ -259,7 +269,7 @@ def rollout(
     trajectories, beside, status, met = found
     applied = [beside.pop()] if follows else []
     total = (len(trajectories[0]) - 1) * prod(trajectories[0].shape[1:-1])
-    if met[0] and not return_status:
+    if met[0] and not return_status and isinstance(kernel, Kernel):
         kernel.warn_once(*met, total)
     if loops is not None:
         opened = loops.open(trajectories[0][1:])
@@ -269,8 +279,8 @@ def rollout(
             n = np.count_nonzero(opened)
             warn(f"{kernel!r}: {n} of {total} step(s) of a rollout: {DynamicsStatus.LOOPS_OPEN.text}")
     if kernel.iterates:
-        of = [r.name for r in kernel.results[n_states:]]
-        beside = [x.max(axis=0, initial=0.0) if name == "residuals" else x for name, x in zip(of, beside, strict=True)]
+        of = map(is_largest, kernel.results[n_states:])
+        beside = [x.max(axis=0, initial=0.0) if largest else x for largest, x in zip(of, beside, strict=True)]
     return (*trajectories, *beside, *applied, *([status] if return_status else []))
 
 
@@ -280,10 +290,10 @@ def _elsewhere(libraries: set[str], asked: Rollout, refused: dict[str, object]) 
     advice = "Pass NumPy arrays, or call the kernel in a loop"
     if libraries == {"JAX"}:
         advice += ", such as jax.lax.scan over a jitted step"
-    if libraries == {"PyTorch"} and callable(asked.controls):
+    if libraries == {"PyTorch"} and callable(asked.controls) and isinstance(asked.kernel, Kernel):
         refused = {**refused, "controls": asked.controls}
     if len(libraries) > 1 or not hasattr(MODULES[names], "rollout"):
-        wanted = "arrays of NumPy, JAX, PyTorch or Dask alone"
+        wanted = "arrays of NumPy, JAX, PyTorch or Dask alone, or of CuPy by a kernel for GPUs"
         raise ConfigurationError("rollout", wanted, f"some of {names}", f"{advice}.")
     for name, x in refused.items():
         if x is not None:
@@ -293,7 +303,7 @@ def _elsewhere(libraries: set[str], asked: Rollout, refused: dict[str, object]) 
 
 
 def _derivative(
-    kernel: Kernel,
+    kernel: AnyKernel,
     given: dict[str, ArrayLike],
     moving: dict[str, Moving],
     threads: int | None,
@@ -307,7 +317,7 @@ def _derivative(
         status = np.full(flagged.shape, DynamicsStatus.SOLVED, dtype=object)
         status[flagged] = DynamicsStatus.UNFINISHED
         return (*found, status)
-    if counts[0]:
+    if counts[0] and isinstance(kernel, Kernel):
         kernel.warn_once(*counts, flagged.size)
     return tuple(found)
 
@@ -320,7 +330,7 @@ Found = tuple[list[NDArray[Any]], list[NDArray[Any]], NDArray[np.object_], tuple
 class _Run:
     """Settings of a rollout; ``loops`` are those that are kept closed."""
 
-    kernel: Kernel
+    kernel: Any
     decimation: int
     threads: int | None
     with_status: bool
@@ -394,7 +404,7 @@ def _by_arrays(
     beside = [np.empty((steps, *batch, *r.shape), kernel.dtype) for r in kernel.results[n_states:]]
     now, after = [x[:-1] for x in trajectories], [x[1:] for x in trajectories]
     given, results = [*now, *arrays[n_states:]], [*after, *beside]
-    ill_conditioned = kernel.roll(given, results, batch, steps, run.threads, (), feedback)
+    ill_conditioned = roll(kernel, given, results, batch, steps, run.threads, (), feedback)
     applied = [] if feedback is None else [arrays[feedback.control]]
     if not kernel.iterates:
         status, met = _step_by_step(run, arrays, beside, ill_conditioned, feedback)

@@ -22,6 +22,7 @@ from delassus.frozen import cached_property
 from delassus.quantities.request import Request
 from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
+from delassus.runtime.rollouts.on_device import STATE
 from delassus.spatial.rotations import Array
 
 OPEN = 1e-4
@@ -47,9 +48,6 @@ class Tuning(NamedTuple):
 
 TUNING = Tuning()
 
-
-STATE = 2
-"""Arrays of a state proper, configuration and velocity."""
 
 Solve = Callable[[list[Any], NDArray[np.intp]], list[Any]]
 """From arguments of a time step, of some states by their numbers, to the states after it."""

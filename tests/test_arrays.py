@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import signal
+import sys
 import time
 from dataclasses import replace
 
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 
 import delassus as ds
+import fake_arrays
+import fake_cuda
 from delassus.contact import Sphere
 from internals import host
 
@@ -54,6 +57,36 @@ def test_tasks_carry_a_description_of_the_kernel(arm, monkeypatch):
     assert len(graph) < 100_000
     monkeypatch.setattr(type(kernel.code), "__init__", lambda *_: 1 // 0)
     assert len(cloudpickle.loads(graph)) > 20_000
+
+
+def test_blocks_are_computed_on_gpus(monkeypatch):
+    """Those of NumPy are copied over and back; those that are there stay, and what is no Dask array goes there."""
+    da, dask = pytest.importorskip("dask.array"), pytest.importorskip("dask")
+    fake = fake_cuda.install(monkeypatch)
+    arm, rng = ds.mechanisms.chain(3), np.random.default_rng(0)
+    known, kernel = (ds.compile(arm, (), "energies", target=target) for target in ("cpu", "cuda"))
+    q, v = arm.random(rng, batch=50), rng.normal(size=3)
+    expected = known(q, v)
+    found = dask.compute(*kernel(da.from_array(q, chunks=(30, 3)), v), scheduler="synchronous")
+    assert all(np.allclose(x, y, rtol=1e-12) for x, y in zip(found, expected, strict=True))
+    there = fake_arrays.Library("there")
+    monkeypatch.setitem(sys.modules, "there", there)
+
+    def of_library(x, function, types, arguments, more):
+        made = np.empty(arguments[0], more.get("dtype", arguments[-1])) if function is np.empty else arguments[0]
+        return there.array(made)
+
+    there.kind.__array_function__, there.kind.__getitem__ = of_library, lambda x, _: x  # of those without numbers
+    there.kind.ndim = property(lambda x: len(x.shape))
+    da.dispatch.concatenate_lookup.register(there.kind, lambda parts, axis: parts[0])  # as Dask has it for CuPy
+    meta = there.empty((0, 3), np.dtype(float))
+    made = lambda block_id: there.array(q[30 * block_id[0] :][:30])  # noqa: E731
+    blocks = da.map_blocks(made, chunks=((30, 20), (3,)), meta=meta)
+    kinetic = kernel(blocks, v)[1]
+    assert type(kinetic._meta) is there.kind
+    parts = dask.compute(*kinetic.to_delayed(), scheduler="synchronous")
+    assert np.allclose(np.concatenate([x.numpy() for x in parts]), expected[1], rtol=1e-12)
+    fake.check()
 
 
 @pytest.mark.slow

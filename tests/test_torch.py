@@ -76,6 +76,13 @@ def test_gradients(motion):
     assert torch.autograd.gradgradcheck(kinetic, (tensors(state[0][0, :, :2])[0].requires_grad_(),))
 
 
+def test_numbers_beside_tensors_are_compiled():
+    arm = ds.mechanisms.chain(2)
+    step, q = ds.compile(arm, (), "step"), arm.random(0, batch=3)
+    found = torch.compile(step, fullgraph=True, backend="eager")(*tensors(q, q, q), 0.01)
+    assert all(np.array_equal(x, y) for x, y in zip(found, step(q, q, q, 0.01), strict=True))
+
+
 def test_direct_functions_compile_their_kernel(motion):
     tree, kernel, state = motion
     qdd, forces = ds.forward_dynamics(tree, *tensors(*state), HAND)
@@ -92,7 +99,7 @@ def test_wrong_tensors_are_refused(motion):
         kernel(q[..., :6], v, tau)
     with pytest.raises(ds.DelassusError, match="axes that broadcast"):
         kernel(q, v[:, :3], tau)
-    with pytest.raises(ds.DelassusError, match=r"a tensor of the processor, got one on meta"):
+    with pytest.raises(ds.DelassusError, match=r"a tensor on the processor, got one on meta"):
         kernel(q.to("meta"), v, tau)
     with pytest.raises(ds.DelassusError, match="arrays alone, of PyTorch"):
         kernel(q, v, tau, threads=1)

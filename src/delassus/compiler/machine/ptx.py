@@ -18,6 +18,9 @@ ARCHITECTURE = "sm_75"
 THREADS = 64
 """Threads of a block. Registers bound how many warps a multiprocessor holds: blocks of few leave few of them idle."""
 
+MOST_STATES = 2**32 - 1
+"""Of a launch: the entry counts threads in 32 bits."""
+
 ENTRY = """
 declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()

@@ -22,6 +22,9 @@ from delassus.frozen import cached_property
 LEGACY_STREAM = 1
 """Handle of the default stream that all blocking streams wait for, and that waits for them."""
 
+ABI = 12000
+"""Version of CUDA by which functions are called at their addresses."""
+
 LOG = 8192
 """Bytes of what the driver says of PTX that it refuses."""
 
@@ -103,6 +106,10 @@ class Driver:
         if int(code):
             raise self.error(code, function)
         return (found[0] if len(found) == 1 else tuple(found)) if found else None
+
+    def address_of(self, function: str) -> int:
+        """Address of a function of the driver, for machine code that calls it."""
+        return int(self.call("cuGetProcAddress", function.encode(), ABI, 0)[0])
 
     def error(self, code: Any, function: str) -> DeviceError:
         """Error for a code that a function of the driver has returned."""

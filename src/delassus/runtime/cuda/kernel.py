@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from delassus.compiler.machine.code import DeviceCode, key_of_ptx
-from delassus.compiler.machine.ptx import ARCHITECTURE, THREADS, shared_bytes
+from delassus.compiler.machine.ptx import ARCHITECTURE, MOST_STATES, THREADS, shared_bytes
 from delassus.compiler.targets.llvm.threads import WARP
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import cached_property
@@ -26,9 +26,6 @@ from delassus.runtime.any_kernel import AnyKernel, made_request
 from delassus.runtime.cuda.arrays import is_on_device
 from delassus.runtime.cuda.calls import call_from_host, call_on_device
 from delassus.runtime.cuda.driver import Driver, Loaded, driver
-
-MOST_STATES = 2**32 - 1
-"""Of a launch: the entry counts threads in 32 bits."""
 
 OWN_WAYS = {"JAX", "PyTorch", "Dask"}
 """Libraries whose arrays are traced, differentiated or cut into blocks."""
@@ -176,6 +173,10 @@ class CudaKernel(AnyKernel):
             raise ConfigurationError("n", wanted, f"{n}", "Call with a part of the batch at a time.")
         if n and steps > 0:
             launch.run(stream, n, pointers, strides, steps, self.least if least is None else least)
+
+    def loaded(self, device: int) -> Loaded:
+        """The code on a device, loaded if it is not."""
+        return (self._launches.get(device) or self._launch_on(device)).loaded
 
     def _launch_on(self, device: int) -> _Launch:
         """Load the code on a device."""

@@ -1,7 +1,8 @@
 """Kernels on Dask arrays: lazily, block by block, each block one call on the one thread that Dask gives it.
 
-Tasks carry a kernel as bytes. The process that runs the first of them makes it, for its own processor: from its cache,
-or by compiling. Schedulers, which take graphs apart, only hand the bytes on.
+Kernels for GPUs take blocks of NumPy or CuPy, on what GPUs a worker sees: results are of the same library. Tasks carry
+a kernel as bytes. The process that runs the first of them makes it, for its own processor: from its cache, or by
+compiling. Schedulers, which take graphs apart, only hand the bytes on.
 """
 
 from __future__ import annotations
@@ -55,8 +56,13 @@ def rollout(asked: Rollout) -> tuple[Any, ...]:
 # -- blocks --------------------------------------------------------------------------------------------------------
 
 
+def _how(kernel: Any) -> dict[str, int]:
+    """Keywords of a call on one thread."""
+    return {"threads": 1} if kernel.target == "cpu" else {}
+
+
 def _called(kernel: Any, given: Mapping[str, Any]) -> Any:
-    return kernel(**given, threads=1)
+    return kernel(**given, **_how(kernel))
 
 
 def _rolled(
@@ -67,15 +73,22 @@ def _rolled(
         if a.name in given and a.name in (control, *how["per_step"]):
             given[a.name] = np.moveaxis(given[a.name], -1 - len(a.shape), 0)
     first = (given.pop(name) for name in ("q", "v"))
-    found = roll(kernel, *first, given.pop(control, policy), time_axis=0, threads=1, **how, **given)
+    found = roll(kernel, *first, given.pop(control, policy), time_axis=0, **_how(kernel), **how, **given)
     n_states = kernel.request.states
     return (*(np.moveaxis(x, 0, -2) for x in found[:n_states]), *found[n_states:])
 
 
 def _on_blocks(function: Callable[..., Any], pickled: bytes, names: Sequence[str], *blocks: Any) -> Any:
-    """Results of a function of a kernel and blocks, by their names."""
+    """Results of a function of a kernel and blocks, by their names.
+
+    Where some blocks are on a GPU, those of NumPy, which hold what was no Dask array, are moved there.
+    """
     with _one_at_a_time:
         kernel = _kernel(pickled)
+    host = [isinstance(x, np.ndarray | np.generic) for x in blocks]
+    if kernel.target == "cuda" and any(host) and not all(host):
+        like = blocks[host.index(False)]
+        blocks = tuple(np.asarray(x, like=like) if is_host else x for x, is_host in zip(blocks, host, strict=True))
     return function(kernel, dict(zip(names, blocks, strict=True)))
 
 
@@ -108,10 +121,11 @@ def _mapped(
     leading = [x.shape[: x.ndim - n] for x, n in zip(arrays.values(), axes, strict=True)]
     batch = len(batch_of_all(list(arrays), leading))
     names = count(batch)  # of axes; those of the batch are 0, 1, …
+    kinds = [x._meta for x in arrays.values() if not isinstance(x._meta, np.ndarray)]
 
     def made(function: Callable[..., Any], shape: tuple[int, ...], *pairs: Any) -> Any:
         new = {next(names): size for size in shape}
-        meta = np.empty((0,) * (batch + len(shape)), kernel.dtype)
+        meta = np.empty((0,) * (batch + len(shape)), kernel.dtype, like=kinds[0] if kinds else None)
         how = {"new_axes": new, "concatenate": True, "meta": meta, "token": kernel.what}
         return da.blockwise(function, (*range(batch), *new), *pairs, **how)
 

@@ -1,4 +1,4 @@
-"""Kernels on JAX arrays, traced ones too: a primitive whose code on a processor is the kernel's own entry for XLA.
+"""Kernels on JAX arrays, traced ones too: a primitive whose code is the kernel's own entry for XLA.
 
 The primitive is `jax.vmap`-ped by a further leading axis of all arrays. Types and shapes are checked when it is traced.
 Derivatives are kernels of their own (`Kernel.derivative`), compiled when XLA compiles what needs them: forwards that of
@@ -14,18 +14,29 @@ import struct
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from delassus.compiler.jit.compile import address_of
 from delassus.compiler.machine.cpu import Code, object_code
+from delassus.compiler.machine.ptx import MOST_STATES, THREADS, shared_bytes
+from delassus.compiler.targets.llvm.threads import WARP
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, MissingDependencyError
 from delassus.runtime.arrays import Rollout, batch_of_all, check_shape, leading, of_one_batch, ordered, over_time
 from delassus.runtime.fallback import solve_states
-from delassus.runtime.libraries.xla_entry import CALLED, FALLBACK, FALLBACKS_RUNNING, _task, _xla
+from delassus.runtime.libraries.xla_entry import (
+    CALLED,
+    FALLBACK,
+    FALLBACKS_RUNNING,
+    OPERANDS,
+    _task,
+    _xla,
+    _xla_launch,
+)
 from delassus.runtime.threads import ENOUGH_FOR_THREADS, number_of
 
 ENOUGH = 2_000_000
@@ -33,6 +44,12 @@ ENOUGH = 2_000_000
 
 OLDEST, BEFORE = (0, 9, 2), (0, 11)
 """Versions of JAX that this works with: earlier ones have another interface to calls; names may move in later ones."""
+
+PLATFORMS = {"cpu": "cpu", "cuda": "cuda"}
+"""Targets of the kernels that run on platforms of JAX."""
+
+REGISTERED_AS = {"cpu": "cpu", "cuda": "CUDA"}
+"""Names of platforms for `jax.ffi.register_ffi_target`."""
 
 Fallback = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p))
 
@@ -158,11 +175,14 @@ def _primitive() -> Any:
         ]
         return primitive.bind(*same, **how)
 
+    def whole(like: Any, shape: tuple[int, ...]) -> Any:
+        sharding = jax.sharding.NamedSharding(like.sharding.mesh, jax.sharding.PartitionSpec())
+        return like.update(shape=shape, sharding=sharding)
+
     def shaped(*arrays: Any, kernel: Any, modes: tuple[str, ...]) -> Any:
         arguments, results = _shapes(kernel, modes)
         batch = arrays[0].shape[: arrays[0].ndim - len(arguments[0])]
-        whole = jax.sharding.NamedSharding(arrays[0].sharding.mesh, jax.sharding.PartitionSpec())
-        return [arrays[0].update(shape=(*batch, *shape), sharding=whole) for shape in results]
+        return [whole(arrays[0], (*batch, *shape)) for shape in results]
 
     def batched(arrays: Sequence[Any], axes: Sequence[int | None], **how: Any) -> Any:
         (n,) = {x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None}
@@ -187,16 +207,35 @@ def _primitive() -> Any:
         wanted = map(ad.is_undefined_primal, arrays[n:])
         return [None] * n + [x if asked else None for x, asked in zip(found, wanted, strict=True)]
 
-    def lowered(context: Any, *arrays: Any, kernel: Any, modes: tuple[str, ...]) -> Any:
-        return jax.ffi.ffi_lowering(_target(kernel.derivative(*modes)))(context, *arrays)
+    def lowered(platform: str, context: Any, *arrays: Any, kernel: Any, modes: tuple[str, ...]) -> Any:
+        made, last = _made_for(platform, kernel).derivative(*modes), context.avals_out[-1]
+        batch = last.shape[: last.ndim - len(made.results[-1].shape)]
+        if made.target == "cuda" and (n := prod(batch)) > MOST_STATES:
+            advice = "Call with a part of the batch at a time."
+            raise ConfigurationError("batch", f"{MOST_STATES} states at most", f"{n}", advice)
+        if made.target == "cuda" and made.has_rcond:  # of each state, which nobody reads
+            context = context.replace(avals_out=[*context.avals_out, whole(last, batch)])
+        found = jax.ffi.ffi_lowering(_target(made, platform))(context, *arrays)
+        return found[: len(made.results)]
 
     primitive.def_impl(lambda *arrays, **how: compiled(**how)(*arrays))
     primitive.def_abstract_eval(shaped)
     batching.primitive_batchers[primitive] = batched
     ad.primitive_jvps[primitive] = changed
     ad.primitive_transposes[primitive] = transposed
-    mlir.register_lowering(primitive, lowered, platform="cpu")
+    for platform in PLATFORMS:
+        mlir.register_lowering(primitive, partial(lowered, platform), platform=platform)
     return bind
+
+
+def _made_for(platform: str, kernel: Any) -> Any:
+    """The kernel, if its target is that of a platform of XLA."""
+    if kernel.target == PLATFORMS[platform]:
+        return kernel
+    wanted, advice = f"a kernel for arrays on {platform}", f"Compile it with target={PLATFORMS[platform]!r}"
+    others = ", ".join(platform for platform, target in PLATFORMS.items() if target == kernel.target)
+    advice += f", or move the arrays: jax.device_put(x, jax.devices({others!r})[0])."
+    raise ConfigurationError("kernel", wanted, f"one with target={kernel.target!r}", advice)
 
 
 def _differs(x: Any) -> frozenset[Any]:
@@ -242,42 +281,85 @@ def _kernel32() -> Any:
     return getattr(ctypes, "windll").kernel32  # noqa: B009  of Windows
 
 
-def _target(kernel: Any) -> str:
+def _target(kernel: Any, platform: str) -> str:
     """Name by which XLA calls a kernel, the same in every process."""
     import jax
 
     name = f"delassus_{kernel.identity}"
     if name not in _targets:
-        fallback, code = Fallback(lambda n, addresses: _fall_back(kernel, n, addresses)), Code(object_code(CALLED))
-        several = len(kernel.arguments), len(kernel.arguments) + len(kernel.results), len(kernel.arguments[0].shape)
-        many, threads = -(-ENOUGH // max(kernel.operations.total, 1)), number_of(None, ENOUGH_FOR_THREADS)
-        functions = (
-            ctypes.pythonapi.PyMem_RawMalloc,  # of threads with and without Python
-            ctypes.pythonapi.PyMem_RawFree,
-            ctypes.CDLL(None).sched_yield if os.name == "posix" else _kernel32().SwitchToThread,
-            *(ENDED, FULL, fallback),
-        )
-        *others, ended, full, fallback_address = (
-            ctypes.cast(function, ctypes.c_void_p).value for function in functions
-        )
-        record = ctypes.create_string_buffer(struct.pack(
-            "16qd2q",
-            *(address_of(_xla), address_of(_task), ctypes.addressof(kernel.code.spans), *others, ended, full),
-            *(*several, kernel.lanes, kernel.dtype.itemsize, kernel.has_rcond, many, threads),
-            *(kernel.dtype.type(kernel.least_rcond), fallback_address, 0),
-        ))  # fmt: skip
+        make = {"cpu": _record, "cuda": _launch_record}[kernel.target]
+        code, (record, *needed) = Code(object_code(CALLED)), make(kernel)
         ctypes.c_void_p.from_address(code.address_of_data("record")).value = ctypes.addressof(record)
-        if not _targets:
-            atexit.register(_end_fallbacks)
-        _fallbacks.append(
-            (ctypes.c_void_p.from_buffer(record, FALLBACK), ctypes.c_int64.from_buffer(record, FALLBACKS_RUNNING))
-        )
-        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(ctypes.c_void_p(code.address("called"))), platform="cpu")
-        for needed in (code, kernel.code, fallback, record, _xla, _task):  # for good: threads of XLA may run at exit
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(needed))
+        called = jax.ffi.pycapsule(ctypes.c_void_p(code.address("called")))
+        jax.ffi.register_ffi_target(name, called, platform=REGISTERED_AS[platform])
+        for x in (code, record, *needed):  # for good: threads of XLA may run at exit
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(x))
         _targets.add(name)
     return name
 
+
+def _counts(kernel: Any, further: int = 0) -> tuple[int, int, int]:
+    """Numbers of arguments, of all arrays, and of axes of one state of the first argument."""
+    n = len(kernel.arguments)
+    return n, n + len(kernel.results) + further, len(kernel.arguments[0].shape)
+
+
+def _record(kernel: Any) -> list[Any]:
+    """What ``_xla`` takes of a kernel, and what that needs."""
+    fallback = Fallback(lambda n, addresses: _fall_back(kernel, n, addresses))
+    many, threads = -(-ENOUGH // max(kernel.operations.total, 1)), number_of(None, ENOUGH_FOR_THREADS)
+    functions = (
+        ctypes.pythonapi.PyMem_RawMalloc,  # of threads with and without Python
+        ctypes.pythonapi.PyMem_RawFree,
+        ctypes.CDLL(None).sched_yield if os.name == "posix" else _kernel32().SwitchToThread,
+        *(ENDED, FULL, fallback),
+    )
+    *others, ended, full, fallback_address = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
+    record = ctypes.create_string_buffer(struct.pack(
+        "16qd2q",
+        *(address_of(_xla), address_of(_task), ctypes.addressof(kernel.code.spans), *others, ended, full),
+        *(*_counts(kernel), kernel.lanes, kernel.dtype.itemsize, kernel.has_rcond, many, threads),
+        *(kernel.dtype.type(kernel.least_rcond), fallback_address, 0),
+    ))  # fmt: skip
+    if not _fallbacks:
+        atexit.register(_end_fallbacks)
+    _fallbacks.append(
+        (ctypes.c_void_p.from_buffer(record, FALLBACK), ctypes.c_int64.from_buffer(record, FALLBACKS_RUNNING))
+    )
+    return [record, kernel.code, fallback, _xla, _task]
+
+
+def _launch_record(kernel: Any) -> list[Any]:
+    """What ``_xla_launch`` takes of a kernel, loaded on all devices that JAX has, and what that needs."""
+    counts = _counts(kernel, kernel.has_rcond)
+    if (came := 3 + 2 * counts[1]) > OPERANDS // 8:
+        advice = "Differentiate fewer times, or by fewer arguments."
+        raise ConfigurationError("kernel", f"{OPERANDS // 8} operands at most", f"{came}", advice)
+    loaded = [kernel.loaded(number) for number in _devices()]
+    known = [int(x) for of in loaded for x in (of.device.context, of.function, of.device.processors)]
+    devices, names = (ctypes.c_int64 * len(known))(*known), ("cuLaunchKernel", "cuStreamGetCtx", "cuGetErrorString")
+    functions = [loaded[0].device.driver.address_of(name) for name in names] if loaded else [0] * len(names)
+    record = ctypes.create_string_buffer(struct.pack(
+        f"12q{'d' if kernel.dtype == np.float64 else 'f4x'}2q",
+        *(address_of(_xla_launch), *functions, ctypes.addressof(devices), len(loaded), ctypes.addressof(ELSEWHERE)),
+        *(THREADS // WARP, *counts, shared_bytes(WARP, kernel.dtype.itemsize)),
+        *(kernel.least, 1, 0),
+    ))  # fmt: skip
+    return [record, devices, loaded, _xla_launch]
+
+
+def _devices() -> list[int]:
+    """Numbers of the GPUs that JAX has; none where it only lowers for them."""
+    import jax
+
+    try:
+        found = jax.local_devices(backend="cuda")
+    except RuntimeError:
+        return []
+    return [device.local_hardware_id for device in found]
+
+
+ELSEWHERE = ctypes.create_string_buffer(b"The kernel was not loaded on this device: JAX has not named it among its own")
 
 ENDED = ctypes.create_string_buffer(b"Python has ended before all states were solved")
 """What XLA is told then; nobody is left to read it."""

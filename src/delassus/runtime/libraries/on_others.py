@@ -1,4 +1,7 @@
-"""Kernels on other arrays of the processor's memory, as the Python array API has them, by DLPack: nothing is copied."""
+"""Kernels on other arrays of the processor's memory, as the Python array API has them, by DLPack: nothing is copied.
+
+Those in a GPU's memory go to kernels for GPUs without this (`delassus.runtime.cuda.calls`).
+"""
 
 from __future__ import annotations
 
@@ -34,4 +37,4 @@ def _numpy(x: Any) -> Any:
         return np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         wanted, came = "an array in the processor's memory", f"{type(x).__name__}: {error}"
-        raise ConfigurationError("kernel", wanted, came, "Move it there.") from None
+        raise ConfigurationError("kernel", wanted, came, "Move it there, or compile with target='cuda'.") from None

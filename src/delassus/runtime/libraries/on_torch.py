@@ -1,7 +1,8 @@
-"""Kernels on PyTorch tensors of the processor: one operator of `torch.library`, for all kernels and their derivatives.
+"""Kernels on PyTorch tensors: one operator of `torch.library`, for all kernels and their derivatives.
 
-`torch.vmap` is a further leading axis of all tensors. Backwards runs the kernel of cotangents (`Kernel.derivative`),
-compiled when it is first needed; it can be differentiated in turn.
+Kernels for GPUs are launched on the current stream of the tensors' device, and nobody waits for them. `torch.vmap` is a
+further leading axis of all tensors. Backwards runs the kernel of cotangents (`Kernel.derivative`), compiled when it is
+first needed; it can be differentiated in turn.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError
+from delassus.model.check import library_of
 from delassus.runtime.arrays import Rollout, check_shape, of_one_batch, ordered, over_time
+from delassus.runtime.rollouts.on_device import OnDevice, run_on_device, under_policy
 
 
 def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -39,10 +43,13 @@ def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
 def rollout(asked: Rollout) -> Any:
     """Trajectories of a compiled time step, as `delassus.rollout` returns them of arrays of NumPy.
 
-    Backwards, the kernel of cotangents runs over time, from the end to the start; forwards that of tangents.
+    Backwards, the kernel of cotangents runs over time, from the end to the start; forwards that of tangents. Policies
+    are for kernels for GPUs: parts of a trajectory, each with derivatives.
     """
     import torch
 
+    if callable(asked.controls):
+        return under_policy(torch, asked, rollout)
     kernel, control = asked.kernel, asked.kernel.request.control
     arguments = {a.name: a for a in kernel.arguments}
     complete = ordered([*arguments], (), {**asked.fixed, **asked.start, control: asked.controls})
@@ -68,9 +75,11 @@ def _rolled() -> Any:
 
         @staticmethod
         def forward(roll: Any, kernel: Any, mode: str, anew: Sequence[bool], *tensors: Any) -> Any:
-            made = kernel.derivative(mode) if mode else kernel
-            arrays = [x.detach().numpy() for x in tensors]
-            names, n = [a.name for a in made.arguments], kernel.request.states
+            made, n = kernel.derivative(mode) if mode else kernel, kernel.request.states
+            if made.target == "cuda":
+                found = _rolled_on_device(made, anew if mode != "jvp" else [*anew, *anew], tensors)
+                return tuple(found[:n] if mode == "jvp" else found)
+            arrays, names = [x.detach().numpy() for x in tensors], [a.name for a in made.arguments]
             given = dict(zip(names, arrays, strict=False))
             control = kernel.request.control
             per_step = [a.name for a, moves in zip(kernel.arguments, anew, strict=True) if moves and a.name != control]
@@ -118,6 +127,34 @@ def _rolled() -> Any:
     return torch.compiler.disable(Rolled.apply)
 
 
+def _rolled_on_device(kernel: Any, anew: Sequence[bool], tensors: Sequence[Any]) -> list[Any]:
+    """Rollout of tensors on a GPU, by a time step or its derivative; ``anew``: what is given at each step."""
+    import torch
+
+    of_path, first = int(bool(kernel.request.derivative)), tensors[0]
+    batch = tuple(first.shape[of_path : first.ndim - len(kernel.arguments[0].shape)])
+    (steps,) = {len(x) for x, moving in zip(tensors, anew, strict=False) if moving}
+    moving = [*anew, *(True for _ in tensors[len(anew) :])]
+    device, stream = first.device.index, _stream(first)
+
+    def launch(n: int, places: Sequence[Any], steps: int) -> None:
+        kernel.launch(device, stream, n, [p.address for p in places], [p.step for p in places], steps)
+
+    def largest(x: Any) -> Any:
+        return x.amax(0) if len(x) else x.new_zeros(x.shape[1:])
+
+    on = OnDevice(first.detach().new_empty, torch.Tensor.data_ptr, launch, largest)
+    return run_on_device(kernel, on, [x.detach().contiguous() for x in tensors], moving, batch, steps)
+
+
+def _stream(x: Any) -> int:
+    """Handle of the current stream of a tensor's device."""
+    import torch
+
+    handle: int = torch.cuda.current_stream(x.device).cuda_stream
+    return handle
+
+
 def _only_first(mode: str) -> None:
     """Refuse derivatives of derivatives."""
     if mode:
@@ -143,35 +180,60 @@ def _known(kernel: Any) -> str:
     return name
 
 
-_known._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.compile calls it once, and traces the rest
+# torch.compile calls these once, and traces the rest
+_known._dynamo_marked_constant = True  # type: ignore[attr-defined]
+library_of._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _checked(kernel: Any, given: Sequence[Any]) -> list[Any]:
-    """Tensors for all arguments, each (..., shape of one state), of the kernel's type."""
+    """Tensors for all arguments, each (..., shape of one state), of the kernel's type, on one device of its target."""
     import torch
 
     wanted = torch.float64 if kernel.dtype == np.float64 else torch.float32
+    number = -1 if kernel.target == "cpu" else _number(kernel, given)
     return [
-        x if isinstance(x, torch.Tensor) and _fits(x, a, wanted) else _converted(x, a, wanted)
+        x if isinstance(x, torch.Tensor) and _fits(x, a, wanted, number) else _converted(x, a, wanted, number)
         for x, a in zip(given, kernel.arguments, strict=True)
     ]
 
 
-def _fits(x: Any, argument: Argument, wanted: Any) -> bool:
-    return bool(x.dtype is wanted and x.is_cpu and x.shape[x.ndim - len(argument.shape) :] == argument.shape)
+def _number(kernel: Any, given: Sequence[Any]) -> int:
+    """Number of the GPU of the first tensor that is on one."""
+    import torch
+
+    tensors = [(x, a) for x, a in zip(given, kernel.arguments, strict=True) if isinstance(x, torch.Tensor)]
+    for x, _ in tensors:
+        if x.is_cuda:
+            return int(x.get_device())
+    x, argument = tensors[0]
+    raise _elsewhere(x, argument, "a GPU", "Move it: .cuda(), or compile with target='cpu'.")
 
 
-def _converted(x: Any, argument: Argument, wanted: Any) -> Any:
+def _elsewhere(x: Any, argument: Argument, wanted: str, advice: str) -> ConfigurationError:
+    return ConfigurationError(argument.name, f"a tensor on {wanted}", f"one on {x.device}", advice)
+
+
+def _fits(x: Any, argument: Argument, wanted: Any, number: int) -> bool:
+    """Whether a tensor is of a type and shape, and on the GPU of a number, or if that is negative on the processor."""
+    is_there = x.is_cpu if number < 0 else x.is_cuda and x.get_device() == number
+    return bool(x.dtype is wanted and is_there and x.shape[x.ndim - len(argument.shape) :] == argument.shape)
+
+
+def _converted(x: Any, argument: Argument, wanted: Any, number: int) -> Any:
     """Tensor (..., shape of one state) of the type ``wanted``, from whole numbers and Python's own; or an error."""
     import torch
 
     if not isinstance(x, torch.Tensor):
-        x = torch.as_tensor(x, dtype=wanted if type(x) in (float, int) else None)
+        device = "cpu" if number < 0 else f"cuda:{number}"
+        x = torch.as_tensor(x, dtype=wanted if type(x) in (float, int) else None, device=device)
     if x.dtype is not wanted and (x.is_floating_point() or x.is_complex()):
         advice = f"Convert it with .to({wanted}), or compile with dtype='float32' or 'float64'."
         raise ConfigurationError(argument.name, f"dtype {wanted}", f"dtype {x.dtype}", advice)
-    if not x.is_cpu:
-        raise ConfigurationError(argument.name, "a tensor of the processor", f"one on {x.device}", "Move it: .cpu().")
+    if number < 0 and not x.is_cpu:
+        advice = "Move it: .cpu()" + (", or compile with target='cuda'." if x.is_cuda else ".")
+        raise _elsewhere(x, argument, "the processor", advice)
+    if number >= 0 and not (x.is_cuda and x.get_device() == number):
+        raise _elsewhere(x, argument, f"cuda:{number}, as another is", f"Move it: .to('cuda:{number}').")
     check_shape(tuple(x.shape), argument.shape, argument.name)
     return x.to(wanted)
 
@@ -206,6 +268,8 @@ def _register() -> Any:
         made = _kernels[kernel]
         if modes:
             made = made.derivative(*modes)
+        if made.target == "cuda":
+            return _launched(made, tensors, batch_of(tensors, made))
         flat = [(x.detach() if x.requires_grad else x).numpy() for x in tensors]
         depth = len(made.arguments[0].shape)
         batch = flat[0].shape[: flat[0].ndim - depth]
@@ -227,7 +291,8 @@ def _register() -> Any:
 
     for name in ("call", "traced"):
         call.define(f"{name}(Tensor[] tensors, str kernel, str[] modes) -> Tensor[]")
-        call.impl(name, run, "CPU")
+        for key in ("CPU", "CUDA"):
+            call.impl(name, run, key)
         torch.library.register_fake(f"delassus::{name}", fake, lib=call)
         torch.library.register_vmap(f"delassus::{name}", batched, lib=call)
 
@@ -273,6 +338,19 @@ def _register() -> Any:
     asked: Any = Results.forward  # for its signature, at each call
     asked.__signature__ = inspect.signature(asked)
     return Results.apply
+
+
+def _launched(kernel: Any, tensors: Sequence[Any], batch: Sequence[int]) -> list[Any]:
+    """Results of a kernel for GPUs, of tensors on one device that have a batch in common.
+
+    PyTorch frees and reuses memory in the order of a stream, so that nothing has to stay until the launch is done.
+    """
+    given = [(x.detach() if x.requires_grad else x).contiguous() for x in tensors]
+    shapes = [*(r.shape for r in kernel.results), *([()] * kernel.has_rcond)]
+    results = [given[0].new_empty((*batch, *shape)) for shape in shapes]
+    pointers = [x.data_ptr() for x in (*given, *results)]
+    kernel.launch(tensors[0].device.index, _stream(tensors[0]), prod(batch), pointers)
+    return results[: len(kernel.results)]
 
 
 def _led(info: Any, axes: Sequence[int | None], tensors: Sequence[Any]) -> list[Any]:

@@ -14,6 +14,10 @@ the code for so many states is not compiled yet, the entry calls the function ``
 and an array of pointers to all arrays. That does it all again and returns NULL, or the text of an error, which XLA
 raises. There is no such function any more when Python ends, which ``FALLBACKS_RUNNING``, the number of its calls, makes
 wait for those that have begun: threads that want Python's lock later never get it.
+
+``_xla_launch(frame, record)`` is that of a kernel for GPUs. It launches a thread for each state on the stream that XLA
+gives it, of the function that was loaded in the stream's context, and waits for nothing. XLA may record it in a graph
+of CUDA's: with arrays at the same places, it launches the same.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at, compare_exchange, load, reserve, store
+from delassus.compiler.targets.llvm.threads import WARP
 from delassus.runtime.fastcall import ill_conditioned
 
 API_VERSION = 0, 3
@@ -39,8 +44,11 @@ EXTENSION_TYPE, METADATA, IS_METADATA = 8, 24, 1
 MAJOR, MINOR, TRAITS, STATE_TYPE = 24, 28, 32, 40
 """Offsets in ``XLA_FFI_Metadata``: both of its ``api_version``, ``traits``, ``state_type_id``."""
 
-ERROR_CREATE, ERROR_DESTROY, SCHEDULE, NUM_THREADS = 48, 64, 136, 144
+ERROR_CREATE, ERROR_DESTROY, STREAM_GET, SCHEDULE, NUM_THREADS = 48, 64, 80, 136, 144
 """Offsets in ``XLA_FFI_Api``. What these take begins with its size and an extension."""
+
+CAPTURABLE = 1
+"""``XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE``."""
 
 CALLED = """@record = global ptr null
 define ptr @called(ptr %frame) nounwind {
@@ -62,6 +70,20 @@ INPUTS, ARRAYS, AXES, LANES, ITEM, HAS_RCOND, MANY, THREADS, LEAST, FALLBACK, FA
 """Offsets in what is known of a kernel: functions, its own at `MachineCode.spans`, and texts; numbers of arguments, of
 these and shown results, of axes of a state of the first argument, of states of a vector; bytes of a number; whether
 there are reciprocal conditions; and see above."""
+
+LAUNCH, CONTEXT_OF, TEXT_OF, DEVICES, N_DEVICES, ELSEWHERE, WARPS = range(8, 64, 8)
+PER_WARP, LOWEST, ONE_STEP, NO_STEP = range(88, 120, 8)
+"""Offsets in what is known of a kernel for GPUs, besides ``ENTRY``, ``INPUTS``, ``ARRAYS`` (with the reciprocal
+conditions, if there are any) and ``AXES``: ``cuLaunchKernel``, ``cuStreamGetCtx`` and ``cuGetErrorString``; where what
+is known of each device is, and of how many; what XLA is told of a stream of another; warps of a block at most, and
+bytes that a warp shares; and operands of the kernel: ``least``, ``steps``, and the way from one step to the next."""
+
+CONTEXT_ON, FUNCTION, PROCESSORS, OF_DEVICE = range(0, 32, 8)
+"""Offsets in what is known of a device: its primary context, the kernel's function there, its number of
+multiprocessors; and where the next device is."""
+
+OPERANDS = 4096
+"""Bytes of the addresses of a launch's operands at most: three, and two for each array."""
 
 OF, USERS, NEXT, DONE, STATES, CHUNK, DOUBT, POINTERS = range(0, 64, 8)
 """Offsets in a job: the record, threads that may still read it, states that have been taken, states that are done, all
@@ -145,13 +167,52 @@ def _threads(record: int, api: int, context: int) -> int:
     return max(min(lent, allowed), 1)
 
 
+@inlined
+def _buffer(record: int, frame: int, k: int) -> int:
+    """Address of XLA's buffer of an array, of the arguments first."""
+    n = load(record + INPUTS)
+    at: int = load(load(frame + ARGUMENTS) + 8 * k if k < n else load(frame + RESULTS) + 8 * (k - n))
+    return at
+
+
+@inlined
+def _states(record: int, frame: int) -> int:
+    """Number of states of a call."""
+    first, n = _buffer(record, frame, 0), 1
+    for axis in range(load(first + RANK) - load(record + AXES)):
+        n *= load(load(first + DIMENSIONS) + 8 * axis)
+    return n
+
+
+@inlined
+def _answered(frame: int, traits: int) -> bool:
+    """Whether XLA asks what the entry is, which it is told."""
+    extension = load(frame + EXTENSION)
+    asked: bool = extension != 0 and load(extension + EXTENSION_TYPE, np.int32) == IS_METADATA
+    if asked:
+        metadata = load(extension + METADATA)
+        store(metadata + MAJOR, API_VERSION[0], np.int32)
+        store(metadata + MINOR, API_VERSION[1], np.int32)
+        store(metadata + TRAITS, traits, np.int32)
+        store(metadata + STATE_TYPE, 0)
+    return asked
+
+
+@inlined
+def _error(frame: int, text: int) -> int:
+    """XLA's error of a text, NULL if there is none."""
+    error = 0
+    if text != 0:
+        call = _filled(reserve(32), 28, text)
+        store(call + 24, INTERNAL, np.int32)
+        error = call_at(load(load(frame + API) + ERROR_CREATE), call)
+    return error
+
+
 @compiled
 def _solve(record: int, frame: int) -> int:
     """Compute all states; NULL or the text of an error."""
-    n_inputs, n_arrays, lanes = load(record + INPUTS), load(record + ARRAYS), load(record + LANES)
-    first, n = load(load(frame + ARGUMENTS)), 1
-    for axis in range(load(first + RANK) - load(record + AXES)):
-        n *= load(load(first + DIMENSIONS) + 8 * axis)
+    n_arrays, lanes, n = load(record + ARRAYS), load(record + LANES), _states(record, frame)
     api, context, n_threads = load(frame + API), load(frame + CONTEXT), 1
     if n >= load(record + MANY):
         n_threads = _threads(record, api, context)
@@ -170,8 +231,7 @@ def _solve(record: int, frame: int) -> int:
     store(job + CHUNK, min(whole, MOST // lanes * lanes))
     store(job + DOUBT, taken)
     for k in range(n_arrays):
-        at = load(frame + ARGUMENTS) + 8 * k if k < n_inputs else load(frame + RESULTS) + 8 * (k - n_inputs)
-        store(job + POINTERS + 8 * k, load(load(at) + DATA))
+        store(job + POINTERS + 8 * k, load(_buffer(record, frame, k) + DATA))
     store(job + POINTERS + 8 * n_arrays, job + rcond)
     for _ in range(1, n_threads):
         call = _filled(reserve(40), 40, context)
@@ -197,17 +257,58 @@ def _solve(record: int, frame: int) -> int:
 @compiled
 def _xla(frame: int, record: int) -> int:
     """Answer a call of XLA: NULL or an error."""
-    extension = load(frame + EXTENSION)
-    if extension != 0 and load(extension + EXTENSION_TYPE, np.int32) == IS_METADATA:
-        metadata = load(extension + METADATA)
-        store(metadata + MAJOR, API_VERSION[0], np.int32)
-        store(metadata + MINOR, API_VERSION[1], np.int32)
-        store(metadata + TRAITS, 0, np.int32)
-        store(metadata + STATE_TYPE, 0)
+    if _answered(frame, 0):
         return 0
-    text = _solve(record, frame)
-    if text == 0:
+    return _error(frame, _solve(record, frame))
+
+
+@compiled
+def _device(record: int, stream: int) -> int:
+    """What is known of the device of a stream; 0 if nothing is."""
+    context, found = reserve(8), 0
+    store(context, 0)
+    call_at(load(record + CONTEXT_OF), stream, context)
+    for k in range(load(record + N_DEVICES)):
+        device = load(record + DEVICES) + OF_DEVICE * k
+        if load(device + CONTEXT_ON) == load(context):
+            found = device
+    return found
+
+
+@compiled
+def _launched(record: int, frame: int, stream: int) -> int:
+    """Launch a thread for each state; NULL or the text of an error."""
+    n, device = _states(record, frame), _device(record, stream)
+    text: int = load(record + ELSEWHERE) if device == 0 else 0
+    if device == 0 or n == 0:
+        return text
+    states, operands = reserve(8), reserve(OPERANDS)
+    store(states, n)
+    store(operands, states)
+    store(operands + 8, record + ONE_STEP)
+    store(operands + 16, record + LOWEST)
+    for k in range(load(record + ARRAYS)):
+        store(operands + 24 + 16 * k, _buffer(record, frame, k) + DATA)
+        store(operands + 32 + 16 * k, record + NO_STEP)
+    warps = (n + WARP - 1) // WARP
+    together = max(min(load(record + WARPS), warps // load(device + PROCESSORS)), 1)
+    grid, shared = (warps + together - 1) // together, together * load(record + PER_WARP)
+    launch, function = load(record + LAUNCH), load(device + FUNCTION)
+    status = call_at(launch, function, grid, 1, 1, together * WARP, 1, 1, shared, stream, operands, 0) & 0xFFFFFFFF
+    if status != 0:
+        call_at(load(record + TEXT_OF), status, states)
+        text = load(states)
+    return text
+
+
+@compiled
+def _xla_launch(frame: int, record: int) -> int:
+    """Answer a call of XLA on a GPU: NULL or an error."""
+    if _answered(frame, CAPTURABLE):
         return 0
-    call = _filled(reserve(32), 28, text)
-    store(call + 24, INTERNAL, np.int32)
-    return call_at(load(load(frame + API) + ERROR_CREATE), call)
+    api = load(frame + API)
+    call = _filled(reserve(32), 32, load(frame + CONTEXT))
+    error: int = call_at(load(api + STREAM_GET), call)
+    if error != 0:
+        return error
+    return _error(frame, _launched(record, frame, load(call + 24)))

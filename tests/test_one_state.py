@@ -123,8 +123,8 @@ OPTIONS = {
 }
 """Values of options as `delassus.compile` takes them, what is not given first; which outputs, by their places."""
 
-COMPILED = [*inspect.signature(ds.compile).parameters][4:-1]
-"""Options that `delassus.compile` itself has, but for the method."""
+COMPILED = [name for name in [*inspect.signature(ds.compile).parameters][4:-1] if name != "target"]
+"""Options that `delassus.compile` itself has, but for the method; one state needs no GPU."""
 
 FUNCTIONS = {
     "kinematics": ["forward_kinematics"],

@@ -139,7 +139,7 @@ def _passes(program: Program) -> dict[str, int]:
     passes = {f"thread_stage{k}_loop": stage.passes for k, stage in enumerate(program.before)}
     for kind, sizes in (("a", [a.size for a in program.arguments]), ("r", [r.size for r in program.results])):
         for k, size in enumerate(sizes):
-            passes[f"copy_{kind}{k}"] = len(tiles_of(size, min(size, WARP)))
+            passes[f"copy_{kind}{k}"] = len(tiles_of(size, min(size, WARP))) if size else 0
     return passes
 
 

@@ -46,7 +46,7 @@ Place = tuple[int, str, bool]
 _LINE = re.compile(r"/\*([0-9a-f]+)\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][A-Z0-9_]*)([^;]*);\s*/\* 0x([0-9a-f]{16}) \*/")
 _CONTROL = re.compile(r"^\s*/\* 0x([0-9a-f]{16}) \*/")
 _LABEL = re.compile(r"^([.$A-Za-z_][\w$.]*):")
-_LOCAL = re.compile(r"\[(R\w+)(\+-?0x[0-9a-f]+)?\]")
+_LOCAL = re.compile(r"\[([\w.+]*?R\w+)(\+-?0x[0-9a-f]+)?\]")
 _TARGET = re.compile(r"`\(([^)]+)\)")
 _CLASS = [(name, re.compile(rf"(?:{pattern})$")) for name, pattern in CLASSES]
 
@@ -161,15 +161,20 @@ def _walk(function: Function, passes: int, of: Callable[[str], Work]) -> Work:
 
 
 def _places(function: Function, weight: Sequence[int], passes: int, of: Callable[[str], Work]) -> list[Place]:
-    """Local memory that a function goes through: it is behind the register that most of its accesses name."""
+    """Local memory that a function goes through.
+
+    It is behind the start of the workspace, in whatever register; in functions that read tables, where places are read
+    from them, behind the register that most accesses name.
+    """
     code = function.instructions
     found: list[list[Place]] = []
     bases = [_LOCAL.search(x.rest) if x.kind == "local" and w else None for x, w in zip(code, weight, strict=True)]
     (usual, _), *_ = Counter(base[1] for base in bases if base).most_common(1) or [("", 0)]
+    has_table = any(x.name == "LDG" for x in code)
     for k, (instruction, base) in enumerate(zip(code, bases, strict=True)):
         found.append([])
         if base is not None:
-            where = base[2] or "+0x0" if base[1] in ("R1", usual) else f"{id(function)} {k}"
+            where = base[2] or "+0x0" if not has_table or base[1] in ("R1", usual) else f"{id(function)} {k}"
             found[-1].append((_width(instruction), where, instruction.name == "STL"))
         elif weight[k] and instruction.name == "CALL" and (target := _TARGET.search(instruction.rest)):
             found[-1].extend(of(target[1]).places)

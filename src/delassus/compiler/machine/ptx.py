@@ -15,6 +15,9 @@ TRIPLE = "nvptx64-nvidia-cuda"
 ARCHITECTURE = "sm_75"
 """Oldest GPUs that are supported; the driver compiles PTX of these for all later ones."""
 
+LEVEL = 1
+"""Level of LLVM's code generator: 2 and 3 take a fifth longer, and `ptxas` makes as many instructions of it."""
+
 THREADS = 64
 """Threads of a block. Registers bound how many warps a multiprocessor holds: blocks of few leave few of them idle."""
 
@@ -105,7 +108,7 @@ def ptx(assembly: str, architecture: str = ARCHITECTURE) -> str:
     llvm.initialize_all_asmprinters()
     module = llvm.parse_assembly(assembly)
     module.triple = TRIPLE
-    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=architecture, opt=3)
+    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=architecture, opt=LEVEL)
     module.data_layout = str(machine.target_data)
     module.verify()
     return str(machine.emit_assembly(module))

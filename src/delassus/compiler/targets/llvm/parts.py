@@ -66,11 +66,12 @@ class Code:
     """A function from rows to rows and the parts that it calls.
 
     The workspace holds values that cross from stage to stage, those that a pass of a loop keeps apart, and slots. It
-    begins at ``start``; so many blocks go through the parts ``at_once``.
+    begins at ``start``; so many blocks go through the parts ``at_once``. Parts of calls are given a row of a table, by
+    the name ``row_given``.
     """
 
     name: str
-    start = "%w"
+    start, row_given = "%w", "%row"
     at_once = 1
 
     def __init__(
@@ -112,7 +113,7 @@ class Code:
 
     def _called(self, section: Section, signature: str, operands: str, functions: list[str]) -> list[str]:
         """What is called of a section, added to functions."""
-        shown = signature if section.rows is None else f"{signature}, ptr noalias readonly %row"
+        shown = signature if section.rows is None else f"{signature}, ptr noalias readonly {self.row_given}"
         parts = [f"{self.name}_{section.name}part{k}" for k in range(len(section.allocation.parts))]
         for part, steps in zip(parts, section.allocation.parts, strict=True):
             text, self._bases = self.text_of(section), {}

@@ -30,10 +30,21 @@ PITCH = WARP + 1
 """Numbers from one row of a tile to the next: those of a column lie in different banks."""
 
 REGISTERS = {"float": 200, "double": 96}
-"""Values that a thread holds at a time; it has 255 registers of 32 bits."""
+"""Values that a thread holds at a time; it has 255 registers of 32 bits.
 
-PART = 4_000
-"""Longest function, in operations."""
+Of Go1's float32 Delassus matrix 200 leave 268 loads and stores of local memory, in 199 registers: 8 warps of a
+multiprocessor. 120 leave 434 and 12 warps, 90 leave 653 and 16; of G1's, 2,623 become 3,310 and 3,713. Fewer values are
+more instructions, and waiting is short with 8 warps already, for parts are straight code with much to do at once. In
+double, 96 take what there is; fewer gain nothing.
+"""
+
+PART = 8_000
+"""Longest function, in operations. What crosses a cut waits in memory, and an operation of a thread is one instruction.
+
+One part instead of two takes Talos's float32 Delassus matrix from 725 loads and stores of local memory to 509, and from
+1,088 to 752 bytes a thread, at as many registers. `ptxas` takes as long for 700, 4,000 or 8,000: its time grows with
+all functions together. Parts of 1,500 let Go1's take 1,104 bytes instead of 432.
+"""
 
 UNROLLED = 16
 """Tiles of an array that are code each; of an array with more, they are a loop."""
@@ -54,7 +65,7 @@ def threads_module(program: Program, scalar: str) -> str:
 class Threads(Workspace):
     """Code for one state a thread."""
 
-    name = "thread"
+    name, row_given = "thread", "%row.given"
 
     def __init__(self, program: Program, sections: list[Section], scalar: str) -> None:
         super().__init__(program, sections, scalar, 1, True)
@@ -73,17 +84,29 @@ class Threads(Workspace):
         ]
         return text
 
+    def text_of(self, section: Section) -> LlvmText:
+        """For the code of a part: a row of a table, which is what calls are given, is global memory."""
+        text = self.text()
+        if section.rows is not None:
+            text.lines += [
+                "%row.global = addrspacecast ptr %row.given to ptr addrspace(1)",
+                "%row = addrspacecast ptr addrspace(1) %row.global to ptr",
+            ]
+        return text
+
     def functions(self) -> list[str]:
         """Assembly of all functions."""
         names, functions = self.units("ptr noalias %w.given", "ptr %w")
         copies, tables, start = list[str](), list[str](), 0
         for i, (argument, wanted) in enumerate(zip(self.program.arguments, self.wanted(), strict=True)):
             places = {k: start + k for k in sorted(wanted)}
-            copies.append(self._copy(f"a{i}", argument.size, places, tables))
+            if argument.size:
+                copies.append(self._copy(f"a{i}", argument.size, places, tables))
             start += argument.size
         for r, result in enumerate(self.program.results):
             places = {k: self.home_of(self.last.outputs[entry]) for k, entry in enumerate(result.entries)}
-            copies.append(self._copy(f"r{r}", result.size, places, tables))
+            if result.size:
+                copies.append(self._copy(f"r{r}", result.size, places, tables))
         return [*tables, *functions, *copies, self._run(names)]
 
     def _copy(self, array: str, size: int, places: Mapping[int, int], tables: list[str]) -> str:
@@ -186,11 +209,10 @@ class Threads(Workspace):
                     f"{p}.far = mul i64 {t}, {p}.step",
                     f"{p}.now = getelementptr {text.scalar}, ptr {p}.rows, i64 {p}.far",
                 ]
-            copies = [
-                f"call void @copy_{p[1:]}(i32 %lane, i32 %last, {text.scalar} %least, ptr %tile, ptr {p}.now, ptr %w)"
-                for p in arrays
-            ]
-            n = len(self.program.arguments)
+            given = f"i32 %lane, i32 %last, {text.scalar} %least, ptr %tile"
+            some = [p for p, size in zip(arrays, sizes(self.program), strict=True) if size]
+            copies = [f"call void @copy_{p[1:]}({given}, ptr {p}.now, ptr %w)" for p in some]
+            n = sum(p[1] == "a" for p in some)
             text.lines += [*copies[:n], *(f"call void @{name}(ptr %w)" for name in names), *copies[n:]]
         steps = ", ".join(f"ptr {p}, i64 {p}.step" for p in arrays)
         place = "i64 %start, i32 %lane, ptr %tile"

@@ -141,15 +141,14 @@ def test_a_nan_stays_in_its_own_state(dtype):
 
 
 def test_states_that_are_ill_conditioned_give_nan(dtype):
-    feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
-    program = traced(ds.mechanisms.humanoid(), feet, "delassus_solution")
+    program = traced(ds.mechanisms.chain(7, root="floating"), [ds.Weld("link7")], "delassus_solution")
     assert program.results[-1].hidden
     x = given(program, 70, dtype)
     *found, rcond = agree(program, x)
-    least = np.sort(rcond, axis=None)[30]
+    least = np.median(rcond)
     for y, kept in zip(emulate(program, x, least=least, fused=False), [*found, rcond], strict=True):
         is_bad = rcond.reshape(70) < least
-        assert is_bad.sum() == 30 and np.isnan(y[is_bad]).all()
+        assert 0 < is_bad.sum() < 70 and np.isnan(y[is_bad]).all()
         same(y[~is_bad], kept[~is_bad])
 
 

@@ -495,6 +495,20 @@ def test_inertias_that_no_body_has(load_text, text, defect):
     assert 0 < moments[0] and moments[2] < moments[0] + moments[1]
 
 
+def test_an_inertia_that_no_body_has_is_told_once_a_file(load_text):
+    """By Python's default filter, from whatever line; that of another file, and another fault, as well."""
+    fault, other = (with_inertial(inertial(ixx=x)) for x in ("0.5", "0.6"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        load_text(fault)
+        load_text(fault)
+        for _ in range(2):
+            load_text(other.replace('"b"', '"wrong"'))
+    assert len(caught) == 2 and all("triangle" in str(x.message) for x in caught)
+    with pytest.warns(ds.DelassusWarning, match="triangle"):
+        load_text(fault)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_nearest_inertia_that_a_body_can_have(seed):
     """No second moments of mass near it, nor any others drawn at random, give one that is nearer."""

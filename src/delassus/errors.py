@@ -72,12 +72,24 @@ class DelassusWarning(UserWarning):
     """Something that a user should know of, and that does not make the result wrong."""
 
 
-def warn(message: str) -> None:
-    """Issue a `DelassusWarning` at the line outside this package that called into it."""
+_SAID: dict[str, tuple[dict[str | tuple[str, type[Warning], int], int], tuple[str, int]]] = {}
+"""What is said once: what `warnings` remembers of each, and the file and line where it was said first."""
+
+
+def warn(message: str, *, once: bool = False) -> None:
+    """Issue a `DelassusWarning` at the line outside this package that called into it.
+
+    ``once``: Python's default filter shows the same text once a process, from wherever it comes; others as ever.
+    """
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "delassus":
         frame, level = frame.f_back, level + 1
-    warnings.warn(visible(message, 4 * LONGEST_PART), DelassusWarning, stacklevel=level)
+    text = visible(message, 4 * LONGEST_PART)
+    if not once:
+        warnings.warn(text, DelassusWarning, stacklevel=level)
+        return
+    registry, place = _SAID.setdefault(text, ({}, (frame.f_code.co_filename, frame.f_lineno)))
+    warnings.warn_explicit(text, DelassusWarning, *place, registry=registry)
 
 
 def announce(message: str) -> None:

@@ -197,7 +197,7 @@ def check_descriptions(
             "Correct it, or load with check_inertia='repair' for the nearest one, or 'warn'.",
         )
     if defects and check_inertia == "warn":
-        warn(f"{source}: no body has the inertia of {listed}; check_inertia='repair' mends it")
+        warn(f"{source}: no body has the inertia of {listed}; check_inertia='repair' mends it", once=True)
     if check_inertia == "repair":
         return [replace(x, inertia=nearest_inertia(x.inertia)) if x.name in defects else x for x in links]
     return links

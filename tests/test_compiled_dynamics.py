@@ -867,6 +867,13 @@ def test_rollouts_whose_numbers_overflow():
     qs, _, status = ds.rollout(step, tree.random(0), v, np.zeros((3, 3)), 1e-3, return_status=True)
     assert np.isfinite(qs[:, 0]).all() and np.isnan(qs[1:, 1]).all()
     assert np.all(status[:, 1] == ds.DynamicsStatus.FAILED) and np.all(status[:, 0] == ds.DynamicsStatus.SOLVED)
+    # steps that are not solved at once, on dependent rows: nothing is solved again where joints turn by 2,000 rad
+    step = ds.compile(tree, [*rows, *rows], "step", method="pv-early")
+    v = np.array([1.0, 2e6])[:, None] * np.ones(3)
+    qs, vs, status = ds.rollout(step, tree.random(0), v, np.zeros((3, 3)), 1e-3, return_status=True)
+    slow, _, same = ds.rollout(step, tree.random(0), v[0], np.zeros((3, 3)), 1e-3, return_status=True)
+    assert np.isnan(qs[1:, 1]).all() and np.isnan(vs[1:, 1]).all() and np.all(status[:, 1] == ds.DynamicsStatus.FAILED)
+    assert np.array_equal(qs[:, 0], slow) and np.array_equal(status[:, 0], same) and np.isfinite(slow).all()
 
 
 @pytest.mark.usefixtures("one_lane")

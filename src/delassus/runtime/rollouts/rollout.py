@@ -30,6 +30,9 @@ from delassus.runtime.rollouts.sub_steps import Loops, loops_of
 SHOWN_AS = {"q": "q0", "v": "v0", **{names[0]: "controls" for names in CONTROLS.values()}}
 """The kernel's arguments that have other names here."""
 
+DIVERGED = 1e3
+"""Displacement of a joint in one step, in rad or m, from which on nothing is solved again: the trajectory is lost."""
+
 Policy = Callable[[float, NDArray[Any], NDArray[Any]], ArrayLike]
 """From time (s), configurations (..., nq) and velocities (..., nv) to controls."""
 
@@ -67,12 +70,13 @@ def rollout(
 
     The loop over time is machine code: one loop for each block of as many states as a vector register holds. From the
     first step on at which rows of a trajectory are dependent, it goes on step by step, each as a call of the kernel
-    takes it. So it does where a step by "rk4" opens loops that were closed: steps are made of sub-steps from there on,
-    as many as keep loops and kinetic energy, and what they open is taken back. Steps after which loops gape by more
-    than 0.1 mm (0.1 mrad), of trajectories that start with closed ones, have the status LOOPS_OPEN; without
-    ``return_status`` a warning counts them. Loops are hard constraints between two frames, of kernels without
-    ``active``. Contact steps whose residual is above the kernel's tolerance are not solved again: a warning says how
-    many there are, and their status is UNFINISHED.
+    takes it, unless it has diverged: where numbers have overflowed, or a joint would move by more than 1,000 rad (m) in
+    a step that is not solved at once, all that follows is NaN, with the status FAILED. So it does where a step by "rk4"
+    opens loops that were closed: steps are made of sub-steps from there on, as many as keep loops and kinetic energy,
+    and what they open is taken back. Steps after which loops gape by more than 0.1 mm (0.1 mrad), of trajectories that
+    start with closed ones, have the status LOOPS_OPEN; without ``return_status`` a warning counts them. Loops are hard
+    constraints between two frames, of kernels without ``active``. Contact steps whose residual is above the kernel's
+    tolerance are not solved again: a warning says how many there are, and their status is UNFINISHED.
 
     Of ``kernel.derivative("jvp")`` and ``("vjp")`` it is the derivative of a rollout, in machine code too, at the
     trajectories that the rollout has returned: tangents forwards, or cotangents backwards in time. Arguments are by the
@@ -448,8 +452,10 @@ def _step_by_step(
     )
     late = unsolved | opened
     for t in np.flatnonzero(late.any(axis=tuple(range(1, late.ndim)))):
-        now = late[t] & np.isfinite(q[t]).all(axis=-1) & np.isfinite(v[t]).all(axis=-1)
-        lost = late[t] & ~now  # numbers have overflowed before
+        h = dt[t] if dt.ndim == late.ndim else dt
+        moves = np.abs(v[t]).max(axis=-1, initial=0.0) * np.abs(h) <= DIVERGED
+        now = late[t] & np.isfinite(q[t]).all(axis=-1) & moves
+        lost = late[t] & ~now
         for x in (q[t + 1], v[t + 1], *(y[t] for y in beside)):
             x[lost] = np.nan
         if run.with_status:

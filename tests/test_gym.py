@@ -149,6 +149,56 @@ def test_falling_ends_an_episode() -> None:
     assert np.isfinite(infos["final_obs"]).all()
 
 
+@pytest.mark.parametrize("name", MADE)
+def test_worlds_begin_anew_without_looking(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they do on a GPU, where nobody waits for which ones have ended: by beginning everywhere, and masks."""
+    envs, others = (MADE[name](5, episode=0.08) for _ in range(2))
+    monkeypatch.setattr(envs.arrays, "waits", False)
+    rng = np.random.default_rng(0)
+    for made in (envs, others):
+        made.reset(seed=0)
+        made.steps[1:3] += 2  # these two end together, before the others
+    states = (
+        "q",
+        "v",
+        "impulses",
+        "actions",
+        "steps",
+        "_friction",
+        "_payload",
+        "goals",
+        "command",
+        "_before",
+        "_phase",
+    )
+    for k in range(2):
+        actions = rng.uniform(-1, 1, envs.action_space.shape).astype(np.float32)
+        found, expected = envs.step(actions), others.step(actions)
+        ended = found[3]
+        assert np.array_equal(ended, [False, k == 1, k == 1, False, False])
+        for a, b in zip(found[:4], expected[:4], strict=True):
+            assert np.array_equal(a[~ended], b[~ended])
+        assert np.array_equal(found[4]["_final_obs"], ended)
+        if k == 1:
+            assert np.array_equal(found[4]["final_obs"], expected[4]["final_obs"])
+    for state in states:
+        a, b = (getattr(made, state, np.zeros(5)) for made in (envs, others))
+        assert np.array_equal(a[~ended], b[~ended])
+    assert envs.steps.tolist() == [2, 0, 0, 2, 2] and (envs.q[ended] != envs.path["q"][-1][ended]).any()
+    before = np.array(envs.observations)
+    envs.observe(slice(None))
+    assert np.array_equal(envs.observations, before)
+
+
+def test_paths_end_where_episodes_do() -> None:
+    """And not where the next ones begin."""
+    envs = MADE["Go1Velocity"](2, episode=0.02)
+    envs.reset(seed=0)
+    *_, infos = envs.step(np.zeros((2, 12), np.float32))
+    assert envs.path["q"][-1][:, 7:] - envs._stance == pytest.approx(infos["final_obs"][:, 12:24], abs=1e-6)
+    assert (envs.path["q"][-1] != envs.q).any()
+
+
 def test_the_arm_reaches_through_its_controller() -> None:
     """Straight to the goal: within 5 cm for most, whatever they carry."""
     envs = MADE["ArmReach"](64, payload=(0.0, 0.3))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from delassus.compiler.jit.compile import compiled
 from delassus.constraints import Contact, Frame, Point
 from delassus.gym.worlds import Array, Floats, Range, Whole, Worlds
 from delassus.model.mechanisms import chain
@@ -77,65 +74,51 @@ class ArmReach(Worlds):
             for rows, what in ((of_tip, "jacobian"), (of_tip, "delassus"), ((), "bias_force"))
         )
         self._pose = compile_kernel(tree, (), "kinematics", frames=[tip], dtype="float32")
-        self.goals, self._tau = np.zeros((num_envs, 3), np.float32), np.zeros((num_envs, tree.nv), np.float32)
-        self._distances = np.zeros(num_envs, np.float32)
+        self.goals, self._distances = self.arrays.zeros((num_envs, 3)), self.arrays.zeros((num_envs,))
 
     def begin(self, worlds: Whole) -> None:
         """A random configuration with the tip above the floor; the goal is where another one has it."""
-        found, goals = (self._above_floor(worlds.size) for _ in range(2))
+        found, goals = (self._above_floor(len(worlds)) for _ in range(2))
         self.q[worlds], self.goals[worlds] = found[0], goals[1]
 
     def _above_floor(self, n: int) -> tuple[Floats, Floats]:
         """Configurations (n, nq), the best of eight each, and places of the tip (n, 3)."""
-        q = self.np_random.uniform(-1.5, 1.5, (8, n, LINKS)).astype(np.float32)
+        q = self.arrays.array(self.arrays.uniform(-1.5, 1.5, (8, n, LINKS)))
         places = self._pose(q)[..., 0, :3, 3]
-        best, each = places[..., 2].argmax(axis=0), np.arange(n)
+        best, each = places[..., 2].argmax(0), self.arrays.numbers(n)
         return q[best, each], places[best, each]
 
     def controls(self) -> tuple[Floats, dict[str, Any]]:
         """Joint forces."""
-        J, G = self._jacobian(self.q), self._mobility(self.q)
-        _reach(self.v, J, G, self._bias(self.q, self.v), self.actions, self._tau)
-        return self._tau, {}
+        J, G, v = self._jacobian(self.q), self._mobility(self.q), self.v
+        einsum = self.xp.einsum
+        wanted = STIFFNESS * REACH * self.actions - DAMPING * einsum("nij,nj->ni", J, v)
+        forces = _softly_solved(self.xp, G, wanted)
+        return einsum("nij,ni->nj", J, forces) + self._bias(self.q, v) - POSTURE * v, {}
 
-    def observe(self, worlds: Whole) -> None:
+    def observe(self, worlds: Whole | slice) -> None:
         """See the class."""
-        q = self.q[worlds]
+        q, v, out = self.q[worlds], self.v[worlds], self.observations
         tips, J = self._pose(q)[..., 0, :3, 3], self._jacobian(q)
-        out, v = self.observations, self.v[worlds]
         left = self.goals[worlds] - tips
-        self._distances[worlds] = np.linalg.norm(left, axis=1)
-        out[worlds] = np.hstack([tips, left, np.einsum("nij,nj->ni", J, v), q, 0.1 * v, self.actions[worlds]])
+        self._distances[worlds] = self.xp.sqrt((left * left).sum(1))
+        parts = [tips, left, self.xp.einsum("nij,nj->ni", J, v), q, 0.1 * v, self.actions[worlds]]
+        out[worlds] = self.xp.hstack(parts)
 
     def judge(self) -> None:
         """See the class; no episode ends early."""
-        self.observe(self._all)
-        d, effort = self._distances, np.square(self.actions).sum(axis=1)
-        self.rewards[:] = self.control * (np.exp(-30.0 * d * d) - d - 0.02 * effort)
+        self.observe(slice(None))
+        d, effort = self._distances, (self.actions**2).sum(1)
+        self.rewards[...] = self.control * (self.xp.exp(-30.0 * d * d) - d - 0.02 * effort)
 
 
-@compiled
-def _reach(v: Array, J: Array, G: Array, bias: Array, actions: Array, tau: Array) -> None:
-    """Forces of the operational-space controller."""
-    n = v.shape[1]
-    for i in range(v.shape[0]):
-        more = SINGULAR * (G[i, 0, 0] + G[i, 1, 1] + G[i, 2, 2]) / 3.0
-        a, b, c = G[i, 0, 0] + more, G[i, 0, 1], G[i, 0, 2]
-        d, e, f = G[i, 1, 1] + more, G[i, 1, 2], G[i, 2, 2] + more
-        wanted = (_towards(v, J, actions, i, 0), _towards(v, J, actions, i, 1), _towards(v, J, actions, i, 2))
-        x, y, z = wanted
-        A, B, C, D, E, F = d * f - e * e, c * e - b * f, b * e - c * d, a * f - c * c, b * c - a * e, a * d - b * b
-        over = 1.0 / (a * A + b * B + c * C)
-        p, q, r = over * (A * x + B * y + C * z), over * (B * x + D * y + E * z), over * (C * x + E * y + F * z)
-        for k in range(n):
-            push = J[i, 0, k] * p + J[i, 1, k] * q + J[i, 2, k] * r
-            tau[i, k] = push + bias[i, k] - POSTURE * v[i, k]
-
-
-@compiled
-def _towards(v: Array, J: Array, actions: Array, i: int, axis: int) -> float:
-    """Wanted acceleration of the tip along an axis."""
-    wanted: float = STIFFNESS * REACH * actions[i, axis]
-    for k in range(v.shape[1]):
-        wanted -= DAMPING * J[i, axis, k] * v[i, k]
-    return wanted
+def _softly_solved(xp: Any, G: Array, wanted: Array) -> Array:
+    """Forces at the tip (n, 3), ``(G + ε)⁻¹ a``, of mobilities (n, 3, 3) and wanted accelerations (n, 3)."""
+    more = SINGULAR / 3.0 * (G[:, 0, 0] + G[:, 1, 1] + G[:, 2, 2])
+    a, b, c = G[:, 0, 0] + more, G[:, 0, 1], G[:, 0, 2]
+    d, e, f = G[:, 1, 1] + more, G[:, 1, 2], G[:, 2, 2] + more
+    A, B, C, D, E, F = d * f - e * e, c * e - b * f, b * e - c * d, a * f - c * c, b * c - a * e, a * d - b * b
+    x, y, z = wanted[:, 0], wanted[:, 1], wanted[:, 2]
+    forces: Array = xp.stack([A * x + B * y + C * z, B * x + D * y + E * z, C * x + E * y + F * z])
+    solved: Array = (forces / (a * A + b * B + c * C)).T
+    return solved

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from delassus.compiler.jit.compile import compiled
 from delassus.constraints import Contact
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
@@ -76,11 +75,11 @@ class Go1Velocity(Worlds):
             passive="none", limits=False, sweeps=10, tolerance=1e-3,
         )  # fmt: skip
         super().__init__(num_envs, kernel, 50, 12, **options)
-        self._stance = np.tile(STANCE, 4)
+        array, zeros = self.arrays.array, self.arrays.zeros
+        self._stance, self._fastest = array(np.tile(STANCE, 4)), array(FASTEST)
         self._command: Array | None = None
-        self.command, self._before = np.zeros((num_envs, 3), np.float32), np.zeros((num_envs, 12), np.float32)
-        self._target = np.zeros_like(self.q)
-        on_legs = np.r_[np.zeros(6), np.ones(12)].astype(np.float32)
+        self.command, self._before, self._target = zeros((num_envs, 3)), zeros((num_envs, 12)), zeros(self.q.shape)
+        on_legs = array(np.r_[np.zeros(6), np.ones(12)])
         self._gains = {"kp": STIFFNESS * on_legs, "kd": DAMPING * on_legs}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
@@ -88,25 +87,24 @@ class Go1Velocity(Worlds):
         command = options.get("command") if isinstance(options, Mapping) else None
         if command is not None:
             given = real_array(command)
-            shape = self.command.shape if given is not None and given.ndim == 2 else (3,)
-            command = np.broadcast_to(
-                finite_array(command, shape, "command", "Ahead, sideways, turning."), self.command.shape
-            )
+            shape = tuple(self.command.shape) if given is not None and given.ndim == 2 else (3,)
+            command = finite_array(command, shape, "command", "Ahead, sideways, turning.")
             if np.abs(command).max() > LARGEST:
                 wanted = f"numbers up to {LARGEST:.2g}"
                 raise ConfigurationError("command", wanted, shown(options), "Ahead, sideways, turning (m/s, rad/s).")
+            command = self.arrays.array(np.broadcast_to(command, tuple(self.command.shape)))
         self._command = command
         return super().reset(seed=seed, options=options)
 
     def begin(self, worlds: Whole) -> None:
         """Stand, nearly, in any direction."""
-        n, draw = worlds.size, self.np_random.uniform
-        yaw = draw(-math.pi, math.pi, n)
-        q = np.zeros((n, 19))
-        q[:, 2], q[:, 5], q[:, 6] = HEIGHT, np.sin(yaw / 2), np.cos(yaw / 2)
+        n, draw = len(worlds), self.arrays.uniform
+        yaw, q = draw(-math.pi, math.pi, (n,)), self.arrays.zeros((n, 19))
+        q[:, 2], q[:, 5], q[:, 6] = HEIGHT, self.xp.sin(0.5 * yaw), self.xp.cos(0.5 * yaw)
         q[:, 7:] = self._stance + draw(-0.1, 0.1, (n, 12))
         self.q[worlds], self._before[worlds] = q, 0.0
-        self.command[worlds] = draw(-1.0, 1.0, (n, 3)) * FASTEST if self._command is None else self._command[worlds]
+        command = draw(-1.0, 1.0, (n, 3)) * self._fastest if self._command is None else self._command[worlds]
+        self.command[worlds] = command
 
     def scene(self) -> Scene:
         """Go1 as its description shows it, where that is installed."""
@@ -118,58 +116,24 @@ class Go1Velocity(Worlds):
         self._target[:, 6] = 1.0
         return self._target, self._gains
 
-    def observe(self, worlds: Whole) -> None:
+    def observe(self, worlds: Whole | slice) -> None:
         """See the class."""
-        _observe(
-            worlds,
-            self.q,
-            self.v,
-            self.command,
-            self._stance,
-            self.actions,
-            self.steps,
-            self.control,
-            self.observations,
-        )
+        q, v, out = self.q[worlds], self.v[worlds], self.observations
+        for k, x in enumerate(up_of(q)):
+            out[worlds, k] = x
+        out[worlds, 3:9], out[worlds, 9:12] = v[:, :6], self.command[worlds]
+        out[worlds, 12:24], out[worlds, 24:36] = q[:, 7:] - self._stance, 0.1 * v[:, 6:]
+        out[worlds, 36:48] = self.actions[worlds]
+        angle = 2.0 * math.pi * PACE * self.control * self.steps[worlds]
+        out[worlds, 48], out[worlds, 49] = self.xp.cos(angle), self.xp.sin(angle)
 
     def judge(self) -> None:
         """See the class."""
-        _judge(self.q, self.v, self.command, self.actions, self._before, self.control, self.rewards, self.fallen)
-
-
-@compiled
-def _observe(
-    worlds: Whole, q: Array, v: Array, command: Array, stance: Array, actions: Array, steps: Whole, control: float,
-    out: Array,
-) -> None:  # fmt: skip
-    for e in range(worlds.size):
-        i = worlds[e]
-        out[i, 0], out[i, 1], out[i, 2] = up_of(q, i)
-        for c in range(6):
-            out[i, 3 + c] = v[i, c]
-        for c in range(3):
-            out[i, 9 + c] = command[i, c]
-        for c in range(12):
-            out[i, 12 + c] = q[i, 7 + c] - stance[c]
-            out[i, 24 + c] = 0.1 * v[i, 6 + c]
-            out[i, 36 + c] = actions[i, c]
-        angle = 2.0 * math.pi * PACE * control * steps[i]
-        out[i, 48], out[i, 49] = math.cos(angle), math.sin(angle)
-
-
-@compiled
-def _judge(
-    q: Array, v: Array, command: Array, actions: Array, before: Array, control: float, rewards: Array, fallen: Array
-) -> None:
-    for i in range(rewards.size):
-        a, b, up = up_of(q, i)
-        ahead, side, turn = v[i, 0] - command[i, 0], v[i, 1] - command[i, 1], v[i, 5] - command[i, 2]
-        change = 0.0
-        for c in range(12):
-            change += (actions[i, c] - before[i, c]) ** 2
-            before[i, c] = actions[i, c]
-        rewards[i] = control * (
-            math.exp(-4.0 * (ahead * ahead + side * side)) + 0.5 * math.exp(-4.0 * turn * turn) - 2.0 * v[i, 2] ** 2
-            - 0.05 * (v[i, 3] ** 2 + v[i, 4] ** 2) - 0.01 * change - 0.5 * (a * a + b * b)
+        v, exp, (a, b, up) = self.v, self.xp.exp, up_of(self.q)
+        away, turn, change = v[:, :2] - self.command[:, :2], v[:, 5] - self.command[:, 2], self.actions - self._before
+        self._before[...] = self.actions
+        self.rewards[...] = self.control * (
+            exp(-4.0 * (away * away).sum(1)) + 0.5 * exp(-4.0 * turn * turn) - 2.0 * v[:, 2] ** 2
+            - 0.05 * (v[:, 3] ** 2 + v[:, 4] ** 2) - 0.01 * (change * change).sum(1) - 0.5 * (a * a + b * b)
         )  # fmt: skip
-        fallen[i] = q[i, 2] < LOWEST or up < STEEPEST
+        self.fallen[...] = (self.q[:, 2] < LOWEST) | (up < STEEPEST)

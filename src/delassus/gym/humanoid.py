@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from delassus.compiler.jit.compile import compiled
 from delassus.constraints import Contact, Frame
-from delassus.gym.worlds import LARGEST, Array, Floats, Range, Whole, Worlds, up_of
+from delassus.gym.worlds import LARGEST, Floats, Range, Whole, Worlds, up_of
 from delassus.model.check import check_number
 from delassus.model.mechanisms import humanoid
 from delassus.model.shapes import Sphere
@@ -77,72 +75,56 @@ class HumanoidStand(Worlds):
             passive="none", limits=False, sweeps=30, tolerance=1e-3,
         )  # fmt: skip
         super().__init__(num_envs, kernel, 52, 14, dt=dt, payload=payload, **options)
-        self._between, self._phase = max(1, round(PUSH_EVERY / self.control)), np.zeros(num_envs, np.int64)
+        array, zeros = self.arrays.array, self.arrays.zeros
+        self._between, self._phase = max(1, round(PUSH_EVERY / self.control)), zeros((num_envs,))
         names = tree.link_names
         moved = [i for i, name in enumerate(names) if name.startswith("torso") or "_leg" in name]
-        self._moved = np.array([tree.v_slices[i].start for i in moved])
-        self._start = tree.neutral()
-        poses = compile_kernel(tree, (), "kinematics", frames=[contact.frame for contact in soles])(self._start)
-        self._start[2] = EDGE - poses[:, 2, 3].min()
-        self._target = np.tile(self._start, (num_envs, 1)).astype(np.float32)
-        on_joints = np.r_[np.zeros(6), np.ones(tree.nv - 6)].astype(np.float32)
+        self._moved = [tree.v_slices[i].start for i in moved]
+        self._turned = [1 + k for k in self._moved]
+        start = tree.neutral()
+        poses = compile_kernel(tree, (), "kinematics", frames=[contact.frame for contact in soles])(start)
+        self._height = float(EDGE - poses[:, 2, 3].min())
+        start[2] = self._height
+        self._start, self._target = array(start), array(np.tile(start, (num_envs, 1)))
+        on_joints = array(np.r_[np.zeros(6), np.ones(tree.nv - 6)])
         self._gains = {"kp": STIFFNESS * on_joints, "kd": DAMPING * on_joints}
 
     def begin(self, worlds: Whole) -> None:
         """Stand upright, moving a little."""
+        n, draw = len(worlds), self.arrays.uniform
         self.q[worlds] = self._start
-        self.v[worlds, :2] = self.np_random.uniform(-0.1, 0.1, (worlds.size, 2))
-        self._phase[worlds] = self.np_random.integers(1, self._between, worlds.size, endpoint=True)
+        self.v[worlds, :2] = draw(-0.1, 0.1, (n, 2))
+        self._phase[worlds] = self.xp.floor(draw(1.0, self._between + 1.0, (n,)))
 
     def controls(self) -> tuple[Floats, dict[str, Any]]:
         """Joint targets; and pushes."""
-        pushed = np.flatnonzero((self.steps + self._phase) % self._between == 0)
-        self.v[pushed, :2] += self.np_random.uniform(-self._push, self._push, (pushed.size, 2)).astype(np.float32)
-        self._target[:, 1 + self._moved] = self._start[1 + self._moved] + REACH * self.actions
+        due = (self.steps + self._phase) % self._between == 0
+        pushes = self.arrays.uniform(-self._push, self._push, (self.num_envs, 2))
+        self.v[:, :2] += self.xp.where(due[:, None], pushes, 0.0)
+        self._target[:, self._turned] = self._start[self._turned] + REACH * self.actions
         return self._target, self._gains
 
-    def observe(self, worlds: Whole) -> None:
+    def observe(self, worlds: Whole | slice) -> None:
         """See the class."""
-        _observe(worlds, self.q, self.v, self._start, self._moved, self.actions, self.observations)
+        q, v, out = self.q[worlds], self.v[worlds], self.observations
+        for k, x in enumerate(up_of(q)):
+            out[worlds, k] = x
+        out[worlds, 3:9], out[worlds, 9] = v[:, :6], q[:, 2] - self._height
+        out[worlds, 10:24] = q[:, self._turned] - self._start[self._turned]
+        out[worlds, 24:38], out[worlds, 38:52] = 0.1 * v[:, self._moved], self.actions[worlds]
 
     def judge(self) -> None:
         """See the class."""
-        _judge(self.q, self.v, self._start, self.actions, self.control, self.rewards, self.fallen)
+        v, exp, (a, b, up), drop = self.v, self.xp.exp, up_of(self.q), self.q[:, 2] - self._height
+        squares, effort = v[:, :6] ** 2, (self.actions**2).sum(1)
+        self.rewards[...] = self.control * (
+            exp(-4.0 * (a * a + b * b)) + exp(-50.0 * drop * drop) - 0.2 * squares[:, :3].sum(1)
+            - 0.02 * squares[:, 3:].sum(1) - 0.02 * effort
+        )  # fmt: skip
+        self.fallen[...] = (self.q[:, 2] < LOWEST * self._height) | (up < STEEPEST)
 
 
 def _with_rotors(tree: Tree) -> Tree:
     """The tree with inertia of motors on its joints, which PD control by steps of milliseconds needs."""
     joints = [tree.joints[0], *(replace(j, armature=np.full(j.nv, ROTOR)) for j in tree.joints[1:])]
     return replace(tree, joints=tuple(joints))
-
-
-@compiled
-def _observe(worlds: Whole, q: Array, v: Array, start: Array, moved: Whole, actions: Array, out: Array) -> None:
-    for e in range(worlds.size):
-        i = worlds[e]
-        out[i, 0], out[i, 1], out[i, 2] = up_of(q, i)
-        for c in range(6):
-            out[i, 3 + c] = v[i, c]
-        out[i, 9] = q[i, 2] - start[2]
-        for c in range(moved.size):
-            k = moved[c]
-            out[i, 10 + c] = q[i, 1 + k] - start[1 + k]
-            out[i, 24 + c] = 0.1 * v[i, k]
-            out[i, 38 + c] = actions[i, c]
-
-
-@compiled
-def _judge(q: Array, v: Array, start: Array, actions: Array, control: float, rewards: Array, fallen: Array) -> None:
-    for i in range(rewards.size):
-        a, b, up = up_of(q, i)
-        drop, linear, angular, effort = q[i, 2] - start[2], 0.0, 0.0, 0.0
-        for c in range(3):
-            linear += v[i, c] ** 2
-            angular += v[i, 3 + c] ** 2
-        for c in range(actions.shape[1]):
-            effort += actions[i, c] ** 2
-        rewards[i] = control * (
-            math.exp(-4.0 * (a * a + b * b)) + math.exp(-50.0 * drop * drop) - 0.2 * linear - 0.02 * angular
-            - 0.02 * effort
-        )  # fmt: skip
-        fallen[i] = q[i, 2] < LOWEST * start[2] or up < STEEPEST

@@ -12,11 +12,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from delassus.compiler.jit.compile import compiled
 from delassus.constraints import Frame
 from delassus.constraints.contact import contacts_of
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
+from delassus.gym.arrays import Arrays, OfNumPy
 from delassus.model.check import MOST_STATES, check_number, check_whole, finite_array
 from delassus.model.shapes import Collider, HalfSpace
 from delassus.runtime.kernel import Kernel
@@ -40,7 +40,8 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
 
     An environment of your own is a class with four methods: `begin` writes ``q`` where an episode starts, `controls`
     makes controls of the kernel from ``actions``, `observe` writes ``observations`` and `judge` ``rewards`` and
-    ``fallen``. The rest of its state is arrays of its own, (num_envs, …). The page on learning has one in full.
+    ``fallen``. The rest of its state is arrays of its own, (num_envs, …), as attributes. The page on learning has one
+    in full.
 
     Actions are between −1 and 1. Episodes that end begin anew in the same step: ``infos["final_obs"]`` has the last
     observations of those where ``infos["_final_obs"]``. A state that is not finite ends its episode.
@@ -73,8 +74,10 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         What `observe` and `judge` write, in place.
     steps : (num_envs,) array of int
         Actions since the start of the episode.
-    np_random : numpy.random.Generator
-        What `begin` draws from.
+    arrays : Arrays
+        Makes arrays: ``zeros(shape)``, ``array(numbers)``, and random ones for `begin`, ``uniform(low, high, shape)``.
+    xp : module
+        Functions of arrays.
     path : dict of arrays of float32
         Of the last step, by names of the kernel's arguments: states from its start to its end, (decimation + 1,
         num_envs, …), and what its steps in time have in common.
@@ -129,13 +132,15 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         self.single_action_space = Box(-1.0, 1.0, (actions,), np.float32)
         self.observation_space = batch_space(self.single_observation_space, n)
         self.action_space = batch_space(self.single_action_space, n)
+        self.arrays: Arrays = OfNumPy()
+        self.xp, zeros = self.arrays.xp, self.arrays.zeros
         shapes = {argument.name: argument.shape for argument in kernel.arguments}
         self.q, self.v, self.impulses, self._friction, self._payload = (
-            np.zeros((n, *shapes[name]), np.float32) for name in ("q", "v", "impulses", "friction", "payload0")
+            zeros((n, *shapes[name])) for name in ("q", "v", "impulses", "friction", "payload0")
         )
-        self.actions, self.rewards = np.zeros((n, actions), np.float32), np.zeros(n, np.float32)
-        self.observations, self.steps = np.zeros((n, observed), np.float32), np.zeros(n, np.int64)
-        self.fallen, self._all = np.zeros(n, bool), np.arange(n)
+        self.actions, self.observations, self.rewards = zeros((n, actions)), zeros((n, observed)), zeros((n,))
+        self.steps, self.fallen = zeros((n,), "int64"), zeros((n,), "bool")
+        self._all, self._neutral = self.arrays.numbers(n), self.arrays.array(self.tree.neutral())
         self.path: dict[str, Array] = {}
 
     @abstractmethod
@@ -147,8 +152,8 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         """Controls (num_envs, …) of the kernel until the next action, and its other arguments."""
 
     @abstractmethod
-    def observe(self, worlds: Whole) -> None:
-        """Write ``observations`` of some worlds."""
+    def observe(self, worlds: Whole | slice) -> None:
+        """Write ``observations`` of some worlds, an index of arrays; ``slice(None)`` is all of them."""
 
     @abstractmethod
     def judge(self) -> None:
@@ -174,17 +179,39 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         if options is not None and not isinstance(options, Mapping):
             raise ConfigurationError("options", "a mapping, or None", shown(options), "Pass such as {}.")
         super().reset(seed=seed, options=options)
+        self.arrays.seed(self.np_random)
         self._begin(self._all)
-        return self.observations.copy(), {}
+        return self.arrays.copy(self.observations), {}
 
     def _begin(self, worlds: Whole) -> None:
-        draw = self.np_random.uniform
+        draw, n = self.arrays.uniform, len(worlds)
         self.steps[worlds] = 0
-        self.v[worlds] = self.impulses[worlds] = self.actions[worlds] = 0.0
-        self._friction[worlds] = draw(*self._ranges["friction"], worlds.size)[:, None]
-        self._payload[worlds, 0] = draw(*self._ranges["payload"], worlds.size)
+        for x in (self.v, self.impulses, self.actions):
+            x[worlds] = 0.0
+        self._friction[worlds] = draw(*self._ranges["friction"], (n, 1))
+        self._payload[worlds, 0] = draw(*self._ranges["payload"], (n,))
         self.begin(worlds)
         self.observe(worlds)
+
+    def _restart(self, ended: Array) -> None:
+        """Begin anew where episodes have ended, on a GPU by beginning everywhere and keeping the others."""
+        if self.arrays.waits:
+            self._begin(np.flatnonzero(ended))
+            return
+        kept = {name: self.arrays.copy(x) for name, x in vars(self).items() if self._is_of_worlds(x)}
+        self._begin(self._all)
+        for name, x in kept.items():
+            setattr(self, name, self._where(ended, getattr(self, name), x))
+
+    def _is_of_worlds(self, x: Any) -> bool:
+        return isinstance(x, type(self.q)) and x.shape[:1] == (self.num_envs,)
+
+    def _where(self, worlds: Array, x: Any, otherwise: Array) -> Array:
+        """Array (num_envs, …) that is ``x`` in some worlds, a mask."""
+        if self.arrays.waits and not worlds.any():
+            return otherwise
+        found: Array = self.xp.where(worlds.reshape(-1, *[1] * (otherwise.ndim - 1)), x, otherwise)
+        return found
 
     def step(self, actions: Floats) -> tuple[Floats, Floats, NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
         """Observations (num_envs, observed), rewards, whether episodes have ended and whether they were cut off.
@@ -196,38 +223,37 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         ConfigurationError
             Actions of another shape, or not finite.
         """
-        given = finite_array(actions, self.actions.shape, "actions", "Numbers between −1 and 1 for each world.")
-        np.clip(given, -1.0, 1.0, out=self.actions)
+        copy = self.arrays.copy
+        self.actions[...] = self.xp.clip(self.arrays.actions(actions, self.actions.shape), -1.0, 1.0)
         control, others = self.controls()
-        held = {"friction": self._friction.copy(), "payload0": self._payload.copy(), **others}
-        qs, vs, impulses, _, _ = rollout(
+        held = {"friction": copy(self._friction), "payload0": copy(self._payload), **others}
+        qs, vs, impulses, *_ = rollout(
             self.kernel, self.q, self.v, control[None], self.dt, decimation=self.decimation, time_axis=0,
             threads=self._threads, return_status=True, impulses=self.impulses, **held,
         )  # fmt: skip
-        asked = {self.kernel.request.control: control.copy(), "dt": np.full((), self.dt, np.float32)}
+        asked = {self.kernel.request.control: copy(control), "dt": self.arrays.array(self.dt)}
         self.path = {"q": qs, "v": vs, "impulses": impulses, **held, **asked}
-        self.q, self.v, self.impulses = (np.ascontiguousarray(x[-1]) for x in (qs, vs, impulses))
+        self.q, self.v, self.impulses = copy(qs[-1]), copy(vs[-1]), copy(impulses[-1])
         self.steps += 1
-        wrong = ~np.isfinite(self.q.sum(axis=1) + self.v.sum(axis=1))
-        if wrong.any():
-            self.v[wrong] = self.impulses[wrong] = 0.0
-            self.q[wrong] = self.tree.neutral()
+        wrong = ~self.xp.isfinite(self.q.sum(1) + self.v.sum(1))
+        self.q, self.v, self.impulses = (
+            self._where(wrong, rest, x) for rest, x in ((self._neutral, self.q), (0.0, self.v), (0.0, self.impulses))
+        )
         self.judge()
-        self.rewards[wrong] = 0.0
-        self.observe(self._all)
+        self.rewards = self._where(wrong, 0.0, self.rewards)
+        self.observe(slice(None))
         terminated, infos = self.fallen | wrong, {}
         truncated = ~terminated & (self.steps >= self.longest)
         ended = terminated | truncated
-        if ended.any():
-            infos = {"final_obs": self.observations.copy(), "_final_obs": ended}
-            self._begin(np.flatnonzero(ended))
-        return self.observations.copy(), self.rewards.copy(), terminated, truncated, infos
+        if not self.arrays.waits or ended.any():
+            infos = {"final_obs": copy(self.observations), "_final_obs": ended}
+            self._restart(ended)
+        return copy(self.observations), copy(self.rewards), terminated, truncated, infos
 
 
-@compiled
-def up_of(q: Array, i: int) -> tuple[float, float, float]:
-    """The direction of up in the axes of the free link of world ``i``."""
-    x, y, z, w = q[i, 3], q[i, 4], q[i, 5], q[i, 6]
+def up_of(q: Array) -> tuple[Array, Array, Array]:
+    """The direction of up in the axes of free links, (n,) each, of configurations (n, nq)."""
+    x, y, z, w = q[:, 3], q[:, 4], q[:, 5], q[:, 6]
     return 2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)
 
 

@@ -190,6 +190,39 @@ def test_worlds_begin_anew_without_looking(name: str, monkeypatch: pytest.Monkey
     assert np.array_equal(envs.observations, before)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MADE)
+def test_worlds_of_torch_are_those_of_numpy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text that runs on a GPU, with tensors of the processor: steps, ends of episodes, new ones."""
+    torch = pytest.importorskip("torch")
+    others, known = MADE[name](5, episode=0.06), delassus.gym.Worlds.__init__.__globals__
+    of_torch = known["arrays_of"].__globals__["OfPyTorch"]
+    monkeypatch.setitem(known, "arrays_of", lambda device: of_torch("cpu"))
+    envs, rng = MADE[name](5, episode=0.06), np.random.default_rng(0)
+    observations, infos = envs.reset(seed=3)
+    others.reset(seed=3)
+    assert isinstance(observations, torch.Tensor) and observations.dtype is torch.float32 and infos == {}
+    for state in ("q", "v", "_friction", "_payload", "command", "goals", "_phase"):
+        if hasattr(envs, state):
+            getattr(others, state)[...] = getattr(envs, state).numpy()
+    envs._push = others._push = 0.0
+    for k in range(3):
+        actions = rng.uniform(-1, 1, envs.action_space.shape).astype(np.float32)
+        found, expected = envs.step(torch.from_numpy(actions)), others.step(actions)
+        assert found[4]["final_obs"].numpy() == pytest.approx(expected[4].get("final_obs", expected[0]), abs=1e-5)
+        assert found[1].numpy() == pytest.approx(expected[1], abs=1e-5) and found[3].tolist() == [k == 2] * 5
+    assert envs.steps.tolist() == [0] * 5 and (found[0] != found[4]["final_obs"]).any(dim=1).all()
+    assert torch.equal(envs.reset(seed=3)[0], observations)
+
+
+def test_worlds_are_on_a_device_that_there_is() -> None:
+    for device in ("gpu", 1, None):
+        with pytest.raises(DelassusError, match="device: expected 'cpu', 'cuda' or such as 'cuda:1'"):
+            delassus.gym.Worlds(2, MADE["ArmReach"](1).kernel, 26, 3, device=device)
+    with pytest.raises(DelassusError, match="device: expected 'cpu' of one world"):
+        delassus.gym.World(delassus.gym.ArmReach, device="cuda")
+
+
 def test_paths_end_where_episodes_do() -> None:
     """And not where the next ones begin."""
     envs = MADE["Go1Velocity"](2, episode=0.02)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from delassus.constraints import Contact, Frame, Point
-from delassus.gym.worlds import Array, Floats, Range, Whole, Worlds
+from delassus.gym.worlds import Array, Floats, Range, Whole, Worlds, target_of
 from delassus.model.mechanisms import chain
 from delassus.model.shapes import Sphere
 from delassus.runtime.compile import compile as compile_kernel
@@ -36,7 +36,7 @@ class ArmReach(Worlds):
     Parameters
     ----------
     num_envs : int
-    episode, payload, options
+    episode, payload, device, options
         Of `Worlds`; the payload is on the last link, and the controller does not know of it.
 
     Raises
@@ -58,22 +58,23 @@ class ArmReach(Worlds):
     """
 
     def __init__(
-        self, num_envs: int = 4096, *, episode: float = 4.0, payload: Range = (0.0, 0.5), **options: Any
-    ) -> None:
+        self, num_envs: int = 4096, *, episode: float = 4.0, payload: Range = (0.0, 0.5), device: str = "cpu",
+        **options: Any,
+    ) -> None:  # fmt: skip
         tree = chain(LINKS)
         last = tree.link_names[-1]
         tip = Frame(last, (0.2, 0.0, 0.0))
         kernel = compile_kernel(
             tree, [Contact(tip, Sphere(RADIUS))], "contact_step", dtype="float32", friction="input", payloads=[last],
-            limits=False, sweeps=10, tolerance=1e-3,
+            limits=False, sweeps=10, tolerance=1e-3, target=target_of(device),
         )  # fmt: skip
-        super().__init__(num_envs, kernel, 26, 3, episode=episode, payload=payload, **options)
+        super().__init__(num_envs, kernel, 26, 3, episode=episode, payload=payload, device=device, **options)
         of_tip = [Point(tip, axes="world")]
         self._jacobian, self._mobility, self._bias = (
-            compile_kernel(tree, rows, what, dtype="float32")
+            compile_kernel(tree, rows, what, dtype="float32", target=target_of(device))
             for rows, what in ((of_tip, "jacobian"), (of_tip, "delassus"), ((), "bias_force"))
         )
-        self._pose = compile_kernel(tree, (), "kinematics", frames=[tip], dtype="float32")
+        self._pose = compile_kernel(tree, (), "kinematics", frames=[tip], dtype="float32", target=target_of(device))
         self.goals, self._distances = self.arrays.zeros((num_envs, 3)), self.arrays.zeros((num_envs,))
 
     def begin(self, worlds: Whole) -> None:
@@ -85,7 +86,7 @@ class ArmReach(Worlds):
         """Configurations (n, nq), the best of eight each, and places of the tip (n, 3)."""
         q = self.arrays.array(self.arrays.uniform(-1.5, 1.5, (8, n, LINKS)))
         places = self._pose(q)[..., 0, :3, 3]
-        best, each = places[..., 2].argmax(0), self.arrays.numbers(n)
+        best, each = places[..., 2].argmax(0), self._all[:n]
         return q[best, each], places[best, each]
 
     def controls(self) -> tuple[Floats, dict[str, Any]]:

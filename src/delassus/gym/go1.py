@@ -11,7 +11,7 @@ import numpy as np
 from delassus.constraints import Contact
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
-from delassus.gym.worlds import LARGEST, Array, Floats, Whole, Worlds, up_of
+from delassus.gym.worlds import LARGEST, Array, Floats, Whole, Worlds, target_of, up_of
 from delassus.model.check import check_flag, finite_array, real_array
 from delassus.model.shapes import Sphere
 from delassus.runtime.compile import compile as compile_kernel
@@ -51,7 +51,7 @@ class Go1Velocity(Worlds):
     num_envs : int
     generic : bool
         Take the built-in quadruped even where Go1's description (extra ``[robots]``) is installed.
-    options
+    device, options
         Of `Worlds`.
 
     Raises
@@ -67,14 +67,14 @@ class Go1Velocity(Worlds):
     [[0.5, 0.0, 0.0], [0.5, 0.0, 0.0]]
     """
 
-    def __init__(self, num_envs: int = 4096, *, generic: bool = False, **options: Any) -> None:
+    def __init__(self, num_envs: int = 4096, *, generic: bool = False, device: str = "cpu", **options: Any) -> None:
         tree = generic_quadruped() if check_flag("generic", generic) else go1()
         feet = [Contact(f"{leg}_foot", Sphere(FOOT_RADIUS)) for leg in LEGS]
         kernel = compile_kernel(
             tree, feet, "contact_step", dtype="float32", control="pd", friction="input", payloads=["trunk"],
-            passive="none", limits=False, sweeps=10, tolerance=1e-3,
+            passive="none", limits=False, sweeps=10, tolerance=1e-3, target=target_of(device),
         )  # fmt: skip
-        super().__init__(num_envs, kernel, 50, 12, **options)
+        super().__init__(num_envs, kernel, 50, 12, device=device, **options)
         array, zeros = self.arrays.array, self.arrays.zeros
         self._stance, self._fastest = array(np.tile(STANCE, 4)), array(FASTEST)
         self._command: Array | None = None

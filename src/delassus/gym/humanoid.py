@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from delassus.constraints import Contact, Frame
-from delassus.gym.worlds import LARGEST, Floats, Range, Whole, Worlds, up_of
+from delassus.gym.worlds import LARGEST, Floats, Range, Whole, Worlds, target_of, up_of
 from delassus.model.check import check_number
 from delassus.model.mechanisms import humanoid
 from delassus.model.shapes import Sphere
@@ -42,7 +42,7 @@ class HumanoidStand(Worlds):
     num_envs : int
     push : float
         Largest change of the horizontal velocity by a push (m/s).
-    dt, payload, options
+    dt, payload, device, options
         Of `Worlds`; the payload is on the torso.
 
     Raises
@@ -63,8 +63,9 @@ class HumanoidStand(Worlds):
     """
 
     def __init__(
-        self, num_envs: int = 1024, *, push: float = 0.3, dt: float = 0.002, payload: Range = (0.0, 5.0), **options: Any
-    ) -> None:
+        self, num_envs: int = 1024, *, push: float = 0.3, dt: float = 0.002, payload: Range = (0.0, 5.0),
+        device: str = "cpu", **options: Any,
+    ) -> None:  # fmt: skip
         tree = _with_rotors(humanoid())
         self._push = check_number("push", push, "In m/s.", above=False, most=LARGEST)
         (back, front), sides, below = SOLE
@@ -72,15 +73,15 @@ class HumanoidStand(Worlds):
         soles = [Contact(Frame(f"{s}_foot", c), Sphere(EDGE)) for s in ("left", "right") for c in corners]
         kernel = compile_kernel(
             tree, soles, "contact_step", dtype="float32", control="pd", friction="input", payloads=["torso2"],
-            passive="none", limits=False, sweeps=30, tolerance=1e-3,
+            passive="none", limits=False, sweeps=30, tolerance=1e-3, target=target_of(device),
         )  # fmt: skip
-        super().__init__(num_envs, kernel, 52, 14, dt=dt, payload=payload, **options)
+        super().__init__(num_envs, kernel, 52, 14, dt=dt, payload=payload, device=device, **options)
         array, zeros = self.arrays.array, self.arrays.zeros
         self._between, self._phase = max(1, round(PUSH_EVERY / self.control)), zeros((num_envs,))
         names = tree.link_names
         moved = [i for i, name in enumerate(names) if name.startswith("torso") or "_leg" in name]
-        self._moved = [tree.v_slices[i].start for i in moved]
-        self._turned = [1 + k for k in self._moved]
+        self._moved = self.arrays.whole([tree.v_slices[i].start for i in moved])
+        self._turned = 1 + self._moved
         start = tree.neutral()
         poses = compile_kernel(tree, (), "kinematics", frames=[contact.frame for contact in soles])(start)
         self._height = float(EDGE - poses[:, 2, 3].min())

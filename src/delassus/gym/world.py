@@ -62,6 +62,9 @@ class World(Env[Floats, Floats]):
             check_choice("render_mode", render_mode, ("rgb_array",), ConfigurationError)
         if len(check_list("size", size, "a width and a height", "Such as (480, 320).")) != 2:
             raise ConfigurationError("size", "a width and a height", shown(size), "Such as (480, 320).")
+        if options.get("device", "cpu") != "cpu":
+            advice = "Take the environment itself: one robot alone is slow on a GPU."
+            raise ConfigurationError("device", "'cpu' of one world", shown(options["device"]), advice)
         self._size = tuple(check_whole("size", n, "In pixels.", least=16, most=4096) for n in size)
         self.worlds, self.render_mode = made(1, **options), render_mode
         self.observation_space = self.worlds.single_observation_space

@@ -16,10 +16,10 @@ from delassus.constraints import Frame
 from delassus.constraints.contact import contacts_of
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
-from delassus.gym.arrays import Arrays, OfNumPy
+from delassus.gym.arrays import Arrays, arrays_of
 from delassus.model.check import MOST_STATES, check_number, check_whole, finite_array
 from delassus.model.shapes import Collider, HalfSpace
-from delassus.runtime.kernel import Kernel
+from delassus.runtime.any_kernel import AnyKernel
 from delassus.runtime.rollouts.rollout import rollout
 
 Floats = NDArray[np.float32]
@@ -61,6 +61,10 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         Of all contacts, and mass (kg) at the origin of the payload's link: ranges to draw from for each episode.
     threads : int, optional
         As in a call of the kernel.
+    device : str
+        ``"cpu"`` is NumPy's arrays. ``"cuda"`` or ``"cuda:1"`` is tensors of PyTorch on a GPU, for kernels with
+        ``target="cuda"``: nothing waits for the device, ``infos`` always has ``"final_obs"``, and ``np_random`` only
+        starts the random numbers of the device.
 
     Environments take all but the first four of these by keyword.
 
@@ -105,7 +109,7 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
     def __init__(
         self,
         num_envs: int,
-        kernel: Kernel,
+        kernel: AnyKernel,
         observed: int,
         actions: int,
         *,
@@ -115,6 +119,7 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         friction: Range = (0.5, 1.0),
         payload: Range = (0.0, 2.0),
         threads: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.num_envs = n = check_whole("num_envs", num_envs, "How many robots there are.", least=1, most=MOST_STATES)
         self.control, self.dt = check_number("control", control, "Seconds."), check_number("dt", dt, "Seconds.")
@@ -132,7 +137,10 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         self.single_action_space = Box(-1.0, 1.0, (actions,), np.float32)
         self.observation_space = batch_space(self.single_observation_space, n)
         self.action_space = batch_space(self.single_action_space, n)
-        self.arrays: Arrays = OfNumPy()
+        self.arrays: Arrays = arrays_of(device)
+        if kernel.target != target_of(device):
+            wanted, came = f"one compiled with target={target_of(device)!r}", f"target={kernel.target!r}"
+            raise ConfigurationError("kernel", wanted, came, f"The worlds are on device={device!r}.")
         self.xp, zeros = self.arrays.xp, self.arrays.zeros
         shapes = {argument.name: argument.shape for argument in kernel.arguments}
         self.q, self.v, self.impulses, self._friction, self._payload = (
@@ -140,7 +148,8 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         )
         self.actions, self.observations, self.rewards = zeros((n, actions)), zeros((n, observed)), zeros((n,))
         self.steps, self.fallen = zeros((n,), "int64"), zeros((n,), "bool")
-        self._all, self._neutral = self.arrays.numbers(n), self.arrays.array(self.tree.neutral())
+        self._all, self._neutral = self.arrays.whole(range(n)), self.arrays.array(self.tree.neutral())
+        self._dt = self.arrays.array(self.dt)
         self.path: dict[str, Array] = {}
 
     @abstractmethod
@@ -229,9 +238,9 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         held = {"friction": copy(self._friction), "payload0": copy(self._payload), **others}
         qs, vs, impulses, *_ = rollout(
             self.kernel, self.q, self.v, control[None], self.dt, decimation=self.decimation, time_axis=0,
-            threads=self._threads, return_status=True, impulses=self.impulses, **held,
+            threads=self._threads, return_status=self.arrays.waits, impulses=self.impulses, **held,
         )  # fmt: skip
-        asked = {self.kernel.request.control: copy(control), "dt": self.arrays.array(self.dt)}
+        asked = {self.kernel.request.control: copy(control), "dt": self._dt}
         self.path = {"q": qs, "v": vs, "impulses": impulses, **held, **asked}
         self.q, self.v, self.impulses = copy(qs[-1]), copy(vs[-1]), copy(impulses[-1])
         self.steps += 1
@@ -249,6 +258,11 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
             infos = {"final_obs": copy(self.observations), "_final_obs": ended}
             self._restart(ended)
         return copy(self.observations), copy(self.rewards), terminated, truncated, infos
+
+
+def target_of(device: str) -> Any:
+    """Target of kernels for worlds on a device."""
+    return "cpu" if device == "cpu" else "cuda"
 
 
 def up_of(q: Array) -> tuple[Array, Array, Array]:

@@ -173,3 +173,28 @@ def test_rollouts_have_derivatives_and_policies(launches, what):
     (slope,) = torch.autograd.grad(found[1][-1].sum(), gain)
     ends = [damped(cuda, 0.3 + h)[1][-1].sum() for h in (1e-5, -1e-5)]
     assert abs(slope - (ends[0] - ends[1]) / 2e-5) < 1e-4 * abs(slope)
+
+
+@pytest.mark.slow
+def test_worlds_are_those_of_the_processor(launches, monkeypatch):
+    """An environment whose kernels are for GPUs, all of it: controls, steps, observations, new episodes."""
+    gym = pytest.importorskip("delassus.gym")
+    known = gym.Worlds.__init__.__globals__
+    of_torch = known["arrays_of"].__globals__["OfPyTorch"]
+    monkeypatch.setitem(known, "arrays_of", lambda device: of_torch("cpu"))
+    there, here = gym.ArmReach(3, device="cuda", episode=0.04), gym.ArmReach(3, episode=0.04)
+    for envs in (there, here):
+        envs.reset(seed=1)
+    assert there.kernel.target == "cuda" and set(launches) == {
+        (None, 0x700, 24),
+        (None, 0x700, 3),
+    }  # eight tries of each
+    for state in ("q", "goals", "_friction", "_payload"):
+        getattr(here, state)[...] = getattr(there, state)
+    for k in range(2):
+        actions = torch.linspace(-1, 1, 9).reshape(3, 3)
+        launches.clear()
+        found, expected = there.step(actions), here.step(actions.numpy())
+        assert len(launches) >= 4 and here.kernel.target == "cpu"
+        assert error(found[4]["final_obs"], np.asarray(expected[4].get("final_obs", expected[0]))) < 1e-3
+        assert error(found[1], np.asarray(expected[1])) < 1e-3 and found[3].tolist() == [k == 1] * 3

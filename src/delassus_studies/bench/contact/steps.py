@@ -71,9 +71,8 @@ class StepCase:
 
     def kernel(self, what: str = "contact_step", **options: Any) -> ds.Kernel:
         """The compiled step, or the step with its derivatives."""
-        given = {"control": "pd", "tolerance": WANTED, **self.options, **options}
-        kernel: ds.Kernel = ds.compile(self.tree, self.contacts, what, **given)
-        return kernel
+        return ds.compile(self.tree, self.contacts, what, control="pd", tolerance=WANTED,  # type: ignore[no-any-return]
+                       **{**self.options, **options})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import fake_cuda
 from delassus.errors import ConfigurationError, DeviceError, MissingDependencyError
 from fake_arrays import Library
 
-ARM, HAND = ds.mechanisms.chain(7), [ds.Weld("link7")]
+ARM, HAND = ds.mechanisms.chain(3), [ds.Weld("link3")]
 
 
 def test_a_kernel_for_gpus_is_made_without_one():
@@ -123,6 +123,8 @@ def test_arrays_of_numpy_go_over_all_devices_and_come_back(start, monkeypatch, d
     assert all(map(near, out, same(q, v[0, 0], tau[:, :1])))
     assert kernel(q[:, :0], v[:, :0], tau[:, :0])[0].shape == (5, 0, 5)
     assert near(kernel(q[0, 0], v[0, 0], tau[0, 0])[0], same(q[0, 0], v[0, 0], tau[0, 0])[0])
+    free = ds.compile(LEG, (), "dynamics", dtype=dtype, target="cuda")
+    assert [x.shape for x in free(q, v, tau)] == [(5, 14, 5), (5, 14, 0)]  # no forces
     with pytest.raises(ConfigurationError, match="stream: expected None, for arrays of NumPy"):
         kernel(q, v, tau, stream=1)
 

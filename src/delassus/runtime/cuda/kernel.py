@@ -288,6 +288,7 @@ class _Launch:
 
     def __init__(self, loaded: Loaded, dtype: np.dtype[Any], arrays: int) -> None:
         self.driver: Driver = loaded.device.driver
+        self.context = loaded.device.context
         self.loaded, self.device, self.arrays, self.item = loaded, loaded.device, arrays, dtype.itemsize
         loaded.allow_shared(shared_bytes(THREADS, self.item))
         self._numbers = struct.Struct(f"<qq{'d' if self.item == 8 else 'f4x'}{'Qq' * arrays}")
@@ -316,10 +317,15 @@ class _Launch:
         together = max(1, min(THREADS // WARP, warps // self.device.processors))  # warps of a block
         threads, grid = together * WARP, -(-warps // together)
         cu, at = self.driver.cu, ctypes.addressof(addresses)
-        with self.device.current():
+        (code,) = cu.cuCtxPushCurrent(self.context)  # without `Device.current`, which takes a microsecond more
+        if int(code):
+            raise self.driver.error(code, "cuCtxPushCurrent")
+        try:
             (code,) = cu.cuLaunchKernel(
                 self.loaded.function, grid, 1, 1, threads, 1, 1, shared_bytes(threads, self.item), stream, at, 0
             )
+        finally:
+            cu.cuCtxPopCurrent()
         self._free.append(record)
         if int(code):
             raise self.driver.error(code, "cuLaunchKernel")

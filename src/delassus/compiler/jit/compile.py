@@ -48,6 +48,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 CHECKED = os.environ.get("DELASSUS_CHECK_LOOPS", "0") == "1"
 """Whether indices are compared with lengths."""
 
+SECONDS_A_FUNCTION = 0.06
+"""Time that LLVM takes for one of many functions, measured on a processor with nothing else to do."""
+
 _entry_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _release_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -135,6 +138,8 @@ class _Machine:
         )  # fmt: skip
         n = len(loop.with_called()) - 1
         what = name.removeprefix("delassus.") + (f" and {n} functions that it calls" if n else "")
+        seconds = SECONDS_A_FUNCTION * n
+        what += f", about {seconds:.0f} s" if seconds >= 1.0 else ""
         facts, _, payload = cache.fetch(key, lambda: _make(loop, types), what).partition(b"\n")
         self.types, self.name, self.result = types, loop.function.__qualname__, _type_from(json.loads(facts))
         _announce_library()

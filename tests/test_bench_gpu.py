@@ -27,17 +27,9 @@ from delassus_studies.registry import bench_app
 PAGE = (Path(__file__).parent.parent / "docs" / "gpu.md").read_text("utf-8")
 
 
-def installed(monkeypatch, **options):
-    """A fake, whatever was started before."""
-    found = fake_cuda.install(monkeypatch, **options)
-    known = vars(sys.modules[ds.CudaKernel.__module__])["driver"].__globals__
-    monkeypatch.setitem(known, "_driver", None)
-    return found
-
-
 @pytest.fixture
 def fake(monkeypatch):
-    found = installed(monkeypatch)
+    found = fake_cuda.install(monkeypatch)
     yield found
     found.check()
 
@@ -154,7 +146,7 @@ def test_rolled_arrays_are_those_of_as_many_launches(fake):
 @pytest.mark.slow
 @needs_ptxas
 def test_without_a_device_a_prediction_is_labelled_as_one(monkeypatch):
-    installed(monkeypatch, has_driver=False)
+    fake_cuda.install(monkeypatch, has_driver=False)
     done = asked()
     assert done.exit_code == 0, done.output
     for words in ("Nothing is measured here", "PREDICTED", "not measured", "--check"):
@@ -164,7 +156,7 @@ def test_without_a_device_a_prediction_is_labelled_as_one(monkeypatch):
 
 
 def test_without_an_assembler_it_says_which_packages_have_it(monkeypatch):
-    installed(monkeypatch, devices=0)
+    fake_cuda.install(monkeypatch, devices=0)
     monkeypatch.setattr("delassus_studies.bench.gpu.table.program_at", lambda name: library("no_such_package"))
     done = asked()
     assert done.exit_code == 0 and "Nothing is assembled here" in done.output, done.output

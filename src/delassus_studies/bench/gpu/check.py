@@ -212,7 +212,7 @@ def compare(kernel: ds.Kernel, values: list[Array], found: list[Array]) -> Found
 
 
 def check_kernel(asked: Asked, devices: Sequence[Any]) -> Iterator[tuple[str, Found]]:
-    """Each size on the first device, the largest with a state that is not a number; a rollout; the other devices."""
+    """Each size on the first device, the largest with a NaN in a state; a rollout; a call; the other devices."""
     here, there = asked.kernel(), asked.kernel(target="cuda")
     for n in SIZES:
         values = states_of(here, n)
@@ -223,8 +223,14 @@ def check_kernel(asked: Asked, devices: Sequence[Any]) -> Iterator[tuple[str, Fo
     values = states_of(here, SIZES[-2])
     if here.request.is_rolled and not asked.modes:
         yield f"rollout of {STEPS} steps", _rolled(there, values, devices[0])
+    yield "a call with arrays of NumPy", compare(here, values, as_list(there(*values)))
     for device in devices[1:]:
         yield repr(device), compare(here, values, launched(there, values, device))
+
+
+def as_list(found: Any) -> list[Array]:
+    """Results of a call."""
+    return list(found) if isinstance(found, tuple) else [found]
 
 
 def launched(kernel: Any, values: list[Array], device: Any) -> list[Array]:

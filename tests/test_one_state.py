@@ -67,7 +67,7 @@ CONTACTS = (
     [ds.Contact("c", ds.contact.Sphere(0.5), "input", restitution=0.2)],
 )
 
-(KEYWORDS,) = get_type_hints(ds.compile, localns={"CudaKernel": ds.CudaKernel})["options"].__args__
+(KEYWORDS,) = get_type_hints(ds.compile)["options"].__args__
 CHOICES = {name: get_args(hint) for name, hint in get_type_hints(KEYWORDS).items()}
 LEFT_OUT = object()
 OPTIONS = {

@@ -16,6 +16,7 @@ from delassus.model.tree import Tree
 from delassus.quantities import QUANTITIES, find_quantity
 from delassus.quantities.options import Constraints, Keywords
 from delassus.quantities.request import Request, request
+from delassus.runtime.any_kernel import AnyKernel
 from delassus.runtime.kernel import Kernel, restored
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def compile(  # the public name; the built-in of that name is not used here
     packed: bool = False,
     target: Literal["cpu", "cuda"] = "cpu",
     **options: Unpack[Keywords],
-) -> Kernel | CudaKernel:
+) -> AnyKernel:
     """Compile a function of a robot's state to machine code, for this processor or for NVIDIA's GPUs.
 
     Damping, springs, gravity, its compensation and constraints act as the robot's file says; ``passive="none"`` leaves

@@ -1,10 +1,10 @@
 """LLVM assembly of a kernel for a GPU: a state a thread, through any number of time steps.
 
 ``run(n, steps, least, a0, a0.step, …, r0, r0.step, …, start, lane, tile)`` is what a thread does, the one of number
-``lane`` in the warp of the 32 states from ``start`` on. The last warp of n states has the last 32, which overlap those
-before; threads beyond the last state repeat it. Arrays are row-major, state after state, as those of code for lanes;
-each is ``step`` numbers further on at the next of the ``steps``. Results of states whose reciprocal condition, the last
-result of programs that have one, is below ``least`` are NaN.
+``lane`` in the warp of the 32 states from ``start`` on. Threads beyond the last state repeat it, so that no two warps
+write to a state. Arrays are row-major, state after state, as those of code for lanes; each is ``step`` numbers further
+on at the next of the ``steps``. Results of states whose reciprocal condition, the last result of programs that have
+one, is below ``least`` are NaN.
 
 A thread has a workspace of its own, with the inputs and the results as well. The rows of a warp's states are one piece
 of memory, which its threads copy together, `WARP` columns at a time, by way of a ``tile`` of `WARP` rows in memory that
@@ -189,18 +189,16 @@ class Threads(Workspace):
         constants = {self.last.outputs[entry] for result in self.program.results for entry in result.entries}
         for k in sorted(k for k in constants if self.last.nodes[k][0] == Op.CONSTANT):
             text.store(text.constant(self.last.numbers[k]), self.slot(text, self.place[k]))
-        text.lines += [f"%most = sub i64 %n, {WARP}", "%short = icmp slt i64 %most, 0"]
         text.lines += [
-            "%before = call i64 @llvm.smin.i64(i64 %start, i64 %most)",
-            "%first = call i64 @llvm.smax.i64(i64 %before, i64 0)",
-            "%left = sub i64 %n, 1",
-            f"%last.wide = call i64 @llvm.smin.i64(i64 %left, i64 {WARP - 1})",
+            "%left = sub i64 %n, %start",
+            "%beyond = sub i64 %left, 1",
+            f"%last.wide = call i64 @llvm.smin.i64(i64 %beyond, i64 {WARP - 1})",
             "%last = trunc i64 %last.wide to i32",
         ]
-        self.declarations |= {f"declare i64 @llvm.{name}.i64(i64, i64)" for name in ("smin", "smax")}
+        self.declarations.add("declare i64 @llvm.smin.i64(i64, i64)")
         for p, size in zip(arrays, sizes(self.program), strict=True):
             text.lines += [
-                f"{p}.behind = mul i64 %first, {size}",
+                f"{p}.behind = mul i64 %start, {size}",
                 f"{p}.rows = getelementptr {text.scalar}, ptr {p}, i64 {p}.behind",
             ]
         with text.loop("step", "%steps") as t:

@@ -305,6 +305,13 @@ def check_sensors(tree, model, rng):
     theirs, ours = controls_of(tree, model, rng)
     acts = {"control": "actuators"} if tree.nu else {}
     held = [sensor for sensor in tree.sensors if tree.nu or sensor.kind != "actuatorfrc"]
+    touch = [sensor for sensor in held if sensor.kind == "touch"]  # of contacts: `test_contact_robots`
+    if touch:
+        with pytest.raises(ConfigurationError, match="contacts"):
+            ds.sensors(tree, q, v, ours if tree.nu else np.zeros(tree.nv), (), sensors=touch, **acts)
+    held = [sensor for sensor in held if sensor.kind != "touch"]
+    if not held:
+        return
     found = ds.sensors(tree, q, v, ours if tree.nu else np.zeros(tree.nv), (), sensors=held, **acts)
     data = mujoco.MjData(model)
     data.qpos[:], data.qvel[:] = configuration_to_mujoco(tree, q), velocity_to_mujoco(tree, q, v)

@@ -36,27 +36,32 @@ def test_only_the_outputs_that_are_asked_for(name):
     tip = ds.Contact("link3", ds.contact.Sphere(0.1)) if name.startswith("contact_step") else tip
     every = [f"{o.name}dt" if o.each else o.name for o in quantity.outputs]
     names = [o.name for o in quantity.outputs if not o.each][:-3:-1]
-    some, one = (ds.compile(tree, tip, name, outputs=x) for x in (names, names[0]))
+    gyro = [ds.Sensor("gyro", "gyro", "link3")]
+
+    def measured(outputs):
+        return {"sensors": gyro} if "sensors" in outputs else {}
+
+    some, one = (ds.compile(tree, tip, name, outputs=x, **measured(x)) for x in (names, names[0]))
     values = {a.name: rng.normal(size=(5, *a.shape)) for a in some.arguments}
     if "dt" in values:  # contact steps flag negative ones, smooth motion takes many steps in long ones
         values["dt"] = 0.01 * np.abs(values["dt"])
     whole = quantity.only(every) if any(o.on_request for o in quantity.outputs) else quantity
-    direct = bind(tree, tip, whole, {n: values[n] for n in quantity.inputs}).run()
+    direct = bind(tree, tip, whole, {n: values[n] for n in quantity.inputs}, **measured(every)).run()
     assert [r.name for r in some.results] == names and list(direct) == every
     for found, wanted in zip((*some(**values), one(**values)), (*names, names[0]), strict=True):
         assert error(found, direct[wanted]) < 1e3 * AGREEMENT
-    counts = [operations(tree, tip, name, x) for x in (every, names, every[0], every[-1])]
+    counts = [operations(tree, tip, name, x, **measured(x)) for x in (every, names, every[0], every[-1])]
     assert max(counts) == counts[0] and counts[1] == some.operations.total
     # all of smooth motion is carried by one loop; joint forces that are controls need no operations
     assert counts[0] == 0 or (min(counts) < counts[0]) == (not name.startswith("smooth_motion"))
     again = pickle.loads(pickle.dumps(one))
     assert np.array_equal(again(**values), one(**values)) and again.operations == one.operations
-    restricted = bind(tree, tip, quantity.only(names), {n: values[n] for n in quantity.inputs}).run()
+    restricted = bind(tree, tip, quantity.only(names), {n: values[n] for n in quantity.inputs}, **measured(names)).run()
     assert list(restricted) == names and np.array_equal(restricted[names[0]], direct[names[0]])
 
 
-def operations(tree, constraints, name, outputs):
-    return traced(tree, constraints, name, outputs=outputs).count().total
+def operations(tree, constraints, name, outputs, **options):
+    return traced(tree, constraints, name, outputs=outputs, **options).count().total
 
 
 @pytest.mark.slow

@@ -141,10 +141,11 @@ def test_what_builds_the_wheel_is_pinned() -> None:
     assert build["requires"] == [pin for pin in pins if pin.startswith("hatchling==")] != []
 
 
-def test_all_is_everything_but_torch() -> None:
+def test_all_is_everything_but_torch_and_cuda() -> None:
+    """The first takes gigabytes, and the second has no wheels where there are no GPUs of NVIDIA."""
     (everything,) = PROJECT["optional-dependencies"]["all"]
     names = set(re.findall(r"[\w-]+", everything.partition("[")[2]))
-    assert names == set(PROJECT["optional-dependencies"]) - {"all", "torch", "docs", "test", "dev"}
+    assert names == set(PROJECT["optional-dependencies"]) - {"all", "torch", "cuda", "docs", "test", "dev"}
 
 
 def test_extras_are_those_that_are_named() -> None:

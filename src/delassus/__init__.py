@@ -5,8 +5,7 @@ Load a robot, state constraints, compute the Delassus matrix ``G = J M⁻¹ Jᵀ
 >>> import delassus as ds
 >>> robot = ds.mechanisms.humanoid()
 >>> feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
->>> G = ds.delassus(robot, feet, robot.random(0, batch=100))
->>> G.shape
+>>> ds.delassus(robot, feet, robot.random(0, batch=100)).shape
 (100, 12, 12)
 
 All names, by topic; ``help(ds.load)`` and so on say all of each.
@@ -97,7 +96,8 @@ Inertial parameters
 
 Compiled
     `compile`                 machine code of any of these for one robot and its constraints
-    `Kernel`, `CudaKernel`    what compile returns
+    `Kernel`                  what compile returns
+    `CudaKernel`              what it returns for a GPU
     `rollout`                 many steps of a kernel
     `ilqr`                    controls that make the cost of a trajectory small
     `Plan`                    what ilqr gives

@@ -121,7 +121,7 @@ def check_quantity(name, dtype, case):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["delassus", "dynamics", "dynamics_derivatives"])
-@pytest.mark.parametrize("tree", [ds.mechanisms.asimo(), ds.mechanisms.chain(30)], ids=["asimo", "chain"])
+@pytest.mark.parametrize("tree", [ds.mechanisms.asimo(), ds.mechanisms.chain(14)], ids=["asimo", "chain"])
 def test_robots(dtype, tree, what):
     """Long programs, with arrays of more columns than a tile has, and more tiles than are unrolled."""
     links = [tree.link_names[-1], tree.link_names[len(tree.link_names) // 2]]

@@ -84,7 +84,7 @@ class Driver:
         try:
             code = int(cu.cuInit(0)[0])
         except Exception as cause:  # what it raises where there is no library of the driver has changed over time
-            raise _no_driver(f"none: {cause}") from cause
+            raise _no_driver(f"none: {str(cause).rstrip('.')}") from cause
         if code:
             self._raise_of_start(cu.CUresult(code).name.removeprefix("CUDA_ERROR_"))
         version = self.call("cuDriverGetVersion")

@@ -20,7 +20,7 @@ from delassus.constraints import Argument
 from delassus.errors import ConfigurationError
 from delassus.model.check import library_of
 from delassus.runtime.arrays import Rollout, check_shape, of_one_batch, ordered, over_time
-from delassus.runtime.rollouts.on_device import OnDevice, run_on_device, under_policy
+from delassus.runtime.rollouts.on_device import OnDevice, check_times, run_on_device, under_policy
 
 
 def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -133,7 +133,9 @@ def _rolled_on_device(kernel: Any, anew: Sequence[bool], tensors: Sequence[Any])
 
     of_path, first = int(bool(kernel.request.derivative)), tensors[0]
     batch = tuple(first.shape[of_path : first.ndim - len(kernel.arguments[0].shape)])
-    (steps,) = {len(x) for x, moving in zip(tensors, anew, strict=False) if moving}
+    of_time = {a.name: x for a, x, moves in zip(kernel.arguments, tensors, anew, strict=False) if moves}
+    steps = len(next(iter(of_time.values())))
+    check_times([*of_time], [*of_time.values()], steps)
     moving = [*anew, *(True for _ in tensors[len(anew) :])]
     device, stream = first.device.index, _stream(first)
 

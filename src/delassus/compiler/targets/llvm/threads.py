@@ -111,7 +111,7 @@ class Threads(Workspace):
 
     def _copy(self, array: str, size: int, places: Mapping[int, int], tables: list[str]) -> str:
         """Function that brings a warp's rows of an array into the workspaces of its threads, or takes them out."""
-        text, firsts, width = self.text(), tiles_of(size, max(1, min(size, WARP))), min(size, WARP)
+        text, firsts, width = self.text(), tiles_of(size, min(size, WARP)), min(size, WARP)
         text.lines += [
             "%tile.shared = addrspacecast ptr %tile.given to ptr addrspace(3)",
             "%tile = addrspacecast ptr addrspace(3) %tile.shared to ptr",
@@ -144,7 +144,7 @@ class Threads(Workspace):
         Neighbouring threads copy as many rows together as fit. What is left over does what the first thread does; rows
         beyond the last state are that of the last one, as the threads beyond it are.
         """
-        width, named = max(1, min(size, WARP)), text.instruction  # arrays of no numbers have no tiles
+        width, named = min(size, WARP), text.instruction
         together = 1 << (WARP // width).bit_length() - 1
         row, column = named(f"udiv i32 %lane, {width}"), named(f"urem i32 %lane, {width}")
         within = named(f"icmp ult i32 {row}, {together}")

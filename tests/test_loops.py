@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import subprocess
 
 import casadi as ca
@@ -310,20 +311,29 @@ def test_machine_code(algorithm, lanes, scalar):
         np.testing.assert_allclose(found, wanted[:n], rtol=1e-12 if scalar == "double" else 2e-5)
 
 
-@pytest.mark.parametrize("sizes", [(4,), (3, 5), (1, 1, 1, 1, 1), (7, 2, 1)])
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", [(6,), (2, 4), (1, 1, 1, 1, 1), (7, 2, 1)])
 def test_sines_of_one_state(sizes):
-    """They are computed four at once, wherever arguments end."""
-    ops, cpu = CallingTraceOps(), host()
-    outputs = [ops.number(y) for x in ops.vector(sum(sizes)) for y in (ops.sin(x), ops.cos(2.0 * x), ops.cos(x))]
-    arguments = tuple(Argument(f"x{k}", (n,)) for k, n in enumerate(sizes))
-    results = (Result("y", (len(outputs),), tuple(range(len(outputs)))),)
-    program = Program("sines", optimise(ops.graph([outputs])), arguments, results)
-    code = loaded(llvm_module(program, "double", 1, cpu.vector_registers, cpu.has_fma))
-    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * (len(sizes) + 1))(code.address("batch"))
-    values = [np.random.default_rng(k).uniform(-4, 4, n) for k, n in enumerate(sizes)]
-    x, found = np.concatenate(values), np.full(len(outputs), np.nan)
-    run(1, *(value.ctypes.data for value in values), found.ctypes.data)
-    assert np.abs(found.reshape(-1, 3) - np.stack([np.sin(x), np.cos(2 * x), np.cos(x)], axis=1)).max() < 1e-15
+    """Four at once, of any set of inputs: with gaps, and across the ends of arguments."""
+    n, cpu = sum(sizes), host()
+    rng = np.random.default_rng(n)
+    arguments = tuple(Argument(f"x{k}", (size,)) for k, size in enumerate(sizes))
+    values = [rng.uniform(-4, 4, size) for size in sizes]
+    x = np.concatenate(values)
+    sets = [chosen for chosen in itertools.product((False, True), repeat=n) if any(chosen)]
+    for chosen in sets if n < 7 else [sets[k] for k in rng.integers(0, len(sets), 64)]:
+        ops, angles = CallingTraceOps(), np.flatnonzero(chosen)
+        inputs = [y for size in sizes for y in ops.vector(size)]
+        pairs = [y for k in angles for y in (ops.sin(inputs[k]), ops.cos(2.0 * inputs[k]), ops.cos(inputs[k]))]
+        outputs = [ops.number(y) for y in pairs]
+        results = (Result("y", (len(outputs),), tuple(range(len(outputs)))),)
+        program = Program("sines", optimise(ops.graph([outputs])), arguments, results)
+        code = loaded(llvm_module(program, "double", 1, cpu.vector_registers, cpu.has_fma))
+        run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * (len(sizes) + 1))(code.address("batch"))
+        found = np.full(len(outputs), np.nan)
+        run(1, *(value.ctypes.data for value in values), found.ctypes.data)
+        wanted = np.stack([np.sin(x), np.cos(2 * x), np.cos(x)], axis=1)[angles]
+        assert np.abs(found.reshape(-1, 3) - wanted).max() < 1e-15, angles
 
 
 @pytest.mark.parametrize("scalar", ["double", "float"])

@@ -139,7 +139,8 @@ class _One(Code):
         text = LlvmText(SIMD_LANES, self.text().scalar, is_aligned=False)
         for some in self.angles:
             places = [self.value(text, angle) for angle in some]
-            if some[-1] - some[0] == SIMD_LANES - 1 and self.inputs[some[0]][0] == self.inputs[some[-1]][0]:
+            are_neighbours = some == [*range(some[0], some[0] + SIMD_LANES)]
+            if are_neighbours and self.inputs[some[0]][0] == self.inputs[some[-1]][0]:
                 x = text.load(places[0])
             else:
                 x = text.gather([*places, *places[-1:] * (SIMD_LANES - len(places))])

@@ -99,7 +99,8 @@ class Threads(Workspace):
         names, functions = self.units("ptr noalias %w.given", "ptr %w")
         copies, tables, start = list[str](), list[str](), 0
         for i, (argument, wanted) in enumerate(zip(self.program.arguments, self.wanted(), strict=True)):
-            places = {k: start + k for k in sorted(wanted)}
+            is_looped = len(tiles_of(argument.size, WARP)) > UNROLLED  # then unread numbers are copied, too
+            places = {k: start + k for k in (range(argument.size) if is_looped else sorted(wanted))}
             if argument.size:
                 copies.append(self._copy(f"a{i}", argument.size, places, tables))
             start += argument.size
@@ -130,7 +131,7 @@ class Threads(Workspace):
                 homes = {k - first: self.slot(text, places[k]) for k in range(first, first + width) if k in places}
                 move(text, text.row("%rows", first), shared, homes)
         else:
-            entries = [x for first in firsts for x in (first, *(places.get(k, 0) for k in range(first, first + WARP)))]
+            entries = [x for first in firsts for x in (first, *(places[k] for k in range(first, first + WARP)))]
             tables.append(llvm_table(f"{array}.table", [x * text.bits // 8 for x in entries]))
             with text.loop("tiles", len(firsts)) as k:
                 row = text.entry(f"{array}.table", k, 1 + WARP)

@@ -14,8 +14,8 @@ import pytest
 
 import delassus as ds
 from emulated_gpu import Kernel, Misuse, device_module, emulate, kernel_of
-from internals import QUANTITIES, SEMANTICS, Argument, Builder, Program, make_program
-from programs import Op, Result, plain_program, reference, same, table_of_operations
+from internals import QUANTITIES, SEMANTICS, make_program
+from programs import Argument, Graph, Op, Program, Result, plain_program, reference, same, table_of_operations
 from test_one_state import made
 from tools import error, traced
 
@@ -162,15 +162,16 @@ def test_arrays_of_no_numbers(dtype):
 @pytest.mark.parametrize("seed", range(4))
 def test_numbers_that_nothing_reads(dtype, seed):
     """Arguments of any size, up to more tiles than are unrolled, of which few numbers are read."""
-    rng, build = np.random.default_rng(seed), Builder()
+    rng = np.random.default_rng(seed)
     sizes = [int(rng.choice((1, 3, 31, 32, 33, 511, 512, 513, 600))) for _ in range(3)]
     sizes[rng.integers(3)] = int(rng.integers(513, 700))
     starts = np.cumsum([0, *sizes])[:-1]
     read = {int(start + k) for start, size in zip(starts, sizes, strict=True) for k in (0, rng.integers(size))}
-    outputs = [build.node(Op.NEGATE, build.node(Op.INPUT, k)) for k in sorted(read)]
+    n, nothing = len(read), np.full(2 * len(read), -1)
+    op, a = np.repeat([Op.INPUT, Op.NEGATE], n), np.array([*sorted(read), *range(n)])
+    graph = Graph(op, a, nothing, nothing, np.zeros(2 * n), (np.arange(n, 2 * n),))
     arguments = tuple(Argument(f"x{k}", (size,)) for k, size in enumerate(sizes))
-    result = Result("y", (len(outputs),), tuple(range(len(outputs))))
-    program = Program("few", build.graph([outputs]), arguments, (result,))
+    program = Program("few", graph, arguments, (Result("y", (n,), tuple(range(n))),))
     agree(program, given(program, 33, dtype, seed))
 
 

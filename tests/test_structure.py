@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,8 +16,8 @@ from internals import (
     example_robot_files,
     symbolic_request,
 )
-from random_trees import some_constraints, some_mechanism
-from tools import UNPLANNED, requested
+from random_trees import build_tree, joint_kinds, some_constraints, some_mechanism
+from tools import UNPLANNED, requested, traced
 
 EPSILON = 2.0**-52
 STEPS = ("nonzero", "rank", "known", "factor", "put")
@@ -179,3 +181,29 @@ def test_the_neutral_pose_beside_a_random_state():
         room = 100 * EPSILON * condition(tree, points, states["q"][k])
         for x, y in zip(found, own, strict=True):
             assert apart(np.broadcast_to(x, (4, *np.shape(x)[-2:]))[k], y) <= room
+
+
+def in_line(seed):
+    """A chain in which axes and links are along coordinate axes at zero, and rows on one or two of its links."""
+    kinds, rng = (joint_kinds.REVOLUTE, joint_kinds.REVOLUTE, joint_kinds.PRISMATIC), np.random.default_rng(seed)
+    m = some_mechanism(seed, 5, "fixed", kinds=kinds)
+    joints = [
+        replace(j, rotation=np.eye(3), position=np.array([0.3, 0.0, 0.0]), axis=np.eye(3)[rng.integers(3)])
+        for j in m.joints
+    ]
+    tree = build_tree("in line", m.links, joints)
+    ends = rng.choice(tree.link_names, min(2, tree.n_links), replace=False)
+    rows = [ds.Rows(str(end), np.eye(6)[rng.choice(6, rng.integers(1, 4), replace=False)]) for end in ends]
+    return tree, rows[: rng.integers(1, 3)]
+
+
+@pytest.mark.parametrize("what", ["dynamics", "delassus", "osim"])
+@pytest.mark.parametrize("seed", range(5))
+def test_limits_of_joints_do_not_change_programs(seed, what):
+    """Files that give no limits often say that both are zero; ranks and errors are those of any other states."""
+    tree, rows = in_line(seed)
+    for width in (0.0, 1e-6):
+        joints = tuple(replace(j, lower=-width * np.ones(j.nv), upper=width * np.ones(j.nv)) for j in tree.joints)
+        free, narrow = (traced(x, rows, what) for x in (tree, replace(tree, joints=joints)))
+        for part in ("op", "a", "b", "c", "value"):
+            np.testing.assert_array_equal(getattr(narrow.graph, part), getattr(free.graph, part))

@@ -23,6 +23,7 @@ from delassus.algorithms.osim.dense import dense
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint
 from delassus.errors import ConstraintError
+from delassus.model.kinematics import generic_configurations
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.numpy_ops import NumpyOps, numbers, stacked, unstacked
@@ -83,7 +84,7 @@ def _are_dependent(asked: _Loops) -> bool:
     closed = rank_when_closed(tree, constraints)
     if not constraints or (closed is not None and closed[0] < closed[1]):
         return bool(constraints)
-    problem = _problem(tree, constraints, tree.random(0, batch=TUNING.wanted))
+    problem = _problem(tree, constraints, generic_configurations(tree, 0, (TUNING.wanted,)))
     least = np.max(UNMOVED * mobility_bound(problem, Articulated(problem)), axis=0, initial=0.0)
     G = np.broadcast_to(numbers(dense(problem)), (TUNING.wanted, problem.n_rows, problem.n_rows))
     return bool(np.max(common_rank(G, np.broadcast_to(least, (problem.n_rows,)))) < problem.n_rows)
@@ -217,7 +218,7 @@ def _closed_configurations(asked: _Loops) -> Array:
     tree, loops = asked.tree, asked.constraints
     random, ops, half = np.random.default_rng(0), NumpyOps(), TUNING.starts // 2
     near = tree.integrate(tree.neutral(), random.normal(0.0, TUNING.near, (half, tree.nv)))
-    q = np.concatenate([near, tree.random(random, batch=TUNING.starts - half)])
+    q = np.concatenate([near, generic_configurations(tree, random, (TUNING.starts - half,))])
 
     def at_rest(q: Any) -> DynamicsProblem:
         return DynamicsProblem(_problem(tree, loops, q), None, None, gravity=ops.zeros(3, 1))

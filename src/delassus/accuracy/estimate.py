@@ -20,6 +20,7 @@ from delassus.algorithms.osim.least_squares import JUDGED
 from delassus.constraints import Argument
 from delassus.constraints.contact import ground_name
 from delassus.model.check import check_number
+from delassus.model.kinematics import generic_configurations
 from delassus.spatial.ops import Scalar
 from delassus.spatial.rotations import Array
 from delassus.spatial.trace.nodes import Expression
@@ -93,7 +94,7 @@ def usual_states(asked: Request) -> list[Array]:
 def _usual(asked: Request, argument: Argument, random: np.random.Generator) -> Array:
     name, shape = argument.name, (STATES, *argument.shape)
     if name in CONFIGURATIONS:
-        return np.asarray(asked.tree.random(random, batch=STATES))
+        return generic_configurations(asked.tree, random, (STATES,))
     if argument.flags:  # few and many at once
         return (random.random(shape) < random.uniform(0.0, 1.0, (STATES, 1))).astype(float)
     if name in ("dt", "damping", "kp", "kd", "impulses", "weights") or argument.keyword == "gains":

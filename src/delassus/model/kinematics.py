@@ -23,6 +23,16 @@ def joint_displacement(joint: Joint, q: Array) -> tuple[Array, Array]:
     return R, stacked(position or (0.0, 0.0, 0.0), batch)
 
 
+def generic_configurations(tree: Topology, rng: np.random.Generator | int, batch: tuple[int, ...] = ()) -> Array:
+    """Random configurations (*batch, nq) whatever the limits of joints are: what holds at one holds at almost all.
+
+    Files that give no limits often say that both are zero, and at zero axes and links are in line.
+    """
+    rng, free = np.random.default_rng(rng), np.array([np.inf])
+    parts = [joint.kind.random(rng, batch, -free, free) for joint in tree.joints]
+    return np.concatenate([np.zeros((*batch, 0)), *parts], axis=-1)
+
+
 def relative_poses(tree: Topology, q: Array) -> tuple[Array, Array]:
     """Pose of each body frame in its parent's at ``q`` (..., nq): rotations (..., n, 3, 3), positions (..., n, 3)."""
     alike: dict[tuple[JointKind, int], list[int]] = {}

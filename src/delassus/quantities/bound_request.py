@@ -31,6 +31,7 @@ from delassus.algorithms.osim.least_squares import LeastSquares, mobility_bound
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Goal
 from delassus.model.inertia import motion_transform
+from delassus.model.kinematics import generic_configurations
 from delassus.model.tree import WORLD
 from delassus.planner.elimination import fewest_operations
 from delassus.quantities.quantity import CONTROLS
@@ -319,7 +320,7 @@ def symbolic_request(request: Request, ops: TraceOps) -> BoundRequest:
     for a in request.arguments:
         at: Any = None
         if a.name in CONFIGURATIONS:
-            at = request.tree.random(CONFIGURATIONS.index(a.name))
+            at = generic_configurations(request.tree, CONFIGURATIONS.index(a.name))
         elif a.shape == (7,) and a.keyword in ("placements", "poses"):
             at = GENERIC_PLACEMENT
         values[a.name] = ops.unknown(*a.shape) if len(a.shape) == 2 else ops.vector(a.size, at)

@@ -25,6 +25,7 @@ from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.errors import DelassusError, warn
+from delassus.model.kinematics import generic_configurations
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, symbolic_request
 from delassus.quantities.quantity import Output, Quantity
@@ -249,7 +250,7 @@ def structure_of(asked: Request) -> tuple[Answer, ...]:
 @lru_cache(maxsize=256)
 def may_be_singular(tree: Tree) -> bool:
     """Whether some joint meets a small part of what it carries, at neutral or at one of a few random configurations."""
-    q = np.concatenate([tree.neutral()[None], tree.random(0, batch=8)])
+    q = np.concatenate([tree.neutral()[None], generic_configurations(tree, 0, (8,))])
     still = np.zeros((len(q), tree.nv))
     bound = NumpyRequest(request(tree, (), FREE_MOTION), {"q": q, "v": still, "tau": still}, (len(q),))
     problem = bound.problem()

@@ -26,7 +26,7 @@ from delassus.model.description import (
     unique_name,
 )
 from delassus.model.inertia import motion_transform, move_inertia, spatial_inertia
-from delassus.model.kinematics import relative_poses
+from delassus.model.kinematics import generic_configurations, relative_poses
 from delassus.model.tree import WORLD, Placement, Tree
 from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.joints import LIMITS, PER_DOF, Joint
@@ -183,7 +183,7 @@ def _refuse_massless(tree: Tree) -> None:
     """
     if np.all(np.linalg.eigvalsh(tree.inertias)[:, 0] > 1e-12 * tree.inertias.max(axis=(1, 2), initial=0.0)):
         return  # each link is a body of its own
-    X = motion_transform(*relative_poses(tree, tree.random(20240229)))
+    X = motion_transform(*relative_poses(tree, generic_configurations(tree, 20240229)))
     inertias = np.stack([tree.inertias, tree.inertias], axis=1)  # articulated and rigid inertia of each subtree
     for i in tree.leaves_to_root():
         joint, parent = tree.joints[i], tree.parents[i]

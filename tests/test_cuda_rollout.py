@@ -141,7 +141,7 @@ def chain(n, T, dtype):
     """Kernels of both targets, a start, controls, and what is given beside."""
     arm = ds.mechanisms.chain(3)
     kernels = [ds.compile(arm, (), "step", dtype=dtype, target=t) for t in ("cpu", "cuda")]
-    q, v, tau = arm.random(RNG, batch=n), RNG.normal(size=(n, 3)), RNG.normal(size=(T, n, 3))
+    q, v, tau = arm.random(RNG, batch=n), RNG.normal(size=(*n, 3)), RNG.normal(size=(T, *n, 3))
     return kernels, q, v, tau, {}
 
 
@@ -168,8 +168,8 @@ def contact(n, T, dtype):
 
 
 CASES = [
-    pytest.param(chain, 1, 1, "float64", ("jvp", "vjp")),
-    pytest.param(chain, 37, 3, "float32", ("vjp",)),
+    pytest.param(chain, (), 2, "float64", ("jvp", "vjp")),
+    pytest.param(chain, (37,), 3, "float32", ("vjp",)),
     pytest.param(floating, 5, 3, "float64", ()),
     pytest.param(contact, 33, 2, "float64", ("vjp",), marks=pytest.mark.slow),
 ]
@@ -225,7 +225,7 @@ def _derivatives(modes, kernels, found, expected, controls, others, there, how, 
 
 
 def test_held_controls_time_axes_and_policies(cupy, fake):
-    (cpu, gpu), q, v, controls, _ = chain(3, 4, "float64")
+    (cpu, gpu), q, v, controls, _ = chain((3,), 4, "float64")
     batch_first = np.swapaxes(controls, 0, 1)
     for given, how in ((controls, {"time_axis": 0, "decimation": 3}), (batch_first, {"time_axis": 1})):
         expected = ds.rollout(cpu, q, v, given, 1e-2, **how)
@@ -257,7 +257,7 @@ def test_held_controls_time_axes_and_policies(cupy, fake):
 
 def test_trajectories_are_shared_out(fake):
     """A block of the batch to each device, from so many on."""
-    (cpu, gpu), q, v, controls, _ = chain(2, 1, "float32")
+    (cpu, gpu), q, v, controls, _ = chain((2,), 1, "float32")
     n = 2 * 4096
     q, v = (np.resize(x, (n, 3)).astype("float32") for x in (q, v))
     controls = np.resize(controls, (1, n, 3)).astype("float32")
@@ -280,7 +280,7 @@ def test_what_is_not_solved_is_nan_from_there_on(cupy):
 
 
 def test_what_rollouts_on_gpus_refuse(cupy):
-    (_, gpu), q, v, controls, _ = chain(3, 4, "float64")
+    (_, gpu), q, v, controls, _ = chain((3,), 4, "float64")
     for name, x in (("threads", 1), ("return_status", True), ("feedback", np.zeros((4, 3, 6)))):
         with pytest.raises(ConfigurationError, match=f"{name}: expected none with target='cuda'"):
             ds.rollout(gpu, q, v, controls, 1e-2, time_axis=0, **{name: x})

@@ -222,5 +222,9 @@ def test_cotangents_of_rollouts_where_rows_are_dependent():
         state, of_tau[t], of_dt, of_active[t] = made[:2], made[2], of_dt + made[3], made[4]
     for x, y in zip(found, [*state, of_tau, of_dt, of_active], strict=True):
         assert error(x, y) < 1e-12
+    q, v, of_q, of_v, tau = (x[:, 1] for x in (qs, vs, of_q, of_v, tau))  # a single trajectory, such a one
+    alone = ds.rollout(back, q, v, tau, q_next_bar=of_q, v_next_bar=of_v, **how)
+    for x, y, time in zip(alone, found, (0, 0, 1, 0, 1), strict=True):
+        assert error(x, y[:, 1] if time else y[1]) < 1e-12
     with pytest.raises(ds.DelassusError, match=r"return_status: expected False .* Contact steps have a status"):
         ds.rollout(back, qs, vs, tau, return_status=True, **how)

@@ -149,7 +149,7 @@ def _by_calls(kernel: AnyKernel, sweep: Sweep, batch: Batch, steps: int, threads
             return x[t, ...] if x.ndim > len(batch) + len(shape) else x
 
         now = [
-            np.ascontiguousarray(at(x, a.shape)).reshape(*batch, *a.shape)
+            np.ascontiguousarray(at(x, a.shape)).reshape((*batch, *a.shape))
             for x, a in zip(sweep.arguments, kernel.arguments, strict=True)
         ]
         found = [np.empty((*batch, *r.shape), kernel.dtype) for r in kernel.results]

@@ -187,7 +187,7 @@ def _step_by_step(
         now = [np.ascontiguousarray(at(x, a.shape, t)) for x, a in zip(arrays, kernel.arguments, strict=True)]
         found = [np.empty((*batch, *r.shape), kernel.dtype) for r in kernel.results]
         _from_host(
-            kernel, [x.reshape(*batch, *a.shape) for x, a in zip(now, kernel.arguments, strict=True)], found, batch, 1
+            kernel, [x.reshape((*batch, *a.shape)) for x, a in zip(now, kernel.arguments, strict=True)], found, batch, 1
         )
         for k, (x, r) in enumerate(zip(found, kernel.results, strict=True)):
             if k < len(totals) and (total := totals[k]) is not None:

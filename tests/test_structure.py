@@ -16,12 +16,16 @@ from internals import (
     example_robot_files,
     symbolic_request,
 )
+from programs import reference
 from random_trees import build_tree, joint_kinds, some_constraints, some_mechanism
 from tools import UNPLANNED, requested, traced
 
 EPSILON = 2.0**-52
 STEPS = ("nonzero", "rank", "known", "factor", "put")
 """What only algorithms ask for, not the building blocks that differ from machine to machine."""
+
+ALIKE = 1.5
+"""Logarithm of the ratio of two reciprocal conditions that are one: they are measured with noise."""
 
 FEET = ("left_foot", "right_foot")
 
@@ -207,3 +211,29 @@ def test_limits_of_joints_do_not_change_programs(seed, what):
         free, narrow = (traced(x, rows, what) for x in (tree, replace(tree, joints=joints)))
         for part in ("op", "a", "b", "c", "value"):
             np.testing.assert_array_equal(getattr(narrow.graph, part), getattr(free.graph, part))
+
+
+def in_units(m, length):
+    """The same robot with all lengths so many times as large, loaded."""
+    links = [replace(x, com=x.com * length, inertia=x.inertia * length**2) for x in m.links]
+    joints = [replace(x, position=x.position * length, armature=0.0) for x in m.joints]
+    return build_tree("units", links, joints, root="floating" if m.floating else "fixed")
+
+
+@pytest.mark.parametrize("seed", range(40, 48))
+def test_units_of_length_do_not_matter(seed):
+    """Robots that slide and float, of micrometres and of 1,000 km, are as well-conditioned as of metres."""
+    m = some_mechanism(seed, 4, ("fixed", "floating")[seed % 2])
+    joints, nv, rng, found = m.tree.joints, m.tree.nv, np.random.default_rng(seed), []
+    of_q = [j for j in joints for _ in range(j.nq)]
+    in_v = np.array([axis < 3 for j in joints for axis in j.motion_axes], dtype=bool)
+    in_q = [k not in range(j.nq)[j.kind.unit or slice(0)] for j in joints for k in range(j.nq)]
+    in_q = [is_length and (j.nq > 1 or j.motion_axes[0] < 3) for is_length, j in zip(in_q, of_q, strict=True)]
+    q, v, tau = m.tree.random(rng, batch=32), rng.normal(size=(32, nv)), rng.normal(size=(32, nv))
+    for length in (1.0, 2.0**-20, 2.0**20):
+        program = traced(in_units(m, length), ds.Point(m.links[-1].name), "dynamics")
+        units = np.where(in_v, length, 1.0)
+        *_, rcond = reference(program, q * np.where(in_q, length, 1.0), v * units, tau * length**2 / units)
+        found.append(np.maximum(rcond, EPSILON))
+    for other in found[1:]:
+        assert np.all(np.abs(np.log10(np.median(other) / np.median(found[0]))) < ALIKE)

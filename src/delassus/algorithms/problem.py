@@ -11,7 +11,6 @@ Rows on the velocity of a joint are ends too: they add ``C`` (m × n_i) to ``K S
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -21,7 +20,8 @@ import numpy as np
 from delassus.algorithms.inputs import inputs_of, payload_name
 from delassus.constraints import At, Candidate, Constraint, row_slices
 from delassus.frozen import cached_property
-from delassus.model.tree import WORLD, Placement, Tree, total_mass
+from delassus.model.topology import length_of
+from delassus.model.tree import WORLD, Placement, Tree
 from delassus.spatial.dual_ops import DualOps, HeldTransform
 from delassus.spatial.motion import LINEAR, diagonal, from_entries, scaled
 from delassus.spatial.ops import Matrix, MotionTransform, Ops, Scalar
@@ -223,12 +223,7 @@ class Problem:
     @cached_property
     def length(self) -> float:
         """Radius of gyration of links about their parents' origins, in m: what angles and lengths are compared by."""
-        tree, square = self.tree, 0.0
-        for p, joint, H in zip(tree.parents, tree.joints, tree.inertias, strict=True):
-            carried = 0.0 if p == WORLD else float(joint.position @ joint.position)
-            square += float(np.trace(H[3:, 3:])) / 2.0 + float(H[0, 0]) * carried
-        mass = total_mass(tree)
-        return math.sqrt(square / mass) if mass > 0.0 and square > 0.0 else 1.0
+        return length_of(self.tree)
 
     def row_sizes(self, constraint: int) -> list[Scalar]:
         """Square of the size of each row as it is given, ``|linear|² + |angular|² / length²``."""

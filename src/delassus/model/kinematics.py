@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from delassus.model.inertia import move_inertia
-from delassus.model.topology import WORLD, Placement, Topology
+from delassus.model.topology import WORLD, Placement, Topology, length_of
 from delassus.spatial.joint_kinds import JointKind
 from delassus.spatial.joints import Joint
 from delassus.spatial.numpy_ops import NUMPY, stacked, unstacked
@@ -26,10 +26,11 @@ def joint_displacement(joint: Joint, q: Array) -> tuple[Array, Array]:
 def generic_configurations(tree: Topology, rng: np.random.Generator | int, batch: tuple[int, ...] = ()) -> Array:
     """Random configurations (*batch, nq) whatever the limits of joints are: what holds at one holds at almost all.
 
-    Files that give no limits often say that both are zero, and at zero axes and links are in line.
+    Files that give no limits often say that both are zero, and at zero axes and links are in line. Displacements are
+    within `length_of` the robot, so that units do not matter.
     """
-    rng, free = np.random.default_rng(rng), np.array([np.inf])
-    parts = [joint.kind.random(rng, batch, -free, free) for joint in tree.joints]
+    rng, free, length = np.random.default_rng(rng), np.array([np.inf]), length_of(tree)
+    parts = [joint.kind.random(rng, batch, -free, free) * joint.kind.in_units(length) for joint in tree.joints]
     return np.concatenate([np.zeros((*batch, 0)), *parts], axis=-1)
 
 

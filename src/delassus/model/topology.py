@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -419,3 +420,12 @@ class Topology(Frozen):
         if not isinstance(name, str) or name not in self.frames:
             raise unknown_name("link or frame name", frame, [*self.frames, *self.joint_frames])
         return self.frames[name]
+
+
+def length_of(tree: Topology) -> float:
+    """Radius of gyration of links about their parents' origins, in m: what angles and lengths are compared by."""
+    square, mass = 0.0, float(tree.inertias[:, 0, 0].sum())
+    for p, joint, H in zip(tree.parents, tree.joints, tree.inertias, strict=True):
+        carried = 0.0 if p == WORLD else float(joint.position @ joint.position)
+        square += float(np.trace(H[3:, 3:])) / 2.0 + float(H[0, 0]) * carried
+    return math.sqrt(square / mass) if mass > 0.0 and square > 0.0 else 1.0

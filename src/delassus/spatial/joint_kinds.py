@@ -200,6 +200,13 @@ class JointKind(ABC):
         by_turn = ops.put(ops.vstack(turned), (6, 6), (*LINEAR, *ANGULAR), ANGULAR)
         return tuple(ops.take(a, axes, axes) for a in (E + carried, straight, E, by_turn))  # type: ignore[return-value]
 
+    def in_units(self, length: float) -> list[float]:
+        """Factors (nq) of coordinates whose displacements are in units of a length: of angles and the like, 1."""
+        if self.nq == 1:
+            return [length if self.motion_axes[0] in LINEAR else 1.0]
+        is_unit = range(self.nq)[self.unit] if self.unit is not None else ()
+        return [1.0 if k in is_unit else length for k in range(self.nq)]
+
     def random(self, rng: np.random.Generator, batch: tuple[int, ...], lower: Array, upper: Array) -> Array:
         """Configurations (*batch, nq): within the limits, else angles in ±π, lengths in ±1 m, rotations uniform.
 

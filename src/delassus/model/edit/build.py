@@ -34,6 +34,9 @@ from delassus.spatial.rotations import Array, exact_quarter_turns, rotation_betw
 
 _IS_LIMIT = np.array([[attribute in LIMITS] for attribute in PER_DOF])
 
+LEAST_INERTIA = 1e-12
+"""Of what a joint feels, relative to the inertia of the rigid subtree along the same axis: below it there is none."""
+
 
 def build_tree(
     name: str,
@@ -181,7 +184,7 @@ def _refuse_massless(tree: Tree) -> None:
     Where a link has no inertia of its own, runs the articulated-body sweep at one fixed generic configuration: each
     ``D`` must be positive, compared with the rigid inertia of all that the joint carries.
     """
-    if np.all(np.linalg.eigvalsh(tree.inertias)[:, 0] > 1e-12 * tree.inertias.max(axis=(1, 2), initial=0.0)):
+    if np.all(np.linalg.eigvalsh(tree.inertias)[:, 0] > LEAST_INERTIA * tree.inertias.max(axis=(1, 2), initial=0.0)):
         return  # each link is a body of its own
     X = motion_transform(*relative_poses(tree, generic_configurations(tree, 20240229)))
     inertias = np.stack([tree.inertias, tree.inertias], axis=1)  # articulated and rigid inertia of each subtree
@@ -190,15 +193,16 @@ def _refuse_massless(tree: Tree) -> None:
         axes = list(joint.motion_axes)
         U = inertias[i, 0][:, axes]
         D = U[axes] + joint.armature * np.eye(joint.nv)
-        size = max(*np.abs(inertias[i, 1, axes, axes]), *joint.armature, 1e-30)
-        least = D[0, 0] if joint.nv == 1 else np.linalg.eigvalsh(D)[0]
-        if least <= 1e-12 * size:
-            came, means = ("a negative one", "indefinite") if least < -1e-12 * size else ("none", "singular")
+        size = np.sqrt(np.abs(inertias[i, 1, axes, axes]) + joint.armature)  # masses and moments have their own units
+        size[size == 0.0] = 1.0
+        least = np.linalg.eigvalsh(D / size / size[:, None])[0]
+        if least <= LEAST_INERTIA:
+            came, means = ("a negative one", "indefinite") if least < -LEAST_INERTIA else ("none", "singular")
             raise ModelError(
                 f"joint {joint.name!r}", "a subtree with inertia about every degree of freedom",
                 f"{came} behind link {tree.link_names[i]!r} (the mass matrix is {means})",
                 "Give the links mass and inertia, add armature, or make the joint fixed.",
             )  # fmt: skip
         if parent != WORLD:
-            inertias[i, 0] -= U @ (U.T / least if joint.nv == 1 else np.linalg.solve(D, U.T))
+            inertias[i, 0] -= U @ (U.T / D[0, 0] if joint.nv == 1 else np.linalg.solve(D, U.T))
             inertias[parent] += X[i].T @ inertias[i] @ X[i]

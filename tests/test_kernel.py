@@ -306,6 +306,18 @@ def _in_another_process(kernel: ds.Kernel, q: np.ndarray) -> np.ndarray:
     return np.asarray(kernel(q, threads=2))
 
 
+def test_a_kernel_that_was_pickled_is_of_its_own_robot() -> None:
+    """Not of another one that has the same program, but other names or limits."""
+    tree, joints = ds.mechanisms.chain(2), []
+    for k, joint in enumerate(tree.joints):
+        joints.append(replace(joint, lower=-np.ones(1), upper=np.ones(1), friction=np.full(1, k)))
+    for of in (tree, replace(tree, name="other"), replace(tree, joints=tuple(joints))):
+        kept = pickle.dumps(ds.compile(of, (), "mass_matrix"))
+        kernel = pickle.loads(kept)
+        assert pickle.dumps(kernel.request.tree) == pickle.dumps(pickle.loads(pickle.dumps(of)))
+        assert pickle.loads(kept) is kernel
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("start", ["spawn", "fork"])
 def test_kernels_pickle_and_run_in_other_processes(small, start: str) -> None:  # type: ignore[no-untyped-def]

@@ -323,7 +323,9 @@ def test_a_folder_does_not_hide_a_robot_of_its_name(tmp_path, monkeypatch):
 def test_rotation_between():
     rng = np.random.default_rng(0)
     pairs = [(X, X), (X, -X), (Y, -Y), (Z, -Z), (X, Y), (Z, Z + 1e-9 * X)]
-    pairs += [tuple(v / np.linalg.norm(v) for v in rng.normal(size=(2, 3))) for _ in range(20)]
+    for _ in range(20):
+        a, b = (v / np.linalg.norm(v) for v in rng.normal(size=(2, 3)))
+        pairs += [(a, b), (a, a), (a, -a), (a, 10.0 ** rng.uniform(-16, -8) * b - a)]
     for a, b in pairs:
         b = b / np.linalg.norm(b)
         R = rotation_between(a, b)

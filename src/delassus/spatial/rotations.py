@@ -59,8 +59,10 @@ def rotation_between(start: Array, end: Array) -> Array:
     """Smallest rotations (..., 3, 3) that take unit vectors ``start`` to unit vectors ``end``, both (..., 3)."""
     normal, cosine = np.cross(start, end), np.sum(start * end, axis=-1)
     sine = np.linalg.norm(normal, axis=-1)
-    parallel = sine < 1e-15
-    normal = np.where(parallel[..., None], np.roll(np.abs(start), 1, axis=-1), normal)
+    parallel = sine < ROUND_OFF
+    across = np.eye(3)[(np.argmax(np.abs(start), axis=-1) + 1) % 3]
+    normal = np.where(parallel[..., None], across, normal)
+    normal = normal - np.sum(normal * start, axis=-1, keepdims=True) * start  # round-off of near parallel ones
     angle = np.where(parallel, np.where(cosine > 0, 0.0, np.pi), np.arctan2(sine, cosine))
     return rotation_about(normal / np.linalg.norm(normal, axis=-1, keepdims=True), angle)
 

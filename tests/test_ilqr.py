@@ -1,5 +1,6 @@
 """`ilqr`: plans of smooth steps and of contact steps, and what it refuses."""
 
+import pickle
 from itertools import islice
 
 import numpy as np
@@ -256,6 +257,12 @@ def test_refused(rolling):
     rest = DT, effort, to_goal
     with pytest.raises(ds.DelassusError, match="step and derivatives: expected kernels of one robot"):
         ds.ilqr(derivatives, step, *start, zero, *rest)
+    other = ds.mechanisms.free_body(2.0, [0.1, 0.1, 0.1], name="ball")
+    of_other = ds.compile(other, (), "step"), ds.compile(other, (), "step_derivatives")
+    with pytest.raises(ds.DelassusError, match="step and derivatives: expected kernels of one robot"):
+        ds.ilqr(of_other[0], ds.compile(step.request.tree, (), "step_derivatives"), *start, zero, *rest)
+    again = pickle.loads(pickle.dumps(of_other[1]))  # whose tree is another object of the same robot
+    assert next(ds.ilqr(of_other[0], again, *start, zero, *rest)).cost < np.inf
     with pytest.raises(ds.DelassusError, match="derivatives: expected a kernel from"):
         ds.ilqr(step, step, *start, zero, *rest)
     with pytest.raises(ds.DelassusError, match=r"controls: expected finite numbers of shape \(40, 6\)"):

@@ -334,7 +334,7 @@ def ilqr(
     if (
         not all(isinstance(k, Kernel) for k in (step, derivatives))
         or not step.request.states
-        or step.request.tree is not derivatives.request.tree
+        or step.request.tree.fingerprint != derivatives.request.tree.fingerprint
     ):
         wanted = "kernels of one robot, such as of 'step' and 'step_derivatives'"
         raise ConfigurationError(

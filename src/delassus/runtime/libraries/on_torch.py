@@ -276,7 +276,7 @@ def _register() -> Any:
         depth = len(made.arguments[0].shape)
         batch = flat[0].shape[: flat[0].ndim - depth]
         if len(batch) > 1:  # the direct entry takes one axis at most
-            flat = [x.reshape(-1, *a.shape) for x, a in zip(flat, made.arguments, strict=True)]
+            flat = [x.reshape((prod(batch), *a.shape)) for x, a in zip(flat, made.arguments, strict=True)]
         found = made(*flat)
         results = [torch.from_numpy(x) for x in (found if type(found) is tuple else (found,))]
         return results if len(batch) < 2 else [x.view(*batch, *x.shape[1:]) for x in results]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -120,6 +122,19 @@ def test_motions_that_excite(base, root):
     single = np.repeat([j.nv == 1 for j in tree.joints], [j.nv for j in tree.joints])
     places = np.repeat([j.nv == 1 for j in tree.joints], [j.nq for j in tree.joints])
     assert (q[:, places] <= tree.upper[single]).all() and (q[:, places] >= tree.lower[single]).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_motions_keep_to_limits_of_one_side(seed):
+    """Of either, of both and of none; those beyond what a file means are none."""
+    rng, joints = np.random.default_rng(seed), []
+    for joint in ds.mechanisms.chain(3).joints:
+        low, high = np.sort(rng.normal(size=2))
+        ends = [(low, high), (low, np.inf), (-np.inf, high), (low, 1e7), (-1e30, high)][rng.integers(5)]
+        joints.append(replace(joint, lower=np.array(ends[:1]), upper=np.array(ends[1:])))
+    tree = replace(ds.mechanisms.chain(3), joints=tuple(joints))
+    q = ds.exciting_motion(tree, period=2.0, harmonics=1, samples=20, rounds=0, seed=seed).q
+    assert (q >= tree.lower).all() and (q <= tree.upper).all() and (np.abs(q) < 10.0).all()
 
 
 def test_reach_of_motions_is_checked():

@@ -33,11 +33,11 @@ from delassus.model.tree import Tree
 from delassus.quantities.declarations.regressors import BaseParameters, base_of_regressors
 from delassus.quantities.request import check_tree
 from delassus.runtime.compile import compile
-from delassus.spatial.joint_kinds import FREE
+from delassus.spatial.joint_kinds import FREE, usual_range
 from delassus.spatial.rotations import Array
 
 UNBOUNDED = np.pi
-"""Reach to either side of joints that have no limits, rad or m."""
+"""Reach to the sides on which joints have no limits, rad or m."""
 
 WITHIN = 0.9
 """Part of a joint's range that is used."""
@@ -102,8 +102,7 @@ class _Motions:
     ) -> None:
         self.tree, self.floats, self.period, self.harmonics = tree, floats, period, harmonics
         self.gravity = np.zeros(3) if floats else np.array(tree.gravity)
-        bounded = np.isfinite(tree.upper - tree.lower)
-        lower, upper = np.where(bounded, tree.lower, -UNBOUNDED), np.where(bounded, tree.upper, UNBOUNDED)
+        lower, upper = usual_range(tree.lower, tree.upper, UNBOUNDED)
         self._middle, self._reach = 0.5 * (lower + upper), WITHIN * 0.5 * (upper - lower)
         self._fastest = np.where(np.isfinite(tree.velocity_limit), tree.velocity_limit, speed)
         self._parts = [

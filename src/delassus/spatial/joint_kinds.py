@@ -221,12 +221,8 @@ class JointKind(ABC):
                 angle = rng.uniform(-np.pi, np.pi, batch)
                 q[..., self.unit] = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
             return q
-        reach = 1.0 if self.motion_axes[0] in LINEAR else np.pi
-        low, high = float(lower[0]), float(upper[0])
-        bounded_below, bounded_above = abs(low) < NO_LIMIT, abs(high) < NO_LIMIT
-        low = low if bounded_below else min(-reach, high - reach) if bounded_above else -reach
-        high = high if bounded_above else max(reach, low + reach)
-        return rng.uniform(min(low, high), max(low, high), (*batch, 1))
+        low, high = usual_range(lower, upper, 1.0 if self.motion_axes[0] in LINEAR else np.pi)
+        return rng.uniform(min(low[0], high[0]), max(low[0], high[0]), (*batch, 1))
 
 
 class _Straight(JointKind):
@@ -421,6 +417,16 @@ FREE = _Pose("free", (*LINEAR, *ANGULAR), (0.0, 0.0, 0.0, *BALL.neutral), slice(
 
 KINDS = (REVOLUTE, COS_SIN, PRISMATIC, PLANAR, BALL, TRANSLATION, FREE)
 """All of them."""
+
+
+def usual_range(lower: Array, upper: Array, reach: float) -> tuple[Array, Array]:
+    """Least and largest coordinates (n,): limits, and where a side has none ``reach`` from zero, or beyond the other.
+
+    Limits beyond `NO_LIMIT` are none.
+    """
+    below, above = np.abs(lower) < NO_LIMIT, np.abs(upper) < NO_LIMIT
+    low = np.where(below, lower, np.where(above, np.minimum(-reach, upper - reach), -reach))
+    return low, np.where(above, upper, np.maximum(reach, low + reach))
 
 
 def rotated(R: Rotation, x: Entries) -> list[Scalar]:

@@ -409,6 +409,7 @@ class TraceOps(Ops):
         return self._function(SELECT, condition, x, y)
 
     def repeat(self, times: int, start: Sequence[Any], body: Body, unless: Any = 0.0) -> list[Any]:
+        assert not self.is_repeated, "a loop in a loop, or in what is called for rows, is not cut into stages"
         nodes = [self.number(x) for x in (*start, unless)]  # the last one: whether the state has stopped
         carried: list[Any] = self.vector(len(nodes), [self.at[x] for x in nodes])
         *before, stopped = carried

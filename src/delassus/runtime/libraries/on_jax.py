@@ -95,9 +95,10 @@ def rollout(asked: Rollout) -> tuple[Any, ...]:
         if len(x) != steps:
             raise ConfigurationError(name, f"{steps} steps", f"{len(x)}", "Pass as many as there are steps.")
     fixed = {name: x for name, x in fixed.items() if name not in anew}
-    given = {**start, **fixed, **{name: x[0] for name, x in anew.items()}}
+    given = {name: jnp.asarray(x) for name, x in (start | fixed | anew).items()}
     arguments = [a for a in kernel.arguments if a.name in given]
-    batch = batch_of_all([a.name for a in arguments], [leading(jnp.asarray(given[a.name]), a) for a in arguments])
+    own = [leading(given[a.name], a)[a.name in anew :] for a in arguments]
+    batch = batch_of_all([a.name for a in arguments], own)
 
     def of_kernel(x: Any, name: str) -> Any:
         x = jnp.asarray(x)
@@ -123,7 +124,7 @@ def rollout(asked: Rollout) -> tuple[Any, ...]:
     held = policy(0, first) if control not in anew else {}
     _, found = jax.lax.scan(step, (first, held), (jnp.arange(steps), anew))
     trajectories = [jnp.concatenate([x[None], xs]) for x, xs in zip(first, found, strict=False)]
-    return (*trajectories, *(jnp.max(x, axis=0) for x in found[len(first) :]))
+    return (*trajectories, *(jnp.max(x, axis=0, initial=0.0) for x in found[len(first) :]))
 
 
 def _check_numbers(x: Any, name: str) -> None:

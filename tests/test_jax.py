@@ -226,12 +226,10 @@ def test_rollouts_are_those_of_numpy_and_have_derivatives():
     arm = ds.mechanisms.chain(3)
     step, q = ds.compile(arm, (), "step"), arm.random(0, batch=4)
     v, controls = np.ones(3), np.random.default_rng(0).normal(size=(5, 4, 3))
-    for steps in (5, 1, 0):
-        for start, u in ((q, controls[:steps]), (q[0], controls[:steps, 0])):
-            how = {"decimation": 2, "time_axis": 0}
-            known = ds.rollout(step, start, v, u, 1e-2, **how)
-            for found, expected in zip(ds.rollout(step, jnp.asarray(start), v, u, 1e-2, **how), known, strict=True):
-                assert found.shape == expected.shape and error(found, expected) < 1e-12
+    for u, how in ((controls, {"decimation": 2}), (controls[:0], {"time_axis": 0})):
+        known = ds.rollout(step, q, v, u, 1e-2, **how)
+        for found, expected in zip(ds.rollout(step, jnp.asarray(q), v, u, 1e-2, **how), known, strict=True):
+            assert found.shape == expected.shape and error(found, expected) < 1e-12
 
     def end(controls):
         return jnp.sum(ds.rollout(step, q, v, controls, 1e-2, time_axis=1)[0][-1])

@@ -55,6 +55,24 @@ def test_base_parameters_of_known_mechanisms():
         ds.base_parameters(ds.mechanisms.pendulum(1), tolerance=0.0)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_base_parameters_do_not_depend_on_limits_or_units(seed):
+    """Of robots whose files give no limits, and of such as are of micrometres or of kilometres."""
+    tree, names = some_mechanism(seed, 4, ("fixed", "floating")[seed % 2]).tree, set()
+    still = tuple(replace(j, lower=np.zeros(j.nv), upper=np.zeros(j.nv)) for j in tree.joints)
+    names.add(ds.base_parameters(replace(tree, joints=still)).columns.tobytes())
+    for length in (1.0, 2.0**-20, 2.0**20):
+        units = np.repeat([1.0, length], 3)
+        scaled = replace(
+            tree,
+            joints=tuple(replace(j, position=j.position * length, armature=np.zeros(j.nv)) for j in tree.joints),
+            inertias=tree.inertias * units[:, None] * units,
+            frames={name: replace(at, position=at.position * length) for name, at in tree.frames.items()},
+        )
+        names.add(ds.base_parameters(scaled, gravity=np.array([0.0, 0.0, -9.81 * length])).columns.tobytes())
+    assert len(names) == 1
+
+
 def test_bodies_that_have_base_parameters():
     """Where there are some, these; else those that are nearest, which no others are in any direction."""
     tree, rng = some_mechanism(4, 5, "floating").tree, np.random.default_rng(1)

@@ -19,13 +19,15 @@ from delassus.algorithms.dynamics.derivatives.accelerations import derivatives
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_number, real_array
+from delassus.model.kinematics import generic_configurations
+from delassus.model.topology import length_of
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.direct import bind
 from delassus.quantities.options import CONSTRAINED, CONTROLLED
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import check_tree
-from delassus.spatial.motion import column
+from delassus.spatial.motion import LINEAR, column
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 
@@ -288,17 +290,25 @@ def base_parameters(tree: Tree, *, gravity: ArrayLike | None = None, tolerance: 
     tolerance = check_number("tolerance", tolerance, "Of a column, as 1e-6.", most=1.0)
     rng, n = np.random.default_rng(0), 10 * tree.n_links
     batch = EXCITATION * -(-n // max(tree.nv, 1))
-    v, qdd = rng.normal(size=(2, batch, tree.nv))
-    Y = regressor(tree, tree.random(rng, batch), v, qdd, gravity=gravity).reshape(batch * tree.nv, n)
+    v, qdd = rng.normal(size=(2, batch, tree.nv)) * _units(tree)
+    Y = regressor(tree, generic_configurations(tree, rng, (batch,)), v, qdd, gravity=gravity)
+    Y = Y.reshape(batch * tree.nv, n)
     return base_of_regressors(tree, Y, tolerance)
+
+
+def _units(tree: Tree) -> Array:
+    """What displacements (nv) are compared with: the length of the robot, of rotations 1 rad."""
+    axes = [axis for joint in tree.joints for axis in joint.motion_axes]
+    return np.array([length_of(tree) if axis in LINEAR else 1.0 for axis in axes])
 
 
 def base_of_regressors(tree: Tree, Y: Array, tolerance: float = 1e-6) -> BaseParameters:
     """Base parameters of the motions of which rows (N, 10 n) of regressors are."""
     names = tuple(f"{link}.{p}" for link in tree.link_names for p in PARAMETERS)
+    Y, length = Y * np.tile(_units(tree), len(Y) // max(tree.nv, 1))[:, None], length_of(tree)
     size = np.linalg.norm(Y, axis=0)
-    largest = size.max(initial=0.0)
-    size[size <= tolerance * largest] = 0.0
+    moments = size / np.tile(np.repeat([length**2, length, 1.0], [1, 3, 6]), tree.n_links)  # all in kg m²
+    size[moments <= tolerance * moments.max(initial=0.0)] = 0.0
     Y = Y / np.where(size > 0.0, size, 1.0)
     basis, columns = np.zeros(Y.shape, order="F"), list[int]()
     for k in np.flatnonzero(size):

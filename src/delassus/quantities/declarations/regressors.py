@@ -305,9 +305,9 @@ def _units(tree: Tree) -> Array:
 def base_of_regressors(tree: Tree, Y: Array, tolerance: float = 1e-6) -> BaseParameters:
     """Base parameters of the motions of which rows (N, 10 n) of regressors are."""
     names = tuple(f"{link}.{p}" for link in tree.link_names for p in PARAMETERS)
-    Y, length = Y * np.tile(_units(tree), len(Y) // max(tree.nv, 1))[:, None], length_of(tree)
+    Y, unit = Y * np.tile(_units(tree), len(Y) // max(tree.nv, 1))[:, None], length_of(tree)
     size = np.linalg.norm(Y, axis=0)
-    moments = size / np.tile(np.repeat([length**2, length, 1.0], [1, 3, 6]), tree.n_links)  # all in kg m²
+    moments = size / np.tile(np.repeat([unit**2, unit, 1.0], [1, 3, 6]), tree.n_links)  # all in kg m²
     size[moments <= tolerance * moments.max(initial=0.0)] = 0.0
     Y = Y / np.where(size > 0.0, size, 1.0)
     basis, columns = np.zeros(Y.shape, order="F"), list[int]()

@@ -95,7 +95,7 @@ def rollout(asked: Rollout) -> tuple[Any, ...]:
         if len(x) != steps:
             raise ConfigurationError(name, f"{steps} steps", f"{len(x)}", "Pass as many as there are steps.")
     fixed = {name: x for name, x in fixed.items() if name not in anew}
-    given = {name: jnp.asarray(x) for name, x in (start | fixed | anew).items()}
+    given = {name: jnp.asarray(x) for name, x in {**start, **fixed, **anew}.items()}
     arguments = [a for a in kernel.arguments if a.name in given]
     own = [leading(given[a.name], a)[a.name in anew :] for a in arguments]
     batch = batch_of_all([a.name for a in arguments], own)

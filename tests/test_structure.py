@@ -220,20 +220,28 @@ def in_units(m, length):
     return build_tree("units", links, joints, root="floating" if m.floating else "fixed")
 
 
-@pytest.mark.parametrize("seed", range(40, 48))
-def test_units_of_length_do_not_matter(seed):
+@pytest.mark.parametrize("given", ["nothing", "position", "rows", "payload"])
+@pytest.mark.parametrize("seed", range(40, 44))
+def test_units_of_length_do_not_matter(seed, given):
     """Robots that slide and float, of micrometres and of 1,000 km, are as well-conditioned as of metres."""
     m = some_mechanism(seed, 4, ("fixed", "floating")[seed % 2])
-    joints, nv, rng, found = m.tree.joints, m.tree.nv, np.random.default_rng(seed), []
-    of_q = [j for j in joints for _ in range(j.nq)]
+    joints, nv, rng, found, n = m.tree.joints, m.tree.nv, np.random.default_rng(seed), [], 32
     in_v = np.array([axis < 3 for j in joints for axis in j.motion_axes], dtype=bool)
-    in_q = [k not in range(j.nq)[j.kind.unit or slice(0)] for j in joints for k in range(j.nq)]
-    in_q = [is_length and (j.nq > 1 or j.motion_axes[0] < 3) for is_length, j in zip(in_q, of_q, strict=True)]
-    q, v, tau = m.tree.random(rng, batch=32), rng.normal(size=(32, nv)), rng.normal(size=(32, nv))
+    q, v, tau, K = m.tree.random(rng, batch=n), *rng.normal(size=(2, n, nv)), rng.normal(size=(n, 2, 6))
+    link, place = m.links[-1].name, rng.normal(0.0, 0.3, (n, 3))
+    point = 0.1 * np.array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
     for length in (1.0, 2.0**-20, 2.0**20):
-        program = traced(in_units(m, length), ds.Point(m.links[-1].name), "dynamics")
-        units = np.where(in_v, length, 1.0)
-        *_, rcond = reference(program, q * np.where(in_q, length, 1.0), v * units, tau * length**2 / units)
+        units, factors = np.where(in_v, length, 1.0), [x for j in joints for x in j.kind.in_units(length)]
+        constraint, options, further = {
+            "nothing": (ds.Point(link), {}, []),
+            "position": (ds.Point(ds.Frame(link, given="position")), {}, [place * length]),
+            "rows": (ds.Rows(link, 2), {}, [K * np.repeat([1.0, length], 3)]),
+            "payload": (ds.Point(link), {"payloads": [link]}, [point * np.repeat([1.0, length, length**2], [1, 3, 6])]),
+        }[given]
+        gravity = (0.0, 0.0, -9.81 * length)
+        program = traced(in_units(m, length), constraint, "dynamics", gravity=gravity, **options)
+        further = [np.broadcast_to(x, (n, *a.shape)) for x, a in zip(further, program.arguments[3:], strict=True)]
+        *_, rcond = reference(program, q * factors, v * units, tau * length**2 / units, *further)
         found.append(np.maximum(rcond, EPSILON))
     for other in found[1:]:
         assert np.all(np.abs(np.log10(np.median(other) / np.median(found[0]))) < ALIKE)

@@ -21,6 +21,8 @@ from delassus.constraints import Argument
 from delassus.constraints.contact import ground_name
 from delassus.model.check import check_number
 from delassus.model.kinematics import generic_configurations
+from delassus.model.topology import length_of
+from delassus.model.tree import total_mass
 from delassus.spatial.ops import Scalar
 from delassus.spatial.rotations import Array
 from delassus.spatial.trace.nodes import Expression
@@ -103,23 +105,25 @@ def _usual(asked: Request, argument: Argument, random: np.random.Generator) -> A
         return np.asarray(10.0 ** random.uniform(-4.0 if name == "d" else -13.0, 1.0, shape))
     if name in ("friction", "restitution", "smoothing"):
         return np.asarray(random.uniform(0.0, 1.0, shape))
+    length = length_of(asked.tree)
     if argument.keyword == "payloads":
-        return _payloads(random)
+        return _payloads(random, total_mass(asked.tree) / max(asked.tree.n_links, 1), length)
     x = random.normal(size=shape)
     if name.startswith(ground_name(0)[:-1]):  # heights, and normals of slopes
         x = x * [0.2, 0.3, 0.3, 0.0] + [0.0, 0.0, 0.0, 1.0]
         x[..., 1:] /= np.linalg.norm(x[..., 1:], axis=-1, keepdims=True)
     if argument.keyword == "rows":
+        x[..., 3:] *= length
         return np.asarray(x / np.linalg.norm(x, axis=-1, keepdims=True))
     if argument.keyword in ("placements", "poses"):
-        x[:, :3] *= 0.2
+        x[:, :3] *= length
         x[:, 3:] /= np.linalg.norm(x[:, 3:], axis=-1, keepdims=True) if prod(argument.shape) > 3 else 1.0
     return np.asarray(x)
 
 
-def _payloads(random: np.random.Generator) -> Array:
-    """Inertias (STATES, 10) of four points each."""
-    m, p = random.uniform(0.0, 0.5, (STATES, 4, 1)), random.normal(0.0, 0.1, (STATES, 4, 3))
+def _payloads(random: np.random.Generator, mass: float, length: float) -> Array:
+    """Inertias (STATES, 10) of four points each, of masses and at distances as those of links are."""
+    m, p = random.uniform(0.0, 0.5 * mass, (STATES, 4, 1)), random.normal(0.0, 0.5 * length, (STATES, 4, 3))
     x, y, z = np.moveaxis(p, -1, 0)
     moments = np.stack([y * y + z * z, -x * y, x * x + z * z, -x * z, -y * z, x * x + y * y], axis=-1)
     return np.concatenate([m.sum(axis=1), (m * p).sum(axis=1), (m * moments).sum(axis=1)], axis=-1)

@@ -32,6 +32,7 @@ from delassus.algorithms.problem import Problem
 from delassus.constraints import Goal
 from delassus.model.inertia import motion_transform
 from delassus.model.kinematics import generic_configurations
+from delassus.model.topology import length_of
 from delassus.model.tree import WORLD
 from delassus.planner.elimination import fewest_operations
 from delassus.quantities.quantity import CONTROLS
@@ -44,7 +45,8 @@ from delassus.spatial.trace.trace_ops import TraceOps
 
 _FORCES: Mapping[str, Callable[..., Forces]] = {"actuators": actuator_forces, "pd": pd_forces}
 
-GENERIC_PLACEMENT = (0.3, 0.5, 0.7, 0.46, 0.2, -0.58, math.sqrt(0.412))
+GENERIC_PLACEMENT = (0.3, 0.5, 0.7), (0.46, 0.2, -0.58, math.sqrt(0.412))
+"""Position in lengths of the robot, and unit quaternion."""
 
 
 WORST_COLUMN = 3.0
@@ -322,6 +324,7 @@ def symbolic_request(request: Request, ops: TraceOps) -> BoundRequest:
         if a.name in CONFIGURATIONS:
             at = generic_configurations(request.tree, CONFIGURATIONS.index(a.name))
         elif a.shape == (7,) and a.keyword in ("placements", "poses"):
-            at = GENERIC_PLACEMENT
+            position, quaternion = GENERIC_PLACEMENT
+            at = [*(length_of(request.tree) * x for x in position), *quaternion]
         values[a.name] = ops.unknown(*a.shape) if len(a.shape) == 2 else ops.vector(a.size, at)
     return BoundRequest(request, ops, values)

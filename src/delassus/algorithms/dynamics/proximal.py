@@ -15,7 +15,7 @@ equations", RSS 2021. Deviations: ``G`` is not formed. A robot whose hard rows h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
@@ -26,6 +26,7 @@ from delassus.algorithms.dynamics.popov_vereshchagin import loop_rows
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import total_mass
 from delassus.spatial.motion import column, from_entries, scaled
@@ -65,7 +66,7 @@ class ProximalPoint:
         soft = motion.with_goals([replace(goal, compliance=ops.zeros(1, 1)) for goal in motion.goals])
         late = {c for labels in loop_rows.waiting(soft) for c, _ in labels}
         mobility = mobilities(problem)
-        weight = TUNING.weight if all(motion.goals[c].compliance is not None for c in late) else TUNING.loop_weight
+        weight = TUNING.loop_weight if self._mixes_dependent_rows(late) else TUNING.weight
         self.weights, self._R = list[Scalar](), list[Matrix]()
         hard: list[Scalar] = []
         self._least = [TUNING.least_gain * TUNING.loop_weight * g for g in mobility]
@@ -78,6 +79,18 @@ class ProximalPoint:
             self._R.append(W if goal.compliance is None else goal.compliance + W)
         numbers = ops.known(from_entries(ops, hard)) if hard else ()
         self._is_least_norm = numbers is not None and len({float(x) for x in np.ravel(numbers)}) <= 1
+
+    def _mixes_dependent_rows(self, late: Collection[int]) -> bool:
+        """Whether hard rows are dependent at almost all states, of which some wait and others do not.
+
+        They get one weight, that of those that wait, for forces of least norm; it takes digits of the others.
+        """
+        ops, problem = self._ops, self._motion.problem
+        hard = [c for c, is_soft in enumerate(self._motion.softness) if not is_soft]
+        if len({c in late for c in hard}) < 2:
+            return False
+        rows = [r for c in hard for r in range(problem.n_rows)[problem.rows[c]]]
+        return ops.rank(ops.take(problem.once(jacobian), rows, None)) < len(rows)
 
     def solve(self, added: Matrix) -> Solution:
         """Accelerations, and forces ``S (b_0 + added)``."""

@@ -14,7 +14,6 @@ from delassus.algorithms.dynamics.popov_vereshchagin import constant_rows
 from delassus.algorithms.dynamics.popov_vereshchagin.activation import Conditions
 from delassus.algorithms.dynamics.state import NEVER, DynamicsProblem, EliminationOrder
 from delassus.algorithms.jacobian import jacobian, jacobian_columns
-from delassus.algorithms.osim.least_squares import LeastSquares
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.cli import app as cli

@@ -11,7 +11,7 @@ import pytest
 import delassus as ds
 from delassus import Tree
 from delassus.accuracy.rank import REGULAR_CONDITION
-from internals import LeastSquares, NumpyOps, RawJoint, RawLink, build_tree, joint_kinds
+from internals import NumpyOps, RawJoint, RawLink, bound_request, build_tree, joint_kinds
 from tools import AGREEMENT, error, random_frame
 
 pytestmark = pytest.mark.usefixtures("one_lane")
@@ -315,7 +315,7 @@ def test_least_squares_of_programs(seed):
     J[: states // 4, 3] = 0.0
     J = np.take_along_axis(J, rng.permuted(np.tile(np.arange(m), (states, 1)), axis=1)[..., None], axis=1)
     x = rng.normal(size=(states, m, 1))
-    solver = LeastSquares(NumpyOps(), J @ np.swapaxes(J, -1, -2), [np.zeros(states)] * m)
+    solver = bound_request.LeastSquares(NumpyOps(), J @ np.swapaxes(J, -1, -2), [np.zeros(states)] * m)
     S = 1.0 / np.maximum(np.linalg.norm(J, axis=-1), 1e-9)[..., None]
     values = np.linalg.svd(S * J, compute_uv=False) ** 2
     rank = np.count_nonzero(values > REGULAR_CONDITION * values[:, :1], axis=-1)

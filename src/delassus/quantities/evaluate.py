@@ -227,8 +227,10 @@ class NumpyRequest(BoundRequest):
                     whole = 0.5 * (whole + np.swapaxes(whole, -1, -2))
                 out[output.name] = np.array(whole.reshape((*self.batch, *self.request.shape_of(output))))
             if self.resolved:
-                last, finite = self.resolved[-1], are_finite([*out.values()], self.batch)
-                self.resolved[-1] = replace(last, status=np.where(finite, last.status, DynamicsStatus.FAILED))
+                last = self.resolved[-1]
+                status = last.status.copy()
+                status[~are_finite([*out.values()], self.batch)] = DynamicsStatus.FAILED
+                self.resolved[-1] = replace(last, status=status)
             for name, output in outputs.items():
                 if output.is_derivative:
                     out[name][self.status == DynamicsStatus.FAILED] = np.nan

@@ -98,7 +98,8 @@ class LeastSquares:
         """
         ops, m = self._ops, len(S)
         a: list[list[Any]] = [[S[i] * g[i][j] * S[j] for j in range(i)] for i in range(m)]
-        pivots, L, zero = [ops.select(x, 1.0, 0.0) for x in moved], [list[Any]() for _ in range(m)], 0.0
+        pivots, L = [ops.select(x, 1.0, 0.0) for x in moved], [list[Any]() for _ in range(m)]
+        zero: Scalar = 0.0
 
         def at(i: int, j: int) -> tuple[list[Any], int]:
             return (a[i], j) if i > j else (a[j], i)

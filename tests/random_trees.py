@@ -137,3 +137,27 @@ def some_constraints(mechanism, least=1, most=7):
     if rng.random() < 0.2:
         made.append(made[0])  # redundant
     return [c for c, _ in made], [K for _, K in made if K is not None]
+
+
+FACTORS = (1.0, -1.0, 0.1, -31.0, np.pi, 1e3, 1e-6)
+
+
+def some_dependent_rows(mechanism):
+    """Sets of constraints, by name, whose rows depend on one another at every state."""
+    rng, tree = mechanism.rng, mechanism.tree
+    deep = sorted(range(tree.n_links), key=lambda i: -len(tree.support(i)))
+    a, b = (tree.link_names[i] for i in (deep[0], deep[-1]))
+    at, K, (f, g) = random_frame(rng, a), rng.normal(size=(2, 6)), rng.choice(FACTORS, 2)
+    met = rng.choice(tree.n_links, min(2, tree.n_links), replace=False)
+    row = {tree.joint_names[i]: rng.normal(size=tree.joints[i].nv) for i in met}
+    on_joints = [{name: s * (x if len(x) > 1 else x[0]) for name, x in row.items()} for s in (1.0, f)]
+    out = {
+        f"twice, {f}": [ds.Rows(at, K[:1]), ds.Rows(at, f * K[:1])],
+        f"any two of three, {f}, {g}": [ds.Rows(at, [*K, f * K[0] + g * K[1]])],
+        "almost alike": [ds.Rows(at, [K[0], K[0] + 1e-4 * K[1], K[1]])],
+        f"on joints, {f}": [ds.JointRows(x) for x in on_joints],
+    }
+    if a != b:
+        other = random_frame(rng, b)
+        out["on three links"] = [ds.Point(at), ds.Point(other), ds.Point(at, other)]
+    return out

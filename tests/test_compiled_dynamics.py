@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import warnings
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -431,6 +432,55 @@ def test_dependent_rows(method, dtype):
     if dtype == "float64":
         assert error(solution.dynamics_residual(), 0 * qdd) < 1e-6
         assert error(solution.constraint_residual(), expected.constraint_residual()) < 1e-6
+
+
+@pytest.mark.usefixtures("one_lane")
+@pytest.mark.slow
+def test_status_and_forces_are_of_one_solution():
+    """Two ends held to the world and to one another: forces of least norm, whether the status is asked for or not."""
+    tree, rng = ds.mechanisms.star(2, 2), np.random.default_rng(0)
+    constraints = [ds.Point("branch1_2"), ds.Point("branch2_2"), ds.Point("branch1_2", "branch2_2")]
+    q, v, tau = tree.random(rng, 9), rng.normal(size=(9, tree.nv)), rng.normal(size=(9, tree.nv))
+    flags = np.array([[1.0, 1.0, 1.0]] * 6 + [[1.0, 0.0, 1.0]] * 3)
+    dynamics, impact = ds.compile(tree, constraints, "dynamics"), ds.compile(tree, constraints, "impulse", active=True)
+    expected = ds.forward_dynamics(tree, q, 0 * v, tau, constraints)
+    struck = ds.impulse(tree, q, v, constraints, active=flags)
+    for kernel, given, wanted, forces in (
+        (dynamics, (q, 0 * v, tau), expected, stacked(expected)[1]),
+        (impact, (q, v, flags), struck, np.concatenate(struck.impulses, axis=-1)),
+    ):
+        *found, status = kernel(*given, return_status=True)
+        assert np.array_equal(status, wanted.status) and ds.DynamicsStatus.REDUNDANT in status
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ds.DelassusWarning)
+            plain = kernel(*given)
+        assert max(error(x[1], forces) for x in (found, plain)) < 1e-6
+    solution = dynamics.solve(q, 0 * v, tau)
+    assert np.array_equal(solution.status, expected.status) and error(stacked(solution)[1], stacked(expected)[1]) < 1e-6
+
+
+@pytest.mark.usefixtures("one_lane")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "options", "large"),
+    [
+        ("contact_step", {"control": "pd"}, {"q_target": -1e38, "kp": 100.0}),
+        ("contact_step", {"control": "pd"}, {"q_target": -np.inf}),
+        ("dynamics", {}, {"tau": 3e38}),
+        ("step", {}, {"tau": 1e30, "dt": 1e20}),
+    ],
+)
+def test_what_is_not_finite_has_no_good_status(what, options, large):
+    """Also where float64 has it, and float32 has not; one state, and a batch beside states that are fine."""
+    kernel = ds.compile(ds.mechanisms.chain(2), (), what, dtype="float32", **options)
+    for batch in ((), (9,)):
+        given = {a.name: np.full((*batch, *a.shape), 0.1, np.float32) for a in kernel.arguments}
+        for name, x in large.items():
+            given[name][0 if batch else ...] = np.float32(x)
+        *results, status = kernel(*given.values(), return_status=True)
+        finite = np.all([np.isfinite(x).all(axis=-1) for x in results if x.shape[-1:] != (0,)], axis=0)
+        good = np.isin(status, [ds.DynamicsStatus.SOLVED, ds.DynamicsStatus.REDUNDANT])
+        assert np.array_equal(good, finite) and np.count_nonzero(~finite) == 1
 
 
 def turned_planar_chain(n):

@@ -14,8 +14,8 @@ import pytest
 import delassus as ds
 from delassus_studies.bench.errors import ABOVE, BELOW, EXACT, true_and_estimated, usual_and_near_singular
 from delassus_studies.cases import G1_ENDS, GO1_FEET, TALOS_FEET
-from internals import ERROR_BOUND, example_robot_files, make_program, usual_states
-from random_trees import some_mechanism
+from internals import ERROR_BOUND, example_robot_files, interpret_program, make_program, usual_states
+from random_trees import some_dependent_rows, some_mechanism
 from tools import error, requested
 
 pytestmark = pytest.mark.usefixtures("one_lane")
@@ -253,3 +253,65 @@ def test_usual_states_close_loops(what):
     closed, _ = usual_states(requested(arms, loop, what))
     ends = ds.forward_kinematics(arms, closed[:, : arms.nq], [loop.first, loop.second])[..., :3, 3]
     assert np.abs(ends[:, 0] - ends[:, 1]).max() < 1e-6
+
+
+DEPENDENT = 1e-11
+"""Singular values of rows below this part of the largest count as zero: factors of rows go down to 1e-6."""
+
+ACCEPTED = 1e-5
+"""Errors of solutions that are accepted: ten times the bound."""
+
+
+def of_least_norm(tree, constraints, q, tau):
+    """The definition, at rest: accelerations, and the smallest forces that give them, ``f = −G⁺ J M⁻¹ (τ − c)``.
+
+    ``G = Bᵀ B`` with ``B = L⁻¹ Jᵀ`` and ``M = L Lᵀ``, so that nothing is squared.
+    """
+    qdd, f, still = [], [], np.zeros((len(q), tree.nv))
+    every = zip(
+        ds.mass_matrix(tree, q), ds.jacobian(tree, constraints, q), tau - ds.bias_force(tree, q, still), strict=True
+    )
+    for M, J, force in every:
+        L = np.linalg.cholesky(M)
+        z, B = np.linalg.solve(L, force), np.linalg.solve(L, J.T)
+        y = np.linalg.lstsq(B.T, -B.T @ z, rcond=DEPENDENT)[0]
+        qdd.append(np.linalg.solve(L.T, z + y))
+        f.append(np.linalg.lstsq(B, y, rcond=DEPENDENT)[0])
+    return np.array(qdd), np.array(f)
+
+
+def least_norm_of_each(tree, constraints, q, tau, flags):
+    """`of_least_norm` of the constraints (n, n_constraints) that act at each state."""
+    rows = np.repeat(flags, [c.size for c in constraints], axis=1)
+    qdd, f = np.zeros((len(q), tree.nv)), np.zeros(rows.shape)
+    for on in np.unique(flags, axis=0):
+        some, acting = np.all(flags == on, axis=1), [c for c, flag in zip(constraints, on, strict=True) if flag]
+        qdd[some], forces = of_least_norm(tree, acting, q[some], tau[some])
+        f[np.ix_(some, np.repeat(on, [c.size for c in constraints]) != 0.0)] = forces
+    return qdd, f
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "can_be_off"), [(1, False), (2, False), (2, True), (3, True), (4, False)])
+def test_no_program_passes_dependent_rows_for_independent_ones(seed, can_be_off):
+    """Beside the definition: forces are those of least norm where no state is flagged; methods with pivots flag all."""
+    mechanism = some_mechanism(seed, 4 + seed % 3, ("fixed", "floating")[seed % 2])
+    tree, rng = mechanism.tree, np.random.default_rng(seed)
+    q, tau = tree.random(rng, batch=STATES), rng.normal(size=(STATES, tree.nv))
+    for name, constraints in some_dependent_rows(mechanism).items():
+        flags = np.ones((STATES, len(constraints)))
+        if can_be_off:
+            flags[STATES // 2 :] = rng.integers(2, size=(STATES - STATES // 2, len(constraints)))
+        expected = least_norm_of_each(tree, constraints, q, tau, flags)
+        x = np.concatenate([q, 0 * tau, tau, *([flags] if can_be_off else [])], axis=1)
+        for method, dtype in (("ltl", "float64"), ("ltl", ""), ("pv-early", ""), ("proximal", "float64")):
+            asked = requested(tree, constraints, "dynamics", method=method, active=can_be_off)
+            program = make_program(replace(asked, error_dtype=dtype))
+            with np.errstate(all="ignore"):
+                found = np.concatenate(interpret_program(program, x), axis=-1)
+            *results, rcond = (found[:, list(r.entries)] for r in program.results)
+            accepted = np.finfo(float).eps <= ERROR_BOUND["float64"] * rcond[:, 0]
+            assert method == "proximal" or not accepted[flags.all(axis=1)].any(), (name, method, dtype)
+            for one, other in zip(results, expected, strict=True):
+                off, size = (np.abs(a[accepted]).max(axis=-1, initial=0.0) for a in (one - other, other))
+                assert np.all(off <= ACCEPTED * size), (name, method, dtype, np.max(off / size))

@@ -11,13 +11,16 @@ import pytest
 import delassus as ds
 from delassus import Tree
 from delassus.accuracy.rank import REGULAR_CONDITION
-from internals import RawJoint, RawLink, build_tree, joint_kinds
+from internals import NumpyOps, RawJoint, RawLink, bound_request, build_tree, joint_kinds
 from tools import AGREEMENT, error, random_frame
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
 SOLVE = 1e-6
 """Residual and solution of a solve: `AGREEMENT` times the condition number that the tests let through."""
+
+LEAST_SQUARES = 1e-6
+"""Solutions of rows of sizes that differ by 1e3 and of condition 1e4, both of which are squared: the worst is 3e-8."""
 
 CONDITION = 1e9
 """States whose G, scaled to unit diagonal, is conditioned worse than this are compared by residual only."""
@@ -299,6 +302,44 @@ def test_a_stretched_limb():
     assert [how.name for how in operator.factorisation] == [FAST, DENSE, FAST]
     x = np.random.default_rng(0).normal(size=(3, 12))
     assert error(operator.solve(x), np.linalg.solve(G, x[..., None])[..., 0]) < SOLVE
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_least_squares_of_programs(seed):
+    """Of any rows, dependent ones in any order, almost alike, of sizes up to 1e3 times as large: what ``J⁺`` says."""
+    rng, (n, m, r), states = np.random.default_rng(seed), (9, 7, (2, 4, 6, 7)[seed]), 200
+    J = rng.normal(size=(states, m, r)) @ rng.normal(size=(states, r, n))
+    near = rng.choice([1.0, 1e-2, 1e-4], states)[:, None]
+    J[:, 1] = rng.normal(size=(states, 1)) * J[:, 0] + near * J[:, 2]  # almost along the first one
+    J *= 10.0 ** rng.uniform(-1.5, 1.5, (states, m, 1))
+    J[: states // 4, 3] = 0.0
+    J = np.take_along_axis(J, rng.permuted(np.tile(np.arange(m), (states, 1)), axis=1)[..., None], axis=1)
+    x = rng.normal(size=(states, m, 1))
+    solver = bound_request.LeastSquares(NumpyOps(), J @ np.swapaxes(J, -1, -2), [np.zeros(states)] * m)
+    S = 1.0 / np.maximum(np.linalg.norm(J, axis=-1), 1e-9)[..., None]
+    values = np.linalg.svd(S * J, compute_uv=False) ** 2
+    rank = np.count_nonzero(values > REGULAR_CONDITION * values[:, :1], axis=-1)
+    certain = solver.is_certain > 0
+    assert np.array_equal(solver.rank[certain], rank[certain]) and np.mean(certain) > 0.99
+    U, s, _ = np.linalg.svd(J, full_matrices=False)
+    s = np.where(np.arange(m) < rank[:, None], 1.0 / np.maximum(s, 1e-300), 0.0)[..., None]
+    y = U @ (s**2 * (np.swapaxes(U, -1, -2) @ x))
+    found = solver.solve(x)
+    assert all(error(found[k], y[k]) < LEAST_SQUARES for k in np.flatnonzero(certain))
+
+
+@pytest.mark.parametrize("near", [1e-4, 2e-5])
+def test_kernels_solve_as_the_operator_does(near):
+    """Two rows are almost alike, and a third one is their difference; at 2e-5 NumPy judges what is independent."""
+    tree, rng = ds.mechanisms.chain(4), np.random.default_rng(0)
+    K, q, x = rng.normal(size=(2, 6)), tree.random(rng, batch=30), rng.normal(size=(30, 3))
+    rows = ds.Rows("link4", [K[0], K[0] + near * K[1], K[1]])
+    operator = ds.delassus_operator(tree, rows, q)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ds.DelassusWarning)
+        y, rank = ds.compile(tree, rows, "delassus_solution")(q, x)
+    assert np.all(rank == 2) and names(operator) == {SINGULAR}
+    assert error(y, operator.solve(x)) < AGREEMENT
 
 
 def test_no_warnings_and_no_nan_where_some_states_are_singular():

@@ -80,10 +80,20 @@ def are_dependent(tree: Tree, constraints: Sequence[Constraint]) -> bool:
 
 @lru_cache(maxsize=256)
 def _are_dependent(asked: _Loops) -> bool:
+    closed = rank_when_closed(asked.tree, asked.constraints)
+    return (closed is not None and closed[0] < closed[1]) or _are_always_dependent(asked)
+
+
+def are_always_dependent(tree: Tree, constraints: Sequence[Constraint]) -> bool:
+    """Whether rows depend on one another at almost all configurations, whether they close loops or not."""
+    return _are_always_dependent(_Loops.of(tree, constraints))
+
+
+@lru_cache(maxsize=256)
+def _are_always_dependent(asked: _Loops) -> bool:
     tree, constraints = asked.tree, asked.constraints
-    closed = rank_when_closed(tree, constraints)
-    if not constraints or (closed is not None and closed[0] < closed[1]):
-        return bool(constraints)
+    if not constraints:
+        return False
     problem = _problem(tree, constraints, generic_configurations(tree, 0, (TUNING.wanted,)))
     least = np.max(UNMOVED * mobility_bound(problem, Articulated(problem)), axis=0, initial=0.0)
     G = np.broadcast_to(numbers(dense(problem)), (TUNING.wanted, problem.n_rows, problem.n_rows))

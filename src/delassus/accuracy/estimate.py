@@ -15,6 +15,7 @@ import numpy as np
 
 from delassus.accuracy.closed_loops import closed_states
 from delassus.accuracy.pivots import ByPivots, by_pivots
+from delassus.algorithms.dynamics import ITERATIVE
 from delassus.algorithms.inputs import CONFIGURATIONS
 from delassus.algorithms.osim.least_squares import JUDGED
 from delassus.constraints import Argument
@@ -37,6 +38,9 @@ ERROR_BOUND = {"float64": 1e-6, "float32": 1e-2}
 TINY = 1e-30
 """What keeps a quotient from being infinite where nothing is wrong."""
 
+INDEPENDENT, INDEPENDENT_BY_ROUND_OFF = 1e-9, 100.0
+"""Products of relative pivots up to which rows may be dependent: ten times `rank.REGULAR_CONDITION`, and round-off."""
+
 STATES = 64
 """Number of states at which errors are measured."""
 
@@ -52,12 +56,22 @@ ITERATED = ("contact problem", JUDGED)
 """Phases of programs that iterate or judge rows; how far they come, and what is certain, they say themselves."""
 
 
-def rcond_by_errors(asked: Request, ops: TraceOps, errors: Sequence[Scalar]) -> Scalar:
-    """Reciprocal condition of a request that has been traced, by estimates of the errors of its solutions."""
-    rcond = float(np.finfo(asked.error_dtype).eps) / (reduce(ops.maximum, errors) + TINY)
+def rcond_by_errors(
+    asked: Request, ops: TraceOps, errors: Sequence[Scalar], outputs: Sequence[Sequence[int]]
+) -> Scalar:
+    """Reciprocal condition of a request that has been traced, by estimates of the errors of its solutions.
+
+    What a solution misses, along one direction, is no test of rank: it is zero where pivots are round-off, too, of
+    methods and derivatives that take hard rows as independent.
+    """
+    epsilon = float(np.finfo(asked.error_dtype).eps)
+    rcond = epsilon / (reduce(ops.maximum, errors) + TINY)
     for node in sorted(ops.exact):  # dependent rows, which the method leaves out, do not show in what it corrects
         rcond = rcond * Expression(ops, node)
-    return rcond
+    takes_any = asked.method in ITERATIVE or asked.has_dependent_rows or all(asked.options.soft)
+    found = None if takes_any or not asked.quantity.has_status else rcond_by_pivots(asked, ops, outputs)
+    least = max(INDEPENDENT, INDEPENDENT_BY_ROUND_OFF * epsilon)
+    return rcond if found is None else rcond * ops.less(least, found.independence)
 
 
 def rcond_by_pivots(

@@ -71,11 +71,15 @@ class ByPivots:
     ----------
     rcond : Expression
         Reciprocal condition, of the program's inputs.
+    independence : Expression
+        The same without what errors grow by: the least product of relative pivots, which is round-off where rows
+        depend on one another.
     at_usual, noise : arrays (n)
-        The same at the usual states, and the relative errors that noise of relative size one would make there.
+        ``rcond`` at the usual states, and the relative errors that noise of relative size one would make there.
     """
 
     rcond: Expression
+    independence: Expression
     at_usual: Array
     noise: Array
 
@@ -109,7 +113,7 @@ def by_pivots(
     kinds = [regular & (kind == k) for k in range(len(states)) if np.any(regular & (kind == k))]
     usual = [min((_usual(size[some], is_switched) for some in kinds), default=0.0) for size in sizes]
     if not all(usual) or np.count_nonzero(regular) <= TUNING.regular_fraction * len(x):
-        return ByPivots(Expression(ops, 0), np.zeros(len(x)), error / TUNING.noise)
+        return ByPivots(Expression(ops, 0), Expression(ops, 0), np.zeros(len(x)), error / TUNING.noise)
     powers = [_powers(sizes, pivots, graph, x, rows) for rows in scaled]
     inverses = [1.0 / _square(ops, graph, rows) for rows in scaled]
     before = _before(graph, pivots)
@@ -129,9 +133,8 @@ def by_pivots(
     explained = (error * chains)[regular]
     growth = max(float(np.sort(explained)[int(TUNING.growth_fraction * len(explained))]) / TUNING.noise, 1.0)
     product: Expression = _least_product(relative, before, ops.minimum, Expression(ops, ops.number(1.0)))
-    return ByPivots(
-        product * (1.0 / (TUNING.safety * growth)), chains * (1.0 / (TUNING.safety * growth)), error / TUNING.noise
-    )
+    lost = 1.0 / (TUNING.safety * growth)
+    return ByPivots(product * lost, product, chains * lost, error / TUNING.noise)
 
 
 def _with_loops(ops: TraceOps, graph: Graph, x: Array) -> Array:

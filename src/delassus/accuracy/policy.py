@@ -45,7 +45,7 @@ def next_method(asked: Request, tried: Sequence[str]) -> str | None:
     if asked.method in UNCONSTRAINED or not asked.quantity.methods:
         left = [asked.method]
     else:
-        left = ["pv-early" if is_long(asked) else ACCURATE]
+        left = [] if asked.is_singular else ["pv-early" if is_long(asked) else ACCURATE]
         iterative = [] if all(asked.options.soft) else [*ITERATIVE]
         left = [*iterative, *left] if asked.method in ITERATIVE else [*left, *iterative]  # rows that depend stay so
     return next((name for name in left if name not in tried), None)

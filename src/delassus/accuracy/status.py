@@ -15,8 +15,9 @@ to the free ones in the metric of ``M``. A `DynamicsStatus` says how each state 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,13 +178,21 @@ def resolve(
         if (flag := problem.flag(c)) is not None:
             rank = rank - np.where(numbers(flag), 0, rows.stop - rows.start)
             forces[..., rows] = np.where(np.asarray(flag)[..., None], forces[..., rows], 0.0)
-    failed = ~(np.isfinite(qdd).all(axis=-1) & np.isfinite(forces).all(axis=-1))
+    failed = ~are_finite([qdd, forces], batch)
     status[failed], redundant[failed] = DynamicsStatus.FAILED, False
     return Resolved(qdd, forces, status, rank, redundant, error, iterated, dependent)
 
 
 def _vectors(column: Matrix, shape: tuple[int, ...]) -> Array:
     return np.array(np.broadcast_to(numbers(column)[..., 0], shape))
+
+
+def are_finite(results: Sequence[NDArray[Any]], batch: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Whether all numbers of each state (*batch) are finite."""
+    out = np.ones(batch, dtype=bool)
+    for x in results:
+        out &= np.isfinite(x).all(axis=tuple(range(len(batch), x.ndim)))
+    return out
 
 
 def worst(statuses: list[NDArray[np.object_]]) -> NDArray[np.object_]:

@@ -21,7 +21,7 @@ from delassus.algorithms.inputs import inputs_of, payload_name
 from delassus.constraints import At, Candidate, Constraint, row_slices
 from delassus.frozen import cached_property
 from delassus.model.topology import length_of
-from delassus.model.tree import WORLD, Placement, Tree
+from delassus.model.tree import WORLD, Placement, Tree, total_mass
 from delassus.spatial.dual_ops import DualOps, HeldTransform
 from delassus.spatial.motion import LINEAR, diagonal, from_entries, scaled
 from delassus.spatial.ops import Matrix, MotionTransform, Ops, Scalar
@@ -290,15 +290,20 @@ class Problem:
         return self.ops.matrix([[flag * x for x in row] for row in self.ops.entries(rows)])
 
     def relaxed(self, G: Matrix) -> Matrix:
-        """``G`` (m × m) with an identity in place of the zero blocks of constraints that are off.
+        """``G`` (m × m) with a diagonal in place of the zero blocks of constraints that are off.
 
-        Their rows are zero, so that their forces come out as zero, whatever the rank of the whole set.
+        Their rows are zero, so that their forces come out as zero, whatever the rank of the whole set. The diagonal is
+        of the size that rows have which act, so that pivots are as large.
         """
-        flags = [self.flag(index) for index, c in enumerate(self.constraints) for _ in range(c.size)]
-        slack = [0.0 if flag is None else 1.0 - flag for flag in flags]
-        if self._active is None or not slack:
+        if self._active is None or not self.constraints:
             return G
-        return self.ops.sym_add(G, diagonal(self.ops, slack))
+        ops, mass, slack = self.ops, total_mass(self.tree) or 1.0, list[Scalar]()
+        for c in range(len(self.constraints)):
+            flag = self.flag(c)
+            for x in self.row_sizes(c):
+                size = (x + (1.0 - ops.less(0.0, x))) * (1.0 / mass)  # a row of zeros is of any size
+                slack.append(0.0 if flag is None else size * (1.0 - flag))
+        return ops.sym_add(G, diagonal(ops, slack))
 
     # -- poses ---------------------------------------------------------------------------------------------------------
 

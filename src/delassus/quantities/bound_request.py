@@ -14,7 +14,7 @@ from delassus.accuracy.rank import UNMOVED
 from delassus.accuracy.refinement import relative_error
 from delassus.accuracy.status import Dependent
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.dynamics import BY_LINKS, METHODS, Method
+from delassus.algorithms.dynamics import BY_LINKS, ITERATIVE, METHODS, Method
 from delassus.algorithms.dynamics.actuation import Forces, actuator_forces, pd_forces
 from delassus.algorithms.dynamics.derivatives.accelerations import (
     Dependence,
@@ -47,6 +47,9 @@ _FORCES: Mapping[str, Callable[..., Forces]] = {"actuators": actuator_forces, "p
 
 GENERIC_PLACEMENT = (0.3, 0.5, 0.7), (0.46, 0.2, -0.58, math.sqrt(0.412))
 """Position in lengths of the robot, and unit quaternion."""
+
+IDLE = 1e-7
+"""Part of the largest force up to which forces that move nothing count as none: a tenth of `ERROR_BOUND`."""
 
 
 WORST_COLUMN = 3.0
@@ -216,7 +219,12 @@ class BoundRequest:
     def solve(self, motion: DynamicsProblem) -> Solution:
         """Forward dynamics by the request's method, its error estimated."""
         self.ops.new_system()
-        return self.with_error(motion, METHODS[self.request.method](motion))
+        if self.request.is_singular and self.request.method not in ITERATIVE:
+            self.ops.pivot(0.0, is_exact=True)
+        found = METHODS[self.request.method](motion)
+        if found.idle is not None:
+            self.ops.pivot(self.ops.less(found.idle, IDLE), is_exact=True)
+        return self.with_error(motion, found)
 
     def with_error(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Solution:
         """The solution by a method, the request's if None, with error; on NumPy resolved where rows are dependent."""
@@ -252,7 +260,9 @@ class BoundRequest:
         return relative_error(motion, method, solution, float(np.finfo(dtype).eps), negligible)
 
     def require_independent(self, problem: Problem, G: Matrix) -> None:
-        """Refuse states at which ``G`` has no inverse, on backends that see them."""
+        """Refuse states at which ``G`` has no inverse, on backends that see them; programs know where none has."""
+        if self.request.is_singular:
+            self.ops.pivot(0.0, is_exact=True)
 
     def least_squares(self, problem: Problem, G: Matrix, x: Matrix) -> tuple[Matrix, Scalar]:
         """Least-squares solution of least norm (m × 1) of ``G y = x``, and the rank of ``G``."""

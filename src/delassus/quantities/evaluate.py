@@ -14,7 +14,7 @@ from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots
 from delassus.accuracy.iterate import TOLERANCE, Iterated, iterate
 from delassus.accuracy.policy import ACCURATE, is_long
 from delassus.accuracy.rank import diagonal_of, independence, least_eigenvalue, least_squares
-from delassus.accuracy.status import DynamicsStatus, Resolved, resolve, worst
+from delassus.accuracy.status import DynamicsStatus, Resolved, are_finite, resolve, worst
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.contact.solvers import FALLBACK
 from delassus.algorithms.crba import composite_inertias
@@ -227,8 +227,14 @@ class NumpyRequest(BoundRequest):
                 if output.symmetric:
                     whole = 0.5 * (whole + np.swapaxes(whole, -1, -2))
                 out[output.name] = np.array(whole.reshape((*self.batch, *self.request.shape_of(output))))
+            if self.resolved:
+                last = self.resolved[-1]
+                status = last.status.copy()
+                status[~are_finite([*out.values()], self.batch)] = DynamicsStatus.FAILED
+                self.resolved[-1] = replace(last, status=status)
+            for name, output in outputs.items():
                 if output.is_derivative:
-                    out[output.name][self.status == DynamicsStatus.FAILED] = np.nan
+                    out[name][self.status == DynamicsStatus.FAILED] = np.nan
         return out
 
 

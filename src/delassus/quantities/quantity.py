@@ -91,6 +91,8 @@ class Quantity:
         Whether its results are solutions of equations of motion alone, whose errors can be estimated by what they miss.
     iterates : bool
         Whether states repeat its operations until they converge.
+    judges_rows : bool
+        Whether it says which rows are independent; states at which a program is not certain are solved on NumPy.
     states : int
         Number of outputs, the first ones, that are the next values of its first inputs: what `delassus.rollout`
         repeats; 0 of what is no time step.
@@ -113,6 +115,7 @@ class Quantity:
     has_status: bool = False
     is_solution: bool = False
     iterates: bool = False
+    judges_rows: bool = False
     states: int = 0
     report: Callable[..., Any] | None = None
     jacobian: Callable[[Any], Sequence[Sequence[Matrix]]] | None = None

@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from delassus.accuracy.closed_loops import are_dependent, independent_coordinates, rank_when_closed
+from delassus.accuracy.closed_loops import (
+    are_always_dependent,
+    are_dependent,
+    independent_coordinates,
+    rank_when_closed,
+)
 from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
@@ -180,8 +185,17 @@ class Request:
         """Whether formulas differentiate what hard rows hold that are dependent at almost all states."""
         if self.formulas is None and (self.quantity.is_solution or not self.quantity.has_status):
             return False
+        return are_dependent(self.tree, self._hard)
+
+    @property
+    def is_singular(self) -> bool:
+        """Whether hard rows are dependent at almost all states, none of which can be off."""
+        return not self.options.active and are_always_dependent(self.tree, self._hard)
+
+    @property
+    def _hard(self) -> list[Constraint]:
         soft = self.options.soft
-        return are_dependent(self.tree, [c for k, c in enumerate(self.constraints) if not (soft and soft[k])])
+        return [c for k, c in enumerate(self.constraints) if not (soft and soft[k])]
 
     @property
     def states(self) -> int:

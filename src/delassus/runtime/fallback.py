@@ -11,6 +11,7 @@ their derivatives with more sweeps, and are flagged then.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.estimate import check_error_bound
 from delassus.accuracy.policy import next_method
-from delassus.accuracy.status import DynamicsStatus
+from delassus.accuracy.status import DynamicsStatus, are_finite
 from delassus.algorithms.contact.solvers import FALLBACK
 from delassus.algorithms.dynamics import ITERATIVE
 from delassus.quantities.evaluate import NumpyRequest, numpy_fallback
@@ -55,7 +56,8 @@ def next_request(kernel: Kernel) -> tuple[Request, str, str] | None:
 class Run:
     """States (*batch) that the machine code has not solved, ``again``, and those ``on_numpy``, by ``numpy_request``.
 
-    ``inaccurate`` are those that nothing has solved to the bound; ``error`` is the estimate of each state.
+    ``inaccurate`` are those that nothing has solved to the bound; ``error`` is the estimate of each state. ``results``
+    are what is returned, in the type of the kernel.
     """
 
     again: NDArray[np.bool_]
@@ -63,16 +65,18 @@ class Run:
     inaccurate: NDArray[np.bool_]
     numpy_request: NumpyRequest | None
     error: NDArray[Any]
+    results: Arrays
 
     @property
     def status(self) -> NDArray[np.object_]:
-        """Status of each state."""
+        """Status of each state: that of the numbers that are returned, which have failed where one is not finite."""
         out = np.full(self.again.shape, DynamicsStatus.SOLVED, dtype=object)
         if self.numpy_request is not None:
             out[self.on_numpy] = self.numpy_request.status
             accepted = self.on_numpy & ~self.inaccurate & (out == DynamicsStatus.INACCURATE)
             out[accepted] = DynamicsStatus.SOLVED
         out[self.inaccurate & ~self.on_numpy] = DynamicsStatus.UNFINISHED
+        out[~are_finite(self.results, out.shape) & (out != DynamicsStatus.UNFINISHED)] = DynamicsStatus.FAILED
         return out
 
     @property
@@ -97,12 +101,12 @@ def solve_states(
     if with_error and rcond:
         error = _error(kernel, rcond, arrays, batch, threads)
     if not rcond and not with_status:
-        return Run(none, none, none, None, error)
+        return Run(none, none, none, None, error, results)
     ill_conditioned = kernel.ill_conditioned(rcond, batch)
     chosen = ill_conditioned | (with_status and (kernel.method in ITERATIVE or kernel.request.has_dependent_rows))
     on_numpy, inaccurate, numpy_request = none.copy(), np.array(ill_conditioned), None
     if not chosen.any():
-        return Run(chosen, on_numpy, inaccurate, None, error)
+        return Run(chosen, on_numpy, inaccurate, None, error, results)
     where = np.nonzero(chosen) if batch else chosen
     some, left = [x[where] for x in arrays], np.atleast_1d(ill_conditioned[where])
     n = len(some[0])
@@ -115,30 +119,38 @@ def solve_states(
     elif kernel.request.has_status:
         values = dict(zip((a.name for a in kernel.arguments), some, strict=True))
         numpy_request = numpy_fallback(kernel.request, values, (n,), check_error_bound(kernel.error_bound))
-        found = [
-            np.where(left.reshape(n, *(1,) * len(r.shape)), x, own[where])
-            for r, x, own in zip(kernel.results, numpy_request.run().values(), results, strict=True)
-        ]
-        on_numpy[where], inaccurate[where] = True, left & (numpy_request.status == DynamicsStatus.INACCURATE)
-        error[where] = np.where(left, np.max([x.error for x in numpy_request.resolved], axis=0), error[where])
+        outputs, status = numpy_request.run().values(), numpy_request.status
+        taken = left | ((status != DynamicsStatus.SOLVED) & (status != DynamicsStatus.INACCURATE))
+        found = _where(taken, outputs, results, where)
+        on_numpy[where], inaccurate[where] = True, left & (status == DynamicsStatus.INACCURATE)
+        error[where] = np.where(taken, np.max([x.error for x in numpy_request.resolved], axis=0), error[where])
+    elif kernel.request.quantity.judges_rows and not kernel.request.derivative:
+        values = dict(zip((a.name for a in kernel.arguments), some, strict=True))
+        outputs = numpy_fallback(kernel.request, values, (n,)).run().values()
+        found, on_numpy[where] = _where(are_finite([*outputs], (n,)), outputs, results, where), True
+        inaccurate[where] = ~are_finite(found, (n,))
     elif kernel.iterates and not kernel.request.derivative and kernel.request.options.solver != "pgs":
         # pyramids have no other solver, derivatives are made of machine code alone
         asked = replace(kernel.request, options=replace(kernel.request.options, solver=FALLBACK))
         values = dict(zip((a.name for a in kernel.arguments), some, strict=True))
         contact_request = NumpyRequest(asked, values, (n,))
         outputs = contact_request.run().values()
-        solved = np.broadcast_to(numbers(contact_request.is_within) > 0, (n,))
-        found = [
-            np.where(solved.reshape(n, *(1,) * len(r.shape)), x, own[where])
-            for r, x, own in zip(kernel.results, outputs, results, strict=True)
-        ]
+        solved = (numbers(contact_request.is_within) > 0) & are_finite([*outputs], (n,))
+        found = _where(solved, outputs, results, where)
         inaccurate[where] = ~solved
     else:
         found = [x[where] for x in results]
     with np.errstate(over="ignore"):  # numbers beyond float32
         for result, x in zip(results, found, strict=True):
             result[where] = x
-    return Run(chosen, on_numpy, inaccurate, numpy_request, np.maximum(error, np.finfo(kernel.dtype).eps))
+    error = np.maximum(error, np.finfo(kernel.dtype).eps)
+    return Run(chosen, on_numpy, inaccurate, numpy_request, error, results)
+
+
+def _where(chosen: NDArray[np.bool_], outputs: Iterable[Any], results: Arrays, where: Any) -> list[NDArray[Any]]:
+    """Outputs of the states (n,) that are chosen; of the others, their results at ``where``."""
+    pairs = zip(outputs, results, strict=True)
+    return [np.where(chosen.reshape(-1, *(1,) * (x.ndim - 1)), x, own[where]) for x, own in pairs]
 
 
 def _error(kernel: Kernel, rcond: Arrays, arrays: Arrays, batch: Batch, threads: int | None) -> NDArray[Any]:

@@ -321,7 +321,7 @@ class Kernel(AnyKernel):
             warn(f"{said} Compile with more sweeps, or a shorter time step.")
             return
         said = f"{self!r}: {again} of {total} state(s) have an estimated error above the bound"
-        if self.fallback is not None or self.request.has_status:
+        if self.fallback is not None or self.request.has_status or on_numpy:
             said += " and were solved again"
         if on_numpy:
             said += (

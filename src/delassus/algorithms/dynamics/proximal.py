@@ -15,15 +15,18 @@ equations", RSS 2021. Deviations: ``G`` is not formed. A robot whose hard rows h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
+
+import numpy as np
 
 from delassus.algorithms.dynamics.popov_vereshchagin import loop_rows
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import total_mass
 from delassus.spatial.motion import column, from_entries, scaled
@@ -39,13 +42,12 @@ class Tuning(NamedTuple):
     loop_weight: float = 1e-10
     """The same of a row whose force waits, as loops do: those are told apart by ``G``, down to round-off (1e-16)."""
     spread: float = 1e3
-    """Rows that move so many times as far as another have a weight of their own; else one, for forces of least norm."""
+    """Rows that move so many times as far as another have a weight of their own; else one, for forces of least norm.
+    How far forces are from these with different weights is `Solution.idle`."""
     least_gain: float = 1e3
     """What forces that wait have to move, by their weight, before they are eliminated."""
     idle_iterations: int = 2
     """Iterations that tell forces that move nothing from others."""
-    smallest: float = 1e-30
-    """What keeps a quotient from being 0 / 0 where there are no forces."""
 
 
 TUNING = Tuning()
@@ -64,14 +66,31 @@ class ProximalPoint:
         soft = motion.with_goals([replace(goal, compliance=ops.zeros(1, 1)) for goal in motion.goals])
         late = {c for labels in loop_rows.waiting(soft) for c, _ in labels}
         mobility = mobilities(problem)
+        weight = TUNING.loop_weight if self._mixes_dependent_rows(late) else TUNING.weight
         self.weights, self._R = list[Scalar](), list[Matrix]()
+        hard: list[Scalar] = []
         self._least = [TUNING.least_gain * TUNING.loop_weight * g for g in mobility]
         for c, (rows, goal) in enumerate(zip(problem.rows, motion.goals, strict=True)):
-            part = TUNING.loop_weight if c in late else TUNING.weight if goal.compliance is None else 0.0
+            part = TUNING.loop_weight if c in late else weight if goal.compliance is None else 0.0
             weights = [part * g for g in mobility[rows]]
+            hard += weights if goal.compliance is None else []
             W = from_entries(ops, weights)
             self.weights += weights
             self._R.append(W if goal.compliance is None else goal.compliance + W)
+        numbers = ops.known(from_entries(ops, hard)) if hard else ()
+        self._is_least_norm = numbers is not None and len({float(x) for x in np.ravel(numbers)}) <= 1
+
+    def _mixes_dependent_rows(self, late: Collection[int]) -> bool:
+        """Whether hard rows are dependent at almost all states, of which some wait and others do not.
+
+        They get one weight, that of those that wait, for forces of least norm; it takes digits of the others.
+        """
+        ops, problem = self._ops, self._motion.problem
+        hard = [c for c, is_soft in enumerate(self._motion.softness) if not is_soft]
+        if len({c in late for c in hard}) < 2:
+            return False
+        rows = [r for c in hard for r in range(problem.n_rows)[problem.rows[c]]]
+        return ops.rank(ops.take(problem.once(jacobian), rows, None)) < len(rows)
 
     def solve(self, added: Matrix) -> Solution:
         """Accelerations, and forces ``S (b_0 + added)``."""
@@ -100,9 +119,24 @@ class ProximalPoint:
         for _ in range(TUNING.idle_iterations):
             idle = self.step(self.left(idle))
         f = solution.forces - idle
-        kept, taken = (sum((y * y for y in column(self._ops, x)), TUNING.smallest) for x in (f, idle))
-        self._ops.pivot(kept * (1.0 / (kept + taken)))  # f has the round-off of what is taken off
+        kept, taken = (sum((y * y for y in column(self._ops, x)), 0.0) for x in (f, idle))
+        none = 1.0 - self._ops.less(0.0, kept + taken)
+        self._ops.pivot((kept + none) * (1.0 / (kept + taken + none)))  # f has the round-off of what is taken off
         return Solution(solution.qdd, f)
+
+    def with_idle(self, solution: Solution) -> Solution:
+        """The solution, and how far its forces are from those of least norm.
+
+        Along ``N``, which moves nothing, ``(W S)^∞ f = W N (Nᵀ W N)⁻¹ Nᵀ f``: zero where ``Nᵀ f`` is, and the part of
+        ``f`` in question where weights are alike.
+        """
+        if self._is_least_norm:
+            return solution
+        ops, idle = self._ops, solution.forces
+        for _ in range(TUNING.idle_iterations):
+            idle = self.left(self.step(idle))
+        most, size = (reduce(ops.maximum, column(ops, ops.absolute(x))) for x in (idle, solution.forces))
+        return replace(solution, idle=most * (1.0 / (size + (1.0 - ops.less(0.0, size)))))
 
     def _by_constraint(self, x: Matrix) -> list[Matrix]:
         ops, every = self._ops, range(self._motion.problem.n_rows)
@@ -116,7 +150,7 @@ def mobilities(problem: Problem) -> list[Scalar]:
     """
     ops, mass = problem.ops, total_mass(problem.tree) or 1.0
     sizes = [x for c in range(len(problem.constraints)) for x in problem.row_sizes(c)]
-    sizes = [x + ops.less(x, TUNING.smallest) for x in sizes]  # rows of zeros
+    sizes = [x + (1.0 - ops.less(0.0, x)) for x in sizes]  # rows of zeros
     least = reduce(ops.minimum, sizes, sizes[0]) if sizes else 1.0
     return [ops.maximum(least, x * (1.0 / TUNING.spread)) * (1.0 / mass) for x in sizes]
 
@@ -126,7 +160,7 @@ def proximal(motion: DynamicsProblem) -> Solution:
     point = ProximalPoint(motion)
     if not motion.problem.n_rows:
         return pv_early(motion)
-    return point.without_idle(point.solve(shift(missed(point, motion), ITERATIONS)))
+    return point.with_idle(point.without_idle(point.solve(shift(missed(point, motion), ITERATIONS))))
 
 
 def missed(point: ProximalPoint, motion: DynamicsProblem) -> list[Matrix]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from delassus.spatial.ops import Matrix
+from delassus.spatial.ops import Matrix, Scalar
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,8 +19,12 @@ class Solution:
         Constraint forces ``f``, all rows stacked: ``M q̈ + c = τ + Jᵀ f``.
     delassus : (m, m) matrix or None
         ``G = J M⁻¹ Jᵀ`` if the method has it: its rank says whether the solution is unique.
+    idle : scalar or None
+        Largest force that moves nothing, relative to the largest of all, of a method whose forces may not be those of
+        least norm.
     """
 
     qdd: Matrix
     forces: Matrix
     delassus: Matrix | None = None
+    idle: Scalar | None = None

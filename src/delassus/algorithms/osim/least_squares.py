@@ -1,16 +1,17 @@
 """``G y = x`` where rows may depend on one another: the least-squares solution of least norm, without branches.
 
-At unit diagonal, ``S G S = L D Lᵀ`` in the order of the rows, where a pivot is the part of a row, of 1, that those
-before it do not span. Dependent rows have none: their entries of ``D⁺`` and their columns of ``L`` are zero. Then
+At unit diagonal, ``S G S = L D Lᵀ``, where a pivot is the part of a row, of 1, that those before it do not span. The
+row with the largest pivot is the next: of rows that are almost alike, one comes last, and not before others that it
+would be divided from. Dependent rows have none: their entries of ``D⁺`` and their columns of ``L`` are zero. Then
 ``Z S G S Zᵀ = D`` with ``Z = L⁻¹``, so that forces ``S z``, ``z`` the rows of ``Z`` at these pivots, move nothing. With
 ``N`` their orthonormal basis and ``P = 1 − N Nᵀ``,
 
     ``y = P S Zᵀ D⁺ Z S P x``.
 
-Cost 4/3 m³. Which rows depend on others is certain where eigenvalues of ``S G S`` are far on either side of what counts
-as zero: of the rows kept, the least one is at least ``1 / Σ |z|² / d``, and no other eigenvalue is above the sum of the
-pivots of the others. Source: Higham, "Analysis of the Cholesky decomposition of a semi-definite matrix", 1990.
-Deviation: rows are not exchanged, as programs without branches cannot; states at which that matters are not certain.
+Cost 4/3 m³, and m³ selections, by which rows are exchanged. Which rows depend on others is certain where eigenvalues of
+``S G S`` are far on either side of what counts as zero: of the rows kept, the least one is at least ``1 / Σ |z|² / d``,
+and no other eigenvalue is above the sum of the pivots of the others. Source: Higham, "Analysis of the Cholesky
+decomposition of a semi-definite matrix", 1990.
 """
 
 from __future__ import annotations
@@ -56,39 +57,27 @@ class LeastSquares:
     """
 
     def __init__(self, ops: Ops, G: Matrix, least: list[Scalar]) -> None:
-        self._ops, a, m = ops, ops.entries(G), ops.shape(G)[0]
+        self._ops, m = ops, ops.shape(G)[0]
         ops.mark(JUDGED, [G])
-        moved = [ops.less(least[i], a[i][i]) for i in range(m)]
-        size = [1.0 / ops.sqrt(ops.select(moved[i], a[i][i], 1.0)) for i in range(m)]
-        self._S = S = [ops.select(moved[i], size[i], 0.0) for i in range(m)]
+        g = ops.entries(G)
+        moved = [ops.less(least[i], g[i][i]) for i in range(m)]
+        size = [1.0 / ops.sqrt(ops.select(moved[i], g[i][i], 1.0)) for i in range(m)]
+        S = [ops.select(moved[i], size[i], 0.0) for i in range(m)]
         self._over: list[Scalar] = []  # diagonal of D⁺
+        self._exchanges: list[tuple[int, int, Scalar]] = []
+        L, zero = self._factorised(S, g, moved, size)
+        self._S = S
+        self.rank: Scalar = 0.0
+        inverse: Scalar = 0.0
         self._Z: list[list[Any]] = []
         self._N: list[list[Any]] = []
-        L: list[list[Any]] = []
-        self.rank: Scalar = 0.0
-        zero: Scalar = 0.0
-        inverse: Scalar = 0.0
-        for i in range(m):
-            # row of S G S = L D Lᵀ
-            scaled, L_i, pivot = list[Any](), list[Any](), ops.select(moved[i], 1.0, 0.0)
-            for j in range(i):
-                x = S[i] * a[i][j] * S[j]
-                for k in range(j):
-                    x = x - scaled[k] * L[j][k]
-                scaled.append(x)
-                L_i.append(x * self._over[j])
-                pivot = pivot - x * L_i[j]
-            kept = ops.less(TUNING.dependent, pivot)
-            over = ops.select(kept, 1.0 / ops.select(kept, pivot, 1.0), 0.0)
-            L.append(L_i)
-            self._over.append(over)
-
+        for i, over in enumerate(self._over):
             # row of Z = L⁻¹
-            Z_i = [-reduce(lambda x, y: x + y, (L_i[k] * self._Z[k][j] for k in range(j, i))) for j in range(i)]
+            Z_i = [-reduce(lambda x, y: x + y, (L[i][k] * self._Z[k][j] for k in range(j, i))) for j in range(i)]
             self._Z.append([*Z_i, 1.0])
             inverse = inverse + over * (1.0 + sum(z * z for z in Z_i))
-            zero = zero + ops.select(kept, 0.0, ops.maximum(pivot, -pivot))
-            self.rank = self.rank + ops.select(kept, 1.0, 0.0)
+            kept = ops.less(0.0, over)
+            self.rank = self.rank + kept
 
             # forces that move nothing, orthonormal to those before
             n = [size[j] * z for j, z in enumerate(self._Z[i])]
@@ -100,19 +89,69 @@ class LeastSquares:
         condition = min(TUNING.condition, TUNING.round_off / ops.epsilon)
         self.is_certain = ops.less(zero, TUNING.zero) * ops.less(inverse * m, condition)
 
+    def _factorised(
+        self, S: list[Scalar], g: list[list[Scalar]], moved: list[Scalar], size: list[Scalar]
+    ) -> tuple[list[list[Any]], Scalar]:
+        """Rows of ``L`` below its diagonal, and the sum of the pivots that count as zero.
+
+        Rows are exchanged, those of ``S`` and of ``size`` with them.
+        """
+        ops, m = self._ops, len(S)
+        a: list[list[Any]] = [[S[i] * g[i][j] * S[j] for j in range(i)] for i in range(m)]
+        pivots, L = [ops.select(x, 1.0, 0.0) for x in moved], [list[Any]() for _ in range(m)]
+        zero: Scalar = 0.0
+
+        def at(i: int, j: int) -> tuple[list[Any], int]:
+            return (a[i], j) if i > j else (a[j], i)
+
+        for k in range(m):
+            # the largest pivot comes next
+            for i in range(k + 1, m):
+                is_larger = ops.less(pivots[k], pivots[i])
+                self._exchanges.append((k, i, is_larger))
+                pairs = [((x, k), (x, i)) for x in (pivots, S, size)]
+                pairs += [((L[k], j), (L[i], j)) for j in range(k)]
+                pairs += [(at(k, j), at(i, j)) for j in range(k + 1, m) if j != i]
+                for (x, here), (y, there) in pairs:
+                    x[here], y[there] = _exchanged(ops, is_larger, x[here], y[there])
+
+            pivot = pivots[k]
+            kept = ops.less(TUNING.dependent, pivot)
+            over = ops.select(kept, 1.0 / ops.select(kept, pivot, 1.0), 0.0)
+            self._over.append(over)
+            zero = zero + ops.select(kept, 0.0, ops.maximum(pivot, -pivot))
+            for i in range(k + 1, m):
+                L[i].append(a[i][k] * over)
+                pivots[i] = pivots[i] - a[i][k] * L[i][k]
+                for j in range(k + 1, i):
+                    a[i][j] = a[i][j] - L[i][k] * a[j][k]
+        return L, zero
+
     def solve(self, x: Matrix) -> Matrix:
         """``y`` (m × 1)."""
-        ops = self._ops
-        f = [s * b for s, b in zip(self._S, self._without_null(column(ops, x)), strict=True)]
+        ops, b = self._ops, column(self._ops, x)
+        self._exchange(b, self._exchanges)
+        f = [s * b for s, b in zip(self._S, self._without_null(b), strict=True)]
         h = [over * sum(z * f[j] for j, z in enumerate(row)) for over, row in zip(self._over, self._Z, strict=True)]
         y = [s * sum(self._Z[k][j] * h[k] for k in range(j, len(h))) for j, s in enumerate(self._S)]
-        return from_entries(ops, self._without_null(y)) if y else x
+        y = self._without_null(y)
+        self._exchange(y, self._exchanges[::-1])
+        return from_entries(ops, y) if y else x
+
+    def _exchange(self, x: list[Scalar], exchanges: list[tuple[int, int, Scalar]]) -> None:
+        for k, i, condition in exchanges:
+            x[k], x[i] = _exchanged(self._ops, condition, x[k], x[i])
 
     def _without_null(self, x: list[Scalar]) -> list[Scalar]:
         parts = [(q, sum(a * x[j] for j, a in enumerate(q))) for q in self._N]
         for q, along in parts:
             x = [b - along * q[j] if j < len(q) else b for j, b in enumerate(x)]
         return x
+
+
+def _exchanged(ops: Ops, condition: Scalar, x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
+    """``(y, x)`` where the condition holds, else ``(x, y)``."""
+    return ops.select(condition, y, x), ops.select(condition, x, y)
 
 
 def mobility_bound(problem: Problem, body: Articulated) -> list[Scalar]:

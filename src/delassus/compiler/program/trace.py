@@ -138,7 +138,7 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False, 
             _differentiate(traced, before, after)
     rcond = None
     if with_rcond and bound.errors:
-        rcond = rcond_by_errors(asked, traced.ops, bound.errors)
+        rcond = rcond_by_errors(asked, traced.ops, bound.errors, traced.computed)
     elif with_rcond:
         traced.by_pivots = rcond_by_pivots(asked, traced.ops, traced.computed, bound.is_within is not None)
         rcond = None if traced.by_pivots is None else traced.by_pivots.rcond

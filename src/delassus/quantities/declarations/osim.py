@@ -134,6 +134,7 @@ DELASSUS_SOLUTION = Quantity(
         Output("rank", (), "number of independent rows"),
     ),
     _solution,
+    judges_rows=True,
 )
 DAMPED_SOLUTION = Quantity(
     "damped_solution",

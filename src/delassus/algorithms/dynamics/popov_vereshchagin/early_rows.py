@@ -38,7 +38,10 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.tree import WORLD
 from delassus.spatial.joints import Joint
 from delassus.spatial.motion import diagonal, scaled_matrix
-from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.ops import Matrix, Ops, Scalar
+
+CANCELLED = 1e-13
+"""Constants below this part of what they are the differences of are their round-off: such rows meet nothing."""
 
 AT_REST = 1e-36
 """Rows do not meet an axis where the sum of the squares of their entries along it is below this: no underflow yet."""
@@ -138,7 +141,8 @@ class EarlyElimination(LinkElimination):
         w = [entry * beta for entry in unit[1:]]
         first = ops.matrix([unit]) @ A
         both = first + ops.take(A, (0,), None)
-        left = ops.take(A, range(1, len(labels)), None) - ops.matrix([[entry] for entry in w]) @ both
+        given = ops.take(A, range(1, len(labels)), None)
+        left = _without_round_off(ops, given - ops.matrix([[entry] for entry in w]) @ both, given)
         self.set_rows(labels, ops.vstack([first, left]), others)
         self.steps.append(Reflected(tuple(labels), unit, w))
         return size
@@ -181,7 +185,8 @@ class EarlyElimination(LinkElimination):
         ops, columns = self.ops, self.met_entries(t)
         factors = self.entries_of(others, (t,)) @ ops.matrix([[1.0 / size]])
         own = self.entries_of((row,), columns)
-        left = self.entries_of(others, columns) - factors @ own
+        given = self.entries_of(others, columns)
+        left = _without_round_off(ops, given - factors @ own, given)
         self.set_rows([*others, row], ops.vstack([left, own]), columns)
         m = len(others)
         T = ops.vstack([ops.hstack([ops.eye(m), -factors]), ops.put(ops.eye(1), (1, m + 1), (0,), (m,))])
@@ -395,3 +400,14 @@ class EarlyElimination(LinkElimination):
         self.steps.append(rewritten)
         part = self.to_parent(X, c)
         return [part, row_part(self.ops, part.link, rewritten.rows, self.kinds.L(labels), labels, is_early=True)]
+
+
+def _without_round_off(ops: Ops, left: Matrix, given: Matrix) -> Matrix:
+    """Rows that are left of given ones, without constants that are round-off: these would meet joints."""
+    kept = np.ones(ops.shape(left))
+    for i, j in np.argwhere(ops.nonzero(left)).tolist():
+        pair = [ops.known(ops.take(a, (i,), (j,))) for a in (left, given)]
+        if all(x is not None for x in pair):
+            x, y = (abs(float(a[0, 0])) for a in pair)
+            kept[i, j] = x > CANCELLED * y
+    return ops.masked(left, ops.constant(kept))

@@ -91,6 +91,8 @@ class Quantity:
         Whether its results are solutions of equations of motion alone, whose errors can be estimated by what they miss.
     iterates : bool
         Whether states repeat its operations until they converge.
+    closes_loops : bool
+        Whether its constraints are loops that it keeps closed over a time, by their rows `as_loop`.
     states : int
         Number of outputs, the first ones, that are the next values of its first inputs: what `delassus.rollout`
         repeats; 0 of what is no time step.
@@ -113,6 +115,7 @@ class Quantity:
     has_status: bool = False
     is_solution: bool = False
     iterates: bool = False
+    closes_loops: bool = False
     states: int = 0
     report: Callable[..., Any] | None = None
     jacobian: Callable[[Any], Sequence[Sequence[Matrix]]] | None = None

@@ -189,7 +189,7 @@ def closed_weld(tree, loops, q):
     """A configuration near ``q`` at which welds are closed, by Newton's method on their errors."""
     kernel = ds.compile(tree, loops, "joint_space_motion")
     for _ in range(100):
-        *_, J, errors, _ = kernel(q, np.zeros(tree.nv), np.zeros(tree.nv))
+        *_, J, errors, _, _ = kernel(q, np.zeros(tree.nv), np.zeros(tree.nv))
         dq = -np.linalg.lstsq(J, errors, rcond=1e-9)[0]
         q = tree.integrate(q, dq * min(1.0, 0.2 / np.abs(dq).max(initial=1e-300)))
     assert np.abs(errors).max() < 1e-12

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.accuracy.rank import REGULAR_CONDITION, UNMOVED, common_rank, mobility_bound
+from delassus.accuracy.rank import REGULAR_CONDITION, common_rank, mobility_bound
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.inputs import inputs_of
@@ -20,6 +20,7 @@ from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.closing import close_loops, closed_within
 from delassus.algorithms.loops.independent import moved_rows, rank, row_squares, transmission, units
 from delassus.algorithms.osim.dense import dense
+from delassus.algorithms.osim.least_squares import UNMOVED
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint
 from delassus.errors import ConstraintError

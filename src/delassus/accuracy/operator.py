@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.accuracy.rank import UNMOVED, DependentRows, at_unit_diagonal, diagonal_of, mobility_bound
+from delassus.accuracy.rank import DependentRows, at_unit_diagonal, diagonal_of, mobility_bound
 from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.osim.least_squares import UNMOVED
 from delassus.algorithms.osim.product import delassus_product
 from delassus.algorithms.osim.pv import merge, rows_of
 from delassus.algorithms.osim.pv_fast import Branches, FastFactor, branches

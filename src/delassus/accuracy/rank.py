@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.crba import mass_matrix
+from delassus.algorithms.osim.least_squares import UNMOVED
 from delassus.algorithms.osim.least_squares import mobility_bound as of_rows
 from delassus.algorithms.problem import Problem
 from delassus.spatial.numpy_ops import numbers
@@ -15,10 +16,6 @@ from delassus.spatial.rotations import Array
 
 REGULAR_CONDITION = 1e-10
 """Eigenvalues of ``G`` at unit diagonal below this part of the largest count as zero."""
-
-UNMOVED = 1e-20
-"""A row counts as one that nothing moves if its mobility, relative to `mobility_bound`, is below this: the row's
-round-off (1e-16) enters squared."""
 
 NEGLIGIBLE = 1e-5
 """A row does not take part in a dependency, the rows being of unit length, if its weight is below this: round-off

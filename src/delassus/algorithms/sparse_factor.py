@@ -31,7 +31,8 @@ class SparseFactor:
         held: Mapping[int, Scalar] | None = None,
     ) -> None:
         self._ops = ops = problem.ops
-        tree, blocks = problem.tree, mass_matrix_blocks(problem)
+        self._tree = tree = problem.tree
+        blocks = mass_matrix_blocks(problem)
         for (i, j), block in (added or {}).items():
             add = ops.sym_add if i == j else operator.add
             blocks[i, j] = add(blocks[i, j], block) if (i, j) in blocks else block
@@ -112,6 +113,19 @@ class SparseFactor:
     def solved(self, B: Matrix) -> Matrix:
         """``L⁻¹ B`` (nv × k)."""
         return self._ops.vstack(self.solve([self._ops.take(B, (k,), None) for k in range(len(self.rows))]))
+
+    def joint_inverse_inertia(self, i: int) -> Matrix:
+        """``S_i D_i⁻¹ S_iᵀ`` (6 × 6) of articulated inertias: ``D_i`` is ``Lᵀ L`` of the joint's own rows."""
+        ops, at, axes = self._ops, self._tree.v_slices[i], self._tree.joints[i].motion_axes
+        own, x = ops.eye(at.stop - at.start), list[Matrix]()
+        for a, k in enumerate(range(at.start, at.stop)):
+            left = ops.take(own, (a,), None)
+            if a:
+                above = len(self.ancestors[k])
+                left = left - ops.take(self.rows[k], None, range(above - a, above)) @ ops.vstack(x)
+            x.append(self.reciprocal[k] @ left)
+        over = ops.vstack(x)
+        return ops.put(ops.sym_product(over, ops.transpose(over)), (6, 6), axes, axes)
 
     def followers(self, led: Collection[int]) -> Matrix:
         """``T`` (nv × k): ``x`` by its k rows ``led``, where all other rows of ``L x`` are zero.

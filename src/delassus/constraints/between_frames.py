@@ -138,6 +138,15 @@ class FrameConstraint(Constraint):
         other._set_attributes(first=self.first.prefixed(prefix), second=second)
         return other
 
+    @property
+    def as_loop(self) -> FrameConstraint:
+        """Of points, the same at the place of the first one alone: what carries both ends has no part in the rows."""
+        if self.rigid or self.second is None:
+            return self
+        other = copy(self)
+        other._set_attributes(rigid=True)
+        return other
+
     def links(self, tree: Tree) -> tuple[int, int]:
         """Links of its two frames; either may be `WORLD`."""
         return self.first.carrier(tree), WORLD if self.second is None else self.second.carrier(tree)
@@ -283,7 +292,7 @@ class FrameConstraint(Constraint):
         else:
             assert goal is not None
             R2, p2 = compose(at.robot.pose_between(WORLD, carrier), goal)
-        if not self.rigid:
+        if not self.rigid or (self.rows is not None and not self.rows[:, ANGULAR].any()):
             return _linear(ops, K) @ (p1 - p2)
         sine, over = self._turn(ops, R1, R2)
         angle = scaled(ops, [over] * 3, sine)

@@ -386,6 +386,14 @@ class Constraint(Frozen):
         """Link from which on upwards joints move all ends alike, so that the rows are zero there; `WORLD` if none."""
         return WORLD
 
+    @property
+    def as_loop(self) -> Constraint:
+        """The constraint with rows that only joints between its two links move, also where it does not hold.
+
+        Forces along them are internal: they leave the momentum of a robot as it is. Where it holds, rows are the same.
+        """
+        return self
+
     def row_sizes(self, at: At, length: float) -> list[Scalar]:
         """Square of the size of each row, ``|linear|² + |angular|² / length²``; 1 of a row along a unit vector."""
         return [1.0] * self.size

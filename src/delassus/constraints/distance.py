@@ -81,6 +81,11 @@ class Distance(FrameConstraint):
         """Square of the size of the row: 1."""
         return [1.0]
 
+    @property
+    def as_loop(self) -> Distance:
+        """The same: what carries both ends keeps the distance."""
+        return self
+
     def top(self, tree: Tree) -> int:
         """Closest common ancestor of the two links: what moves it keeps the distance."""
         return tree.closest_common_ancestor(*self.links(tree))

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from delassus.accuracy.estimate import ERROR_BOUND
-from delassus.accuracy.rank import UNMOVED
 from delassus.accuracy.refinement import relative_error
 from delassus.accuracy.status import Dependent
 from delassus.algorithms.articulated import Articulated
@@ -27,7 +26,7 @@ from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
-from delassus.algorithms.osim.least_squares import LeastSquares, mobility_bound
+from delassus.algorithms.osim.least_squares import UNMOVED, LeastSquares, mobility_bound
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Goal
 from delassus.model.inertia import motion_transform

@@ -371,6 +371,8 @@ def request(
     for option, other in quantity.by_option.items():
         quantity = quantity if options.get(option) is None else other
     checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
+    if quantity.closes_loops:
+        checked = tuple(c if c.n_points else c.as_loop for c in checked)
     if "solver" in quantity.options:
         _tell_left_out(tree, checked)
         limits, friction = options.get("limits", True), options.get("passive", "model") == "model"

@@ -61,7 +61,6 @@ from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.loops.impulses import ClosedLoops, LoopImpulses
-from delassus.algorithms.osim.ltl import dense_rows
 from delassus.algorithms.rnea import momentum
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import BoundedJoint
@@ -211,7 +210,7 @@ class KernelStep:
         """Loops in the metric of ``Lᵀ L``; None without loops."""
         if not self.loops:
             return None
-        return ClosedLoops(self.ops, self.ops.take(dense_rows(self.problem, L), self.loops, None), self.epsilon)
+        return ClosedLoops(self.problem, L, self.loops, self.epsilon)
 
     def _close_loops(self) -> None:
         """``G`` of the other rows under closed loops, and ``G_ll⁺ G_lo``, what impulses of loops are."""
@@ -220,7 +219,8 @@ class KernelStep:
         self.size_of, self.moves = [open_loops[k][k] for k in self.others], dict[int, Scalar]()
         own = ops.take(G, self.others, self.others) if n else ops.zeros(0, 0)
         if self.loops:
-            self._of_loops = LoopImpulses(ops, ops.take(G, self.loops, self.loops), self.epsilon)
+            G_ll = ops.take(G, self.loops, self.loops)
+            self._of_loops = LoopImpulses(self.problem, self.space.L, G_ll, self.loops, self.epsilon)
             if n:
                 self._of_others = self._of_loops.solve(ops.take(G, self.loops, self.others))
                 mixed = ops.take(G, self.others, self.loops)

@@ -35,7 +35,7 @@ from delassus.algorithms.operational_space_compliance import straight_accelerati
 from delassus.spatial.dual_ops import Dual, Rates, rates_of, value
 from delassus.spatial.joints import Joint
 from delassus.spatial.motion import chosen, column, dot, from_entries, minus, plus, plus_scaled
-from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
+from delassus.spatial.ops import Matrix, Ops, Scalar
 
 State = list[Scalar]
 
@@ -45,16 +45,16 @@ class Tuning(NamedTuple):
 
     energy_tolerance: float = 1e-5
     """Error of the energy over a step that sub-steps may make, over the kinetic energy."""
-    gap_tolerance: float = 1e-5
-    """Gap of loops (m, rad) that a sub-step may leave before it is taken back."""
-    closed: float = 1e-2
-    """Errors of loops (m, rad) up to which these are closed: there, the rows of loops are the rates of their errors."""
+    gap_tolerance: float = 2e-5
+    """Gap of loops (lengths of the robot, rad) that a sub-step may leave before it is taken back."""
+    closed: float = 2e-2
+    """Errors of loops (lengths of the robot, rad) up to which they are closed: there, rows are the rates of errors."""
     held_fraction: float = 1e-6
     """Fraction of the kinetic energy without loops that counts as kinetic energy: loops may hold all motion."""
     opening_fraction: float = 1e-8
     """Fraction of the kinetic energy in velocities that open loops, up to which these are left out of accelerations."""
-    smallest_sub_step: float = 1.0 / 4096.0
-    """Length of the smallest sub-steps over that of the step."""
+    smallest_sub_step: float = 1.0 / 1024.0
+    """Length of the smallest sub-steps over that of the step: one that needs smaller ones has to say so."""
     most_shrinking: float = 0.2
     """Least length of a sub-step over that of the one before."""
     most_growth: float = 5.0
@@ -65,13 +65,16 @@ class Tuning(NamedTuple):
     """Estimate below which sub-steps grow no more."""
     stretch_to_end: float = 1.01
     """How far a sub-step may be lengthened to the end of the step."""
-    most_stages: int = 6 * 4096
-    """Most stages of a step."""
+    most_stages: int = 6 * 1024
+    """Most stages of a step: three of as many sub-steps as there may be, and as many again that are not accepted."""
     columns: int = 4
     """Columns of derivatives that go through a motion side by side: they share its numbers; code grows with them."""
 
 
 TUNING = Tuning()
+
+LOST = 1.0 / TUNING.energy_tolerance
+"""Estimate at which the smallest sub-steps make errors of the energy as large as that over a step: it ends there."""
 
 INFINITE = 1e30
 """Estimate of what is not finite."""
@@ -80,7 +83,8 @@ INFINITE = 1e30
 class SmoothMotion(NamedTuple):
     """Displacement ``moved`` and velocity ``reached``, in the axes of the start of the step; both (nv).
 
-    ``closed`` and ``resolved`` are 1 where loops were closed at the start, and where no sub-step had to be too long.
+    ``closed`` and ``resolved`` are 1 where loops were closed at the start, and where no sub-step had to be too long and
+    the end of the step was reached.
     """
 
     moved: State
@@ -126,6 +130,8 @@ class SubSteps:
             self._joints.append((tree.joints[i], tree.q_slices[i], sv, slice(n, n + sv.stop - sv.start)))
             self.dofs += range(sv.start, sv.stop)
         self.n_rows = sum(motion.problem.constraints[k].size for k in loops)
+        sizes = [x for k in loops for x in motion.problem.row_sizes(k)]
+        self._sizes = [motion.problem.length**2 * self.ops.select(self.ops.less(0.0, x), x, 1.0) for x in sizes]
 
     def stage(self, u: State, w: State, goal: Callable[[State], State]) -> Stage:
         """Stage at ``u`` and ``w`` (n, of `dofs`); loops are pulled to errors that ``goal`` makes of those there."""
@@ -143,7 +149,7 @@ class SubSteps:
         # L v, L q̈, 0, less what loops take: Yᵀ G⁺ of their rates
         over = ops.hstack([self._over(space, from_entries(ops, v)), self._over(space, qdd), ops.zeros(self._nv, 1)])
         rates = space.along_rows(over) + ops.hstack([ops.zeros(self.n_rows, 1), straight_drift(motion), gaps])
-        impulses = LoopImpulses(ops, space.G, self._epsilon).solve(rates)
+        impulses = LoopImpulses(motion.problem, space.L, space.G, range(self.n_rows), self._epsilon).solve(rates)
         left = space.back_substitution(over, -impulses)
         columns = [column(ops, ops.take(left, None, (k,))) for k in range(3)]
         w_end, w_rate, back = (self._to_start(q, u, [x[k] for k in self.dofs]) for x in columns)
@@ -160,6 +166,13 @@ class SubSteps:
             dot(taken, along), square(columns[1]), dot(of_qdd, of_qdd),
             lambda x: _root(ops, square(self._of_tree(x))),
         )  # fmt: skip
+
+    def largest(self, errors: State) -> Scalar:
+        """Largest of errors of loops (m, rad), in lengths of the robot and rad by the sizes of their rows."""
+        square: Scalar = 0.0
+        for x, size in zip(errors, self._sizes, strict=True):
+            square = self.ops.maximum(square, x * x / size)
+        return _root(self.ops, square)
 
     def _of_tree(self, x: State) -> State:
         """Entries (nv) of all joints, zero beside those of `dofs`."""
@@ -262,7 +275,7 @@ def smooth_motion(start: Start, numbers: Sequence[Scalar], changes: MotionChange
     first = Progress.first(start).flat()
     end = Progress.of(ops.repeat(TUNING.most_stages, first, advance), n, m)
     found = ops.changing([*end.u, *end.w], numbers, changes)
-    return SmoothMotion(found[:n], found[n:], end.closed, end.resolved)
+    return SmoothMotion(found[:n], found[n:], end.closed, end.resolved * (1.0 - ops.less(0.0, end.left)))
 
 
 def motion_changes(ops: Ops, varied: Varied, changes: Sequence[Rates], width: int) -> Matrix:
@@ -332,14 +345,15 @@ def _pass(start: Start, at: Progress) -> tuple[Progress, Scalar]:
         return chosen(ops, is_first, [(1.0 - correction) * x for x in errors], at.wanted)
 
     found = steps.stage(u, w, goal)
-    closed = ops.select(is_first, _is_closed(ops, found.errors), at.closed)
+    closed = ops.select(is_first, 1.0 - ops.less(TUNING.closed, steps.largest(found.errors)), at.closed)
     error = _error(steps, at, found, dt, closed)
     good, is_shortest = 1.0 - ops.less(1.0, error), 1.0 - ops.less(TUNING.smallest_sub_step * dt, h)
-    accepted = is_last * ops.maximum(good, is_shortest)
-    lost = accepted * (1.0 - ops.less(error, INFINITE))
+    bearable = ops.less(error, LOST)
+    accepted = is_last * ops.maximum(good, is_shortest * bearable)
+    lost = is_last * is_shortest * (1.0 - bearable)
 
     # the length of the next sub-step
-    shorter = h * ops.maximum(TUNING.most_shrinking, TUNING.safety / ops.sqrt(error + SQUARE_FLOOR))
+    shorter = h * ops.maximum(TUNING.most_shrinking, TUNING.safety / ops.sqrt(ops.maximum(error, 1.0)))
     shorter = ops.maximum(shorter, TUNING.smallest_sub_step * dt)
     longer = TUNING.safety / ops.sqrt(ops.sqrt(ops.maximum(error, TUNING.least_error)))
     longer = h * ops.select(good, ops.minimum(TUNING.most_growth, longer), 1.0)
@@ -377,11 +391,9 @@ def _error(steps: SubSteps, at: Progress, end: Stage, dt: Scalar, closed: Scalar
     )
     speed, acceleration = _root(ops, end.speed), _root(ops, end.acceleration)
     kinetic = 0.5 * (end.speed + dt * dt * (end.acceleration + TUNING.held_fraction * end.free))
-    energy = dt / h * (speed * of_w + acceleration * of_u) / (TUNING.energy_tolerance * kinetic + SQUARE_FLOOR)
-    gap: Scalar = 0.0
-    for x, y in zip(end.errors, at.before, strict=True):
-        gap = ops.maximum(gap, ops.maximum(x - y, y - x))
-    gap = closed * gap * (1.0 / TUNING.gap_tolerance)
+    allowed = TUNING.energy_tolerance * (kinetic + (1.0 - ops.less(0.0, kinetic)))  # at rest there is no error
+    energy = dt / h * (speed * of_w + acceleration * of_u) / allowed
+    gap = closed * steps.largest(minus(end.errors, at.before)) * (1.0 / TUNING.gap_tolerance)
     is_finite = ops.less(energy, INFINITE) * ops.less(gap, INFINITE)
     return ops.select(is_finite, ops.maximum(energy, gap), INFINITE)
 
@@ -389,14 +401,6 @@ def _error(steps: SubSteps, at: Progress, end: Stage, dt: Scalar, closed: Scalar
 def _opens(ops: Ops, found: Stage) -> Scalar:
     """1 where the velocity of a stage opens loops by more than accelerations bear."""
     return ops.less(TUNING.opening_fraction * found.speed, found.opening)
-
-
-def _is_closed(ops: Ops, errors: State) -> Scalar:
-    """1 where no loop gapes by more than `Tuning.closed`."""
-    largest: Scalar = 0.0
-    for x in errors:
-        largest = ops.maximum(largest, ops.maximum(x, -x))
-    return 1.0 - ops.less(TUNING.closed, largest)
 
 
 def _along(x: State, parts: Sequence[float], h: Scalar, rates: Sequence[State]) -> State:
@@ -412,4 +416,5 @@ def _combined(parts: Sequence[float], rates: Sequence[State]) -> State:
 
 def _root(ops: Ops, x: Scalar) -> Scalar:
     """Square root that has a derivative at zero, where it is zero."""
-    return ops.sqrt(x + SQUARE_FLOOR) - math.sqrt(SQUARE_FLOOR)
+    none = 1.0 - ops.less(0.0, x)
+    return ops.sqrt(x + none) - none

@@ -71,7 +71,7 @@ def least_forces(ops: Ops, H: Matrix, g: Matrix, A: Matrix, b: Matrix, friction:
     h = reduce(lambda total, k: total + rows[k][k], range(1, m), rows[0][0]) * (1.0 / m)
     over = 1.0 / h
     size = maximum_of(ops, [magnitude(ops, x) for x in [*column(ops, b), *(over * x for x in column(ops, g))]])
-    size = ops.maximum(size, SQUARE_FLOOR)
+    size = ops.select(ops.less(0.0, size), size, 1.0)  # no forces of none
     of_forces = 1.0 / size
     D = [ops.epsilon**TUNING.softness * _size(ops, H, A, h)] * u
     program = Program(
@@ -276,6 +276,7 @@ def _stiffness(ops: Ops, x: Vector, y: Vector) -> Block:
     along = e[0] * y[1] + e[1] * y[2]
     axes = [half, -half * e[0], -half * e[1]], [half, half * e[0], half * e[1]], [0.0, -e[1], e[0]]
     pairs = (y[0] - along, x[0] - t), (y[0] + along, x[0] + t), (y[0], x[0])
+    # numbers of size one (`least_forces`): the floor is below the square of round-off, and takes 0 / 0 to 0
     sizes = [ops.maximum(a, 0.0) / (ops.maximum(b, soft * ops.maximum(a, 0.0)) + SQUARE_FLOOR) for a, b in pairs]
     return [
         [reduce(operator.add, [s * n[i] * n[j] for s, n in zip(sizes, axes, strict=True)]) for j in range(3)]

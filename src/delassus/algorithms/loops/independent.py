@@ -30,7 +30,7 @@ from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import inverse_dynamics
 from delassus.spatial.factor import Factor
 from delassus.spatial.motion import LINEAR, column, diagonal, scaled_matrix
-from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
+from delassus.spatial.ops import Matrix, Ops, Scalar
 
 SINGULAR, ROUND_OFF = 1e-5, 1e4
 """What others do not span of rows and columns counts as zero below this part of their usual size; over round-off."""
@@ -149,9 +149,9 @@ def _least_squares(
 
     That is of columns, which are compared in these ``units``, or of ``usual`` rows.
     """
-    square = ops.entries(ops.sym_product(ops.transpose(A), A))
-    scale = diagonal(ops, [1.0 / ops.sqrt(row[k] + SQUARE_FLOOR) for k, row in enumerate(square)])
-    sizes = [unit * unit * row[k] for k, (unit, row) in enumerate(zip(units, square, strict=True))]
+    squares = [row[k] for k, row in enumerate(ops.entries(ops.sym_product(ops.transpose(A), A)))]
+    scale = diagonal(ops, [1.0 / ops.sqrt(x + (1.0 - ops.less(0.0, x))) for x in squares])  # columns of zeros stay
+    sizes = [unit * unit * x for unit, x in zip(units, squares, strict=True)]
     A = A @ scale
     transposed = ops.transpose(A)
     ops.new_system()
@@ -162,4 +162,5 @@ def _least_squares(
     pivots = [size * (1.0 / r) for size, r in zip(sizes, ops.entries(reciprocals)[0], strict=True)]
     smallest = reduce(lambda x, y: ops.select(ops.less(y, x), y, x), pivots)  # after zeros pivots are NaN
     smallest = ops.maximum(smallest, 0.0)
-    return scale @ x, ops.sqrt(smallest / (reduce(ops.maximum, [*sizes, *usual]) + SQUARE_FLOOR))
+    largest = reduce(ops.maximum, [*sizes, *usual])
+    return scale @ x, ops.sqrt(smallest / (largest + (1.0 - ops.less(0.0, largest))))

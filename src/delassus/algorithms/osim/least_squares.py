@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.problem import Problem
+from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
@@ -40,6 +41,10 @@ class Tuning(NamedTuple):
 
 
 TUNING = Tuning()
+
+UNMOVED = 1e-20
+"""A row counts as one that nothing moves if its mobility, relative to `mobility_bound`, is below this: the row's
+round-off (1e-16) enters squared."""
 
 JUDGED = "rows that may depend on one another"
 """Phase of the matrix whose rows are judged one by one."""
@@ -154,7 +159,7 @@ def _exchanged(ops: Ops, condition: Scalar, x: Scalar, y: Scalar) -> tuple[Scala
     return ops.select(condition, y, x), ops.select(condition, x, y)
 
 
-def mobility_bound(problem: Problem, body: Articulated) -> list[Scalar]:
+def mobility_bound(problem: Problem, body: Articulated | SparseFactor) -> list[Scalar]:
     """Size (m) that the diagonal of ``G`` has where no row is badly placed.
 
     The squared length of the row times the largest ``S D⁻¹ Sᵀ`` of the joints that support its link, lengths being

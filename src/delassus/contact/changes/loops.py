@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from delassus.accuracy.rank import REGULAR_CONDITION, UNMOVED
+from delassus.accuracy.rank import REGULAR_CONDITION
 from delassus.algorithms.dynamics.integrate import position_rates
+from delassus.algorithms.osim.least_squares import UNMOVED
 from delassus.contact.changes.blocks import InertialForces, SceneChanges, by_masses
 from delassus.contact.changes.record import StepRecord
 from delassus.spatial.numpy_ops import NUMPY
@@ -60,7 +61,8 @@ class LoopBlock:
         over = np.linalg.inv(L)
         Y = J @ over.T
         squares = (Y * Y).sum(axis=1)
-        scale = np.where(squares > UNMOVED * squares.max(), 1.0 / np.sqrt(np.maximum(squares, 1e-300)), 0.0)
+        is_moved = squares > UNMOVED * smooth.mobilities[rows : rows + self._m]
+        scale = np.where(is_moved, 1.0 / np.sqrt(np.where(is_moved, squares, 1.0)), 0.0)
         U, S, V = np.linalg.svd(scale[:, None] * Y, full_matrices=False)
         kept = S > REGULAR_CONDITION**0.5
         self._mix = (U[:, kept] / S[kept]).T * scale

@@ -34,7 +34,8 @@ class Problem(NamedTuple):
 class Smooth(NamedTuple):
     """Smooth motion of blocks with loops: displacements and velocities at its end, of all degrees of freedom.
 
-    Of each of these blocks whether impulses act on it, and whether its loops were closed; position errors of loops.
+    Of each of these blocks whether impulses act on it, and whether its loops were closed; position errors of loops, and
+    mobilities of their rows where none is badly placed.
     """
 
     moved: Array
@@ -42,6 +43,7 @@ class Smooth(NamedTuple):
     pushed: Indices
     closed: Array
     errors: Array
+    mobilities: Array
 
 
 class Correction(NamedTuple):
@@ -134,7 +136,8 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     search = Search(space.pairs[touching], data.links.reach.copy(), space.world.copy(), space.centres.copy())
     loops, motion = state.loops, steps.model.loop_motion
     closed, errors = motion.flags[:, 0].copy(), loops.errors.copy()
-    smooth = Smooth(loops.moved.copy(), loops.reached.copy(), motion.pushed.copy(), closed, errors)
+    moved = loops.moved.copy(), loops.reached.copy(), motion.pushed.copy()
+    smooth = Smooth(*moved, closed, errors, loops.mobilities.copy())
     correction = Correction(pushes, compliances, on_joints, rows.law.R[m:total].copy(), state.shift.copy(), smooth)
     return StepRecord(
         tape.q.copy(), data.progress.start.copy(), state.tau.copy(), asleep, data.links.poses.copy(),

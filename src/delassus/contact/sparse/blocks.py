@@ -26,7 +26,7 @@ from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
 
-MOTION_OF_BLOCKS = ("poses", "twists", "M", "qdd", "J", "errors")
+MOTION_OF_BLOCKS = ("poses", "twists", "M", "qdd", "J", "errors", "mobilities")
 """Outputs of `joint_space_motion` that contact dynamics reads."""
 
 Loop = tuple[Constraint, int]

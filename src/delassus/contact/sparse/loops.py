@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from delassus.accuracy.rank import REGULAR_CONDITION, UNMOVED
+from delassus.accuracy.rank import REGULAR_CONDITION
+from delassus.algorithms.osim.least_squares import UNMOVED
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, forward, product
-from delassus.contact.sparse.records import Bodies, LoopMotion, Rows, State
+from delassus.contact.sparse.records import Bodies, LoopMotion, LoopState, Rows, State
 from delassus.runtime.rollouts.sub_steps import OPEN
 from delassus.spatial.rotations import Array
 
@@ -39,20 +40,18 @@ YIELDING = 1e-8
 
 
 @compiled
-def orthonormalise(L: Array, at: int, m: int, Q: Array, start: int, n: int, gaps: Array, k0: int) -> None:
+def orthonormalise(L: Array, at: int, m: int, Q: Array, start: int, n: int, loops: LoopState, k0: int) -> None:
     """Rows ``Q`` (n, m) at ``start`` become orthonormal rows ``q = L⁻¹ Jᵀ``, and right sides those along them.
 
-    Those first that differ most from the ones before. What depends on others (`REGULAR_CONDITION`) becomes zero. Right
-    sides ``gaps`` begin at ``k0``.
+    Those first that differ most from the ones before. What depends on others (`REGULAR_CONDITION`) becomes zero, and so
+    does what nothing moves (`UNMOVED`, of usual ``mobilities``). These and right sides, ``gaps``, begin at ``k0``.
     """
-    most = 0.0
-    for k in range(n):
-        forward(L, at, m, Q, start + k * m)
-        most = max(most, product(Q, start + k * m, Q, start + k * m, m))
+    gaps = loops.gaps
     for k in range(n):
         row = start + k * m
+        forward(L, at, m, Q, row)
         size = product(Q, row, Q, row, m)
-        scale(Q, row, m, gaps, k0 + k, 1.0 / math.sqrt(size) if size > UNMOVED * most else 0.0)
+        scale(Q, row, m, gaps, k0 + k, 1.0 / math.sqrt(size) if size > UNMOVED * loops.mobilities[k0 + k] else 0.0)
     for k in range(n):
         row, best, largest = start + k * m, k, 0.0
         for other in range(k, n):
@@ -105,7 +104,7 @@ def close_loops(bodies: Bodies, state: State, loop: Indices, x: Array) -> None:
     m = bodies.first[b + 1] - bodies.first[b]
     for k in range(n):
         state.loops.gaps[first + k] = state.loops.errors[first + k]
-    orthonormalise(bodies.L, at, m, Q, loop[2], n, state.loops.gaps, first)
+    orthonormalise(bodies.L, at, m, Q, loop[2], n, state.loops, first)
     for k in range(n):
         row = loop[2] + k * m
         for r in range(m):  # L q

@@ -82,7 +82,9 @@ def free_motion_of_robots(model: Model, data: Data, options: Options) -> tuple[b
     bodies, state, motions, n = data.bodies, data.state, model.motions, model.free[1]
     for k in range(motions.shape[0]):
         call = motions[k]
-        arrays = (call[2], call[3], call[4], call[5], call[6], call[7], call[8], call[9], call[10], call[11])
+        arrays = (
+            call[2], call[3], call[4], call[5], call[6], call[7], call[8], call[9], call[10], call[11], call[12],
+        )  # fmt: skip
         call_at(call[0], call[1], arrays)
     regular = True
     for k in range(state.rcond.size):

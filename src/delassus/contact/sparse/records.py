@@ -49,11 +49,13 @@ class Bodies(NamedTuple):
 class LoopState(NamedTuple):
     """Of loops ``errors``, and ``gaps``: the same along their orthonormal rows; see `delassus.contact.sparse.loops`.
 
-    Of blocks with loops ``moved`` and ``reached`` are the displacement and the velocity of the smooth motion.
+    ``mobilities`` are those of their rows where none is badly placed (`mobility_bound`). Of blocks with loops ``moved``
+    and ``reached`` are the displacement and the velocity of the smooth motion.
     """
 
     errors: Array
     gaps: Array
+    mobilities: Array
     moved: Array
     reached: Array
 

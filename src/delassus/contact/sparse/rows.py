@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from delassus.accuracy.rank import UNMOVED
 from delassus.algorithms.contact.problem import PROXIMAL
+from delassus.algorithms.osim.least_squares import UNMOVED
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.collision.colliders import ContactArrays
 from delassus.contact.joint_contacts import STEPS_AHEAD

@@ -122,7 +122,7 @@ class BlockSteps:
         loops = blocks.loops
         rows = int(loops[:, 1].sum())
         moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, n - len(blocks.mass), nv, nv, nv)
-        ends = LoopState(*_zeros(rows, rows, nv, nv)), NextState(*_zeros(tree.nq, nv))
+        ends = LoopState(*_zeros(rows, rows, rows, nv, nv)), NextState(*_zeros(tree.nq, nv))
         self.state = State(*[*_zeros(*moving), *ends])
         self._dt = np.full(max(n, 1), options.dt)
         self._correction = np.array([options.correction])
@@ -166,8 +166,9 @@ class BlockSteps:
                 free.insert(1, k)
             else:
                 found = s.poses[link:], s.twists[link:], bodies.mass[int(bodies.at[b]) :], s.qdd[v:]
-                of_loops = bodies.Q[J:], s.loops.errors[rows:], s.rcond[b - len(blocks.mass) :]
-                motions.append(call("joint_space_motion", k, *state, *found, *of_loops))
+                of_loops = bodies.Q[J:], s.loops.errors[rows:], s.loops.mobilities[rows:]
+                rcond = s.rcond[b - len(blocks.mass) :]
+                motions.append(call("joint_space_motion", k, *state, *found, *of_loops, rcond))
                 updates.append(call("position_update", k, *moves, *after))
                 for made in (motions[-1], updates[-1]):
                     made.insert(1, k)
@@ -181,7 +182,7 @@ class BlockSteps:
             b, link, q, rows, J = b + k, link + k * tree.n_links, q + k * tree.nq, rows + m, J + m * tree.nv
         calls = _table(loops, 17), np.zeros(len(loops), np.int64)
         loop_motion = LoopMotion(*calls, flags, errors, rates, energies)
-        return _table(motions, 12), _table(updates, 8), np.array(free, np.int64), loop_motion
+        return _table(motions, 13), _table(updates, 8), np.array(free, np.int64), loop_motion
 
     def _make_room(self, n: int, fill: int, entries: int) -> None:
         """Memory for so many contacts, and for a factor of that size."""

@@ -33,6 +33,7 @@ from delassus.algorithms.operational_space_compliance import (
     straight_accelerations,
     straight_drift,
 )
+from delassus.algorithms.osim.least_squares import mobility_bound
 from delassus.constraints import Argument
 from delassus.constraints.contact import contacts_of, ground_name
 from delassus.model.tree import Tree
@@ -44,7 +45,7 @@ from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import Request, check_derivatives, check_first
 from delassus.spatial.dual_ops import Dual, DualOps, Rates
-from delassus.spatial.motion import scaled_matrix
+from delassus.spatial.motion import from_entries, scaled_matrix
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
 UNIT_NORMAL = 1e-5
@@ -233,7 +234,8 @@ def _smooth_motion(bound: BoundRequest) -> list[Matrix]:
 def _joint_space_motion(bound: BoundRequest) -> list[Matrix]:
     motion = bound.motion().conserving_momentum()
     ops, problem = motion.ops, motion.problem
-    qdd = JointSpace(motion).accelerations(ops.zeros(problem.n_rows, 1))
+    space = JointSpace(motion)
+    qdd = space.accelerations(ops.zeros(problem.n_rows, 1))
     return [
         ops.vstack([ops.hstack([R, p]) for R, p in body_poses(problem)]),
         ops.vstack([ops.transpose(V) for V in motion.V]),
@@ -242,6 +244,7 @@ def _joint_space_motion(bound: BoundRequest) -> list[Matrix]:
         jacobian(problem),
         position_errors(motion),
         straight_drift(motion),
+        from_entries(ops, mobility_bound(problem, space.L)),
     ]
 
 
@@ -285,6 +288,7 @@ CONTACT_STEP = Quantity(
         replace(NUMBERS, on_request=True),
     ),
     _contact_step,
+    closes_loops=True,
     options=MOTION | CONTROLLED | {"friction", "restitution", "limits", "solver", "sweeps", "tolerance", "smoothing",
                                    "sensors"},
     states=3,
@@ -301,6 +305,7 @@ CONTACT_STEP_DERIVATIVES = Quantity(
         Output("distance", (), "change of a velocity, m/s or rad/s, at which a contact or joint is in another mode"),
     ),
     _contact_step_derivatives,
+    closes_loops=True,
     options=CONTACT_STEP.options - {"sensors"},
 )  # fmt: skip
 OPERATIONAL_SPACE_COMPLIANCE = Quantity(
@@ -330,8 +335,10 @@ JOINT_SPACE_MOTION = Quantity(
         Output("J", ("m", "nv"), "Jacobian of constraints"),
         OPERATIONAL_SPACE_COMPLIANCE.outputs[6],
         Output("rates", ("m",), "rates of velocities along the rows of constraints at qdd = 0 in rad/s^2 and m/s^2"),
+        Output("mobilities", ("m",), "mobilities of such rows where none is badly placed, 1/kg and 1/(kg m^2)"),
     ),
     _joint_space_motion,
+    closes_loops=True,
     options=MOTION,
 )
 CONSTRAINT_ERRORS = Quantity(
@@ -362,6 +369,7 @@ SMOOTH_MOTION = Quantity(
         Output("flags", (2,), "1 where loops are closed at the start; 1 where sub-steps resolve the motion"),
     ),
     _smooth_motion,
+    closes_loops=True,
     options=MOTION,
 )
 POSITION_UPDATE = Quantity(
@@ -428,4 +436,5 @@ INERTIA_CHANGES = Quantity(
         Output("errors", ("m", "nv"), "change of position errors with positions"),
     ),
     _inertia_changes,
+    closes_loops=True,
 )

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.accuracy.rank import REGULAR_CONDITION
+from delassus.accuracy.rank import DependentRows
 from delassus.constraints import Argument, Constraint
 from delassus.frozen import cached_property
 from delassus.quantities.request import Request
@@ -70,8 +70,8 @@ class Loops:
         return compile(self._tree, (), "mass_matrix")
 
     @cached_property
-    def _jacobian(self) -> Kernel:
-        return compile(self._tree, self.constraints, "jacobian")
+    def _rows(self) -> Kernel:
+        return compile(self._tree, self.constraints, "joint_space_motion", outputs=("M", "J", "mobilities"))
 
     def opened(self, q: Array, v: Array, dt: Array) -> NDArray[np.bool_]:
         """Steps (T, ...) that open loops, of states (T + 1, ..., nq), (T + 1, ..., nv)."""
@@ -142,9 +142,11 @@ class Loops:
         gaps, reach = self._measured(state, dt)
         at = np.flatnonzero((gaps <= OPEN) & (reach > self._growth) & (reach < np.inf))
         if len(at):
-            (errors, velocities), M, J = self._errors(q[at], v[at]), self._mass_matrix(q[at]), self._jacobian(q[at])
-            moved = np.linalg.pinv(M, hermitian=True) @ np.swapaxes(J, -1, -2)
-            inverse = moved @ np.linalg.pinv(J @ moved, rcond=REGULAR_CONDITION, hermitian=True)
+            (errors, _), still = self._errors(q[at], v[at]), np.zeros_like(v[at])
+            M, J, mobilities = self._rows(q[at], still, still)
+            velocities = np.einsum("nij,nj->ni", J, v[at])
+            moved = np.linalg.solve(M, np.swapaxes(J, -1, -2))
+            inverse = moved @ DependentRows(J @ moved, mobilities).of_least_norm
             q[at] = self._tree.integrate(q[at], -np.einsum("nij,nj->ni", inverse, errors))
             v[at] -= np.einsum("nij,nj->ni", inverse, velocities)
         return [q, v]

@@ -143,6 +143,16 @@ def test_orientation_is_its_rows():
     assert error(ds.jacobian(tree, ds.Orientation(frame, axis=(1, 2, 3)), q), hinge[3:]) < AGREEMENT
 
 
+@pytest.mark.parametrize("length", [1e-6, 1e6, 1e200])
+def test_axes_may_have_any_length(length):
+    body, axis = ds.mechanisms.free_body(1.0, np.eye(3)), np.array([1.0, -2.0, 3.0])
+    q, v = body.neutral(), np.r_[np.zeros(3), axis]
+    hinge = ds.Hinge("body", axis=length * axis)
+    J = ds.jacobian(body, hinge, q)
+    assert error(J @ J.T, np.eye(5)) < AGREEMENT and np.abs(J @ v).max() < AGREEMENT
+    assert error(hinge.free_axis, axis / np.linalg.norm(axis)) < AGREEMENT
+
+
 @pytest.mark.parametrize("tilt", [0.0, 1e-15, 1e-13, 1e-9, 3e-8, 1e-3])
 @pytest.mark.parametrize("largest", range(3))
 def test_axes_next_to_those_of_coordinates(largest, tilt):

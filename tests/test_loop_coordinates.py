@@ -208,6 +208,14 @@ def test_folders_that_hold_no_robot(tmp_path):
 FIVE_BAR = "closed_loop: [[end_c, end_d]]\ntype: [3d]\nname_mot: [mot_b, mot_a]"
 
 
+@pytest.mark.parametrize("size", [1e-6, np.pi, 1e6])
+def test_sizes_of_rows_do_not_decide_which_coordinates_are_independent(size):
+    chain = ds.mechanisms.chain(4)
+    a, b, c, d = chain.joint_names
+    rows = [ds.JointRows({a: 1.0, b: 1.0}), ds.JointRows({c: size, d: size})]
+    assert ds.reduced_dynamics(chain, rows, chain.random(0)).independent == (0, 2)
+
+
 def test_independent_coordinates_are_motors_first(folder, linkage):
     tree = ds.load_parallel(folder(FIVE_BAR))
     motors = [tree.v_index(name).start for name in ("mot_b", "mot_a")]

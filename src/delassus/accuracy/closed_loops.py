@@ -139,8 +139,9 @@ def _independent(asked: _Loops, names: tuple[str, ...] | None) -> tuple[int, ...
     problem = _problem(tree, constraints, q)
     J = np.broadcast_to(numbers(jacobian(problem)), (len(q), problem.n_rows, tree.nv)) * units(problem)
     largest = np.max(np.linalg.norm(J, axis=-1), axis=0, initial=0.0)
-    least = REGULAR_CONDITION**0.5
-    J = J * np.where(largest > least * np.max(largest, initial=0.0), 1.0 / np.maximum(largest, least), 0.0)[:, None]
+    least, squares = REGULAR_CONDITION**0.5, [np.max(numbers(x)) for x in row_squares(problem)]
+    moved = largest > least * np.sqrt(squares)
+    J = J * np.where(moved, 1.0 / np.where(moved, largest, 1.0), 0.0)[:, None]
     _, sizes, V = np.linalg.svd(J)
     rank = np.count_nonzero(sizes > least * np.max(sizes, initial=0.0), axis=-1)
     n = tree.nv - int(np.max(rank, initial=0))
@@ -219,7 +220,9 @@ def _rank(asked: _Loops) -> tuple[int, int, Array, Array] | None:
 
 def kept_closed(tree: Tree, loops: Sequence[Constraint], q: Array) -> Array:
     """Projections (k, nv, nv) of velocities to those that keep loops closed, at configurations (k, nq)."""
-    J = numbers(jacobian(Problem(NumpyOps(), tree, loops, q)))
+    problem = Problem(NumpyOps(), tree, loops, q)
+    sizes = np.sqrt([np.max(numbers(x)) for x in row_squares(problem)])
+    J = numbers(jacobian(problem)) / np.where(sizes > 0.0, sizes, 1.0)[:, None]
     return np.asarray(np.eye(tree.nv) - np.linalg.pinv(J, rcond=REGULAR_CONDITION**0.5) @ J)
 
 

@@ -38,9 +38,6 @@ PARTS = (LINEAR, ANGULAR)
 Sizes = tuple[Scalar, Scalar]
 """Of a linear and of an angular part."""
 
-SMALLEST = 1e-30
-"""What keeps a quotient from being 0 / 0 where nothing moves and nothing acts."""
-
 
 def relative_error(
     motion: DynamicsProblem,
@@ -61,7 +58,7 @@ def relative_error(
     for missed, sizes, least in zip(terms.missed, terms.sizes, (0.0, negligible * terms.usual_rows), strict=True):
         if ops.shape(missed)[0]:  # a method that cannot correct its solution says nothing of its error
             missing, size = (reduce(ops.maximum, _sizes(ops, a)) for a in (missed, sizes))
-            found = ops.maximum(found, missing * (1.0 / (size + least + SMALLEST)))
+            found = ops.maximum(found, _part(ops, missing, size + least))
     parts = (
         (solution.qdd, delta.qdd, y.qdd, terms.usual[0]),
         (solution.forces, delta.forces, y.forces, terms.usual[1]),
@@ -69,10 +66,10 @@ def relative_error(
     for *columns, usual in parts:
         if usual:
             x, left, moved = (reduce(ops.maximum, _sizes(ops, a)) for a in columns)
-            parts_of = [y * (1.0 / (z + SMALLEST)) for y, z in zip(_sizes(ops, columns[0]), usual, strict=True)]
-            is_zero = ops.less(reduce(ops.maximum, parts_of), negligible)
-            size = ops.maximum(x, is_zero * (negligible * reduce(ops.maximum, usual))) + SMALLEST
-            found = ops.maximum(found, (CORRECTION * left + (CONDITION * round_off) * moved) * (1.0 / size))
+            pairs = zip(_sizes(ops, columns[0]), usual, strict=True)
+            is_zero = 1.0 - reduce(ops.maximum, [ops.less(negligible * z, y) for y, z in pairs])
+            size = ops.maximum(x, is_zero * (negligible * reduce(ops.maximum, usual)))
+            found = ops.maximum(found, _part(ops, CORRECTION * left + (CONDITION * round_off) * moved, size))
     return found
 
 
@@ -218,7 +215,7 @@ class Terms:
         ]
         forces = self._at_joints(f, None, [[tau] for tau in self._motion.tau])
         return [
-            force * (1.0 / (moved[i][axis // 3] + armature + SMALLEST))
+            _part(self._motion.ops, force, moved[i][axis // 3] + armature)
             for force, (i, axis, armature) in zip(forces, axes, strict=True)
         ]
 
@@ -248,12 +245,12 @@ class Terms:
         for end in problem.end_effectors:
             force, moment = f[end.link]
             for r, (x, y) in enumerate(self._sizes_of_rows(end)):
-                own = force * moment * (1.0 / (x * moment + y * force + SMALLEST))
+                own = _part(ops, force * moment, x * moment + y * force)
                 rows[end.constraint][r] = ops.maximum(rows[end.constraint][r], own)
         for at in problem.joint_space_rows:
             forces = [f[at.link][axis // 3] for axis in problem.tree.joints[at.link].motion_axes]
             for r in at.rows:
-                own = sum(forces, 0.0) * (1.0 / (_total(ops, ops.take(at.C, (r,), None)) + SMALLEST))
+                own = _part(ops, sum(forces, 0.0), _total(ops, ops.take(at.C, (r,), None)))
                 rows[at.constraint][r] = ops.maximum(rows[at.constraint][r], own)
         return [x for own in rows for x in own]
 
@@ -265,6 +262,11 @@ class Terms:
 def _sizes(ops: Ops, a: Matrix) -> list[Scalar]:
     """Sizes of all entries."""
     return [x for row in ops.entries(ops.absolute(a)) for x in row]
+
+
+def _part(ops: Ops, x: Scalar, y: Scalar) -> Scalar:
+    """``x / y`` of sizes, in any unit; ``x``, which is zero, where ``y`` is."""
+    return x * (1.0 / (y + (1.0 - ops.less(0.0, y))))
 
 
 def _total(ops: Ops, a: Matrix) -> Scalar:

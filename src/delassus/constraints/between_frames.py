@@ -46,7 +46,7 @@ from delassus.model.tree import WORLD, Placement, Tree
 from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix, linear_at, motion_cross, scaled, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rates import Side, Vector, rotating_vector
-from delassus.spatial.rotations import Array
+from delassus.spatial.rotations import ROUND_OFF, Array
 from delassus.spatial.transform import Pose, compose
 
 Axes = Literal["local", "world"]
@@ -401,8 +401,9 @@ def _linear(ops: Ops, K: Matrix) -> Matrix:
 
 def _motion_into(frame: Placement) -> Array:
     """6×6 motion transform from a body frame to a frame placed on it."""
-    X = motion_transform(frame.rotation, frame.position)
-    return np.where(np.abs(X) < 1e-15, 0.0, X)
+    X, sizes = motion_transform(frame.rotation, frame.position), np.ones((6, 6))
+    sizes[:3, 3:] = np.linalg.norm(frame.position)
+    return np.where(np.abs(X) < ROUND_OFF * sizes, 0.0, X)
 
 
 def _rows_in(ops: Ops, K: Matrix, R: Matrix, p: Matrix) -> Matrix:

@@ -120,7 +120,7 @@ class Hinge(FrameConstraint):
     @property
     def free_axis(self) -> Array:
         """Its axis, of length one."""
-        return np.asarray(self.axis / np.linalg.norm(self.axis))
+        return _unit(self.axis)
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -172,16 +172,25 @@ class Orientation(FrameConstraint):
     @property
     def free_axis(self) -> Array | None:
         """Its axis, of length one; None if there is none."""
-        return None if self.axis is None else np.asarray(self.axis / np.linalg.norm(self.axis))
+        return None if self.axis is None else _unit(self.axis)
+
+
+ZERO = 1e-9
+"""A direction whose entries are all below this is taken for a zero that round-off has left: it has no unit."""
+
+
+def _unit(direction: Array) -> Array:
+    """The direction of a vector of any length, at length one."""
+    size = direction / np.max(np.abs(direction))  # squares neither overflow nor vanish
+    return np.asarray(size / np.linalg.norm(size))
 
 
 def _across(axis: ArrayLike, argument: str) -> Array:
     """Two unit vectors across an axis: coordinate axes where it is one."""
     direction = check_vector(axis, argument, "its direction")
-    length = float(np.linalg.norm(direction))
-    if length < 1e-9:
+    if np.max(np.abs(direction)) < ZERO:
         raise ConstraintError(argument, "a vector that is not zero", shown(axis), "Give its direction.")
-    direction /= length
+    direction = _unit(direction)
     largest = int(np.argmax(np.abs(direction)))
     if np.max(np.abs(np.delete(direction, largest))) <= ROUND_OFF:
         return np.delete(np.eye(3), largest, axis=0)

@@ -924,6 +924,12 @@ def test_nothing_can_be_changed(every_joint):
     for array in arrays:
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0.0
+    own = np.array(tree.inertias)  # through an array that it was made of
+    view = own.view()
+    view.setflags(write=False)
+    made = dataclasses.replace(tree, inertias=view)
+    own[:] = 0.0
+    np.testing.assert_array_equal(made.inertias, tree.inertias)
     with pytest.raises(TypeError):
         tree.frames["l0"] = None
     for sequence in (tree.link_names, tree.joint_names, tree.joints, tree.parents, tree.children, tree.q_slices):

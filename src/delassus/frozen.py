@@ -75,9 +75,16 @@ def _lock(value: Any) -> None:
             array.setflags(write=False)
 
 
+def _is_locked(array: Any) -> bool:
+    """Whether nobody can write to the memory of an array."""
+    while isinstance(array, np.ndarray) and not array.flags.writeable:
+        array = array.base
+    return array is None
+
+
 def read_only(value: Any) -> NDArray[np.float64]:
-    """Read-only array of float64: a copy, but of one that is so already."""
-    if type(value) is np.ndarray and not value.flags.writeable and value.dtype == float:
+    """Read-only array of float64: a copy, but of one that is so already, and that is no view of one that is not."""
+    if type(value) is np.ndarray and value.dtype == float and _is_locked(value):
         return value
     array = np.array(value, dtype=float)
     array.setflags(write=False)

@@ -156,6 +156,7 @@ def some_dependent_rows(mechanism):
         f"any two of three, {f}, {g}": [ds.Rows(at, [*K, f * K[0] + g * K[1]])],
         "almost alike": [ds.Rows(at, [K[0], K[0] + 1e-4 * K[1], K[1]])],
         f"on joints, {f}": [ds.JointRows(x) for x in on_joints],
+        f"on joints at once, {f}": [ds.JointRows(on_joints)],
     }
     if a != b:
         other = random_frame(rng, b)

@@ -13,6 +13,7 @@ from internals import RawJoint, RawLink, build_tree, joint_kinds
 from tools import random_frame, random_rotation
 
 KINDS = (joint_kinds.REVOLUTE, joint_kinds.REVOLUTE, *joint_kinds.KINDS, None)  # None: fixed
+STRAIGHT = (joint_kinds.PRISMATIC,)  # Jacobians are constant
 REVERSIBLE = (
     joint_kinds.REVOLUTE,
     joint_kinds.COS_SIN,
@@ -156,6 +157,7 @@ def some_dependent_rows(mechanism):
         f"any two of three, {f}, {g}": [ds.Rows(at, [*K, f * K[0] + g * K[1]])],
         "almost alike": [ds.Rows(at, [K[0], K[0] + 1e-4 * K[1], K[1]])],
         f"on joints, {f}": [ds.JointRows(x) for x in on_joints],
+        f"on joints at once, {f}": [ds.JointRows(on_joints)],
     }
     if a != b:
         other = random_frame(rng, b)

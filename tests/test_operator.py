@@ -11,7 +11,7 @@ import pytest
 import delassus as ds
 from delassus import Tree
 from delassus.accuracy.rank import REGULAR_CONDITION
-from internals import NumpyOps, RawJoint, RawLink, bound_request, build_tree, joint_kinds
+from internals import RawJoint, RawLink, build_tree, joint_kinds
 from tools import AGREEMENT, error, random_frame
 
 pytestmark = pytest.mark.usefixtures("one_lane")
@@ -304,28 +304,27 @@ def test_a_stretched_limb():
     assert error(operator.solve(x), np.linalg.solve(G, x[..., None])[..., 0]) < SOLVE
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_least_squares_of_programs(seed):
+def test_least_squares_of_kernels():
     """Of any rows, dependent ones in any order, almost alike, of sizes up to 1e3 times as large: what ``J⁺`` says."""
-    rng, (n, m, r), states = np.random.default_rng(seed), (9, 7, (2, 4, 6, 7)[seed]), 200
-    J = rng.normal(size=(states, m, r)) @ rng.normal(size=(states, r, n))
-    near = rng.choice([1.0, 1e-2, 1e-4], states)[:, None]
-    J[:, 1] = rng.normal(size=(states, 1)) * J[:, 0] + near * J[:, 2]  # almost along the first one
-    J *= 10.0 ** rng.uniform(-1.5, 1.5, (states, m, 1))
-    J[: states // 4, 3] = 0.0
-    J = np.take_along_axis(J, rng.permuted(np.tile(np.arange(m), (states, 1)), axis=1)[..., None], axis=1)
-    x = rng.normal(size=(states, m, 1))
-    solver = bound_request.LeastSquares(NumpyOps(), J @ np.swapaxes(J, -1, -2), [np.zeros(states)] * m)
-    S = 1.0 / np.maximum(np.linalg.norm(J, axis=-1), 1e-9)[..., None]
-    values = np.linalg.svd(S * J, compute_uv=False) ** 2
-    rank = np.count_nonzero(values > REGULAR_CONDITION * values[:, :1], axis=-1)
-    certain = solver.is_certain > 0
-    assert np.array_equal(solver.rank[certain], rank[certain]) and np.mean(certain) > 0.99
-    U, s, _ = np.linalg.svd(J, full_matrices=False)
-    s = np.where(np.arange(m) < rank[:, None], 1.0 / np.maximum(s, 1e-300), 0.0)[..., None]
-    y = U @ (s**2 * (np.swapaxes(U, -1, -2) @ x))
-    found = solver.solve(x)
-    assert all(error(found[k], y[k]) < LEAST_SQUARES for k in np.flatnonzero(certain))
+    body, rng, m, states = ds.mechanisms.free_body(1.0, np.eye(3)), np.random.default_rng(0), 7, 150
+    kernel = ds.compile(body, ds.Rows("body", m), "delassus_solution")
+    for r in (2, 4, 6):
+        J = rng.normal(size=(states, m, r)) @ rng.normal(size=(states, r, 6))
+        near = rng.choice([1.0, 1e-2, 1e-4], states)[:, None]
+        J[:, 1] = rng.normal(size=(states, 1)) * J[:, 0] + near * J[:, 2]  # almost along the first one
+        J *= 10.0 ** rng.uniform(-1.5, 1.5, (states, m, 1))
+        J[: states // 4, 3] = 0.0
+        J = np.take_along_axis(J, rng.permuted(np.tile(np.arange(m), (states, 1)), axis=1)[..., None], axis=1)
+        x = rng.normal(size=(states, m))
+        y, rank, estimate = kernel(body.neutral(), x, J, return_error=True)
+        S = 1.0 / np.maximum(np.linalg.norm(J, axis=-1), 1e-9)[..., None]
+        values = np.linalg.svd(S * J, compute_uv=False) ** 2
+        expected = np.count_nonzero(values > REGULAR_CONDITION * values[:, :1], axis=-1)
+        assert np.array_equal(rank, expected) and np.mean(estimate < 1e-3) > 0.99  # the machine code is certain
+        U, s, _ = np.linalg.svd(J, full_matrices=False)
+        s = np.where(np.arange(6) < expected[:, None], 1.0 / np.maximum(s, 1e-300), 0.0)[..., None]
+        wanted = U @ (s**2 * (np.swapaxes(U, -1, -2) @ x[..., None]))
+        assert all(error(*pair) < LEAST_SQUARES for pair in zip(y, wanted[..., 0], strict=True))
 
 
 @pytest.mark.parametrize("near", [1e-4, 2e-5])

@@ -141,6 +141,13 @@ def interpreted(asked, values):
     return {r.name: flat[..., list(r.entries)].reshape(*batch, *r.shape) for r in program.results}
 
 
+def run_program(program, x):
+    """Each result (n, size) of a program at inputs (n, n_inputs), the reciprocal condition too."""
+    with np.errstate(all="ignore"):
+        found = np.concatenate(interpret_program(program, x), axis=-1)
+    return [found[:, list(r.entries)] for r in program.results]
+
+
 def make_motion(tree, q, v, tau, constraints=(), **given):
     """The problem in motion of a direct call of `delassus.forward_dynamics`, and its batch."""
     tau = np.zeros(tree.nv) if tau is None else tau

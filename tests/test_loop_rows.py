@@ -9,15 +9,7 @@ import pytest
 
 import delassus as ds
 from delassus.contact import Sphere
-from internals import (
-    RawJoint,
-    RawLink,
-    build_tree,
-    configuration_from_mujoco,
-    joint_kinds,
-    velocity_from_mujoco,
-)
-from random_trees import some_link
+from random_trees import RawJoint, RawLink, build_tree, joint_kinds, some_link
 from tools import direct, frame_pose, mujoco_data, random_rotation
 
 pytestmark = pytest.mark.usefixtures("one_lane")
@@ -343,10 +335,10 @@ def test_connects_move_as_in_mujoco(root, tmp_path):
     for _ in range(40):
         sim.step()
     mujoco.mj_step(model, data, 200)
-    found = configuration_from_mujoco(tree, data.qpos), velocity_from_mujoco(tree, data.qpos, data.qvel)
+    found = mujoco_data(model, tree, sim.q, sim.v)
     assert sim.status.name == "CONVERGED"
-    assert np.abs(tree.difference(found[0], sim.q)).max() < SAME
-    assert np.abs(found[1] - sim.v).max() < SAME * np.abs(v).max()
+    assert np.abs(found.qpos - data.qpos).max() < SAME
+    assert np.abs(found.qvel - data.qvel).max() < SAME * np.abs(v).max()
 
 
 @pytest.mark.parametrize("root", ["turned", "floating"])

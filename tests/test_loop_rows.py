@@ -8,15 +8,8 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from internals import (
-    RawJoint,
-    RawLink,
-    build_tree,
-    configuration_from_mujoco,
-    joint_kinds,
-    velocity_from_mujoco,
-)
-from random_trees import some_link
+from delassus.contact import Sphere
+from random_trees import RawJoint, RawLink, build_tree, joint_kinds, some_link
 from tools import direct, frame_pose, mujoco_data, random_rotation
 
 pytestmark = pytest.mark.usefixtures("one_lane")
@@ -342,7 +335,22 @@ def test_connects_move_as_in_mujoco(root, tmp_path):
     for _ in range(40):
         sim.step()
     mujoco.mj_step(model, data, 200)
-    found = configuration_from_mujoco(tree, data.qpos), velocity_from_mujoco(tree, data.qpos, data.qvel)
+    found = mujoco_data(model, tree, sim.q, sim.v)
     assert sim.status.name == "CONVERGED"
-    assert np.abs(tree.difference(found[0], sim.q)).max() < SAME
-    assert np.abs(found[1] - sim.v).max() < SAME * np.abs(v).max()
+    assert np.abs(found.qpos - data.qpos).max() < SAME
+    assert np.abs(found.qvel - data.qvel).max() < SAME * np.abs(v).max()
+
+
+@pytest.mark.parametrize("root", ["turned", "floating"])
+def test_a_contact_that_is_open_leaves_the_motion(root):
+    """Of a planar loop: the rows of the contact are eliminated beside those that nothing moves."""
+    mechanism = Mechanism(int(root == "floating"), root, "planar")
+    tree, q, loops = mechanism.tree, mechanism.q, mechanism.closures()["Point"]
+    v, contact = mechanism.velocity(loops), ds.Contact("a2", Sphere(1e-3))
+    assert frame_pose(tree, "a2", q)[1][2] > 0.1
+    given = {"q": q, "v": v, "impulses": np.zeros(3), "tau": np.zeros(tree.nv), "dt": np.array(TIME_STEP)}
+    found = direct(tree, "contact_step", given, [*loops, contact])
+    assert not found["impulses_next"].any()
+    for x, y in zip((found["q_next"], found["v_next"]), stepped(tree, loops, q, v), strict=True):
+        assert differs(x, y) < SAME
+    assert abs(ds.kinetic_energy(tree, q, found["v_next"]) / ds.kinetic_energy(tree, q, v) - 1.0) < 0.1

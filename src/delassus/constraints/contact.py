@@ -54,7 +54,8 @@ class Contact(Constraint):
         A sphere or ellipsoid has one contact point, a capsule one at each end, a cylinder four on each rim, a box one
         at each of its eight corners, a convex hull at all of its vertices, or at eight that follow from the normal.
         Hulls that touch other shapes than planes have triangles, counterclockwise seen from outside.
-        Between two links: spheres and ellipsoids have one, capsules on others up to three, all others up to nine.
+        Between two links: spheres and ellipsoids have one, two capsules two, capsules on others up to three, all others
+        up to nine.
     ground : {"plane", "input"}, Frame or tuple
         What it may touch. ``"plane"`` is the plane z = 0 of the world; a ``Frame("world", position, rotation)`` the
         plane z = 0 of that frame. With ``"input"`` the ground below each point comes with each call, ``ground{i}``

@@ -132,6 +132,9 @@ SQUARE_FLOOR = 1e-30
 class ScalarOps(ABC):
     """What there is to numbers alone: texts that take no more are parts of compiled loops, too (`emitted`)."""
 
+    epsilon = 2.0**-52
+    """Relative round-off of the numbers that it computes in."""
+
     @abstractmethod
     def cos(self, x: Scalar) -> Scalar:
         """Cosine."""
@@ -177,9 +180,6 @@ class ScalarOps(ABC):
 
 class Ops(ScalarOps):
     """A backend that algorithms run on."""
-
-    epsilon = 2.0**-52
-    """Relative round-off of the numbers that it computes in."""
 
     # -- making and taking apart -----------------------------------------------------------------------------------
 

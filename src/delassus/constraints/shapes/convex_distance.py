@@ -3,14 +3,15 @@
 A shape is a core with a radius around it, and a core is known by its support points. Of the vectors from points of B's
 core to points of A's the nearest to the origin is the gap (Gilbert, Johnson, Keerthi 1988), one pass of a loop a
 support point. Cores that overlap are made smaller about their centres until a gap is left; its normal leads to that of
-the shapes as they are: A is moved out along it, and the normal there is the next one, until none is better. It is the
-way out that is shortest among those nearby: of shapes that overlap by a large part of their size, `Simulator` may take
-another one.
+the shapes as they are: A is moved out along it, and the normal there is the next one, until none is better. That is the
+way out that is shortest among those nearby. Shapes that overlap by a large part of their size, and those whose middles
+coincide, try those that begin along their axes as well; `Simulator` may still take another one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import reduce
 
 import numpy as np
@@ -31,13 +32,19 @@ NEAR = 0.02
 """Part of the shapes' size below which a gap alone does not give an exact normal, and to which shapes are parted."""
 
 SHRINKAGE = 1e-3
-"""By which part cores that overlap become smaller at first; twice that each time that they still do."""
+"""Part of the smaller core's size that cores that overlap lose at first; twice that each time that they still do."""
+
+FASTER = 8.0
+"""How much more than before the larger one loses once the smaller one is a point."""
+
+DEEP = 0.1
+"""Part of the shapes' size from which on an overlap has ways out that are not nearby."""
 
 THIN = 1e-20
 """Square of the sine between edges below which a triangle is a line."""
 
 TINY, HUGE = 1e-30, 1e30
-"""Added to squares of lengths that may be zero; more than any length."""
+"""Added to squares of lengths that may be zero; more than any length: shapes here have a size of about one."""
 
 Vector = list["Scalar"]
 
@@ -78,6 +85,15 @@ class Placed:
             case Ellipsoid():
                 return max(self.shape.x, self.shape.y, self.shape.z)
         return 0.5 * float(np.linalg.norm([self.shape.x, self.shape.y, self.shape.z]))
+
+    def scaled(self, factor: float) -> Placed:
+        """The same in another unit of length."""
+        of, shape = self.shape, self.shape
+        if isinstance(of, Mesh):
+            shape = Mesh(factor * of.vertices, of.triangles)
+        else:
+            shape = type(of)(*(factor * getattr(of, each.name) for each in fields(of)))
+        return Placed(self.ops, shape, self._link, self._rotation, [factor * x for x in self.origin])
 
     def to_own(self, d: Sequence[Scalar]) -> Vector:
         """A vector of the world in axes of the shape."""
@@ -129,24 +145,31 @@ CORNER = 8
 def distance(a: Placed, b: Placed) -> tuple[Scalar, Vector, Vector]:
     """Gap of the cores (m), negative where they overlap; unit normal (3,) from B to A; nearest point of A (3,)."""
     ops, size = a.ops, a.size + b.size
-    tolerance = ROUND_OFF * size
-    middles = minus(a.at(a.middle.tolist()), b.at(b.middle.tolist()))
+    tolerance, cores = ROUND_OFF * size, (a.size - a.radius, b.size - b.radius)
+    smaller, larger = min(x for x in cores if x) if any(cores) else 0.0, max(cores)
     middle_a, middle_b = a.at(a.middle.tolist()), b.at(b.middle.tolist())
-    start = plus(middles, [TINY, 0.0, 0.0])
+    start = plus(minus(middle_a, middle_b), [TINY, 0.0, 0.0])
     length = ops.sqrt(dot(start, start))
     none: Vector = [0.0] * (3 * CORNER)
+    sides = [axis for shape in (a, b) if not isinstance(shape.shape, Sphere) for axis in _axes(shape)]
+    others = [[ops.copysign(1.0, dot(axis, start)) * x for x in axis] for axis in sides]
 
     def body(values: Sequence[Scalar]) -> tuple[list[Scalar], Scalar]:
         corners = [list(values[CORNER * k : CORNER * k + CORNER]) for k in range(3)]
-        v, gap, normal, scale, out, n, best, refines = (
+        v, gap, normal, less, out, n, best, refines, turn, point = (
             list(values[24:27]), values[27], list(values[28:31]), values[31], values[32], list(values[33:36]),
-            values[36], values[37],
+            values[36], values[37], values[38], list(values[39:42]),
         )  # fmt: skip
         fresh = 1.0 - ops.maximum(corners[0][7], ops.maximum(corners[1][7], corners[2][7]))
-        length = ops.sqrt(dot(v, v) + TINY)
+        length = ops.sqrt(ops.maximum(dot(v, v), TINY))
         d = [-(1.0 / length) * x for x in v]
-        p = plus_scaled(middle_a, minus(a.at(a.support(a.to_own(d))), middle_a), scale)
-        q = plus_scaled(middle_b, minus(b.at(b.support(b.to_own([-x for x in d]))), middle_b), scale)
+        # where ways out are tried one by one, each pass has its own
+        is_new, tries = ops.less(turn, 0.5), ops.less(0.5, turn) * ops.less(turn, len(others) + 0.5)
+        for k, way in enumerate(others):
+            d = chosen(ops, tries * ops.less(k + 0.5, turn), [-x for x in way], d)
+        left, (of_a, of_b) = [ops.maximum(x - less, 0.0) for x in cores], [1.0 / x if x else 0.0 for x in cores]
+        p = plus_scaled(middle_a, minus(a.at(a.support(a.to_own(d))), middle_a), of_a * left[0])
+        q = plus_scaled(middle_b, minus(b.at(b.support(b.to_own([-x for x in d]))), middle_b), of_b * left[1])
         w = plus_scaled(minus(p, q), n, out)
         least = -dot(d, w)
         better = ops.less(gap, least)
@@ -157,21 +180,28 @@ def distance(a: Placed, b: Placed) -> tuple[Scalar, Vector, Vector]:
         stalls = (1.0 - ops.less(dot(nearest, nearest), dot(v, v))) * (1.0 - fresh)
         known = (1.0 - ops.less(tolerance, length - least)) * (1.0 - fresh)
         ends = ops.maximum(overlaps, ops.maximum(stalls, known))
+        ends = ops.select(tries, ops.less(len(others) - 0.5, turn), ends)
         overlaps = overlaps * (1.0 - refines)
         parted = gap - out * dot(normal, n)
-        whole = ops.less(1.0 - 0.5 * SHRINKAGE, scale)
+        whole = ops.less(less, 0.5 * SHRINKAGE * smaller)
         apart = (1.0 - refines) * whole * (1.0 - ops.less(gap, NEAR * size))
-        done = ends * (1.0 - overlaps) * ops.maximum(apart, refines * (1.0 - ops.less(best + tolerance, parted)))
-        better = ends * (1.0 - overlaps) * (1.0 - ops.maximum(done, 0.0))
-        last = ops.maximum(better, ends * apart)
-        found = parted - (1.0 - scale) * (size - a.radius - b.radius)
-        best = ops.select(last, found, best)
-        n = chosen(ops, last, normal, n)
-        refines = ops.maximum(refines, last)
-        out = ops.select(last, ops.maximum(NEAR * size - best, 0.0), out)
-        smaller = ops.maximum(ops.minimum(2.0 * scale - 1.0, 1.0 - SHRINKAGE), 0.0)
-        scale = ops.select(last, 1.0, ops.select(ends * overlaps, smaller, scale))
-        # a new direction begins with no corner; the last one keeps those of its nearest point
+        settled = refines * (1.0 - tries) * (1.0 - ops.less(best + tolerance, parted))
+        coincide = overlaps * (1.0 - ops.less(less, larger))
+        looks = ends * is_new * ops.maximum(coincide, settled * ops.less(best, -DEEP * size)) if others else 0.0
+        done = ends * (1.0 - overlaps) * (1.0 - looks) * ops.maximum(apart, settled)
+        last = ends * (1.0 - overlaps) * (1.0 - looks) * ops.maximum(apart, 1.0 - done)
+        found = parted - (sum(cores) - left[0] - left[1])
+        taken = last * ops.maximum(1.0 - refines, ops.less(best, found))
+        best, n = ops.select(taken, found, best), chosen(ops, taken, normal, n)
+        out = ops.select(last, ops.maximum(NEAR * size - best, 0.0), ops.select(looks, 0.0, out))
+        more = ops.maximum(ops.select(ops.less(less, smaller), 2.0 * less, FASTER * less), SHRINKAGE * smaller)
+        anew = ops.maximum(last, looks)
+        refines = ops.maximum(refines, anew)
+        less = ops.select(anew, 0.0, ops.select(ends * overlaps, more, less))
+        turn = turn + ops.maximum(tries, looks)
+        # the nearest point of A; a new direction begins with no corner
+        there = [plus_scaled([0.0] * 3, corner[3:6], corner[6]) for corner in corners]
+        point = chosen(ops, ends * (1.0 - overlaps) * (1.0 - tries), reduce(plus, there), point)
         begins = ends * (1.0 - done)
         v = chosen(ops, begins, plus_scaled(start, n, out), chosen(ops, ends, v, nearest))
         gap = ops.select(begins, -HUGE, gap)
@@ -180,16 +210,17 @@ def distance(a: Placed, b: Placed) -> tuple[Scalar, Vector, Vector]:
             for old, new in zip(corners, following, strict=True)
             for x in chosen(ops, ends, [(1.0 - begins) * y for y in old], new)
         ]
-        return [*kept, *v, gap, *normal, scale, out, *n, best, refines], done
+        return [*kept, *v, gap, *normal, less, out, *n, best, refines, turn, *point], done
 
     towards = [(1.0 / length) * x for x in start]
-    first = [*none, *start, -HUGE, *towards, 1.0, 0.0, *towards, -size, 0.0]
+    first = [*none, *start, -HUGE, *towards, 0.0, 0.0, *towards, -2.0 * size, 0.0, 0.0, *middle_a]
     values = ops.repeat(MOST_PASSES, first, body)
-    point: Vector = [0.0, 0.0, 0.0]
-    for k in range(3):
-        corner = values[CORNER * k : CORNER * k + CORNER]
-        point = plus_scaled(point, corner[3:6], corner[6])
-    return values[36], list(values[33:36]), point
+    return values[36], list(values[33:36]), list(values[39:42])
+
+
+def _axes(a: Placed) -> list[Vector]:
+    """Axes (3,) of a shape, in the world."""
+    return [a.to_world([1.0 if j == k else 0.0 for j in range(3)]) for k in range(3)]
 
 
 def _nearest_in_simplex(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from math import cos, pi, sin
+from math import cos, log2, pi, sin
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -296,10 +296,24 @@ def contacts(a: Placed, b: Placed) -> list[tuple[Scalar, Vector, Vector, Scalar]
 
     The first is that of the nearest points, where a patch does not have the deepest; the others are the patch.
     """
+    unit = 2.0 ** -round(log2(a.size + b.size))  # exact: digits stay, and floors are parts of the shapes' size
+    return [
+        (gap * (1.0 / unit), n, [(1.0 / unit) * c for c in x], there)
+        for gap, n, x, there in _contacts(a.scaled(unit), b.scaled(unit))
+    ]
+
+
+def _contacts(a: Placed, b: Placed) -> list[tuple[Scalar, Vector, Vector, Scalar]]:
+    """The same of shapes whose size is about one."""
     ops, size = a.ops, a.size + b.size
-    gap, n, p = distance(a, b)
+    if b.size < a.size:  # the point is one of the smaller shape, also where passes end before it is exact
+        gap, back, q = distance(b, a)
+        n = [-x for x in back]
+        p = plus_scaled(q, n, gap)
+    else:
+        gap, n, p = distance(a, b)
     depth = a.radius + b.radius - gap
-    nearest = plus_scaled(p, n, 0.5 * depth - a.radius)
+    nearest = plus_scaled(_on_surface(a, b, n, gap, p), n, 0.5 * depth - a.radius)
     if not (has_flats(a.shape) and has_flats(b.shape)):
         return [(-depth, n, nearest, 1.0)]
     found = patch(a, b, n, depth)
@@ -308,6 +322,17 @@ def contacts(a: Placed, b: Placed) -> list[tuple[Scalar, Vector, Vector, Scalar]
     )
     out = [(-depth, n, nearest, ops.less(deepest, depth - EXACT * size))]
     return out + [(-own, n, x, there) for x, own, there in zip(*found, strict=True)]
+
+
+def _on_surface(a: Placed, b: Placed, n: Vector, gap: Scalar, p: Vector) -> Vector:
+    """Nearest point of the core of A, from one that a loop has ended with: as low as that of A that lies lowest.
+
+    Of ellipsoids, it is the point that has the normal.
+    """
+    if isinstance(b.shape, Ellipsoid) and not (isinstance(a.shape, Ellipsoid) and a.size < b.size):
+        return plus_scaled(b.at(b.support(b.to_own(n))), n, gap)
+    lowest = a.at(a.support(a.to_own([-x for x in n])))
+    return lowest if isinstance(a.shape, Ellipsoid) else plus_scaled(p, n, dot(n, minus(lowest, p)))
 
 
 def _either(ops: Ops, condition: Scalar, x: Feature, y: Feature) -> Feature:

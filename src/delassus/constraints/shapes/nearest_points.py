@@ -1,11 +1,13 @@
 """Where two shapes are nearest to each other, without branches.
 
-Spheres and capsules: the closest points of two segments (Ericson, Real-Time Collision Detection, 5.1.9), less radii.
-Balls and boxes, cylinders or hulls: the nearest point of the surface; from inside, through the nearest face. A capsule
-is three balls of a box: at the point of its axis that is nearest to the box, and at both ends of the stretch that is
-over the face there. Its squared distance from a box along the axis is convex, with a derivative that is linear between
-the places at which the axis crosses planes of faces: from its values at these follows the point where it is least, or
-the stretch of an axis that is parallel to a face.
+Spheres and capsules: the closest points of two segments (Ericson, Real-Time Collision Detection, 5.1.9), less radii;
+capsules side by side touch at both ends of the stretch that they share. Where centres or axes meet, the normal is that
+of both axes, or an axis of the second shape. Balls and boxes, cylinders or hulls: the nearest point of the surface;
+from inside, through the nearest face. A capsule is three balls of a box: at the point of its axis that is nearest to
+the box, and at both ends of the stretch that is over the face there. Its squared distance from a box along the axis is
+convex, with a derivative that is linear between the places at which the axis crosses planes of faces: from its values
+at these follows the point where it is least, or the stretch of an axis that is parallel to a face. An axis that is in
+the box leaves it along the shortest way out.
 """
 
 from __future__ import annotations
@@ -19,17 +21,27 @@ from delassus.constraints.shapes.convex_distance import Placed
 from delassus.constraints.shapes.convex_patch import FLAT, contacts, n_contacts
 from delassus.constraints.shapes.lowest_points import Solid
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Mesh, Sphere
-from delassus.spatial.motion import chosen, dot, minus, plus_scaled
+from delassus.spatial.motion import chosen, cross_entries, dot, minus, plus_scaled
 from delassus.spatial.ops import Ops, Scalar, ScalarOps
 
-TINY = 1e-30
-"""Added to squares of lengths that may be zero."""
-
 ON_SURFACE = 1e-12
-"""Distance of a ball's centre from a surface, over its radius, below which it counts as inside."""
+"""Distance of a ball's centre from a surface, over the size of both, below which it counts as inside: above the
+round-off of places, which are differences of lengths of that size."""
 
-FAR = 1e6
-"""Distance from a hull, over its size, beyond which nothing is sought."""
+COINCIDE = 1e-9
+"""Distance of two axes, over the size of both shapes, below which it has no direction: the difference of two places
+then says it to less than a millionth."""
+
+SIDE_BY_SIDE = 1e-3
+"""Sine of the angle between the axes of capsules below which they touch at both ends of the stretch that they share."""
+
+PLACES = 16.0
+"""Square of the sine of the angle between axes, over the round-off of numbers, below which their closest points are
+lost in it: those of parallel ones are as good."""
+
+BESIDE = 1e-9
+"""How far a point may be beside a triangle and still count as over it, across an edge that is flat, as a part of the
+hull's size: above round-off, and no error where the neighbour goes on."""
 
 PARALLEL = 1e-10
 """Sine of the angle below which the axis of a capsule is parallel to a face."""
@@ -72,6 +84,8 @@ def n_touches(first: Solid, second: Solid) -> int:
         return 0
     if not has_formula(first, second):
         return n_contacts(first, second)
+    if isinstance(first, Capsule) and isinstance(second, Capsule):
+        return 2
     return 3 if {type(first), type(second)} == {Capsule, Box} else 1
 
 
@@ -81,10 +95,10 @@ def touches(a: Placed, b: Placed) -> list[Touch]:
     if ORDER.index(type(first)) > ORDER.index(type(second)):
         return [t._replace(normal=[-x for x in t.normal]) for t in touches(b, a)]
     if not has_formula(first, second):
-        far = a.size + b.size
+        far = 2.0 * (a.size + b.size)
         return [Touch(gap, n, x, (1.0 - there) * far) for gap, n, x, there in contacts(a, b)]
     if isinstance(first, Round) and isinstance(second, Round):
-        return [_segments(a, first, b, second)]
+        return _round_pair(a, first, b, second)
     if isinstance(first, Capsule):
         assert isinstance(second, Box)
         return _capsule_on_box(a, first, b, second)
@@ -110,9 +124,10 @@ def _ball(radius: float, centre: Vector, beside: Placed) -> Touch:
 
 def from_cylinder(ops: ScalarOps, x: Sequence[Scalar], round: Any, half: Any, radius: Any) -> tuple[Scalar, Vector]:
     """Signed distance of the centre of a ball from a cylinder, and the unit normal along which it is measured."""
-    across = ops.sqrt(x[0] * x[0] + x[1] * x[1] + TINY)
-    on_axis = ops.less(across, ON_SURFACE * round)
-    u, v = ops.select(on_axis, 1.0, x[0] * (1.0 / across)), ops.select(on_axis, 0.0, x[1] * (1.0 / across))
+    square, least = x[0] * x[0] + x[1] * x[1], (ON_SURFACE * round) * (ON_SURFACE * round)
+    off_axis = ops.less(least, square)
+    across = ops.sqrt(ops.maximum(square, least))
+    u, v = ops.select(off_axis, x[0] * (1.0 / across), 1.0), ops.select(off_axis, x[1] * (1.0 / across), 0.0)
     distance, (r, z) = from_block(ops, [across, x[2]], [round, half], radius)
     return distance, [r * u, r * v, z]
 
@@ -120,12 +135,14 @@ def from_cylinder(ops: ScalarOps, x: Sequence[Scalar], round: Any, half: Any, ra
 def from_block(ops: ScalarOps, x: Sequence[Scalar], half: Sequence[Any], radius: Any) -> tuple[Scalar, Vector]:
     """The same from ``|x_i| ≤ half_i``."""
     away = [a - _within(ops, a, h) for a, h in zip(x, half, strict=True)]
-    outside = ops.sqrt(sum((a * a for a in away), TINY))
+    near = ON_SURFACE * sum(half, radius)
+    square, least_square = dot(away, away), near * near
+    outside = ops.sqrt(ops.maximum(square, least_square))
     slack = [h - ops.maximum(a, -a) for a, h in zip(x, half, strict=True)]
     least = slack[0]
     for s in slack[1:]:
         least = ops.minimum(least, s)
-    inside, over, left = 1.0 - ops.less(ON_SURFACE * radius, outside), 1.0 / outside, ops.less(0.0, 1.0)
+    inside, over, left = 1.0 - ops.less(least_square, square), 1.0 / outside, ops.less(0.0, 1.0)
     out = []
     for a, s, d in zip(x, slack, away, strict=True):
         nearest = left * (1.0 - ops.less(least, s))  # the first of those that are as near
@@ -140,44 +157,53 @@ def _from_hull(ops: Ops, x: Vector, hull: Mesh, radius: float) -> tuple[Scalar, 
     Outside, the nearest of all edges and of the faces that it is over; inside, the nearest plane of a face.
     """
     assert hull.triangles is not None
-    corners = hull.vertices[hull.triangles]
+    corners, size = hull.vertices[hull.triangles], float(np.ptp(hull.vertices, axis=0).max())
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
     heights, of_edge = [], dict[tuple[int, int], list[int]]()
     for f, triangle in enumerate(hull.triangles.tolist()):
         n = normals[f].tolist()
         heights.append(dot(n, x) - float(normals[f] @ corners[f, 0]))
-        for i, j in zip(triangle, triangle[1:] + triangle[:1], strict=True):
-            of_edge.setdefault((min(i, j), max(i, j)), []).append(f)
+        for edge in _edges(triangle):
+            of_edge.setdefault(edge, []).append(f)
+    flat = {edge for edge, faces in of_edge.items() if np.ptp(normals[faces], axis=0).max() < FLAT}
     deepest, inwards = heights[0], normals[0].tolist()
     for height, normal in zip(heights[1:], normals[1:].tolist(), strict=True):
         nearer = ops.less(deepest, height)
         deepest = ops.maximum(deepest, height)
         inwards = chosen(ops, nearer, normal, inwards)
-    away: Vector = [0.0, 0.0, 0.0]
-    least: Scalar = float((np.ptp(hull.vertices, axis=0).max() * FAR) ** 2)
-    for (i, j), faces in of_edge.items():
-        if np.ptp(normals[faces], axis=0).max() < FLAT:
-            continue
-        start, edge = hull.vertices[i], hull.vertices[j] - hull.vertices[i]
+    from_edges = []
+    for i, j in [edge for edge in of_edge if edge not in flat]:
+        start, along = hull.vertices[i], hull.vertices[j] - hull.vertices[i]
         from_start = minus(x, start.tolist())
-        part = ops.maximum(ops.minimum(dot((edge / (edge @ edge)).tolist(), from_start), 1.0), 0.0)
-        d = [a - part * b for a, b in zip(from_start, edge.tolist(), strict=True)]
+        part = ops.maximum(ops.minimum(dot((along / (along @ along)).tolist(), from_start), 1.0), 0.0)
+        from_edges.append([a - part * b for a, b in zip(from_start, along.tolist(), strict=True)])
+    away, *others = from_edges
+    least = dot(away, away)
+    for d in others:
         squared = dot(d, d)
         nearer = ops.less(squared, least)
         least = ops.minimum(squared, least)
         away = chosen(ops, nearer, d, away)
-    for height, normal, places in zip(heights, normals, corners, strict=True):
+    for height, normal, triangle in zip(heights, normals, hull.triangles.tolist(), strict=True):
         over = ops.less(0.0, height) * ops.less(height * height, least)
-        for start, end in zip(places, np.roll(places, -1, axis=0), strict=True):
-            outwards = np.cross(end - start, normal)
-            over = over * (1.0 - ops.less(float(outwards @ start), dot(outwards.tolist(), x)))
+        for edge, i, j in zip(_edges(triangle), triangle, triangle[1:] + triangle[:1], strict=True):
+            outwards = np.cross(hull.vertices[j] - hull.vertices[i], normal)
+            most = float(outwards @ hull.vertices[i] + (edge in flat) * BESIDE * size * np.linalg.norm(outwards))
+            over = over * (1.0 - ops.less(most, dot(outwards.tolist(), x)))
         least = ops.select(over, height * height, least)
         away = [ops.select(over, height * a, b) for a, b in zip(normal.tolist(), away, strict=True)]
-    inside, outside = ops.less(deepest, ON_SURFACE * radius), ops.sqrt(least + TINY)
+    near = ON_SURFACE * (size + radius)
+    inside, outside = ops.less(deepest, near), ops.sqrt(ops.maximum(least, near * near))
     unit = 1.0 / outside
     out = [ops.select(inside, a, unit * b) for a, b in zip(inwards, away, strict=True)]
     return ops.select(inside, deepest, outside), out
+
+
+def _edges(triangle: Sequence[int]) -> list[tuple[int, int]]:
+    """Edges of a triangle, the lower corner of each first."""
+    a, b, c = triangle
+    return [(min(edge), max(edge)) for edge in ((a, b), (b, c), (c, a))]
 
 
 def _capsule_on_box(at: Placed, capsule: Capsule, beside: Placed, box: Box) -> list[Touch]:
@@ -210,10 +236,13 @@ def _capsule_on_box(at: Placed, capsule: Capsule, beside: Placed, box: Box) -> l
     steps = ops.maximum(at_high - at_low, PARALLEL * scale)
     between = _within(ops, low - at_low * (high - low) * (1.0 / steps), 1.0)
     s = ops.select(ops.less(low, high), between, 0.5 * (low + high))
-    centre = plus_scaled(at.origin, axis, s)
-    nearest = _ball(capsule.radius, centre, beside)
+    nearest = _ball(capsule.radius, plus_scaled(at.origin, axis, s), beside)
+    near = ON_SURFACE * (capsule.radius + size + sum(half))
+    pierced = 1.0 - ops.less(near, nearest.gap + capsule.radius)
+    inwards, height, lowest, is_edge = _out_of_box(ops, c, d, half)
+    own, flat = chosen(ops, pierced, inwards, beside.to_own(nearest.normal)), flat * (1.0 - pierced)
     # the stretch over the face whose normal is nearest to that of the contact
-    n = [x * x for x in beside.to_own(nearest.normal)]
+    n = [x * x for x in own]
     start: Scalar = -1.0
     end: Scalar = 1.0
     for k, pair in enumerate(crossings):
@@ -221,56 +250,128 @@ def _capsule_on_box(at: Placed, capsule: Capsule, beside: Placed, box: Box) -> l
         bounds = ops.less(n[k], others)
         start = ops.maximum(start, ops.select(bounds, ops.minimum(*pair), -1.0))
         end = ops.minimum(end, ops.select(bounds, ops.maximum(*pair), 1.0))
+    over_face = ops.minimum(ops.maximum(lowest, start), end)
+    s = ops.select(pierced, ops.select(is_edge, lowest, over_face), s)
+    out_of_box = beside.to_world(inwards)
+
+    def ball_at(t: Scalar) -> Touch:
+        x = plus_scaled(at.origin, axis, t)
+        ball = _ball(capsule.radius, x, beside)
+        gap = dot(inwards, plus_scaled(c, d, t)) - height - capsule.radius
+        point = plus_scaled(x, out_of_box, -(0.5 * gap + capsule.radius))
+        return Touch(
+            ops.select(pierced, gap, ball.gap), chosen(ops, pierced, out_of_box, ball.normal),
+            chosen(ops, pierced, point, ball.point),
+        )  # fmt: skip
+
     empty = ops.less(end, start)
-    far, out = 2.0 * size, [nearest._replace(apart=flat * (2.0 * size))]
+    far = 2.0 * (capsule.radius + size + sum(half))
+    out = [ball_at(s)._replace(apart=flat * far)]
     for place, edge in ((high, start), (low, end)):
-        t = ops.select(flat, place, ops.select(empty, s, edge))
+        t = ops.select(flat, place, ops.select(ops.maximum(empty, pierced * is_edge), s, edge))
         off = t - s
         twice = (1.0 - flat) * ops.less(off * off, PARALLEL * PARALLEL)
-        x = plus_scaled(at.origin, axis, t)
-        out.append(_ball(capsule.radius, x, beside)._replace(apart=twice * far))
+        out.append(ball_at(t)._replace(apart=twice * far))
     return out
 
 
-def _segments(at: Placed, first: Round, beside: Placed, second: Round) -> Touch:
-    """Closest points of two segments, less radii."""
-    ops = at.ops
-    h, g = (0.5 * x.length if isinstance(x, Capsule) else 0.0 for x in (first, second))
-    p, q = at.origin, beside.origin
-    d, e = at.along(np.array([0.0, 0.0, h])), beside.along(np.array([0.0, 0.0, g]))
-    s, t = _closest(ops, p, d, h, q, e, g)
-    x = plus_scaled(p, d, s) if h else p
-    y = plus_scaled(q, e, t) if g else q
-    apart = minus(x, y)
-    distance = ops.sqrt(dot(apart, apart) + TINY)
-    over = 1.0 / distance
-    normal = [over * a for a in apart]
-    reach = 0.5 * (distance + (second.radius - first.radius))
-    point = plus_scaled(y, normal, reach)
-    return Touch(distance - (first.radius + second.radius), normal, point)
+def _out_of_box(ops: Ops, c: Vector, d: Vector, half: Sequence[float]) -> tuple[Vector, Scalar, Scalar, Scalar]:
+    """Unit normal along which a segment ``c ± d`` leaves a box soonest, and the box's extent along it.
 
-
-def _closest(ops: Ops, p: Vector, d: Vector, h: float, q: Vector, e: Vector, g: float) -> tuple[Scalar, Scalar]:
-    """Parameters from −1 to 1 of the closest points of the segments ``p + s d`` and ``q + t e``, half as long as h, g.
-
-    One of length zero has parameter zero.
+    It is that of a face, or the product of an edge with the segment, which the last number says. Also the segment's
+    lowest place, from −1 to 1.
     """
+    ways, square = list[tuple[Scalar, Vector, Scalar, Scalar]](), dot(d, d)
+    for k, h in enumerate(half):
+        side = ops.copysign(1.0, c[k])
+        depth = h + ops.maximum(d[k], -d[k]) - side * c[k]
+        ways.append((depth, [side if j == k else 0.0 for j in range(3)], h, -ops.copysign(1.0, side * d[k])))
+    for k in range(3):
+        x, y = (k + 1) % 3, (k + 2) % 3
+        across, least = d[x] * d[x] + d[y] * d[y], PARALLEL * PARALLEL * square
+        over = 1.0 / ops.sqrt(ops.maximum(across, least))
+        side = ops.copysign(over, d[x] * c[y] - d[y] * c[x])
+        u, v = -(side * d[y]), side * d[x]
+        reach = half[x] * ops.maximum(u, -u) + half[y] * ops.maximum(v, -v)
+        depth = ops.select(ops.less(least, across), reach - (u * c[x] + v * c[y]), ways[0][0])
+        corner = ops.copysign(half[x], u) - c[x], ops.copysign(half[y], v) - c[y]
+        place = _within(ops, (corner[0] * d[x] + corner[1] * d[y]) * (over * over), 1.0)
+        ways.append((depth, [{x: u, y: v}.get(j, 0.0) for j in range(3)], reach, place))
+    best, out, extent, lowest = ways[0]
+    is_edge: Scalar = 0.0
+    for k, (depth, normal, reach, place) in enumerate(ways[1:], 1):
+        nearer = ops.less(depth, best)
+        best, out = ops.minimum(best, depth), chosen(ops, nearer, normal, out)
+        extent, lowest = ops.select(nearer, reach, extent), ops.select(nearer, place, lowest)
+        is_edge = ops.select(nearer, 1.0 * (k > 2), is_edge)
+    return out, extent, lowest, is_edge
 
-    def bounded(x: Scalar) -> Scalar:
-        return _within(ops, x, 1.0)
 
-    r = minus(p, q)
-    if not h and not g:
-        return 0.0, 0.0
-    if not g:
-        return bounded(-(dot(d, r) * (1.0 / (h * h)))), 0.0
-    if not h:
-        return 0.0, bounded(dot(e, r) * (1.0 / (g * g)))
-    b, c, f = dot(d, e), dot(d, r), dot(e, r)
-    hh, gg = h * h, g * g
-    s = bounded((b * f - c * gg) / ((hh * gg - b * b) + 1e-12 * hh * gg))
-    t = bounded((b * s + f) * (1.0 / gg))
-    return bounded((b * t - c) * (1.0 / hh)), t
+def _round_pair(at: Placed, first: Round, beside: Placed, second: Round) -> list[Touch]:
+    """Closest points of two segments, or points, less radii; of two capsules side by side, those at both ends."""
+    ops, p, q = at.ops, at.origin, beside.origin
+    h, g = (0.5 * x.length if isinstance(x, Capsule) else 0.0 for x in (first, second))
+    size, spare = first.radius + second.radius + h + g, beside.along(np.array([1.0, 0.0, 0.0]))
+    a, b = at.along(np.array([0.0, 0.0, 1.0])), beside.along(np.array([0.0, 0.0, 1.0]))
+    there: Scalar = 1.0
+    places: Sequence[tuple[Scalar, Scalar]] = [(0.0, 0.0)]
+    if h and g:
+        spare = across(ops, a, b, spare)
+        *places, there = side_by_side(ops, minus(p, q), a, h, b, g)
+    elif g:
+        places = [(0.0, _within(ops, dot(b, minus(p, q)), g))]
+    elif h:
+        places = [(_within(ops, -dot(a, minus(p, q)), h), 0.0)]
+    out = []
+    for s, t in places:
+        x, y = plus_scaled(p, a, s) if h else p, plus_scaled(q, b, t) if g else q
+        distance, normal = from_point(ops, minus(x, y), spare, size)
+        gap = distance - (first.radius + second.radius)
+        out.append(Touch(gap, normal, plus_scaled(y, normal, 0.5 * gap + second.radius)))
+    return [out[0], *(touch._replace(apart=(1.0 - there) * (2.0 * size)) for touch in out[1:])]
+
+
+def from_point(ops: ScalarOps, x: Sequence[Scalar], spare: Sequence[Scalar], size: Any) -> tuple[Scalar, Vector]:
+    """Distance of a place from the origin, and the unit vector to it; ``spare``, and how far along it, where they meet.
+
+    ``size`` (m) is that of the shapes whose axes or centres these are.
+    """
+    square, least = dot(x, x), (COINCIDE * size) * (COINCIDE * size)
+    apart, over = ops.less(least, square), 1.0 / ops.sqrt(ops.maximum(square, least))
+    n = chosen(ops, apart, [over * c for c in x], spare)
+    return dot(n, x), n
+
+
+def across(ops: ScalarOps, a: Sequence[Scalar], b: Sequence[Scalar], spare: Sequence[Scalar]) -> Vector:
+    """Unit vector normal to two axes; ``spare``, which is normal to the second, where they are parallel."""
+    n = cross_entries(a, b)
+    square, least = dot(n, n), COINCIDE * COINCIDE
+    over = 1.0 / ops.sqrt(ops.maximum(square, least))
+    return chosen(ops, ops.less(least, square), [over * c for c in n], spare)
+
+
+def side_by_side(
+    ops: ScalarOps, d: Sequence[Scalar], a: Sequence[Scalar], h: Any, b: Sequence[Scalar], g: Any
+) -> tuple[Any, ...]:
+    """Two pairs of places (m) along segments on the axes ``a``, ``b``, half as long as ``h``, ``g``; ``d`` apart.
+
+    The first is where they are closest. The second is the far end of the stretch that they share where they are side by
+    side, which the last number says; parallel segments are as close at both.
+    """
+    n, c, of_a, of_b = cross_entries(a, b), dot(a, b), dot(a, d), dot(b, d)
+    square, least = dot(n, n), PLACES * ops.epsilon
+    start, end = ops.maximum(-h, -of_a - g), ops.minimum(h, g - of_a)
+
+    def places(s: Scalar) -> tuple[Scalar, Scalar]:
+        t = _within(ops, of_b + c * s, g)
+        return _within(ops, c * t - of_a, h), t
+
+    middle = 0.5 * (start + end)
+    begin, shares = ops.minimum(start, middle), ops.less(COINCIDE * (h + g), end - start)
+    crossing = _within(ops, (c * of_b - of_a) * (1.0 / ops.maximum(square, least)), h)
+    s, t = places(ops.select(ops.less(least, square), crossing, _within(ops, begin, h)))
+    other = places(ops.select(ops.less(s + s, start + end), end, start))
+    return (s, t), other, shares * ops.less(square, SIDE_BY_SIDE * SIDE_BY_SIDE)
 
 
 def _within(ops: ScalarOps, x: Scalar, most: Any) -> Scalar:

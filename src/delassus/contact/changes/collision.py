@@ -14,6 +14,7 @@ from delassus.compiler.jit.compile import compiled
 from delassus.compiler.jit.types import DUALS
 from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
+    RADIUS,
     Colliders,
     ContactArrays,
     PairMemory,
@@ -24,7 +25,7 @@ from delassus.contact.snapshot import Indices
 from delassus.spatial.rotations import Array
 
 SAME = 1e-5
-"""Distance (m), over the size of colliders, up to which a contact is one that the step has found: above the errors of
+"""Distance, over the size of both colliders, up to which a contact is one that the step has found: above the errors of
 normals of what is curved, which iterations end at roots of the round-off of a gap."""
 
 
@@ -83,7 +84,9 @@ def contact_changes(
     )  # fmt: skip
     m = find_changes(n, reach, gap, every, memory, out)
     out.colliders[:m] = pairs[out.colliders[:m, 0] // 2]
-    at, known = _found_again(found, out, m)
+    radii = colliders.shapes[found.colliders, RADIUS]
+    sizes = np.where(np.isfinite(radii), radii, 0.0).sum(axis=1)
+    at, known = _found_again(found, out, m, sizes)
     changed = [_changes(x, at) for x in (out.points, out.frames, out.depths, out.surface_velocities)]
     return ContactChanges(*[*changed, space.world[found.colliders[:, 0], :, 3], known])
 
@@ -96,12 +99,12 @@ def _changes(x: Any, at: Indices) -> Array:
     return np.asarray(x[at]["changes"][..., :6])
 
 
-def _found_again(found: ContactArrays, other: Any, m: int) -> tuple[Indices, Any]:
+def _found_again(found: ContactArrays, other: Any, m: int, sizes: Array) -> tuple[Indices, Any]:
     """For each contact which of ``m`` others it is, the nearest of the same colliders, and whether it is that one."""
     n = len(found.points)
     if n == m and (found.colliders == other.colliders[:m]).all():
         at = np.arange(n)
-        if _distances(found, other, at).max(initial=0.0) < SAME:
+        if _distances(found, other, at, sizes).max(initial=0.0) < SAME:
             return at, np.ones(n, bool)
     if not m:
         return np.zeros(n, np.int64), np.zeros(n, bool)
@@ -115,10 +118,10 @@ def _found_again(found: ContactArrays, other: Any, m: int) -> tuple[Indices, Any
         distance = np.where(first + k < end, np.abs(other.points["x"][one] - found.points).max(axis=1), np.inf)
         closer = distance < nearest
         nearest, at = np.where(closer, distance, nearest), np.where(closer, one, at)
-    return at, (nearest < np.inf) & (_distances(found, other, at) < SAME)
+    return at, (nearest < np.inf) & (_distances(found, other, at, sizes) < SAME)
 
 
-def _distances(found: ContactArrays, other: Any, at: Indices) -> Array:
-    """How far contacts differ from others, (m) and in their axes."""
-    points = np.abs(other.points["x"][at] - found.points).max(axis=1, initial=0.0)
+def _distances(found: ContactArrays, other: Any, at: Indices, sizes: Array) -> Array:
+    """How far contacts differ from others, over the sizes (n,) of their colliders (m), and in their axes."""
+    points = np.abs(other.points["x"][at] - found.points).max(axis=1, initial=0.0) / sizes
     return np.asarray(points + np.abs(other.frames["x"][at] - found.frames).max(axis=(1, 2), initial=0.0))

@@ -266,7 +266,7 @@ def refined_distance(
                 break
             gap, n = longer, new
     p = (0.0, 0.0, 0.0)
-    for k in range(count):
+    for k in range(min(count, 3)):  # shapes that are parted have a fourth by round-off only, without a weight
         p = along(p, W[k, 6], (W[k, 3], W[k, 4], W[k, 5]))
     if is_curved(a) or is_curved(b) or not np.isrealobj(gap):
         return stationary(a, b, vertices, np.real(gap), real(n), real(p))

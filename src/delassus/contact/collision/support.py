@@ -52,6 +52,10 @@ above the errors of normals that iterations find, multiples of the root of the r
 NEWTON_STEPS = 4
 """Most steps from a normal that iterations have found, up to 1e-3 off where they stall, to round-off."""
 
+UNDECIDED = 1e-10
+"""Part of the curvatures and the gap, which cancel where shapes of revolution have one axis, below which all normals
+about it are as good."""
+
 SOLVED = 1e-8
 """Angle of a step behind which the error, its square, is round-off."""
 
@@ -163,7 +167,10 @@ def newton_step(a: Solid, b: Solid, vertices: Array, gap: float, n: Vector, flat
     if count == 1:
         m = along(n, -dot(e, n), e)
         s = real(cross(m, e))
-        yields = curvature(a, back, s, s) + curvature(b, n, s, s) + gap
+        of_a, of_b = curvature(a, back, s, s), curvature(b, n, s, s)
+        yields = of_a + of_b + gap
+        if abs(yields) <= UNDECIDED * (of_a + of_b + abs(gap)):
+            return n
         m = along(m, dot(between(a, b, vertices, m), cross(m, e)) / yields, s)
     else:
         s, t = tangents(n)
@@ -172,7 +179,10 @@ def newton_step(a: Solid, b: Solid, vertices: Array, gap: float, n: Vector, flat
         ss = curvature(a, back, s, s) + curvature(b, n, s, s) + gap
         st = curvature(a, back, s, t) + curvature(b, n, s, t)
         tt = curvature(a, back, t, t) + curvature(b, n, t, t) + gap
-        over = 1.0 / (ss * tt - st * st)
+        det, largest = ss * tt - st * st, abs(ss) + abs(tt) + 2.0 * abs(gap)
+        if abs(det) <= UNDECIDED * largest * largest:
+            return n
+        over = 1.0 / det
         m = along(along(n, over * (tt * x - st * y), s), over * (ss * y - st * x), t)
     return scaled(1.0 / norm(m), m)
 
@@ -198,6 +208,7 @@ def stationary(a: Solid, b: Solid, vertices: Array, gap: float, n: Vector, p: Ve
         ends = not g >= gap - least
         if ends:
             m, g = along(n, 1.0, along(m, -1.0, real(m))), gap + (g - np.real(g))
+            w = between(a, b, vertices, m)  # of the same ends of what is flat as the point below
         x = support_point(a, vertices, scaled(-1.0, m))
         if of_a[0] > 0 and of_b[0] == 0:
             x = along(along(x, -1.0, w), g, m)

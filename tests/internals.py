@@ -36,6 +36,7 @@ from delassus.compiler.targets.casadi import casadi_function
 from delassus.compiler.targets.llvm import parts as llvm_parts
 from delassus.compiler.targets.llvm.module import llvm_module
 from delassus.constraints import Goal, check_constraints
+from delassus.constraints.contact import BoundedJoint
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.results import SOLVED
 from delassus.contact.solvers.registry import SOLVERS, ImpulseSolver
@@ -52,6 +53,7 @@ from delassus.formats.mujoco.model import (
     velocity_to_mujoco,
 )
 from delassus.formats.pinocchio import tree_from_pinocchio, tree_to_pinocchio
+from delassus.frozen import Frozen
 from delassus.model import kinematics
 from delassus.model.actuators import Actuator
 from delassus.model.description import RawJoint, RawLink

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import re
 import sys
 from dataclasses import replace
@@ -438,9 +437,6 @@ def test_scenes_are_edited(tmp_path):
     less = tied.without("arm", "shelf")
     assert list(less.robots) == ["", "crate"] and not less.loops and np.array_equal(less.start, second.start)
     assert [c.name for c in less.colliders] == ["palm", "floor", "crate"]
-    light = replace(whole, gravity=(0.0, 0.0, -1.0))
-    copy = pickle.loads(pickle.dumps(light))
-    assert copy.tree.gravity[2] == -1.0 and np.array_equal(copy.start, whole.start)
 
 
 @pytest.mark.peer

@@ -372,6 +372,7 @@ class Scene(Frozen):
             "gravity": np.array(self.gravity),
             "ignore": tuple(tuple(pair) for pair in self.ignore),
             "parents_collide": self.parents_collide,
+            "friction_rule": self.friction_rule,
             "descriptions": dict(self.descriptions),
             "start": np.array(self.start),
         }

@@ -162,12 +162,13 @@ def without(scene: SceneLike, names: Iterable[str]) -> SceneLike:
     colliders = [c for k, c in enumerate(scene.colliders) if k not in dropped]
     prefixes = tuple(name + SEPARATOR for name in robots)
     kept = {name: tree for name, tree in scene.robots.items() if name not in robots}
+    met = [(c, {*(frame.link for frame in c.frames), *c.joints}) for c in scene.loops]
     known = {c.name for c in colliders} | {frame for frame in scene.tree.frames if not frame.startswith(prefixes)}
     return replace(
         scene,
         robots=kept,
         colliders=colliders,
-        loops=[c for c in scene.loops if not any(frame.link.startswith(prefixes) for frame in c.frames)],
+        loops=[c for c, of in met if not any(name.startswith(prefixes) for name in of)],
         ignore=[pair for pair in scene.ignore if pair <= known],
         descriptions={name: x for name, x in scene.descriptions.items() if name in kept},
         start=np.concatenate([scene.start[scene.q_slice(name)] for name in kept]) if robots and kept else scene.start,

@@ -13,6 +13,7 @@ from delassus.errors import ConfigurationError, UnknownNameError
 from delassus.model.shapes import Mesh
 from delassus.simulate import storage
 from delassus.simulate.simulator import Simulator
+from delassus.simulate.state import restored
 
 KIND = "checkpoint"
 
@@ -117,13 +118,10 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
                 f"one with other {differs}",
                 "Build it with the options of the run that was saved.",
             )
-    # Bodies may overlap in the middle of a run by more than is allowed at a start.
     try:
-        sim = Simulator(scene, q0=arrays["q"], v0=arrays["v"], max_overlap=1e6, **description["options"])
-        sim.set_state({**arrays, **description["state"]})
+        return restored(Simulator, scene, description["options"], {**arrays, **description["state"]})
     except (ConfigurationError, UnknownNameError) as error:
         raise ConfigurationError(what, "a simulation that can go on", str(error), "Save it again.") from error
-    return sim
 
 
 def scene_fingerprint(scene: Scene) -> str:

@@ -38,7 +38,7 @@ from delassus.simulate.derivatives import (
 )
 from delassus.simulate.recording import Recorder, Recording, shown_progress
 from delassus.simulate.sensors import Sensing
-from delassus.simulate.state import PREFIX, checked_start, checked_state, one_state
+from delassus.simulate.state import PREFIX, checked_start, checked_state, one_state, restored
 from delassus.spatial.rotations import Array
 
 UNIT = "Check its unit."
@@ -232,10 +232,8 @@ class Simulator(Sensing):
         q0, v0 = scene.start if q0 is None else q0, np.zeros(tree.nv) if v0 is None else v0
         self.q = one_state("q0", tree.check_configuration(q0, "q0"))
         self.v = one_state("v0", tree.check_velocity(v0, "v0"))
-        self.time, self.steps = 0.0, 0
-        self._before, self._measured = None, {}
-        self._earlier: Counter[SolverStatus] = Counter()
-        self.status = SolverStatus.CONVERGED
+        self.time, self.steps, self._before, self._measured = 0.0, 0, None, {}
+        self._earlier, self.status = Counter[SolverStatus](), SolverStatus.CONVERGED
         most = check_number("max_overlap", max_overlap, UNIT, above=False)
         contacts = checked_start(self._steps, self.q, self.v, most)
         self._steps.set_warm_start(contacts, np.zeros((len(contacts), 3)), np.zeros((2, tree.nv)))
@@ -248,6 +246,10 @@ class Simulator(Sensing):
         gains = {"kp": self.kp.tolist(), "kd": self.kd.tolist()}
         forces = {"passive": self.passive, "limits": self.limits, "control": self.control, **gains}
         return {**{k: x for k, x in own.items() if k not in here}, **of_solver, "seed": self.seed, **forces}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another simulator of the scene that goes the same way; copies share nothing that moves."""
+        return restored, (type(self), self.scene, {**self.options, "threads": self._steps.threads}, self.get_state())
 
     def step(self, tau: ArrayLike | None = None, v_target: ArrayLike | None = None) -> None:
         """Advance by one time step under joint forces ``tau`` (nv,), in N and N m; none by default.
@@ -488,12 +490,11 @@ class Simulator(Sensing):
             state, self.get_state(), self.scene, self.rng
         )
         # as they are: quaternions that are normalised once more may change in their last bit
-        self.q, self.v = np.array(state["q"], dtype=float), np.array(state["v"], dtype=float)
+        self.q, self.v, self.tau = (np.array(state[name], dtype=float) for name in ("q", "v", "last_tau"))
         self.steps, self.time = steps, steps * self.dt
         self.rng.bit_generator.state = rng
         self.status, self._earlier = status, statuses
         self._earlier.subtract(self._steps.totals)
-        impulses, sustained = on_contacts
-        self._steps.set_warm_start(contacts, sustained, on_joints, impulses)
+        self._steps.set_warm_start(contacts, on_contacts[1], on_joints, on_contacts[0])
         self._steps.set_sleep_state(*sleep)
         self._before = None

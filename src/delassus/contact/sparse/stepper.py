@@ -112,6 +112,7 @@ class BlockSteps:
         self, scene: Scene, passive: Passive, limits: bool, options: Options, impulses_of: ImpulsesOf | None = None,
         threads: int | None = None,
     ) -> None:  # fmt: skip
+        self.threads = threads
         self._threads, self._least = number_with_helpers(threads), ENOUGH_PAIRS if threads is None else 0
         self.blocks = blocks = Blocks(scene, passive, limits)
         self.detector = CollisionDetector(scene)

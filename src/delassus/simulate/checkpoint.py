@@ -90,8 +90,8 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
     Raises
     ------
     ConfigurationError
-        No such file, one that is no checkpoint or damaged, or one of a scene with other links, masses, colliders,
-        loops or gravity. Files of earlier versions, which do not say who sleeps, are refused.
+        No such file, one that is no checkpoint or damaged, or one of a scene with other links, masses, limits,
+        friction, colliders, loops or gravity. Files of earlier versions, which do not say who sleeps, are refused.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
     what = f"{KIND} {str(path)!r}"
     for part, own, differs in (
         ("tree", scene.tree.fingerprint, "links, joints, masses, actuators or gravity"),
-        ("scene", scene_fingerprint(scene), "colliders or loops"),
+        ("scene", scene_fingerprint(scene), "colliders, loops, limits or friction"),
     ):
         if description[part] != own:
             raise ConfigurationError(
@@ -125,19 +125,20 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
 
 
 def scene_fingerprint(scene: Scene) -> str:
-    """Hash of what a scene is beside its tree: colliders with their materials, loops and ignored pairs."""
+    """Hash of what a scene is beside its tree: limits and friction of joints, colliders, loops and ignored pairs."""
     digest = hashlib.sha256()
+    for joint in scene.tree.joints:
+        digest.update(joint.lower.tobytes() + joint.upper.tobytes() + joint.friction.tobytes())
     for c in scene.colliders:
         shape: object = c.shape
         if isinstance(c.shape, Mesh):
             corners = b"" if c.shape.triangles is None else c.shape.triangles.tobytes()
             digest.update(c.shape.vertices.tobytes() + corners)
-            shape = ("mesh", c.shape.convex)
+            shape = (type(c.shape).__name__, c.shape.convex)
         digest.update(repr((c.link, c.name, shape, c.friction, c.restitution)).encode())
         digest.update(c.position.tobytes() + c.rotation.tobytes() + c.surface_velocity.tobytes())
     for loop in scene.loops:
         digest.update(loop.fingerprint.encode())
     digest.update(repr((sorted(sorted(pair) for pair in scene.ignore), scene.parents_collide)).encode())
-    if scene.friction_rule != "geometric-mean":  # of the others, files of before there were any have it too
-        digest.update(scene.friction_rule.encode())
+    digest.update(scene.friction_rule.encode())
     return digest.hexdigest()

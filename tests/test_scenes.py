@@ -509,4 +509,4 @@ def test_a_quadruped_trots_over_rough_ground():
     assert ds.forward_kinematics(scene.tree, steps.q, "trunk")[2, 2] > 0.98 and steps.q[2] > 0.25
     assert steps.statuses[SolverStatus.CONVERGED] == sum(steps.statuses.values())
     with pytest.raises(ds.DelassusError, match="colliders of the world below the robot"):
-        scene.set_down(ready.q0 + 200.0 * (np.arange(scene.tree.nq) == 2))
+        scene.set_down(ready.q0 + 2000.0 * (np.arange(scene.tree.nq) == 2))

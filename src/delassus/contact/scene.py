@@ -311,7 +311,8 @@ class Scene(Frozen):
         Raises
         ------
         ConfigurationError
-            Several robots or one without a free joint; no collider of the world within 100 m below.
+            Several robots or one without a free joint; no collider of the world within a thousand times
+            the size of its own below it.
         """
         return set_down(self, q)
 

@@ -419,3 +419,33 @@ class Topology(Frozen):
         if not isinstance(name, str) or name not in self.frames:
             raise unknown_name("link or frame name", frame, [*self.frames, *self.joint_frames])
         return self.frames[name]
+
+
+def characteristic_length(tree: Topology) -> float:
+    """Length (m) that turns and slides of a robot's joints compare by.
+
+    The largest distance of two joints of a link, or the radius of gyration of all links about their own frames.
+    """
+    joints = [float(np.linalg.norm(j.position)) for j, p in zip(tree.joints, tree.parents, strict=True) if p != WORLD]
+    mass = float(tree.inertias[:, 0, 0].sum())
+    second = 0.5 * float(np.trace(tree.inertias[:, 3:, 3:], axis1=1, axis2=2).sum())
+    return max([(second / mass) ** 0.5 if mass > 0.0 else 0.0, *joints]) or 1.0
+
+
+def usual_inertias(tree: Topology) -> Array:
+    """Largest inertia (nv,) that what each degree of freedom carries could have, kg m² and kg, with its armature.
+
+    That is where all joints that follow are stretched and slides are at zero: what inertias are small against.
+    """
+    mass, second = tree.inertias[:, 0, 0].copy(), 0.5 * np.trace(tree.inertias[:, 3:, 3:], axis1=1, axis2=2)
+    first, out = np.sqrt(np.maximum(mass * second, 0.0)), np.zeros(tree.nv)
+    for i in range(tree.n_links - 1, -1, -1):
+        joint, parent = tree.joints[i], tree.parents[i]
+        of_axes = [second[i] if axis >= 3 else mass[i] for axis in joint.motion_axes]
+        out[tree.v_slices[i]] = np.array(of_axes) + joint.armature
+        if parent != WORLD:
+            far = float(np.linalg.norm(joint.position))
+            mass[parent] += mass[i]
+            second[parent] += second[i] + 2.0 * far * first[i] + far * far * mass[i]
+            first[parent] += first[i] + far * mass[i]
+    return out

@@ -41,7 +41,7 @@ from delassus.simulate.sensors import Sensing
 from delassus.simulate.state import PREFIX, checked_start, checked_state, one_state, restored
 from delassus.spatial.rotations import Array
 
-UNIT = "Check its unit."
+UNIT, STILL = "Check its unit.", 1e-3
 
 Controller = Callable[["Simulator"], ArrayLike]
 """From the simulator to what its next step takes: ``tau``, or a pair of it and ``v_target``."""
@@ -78,13 +78,13 @@ class Simulator(Sensing):
     correction : float
         Part of the rest of it, and of loop errors, that each step takes back: from 0 to 1.
     sleep : float
-        Time (s) after which an island of free bodies falls asleep all of which are slower than 1 mm/s: they stand still
-        and cost little, until something that moves touches one, or its state or joint forces are changed; a body that
-        topples as slowly stands still, too. 0, the default: never.
+        Time (s) after which an island of free bodies falls asleep all of which are slower than a thousand times
+        ``tolerance``, 1 mm/s by default: they stand still and cost little, until something that moves touches one, or
+        its state or joint forces are changed. A body that topples as slowly stands still, too. 0, the default: never.
     max_overlap : float
         Largest overlap of bodies, and gap of loops, at the start (m, rad).
     tolerance : float
-        Residual of contact problems (m/s).
+        Residual of contact problems (m/s); that of hinges is times a length, the largest of two joints of a link.
     max_iterations : int
         Most sweeps, pivots or iterations of a contact problem. Impulses of one that is not solved by then are in their
         cones and add no kinetic energy.
@@ -205,7 +205,7 @@ class Simulator(Sensing):
         self.tolerance = check_number("tolerance", tolerance, "In m/s, such as 1e-6.")
         self._options = Options(
             self.dt,
-            check_number("resting", max(fall, 1e-9) if resting is None else resting, UNIT),
+            check_number("resting", max(fall, STILL * self.tolerance) if resting is None else resting, UNIT),
             check_number("penetration", penetration, UNIT, above=False),
             check_number("correction", correction, UNIT, above=False, most=1.0),
             self.tolerance,
@@ -241,7 +241,7 @@ class Simulator(Sensing):
     @property
     def options(self) -> dict[str, Any]:
         """Options that make a simulator of the same scene go the same way, as plain numbers and names."""
-        own, here = self._options._asdict(), ("touching", "asks", "max_parts")
+        own, here = self._options._asdict(), ("touching", "asks", "max_parts", "speed")
         of_solver = {"formulation": self.formulation, "solver": self.solver, "n_directions": self.n_directions}
         gains = {"kp": self.kp.tolist(), "kd": self.kd.tolist()}
         forces = {"passive": self.passive, "limits": self.limits, "control": self.control, **gains}

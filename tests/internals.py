@@ -36,6 +36,7 @@ from delassus.compiler.targets.casadi import casadi_function
 from delassus.compiler.targets.llvm import parts as llvm_parts
 from delassus.compiler.targets.llvm.module import llvm_module
 from delassus.constraints import Goal, check_constraints
+from delassus.constraints.contact import BoundedJoint
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.results import SOLVED
 from delassus.contact.solvers.registry import SOLVERS, ImpulseSolver
@@ -52,12 +53,14 @@ from delassus.formats.mujoco.model import (
     velocity_to_mujoco,
 )
 from delassus.formats.pinocchio import tree_from_pinocchio, tree_to_pinocchio
+from delassus.frozen import Frozen
 from delassus.model import kinematics
 from delassus.model.actuators import Actuator
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.edit.build import build_tree
 from delassus.model.inertia import about_centre, inertia_defects, move_inertia, nearest_inertia, spatial_inertia
 from delassus.model.kinematics import frame_pose, joint_displacement, world_poses
+from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD, total_mass
 from delassus.planner.plan import CUT, _plan, plan
 from delassus.quantities import QUANTITIES, bound_request, direct, evaluate, find_quantity
@@ -73,7 +76,7 @@ from delassus.quantities.request import request
 from delassus.runtime import fastcall, threads
 from delassus.runtime.cuda import driver
 from delassus.scenes import boxes, dual_arm, generic_quadruped, mppi, pendulum, quadruped
-from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
+from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint, scene_fingerprint
 from delassus.simulate.recording import ARRAYS, Recorder, Recording
 from delassus.spatial import joint_kinds
 from delassus.spatial.joints import PER_DOF, Joint

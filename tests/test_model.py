@@ -867,13 +867,6 @@ def test_pickling(every_joint):
             assert np.array_equal(twin.world_inertia, tree.world_inertia)
             q = tree.random(0)
             assert np.array_equal(ds.mass_matrix(twin, q), ds.mass_matrix(tree, q))
-    for constraint in (ds.Weld("a", axes="world"), ds.Rows("a", 3), ds.Hinge("a", ds.Frame("b", (1, 2, 3)), (1, 1, 0))):
-        twin = pickle.loads(pickle.dumps(constraint))
-        assert type(twin) is type(constraint) and repr(twin) == repr(constraint)
-        assert (twin.size, twin.axes, twin.angular_axes, twin.rigid) == (
-            constraint.size, constraint.axes, constraint.angular_axes, constraint.rigid,
-        )  # fmt: skip
-        assert np.array_equal(twin.rows, constraint.rows)
 
 
 def test_fingerprints_tell_robots_apart(every_joint):

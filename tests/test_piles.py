@@ -364,3 +364,25 @@ def test_bodies_far_away_change_nothing() -> None:
         beside.run(0.1)
         np.testing.assert_allclose(beside.q[:14], alone.q, rtol=0, atol=1e-12)
     assert len(alone.contacts) >= 4
+
+
+@pytest.mark.parametrize("passive", ["model", "none"])
+def test_free_bodies_move_by_all_that_their_joints_have(passive: str) -> None:
+    """Damping, springs, gravity compensation, armature and another place of the joint: each of a body of its own."""
+    rng, dt = np.random.default_rng(0), 1e-6
+    plain = ds.mechanisms.free_body(2.0, np.diag([0.1, 0.2, 0.25]))
+    R = quaternion_to_matrix(np.array([0.5, -0.5, 0.5, 0.5]))
+    of_joint = [
+        {}, {"damping": rng.uniform(1, 9, 6)}, {"stiffness": np.repeat([30.0, 7.0], 3)}, {"armature": np.full(6, 0.4)},
+        {"position": np.array([1.0, 2.0, 3.0])}, {"rotation": R},
+    ]  # fmt: skip
+    bodies = [replace(plain, joints=(replace(plain.joints[0], **own),)) for own in of_joint]
+    bodies.append(replace(plain, gravity_compensation={"body": np.array([1.5, 0.1, 0.2, 0.3])}))
+    scene = ds.Scene({f"b{k}": body for k, body in enumerate(bodies)})
+    sim = ds.Simulator(scene, dt=dt, passive=passive, q0=scene.tree.random(rng), v0=rng.normal(size=scene.tree.nv))
+    q, v = sim.q, sim.v
+    sim.step()
+    for k, body in enumerate(bodies):
+        at, own = scene.q_slice(f"b{k}"), scene.v_slice(f"b{k}")
+        qdd = ds.forward_dynamics(body, q[at], v[own], np.zeros(6), passive=passive).qdd
+        np.testing.assert_allclose((sim.v - v)[own] / dt, qdd, atol=1e-3, err_msg=str(k))

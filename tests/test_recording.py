@@ -6,17 +6,17 @@ import json
 import os
 import random
 import tracemalloc
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 
 import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Collider, HalfSpace, Scene, Sphere
+from delassus.contact import Collider, HalfSpace, HeightField, Mesh, Scene, Sphere
 from delassus.errors import ConfigurationError
 from delassus.simulate import storage
-from internals import ARRAYS, Recorder, Recording, boxes, load_checkpoint, pendulum, save_checkpoint
+from internals import ARRAYS, Recorder, Recording, boxes, load_checkpoint, pendulum, save_checkpoint, scene_fingerprint
 from tools import on_a_full_disk
 
 SUFFIXES = (".npz", ".h5")
@@ -166,7 +166,7 @@ def test_a_checkpoint_goes_on_to_the_last_bit(tmp_path, suffix):
     ("scene", "message"),
     [
         (lambda: pendulum(3).scene, "other links, joints, masses, actuators or gravity"),
-        (lambda: bouncing(restitution=0.6)[0], "other colliders or loops"),
+        (lambda: bouncing(restitution=0.6)[0], "other colliders, loops, limits or friction"),
         (lambda: bouncing(gravity=1.6)[0], "other links, joints, masses, actuators or gravity"),
     ],
 )
@@ -175,6 +175,27 @@ def test_a_checkpoint_of_another_scene_is_refused(tmp_path, scene, message):
     path = save_checkpoint(ds.Simulator(own, q0=q0), tmp_path / "c.npz")
     with pytest.raises(ds.DelassusError, match=message):
         load_checkpoint(scene(), path)
+
+
+def test_whatever_moves_a_scene_tells_it_apart():
+    """A run does not go on in a scene with other limits, friction, colliders or terrain."""
+    arm, field = ds.mechanisms.chain(2), HeightField(np.zeros((3, 3)), (1.0, 1.0))
+    collider, mesh = Collider("link2", Sphere(0.1)), Mesh(field.vertices, field.triangles, convex=False)
+
+    def prints(on=collider, terrain=field, options=None, **of_joint):
+        joints = (replace(arm.joints[0], **of_joint), arm.joints[1])
+        scene = Scene(replace(arm, joints=joints), [on, Collider("world", terrain)], **(options or {}))
+        return scene.tree.fingerprint, scene_fingerprint(scene)
+
+    changed = [
+        prints(), prints(terrain=mesh),
+        *(prints(**{name: [0.3]}) for name in ("lower", "upper", "friction", "damping")),
+        *(prints(options={"friction_rule": rule}) for rule in ("max", "harmonic-mean")),
+        *(prints(replace(collider, **{name: 0.3})) for name in ("friction", "restitution")),
+        prints(options={"parents_collide": True}), prints(options={"ignore": [("link1", "link2")]}),
+        prints(options={"loops": ds.Point("link2")}), prints(options={"gravity": (0, 0, -1)}),
+    ]  # fmt: skip
+    assert len(set(changed)) == len(changed)
 
 
 def test_a_recording_of_another_scene_is_refused(run, tmp_path):

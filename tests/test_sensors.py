@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -26,8 +25,6 @@ def test_sensors_of_mounted_robots():
     for name, x in alone.items():
         assert error(found[f"other_{name}"], x) < 1e-12
     assert np.array_equal(found["angle"], q[:, 1:2]) and both.sensor_index("other_imu") == slice(4, 7)
-    again = pickle.loads(pickle.dumps(both))
-    assert [x.fingerprint for x in again.sensors] == [x.fingerprint for x in both.sensors]
 
 
 def test_headers_say_where_sensors_are(tmp_path):

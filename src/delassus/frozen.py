@@ -45,6 +45,11 @@ class Frozen(metaclass=_PublicNames):
         for field in fields(self):  # type: ignore[arg-type]
             _lock(getattr(self, field.name))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The same fields; arrays of copies and of what is unpickled are read-only, too."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return _restored, (type(self), named)
+
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if not name.startswith("_")]
 
@@ -67,6 +72,12 @@ class Explained(Enum):
     def text(self) -> str:
         """What this means for the user."""
         return str(self.value)
+
+
+def _restored(kind: type[Frozen], attributes: dict[str, Any]) -> Frozen:
+    made = object.__new__(kind)
+    made._set_attributes(**attributes)
+    return made
 
 
 def _lock(value: Any) -> None:

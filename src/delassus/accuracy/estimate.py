@@ -22,7 +22,7 @@ from delassus.constraints import Argument
 from delassus.constraints.contact import ground_name
 from delassus.model.check import check_number
 from delassus.model.kinematics import generic_configurations
-from delassus.model.topology import length_of
+from delassus.model.topology import characteristic_length
 from delassus.model.tree import total_mass
 from delassus.spatial.ops import Scalar
 from delassus.spatial.rotations import Array
@@ -119,7 +119,7 @@ def _usual(asked: Request, argument: Argument, random: np.random.Generator) -> A
         return np.asarray(10.0 ** random.uniform(-4.0 if name == "d" else -13.0, 1.0, shape))
     if name in ("friction", "restitution", "smoothing"):
         return np.asarray(random.uniform(0.0, 1.0, shape))
-    length = length_of(asked.tree)
+    length = characteristic_length(asked.tree)
     if argument.keyword == "payloads":
         return _payloads(random, total_mass(asked.tree) / max(asked.tree.n_links, 1), length)
     x = random.normal(size=shape)

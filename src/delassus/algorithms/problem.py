@@ -20,7 +20,7 @@ import numpy as np
 from delassus.algorithms.inputs import inputs_of, payload_name
 from delassus.constraints import At, Candidate, Constraint, row_slices
 from delassus.frozen import cached_property
-from delassus.model.topology import length_of
+from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD, Placement, Tree, total_mass
 from delassus.spatial.dual_ops import DualOps, HeldTransform
 from delassus.spatial.motion import LINEAR, diagonal, from_entries, scaled
@@ -223,7 +223,7 @@ class Problem:
     @cached_property
     def length(self) -> float:
         """Radius of gyration of links about their parents' origins, in m: what angles and lengths are compared by."""
-        return length_of(self.tree)
+        return characteristic_length(self.tree)
 
     def row_sizes(self, constraint: int) -> list[Scalar]:
         """Square of the size of each row as it is given, ``|linear|² + |angular|² / length²``."""

@@ -18,8 +18,6 @@ from delassus.spatial.rotations import Array
 
 Indices = NDArray[np.int64]
 
-LIMIT_MARGIN = 1e-6
-"""Distance of limits (rad, m) that always take part: what rests there touches them."""
 STEPS_AHEAD = 2.0
 """How many times the way of the motion without impulses is looked ahead for limits."""
 

@@ -311,7 +311,8 @@ class Scene(Frozen):
         Raises
         ------
         ConfigurationError
-            Several robots or one without a free joint; no collider of the world within 100 m below.
+            Several robots or one without a free joint; no collider of the world within a thousand times
+            the size of its own below it.
         """
         return set_down(self, q)
 
@@ -372,6 +373,7 @@ class Scene(Frozen):
             "gravity": np.array(self.gravity),
             "ignore": tuple(tuple(pair) for pair in self.ignore),
             "parents_collide": self.parents_collide,
+            "friction_rule": self.friction_rule,
             "descriptions": dict(self.descriptions),
             "start": np.array(self.start),
         }

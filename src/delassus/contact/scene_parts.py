@@ -35,11 +35,11 @@ Root = Literal["floating", "fixed"]
 SAMPLES, ALWAYS = 100, 0.95
 """Random configurations in which pairs are looked at; a pair that touches in more than this part of them is ignored."""
 
-NEAR, FAR = 1.0, 100.0
-"""Gaps (m) up to which a floor is looked for below a robot, at first and at last."""
+NEAR, FAR = 10.0, 1000.0
+"""Gaps up to which a floor is looked for below a robot, at first and at last, over the size of its colliders."""
 
-MOST_MOVES, TOUCHING = 100, 1e-9
-"""Moves of a robot that is set down, and the gap (m) at which it stands."""
+MOST_MOVES, TOUCHING = 100, 1e-8
+"""Moves of a robot that is set down, and the gap at which it stands, over that size."""
 
 
 def described(
@@ -162,12 +162,13 @@ def without(scene: SceneLike, names: Iterable[str]) -> SceneLike:
     colliders = [c for k, c in enumerate(scene.colliders) if k not in dropped]
     prefixes = tuple(name + SEPARATOR for name in robots)
     kept = {name: tree for name, tree in scene.robots.items() if name not in robots}
+    met = [(c, {*(frame.link for frame in c.frames), *c.joints}) for c in scene.loops]
     known = {c.name for c in colliders} | {frame for frame in scene.tree.frames if not frame.startswith(prefixes)}
     return replace(
         scene,
         robots=kept,
         colliders=colliders,
-        loops=[c for c in scene.loops if not any(frame.link.startswith(prefixes) for frame in c.frames)],
+        loops=[c for c, of in met if not any(name.startswith(prefixes) for name in of)],
         ignore=[pair for pair in scene.ignore if pair <= known],
         descriptions={name: x for name, x in scene.descriptions.items() if name in kept},
         start=np.concatenate([scene.start[scene.q_slice(name)] for name in kept]) if robots and kept else scene.start,
@@ -218,17 +219,17 @@ def set_down(scene: Solids, q: ArrayLike) -> Array:
             "scene", "one robot on a free joint", f"{len(scene.robots)} robot(s)", "Give it its place in q."
         )
     out, detector = np.array(tree.check_configuration(q)), CollisionDetector(scene)
-    reach = NEAR
+    reach = NEAR * detector.size
     for _ in range(MOST_MOVES):  # on slopes, nothing is nearer than the gap, and moving by it takes a part of the way
         contacts = _contacts(detector, out, reach)
         below = contacts.depths[np.asarray(contacts.links)[:, 1] == WORLD]
-        if not below.size and reach >= FAR:
+        if not below.size and reach >= FAR * detector.size:
             raise ConfigurationError("scene", "colliders of the world below the robot", "none", "Pass floor=True.")
         if not below.size:
             reach *= 10.0
             continue
         out[2] += below.max()
-        if abs(below.max()) <= TOUCHING:
+        if abs(below.max()) <= TOUCHING * detector.size:
             break
     return out
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, DelassusError, ModelError, shown
-from delassus.spatial.rotations import Array, exact_quarter_turns
+from delassus.spatial.rotations import ROUND_OFF, Array, exact_quarter_turns
 
 UNIT_LENGTH_TOLERANCE = 1e-6
 """Quaternions and cos-sin pairs this near to unit length are normalised; others are refused."""
@@ -223,7 +223,10 @@ def check_rotation(value: ArrayLike | None) -> Array:
     if R is None or not proper or not np.allclose(R @ R.T, np.eye(3), atol=1e-6) or np.linalg.det(R) < 0:
         raise ModelError("rotation", "a 3×3 rotation matrix", shown(value), "Pass an orthonormal one of determinant 1.")
     U, _, Vt = np.linalg.svd(R)
-    return exact_quarter_turns(np.asarray(U @ Vt))
+    nearest = exact_quarter_turns(np.asarray(U @ Vt))
+    # what is a rotation already stays as it is to the last bit, however often it is passed on
+    is_one = np.abs(R - nearest) <= np.where(nearest == np.rint(nearest), 0.0, ROUND_OFF)
+    return R if is_one.all() else nearest
 
 
 # -- arrays of other libraries ----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from delassus.model.inertia import move_inertia
-from delassus.model.topology import WORLD, Placement, Topology, length_of
+from delassus.model.topology import WORLD, Placement, Topology, characteristic_length
 from delassus.spatial.joint_kinds import JointKind
 from delassus.spatial.joints import Joint
 from delassus.spatial.numpy_ops import NUMPY, stacked, unstacked
@@ -27,9 +27,9 @@ def generic_configurations(tree: Topology, rng: np.random.Generator | int, batch
     """Random configurations (*batch, nq) whatever the limits of joints are: what holds at one holds at almost all.
 
     Files that give no limits often say that both are zero, and at zero axes and links are in line. Displacements are
-    within `length_of` the robot, so that units do not matter.
+    within `characteristic_length` the robot, so that units do not matter.
     """
-    rng, free, length = np.random.default_rng(rng), np.array([np.inf]), length_of(tree)
+    rng, free, length = np.random.default_rng(rng), np.array([np.inf]), characteristic_length(tree)
     parts = [joint.kind.random(rng, batch, -free, free) * joint.kind.in_units(length) for joint in tree.joints]
     return np.concatenate([np.zeros((*batch, 0)), *parts], axis=-1)
 

@@ -422,10 +422,32 @@ class Topology(Frozen):
         return self.frames[name]
 
 
-def length_of(tree: Topology) -> float:
-    """Radius of gyration of links about their parents' origins, in m: what angles and lengths are compared by."""
+def characteristic_length(tree: Topology) -> float:
+    """Length (m) that turns and slides of a robot compare by.
+
+    It is the radius of gyration of links about their parents' origins, or 1 m of a robot without mass.
+    """
     square, mass = 0.0, float(tree.inertias[:, 0, 0].sum())
     for p, joint, H in zip(tree.parents, tree.joints, tree.inertias, strict=True):
         carried = 0.0 if p == WORLD else float(joint.position @ joint.position)
         square += float(np.trace(H[3:, 3:])) / 2.0 + float(H[0, 0]) * carried
     return math.sqrt(square / mass) if mass > 0.0 and square > 0.0 else 1.0
+
+
+def usual_inertias(tree: Topology) -> Array:
+    """Largest inertia (nv,) that what each degree of freedom carries could have, kg m² and kg, with its armature.
+
+    That is where all joints that follow are stretched and slides are at zero: what inertias are small against.
+    """
+    mass, second = tree.inertias[:, 0, 0].copy(), 0.5 * np.trace(tree.inertias[:, 3:, 3:], axis1=1, axis2=2)
+    first, out = np.sqrt(np.maximum(mass * second, 0.0)), np.zeros(tree.nv)
+    for i in range(tree.n_links - 1, -1, -1):
+        joint, parent = tree.joints[i], tree.parents[i]
+        of_axes = [second[i] if axis >= 3 else mass[i] for axis in joint.motion_axes]
+        out[tree.v_slices[i]] = np.array(of_axes) + joint.armature
+        if parent != WORLD:
+            far = float(np.linalg.norm(joint.position))
+            mass[parent] += mass[i]
+            second[parent] += second[i] + 2.0 * far * first[i] + far * far * mass[i]
+            first[parent] += first[i] + far * mass[i]
+    return out

@@ -31,7 +31,7 @@ from delassus.algorithms.problem import Problem
 from delassus.constraints import Goal
 from delassus.model.inertia import motion_transform
 from delassus.model.kinematics import generic_configurations
-from delassus.model.topology import length_of
+from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD
 from delassus.planner.elimination import fewest_operations
 from delassus.quantities.quantity import CONTROLS
@@ -334,6 +334,6 @@ def symbolic_request(request: Request, ops: TraceOps) -> BoundRequest:
             at = generic_configurations(request.tree, CONFIGURATIONS.index(a.name))
         elif a.shape == (7,) and a.keyword in ("placements", "poses"):
             position, quaternion = GENERIC_PLACEMENT
-            at = [*(length_of(request.tree) * x for x in position), *quaternion]
+            at = [*(characteristic_length(request.tree) * x for x in position), *quaternion]
         values[a.name] = ops.unknown(*a.shape) if len(a.shape) == 2 else ops.vector(a.size, at)
     return BoundRequest(request, ops, values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -76,8 +76,7 @@ class NumpyRequest(BoundRequest):
     has_dependent_rows = False
 
     def __init__(self, request: Request, values: Mapping[str, Array], batch: tuple[int, ...]) -> None:
-        self._numpy_ops = ops = NumpyOps(structure=lambda: structure_of(asked))
-        asked = request
+        self._numpy_ops = ops = NumpyOps(structure=partial(structure_of, request))
         if request.quantity.has_status:
             request = replace(request, error_dtype="float64")
         scalars = {a.name for a in request.arguments if not a.shape}

@@ -13,6 +13,7 @@ from delassus.errors import ConfigurationError, UnknownNameError
 from delassus.model.shapes import Mesh
 from delassus.simulate import storage
 from delassus.simulate.simulator import Simulator
+from delassus.simulate.state import restored
 
 KIND = "checkpoint"
 
@@ -89,8 +90,8 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
     Raises
     ------
     ConfigurationError
-        No such file, one that is no checkpoint or damaged, or one of a scene with other links, masses, colliders,
-        loops or gravity. Files of earlier versions, which do not say who sleeps, are refused.
+        No such file, one that is no checkpoint or damaged, or one of a scene with other links, masses, limits,
+        friction, colliders, loops or gravity. Files of earlier versions, which do not say who sleeps, are refused.
 
     Examples
     --------
@@ -108,7 +109,7 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
     what = f"{KIND} {str(path)!r}"
     for part, own, differs in (
         ("tree", scene.tree.fingerprint, "links, joints, masses, actuators or gravity"),
-        ("scene", scene_fingerprint(scene), "colliders or loops"),
+        ("scene", scene_fingerprint(scene), "colliders, loops, limits or friction"),
     ):
         if description[part] != own:
             raise ConfigurationError(
@@ -117,29 +118,27 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
                 f"one with other {differs}",
                 "Build it with the options of the run that was saved.",
             )
-    # Bodies may overlap in the middle of a run by more than is allowed at a start.
     try:
-        sim = Simulator(scene, q0=arrays["q"], v0=arrays["v"], max_overlap=1e6, **description["options"])
-        sim.set_state({**arrays, **description["state"]})
+        return restored(Simulator, scene, description["options"], {**arrays, **description["state"]})
     except (ConfigurationError, UnknownNameError) as error:
         raise ConfigurationError(what, "a simulation that can go on", str(error), "Save it again.") from error
-    return sim
 
 
 def scene_fingerprint(scene: Scene) -> str:
-    """Hash of what a scene is beside its tree: colliders with their materials, loops and ignored pairs."""
+    """Hash of what a scene is beside its tree: limits and friction of joints, colliders, loops and ignored pairs."""
     digest = hashlib.sha256()
+    for joint in scene.tree.joints:
+        digest.update(joint.lower.tobytes() + joint.upper.tobytes() + joint.friction.tobytes())
     for c in scene.colliders:
         shape: object = c.shape
         if isinstance(c.shape, Mesh):
             corners = b"" if c.shape.triangles is None else c.shape.triangles.tobytes()
             digest.update(c.shape.vertices.tobytes() + corners)
-            shape = ("mesh", c.shape.convex)
+            shape = (type(c.shape).__name__, c.shape.convex)
         digest.update(repr((c.link, c.name, shape, c.friction, c.restitution)).encode())
         digest.update(c.position.tobytes() + c.rotation.tobytes() + c.surface_velocity.tobytes())
     for loop in scene.loops:
         digest.update(loop.fingerprint.encode())
     digest.update(repr((sorted(sorted(pair) for pair in scene.ignore), scene.parents_collide)).encode())
-    if scene.friction_rule != "geometric-mean":  # of the others, files of before there were any have it too
-        digest.update(scene.friction_rule.encode())
+    digest.update(scene.friction_rule.encode())
     return digest.hexdigest()

@@ -38,10 +38,10 @@ from delassus.simulate.derivatives import (
 )
 from delassus.simulate.recording import Recorder, Recording, shown_progress
 from delassus.simulate.sensors import Sensing
-from delassus.simulate.state import PREFIX, checked_start, checked_state, one_state
+from delassus.simulate.state import PREFIX, checked_start, checked_state, one_state, restored
 from delassus.spatial.rotations import Array
 
-UNIT = "Check its unit."
+UNIT, STILL = "Check its unit.", 1e-3
 
 Controller = Callable[["Simulator"], ArrayLike]
 """From the simulator to what its next step takes: ``tau``, or a pair of it and ``v_target``."""
@@ -78,13 +78,13 @@ class Simulator(Sensing):
     correction : float
         Part of the rest of it, and of loop errors, that each step takes back: from 0 to 1.
     sleep : float
-        Time (s) after which an island of free bodies falls asleep all of which are slower than 1 mm/s: they stand still
-        and cost little, until something that moves touches one, or its state or joint forces are changed; a body that
-        topples as slowly stands still, too. 0, the default: never.
+        Time (s) after which an island of free bodies falls asleep all of which are slower than a thousand times
+        ``tolerance``, 1 mm/s by default: they stand still and cost little, until something that moves touches one, or
+        its state or joint forces are changed. A body that topples as slowly stands still, too. 0, the default: never.
     max_overlap : float
         Largest overlap of bodies, and gap of loops, at the start (m, rad).
     tolerance : float
-        Residual of contact problems (m/s).
+        Residual of contact problems (m/s); that of hinges is times a length, the largest of two joints of a link.
     max_iterations : int
         Most sweeps, pivots or iterations of a contact problem. Impulses of one that is not solved by then are in their
         cones and add no kinetic energy.
@@ -205,7 +205,7 @@ class Simulator(Sensing):
         self.tolerance = check_number("tolerance", tolerance, "In m/s, such as 1e-6.")
         self._options = Options(
             self.dt,
-            check_number("resting", max(fall, 1e-9) if resting is None else resting, UNIT),
+            check_number("resting", max(fall, STILL * self.tolerance) if resting is None else resting, UNIT),
             check_number("penetration", penetration, UNIT, above=False),
             check_number("correction", correction, UNIT, above=False, most=1.0),
             self.tolerance,
@@ -232,10 +232,8 @@ class Simulator(Sensing):
         q0, v0 = scene.start if q0 is None else q0, np.zeros(tree.nv) if v0 is None else v0
         self.q = one_state("q0", tree.check_configuration(q0, "q0"))
         self.v = one_state("v0", tree.check_velocity(v0, "v0"))
-        self.time, self.steps = 0.0, 0
-        self._before, self._measured = None, {}
-        self._earlier: Counter[SolverStatus] = Counter()
-        self.status = SolverStatus.CONVERGED
+        self.time, self.steps, self._before, self._measured = 0.0, 0, None, {}
+        self._earlier, self.status = Counter[SolverStatus](), SolverStatus.CONVERGED
         most = check_number("max_overlap", max_overlap, UNIT, above=False)
         contacts = checked_start(self._steps, self.q, self.v, most)
         self._steps.set_warm_start(contacts, np.zeros((len(contacts), 3)), np.zeros((2, tree.nv)))
@@ -243,11 +241,15 @@ class Simulator(Sensing):
     @property
     def options(self) -> dict[str, Any]:
         """Options that make a simulator of the same scene go the same way, as plain numbers and names."""
-        own, here = self._options._asdict(), ("touching", "asks", "max_parts")
+        own, here = self._options._asdict(), ("touching", "asks", "max_parts", "speed")
         of_solver = {"formulation": self.formulation, "solver": self.solver, "n_directions": self.n_directions}
         gains = {"kp": self.kp.tolist(), "kd": self.kd.tolist()}
         forces = {"passive": self.passive, "limits": self.limits, "control": self.control, **gains}
         return {**{k: x for k, x in own.items() if k not in here}, **of_solver, "seed": self.seed, **forces}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another simulator of the scene that goes the same way; copies share nothing that moves."""
+        return restored, (type(self), self.scene, {**self.options, "threads": self._steps.threads}, self.get_state())
 
     def step(self, tau: ArrayLike | None = None, v_target: ArrayLike | None = None) -> None:
         """Advance by one time step under joint forces ``tau`` (nv,), in N and N m; none by default.
@@ -488,12 +490,11 @@ class Simulator(Sensing):
             state, self.get_state(), self.scene, self.rng
         )
         # as they are: quaternions that are normalised once more may change in their last bit
-        self.q, self.v = np.array(state["q"], dtype=float), np.array(state["v"], dtype=float)
+        self.q, self.v, self.tau = (np.array(state[name], dtype=float) for name in ("q", "v", "last_tau"))
         self.steps, self.time = steps, steps * self.dt
         self.rng.bit_generator.state = rng
         self.status, self._earlier = status, statuses
         self._earlier.subtract(self._steps.totals)
-        impulses, sustained = on_contacts
-        self._steps.set_warm_start(contacts, sustained, on_joints, impulses)
+        self._steps.set_warm_start(contacts, on_contacts[1], on_joints, on_contacts[0])
         self._steps.set_sleep_state(*sleep)
         self._before = None

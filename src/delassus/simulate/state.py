@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,14 @@ PREFIX = "contacts_"
 MOST_NAMED = 10
 """Pairs of colliders that a message names."""
 
+ANY_OVERLAP = float(np.finfo(float).max)
+"""Overlap (m, rad) that a state in the middle of a run may have: more than is allowed at a start."""
+
 PASS_ALL = "Pass what get_state returned."
+
+
+S = TypeVar("S", bound=Any)
+"""`delassus.Simulator`, which is built on this."""
 
 
 class State(NamedTuple):
@@ -87,6 +94,13 @@ def checked_state(state: Any, names: Iterable[str], scene: Scene, rng: np.random
         came = f"{type(error).__name__}: {error}"
         raise ConfigurationError("state", "a generator and statuses", came, PASS_ALL) from error
     return State(steps, state["rng"], status, statuses, contacts, (impulses, sustained), on_joints, sleep)
+
+
+def restored(simulator: Callable[..., S], scene: Scene, options: Mapping[str, Any], state: Mapping[str, Any]) -> S:
+    """A simulator of a scene with these options that goes on from what ``get_state`` returned."""
+    made = simulator(scene, q0=state["q"], v0=state["v"], max_overlap=ANY_OVERLAP, **options)
+    made.set_state(state)
+    return made
 
 
 def checked_start(steps: BlockSteps, q: Array, v: Array, max_overlap: float) -> ContactSet:

@@ -22,7 +22,7 @@ from delassus.algorithms.contact.point_changes import (
     mobility_changes,
     position_changes,
 )
-from delassus.algorithms.contact.problem import Bounds, magnitude, maximum_of
+from delassus.algorithms.contact.problem import Bounds, largest_of, magnitude
 from delassus.algorithms.contact.response import at_joints, inverted
 from delassus.algorithms.contact.solution import StepSolution
 from delassus.algorithms.contact.step import KernelStep
@@ -35,7 +35,7 @@ from delassus.constraints.contact import bounded_joints_of
 from delassus.model.tree import WORLD
 from delassus.spatial.dual_ops import Dual, rates_of, value
 from delassus.spatial.motion import column, diagonal, from_entries, scaled_matrix
-from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
+from delassus.spatial.ops import Matrix, Ops, Scalar
 
 
 def bound_changes(
@@ -96,7 +96,7 @@ def displacement_changes(
     L = SparseFactor(problem, added, {}) if added else step.space.L
     rest = found.motion.at_rest(ops.zeros(nv, 1), ops.zeros(problem.n_rows, 1))
     turned = position_changes(rest, M, displaced.whole, displaced.whole, displaced.of_rows)
-    softer = _compliance_changes(step, rest, goals.rows, varied)
+    softer = _compliance_changes(step, rest, goals.rows, goals.least, varied)
 
     # M dx − Jᵀ ds = −ρ, J dx + D ds = σ: columns of positions, then of bounds, then of parameters
     r = len(goals.rows)
@@ -105,7 +105,7 @@ def displacement_changes(
     rho = ops.hstack([turned.forces, ops.zeros(nv, r), varied.momentum(displaced.whole, displaced.of_rows)])
     for dof, k in limits.items():
         moved = found.solved.outcome.velocities[goals.rows[k]] * step.h
-        rate = _of_limit(ops, step.distances(joints[goals.rows[k] - 3 * n]), moved, s[k])
+        rate = _of_limit(ops, step.distances(joints[goals.rows[k] - 3 * n]), moved, s[k], goals.beyond)
         rho = rho - ops.put(ops.matrix([[springs[dof] * rate]]), ops.shape(rho), (dof,), (nv + k,))
         rho = rho + ops.put(scaled_matrix(ops, springs[dof] * s[k], softer[k]), ops.shape(rho), (dof,), others)
     (z,) = ops.by_column(lambda x: [-ops.vstack(L.solve_transpose(x))], rho)
@@ -133,12 +133,10 @@ def displacement_changes(
         z = z + ops.product(ops.transpose(Y), pushes)
     # cut off, by rows and then by joints: what moves most moves as far as it may
     is_cut = [ops.less(part, 1.0) for part in (displaced.by_rows, displaced.by_joints)]
-    most_moved, most_turned = (
-        maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in sizes)])
-        for sizes in (displaced.moves, displaced.whole)
-    )
-    farthest = ops.put(_of_largest(ops, displaced.moves, most_moved), (1, problem.n_rows), (0,), step.others)
-    along, of_joints = farthest @ jacobian(problem), _of_largest(ops, displaced.whole, most_turned)
+    of_moves = _of_largest(ops, displaced.moves, step.weights.rows)
+    of_joints = _of_largest(ops, displaced.whole, step.weights.joints)
+    farthest = ops.put(of_moves, (1, problem.n_rows), (0,), step.others)
+    along = farthest @ jacobian(problem)
     whole = from_entries(ops, displaced.whole)
 
     def taken(z: Matrix, farther: Matrix) -> list[Matrix]:
@@ -156,7 +154,9 @@ def displacement_changes(
     return change, 1.0 - moving
 
 
-def _compliance_changes(step: KernelStep, rest: DynamicsProblem, rows: Sequence[int], varied: Varied) -> list[Matrix]:
+def _compliance_changes(
+    step: KernelStep, rest: DynamicsProblem, rows: Sequence[int], least: Scalar, varied: Varied
+) -> list[Matrix]:
     """Changes (1 × (nv + k)) with positions and parameters of the compliance of rows that a correction may push."""
     ops, problem, n = step.ops, step.problem, 3 * len(step.points)
     Y = ops.take(dense_rows(problem, step.space.L), step.others, None)
@@ -197,7 +197,7 @@ def _compliance_changes(step: KernelStep, rest: DynamicsProblem, rows: Sequence[
             out.append(scaled_matrix(ops, TUNING.compliance, changes[row]))
             continue
         mean = sum(step.size_of[row - 2 : row + 1], cast(Scalar, 0.0)) * (1.0 / 3.0)
-        part = TUNING.compliance / 3.0 * ops.less(TUNING.least_mobility, mean)
+        part = TUNING.compliance / 3.0 * ops.less(least, mean)
         inert = changes[row - 2] + changes[row - 1] + changes[row]
         turning = ops.hstack([of_points[row // 3], own_rows[row - 2] + own_rows[row - 1] + own_rows[row]])
         out.append(scaled_matrix(ops, part, scaled_matrix(ops, 2.0, turning) + inert))
@@ -234,13 +234,13 @@ def _pushes(ops: Ops, bounds: Bounds, s: Scalar, moved: Scalar, mobility: Scalar
     return flag
 
 
-def _of_limit(ops: Ops, distances: Sequence[Scalar | None], moved: Scalar, s: Scalar) -> Scalar:
+def _of_limit(ops: Ops, distances: Sequence[Scalar | None], moved: Scalar, s: Scalar, beyond: Scalar) -> Scalar:
     """Change of the bound of a limit that acts, with where the joint is after the step."""
     rate: Scalar = 0.0
     for distance, side in zip(distances, (1.0, -1.0), strict=True):
         if distance is not None:
             after = distance + side * moved
-            own = -(TUNING.correction * ops.less(after, -TUNING.limit_tolerance) + ops.less(0.0, after))
+            own = -(TUNING.correction * ops.less(after, -beyond) + ops.less(0.0, after))
             rate = ops.select(ops.less(0.0, side * s), own, rate)
     return rate
 
@@ -259,10 +259,11 @@ def _most_wanted(step: KernelStep, found: StepSolution, gaps: Matrix, varied: Va
         for distance, side in zip(step.distances(joints[row - 3 * n]), (1.0, -1.0), strict=True):
             if distance is not None:
                 after = distance + side * moved
-                wanted.append(law.limit_correction(ops, after, TUNING.correction, TUNING.limit_tolerance)[0])
+                wanted.append(law.limit_correction(ops, after, TUNING.correction, goals.beyond)[0])
                 sides.append((k, side))
     rates: list[Scalar] = [0.0] * len(goals.rows)  # of points with gaps, of limits with where the joint is
-    ((*parts,),) = ops.entries(_of_largest(ops, wanted, goals.most))
+    by = [step.weights.rows[goals.rows[k]] for k, _ in sides]
+    ((*parts,),) = ops.entries(_of_largest(ops, wanted, by, goals.most))
     for (k, side), part in zip(sides, parts, strict=True):
         rates[k] = rates[k] - TUNING.correction * side * part
     nv, m = step.tree.nv, len(goals.rows)
@@ -271,8 +272,14 @@ def _most_wanted(step: KernelStep, found: StepSolution, gaps: Matrix, varied: Va
     return out + ops.matrix([rates[:n]]) @ of_gaps if n else out
 
 
-def _of_largest(ops: Ops, values: Sequence[Scalar], largest: Scalar) -> Matrix:
-    """Relative changes (1 × n) of the largest size of some numbers, with each; of several that are largest the mean."""
-    flags = [1.0 - ops.less(magnitude(ops, x), largest) for x in values]
-    over = 1.0 / (largest * ops.maximum(sum(flags, cast(Scalar, 0.0)), 1.0))
-    return ops.matrix([[ops.copysign(flag * over, x) for flag, x in zip(flags, values, strict=True)]])
+def _of_largest(ops: Ops, values: Sequence[Scalar], by: Sequence[float], largest: Scalar | None = None) -> Matrix:
+    """Relative changes (1 × n) of the largest of some numbers times weights ``by``, with each number.
+
+    Of several that are largest the mean. The largest one may be that of others, too.
+    """
+    sizes = [weight * magnitude(ops, x) for weight, x in zip(by, values, strict=True)]
+    most = largest_of(ops, values, by) if largest is None else largest
+    flags = [1.0 - ops.less(size, most) for size in sizes]
+    over = 1.0 / (most * ops.maximum(sum(flags, cast(Scalar, 0.0)), 1.0))
+    each = zip(flags, by, values, strict=True)
+    return ops.matrix([[ops.copysign(flag * weight * over, x) for flag, weight, x in each]])

@@ -38,17 +38,17 @@ class Tuning(NamedTuple):
     compliance: float = 1e-2
     """Compliance of contacts in the position correction, over their mean mobility."""
     least_mobility: float = 1e-12
-    """The least of these mobilities (1/kg)."""
+    """The least of these mobilities, over the largest one."""
     most_displacement: float = 10.0
     """How far rows may move in the position correction, over the largest displacement wanted."""
-    most_joint_displacement: float = 0.02
-    """How far joints may move in it (rad, m)."""
-    correction_tolerance: float = 1e-12
-    """Accuracy of the position correction (m, rad), where that of velocities (m/s) is not a smaller number."""
+    most_turn: float = 0.02
+    """How far joints may turn in it (rad)."""
+    most_slide: float = 0.2
+    """How far joints may slide in it, over the `characteristic_length` of the robots."""
+    correction_tolerance: float = 1e-3
+    """Accuracy of the position correction, over what the tolerance of velocities makes of positions in a step."""
     held_fraction: float = 16.0
     """Mobility of a row under closed loops, over its round-off, up to which these hold it."""
-    limit_tolerance: float = 1e-9
-    """How far beyond a limit (rad, m) a joint is left alone."""
     resting: float = 2.0
     """Contacts bounce that approach faster than gravity makes them in so many steps."""
 
@@ -105,7 +105,7 @@ def point_image(
 
 def bouncing_speed(ops: ScalarOps, gravity: Sequence[Scalar], h: Scalar) -> Scalar:
     """Speed of approach (m/s) from which on contacts bounce: what is slower than gravity makes it rests."""
-    return TUNING.resting * h * ops.sqrt(sum(g * g for g in gravity) + SQUARE_FLOOR)
+    return TUNING.resting * h * ops.sqrt(ops.maximum(sum(g * g for g in gravity), SQUARE_FLOOR))
 
 
 def impact(
@@ -154,6 +154,8 @@ def passive_part(ops: ScalarOps, linear: Scalar, square: Scalar, budget: Scalar)
 
     What is in a cone stays there, which is convex and holds zero. Of a solution all is left: it takes energy.
     """
+    size = ops.maximum(ops.maximum(linear, -linear), ops.maximum(ops.maximum(square, budget), SQUARE_FLOOR))
+    linear, square, budget = linear / size, square / size, budget / size
     root = ops.sqrt(ops.maximum(linear * linear + 4.0 * square * budget, 0.0) + SQUARE_FLOOR)
     return ops.minimum(ops.maximum(0.0, (root - linear) / (2.0 * square + SQUARE_FLOOR)), 1.0)
 

@@ -216,6 +216,13 @@ def maximum_of(ops: Ops, values: Sequence[Scalar]) -> Scalar:
     return out
 
 
+def largest_of(ops: Ops, values: Sequence[Scalar], weights: Sequence[float]) -> Scalar:
+    """The largest size of some numbers times their weights, above zero."""
+    return maximum_of(
+        ops, [SQUARE_FLOOR, *(weight * magnitude(ops, x) for weight, x in zip(weights, values, strict=True))]
+    )
+
+
 def along_rows(impulses: Sequence[Scalar], joints: Sequence[JointLaw]) -> list[Scalar]:
     """Impulses along rows from those of contacts, of limits and of dry friction."""
     n = len(impulses) - sum(x.has_limits + (x.friction is not None) for x in joints)

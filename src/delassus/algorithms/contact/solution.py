@@ -21,6 +21,9 @@ from delassus.algorithms.dynamics.smooth_motion import (
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Candidate
+from delassus.constraints.contact import BoundedJoint
+from delassus.model.topology import characteristic_length
+from delassus.model.tree import Tree
 from delassus.spatial.dual_ops import Dual, Rates
 from delassus.spatial.motion import column, from_entries, minus
 from delassus.spatial.ops import Image, Matrix, Scalar
@@ -147,7 +150,8 @@ class CorrectionGoals(NamedTuple):
     """Rows of `StepProblem` that a position correction may push, bounds of how far they move, and mobilities.
 
     These are with compliance. ``by_loops`` is how far rows (m) move by loops, which take ``taken`` (`_beside_loops`);
-    ``most`` is the largest displacement wanted.
+    ``most`` is the largest displacement wanted, of hinges times a length, ``beyond`` how far a limit is passed that is
+    left alone (m, rad), and ``least`` a mobility (1/kg) that counts as none.
     """
 
     rows: list[int]
@@ -156,6 +160,22 @@ class CorrectionGoals(NamedTuple):
     by_loops: list[Scalar]
     taken: Matrix | None
     most: Scalar
+    beyond: Scalar = 0.0
+    least: Scalar = 0.0
+
+
+class Weights(NamedTuple):
+    """By what displacements compare: of rows to lengths (m), of degrees of freedom to how far these may move (1)."""
+
+    rows: list[float]
+    joints: list[float]
+
+    @classmethod
+    def of(cls, tree: Tree, joints: Sequence[BoundedJoint], n_points: int) -> Weights:
+        """Those of contact points, then joints; a turn counts as far as it moves what is at a length."""
+        length, turns = characteristic_length(tree), [axis >= 3 for joint in tree.joints for axis in joint.motion_axes]
+        rows = [1.0] * (3 * n_points) + [length if turns[c.dof] else 1.0 for c in joints]
+        return cls(rows, [1.0 / (TUNING.most_turn if turn else TUNING.most_slide * length) for turn in turns])
 
 
 class Correction(NamedTuple):

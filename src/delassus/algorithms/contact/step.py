@@ -39,6 +39,7 @@ from delassus.algorithms.contact.problem import (
     StepProblem,
     along_rows,
     apart,
+    largest_of,
     magnitude,
     maximum_of,
 )
@@ -53,6 +54,7 @@ from delassus.algorithms.contact.solution import (
     StepInputs,
     StepMotion,
     StepSolution,
+    Weights,
     blocks_with_loops,
     implied,
     points_of,
@@ -68,8 +70,8 @@ from delassus.constraints.contact import bounded_joints_of
 from delassus.spatial.motion import chosen, column, from_entries, minus, plus
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
-OUT_OF_REACH = 1e6
-"""Velocity (m/s) at which nothing closes."""
+OUT_OF_REACH = 1e15
+"""Velocity (m/s) at which nothing closes: beyond all others in any unit, and float32 holds its square."""
 
 Solved = Callable[..., tuple[StepProblem, Outcome]]
 """From free velocities, laws, impulses to start from, an energy and joints to a problem and its outcome."""
@@ -82,12 +84,12 @@ class KernelStep:
         self._given, self.motion = given, given.motion(None, None).conserving_momentum()
         self.ops, self.tree, self.problem = self.motion.ops, self.motion.tree, self.motion.problem
         self.q, self.v, self.h, self.over_h, self.epsilon = given.q, given.v, given.h, 1.0 / given.h, epsilon
-        self.smoothing, self.moving = given.smoothing, given.moving
-        self.loops, self.others = list[int](), list[int]()
+        self.smoothing, self.moving, self.loops, self.others = given.smoothing, given.moving, list[int](), list[int]()
         for c, rows in zip(self.problem.constraints, self.problem.rows, strict=True):
             (self.others if c.n_impulses else self.loops).extend(range(rows.start, rows.stop))
         self.space = JointSpace(self.motion)
         self.points = points_of(self.problem, given)
+        self.weights = Weights.of(self.tree, bounded_joints_of(self.problem.constraints), len(self.points))
         self._close_loops()
 
     def solve(
@@ -426,7 +428,8 @@ class KernelStep:
             if k in gaping:
                 errors[self.problem.rows[k]] = [gaping[k] * x for x in column(ops, c.position(at))]
         by_loops, taken = self._beside_loops(errors)
-        wanted, own = list[Scalar](), list[Scalar]()
+        wanted, own, beyond = list[Scalar](), list[Scalar](), self.h * tolerance
+        immobile = TUNING.least_mobility * maximum_of(ops, [SQUARE_FLOOR, *self.size_of[: 3 * len(self.points)]])
         bounds: dict[int, Bounds] = {}
         for row, (candidate, _, _) in enumerate(self.points):
             row = 3 * row + 2
@@ -435,18 +438,18 @@ class KernelStep:
             wanted.append(back)
             bounds[row] = least, None
             mean = sum(self.size_of[row - 2 : row + 1]) * (1.0 / 3.0)
-            own.append(G[row][row] + TUNING.compliance * ops.maximum(mean, TUNING.least_mobility))
+            own.append(G[row][row] + TUNING.compliance * ops.maximum(mean, immobile))
         for bounded, row in limited:
             sides: list[Scalar | None] = [None, None]
             for k, distance in enumerate(self.distances(bounded)):
                 if distance is not None:
                     side = 1.0 - 2.0 * k
                     after = distance + side * self.h * velocities[row]
-                    back, least = law.limit_correction(ops, after, TUNING.correction, TUNING.limit_tolerance)
-                    wanted.append(back)
+                    back, least = law.limit_correction(ops, after, TUNING.correction, beyond)
+                    wanted.append(self.weights.rows[row] * back)
                     sides[k] = side * least
             bounds[row] = sides[0], sides[1]
-            own.append((1.0 + TUNING.compliance) * G[row][row] + TUNING.least_mobility)
+            own.append((1.0 + TUNING.compliance) * G[row][row] + SQUARE_FLOOR)
         rows, over = list(bounds), [1.0 / x for x in own]
         most = maximum_of(ops, [*wanted, *(magnitude(ops, x) for x in by_loops), SQUARE_FLOOR])
 
@@ -464,10 +467,9 @@ class KernelStep:
                 new = image(s, i)
                 moved = ops.maximum(moved, magnitude(ops, new - s[i]) * own[i])
                 s[i] = new
-            return s, ops.less(moved, ops.maximum(accuracy, self.epsilon * most))
+            return s, ops.less(moved, ops.maximum(TUNING.correction_tolerance * beyond, self.epsilon * most))
 
-        accuracy = min(TUNING.correction_tolerance, tolerance)
-        goals = CorrectionGoals(rows, list(bounds.values()), own, by_loops, taken, most)
+        goals = CorrectionGoals(rows, list(bounds.values()), own, by_loops, taken, most, beyond, immobile)
 
         def shift(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
             s = values[: len(rows)]
@@ -488,11 +490,9 @@ class KernelStep:
         of_rows = self.all_impulses(impulses, goals.taken)
         whole = column(ops, self.space.back_substitution(ops.zeros(self.tree.nv, 1), of_rows))
         moves = [sum((g * x for g, x in zip(G[k], impulses, strict=True)), goals.by_loops[k]) for k in range(len(G))]
-        moved = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in moves)])
-        turned = maximum_of(ops, [SQUARE_FLOOR, *(magnitude(ops, x) for x in whole)])
+        moved, turned = largest_of(ops, moves, self.weights.rows), largest_of(ops, whole, self.weights.joints)
         by_rows = ops.minimum(TUNING.most_displacement * goals.most / moved, 1.0)
-        by_joints = ops.minimum(TUNING.most_joint_displacement / (by_rows * turned), 1.0)
-        return Displacement(whole, by_rows, by_joints, column(ops, of_rows), moves)
+        return Displacement(whole, by_rows, ops.minimum(1.0 / (by_rows * turned), 1.0), column(ops, of_rows), moves)
 
 
 def _changing(ops: Ops, x: Scalar, rate: Scalar, gap: Scalar) -> Scalar:

@@ -316,7 +316,7 @@ class StepChanges:
         with_q = with_q.plus(row_changes(self.contacts, self._velocities(x)).row(2).scaled(-1.0 * pushed[:, None]))
         q = record.q[joints.coordinates] + dt * after[joints.dofs]
         apart = np.where(of_joints > 0.0, q - joints.lower, joints.upper - q)
-        factor = (options.correction * (apart < -STEP.limit_tolerance) + (apart > 0.0)) * limited
+        factor = (options.correction * (apart < -dt * options.tolerance) + (apart > 0.0)) * limited
         D = np.concatenate([np.where(pushed, found.compliances, 1.0), np.where(limited, found.joint_compliances, 1.0)])
         rows = normal.scaled(1.0 * pushed[:, None])
         mean = self.mobility.of_contacts.sum(axis=1) / 3.0

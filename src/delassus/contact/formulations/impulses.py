@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from delassus.algorithms.contact.law import TUNING
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import ContactProblem, ContactSolution
-from delassus.contact.joint_contacts import LIMIT_MARGIN, STEPS_AHEAD, JointContacts
+from delassus.contact.joint_contacts import STEPS_AHEAD, JointContacts
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.spatial.rotations import Array
@@ -60,8 +59,8 @@ class FormulatedImpulses:
     def __call__(self, problem: RowProblem) -> ContactSolution | None:
         """Solve; None where there is nothing to solve for."""
         p, limits, n = problem, problem.joints.limits, len(problem.contacts)
-        dofs, steps = limits.dofs, limits.dt * limits.signs
-        active = limits.distances + np.minimum(STEPS_AHEAD * steps * p.v[dofs], 0.0) <= LIMIT_MARGIN
+        dofs, steps, near = limits.dofs, limits.dt * limits.signs, limits.dt * self.solver.tolerance
+        active = limits.distances + np.minimum(STEPS_AHEAD * steps * p.v[dofs], 0.0) <= near
         if not (n or active.any() or p.joints.dofs.size > dofs.size or self._formulation.has_hinges):
             return None
         snapshot, left = self.dynamics.at(p.q, p.v, np.zeros(p.v.size)), np.zeros((n, 3))
@@ -74,7 +73,7 @@ class FormulatedImpulses:
             recovered = np.concatenate([p.recovered, np.zeros(m)])
             posed = ContactProblem(model, snapshot, 0.0, self.solver.n_directions, np.zeros(start.size), recovered)
             found = posed.solve(self.solver, start=start)
-            passed = (limits.distances + steps * found.velocity[dofs] < -TUNING.limit_tolerance) & ~active
+            passed = (limits.distances + steps * found.velocity[dofs] < -near) & ~active
             if not passed.any():
                 return found
             active |= passed

@@ -20,7 +20,7 @@ from delassus.contact.sparse.records import Bodies, Joints, Links
 from delassus.errors import ModelError
 from delassus.model.edit.combine import part_of
 from delassus.model.mechanisms import free_body
-from delassus.model.topology import Placement
+from delassus.model.topology import Placement, usual_inertias
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
@@ -173,7 +173,9 @@ class Blocks:
             b, rows, J = b + len(kind.links), rows + m, J + m * kind.tree.nv
         self.loops = np.array(described, np.int64).reshape(-1, 4)
         mass, M, L, inverse, Q = (np.zeros(n) for n in (total, total, total, total, J))
-        self.bodies = Bodies(first, at, mass, M, L, inverse, loop_rows, loops_at, Q)
+        turns = np.array([a >= 3 for j in tree.joints for a in j.motion_axes], np.int64)[self.dofs]
+        usual = usual_inertias(tree)[self.dofs]
+        self.bodies = Bodies(first, turns, usual, at, mass, M, L, inverse, loop_rows, loops_at, Q)
         self._describe_free(tree)
         ordered = [c for kind in self.kinds for c in kind.loops]
         self.order_of_loops = [number for kind in self.kinds for number in kind.loop_numbers]

@@ -64,7 +64,9 @@ def block_impulses(
 
     Returns their residual (m/s) and the number of sweeps; a start within the tolerance is left as it is.
     """
-    n, size, omega = mu.size, b.size, mobilities(W)[0]
+    n, size, omega, speed = mu.size, b.size, mobilities(W)[0], 0.0
+    for i in range(size):
+        speed = max(speed, abs(b[i]))
     residual = violation(W, b, mu, friction_offset, omega, p)
     if residual <= tolerance:
         return residual, 0
@@ -85,8 +87,8 @@ def block_impulses(
                 blocks[i, c, e] = W[3 * i + c, 3 * i + e]
     first, ends = np.full(2, 0), np.full(3, n)
     first[1], ends[0] = m, 0
-    bodies = Bodies(first, zero, unit, unit, unit, np.empty(0), zero, zero, np.empty(0))
-    law = RowLaws(blocks, np.empty((n, 12)), d, mu, friction_offset, omega, np.empty(n))
+    bodies = Bodies(first, zero, unit, zero, unit, unit, unit, np.empty(0), zero, zero, np.empty(0))
+    law = RowLaws(blocks, np.empty((n, 12)), d, mu, friction_offset, omega, np.empty(n), np.ones(n))
     memory = RowMemory(np.empty((n, 9)), np.empty((n, 3)), np.empty((n, 3)), np.empty((n, 3)), np.zeros((n, 3)))
     rows = Rows(
         np.full(n, CONTACT), np.zeros(n, np.int64), none, at, at, J, J, law, r, np.zeros(n), np.empty(n), memory
@@ -106,7 +108,7 @@ def block_impulses(
         graph, part, np.empty(m * m), np.empty(3 * m), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m),
         np.empty(m), np.empty((n, 3)),
     )  # fmt: skip
-    options = Options(0.0, 0.0, 0.0, 0.0, GOAL / ISLANDS.goal * tolerance, 0.0, limit, 0.0, 0, parts)
+    options = Options(0.0, 0.0, 0.0, 0.0, GOAL / ISLANDS.goal * tolerance, 0.0, limit, 0.0, 0, parts, speed)
     v, report = np.zeros(m), np.zeros(3)
     for i in range(n):
         add_compliance(rows, i, 0.0)
@@ -114,7 +116,7 @@ def block_impulses(
     solve_island(bodies, rows, work, islands, 0, v, options, report)
     copy(r, p)
     residual, goal = residual_of(bodies, rows, islands, 0, v), max(GOAL * tolerance, rounding(W, p, b))
-    if goal < residual < ISLANDS.residual_for_newton:
+    if goal < residual < ISLANDS.residual_for_newton * speed:
         choose_part(rows, work, islands, 0, -1.0)
         entries = begin_part(bodies, rows, work, v)
         step_fully(bodies, rows, work, v, residual, goal, entries, ISLANDS.full_deltas[0])

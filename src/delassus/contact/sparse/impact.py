@@ -103,7 +103,8 @@ def compress(data: Data) -> None:
             work.V[islands.island[rows.a[i]]] = 1.0
     for i in range(n):
         if work.V[islands.island[rows.a[i]]] == 0.0:
-            rows.law.d[i, 0], rows.law.d[i, 1], rows.law.d[i, 2] = -OUT_OF_REACH, OUT_OF_REACH, OUT_OF_REACH
+            rows.law.d[i, 0], rows.law.d[i, 1] = -OUT_OF_REACH, OUT_OF_REACH
+            rows.law.d[i, 2] = OUT_OF_REACH if i < n_contacts else 0.0
         elif i < n_contacts:
             rows.law.d[i, 2] = 0.0 if rows.wrong[i] > 0.0 else OUT_OF_REACH
         rows.law.friction_offset[i] = 0.0

@@ -18,7 +18,17 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, OUT_OF_REACH, gap_correction, limit_correction
 from delassus.contact.sparse.factor import backward, cholesky, forward, invert
 from delassus.contact.sparse.loops import close_gaps, close_loops, move_loops
-from delassus.contact.sparse.records import ATTEMPT, CONTACTS, PHASE, SEARCH, Bodies, Data, Model, Options, State
+from delassus.contact.sparse.records import (
+    ATTEMPT,
+    CONTACTS,
+    PHASE,
+    SEARCH,
+    Bodies,
+    Data,
+    Model,
+    Options,
+    State,
+)
 from delassus.contact.sparse.rows import add_compliance
 from delassus.contact.sparse.sweeps import sweep, velocity
 from delassus.spatial.rotations import Array
@@ -29,14 +39,12 @@ class Tuning(NamedTuple):
 
     sweeps: int = 1000
     """Most sweeps."""
-    tolerance: float = 1e-12
-    """Accuracy (m, rad): a gap that is wrong by it makes a velocity of its rate over dt."""
 
 
 TUNING = Tuning()
 
-LEAST_RCOND = 1e-13
-"""Reciprocal condition of the mass matrix below which accelerations are not trusted."""
+LEAST_PIVOT = 1e-13
+"""Pivot of a mass matrix over the usual inertia of its joint below which accelerations are not trusted."""
 
 
 @inlined
@@ -87,15 +95,17 @@ def free_motion_of_robots(model: Model, data: Data, options: Options) -> tuple[b
         )  # fmt: skip
         call_at(call[0], call[1], arrays)
     regular = True
-    for k in range(state.rcond.size):
-        regular = regular and state.rcond[k] >= LEAST_RCOND
     for b in range(n, bodies.at.size):
         at, m = bodies.at[b], bodies.first[b + 1] - bodies.first[b]
         for c in range(bodies.first[b], bodies.first[b + 1]):
             state.target[c] = state.v[c] + options.dt * state.qdd[c]
         for c in range(m * m):
             bodies.M[at + c] = bodies.L[at + c] = bodies.mass[at + c]
-        regular = cholesky(bodies.L, at, m) and regular
+        pivot = 1.0 if cholesky(bodies.L, at, m) else 0.0
+        for c in range(m if pivot > 0.0 else 0):
+            root = bodies.L[at + c * m + c]
+            pivot = min(pivot, 1.0 / (root * root * bodies.usual[bodies.first[b] + c]))
+        state.pivots[b - n], regular = pivot, regular and pivot >= LEAST_PIVOT
         if bodies.loop_rows[b] == 0:
             invert(bodies.L, at, m, bodies.inverse)
     for k in range(model.loops.shape[0]):
@@ -128,21 +138,22 @@ def start_correction(model: Model, data: Data, options: Options) -> None:
             islands.wanted[islands.island[b]] = max(islands.wanted[islands.island[b]], most)
         else:
             data.work.graph.sizes[0] = b
-            limit_displacement(bodies, data.work.graph.sizes, 0, 1, state.shift, 1.0)
+            limit_displacement(bodies, data.work.graph.sizes, 0, 1, state.shift, 1.0, model.length)
 
 
 @compiled
-def correct_positions(k: int, data: Data, options: Options) -> None:
+def correct_positions(k: int, model: Model, data: Data, options: Options) -> None:
     """Add to ``shift`` what takes back overlaps and passed limits of an island.
 
     It is found by sweeps over normals alone, which yield a little: a contact that can hardly move along its normal,
     such as of two neighbouring links that the joint between them cannot part, would otherwise throw the robot about. No
     contact point moves by more than `most_displacement` times the largest displacement wanted, and no joint by more
-    than `most_joint_displacement`.
+    than `most_turn` or `most_slide`. Turns of hinges count as far as they move what is at a length.
     """
     bodies, state, rows, contacts, joints = data.bodies, data.state, data.rows, data.contacts, data.joints
     dt, shift, islands, n_contacts = options.dt, data.state.shift, data.islands, data.progress.step[CONTACTS]
     begin, end, wanted = islands.member_ends[k], islands.member_ends[k + 1], islands.wanted[k]
+    closed, accuracy = dt * options.tolerance, STEP.correction_tolerance * dt * options.tolerance
     for m in range(begin, end):
         i = islands.members[m]
         e, moved, back = islands.contact[i], dt * velocity(bodies, rows, i, state.after)[2], 0.0
@@ -151,37 +162,42 @@ def correct_positions(k: int, data: Data, options: Options) -> None:
             rows.law.d[i, 2] = -least
         else:
             q = state.q[joints.coordinates[i - n_contacts]] + moved
-            low = limit_correction(q - joints.lower[i - n_contacts], options.correction, STEP.limit_tolerance)
-            high = limit_correction(joints.upper[i - n_contacts] - q, options.correction, STEP.limit_tolerance)
+            low = limit_correction(q - joints.lower[i - n_contacts], options.correction, closed)
+            high = limit_correction(joints.upper[i - n_contacts] - q, options.correction, closed)
             rows.law.d[i, 0], rows.law.d[i, 1] = max(low[1], -OUT_OF_REACH), min(-high[1], OUT_OF_REACH)
-            back = max(low[0], high[0])
+            back = rows.law.unit[i] * max(low[0], high[0])
         wanted = max(wanted, abs(back))
-    if wanted <= TUNING.tolerance:
+    if wanted <= accuracy:
         return
     for m in range(begin, end):
         i = islands.members[m]
         rows.law.friction_offset[i] = rows.law.mu[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
         add_compliance(rows, i, STEP.compliance)
     for _ in range(TUNING.sweeps):
-        if sweep(bodies, rows, islands, k, shift) <= TUNING.tolerance:
+        if sweep(bodies, rows, islands, k, shift) <= accuracy:
             break
     farthest = 0.0
     for m in range(begin, end):
-        u = velocity(bodies, rows, islands.members[m], shift)
-        farthest = max(farthest, max(abs(u[0]), max(abs(u[1]), abs(u[2]))))
+        i = islands.members[m]
+        u = velocity(bodies, rows, i, shift)
+        farthest = max(farthest, rows.law.unit[i] * max(abs(u[0]), max(abs(u[1]), abs(u[2]))))
     scale = min(1.0, STEP.most_displacement * wanted / farthest) if farthest > 0.0 else 1.0
-    limit_displacement(bodies, islands.nodes, islands.node_ends[k], islands.node_ends[k + 1], shift, scale)
+    first, last = islands.node_ends[k], islands.node_ends[k + 1]
+    limit_displacement(bodies, islands.nodes, first, last, shift, scale, model.length)
 
 
 @compiled
-def limit_displacement(bodies: Bodies, nodes: Indices, begin: int, end: int, shift: Array, scale: float) -> None:
+def limit_displacement(
+    bodies: Bodies, nodes: Indices, begin: int, end: int, shift: Array, scale: float, length: float
+) -> None:
     """Scale the displacement of some blocks, and further where it is more than a step may move a joint."""
     most = 0.0
     for k in range(begin, end):
         for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
-            most = max(most, abs(scale * shift[c]))
-    if most > STEP.most_joint_displacement:
-        scale *= STEP.most_joint_displacement / most
+            limit = STEP.most_turn if bodies.turns[c] == 1 else STEP.most_slide * length
+            most = max(most, abs(scale * shift[c]) / limit)
+    if most > 1.0:
+        scale /= most
     for k in range(begin, end):
         for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
             shift[c] *= scale

@@ -49,7 +49,7 @@ class Tuning(NamedTuple):
     sweeps_before_newton: int = 60
     """Most sweeps before Newton's method."""
     residual_for_newton: float = 1e-4
-    """Residual (m/s) below which Newton's method begins earlier."""
+    """Residual over `Options.speed` below which Newton's method begins earlier."""
     sweeps_after_part: int = 10
     """Sweeps between two parts that Newton's method solves, the first ones."""
     sweeps_after_late_part: int = 100
@@ -71,7 +71,7 @@ class Tuning(NamedTuple):
     resting_goal: float = 1e-3
     """Goal of parts of islands at rest, over their goal: what rests in one step needs no work in the next."""
     first_delta: float = 0.3
-    """First ``δ`` over the root of the residual (m/s)."""
+    """First ``δ`` over the root of the residual over `Options.speed`."""
     least_delta: float = 1e-7
     """Least ``δ``."""
     largest_delta: float = 0.3
@@ -92,8 +92,6 @@ class Tuning(NamedTuple):
     """How many full steps in a row need not."""
     exact_fraction: float = 1e-6
     """Fraction of the residual at which iterations end, above which there is one sweep at least."""
-    still: float = 1e-14
-    """Sliding velocity (m/s) below which friction has no direction."""
 
 
 TUNING = Tuning()
@@ -147,7 +145,7 @@ def respond(bodies: Bodies, rows: Rows, work: Work, v: Array, delta: float) -> f
         push(bodies, rows, i, r[i, 0], r[i, 1], r[i, 2], x)
         P0, P1, P2 = over * law[3], over * law[4], over * law[5]
         P3, P4, P5 = over * law[6], over * law[7], over * law[8]
-        s0, s1 = (mu * u0 / t, mu * u1 / t) if t > TUNING.still else (0.0, 0.0)
+        s0, s1 = (mu * u0 / t, mu * u1 / t) if t > 0.0 else (0.0, 0.0)
         D[i, 0], D[i, 1], D[i, 2] = P0 + s0 * P3, P1 + s1 * P3, P3
         D[i, 3], D[i, 4], D[i, 5] = P1 + s0 * P4, P2 + s1 * P4, P4
         D[i, 6], D[i, 7], D[i, 8] = P3 + s0 * P5, P4 + s1 * P5, P5
@@ -191,7 +189,7 @@ def linearise(bodies: Bodies, rows: Rows, part: Islands, v: Array, delta: float)
         q[i, 0] = over * (A * x + B * y + C * z)
         q[i, 1] = over * (B * x + F * y + G * z)
         q[i, 2] = over * (C * x + G * y + H * z)
-        s0, s1 = (mu * u0 / t, mu * u1 / t) if t > TUNING.still else (0.0, 0.0)
+        s0, s1 = (mu * u0 / t, mu * u1 / t) if t > 0.0 else (0.0, 0.0)
         for k in range(3):  # a column of P S, then of D
             if k == 0:
                 x, y, z = P0 + s0 * P3, P1 + s0 * P4, P3 + s0 * P5
@@ -319,11 +317,11 @@ def begin_part(bodies: Bodies, rows: Rows, work: Work, v: Array) -> int:
 
 @compiled
 def solve_part(
-    bodies: Bodies, rows: Rows, work: Work, v: Array, residual: float, goal: float, entries: int
+    bodies: Bodies, rows: Rows, work: Work, v: Array, residual: float, goal: float, entries: int, speed: float
 ) -> int:  # fmt: skip
     """Compliant steps for the part, to a residual of ``goal``; their number."""
     part, n, x, p = work.part, work.part.node_ends[1], work.trial, work.p
-    delta, count = min(max(TUNING.first_delta * math.sqrt(residual), TUNING.least_delta), 0.1), 0
+    delta, count = min(max(TUNING.first_delta * math.sqrt(residual / speed), TUNING.least_delta), 0.1), 0
     while residual > goal and count < TUNING.max_factorisations and delta <= TUNING.largest_delta:
         set_centre(rows, part)
         size = respond(bodies, rows, work, v, delta)
@@ -445,7 +443,7 @@ def solve_island(
                 if goal < residual <= tolerance:
                     moving = is_moving(bodies, islands, k, v, TUNING.moving_threshold * tolerance)
                     enough = tolerance if moving else goal
-                if residual <= enough or (residual < TUNING.residual_for_newton and done > 1):
+                if residual <= enough or (residual < TUNING.residual_for_newton * options.speed and done > 1):
                     break
         most = TUNING.sweeps_after_part if count < TUNING.compliant_rounds else TUNING.sweeps_after_late_part
         if residual < best:
@@ -468,7 +466,7 @@ def solve_island(
             delta = TUNING.full_deltas[min(count - TUNING.compliant_rounds, 2)]
             report[2] += step_fully(bodies, rows, work, v, residual, part_goal, entries, delta)
         else:
-            report[2] += solve_part(bodies, rows, work, v, residual, part_goal, entries)
+            report[2] += solve_part(bodies, rows, work, v, residual, part_goal, entries, options.speed)
         count += 1
         share *= TUNING.part_threshold
         if work.part.member_ends[1] == size:

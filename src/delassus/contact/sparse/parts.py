@@ -58,7 +58,7 @@ def compute_part(part: int, begin: int, end: int, model: Model, data: Data, opti
         store_impulses(begin, end, model.links, data)
     elif part == CORRECTION:
         for k in range(begin, end):
-            correct_positions(k, data, options)
+            correct_positions(k, model, data, options)
     else:
         integrate_positions(begin, end, data.state, model.free, data.sleep.island)
 

@@ -28,14 +28,17 @@ class Links(NamedTuple):
 class Bodies(NamedTuple):
     """Blocks of masses. Block *i* has the degrees of freedom ``first[i]`` to ``first[i + 1]``.
 
-    Its mass matrix begins at ``at[i]`` in ``mass``. There in ``M`` is the mass matrix that contacts see, to which loops
-    have added theirs, and in ``L`` the Cholesky factor of that without loops, by columns, with the reciprocals of its
+    ``turns`` says of each whether it is a rotation, ``usual`` what its inertia may be at most. The mass matrix of a
+    block begins at ``at[i]`` in ``mass``. There in ``M`` is the mass matrix that contacts see, to which loops have
+    added theirs, and in ``L`` the Cholesky factor of that without loops, by columns, with the reciprocals of its
     diagonal; in ``inverse`` is the inverse of that of blocks without loops. The first blocks are free bodies. Block *i*
     has ``loop_rows[i]`` rows of loops, which begin at ``loops_at[i]`` in ``Q``: Jacobians, then orthonormal rows; see
     `close_loops`.
     """
 
     first: Indices
+    turns: Indices
+    usual: Array
     at: Indices
     mass: Array
     M: Array
@@ -70,8 +73,8 @@ class NextState(NamedTuple):
 class State(NamedTuple):
     """State of all blocks, in their order.
 
-    ``target`` is the velocity at the end of the step without contacts, ``after`` that with them, ``shift`` a
-    displacement.
+    ``pivots`` are the least ones of mass matrices over usual inertias, ``target`` is the velocity at the end of the
+    step without contacts, ``after`` that with them, ``shift`` a displacement.
     """
 
     q: Array
@@ -80,7 +83,7 @@ class State(NamedTuple):
     poses: Array
     twists: Array
     qdd: Array
-    rcond: Array
+    pivots: Array
     target: Array
     after: Array
     shift: Array
@@ -108,7 +111,8 @@ class RowLaws(NamedTuple):
     """Laws of row groups: velocities without motion, friction, and what each sees alone.
 
     Of joints ``d[i]`` begins with the limits of velocities. ``W[i]`` is the group's own block of ``J M⁻¹ Jᵀ``, ``w[i]``
-    the mean of its diagonal, ``R[i]`` a compliance, and ``prepared`` what `point_of` takes.
+    the mean of its diagonal, ``R[i]`` a compliance, and ``prepared`` what `point_of` takes. Residuals count times
+    ``unit[i]``, a length of hinges.
     """
 
     W: Array
@@ -118,6 +122,7 @@ class RowLaws(NamedTuple):
     friction_offset: Array
     w: Array
     R: Array
+    unit: Array
 
 
 class RowMemory(NamedTuple):
@@ -262,9 +267,14 @@ MAX_PARTS = 20
 """Parts of an island that Newton's method tries at most."""
 
 
+SPEED = 1e6
+"""Velocity over the tolerance that residuals are small against: 1 m/s with the default one."""
+
+
 class Options(NamedTuple):
     """Options of `Simulator`; ``touching`` is the gap up to which contacts are closed; ``sleep`` 0 is none.
 
+    ``speed`` (m/s) is what residuals are small against, of islands `SPEED` times the tolerance.
     ``asks`` is 1 where another solver than that of islands makes impulses of rows, ``max_parts`` the largest number of
     parts of an island that Newton's method tries.
     """
@@ -279,6 +289,7 @@ class Options(NamedTuple):
     touching: float = 0.0
     asks: int = 0
     max_parts: int = MAX_PARTS
+    speed: float = 1.0
 
 
 class Model(NamedTuple):
@@ -287,7 +298,7 @@ class Model(NamedTuple):
     Calls are the address of a kernel, the number of blocks, and addresses of arrays: of `joint_space_motion` and of
     `position_update` one for each kind of blocks but free bodies, which have one of `position_update` together.
     ``size`` is the largest distance (m) of a point of a collider from the origin of its link, ``margin`` that of
-    `find_contacts`.
+    `find_contacts`, ``length`` (m) what turns and slides of joints compare by.
     """
 
     links: Links
@@ -300,6 +311,7 @@ class Model(NamedTuple):
     colliders: Colliders
     size: float
     margin: float
+    length: float
 
 
 class LinkMotion(NamedTuple):

@@ -285,7 +285,7 @@ def fill_groups(begin: int, end: int, model: Model, data: Data, options: Options
             contact_rows(model.links, bodies, model.free[1], data.state.poses, rows, i, found, e)
             rows.law.d[i, 0], rows.law.d[i, 1] = found.surface_velocities[e, 0], found.surface_velocities[e, 1]
             rows.law.d[i, 2] = gap / options.dt if gap > closed else 0.0
-            rows.law.mu[i], rows.law.friction_offset[i] = found.friction[e], 0.0
+            rows.law.mu[i], rows.law.friction_offset[i], rows.law.unit[i] = found.friction[e], 0.0, 1.0
             prepare_group(bodies, rows, i, 0.0)
             approach = velocity(bodies, rows, i, data.state.v)[2]
             hits, bounces = impact(rows.law.d[i, 2], approach, found.restitution[e], options.tolerance, options.resting)

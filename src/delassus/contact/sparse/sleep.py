@@ -11,8 +11,8 @@ from delassus.compiler.jit.compile import compiled
 from delassus.contact.sparse.records import Bodies, Data, Model, Options, Sleep, State
 from delassus.contact.sparse.rows import activation_gap, may_close
 
-SLOW = 1e-3
-"""Speed (m/s) of the origin and of the farthest points of bodies below which they are at rest."""
+SLOW = 1000.0
+"""Speed, over the tolerance, of the origin and of the farthest points of bodies below which they are at rest."""
 
 
 @compiled
@@ -56,7 +56,7 @@ def wake_touched(model: Model, data: Data, options: Options, n: int) -> None:
 def fall_asleep(model: Model, data: Data, options: Options) -> None:
     """Count how long islands have been at rest, and let those sleep that have been long enough."""
     bodies, state, islands, sleep, done = data.bodies, data.state, data.islands, data.sleep, data.work.V
-    n_free, size = model.free[1], model.size
+    n_free, size, still = model.free[1], model.size, SLOW * options.tolerance
     for b in range(sleep.island.size):
         done[b] = 0.0
     for k in range(islands.island[bodies.at.size]):
@@ -68,7 +68,7 @@ def fall_asleep(model: Model, data: Data, options: Options) -> None:
                 for c in range(bodies.first[b], bodies.first[b] + 3):
                     linear += state.next.v[c] ** 2
                     angular += state.next.v[c + 3] ** 2
-                slow = linear < SLOW * SLOW and size * size * angular < SLOW * SLOW
+                slow = linear < still * still and size * size * angular < still * still
         for i in range(islands.node_ends[k], islands.node_ends[k + 1]):
             b = islands.nodes[i]
             done[b] = sleep.time[b] + options.dt if slow else 0.0

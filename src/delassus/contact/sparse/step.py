@@ -100,7 +100,7 @@ is asked for impulses ``r`` of the rows, and for the velocities ``after`` that t
 
 
 @compiled
-def add_joint_groups(data: Data, dt: float, count: int, at: int) -> int:
+def add_joint_groups(data: Data, dt: float, length: float, count: int, at: int) -> int:
     """Row groups of limits and friction behind the others, whose Jacobians end at ``at``; returns how many."""
     bodies, state, rows, joints, islands = data.bodies, data.state, data.rows, data.joints, data.islands
     for e in range(joints.dofs.size):
@@ -109,6 +109,7 @@ def add_joint_groups(data: Data, dt: float, count: int, at: int) -> int:
         rows.a[count], rows.b[count], rows.at_a[count] = block, -1, at
         islands.contact[count] = -1
         rows.kind[count], rows.law.mu[count], rows.law.friction_offset[count] = JOINT, 0.0, dt * joints.forces[e]
+        rows.law.unit[count] = length if bodies.turns[dof] == 1 else 1.0
         rows.law.d[count, 0] = max(-max(q - joints.lower[e], 0.0) / dt, -OUT_OF_REACH)
         rows.law.d[count, 1], rows.law.d[count, 2] = min(max(joints.upper[e] - q, 0.0) / dt, OUT_OF_REACH), 0.0
         for k in range(m):
@@ -197,7 +198,7 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
             share(CHOICE, pairs, model, data, options)
             m, at = place_groups(data)
             share(FILLING, pairs, model, data, options)
-            total = add_joint_groups(data, options.dt, m, at)
+            total = add_joint_groups(data, options.dt, model.length, m, at)
             find_islands(rows, islands, bodies.at.size, total)
             progress[CONTACTS], progress[ROWS], progress[PHASE] = m, total, STEP_FORWARD
             if progress[BOUNCES] == 1 and progress[IMPACTS] < TUNING.max_attempts:

@@ -26,6 +26,7 @@ from delassus.contact.sparse.parts import ADDRESS, HELPER, LEAST, PLACE, PLACES,
 from delassus.contact.sparse.records import (
     CONTACTS,
     ROWS,
+    SPEED,
     STATUS,
     Contacts,
     ContactsBefore,
@@ -50,6 +51,7 @@ from delassus.contact.sparse.records import (
 from delassus.contact.sparse.step import ASK, NO_FACTOR, NO_ROOM, NOT_FINITE, run
 from delassus.contact.sparse.step import TUNING as STEP
 from delassus.errors import ConfigurationError
+from delassus.model.topology import characteristic_length
 from delassus.quantities.options import Passive
 from delassus.runtime.helper import start
 from delassus.runtime.kernel import Kernel
@@ -112,11 +114,13 @@ class BlockSteps:
         self, scene: Scene, passive: Passive, limits: bool, options: Options, impulses_of: ImpulsesOf | None = None,
         threads: int | None = None,
     ) -> None:  # fmt: skip
+        self.threads = threads
         self._threads, self._least = number_with_helpers(threads), ENOUGH_PAIRS if threads is None else 0
         self.blocks = blocks = Blocks(scene, passive, limits)
         self.detector = CollisionDetector(scene)
         self._impulses_of = impulses_of
-        self.options = options._replace(touching=self.detector.tolerance, asks=int(impulses_of is not None))
+        asks, speed = int(impulses_of is not None), SPEED * options.tolerance
+        self.options = options._replace(touching=self.detector.tolerance, asks=asks, speed=speed)
         self._joints, tree = blocks.joints, scene.tree
         nv, n = tree.nv, len(blocks.bodies.at)
         loops = blocks.loops
@@ -129,7 +133,7 @@ class BlockSteps:
         motions, updates, free, loop_motion = self._calls(passive)
         self.model = Model(
             blocks.of_links, motions, updates, free, loops, loop_motion, np.array(scene.gravity), self.detector.arrays,
-            self.detector.size, self.detector.margin,
+            self.detector.size, self.detector.margin, characteristic_length(tree),
         )  # fmt: skip
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
         self._links = LinkMotion(*_zeros((tree.n_links, 3, 4), tree.n_links, (tree.n_links, 6)), *_indices(n))
@@ -167,8 +171,8 @@ class BlockSteps:
             else:
                 found = s.poses[link:], s.twists[link:], bodies.mass[int(bodies.at[b]) :], s.qdd[v:]
                 of_loops = bodies.Q[J:], s.loops.errors[rows:], s.loops.mobilities[rows:]
-                rcond = s.rcond[b - len(blocks.mass) :]
-                motions.append(call("joint_space_motion", k, *state, *found, *of_loops, rcond))
+                pivots = s.pivots[b - len(blocks.mass) :]
+                motions.append(call("joint_space_motion", k, *state, *found, *of_loops, pivots))
                 updates.append(call("position_update", k, *moves, *after))
                 for made in (motions[-1], updates[-1]):
                     made.insert(1, k)
@@ -190,7 +194,7 @@ class BlockSteps:
         widest, nv = int(sizes.max(initial=0)), int(sizes.sum())
         joints = len(self._joints.dofs)
         g, J = n + joints, 6 * widest * n + widest * joints
-        law = RowLaws(*_zeros((g, 3, 3), (g, 12), (g, 3), g, g, g, g))
+        law = RowLaws(*_zeros((g, 3, 3), (g, 12), (g, 3), g, g, g, g, g))
         memory = RowMemory(*_zeros((g, 9), *[(g, 3)] * 4))
         self.rows = Rows(*[*_indices(g, g, g, g, g), *_zeros(J, J), law, *_zeros((g, 3), g, g), memory])
         works = list[Work]()
@@ -294,11 +298,12 @@ class BlockSteps:
 
     def _without_inertia(self) -> int:
         """Link whose joint moves most where the block with the worst mass matrix has least inertia."""
-        blocks, conditions = self.blocks, np.nan_to_num(self.state.rcond)
-        b = len(blocks.mass) + int(np.argmin(conditions))
+        blocks, pivots = self.blocks, np.nan_to_num(self.state.pivots)
+        b = len(blocks.mass) + int(np.argmin(pivots))
         first, at, n = blocks.bodies.first[b], blocks.bodies.at[b], int(np.diff(blocks.bodies.first)[b])
         M = blocks.bodies.mass[at : at + n * n].reshape(n, n)
-        dof = blocks.dofs[first + int(np.argmax(np.abs(np.linalg.eigh(M)[1][:, 0])))]
+        units = np.sqrt(np.maximum(np.diagonal(M), np.finfo(float).tiny))
+        dof = blocks.dofs[first + int(np.argmax(np.abs(np.linalg.eigh(M / units / units[:, None])[1][:, 0])))]
         return int(np.searchsorted(blocks.of_links.first_dof, dof, side="right")) - 1
 
     def advance(self, q: Array, v: Array, tau: Array, steps: int) -> tuple[Array, Array]:

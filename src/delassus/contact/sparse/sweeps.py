@@ -118,7 +118,7 @@ def sweep(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array) -> flo
             z = impulse(rows.kind[i], 0.0, w * offset, -d[i, 0], -d[i, 1], own * r2 - u2)[2] / w
         x, y, z = x - r0, y - r1, z - r2
         if x != 0.0 or y != 0.0 or z != 0.0:
-            moved = max(moved, rows.law.w[i] * max(abs(x), max(abs(y), abs(z))))
+            moved = max(moved, rows.law.unit[i] * rows.law.w[i] * max(abs(x), max(abs(y), abs(z))))
             push(bodies, rows, i, x, y, z, v)
             r[i, 0], r[i, 1], r[i, 2] = r0 + x, r1 + y, r2 + z
     return moved
@@ -143,7 +143,7 @@ def accelerated(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array, 
     for e in range(begin, end):
         i = members[e]
         for c in range(3):
-            f = rows.law.w[i] * (r[i, c] - rows.memory.trial[i, c])
+            f = rows.law.unit[i] * rows.law.w[i] * (r[i, c] - rows.memory.trial[i, c])
             change = f - F[i, c]
             size, slope, turned = size + f * f, slope + f * change, turned + change * change
             F[i, c] = f
@@ -167,7 +167,7 @@ def law_residual(rows: Rows, i: int, u0: float, u1: float, u2: float) -> float:
     x, y, z = w * rows.r[i, 0], w * rows.r[i, 1], w * rows.r[i, 2]
     shift = mu * math.sqrt(u0 * u0 + u1 * u1)
     law = impulse(rows.kind[i], mu, w * rows.law.friction_offset[i], x - u0, y - u1, z - u2 - shift)
-    return math.sqrt((x - law[0]) ** 2 + (y - law[1]) ** 2 + (z - law[2]) ** 2)
+    return math.sqrt((x - law[0]) ** 2 + (y - law[1]) ** 2 + (z - law[2]) ** 2) * float(rows.law.unit[i])
 
 
 @compiled

@@ -20,7 +20,7 @@ from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_number, real_array
 from delassus.model.kinematics import generic_configurations
-from delassus.model.topology import length_of
+from delassus.model.topology import characteristic_length
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.direct import bind
@@ -299,13 +299,13 @@ def base_parameters(tree: Tree, *, gravity: ArrayLike | None = None, tolerance: 
 def _units(tree: Tree) -> Array:
     """What displacements (nv) are compared with: the length of the robot, of rotations 1 rad."""
     axes = [axis for joint in tree.joints for axis in joint.motion_axes]
-    return np.array([length_of(tree) if axis in LINEAR else 1.0 for axis in axes])
+    return np.array([characteristic_length(tree) if axis in LINEAR else 1.0 for axis in axes])
 
 
 def base_of_regressors(tree: Tree, Y: Array, tolerance: float = 1e-6) -> BaseParameters:
     """Base parameters of the motions of which rows (N, 10 n) of regressors are."""
     names = tuple(f"{link}.{p}" for link in tree.link_names for p in PARAMETERS)
-    Y, unit = Y * np.tile(_units(tree), len(Y) // max(tree.nv, 1))[:, None], length_of(tree)
+    Y, unit = Y * np.tile(_units(tree), len(Y) // max(tree.nv, 1))[:, None], characteristic_length(tree)
     size = np.linalg.norm(Y, axis=0)
     moments = size / np.tile(np.repeat([unit**2, unit, 1.0], [1, 3, 6]), tree.n_links)  # all in kg m²
     size[moments <= tolerance * moments.max(initial=0.0)] = 0.0

@@ -208,6 +208,7 @@ def _rank(asked: _Loops) -> tuple[int, int, Array, Array] | None:
 def kept_closed(tree: Tree, loops: Sequence[Constraint], q: Array) -> Array:
     """Projections (k, nv, nv) of velocities to those that keep loops closed, at configurations (k, nq)."""
     J = numbers(jacobian(Problem(NumpyOps(), tree, loops, q)))
+    J = np.broadcast_to(J, (*q.shape[:-1], *J.shape[-2:]))  # rows may be the same at all of them
     return np.asarray(np.eye(tree.nv) - np.linalg.pinv(J, rcond=REGULAR_CONDITION**0.5) @ J)
 
 

@@ -4,304 +4,78 @@
     python tests/generated.py --case dynamics:81723      # one again
 
 A case is a quantity and a number, which all else is drawn from: robot, constraints, options, derivative, type of
-numbers, lanes. What is held to what is in `Case.check`.
+numbers, lanes. What is held to what is in `Check`.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import inspect
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import warnings
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import get_args, get_type_hints
+from zlib import crc32
 
 import numpy as np
 
 import delassus as ds
 from internals import (
-    QUANTITIES,
     HARD_AND_SOFT,
+    QUANTITIES,
     SOFT,
     UNCONSTRAINED,
-    Actuator,
     NumpyRequest,
     Program,
-    RawJoint,
-    RawLink,
+    casadi_function,
     check_error_bound,
     cut,
     host,
     interpret_program,
-    joint_kinds,
     trace_request,
     usual_states,
 )
-from random_trees import Mechanism, some_axis, some_constraint, some_joint_rows, some_link, some_rotation, some_tree
-from tools import NOTHING, random_frame, requested
-
-ARM = (*[joint_kinds.REVOLUTE] * 3, joint_kinds.PRISMATIC)
-MIXED = (*ARM, *joint_kinds.KINDS)
-ROOTS = ("fixed", "fixed", "several", "planar", "floating")
-TURNS_OR_SLIDES = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC)
+from options import (
+    FUNCTIONS,
+    LEFT_OUT,
+    MODES,
+    OF_KERNELS,
+    OPTIONS,
+    arguments_of,
+    cases,
+    results_of,
+    some_frames,
+    taken,
+)
+from random_trees import independent_constraints, some_contacts, some_robot, split
+from test_c import GCC, Compiled
+from tools import NOTHING, requested
 
 MOST_JOINTS = 12
-MOST_OPERATIONS = 12_000
-"""Operations of a program up to which it is compiled; a larger one is that of a smaller robot."""
+MOST_NODES = 12_000
+"""Nodes of a program as it is traced; where there are more, the robot has half as many joints."""
+
+SHORT, OFTEN = 2_000, 0.2
+"""Nodes of programs that other compilers are given, and how often they are."""
+
+CLEAR = 0.01
+"""Part of the bound of errors below which a status is certain."""
 
 MARGIN = 16.0
 """Round-off of one order of operations over that of another, where one of them has been measured."""
 
-WELL_CONDITIONED = 1e8
-"""Condition of rows, and of masses, up to which constraints are drawn at random."""
 
-
-# -- robots ---------------------------------------------------------------------------------------------------------
-
-
-def some_robot(rng, most):
-    """Mechanism whose joints have springs, damping, friction, limits and armature here and there, and actuators."""
-    root, kinds, is_aligned = str(rng.choice(ROOTS)), (ARM, MIXED)[rng.integers(2)], rng.random() < 0.7
-    n = max(1, most - int(rng.geometric(0.4)) + 1)
-    links, joints = [some_link(rng, "l0")], []
-    for k in range(1, n + 1):
-        kind = kinds[rng.integers(len(kinds))] if rng.random() > 0.1 else None
-        if root == "planar" and k == 1:
-            kind = joint_kinds.PLANAR
-        parent = k - 1 if rng.random() < 0.6 else int(rng.integers(k))
-        parent = 0 if root == "several" and rng.random() < 0.5 else parent
-        links.append(some_link(rng, f"l{k}"))
-        joint = some_joint(rng, f"j{k}", kind, f"l{parent}", f"l{k}")
-        joints.append(aligned(joint, rng) if is_aligned else joint)
-    if all(joint.kind is None for joint in joints) and root != "floating":
-        joints[0] = replace(joints[0], kind=joint_kinds.REVOLUTE)
-    tree = some_tree(links, joints, "floating" if root == "floating" else "fixed", rng)
-    turning = [joint.name for joint in joints if joint.kind in TURNS_OR_SLIDES]
-    motors = tuple(some_actuator(rng, f"a{k}", turning) for k in range(int(rng.integers(3)))) if turning else ()
-    at = str(rng.choice([link.name for link in links[1:]]))
-    lifted = {at: np.array([0.7, 0.01, 0.0, 0.02])} if rng.random() < 0.3 and tree.placement(at).link >= 0 else {}
-    tree = replace(tree, actuators=motors, gravity_compensation=lifted)
-    return Mechanism(links, joints, tree, rng, root == "floating")
-
-
-def some_joint(rng, name, kind, parent, child):
-    one, springs = kind in TURNS_OR_SLIDES, kind is not None and kind.has_springs
-
-    def often(part, least, most):
-        return float(rng.uniform(least, most)) if rng.random() < part else 0.0
-
-    limits = {"lower": -float(rng.uniform(0.2, 2.0)), "upper": float(rng.uniform(0.2, 2.0))}
-    return RawJoint(
-        name, kind, parent, child,
-        position=rng.uniform(-0.4, 0.4, 3) * (rng.random(3) < 0.8), rotation=some_rotation(rng), axis=some_axis(rng),
-        armature=often(0.3, 0.01, 0.3), damping=often(0.3, 0.1, 0.5), friction=often(0.3, 0.1, 0.5) * one,
-        stiffness=often(0.3, 1.0, 5.0) * springs, rest_position=often(0.5, -0.4, 0.4) * springs,
-        effort_limit=float(rng.uniform(1.0, 5.0)) if rng.random() < 0.5 else np.inf,
-        **(limits if one and rng.random() < 0.4 else {}),
-    )  # fmt: skip
-
-
-def aligned(joint, rng):
-    """The joint with axes that are those of coordinates."""
-    return replace(joint, rotation=np.eye(3), axis=np.eye(3)[rng.integers(3)])
-
-
-def some_actuator(rng, name, joints):
-    """A motor or a servo on one or two joints, whose controls or forces are cut off."""
-    met = rng.choice(joints, min(int(rng.integers(1, 3)), len(joints)), replace=False)
-    ratios = {str(joint): float(rng.uniform(0.5, 2.0)) for joint in met}
-    if rng.random() < 0.5:
-        return Actuator(name, ratios, control_range=(-1.5, 1.5))
-    return Actuator(name, ratios, (20.0, 0.0, 0.0), (0.0, -20.0, -1.0), force_range=(-2.5, 2.5))
-
-
-# -- constraints ----------------------------------------------------------------------------------------------------
-
-
-def some_rows(mechanism):
-    """A constraint of any kind."""
-    rng = mechanism.rng
-    choice = int(rng.integers(8))
-    if choice < 4:
-        return some_constraint(mechanism, mechanism.names)[0]
-    if choice == 4:
-        return some_joint_rows(mechanism, 2)[0]
-    if choice == 5:
-        return ds.CenterOfMass()
-    a, *b = some_pair(mechanism)
-    if choice == 6:
-        return ds.Orientation(a, *b, axis=some_axis(rng) if rng.random() < 0.5 else None)
-    return ds.Distance(a, *(b or [ds.Frame("world", rng.normal(size=3))]))
-
-
-def some_pair(mechanism):
-    """A frame on one link, and often one on another; some come with each call."""
-    rng, tree = mechanism.rng, mechanism.tree
-    first = str(rng.choice(mechanism.names[1:]))
-    others = [n for n in mechanism.names if tree.placement(n).link != tree.placement(first).link]
-    pair = [first, *([str(rng.choice(others))] if others and rng.random() < 0.7 else [])]
-    given = [*rng.choice(["position", "placement"], 1), None, None, None]
-    return [
-        ds.Frame(name, given=str(how)) if how else random_frame(rng, name)
-        for name, how in ((name, given[rng.integers(4)]) for name in pair)
-    ]
-
-
-def some_constraints(mechanism, name, most_rows):
-    """Up to three, together independent at a random state, or any where they are to be dependent."""
-    rng, chosen = mechanism.rng, []
-    for _ in range(int(rng.integers(4))):
-        try:
-            wanted = [*chosen, some_rows(mechanism)]
-            asked = requested(mechanism.tree, wanted, "delassus")
-            if name == "reduced_dynamics":
-                assert requested(mechanism.tree, wanted, name).independent is not None
-        except ds.errors.ConstraintError:  # of a link that does not move, or loops that never close
-            continue
-        if sum(c.size for c in wanted) <= most_rows and are_independent(asked):
-            chosen = wanted
-    return chosen
-
-
-def are_independent(asked):
-    """Whether the rows of a request are, at all usual states, as far as matters here."""
-    q = np.concatenate(usual_states(asked))
-    G = NumpyRequest(asked, split(asked.arguments, q), (len(q),)).run()["G"]
-    d = np.sqrt(np.diagonal(G, axis1=1, axis2=2))
-    if not np.all(d > 1.0 / WELL_CONDITIONED):
-        return False
-    return bool(np.all(np.linalg.cond(G / (d[:, :, None] * d[:, None])) < WELL_CONDITIONED)) if d.size else True
-
-
-def some_contacts(mechanism):
-    rng, chosen = mechanism.rng, []
-    moving = [n for n in mechanism.names[1:] if mechanism.tree.placement(n).link >= 0]
-    for _ in range(int(rng.integers(1, 3))):
-        frame = random_frame(rng, str(rng.choice(moving)))
-        shape = ds.contact.Sphere(0.5) if rng.random() < 0.7 else ds.contact.Capsule(0.2, 0.3)
-        ground = "input" if rng.random() < 0.3 else "plane"
-        chosen.append(ds.Contact(frame, shape, ground, friction=0.6, restitution=0.2 * (rng.random() < 0.3)))
-    return chosen
-
-
-def split(arguments, states):
-    """Values by name, (…, *shape), of states (…, numbers of all arguments)."""
-    at, values = 0, {}
-    for a in arguments:
-        values[a.name] = states[..., at : at + a.size].reshape(*states.shape[:-1], *a.shape)
-        at += a.size
-    return values
-
-
-# -- options --------------------------------------------------------------------------------------------------------
-
-(KEYWORDS,) = get_type_hints(ds.compile)["options"].__args__
-CHOICES = {name: get_args(hint) for name, hint in get_type_hints(KEYWORDS).items()}
-LEFT_OUT = object()
-
-
-def some_frames(m, least=1):
-    names = [n for n in m.names[1:] if m.tree.placement(n).link >= 0]
-    some = m.rng.choice(names, min(len(names), int(m.rng.integers(least, 3))), replace=False)
-    return [str(n) if m.rng.random() < 0.4 else random_frame(m.rng, str(n)) for n in some]
-
-
-def some_sensors(m):
-    a, b = some_frames(m)[0], some_frames(m)[0]
-    names = [j.name for j in m.joints if j.kind in TURNS_OR_SLIDES]
-    kinds = [
-        ds.Sensor("imu", "accelerometer", a),
-        ds.Sensor("turn", "framequat", a, b),
-        ds.Sensor("all", "subtreeangmom", m.tree.link_names[0]),
-        *([ds.Sensor("force", "torque", b, cutoff=0.5)]),
-        *([ds.Sensor("angle", "jointpos", names[0])] if names else []),
-    ]
-    return [kinds[k] for k in m.rng.permutation(len(kinds))[:3]]
-
-
-def some_joints(m):
-    return [str(m.rng.choice(m.tree.joint_names))]
-
-
-OPTIONS = {
-    "gravity": (LEFT_OUT, "input", (1.0, -2.0, -9.0)),
-    "passive": ("model", "none"),
-    "damping": (LEFT_OUT, "input", lambda m: np.full(m.tree.nv, 0.3)),
-    "control": CHOICES["control"],
-    "v_target": (True, False),
-    "wrenches": ((), some_frames),
-    "targets": (False, True),
-    "baumgarte": (None, 10.0, ds.Baumgarte(20.0, 0.5)),
-    "poses": (False, False, True),
-    "compliance": (None, None, "input", 1e-2, lambda m: [1e-3, None]),
-    "active": (False, True),
-    "impacts": (False, True),
-    "frames": (LEFT_OUT, lambda m: some_frames(m)[0], some_frames),
-    "reference": CHOICES["reference"],
-    "sensors": (some_sensors,),
-    "hold": ((), some_joints),
-    "independent": (LEFT_OUT,),
-    "output": (LEFT_OUT, lambda m: ds.Point(some_frames(m)[0])),
-    "motors": (some_joints, None),
-    "weights": (LEFT_OUT, LEFT_OUT, "input"),
-    "contacts": (None, lambda m: ds.Point(some_frames(m)[0], axes="world")),
-    "kp": (LEFT_OUT, "input", 30.0),
-    "kd": (5.0, "input", lambda m: [None, 3.0]),
-    "impedance": (False, lambda m: [True, False]),
-    "posture": (False, True, True),
-    "posture_kp": (LEFT_OUT, "input"),
-    "posture_kd": (LEFT_OUT, 2.0, "input"),
-    "integrator": CHOICES["integrator"],
-    "friction": (None, "input", 0.7),
-    "restitution": (None, "input", 0.3),
-    "smoothing": (0.0, "input", 0.1),
-    "limits": (True, False),
-    "solver": CHOICES["solver"],
-    "sweeps": (200, 30),
-    "tolerance": (1e-4, 1e-6),
-    # of `compile` itself
-    "dtype": ("float64", "float64", "float32"),
-    "lanes": (None, 1, 2, 4, 8),
-    "payloads": ((), lambda m: [m.tree.link_names[-1]]),
-    "error_bound": (None, 1e-3),
-    "outputs": (None, slice(None, None, -1)),
-    "packed": (False, True),
-}
-"""Values of options as `delassus.compile` takes them, what is not given first; which outputs, by their places."""
-
-COMPILED = [name for name in [*inspect.signature(ds.compile).parameters][4:-1] if name != "target"]
-"""Options that `delassus.compile` itself has, but for the method; a GPU has tests of its own."""
-
-OF_KERNELS = ("dtype", "lanes", "error_bound")
-"""Those that change no results."""
-
-MODES = ("jacobian", "tangent_jacobian", "jvp", "vjp")
-
-
-def taken(quantity):
-    """Options of a quantity and its methods, with their values."""
-    more = (name for other in quantity.by_option.values() for name in other.options)
-    values = {name: OPTIONS[name] for name in (*quantity.options, *more, *COMPILED) if name in OPTIONS}
-    if not any(output.symmetric for output in quantity.outputs):
-        del values["packed"]
-    return values, ("auto", *quantity.methods)
-
-
-def cases():
-    """Quantities, and numbers of cases: of all options, and of all methods once."""
-    met = set()
-    for name, quantity in QUANTITIES.items():
-        values, methods = taken(quantity)
-        values.pop("lanes")  # come up often enough
-        several = [*values.values(), *([] if methods in met else [methods])]
-        met.add(methods)
-        yield from ((name, k) for k in range(max(map(len, several))))
+def chosen_of(quantity, number, k):
+    """Values of all options, and a method: each the k-th from one on that the number says."""
+    values, methods = taken(quantity)
+    rng = np.random.default_rng([number, crc32(quantity.name.encode())])
+    chosen = {name: several[(int(rng.integers(60)) + k) % len(several)] for name, several in sorted(values.items())}
+    return chosen, methods[(int(rng.integers(60)) + k) % len(methods)]
 
 
 HEAVY = {"contact": 2, "derivatives": 3, "changes": 4, "smooth": 3, "step": 4, "reduced": 5, "control": 5}
@@ -315,17 +89,22 @@ def most_joints(quantity):
 
 @dataclass
 class Case:
-    """A quantity of a robot, drawn from a number; ``k`` moves all options on by so many values: none is left out."""
+    """A quantity of a robot, drawn from a number; ``k`` moves all options on by so many values: none is left out.
+
+    ``derives``: whether it may be a derivative of the quantity; ``most``: most joints of the robot.
+    """
 
     name: str
     number: int
     k: int = 0
+    derives: bool = True
+    most: int = MOST_JOINTS
 
     def __post_init__(self):
-        most = most_joints(QUANTITIES[self.name])
+        most = min(self.most, most_joints(QUANTITIES[self.name]))
         while True:
-            self._draw(np.random.default_rng(self.number), most)
-            if most == 1 or self.size <= MOST_OPERATIONS:
+            self._draw(np.random.default_rng([self.number, crc32(self.name.encode()), self.k]), most)
+            if most == 1 or self.size <= MOST_NODES:
                 return
             most //= 2
 
@@ -337,13 +116,8 @@ class Case:
         quantity, self.rng = QUANTITIES[self.name], rng
         self.mechanism = m = some_robot(rng, most if rng.random() < 0.2 else min(most, 6))
         self.tree = m.tree
-        values, methods = taken(quantity)
-        chosen = {
-            name: several[(int(rng.integers(len(several))) + self.k) % len(several)]
-            for name, several in sorted(values.items())
-        }
-        method = methods[(int(rng.integers(len(methods))) + self.k) % len(methods)]
-        constraints = some_constraints(m, self.name, max(1, m.tree.nv - 1))
+        chosen, method = chosen_of(quantity, self.number, self.k)
+        constraints = independent_constraints(m, self.name, max(1, m.tree.nv - 1))
         if chosen.get("control") == "actuators" and not m.tree.nu:
             chosen["control"] = "pd"
         if chosen.get("control") != "pd":
@@ -370,6 +144,10 @@ class Case:
         self.program = unoptimised(self.asked)
         self.operations = self.program.count().total
         self.size = len(self.program.graph) + sum(len(stage.graph) for stage in self.program.before)
+
+    @property
+    def is_wide(self):
+        return self.options["dtype"] == "float64"
 
     def _fit(self, chosen, constraints, method):
         """Change what does not go together."""
@@ -404,7 +182,7 @@ class Case:
         """Ask for a derivative, by some arguments, of what is not one."""
         rng, self.modes, self.by = self.rng, (), None
         is_short = most_joints(self.asked.quantity) >= 4 and "solver" not in self.options and not self.asked.iterates
-        if rng.random() < 0.7 or not is_short:
+        if rng.random() < 0.7 or not (is_short and self.derives):
             return
         names = [a.name for a in self.asked.arguments if not a.flags]
         self.by = sorted(str(x) for x in rng.choice(names, min(len(names), int(rng.integers(1, 3))), replace=False))
@@ -417,8 +195,9 @@ class Case:
         """Values of all arguments at n of the usual states, controls beyond what is given."""
         every = np.concatenate(usual_states(self.asked))
         values = split(self.asked.arguments, every[self.rng.permutation(len(every))[:n]])
-        for name in {"kp", "kd"} & values.keys():
-            values[name] = 1e4 * values[name]
+        for name, factor in (("kp", 1e4), ("kd", 1e4), ("ctrl", 3.0)):
+            if name in values:
+                values[name] = factor * values[name]
         return {name: x.astype(dtype) for name, x in values.items()}
 
     def interpreted(self, values, dtype):
@@ -467,9 +246,12 @@ class Check:
 
     def run(self):
         self.reference()
+        self.function()
         self.block()
         self.ones()
         self.ways_to_call()
+        self.other_targets()
+        self.rollouts()
 
     def reference(self):
         """Right numbers, their round-off as they were traced, and of solutions the status of each state."""
@@ -481,6 +263,7 @@ class Check:
             direct, estimate = request.run(), 0.0
             if case.asked.has_status:
                 self.status, estimate = request.status, np.max([x.error for x in request.resolved], axis=0)
+                self.worst = estimate
                 self.solved = self.solved & (self.status == ds.DynamicsStatus.SOLVED)
             for name, x in direct.items():
                 noise = errors_of(case.interpreted(self.values, float)[name], exact[name])
@@ -498,14 +281,16 @@ class Check:
     def bound(self, noise, estimate=0.0):
         """Largest relative error: round-off of all operations, what is measured and estimated, where iterations end."""
         last = 100 * self.case.asked.options.tolerance if self.kernel.iterates else 0.0
-        return MARGIN * noise + estimate + np.finfo(self.dtype).eps * max(self.case.operations, 1) + last
+        return MARGIN * noise + estimate + np.finfo(self.dtype).eps * (self.case.operations + MARGIN) + last
 
-    def hold(self, what, name, found, expected, bound, places=slice(None)):
+    def hold(self, what, name, found, expected, bound, places=slice(None), where=True):
         if name == "residuals" or (name.startswith("impulses") and self.kernel.iterates):
             return  # anywhere below the tolerance; of dependent rows not the only ones
         error = errors_of(found, expected, places)
         finite = np.isfinite(expected.astype(float)).reshape(self.n, -1).all(axis=1)
-        wrong = np.atleast_1d((self.solved & finite)[places] & ~(error <= np.broadcast_to(bound, self.n)[places]))
+        wrong = np.atleast_1d(
+            (self.solved & finite & where)[places] & ~(error <= np.broadcast_to(bound, self.n)[places])
+        )
         assert not wrong.any(), (
             f"{what}, {name}: {np.max(np.where(wrong, error, 0.0)):.3g} off in {wrong.sum()} of {len(wrong)} states, "
             f"bound {np.min(bound):.3g}; again by: {self.case.command}"
@@ -514,12 +299,34 @@ class Check:
     def block(self):
         """A batch, by lanes; what machine code solves, and what is solved again."""
         *found, error = self.called(self.values, return_error=True)
-        self.plain = error <= error_bound_of(self.kernel)  # others are solved again, in batches of their own
+        self.plain = np.broadcast_to(
+            error <= error_bound_of(self.kernel), self.n
+        )  # others are solved again, in batches of their own
         estimate = np.where(error < 1.0, error, np.inf)
         for r, x in zip(self.kernel.results, found, strict=True):
             self.limits[r.name] = self.bound(self.noise[r.name], estimate)
             self.hold("a batch", r.name, x, self.expected[r.name], self.limits[r.name])
         self.of_block = found
+        self.statuses(found, error)
+
+    def statuses(self, found, error):
+        """Those of states whose errors are far from the bound, and numbers that are finite."""
+        if self.status is None:
+            return
+        *_, status = self.called(self.values, return_status=True)
+        bound = error_bound_of(self.kernel)
+        clear = (error < CLEAR * bound) & self.solved & (self.worst < CLEAR * bound)
+        assert np.all(status[clear] == self.status[clear]), (
+            f"status {status[clear][status[clear] != self.status[clear]]}; again by: {self.case.command}"
+        )
+        good = (status == ds.DynamicsStatus.SOLVED) | (status == ds.DynamicsStatus.REDUNDANT)
+        finite = [np.isfinite(x).reshape(self.n, -1).all(axis=1) for x in found]
+        assert np.all(np.all(finite, axis=0)[good]), f"numbers that are not finite; again by: {self.case.command}"
+        asked = self.kernel.request
+        if asked.quantity.report is not None and not asked.options.active:
+            solution = self.kernel.solve(**self.values)
+            self.same("solve", [solution.qdd, np.concatenate([found[1][:, :0], *solution.forces], axis=-1)],
+                      [x.astype(float) for x in found])  # fmt: skip
 
     def ones(self):
         """Fewer states than lanes: code of its own."""
@@ -557,19 +364,88 @@ class Check:
         grid = {name: x[None].repeat(2, axis=0) for name, x in self.values.items()}
         self.same("two axes", [x[1] for x in self.called(grid)], self.of_block)
 
+    def function(self):
+        """The public function, of a batch and of one state that is numbers of Python."""
+        case = self.case
+        if case.modes or self.dtype != np.float64:
+            return
+        k = int(case.rng.integers(self.n))
+        first, alone = self.part(slice(k, k + 1)), {key: x[k].tolist() for key, x in self.values.items()}
+        for name in FUNCTIONS.get(case.name, ()):
+            call = getattr(ds, name)
+            batch, first_of, one = (
+                results_of(case, name, call(**arguments_of(case, call, x))) for x in (self.values, first, alone)
+            )
+            for key, x in batch.items():
+                if (expected := self.expected.get(key)) is None:
+                    continue
+                x = x if expected.shape == x.shape else x[:, *np.tril_indices(x.shape[-1])]  # packed
+                self.hold(name, key, x, expected, self.bound(self.noise[key]))
+                same = np.array_equal(one[key], first_of[key][0], equal_nan=True)
+                assert same, f"{key} of {name} of numbers of Python; again by: {case.command}"
+
+    def other_targets(self):
+        """C and CasADi, each of a few small programs; JAX where it is there."""
+        case, rng, program = self.case, self.case.rng, self.kernel.program(False)
+        is_short = case.size < SHORT
+        if is_short and rng.random() < OFTEN and GCC:
+            with tempfile.TemporaryDirectory() as folder:
+                found = Compiled(program, folder, self.dtype.name, ("-O0",))(*self.values.values())
+            for r, x in zip(self.kernel.results, found, strict=True):
+                self.hold("C", r.name, x, self.expected[r.name], self.limits[r.name], where=self.plain)
+        if is_short and rng.random() < OFTEN and self.dtype == np.float64:
+            k, function = int(rng.integers(self.n)), casadi_function(program)
+            given = [x[k].reshape(-1, *x.shape[2:]) if x.ndim > 2 else x[k] for x in self.values.values()]
+            found = function.call(list(given))
+            for r, x in zip(self.kernel.results, found, strict=True):
+                expected = self.expected[r.name]
+                self.hold("CasADi", r.name, np.array(x).reshape(expected.shape[1:]), expected, self.limits[r.name], k,
+                          where=self.plain)  # fmt: skip
+        if self.plain[0] and rng.random() < OFTEN and (jax := with_jax()) is not None:
+            arrays = {name: jax.numpy.asarray(x) for name, x in self.part(0).items()}
+            self.same("JAX", [np.asarray(x) for x in self.called(arrays)], self.called(self.part(0)))
+
+    def rollouts(self):
+        """Steps in a loop of machine code are those of calls, of one trajectory and of many."""
+        kernel, asked = self.kernel, self.kernel.request
+        opens = asked.options.integrator == "rk4" and any(c.is_loop for c in self.case.constraints)
+        if not asked.is_rolled or self.case.modes or opens or not self.plain.all():
+            return
+        states, names = asked.states, ("q", "v", "impulses")[: asked.states]
+        for part in (slice(None), 0):
+            start = self.part(part)
+            first = self.called(start)
+            *second, error = self.called({**start, **dict(zip(names, first, strict=False))}, return_error=True)
+            q, v, control = (start.pop(name) for name in ("q", "v", asked.control))
+            found = ds.rollout(kernel, q, v, np.stack([control] * 2), time_axis=0, **start)
+            self.same("a rollout", [x[1] for x in found[:states]], first[:states])
+            if np.all(error <= error_bound_of(kernel)):
+                self.same("the second step of a rollout", [x[2] for x in found[:states]], second[:states])
+
     def part(self, at):
         return {name: np.array(x[at], order="C") for name, x in self.values.items()}
 
     def same(self, what, found, expected):
-        for r, x, y in zip(self.kernel.results, found, expected, strict=True):
+        for r, x, y in zip(self.kernel.results, found, expected, strict=False):
             assert x.dtype == y.dtype and x.shape == y.shape and np.array_equal(x, y, equal_nan=True), (
                 f"{what}, {r.name}: not the same bits; again by: {self.case.command}"
             )
 
     def called(self, values, **asked):
         if asked.get("return_error") and not self.kernel.has_rcond:
-            return *self.called(values), np.zeros(self.n)
+            return *self.called(values), 0.0
         return as_tuple(self.kernel(**values, **asked))
+
+
+@cache
+def with_jax():
+    """JAX, of numbers of 64 bits; None where it is not installed."""
+    try:
+        import jax
+    except ImportError:
+        return None
+    jax.config.update("jax_enable_x64", True)
+    return jax
 
 
 def as_tuple(found):

@@ -17,50 +17,18 @@ import tempfile
 import time
 import traceback
 import warnings
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
 
 import delassus as ds
-from internals import (
-    HARD_AND_SOFT,
-    QUANTITIES,
-    SOFT,
-    UNCONSTRAINED,
-    NumpyRequest,
-    Program,
-    casadi_function,
-    check_error_bound,
-    cut,
-    host,
-    interpret_program,
-    trace_request,
-    usual_states,
-)
-from options import (
-    FUNCTIONS,
-    LEFT_OUT,
-    MODES,
-    OF_KERNELS,
-    OPTIONS,
-    arguments_of,
-    cases,
-    results_of,
-    some_frames,
-    taken,
-)
-from random_trees import independent_constraints, some_contacts, some_robot, split
+from generated_cases import FUNCTIONS, OF_KERNELS, Case, arguments_of, cases, command_of, results_of
+from internals import NumpyRequest, casadi_function, check_error_bound, host
 from test_c import GCC, Compiled
-from tools import NOTHING, requested
+from tools import NOTHING
 
-MOST_JOINTS = 12
-MOST_NODES = 12_000
-"""Nodes of a program as it is traced; where there are more, the robot has half as many joints."""
-
-SHORT, OFTEN = 2_000, 0.2
+SHORT, OFTEN = 2_000, 0.15
 """Nodes of programs that other compilers are given, and how often they are."""
 
 CLEAR = 0.01
@@ -68,152 +36,6 @@ CLEAR = 0.01
 
 MARGIN = 16.0
 """Round-off of one order of operations over that of another, where one of them has been measured."""
-
-
-def chosen_of(quantity, number, k):
-    """Values of all options, and a method: each the k-th from one on that the number says."""
-    values, methods = taken(quantity)
-    rng = np.random.default_rng([number, crc32(quantity.name.encode())])
-    chosen = {name: several[(int(rng.integers(60)) + k) % len(several)] for name, several in sorted(values.items())}
-    return chosen, methods[(int(rng.integers(60)) + k) % len(methods)]
-
-
-HEAVY = {"contact": 2, "derivatives": 3, "changes": 4, "smooth": 3, "step": 4, "reduced": 5, "control": 5}
-"""Most joints by parts of names of quantities whose programs are long."""
-
-
-def most_joints(quantity):
-    several = [most for part, most in HEAVY.items() if part in quantity.name]
-    return min([*several, 5 if quantity.has_status else MOST_JOINTS])
-
-
-@dataclass
-class Case:
-    """A quantity of a robot, drawn from a number; ``k`` moves all options on by so many values: none is left out.
-
-    ``derives``: whether it may be a derivative of the quantity; ``most``: most joints of the robot.
-    """
-
-    name: str
-    number: int
-    k: int = 0
-    derives: bool = True
-    most: int = MOST_JOINTS
-
-    def __post_init__(self):
-        most = min(self.most, most_joints(QUANTITIES[self.name]))
-        while True:
-            self._draw(np.random.default_rng([self.number, crc32(self.name.encode()), self.k]), most)
-            if most == 1 or self.size <= MOST_NODES:
-                return
-            most //= 2
-
-    @property
-    def command(self):
-        return command_of(self.name, self.number, self.k)
-
-    def _draw(self, rng, most):
-        quantity, self.rng = QUANTITIES[self.name], rng
-        self.mechanism = m = some_robot(rng, most if rng.random() < 0.2 else min(most, 6))
-        self.tree = m.tree
-        chosen, method = chosen_of(quantity, self.number, self.k)
-        constraints = independent_constraints(m, self.name, max(1, m.tree.nv - 1))
-        if chosen.get("control") == "actuators" and not m.tree.nu:
-            chosen["control"] = "pd"
-        if chosen.get("control") != "pd":
-            chosen.pop("v_target", None)
-        if self.name == "inverse_dynamics" and chosen["friction"] is not None and chosen["motors"] is not None:
-            constraints = [ds.Point(some_frames(m)[0])]  # what touches the world
-        for option, other in quantity.by_option.items():
-            if chosen[option] is None:
-                chosen = {name: x for name, x in chosen.items() if name not in other.options - quantity.options}
-        if quantity.has_status and method in UNCONSTRAINED:
-            constraints = []
-        chosen = {name: x(m) if callable(x) else x for name, x in chosen.items() if x is not LEFT_OUT}
-        self._fit(chosen, constraints, method)
-        if "solver" in chosen:
-            constraints = self._with_contacts(chosen, constraints, m)
-        if chosen["outputs"] is not None:
-            there = [f"{o.name}dt" if o.each else o.name for o in quantity.outputs]
-            chosen["outputs"] = there[chosen["outputs"]]
-        self.constraints = constraints
-        self.options = {**chosen, **({"method": method} if quantity.methods else {})}
-        of_request = {name: x for name, x in self.options.items() if name not in OF_KERNELS}
-        self.asked = requested(m.tree, constraints, self.name, **of_request)
-        self._derive()
-        self.program = unoptimised(self.asked)
-        self.operations = self.program.count().total
-        self.size = len(self.program.graph) + sum(len(stage.graph) for stage in self.program.before)
-
-    @property
-    def is_wide(self):
-        return self.options["dtype"] == "float64"
-
-    def _fit(self, chosen, constraints, method):
-        """Change what does not go together."""
-        n = len(constraints)
-        for name in ("compliance", "kd", "impedance"):
-            if isinstance(chosen.get(name), list):
-                chosen[name] = (chosen[name] * 2)[:n] or OPTIONS[name][0]
-        if "compliance" not in chosen:
-            return
-        if not constraints or method == "pv":  # takes hard ones only
-            chosen["compliance"] = None
-        elif method in SOFT:
-            chosen["compliance"] = "input"
-        elif isinstance(chosen["compliance"], list) and chosen["active"] and method == "pv-early":
-            chosen["active"] = False
-        elif chosen["compliance"] is not None and method not in ("auto", *HARD_AND_SOFT):
-            chosen["compliance"] = None
-        if chosen["compliance"] is not None:  # such constraints take no impulses
-            chosen.pop("impacts", None)
-
-    def _with_contacts(self, chosen, constraints, m):
-        loops = [] if "A" in [o.name for o in QUANTITIES[self.name].outputs] else constraints[:1]
-        if loops:  # which derivatives refuse
-            chosen.pop("smoothing")
-        if "sensors" in chosen:  # outputs on request, of touch, too; without forces of loops
-            turn = [x for x in chosen.pop("sensors") if x.kind != "torque"]
-            touch = ds.Sensor("touch", "touch", some_frames(m)[0], within=ds.contact.Box(1.0, 0.8, 0.6))
-            chosen |= {} if chosen["outputs"] is None else {"sensors": [*turn, touch]}
-        return [*loops, *some_contacts(m)]
-
-    def _derive(self):
-        """Ask for a derivative, by some arguments, of what is not one."""
-        rng, self.modes, self.by = self.rng, (), None
-        is_short = most_joints(self.asked.quantity) >= 4 and "solver" not in self.options and not self.asked.iterates
-        if rng.random() < 0.7 or not (is_short and self.derives):
-            return
-        names = [a.name for a in self.asked.arguments if not a.flags]
-        self.by = sorted(str(x) for x in rng.choice(names, min(len(names), int(rng.integers(1, 3))), replace=False))
-        self.modes = (str(rng.choice(MODES)),)
-        self.asked = self.asked.differentiated(*self.modes, by=self.by)
-
-    # -- what is right ----------------------------------------------------------------------------------------------
-
-    def states(self, n, dtype):
-        """Values of all arguments at n of the usual states, controls beyond what is given."""
-        every = np.concatenate(usual_states(self.asked))
-        values = split(self.asked.arguments, every[self.rng.permutation(len(every))[:n]])
-        for name, factor in (("kp", 1e4), ("kd", 1e4), ("ctrl", 3.0)):
-            if name in values:
-                values[name] = factor * values[name]
-        return {name: x.astype(dtype) for name, x in values.items()}
-
-    def interpreted(self, values, dtype):
-        """Results by name of the program as it is traced, in numbers of that type."""
-        n = len(next(iter(values.values())))
-        x = np.concatenate([values[a.name].reshape(n, -1) for a in self.asked.arguments], axis=1).astype(dtype)
-        flat = np.concatenate(interpret_program(self.program, x), axis=-1)
-        return {r.name: flat[:, list(r.entries)].reshape(n, *r.shape) for r in self.program.results}
-
-
-def unoptimised(asked):
-    """Program of a request as it is traced, no operation merged with another."""
-    traced = trace_request(asked, with_rcond=False)
-    n_inputs = sum(a.size for a in asked.arguments)
-    before, graph = cut(traced.ops.graph(traced.computed), traced.ops.loops, n_inputs, lambda graph, _: graph)
-    return Program("as_traced", graph, asked.arguments, tuple(traced.results), before=before)
 
 
 def scale_of(expected):
@@ -257,18 +79,25 @@ class Check:
         """Right numbers, their round-off as they were traced, and of solutions the status of each state."""
         case, wide = self.case, {k: x.astype(float) for k, x in self.values.items()}
         exact = case.interpreted(self.values, np.longdouble)
-        self.expected, self.solved, self.status = exact, self.converged(exact), None
+        self.expected, self.solved, self.status, self.worst = exact, self.converged(exact), None, 0.0
         if not case.modes:
             request = NumpyRequest(case.asked, wide, (self.n,))
-            direct, estimate = request.run(), 0.0
+            direct = request.run()
             if case.asked.has_status:
-                self.status, estimate = request.status, np.max([x.error for x in request.resolved], axis=0)
-                self.worst = estimate
+                self.status, self.worst = request.status, np.max([x.error for x in request.resolved], axis=0)
                 self.solved = self.solved & (self.status == ds.DynamicsStatus.SOLVED)
+            noise = self.rounding(exact, float)
             for name, x in direct.items():
-                noise = errors_of(case.interpreted(self.values, float)[name], exact[name])
-                self.hold("at once", name, x, exact[name], self.bound(noise, estimate))
-        self.noise = {name: errors_of(x, exact[name]) for name, x in case.interpreted(self.values, self.dtype).items()}
+                self.hold("at once", name, x, exact[name], self.bound(noise[name], self.worst))
+        self.noise = self.rounding(exact, self.dtype)
+
+    def rounding(self, exact, dtype):
+        """Errors of the traced program in numbers of that type: of what ends by itself, those of the worst state."""
+        found = self.case.interpreted(self.values, dtype)
+        noise = {name: np.nan_to_num(errors_of(x, exact[name]), nan=0.0, posinf=0.0) for name, x in found.items()}
+        if self.case.repeats:
+            return {name: np.full(self.n, np.max(x)) for name, x in noise.items()}
+        return noise
 
     def converged(self, exact):
         """States whose contacts are solved as far as they are to be."""
@@ -281,6 +110,7 @@ class Check:
     def bound(self, noise, estimate=0.0):
         """Largest relative error: round-off of all operations, what is measured and estimated, where iterations end."""
         last = 100 * self.case.asked.options.tolerance if self.kernel.iterates else 0.0
+        last = max(last, np.finfo(self.dtype).eps ** 0.5) if self.case.repeats else last
         return MARGIN * noise + estimate + np.finfo(self.dtype).eps * (self.case.operations + MARGIN) + last
 
     def hold(self, what, name, found, expected, bound, places=slice(None), where=True):
@@ -380,7 +210,7 @@ class Check:
                 if (expected := self.expected.get(key)) is None:
                     continue
                 x = x if expected.shape == x.shape else x[:, *np.tril_indices(x.shape[-1])]  # packed
-                self.hold(name, key, x, expected, self.bound(self.noise[key]))
+                self.hold(name, key, x, expected, self.bound(self.noise[key], MARGIN * self.worst))  # by any method
                 same = np.array_equal(one[key], first_of[key][0], equal_nan=True)
                 assert same, f"{key} of {name} of numbers of Python; again by: {case.command}"
 
@@ -487,10 +317,6 @@ def run(name, number, k=0):
     return case
 
 
-def command_of(name, number, k):
-    return f"python tests/generated.py --case {name}:{number}:{k}"
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -509,7 +335,7 @@ def main():
         name, k = every[done % len(every)]
         if not asked.only or name in asked.only:
             try:
-                run(name, number + done, k + done // len(every))
+                run(name, number + done // len(every), k)
             except AssertionError as error:
                 failed += 1
                 print(error, flush=True)

@@ -269,12 +269,16 @@ def are_independent(asked):
     return bool(np.all(np.linalg.cond(G / (d[:, :, None] * d[:, None])) < WELL_CONDITIONED)) if d.size else True
 
 
-def some_contacts(mechanism):
+def some_contacts(mechanism, most):
     rng, chosen = mechanism.rng, []
-    for _ in range(int(rng.integers(1, 3))):
-        frame = random_frame(rng, str(rng.choice(mechanism.moving)))
+    for _ in range(int(rng.integers(1, most + 1))):
+        at = str(rng.choice(mechanism.moving))
+        frame = random_frame(rng, at)
         shape = ds.contact.Sphere(0.5) if rng.random() < 0.7 else ds.contact.Capsule(0.2, 0.3)
+        others = [n for n in mechanism.moving if mechanism.tree.placement(n).link != mechanism.tree.placement(at).link]
         ground = "input" if rng.random() < 0.3 else "plane"
+        if others and rng.random() < 0.3:
+            ground = random_frame(rng, str(rng.choice(others))), ds.contact.Sphere(0.2)
         chosen.append(ds.Contact(frame, shape, ground, friction=0.6, restitution=0.2 * (rng.random() < 0.3)))
     return chosen
 

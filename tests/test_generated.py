@@ -12,21 +12,22 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from generated import FOUND, Case, Check, chosen_of, commit_number, run, with_jax
-from internals import NumpyRequest, joint_kinds
-from options import (
+from generated import FOUND, Check, commit_number, run, with_jax
+from generated_cases import (
     CHOICES,
     COMPILED,
     FUNCTIONS,
     OPERATORS,
     OPTIONS,
-    QUANTITIES,
+    Case,
     arguments_of,
     cases,
+    chosen_of,
     results_of,
     taken,
     taken_by,
 )
+from internals import QUANTITIES, NumpyRequest, joint_kinds
 from random_trees import some_robot, some_rows
 from tools import requested
 

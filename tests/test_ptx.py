@@ -16,7 +16,7 @@ import delassus as ds
 from delassus_studies.cases import G1_ENDS, GO1_FEET, TALOS_FEET, Unavailable, points, quiet_load, welds
 from delassus_studies.gpu.assembled import assembled, program_at
 from delassus_studies.loop_mechanisms import digit_legs_and_arms
-from generated import Case
+from generated_cases import Case
 from internals import QUANTITIES
 from random_trees import some_constraints, some_mechanism
 

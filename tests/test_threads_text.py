@@ -14,7 +14,7 @@ import pytest
 
 import delassus as ds
 from emulated_gpu import Kernel, Misuse, device_module, emulate, kernel_of
-from generated import Case
+from generated_cases import Case
 from internals import QUANTITIES, SEMANTICS, make_program
 from programs import Op, Result, plain_program, reference, same, table_of_operations
 from tools import error, traced

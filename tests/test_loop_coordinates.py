@@ -341,5 +341,5 @@ def test_loops_whose_rows_are_the_same_at_all_configurations(axis):
     tree = build_tree("ball", links, [RawJoint("j", joint_kinds.BALL, "a", "b")], root="floating")
     held = ds.Orientation("b", "a", axis=axis)
     q, v = tree.random(0, 3), np.random.default_rng(0).normal(size=(3, tree.nv))
-    found = ds.compile(tree, held, "joint_space_motion", outputs="rows")(q, v, 0 * v)
+    found = ds.compile(tree, held, "joint_space_motion", outputs="J")(q, v, 0 * v)
     assert np.allclose(found, ds.jacobian(tree, held, q))

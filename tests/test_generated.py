@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus.model.shapes import Collider, HalfSpace, Sphere
 from generated import FOUND, MARGIN, Check, commit_number, run, with_jax
 from generated_cases import (
     CHOICES,
@@ -29,7 +30,7 @@ from generated_cases import (
 )
 from internals import QUANTITIES, NumpyRequest, joint_kinds
 from random_trees import some_robot, some_rows
-from tools import requested
+from tools import beside_simulator, requested
 
 pytestmark = [pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")]
 
@@ -133,6 +134,20 @@ def test_limits_cut_controls():
         state |= {"q": tree.neutral()[None], "v": np.zeros((1, tree.nv))}
         (tau,) = NumpyRequest(asked, state, (1,)).run().values()
         assert np.all(np.abs(tau) <= tree.effort_limit) and (control == "actuators" or np.any(tau == tree.effort_limit))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("k", range(4))
+def test_simulators(k):
+    """A robot above a floor that is far away goes as the step with contacts of its scene; its limits act."""
+    rng = np.random.default_rng([NUMBER, k])
+    mechanism = some_robot(rng, 4)
+    tree = mechanism.tree
+    floor = Collider("world", HalfSpace(), position=(0.0, 0.0, -9.0))
+    scene = ds.Scene(tree, [Collider(mechanism.moving[-1], Sphere(0.05)), floor])
+    state = tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv)
+    _, sim = beside_simulator(scene, *state, 5, 1e-3, tolerance=1e-10, sweeps=2000)
+    assert sim.status == ds.SolverStatus.CONVERGED
 
 
 # -- nothing is left out ---------------------------------------------------------------------------------------------

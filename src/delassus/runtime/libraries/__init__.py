@@ -17,8 +17,8 @@ def call(kernel: Any, libraries: set[str], given: Sequence[Any], named: Mapping[
     """Call of a kernel with arrays of other libraries, and results of the same; ``is_plain``: with arrays alone."""
     if is_plain and len(libraries) == 1:
         (library,) = libraries
-        names = (a.name for a in kernel.arguments)
-        some = [_as_array(kernel, name, x) for name, x in zip(names, given, strict=False)]
+        known = [a.name for a in kernel.arguments]
+        some = [_as_array(kernel, name, x) for name, x in zip(known, given, strict=False)]
         others = {name: _as_array(kernel, name, x) for name, x in named.items()}
         return MODULES[library].call(kernel, [*some, *given[len(some) :]], others)
     names = " and ".join(sorted(libraries))

@@ -1,16 +1,16 @@
-"""Random descriptions of trees with every kind of joint, and random constraints on them."""
+"""Random descriptions of trees with every kind of joint, random constraints and contacts on them, and whole robots."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 import delassus as ds
 from delassus import Tree
 from delassus.errors import ModelError
-from internals import RawJoint, RawLink, build_tree, joint_kinds
-from tools import random_frame, random_rotation
+from internals import Actuator, NumpyRequest, RawJoint, RawLink, build_tree, joint_kinds, usual_states
+from tools import random_frame, random_rotation, requested
 
 KINDS = (joint_kinds.REVOLUTE, joint_kinds.REVOLUTE, *joint_kinds.KINDS, None)  # None: fixed
 STRAIGHT = (joint_kinds.PRISMATIC,)  # Jacobians are constant
@@ -21,6 +21,14 @@ REVERSIBLE = (
     joint_kinds.BALL,
     joint_kinds.TRANSLATION,
 )
+
+ARM = (*[joint_kinds.REVOLUTE] * 3, joint_kinds.PRISMATIC)
+MIXED = (*ARM, *joint_kinds.KINDS)
+ROOTS = ("fixed", "fixed", "several", "planar", "floating")
+TURNS_OR_SLIDES = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC)
+
+WELL_CONDITIONED = 1e8
+"""Condition of rows up to which `independent_constraints` are drawn."""
 
 
 @dataclass
@@ -34,6 +42,10 @@ class Mechanism:
     @property
     def names(self):
         return ["world", *(link.name for link in self.links)]
+
+    @property
+    def moving(self):
+        return [name for name in self.names[1:] if self.tree.placement(name).link >= 0]
 
 
 def some_rotation(rng):
@@ -163,3 +175,144 @@ def some_dependent_rows(mechanism):
         other = random_frame(rng, b)
         out["on three links"] = [ds.Point(at), ds.Point(other), ds.Point(at, other)]
     return out
+
+
+# -- robots ---------------------------------------------------------------------------------------------------------
+
+
+def some_robot(rng, most, kinds=None):
+    """Mechanism whose joints have springs, damping, friction, limits and armature here and there, and actuators."""
+    root, some, is_aligned = str(rng.choice(ROOTS)), (ARM, MIXED)[rng.integers(2)], rng.random() < 0.7
+    kinds = kinds or some
+    n = max(1, most - int(rng.geometric(0.4)) + 1)
+    links, joints = [some_link(rng, "l0")], []
+    for k in range(1, n + 1):
+        kind = kinds[rng.integers(len(kinds))] if rng.random() > 0.1 else None
+        if root == "planar" and k == 1:
+            kind = joint_kinds.PLANAR
+        parent = k - 1 if rng.random() < 0.6 else int(rng.integers(k))
+        parent = 0 if root == "several" and rng.random() < 0.5 else parent
+        links.append(some_link(rng, f"l{k}"))
+        joint = some_joint(rng, f"j{k}", kind, f"l{parent}", f"l{k}")
+        joints.append(aligned(joint, rng) if is_aligned else joint)
+    if all(joint.kind is None for joint in joints) and root != "floating":
+        joints[0] = replace(joints[0], kind=joint_kinds.REVOLUTE)
+    tree = some_tree(links, joints, "floating" if root == "floating" else "fixed", rng)
+    turning = [joint.name for joint in joints if joint.kind in TURNS_OR_SLIDES]
+    motors = tuple(some_actuator(rng, f"a{k}", turning) for k in range(int(rng.integers(3)))) if turning else ()
+    at = str(rng.choice([link.name for link in links[1:]]))
+    lifted = {at: np.array([0.7, 0.01, 0.0, 0.02])} if rng.random() < 0.3 and tree.placement(at).link >= 0 else {}
+    tree = replace(tree, actuators=motors, gravity_compensation=lifted)
+    return Mechanism(links, joints, tree, rng, root == "floating")
+
+
+def some_joint(rng, name, kind, parent, child):
+    one, springs = kind in TURNS_OR_SLIDES, kind is not None and kind.has_springs
+
+    def often(part, least, most):
+        return float(rng.uniform(least, most)) if rng.random() < part else 0.0
+
+    limits = {"lower": -float(rng.uniform(0.2, 2.0)), "upper": float(rng.uniform(0.2, 2.0))}
+    return RawJoint(
+        name, kind, parent, child,
+        position=rng.uniform(-0.4, 0.4, 3) * (rng.random(3) < 0.8), rotation=some_rotation(rng), axis=some_axis(rng),
+        armature=often(0.3, 0.01, 0.3), damping=often(0.3, 0.1, 0.5), friction=often(0.3, 0.1, 0.5) * one,
+        stiffness=often(0.3, 1.0, 5.0) * springs, rest_position=often(0.5, -0.4, 0.4) * springs,
+        effort_limit=float(rng.uniform(1.0, 5.0)) if rng.random() < 0.5 else np.inf,
+        **(limits if one and rng.random() < 0.4 else {}),
+    )  # fmt: skip
+
+
+def aligned(joint, rng):
+    """The joint with axes that are those of coordinates."""
+    return replace(joint, rotation=np.eye(3), axis=np.eye(3)[rng.integers(3)])
+
+
+def some_actuator(rng, name, joints):
+    """A motor or a servo on one or two joints, whose controls or forces are cut off."""
+    met = rng.choice(joints, min(int(rng.integers(1, 3)), len(joints)), replace=False)
+    ratios = {str(joint): float(rng.uniform(0.5, 2.0)) for joint in met}
+    if rng.random() < 0.5:
+        return Actuator(name, ratios, control_range=(-1.5, 1.5))
+    return Actuator(name, ratios, (20.0, 0.0, 0.0), (0.0, -20.0, -1.0), force_range=(-2.5, 2.5))
+
+
+# -- their constraints ----------------------------------------------------------------------------------------------
+
+
+def some_rows(mechanism):
+    """A constraint of any kind."""
+    rng = mechanism.rng
+    choice = int(rng.integers(8))
+    if choice < 4:
+        return some_constraint(mechanism, mechanism.names)[0]
+    if choice == 4:
+        return some_joint_rows(mechanism, 2)[0]
+    if choice == 5:
+        return ds.CenterOfMass()
+    a, *b = some_pair(mechanism)
+    if choice == 6:
+        return ds.Orientation(a, *b, axis=some_axis(rng) if rng.random() < 0.5 else None)
+    return ds.Distance(a, *(b or [ds.Frame("world", rng.normal(size=3))]))
+
+
+def some_pair(mechanism):
+    """A frame on one link, and often one on another; some come with each call."""
+    rng, tree = mechanism.rng, mechanism.tree
+    first = str(rng.choice(mechanism.names[1:]))
+    others = [n for n in mechanism.names if tree.placement(n).link != tree.placement(first).link]
+    pair = [first, *([str(rng.choice(others))] if others and rng.random() < 0.7 else [])]
+    given = [*rng.choice(["position", "placement"], 1), None, None, None]
+    return [
+        ds.Frame(name, given=str(how)) if how else random_frame(rng, name)
+        for name, how in ((name, given[rng.integers(4)]) for name in pair)
+    ]
+
+
+def independent_constraints(mechanism, name, most_rows):
+    """Up to three that are together independent, of a quantity."""
+    rng, chosen = mechanism.rng, []
+    for _ in range(int(rng.integers(4))):
+        try:
+            wanted = [*chosen, some_rows(mechanism)]
+            asked = requested(mechanism.tree, wanted, "delassus")
+            if name == "reduced_dynamics":
+                assert requested(mechanism.tree, wanted, name).independent is not None
+        except ds.errors.ConstraintError:  # of a link that does not move, or loops that never close
+            continue
+        if sum(c.size for c in wanted) <= most_rows and are_independent(asked):
+            chosen = wanted
+    return chosen
+
+
+def are_independent(asked):
+    """Whether the rows of a request are, at all usual states, as far as matters here."""
+    q = np.concatenate(usual_states(asked))
+    G = NumpyRequest(asked, split(asked.arguments, q), (len(q),)).run()["G"]
+    d = np.sqrt(np.diagonal(G, axis1=1, axis2=2))
+    if not np.all(d > 1.0 / WELL_CONDITIONED):
+        return False
+    return bool(np.all(np.linalg.cond(G / (d[:, :, None] * d[:, None])) < WELL_CONDITIONED)) if d.size else True
+
+
+def some_contacts(mechanism, most):
+    rng, chosen = mechanism.rng, []
+    for _ in range(int(rng.integers(1, most + 1))):
+        at = str(rng.choice(mechanism.moving))
+        frame = random_frame(rng, at)
+        shape = ds.contact.Sphere(0.5) if rng.random() < 0.7 else ds.contact.Capsule(0.2, 0.3)
+        others = [n for n in mechanism.moving if mechanism.tree.placement(n).link != mechanism.tree.placement(at).link]
+        ground = "input" if rng.random() < 0.3 else "plane"
+        if others and rng.random() < 0.3:
+            ground = random_frame(rng, str(rng.choice(others))), ds.contact.Sphere(0.2)
+        chosen.append(ds.Contact(frame, shape, ground, friction=0.6, restitution=0.2 * (rng.random() < 0.3)))
+    return chosen
+
+
+def split(arguments, states):
+    """Values by name, (…, *shape), of states (…, numbers of all arguments)."""
+    at, values = 0, {}
+    for a in arguments:
+        values[a.name] = states[..., at : at + a.size].reshape(*states.shape[:-1], *a.shape)
+        at += a.size
+    return values

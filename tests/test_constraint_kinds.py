@@ -13,10 +13,9 @@ from delassus import contact
 from delassus.errors import ConstraintError, ModelError
 from internals import check_constraints
 from random_trees import some_mechanism
-from test_c import GCC, Compiled
 from test_dynamics_derivatives import check
 from test_formulations import check_physics, solved, some_contacts, some_state
-from tools import AGREEMENT, UNPLANNED, by_method, error, make_motion, random_frame, traced
+from tools import AGREEMENT, UNPLANNED, by_method, error, make_motion, random_frame
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -194,28 +193,6 @@ def test_a_weld_that_is_half_a_turn_open_closes():
         for _ in range(200):
             sim.step()
         assert np.linalg.norm(body.difference(body.neutral(), sim.q)) < 1e-2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("what", ["delassus", "dynamics"])
-def test_kernels_and_exported_c(what, tmp_path):
-    tree, made, (q, v, tau), _ = some_case("all", "floating")
-    kernel = ds.compile(tree, made, what)
-    given = [{"q": q, "v": v, "tau": tau}[a.name][None] for a in kernel.arguments]
-    found = kernel(*given)
-    found = found if isinstance(found, tuple) else (found,)
-    if what == "delassus":
-        expected = [ds.delassus(tree, made, q)]
-    else:
-        s = ds.forward_dynamics(tree, q, v, tau, made)
-        forces = np.concatenate(s.forces)
-        expected = [forces if r.name == "forces" else getattr(s, r.name) for r in kernel.results]
-    for a, b in zip(found, expected, strict=True):
-        assert error(a[0], b) < 1e-7
-    if GCC and what == "dynamics":
-        program = traced(tree, made, what)
-        for a, b in zip(Compiled(program, tmp_path)(*given), expected, strict=False):
-            assert error(a[0], b) < 1e-7
 
 
 @pytest.mark.slow

@@ -57,6 +57,10 @@ def test_arguments_broadcast_by_position_and_by_name():
     expected = step(q, v, tau, 0.001)
     for found in (jax.jit(step)(q, v, tau=tau, dt=0.001), jax.vmap(step, (None, None, 0, None))(q, v, tau, 0.001)):
         assert all(np.array_equal(x, y) for x, y in zip(found, expected, strict=True))
+    lists = step(jnp.asarray(q), v.tolist(), tau.tolist(), dt=0.001)
+    assert all(np.array_equal(x, y) for x, y in zip(lists, expected, strict=True))
+    with pytest.raises(ds.DelassusError, match="v: expected an array of numbers"):
+        step(jnp.asarray(q), ["fast"], tau, 0.001)
     assert step(jnp.asarray(q), v, tau, 1)[0].dtype == np.float64  # whole numbers are converted
 
 

@@ -12,7 +12,6 @@ from delassus import contact
 from delassus.errors import ConstraintError, UnknownNameError
 from internals import check_constraints, wanted_accelerations
 from random_trees import some_constraints, some_joint_rows, some_mechanism
-from test_c import GCC, Compiled
 from test_dynamics_derivatives import check
 from test_formulations import check_physics, solved, some_contacts, some_state
 from test_random_mechanisms import Textbook
@@ -191,36 +190,6 @@ def test_constraints_that_are_off_leave_no_trace(method):
         for k, c in enumerate(made):
             assert k not in off or not np.any(forces[:, start : start + c.size])
             start += c.size
-
-
-WHAT = ("delassus", "jacobian", "dynamics", "step")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("what", WHAT)
-def test_kernels_and_exported_c(what, tmp_path):
-    robot, made, (q, v, tau) = walker()
-    kernel = ds.compile(robot, made, what)
-    states = {"q": q, "v": v, "tau": tau, "dt": np.full(3, 1e-3)}
-    given = [states[a.name] for a in kernel.arguments]
-    found = kernel(*given)
-    found = found if isinstance(found, tuple) else (found,)
-    if what not in ("dynamics", "step"):
-        direct = [getattr(ds, what)(robot, made, q)]
-    elif what == "step":
-        qdd = ds.forward_dynamics(robot, q, v, tau, made).qdd
-        direct = [robot.integrate(q, 1e-3 * (v + 1e-3 * qdd)), v + 1e-3 * qdd]
-    else:
-        s = ds.forward_dynamics(robot, q, v, tau, made)
-        direct = [
-            np.concatenate(s.forces, axis=-1) if r.name == "forces" else getattr(s, r.name) for r in kernel.results
-        ]
-    for a, b in zip(found, direct, strict=True):
-        assert error(a, b) < SOLUTION, what
-    if GCC and what in ("delassus", "dynamics"):
-        program = traced(robot, made, what)
-        for a, b in zip(Compiled(program, tmp_path)(*given), found, strict=False):
-            assert error(a, b) < SOLUTION
 
 
 @pytest.mark.slow

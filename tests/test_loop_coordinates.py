@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from internals import RawJoint, RawLink, build_tree, joint_kinds
 from random_trees import some_constraints, some_mechanism
 from tools import urdf_joint
 
@@ -339,3 +340,14 @@ def test_a_leg_on_screws():
     moved = np.swapaxes(G, 1, 2) @ tau[..., None] - found.bias[..., None]
     qdd = G @ (found.delassus @ moved) + found.drift[..., None]
     assert np.abs(qdd - wanted).max() < 1e-7 * np.abs(wanted).max()  # differences of J
+
+
+@pytest.mark.parametrize("axis", [None, (1, 2, 3)])
+def test_loops_whose_rows_are_the_same_at_all_configurations(axis):
+    """Those of a ball joint that is held: there is a projection for each configuration that closes them."""
+    links = [RawLink(name, 1.0, np.array([0.1, 0.0, 0.0]), 0.1 * np.eye(3)) for name in "ab"]
+    tree = build_tree("ball", links, [RawJoint("j", joint_kinds.BALL, "a", "b")], root="floating")
+    held = ds.Orientation("b", "a", axis=axis)
+    q, v = tree.random(0, 3), np.random.default_rng(0).normal(size=(3, tree.nv))
+    found = ds.compile(tree, held, "joint_space_motion", outputs="J")(q, v, 0 * v)
+    assert np.allclose(found, ds.jacobian(tree, held, q))

@@ -16,8 +16,9 @@ import delassus as ds
 from delassus_studies.cases import G1_ENDS, GO1_FEET, TALOS_FEET, Unavailable, points, quiet_load, welds
 from delassus_studies.gpu.assembled import assembled, program_at
 from delassus_studies.loop_mechanisms import digit_legs_and_arms
+from generated_cases import Case
+from internals import QUANTITIES
 from random_trees import some_constraints, some_mechanism
-from test_one_state import QUANTITIES, options_of
 
 KEPT = Path(__file__).parent / "golden" / "ptx.json"
 
@@ -129,10 +130,9 @@ def check_text(ptx, dtype):
 @pytest.mark.parametrize("name", sorted(set(QUANTITIES) - LONG))
 def test_every_quantity_is_assembled(name):
     k = sorted(QUANTITIES).index(name) % 2
-    tree, constraints, options = options_of(QUANTITIES[name], k)
-    options["dtype"] = dtype = ("float32", "float64")[k]
-    options.pop("lanes")
-    ptx = ds.compile(tree, constraints, name, target="cuda", **options).ptx()
+    case, dtype = Case(name, 0, k, derives=False, most=3), ("float32", "float64")[k]
+    options = {**case.options, "dtype": dtype, "lanes": None}
+    ptx = ds.compile(case.tree, case.constraints, name, target="cuda", **options).ptx()
     check_text(ptx, dtype)
     assert record(ptx)["registers"] <= 255
 

@@ -1,6 +1,6 @@
 """Declarations of quantities: their outputs, alone and packed, and their documents; requests are resolved once.
 
-`test_one_state` evaluates each on NumPy and compiled.
+`test_generated` evaluates each on NumPy and compiled.
 """
 
 from __future__ import annotations

@@ -223,6 +223,7 @@ def kept_closed(tree: Tree, loops: Sequence[Constraint], q: Array) -> Array:
     problem = Problem(NumpyOps(), tree, loops, q)
     sizes = np.sqrt([np.max(numbers(x)) for x in row_squares(problem)])
     J = numbers(jacobian(problem)) / np.where(sizes > 0.0, sizes, 1.0)[:, None]
+    J = np.broadcast_to(J, (*q.shape[:-1], *J.shape[-2:]))  # rows may be the same at all of them
     return np.asarray(np.eye(tree.nv) - np.linalg.pinv(J, rcond=REGULAR_CONDITION**0.5) @ J)
 
 

@@ -307,7 +307,7 @@ class BoundRequest:
 
 def stacked(bound: BoundRequest, entries: Sequence[Scalar]) -> Matrix:
     """Column (n × 1) of scalars."""
-    return from_entries(bound.ops, entries) if entries else bound.ops.zeros(0, 1)
+    return from_entries(bound.ops, entries)
 
 
 @lru_cache(maxsize=256)

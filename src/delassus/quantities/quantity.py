@@ -218,4 +218,4 @@ class Packed:
 def _triangle(ops: Any, a: Matrix) -> Matrix:
     """Lower triangle (k × 1), row by row."""
     rows = [row[: i + 1] for i, row in enumerate(ops.entries(a))]
-    return from_entries(ops, [x for row in rows for x in row]) if rows else ops.zeros(0, 1)
+    return from_entries(ops, [x for row in rows for x in row])

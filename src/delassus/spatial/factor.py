@@ -59,6 +59,8 @@ class Factor:
 
     def solve(self, B: Matrix) -> Matrix:
         ops, n = self._ops, len(self._L)
+        if not n:
+            return B
         Z = self.scale(self.half_solve(B))
         rows: list[Matrix] = []
         for i in reversed(range(n)):

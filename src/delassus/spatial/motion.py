@@ -24,8 +24,8 @@ def column(ops: Ops, a: Matrix) -> list[Scalar]:
 
 
 def from_entries(ops: Ops, a: Sequence[Scalar]) -> Matrix:
-    """Matrix of one column."""
-    return ops.matrix([[x] for x in a])
+    """Matrix of one column; no entries give one of no rows."""
+    return ops.matrix([[x] for x in a]) if len(a) else ops.zeros(0, 1)
 
 
 def diagonal(ops: Ops, entries: Sequence[Scalar]) -> Matrix:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from delassus.errors import ConfigurationError
-from delassus.model.check import OTHERS
+from delassus.errors import ConfigurationError, shown
+from delassus.model.check import OTHERS, real_array
 from delassus.runtime.libraries import on_dask, on_jax, on_others, on_torch
 
 MODULES: Mapping[str, Any] = {"JAX": on_jax, "PyTorch": on_torch, "Dask": on_dask, OTHERS: on_others}
@@ -17,10 +17,23 @@ def call(kernel: Any, libraries: set[str], given: Sequence[Any], named: Mapping[
     """Call of a kernel with arrays of other libraries, and results of the same; ``is_plain``: with arrays alone."""
     if is_plain and len(libraries) == 1:
         (library,) = libraries
-        return MODULES[library].call(kernel, given, named)
+        known = [a.name for a in kernel.arguments]
+        some = [_as_array(kernel, name, x) for name, x in zip(known, given, strict=False)]
+        others = {name: _as_array(kernel, name, x) for name, x in named.items()}
+        return MODULES[library].call(kernel, [*some, *given[len(some) :]], others)
     names = " and ".join(sorted(libraries))
     if not is_plain:
         came = "out, threads, return_status or return_error"
         advice = "Leave them out, or call with NumPy arrays."
         raise ConfigurationError("kernel", f"arrays alone, of {names}", came, advice)
     raise ConfigurationError("kernel", "arrays of one library", f"some of {names}", "Convert them.")
+
+
+def _as_array(kernel: Any, name: str, x: Any) -> Any:
+    """A list or tuple of numbers, beside arrays, as an array of the kernel's type; all else as it is."""
+    if not isinstance(x, list | tuple):
+        return x
+    array = real_array(x)
+    if array is None:
+        raise ConfigurationError(name, "an array of numbers", shown(x), "Pass numbers.")
+    return array.astype(kernel.dtype)

@@ -1,0 +1,363 @@
+"""Robots, constraints and options drawn at random: every kernel beside the interpreter of its trace as it is.
+
+    python tests/generated.py --seconds 600              # of this commit, many more cases than `test_generated` has
+    python tests/generated.py --case dynamics:81723      # one again
+
+A case is a quantity and a number, which all else is drawn from: robot, constraints, options, derivative, type of
+numbers, lanes. What is held to what is in `Check`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+import delassus as ds
+from generated_cases import FUNCTIONS, OF_KERNELS, Case, arguments_of, cases, command_of, results_of
+from internals import NumpyRequest, casadi_function, check_error_bound, host
+from test_c import GCC, Compiled
+from tools import NOTHING
+
+SHORT, OFTEN = 2_000, 0.15
+"""Nodes of programs that other compilers are given, and how often they are."""
+
+WITHIN_CONES = ("control", "inverse_dynamics")
+"""What ends by complementarity: where it is not strict, numbers are its square root, and squares of that."""
+
+CLEAR = 0.01
+"""Part of the bound of errors below which a status is certain."""
+
+MARGIN = 16.0
+"""Round-off of one order of operations over that of another, where one of them has been measured."""
+
+
+def scale_of(expected):
+    """What errors of states (n, …) are relative to, (n,): their largest entries, of small ones that of most."""
+    sizes = np.max(np.abs(expected).reshape(len(expected), -1), axis=1, initial=0.0).astype(float)
+    sizes = np.maximum(sizes, np.median(sizes[np.isfinite(sizes)])) if np.isfinite(sizes).any() else sizes
+    return np.where(sizes > NOTHING, sizes, 1.0)
+
+
+def errors_of(found, expected, places=slice(None)):
+    """Largest difference of each state (n,), or of those at some places, relative."""
+    with np.errstate(all="ignore"):
+        difference = np.abs(found - expected[places])
+        state = tuple(range(difference.ndim - expected.ndim + 1, difference.ndim))
+        return np.max(difference, axis=state, initial=0.0).astype(float) / scale_of(expected)[places]
+
+
+class Check:
+    """All kernels of a case, beside its interpreted program and what is computed at once; raises `AssertionError`."""
+
+    def __init__(self, case):
+        self.case, self.options = case, {name: case.options[name] for name in OF_KERNELS if name in case.options}
+        self.kernel = ds.Kernel(
+            case.asked, self.options["dtype"], self.options.get("lanes") or host().lanes(self.options["dtype"]),
+            error_bound=self.options.get("error_bound"),
+        )  # fmt: skip
+        self.lanes, self.dtype = self.kernel.lanes, self.kernel.dtype
+        self.n, self.limits = 2 * self.lanes + 3, {}
+        self.values = case.states(self.n, self.dtype)
+
+    def run(self):
+        self.reference()
+        self.function()
+        self.block()
+        self.ones()
+        self.ways_to_call()
+        self.other_targets()
+        self.rollouts()
+
+    def reference(self):
+        """Right numbers, their round-off as they were traced, and of solutions the status of each state."""
+        case, wide = self.case, {k: x.astype(float) for k, x in self.values.items()}
+        exact = case.interpreted(self.values, np.longdouble)
+        self.expected, self.solved, self.status, self.worst = exact, self.converged(exact), None, 0.0
+        if not case.modes:
+            request = NumpyRequest(case.asked, wide, (self.n,))
+            direct = request.run()
+            if case.asked.has_status:
+                self.status, self.worst = request.status, np.max([x.error for x in request.resolved], axis=0)
+                self.solved = self.solved & (self.status == ds.DynamicsStatus.SOLVED)
+            noise = self.rounding(exact, float)
+            for name, x in direct.items():
+                self.hold("at once", name, x, exact[name], self.bound(noise[name], self.worst))
+        self.noise = self.rounding(exact, self.dtype)
+
+    def rounding(self, exact, dtype):
+        """Errors of the traced program in numbers of that type: of what ends by itself, those of the worst state."""
+        found = self.case.interpreted(self.values, dtype)
+        noise = {name: np.nan_to_num(errors_of(x, exact[name]), nan=0.0, posinf=0.0) for name, x in found.items()}
+        if self.case.repeats:
+            return {name: np.full(self.n, np.max(x)) for name, x in noise.items()}
+        return noise
+
+    def converged(self, exact):
+        """States whose contacts are solved as far as they are to be."""
+        if "residuals" not in exact:
+            return np.ones(self.n, dtype=bool)
+        tolerance = self.case.asked.options.tolerance
+        solved = np.max(np.abs(exact["residuals"]), axis=1) <= tolerance
+        return solved & (exact["distance"] > 100 * tolerance) if "distance" in exact else solved
+
+    def bound(self, noise, estimate=0.0):
+        """Largest relative error: round-off of all operations, what is measured and estimated, where iterations end."""
+        last = 100 * self.case.asked.options.tolerance if self.kernel.iterates else 0.0
+        if self.case.repeats:
+            last = max(last, np.finfo(self.dtype).eps ** (0.25 if self.case.name in WITHIN_CONES else 0.5) * MARGIN)
+        return MARGIN * noise + estimate + np.finfo(self.dtype).eps * (self.case.operations + MARGIN) + last
+
+    def hold(self, what, name, found, expected, bound, places=slice(None), where=True):
+        if name == "residuals" or (name.startswith("impulses") and self.kernel.iterates):
+            return  # anywhere below the tolerance; of dependent rows not the only ones
+        error = errors_of(found, expected, places)
+        finite = np.isfinite(expected.astype(float)).reshape(self.n, -1).all(axis=1)
+        wrong = np.atleast_1d(
+            (self.solved & finite & where)[places] & ~(error <= np.broadcast_to(bound, self.n)[places])
+        )
+        assert not wrong.any(), (
+            f"{what}, {name}: {np.max(np.where(wrong, error, 0.0)):.3g} off in {wrong.sum()} of {len(wrong)} states, "
+            f"bound {np.min(bound):.3g}; again by: {self.case.command}"
+        )
+
+    def block(self):
+        """A batch, by lanes; what machine code solves, and what is solved again."""
+        *found, error = self.called(self.values, return_error=True)
+        self.plain = np.broadcast_to(
+            error <= error_bound_of(self.kernel), self.n
+        )  # others are solved again, in batches of their own
+        estimate = np.where(error < 1.0, error, np.inf)
+        for r, x in zip(self.kernel.results, found, strict=True):
+            self.limits[r.name] = self.bound(self.noise[r.name], estimate)
+            self.hold("a batch", r.name, x, self.expected[r.name], self.limits[r.name])
+        self.of_block = found
+        self.statuses(found, error)
+
+    def statuses(self, found, error):
+        """Those of states whose errors are far from the bound, and numbers that are finite."""
+        if self.status is None:
+            return
+        *_, status = self.called(self.values, return_status=True)
+        bound = error_bound_of(self.kernel)
+        clear = (error < CLEAR * bound) & self.solved & (self.worst < CLEAR * bound)
+        assert np.all(status[clear] == self.status[clear]), (
+            f"status {status[clear][status[clear] != self.status[clear]]}; again by: {self.case.command}"
+        )
+        good = (status == ds.DynamicsStatus.SOLVED) | (status == ds.DynamicsStatus.REDUNDANT)
+        finite = [np.isfinite(x).reshape(self.n, -1).all(axis=1) for x in found]
+        assert np.all(np.all(finite, axis=0)[good]), f"numbers that are not finite; again by: {self.case.command}"
+        asked = self.kernel.request
+        if asked.quantity.report is not None and not asked.options.active:
+            solution = self.kernel.solve(**self.values)
+            self.same("solve", [solution.qdd, np.concatenate([np.zeros((self.n, 0)), *solution.forces], axis=-1)],
+                      [x.astype(float) for x in found])  # fmt: skip
+
+    def ones(self):
+        """Fewer states than lanes: code of its own."""
+        k = int(self.case.rng.integers(self.n))
+        self.of_one = self.called(self.part(k))
+        for r, x in zip(self.kernel.results, self.of_one, strict=True):
+            self.hold("one state", r.name, x, self.expected[r.name], self.limits[r.name], k)
+        for batch in {1, self.lanes - 1} - {0}:
+            at = [(k + i) % self.n for i in range(batch)]
+            if self.lanes > 1 and self.plain[at].all():
+                self.same(f"a batch of {batch}", [x[0] for x in self.called(self.part(at))], self.of_one)
+
+    def ways_to_call(self):
+        """The same numbers, bit for bit, however arrays are handed over, and from any number of states on."""
+        if not self.plain.all():
+            return
+        rng, n = self.case.rng, self.n
+        first = n - self.lanes
+        for start in {0, first, first - 1}:  # as many as lanes, and one more: the same code
+            found = self.called(self.part(slice(start, n)))
+            self.same(f"the last {n - start}", found, [x[start:] for x in self.of_block])
+        apart = {name: np.repeat(x, 2, axis=0)[::2] for name, x in self.values.items()}
+        turned = {name: np.asfortranarray(x) for name, x in self.values.items()}
+        self.same("arrays with gaps", self.called(apart), self.of_block)
+        self.same("columns first", self.called(turned), self.of_block)
+        self.same("positions", as_tuple(self.kernel(*self.values.values())), self.of_block)
+        self.same("two threads", self.called(self.values, threads=2), self.of_block)
+        out = self.kernel.empty_results(n)
+        assert self.kernel(*self.values.values(), out=out) is out
+        self.same("out", as_tuple(out), self.of_block)
+        held = rng.permutation([*self.values])[: len(self.values) - 1]
+        shared = {name: x[:1].repeat(n, axis=0) if name in held else x for name, x in self.values.items()}
+        spread = {name: x[0] if name in held else x for name, x in self.values.items()}
+        self.same("arguments of one state beside a batch", self.called(spread), self.called(shared))
+        grid = {name: x[None].repeat(2, axis=0) for name, x in self.values.items()}
+        self.same("two axes", [x[1] for x in self.called(grid)], self.of_block)
+
+    def function(self):
+        """The public function, of a batch and of one state that is numbers of Python."""
+        case = self.case
+        if case.modes or self.dtype != np.float64:
+            return
+        k = int(case.rng.integers(self.n))
+        first, alone = self.part(slice(k, k + 1)), {key: x[k].tolist() for key, x in self.values.items()}
+        for name in FUNCTIONS.get(case.name, ()):
+            call = getattr(ds, name)
+            batch, first_of, one = (
+                results_of(case, name, call(**arguments_of(case, call, x))) for x in (self.values, first, alone)
+            )
+            for key, x in batch.items():
+                if (expected := self.expected.get(key)) is None:
+                    continue
+                x = x if expected.shape == x.shape else x[:, *np.tril_indices(x.shape[-1])]  # packed
+                self.hold(name, key, x, expected, self.bound(self.noise[key], MARGIN * self.worst))  # by any method
+                same = np.array_equal(one[key], first_of[key][0], equal_nan=True)
+                assert same, f"{key} of {name} of numbers of Python; again by: {case.command}"
+
+    def other_targets(self):
+        """C and CasADi, each of a few small programs; JAX where it is there."""
+        case, rng, program = self.case, self.case.rng, self.kernel.program(False)
+        is_short = case.size < SHORT
+        if is_short and rng.random() < OFTEN and GCC:
+            with tempfile.TemporaryDirectory() as folder:
+                found = Compiled(program, folder, self.dtype.name, ("-O0",))(*self.values.values())
+            for r, x in zip(self.kernel.results, found, strict=True):
+                self.hold("C", r.name, x, self.expected[r.name], self.limits[r.name], where=self.plain)
+        if is_short and rng.random() < OFTEN and self.dtype == np.float64:
+            k, function = int(rng.integers(self.n)), casadi_function(program)
+            given = [x[k].reshape(-1, *x.shape[2:]) if x.ndim > 2 else x[k] for x in self.values.values()]
+            found = function.call(list(given))
+            for r, x in zip(self.kernel.results, found, strict=True):
+                expected = self.expected[r.name]
+                self.hold("CasADi", r.name, np.array(x).reshape(expected.shape[1:]), expected, self.limits[r.name], k,
+                          where=self.plain)  # fmt: skip
+        with with_jax() as jax:
+            if self.plain[0] and rng.random() < OFTEN and jax is not None:
+                arrays = {name: jax.numpy.asarray(x) for name, x in self.part(0).items()}
+                self.same("JAX", [np.asarray(x) for x in self.called(arrays)], self.called(self.part(0)))
+
+    def rollouts(self):
+        """Steps in a loop of machine code are those of calls, of one trajectory and of many."""
+        kernel, asked = self.kernel, self.kernel.request
+        opens = asked.options.integrator == "rk4" and any(c.is_loop for c in self.case.constraints)
+        if not asked.is_rolled or self.case.modes or opens or not self.plain.all():
+            return
+        states, names = asked.states, ("q", "v", "impulses")[: asked.states]
+        for part in (slice(None), 0):
+            start = self.part(part)
+            first = self.called(start)
+            *second, error = self.called({**start, **dict(zip(names, first, strict=False))}, return_error=True)
+            q, v, control = (start.pop(name) for name in ("q", "v", asked.control))
+            found = ds.rollout(kernel, q, v, np.stack([control] * 2), time_axis=0, **start)
+            self.same("a rollout", [x[1] for x in found[:states]], first[:states])
+            if np.all(error <= error_bound_of(kernel)):
+                self.same("the second step of a rollout", [x[2] for x in found[:states]], second[:states])
+
+    def part(self, at):
+        return {name: np.array(x[at], order="C") for name, x in self.values.items()}
+
+    def same(self, what, found, expected):
+        for r, x, y in zip(self.kernel.results, found, expected, strict=False):
+            assert x.dtype == y.dtype and x.shape == y.shape and np.array_equal(x, y, equal_nan=True), (
+                f"{what}, {r.name}: not the same bits; again by: {self.case.command}"
+            )
+
+    def called(self, values, **asked):
+        if asked.get("return_error") and not self.kernel.has_rcond:
+            return *self.called(values), 0.0
+        return as_tuple(self.kernel(**values, **asked))
+
+
+@contextmanager
+def with_jax():
+    """JAX, of numbers of 64 bits meanwhile; None where it is not installed."""
+    try:
+        import jax
+    except ImportError:
+        yield None
+        return
+    jax.config.update("jax_enable_x64", True)
+    try:
+        yield jax
+    finally:
+        jax.config.update("jax_enable_x64", False)
+
+
+def as_tuple(found):
+    return tuple(found) if isinstance(found, tuple | list) else (found,)
+
+
+def error_bound_of(kernel):
+    return check_error_bound(kernel.error_bound, kernel.dtype.name)
+
+
+# -- all of them ----------------------------------------------------------------------------------------------------
+
+FOUND = (
+    ("smooth_motion", 1, 0),  # no rows: columns of no entries were none
+)
+"""Cases that have found a fault, and which."""
+
+
+def commit_number():
+    """Number that follows the commit, or where there is none the sources."""
+    here = Path(__file__).parent
+    known = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+    if known.returncode:
+        sources = sorted(Path(ds.__file__).parent.rglob("*.py"))
+        return int(hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:7], 16)
+    return int(known.stdout[:7], 16)
+
+
+def run(name, number, k=0):
+    """Draw a case and check it; what fails says how to do it again."""
+    case = None
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore", ds.DelassusWarning)
+            case = Case(name, number, k)
+            Check(case).run()
+    except AssertionError:
+        raise
+    except Exception as error:
+        raise AssertionError(f"{command_of(name, number, k)}: {type(error).__name__}: {error}") from error
+    return case
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=None, help="instead of that of the commit")
+    parser.add_argument("--case", help="one case, as an assertion names it")
+    parser.add_argument("--only", nargs="*", help="names of quantities")
+    parser.add_argument("--first", action="store_true", help="end at the first fault")
+    asked = parser.parse_args()
+    if asked.case:
+        name, *numbers = asked.case.split(":")
+        run(name, *map(int, numbers))
+        return
+    number = commit_number() if asked.seed is None else asked.seed
+    end, failed, done, every = time.monotonic() + asked.seconds, 0, 0, [*cases()]
+    while time.monotonic() < end:
+        name, k = every[done % len(every)]
+        if not asked.only or name in asked.only:
+            try:
+                run(name, number + done // len(every), k)
+            except AssertionError as error:
+                failed += 1
+                print(error, flush=True)
+                if error.__cause__ is not None:
+                    traceback.print_exception(error.__cause__, limit=-3)
+                if asked.first:
+                    break
+        done += 1
+    print(f"{done} cases from {number} on, {failed} failed")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -28,11 +28,15 @@ from internals import NumpyRequest, host
 from test_c import GCC, Compiled
 from tools import NOTHING
 
-SHORT, OFTEN = 2_000, 0.15
+SHORT, OFTEN = 2_000, 0.1
 """Nodes of programs that other compilers are given, and how often they are."""
 
 WITHIN_CONES = ("control", "inverse_dynamics")
 """What ends by complementarity: where it is not strict, numbers are its square root, and squares of that."""
+
+LEFT_OPEN = ("residuals", "impulses", "impulses_next")
+"""Of contact steps: anywhere below the tolerance, and of dependent rows not the only ones. Nor are corrections of
+positions at overlaps held in float32, whose steps are made again with more sweeps, and go on correcting."""
 
 CLEAR = 0.01
 """Part of the bound of errors below which a status is certain."""
@@ -119,8 +123,8 @@ class Check:
         return MARGIN * noise + estimate + np.finfo(self.dtype).eps * (self.case.operations + MARGIN) + last
 
     def hold(self, what, name, found, expected, bound, places=slice(None), where=True):
-        if name == "residuals" or (name.startswith("impulses") and self.kernel.iterates):
-            return  # anywhere below the tolerance; of dependent rows not the only ones
+        if self.kernel.iterates and (name in LEFT_OPEN or (name == "q_next" and self.dtype == np.float32)):
+            return
         error = errors_of(found, expected, places)
         finite = np.isfinite(expected.astype(float)).reshape(self.n, -1).all(axis=1)
         wrong = np.atleast_1d(
@@ -140,9 +144,7 @@ class Check:
         estimate = np.where(error < 1.0, error, np.inf)
         for r, x in zip(self.kernel.results, found, strict=True):
             self.limits[r.name] = self.bound(self.noise[r.name], estimate)
-            # positions of contact steps that are made again by another solver are corrected otherwise
-            where = self.plain if self.kernel.iterates else True
-            self.hold("a batch", r.name, x, self.expected[r.name], self.limits[r.name], where=where)
+            self.hold("a batch", r.name, x, self.expected[r.name], self.limits[r.name])
         self.of_block = found
         self.statuses(found, error)
 
@@ -170,8 +172,7 @@ class Check:
         k = int(self.case.rng.integers(self.n))
         self.of_one = self.called(self.part(k))
         for r, x in zip(self.kernel.results, self.of_one, strict=True):
-            where = self.plain if self.kernel.iterates else True
-            self.hold("one state", r.name, x, self.expected[r.name], self.limits[r.name], k, where=where)
+            self.hold("one state", r.name, x, self.expected[r.name], self.limits[r.name], k)
         for batch in {1, self.lanes - 1} - {0}:
             at = [(k + i) % self.n for i in range(batch)]
             if self.lanes > 1 and self.plain[at].all():

@@ -24,15 +24,19 @@ import numpy as np
 
 import delassus as ds
 from generated_cases import FUNCTIONS, OF_KERNELS, Case, arguments_of, cases, command_of, results_of
-from internals import NumpyRequest, casadi_function, check_error_bound, host
+from internals import NumpyRequest, host
 from test_c import GCC, Compiled
 from tools import NOTHING
 
-SHORT, OFTEN = 2_000, 0.15
+SHORT, OFTEN = 2_000, 0.1
 """Nodes of programs that other compilers are given, and how often they are."""
 
 WITHIN_CONES = ("control", "inverse_dynamics")
 """What ends by complementarity: where it is not strict, numbers are its square root, and squares of that."""
+
+LEFT_OPEN = ("residuals", "impulses", "impulses_next")
+"""Of contact steps: anywhere below the tolerance, and of dependent rows not the only ones. Nor are corrections of
+positions at overlaps held in float32, whose steps are made again with more sweeps, and go on correcting."""
 
 CLEAR = 0.01
 """Part of the bound of errors below which a status is certain."""
@@ -87,7 +91,8 @@ class Check:
             request = NumpyRequest(case.asked, wide, (self.n,))
             direct = request.run()
             if case.asked.has_status:
-                self.status, self.worst = request.status, np.max([x.error for x in request.resolved], axis=0)
+                self.status = request.status
+                self.worst = np.max([np.zeros(self.n), *(x.error for x in request.resolved)], axis=0)
                 self.solved = self.solved & (self.status == ds.DynamicsStatus.SOLVED)
             noise = self.rounding(exact, float)
             for name, x in direct.items():
@@ -95,10 +100,10 @@ class Check:
         self.noise = self.rounding(exact, self.dtype)
 
     def rounding(self, exact, dtype):
-        """Errors of the traced program in numbers of that type: of what ends by itself, those of the worst state."""
+        """Errors of the traced program in numbers of that type: of what estimates none, those of the worst state."""
         found = self.case.interpreted(self.values, dtype)
         noise = {name: np.nan_to_num(errors_of(x, exact[name]), nan=0.0, posinf=0.0) for name, x in found.items()}
-        if self.case.repeats:
+        if self.case.repeats or not self.case.asked.has_status:
             return {name: np.full(self.n, np.max(x)) for name, x in noise.items()}
         return noise
 
@@ -118,8 +123,8 @@ class Check:
         return MARGIN * noise + estimate + np.finfo(self.dtype).eps * (self.case.operations + MARGIN) + last
 
     def hold(self, what, name, found, expected, bound, places=slice(None), where=True):
-        if name == "residuals" or (name.startswith("impulses") and self.kernel.iterates):
-            return  # anywhere below the tolerance; of dependent rows not the only ones
+        if self.kernel.iterates and (name in LEFT_OPEN or (name == "q_next" and self.dtype == np.float32)):
+            return
         error = errors_of(found, expected, places)
         finite = np.isfinite(expected.astype(float)).reshape(self.n, -1).all(axis=1)
         wrong = np.atleast_1d(
@@ -228,7 +233,7 @@ class Check:
             for r, x in zip(self.kernel.results, found, strict=True):
                 self.hold("C", r.name, x, self.expected[r.name], self.limits[r.name], where=self.plain)
         if is_short and rng.random() < OFTEN and self.dtype == np.float64:
-            k, function = int(rng.integers(self.n)), casadi_function(program)
+            k, function = int(rng.integers(self.n)), self.kernel.casadi()
             given = [x[k].reshape(-1, *x.shape[2:]) if x.ndim > 2 else x[k] for x in self.values.values()]
             found = function.call(list(given))
             for r, x in zip(self.kernel.results, found, strict=True):
@@ -292,7 +297,7 @@ def as_tuple(found):
 
 
 def error_bound_of(kernel):
-    return check_error_bound(kernel.error_bound, kernel.dtype.name)
+    return np.finfo(kernel.dtype).eps / kernel.least_rcond
 
 
 # -- all of them ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ Each internal module is imported by one test file at most (`test_architecture.py
 """
 
 from delassus import constraints, quantities
-from delassus.accuracy.estimate import ERROR_BOUND, check_error_bound, rcond_by_pivots, usual_states
+from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots, usual_states
 from delassus.algorithms import dynamics, energy, rnea
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED, pv_early
@@ -27,9 +27,8 @@ from delassus.compiler.machine.cpu import Code, Host, host, object_code
 from delassus.compiler.passes import simplify as passes
 from delassus.compiler.passes.schedule import overlap, reorder, schedule
 from delassus.compiler.passes.simplify import PASSES, optimise
-from delassus.compiler.program.pipeline import make_program
+from delassus.compiler.program.pipeline import cut, make_program
 from delassus.compiler.program.program import Argument, Program, Result, interpret_program
-from delassus.compiler.program.stages import cut
 from delassus.compiler.program.trace import trace, trace_request
 from delassus.compiler.targets.c import module as c
 from delassus.compiler.targets.c.module import c_source, write_c

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.model.shapes import Collider, HalfSpace, Sphere
+from delassus.contact import Collider, HalfSpace, Sphere
 from generated import FOUND, MARGIN, Check, commit_number, run, with_jax
 from generated_cases import (
     CHOICES,
@@ -20,6 +20,7 @@ from generated_cases import (
     FUNCTIONS,
     OPERATORS,
     OPTIONS,
+    QUANTITIES,
     Case,
     arguments_of,
     cases,
@@ -28,9 +29,9 @@ from generated_cases import (
     taken,
     taken_by,
 )
-from internals import QUANTITIES, NumpyRequest, joint_kinds
+from internals import joint_kinds
 from random_trees import some_robot, some_rows
-from tools import beside_simulator, requested
+from tools import beside_simulator, direct
 
 pytestmark = [pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")]
 
@@ -106,11 +107,11 @@ def test_trees(kind):
         lambda q, q1, v: tree.check_configuration(q),
         lambda q, q1, v: tree.check_velocity(v),
     ]
-    for asked in (requested(tree, (), name) for name in ("step", "position_update", "momentum_drift")):
+    for name in ("step", "position_update", "momentum_drift"):
 
-        def at_once(q, q1, v, asked=asked):
+        def at_once(q, q1, v, name=name):
             state = {"q": q, "v": v, "tau": v, "dt": np.full(q.shape[:-1], 0.01), "shift": v}
-            return tuple(NumpyRequest(asked, {n: state[n] for n in asked.inputs}, q.shape[:-1]).run().values())
+            return tuple(direct(tree, name, {n: state[n] for n in QUANTITIES[name].inputs}).values())
 
         calls.append(at_once)
     for call in calls:
@@ -129,10 +130,9 @@ def test_limits_cut_controls():
             tree = some_robot(np.random.default_rng(number), 6).tree
             if tree.nu and np.isfinite(tree.effort_limit).any():
                 break
-        asked = requested(tree, (), "control_forces", control=control)
-        state = {a.name: np.full((1, *a.shape), 1e3) for a in asked.arguments}
-        state |= {"q": tree.neutral()[None], "v": np.zeros((1, tree.nv))}
-        (tau,) = NumpyRequest(asked, state, (1,)).run().values()
+        kernel = ds.compile(tree, (), "control_forces", control=control)
+        state = {a.name: np.full(a.shape, 1e3) for a in kernel.arguments}
+        tau = kernel(**{**state, "q": tree.neutral(), "v": np.zeros(tree.nv)})
         assert np.all(np.abs(tau) <= tree.effort_limit) and (control == "actuators" or np.any(tau == tree.effort_limit))
 
 

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.osim.product import delassus_product
 from delassus.algorithms.osim.pv_fast import FastFactor, branches
 from delassus.spatial.elementary_displacements import elementary_rotations
 from delassus.spatial.factor import CholeskyFactor, Factor
@@ -28,10 +26,8 @@ from internals import (
     TraceOps,
     build_tree,
     casadi_function,
-    jacobian,
     joint_displacement,
     joint_kinds,
-    mass_matrix,
     rotation_from_rpy,
 )
 from programs import plain_program, reference
@@ -137,29 +133,6 @@ def test_traces_give_the_same_numbers(make, method):
     expected = ds.delassus(tree, constraints, q, method=method, rows=rows)
     for one, known in zip(function(q, *rows), expected, strict=True):
         assert error(one, known) < SAME_TEXT
-
-
-@pytest.mark.slow
-@every_case
-def test_traces_give_the_same_mass_matrix_and_jacobian(make):
-    tree, constraints, rows = make()
-    q = tree.random(2)
-    M, J = traced(tree, constraints, mass_matrix), traced(tree, constraints, jacobian)
-    assert error(M(q, *rows), ds.mass_matrix(tree, q)) < SAME_TEXT
-    assert error(J(q, *rows), ds.jacobian(tree, constraints, q, rows=rows)) < SAME_TEXT
-
-
-@pytest.mark.slow
-@every_case
-def test_traces_give_the_same_product(make):
-    tree, constraints, rows = make()
-    q = tree.random(3)
-    G = ds.delassus(tree, constraints, q, rows=rows)
-    x = np.random.default_rng(0).normal(size=(len(G), 2))
-    function = traced(
-        tree, constraints, lambda problem: delassus_product(problem, Articulated(problem), problem.ops.constant(x))
-    )
-    assert error(function(q, *rows), G @ x) < SAME_TEXT
 
 
 @pytest.mark.parametrize(

@@ -75,26 +75,34 @@ class Fault:
         return True
 
 
+def _may_leave(node: ast.stmt) -> bool:
+    """Whether what follows a statement may not run."""
+    return not hasattr(node, "decorator_list") and any(
+        isinstance(x, ast.Return | ast.Continue | ast.Break | ast.Raise) for x in ast.walk(node)
+    )
+
+
 class Blocks:
     """Blocks of statements of a file by key, ``function/number``, and the block that each node is in.
 
-    Functions that the library compiles from their source (``@compiled``, ``@inlined``) are one block each.
+    A block ends behind a statement inside of which a function may return, or a round of a loop end. Functions that the
+    library compiles from their source (``@compiled``, ``@inlined``) are one block each.
     """
 
     def __init__(self, tree: ast.Module) -> None:
-        self.bodies: dict[str, list[ast.stmt]] = {}
+        self.starts: dict[str, tuple[list[ast.stmt], ast.stmt]] = {}
         self.of: dict[ast.AST, str] = {}
         self.compiled: dict[str, str] = {}
         self._counts: collections.Counter[str] = collections.Counter()
         self._body(tree.body, "", None)
 
     def _body(self, body: list[ast.stmt], function: str, whole: str | None) -> None:
-        key = whole
-        if key is None:
-            key = f"{function}/{self._counts[function]}"
-            self._counts[function] += 1
-            self.bodies[key] = body
-        for node in body:
+        key, first = whole, 0
+        for k, node in enumerate(body):
+            if whole is None and (key is None or (first < k and _may_leave(body[k - 1]))):
+                key, first = f"{function}/{self._counts[function]}", k
+                self._counts[function] += 1
+                self.starts[key] = body, node
             self._visit(node, function, key, whole)
 
     def _visit(self, node: ast.AST, function: str, key: str, whole: str | None) -> None:

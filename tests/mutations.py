@@ -245,13 +245,11 @@ def watched(copy: Copy) -> str:
         for function, key in blocks.compiled.items():
             compiled[f"{module}.{function}"] = len(keys)
             keys.append(f"{file}:{key}")
-        for key, body in blocks.bodies.items():
-            n = sum(isinstance(x, ast.ImportFrom) and x.module == "__future__" for x in body)
-            is_text = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
-            hit = f"_blocks.HIT[{len(keys)}] = 1"
-            body[n + is_text : n + is_text] = ast.parse(
-                f"import delassus_blocks as _blocks; {hit}" if key == "/0" else hit
-            ).body
+        for key, (body, first) in blocks.starts.items():
+            at, hit = body.index(first), f"_blocks.HIT[{len(keys)}] = 1"
+            while re.match("'|\"|from __future__", "".join(map(ast.unparse, body[at : at + 1]))):
+                at += 1  # before all else stand docstrings and these imports
+            body[at:at] = ast.parse(f"import delassus_blocks as _blocks; {hit}" if key == "/0" else hit).body
             keys.append(f"{file}:{key}")
         copy.write(file, ast.unparse(ast.fix_missing_locations(tree)).encode())
     module = BLOCKS_MODULE.format(keys=keys, compiled=compiled, n=len(keys))
@@ -266,15 +264,16 @@ def make_map(file: Path, named: list[str]) -> None:
         if not file.exists() or file.read_text().split("\n")[0] != head:
             file.write_text(head + "\n")
         done = {line for line in file.read_text().split("\n") if line.startswith('"')}
-        for marker, path in itertools.product(("fast", "not fast"), sorted((ROOT / "tests").glob("test_*.py"))):
-            end = json.dumps(f"{path.name} {marker}")
-            name = path.stem.removeprefix("test_")
-            if (name in named if named else name not in LEFT_OUT) and end not in done:
+        every = [path.stem.removeprefix("test_") for path in sorted((ROOT / "tests").glob("test_*.py"))]
+        wanted = named or [name for name in every if name not in LEFT_OUT]
+        for marker, name in itertools.product(("fast", "not fast"), wanted):
+            end = json.dumps(f"{name} {marker}")
+            if end not in done:
                 start = time.monotonic()
-                status = copy.call(Recorder(file), [f"tests/{path.name}", "-m", marker], 3600.0)
+                status = copy.call(Recorder(file), [f"tests/test_{name}.py", "-m", marker], 3600.0)
                 with file.open("a") as notes:
                     notes.write(end + "\n")
-                print(f"{path.name}, {marker}: {time.monotonic() - start:.0f} s, status {status}", flush=True)
+                print(f"{name}, {marker}: {time.monotonic() - start:.0f} s, status {status}", flush=True)
                 if status not in (0, 5):
                     print(copy.output()[-1500:], flush=True)
 

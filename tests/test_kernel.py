@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import inspect
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -187,6 +188,78 @@ def test_the_direct_entry_is_used_and_declines_the_rest(small) -> None:  # type:
     more = np.resize(q, (most + 1, 4))  # than it takes
     assert kernel._direct(more) is NotImplemented is kernel._direct(more, out=np.empty((most + 1, 6, 6)))
     assert np.array_equal(kernel._direct(more[:most]), kernel(more, threads=1)[:most])
+
+
+def misfits(x: np.ndarray) -> list[object]:
+    """What stands for the numbers of an array, or for more or fewer, and is not to be read in its place."""
+    found = [np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(x.dtype).reshape(x.shape), x[None], x[..., None]]
+    if x.ndim:
+        found += [np.asfortranarray(x), np.repeat(x, 2, -1), np.repeat(x, 2, -1)[..., ::2], x[..., :-1], x[::-1]]
+    if x.ndim > 1:
+        found += [np.repeat(x, 2, 0), x[:-1], x[:0]]
+    found = [y for y in found if y.shape != x.shape or not (y.flags.c_contiguous and y.flags.aligned)]
+    types = [">f8" if x.itemsize == 8 else ">f4", np.float32 if x.itemsize == 8 else np.float64, np.float16, int]
+    return [*found, *map(x.astype, types), x.view(np.matrix if x.ndim == 2 else np.recarray), x.tolist(), None]
+
+
+@pytest.mark.skipif(not fastcall.supported(), reason="this interpreter has no direct entry")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_direct_entry_reads_and_writes_what_lies_as_it_should_and_nothing_else(dtype) -> None:  # type: ignore[no-untyped-def]
+    step, rng = ds.compile(ds.mechanisms.chain(2), (), "step", dtype=dtype), np.random.default_rng(0)
+    shapes = [(2,), (2,), (2,), (), (2,), (2,)]
+    for batch in ((), (1,), (5,), (40,)):
+        arrays = [rng.normal(size=(*batch, *shape)).astype(dtype) for shape in shapes]
+        step(*arrays[:4])
+        assert step._direct(*arrays[:4], out=tuple(arrays[4:])) is not NotImplemented
+        for k, x in enumerate(arrays):
+            for wrong in misfits(x):
+                if type(wrong) is not float or shapes[k]:  # which stands for all states
+                    given = [*arrays[:k], wrong, *arrays[k + 1 :]]
+                    assert step._direct(*given[:4], out=tuple(given[4:])) is NotImplemented, (k, wrong)
+        fixed = [x.copy() for x in arrays]
+        for x in fixed:
+            x.setflags(write=False)
+        assert step._direct(*fixed[:4], out=tuple(arrays[4:])) is not NotImplemented
+        for k, j in [(k, j) for j in (4, 5) for k in range(6) if k != j]:  # side by side, or one reaches into the other
+            sizes = arrays[k].size, arrays[j].size
+            for shared in {0, 1, min(sizes)}:
+                memory = rng.normal(size=sum(sizes)).astype(dtype)
+                given = [*arrays]
+                given[k] = memory[: sizes[0]].reshape(arrays[k].shape)
+                given[j] = memory[sizes[0] - shared :][: sizes[1]].reshape(arrays[j].shape)
+                found = step._direct(*given[:4], out=tuple(given[4:]))
+                assert (found is NotImplemented) == (shared > 0), (k, j, shared)
+
+
+@pytest.mark.skipif(not fastcall.supported(), reason="this interpreter has no direct entry")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_direct_entry_sees_each_state_that_is_not_solved(dtype) -> None:  # type: ignore[no-untyped-def]
+    tree = ds.mechanisms.chain(2)
+    kernel = ds.compile(tree, ds.JointRows({tree.joint_names[1]: 1.0}), "dynamics", dtype=dtype)
+    part, n = fastcall.LEAST_PART, 2 * fastcall.LEAST_PART + 40
+    q = tree.random(0, batch=n).astype(dtype)
+    v = np.ones_like(q)
+    expected = kernel(q, v, v)
+    assert kernel.has_rcond and all(map(np.array_equal, kernel._direct(q, v, v), expected))
+    for k in (0, 1, part - 1, part, part + 1, 2 * part - 1, 2 * part, n - 1):
+        bad = q.copy()
+        bad[k] = np.nan
+        assert kernel._direct(bad, v, v) is NotImplemented, k
+
+
+def test_batches_broadcast_as_numpy_has_it() -> None:
+    """Of every argument: of fewer axes, of axes of one, with steps between states."""
+    step, rng = ds.compile(ds.mechanisms.chain(2), (), "step"), np.random.default_rng(0)
+    batches = [(), (1,), (3,), (2, 1), (1, 3), (2, 3)]
+    given = {batch: rng.normal(size=(4, *batch, 4))[..., ::2] for batch in batches}
+    for some in itertools.product(batches, repeat=3):
+        q, v, tau = (given[batch][k] for k, batch in enumerate(some))
+        whole = np.broadcast_shapes(*some)
+        dt = rng.uniform(size=whole) if some[0] != some[1] else 0.1
+        found = step(q, v, tau, dt)
+        full = [np.ascontiguousarray(np.broadcast_to(x, (*whole, 2))) for x in (q, v, tau)]
+        for x, y in zip(found, step(*full, np.broadcast_to(dt, whole).copy()), strict=True):
+            assert x.shape == (*whole, 2) and np.array_equal(x, y), some
 
 
 def test_a_free_threaded_interpreter_has_no_direct_entry(small, monkeypatch) -> None:  # type: ignore[no-untyped-def]

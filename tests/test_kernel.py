@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -199,7 +200,7 @@ def misfits(x: np.ndarray) -> list[object]:
         found += [np.repeat(x, 2, 0), x[:-1], x[:0]]
     found = [y for y in found if y.shape != x.shape or not (y.flags.c_contiguous and y.flags.aligned)]
     types = [">f8" if x.itemsize == 8 else ">f4", np.float32 if x.itemsize == 8 else np.float64, np.float16, int]
-    return [*found, *map(x.astype, types), x.view(np.matrix if x.ndim == 2 else np.recarray), x.tolist(), None]
+    return [*found, *map(x.astype, types), x.view(np.matrix if x.ndim == 2 else np.recarray), x.tolist(), 0.5, None]
 
 
 @pytest.mark.skipif(not fastcall.supported(), reason="this interpreter has no direct entry")
@@ -229,6 +230,19 @@ def test_the_direct_entry_reads_and_writes_what_lies_as_it_should_and_nothing_el
                 given[j] = memory[sizes[0] - shared :][: sizes[1]].reshape(arrays[j].shape)
                 found = step._direct(*given[:4], out=tuple(given[4:]))
                 assert (found is NotImplemented) == (shared > 0), (k, j, shared)
+
+
+@pytest.mark.skipif(not fastcall.supported(), reason="this interpreter has no direct entry")
+def test_kernels_of_more_arrays_than_the_direct_entry_has_room_for_have_none(small) -> None:  # type: ignore[no-untyped-def]
+    kernel = ds.compile(*small[:2])
+    known = {
+        name: getattr(kernel, name) for name in ("dtype", "operations", "code", "has_rcond", "lanes", "least_rcond")
+    }
+    for argument, most in (((), fastcall.SCALARS), ((1,), fastcall.MOST_ARRAYS - 2)):
+        for n in (most, most + 1):
+            arguments = (*kernel.arguments, *(replace(kernel.arguments[0], shape=argument) for _ in range(n)))
+            made = SimpleNamespace(arguments=arguments, results=kernel.results, **known)
+            assert (fastcall.direct_entry(made, print) is print) == (n > most)
 
 
 @pytest.mark.skipif(not fastcall.supported(), reason="this interpreter has no direct entry")
@@ -287,6 +301,9 @@ def test_the_direct_entry_makes_results_as_the_general_path_does(dtype) -> None:
         for x, expected in zip(found, general, strict=True):
             assert type(x) is np.ndarray and str(x.flags) == str(expected.flags) and x.strides == expected.strides
             assert x.ctypes.data % 64 == 0 and np.array_equal(x, expected)
+    changes, directions = step.derivative("jvp"), (v, q, v)
+    expected = changes(q, v, v, np.full(64, 0.1, dtype), *directions, np.full(64, -0.7, dtype))
+    assert all(map(np.array_equal, changes._direct(q, v, v, 0.1, *directions, -0.7), expected))
     counted = [sys.getrefcount(x) for x in (q, step.dtype)]
     for _ in range(100):
         step._direct(q, v, v, 0.1), step._direct(q, v, v), step._direct(np.nan, v, v, 0.1)
@@ -314,6 +331,7 @@ def test_a_call_goes_through_the_entry_or_past_it() -> None:
         ((q, v, v), {"out": (*out, v)}),
         ((q, v, v), {"out": list(out)}),
         ((q, v), {"out": v}),
+        ((q, v, v), {"tau": out}),
     ]:
         with pytest.raises(ds.DelassusError):
             kernel(*given, **named)

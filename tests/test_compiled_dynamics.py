@@ -710,6 +710,8 @@ def test_rollouts_of_every_batch():
         for k in range(T):
             after = step(qs[k], vs[k], tau[k // 2], 0.01, gravity=g[k])
             assert error(qs[k + 1], after[0]) < 1e-14 and error(vs[k + 1], after[1]) < 1e-14, some
+    with pytest.raises(ds.DelassusError, match="batch first"):  # one step of five states, or five of each
+        ds.rollout(step, BODY.random(rng, 5), np.zeros(6), np.zeros((5, 1, 6)), 0.01, gravity=np.zeros(3))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -722,7 +724,10 @@ def test_feedback_in_every_batch(dtype):
         nominal, start = rng.normal(size=(T, *batch, 6)), (BODY.random(rng, batch), rng.normal(size=(*batch, 6)))
         K = rng.normal(size=(T, *(batch if own_gains else ()), 6, 12))
         jumps = 0.1 * rng.normal(size=(T + 1, *batch, 12)) * moves
-        bounds = -rng.uniform(1.0, 3.0, 6), rng.uniform(1.0, 3.0, 6)
+        bounds = (
+            np.append(0.5, -rng.uniform(1.0, 3.0, 5)),
+            np.append(0.5, rng.uniform(1.0, 3.0, 5)),
+        )  # the first is held
         cast = (x.astype(dtype) for x in (*start, nominal, K, q_nominal, v_nominal, jumps))
         q, v, nominal, K, q_nominal, v_nominal, jumps = cast
         given = {"feedback": K, "nominal": (q_nominal, v_nominal), "bounds": bounds, "time_axis": 0}

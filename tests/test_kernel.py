@@ -217,10 +217,15 @@ def test_the_direct_entry_reads_and_writes_what_lies_as_it_should_and_nothing_el
                 if type(wrong) is not float or shapes[k]:  # which stands for all states
                     given = [*arrays[:k], wrong, *arrays[k + 1 :]]
                     assert step._direct(*given[:4], out=tuple(given[4:])) is NotImplemented, (k, wrong)
+                    if k >= 4 and type(wrong) is np.ndarray:
+                        with pytest.raises(ds.DelassusError, match="writeable C-contiguous"):
+                            step(*given[:4], out=tuple(given[4:]))
         fixed = [x.copy() for x in arrays]
         for x in fixed:
             x.setflags(write=False)
         assert step._direct(*fixed[:4], out=tuple(arrays[4:])) is not NotImplemented
+        with pytest.raises(ds.DelassusError, match="writeable C-contiguous"):
+            step(*fixed[:4], out=tuple(fixed[4:]))
         for k, j in [(k, j) for j in (4, 5) for k in range(6) if k != j]:  # side by side, or one reaches into the other
             sizes = arrays[k].size, arrays[j].size
             for shared in {0, 1, min(sizes)}:
@@ -230,6 +235,9 @@ def test_the_direct_entry_reads_and_writes_what_lies_as_it_should_and_nothing_el
                 given[j] = memory[sizes[0] - shared :][: sizes[1]].reshape(arrays[j].shape)
                 found = step._direct(*given[:4], out=tuple(given[4:]))
                 assert (found is NotImplemented) == (shared > 0), (k, j, shared)
+                if shared:
+                    with pytest.raises(ds.DelassusError, match="memory of its own"):
+                        step(*given[:4], out=tuple(given[4:]))
 
 
 @pytest.mark.skipif(not fastcall.supported(), reason="this interpreter has no direct entry")
@@ -300,7 +308,7 @@ def test_the_direct_entry_makes_results_as_the_general_path_does(dtype) -> None:
             assert np.array_equal(x, y)
         for x, expected in zip(found, general, strict=True):
             assert type(x) is np.ndarray and str(x.flags) == str(expected.flags) and x.strides == expected.strides
-            assert x.ctypes.data % 64 == 0 and np.array_equal(x, expected)
+            assert x.ctypes.data % 64 == expected.ctypes.data % 64 == 0 and np.array_equal(x, expected)
     changes, directions = step.derivative("jvp"), (v, q, v)
     expected = changes(q, v, v, np.full(64, 0.1, dtype), *directions, np.full(64, -0.7, dtype))
     assert all(map(np.array_equal, changes._direct(q, v, v, 0.1, *directions, -0.7), expected))

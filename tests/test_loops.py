@@ -192,9 +192,18 @@ def calls_in_passes(ops, x):
     return [*third, *second[3:], early[0]]
 
 
+def sines_of_results(ops, x):
+    """Sines of arguments, of what a loop gives and of what calls give."""
+    (y,) = ops.repeat(3, [0.1 * x[0]], lambda values: ([0.5 * values[0] + 0.1 * x[1]], ops.less(values[0], 0.1 * x[2])))
+    rows = [[ops.matrix([[0.1 * scale * z for z in x]])] for scale in (1.0, 0.5, 0.7)]
+    _, _, (product,) = ops.map(lambda row: [row @ ops.transpose(row)], rows)
+    ((z,),) = ops.entries(product)
+    return [f(value) for value in (x[3], y, z, x[1]) for f in (ops.sin, ops.cos)]
+
+
 CASES = [
     root_by_newton, swapped, two_loops, once, not_at_all, long_body, tiles, rows_of_a_body, loop_from_calls,
-    loops_in_place, a_pass_that_few_want, calls_in_passes,
+    loops_in_place, a_pass_that_few_want, sines_of_results, calls_in_passes,
 ]  # fmt: skip
 
 
@@ -339,11 +348,12 @@ def test_sines_of_one_state(sizes):
 @pytest.mark.parametrize("scalar", ["double", "float"])
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_results_that_are_leaves(lanes, scalar):
-    """Neighbours of one number, of one argument, alone, of two arguments; long and short; zeros keep their signs."""
+    """Neighbours of one number, of one argument, equal, alone, of two arguments; long and short; signs of zeros."""
     ops, cpu = TraceOps(), host()
     x, y = ops.vector(40), ops.vector(5)
     zeros = [ops.number(0.0)] * 150
-    pattern = [*x, *zeros, *x[7:16], *y, ops.number(2.0), *y[1:], *x[:3], *zeros[:5], x[0] * y[0], *reversed(x), *y, *x]
+    pattern = [*x, *zeros, *x[7:16], *y, ops.number(2.0), *y[1:], *x[:3], *zeros[:5], *[x[3]] * 6, x[0] * y[0]]
+    pattern += [*zeros[:9], x[1] * y[1], *zeros[:9], *reversed(x), *y, *x]
     made = list(map(ops.number, pattern))
     results = (Result("y", (len(made),), tuple(range(len(made)))), Result("z", (33,), (44,) * 33))
     program = Program("leaves", ops.graph([made]), (Argument("x", (40,)), Argument("y", (5,))), results)

@@ -354,12 +354,12 @@ def test_results_that_are_leaves(lanes, scalar):
     zeros = [ops.number(0.0)] * 150
     pattern = [*x, *zeros, *x[7:16], *y, ops.number(2.0), *y[1:], *x[:3], *zeros[:5], *[x[3]] * 6, x[0] * y[0]]
     pattern += [*zeros[:9], x[1] * y[1], *zeros[:9], *reversed(x), *y, *x]
-    made = list(map(ops.number, pattern))
-    results = (Result("y", (len(made),), tuple(range(len(made)))), Result("z", (33,), (44,) * 33))
+    made, n = [*map(ops.number, pattern), ops.number(7.0)], len(pattern)
+    results = (Result("y", (n,), tuple(range(n))), Result("z", (33,), (44,) * 33), Result("w", (181,), (n,) * 181))
     program = Program("leaves", ops.graph([made]), (Argument("x", (40,)), Argument("y", (5,))), results)
     dtype = np.float64 if scalar == "double" else np.float32
     code = loaded(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
-    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 4)(code.address("batch"))
+    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 5)(code.address("batch"))
     for n in (lanes, 9):
         given = np.random.default_rng(n).normal(size=(n, 45)).astype(dtype)
         given[:, ::4] = -0.0

@@ -30,7 +30,7 @@ from internals import (
     optimise,
     write_c,
 )
-from programs import loaded, same
+from programs import before_a_wall, loaded, same
 from tools import requested
 
 N = 4
@@ -315,8 +315,8 @@ def test_machine_code(algorithm, lanes, scalar):
     x = states(dtype=dtype)
     (wanted,) = interpret_program(program, x)
     for n in (lanes, 8, 37):
-        found = np.full((n, *wanted.shape[1:]), np.nan, dtype)
-        run(n, x[:n].ctypes.data, found.ctypes.data)
+        found, given = before_a_wall(np.full((n, *wanted.shape[1:]), np.nan, dtype)), before_a_wall(x[:n])
+        run(n, given.ctypes.data, found.ctypes.data)
         np.testing.assert_allclose(found, wanted[:n], rtol=1e-12 if scalar == "double" else 2e-5)
 
 
@@ -327,7 +327,7 @@ def test_sines_of_one_state(sizes):
     n, cpu = sum(sizes), host()
     rng = np.random.default_rng(n)
     arguments = tuple(Argument(f"x{k}", (size,)) for k, size in enumerate(sizes))
-    values = [rng.uniform(-4, 4, size) for size in sizes]
+    values = [before_a_wall(rng.uniform(-4, 4, size)) for size in sizes]
     x = np.concatenate(values)
     sets = [chosen for chosen in itertools.product((False, True), repeat=n) if any(chosen)]
     for chosen in sets if n < 7 else [sets[k] for k in rng.integers(0, len(sets), 64)]:
@@ -363,8 +363,8 @@ def test_results_that_are_leaves(lanes, scalar):
     for n in (lanes, 9):
         given = np.random.default_rng(n).normal(size=(n, 45)).astype(dtype)
         given[:, ::4] = -0.0
-        x, y = np.ascontiguousarray(given[:, :40]), np.ascontiguousarray(given[:, 40:])
-        found = [np.full((n, *r.shape), np.nan, dtype) for r in results]
+        x, y = before_a_wall(given[:, :40]), before_a_wall(given[:, 40:])
+        found = [before_a_wall(np.full((n, *r.shape), np.nan, dtype)) for r in results]
         run(n, *(a.ctypes.data for a in (x, y, *found)))
         (wanted,) = interpret_program(program, given)
         for this, result in zip(found, results, strict=True):

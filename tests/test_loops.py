@@ -193,12 +193,17 @@ def calls_in_passes(ops, x):
 
 
 def sines_of_results(ops, x):
-    """Sines of arguments, of what a loop gives and of what calls give."""
+    """Sines of arguments, of what a loop gives, of what calls give and of what they are given."""
     (y,) = ops.repeat(3, [0.1 * x[0]], lambda values: ([0.5 * values[0] + 0.1 * x[1]], ops.less(values[0], 0.1 * x[2])))
     rows = [[ops.matrix([[0.1 * scale * z for z in x]])] for scale in (1.0, 0.5, 0.7)]
-    _, _, (product,) = ops.map(lambda row: [row @ ops.transpose(row)], rows)
-    ((z,),) = ops.entries(product)
-    return [f(value) for value in (x[3], y, z, x[1]) for f in (ops.sin, ops.cos)]
+
+    def body(row):
+        ((first, *_),) = ops.entries(row)
+        return [row @ ops.transpose(row), ops.matrix([[ops.sin(first)]])]
+
+    found = [ops.entries(one)[0][0] for made in ops.map(body, rows) for one in made]
+    z = found[4]
+    return [*found, *(f(value) for value in (x[3], y, z, x[1]) for f in (ops.sin, ops.cos))]
 
 
 CASES = [
@@ -343,6 +348,28 @@ def test_sines_of_one_state(sizes):
         run(1, *(value.ctypes.data for value in values), found.ctypes.data)
         wanted = np.stack([np.sin(x), np.cos(2 * x), np.cos(x)], axis=1)[angles]
         assert np.abs(found.reshape(-1, 3) - wanted).max() < 1e-15, angles
+
+
+@pytest.mark.parametrize("scalar", ["double", "float"])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8])
+def test_arrays_and_batches_of_every_size(lanes, scalar):
+    """Fewer numbers a state than there are lanes, as many and more; every number of states that ends a block."""
+    ops, cpu = TraceOps(), host()
+    sizes = (1, 2, 3, 4, 5, 7, 8, 9, 17)
+    made = [ops.number(2.0 * y + 1.0) for size in sizes for y in ops.vector(size)]
+    arguments = tuple(Argument(f"x{size}", (size,)) for size in sizes)
+    ends = np.cumsum(sizes)
+    results = tuple(Result(f"y{n}", (n,), tuple(range(end - n, end))) for n, end in zip(sizes, ends, strict=True))
+    program = Program("sizes", ops.graph([made]), arguments, results)
+    dtype = np.float64 if scalar == "double" else np.float32
+    code = loaded(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
+    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 2 * len(sizes))(code.address("batch"))
+    for n in range(lanes, 5 * lanes + 2):
+        given = [before_a_wall(np.random.default_rng(n).normal(size=(n, size)).astype(dtype)) for size in sizes]
+        found = [before_a_wall(np.full(x.shape, np.nan, dtype)) for x in given]
+        run(n, *(a.ctypes.data for a in (*given, *found)))
+        for x, y in zip(given, found, strict=True):
+            np.testing.assert_allclose(y, 2.0 * x + 1.0, rtol=1e-6)
 
 
 @pytest.mark.parametrize("scalar", ["double", "float"])

@@ -144,14 +144,16 @@ def draw(program, tree, rng, batch):
     return [tree.random(rng, batch=batch), *rows]
 
 
-def before_a_wall(x):
-    """Copy of an array behind which memory may not be read or written, where the system can have that."""
+def at_a_wall(x, behind=False):
+    """Copy of an array that ends, or if it is ``behind`` begins, where memory ends that may be read and written."""
     if os.name != "posix":
         return x.copy()
-    room = -(-max(x.nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
-    memory = mmap.mmap(-1, room + mmap.PAGESIZE)
+    page = mmap.PAGESIZE
+    room = -(-max(x.nbytes, 1) // page) * page
+    memory = mmap.mmap(-1, room + 2 * page)
     start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + room), ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
-    made = np.frombuffer(memory, x.dtype, x.size, room - x.nbytes).reshape(x.shape)
+    for wall in (start, start + page + room):
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(wall), ctypes.c_size_t(page), 0) == 0
+    made = np.frombuffer(memory, x.dtype, x.size, page + (0 if behind else room - x.nbytes)).reshape(x.shape)
     made[...] = x
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import re
 import subprocess
 
 import casadi as ca
@@ -30,7 +31,7 @@ from internals import (
     optimise,
     write_c,
 )
-from programs import before_a_wall, loaded, same
+from programs import at_a_wall, loaded, same
 from tools import requested
 
 N = 4
@@ -320,9 +321,20 @@ def test_machine_code(algorithm, lanes, scalar):
     x = states(dtype=dtype)
     (wanted,) = interpret_program(program, x)
     for n in (lanes, 8, 37):
-        found, given = before_a_wall(np.full((n, *wanted.shape[1:]), np.nan, dtype)), before_a_wall(x[:n])
+        found, given = at_a_wall(np.full((n, *wanted.shape[1:]), np.nan, dtype)), at_a_wall(x[:n])
         run(n, given.ctypes.data, found.ctypes.data)
         np.testing.assert_allclose(found, wanted[:n], rtol=1e-12 if scalar == "double" else 2e-5)
+
+
+@pytest.mark.parametrize("algorithm", CASES)
+def test_workspaces_hold_what_waits_in_them(algorithm):
+    """In one-state code, of few registers: operands of calls that run on vectors are several numbers."""
+    text = llvm_module(program_of(algorithm), "double", 1, 7, True)
+    (size,) = map(int, re.findall(r"%w = alloca double, i64 (\d+)", text))
+    for function in text.split("\ndefine "):
+        places = {name: int(k) for name, k in re.findall(r"(%\d+) = getelementptr double, ptr %w, i64 (\d+)", function)}
+        wide = set(re.findall(r"<4 x double>(?: %\d+)?, ptr (%\d+)", function))
+        assert all(k + (4 if name in wide else 1) <= size for name, k in places.items())
 
 
 @pytest.mark.slow
@@ -332,7 +344,7 @@ def test_sines_of_one_state(sizes):
     n, cpu = sum(sizes), host()
     rng = np.random.default_rng(n)
     arguments = tuple(Argument(f"x{k}", (size,)) for k, size in enumerate(sizes))
-    values = [before_a_wall(rng.uniform(-4, 4, size)) for size in sizes]
+    values = [at_a_wall(rng.uniform(-4, 4, size)) for size in sizes]
     x = np.concatenate(values)
     sets = [chosen for chosen in itertools.product((False, True), repeat=n) if any(chosen)]
     for chosen in sets if n < 7 else [sets[k] for k in rng.integers(0, len(sets), 64)]:
@@ -364,9 +376,9 @@ def test_arrays_and_batches_of_every_size(lanes, scalar):
     dtype = np.float64 if scalar == "double" else np.float32
     code = loaded(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 2 * len(sizes))(code.address("batch"))
-    for n in range(lanes, 5 * lanes + 2):
-        given = [before_a_wall(np.random.default_rng(n).normal(size=(n, size)).astype(dtype)) for size in sizes]
-        found = [before_a_wall(np.full(x.shape, np.nan, dtype)) for x in given]
+    for n, behind in itertools.product(range(lanes, 5 * lanes + 2), (False, True)):
+        given = [at_a_wall(np.random.default_rng(n).normal(size=(n, size)).astype(dtype), behind) for size in sizes]
+        found = [at_a_wall(np.full(x.shape, np.nan, dtype), behind) for x in given]
         run(n, *(a.ctypes.data for a in (*given, *found)))
         for x, y in zip(given, found, strict=True):
             np.testing.assert_allclose(y, 2.0 * x + 1.0, rtol=1e-6)
@@ -390,8 +402,8 @@ def test_results_that_are_leaves(lanes, scalar):
     for n in (lanes, 9):
         given = np.random.default_rng(n).normal(size=(n, 45)).astype(dtype)
         given[:, ::4] = -0.0
-        x, y = before_a_wall(given[:, :40]), before_a_wall(given[:, 40:])
-        found = [before_a_wall(np.full((n, *r.shape), np.nan, dtype)) for r in results]
+        x, y = at_a_wall(given[:, :40]), at_a_wall(given[:, 40:])
+        found = [at_a_wall(np.full((n, *r.shape), np.nan, dtype)) for r in results]
         run(n, *(a.ctypes.data for a in (x, y, *found)))
         (wanted,) = interpret_program(program, given)
         for this, result in zip(found, results, strict=True):

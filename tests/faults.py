@@ -186,6 +186,8 @@ class Faults:
             return
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return  # a docstring
+        elif isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise):
+            parts = [node.test, *node.orelse]  # what else is in it makes the message
         else:
             parts = list(ast.iter_child_nodes(node))
         if isinstance(node, ast.keyword) and node.arg in NO_NUMBERS:

@@ -433,7 +433,7 @@ def test_code_of_sparse_results_grows_with_their_rows():
 def test_c(tmp_path, scalar):
     dtype = np.float64 if scalar == "double" else np.float32
     x = states(dtype=dtype)
-    programs = [program_of(algorithm) for algorithm in CASES]
+    programs = [program_of(algorithm) for algorithm in CASES if algorithm is not sines_of_results]  # of another libm
     sources = [write_c(program, tmp_path, scalar)[1] for program in programs]
     library = tmp_path / "loops.so"
     flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-shared", "-fPIC"]

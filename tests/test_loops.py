@@ -23,6 +23,7 @@ from internals import (
     Program,
     Result,
     TraceOps,
+    c,
     casadi_function,
     host,
     interpret_program,
@@ -122,7 +123,8 @@ def rows_of_a_body(ops, x):
 
     def body(a, b):
         ((p, q),), ((r, s),) = ops.entries(a), ops.entries(b)
-        return [ops.matrix([[p * r + x[0] * q, s, 3.0, x[1] * x[2], ops.sqrt(q * q + 1.0) * s]])]
+        made = p * r + x[0] * q
+        return [ops.matrix([[made, s, 3.0, x[1] * x[2], ops.sqrt(q * q + 1.0) * s + made]])]
 
     rows = [(ops.matrix([[x[k % N], 0.5 * k]]), ops.matrix([[x[3], x[1] - k]])) for k in range(7)]
     first = [ops.entries(found)[0] for (found,) in ops.map(body, rows)]
@@ -326,6 +328,52 @@ def test_machine_code(algorithm, lanes, scalar):
         np.testing.assert_allclose(found, wanted[:n], rtol=1e-12 if scalar == "double" else 2e-5)
 
 
+def random_calls(seed):
+    """Calls whose columns are treated alike, or all but one; operands side by side, permuted, picked, or shared."""
+
+    def algorithm(ops, x):
+        rng = np.random.default_rng(seed)
+        width, n, odd = int(rng.choice([3, 4, 6, 8])), int(rng.integers(2, 11)), int(rng.integers(-3, 3))
+        order, way = rng.permutation(width), rng.choice(["block", "permuted", "picked"])
+        pool = [(1.0 + 0.1 * k) * x[k % N] + 0.2 * x[(k + 1) % N] for k in range(n + width + 2)]
+        kinds = [
+            lambda a, t: 0.5 * a * t + a, lambda a, t: 0.25 * a * t + a, lambda a, t: 0.5 * a * t - a,
+            lambda a, t: 0.5 * (a + t) + a, lambda a, t: 0.5 * a * t + t,
+        ]  # fmt: skip
+        usual, other = rng.permutation(len(kinds))[:2]
+
+        def body(row, shared):
+            ((*entries,),), ((t,),) = ops.entries(row), ops.entries(shared)
+            return [ops.matrix([[kinds[other if j == odd else usual](a, t) for j, a in enumerate(entries)]])]
+
+        def chosen(values, k):
+            block = values[k : k + width] if k + width <= len(values) else values[:width]
+            if way == "picked":
+                return [values[i] for i in rng.integers(0, len(values), width)]
+            return [block[i] for i in order] if way == "permuted" else block
+
+        shared = [pool[i] for i in rng.integers(0, 2, n)]
+        rows = [(ops.matrix([chosen(pool, k)]), ops.matrix([[shared[k]]])) for k in range(n)]
+        found = [ops.entries(made)[0] for (made,) in ops.map(body, rows)]
+        again = [(ops.matrix([chosen(found[k], 0)]), ops.matrix([[shared[0]]])) for k in range(n)]
+        return [y for row in (*found, *(ops.entries(made)[0] for (made,) in ops.map(body, again))) for y in row]
+
+    algorithm.__name__ = f"random_calls{seed}"
+    return algorithm
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(24))
+def test_one_state_code_of_random_calls(seed):
+    program, cpu, x = program_of(random_calls(seed)), host(), states(3)
+    code = loaded(llvm_module(program, "double", 1, cpu.vector_registers, cpu.has_fma))
+    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code.address("batch"))
+    wanted = by_numpy(random_calls(seed), x)
+    found, given = at_a_wall(np.full(wanted.shape, np.nan)), at_a_wall(x)
+    run(len(x), given.ctypes.data, found.ctypes.data)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
 @pytest.mark.parametrize("algorithm", CASES)
 def test_workspaces_hold_what_waits_in_them(algorithm):
     """In one-state code, of few registers: operands of calls that run on vectors are several numbers."""
@@ -430,7 +478,11 @@ def test_code_of_sparse_results_grows_with_their_rows():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scalar", ["double", "float"])
-def test_c(tmp_path, scalar):
+def test_c(tmp_path, scalar, monkeypatch):
+    """Of float, in short functions."""
+    if scalar == "float":
+        monkeypatch.setattr(c, "PART", 25)
+        monkeypatch.setattr(c, "UNCUT", 25)
     dtype = np.float64 if scalar == "double" else np.float32
     x = states(dtype=dtype)
     programs = [program_of(algorithm) for algorithm in CASES if algorithm is not sines_of_results]  # of another libm

@@ -333,18 +333,19 @@ def random_calls(seed):
 
     def algorithm(ops, x):
         rng = np.random.default_rng(seed)
-        width, n, odd = int(rng.choice([3, 4, 6, 8])), int(rng.integers(2, 11)), int(rng.integers(-3, 3))
+        width, n, odd, other = int(rng.choice([3, 4, 6, 8])), int(rng.integers(2, 11)), seed // 5 - 1, seed % 5
         order, way = rng.permutation(width), rng.choice(["block", "permuted", "picked"])
+        if rng.random() < 0.5:  # its ends are where they would be
+            order[:] = [0, 2, 1, *range(3, width)]
         pool = [(1.0 + 0.1 * k) * x[k % N] + 0.2 * x[(k + 1) % N] for k in range(n + width + 2)]
         kinds = [
             lambda a, t: 0.5 * a * t + a, lambda a, t: 0.25 * a * t + a, lambda a, t: 0.5 * a * t - a,
             lambda a, t: 0.5 * (a + t) + a, lambda a, t: 0.5 * a * t + t,
         ]  # fmt: skip
-        usual, other = rng.permutation(len(kinds))[:2]
 
         def body(row, shared):
             ((*entries,),), ((t,),) = ops.entries(row), ops.entries(shared)
-            return [ops.matrix([[kinds[other if j == odd else usual](a, t) for j, a in enumerate(entries)]])]
+            return [ops.matrix([[kinds[other if j == odd else 0](a, t) for j, a in enumerate(entries)]])]
 
         def chosen(values, k):
             block = values[k : k + width] if k + width <= len(values) else values[:width]
@@ -363,7 +364,7 @@ def random_calls(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(25))
 def test_one_state_code_of_random_calls(seed):
     program, cpu, x = program_of(random_calls(seed)), host(), states(3)
     code = loaded(llvm_module(program, "double", 1, cpu.vector_registers, cpu.has_fma))

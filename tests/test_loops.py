@@ -339,8 +339,8 @@ def random_calls(seed):
             order[:] = [0, 2, 1, *range(3, width)]
         pool = [(1.0 + 0.1 * k) * x[k % N] + 0.2 * x[(k + 1) % N] for k in range(n + width + 2)]
         kinds = [
-            lambda a, t: 0.5 * a * t + a, lambda a, t: 0.25 * a * t + a, lambda a, t: 0.5 * a * t - a,
-            lambda a, t: 0.5 * (a + t) + a, lambda a, t: 0.5 * a * t + t,
+            lambda a, t: 0.5 * (a + t) * a, lambda a, t: 0.25 * (a + t) * a, lambda a, t: 0.5 * (a - t) * a,
+            lambda a, t: 0.5 * (a + t) * t, lambda a, t: 0.5 * a * t + a,
         ]  # fmt: skip
 
         def body(row, shared):

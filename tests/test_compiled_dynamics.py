@@ -699,16 +699,17 @@ BODY = ds.mechanisms.free_body(1.0, np.diag([0.1, 0.2, 0.3]))
 
 
 def test_rollouts_of_every_batch():
-    """Whatever broadcasts, what is held for two steps and what is given anew at each: the steps one by one."""
+    """Whatever broadcasts, what is held for two steps and what is given anew, on and back in time: the steps one by one."""
     step, T, rng = ds.compile(BODY, (), "step", gravity="input"), 4, np.random.default_rng(0)
     for some in product([(), (3,), (2, 1)], repeat=4):
         q, v = BODY.random(rng, some[0]), rng.normal(size=(*some[1], 6))
         tau, g = rng.normal(size=(T // 2, *some[2], 6)), rng.normal(size=(T, *some[3], 3))
         given = {"gravity": g, "per_step": ["gravity"], "decimation": 2, "time_axis": 0}
-        qs, vs = ds.rollout(step, q, v, tau, 0.01, **given)
+        dt = rng.choice([0.01, 0.0, -0.01])
+        qs, vs = ds.rollout(step, q, v, tau, dt, **given)
         assert qs.shape == (T + 1, *np.broadcast_shapes(*some), 7)
         for k in range(T):
-            after = step(qs[k], vs[k], tau[k // 2], 0.01, gravity=g[k])
+            after = step(qs[k], vs[k], tau[k // 2], dt, gravity=g[k])
             assert error(qs[k + 1], after[0]) < 1e-14 and error(vs[k + 1], after[1]) < 1e-14, some
     with pytest.raises(ds.DelassusError, match="batch first"):  # one step of five states, or five of each
         ds.rollout(step, BODY.random(rng, 5), np.zeros(6), np.zeros((5, 1, 6)), 0.01, gravity=np.zeros(3))

@@ -699,7 +699,7 @@ BODY = ds.mechanisms.free_body(1.0, np.diag([0.1, 0.2, 0.3]))
 
 
 def test_rollouts_of_every_batch():
-    """Whatever broadcasts, what is held for two steps and what is given anew, on and back in time: the steps one by one."""
+    """Whatever broadcasts, what is held for two steps or given anew, on and back in time: the steps one by one."""
     step, T, rng = ds.compile(BODY, (), "step", gravity="input"), 4, np.random.default_rng(0)
     for some in product([(), (3,), (2, 1)], repeat=4):
         q, v = BODY.random(rng, some[0]), rng.normal(size=(*some[1], 6))

@@ -30,7 +30,6 @@ from internals import (
     llvm_module,
     make_program,
     optimise,
-    write_c,
 )
 from programs import at_a_wall, loaded, same
 from tools import requested
@@ -487,7 +486,7 @@ def test_c(tmp_path, scalar, monkeypatch):
     dtype = np.float64 if scalar == "double" else np.float32
     x = states(dtype=dtype)
     programs = [program_of(algorithm) for algorithm in CASES if algorithm is not sines_of_results]  # of another libm
-    sources = [write_c(program, tmp_path, scalar)[1] for program in programs]
+    sources = [c.write_c(program, tmp_path, scalar)[1] for program in programs]
     library = tmp_path / "loops.so"
     flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-shared", "-fPIC"]
     subprocess.run(["gcc", *flags, *map(str, sources), "-lm", "-o", str(library)], check=True, timeout=120)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import mmap
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -139,3 +142,18 @@ def draw(program, tree, rng, batch):
     """Configurations, and the rows that are given at call time."""
     rows = [rng.normal(size=(*batch, *a.shape)) for a in program.arguments[1:]]
     return [tree.random(rng, batch=batch), *rows]
+
+
+def at_a_wall(x, behind=False):
+    """Copy of an array that ends, or if it is ``behind`` begins, where memory ends that may be read and written."""
+    if os.name != "posix":
+        return x.copy()
+    page = mmap.PAGESIZE
+    room = -(-max(x.nbytes, 1) // page) * page
+    memory = mmap.mmap(-1, room + 2 * page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for wall in (start, start + page + room):
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(wall), ctypes.c_size_t(page), 0) == 0
+    made = np.frombuffer(memory, x.dtype, x.size, page + (0 if behind else room - x.nbytes)).reshape(x.shape)
+    made[...] = x
+    return made

@@ -128,7 +128,7 @@ def cycles(graph, ahead=100):
     return cycle
 
 
-@given(graphs(), st.integers(1, 30), st.integers(0, 2**32 - 1))
+@given(graphs() | graphs(kinds=(Op.ADD, Op.SUBTRACT, Op.MULTIPLY)), st.integers(1, 30), st.integers(0, 2**32 - 1))
 def test_overlapping_operations_are_the_same(graph, registers, seed):
     made = overlap(graph, registers)
     verify(made)

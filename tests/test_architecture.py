@@ -22,6 +22,9 @@ import pytest
 
 import delassus as ds
 import processors
+from faults import Faults
+from mutations import drawn
+from shortcuts import SHORTCUTS
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path(ds.__file__).parent
@@ -543,6 +546,20 @@ assert (estimates <= strict).tolist() == [True, False]
     noted = ast.unparse(processors.Recorder("some.py").visit(ast.parse(text)))
     assert noted.count("noted_Lt(") == 3 and noted.count("noted_LtE(") == 1
     assert "noted" not in noted[noted.index("not error") :]
+
+
+def test_faults_that_are_planted_stand_once_and_have_a_test():
+    """Those of `shortcuts.py`; and those that are drawn leave files that Python reads."""
+    for file, by_test in SHORTCUTS.items():
+        text = (PACKAGE / file).read_text()
+        for test, changes in by_test.items():
+            assert [before for before, after in changes if text.count(before) != 1 or before == after] == [], file
+            path, name = re.sub(r"\[.*", "", test).split("::")
+            assert name in marks(ROOT / "tests" / path), test
+    found = [*Faults(PACKAGE / "compiler" / "passes" / "allocate.py").found.values()]
+    some = drawn(found, 40, seed=3)
+    assert len(found) > 100 and some == drawn(found, 40, seed=3)
+    assert all(fault.is_valid() and fault.before != fault.after for fault in some)
 
 
 def test_no_helper_of_tests_stands_twice():

@@ -7,7 +7,7 @@ import shutil
 import warnings
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from types import MappingProxyType
 
 import numpy as np
@@ -744,6 +744,81 @@ def test_rollouts_broadcast():
     assert none[0].shape == (1, 17, 6) and np.array_equal(none[0][0], q)
     with pytest.raises(ds.DelassusError, match="controls"):
         ds.rollout(step, q, v, tau[0], 0.1, gravity=np.zeros(3))
+
+
+BODY = ds.mechanisms.free_body(1.0, np.diag([0.1, 0.2, 0.3]))
+"""A robot with more coordinates than velocities."""
+
+
+def test_rollouts_of_every_batch():
+    """Whatever broadcasts, what is held for two steps or given anew, on and back in time: the steps one by one."""
+    step, T, rng = ds.compile(BODY, (), "step", gravity="input"), 4, np.random.default_rng(0)
+    for some in product([(), (3,), (2, 1)], repeat=4):
+        q, v = BODY.random(rng, some[0]), rng.normal(size=(*some[1], 6))
+        tau, g = rng.normal(size=(T // 2, *some[2], 6)), rng.normal(size=(T, *some[3], 3))
+        given = {"gravity": g, "per_step": ["gravity"], "decimation": 2, "time_axis": 0}
+        dt = rng.choice([0.01, 0.0, -0.01])
+        qs, vs = ds.rollout(step, q, v, tau, dt, **given)
+        assert qs.shape == (T + 1, *np.broadcast_shapes(*some), 7)
+        for k in range(T):
+            after = step(qs[k], vs[k], tau[k // 2], dt, gravity=g[k])
+            assert error(qs[k + 1], after[0]) < 1e-14 and error(vs[k + 1], after[1]) < 1e-14, some
+    with pytest.raises(ds.DelassusError, match="batch first"):  # one step of five states, or five of each
+        ds.rollout(step, BODY.random(rng, 5), np.zeros(6), np.zeros((5, 1, 6)), 0.01, gravity=np.zeros(3))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_feedback_in_every_batch(dtype):
+    """Gains for all states or for each, bounds, and defects: the steps one by one, in blocks that overlap."""
+    step, T, rng = ds.compile(BODY, (), "step", dtype=dtype), 3, np.random.default_rng(0)
+    allowed = 1e-12 if dtype == "float64" else 1e-4
+    for batch, own_gains, moves in product([(), (1,), (3,), (17,), (2, 9)], (False, True), (False, True)):
+        q_nominal, v_nominal = BODY.random(rng, (T + 1, *batch)), rng.normal(size=(T + 1, *batch, 6))
+        nominal, start = rng.normal(size=(T, *batch, 6)), (BODY.random(rng, batch), rng.normal(size=(*batch, 6)))
+        K = rng.normal(size=(T, *(batch if own_gains else ()), 6, 12))
+        jumps = 0.1 * rng.normal(size=(T + 1, *batch, 12)) * moves
+        bounds = (
+            np.append(0.5, -rng.uniform(1.0, 3.0, 5)),
+            np.append(0.5, rng.uniform(1.0, 3.0, 5)),
+        )  # the first is held
+        cast = (x.astype(dtype) for x in (*start, nominal, K, q_nominal, v_nominal, jumps))
+        q, v, nominal, K, q_nominal, v_nominal, jumps = cast
+        given = {"feedback": K, "nominal": (q_nominal, v_nominal), "bounds": bounds, "time_axis": 0}
+        given["defects"] = jumps if moves else None
+        qs, vs, applied = ds.rollout(step, q, v, nominal, np.dtype(dtype).type(0.01), **given)
+        for k in range(T + 1):
+            q, v = (BODY.integrate(q.astype(float), jumps[k, ..., :6].astype(float)), v + jumps[k, ..., 6:])
+            assert error(qs[k], q) < allowed and error(vs[k], v) < allowed, (batch, own_gains, moves, k)
+            if k < T:
+                away = np.concatenate([BODY.difference(q_nominal[k].astype(float), q), v - v_nominal[k]], axis=-1)
+                wanted = nominal[k] + (K[k] @ away[..., None])[..., 0]
+                assert error(applied[k], np.clip(wanted, *bounds)) < allowed
+                q, v = step(qs[k], vs[k], applied[k], np.dtype(dtype).type(0.01))
+
+
+@pytest.mark.parametrize("mode", ["jvp", "vjp"])
+def test_derivatives_of_rollouts_in_every_batch(mode):
+    """As those of each state alone, in blocks that overlap: the last adds nothing twice."""
+    step, T, rng = ds.compile(BODY, (), "step"), 3, np.random.default_rng(0)
+    q, v, tau = BODY.random(rng, 19), rng.normal(size=(19, 6)), rng.normal(size=(T, 19, 6))
+    qs, vs = ds.rollout(step, q, v, tau, 0.01, time_axis=0)
+    names = ("q_dot", "v_dot") if mode == "jvp" else ("q_next_bar", "v_next_bar")
+    sizes = [(7,), (6,)] if mode == "jvp" else [(T, 7), (T, 6)]
+    changes = {x: rng.normal(size=(19, *size)) for x, size in zip(names, sizes, strict=True)}
+    if mode == "vjp":
+        changes = {name: np.moveaxis(x, 0, 1) for name, x in changes.items()}
+    kernel = step.derivative(mode)
+
+    def made(some):
+        of = {name: x[:, some] if mode == "vjp" else x[some] for name, x in changes.items()}
+        return ds.rollout(kernel, qs[:, some], vs[:, some], tau[:, some], 0.01, time_axis=0, **of)
+
+    for n in (1, 5, 8, 17, 19):  # no numbers of steps
+        whole = made(slice(n))
+        for k in {0, n // 2, n - 2, n - 1} - {-1}:
+            for x, y in zip(whole, made(k), strict=True):
+                of_state = x[k] if x.ndim == y.ndim + 1 and x.shape[0] == n else x[:, k]
+                assert error(of_state, y) < 1e-12, (n, k)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import inspect
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -15,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -173,6 +175,99 @@ def test_the_direct_entry_is_used_and_declines_the_rest(small) -> None:  # type:
     assert np.array_equal(kernel._direct(more[:most]), kernel(more, threads=1)[:most])
 
 
+def misfits(x: np.ndarray) -> list[object]:
+    """What stands for the numbers of an array, or for more or fewer, and is not to be read in its place."""
+    found = [np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(x.dtype).reshape(x.shape), x[None], x[..., None]]
+    if x.ndim:
+        found += [np.asfortranarray(x), np.repeat(x, 2, -1), np.repeat(x, 2, -1)[..., ::2], x[..., :-1], x[::-1]]
+    if x.ndim > 1:
+        found += [np.repeat(x, 2, 0), x[:-1], x[:0]]
+    found = [y for y in found if y.shape != x.shape or not (y.flags.c_contiguous and y.flags.aligned)]
+    types = [">f8" if x.itemsize == 8 else ">f4", np.float32 if x.itemsize == 8 else np.float64, np.float16, int]
+    return [*found, *map(x.astype, types), x.view(np.matrix if x.ndim == 2 else np.recarray), x.tolist(), 0.5, None]
+
+
+@pytest.mark.skipif(not fastcall.supported(), reason="this interpreter has no direct entry")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_direct_entry_reads_and_writes_what_lies_as_it_should_and_nothing_else(dtype) -> None:  # type: ignore[no-untyped-def]
+    step, rng = ds.compile(ds.mechanisms.chain(2), (), "step", dtype=dtype), np.random.default_rng(0)
+    shapes = [(2,), (2,), (2,), (), (2,), (2,)]
+    for batch in ((), (1,), (5,), (40,)):
+        arrays = [rng.normal(size=(*batch, *shape)).astype(dtype) for shape in shapes]
+        step(*arrays[:4])
+        assert step._direct(*arrays[:4], out=tuple(arrays[4:])) is not NotImplemented
+        for k, x in enumerate(arrays):
+            for wrong in misfits(x):
+                if type(wrong) is not float or shapes[k]:  # which stands for all states
+                    given = [*arrays[:k], wrong, *arrays[k + 1 :]]
+                    assert step._direct(*given[:4], out=tuple(given[4:])) is NotImplemented, (k, wrong)
+                    if k >= 4 and type(wrong) is np.ndarray:
+                        with pytest.raises(ds.DelassusError, match="writeable C-contiguous"):
+                            step(*given[:4], out=tuple(given[4:]))
+        fixed = [x.copy() for x in arrays]
+        for x in fixed:
+            x.setflags(write=False)
+        assert step._direct(*fixed[:4], out=tuple(arrays[4:])) is not NotImplemented
+        with pytest.raises(ds.DelassusError, match="writeable C-contiguous"):
+            step(*fixed[:4], out=tuple(fixed[4:]))
+        for k, j in [(k, j) for j in (4, 5) for k in range(6) if k != j]:  # side by side, or one reaches into the other
+            sizes = arrays[k].size, arrays[j].size
+            for shared in {0, 1, min(sizes)}:
+                memory = rng.normal(size=sum(sizes)).astype(dtype)
+                given = [*arrays]
+                given[k] = memory[: sizes[0]].reshape(arrays[k].shape)
+                given[j] = memory[sizes[0] - shared :][: sizes[1]].reshape(arrays[j].shape)
+                found = step._direct(*given[:4], out=tuple(given[4:]))
+                assert (found is NotImplemented) == (shared > 0), (k, j, shared)
+                if shared:
+                    with pytest.raises(ds.DelassusError, match="memory of its own"):
+                        step(*given[:4], out=tuple(given[4:]))
+
+
+@pytest.mark.skipif(not fastcall.supported(), reason="this interpreter has no direct entry")
+def test_kernels_of_more_arrays_than_the_direct_entry_has_room_for_have_none(small) -> None:  # type: ignore[no-untyped-def]
+    kernel = ds.compile(*small[:2])
+    known = {
+        name: getattr(kernel, name) for name in ("dtype", "operations", "code", "has_rcond", "lanes", "least_rcond")
+    }
+    for argument, most in (((), fastcall.SCALARS), ((1,), fastcall.MOST_ARRAYS - 2)):
+        for n in (most, most + 1):
+            arguments = (*kernel.arguments, *(replace(kernel.arguments[0], shape=argument) for _ in range(n)))
+            made = SimpleNamespace(arguments=arguments, results=kernel.results, **known)
+            assert (fastcall.direct_entry(made, print) is print) == (n > most)
+
+
+@pytest.mark.skipif(not fastcall.supported(), reason="this interpreter has no direct entry")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_direct_entry_sees_each_state_that_is_not_solved(dtype) -> None:  # type: ignore[no-untyped-def]
+    tree = ds.mechanisms.chain(2)
+    kernel = ds.compile(tree, ds.JointRows({tree.joint_names[1]: 1.0}), "dynamics", dtype=dtype)
+    part, n = fastcall.LEAST_PART, 2 * fastcall.LEAST_PART + 40
+    q = tree.random(0, batch=n).astype(dtype)
+    v = np.ones_like(q)
+    expected = kernel(q, v, v)
+    assert kernel.has_rcond and all(map(np.array_equal, kernel._direct(q, v, v), expected))
+    for k in (0, 1, part - 1, part, part + 1, 2 * part - 1, 2 * part, n - 1):
+        bad = q.copy()
+        bad[k] = np.nan
+        assert kernel._direct(bad, v, v) is NotImplemented, k
+
+
+def test_batches_broadcast_as_numpy_has_it() -> None:
+    """Of every argument: of fewer axes, of axes of one, with steps between states."""
+    step, rng = ds.compile(ds.mechanisms.chain(2), (), "step"), np.random.default_rng(0)
+    batches = [(), (1,), (3,), (2, 1), (1, 3), (2, 3)]
+    given = {batch: rng.normal(size=(4, *batch, 4))[..., ::2] for batch in batches}
+    for some in itertools.product(batches, repeat=3):
+        q, v, tau = (given[batch][k] for k, batch in enumerate(some))
+        whole = np.broadcast_shapes(*some)
+        dt = rng.uniform(size=whole) if some[0] != some[1] else 0.1
+        found = step(q, v, tau, dt)
+        full = [np.ascontiguousarray(np.broadcast_to(x, (*whole, 2))) for x in (q, v, tau)]
+        for x, y in zip(found, step(*full, np.broadcast_to(dt, whole).copy()), strict=True):
+            assert x.shape == (*whole, 2) and np.array_equal(x, y), some
+
+
 def test_a_free_threaded_interpreter_has_no_direct_entry(small, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     """Its objects are laid out otherwise; calls go the general way."""
     tree, constraints, q, reference = small
@@ -197,7 +292,10 @@ def test_the_direct_entry_makes_results_as_the_general_path_does(dtype) -> None:
             assert np.array_equal(x, y)
         for x, expected in zip(found, general, strict=True):
             assert type(x) is np.ndarray and str(x.flags) == str(expected.flags) and x.strides == expected.strides
-            assert x.ctypes.data % 64 == 0 and np.array_equal(x, expected)
+            assert x.ctypes.data % 64 == expected.ctypes.data % 64 == 0 and np.array_equal(x, expected)
+    changes, directions = step.derivative("jvp"), (v, q, v)
+    expected = changes(q, v, v, np.full(64, 0.1, dtype), *directions, np.full(64, -0.7, dtype))
+    assert all(map(np.array_equal, changes._direct(q, v, v, 0.1, *directions, -0.7), expected))
     counted = [sys.getrefcount(x) for x in (q, step.dtype)]
     for _ in range(100):
         step._direct(q, v, v, 0.1), step._direct(q, v, v), step._direct(np.nan, v, v, 0.1)
@@ -225,6 +323,7 @@ def test_a_call_goes_through_the_entry_or_past_it() -> None:
         ((q, v, v), {"out": (*out, v)}),
         ((q, v, v), {"out": list(out)}),
         ((q, v), {"out": v}),
+        ((q, v, v), {"tau": out}),
     ]:
         with pytest.raises(ds.DelassusError):
             kernel(*given, **named)

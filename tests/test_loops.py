@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import re
 import subprocess
 
 import casadi as ca
@@ -22,15 +23,15 @@ from internals import (
     Program,
     Result,
     TraceOps,
+    c,
     casadi_function,
     host,
     interpret_program,
     llvm_module,
     make_program,
     optimise,
-    write_c,
 )
-from programs import loaded, same
+from programs import at_a_wall, loaded, same
 from tools import requested
 
 N = 4
@@ -121,7 +122,8 @@ def rows_of_a_body(ops, x):
 
     def body(a, b):
         ((p, q),), ((r, s),) = ops.entries(a), ops.entries(b)
-        return [ops.matrix([[p * r + x[0] * q, s, 3.0, x[1] * x[2], ops.sqrt(q * q + 1.0) * s]])]
+        made = p * r + x[0] * q
+        return [ops.matrix([[made, s, 3.0, x[1] * x[2], ops.sqrt(q * q + 1.0) * s + made]])]
 
     rows = [(ops.matrix([[x[k % N], 0.5 * k]]), ops.matrix([[x[3], x[1] - k]])) for k in range(7)]
     first = [ops.entries(found)[0] for (found,) in ops.map(body, rows)]
@@ -192,9 +194,23 @@ def calls_in_passes(ops, x):
     return [*third, *second[3:], early[0]]
 
 
+def sines_of_results(ops, x):
+    """Sines of arguments, of what a loop gives, of what calls give and of what they are given."""
+    (y,) = ops.repeat(3, [0.1 * x[0]], lambda values: ([0.5 * values[0] + 0.1 * x[1]], ops.less(values[0], 0.1 * x[2])))
+    rows = [[ops.matrix([[0.1 * scale * z for z in x]])] for scale in (1.0, 0.5, 0.7)]
+
+    def body(row):
+        ((first, *_),) = ops.entries(row)
+        return [row @ ops.transpose(row), ops.matrix([[ops.sin(first)]])]
+
+    found = [ops.entries(one)[0][0] for made in ops.map(body, rows) for one in made]
+    z = found[4]
+    return [*found, *(f(value) for value in (x[3], y, z, x[1]) for f in (ops.sin, ops.cos))]
+
+
 CASES = [
     root_by_newton, swapped, two_loops, once, not_at_all, long_body, tiles, rows_of_a_body, loop_from_calls,
-    loops_in_place, a_pass_that_few_want, calls_in_passes,
+    loops_in_place, a_pass_that_few_want, sines_of_results, calls_in_passes,
 ]  # fmt: skip
 
 
@@ -306,9 +322,67 @@ def test_machine_code(algorithm, lanes, scalar):
     x = states(dtype=dtype)
     (wanted,) = interpret_program(program, x)
     for n in (lanes, 8, 37):
-        found = np.full((n, *wanted.shape[1:]), np.nan, dtype)
-        run(n, x[:n].ctypes.data, found.ctypes.data)
+        found, given = at_a_wall(np.full((n, *wanted.shape[1:]), np.nan, dtype)), at_a_wall(x[:n])
+        run(n, given.ctypes.data, found.ctypes.data)
         np.testing.assert_allclose(found, wanted[:n], rtol=1e-12 if scalar == "double" else 2e-5)
+
+
+def random_calls(seed):
+    """Calls whose columns are treated alike, or all but one; operands side by side, permuted, picked, or shared."""
+
+    def algorithm(ops, x):
+        rng = np.random.default_rng(seed)
+        width, n, odd, other = int(rng.choice([3, 4, 6, 8])), int(rng.integers(2, 11)), seed // 5 - 1, seed % 5
+        order, way = rng.permutation(width), rng.choice(["block", "permuted", "picked"])
+        if rng.random() < 0.5:  # its ends are where they would be
+            order[:] = [0, 2, 1, *range(3, width)]
+        pool = [(1.0 + 0.1 * k) * x[k % N] + 0.2 * x[(k + 1) % N] for k in range(n + width + 2)]
+        kinds = [
+            lambda a, t: 0.5 * (a + t) * a, lambda a, t: 0.25 * (a + t) * a, lambda a, t: 0.5 * (a - t) * a,
+            lambda a, t: 0.5 * (a + t) * t, lambda a, t: 0.5 * a * t + a,
+        ]  # fmt: skip
+
+        def body(row, shared):
+            ((*entries,),), ((t,),) = ops.entries(row), ops.entries(shared)
+            return [ops.matrix([[kinds[other if j == odd else 0](a, t) for j, a in enumerate(entries)]])]
+
+        def chosen(values, k):
+            block = values[k : k + width] if k + width <= len(values) else values[:width]
+            if way == "picked":
+                return [values[i] for i in rng.integers(0, len(values), width)]
+            return [block[i] for i in order] if way == "permuted" else block
+
+        shared = [pool[i] for i in rng.integers(0, 2, n)]
+        rows = [(ops.matrix([chosen(pool, k)]), ops.matrix([[shared[k]]])) for k in range(n)]
+        found = [ops.entries(made)[0] for (made,) in ops.map(body, rows)]
+        again = [(ops.matrix([chosen(found[k], 0)]), ops.matrix([[shared[0]]])) for k in range(n)]
+        return [y for row in (*found, *(ops.entries(made)[0] for (made,) in ops.map(body, again))) for y in row]
+
+    algorithm.__name__ = f"random_calls{seed}"
+    return algorithm
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(25))
+def test_one_state_code_of_random_calls(seed):
+    program, cpu, x = program_of(random_calls(seed)), host(), states(3)
+    code = loaded(llvm_module(program, "double", 1, cpu.vector_registers, cpu.has_fma))
+    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code.address("batch"))
+    wanted = by_numpy(random_calls(seed), x)
+    found, given = at_a_wall(np.full(wanted.shape, np.nan)), at_a_wall(x)
+    run(len(x), given.ctypes.data, found.ctypes.data)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", CASES)
+def test_workspaces_hold_what_waits_in_them(algorithm):
+    """In one-state code, of few registers: operands of calls that run on vectors are several numbers."""
+    text = llvm_module(program_of(algorithm), "double", 1, 7, True)
+    (size,) = map(int, re.findall(r"%w = alloca double, i64 (\d+)", text))
+    for function in text.split("\ndefine "):
+        places = {name: int(k) for name, k in re.findall(r"(%\d+) = getelementptr double, ptr %w, i64 (\d+)", function)}
+        wide = set(re.findall(r"<4 x double>(?: %\d+)?, ptr (%\d+)", function))
+        assert all(k + (4 if name in wide else 1) <= size for name, k in places.items())
 
 
 @pytest.mark.slow
@@ -318,7 +392,7 @@ def test_sines_of_one_state(sizes):
     n, cpu = sum(sizes), host()
     rng = np.random.default_rng(n)
     arguments = tuple(Argument(f"x{k}", (size,)) for k, size in enumerate(sizes))
-    values = [rng.uniform(-4, 4, size) for size in sizes]
+    values = [at_a_wall(rng.uniform(-4, 4, size)) for size in sizes]
     x = np.concatenate(values)
     sets = [chosen for chosen in itertools.product((False, True), repeat=n) if any(chosen)]
     for chosen in sets if n < 7 else [sets[k] for k in rng.integers(0, len(sets), 64)]:
@@ -393,24 +467,47 @@ def test_calls_for_rows_of_values_in_any_places(lanes):
 
 
 @pytest.mark.parametrize("scalar", ["double", "float"])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8])
+def test_arrays_and_batches_of_every_size(lanes, scalar):
+    """Fewer numbers a state than there are lanes, as many and more; every number of states that ends a block."""
+    ops, cpu = TraceOps(), host()
+    sizes = (1, 2, 3, 4, 5, 7, 8, 9, 17)
+    made = [ops.number(2.0 * y + 1.0) for size in sizes for y in ops.vector(size)]
+    arguments = tuple(Argument(f"x{size}", (size,)) for size in sizes)
+    ends = np.cumsum(sizes)
+    results = tuple(Result(f"y{n}", (n,), tuple(range(end - n, end))) for n, end in zip(sizes, ends, strict=True))
+    program = Program("sizes", ops.graph([made]), arguments, results)
+    dtype = np.float64 if scalar == "double" else np.float32
+    code = loaded(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
+    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 2 * len(sizes))(code.address("batch"))
+    for n, behind in itertools.product(range(lanes, 5 * lanes + 2), (False, True)):
+        given = [at_a_wall(np.random.default_rng(n).normal(size=(n, size)).astype(dtype), behind) for size in sizes]
+        found = [at_a_wall(np.full(x.shape, np.nan, dtype), behind) for x in given]
+        run(n, *(a.ctypes.data for a in (*given, *found)))
+        for x, y in zip(given, found, strict=True):
+            np.testing.assert_allclose(y, 2.0 * x + 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("scalar", ["double", "float"])
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_results_that_are_leaves(lanes, scalar):
-    """Neighbours of one number, of one argument, alone, of two arguments; long and short; zeros keep their signs."""
+    """Neighbours of one number, of one argument, equal, alone, of two arguments; long and short; signs of zeros."""
     ops, cpu = TraceOps(), host()
     x, y = ops.vector(40), ops.vector(5)
     zeros = [ops.number(0.0)] * 150
-    pattern = [*x, *zeros, *x[7:16], *y, ops.number(2.0), *y[1:], *x[:3], *zeros[:5], x[0] * y[0], *reversed(x), *y, *x]
-    made = list(map(ops.number, pattern))
-    results = (Result("y", (len(made),), tuple(range(len(made)))), Result("z", (33,), (44,) * 33))
+    pattern = [*x, *zeros, *x[7:16], *y, ops.number(2.0), *y[1:], *x[:3], *zeros[:5], *[x[3]] * 6, x[0] * y[0]]
+    pattern += [*zeros[:9], x[1] * y[1], *zeros[:9], *reversed(x), *y, *x]
+    made, n = [*map(ops.number, pattern), ops.number(7.0)], len(pattern)
+    results = (Result("y", (n,), tuple(range(n))), Result("z", (33,), (44,) * 33), Result("w", (181,), (n,) * 181))
     program = Program("leaves", ops.graph([made]), (Argument("x", (40,)), Argument("y", (5,))), results)
     dtype = np.float64 if scalar == "double" else np.float32
     code = loaded(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
-    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 4)(code.address("batch"))
+    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 5)(code.address("batch"))
     for n in (lanes, 9):
         given = np.random.default_rng(n).normal(size=(n, 45)).astype(dtype)
         given[:, ::4] = -0.0
-        x, y = np.ascontiguousarray(given[:, :40]), np.ascontiguousarray(given[:, 40:])
-        found = [np.full((n, *r.shape), np.nan, dtype) for r in results]
+        x, y = at_a_wall(given[:, :40]), at_a_wall(given[:, 40:])
+        found = [at_a_wall(np.full((n, *r.shape), np.nan, dtype)) for r in results]
         run(n, *(a.ctypes.data for a in (x, y, *found)))
         (wanted,) = interpret_program(program, given)
         for this, result in zip(found, results, strict=True):
@@ -437,11 +534,15 @@ def test_code_of_sparse_results_grows_with_their_rows():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scalar", ["double", "float"])
-def test_c(tmp_path, scalar):
+def test_c(tmp_path, scalar, monkeypatch):
+    """Of float, in short functions."""
+    if scalar == "float":
+        monkeypatch.setattr(c, "PART", 25)
+        monkeypatch.setattr(c, "UNCUT", 25)
     dtype = np.float64 if scalar == "double" else np.float32
     x = states(dtype=dtype)
-    programs = [program_of(algorithm) for algorithm in CASES]
-    sources = [write_c(program, tmp_path, scalar)[1] for program in programs]
+    programs = [program_of(algorithm) for algorithm in CASES if algorithm is not sines_of_results]  # of another libm
+    sources = [c.write_c(program, tmp_path, scalar)[1] for program in programs]
     library = tmp_path / "loops.so"
     flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-shared", "-fPIC"]
     subprocess.run(["gcc", *flags, *map(str, sources), "-lm", "-o", str(library)], check=True, timeout=120)

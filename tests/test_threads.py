@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import multiprocessing
 import os
 import subprocess
@@ -53,6 +54,16 @@ class Chunks:
 
 def run(function, array):
     threads.over_states(function, [array], [array.itemsize], len(array), 4, 1)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_chunks_are_all_states_once_and_fill_the_lanes(cores, number):
+    for n, lanes in itertools.product(range(1, 80), (1, 4, 8)):
+        array, taken = np.zeros((n, 2)), []
+        threads.over_states(lambda *chunk, to=taken: to.append(chunk), [array], [16], n, number, lanes)
+        chunks = sorted(((at - array.ctypes.data) // 16, states) for states, at in taken)
+        assert [k for first, states in chunks for k in range(first, first + states)] == list(range(n))
+        assert min(states for _, states in chunks) >= min(n, lanes)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError("no more")])

@@ -1,0 +1,279 @@
+"""Shortcuts and guards of the library, what drops or weakens each, and a test that fails then.
+
+By file and test: texts that stand once in the file, and what to put in their place. ``mutations.py --shortcuts`` does
+that, one by one. Who adds a shortcut adds what breaks it here.
+"""
+
+Faults = tuple[tuple[str, str], ...]
+
+# fmt: off
+SHORTCUTS: dict[str, dict[str, Faults]] = {
+    "compiler/passes/allocate.py": {
+        "test_allocate.py::test_steps_compute_the_graph": (
+            ("            for x in self.next_use:\n                self._store(x)\n", ""),
+        ),
+    },
+    "compiler/passes/schedule.py": {
+        "test_allocate.py::test_overlapping_operations_are_the_same": (
+            ("and self.uses[x] == 1 and x not in outputs]", "and x not in outputs]"),
+            ("self.uses[x] == 1 and x not in outputs", "self.uses[x] <= 2 and x not in outputs"),
+        ),
+    },
+    "compiler/passes/simplify.py": {
+        "test_passes.py::test_division_by_a_constant": (
+            ("if HAS_RECIPROCAL[0] <= abs(build.value[y]) <= HAS_RECIPROCAL[1]:", "if True:"),
+        ),
+        "test_passes.py::test_shared_reciprocals_keep_quotients": (
+            ("abs(build.value[x]) == 1.0", "abs(build.value[x]) >= 1.0"),
+        ),
+        "test_passes.py::test_quotients_by_one_number_share_its_reciprocal": (
+            ("return reciprocal if build.value[x] > 0 else _negated(build, reciprocal)", "return reciprocal"),
+        ),
+        "test_passes.py::test_signs_are_folded": (
+            ("y, minus_y = build.nodes[y][1], not minus_y", "y, minus_y = build.nodes[y][1], True"),
+        ),
+        "test_passes.py::test_negations_left_are_absorbed_where_that_is_free": (
+            ("if uses[x] != 1 or not depth:", "if not depth:"),
+            ("uses = np.bincount(outputs, minlength=len(nodes))", "uses = np.zeros(len(nodes), dtype=np.int64)"),
+        ),
+    },
+    "compiler/program/batched_calls.py": {
+        "test_loops.py::test_one_state_code_of_random_calls": (
+            ("leaders.setdefault((column - column[0]).tobytes(), k)", "leaders.setdefault(b'', k)"),
+            ("return [self.places[k] for k in columns] == [(base, distance + k) for k in range(len(columns))]",
+             "return self.places[columns[-1]] == (base, distance + len(columns) - 1)"),
+            ("*([n - lanes] if n % lanes else [])", "*([n - lanes] if n % lanes > 1 else [])"),
+            ("inputs = [columns[:1] if len({rows.places[k] for k in columns}) == 1 else columns for columns in "
+             "groups]",
+             "inputs = [columns[:1] if len({rows.places[k] for k in columns}) <= 2 else columns for columns in "
+             "groups]"),
+            ("any(self._nodes[k][0] != op for k in group) or (", "("),
+            ("op != Op.INPUT and not is_one", "False"),
+        ),
+        "test_loops.py::test_machine_code[tiles-1-double]": (
+            ("leaders.setdefault((column - column[0]).tobytes(), k)",
+             "leaders.setdefault((column[-1] - column[0]).tobytes(), k)"),
+        ),
+        "test_loops.py::test_machine_code[calls_in_passes-1-double]": (
+            ("        if len(outputs) % lanes:\n            continue\n", ""),
+        ),
+    },
+    "compiler/program/stages.py": {
+        "test_loops.py::test_the_interpreter_does_what_the_algorithm_does_at_once": (
+            ("if is_made and n_starts[start] == 1 and last_read.get(start, 0) <= begin:",
+             "if is_made and last_read.get(start, 0) <= begin:"),
+            ("if is_made and n_starts[start] == 1 and last_read.get(start, 0) <= begin:",
+             "if is_made and n_starts[start] == 1:"),
+            ("in single and self._stage[k] < only:", "in single:"),
+            ("reader[x] = first if reader.get(x, first) == first else several", "reader[x] = first"),
+            ("places = self._copies if op in LEAVES and node not in self._known else self.place",
+             "places = self.place"),
+        ),
+    },
+    "compiler/program/trace.py": {
+        "test_dynamics_derivatives.py::test_kernels_where_rows_are_dependent": (
+            ("if output.symmetric:", "if rows == columns:"),
+        ),
+    },
+    "compiler/program/workspace_slots.py": {
+        "test_loops.py::test_the_interpreter_does_what_the_algorithm_does_at_once": (
+            ("            last_read[value] = k  # none else may have its place while it is set\n", ""),
+            ("    last_read |= dict.fromkeys(_read(last, ()), len(stages))\n", ""),
+            ("taken = np.flatnonzero(free_from > stage)", "taken = np.flatnonzero(free_from > stage + 1)"),
+            ("np.argmax(room >= n)", "np.argmax(room >= n - 1)"),
+            ("unless=None if stage.unless is None else place[stage.unless]", "unless=stage.unless"),
+            ("free_from[at : at + n] = 1 + max(last_read[value] for value in runs[k])",
+             "free_from[at : at + n] = max(last_read[value] for value in runs[k])"),
+        ),
+    },
+    "compiler/targets/c/module.py": {
+        "test_loops.py::test_c": (
+            ("if uses[k] == (k not in stored) and not goals and", "if uses[k] <= 2 and not goals and"),
+            ("own > binds or (own == binds and k == 0 and binds in (SUM, PRODUCT))", "own >= binds"),
+            ("own > binds or (own == binds and k == 0 and binds in (SUM, PRODUCT))",
+             "own > binds or (own == binds and k == 0)"),
+            ("&& {self.copies[-1][0]} == 0; ++k", "; ++k"),
+            ("made = [f\"r[{k}]\" for k in range(len(goals))] if stage.is_loop else goals", "made = goals"),
+            ("(slot < 0 or slot not in anew) and self._is_shorter", "self._is_shorter"),
+            ("if uses[k] == (k not in stored) and not goals and", "if uses[k] == (k not in stored) and"),
+        ),
+    },
+    "compiler/targets/llvm/module.py": {
+        "test_loops.py::test_sines_of_one_state": (
+            ("some == [*range(some[0], some[0] + SIMD_LANES)]", "some[-1] - some[0] == SIMD_LANES - 1"),
+            ("are_neighbours and self.inputs[some[0]][0] == self.inputs[some[-1]][0]", "are_neighbours"),
+            ("are_neighbours and self.inputs[some[0]][0] == self.inputs[some[-1]][0]",
+             "self.inputs[some[0]][0] == self.inputs[some[-1]][0]"),
+            ("some == [*range(some[0], some[0] + SIMD_LANES)]", "some[-1] - some[0] == len(some) - 1"),
+        ),
+        "test_loops.py::test_results_that_are_leaves": (
+            ("        if n < SIMD_LANES:\n", "        if n <= 1:\n"),
+            ("if n % SIMD_LANES:  # the last", "if n % SIMD_LANES > 1:  # the last"),
+            ("n // SIMD_LANES * SIMD_LANES, SIMD_LANES) as at",
+             "n // SIMD_LANES * SIMD_LANES - SIMD_LANES, SIMD_LANES) as at"),
+            ("before = (r, position - 1, origin, distance - (origin[0] == \"%\"))",
+             "before = (r, position - 1, origin, distance)"),
+            ("before = (r, position - 1, origin, distance - (origin[0] == \"%\"))",
+             "before = (r, runs[-1][-1][1] if runs else 0, origin, distance - (origin[0] == \"%\"))"),
+            ("if self.last.nodes[k][0] == Op.CONSTANT} - constants",
+             "if self.last.nodes[k][0] == Op.CONSTANT and not constants}"),
+        ),
+        "test_loops.py::test_machine_code[tiles-2-float]": (
+            ("is_short = n_bases <= MOST_BASES and all(section.rows is None for section in sections)",
+             "is_short = n_bases <= MOST_BASES"),
+            ("is_short = n_bases <= MOST_BASES and all(section.rows is None for section in sections)",
+             "is_short = True"),
+        ),
+        "test_loops.py::test_machine_code[sines_of_results-1-double]": (
+            ("if k is not None and k < program.n_inputs", "if k is not None"),
+        ),
+    },
+    "compiler/targets/llvm/parts.py": {
+        "test_loops.py::test_machine_code[tiles-1-double]": (
+            ("wanted = columns[:1] if section.rows.are_neighbours(columns) else columns", "wanted = columns[:1]"),
+            ("if base not in self._bases:", "if not self._bases:"),
+        ),
+        "test_loops.py::test_machine_code[tiles-2-float]": (
+            ("if len(columns) < section.lanes:", "if len(columns) == 1:"),
+        ),
+        "test_loops.py::test_machine_code[two_loops-2-float]": (
+            ("icmp eq i{text.lanes} {whole}, -1", "icmp ne i{text.lanes} {whole}, 0"),
+        ),
+        "test_loops.py::test_workspaces_hold_what_waits_in_them": (
+            ("self.first_output = self.first_apart + max(len(s.targets) if s.apart else 0 for s in sections)",
+             "self.first_output = self.first_apart"),
+            ("s.allocation.n_slots * s.lanes for s", "s.allocation.n_slots for s"),
+        ),
+        "test_loops.py::test_machine_code[sines_of_results-1-double]": (
+            ("is_known = op in (Op.SIN, Op.COS) and self.rows is None and self.nodes[x][0] == Op.INPUT",
+             "is_known = op in (Op.SIN, Op.COS) and self.nodes[x][0] == Op.INPUT"),
+        ),
+    },
+    "compiler/targets/llvm/rows.py": {
+        "test_loops.py::test_results_that_are_leaves": (
+            ("([size - lanes] if size % lanes else [])", "([size - lanes] if size % lanes > 1 else [])"),
+        ),
+        "test_loops.py::test_arrays_and_batches_of_every_size": (
+            ("if size == 1:  # numbers of states are neighbours", "if size == 2:"),
+            ("    if size < lanes:\n        for k, source", "    if size < lanes - 1:\n        for k, source"),
+            ("    if size < lanes:\n        for k, target", "    if size < lanes - 1:\n        for k, target"),
+        ),
+    },
+    "runtime/arrays.py": {
+        "test_kernel.py::test_batches_broadcast_as_numpy_has_it": (
+            ("return [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in arrays], batch",
+             "return arrays, batch"),
+            ("out.append(x if o == batch else broadcast(x, (*t, *batch, *a.shape)))",
+             "out.append(x if len(o) == len(batch) else broadcast(x, (*t, *batch, *a.shape)))"),
+            ("if shape != batch:", "if len(shape) > len(batch):"),
+        ),
+        "test_compiled_dynamics.py::test_rollouts_of_every_batch": (
+            ("if t and len(o) < len(batch):", "if t and not o and batch:"),
+            ("np.repeat(array, each, axis=0) if each > 1 else array",
+             "np.repeat(array, each, axis=0) if each > 2 else array"),
+        ),
+        "test_kernel.py::test_bad_calls": (
+            ("if not good or not out.flags.c_contiguous or not out.flags.writeable:",
+             "if not good or not out.flags.writeable:"),
+            ("(\"iub\" if argument.flags else \"iu\")", "\"iub\""),
+        ),
+    },
+    "runtime/fallback.py": {
+        "test_one_state.py::test_jax": (
+            ("where = np.nonzero(chosen) if batch else chosen", "where = np.nonzero(chosen)"),
+        ),
+    },
+    "runtime/fastcall.py": {
+        "test_kernel.py::test_the_direct_entry_reads_and_writes_what_lies_as_it_should_and_nothing_else": (
+            ("if load(x + OBJECT_TYPE) != load(record + ARRAY_TYPE) or load(x + DESCRIPTOR) != load(record + DESCR):",
+             "if load(x + OBJECT_TYPE) != load(record + ARRAY_TYPE):"),
+            ("if load(x + OBJECT_TYPE) != load(record + ARRAY_TYPE) or load(x + DESCRIPTOR) != load(record + DESCR):",
+             "if load(x + DESCRIPTOR) != load(record + DESCR):"),
+            ("if (load(x + FLAGS, np.int32) & flags) != flags or load(x + DIMENSIONS_COUNT, np.int32) != n_axes + "
+             "is_batch:",
+             "if load(x + DIMENSIONS_COUNT, np.int32) != n_axes + is_batch:"),
+            ("if (load(x + FLAGS, np.int32) & flags) != flags or load(x + DIMENSIONS_COUNT, np.int32) != n_axes + "
+             "is_batch:",
+             "if (load(x + FLAGS, np.int32) & flags) != flags:"),
+            ("        if load(dimensions) != n:\n            return 0\n", ""),
+            ("if load(dimensions) != n:", "if load(dimensions) < n:"),
+            ("if load(dimensions + 8 * d) != load(shape + 16 + 8 * d):",
+             "if load(dimensions + 8 * d) < load(shape + 16 + 8 * d):"),
+            ("if kind != load(record + FLOAT_TYPE) and kind != load(record + DOUBLE_TYPE):",
+             "if kind == load(record + ARRAY_TYPE):"),
+            ("if load(ends + 8 * k) > load(arrays + 8 * j) and load(ends + 8 * j) > load(arrays + 8 * k):",
+             "if load(arrays + 8 * k) == load(arrays + 8 * j):"),
+            ("if load(ends + 8 * k) > load(arrays + 8 * j) and load(ends + 8 * j) > load(arrays + 8 * k):",
+             "if load(ends + 8 * k) >= load(arrays + 8 * j) and load(ends + 8 * j) >= load(arrays + 8 * k):"),
+            ("        for j in range(k):\n            if load(ends",
+             "        for j in range(n_inputs):\n            if load(ends"),
+            ("if out != 0 and not _are_apart(arrays, ends, n_inputs, n_arrays):", "if False:"),
+            ("if 0 < k < n_inputs and load(shape + 8) == 0 else 0", "if 0 < k < n_inputs else 0"),
+        ),
+        "test_kernel.py::test_a_call_goes_through_the_entry_or_past_it": (
+            ("if span == 0:\n        return False", "if span == 1:\n        return False"),
+            ("is_known = load(results + OBJECT_TYPE) == load(record + TUPLE_TYPE) and load(results + LENGTH) == "
+             "n_results",
+             "is_known = load(results + OBJECT_TYPE) == load(record + TUPLE_TYPE)"),
+            ("is_known = load(results + OBJECT_TYPE) == load(record + TUPLE_TYPE) and load(results + LENGTH) == "
+             "n_results",
+             "is_known = True"),
+            ("is_known = count == n_inputs\n", "is_known = count >= n_inputs\n"),
+            ("is_known = load(names + LENGTH) == 1 and load(names + ITEMS) == load(record + OUT)",
+             "is_known = load(names + LENGTH) == 1"),
+        ),
+        "test_kernel.py::test_the_direct_entry_sees_each_state_that_is_not_solved": (
+            ("if load(record + HAS_RCOND) != 0 and ill_conditioned(", "if False and ill_conditioned("),
+            ("rcond + first * item, size, load", "rcond, size, load"),
+        ),
+        "test_kernel.py::test_the_direct_entry_is_used_and_declines_the_rest": (
+            ("if n > load(record + MOST_STATES):\n        return DECLINED",
+             "if n > load(record + MOST_STATES) + 1000000:\n        return DECLINED"),
+            ("arguments, flags = out - 8 * n_inputs, WRITEABLE", "arguments = out - 8 * n_inputs"),
+        ),
+        "test_kernel.py::test_kernels_of_more_arrays_than_the_direct_entry_has_room_for_have_none": (
+            ("if not supported() or n_scalars > SCALARS or max(", "if not supported() or max("),
+        ),
+        "test_kernel.py::test_the_direct_entry_makes_results_as_the_general_path_does": (
+            ("n_scalars += 1\n", "n_scalars = 1\n"),
+        ),
+    },
+    "runtime/rollouts/derivatives.py": {
+        "test_compiled_dynamics.py::test_derivatives_of_rollouts_in_every_batch": (
+            ("like = over_time.get(of) if forwards else Moving((), 0)", "like = Moving((), 0)"),
+        ),
+    },
+    "runtime/rollouts/loop.py": {
+        "test_compiled_dynamics.py::test_feedback_in_every_batch": (
+            ("return self.gains.shape[1:-2] != self.q.shape[1:-1]",
+             "return len(self.gains.shape) != len(self.q.shape) + 1"),
+            ("return self.gains.shape[1:-2] != self.q.shape[1:-1]", "return False"),
+            ("0 if self.is_shared else 2 * n * nv", "2 * n * nv"),
+            ("if law != 0 and load(law + 48) != 0:", "if False:"),
+            ("found = max(found, _number(bounds + item * j, item))\n            found = min(found, _number(bounds "
+             "+ item * (n + j), item))",
+             "found = max(found, _number(bounds + item * j, item))"),
+        ),
+        "test_compiled_dynamics.py::test_derivatives_of_rollouts_in_every_batch": (
+            ("        first = min(first, n - size)\n", ""),
+            ("for j in range((first + size - begin) * width):", "for j in range(size * width):"),
+            ("+ begin * width * item\n                part", "+ first * width * item\n                part"),
+        ),
+    },
+    "runtime/rollouts/rollout.py": {
+        "test_compiled_dynamics.py::test_rollouts_of_every_batch": (
+            ("if kernel.iterates and not np.all(np.asarray(dt) > 0.0):", "if not np.all(np.asarray(dt) > 0.0):"),
+        ),
+    },
+    "runtime/threads.py": {
+        "test_threads.py::test_chunks_are_all_states_once_and_fill_the_lanes": (
+            ("    chunk += -chunk % lanes\n", ""),
+            ("(first, chunk if first < firsts[-1] else n - first)", "(first, chunk)"),
+            ("firsts = range(0, max(n - chunk, 0) + 1, chunk)", "firsts = range(0, n, chunk)"),
+        ),
+        "test_threads.py::test_the_work_of_a_call_says_whether_threads_are_worth_it": (
+            ("cores() if operations >= ENOUGH_FOR_THREADS else few", "cores()"),
+        ),
+    },
+}
+# fmt: on

@@ -52,8 +52,9 @@ def test_only_the_outputs_that_are_asked_for(name):
         assert error(found, direct[wanted]) < 1e3 * AGREEMENT
     counts = [operations(tree, tip, name, x, **measured(x)) for x in (every, names, every[0], every[-1])]
     assert max(counts) == counts[0] and counts[1] == some.operations.total
-    # all of smooth motion is carried by one loop; joint forces that are controls need no operations
-    assert counts[0] == 0 or (min(counts) < counts[0]) == (not name.startswith("smooth_motion"))
+    # one loop carries smooth motion, all but a few operations; joint forces that are controls need none
+    left_out = counts[0] - min(counts)
+    assert counts[0] == 0 or (left_out < 10 if name.startswith("smooth_motion") else left_out > 0)
     again = pickle.loads(pickle.dumps(one))
     assert np.array_equal(again(**values), one(**values)) and again.operations == one.operations
     restricted = bind(tree, tip, quantity.only(names), {n: values[n] for n in quantity.inputs}, **measured(names)).run()

@@ -219,7 +219,7 @@ def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array,
     if made.loops:
         smooth = ds.compile(tree, made.loops, "smooth_motion", outputs="reached")
         free = turned = smooth(q, v, values["tau"], values["dt"], STEP.correction)
-        J = ds.jacobian(tree, made.loops, q)
+        J = ds.jacobian(tree, [c.as_loop for c in made.loops], q)
         side = inverse @ np.swapaxes(J, 1, 2)
         through = side @ np.linalg.pinv(J @ side, hermitian=True)
         free = free - np.einsum("nij,njk,nk->ni", through, J, free)

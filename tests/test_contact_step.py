@@ -772,6 +772,7 @@ def test_contacts_are_constraints_of_their_own():
     [
         (lambda: ds.Contact("body", "ball"), "a convex shape"),
         (lambda: ds.Contact("body", Sphere(0.1), "floor"), "'plane', 'input'"),
+        (lambda: ds.Contact("body", Sphere(0.1), ds.Frame("world", given="placement")), "a Frame on 'world'"),
         (lambda: ds.Contact("body", Sphere(0.1), ds.Frame("body")), "'world'"),
         (lambda: ds.Contact("body", Box(1, 1, 1), ("other", Mesh(np.eye(4, 3)))), "hulls of triangles"),
         (lambda: ds.Contact("body", Sphere(0.1), friction=-1), "friction"),

@@ -36,6 +36,7 @@ from internals import (
     save_checkpoint,
 )
 from random_trees import some_constraints, some_mechanism
+from tools import beside_simulator
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -249,6 +250,17 @@ def test_joints_of_several_degrees_of_freedom_rub():
     sim = ds.Simulator(ds.Scene(replace(tree, joints=joints)), q0=q, v0=v, tolerance=1e-12)
     sim.run(0.01)
     assert np.abs(sim.v).max() <= 1e-12 and set(sim.statuses) == {SolverStatus.CONVERGED}
+
+
+@pytest.mark.slow
+def test_friction_acts_along_its_own_axis():
+    """Of a joint with several: a mass that slides in all directions at once, in the simulator and in a kernel."""
+    tree, force = some_mechanism(3, 2, "fixed", (joint_kinds.TRANSLATION,)).tree, np.array([0.5, 1.0, 2.0])
+    joints = (*tree.joints[:-1], replace(tree.joints[-1], friction=force))
+    tree = replace(tree, joints=joints, gravity=np.zeros(3))
+    _, sim = beside_simulator(ds.Scene(tree), tree.neutral(), np.ones(3), np.zeros(3), 5, 1e-3)
+    expected = np.ones(3) - 5e-3 * np.linalg.solve(ds.mass_matrix(tree, tree.neutral()), force)
+    np.testing.assert_allclose(sim.v, expected, atol=1e-9)
 
 
 @pytest.mark.peer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -243,6 +244,22 @@ def test_placed_frames_and_regrouped_inertias_are_the_same_robot(mechanism):
     for name in twist_frames[:3]:
         for got, want in zip(frame_pose(placed, name, q), frame_pose(tree, name, q), strict=True):
             assert error(got, want) < SAME_ROBOT
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_shifted_bases_are_the_same_robot(seed):
+    """For what links do to one another; where the base has inertia of its own, and other joints that are free."""
+    m = some_mechanism(seed, 6, "floating", kinds=(joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.FREE))
+    tree = m.tree
+    if seed % 2:
+        first = replace(tree.joints[0], armature=m.rng.uniform(0.5, 2.0, 6) * (m.rng.random(6) < 0.5))
+        tree = replace(tree, joints=(first, *tree.joints[1:]))
+    pair = m.rng.choice(tree.link_names, 2, replace=False)
+    constraints = [ds.Weld(*map(str, pair)), ds.Point(tree.link_names[0], tree.link_names[-1])]
+    placed = frame_placement(tree, tree.link_names, free_base=True)
+    q = tree.random(m.rng, 2)
+    expected = ds.delassus(tree, constraints, q, method="dense")
+    assert error(ds.delassus(placed, constraints, q, method="dense"), expected) < 100 * SAME_ROBOT
 
 
 # -- placing ---------------------------------------------------------------------------------------------------------

@@ -335,9 +335,9 @@ def test_states_of_small_pivots_are_solved_by_another_method(monkeypatch):
         assert error(one[0], expected[0][k]) < DOUBLE
     step = ds.compile(tree, constraints, "step", method="fragile")
     still = np.zeros((3, 17, 6))
-    qs, vs, status = ds.rollout(step, q, np.zeros((17, 6)), still, 1e-2, return_status=True)
+    qs, vs, status = ds.rollout(step, q, v, still, 1e-2, return_status=True)  # the first step of three is solved again
     assert np.all(status == ds.DynamicsStatus.SOLVED) and status.shape == (3, 17)
-    good = ds.rollout(ds.compile(tree, constraints, "step", method="kkt"), q, np.zeros((17, 6)), still, 1e-2)
+    good = ds.rollout(ds.compile(tree, constraints, "step", method="kkt"), q, v, still, 1e-2)
     assert error(qs, good[0]) < DOUBLE and error(vs, good[1]) < DOUBLE
 
 

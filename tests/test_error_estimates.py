@@ -326,7 +326,7 @@ def test_no_program_passes_dependent_rows_for_independent_ones(seed, can_be_off,
                 assert np.all(off <= ACCEPTED * size), (name, method, dtype, np.max(off / size))
 
 
-@pytest.mark.parametrize(("kind", "axis"), [(joint_kinds.REVOLUTE, 1), (joint_kinds.PRISMATIC, 2)], ids=["turn", "fall"])
+@pytest.mark.parametrize(("kind", "axis"), [(joint_kinds.REVOLUTE, 1), (joint_kinds.PRISMATIC, 2)], ids=str)
 def test_usual_accelerations_are_those_of_terms_that_do_not_cancel(kind, axis):
     """Of points of mass on hinges, all on one side of an arm that their weight moves: what its mass matrix says."""
     rng, n, hinge = np.random.default_rng(0), 4, {"kind": joint_kinds.REVOLUTE, "axis": np.eye(3)[1], "armature": 0.1}

@@ -53,7 +53,6 @@ from delassus.formats.mujoco.model import (
     velocity_to_mujoco,
 )
 from delassus.formats.pinocchio import tree_from_pinocchio, tree_to_pinocchio
-from delassus.frozen import Frozen
 from delassus.model import kinematics
 from delassus.model.actuators import Actuator
 from delassus.model.description import RawJoint, RawLink

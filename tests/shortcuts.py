@@ -227,7 +227,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
         ),
     },
     "runtime/fallback.py": {
-        "test_one_state.py::test_jax": (
+        "test_error_estimates.py::test_one_state_is_solved_again_as_in_a_batch": (
             ("where = np.nonzero(chosen) if batch else chosen", "where = np.nonzero(chosen)"),
         ),
     },

@@ -410,62 +410,6 @@ def test_sines_of_one_state(sizes):
         assert np.abs(found.reshape(-1, 3) - wanted).max() < 1e-15, angles
 
 
-def some_places(rng, n, n_rows, most):
-    """So many whole numbers a row below another one: neighbours, with ends like those, with a gap, all the same."""
-    pattern = np.arange(n)
-    kind = rng.integers(5)
-    if kind == 1:
-        pattern[1:-1] = rng.permutation(pattern[1:-1])
-    elif kind == 2:
-        pattern[n // 2 :] += 1
-    elif kind == 3:
-        pattern[:] = 0
-    elif kind == 4:
-        return rng.integers(0, most, (n_rows, n))
-    return pattern + rng.integers(0, rng.choice((2, most - pattern[-1])), (n_rows, 1))
-
-
-def random_calls(seed):
-    """A program with a body that runs for rows of values: columns alike or not, in any places, with gaps."""
-    rng, n_given, n_set = np.random.default_rng(seed), 6, 14
-    columns, n_rows = int(rng.choice((1, 2, 3, 4, 4, 8))), int(rng.integers(1, 8))
-    body, first = TraceOps(), TraceOps()
-    given = body.vector(2 * columns + 1)
-    which = np.arange(columns) if rng.random() < 0.6 else rng.integers(0, 2, columns)
-    made = [given[columns + k] * given[-1] - given[int(j)] for k, j in enumerate(which)]
-    made[0] = made[0] + 1.0 if rng.random() < 0.2 else made[0]
-    x = first.vector(n_given)
-    known = [x[rng.integers(n_given)] * (k + 1.5) for k in range(n_set)]
-    total = n_set + columns * n_rows
-    at = np.arange(total) if rng.random() < 0.75 else rng.permutation(total)
-    place = [int(k) for k in n_given + at]
-    rows = np.concatenate([some_places(rng, n, n_rows, n_set) for n in (columns, columns, 1)], axis=1).tolist()
-    before = (
-        stages.Stage(first.graph([map(first.number, known)]), tuple(place[:n_set])),
-        stages.Stage(body.graph([map(body.number, made)]), tuple(place[n_set:]),
-                     calls=tuple(tuple(place[k] for k in row) for row in rows)),
-    )  # fmt: skip
-    last = TraceOps()
-    values = last.vector(n_given + total)
-    results = (Result("y", (columns * n_rows,), tuple(range(columns * n_rows))),)
-    graph = last.graph([[last.number(values[k]) for k in place[n_set:]]])
-    return Program("calls", graph, (Argument("x", (n_given,)),), results, before=before)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("lanes", [1, 4])
-def test_calls_for_rows_of_values_in_any_places(lanes):
-    cpu, x = host(), np.random.default_rng(0).normal(size=(5, 6))
-    for seed in range(40):
-        program = random_calls(seed)
-        code = loaded(llvm_module(program, "double", lanes, cpu.vector_registers, cpu.has_fma))
-        run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code.address("batch"))
-        (wanted,) = interpret_program(program, x)
-        found = np.full(wanted.shape, np.nan)
-        run(len(x), x.ctypes.data, found.ctypes.data)
-        np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-13, err_msg=f"seed {seed}")
-
-
 @pytest.mark.parametrize("scalar", ["double", "float"])
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8])
 def test_arrays_and_batches_of_every_size(lanes, scalar):

@@ -12,21 +12,11 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.accuracy.refinement import Terms
 from delassus_studies.bench.errors import ABOVE, BELOW, EXACT, true_and_estimated, usual_and_near_singular
 from delassus_studies.cases import G1_ENDS, GO1_FEET, TALOS_FEET
-from internals import (
-    ERROR_BOUND,
-    RawJoint,
-    RawLink,
-    build_tree,
-    example_robot_files,
-    joint_kinds,
-    make_program,
-    usual_states,
-)
+from internals import ERROR_BOUND, example_robot_files, make_program, usual_states
 from random_trees import KINDS, STRAIGHT, some_dependent_rows, some_mechanism
-from tools import by_method, error, make_motion, requested, run_program
+from tools import error, requested, run_program
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -324,18 +314,3 @@ def test_no_program_passes_dependent_rows_for_independent_ones(seed, can_be_off,
             for one, other in zip(results, expected, strict=True):
                 off, size = (np.abs(a[accepted]).max(axis=-1, initial=0.0) for a in (one - other, other))
                 assert np.all(off <= ACCEPTED * size), (name, method, dtype, np.max(off / size))
-
-
-@pytest.mark.parametrize(("kind", "axis"), [(joint_kinds.REVOLUTE, 1), (joint_kinds.PRISMATIC, 2)], ids=str)
-def test_usual_accelerations_are_those_of_terms_that_do_not_cancel(kind, axis):
-    """Of points of mass on hinges, all on one side of an arm that their weight moves: what its mass matrix says."""
-    rng, n, hinge = np.random.default_rng(0), 4, {"kind": joint_kinds.REVOLUTE, "axis": np.eye(3)[1], "armature": 0.1}
-    links = [RawLink("base"), RawLink("arm"), *(RawLink(f"{k}", mass) for k, mass in enumerate(rng.uniform(1, 3, n)))]
-    joints = [RawJoint("first", kind, "base", "arm", axis=np.eye(3)[axis])]
-    for k, x in enumerate(rng.uniform(0.2, 2.0, n)):
-        joints.append(RawJoint(f"j{k}", parent="arm", child=f"{k}", position=np.array([x, 0.0, 0.0]), **hinge))
-    tree, still = build_tree("points", links, joints), np.zeros(1 + n)
-    motion, _ = make_motion(tree, still, still, still)
-    found = np.squeeze(Terms(motion, by_method(motion, "aba")).usual[0][0])
-    expected = abs(ds.bias_force(tree, still, still)[0]) / ds.mass_matrix(tree, still)[0, 0]
-    assert error(found, expected) < 1e-14

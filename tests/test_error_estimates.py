@@ -16,7 +16,7 @@ from delassus_studies.bench.errors import ABOVE, BELOW, EXACT, true_and_estimate
 from delassus_studies.cases import G1_ENDS, GO1_FEET, TALOS_FEET
 from internals import ERROR_BOUND, example_robot_files, make_program, usual_states
 from random_trees import KINDS, STRAIGHT, some_dependent_rows, some_mechanism
-from tools import error, requested, run_program
+from tools import error, error_estimates, make_motion, requested, run_program
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -134,6 +134,7 @@ def test_kernels_of_a_robot_of_bad_inertias():
     expected = ds.forward_dynamics(tree, q, v, tau, rows, method="kkt")
     assert np.all(expected.error_estimate < 1e-6)
     kernel = ds.compile(tree, rows, "dynamics", dtype=dtype)
+    assert kernel.error_dtype == dtype  # pivots are no guide here
     qdd, _, status, estimate = kernel(q, v, tau, return_status=True, return_error=True)
     true = np.max(np.abs(qdd - expected.qdd), axis=1) / np.max(np.abs(expected.qdd), axis=1)
     assert np.all(true < BELOW * estimate + expected.error_estimate)
@@ -314,3 +315,15 @@ def test_no_program_passes_dependent_rows_for_independent_ones(seed, can_be_off,
             for one, other in zip(results, expected, strict=True):
                 off, size = (np.abs(a[accepted]).max(axis=-1, initial=0.0) for a in (one - other, other))
                 assert np.all(off <= ACCEPTED * size), (name, method, dtype, np.max(off / size))
+
+
+def test_estimates_by_pivots_do_not_depend_on_the_size_of_rows():
+    """That come with the call: along each axis alone, however large, in any unit."""
+    tree = some_mechanism(0, 9, "fixed").tree
+    q, still = tree.random(0, 4), np.zeros((4, tree.nv))
+    rows = ds.Rows(tree.link_names[-1], 1)
+    for row in np.eye(6):
+        given = [[size * row[None]] for size in (1e-6, 1.0, 1e6)]
+        found = [error_estimates(make_motion(tree, q, still, still, rows, rows=K)[0], "kkt") for K in given]
+        assert error(found[0], found[1]) < 1e-9 and error(found[2], found[1]) < 1e-9
+        assert np.all(found[1] < ERROR_BOUND["float64"])

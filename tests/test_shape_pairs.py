@@ -459,3 +459,18 @@ def test_balls_over_seams_of_hulls_stop():
             scene, q = turned(np.eye(3), Sphere(0.1), hull(BRICK @ R.T), R @ [*at, 0.35])
             after = one_step(scene, q, np.array([*(-R[:, 2]), 0.0, 0.0, 0.0]))[1]
             assert np.abs(after).max() < 1e-9
+
+
+@pytest.mark.slow
+def test_vertices_of_hulls_are_one_contact_each():
+    """On the vertex that is lowest along all directions: one contact carries, also where a solver shares impulses."""
+    rng, body = np.random.default_rng(0), body_of(1.0, 0.01)
+    corners = rng.normal(size=(20, 3))
+    shape = hull(0.2 * corners / np.linalg.norm(corners, axis=1, keepdims=True))
+    asked = requested(body, ds.Contact("body", shape, friction=0.0), "contact_step", solver="admm", tolerance=1e-10)
+    for seed in range(4):
+        q = body.random(seed)
+        R = ds.forward_kinematics(body, q, "body")[:3, :3]
+        q[2] = 1e-5 - (shape.vertices @ R.T)[:, 2].min()
+        values = {a.name: np.zeros(a.shape) for a in asked.arguments} | {"q": q, "v": -np.r_[R[2], 0, 0, 0], "dt": 1e-3}
+        assert np.count_nonzero(interpreted(asked, values)["impulses_next"]) == 1

@@ -8,6 +8,18 @@ Faults = tuple[tuple[str, str], ...]
 
 # fmt: off
 SHORTCUTS: dict[str, dict[str, Faults]] = {
+    "accuracy/closed_loops.py": {
+        "test_closed_loops.py::test_rows_are_dependent_where_loops_are_closed_or_everywhere": (
+            ("closed is not None and closed[0] < closed[1]", "closed is not None and closed[0] <= closed[1]"),
+            ("(closed is not None and closed[0] < closed[1]) or ", ""),
+            (" or _are_always_dependent(asked)", ""),
+        ),
+    },
+    "accuracy/pivots.py": {
+        "test_error_estimates.py::test_estimates_by_pivots_do_not_depend_on_the_size_of_rows": (
+            ("Op.INPUT and rows.start <= a", "Op.INPUT and rows.start < a"),
+        ),
+    },
     "compiler/passes/allocate.py": {
         "test_allocate.py::test_steps_compute_the_graph": (
             ("            for x in self.next_use:\n                self._store(x)\n", ""),
@@ -56,6 +68,11 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
         ),
         "test_loops.py::test_machine_code[calls_in_passes-1-double]": (
             ("        if len(outputs) % lanes:\n            continue\n", ""),
+        ),
+    },
+    "compiler/program/pipeline.py": {
+        "test_error_estimates.py::test_kernels_of_a_robot_of_bad_inertias": (
+            ("if dtype and asked.solves and not asked.error_dtype and are_no_guide(", "if False and are_no_guide("),
         ),
     },
     "compiler/program/stages.py": {
@@ -159,6 +176,22 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("    if size < lanes:\n        for k, target", "    if size < lanes - 1:\n        for k, target"),
         ),
     },
+    "constraints/shapes/lowest_points.py": {
+        "test_shape_pairs.py::test_vertices_of_hulls_are_one_contact_each": (
+            ("twice * size if k else None", "None"),
+        ),
+    },
+    "contact/formulations/elimination.py": {
+        "test_formulations.py::test_contacts_at_what_loops_hold_have_no_mobility": (
+            ("if f.mobility is None else", "if True else"),
+            ("f.mobility, n)", "f.mobility)"),
+        ),
+    },
+    "planner/elimination.py": {
+        "test_elimination_order.py::test_without_loops_nothing_is_chosen": (
+            ("{f.carrier(tree) for f in c.frames} - {WORLD}", "{f.carrier(tree) for f in c.frames}"),
+        ),
+    },
     "planner/frame_placement.py": {
         "test_plan.py::test_placed_frames_of_a_skewed_chain": (
             ("rotation = exact_quarter_turns(R[parent].T @ joint.rotation @ R[i])",
@@ -177,7 +210,21 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
              "if free_base and j.kind is FREE and not (j.armature.any() or j.damping.any())"),
         ),
     },
+    "planner/plan.py": {
+        "test_plan.py::test_a_plan_has_the_root_and_the_payloads_that_it_names": (
+            ("c in constraints), *payloads)", "c in constraints))"),
+            ("if root != 0:\n            link", "if False:\n            link"),
+        ),
+        "test_plan.py::test_bases_are_not_shifted_where_the_world_or_another_base_matters": (
+            (" and all(c.is_internal(tree) for c in constraints)", ""),
+            ("tree.parents.count(WORLD) == 1 and ", ""),
+        ),
+    },
     "planner/regrouped_inertias.py": {
+        "test_plan.py::test_links_that_are_light_about_their_joints_get_little": (
+            ("if np.any(more > MOST_CANCELLED * felt[parent]):", "if False:"),
+            ("            got[parent] = more\n", ""),
+        ),
         "test_plan.py::test_placed_frames_and_regrouped_inertias_are_the_same_robot": (
             ("if not linear:\n        for axis", "if True:\n        for axis"),
             ("if len(angular) == 1:", "if len(angular) >= 1:"),
@@ -229,6 +276,13 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
     "runtime/fallback.py": {
         "test_error_estimates.py::test_one_state_is_solved_again_as_in_a_batch": (
             ("where = np.nonzero(chosen) if batch else chosen", "where = np.nonzero(chosen)"),
+        ),
+        "test_error_estimates.py::test_bounds_are_arguments": (
+            ("self.on_numpy & ~self.inaccurate & (out", "self.on_numpy & (out"),
+            ("out[self.inaccurate & ~self.on_numpy]", "out[self.inaccurate]"),
+        ),
+        "test_contact_step.py::test_states_that_sweeps_do_not_solve_are_solved_again_or_flagged": (
+            ("if is_wide and sweeps == asked.options.sweeps:", "if is_wide:"),
         ),
     },
     "runtime/fastcall.py": {
@@ -312,6 +366,15 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
     "runtime/rollouts/rollout.py": {
         "test_compiled_dynamics.py::test_rollouts_of_every_batch": (
             ("if kernel.iterates and not np.all(np.asarray(dt) > 0.0):", "if not np.all(np.asarray(dt) > 0.0):"),
+        ),
+        "test_contact_step.py::test_rollouts_are_steps": (
+            ("np.all(np.asarray(dt) > 0.0)", "np.all(np.asarray(dt) >= 0.0)"),
+        ),
+        "test_compiled_dynamics.py::test_states_of_small_pivots_are_solved_by_another_method": (
+            ("unsolved = np.logical_or.accumulate(ill_conditioned, axis=0)", "unsolved = ill_conditioned"),
+        ),
+        "test_closed_loops.py::test_rollouts_of_rods_on_gimbals_keep_their_loops_and_their_energy": (
+            ("late = unsolved | opened", "late = unsolved"),
         ),
     },
     "runtime/threads.py": {

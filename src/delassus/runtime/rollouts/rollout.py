@@ -452,8 +452,7 @@ def _step_by_step(
     )
     late = unsolved | opened
     for t in np.flatnonzero(late.any(axis=tuple(range(1, late.ndim)))):
-        h = dt[t] if dt.ndim == late.ndim else dt
-        moves = np.abs(v[t]).max(axis=-1, initial=0.0) * np.abs(h) <= DIVERGED
+        moves = np.abs(v[t]).max(axis=-1, initial=0.0) * np.abs(dt) <= DIVERGED
         now = late[t] & np.isfinite(q[t]).all(axis=-1) & moves
         lost = late[t] & ~now
         for x in (q[t + 1], v[t + 1], *(y[t] for y in beside)):

@@ -346,3 +346,11 @@ def test_ptx_is_kept_whatever_the_processor_is(start, monkeypatch):
     text, made = kernel.ptx(), []
     monkeypatch.setattr(emulated_gpu.ptx_module, "ptx", lambda *_: made.append(1))
     assert pair()[0].ptx() == text and not made
+
+
+def test_memory_is_free_where_nobody_takes_a_capsule_over(start, library):
+    """The fixture sees what stays."""
+    start()
+    kernel, own = pair()[0], library("says")
+    found = kernel(*[own.array(x) for x in states(kernel, (3,))])
+    assert "dltensor" in repr(found.__dlpack__())

@@ -1,6 +1,7 @@
 """Configurations at which constraints hold, by damped Gauss-Newton steps on the manifold of configurations.
 
-From the gaps ``e`` of the rows ``J``, both over the sizes of rows as constraints give them, of which some coordinates are held, ``q ← q ⊕ δ`` with
+From the gaps ``e`` of the rows ``J``, both over the sizes of rows as constraints give them, of which some coordinates
+are held, ``q ← q ⊕ δ`` with
 
     δ = −Jᵀ (J Jᵀ + d ‖e‖² 1)⁻¹ e,
 

@@ -148,9 +148,7 @@ def moved_rows(problem: Problem, G: Matrix, independent: Sequence[int]) -> Matri
     return jacobian(problem) @ G @ diagonal(ops, [compared[k] for k in independent])
 
 
-def _least_squares(
-    ops: Ops, A: Matrix, B: Matrix, units: Sequence[float], usual: float
-) -> tuple[Matrix, Scalar]:
+def _least_squares(ops: Ops, A: Matrix, B: Matrix, units: Sequence[float], usual: float) -> tuple[Matrix, Scalar]:
     """``A⁺ B`` of full column rank, columns of ``A`` scaled to length one; the smallest pivot over the largest square.
 
     That is of columns, which are compared in these ``units``, or the ``usual`` one of rows.

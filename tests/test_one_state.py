@@ -267,6 +267,7 @@ def test_quantities(name, k):
     for call in (lambda x: tuple(on_numpy(kernel, x).values()), lambda x: compiled(kernel, x)):
         batch = call(values)
         assert_same(call(first), [x[:1] for x in batch])
+        assert_same(call({name: x[:0] for name, x in values.items()}), [x[:0] for x in batch])
         for i in range(STATES):
             assert_same(call(each(values, i)), [x[i] for x in batch])
     direct, bound = on_numpy(kernel, values), bound_of(kernel, values)

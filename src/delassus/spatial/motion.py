@@ -25,7 +25,7 @@ def column(ops: Ops, a: Matrix) -> list[Scalar]:
 
 def from_entries(ops: Ops, a: Sequence[Scalar]) -> Matrix:
     """Matrix of one column."""
-    return ops.matrix([[x] for x in a])
+    return ops.matrix([[x] for x in a]) if len(a) else ops.zeros(0, 1)
 
 
 def diagonal(ops: Ops, entries: Sequence[Scalar]) -> Matrix:

@@ -313,6 +313,11 @@ class Options:
         """Unambiguous text, for keys of caches."""
         return repr([(f.name, _described(getattr(self, f.name))) for f in fields(self)])
 
+    def differing(self, other: Options) -> list[str]:
+        """Names of those that are not alike."""
+        pairs = ((f.name, *(_described(getattr(x, f.name)) for x in (self, other))) for f in fields(self))
+        return [name for name, mine, theirs in pairs if repr(mine) != repr(theirs)]
+
 
 def check_options(
     tree: Tree,

@@ -11,8 +11,8 @@ import pytest
 import delassus as ds
 from delassus import contact
 from delassus.errors import ConfigurationError, ConstraintError, ModelError
-from internals import check_constraints, joint_kinds
-from random_trees import some_mechanism
+from internals import check_constraints
+from random_trees import SINGLE, some_mechanism
 from test_c import GCC, Compiled
 from test_dynamics_derivatives import check
 from test_formulations import check_physics, solved, some_contacts, some_state
@@ -58,7 +58,7 @@ def some_case(name, robot, seed=3):
 @pytest.mark.parametrize("to_world", [True, False])
 def test_a_distance_whose_ends_coincide_has_failed(to_world):
     """But for round-off, of a random tree: direct calls, kernels and simulators say so, and nothing else."""
-    m = some_mechanism(3 + to_world, 4, "fixed", (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC))
+    m = some_mechanism(3 + to_world, 4, "fixed", SINGLE)
     tree, rng, (*_, a) = m.tree, m.rng, m.tree.link_names
     q, v, tau = tree.random(rng, 9), rng.normal(size=(9, tree.nv)), rng.normal(size=(9, tree.nv))
     q[3] = q[0]

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from internals import joint_kinds
-from random_trees import some_constraints, some_mechanism
+from random_trees import SINGLE, some_constraints, some_mechanism
 from tools import urdf_joint
 
 CLOSED = 1e-11
@@ -212,7 +211,7 @@ FIVE_BAR = "closed_loop: [[end_c, end_d]]\ntype: [3d]\nname_mot: [mot_b, mot_a]"
 @pytest.mark.parametrize("seed", range(4))
 def test_sizes_of_rows_do_not_decide_which_coordinates_are_independent(seed):
     """Random rows on joints: each of them times any factor says the same, singularities too."""
-    m = some_mechanism(seed, 7, "fixed", (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC))
+    m = some_mechanism(seed, 7, "fixed", SINGLE)
     rows, found = m.rng.normal(size=(3, m.tree.nv)) * (m.rng.random((3, m.tree.nv)) < 0.6), []
     q, v = m.tree.random(m.rng, 10), m.rng.normal(size=m.tree.nv)
     for sizes in (np.ones(3), *(m.rng.permutation([1e-6, np.pi, 1e6]) for _ in range(3))):

@@ -17,7 +17,7 @@ import pytest
 
 import delassus as ds
 from delassus.quantities.options import Keywords
-from internals import QUANTITIES, RawLink, bind, build_tree
+from internals import QUANTITIES, bind
 from tools import AGREEMENT, error, requested, traced
 
 
@@ -87,10 +87,12 @@ def test_derivatives_that_are_asked_for_are_judged():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*error above the bound")  # nothing moves the row of a point
-@pytest.mark.parametrize("mass", [0.0, 1.0])
-def test_robots_without_joints(mass):
+@pytest.mark.parametrize("mass", [False, True])
+def test_robots_without_joints(tmp_path, mass):
     """Every quantity of a robot that does not move, and its cotangents: finite and of their shapes, or refused."""
-    tree = build_tree("block", [RawLink("block", mass, (0, 0, 0.1), mass * np.eye(3))], [], root="fixed")
+    inertial = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1"/></inertial>' if mass else ""
+    (tmp_path / "block.urdf").write_text(f'<robot name="r"><link name="block">{inertial}</link></robot>')
+    tree = ds.load(tmp_path / "block.urdf")
     refused = set()
     for name, constraints in product(QUANTITIES, ((), ds.Point("block")) if mass else ((),)):
         if name == "osim" and constraints:

@@ -315,8 +315,8 @@ class Options:
 
     def differing(self, other: Options) -> list[str]:
         """Names of those that are not alike."""
-        pairs = ((f.name, *(_described(getattr(x, f.name)) for x in (self, other))) for f in fields(self))
-        return [name for name, mine, theirs in pairs if repr(mine) != repr(theirs)]
+        mine, theirs = ({f.name: repr(_described(getattr(x, f.name))) for f in fields(x)} for x in (self, other))
+        return [name for name, text in mine.items() if text != theirs[name]]
 
 
 def check_options(

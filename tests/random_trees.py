@@ -13,6 +13,7 @@ from internals import Actuator, NumpyRequest, RawJoint, RawLink, build_tree, joi
 from tools import random_frame, random_rotation, requested
 
 KINDS = (joint_kinds.REVOLUTE, joint_kinds.REVOLUTE, *joint_kinds.KINDS, None)  # None: fixed
+SINGLE = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC)  # of one degree of freedom
 STRAIGHT = (joint_kinds.PRISMATIC,)  # Jacobians are constant
 REVERSIBLE = (
     joint_kinds.REVOLUTE,

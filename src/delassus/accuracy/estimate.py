@@ -15,7 +15,6 @@ import numpy as np
 
 from delassus.accuracy.closed_loops import closed_states
 from delassus.accuracy.pivots import ByPivots, by_pivots
-from delassus.algorithms.dynamics import ITERATIVE
 from delassus.algorithms.inputs import CONFIGURATIONS
 from delassus.algorithms.osim.least_squares import JUDGED
 from delassus.constraints import Argument
@@ -68,7 +67,7 @@ def rcond_by_errors(
     rcond = epsilon / (reduce(ops.maximum, errors) + TINY)
     for node in sorted(ops.exact):  # dependent rows, which the method leaves out, do not show in what it corrects
         rcond = rcond * Expression(ops, node)
-    takes_any = asked.method in ITERATIVE or asked.has_dependent_rows or all(asked.options.soft)
+    takes_any = not asked.knows_rank or all(asked.options.soft)
     found = None if takes_any or not asked.quantity.has_status else rcond_by_pivots(asked, ops, outputs)
     least = max(INDEPENDENT, INDEPENDENT_BY_ROUND_OFF * epsilon)
     return rcond if found is None else rcond * ops.less(least, found.independence)

@@ -16,7 +16,7 @@ from delassus.constraints.constraint import At, ConstraintRates, Rates
 from delassus.constraints.frame import ENDS, Frame, as_frame
 from delassus.errors import ConstraintError, shown
 from delassus.model.check import real_array
-from delassus.model.topology import length_of
+from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import column, from_entries, linear_at
 from delassus.spatial.ops import Matrix, Scalar
@@ -83,7 +83,7 @@ class Distance(FrameConstraint):
     @staticmethod
     def _one_over(at: At, length: Scalar, *parts: Matrix) -> Scalar:
         """1 over the distance, which is made of vectors and lengths of the robot (m); NaN where that is round-off."""
-        ops, own = at.ops, length_of(at.tree)
+        ops, own = at.ops, characteristic_length(at.tree)
         made_of = own * own + sum(x * x for part in parts for x in column(ops, part))
         least = ROUND_OFF * ops.epsilon
         is_apart = ops.less(least * least * made_of, length * length)

@@ -106,6 +106,16 @@ def some_tree(links, joints, root, rng):
     return build_tree("random", links, joints, root=root)
 
 
+def points_on_an_arm(rng, n, turns):
+    """Points of mass on hinges about y, all on one side of an arm without mass that turns about y or slides along z."""
+    links = [RawLink("base"), RawLink("arm"), *(RawLink(f"{k}", mass) for k, mass in enumerate(rng.uniform(1, 3, n)))]
+    kind, axis = (joint_kinds.REVOLUTE, np.eye(3)[1]) if turns else (joint_kinds.PRISMATIC, np.eye(3)[2])
+    hinge = {"kind": joint_kinds.REVOLUTE, "axis": np.eye(3)[1], "armature": 0.1}
+    places = [np.array([x, 0.0, 0.0]) for x in rng.uniform(0.2, 2.0, n)]
+    joints = [RawJoint(f"j{k}", parent="arm", child=f"{k}", position=x, **hinge) for k, x in enumerate(places)]
+    return build_tree("points", links, [RawJoint("first", kind, "base", "arm", axis=axis), *joints])
+
+
 def some_place(rng, name):
     return name if rng.random() < 0.2 else random_frame(rng, name)
 

@@ -426,7 +426,9 @@ def test_pyramids_are_seen_and_so_is_the_relaxation():
 def test_the_table_says_where():
     rng = np.random.default_rng(4)
     step, wrong = planted(rng, "adhesion")
-    (line,) = [line for line in str(audit(wrong)).splitlines() if line.startswith("adhesion")]
+    found = audit(wrong)
+    (line,) = [line for line in str(found).splitlines() if line.startswith("adhesion")]
+    assert np.array_equal(found.checks["adhesion"].size, np.maximum(-wrong.impulses[..., 2], 0.0))
     assert "WRONG" in line and "N s" in line
     assert any(line.endswith(f"contact {i}") for i in np.flatnonzero(Modes(step).open))
     assert "WRONG" not in str(audit(step)) and len({len(x.text) > 20 for x in Verdict}) == 1

@@ -12,7 +12,7 @@ from delassus.accuracy.closed_loops import rank_when_closed
 from delassus.contact import Box, Collider, HalfSpace, Sphere
 from internals import RawJoint, RawLink, build_tree, joint_kinds
 from test_joint_contacts import some_scene
-from tools import beside_simulator
+from tools import beside_simulator, requested
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -506,6 +506,16 @@ def test_rank_of_rows_where_loops_are_closed():
     tree, rods = parallelogram()
     assert rank_when_closed(tree, rods) == (1, 2)
     assert rank_when_closed(tree, [ds.Distance(*rods[0].frames)]) == (1, 1)  # of any length
+
+
+def test_rows_are_dependent_where_loops_are_closed_or_everywhere():
+    """And not where loops, or nothing, make them so."""
+    arm = ds.mechanisms.chain(3)
+    twice = [ds.Rows("link3", np.eye(6)[:1])] * 2
+    for (tree, rows), expected in (
+        (overconstrained(), True), (four_bar(lean=0.3), False), ((arm, twice), True), ((arm, twice[:1]), False)
+    ):  # fmt: skip
+        assert requested(tree, rows, "dynamics_derivatives").has_dependent_rows is expected
 
 
 def right(tree, loop, states, qdd, forces):

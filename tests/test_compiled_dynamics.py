@@ -30,9 +30,9 @@ from internals import (
     key_of,
     quantities,
 )
-from random_trees import some_dependent_rows, some_mechanism
+from random_trees import points_on_an_arm, some_dependent_rows, some_mechanism
 from test_c import Compiled
-from tools import AGREEMENT, error, requested, traced
+from tools import AGREEMENT, by_method, error, make_motion, requested, traced
 
 DOUBLE = 1e-9
 """One algorithm by two machines, through the condition of M and of G."""
@@ -335,10 +335,20 @@ def test_states_of_small_pivots_are_solved_by_another_method(monkeypatch):
         assert error(one[0], expected[0][k]) < DOUBLE
     step = ds.compile(tree, constraints, "step", method="fragile")
     still = np.zeros((3, 17, 6))
-    qs, vs, status = ds.rollout(step, q, np.zeros((17, 6)), still, 1e-2, return_status=True)
+    qs, vs, status = ds.rollout(step, q, v, still, 1e-2, return_status=True)  # the first step of three is solved again
     assert np.all(status == ds.DynamicsStatus.SOLVED) and status.shape == (3, 17)
-    good = ds.rollout(ds.compile(tree, constraints, "step", method="kkt"), q, np.zeros((17, 6)), still, 1e-2)
+    good = ds.rollout(ds.compile(tree, constraints, "step", method="kkt"), q, v, still, 1e-2)
     assert error(qs, good[0]) < DOUBLE and error(vs, good[1]) < DOUBLE
+
+
+@pytest.mark.parametrize("turns", [True, False])
+def test_usual_accelerations_are_those_of_terms_that_do_not_cancel(turns):
+    """Of points of mass on an arm that their weight moves: what its mass matrix says."""
+    tree = points_on_an_arm(np.random.default_rng(0), 4, turns)
+    motion, still = make_motion(tree, *[np.zeros(tree.nv)] * 3)[0], np.zeros(tree.nv)
+    terms = bound_request.relative_error.__globals__["Terms"](motion, by_method(motion, "aba"))
+    expected = abs(ds.bias_force(tree, still, still)[0]) / ds.mass_matrix(tree, still)[0, 0]
+    assert error(np.squeeze(terms.usual[0][0]), expected) < 1e-14
 
 
 @pytest.mark.slow

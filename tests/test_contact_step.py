@@ -575,6 +575,9 @@ def test_rollouts_are_steps():
         np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-15)
     with pytest.raises(ds.DelassusError, match="steps"):
         ds.rollout(kernel, q0, v0, policy, DT, friction=mu)
+    for dt in (0.0, -DT, np.where(np.arange(n) == 3, 0.0, DT)):
+        with pytest.raises(ds.DelassusError, match="dt: expected above zero"):
+            ds.rollout(kernel, q0, v0, controls, dt, friction=mu)
 
 
 @pytest.mark.slow
@@ -609,6 +612,7 @@ def test_states_that_sweeps_do_not_solve_are_solved_again_or_flagged(biped):
     *results, status = few(*given, return_status=True)
     with pytest.warns(ds.DelassusWarning, match="made again with more"):
         few(*given)
+    assert few.fallback.request.options.sweeps > few.request.options.sweeps and few.fallback.fallback is None
     within = results[3].max(axis=1) < 1e-4
     assert within.any() and np.all(within == (status == ds.DynamicsStatus.SOLVED))
     assert np.all(status[~within] == ds.DynamicsStatus.UNFINISHED)

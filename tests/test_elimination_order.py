@@ -169,7 +169,7 @@ def test_no_choice_is_worse_than_waiting(case):
 
 def test_without_loops_nothing_is_chosen():
     robot = ds.mechanisms.humanoid()
-    assert planned(Case("standing", robot, (ds.Weld("left_foot"), ds.Weld("right_foot")))) is None
+    assert planned(Case("standing", robot, (ds.Weld("left_foot"), ds.Weld("world", "right_foot")))) is None
 
 
 def test_least_degree_goes_up_both_rails_at_once():

@@ -16,7 +16,7 @@ from delassus_studies.bench.errors import ABOVE, BELOW, EXACT, true_and_estimate
 from delassus_studies.cases import G1_ENDS, GO1_FEET, TALOS_FEET
 from internals import ERROR_BOUND, example_robot_files, make_program, usual_states
 from random_trees import KINDS, STRAIGHT, some_dependent_rows, some_mechanism
-from tools import error, requested, run_program
+from tools import error, error_estimates, make_motion, requested, run_program
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -134,6 +134,7 @@ def test_kernels_of_a_robot_of_bad_inertias():
     expected = ds.forward_dynamics(tree, q, v, tau, rows, method="kkt")
     assert np.all(expected.error_estimate < 1e-6)
     kernel = ds.compile(tree, rows, "dynamics", dtype=dtype)
+    assert kernel.error_dtype == dtype  # pivots are no guide here
     qdd, _, status, estimate = kernel(q, v, tau, return_status=True, return_error=True)
     true = np.max(np.abs(qdd - expected.qdd), axis=1) / np.max(np.abs(expected.qdd), axis=1)
     assert np.all(true < BELOW * estimate + expected.error_estimate)
@@ -314,3 +315,20 @@ def test_no_program_passes_dependent_rows_for_independent_ones(seed, can_be_off,
             for one, other in zip(results, expected, strict=True):
                 off, size = (np.abs(a[accepted]).max(axis=-1, initial=0.0) for a in (one - other, other))
                 assert np.all(off <= ACCEPTED * size), (name, method, dtype, np.max(off / size))
+
+
+IN_OTHER_ORDER = 10.0
+"""Estimates by pivots of the same rows in another order, at most: 1.7 here."""
+
+
+def test_estimates_by_pivots_do_not_depend_on_the_size_of_rows():
+    """That come with the call, one much smaller than the other: whichever is first, along any axis, in any unit."""
+    tree = some_mechanism(0, 9, "fixed").tree
+    q, still = tree.random(0, 4), np.zeros((4, tree.nv))
+    rows = ds.Rows(tree.link_names[-1], 2)
+    for k in range(6):
+        K = np.eye(6)[[k, (k + 1) % 6]] * [[1.0], [1e-3]]
+        given = K, 1e-6 * K, 1e6 * K, K[::-1]
+        found = [error_estimates(make_motion(tree, q, still, still, rows, rows=[x])[0], "kkt") for x in given]
+        assert error(found[1], found[0]) < 1e-9 and error(found[2], found[0]) < 1e-9
+        assert np.abs(np.log(found[3] / found[0])).max() < np.log(IN_OTHER_ORDER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import cache
 
 import numpy as np
@@ -332,6 +333,23 @@ def test_planar_mechanisms_are_solved_by_all():
             solution = problem.solve(tolerance=TIGHT)
             assert solution.status is SolverStatus.CONVERGED
             assert error(solution.velocity, expected.velocity) < SAME_MOTION
+
+
+@pytest.mark.slow
+def test_contacts_at_what_loops_hold_have_no_mobility():
+    """Where a point of a link is held to the world, about which it turns: rows of zeros, not what round-off leaves."""
+    for seed in (1, 7):
+        rng, tree = np.random.default_rng(seed), some_mechanism(seed, 6, "fixed").tree
+        scene, link = Scene(tree, loops=ds.Point("world", tree.link_names[-1])), tree.n_links - 1
+        state, dynamics = some_state(rng, tree), ContactDynamics(scene)
+        held = ds.forward_kinematics(tree, state.q, tree.link_names[-1])[:3, 3]
+        frames = frames_of([[0.6, 0.0, 0.8], [0.0, 0.6, 0.8]])
+        contacts = ContactSet([[link, -1]] * 2, [held, held + rng.normal(size=3)], frames)
+        for name in NAMES:
+            with contextlib.suppress(ModelError):  # links without inertia
+                problem = formulate(scene, state, name, dt=1e-3, contacts=contacts, dynamics=dynamics)
+                W = problem.cone().W
+                assert np.all(W[:3] == 0.0) and W[3:].any(), (seed, name)
 
 
 # -- what can be taken away ----------------------------------------------------------------------------------------

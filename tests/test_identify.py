@@ -231,3 +231,23 @@ def test_what_is_not_determined_stays(unknown):
     moved = pseudo_inertia(found.hidden.T.reshape(-1, *own.shape))
     slopes = [np.einsum("hnij,nji->h", moved, x) for x in (before, after)]
     assert error(*slopes) < 1e-3
+
+
+def test_arguments_of_steps_are_finite_and_shared_or_of_each_trajectory():
+    """One that is not finite among many is refused; one value for all trajectories is that of each."""
+    arm, T, n = ds.mechanisms.chain(2), 3, 4
+    step, rng = ds.compile(arm, [], "step", damping="input"), np.random.default_rng(0)
+    measured = {"q": 0.1 * rng.normal(size=(T + 1, n, 2)), "v": rng.normal(size=(T + 1, n, 2))}
+    given = {"start": {"damping": np.ones(2)}, "scale": 1.0, "dt": np.full(n, 1e-2)}
+    given["controls"] = np.repeat(rng.normal(size=(T, 1, 2)), n, axis=1)
+    expected = ds.identify(step, measured, **given)
+    for name, shared in (("dt", 1e-2), ("controls", given["controls"][:, 0])):
+        found = ds.identify(step, measured, **{**given, name: shared})
+        assert error(found.estimates, expected.estimates) < 1e-12
+        for wrong in (np.nan, np.inf):
+            one = given[name].copy()
+            one.flat[-1] = wrong
+            with pytest.raises(ds.DelassusError, match=f"{name}: expected a finite array"):
+                ds.identify(step, measured, **{**given, name: one})
+        with pytest.raises(ds.DelassusError, match=f"{name}: expected shape"):
+            ds.identify(step, measured, **{**given, name: given[name].T[:-1].T})

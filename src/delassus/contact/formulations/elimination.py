@@ -36,7 +36,8 @@ def reduced(f: Formulation, a: Array, b: Array) -> Reduced:
         size = f.W.diagonal() + np.einsum("ij,ji->i", np.abs(f.C), np.abs(P))
         W, u = without_noise(f.W - f.C @ P, b + given - f.C @ x_0, size, f.n_free)
         return Reduced(W, u - given, P, x_0, consistent)
-    W, u = (f.W, b + given) if f.mobility is None else without_noise(f.W, b + given, f.mobility)
+    n = len(f.rows.snapshot.mass_matrix)  # unknowns of the system that was solved
+    W, u = (f.W, b + given) if f.mobility is None else without_noise(f.W, b + given, f.mobility, n)
     return Reduced(W, u - given, f.B, a, f.consistent)
 
 

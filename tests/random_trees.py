@@ -101,8 +101,9 @@ def some_tree(links, joints, root, rng):
             tree = build_tree("random", light, joints, root=root)
         except ModelError:
             return build_tree("random", links, joints, root=root)
-        links[:] = light
-        return tree
+        if tree.inertias[:, 0, 0].any():  # else it has no centre of mass
+            links[:] = light
+            return tree
     return build_tree("random", links, joints, root=root)
 
 

@@ -116,13 +116,14 @@ def checked_start(steps: BlockSteps, q: Array, v: Array, max_overlap: float) -> 
     """
     scene = steps.blocks.scene
     contacts, errors, singular = steps.inspect(q, v)
-    if singular is not None:
+    if not np.isfinite(steps.blocks.bodies.Q).all():
         for loop in scene.loops:
             with np.errstate(all="ignore"):
                 rows = numbers(jacobian(Problem(NumpyOps(), scene.tree, [loop], q)))
             if not np.isfinite(rows).all():
                 wanted, came = "a Distance whose ends are apart", f"{loop!r}, whose ends coincide"
                 raise ConfigurationError("q0", wanted, came, "Move them apart, or hold them together by a Point.")
+    if singular is not None:
         link = scene.tree.link_names[singular]
         raise ModelError(f"link {link!r}", "a body that has inertia along its joint", "none", "Give it mass.")
     for loop, error in zip(scene.loops, errors, strict=True):

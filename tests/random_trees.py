@@ -13,6 +13,7 @@ from internals import Actuator, NumpyRequest, RawJoint, RawLink, build_tree, joi
 from tools import random_frame, random_rotation, requested
 
 KINDS = (joint_kinds.REVOLUTE, joint_kinds.REVOLUTE, *joint_kinds.KINDS, None)  # None: fixed
+SINGLE = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC)  # of one degree of freedom
 STRAIGHT = (joint_kinds.PRISMATIC,)  # Jacobians are constant
 REVERSIBLE = (
     joint_kinds.REVOLUTE,
@@ -100,8 +101,9 @@ def some_tree(links, joints, root, rng):
             tree = build_tree("random", light, joints, root=root)
         except ModelError:
             return build_tree("random", links, joints, root=root)
-        links[:] = light
-        return tree
+        if tree.inertias[:, 0, 0].any():  # else it has no centre of mass
+            links[:] = light
+            return tree
     return build_tree("random", links, joints, root=root)
 
 

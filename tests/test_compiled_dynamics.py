@@ -30,7 +30,7 @@ from internals import (
     key_of,
     quantities,
 )
-from random_trees import points_on_an_arm, some_mechanism
+from random_trees import points_on_an_arm, some_dependent_rows, some_mechanism
 from test_c import Compiled
 from tools import AGREEMENT, by_method, error, make_motion, requested, traced
 
@@ -739,6 +739,20 @@ def test_status_of_a_single_rollout():
     given = {"active": np.ones(2), "return_status": True}
     status = ds.rollout(stands, tree.random(0), np.ones(tree.nv), np.ones((3, tree.nv)), 0.001, **given)[2]
     assert status.shape == (3,) and ds.DynamicsStatus.SOLVED not in set(status)
+
+
+@pytest.mark.slow
+def test_statuses_of_rollouts_are_those_of_their_states():
+    """Of a method that solves dependent rows and does not say so, on a random tree: of batches, and of one state."""
+    m = some_mechanism(5, 4, "fixed")
+    rows = next(rows for name, rows in some_dependent_rows(m).items() if name.startswith("twice"))
+    step, forward = (ds.compile(m.tree, rows, what, method="proximal") for what in ("step", "dynamics"))
+    q, v, tau = m.tree.random(m.rng, 9), np.zeros((9, m.tree.nv)), m.rng.normal(size=(3, 9, m.tree.nv))
+    for some in (slice(None), 0):
+        qs, vs, status = ds.rollout(step, q[some], v[some], tau[:, some], 1e-3, return_status=True, time_axis=0)
+        wanted = forward.solve(qs[:-1], vs[:-1], tau[:, some])
+        assert np.array_equal(status, wanted.status) and np.all(status == ds.DynamicsStatus.REDUNDANT)
+        assert error(vs[1:], vs[:-1] + 1e-3 * wanted.qdd) < DOUBLE
 
 
 @pytest.mark.usefixtures("one_lane")

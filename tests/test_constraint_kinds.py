@@ -10,9 +10,9 @@ import pytest
 
 import delassus as ds
 from delassus import contact
-from delassus.errors import ConstraintError, ModelError
+from delassus.errors import ConfigurationError, ConstraintError, ModelError
 from internals import check_constraints
-from random_trees import some_mechanism
+from random_trees import SINGLE, some_mechanism
 from test_dynamics_derivatives import check
 from test_formulations import check_physics, solved, some_contacts, some_state
 from tools import AGREEMENT, UNPLANNED, by_method, error, make_motion, random_frame
@@ -51,6 +51,27 @@ def some_case(name, robot, seed=3):
     tree, rng = ROBOTS[robot](), np.random.default_rng(seed)
     made = kinds(tree, rng)[name]
     return tree, made, (tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv)), rng
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to_world", [True, False])
+def test_a_distance_whose_ends_coincide_has_failed(to_world):
+    """But for round-off, of a random tree: direct calls, kernels and simulators say so, and nothing else."""
+    m = some_mechanism(3 + to_world, 4, "fixed", SINGLE)
+    tree, rng, (*_, a) = m.tree, m.rng, m.tree.link_names
+    q, v, tau = tree.random(rng, 9), rng.normal(size=(9, tree.nv)), rng.normal(size=(9, tree.nv))
+    q[3] = q[0]
+    coincide, frame, b = np.isin(range(9), (0, 3)), random_frame(rng, a), "world" if to_world else tree.link_names[0]
+    at, of_b = ds.forward_kinematics(tree, q[0], [frame, b])
+    rod = ds.Distance(frame, ds.Frame(b, (np.linalg.inv(of_b) @ at)[:3, 3]))
+    rows, failed = ds.compile(tree, rod, "jacobian"), ds.DynamicsStatus.FAILED
+    assert np.array_equal(np.isfinite(rows(q)).all(axis=(1, 2)), ~coincide) and not np.isfinite(rows(q[0])).all()
+    direct = [ds.forward_dynamics(tree, q, v, tau, rod)]
+    for found in direct if to_world else [*direct, ds.compile(tree, rod, "dynamics", method="kkt").solve(q, v, tau)]:
+        assert np.array_equal(found.status == failed, coincide) and "Distance" in failed.text
+        assert np.array_equal(np.isfinite(found.qdd).all(axis=-1), ~coincide)
+    with pytest.raises(ConfigurationError, match=r"q0: expected a Distance whose ends are apart"):
+        ds.Simulator(ds.Scene(tree, loops=[rod]), q0=q[0])
 
 
 @pytest.mark.parametrize("robot", ROBOTS)

@@ -265,10 +265,22 @@ def test_refused(rolling):
     assert next(ds.ilqr(of_other[0], again, *start, zero, *rest)).cost < np.inf
     with pytest.raises(ds.DelassusError, match="derivatives: expected a kernel from"):
         ds.ilqr(step, step, *start, zero, *rest)
+    rod, at = ds.mechanisms.pendulum(1), ([0.0], [0.0], zero[:, :1])
+    step_of_rod, _ = smooth(rod)
+    weightless = {"gravity": (0.0, 0.0, 0.0)}
+    for name, constraints, options in (
+        ("gravity", (), {}),
+        ("passive", (), {**weightless, "passive": "none"}),
+        ("damping", (), {**weightless, "damping": [0.1]}),
+        ("integrator", (), {**weightless, "integrator": "rk4"}),
+        ("constraints", ds.Orientation("rod1", axis=(0, 0, 1)), weightless),
+    ):
+        other = ds.compile(rod, constraints, "step_derivatives", **options)
+        with pytest.raises(ds.DelassusError, match=f"a kernel whose {name} are those of the step"):
+            ds.ilqr(step_of_rod, other, *at, *rest)
     with pytest.raises(ds.DelassusError, match=r"controls: expected finite numbers of shape \(40, 6\)"):
         ds.ilqr(step, derivatives, *start, zero[:, :3], *rest)
     with pytest.raises(ds.DelassusError, match="varied: expected numbers of controls"):
         ds.ilqr(step, derivatives, *start, zero, *rest, varied=[6])
-    rod = ds.mechanisms.pendulum(1)
     with pytest.raises(ds.DelassusError, match="controls: expected some whose steps are all solved"):
         ds.ilqr(*smooth(rod), [0.0], [1e200], zero[:, :1], *rest)

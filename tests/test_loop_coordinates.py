@@ -10,7 +10,7 @@ import pytest
 
 import delassus as ds
 from internals import RawJoint, RawLink, build_tree, joint_kinds
-from random_trees import some_constraints, some_mechanism
+from random_trees import SINGLE, some_constraints, some_mechanism
 from tools import urdf_joint
 
 CLOSED = 1e-11
@@ -209,12 +209,22 @@ def test_folders_that_hold_no_robot(tmp_path):
 FIVE_BAR = "closed_loop: [[end_c, end_d]]\ntype: [3d]\nname_mot: [mot_b, mot_a]"
 
 
-@pytest.mark.parametrize("size", [1e-6, np.pi, 1e6])
-def test_sizes_of_rows_do_not_decide_which_coordinates_are_independent(size):
-    chain = ds.mechanisms.chain(4)
-    a, b, c, d = chain.joint_names
-    rows = [ds.JointRows({a: 1.0, b: 1.0}), ds.JointRows({c: size, d: size})]
-    assert ds.reduced_dynamics(chain, rows, chain.random(0)).independent == (0, 2)
+@pytest.mark.parametrize("seed", range(4))
+def test_sizes_of_rows_do_not_decide_which_coordinates_are_independent(seed):
+    """Random rows on joints: each of them times any factor says the same, singularities too."""
+    m = some_mechanism(seed, 7, "fixed", SINGLE)
+    rows, found = m.rng.normal(size=(3, m.tree.nv)) * (m.rng.random((3, m.tree.nv)) < 0.6), []
+    q, v = m.tree.random(m.rng, 10), m.rng.normal(size=m.tree.nv)
+    for sizes in (np.ones(3), *(m.rng.permutation([1e-6, np.pi, 1e6]) for _ in range(3))):
+        given = [ds.JointRows(dict(zip(m.tree.joint_names, x, strict=True))) for x in sizes[:, None] * rows if x.any()]
+        found.append(ds.reduced_dynamics(m.tree, given, q, v))
+    first, *others = found
+    assert np.all(first.singularity == ds.Singularity.NONE) and np.all(first.margin > 1e-3)
+    for other in others:
+        assert other.independent == first.independent and np.all(other.singularity == first.singularity)
+        for name in ("margin", "transmission", "mass_matrix", "bias"):
+            x = getattr(first, name)
+            assert np.allclose(x, getattr(other, name), rtol=1e-9, atol=1e-9 * np.abs(x).max())
 
 
 def test_independent_coordinates_are_motors_first(folder, linkage):

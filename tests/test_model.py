@@ -283,8 +283,16 @@ class TestUrdf:
             assert (tree.joints[0].lower, tree.joints[0].upper, tree.joints[0].damping) == (-0.5, 1.5, 0.3)
         free = one_joint(load_text, "continuous", inside)
         assert (free.joints[0].lower, free.joints[0].upper) == (-np.inf, np.inf)
-        bare = one_joint(load_text, "revolute", "<limit effort='1'/>")  # URDF: both are 0
-        assert (bare.joints[0].lower, bare.joints[0].upper) == (0, 0)
+
+    @pytest.mark.parametrize("kind", ["revolute", "prismatic"])
+    def test_limits_that_are_left_out(self, load_text, kind):
+        """Both are zero by URDF: such joints move, gimbals of them are balls, and loading says so; one zero is one."""
+        with pytest.warns(ds.DelassusWarning, match=r"1 limits without lower and upper, which hold .* \(j\)"):
+            bare = one_joint(load_text, kind, "<limit effort='1'/>")
+        assert (bare.joints[0].lower, bare.joints[0].upper) == (-np.inf, np.inf) and bare.joints[0].effort_limit == 1
+        for given, limits in (("upper='2'", (0, 2)), ("lower='0' upper='0'", (0, 0))):
+            tree = one_joint(load_text, kind, f"<limit effort='1' {given}/>")
+            assert (tree.joints[0].lower, tree.joints[0].upper) == limits
 
     def test_quarter_turns_are_exact(self, load_text):
         for written in ("1.57079632679", "1.5707963267948966", "-1.5707963268", "3.14159265359", "4.71238898038"):

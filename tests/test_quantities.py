@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +84,34 @@ def test_derivatives_that_are_asked_for_are_judged():
     _, error_of = ds.compile(tree, tip, "dynamics_derivatives", outputs=["df_dq"])(*states, return_error=True)
     assert np.all(error_of > 0)
     assert operations(tree, tip, "operational_space_compliance", "poses") < 40 * tree.n_links
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*error above the bound")  # nothing moves the row of a point
+@pytest.mark.parametrize("mass", [False, True])
+def test_robots_without_joints(tmp_path, mass):
+    """Every quantity of a robot that does not move, and its cotangents: finite and of their shapes, or refused."""
+    inertial = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1"/></inertial>' if mass else ""
+    (tmp_path / "block.urdf").write_text(f'<robot name="r"><link name="block">{inertial}</link></robot>')
+    tree = ds.load(tmp_path / "block.urdf")
+    refused = set()
+    for name, constraints in product(QUANTITIES, ((), ds.Point("block")) if mass else ((),)):
+        if name == "osim" and constraints:
+            continue  # what nothing moves has no finite inertia
+        try:
+            kernels = [ds.compile(tree, constraints, name)]
+        except ds.errors.DelassusError as error:
+            refused.add(str(error).split(":")[0])
+            continue
+        if constraints or not mass:
+            with suppress(ds.errors.ConfigurationError):  # of derivatives there are none
+                kernels.append(kernels[0].derivative("vjp"))
+        for kernel, batch in product(kernels, ((), (0,), (3,))):
+            found = kernel(**{a.name: np.full((*batch, *a.shape), 1e-3) for a in kernel.arguments})
+            for x, result in zip(found if isinstance(found, tuple) else [found], kernel.results, strict=True):
+                assert x.shape == (*batch, *result.shape), name
+                assert np.isfinite(x).all(), name
+    assert refused == {"tree", "sensors"}
 
 
 @pytest.mark.slow

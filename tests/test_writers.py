@@ -126,11 +126,13 @@ def test_urdf_files(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-def test_pinocchio_reads_urdf(name):
+def test_pinocchio_reads_urdf(tmp_path, name):
     tree = loaded(name, root=ROBOTS[name], continuous="cos-sin", unsupported="ignore")
     model = pin.buildModelFromXML(quietly(tree.to_urdf))
     data, rng = model.createData(), np.random.default_rng(0)
     assert [*model.names][1:] == [*tree.joint_names]
+    if "centauro" in name:  # whose wheels, without limits, are written as continuous joints
+        tree = as_urdf(tmp_path, tree, continuous="cos-sin")
     q, v, a = tree.random(rng), rng.normal(size=tree.nv), rng.normal(size=tree.nv)
     M = np.triu(pin.crba(model, data, q))
     assert error(M, np.triu(ds.mass_matrix(tree, q))) < ROUND_OFF

@@ -115,6 +115,8 @@ def announced(doing: str, done: str) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+        if timer.is_alive():  # what it says ends before the next line
+            timer.join()
     seconds = time.perf_counter() - start
     if seconds >= PATIENCE:
         say()

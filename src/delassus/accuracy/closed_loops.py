@@ -15,7 +15,7 @@ import numpy as np
 from delassus.accuracy.rank import REGULAR_CONDITION, common_rank, mobility_bound
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.inputs import inputs_of
+from delassus.algorithms.inputs import generic_values, inputs_of
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.closing import close_loops, closed_within
 from delassus.algorithms.loops.independent import moved_rows, rank, row_squares, transmission, units
@@ -25,6 +25,7 @@ from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint
 from delassus.errors import ConstraintError
 from delassus.model.kinematics import generic_configurations
+from delassus.model.topology import characteristic_length
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.numpy_ops import NumpyOps, numbers, stacked, unstacked
@@ -190,12 +191,8 @@ def _usual_output(asked: _Loops, independent: tuple[int, ...], output: _Loops) -
 
 def _problem(tree: Tree, constraints: Sequence[Constraint], q: Any) -> Problem:
     """The robot at configurations, and with each call anything."""
-    random, given = np.random.default_rng(0), []
-    for a in inputs_of(constraints):
-        x = random.normal(size=a.shape)
-        if a.shape == (7,):
-            x[3:] /= np.linalg.norm(x[3:])
-        given.append(x)
+    random, length = np.random.default_rng(0), characteristic_length(tree)
+    given = [generic_values(argument, length, random) for argument in inputs_of(constraints)]
     return Problem(NumpyOps(), tree, constraints, q, given)
 
 

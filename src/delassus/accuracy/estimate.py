@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from delassus.accuracy.closed_loops import closed_states
 from delassus.accuracy.pivots import ByPivots, by_pivots
-from delassus.algorithms.dynamics import ITERATIVE
-from delassus.algorithms.inputs import CONFIGURATIONS
+from delassus.algorithms.inputs import CONFIGURATIONS, generic_values
 from delassus.algorithms.osim.least_squares import JUDGED
 from delassus.constraints import Argument
 from delassus.constraints.contact import ground_name
@@ -68,7 +66,7 @@ def rcond_by_errors(
     rcond = epsilon / (reduce(ops.maximum, errors) + TINY)
     for node in sorted(ops.exact):  # dependent rows, which the method leaves out, do not show in what it corrects
         rcond = rcond * Expression(ops, node)
-    takes_any = asked.method in ITERATIVE or asked.has_dependent_rows or all(asked.options.soft)
+    takes_any = not asked.knows_rank or all(asked.options.soft)
     found = None if takes_any or not asked.quantity.has_status else rcond_by_pivots(asked, ops, outputs)
     least = max(INDEPENDENT, INDEPENDENT_BY_ROUND_OFF * epsilon)
     return rcond if found is None else rcond * ops.less(least, found.independence)
@@ -122,17 +120,11 @@ def _usual(asked: Request, argument: Argument, random: np.random.Generator) -> A
     length = characteristic_length(asked.tree)
     if argument.keyword == "payloads":
         return _payloads(random, total_mass(asked.tree) / max(asked.tree.n_links, 1), length)
-    x = random.normal(size=shape)
+    x = generic_values(argument, length, random, (STATES,))
     if name.startswith(ground_name(0)[:-1]):  # heights, and normals of slopes
         x = x * [0.2, 0.3, 0.3, 0.0] + [0.0, 0.0, 0.0, 1.0]
         x[..., 1:] /= np.linalg.norm(x[..., 1:], axis=-1, keepdims=True)
-    if argument.keyword == "rows":
-        x[..., 3:] *= length
-        return np.asarray(x / np.linalg.norm(x, axis=-1, keepdims=True))
-    if argument.keyword in ("placements", "poses"):
-        x[:, :3] *= length
-        x[:, 3:] /= np.linalg.norm(x[:, 3:], axis=-1, keepdims=True) if prod(argument.shape) > 3 else 1.0
-    return np.asarray(x)
+    return x
 
 
 def _payloads(random: np.random.Generator, mass: float, length: float) -> Array:

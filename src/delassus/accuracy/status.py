@@ -73,7 +73,10 @@ class DynamicsStatus(Explained):
         "loops gape by more than 0.1 mm or 0.1 mrad after this step of a rollout: the motion is too fast for the time "
         "step, or velocities at the start open them; make it shorter, or stabilise constraints (baumgarte)"
     )
-    FAILED = "numbers overflowed here: nothing is known; make positions, velocities and forces smaller"
+    FAILED = (
+        "numbers overflowed here, or the ends of a Distance coincide, so that it has no direction: nothing is known; "
+        "make positions, velocities and forces smaller, or hold points that coincide by a Point"
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

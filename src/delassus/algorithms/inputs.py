@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from delassus.constraints import Argument, Constraint
+from delassus.spatial.rotations import Array
 
 CONFIGURATIONS = ("q", "q_end", "posture")
 """Names of arguments that are configurations."""
@@ -27,3 +30,18 @@ def inputs_of(constraints: Sequence[Constraint], payloads: Sequence[str] = ()) -
         meaning = f"inertia added to {link}, about and along its frame: {PAYLOAD} in kg, kg m, kg m^2"
         out.append(Argument(payload_name(i), (10,), meaning, "payloads", f"payload on {link!r}"))
     return tuple(out)
+
+
+def generic_values(
+    argument: Argument, length: float, random: np.random.Generator, batch: tuple[int, ...] = ()
+) -> Array:
+    """Random values (*batch, *shape) of an argument: unit rows, or places about a ``length`` (m) from their frames."""
+    x = random.normal(size=(*batch, *argument.shape))
+    if argument.keyword == "rows":
+        x[..., 3:] *= length
+        x /= np.linalg.norm(x, axis=-1, keepdims=True)
+    elif argument.keyword in ("placements", "poses"):
+        x[..., :3] *= length
+        if argument.shape == (7,):
+            x[..., 3:] /= np.linalg.norm(x[..., 3:], axis=-1, keepdims=True)
+    return np.asarray(x)

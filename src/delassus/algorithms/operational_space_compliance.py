@@ -39,10 +39,10 @@ def operational_space_compliance(motion: DynamicsProblem) -> dict[str, Matrix]:
         Upsilon.append(own if p == WORLD else ops.sym_add(body.inverse_inertia_to_child(i, Upsilon[p]), own))
 
     return {
-        "poses": ops.vstack([ops.hstack([R, p]) for R, p in body_poses(problem)]),
-        "twists": ops.vstack([ops.transpose(V) for V in motion.V]),
-        "propagators": ops.vstack(A),
-        "compliances": ops.vstack(Upsilon),
+        "poses": ops.vstack([ops.zeros(0, 4), *(ops.hstack([R, p]) for R, p in body_poses(problem))]),
+        "twists": ops.vstack([ops.zeros(0, 6), *(ops.transpose(V) for V in motion.V)]),
+        "propagators": ops.vstack([ops.zeros(0, 6), *A]),
+        "compliances": ops.vstack([ops.zeros(0, 6), *Upsilon]),
         "qdd": straight_accelerations(motion, qdd),
         "rows": ops.vstack([ops.zeros(0, 6), *(end.K for end in problem.all_end_effectors)]),
         "errors": position_errors(motion),
@@ -69,4 +69,4 @@ def link_wrenches(motion: DynamicsProblem) -> Matrix:
     # root → leaves: a_i at joint accelerations that are zero in axes that do not turn
     a = accelerations(motion, [-motion.velocity_product(i) for i in motion.tree.root_to_leaves()])
     wrenches = [-(H @ a[i] + motion.p[i]) for i, H in enumerate(motion.problem.inertias)]
-    return ops.vstack([ops.transpose(w) for w in wrenches])
+    return ops.vstack([ops.zeros(0, 6), *(ops.transpose(w) for w in wrenches)])

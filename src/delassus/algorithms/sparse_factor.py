@@ -112,7 +112,8 @@ class SparseFactor:
 
     def solved(self, B: Matrix) -> Matrix:
         """``L⁻¹ B`` (nv × k)."""
-        return self._ops.vstack(self.solve([self._ops.take(B, (k,), None) for k in range(len(self.rows))]))
+        rows = self.solve([self._ops.take(B, (k,), None) for k in range(len(self.rows))])
+        return self._ops.vstack([self._ops.zeros(0, self._ops.shape(B)[1]), *rows])
 
     def joint_inverse_inertia(self, i: int) -> Matrix:
         """``S_i D_i⁻¹ S_iᵀ`` (6 × 6) of articulated inertias: ``D_i`` is ``Lᵀ L`` of the joint's own rows."""

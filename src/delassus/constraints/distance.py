@@ -16,17 +16,22 @@ from delassus.constraints.constraint import At, ConstraintRates, Rates
 from delassus.constraints.frame import ENDS, Frame, as_frame
 from delassus.errors import ConstraintError, shown
 from delassus.model.check import real_array
+from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import column, from_entries, linear_at
 from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.rates import Vector
+
+ROUND_OFF = 64.0
+"""Origins coincide where their distance is below this times the relative round-off of what it is made of (m)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Distance(FrameConstraint):
     """One row: the distance between the origins of two frames stays as it is; a rod between two ball joints.
 
-    The row runs along the line between them. Where they coincide, there is no such line, and results are NaN.
+    The row runs along the line between them. Where they coincide, but for round-off, there is no such line:
+    results are NaN, and their status is FAILED.
 
     Parameters
     ----------
@@ -69,9 +74,20 @@ class Distance(FrameConstraint):
         assert self.second is not None
         (R1, p1), (_, p2) = at.pose(self.first), at.pose(self.second, "second")
         R, p = at.robot.pose_between(b, a)
-        r = column(ops, ops.transpose(R1) @ (p1 - (R @ p2 + p)))
+        p2 = R @ p2
+        r = column(ops, ops.transpose(R1) @ (p1 - (p2 + p)))
         length = ops.sqrt(sum(x * x for x in r))
-        return from_entries(ops, [x * (1.0 / length) for x in r]), length
+        one_over = self._one_over(at, length, p1, p2, p)
+        return from_entries(ops, [x * one_over for x in r]), length
+
+    @staticmethod
+    def _one_over(at: At, length: Scalar, *parts: Matrix) -> Scalar:
+        """1 over the distance, which is made of vectors and lengths of the robot (m); NaN where that is round-off."""
+        ops, own = at.ops, characteristic_length(at.tree)
+        made_of = own * own + sum(x * x for part in parts for x in column(ops, part))
+        least = ROUND_OFF * ops.epsilon
+        is_apart = ops.less(least * least * made_of, length * length)
+        return is_apart / ops.select(is_apart, length, 0.0)
 
     def selection(self, at: At) -> Matrix:
         """The row ``[nᵀ 0]`` (1 × 6)."""
@@ -92,7 +108,7 @@ class Distance(FrameConstraint):
 
     def drift(self, at: At) -> Matrix:
         """``nᵀ`` of what velocities alone cause, and ``(ṙᵀ ṙ − (nᵀ ṙ)²) / ‖r‖``."""
-        ops, (_, length) = at.ops, self.line(at)
+        ops, (_, length) = at.ops, self.line(at)  # where it is round-off, the velocity along it is NaN
         r = self._rate_of_way(at)
         ((square,),), ((along,),) = ops.entries(ops.transpose(r) @ r), ops.entries(self.velocity(at))
         beyond = ops.matrix([[(square - along * along) * (1.0 / length)]])
@@ -124,10 +140,11 @@ class Distance(FrameConstraint):
         ops, goal, (_, _, one, two) = at.ops, at.goal, self.sides(at, rates, positions)
         r, e, acceleration = one.p - two.p, one.velocity() - two.velocity(), one.acceleration() - two.acceleration()
         length = ops.sqrt(ops.entries(r.dot(r)[0])[0][0])
-        one_over = ops.matrix([[1.0 / length]])
+        reciprocal = self._one_over(at, length, one.p.value, two.p.value)
+        one_over = ops.matrix([[reciprocal]])
         value = r.value @ one_over
         along = ops.transpose(value) @ r.change
-        n = Vector(ops, value, r.times(1.0 / length).change - value @ one_over @ along)
+        n = Vector(ops, value, r.times(reciprocal).change - value @ one_over @ along)
         (speed, d_speed), (square, d_square), (_, rows) = n.dot(e), e.dot(e), n.dot(acceleration)
         rows = rows + one_over @ (d_square - (speed + speed) @ d_speed)
         rows = rows - one_over @ one_over @ (square - speed @ speed) @ along

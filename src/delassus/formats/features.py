@@ -112,6 +112,7 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
     ]),
     ({MJCF}, "inertias that no rigid body can have, in place of which the nearest possible are written", "adjusted"),
     # of descriptions, that trees do not hold
+    ({FROM_URDF}, "limits without lower and upper, which hold joints at zero by URDF and are taken for none", "free"),
     ({FROM_URDF}, "mimic joints that follow no joint of one degree of freedom", "mimics"),
     ({FROM_URDF}, "joints of group states that the tree does not have", "unknown"),
     ({FROM_MJCF}, "equality constraints of flexes and spatial tendons, of higher degree, or within one rigid body",

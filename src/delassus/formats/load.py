@@ -107,7 +107,8 @@ def load(
     Tree
         Joint order and the layout of ``q`` and ``v`` equal ``pinocchio.buildModelFromUrdf`` for URDF files (with
         ``continuous="cos-sin"``), and the order of the model for the others. Loops, couplings and mimic joints are in
-        ``tree.constraints``.
+        ``tree.constraints``. A ``<limit>`` of a URDF file without ``lower`` and ``upper`` limits no position, and is
+        listed as such: by URDF, and in models of Pinocchio, both are zero, and the joint could not move.
 
     Raises
     ------

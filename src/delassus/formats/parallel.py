@@ -57,7 +57,8 @@ def load_parallel(folder: str | Path, **given: Unpack[Loading]) -> Tree:
     -------
     Tree
         Its ``constraints`` close the loops, after couplings of the URDF file; its ``actuators`` are the motors, by the
-        names of their joints. A ``<limit>`` without ``lower`` and ``upper`` limits nothing.
+        names of their joints. A ``<limit>`` without ``lower`` and ``upper`` limits no position, as `delassus.load` has
+        it; these robots have many, which are not listed.
 
     Raises
     ------

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.policy import for_numpy
 from delassus.accuracy.status import DynamicsStatus, Resolved
-from delassus.algorithms.dynamics import ITERATIVE
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.constraints import ROW_LAYOUT, Argument, Constraint, check_constraints
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
@@ -64,9 +63,8 @@ class DirectRequest(NumpyRequest):
     @property
     def is_compiled(self) -> bool:
         """Whether machine code runs it; iterations that are watched, and what has a rank, are on NumPy."""
-        knows_rank = self.request.method not in ITERATIVE and not self.request.has_dependent_rows
         passes = PASSES if self.request.iterates else 1
-        return prod(self.batch) * passes >= COMPILED_FROM and knows_rank
+        return prod(self.batch) * passes >= COMPILED_FROM and self.request.knows_rank
 
     def run(self) -> dict[str, Array]:
         """Outputs by name, as `NumpyRequest.run`."""

@@ -313,6 +313,11 @@ class Options:
         """Unambiguous text, for keys of caches."""
         return repr([(f.name, _described(getattr(self, f.name))) for f in fields(self)])
 
+    def differing(self, other: Options) -> list[str]:
+        """Names of those that are not alike."""
+        mine, theirs = ({f.name: repr(_described(getattr(x, f.name))) for f in fields(x)} for x in (self, other))
+        return [name for name, text in mine.items() if text != theirs[name]]
+
 
 def check_options(
     tree: Tree,

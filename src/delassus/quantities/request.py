@@ -188,6 +188,11 @@ class Request:
         return are_dependent(self.tree, self._hard)
 
     @property
+    def knows_rank(self) -> bool:
+        """Whether all rows are independent at states that machine code has solved."""
+        return self.method not in ITERATIVE and not self.has_dependent_rows
+
+    @property
     def is_singular(self) -> bool:
         """Whether hard rows are dependent at almost all states, none of which can be off."""
         return not self.options.active and are_always_dependent(self.tree, self._hard)

@@ -22,7 +22,6 @@ from delassus.accuracy.estimate import check_error_bound
 from delassus.accuracy.policy import next_method
 from delassus.accuracy.status import DynamicsStatus, are_finite
 from delassus.algorithms.contact.solvers import FALLBACK
-from delassus.algorithms.dynamics import ITERATIVE
 from delassus.quantities.evaluate import NumpyRequest, numpy_fallback
 from delassus.quantities.request import Request
 from delassus.runtime.arrays import Arrays, Batch, result_arrays
@@ -103,7 +102,7 @@ def solve_states(
     if not rcond and not with_status:
         return Run(none, none, none, None, error, results)
     ill_conditioned = kernel.ill_conditioned(rcond, batch)
-    chosen = ill_conditioned | (with_status and (kernel.method in ITERATIVE or kernel.request.has_dependent_rows))
+    chosen = ill_conditioned | (with_status and not kernel.request.knows_rank)
     on_numpy, inaccurate, numpy_request = none.copy(), np.array(ill_conditioned), None
     if not chosen.any():
         return Run(chosen, on_numpy, inaccurate, None, error, results)

@@ -50,6 +50,9 @@ PRICE = 2.0
 WORST = 1e250
 """Price of gaps at which the plan with the least is the best one."""
 
+OWN = {"smoothing", "solver", "sweeps", "tolerance", "sensors"}
+"""Options that kernels of derivatives may have of their own: they do not change the motion that is differentiated."""
+
 Residuals = Callable[..., ArrayLike]
 """From times (s), states, controls and, if the step gives them, forces to residuals (..., m), or their derivatives."""
 
@@ -317,8 +320,8 @@ def ilqr(
     Raises
     ------
     ConfigurationError
-        Kernels that are not these, arrays of another shape, or a first trajectory that is not finite or has steps that
-        the kernel does not solve.
+        Kernels that are not these, or whose constraints or options are not alike, arrays of another shape, or a first
+        trajectory that is not finite or has steps that the kernel does not solve.
 
     Examples
     --------
@@ -346,6 +349,9 @@ def ilqr(
         came = f"one from {', '.join(a.name for a in derivatives.arguments)} to {', '.join(made)}"
         wanted = f"a kernel from {', '.join(names)} to {', '.join(needed[:-1])} and {needed[-1]}"
         raise ConfigurationError("derivatives", wanted, came, "Compile both with the same options.")
+    if differing := _differing(step, derivatives):
+        wanted, came = f"a kernel whose {differing[0]} are those of the step", "others"
+        raise ConfigurationError("derivatives", wanted, came, "Compile both with the same constraints and options.")
     tree = step.request.tree
     (size,) = (a.size for a in step.arguments if a.name == step.request.control)
     before = controls if isinstance(controls, Plan) else None
@@ -384,6 +390,14 @@ def ilqr(
         came = "some that lead to one that is not, or to numbers that are not finite"
         raise ConfigurationError("controls", wanted, came, "Start with less, or with states: ds.Plan(q, v, controls).")
     return _improved(problem, plan)
+
+
+def _differing(step: Kernel, derivatives: Kernel) -> list[str]:
+    """Names of what moves the robot otherwise in one of the two kernels than in the other."""
+    a, b = step.request, derivatives.request
+    alike = [x.fingerprint for x in a.constraints] == [x.fingerprint for x in b.constraints]
+    names = ([] if alike else ["constraints"]) + (["payloads"] if a.payloads != b.payloads else [])
+    return names + [name for name in a.options.differing(b.options) if name not in OWN]
 
 
 def _improved(problem: _Problem, plan: Plan) -> Iterator[Plan]:

@@ -8,12 +8,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from delassus.algorithms.jacobian import jacobian
+from delassus.algorithms.problem import Problem
 from delassus.contact.contacts import ContactSet
 from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.sparse.stepper import SLEEP, BlockSteps
 from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.model.check import check_whole, finite_array
+from delassus.spatial.numpy_ops import NumpyOps, numbers
 from delassus.spatial.rotations import Array
 
 PREFIX = "contacts_"
@@ -113,6 +116,13 @@ def checked_start(steps: BlockSteps, q: Array, v: Array, max_overlap: float) -> 
     """
     scene = steps.blocks.scene
     contacts, errors, singular = steps.inspect(q, v)
+    if not np.isfinite(steps.blocks.bodies.Q).all():
+        for loop in scene.loops:
+            with np.errstate(all="ignore"):
+                rows = numbers(jacobian(Problem(NumpyOps(), scene.tree, [loop], q)))
+            if not np.isfinite(rows).all():
+                wanted, came = "a Distance whose ends are apart", f"{loop!r}, whose ends coincide"
+                raise ConfigurationError("q0", wanted, came, "Move them apart, or hold them together by a Point.")
     if singular is not None:
         link = scene.tree.link_names[singular]
         raise ModelError(f"link {link!r}", "a body that has inertia along its joint", "none", "Give it mass.")

@@ -110,9 +110,8 @@ class DualOps(NumpyOps):
 
     def lifted(self, a: Any, rates: Callable[[int, int], Any] = lambda i, j: {}) -> Any:
         """A matrix of the other backend, each entry with its rates."""
-        return self.matrix(
-            [[Dual(x, rates(i, j)) for j, x in enumerate(r)] for i, r in enumerate(self.base.entries(a))]
-        )
+        rows = [[Dual(x, rates(i, j)) for j, x in enumerate(r)] for i, r in enumerate(self.base.entries(a))]
+        return self.matrix(rows) if rows else self.zeros(*self.base.shape(a))
 
     def state_vector(self, entries: Sequence[Any]) -> Any:
         return entries

@@ -35,6 +35,11 @@ def diagonal(ops: Ops, entries: Sequence[Scalar]) -> Matrix:
     return ops.matrix([[x if i == j else 0.0 for j in range(len(entries))] for i, x in enumerate(entries)])
 
 
+def over_sizes(ops: Ops, squares: Sequence[Scalar]) -> Matrix:
+    """Diagonal matrix of ``1/√x``, and of 1 where a square ``x`` is zero: it makes rows or columns of length one."""
+    return diagonal(ops, [1.0 / ops.sqrt(x + (1.0 - ops.less(0.0, x))) for x in squares])
+
+
 def scaled(ops: Ops, factors: Sequence[Scalar], a: Matrix) -> Matrix:
     """Column with each entry multiplied by its factor."""
     return from_entries(ops, [s * x for s, x in zip(factors, column(ops, a), strict=True)])

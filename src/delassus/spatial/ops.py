@@ -240,7 +240,9 @@ class Ops(ScalarOps):
         return self.transpose(self.vstack([self.transpose(a) for a in parts]))
 
     def block_diagonal(self, parts: Sequence[Matrix]) -> Matrix:
-        """Block-diagonal matrix; at least one block."""
+        """Block-diagonal matrix; of no blocks, one without rows."""
+        if not parts:
+            return self.zeros(0, 0)
         sizes = [self.shape(part)[1] for part in parts]
         rows = []
         for k, part in enumerate(parts):

@@ -244,4 +244,5 @@ def position_update_changes(
         by_q.append(place_by_q)
         places.append(by_step @ of_step)
         ends.append(end_by_end @ of_end + end_by_step @ of_step)
-    return ops.block_diagonal(by_q), ops.vstack(places), ops.vstack(ends)
+    none = ops.zeros(0, len(keys))
+    return ops.block_diagonal(by_q), ops.vstack([none, *places]), ops.vstack([none, *ends])

@@ -183,7 +183,8 @@ class SubSteps:
 
     def _over(self, space: JointSpace, x: Matrix) -> Matrix:
         """``L x`` (nv × 1)."""
-        return self.ops.vstack(space.L.multiply([self.ops.take(x, (k,), None) for k in range(self._nv)]))
+        rows = space.L.multiply([self.ops.take(x, (k,), None) for k in range(self._nv)])
+        return self.ops.vstack([self.ops.zeros(0, self.ops.shape(x)[1]), *rows])
 
     def _to_start(self, q: State, u: State, x: State) -> State:
         """Velocities at the displacement ``u`` in the axes of the start."""

@@ -1,6 +1,7 @@
 """Configurations at which constraints hold, by damped Gauss-Newton steps on the manifold of configurations.
 
-From the gaps ``e`` of the rows ``J``, of which some coordinates are held, ``q ← q ⊕ δ`` with
+From the gaps ``e`` of the rows ``J``, both over the sizes of rows as constraints give them, of which some coordinates
+are held, ``q ← q ⊕ δ`` with
 
     δ = −Jᵀ (J Jᵀ + d ‖e‖² 1)⁻¹ e,
 
@@ -27,7 +28,7 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Goal
-from delassus.spatial.motion import chosen, column, diagonal
+from delassus.spatial.motion import chosen, column, diagonal, over_sizes
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 State = list[Scalar]
@@ -85,21 +86,23 @@ def close_loops(
     closed = closed_within(start)
     exact = closed * TUNING.round_off * ops.epsilon / TUNING.closed
 
-    def gaps(here: State) -> tuple[Problem, Matrix]:
+    def gaps(here: State) -> tuple[Problem, Matrix, Matrix]:
         motion = at(here).with_goals(places)
-        return motion.problem, motion.stacked([c.position(at) for c, at in motion.each_constraint()])
+        sizes = [x for c, at in motion.each_constraint() for x in c.row_sizes(at, 1.0)]
+        over, e = over_sizes(ops, sizes), motion.stacked([c.position(at) for c, at in motion.each_constraint()])
+        return motion.problem, over, over @ e
 
-    def moved(here: State, problem: Problem, e: Matrix, damping: Scalar) -> State:
+    def moved(here: State, problem: Problem, over: Matrix, e: Matrix, damping: Scalar) -> State:
         shift: State = [0.0] * tree.nv
         if free and problem.n_rows:
-            J = ops.take(jacobian(problem), None, free)
+            J = over @ ops.take(jacobian(problem), None, free)
             for k, x in zip(free, column(ops, _least_step(ops, J, e, damping)), strict=True):
                 shift[k] = -x
         return [*flow.moved(here, shift)]
 
     def step(values: State) -> tuple[State, Scalar]:
         here, best, (least, last, damping) = values[:n], values[n : 2 * n], values[2 * n :]
-        problem, e = gaps(here)
+        problem, over, e = gaps(here)
         square = _sum_of_squares(e, ops)
         better = ops.less(square, TUNING.flat * least)
         best = chosen(ops, better, here, best)
@@ -107,7 +110,7 @@ def close_loops(
         lower = ops.maximum(TUNING.decay * damping, TUNING.damping)
         damping = ops.select(ops.less(square, TUNING.flat * last), lower, TUNING.growth * damping)
         is_last = ops.maximum(ops.less(TUNING.still * last, square), ops.less(square, exact * exact))
-        following = moved(here, problem, e, damping * square)
+        following = moved(here, problem, over, e, damping * square)
         return [*following, *best, least, square, damping], ops.less(least, closed * closed) * is_last
 
     def repeated() -> State:
@@ -118,7 +121,8 @@ def close_loops(
         """The same, as one more step from where it would be if the start were another one."""
         fixed_start, (*fixed, gap) = ([ops.derived(x, 0.0) for x in values] for values in (q, repeated()))
         here = flow.moved(fixed, flow.difference(fixed_start, q))
-        return [*moved(here, gaps(fixed)[0], gaps(here)[1], 0.0), gap]
+        problem, over, _ = gaps(fixed)
+        return [*moved(here, problem, over, gaps(here)[-1], 0.0), gap]
 
     *found, gap = ops.differentiable(repeated, differentiable)
     return found, gap

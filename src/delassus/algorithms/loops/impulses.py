@@ -56,6 +56,7 @@ class LoopImpulses:
 
     def __init__(self, problem: Problem, L: SparseFactor, G: Matrix, loops: Sequence[int], epsilon: float) -> None:
         ops, scale, usual = problem.ops, list[Scalar](), mobility_bound(problem, L)
+        self._ops = ops
         for k, row in enumerate(ops.entries(G)):
             moved = ops.less(unmoved(epsilon) * usual[loops[k]], row[k])
             scale.append(ops.select(moved, 1.0 / ops.sqrt(ops.select(moved, row[k], 1.0)), 0.0))
@@ -66,6 +67,8 @@ class LoopImpulses:
 
     def solve(self, u: Matrix) -> Matrix:
         """``G⁺ u`` (m × k)."""
+        if not self._ops.shape(u)[0]:
+            return u
         u = self._scale @ u
         found = self._factor.solve(u)
         for _ in range(TUNING.steps - 1):

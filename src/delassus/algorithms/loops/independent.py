@@ -29,7 +29,7 @@ from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import inverse_dynamics
 from delassus.spatial.factor import Factor
-from delassus.spatial.motion import LINEAR, column, diagonal, scaled_matrix
+from delassus.spatial.motion import LINEAR, column, diagonal, over_sizes, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 SINGULAR, ROUND_OFF = 1e-5, 1e4
@@ -39,8 +39,8 @@ SINGULAR, ROUND_OFF = 1e-5, 1e4
 class Transmission(NamedTuple):
     """``G`` (nv × n), ``drift`` ``g`` (nv × 1), and how far columns of ``J_d`` are from depending on others.
 
-    ``margin`` is the smallest part of a column that those before it do not span, over the largest column or the largest
-    usual row, whichever is larger, displacements being measured by `Problem.length`.
+    ``margin`` is the smallest part of a column that those before it do not span, over the largest column or
+    `Problem.length`, whichever is larger, each row being over its usual size, and displacements over that length.
     """
 
     G: Matrix
@@ -63,11 +63,13 @@ def transmission(motion: DynamicsProblem, independent: Sequence[int]) -> Transmi
     asked: Matrix = ops.zeros(0, n + 1)
     margin: Scalar = 1.0
     if dependent:
-        J = jacobian(motion.problem)
+        # rows hold or do not, whatever their size
+        over = over_sizes(ops, _sizes(motion.problem))
+        J = over @ jacobian(motion.problem)
         J_d, J_i = ops.take(J, None, dependent), ops.take(J, None, independent)
         compared = units(motion.problem)
-        wanted = -ops.hstack([J_i, jacobian_drift(motion)])
-        asked, margin = _least_squares(ops, J_d, wanted, [compared[k] for k in dependent], row_squares(motion.problem))
+        wanted = -ops.hstack([J_i, over @ jacobian_drift(motion)])
+        asked, margin = _least_squares(ops, J_d, wanted, [compared[k] for k in dependent], motion.problem.length**2)
     order = [*independent, *dependent]
     back = [order.index(k) for k in range(nv)]
     whole = ops.vstack([ops.hstack([ops.eye(n), ops.zeros(n, 1)]), asked])
@@ -118,8 +120,12 @@ def least(ops: Ops) -> float:
 
 def row_squares(problem: Problem) -> list[Scalar]:
     """Squares (m) of the sizes of rows as constraints give them, at `Problem.length`."""
-    each = (x for c in range(len(problem.constraints)) for x in problem.row_sizes(c))
-    return [x * problem.length**2 for x in each]
+    return [x * problem.length**2 for x in _sizes(problem)]
+
+
+def _sizes(problem: Problem) -> list[Scalar]:
+    """Squares (m) of the sizes of rows as constraints give them, rotations over `Problem.length`."""
+    return [x for c in range(len(problem.constraints)) for x in problem.row_sizes(c)]
 
 
 def units(problem: Problem) -> list[float]:
@@ -142,15 +148,13 @@ def moved_rows(problem: Problem, G: Matrix, independent: Sequence[int]) -> Matri
     return jacobian(problem) @ G @ diagonal(ops, [compared[k] for k in independent])
 
 
-def _least_squares(
-    ops: Ops, A: Matrix, B: Matrix, units: Sequence[float], usual: Sequence[Scalar]
-) -> tuple[Matrix, Scalar]:
+def _least_squares(ops: Ops, A: Matrix, B: Matrix, units: Sequence[float], usual: float) -> tuple[Matrix, Scalar]:
     """``A⁺ B`` of full column rank, columns of ``A`` scaled to length one; the smallest pivot over the largest square.
 
-    That is of columns, which are compared in these ``units``, or of ``usual`` rows.
+    That is of columns, which are compared in these ``units``, or the ``usual`` one of rows.
     """
     squares = [row[k] for k, row in enumerate(ops.entries(ops.sym_product(ops.transpose(A), A)))]
-    scale = diagonal(ops, [1.0 / ops.sqrt(x + (1.0 - ops.less(0.0, x))) for x in squares])  # columns of zeros stay
+    scale = over_sizes(ops, squares)  # columns of zeros stay
     sizes = [unit * unit * x for unit, x in zip(units, squares, strict=True)]
     A = A @ scale
     transposed = ops.transpose(A)
@@ -162,5 +166,4 @@ def _least_squares(
     pivots = [size * (1.0 / r) for size, r in zip(sizes, ops.entries(reciprocals)[0], strict=True)]
     smallest = reduce(lambda x, y: ops.select(ops.less(y, x), y, x), pivots)  # after zeros pivots are NaN
     smallest = ops.maximum(smallest, 0.0)
-    largest = reduce(ops.maximum, [*sizes, *usual])
-    return scale @ x, ops.sqrt(smallest / (largest + (1.0 - ops.less(0.0, largest))))
+    return scale @ x, ops.sqrt(smallest / reduce(ops.maximum, [*sizes, usual]))

@@ -43,8 +43,9 @@ def dense_rows(problem: Problem, L: SparseFactor) -> Matrix:
     """``Y = J L⁻¹`` (m × nv)."""
     ops, nv = problem.ops, problem.tree.nv
     return ops.vstack([
-        ops.hstack([own.get(k, ops.zeros(c.size, 1)) for k in range(nv)])
-        for own, c in zip(rows_over_factor(problem, L), problem.constraints, strict=True)
+        ops.zeros(0, nv),
+        *(ops.hstack([ops.zeros(c.size, 0), *(own.get(k, ops.zeros(c.size, 1)) for k in range(nv))])
+          for own, c in zip(rows_over_factor(problem, L), problem.constraints, strict=True)),
     ])  # fmt: skip
 
 

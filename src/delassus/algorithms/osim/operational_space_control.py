@@ -174,7 +174,7 @@ def _compliances(motion: DynamicsProblem, n_tasks: int) -> list[Scalar]:
 def _accelerations(problem: Problem, tau: Matrix) -> Matrix:
     """``M⁻¹ τ`` (nv × 1)."""
     L = problem.once(SparseFactor)
-    return problem.ops.vstack(L.solve(L.solve_transpose(tau)))
+    return problem.ops.vstack([problem.ops.zeros(0, 1), *L.solve(L.solve_transpose(tau))])
 
 
 def _within(motion: DynamicsProblem, tau: Matrix, limits: Sequence[float]) -> Matrix:

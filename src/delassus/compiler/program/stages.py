@@ -196,7 +196,9 @@ class _Cut:
         body, outside = self._own(number, calls.results, len(calls.given))
         read = sorted({a for op, a, *_ in body.nodes() if op == Op.INPUT})
         place = dict(zip(read, range(len(read)), strict=True))
-        body = replace(body, a=np.array([place[a] if op == Op.INPUT else a for op, a, *_ in body.nodes()]))
+        body = replace(
+            body, a=np.array([place[a] if op == Op.INPUT else a for op, a, *_ in body.nodes()], dtype=np.int64)
+        )
         rows = tuple(tuple(self._crossing([*row, *outside][x]) for x in read) for row in calls.operands)
         targets = tuple(self.place[x] for row in calls.final for x in row)
         return Stage(body, targets, calls=rows, unless=self._flag(number))

@@ -64,7 +64,9 @@ def _read(graph: Graph, calls: Sequence[Sequence[int]]) -> set[int]:
 
 
 def _moved(graph: Graph, place: dict[int, int]) -> Graph:
-    return replace(graph, a=np.array([place[a] if op == Op.INPUT else a for op, a, *_ in graph.nodes()]))
+    return replace(
+        graph, a=np.array([place[a] if op == Op.INPUT else a for op, a, *_ in graph.nodes()], dtype=np.int64)
+    )
 
 
 def _first_fit(free_from: NDArray[np.int64], stage: int, n: int) -> int:

@@ -60,7 +60,8 @@ def tree_from_urdf(
 
     tree = build_tree(name, links, joints, root=root, sort_children=True, check_inertia=check_inertia, source=source)
     constraints, others = _mimic_joints(robot, tree)
-    return replace(tree, constraints=constraints, omitted=omitted(FROM_URDF, tree, mimics=others))
+    free = [name for x in robot.findall("joint") if _lacks_limits(x) and (name := x.get("name", "")) not in balls]
+    return replace(tree, constraints=constraints, omitted=omitted(FROM_URDF, tree, mimics=others, free=free))
 
 
 def _mimic_joints(robot: Element, tree: Tree) -> tuple[tuple[JointRows, ...], tuple[str, ...]]:
@@ -174,7 +175,7 @@ def _joint(element: Element, continuous: Continuous, is_ball: bool) -> RawJoint:
         element, "limit", what, lower=ZERO, upper=ZERO, effort=NONE, velocity=NONE
     )
     (damping,), (friction,) = read_numbers(element, "dynamics", what, damping=ZERO, friction=ZERO)
-    if kind not in ("revolute", "prismatic") or element.find("limit") is None or is_ball:
+    if kind not in ("revolute", "prismatic") or element.find("limit") is None or is_ball or _lacks_limits(element):
         lower, upper = -inf, inf
     if kind in ("planar", "floating") or is_ball:  # which no single motor drives
         effort = velocity = inf
@@ -184,6 +185,13 @@ def _joint(element: Element, continuous: Continuous, is_ball: bool) -> RawJoint:
         name, moves, ends[0], ends[1], position, rotation, np.array(axis), lower=lower, upper=upper, damping=damping,
         friction=friction, effort_limit=effort, velocity_limit=velocity,
     )  # fmt: skip
+
+
+def _lacks_limits(joint: Element) -> bool:
+    """Whether a joint has a ``<limit>`` that could hold it at zero by omission alone."""
+    limit = joint.find("limit")
+    given = limit is None or limit.get("lower") is not None or limit.get("upper") is not None
+    return joint.get("type") in ("revolute", "prismatic") and not given
 
 
 def read_pose(element: Element, what: str) -> tuple[Array, Array]:

@@ -181,10 +181,10 @@ def _why_not(tree: Topology, gimbal: Gimbal) -> str:
 
 
 def _is_limited(joint: Joint) -> bool:
-    """Whether a hinge turns, but less than about: a range of one angle is what files have that give none."""
+    """Whether a hinge turns less than about, or not at all."""
     lower, upper = float(joint.lower[0]), float(joint.upper[0])
     bounded = abs(lower) < NO_LIMIT, abs(upper) < NO_LIMIT
-    return any(bounded) and (not all(bounded) or lower < upper < lower + FULL_TURN)
+    return any(bounded) and (not all(bounded) or upper < lower + FULL_TURN)
 
 
 # -- the tree without them -----------------------------------------------------------------------------------------

@@ -237,8 +237,8 @@ def _joint_space_motion(bound: BoundRequest) -> list[Matrix]:
     space = JointSpace(motion)
     qdd = space.accelerations(ops.zeros(problem.n_rows, 1))
     return [
-        ops.vstack([ops.hstack([R, p]) for R, p in body_poses(problem)]),
-        ops.vstack([ops.transpose(V) for V in motion.V]),
+        ops.vstack([ops.zeros(0, 4), *(ops.hstack([R, p]) for R, p in body_poses(problem))]),
+        ops.vstack([ops.zeros(0, 6), *(ops.transpose(V) for V in motion.V)]),
         mass_matrix(problem),
         straight_accelerations(motion, [ops.take(qdd, range(at.start, at.stop), None) for at in motion.tree.v_slices]),
         jacobian(problem),

@@ -99,8 +99,9 @@ class ReducedDynamics(Frozen):
         Delassus matrix of the independent coordinates, ``(Gᵀ M G)⁻¹``: their accelerations per unit of force along
         them. That of further rows ``J`` is ``J G (Gᵀ M G)⁻¹ Gᵀ Jᵀ``.
     margin : (...) array
-        Smallest part of a dependent coordinate's column of the rows that those before it do not span, over the largest
-        column, or over the robot's length: from 0, where the mechanism moves while independent coordinates stay, to 1.
+        Smallest part of a dependent coordinate's column of the rows that those before it do not span, each row being
+        over its size, and over the largest column, or over the robot's length: from 0, where the mechanism moves while
+        independent coordinates stay, to 1.
     singularity : (...) array of Singularity
         Which singularity a state is at, if any; the member's ``text`` is the advice.
 
@@ -135,7 +136,8 @@ class ClosedLoops(Frozen):
     status : (...) array of LoopStatus
         Whether loops are closed; the member's ``text`` is the advice.
     residual : (...) array
-        Norm of the gaps of all rows there (m, rad), rotations by twice the sine of half their angle.
+        Norm of the gaps of all rows there (m, rad), each over its size as constraints give it, that of rows along unit
+        vectors being 1; rotations by twice the sine of half their angle.
     rank : (...) array of int
         Number of independent rows there: ``nv - rank`` velocities are free. Rows that others span but for 1e-5 of them
         are dependent, and those below 1e-5 of the size that constraints give them, at the robot's length, are none.

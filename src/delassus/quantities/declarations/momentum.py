@@ -24,34 +24,41 @@ def _energies(bound: BoundRequest) -> list[Matrix]:
     return [energy.kinetic_energy(motion), energy.potential_energy(motion)]
 
 
+def _with_mass(bound: BoundRequest) -> BoundRequest:
+    """The same, of a robot that has a centre of mass."""
+    if not bound.request.payloads and not total_mass(bound.tree) > 0:
+        raise ModelError("tree", "links that have mass", f"none in {bound.tree.name!r}", "A centre of mass needs mass.")
+    return bound
+
+
 def _momentum(bound: BoundRequest) -> list[Matrix]:
-    return [energy.momentum(bound.motion())]
+    return [energy.momentum(_with_mass(bound).motion())]
 
 
 def _momentum_jacobian(bound: BoundRequest) -> list[Matrix]:
-    return [energy.momentum_jacobian(bound.problem())]
+    return [energy.momentum_jacobian(_with_mass(bound).problem())]
 
 
 def _momentum_drift(bound: BoundRequest) -> list[Matrix]:
-    return [energy.momentum_rate(bound.unforced())]
+    return [energy.momentum_rate(_with_mass(bound).unforced())]
 
 
 def _momentum_rate(bound: BoundRequest) -> list[Matrix]:
-    motion = bound.unforced()
+    motion = _with_mass(bound).unforced()
     return [energy.momentum_rate(motion, motion.per_joint(bound.values["qdd"]))]
 
 
 def _centre_of_mass(bound: BoundRequest) -> list[Matrix]:
-    return [bound.problem().centre_of_mass]
+    return [_with_mass(bound).problem().centre_of_mass]
 
 
 def _centre_of_mass_jacobian(bound: BoundRequest) -> list[Matrix]:
-    problem = bound.problem()
+    problem = _with_mass(bound).problem()
     return [energy.per_mass(problem, energy.momentum_jacobian(problem))]
 
 
 def _centre_of_mass_drift(bound: BoundRequest) -> list[Matrix]:
-    motion = bound.unforced()
+    motion = _with_mass(bound).unforced()
     return [energy.per_mass(motion.problem, energy.momentum_rate(motion))]
 
 
@@ -307,8 +314,5 @@ def centre_of_mass(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Ar
 
 def _of_mass(tree: Tree, quantity: Quantity, states: Mapping[str, ArrayLike], payloads: Payloads) -> Array:
     """The only result of a quantity that robots without mass do not have."""
-    bound = bind(tree, (), quantity, states, payloads=payloads)
-    if not payloads and not total_mass(tree) > 0:
-        raise ModelError("tree", "links that have mass", f"none in {tree.name!r}", "A centre of mass needs mass.")
-    (result,) = bound.run().values()
+    (result,) = bind(tree, (), quantity, states, payloads=payloads).run().values()
     return result

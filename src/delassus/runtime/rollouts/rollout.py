@@ -442,19 +442,19 @@ def _step_by_step(
     ill_conditioned: NDArray[np.bool_],
     feedback: Feedback | None,
 ) -> tuple[NDArray[np.object_], tuple[int, int, int]]:
-    """Take the steps of each trajectory again from its first ill-conditioned one on; says how each step was solved."""
+    """Take steps of each trajectory again from its first ill-conditioned one on, or all to know their status."""
     kernel, (q, v), loops = run.kernel, arrays[:STATE], run.loops
     (dt,) = (x for a, x in zip(kernel.arguments, arrays, strict=True) if a.name == "dt")
     status, met = _all_solved(ill_conditioned, run.with_status), np.zeros(3, dtype=int)
-    unsolved = np.logical_or.accumulate(ill_conditioned, axis=0)
     opened = (
         np.zeros_like(ill_conditioned) if loops is None else np.logical_or.accumulate(loops.opened(q, v, dt), axis=0)
     )
-    late = unsolved | opened
-    for t in np.flatnonzero(late.any(axis=tuple(range(1, late.ndim)))):
+    late = np.logical_or.accumulate(ill_conditioned, axis=0) | opened
+    again = late | (run.with_status and not kernel.request.knows_rank)
+    for t in np.flatnonzero(again.any(axis=tuple(range(1, late.ndim)))):
         moves = np.abs(v[t]).max(axis=-1, initial=0.0) * np.abs(dt) <= DIVERGED
-        now = late[t] & np.isfinite(q[t]).all(axis=-1) & moves
-        lost = late[t] & ~now
+        now = again[t] & np.isfinite(q[t]).all(axis=-1) & (moves | ~late[t])
+        lost = again[t] & ~now
         for x in (q[t + 1], v[t + 1], *(y[t] for y in beside)):
             x[lost] = np.nan
         if run.with_status:
@@ -468,10 +468,9 @@ def _step_by_step(
             for a, x in zip(kernel.arguments, arrays, strict=True)
         ]
         how = np.full(len(some[0]), DynamicsStatus.SOLVED)
-        rank_asked = run.with_status and bool((unsolved[t] & ~opened[t]).any())
 
         def solve(
-            given: list[Any], numbers: NDArray[np.intp], how: NDArray[Any] = how, rank_asked: bool = rank_asked
+            given: list[Any], numbers: NDArray[np.intp], how: NDArray[Any] = how, rank_asked: bool = False
         ) -> list[Any]:
             found = [np.full((len(numbers), *r.shape), np.nan) for r in kernel.results]
             fine = np.isfinite(given[0]).all(axis=-1) & np.isfinite(given[1]).all(axis=-1)
@@ -487,7 +486,7 @@ def _step_by_step(
                     x[fine] = new
             return found
 
-        found = solve(some, np.arange(len(some[0])))
+        found = solve(some, np.arange(len(some[0])), rank_asked=run.with_status)
         if loops is not None:
             loops.resolve(some, found[:STATE], loops.kept[now], lambda *given, solve=solve: solve(*given)[:STATE])
         for x, new in zip((q[t + 1], v[t + 1], *(y[t] for y in beside)), found, strict=True):

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
 import warnings
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -234,7 +234,8 @@ class Check:
                 self.hold("C", r.name, x, self.expected[r.name], self.limits[r.name], where=self.plain)
         if is_short and rng.random() < OFTEN and self.dtype == np.float64:
             k, function = int(rng.integers(self.n)), self.kernel.casadi()
-            given = [x[k].reshape(-1, *x.shape[2:]) if x.ndim > 2 else x[k] for x in self.values.values()]
+            values = self.values.values()
+            given = [x[k].reshape(prod(x.shape[1:-1]), x.shape[-1]) if x.ndim > 2 else x[k] for x in values]
             found = function.call(list(given))
             for r, x in zip(self.kernel.results, found, strict=True):
                 expected = self.expected[r.name]
@@ -304,18 +305,15 @@ def error_bound_of(kernel):
 
 FOUND = (
     ("smooth_motion", 1, 0),  # no rows: columns of no entries were none
+    ("sensors", 117863940, 0),  # states solved again whose results have no error estimate of their own
 )
 """Cases that have found a fault, and which."""
 
 
 def commit_number():
-    """Number that follows the commit, or where there is none the sources."""
-    here = Path(__file__).parent
-    known = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
-    if known.returncode:
-        sources = sorted(Path(ds.__file__).parent.rglob("*.py"))
-        return int(hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:7], 16)
-    return int(known.stdout[:7], 16)
+    """Number that follows the sources of a commit: every change of them draws other cases, here as anywhere else."""
+    sources = sorted(Path(ds.__file__).parent.rglob("*.py"))
+    return int(hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:7], 16)
 
 
 def run(name, number, k=0):

@@ -1,7 +1,7 @@
 """Generated robots at every quantity, option, derivative and kind of kernel; and nothing of the library is left out.
 
-The cases follow the commit: an assertion says how to do one again, and `generated.FOUND` keeps those that found a
-fault. ``python tests/generated.py --seconds 600`` runs more of them.
+The cases follow the sources of a commit. An assertion says how to do one again. `generated.FOUND` keeps those that
+found a fault. ``python tests/generated.py --seconds 600`` runs more of them.
 """
 
 from __future__ import annotations

@@ -122,7 +122,8 @@ def solve_states(
         taken = left | ((status != DynamicsStatus.SOLVED) & (status != DynamicsStatus.INACCURATE))
         found = _where(taken, outputs, results, where)
         on_numpy[where], inaccurate[where] = True, left & (status == DynamicsStatus.INACCURATE)
-        error[where] = np.where(taken, np.max([x.error for x in numpy_request.resolved], axis=0), error[where])
+        errors = [np.zeros(n), *(x.error for x in numpy_request.resolved)]  # none of sensors that measure no forces
+        error[where] = np.where(taken, np.max(errors, axis=0), error[where])
     elif kernel.request.quantity.judges_rows and not kernel.request.derivative:
         values = dict(zip((a.name for a in kernel.arguments), some, strict=True))
         outputs = numpy_fallback(kernel.request, values, (n,)).run().values()

@@ -863,6 +863,24 @@ def test_a_model_that_is_attached_many_times(tmp_path, times):
             ds.load(path)
 
 
+HUMANOID = """<mujoco><asset><texture name="t" type="2d" builtin="checker" width="512" height="512"/>
+<material name="m" texture="t"/></asset><worldbody>{}</worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize(("prefixes", "copies"), [(1, 200), (22, 1)])
+def test_assets_of_what_is_attached_count_once_each(tmp_path, prefixes, copies):
+    """MuJoCo copies a texture of 1 MB once for each ``<attach>``, not for each copy that ``<replicate>`` makes of it."""
+    links = "<body name='b'><freejoint/>" + "<geom size='0.1' material='m'/>" * 40 + "</body>"
+    write(tmp_path / "part.xml", HUMANOID.format(links))
+    attach = "".join(f"<attach model='q' body='b' prefix='{k}_'/>" for k in range(prefixes))
+    models = "<model name='q' file='part.xml'/>"
+    text = f"<mujoco><asset>{models}</asset><worldbody>{REPLICATED.format(copies, attach)}</worldbody></mujoco>"
+    path = write(tmp_path / "a.xml", text)
+    assert ds.load(path).nv == 6 * prefixes * copies
+    with pytest.raises(ModelError, match="written out"):
+        ds.load(path, max_bytes=prefixes * 1e6)  # the textures alone are more
+
+
 def test_models_that_attach_each_other_twice_and_twice_again(tmp_path):
     """A billion bodies out of thirty files, and a chain of files that is too long for a recursion."""
     for k in range(30):

@@ -24,6 +24,7 @@ ELEMENT = 4096
 
 TABLES = (
     ("texture", ("width", "height"), 24),
+    ("2d texture", ("width", "height"), 4),
     ("hfield", ("nrow", "ncol"), 8),
     ("composite", ("count",), 3 * ELEMENT),
     ("flexcomp", ("count",), 3 * ELEMENT),
@@ -32,7 +33,12 @@ TABLES = (
     ("size", ("nuserdata",), 8),
     (None, ("nsample", "actdim", "dim", "num"), 160),
 )
-"""Elements (None: any), attributes of which the product says how many pieces they have, and bytes of a piece."""
+"""Elements (None: any), attributes of which the product says how many pieces they have, and bytes of a piece.
+
+Textures have six faces, but for those of type 2d."""
+
+ONCE = ("asset", "default")
+"""Elements whose content MuJoCo copies once for each ``<attach>``, however often that is replicated."""
 
 COUNTED = {name for _, names, _ in TABLES for name in names}
 
@@ -107,23 +113,26 @@ class _Unit:
                 element.append(included)
             pending.extend((child, file) for child in element)
 
-    def weights(self) -> tuple[float, float]:
-        """Bytes, about, that MuJoCo takes to read the unit with all models that it loads, and for the unit alone.
+    def weights(self) -> tuple[float, float, float]:
+        """Bytes, about, that MuJoCo takes to read the unit with all models that it loads, and for attaching the unit.
 
+        The second number is for each copy, the third for what all copies by one ``<attach>`` share: see `ONCE`.
         Refuses cycles of models, and files that MuJoCo may not read.
         """
-        alone = loaded = rows = attached = heaviest = 0.0
-        pending = [(self.root, 1.0, self.path)]
+        alone = shared = loaded = rows = attached = attaching = heaviest = heaviest_shared = 0.0
+        pending = [(self.root, 1.0, self.path, False)]
         while pending:
-            element, times, file = pending.pop()
-            file = self.files.get(element, file)
-            alone += times * self._alone(element)
+            element, times, file, once = pending.pop()
+            file, once = self.files.get(element, file), once or element.tag.lower() in ONCE
+            own = times * self._alone(element)
+            alone, shared = (alone, shared + own) if once else (alone + own, shared)
             match element.tag.lower():
                 case "model":
-                    model, copy = self._loaded(self._found(element, file), file)
+                    model, copy, assets = self._loaded(self._found(element, file), file)
                     loaded, heaviest = loaded + model, max(heaviest, copy)
+                    heaviest_shared = max(heaviest_shared, assets)
                 case "attach":
-                    attached += times
+                    attached, attaching = attached + times, attaching + 1.0
                 case "replicate":
                     times *= self._product(element, ("count",))
                 case "key":
@@ -132,17 +141,21 @@ class _Unit:
                     rows += sum(
                         self._product(element, (a,)) for a in element.attrib if a.startswith(("nkey", "nuser_"))
                     )
-            refuse_beyond(self.max_bytes, f"file {str(self.path)!r}, written out", alone + loaded + attached * heaviest)
-            pending.extend((child, times, file) for child in element)
-        alone += attached * heaviest
+            copies = attached * heaviest + attaching * heaviest_shared
+            self._refuse_beyond(alone + shared + loaded + copies)
+            pending.extend((child, times, file, once) for child in element)
+        alone, shared = alone + attached * heaviest, shared + attaching * heaviest_shared
         alone += 16.0 * rows * alone / ELEMENT
-        refuse_beyond(self.max_bytes, f"file {str(self.path)!r}, written out", alone + loaded)
-        return alone + loaded, alone
+        self._refuse_beyond(alone + shared + loaded)
+        return alone + shared + loaded, alone, shared
 
-    def _loaded(self, path: Path | None, file: Path) -> tuple[float, float]:
+    def _refuse_beyond(self, size: float) -> None:
+        refuse_beyond(self.max_bytes, f"file {str(self.path)!r}, written out", size)
+
+    def _loaded(self, path: Path | None, file: Path) -> tuple[float, float, float]:
         """Weights of a model that ``file``, a part of this unit, loads."""
         if path is None:
-            return 0.0, 0.0  # MuJoCo says what is wrong
+            return 0.0, 0.0, 0.0  # MuJoCo says what is wrong
         above = self.above if file == self.path else (*self.above, file)
         if any(path.samefile(other) for other in above):
             names = [os.path.relpath(other, above[0].parent) for other in (*above, path)]
@@ -164,8 +177,9 @@ class _Unit:
     def _alone(self, element: Element) -> float:
         """Bytes for an element without those in it: text, tables, files."""
         total = float(ELEMENT + sum(map(len, element.attrib.values())))
+        flat = "2d " if element.tag == "texture" and element.get("type") == "2d" else ""
         total += sum(
-            piece * self._product(element, names) for tag, names, piece in TABLES if tag in (None, element.tag)
+            piece * self._product(element, names) for tag, names, piece in TABLES if tag in (None, flat + element.tag)
         )
         if element.tag == "mesh" and "params" in element.attrib:  # at most a grid of the largest number
             largest = max(self._numbers(element, "params"), default=0.0)

@@ -246,7 +246,7 @@ def test_names_in_messages(load_text, name):
 
 @pytest.mark.parametrize("thing", [None, 3, 2.5, b"robot.urdf", [], {}, object(), np.zeros(3), TWO_LINKS.encode()])
 def test_things_that_are_no_robot(thing):
-    with refused("robot: expected a path, a name, a pinocchio.Model or a mujoco.MjModel"):
+    with refused("robot: expected a path, the text of a description, a name, or a model of Pinocchio or MuJoCo"):
         ds.load(thing)
 
 

@@ -311,11 +311,15 @@ def test_height_fields_are_where_mujoco_has_them():
 
 @pytest.mark.peer
 def test_mjcf_files_are_read_like_models(tmp_path):
-    pytest.importorskip("mujoco")
+    mujoco = pytest.importorskip("mujoco")
     path = tmp_path / "r.xml"
     path.write_text(MJCF.format("", ""))
     tree = ds.load(path)
-    assert [c.name for c in load_colliders(path, tree)] == ["floor", "geom1", "ball", "a:geom", "rod", "tet"]
+    for given in (path, str(path), path.read_text(), mujoco.MjSpec.from_file(str(path))):
+        assert [c.name for c in load_colliders(given, tree)] == ["floor", "geom1", "ball", "a:geom", "rod", "tet"]
+        assert load_ignored(given) == load_ignored(path)
+        scene = Scene.from_robot(given)
+        assert len(scene.colliders) == 6 and scene.tree.fingerprint == tree.fingerprint
     (tmp_path / "inner.xml").write_text('<!DOCTYPE m [<!ENTITY e "x">]><mujoco/>')
     path.write_text('<mujoco><include file="inner.xml"/></mujoco>')
     for read in (lambda: load_colliders(path, tree), lambda: load_ignored(path)):
@@ -358,7 +362,11 @@ def test_urdf_shapes(tmp_path):
               '<capsule radius="0.1" length="2"/>')  # fmt: skip
     origin = '<origin xyz="1 2 3" rpy="0 0 1.57079632679"/>'
     text = "".join(map(one, shapes)) + one(shapes[0], ' name="tip"', origin)
-    colliders = load_colliders(urdf(tmp_path, text), tree_of(), prefix="r/", friction=0.7, restitution=0.1)
+    path, how = urdf(tmp_path, text), {"prefix": "r/", "friction": 0.7, "restitution": 0.1}
+    colliders = load_colliders(path, tree_of(), **how)
+    assert [(c.name, c.shape) for c in load_colliders(path.read_text(), tree_of(), **how)] == [
+        (c.name, c.shape) for c in colliders
+    ]
     expected = [Sphere(0.1), Box(1, 2, 3), Cylinder(0.1, 2), Capsule(0.1, 2), Sphere(0.1)]
     assert [c.shape for c in colliders] == expected
     assert [c.name for c in colliders] == ["r/a:0", "r/a:1", "r/a:2", "r/a:3", "r/tip"]
@@ -460,7 +468,7 @@ def test_bad_descriptions(tmp_path):
         load_colliders(path, tree_of("other"))
     with pytest.raises(ModelError, match=r"tree: expected a delassus\.Tree"):
         load_colliders(path, "a")
-    with pytest.raises(ModelError, match=r"expected a path, a name or a mujoco\.MjModel"):
+    with pytest.raises(ModelError, match=r"expected a path, .* or mujoco\.MjSpec"):
         load_colliders(7, tree_of())
     with pytest.raises(UnknownNameError, match="robot name or file"):
         load_colliders("no such robot", tree_of())
@@ -472,8 +480,9 @@ def test_bad_descriptions(tmp_path):
     for read in (lambda: load_colliders(path, tree_of()), lambda: load_ignored(path)):
         with pytest.raises(ModelError, match=r"expected a <robot> .URDF. or a <mujoco> .MJCF., got a <sdf>"):
             read()
-    with pytest.raises(ModelError, match="expected a file that can be read"):
-        load_ignored(tmp_path / "no.srdf")
+    for missing in (tmp_path / "no.srdf", str(tmp_path / "no.srdf")):
+        with pytest.raises(ModelError, match="expected a file that exists"):
+            load_ignored(missing)
 
 
 def test_srdf_pairs(tmp_path):
@@ -482,7 +491,7 @@ def test_srdf_pairs(tmp_path):
     path.write_text(
         f'<robot name="r">{pair.format("b")}{pair.format("b")}{pair.format("gone")}<group name="g"/></robot>'
     )
-    assert load_ignored(path, "x/") == (("x/a", "x/b"), ("x/a", "x/gone"))
+    assert load_ignored(path, "x/") == (("x/a", "x/b"), ("x/a", "x/gone")) == load_ignored(path.read_text(), "x/")
     assert load_ignored(path, tree=tree_of()) == ()
     for text, message in (('<disable_collisions link1="a"/>', "expected link1 and link2"),
                           ('<disable_default_collisions link="a"/>', "got <disable_default_collisions>")):  # fmt: skip

@@ -869,7 +869,7 @@ HUMANOID = """<mujoco><asset><texture name="t" type="2d" builtin="checker" width
 
 @pytest.mark.parametrize(("prefixes", "copies"), [(1, 200), (22, 1)])
 def test_assets_of_what_is_attached_count_once_each(tmp_path, prefixes, copies):
-    """MuJoCo copies a texture of 1 MB once for each ``<attach>``, not for each copy that ``<replicate>`` makes of it."""
+    """MuJoCo copies a texture of 1 MB once for each ``<attach>``, not once for each copy by ``<replicate>``."""
     links = "<body name='b'><freejoint/>" + "<geom size='0.1' material='m'/>" * 40 + "</body>"
     write(tmp_path / "part.xml", HUMANOID.format(links))
     attach = "".join(f"<attach model='q' body='b' prefix='{k}_'/>" for k in range(prefixes))

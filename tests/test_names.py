@@ -122,7 +122,7 @@ def contacts(*constraints, gains=(0.0, 0.0)):
     return *rigid_contacts(model, constraints, gains), pin.ProximalSettings(1e-14, 1e-12, 100)
 
 
-@row("Pinocchio", "`buildModelFromUrdf`, with `JointModelFreeFlyer`")
+@row("Pinocchio", "`buildModelFromUrdf`, `buildModelFromXML`, with `JointModelFreeFlyer`")
 def _():
     pin, model, data, tree, q, *_ = pinocchio()
     with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +131,7 @@ def _():
         model = pin.buildModelFromUrdf(str(path), pin.JointModelFreeFlyer())
         loaded = ds.load(path, root="floating", continuous="cos-sin")
     assert isinstance(model, pin.Model)
-    for tree in (loaded, ds.load(model)):
+    for tree in (loaded, ds.load(URDF, root="floating", continuous="cos-sin"), ds.load(model)):
         yield ds.mass_matrix(tree, q), pin.crba(model, data, q)
 
 
@@ -507,14 +507,14 @@ def at_random(text=None):
     return mujoco, model, mujoco_data(model, tree, q, v), tree, q, v, tau
 
 
-@row("MuJoCo", "`MjModel.from_xml_path`")
+@row("MuJoCo", "`MjModel.from_xml_path`, `from_xml_string`")
 def _():
     mujoco, _, _, tree, q, v, tau = at_random()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "robot.xml")
         path.write_text(mjcf())
         model = mujoco.MjModel.from_xml_path(str(path))
-        trees = ds.load(path), ds.load(model)
+        trees = ds.load(path), ds.load(mjcf()), ds.load(model), ds.load(mujoco.MjSpec.from_string(mjcf()))
     assert isinstance(model, mujoco.MjModel)
     for own in trees:
         yield ds.forward_dynamics(own, q, v, tau).qdd, ds.forward_dynamics(tree, q, v, tau).qdd

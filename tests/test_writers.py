@@ -46,9 +46,17 @@ pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("elsewhere")]
 
 
 def read(tmp_path, text, **given):
-    path = tmp_path / ("robot.urdf" if text.startswith("<robot") else "robot.xml")
+    """The tree of a file, and the same of its text, after a byte order mark, and of a specification of MuJoCo."""
+    is_urdf = text.startswith("<robot")
+    path = tmp_path / ("robot.urdf" if is_urdf else "robot.xml")
     path.write_text(text)
-    return ds.load(path, **given)
+    tree = ds.load(path, **given)
+    others = [f"\ufeff \n{text}"] if is_urdf else [f"\n{text}", mujoco.MjSpec.from_string(text)]
+    for other in others:
+        again = ds.load(other, **given)
+        assert (again.name, again.fingerprint) == (tree.name, tree.fingerprint)
+        assert all(np.array_equal(again.per_dof(x), tree.per_dof(x)) for x in PER_DOF)
+    return tree
 
 
 def quietly(write):

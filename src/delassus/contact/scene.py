@@ -52,7 +52,7 @@ class Scene(Frozen):
     friction_rule : {"geometric-mean", "max", "harmonic-mean"}
         How coefficients a and b of two colliders make that of their contacts: √(a b); the larger one, as in MuJoCo;
         2 a b / (a + b), as in Drake.
-    descriptions : path, name or mujoco.MjModel, or mapping of str to these, optional
+    descriptions : path, text, name, mujoco.MjModel or mujoco.MjSpec, or mapping of str to these, optional
         What robots were loaded from, by their names: the viewer and videos show the shapes that these files show, in
         place of colliders.
     start : (nq,) array_like, optional
@@ -172,7 +172,7 @@ class Scene(Frozen):
 
         Parameters
         ----------
-        robot : path, name or mujoco.MjModel
+        robot : path, text, name, mujoco.MjModel or mujoco.MjSpec
             What `delassus.load` takes.
         floor : bool, HalfSpace or HeightField
             Whether there is a floor at z = 0, or terrain; a robot on a free joint stands on it at the start.
@@ -233,7 +233,7 @@ class Scene(Frozen):
         ----------
         name : str
             Of the body or robot, whose links are called ``"name/…"``, and of a collider.
-        what : shape, Collider, Tree, path, name or mujoco.MjModel
+        what : shape, Collider, Tree, path, text, name, mujoco.MjModel or mujoco.MjSpec
             A shape with ``mass`` is a solid body on a free joint, its link ``"name/body"``; without, it is fixed to the
             world. A collider is on a link that there is. A tree has no colliders yet; what `delassus.load` takes comes
             with its own, as in `from_robot`.

@@ -15,7 +15,8 @@ from delassus.contact.contacts import ContactSet
 from delassus.contact.filters import Solids
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.formats.colliders import load_colliders, load_ignored
-from delassus.formats.load import find_description, load, srdf_beside
+from delassus.formats.load import load, read_description, srdf_beside
+from delassus.formats.text import MAX_BYTES
 from delassus.model.check import finite_array
 from delassus.model.edit.combine import ON_THE_WORLD, SEPARATOR, mount
 from delassus.model.kinematics import world_poses
@@ -51,14 +52,13 @@ def described(
     collisions: what touches in all of them does so by how its shapes are made. Without pairs of a file, the neutral
     configuration is taken for one.
     """
-    path = find_description(robot) if isinstance(robot, str | Path) else None
-    is_urdf = path is not None and path.suffix.lower() == ".urdf"
-    srdf = srdf_beside(path) if path is not None and is_urdf else None
+    found = read_description(robot, MAX_BYTES) if isinstance(robot, str | Path) else None
+    is_urdf = found is not None and found.is_urdf
+    srdf = srdf_beside(found.path) if found is not None and is_urdf else None
     tree = load(robot, root=root if is_urdf else "fixed")
-    given = robot if path is None else path
-    colliders = load_colliders(given, tree, friction=friction) if is_urdf else load_colliders(given, tree)
+    colliders = load_colliders(robot, tree, friction=friction) if is_urdf else load_colliders(robot, tree)
     if not is_urdf:
-        return tree, colliders, load_ignored(given)
+        return tree, colliders, load_ignored(robot)
     named = load_ignored(srdf, tree=tree) if srdf is not None else ()
     free = [*tree.reference_configurations.values()] if named else [tree.neutral()]
     return tree, colliders, (*named, *touching_always(scene_of(tree, colliders, ignore=named), free))

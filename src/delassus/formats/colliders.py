@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from xml.etree.ElementTree import Element
 
 from delassus.errors import ModelError, shown, unknown_name
-from delassus.formats.load import find_description, read_description
+from delassus.formats.load import Description, read_description
 from delassus.formats.mujoco.colliders import colliders_of_model, ignored_of_model
-from delassus.formats.mujoco.xml import read_mjcf
 from delassus.formats.text import MAX_BYTES
 from delassus.formats.urdf.colliders import colliders_of_urdf, ignored_of_srdf
 from delassus.model.check import check_flag, check_list, check_path
@@ -34,8 +32,8 @@ def load_colliders(
 
     Parameters
     ----------
-    robot : path, name or mujoco.MjModel
-        What ``tree`` was loaded from; a ``.urdf`` file, an ``.xml`` file (MJCF), or a name that `delassus.load` knows.
+    robot : path, text, name, mujoco.MjModel or mujoco.MjSpec
+        What ``tree`` was loaded from, as `delassus.load` takes it, but for models of Pinocchio.
     tree : Tree
         The robot, before it became part of a scene.
     prefix : str
@@ -81,13 +79,12 @@ def load_colliders(
     """
     if not isinstance(tree, Tree):
         raise ModelError("tree", "a delassus.Tree", shown(tree), "Load it from the same description.")
-    path = find_description(robot) if isinstance(robot, (str, Path)) else Path()
-    source = _read(path, max_bytes) if isinstance(robot, (str, Path)) else robot
-    if isinstance(source, Element):
+    source = _read(robot, max_bytes)
+    if isinstance(source, Description):
         given = check_list("package_dirs", package_dirs, "a list of folders", "Pass package_dirs=['robots'].")
         folders = tuple(check_path("package_dirs", folder) for folder in given)
         kind = "visual" if check_flag("visual", visual) else "collision"
-        found = colliders_of_urdf(source, path, kind, convex and not visual, folders, max_bytes)
+        found = colliders_of_urdf(source.root, source.path, kind, convex and not visual, folders, max_bytes)
     else:
         found = colliders_of_model(source, visual)
     colliders = []
@@ -111,7 +108,7 @@ def load_ignored(
 
     Parameters
     ----------
-    source : path or mujoco.MjModel
+    source : path, text, mujoco.MjModel or mujoco.MjSpec
         An SRDF file, of which ``<disable_collisions>`` is read and gives pairs of links; or an ``.xml`` file (MJCF) or
         model, of which ``contype``, ``conaffinity``, ``<exclude>`` and ``<pair>`` are, and give pairs of colliders as
         `load_colliders` names them.
@@ -134,12 +131,15 @@ def load_ignored(
     >>> load_ignored("panda.srdf", "arm/")  # doctest: +SKIP
     (('arm/panda_link0', 'arm/panda_link1'), ...)
     """
-    read = _read(Path(source), max_bytes) if isinstance(source, (str, Path)) else source
-    pairs = ignored_of_srdf(read, str(source), tree) if isinstance(read, Element) else ignored_of_model(read)
+    read = _read(source, max_bytes)
+    is_srdf = isinstance(read, Description)
+    pairs = ignored_of_srdf(read.root, str(read.path), tree) if is_srdf else ignored_of_model(read)
     return tuple((prefix + first, prefix + second) for first, second in pairs)
 
 
-def _read(path: Path, max_bytes: float) -> Any:
-    """The ``<robot>`` of a URDF or SRDF file, or the model of an MJCF file."""
-    description = read_description(path, max_bytes)
-    return description if description.tag == "robot" else read_mjcf(path, description, max_bytes)
+def _read(robot: str | Path | Any, max_bytes: float) -> Description | Any:
+    """A URDF or SRDF description, or the model of an MJCF description; anything else as it is."""
+    if not isinstance(robot, (str, Path)):
+        return robot
+    found = read_description(robot, max_bytes)
+    return found if found.is_urdf else found.compiled(max_bytes)

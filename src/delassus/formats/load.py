@@ -9,14 +9,14 @@ from collections.abc import Collection
 from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 from xml.etree.ElementTree import Element
 
 from delassus.errors import ModelError, missing_dependency, shown, unknown_name
 from delassus.formats.mujoco.model import tree_from_mujoco
 from delassus.formats.mujoco.xml import read_mjcf
 from delassus.formats.pinocchio import tree_from_pinocchio
-from delassus.formats.text import MAX_BYTES, read_xml
+from delassus.formats.text import MAX_BYTES, parse_xml, read_xml, refuse_beyond
 from delassus.formats.urdf.read import Continuous, tree_from_urdf, with_group_states
 from delassus.model.check import check_choice, check_path
 from delassus.model.description import Check, Root, Unsupported, judge_omitted
@@ -46,6 +46,28 @@ DESCRIBED = ("_description", "_mj_description")
 """Endings of names of ``robot_descriptions``, URDF first; they can be left out."""
 
 
+TEXT = Path("<text>")
+"""Path of a description that was given as text: files that it names are found from the working folder."""
+
+
+class Description(NamedTuple):
+    """Root element of a description, its path, its text where it was given as such, and a name for messages."""
+
+    root: Element
+    path: Path
+    text: str | None
+    source: str
+
+    @property
+    def is_urdf(self) -> bool:
+        """Whether it is URDF, or SRDF, and not MJCF."""
+        return self.root.tag == "robot"
+
+    def compiled(self, max_bytes: float) -> Any:
+        """The ``mujoco.MjModel`` of an MJCF description; raises what `read_mjcf` raises."""
+        return read_mjcf(self.path, self.root, max_bytes, self.text)
+
+
 class Loading(TypedDict, total=False):
     """Keywords of `load` that URDF files take, and `delassus.load_parallel`."""
 
@@ -72,19 +94,21 @@ def load(
 
     Parameters
     ----------
-    robot : path, name, pinocchio.Model or mujoco.MjModel
-        A ``.urdf`` file, an ``.xml`` file (MJCF), a name that ``example-robot-data`` or ``robot_descriptions`` know
-        (their ``_description`` can be left out), or a model of Pinocchio or MuJoCo. Meshes are not read from URDF
-        files; MuJoCo reads them with an MJCF file.
+    robot : path, text, name, pinocchio.Model, mujoco.MjModel or mujoco.MjSpec
+        A ``.urdf`` file, an ``.xml`` file (MJCF), the text of either as a ``str`` that begins with ``<``, as the
+        parameter ``robot_description`` of ROS 2 holds it, a name that ``example-robot-data`` or ``robot_descriptions``
+        know (their ``_description`` can be left out), or a model of Pinocchio or MuJoCo. Paths in a text start from the
+        working folder. Meshes are not read from URDF files. MuJoCo reads them with an MJCF file.
     root : {"fixed", "floating"}
         For URDF files, of legged robots too: whether the root link is fixed to the world or carried by a free joint.
         MJCF files and models say so themselves; "floating" is refused for one without a free joint.
     continuous : {"angle", "cos-sin"}
         For URDF files: whether a continuous joint has one angle as its configuration, or its cosine and sine.
-    srdf : path, optional
-        For URDF files: an SRDF file, whose ``<group_state>`` become ``tree.reference_configurations``; by default that
-        beside the URDF file: of its name, or the only one there or in the folder ``srdf`` beside its own. Joints that
-        it does not set are neutral; those that the tree does not have are left out, and of a file that is given listed.
+    srdf : path or text, optional
+        For URDF files: an SRDF file, or its text, whose ``<group_state>`` become ``tree.reference_configurations``. By
+        default that beside the URDF file: of its name, or the only one there or in the folder ``srdf`` beside its own.
+        Joints that it does not set are neutral. Those that the tree does not have are left out, and listed where the
+        file is given.
     gimbals : {"hinges", "ball"}
         Whether three hinges or more whose axes meet in a point, one after the other on links without mass, become one
         ball joint: three freedoms, no singular axis, another layout of ``q`` and ``v``. ``tree.aliases`` says of each
@@ -130,22 +154,20 @@ def load(
     check_choice("gimbals", gimbals, ("hinges", "ball"), ModelError)
     module = type(robot).__module__.split(".")[0]
     if isinstance(robot, (str, Path)):
-        path = find_description(robot)
-        description = read_description(path, max_bytes)
-        if description.tag == "robot":
-            source = f"file {str(path)!r}" if Path(robot) == path else f"robot {robot!r}"
+        found = read_description(robot, max_bytes)
+        if found.is_urdf:
             return load_description(
-                description, path, srdf, source=source, root=root, continuous=continuous, gimbals=gimbals,
+                found.root, found.path, srdf, source=found.source, root=root, continuous=continuous, gimbals=gimbals,
                 check_inertia=check_inertia, unsupported=unsupported, max_bytes=max_bytes,
             )  # fmt: skip
-        tree = tree_from_mujoco(read_mjcf(path, description, max_bytes), check_inertia, f"file {str(path)!r}")
+        tree = tree_from_mujoco(found.compiled(max_bytes), check_inertia, found.source)
     elif module == "pinocchio":
         tree = tree_from_pinocchio(robot, check_inertia)
     elif module == "mujoco":
         tree = tree_from_mujoco(robot, check_inertia)
     else:
         raise ModelError(
-            "robot", "a path, a name, a pinocchio.Model or a mujoco.MjModel",
+            "robot", "a path, the text of a description, a name, or a model of Pinocchio or MuJoCo",
             f"an object of type {type(robot).__module__}.{type(robot).__name__}", "Pass one of these.",
         )  # fmt: skip
     if srdf is not None:
@@ -172,17 +194,20 @@ def load_description(
     """
     how: dict[str, Any] = {**{name: x.default for name, x in signature(load).parameters.items()}, **loading}
     check_choice("gimbals", how["gimbals"], ("hinges", "ball"), ModelError)
-    states = srdf_beside(path) if srdf is None else check_path("srdf", srdf)
+    states = srdf_beside(path) if srdf is None else srdf if is_text(srdf) else check_path("srdf", srdf)
     options = how["root"], how["continuous"], how["check_inertia"]
-    tree = tree_from_urdf(robot, path.stem, *options, source or f"file {str(path)!r}", balls)
+    name = "robot" if path == TEXT else path.stem
+    tree = tree_from_urdf(robot, name, *options, source or f"file {str(path)!r}", balls)
     if states is not None:
-        semantics = read_xml(states, how["max_bytes"])
-        tree = with_group_states(tree, semantics, f"file {str(states)!r}", listed=srdf is not None)
+        semantics = read_description(states, how["max_bytes"])
+        tree = with_group_states(tree, semantics.root, semantics.source, listed=srdf is not None)
     return _judged(tree, how["gimbals"], how["unsupported"])
 
 
 def srdf_beside(urdf: Path) -> Path | None:
     """The SRDF file of the same stem, or the only one, in the folder of a URDF file or in ``srdf`` beside that."""
+    if urdf == TEXT:
+        return None
     for folder in (urdf.parent, urdf.parent.parent / "srdf"):
         files = sorted(folder.glob("*.srdf"))
         named = [file for file in files if file.stem == urdf.stem]
@@ -198,13 +223,25 @@ def _judged(tree: Tree, gimbals: Gimbals, unsupported: Unsupported) -> Tree:
     return tree
 
 
-def read_description(path: Path, max_bytes: float) -> Element:
-    """The ``<robot>`` of a URDF or SRDF file, or the ``<mujoco>`` of an MJCF file."""
-    element = read_xml(path, max_bytes)
-    if element.tag not in ("robot", "mujoco"):
-        came = f"a <{shown(element.tag)[1:-1]}>"
-        raise ModelError(f"file {str(path)!r}", "a <robot> (URDF) or a <mujoco> (MJCF)", came, "Check the file.")
-    return element
+def is_text(robot: object) -> bool:
+    """Whether this is a description itself, and not its path or name."""
+    return isinstance(robot, str) and robot.lstrip("\ufeff \t\r\n").startswith("<")
+
+
+def read_description(robot: str | Path, max_bytes: float) -> Description:
+    """The URDF, SRDF or MJCF description that has this path or name, or is this text; raises as `load` does."""
+    if isinstance(robot, str) and is_text(robot):
+        path, text, source = TEXT, robot.lstrip("\ufeff \t\r\n"), "the text of a robot"
+        refuse_beyond(max_bytes, source, len(text))
+        root = parse_xml(text.encode("utf-8", "replace"), source, "utf-8")
+    else:
+        path, text = find_description(robot), None
+        source = f"file {str(path)!r}" if Path(robot) == path else f"robot {robot!r}"
+        root = read_xml(path, max_bytes)
+    if root.tag not in ("robot", "mujoco"):
+        came = f"a <{shown(root.tag)[1:-1]}>"
+        raise ModelError(source, "a <robot> (URDF) or a <mujoco> (MJCF)", came, "Check the file.")
+    return Description(root, path, text, source)
 
 
 def find_description(robot: str | Path) -> Path:
@@ -216,7 +253,7 @@ def find_description(robot: str | Path) -> Path:
         is_file = is_folder = False
     if is_file:
         return path
-    if isinstance(robot, Path) or path.suffix.lower() in (".urdf", ".xml", ".mjcf"):
+    if isinstance(robot, Path) or path.suffix.lower() in (".urdf", ".srdf", ".xml", ".mjcf"):
         came = "a directory" if is_folder else "none"
         raise ModelError(f"file {shown(str(path))}", "a file that exists", came, "Check the path.")
     files = example_robot_files()

@@ -47,8 +47,6 @@ def read_xml(path: Path, max_bytes: float = MAX_BYTES) -> Element:
 def check_file(path: Path, max_bytes: float) -> None:
     """Refuse a pipe, a device or anything else whose reading may not end, and a file of more than ``max_bytes``."""
     what = f"file {shown(str(path))}"
-    if not isinstance(max_bytes, int | float) or not max_bytes > 0:
-        raise ModelError("max_bytes", "a positive number", shown(max_bytes), "Pass such as 1e9, or inf for no limit.")
     try:
         status = path.stat()
     except (OSError, ValueError) as error:
@@ -60,14 +58,16 @@ def check_file(path: Path, max_bytes: float) -> None:
 
 def refuse_beyond(max_bytes: float, what: str, size: float) -> None:
     """Refuse a description, or part of one, of more than ``max_bytes``."""
+    if not isinstance(max_bytes, int | float) or not max_bytes > 0:
+        raise ModelError("max_bytes", "a positive number", shown(max_bytes), "Pass such as 1e9, or inf for no limit.")
     if size > max_bytes:
         raise ModelError(
             what, f"at most {max_bytes:g} bytes", f"{size:g}", "Load it with a larger max_bytes if it is meant so."
         )
 
 
-def parse_xml(data: bytes, what: str) -> Element:
-    """Parse XML text; see `read_xml`."""
+def parse_xml(data: bytes, what: str, encoding: str | None = None) -> Element:
+    """Parse XML text, in this encoding whatever it declares; see `read_xml`."""
 
     def refuse(*_: object) -> None:
         raise ModelError(
@@ -92,7 +92,7 @@ def parse_xml(data: bytes, what: str) -> Element:
         depth -= 1
         builder.end(tag)
 
-    parser = expat.ParserCreate()
+    parser = expat.ParserCreate(encoding)
     parser.StartDoctypeDeclHandler = refuse
     parser.StartElementHandler = start
     parser.EndElementHandler = end

@@ -13,7 +13,7 @@ from delassus.formats.urdf.colliders import Found
 from delassus.model.description import unique_name
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, HeightField, Mesh, Shape, Solid, Sphere
 
-EXPECTED = "a path, a name or a mujoco.MjModel"
+EXPECTED = "a path, the text of a description, a name, or a mujoco.MjModel or mujoco.MjSpec"
 
 SEEN = 2
 """MuJoCo shows geoms of the groups up to this one."""
@@ -22,8 +22,8 @@ SEEN = 2
 def colliders_of_model(given: Any, visual: bool) -> list[Found]:
     """Geoms of a compiled model; see `delassus.formats.colliders.load_colliders`."""
     model = NamedModel(given, EXPECTED)
-    data = model.mujoco.MjData(given)
-    model.mujoco.mj_kinematics(given, data)
+    data = model.mujoco.MjData(model.model)
+    model.mujoco.mj_kinematics(model.model, data)
     names, bodies = _names(model)
     found: list[Found] = []
     for g in np.flatnonzero(model.geom_group <= SEEN).tolist() if visual else _colliding(model):

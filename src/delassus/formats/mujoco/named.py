@@ -18,12 +18,18 @@ SHORT = {"joint": "jnt", "equality": "eq"}
 
 
 class NamedModel:
-    """A ``mujoco.MjModel`` and its attributes; raises `ModelError` for anything else."""
+    """A ``mujoco.MjModel``, or what a ``mujoco.MjSpec`` compiles to; raises `ModelError` for anything else."""
 
-    def __init__(self, model: Any, expected: str = "a mujoco.MjModel") -> None:
+    def __init__(self, model: Any, expected: str = "a mujoco.MjModel or mujoco.MjSpec") -> None:
         require("mujoco", "mjcf", "reading a MuJoCo model")
         import mujoco
 
+        if isinstance(model, mujoco.MjSpec):
+            try:
+                model = model.copy().compile()  # the user's own may be edited further
+            except Exception as error:  # MuJoCo's own errors share no base class
+                came = f"{type(error).__name__}: {error}"
+                raise ModelError("the mujoco.MjSpec", "one that MuJoCo compiles", came, "Correct it.") from error
         if not isinstance(model, mujoco.MjModel):
             came = f"an object of type {type(model).__module__}.{type(model).__name__}"
             raise ModelError("model", expected, came, "Pass a compiled model.")

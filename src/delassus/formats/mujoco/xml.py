@@ -46,8 +46,8 @@ DEEPEST_MODELS = 20
 """Models nested deeper than this are refused: MuJoCo reads them by recursion."""
 
 
-def read_mjcf(path: Path, root: Element, max_bytes: float) -> Any:
-    """Compile an MJCF file, parsed to ``root``, to a ``mujoco.MjModel``.
+def read_mjcf(path: Path, root: Element, max_bytes: float, text: str | None = None) -> Any:
+    """Compile an MJCF file, or text that has no file, parsed to ``root``, to a ``mujoco.MjModel``.
 
     Raises
     ------
@@ -65,9 +65,9 @@ def read_mjcf(path: Path, root: Element, max_bytes: float) -> Any:
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(said.append)  # else it writes a file into the working folder
     try:
-        if path.suffix not in (".xml", ".urdf"):  # MjSpec reads no others
+        if text is None and path.suffix not in (".xml", ".urdf"):  # MjSpec reads no others
             return mujoco.MjModel.from_xml_path(str(path))
-        spec = mujoco.MjSpec.from_file(str(path))
+        spec = mujoco.MjSpec.from_file(str(path)) if text is None else mujoco.MjSpec.from_string(text)
         spec.compiler.LRopt.mode = int(mujoco.mjtLRMode.mjLRMODE_NONE)  # else it simulates every muscle, for long
         return spec.compile()
     except Exception as error:  # MuJoCo's own errors, fatal ones included, share no base class
@@ -157,7 +157,7 @@ class _Unit:
         if path is None:
             return 0.0, 0.0, 0.0  # MuJoCo says what is wrong
         above = self.above if file == self.path else (*self.above, file)
-        if any(path.samefile(other) for other in above):
+        if any(other.exists() and path.samefile(other) for other in above):
             names = [os.path.relpath(other, above[0].parent) for other in (*above, path)]
             raise ModelError(
                 f"file {str(above[0])!r}", "models without a cycle", " → ".join(names),

@@ -130,7 +130,7 @@ def _():
         path.write_text(URDF)
         model = pin.buildModelFromUrdf(str(path), pin.JointModelFreeFlyer())
         loaded = ds.load(path, root="floating", continuous="cos-sin")
-    assert isinstance(model, pin.Model)
+    assert isinstance(model, pin.Model) and model == pin.buildModelFromXML(URDF, pin.JointModelFreeFlyer())
     for tree in (loaded, ds.load(URDF, root="floating", continuous="cos-sin"), ds.load(model)):
         yield ds.mass_matrix(tree, q), pin.crba(model, data, q)
 
@@ -515,7 +515,7 @@ def _():
         path.write_text(mjcf())
         model = mujoco.MjModel.from_xml_path(str(path))
         trees = ds.load(path), ds.load(mjcf()), ds.load(model), ds.load(mujoco.MjSpec.from_string(mjcf()))
-    assert isinstance(model, mujoco.MjModel)
+    assert isinstance(model, mujoco.MjModel) and mujoco.MjModel.from_xml_string(mjcf()).nv == model.nv
     for own in trees:
         yield ds.forward_dynamics(own, q, v, tau).qdd, ds.forward_dynamics(tree, q, v, tau).qdd
 

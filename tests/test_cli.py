@@ -7,6 +7,7 @@ import csv
 import io
 import itertools
 import json
+import math
 import os
 import random
 import subprocess
@@ -142,7 +143,25 @@ def test_info_cuts_no_name_and_is_written_to_files(columns: str | None, tmp_path
     told = json.loads((tmp_path / "robot.json").read_text())
     assert [link["joint"] for link in told["links"]] == list(tree.joint_names) and told["nv"] == tree.nv
     rows = list(csv.reader((tmp_path / "robot.csv").read_text().splitlines()))
-    assert [row[1] for row in rows] == ["joint", *tree.joint_names]
+    assert [row[1] for row in rows[: tree.n_links + 1]] == ["joint", *tree.joint_names]
+
+
+@pytest.mark.peer
+def test_info_of_an_mjcf_file(tmp_path: Path) -> None:
+    """Limits, actuators, sensors and keyframes, in tables and in JSON, where what limits nothing is null."""
+    pytest.importorskip("mujoco")
+    (tmp_path / "arm.xml").write_text(
+        '<mujoco model="arm"><worldbody><body><joint name="j" limited="true" range="-90 90"/><geom size=".1" '
+        'pos="1 0 0"/></body></worldbody><actuator><motor name="m" joint="j" gear="3"/></actuator><sensor><jointpos '
+        'name="angle" joint="j"/></sensor><keyframe><key name="home" qpos=".5" ctrl=".7"/></keyframe></mujoco>'
+    )
+    out = run("info", str(tmp_path / "arm.xml"), "--json", str(tmp_path / "arm.json"))
+    for row in ("j -1.571 … 1.571 – –", "m 3 j 1 0 0 0 0 0 – –", "angle jointpos j 1", "home – yes –"):
+        assert row in [" ".join(line.split()) for line in out.splitlines()], row
+    told = json.loads((tmp_path / "arm.json").read_text())
+    assert told["limits"]["j"]["effort_limit"] == [None] and told["limits"]["j"]["upper"] == [math.pi / 2]
+    assert told["actuators"][0]["transmission"] == {"j": 3.0} and told["sensors"][0]["of"] == "j"
+    assert told["keyframes"]["home"] == {"q": [0.5], "v": [0.0], "ctrl": [0.7], "act": []}
 
 
 @pytest.mark.slow

@@ -66,6 +66,25 @@ def test_a_robot_of_a_file_is_simulated(tmp_path):
         run("boxes", "--floor")
 
 
+@pytest.mark.peer
+def test_controls_of_a_keyframe_hold_a_robot_where_it_starts(tmp_path):
+    """Servos at the angles of the keyframe; of the same arm without it, and with a control in its place."""
+    pytest.importorskip("mujoco")
+    (tmp_path / "arm.xml").write_text(
+        '<mujoco model="arm"><option gravity="0 0 0"/><worldbody><body><joint name="j" axis="0 1 0"/><geom size=".1" '
+        'pos="1 0 0"/></body></worldbody><actuator><position name="servo" joint="j" kp="9"/></actuator>'
+        '<keyframe><key name="home" qpos=".5" ctrl=".5"/></keyframe></mujoco>'
+    )
+    for further, told, moves in (
+        (("--keyframe", "home"), "1 actuators with controls of keyframe home", False),
+        (("--keyframe", "home", "--control", "servo=0.1"), "keyframe home, servo=0.1", True),
+        ((), "1 actuators with controls of zero", False),
+    ):
+        out = run(tmp_path / "arm.xml", "--seconds", 0.1, *further)
+        energy = next(line for line in out.splitlines() if line.startswith("kinetic energy"))
+        assert told in out and (float(energy.split()[-2]) > 0.01) == moves
+
+
 def test_view_shows_a_scene_at_its_start_or_a_recording(tmp_path, monkeypatch):
     shown, none = [], lambda _: None
     page = {"__init__": lambda _, *given: shown.append(given), "wait": none, "stop": none, "url": "http://here"}

@@ -92,7 +92,9 @@ def check_same(tree, ball, rng, constraints, bound):
 def test_random_robots(seed, root):
     tree, rng = with_gimbals(seed, root)
     qs = {name: tree.random(rng) for name in ("home", "away")}
-    tree = replace(tree, reference_configurations=qs)
+    tree = replace(tree, keyframes=qs)
+    moving = {name: replace(keyframe, v=rng.normal(size=tree.nv)) for name, keyframe in tree.keyframes.items()}
+    tree = replace(tree, keyframes=moving)
     ball = with_ball_joints(tree)
     assert ball.nv == tree.nv and ball.n_links == tree.n_links - 4 and not ball.omitted
     assert [ball.joints[i].kind for i in (-4, -3)].count(joint_kinds.BALL) >= 1
@@ -100,6 +102,9 @@ def test_random_robots(seed, root):
     for name, q in qs.items():
         reached = ball.reference_configurations[name]
         assert error(ds.forward_kinematics(ball, reached, "tool"), ds.forward_kinematics(tree, q, "tool")) < 1e4 * EPS
+        frames = sorted(ball.frames)
+        a, b = (ds.frame_velocity(t, x.q, x.v, frames) for t, x in ((ball, ball.keyframes[name]), (tree, moving[name])))
+        assert all(error(x, y) < 1e4 * EPS for x, y in zip(a, b, strict=True))
     assert ball.aliases == {f"g{g}_{k}": f"g{g}_2" for g in (1, 2) for k in (0, 1)}
     assert ball.v_index("g1_0") == ball.v_index("g1_2") and ball.q_index("g2_1").stop - ball.q_index("g2_2").start == 4
     assert "g1_link0" not in ball.frames and ball.placement("g1_2") is ball.placement("rod1")

@@ -839,6 +839,11 @@ class TestReroot:
         assert kinetic_energy(other, tree.reroot_configuration(root, q), v_other) == pytest.approx(
             energy, rel=CENTRAL_DIFFERENCES
         )
+        home = dataclasses.replace(tree, keyframes={"home": q}).keyframes["home"]
+        moving = dataclasses.replace(tree, keyframes={"home": dataclasses.replace(home, v=v)})
+        moved = moving.reroot(root).keyframes["home"]
+        assert error(moved.q, tree.reroot_configuration(root, q)) < POSE
+        assert error(moved.v, v_other) < CENTRAL_DIFFERENCES
 
     def test_there_and_back(self, tree, root):
         home = tree.link_names[0]
@@ -1114,7 +1119,7 @@ def test_names_and_sizes_that_are_nearly_right_get_advice():
     arm = ds.mechanisms.chain(3)
     with pytest.raises(ds.DelassusError, match="srdf="):
         arm.reference_configurations["home"]
-    named = replace(arm, reference_configurations={"home": np.zeros(3)})
+    named = replace(arm, keyframes={"home": np.zeros(3)})
     with pytest.raises(ds.DelassusError, match="Did you mean 'home'"):
         named.reference_configurations["hom"]
     assert named.reference_configurations.get("hom") is None and "hom" not in named.reference_configurations

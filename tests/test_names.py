@@ -485,6 +485,7 @@ def mjcf(joint='damping=".5" stiffness="4" springref=".2" armature=".3"', **part
 
 
 MOTORS = '<actuator><position joint="a" kp="5"/><motor joint="c" gear="3"/></actuator>'
+MOVING = 'qvel="1 2 3 4 5 6 7 8 9" ctrl=".5 -2"'
 STILL = mjcf().replace('<freejoint name="root"/>', "").replace("1 2 3 .5 .5 .5 .5 ", "")
 """The trunk is fixed: where positions and tangents are the same on both sides."""
 
@@ -784,9 +785,12 @@ def _():
 
 @row("MuJoCo", "keyframes")
 def _():
-    mujoco, model, data, tree, *_ = at_random()
+    mujoco, model, data, tree, *_ = at_random(mjcf(more=MOTORS).replace('name="bent"', f'name="bent" {MOVING}'))
     mujoco.mj_resetDataKeyframe(model, data, model.key("bent").id)
     yield tree.reference_configurations["bent"], configuration_from_mujoco(tree, data.qpos)
+    yield tree.keyframes["bent"].v, velocity_from_mujoco(tree, data.qpos, data.qvel)
+    yield tree.keyframes["bent"].q, tree.reference_configurations["bent"]
+    yield tree.keyframes["bent"].ctrl, data.ctrl
 
 
 # -- JAX -----------------------------------------------------------------------------------------------------------

@@ -76,15 +76,17 @@ def whole_tree():
         )
         for joint in arm.joints
     ]  # fmt: skip
-    return replace(
+    made = replace(
         arm, joints=tuple(joints), world_inertia=np.eye(6), gravity=np.array([1.0, 2.0, 3.0]),
         gravity_compensation={"link2": np.array([0.3, 0.1, 0.2, 0.3])},
-        reference_configurations={"home": np.array([0.1, 0.2, 0.3])},
+        keyframes={"home": np.array([0.1, 0.2, 0.3])},
         actuators=(Actuator("m", {"link1_joint": 3.0}, (1.0, 2.0, 3.0), (4.0, 5.0, 6.0), (-1.0, 1.0), (-2.0, 2.0)),),
         constraints=(ds.JointRows({"link1_joint": 1.0, "link2_joint": -2.0}, 0.3), ds.Weld("link3")),
         sensors=(ds.Sensor("imu", "gyro", "link2"),), omitted={"springs": ("s",)}, joint_frames={"mark": "link2"},
         aliases={"old": "link1_joint"},
     )  # fmt: skip
+    home = replace(made.keyframes["home"], v=[1.0, 2.0, 3.0], ctrl=[4.0], act=[5.0])
+    return replace(made, keyframes={"home": home})
 
 
 def whole_collider(link, name):
@@ -100,6 +102,7 @@ def whole_scene():
         robots, [whole_collider("ball/ball", "s"), whole_collider("arm/link2", "a"), Collider("world", HalfSpace())],
         loops=[ds.Weld("arm/link3")], gravity=(1, 2, 3), ignore=[("s", "a")], parents_collide=True,
         friction_rule="max", descriptions={"arm": "arm.urdf"}, start=[0.1, 0.2, 0.3, 1, 2, 3, 0, 0, 0, 1],
+        start_velocity=np.arange(1.0, 10.0), start_controls=[0.4],
     )  # fmt: skip
 
 
@@ -138,7 +141,8 @@ def described():
     frame = ds.Frame("b", (1, 2, 3), random_rotation(RNG))
     tree = whole_tree()
     return [
-        whole_scene(), tree, *tree.joints[:1], *tree.actuators, tree.frames["link2"], whole_collider("a", "c"),
+        whole_scene(), tree, *tree.joints[:1], *tree.actuators, tree.frames["link2"],
+        tree.keyframes["home"], whole_collider("a", "c"),
         Sphere(0.2), Capsule(0.1, 2.0), Cylinder(0.1, 3.0), Box(1, 2, 3), Ellipsoid(1, 2, 3), HalfSpace(),
         Mesh(RNG.normal(size=(4, 3)), [[0, 2, 1], [0, 1, 3], [1, 2, 3], [0, 3, 2]], convex=True),
         HeightField(RNG.normal(size=(4, 5)), (2, 3)), frame, ds.Weld("a", frame, axes="world"), ds.Point("a", frame),
@@ -273,6 +277,8 @@ def test_edits_of_trees_change_nothing_else():
     assert dict(both.aliases) == {"old": "link1_joint", "hand_old": "hand_link1_joint"}
     assert both.omitted["springs"] == ("s", "hand_s") and both.name == arm.name
     assert np.array_equal(both.gravity, arm.gravity) and np.array_equal(both.world_inertia, arm.world_inertia)
-    home = both.reference_configurations
-    assert np.array_equal(home["home"], [0.1, 0.2, 0.3, 0, 0, 0])
-    assert np.array_equal(home["hand_home"], [0, 0, 0, 0.1, 0.2, 0.3])
+    home, of_hand = both.keyframes["home"], both.keyframes["hand_home"]
+    for key, x in {"q": [0.1, 0.2, 0.3], "v": [1.0, 2.0, 3.0], "ctrl": [4.0]}.items():
+        none = [0.0] * len(x)
+        assert getattr(home, key).tolist() == [*x, *none] and getattr(of_hand, key).tolist() == [*none, *x], key
+    assert home.act.tolist() == of_hand.act.tolist() == [5.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import sys
 from dataclasses import replace
@@ -376,7 +377,7 @@ def test_a_scene_of_a_urdf_file_ignores_what_always_touches(tmp_path):
     assert ds.load(path).reference_configurations["bent"].tolist() == [0.5, 0.0, 0.0]
     scene = ds.Scene.from_robot(path, floor=True)
     assert scene.ignore == {frozenset({"l1", "l4"}), frozenset({"ball1", "ball3"})}  # files may name neighbours alone
-    q = scene.set_down(scene.tree.reference_configurations["bent"])
+    q = scene.set_down(scene.tree.keyframes["bent"].q)
     assert q[2] == pytest.approx(0.3 + 1.0 * np.sin(0.5) + 0.1 * np.sin(0.5))  # ball 4 is the lowest
 
 
@@ -414,6 +415,34 @@ ARM = (
     '<collision name="palm"><geometry><sphere radius="0.1"/></geometry></collision></link>'
     '<joint name="turn" type="continuous"><parent link="base"/><child link="hand"/><axis xyz="0 0 1"/></joint></robot>'
 )
+
+
+SERVOED = """<mujoco><worldbody><body name="a"><joint name="x" axis="0 1 0"/><geom size=".1" pos="1 0 0"/>
+<body name="b" pos="1 0 0"><joint name="y" axis="0 1 0"/><geom size=".1" pos="1 0 0"/></body></body></worldbody>
+<actuator><position joint="x" kp="9" kv="1"/><position joint="y" kp="9" kv="1"/></actuator>
+<keyframe><key name="home" qpos=".5 .7" qvel="1 -2" ctrl=".4 .8"/></keyframe></mujoco>"""
+
+
+@pytest.mark.peer
+def test_a_scene_starts_from_a_keyframe():
+    """Its velocity and its controls, which hold where a step is given none; robots that are added are at rest."""
+    mujoco = pytest.importorskip("mujoco")
+    model = mujoco.MjModel.from_xml_string(SERVOED)
+    data = mujoco.MjData(model)
+    mujoco.mj_resetDataKeyframe(model, data, 0)
+    mujoco.mj_forward(model, data)
+    scene = ds.Scene.from_robot(SERVOED, configuration="home")
+    dt = 1e-6
+    for made in (scene, scene.add("other", ds.load(SERVOED)).without("other"), pickle.loads(pickle.dumps(scene))):
+        sim = ds.Simulator(made, control="actuators", dt=dt)
+        assert sim.q.tolist() == [0.5, 0.7] and sim.v.tolist() == [1.0, -2.0]
+        sim.step()
+        assert np.abs((sim.v - data.qvel) / dt - data.qacc).max() < 1e3 * dt * np.abs(data.qacc).max()
+    both = scene.add("other", ds.load(SERVOED))
+    assert both.start_velocity.tolist() == [1, -2, 0, 0] and both.start_controls.tolist() == [0.4, 0.8, 0, 0]
+    assert not ds.Simulator(scene, q0=[0.0, 0.0]).v.any()
+    with pytest.raises(ds.DelassusError, match=r"start_controls: expected one number for each actuator, \(2,\)"):
+        replace(scene, start_controls=[1.0])
 
 
 def test_scenes_are_edited(tmp_path):

@@ -54,7 +54,7 @@ def sprung(tree, rng):
         own |= {"effort_limit": rng.uniform(1.0, 9.0, j.nv), "velocity_limit": rng.uniform(1.0, 9.0, j.nv)}
         joints.append(j if j.kind is joint_kinds.FREE else replace(j, **own))
     named = {"home": tree.random(rng), "rest": tree.random(rng)}
-    return replace(tree, joints=tuple(joints), gravity=[1.0, 2.0, -3.0], reference_configurations=named)
+    return replace(tree, joints=tuple(joints), gravity=[1.0, 2.0, -3.0], keyframes=named)
 
 
 def values(tree, name):
@@ -724,7 +724,7 @@ frictionloss="1" actuatorgravcomp="true" actuatorfrcrange="-1 2" stiffness="1 2"
 <sensor><jointpos name="angle" joint="a"/><clock name="clock"/></sensor>
 <actuator><motor name="plain" joint="a"/><muscle name="muscle"
 joint="a"/><motor name="cable" tendon="t"/><general name="slow" joint="a" dyntype="filter" dynprm="1"/></actuator>
-<keyframe><key name="fast" qvel="1 0 0 0"/></keyframe></mujoco>"""
+<keyframe><key name="fast" qvel="1 0 0 0"/><key name="lost" act=".5 0"/></keyframe></mujoco>"""
 
 
 @pytest.mark.peer
@@ -738,7 +738,19 @@ def test_what_a_tree_does_not_hold_is_listed(tmp_path):
         tree = ds.load(path)
     assert len(caught) == 1 and [x.name for x in (*tree.actuators, *tree.sensors)] == ["plain", "angle"]
     names = {name for listed in tree.omitted.values() for name in listed}
-    assert {"loop", "muscle", "cable", "slow", "clock", "density", "t", "a", "b", "m", "fast"} <= names
+    assert {
+        "loop",
+        "muscle",
+        "cable",
+        "slow",
+        "clock",
+        "density",
+        "t",
+        "a",
+        "b",
+        "m",
+        "lost",
+    } <= names and "fast" not in names
     assert tree.report["limits of joints, which act in Simulator and contact steps"] == ("a",)
     assert tree.report["Coulomb friction of joints, which acts in Simulator and contact steps"] == ("a",)
     for what in (

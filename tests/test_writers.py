@@ -121,7 +121,7 @@ ROBOTS = {
 
 def loaded(name, **options):
     """A robot without the configurations of its SRDF file, which are no part of URDF."""
-    return replace(ds.load(FILES[name], **options), reference_configurations={})
+    return replace(ds.load(FILES[name], **options), keyframes={})
 
 
 @pytest.mark.parametrize("name", ROBOTS)
@@ -193,14 +193,14 @@ def test_what_urdf_cannot_say():
     second = RawJoint("second", joint_kinds.PLANAR, "a", "b", damping=np.array([1.0, 1.0, 2.0]), effort_limit=1.0)
     tree = replace(
         build_tree("robot", bodies, [first, second]), gravity=np.zeros(3),
-        actuators=(Actuator("motor", {"first": 1.0}),), reference_configurations={"home": np.zeros(5)},
+        actuators=(Actuator("motor", {"first": 1.0}),), keyframes={"home": np.zeros(5)},
     )  # fmt: skip
     expected = (
         r"as URDF: not represented: 1 links whose frames are not at their joints, which become frames \(a\); "
         r"1 armature of joints \(first\); 1 springs of joints \(first\); 1 effort and velocity limits of "
         r"planar and free joints \(second\); 1 armature, damping, friction or stiffness that differs between degrees "
         r"of freedom \(second\); "
-        r"1 gravity \(0 0 0\); 1 reference configurations \(home\); 1 actuators \(motor\)\."
+        r"1 gravity \(0 0 0\); 1 keyframes \(home\); 1 actuators \(motor\)\."
     )
     with pytest.warns(DelassusWarning, match=expected):
         text = tree.to_urdf()
@@ -306,14 +306,20 @@ def test_random_mechanisms_as_mjcf(tmp_path, seed):
     for joint, part in zip(tree.joints, tree.q_slices, strict=True):
         if joint.kind is joint_kinds.BALL:
             q0[part] = joint.kind.neutral  # which MuJoCo always starts from
+    motors = [Actuator(f"m{k}", {j.name: 2.0}) for k, j in enumerate(tree.joints) if j.nv == 1]
     tree = replace(
-        tree, gravity=np.array([1.0, 2.0, 3.0]), reference_configurations={"qpos0": q0, "home": tree.random(rng)},
+        tree, gravity=np.array([1.0, 2.0, 3.0]), actuators=tuple(motors),
+        keyframes={"qpos0": q0, "home": tree.random(rng)},
     )  # fmt: skip
+    moving = replace(tree.keyframes["home"], v=rng.normal(size=tree.nv), ctrl=rng.normal(size=tree.nu))
+    tree = replace(tree, keyframes={**tree.keyframes, "home": moving})
     back = as_mjcf(tmp_path, tree)
     assert_same(tree, back)
     for key in ("qpos0", "home"):
         turn = tree.difference(back.reference_configurations[key], tree.reference_configurations[key])
         assert np.max(np.abs(turn)) < ROUND_OFF
+        assert error(back.keyframes[key].v, tree.keyframes[key].v) < ROUND_OFF
+        assert np.array_equal(back.keyframes[key].ctrl, tree.keyframes[key].ctrl)
 
 
 def test_links_without_mass(tmp_path):
@@ -341,7 +347,7 @@ def test_what_mjcf_cannot_say(tmp_path):
     with pytest.warns(DelassusWarning, match="breaks the triangle inequality"):
         tree = build_tree("robot", bodies, [first, second])
     motor = Actuator("motor", {"first": 1.0}, control_range=(0.0, 0.0))
-    tree = replace(tree, actuators=(motor,), reference_configurations={"qpos0": np.array([0.1, 0.6, 0.0, 0.0, 0.8])})
+    tree = replace(tree, actuators=(motor,), keyframes={"qpos0": np.array([0.1, 0.6, 0.0, 0.0, 0.8])})
     expected = (
         r"as MJCF: not represented: 1 velocity limits of joints \(first\); 1 ranges of joints that are empty, or of "
         r"ball and free joints \(first\); 1 effort limits of zero, or of ball and free joints \(second\); 1 armature, "
@@ -421,7 +427,7 @@ def test_loops_as_mjcf(tmp_path):
     ]  # fmt: skip
     start = tree.random(rng)
     for constraints in sets:
-        held = replace(tree, constraints=constraints, reference_configurations={"qpos0": start})
+        held = replace(tree, constraints=constraints, keyframes={"qpos0": start})
         back = as_mjcf(tmp_path, held)
         assert_same(held, back)
         q = tree.random(rng)

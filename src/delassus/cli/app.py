@@ -118,8 +118,8 @@ def info(
     file: Json = None,
     csv: Csv = None,
 ) -> None:
-    """Show the joints, links and masses of a robot, and where each joint is in q and v."""
-    from delassus.cli.parse import base_of
+    """Show the joints of a robot and where each is in q and v, its links, limits, actuators, sensors and keyframes."""
+    from delassus.cli.parse import LIMITS, base_of, finite, link_of, parts_of
     from delassus.formats.load import load
     from delassus.model.tree import total_mass
 
@@ -139,8 +139,9 @@ def info(
     made = table("", ("#", "joint", "kind", "q", "v", "on", "kg", "link"), rows, text=("joint", "kind", "link"))
     show(console, made)
     console.print("on: # of the link that a joint is on; – is the world. kg: mass of its link.", style="dim")
-    if tree.reference_configurations:
-        console.print(f"configurations: {', '.join(tree.reference_configurations)}", highlight=False)
+    parts = parts_of(tree)
+    for part in parts:
+        show(console, part)
     if tree.constraints:
         console.print(f"constraints of the file: {', '.join(map(repr, tree.constraints))}")
     if frames:
@@ -152,9 +153,18 @@ def info(
                  for j, q, v, p, link, inertia in zip(tree.joints, tree.q_slices, tree.v_slices, tree.parents,
                                                       tree.link_names, tree.inertias, strict=True)]  # fmt: skip
         told = {"name": tree.name, "nq": tree.nq, "nv": tree.nv, "links": links, "frames": list(tree.frames)}
+        told |= {
+            "limits": {j.name: {name: list(map(finite, getattr(j, name))) for name in LIMITS} for j in tree.joints},
+            "actuators": [{"name": a.name, "transmission": dict(a.transmission), "gain": a.gain, "bias": a.bias,
+                           "control_range": [*map(finite, a.control_range)],
+                           "force_range": [*map(finite, a.force_range)]} for a in tree.actuators],
+            "sensors": [{"name": x.name, "kind": x.kind, "of": link_of(x)} for x in tree.sensors],
+            "keyframes": {name: {key: getattr(x, key).tolist() for key in ("q", "v", "ctrl", "act")}
+                          for name, x in tree.keyframes.items()},
+        }  # fmt: skip
         file.write_text(json.dumps(told, indent=1), encoding="utf-8")
     if csv is not None:
-        write_csv(csv, [made, names] if frames else [made])
+        write_csv(csv, [made, *parts, names] if frames else [made, *parts])
 
 
 @app.command()

@@ -80,14 +80,18 @@ def _of_robot(name: str, control: Sequence[str] = (), **options: Any) -> ReadySc
     slots = {a.name: k for k, a in enumerate(tree.actuators)}
     if not slots:
         slots = {j.name: v.start for j, v in zip(tree.joints, tree.v_slices, strict=True) if j.nv == 1}
-    given = np.zeros(tree.nu if tree.actuators else tree.nv)
+    given = np.array(scene.start_controls) if tree.actuators else np.zeros(tree.nv)
     for actuator, value in values.items():
         if actuator not in slots:
             raise unknown_name("actuator" if tree.actuators else "joint", actuator, slots)
         given[slots[actuator]] = value
-    told = (
-        f"{name}, {base_of(tree)}{' on a floor' if options.get('floor') else ''}, {', '.join(control) or 'no controls'}"
-    )
+    at_start = ""
+    if tree.actuators:
+        key = options.get("configuration", "")
+        values_of = f"controls of keyframe {key}" if scene.start_controls.any() else "controls of zero"
+        at_start = f"{tree.nu} actuators with {values_of}"
+    driven = ", ".join([*([at_start] if at_start else []), *control]) or "no joint torques"
+    told = f"{name}, {base_of(tree)}{' on a floor' if options.get('floor') else ''}, {driven}"
     return ReadyScene(tree.name, scene, scene.start, np.zeros(tree.nv), DT, lambda _: given, DURATION, told)
 
 

@@ -15,12 +15,23 @@ from numpy.typing import ArrayLike
 from delassus.constraints import Constraint, check_constraints
 from delassus.contact.filters import FrictionRule
 from delassus.contact.kernel_contacts import check_number_of_points, contacts_of_colliders, names_of
-from delassus.contact.scene_parts import Root, add, colliders_of, described, is_free_body, set_down, without
+from delassus.contact.scene_parts import (
+    Root,
+    add,
+    colliders_of,
+    described,
+    ignored_pairs,
+    is_free_body,
+    numbers_of,
+    set_down,
+    without,
+)
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.frozen import Frozen
 from delassus.model.check import check_choice, check_flag, check_list, check_vector, finite_array
 from delassus.model.edit.combine import combine_trees
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Shape
+from delassus.model.topology import Keyframe
 from delassus.model.tree import WORLD, Tree
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
@@ -57,6 +68,10 @@ class Scene(Frozen):
         place of colliders.
     start : (nq,) array_like, optional
         Configuration that a `Simulator` starts from; neutral by default.
+    start_velocity : (nv,) array_like, optional
+        Velocity that it starts with; zero by default.
+    start_controls : (nu,) array_like, optional
+        Controls of actuators that act in steps that are given none; zero by default.
 
     Attributes
     ----------
@@ -96,6 +111,8 @@ class Scene(Frozen):
     friction_rule: FrictionRule
     descriptions: Mapping[str, Any]
     start: Array
+    start_velocity: Array
+    start_controls: Array
 
     def __init__(
         self,
@@ -109,6 +126,8 @@ class Scene(Frozen):
         friction_rule: FrictionRule = "geometric-mean",
         descriptions: str | Path | Any | Mapping[str, Any] | None = None,
         start: ArrayLike | None = None,
+        start_velocity: ArrayLike | None = None,
+        start_controls: ArrayLike | None = None,
     ) -> None:
         named = {"": robots} if isinstance(robots, Tree) else robots
         if not isinstance(named, Mapping) or not named or not all(isinstance(t, Tree) for t in named.values()):
@@ -131,6 +150,8 @@ class Scene(Frozen):
             advice = "Pass start=None, the default, with other robots."
             raise ConfigurationError("start", f"one configuration, ({tree.nq},)", f"shape {np.shape(start)}", advice)
         first = tree.neutral() if start is None else np.array(tree.check_configuration(start, "start"))
+        velocity = numbers_of("start_velocity", start_velocity, tree.nv, "degree of freedom")
+        controls = numbers_of("start_controls", start_controls, tree.nu, "actuator")
         check_choice("friction_rule", friction_rule, get_args(FrictionRule), ConfigurationError)
         held = check_constraints(tree, loops)
         is_same = np.array_equal(tree.gravity, g) and held == tree.constraints
@@ -141,11 +162,13 @@ class Scene(Frozen):
             links=links,
             loops=held,
             gravity=g,
-            ignore=_ignored(ignore, {c.name for c in shapes} | set(tree.frames)),
+            ignore=ignored_pairs(ignore, {c.name for c in shapes} | set(tree.frames)),
             parents_collide=check_flag("parents_collide", parents_collide),
             friction_rule=friction_rule,
             descriptions=MappingProxyType(_described(descriptions, named)),
             start=first,
+            start_velocity=velocity,
+            start_controls=controls,
         )
 
     def __repr__(self) -> str:
@@ -181,7 +204,8 @@ class Scene(Frozen):
         root : {"floating", "fixed"}
             Whether the root of a URDF file is on a free joint, or on the world.
         configuration : str, optional
-            The one of ``tree.reference_configurations`` that it starts in; ``"qpos0"`` of MJCF, else neutral.
+            The one of ``tree.keyframes`` that it starts in, with its velocity and its controls; ``"qpos0"`` of MJCF,
+            else neutral and at rest.
         friction_rule : {"geometric-mean", "max", "harmonic-mean"}
             As of `Scene`; ``"max"`` is the one that MJCF files mean.
 
@@ -201,10 +225,11 @@ class Scene(Frozen):
         >>> sim = delassus.Simulator(scene)  # doctest: +SKIP
         """
         tree, colliders, ignored = described(cls, robot, friction, root)
-        named = tree.reference_configurations
-        start = named.get("qpos0", tree.neutral()) if configuration is None else named[configuration]
+        named = tree.keyframes
+        at = named.get("qpos0", Keyframe(tree.neutral())) if configuration is None else named[configuration]
         given: dict[str, Any] = {
-            "ignore": ignored, "descriptions": robot, "start": start, "friction_rule": friction_rule,
+            "ignore": ignored, "descriptions": robot, "friction_rule": friction_rule,
+            "start": at.q, "start_velocity": at.v, "start_controls": at.ctrl,
         }  # fmt: skip
         terrain = floor if isinstance(floor, HalfSpace | HeightField) else HalfSpace()
         if floor is not terrain and not check_flag("floor", floor, "Or a HalfSpace or HeightField."):
@@ -214,7 +239,7 @@ class Scene(Frozen):
             warn(f"floor of {tree.name}: its file has one already, {planes[0]!r}. Leave floor=True out.")
         ground = Collider("world", terrain, friction=friction, name="floor")
         scene = cls(tree, [*colliders, ground], **given)
-        return replace(scene, start=scene.set_down(start)) if is_free_body(tree) else scene
+        return replace(scene, start=scene.set_down(at.q)) if is_free_body(tree) else scene
 
     def add(
         self,
@@ -375,7 +400,7 @@ class Scene(Frozen):
             "parents_collide": self.parents_collide,
             "friction_rule": self.friction_rule,
             "descriptions": dict(self.descriptions),
-            "start": np.array(self.start),
+            **{name: np.array(getattr(self, name)) for name in ("start", "start_velocity", "start_controls")},
         }
         return partial(Scene, robots, self.colliders, **options), ()
 
@@ -474,16 +499,3 @@ def _described(given: Any, robots: Mapping[str, Tree]) -> dict[str, Any]:
         if name not in robots:
             raise unknown_name("robot", name, robots)
     return named
-
-
-def _ignored(ignore: Iterable[Sequence[str]], known: set[str]) -> frozenset[frozenset[str]]:
-    pairs = []
-    for pair in check_list("ignore", ignore, "a list of pairs of names", "Such as [('hand', 'box')]."):
-        names = check_list("ignore", pair, "pairs of names", "Pass such as ('hand', 'box').")
-        if len(names) not in (1, 2):
-            raise ConfigurationError("ignore", "pairs of names", shown(pair), "Pass such as ('hand', 'box').")
-        for name in names:
-            if not isinstance(name, str) or name not in known:
-                raise unknown_name("name of what is not to collide", name, known)
-        pairs.append(frozenset(names))
-    return frozenset(pairs)

@@ -17,7 +17,7 @@ from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.formats.colliders import load_colliders, load_ignored
 from delassus.formats.load import load, read_description, srdf_beside
 from delassus.formats.text import MAX_BYTES
-from delassus.model.check import finite_array
+from delassus.model.check import check_list, finite_array
 from delassus.model.edit.combine import ON_THE_WORLD, SEPARATOR, mount
 from delassus.model.kinematics import world_poses
 from delassus.model.mechanisms import free_body
@@ -130,6 +130,8 @@ def add(
         ignore=[*scene.ignore, *ignored],
         descriptions=scene.descriptions if isinstance(what, Shape | Tree) else {**scene.descriptions, name: what},
         start=np.concatenate([scene.start, start]),
+        start_velocity=np.concatenate([scene.start_velocity, np.zeros(tree.nv)]),
+        start_controls=np.concatenate([scene.start_controls, np.zeros(tree.nu)]),
     )
 
 
@@ -171,8 +173,42 @@ def without(scene: SceneLike, names: Iterable[str]) -> SceneLike:
         loops=[c for c, of in met if not any(name.startswith(prefixes) for name in of)],
         ignore=[pair for pair in scene.ignore if pair <= known],
         descriptions={name: x for name, x in scene.descriptions.items() if name in kept},
-        start=np.concatenate([scene.start[scene.q_slice(name)] for name in kept]) if robots and kept else scene.start,
+        **(_starts(scene, kept) if robots and kept else {}),
     )
+
+
+def _starts(scene: Any, kept: Iterable[str]) -> dict[str, Array]:
+    """What a scene with these of its robots starts from."""
+    sizes = [tree.nu for tree in scene.robots.values()]
+    ends = np.cumsum([0, *sizes]).tolist()
+    of_controls = {name: slice(*ends[k : k + 2]) for k, name in enumerate(scene.robots)}
+    slices = {"start": scene.q_slice, "start_velocity": scene.v_slice, "start_controls": of_controls.__getitem__}
+    return {x: np.concatenate([getattr(scene, x)[of(name)] for name in kept]) for x, of in slices.items()}
+
+
+def ignored_pairs(ignore: Iterable[Sequence[str]], known: set[str]) -> frozenset[frozenset[str]]:
+    """Pairs of names that are not to collide, checked."""
+    pairs = []
+    for pair in check_list("ignore", ignore, "a list of pairs of names", "Such as [('hand', 'box')]."):
+        names = check_list("ignore", pair, "pairs of names", "Pass such as ('hand', 'box').")
+        if len(names) not in (1, 2):
+            raise ConfigurationError("ignore", "pairs of names", shown(pair), "Pass such as ('hand', 'box').")
+        for name in names:
+            if not isinstance(name, str) or name not in known:
+                raise unknown_name("name of what is not to collide", name, known)
+        pairs.append(frozenset(names))
+    return frozenset(pairs)
+
+
+def numbers_of(name: str, given: ArrayLike | None, size: int, each: str) -> Array:
+    """Numbers (size,); zeros are none, and fit a scene of other robots."""
+    numbers = np.zeros(size) if given is None else finite_array(given, (-1,), name, f"One number for each {each}.")
+    if numbers.shape == (size,):
+        return numbers
+    if numbers.any():
+        advice = f"Pass {name}=None, the default, with other robots."
+        raise ConfigurationError(name, f"one number for each {each}, ({size},)", f"shape {numbers.shape}", advice)
+    return np.zeros(size)
 
 
 def colliders_of(scene: Any, names: Iterable[str]) -> set[int]:

@@ -102,7 +102,10 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
     ({URDF}, "gravity", lambda tree: [] if np.array_equal(tree.gravity, GRAVITY) else [numbers(tree.gravity)]),
     ({URDF, PINOCCHIO}, "gravity compensation", lambda tree: tree.gravity_compensation),
     ({MJCF}, "gravity compensation of a part of a link", "balanced"),
-    ({URDF}, "reference configurations", lambda tree: tree.reference_configurations),
+    ({URDF}, "keyframes", lambda tree: tree.keyframes),
+    ({PINOCCHIO}, "velocities and controls of keyframes",
+        lambda tree: [name for name, x in tree.keyframes.items() if x.v.any() or x.ctrl.any()]),
+    ({MJCF, PINOCCHIO}, "activations of keyframes", lambda tree: [n for n, x in tree.keyframes.items() if x.act.any()]),
     ({URDF, MJCF, PINOCCHIO}, "constraints", "constraints"),
     ({URDF, PINOCCHIO}, "actuators", lambda tree: [actuator.name for actuator in tree.actuators]),
     ({URDF, PINOCCHIO}, "sensors", lambda tree: [sensor.name for sensor in tree.sensors]),
@@ -144,8 +147,7 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
     ({FROM_MJCF}, "skins", lambda m: m.names_of("skin")),
     ({FROM_MJCF}, "sensors of other kinds, with delays, or on bodies that no joint carries", "sensors"),
     ({FROM_MJCF}, "plugins", lambda m: m.names_of("plugin")),
-    ({FROM_MJCF}, "velocities, activations and controls of keyframes",
-        lambda m: m.having("key", "key_qvel", "key_act", "key_ctrl")),
+    ({FROM_MJCF}, "keyframes with activations, or controls of actuators that are not held", "uncontrolled"),
 )  # fmt: skip
 """Formats that do not hold a feature; what it is; names of what has it, in a tree or a model of MuJoCo that is written
 or read, or else what its writer or reader calls those that it finds on its way."""

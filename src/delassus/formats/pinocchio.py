@@ -20,6 +20,7 @@ from delassus.formats.features import JOINTS, PINOCCHIO, omitted
 from delassus.model.describe import describe
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, Unsupported, judge_omitted, unique_name
 from delassus.model.edit.build import build_tree
+from delassus.model.topology import Keyframe
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import FREE, PRISMATIC, REVOLUTE, JointKind
 from delassus.spatial.rotations import Array, rotation_between
@@ -86,14 +87,14 @@ def tree_from_pinocchio(model: Any, check_inertia: Check = "warn") -> Tree:
     if np.any(model.gravity.angular):
         raise ModelError("gravity of the model", "a linear acceleration", str(model.gravity), "Set its angular to 0.")
     configurations = {
-        str(entry.key()): tree.check_configuration(
-            _with_mimics(tree, entry.data(), mimics), f"reference configuration {entry.key()!r}"
+        str(entry.key()): Keyframe(
+            tree.check_configuration(
+                _with_mimics(tree, entry.data(), mimics), f"reference configuration {entry.key()!r}"
+            )
         )
         for entry in model.referenceConfigurations
     }
-    return replace(
-        tree, gravity=model.gravity.linear, reference_configurations=configurations, constraints=tuple(mimics.values())
-    )
+    return replace(tree, gravity=model.gravity.linear, keyframes=configurations, constraints=tuple(mimics.values()))
 
 
 def tree_to_pinocchio(tree: Tree, *, unsupported: Unsupported = "warn") -> Any:

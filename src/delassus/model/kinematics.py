@@ -5,10 +5,12 @@ Algorithms do not use this file; they run on `delassus.spatial`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from delassus.model.inertia import move_inertia
-from delassus.model.topology import WORLD, Placement, Topology, characteristic_length
+from delassus.model.topology import WORLD, Keyframe, Placement, Topology, characteristic_length
 from delassus.spatial.joint_kinds import JointKind
 from delassus.spatial.joints import Joint
 from delassus.spatial.numpy_ops import NUMPY, stacked, unstacked
@@ -59,6 +61,34 @@ def world_poses(tree: Topology, q: Array) -> list[tuple[Array, Array]]:
             Ri, pi = R0 @ Ri, p0 + (R0 @ pi[..., None])[..., 0]
         poses.append((Ri, pi))
     return poses
+
+
+def moved_keyframe(tree: Topology, keyframe: Keyframe, other: Topology, q: Array) -> Keyframe:
+    """A keyframe of a tree as one of another tree of links of it, which is in the same pose at ``q`` (nq,)."""
+    v = np.zeros(other.nv)
+    if keyframe.v.any():
+        twists: dict[str | None, Array] = dict(zip(tree.link_names, _world_twists(tree, keyframe), strict=True))
+        twists[None] = np.zeros(6)
+        for i, (R, p) in enumerate(world_poses(other, q)):
+            parent = other.parents[i]
+            linear, angular = np.split(
+                twists[other.link_names[i]] - twists[None if parent == WORLD else other.link_names[parent]], 2
+            )
+            own = np.concatenate([R.T @ (linear + np.cross(angular, p)), R.T @ angular])
+            v[other.v_slices[i]] = own[list(other.joints[i].motion_axes)]
+    return replace(keyframe, q=q, v=v)
+
+
+def _world_twists(tree: Topology, keyframe: Keyframe) -> list[Array]:
+    """Twist (6,) of each link about the origin of the world and along its axes, ``[linear; angular]``."""
+    twists: list[Array] = []
+    for i, (R, p) in enumerate(world_poses(tree, keyframe.q)):
+        own = np.zeros(6)
+        own[list(tree.joints[i].motion_axes)] = keyframe.v[tree.v_slices[i]]
+        linear, angular = R @ own[:3], R @ own[3:]
+        before = np.zeros(6) if tree.parents[i] == WORLD else twists[tree.parents[i]]
+        twists.append(before + np.concatenate([linear + np.cross(p, angular), angular]))
+    return twists
 
 
 def frame_pose(tree: Topology, frame: str, q: Array) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,14 +32,47 @@ WORLD = -1
 """Index of the world where an index of a link is asked for."""
 
 
-class _Configurations(dict[str, Array]):
-    """Configurations by name, whose error for a name that there is not says which there are."""
+T = TypeVar("T")
 
-    def __missing__(self, name: str) -> Array:
+
+class _Named(dict[str, T]):
+    """Keyframes or their configurations by name, whose error for a name that there is not says which there are."""
+
+    def __missing__(self, name: str) -> T:
         if self:
-            raise unknown_name("reference configuration", name, self)
+            raise unknown_name("keyframe", name, self)
         advice = "Keyframes of MJCF, and states of an SRDF file (beside a URDF file, or load's srdf=), are some."
-        raise UnknownNameError("reference configuration", "one that the description has", shown(name), advice)
+        raise UnknownNameError("keyframe", "one that the description has", shown(name), advice)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keyframe(Frozen):
+    """A state that a description names: a keyframe of MJCF, or a configuration of SRDF or of a Pinocchio model.
+
+    Attributes
+    ----------
+    q : (nq,) array
+        Configuration.
+    v : (nv,) array
+        Velocity, at rest by default. In a tree it has all of its numbers.
+    ctrl : (nu,) array
+        Controls of the tree's actuators, zero by default.
+    act : (na,) array
+        Activations as the file has them. No actuator of a tree has a state, so that none acts.
+    """
+
+    q: Array
+    v: Array = field(default_factory=lambda: np.zeros(0))
+    ctrl: Array = field(default_factory=lambda: np.zeros(0))
+    act: Array = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        self._make_read_only("q", "v", "ctrl", "act")
+
+    def fitted(self, nv: int, nu: int) -> Keyframe:
+        """The keyframe with as many velocities and controls as a tree has, where all that it has are zero."""
+        v, ctrl = (x if x.any() else np.zeros(n) for x, n in ((self.v, nv), (self.ctrl, nu)))
+        return Keyframe(self.q, v, ctrl, self.act)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +110,7 @@ class Topology(Frozen):
     world_inertia: Array = field(default_factory=lambda: np.zeros((6, 6)))
     gravity: Array = field(default_factory=lambda: np.array(GRAVITY))
     gravity_compensation: Mapping[str, Array] = field(default_factory=dict)
-    reference_configurations: Mapping[str, Array] = field(default_factory=dict)
+    keyframes: Mapping[str, Keyframe] = field(default_factory=dict)
     actuators: tuple[Actuator, ...] = ()
     constraints: tuple[Any, ...] = ()
     sensors: tuple[Any, ...] = ()
@@ -103,7 +136,7 @@ class Topology(Frozen):
         check_names("frame", self.frames)
         check_names("actuator", [actuator.name for actuator in self.actuators])
         check_names("sensor", [sensor.name for sensor in self.sensors])
-        check_names("reference configuration", self.reference_configurations)
+        check_names("keyframe", self.keyframes)
         self._make_read_only("inertias", "world_inertia", "gravity")
         q_ends = list(accumulate((j.nq for j in self.joints), initial=0))
         v_ends = list(accumulate((j.nv for j in self.joints), initial=0))
@@ -115,10 +148,15 @@ class Topology(Frozen):
             frames=MappingProxyType(dict(self.frames)),
             joint_frames=MappingProxyType(dict(self.joint_frames)),
             aliases=MappingProxyType(dict(self.aliases)),
-            **{
-                attribute: MappingProxyType(kind({name: read_only(x) for name, x in getattr(self, attribute).items()}))
-                for attribute, kind in (("gravity_compensation", dict), ("reference_configurations", _Configurations))
-            },
+            gravity_compensation=MappingProxyType({k: read_only(x) for k, x in self.gravity_compensation.items()}),
+            keyframes=MappingProxyType(
+                _Named(
+                    {
+                        name: (x if isinstance(x, Keyframe) else Keyframe(x)).fitted(v_ends[-1], len(self.actuators))
+                        for name, x in self.keyframes.items()
+                    }
+                )
+            ),
             sensors=tuple(self.sensors),
             omitted=MappingProxyType({what: tuple(names) for what, names in self.omitted.items()}),
             joint_names=joint_names,
@@ -136,7 +174,7 @@ class Topology(Frozen):
         """Rebuild from the defining attributes."""
         defining = (self.name, self.link_names, self.joints, self.parents, self.inertias, dict(self.frames))
         weight = (self.world_inertia, self.gravity, dict(self.gravity_compensation))
-        acting = (dict(self.reference_configurations), self.actuators, self.constraints, self.sensors)
+        acting = (dict(self.keyframes), self.actuators, self.constraints, self.sensors)
         return type(self), (
             *defining,
             *weight,
@@ -273,6 +311,11 @@ class Topology(Frozen):
         """
         (find,) = INDEPENDENT
         return np.asarray(np.eye(self.nv)[list(find(self))])
+
+    @property
+    def reference_configurations(self) -> Mapping[str, Array]:
+        """Configurations (nq,) of the `keyframes`, by name."""
+        return MappingProxyType(_Named({name: keyframe.q for name, keyframe in self.keyframes.items()}))
 
     @property
     def nu(self) -> int:

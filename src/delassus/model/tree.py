@@ -62,9 +62,9 @@ class Tree(Topology):
         In m/s², world axes: that of the description, else (0, 0, −9.81).
     gravity_compensation : mapping of str to (4,) array
         By link of the description: mass (kg) whose weight a force on it balances, and its centre (m) in that frame.
-    reference_configurations : mapping of str to (nq,) array
-        Configurations that the description names: keyframes and ``qpos0`` of MJCF, states of SRDF, those of a Pinocchio
-        model.
+    keyframes : mapping of str to Keyframe
+        States that the description names, with ``q``, ``v`` and ``ctrl``: keyframes and ``qpos0`` of MJCF, states of
+        SRDF, configurations of a Pinocchio model. ``reference_configurations`` are their ``q``.
     actuators : tuple of Actuator
         Those of the description, nu; ``control="actuators"`` lets them act.
     constraints : tuple of Constraint

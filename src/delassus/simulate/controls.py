@@ -24,10 +24,13 @@ ControlRates = tuple[Array, Array, Array]
 
 
 class Controls:
-    """Joint forces (nv,) of what steps are given; ``given`` is that of the last one, with the state."""
+    """Joint forces (nv,) of what steps are given; ``given`` is that of the last one, with the state.
 
-    def __init__(self, tree: Tree, control: Control, kp: ArrayLike | None, kd: ArrayLike | None) -> None:
-        self.tree, self.control, none = tree, control, np.zeros(tree.nv)
+    Controls (nu,) that are ``held`` act in steps that are given none.
+    """
+
+    def __init__(self, tree: Tree, control: Control, kp: ArrayLike | None, kd: ArrayLike | None, held: Array) -> None:
+        self.tree, self.control, self.held, none = tree, control, held, np.zeros(tree.nv)
         self.kp, self.kd = (
             finite_array(none if gain is None else gain, (tree.nv,), name, "One number for each degree of freedom.")
             for name, gain in (("kp", kp), ("kd", kd))
@@ -79,7 +82,7 @@ class Controls:
         if self.control == "tau":
             return self.none if given is None else one_state("tau", tree.check_velocity(given, "tau"))
         if self.control == "actuators":
-            given = np.zeros(tree.nu) if given is None else given
+            given = self.held if given is None else given
             self.given = [q, v, finite_array(given, (tree.nu,), "ctrl", "Pass one number for each actuator.")]
         else:
             target = finite_array(() if given is None else given, (tree.nq,), "q_target", "Pass a configuration.")

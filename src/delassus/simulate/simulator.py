@@ -65,7 +65,7 @@ class Simulator(Sensing):
     q0 : (nq,) array_like, optional
         Configuration at the start; by default the scene's.
     v0 : (nv,) array_like, optional
-        Velocity at the start; at rest by default.
+        Velocity at the start; by default the scene's, or at rest where ``q0`` is given.
     n_directions : int
         Sides of the pyramids that stand for friction cones, an even number.
     seed : int
@@ -226,10 +226,10 @@ class Simulator(Sensing):
         self.seed = check_whole("seed", seed, "The same one gives the same run.")
         self.rng = np.random.default_rng(self.seed)
         tree = scene.tree
-        self._controls, self.control = Controls(tree, control, kp, kd), control
-        self.kp, self.kd = self._controls.kp, self._controls.kd
-        self.tau = self._no_torque = self._controls.none
-        q0, v0 = scene.start if q0 is None else q0, np.zeros(tree.nv) if v0 is None else v0
+        self._controls, self.control = Controls(tree, control, kp, kd, scene.start_controls), control
+        self.kp, self.kd, self.tau = self._controls.kp, self._controls.kd, self._controls.none
+        q0, v_start = (scene.start, scene.start_velocity) if q0 is None else (q0, np.zeros(tree.nv))
+        v0 = v_start if v0 is None else v0
         self.q = one_state("q0", tree.check_configuration(q0, "q0"))
         self.v = one_state("v0", tree.check_velocity(v0, "v0"))
         self.time, self.steps, self._before, self._measured = 0.0, 0, None, {}
@@ -254,8 +254,8 @@ class Simulator(Sensing):
     def step(self, tau: ArrayLike | None = None, v_target: ArrayLike | None = None) -> None:
         """Advance by one time step under joint forces ``tau`` (nv,), in N and N m; none by default.
 
-        With ``control="actuators"`` these are controls (nu,), zero by default, with ``control="pd"`` a target
-        configuration (nq,); then ``v_target`` (nv,), zero by default, are velocities that ``kd`` damps towards.
+        With ``control="actuators"`` these are controls (nu,), the scene's by default. With ``control="pd"`` they are a
+        target configuration (nq,), and ``v_target`` (nv,), zero by default, velocities that ``kd`` damps towards.
 
         Raises
         ------
@@ -446,7 +446,7 @@ class Simulator(Sensing):
         starts = range(0, n, chunk)
         for start in shown_progress(starts) if progress else starts:
             if alone:
-                self._go(self._no_torque, min(chunk, n - start))
+                self._go(self._controls.none, min(chunk, n - start))
             else:
                 self.step_by(controller)
             if record is not None:

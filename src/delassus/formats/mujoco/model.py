@@ -26,6 +26,7 @@ from delassus.formats.mujoco.named import NamedModel
 from delassus.formats.mujoco.sensors import sensors_of
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, unique_name
 from delassus.model.edit.build import build_tree
+from delassus.model.topology import Keyframe
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import BALL, FREE, PRISMATIC, REVOLUTE, JointKind
 from delassus.spatial.joints import Joint
@@ -94,20 +95,33 @@ def tree_from_mujoco(given: Any, check_inertia: Check = "warn", source: str = ""
     sensors, other_sensors = sensors_of(model, tree)
     others = {"actuators": other_actuators, "equalities": other_equalities, "unbalanced": unbalanced}
     others["sensors"] = other_sensors
+    lost = np.isin(model.names_of("actuator"), [actuator.name for actuator in actuators], invert=True)
+    others["uncontrolled"] = [*model.where("key", model.key_act.any(axis=1) | model.key_ctrl[:, lost].any(axis=1))]
     return replace(
         tree, sensors=sensors, omitted=omitted(FROM_MJCF, model, **others),
         gravity=np.zeros(3) if model.is_disabled("GRAVITY") else np.array(model.opt.gravity),
-        gravity_compensation=balanced, reference_configurations=_configurations(model, tree),
+        gravity_compensation=balanced, keyframes=_keyframes(model, tree),
     )  # fmt: skip
 
 
-def _configurations(model: NamedModel, tree: Tree) -> dict[str, Array]:
-    """``qpos0`` and the keyframes."""
-    out = {"qpos0": model.qpos0, **dict(zip(model.names_of("key"), model.key_qpos, strict=True))}
-    for name, qpos in out.items():
-        if not np.isfinite(qpos).all():
-            raise ModelError(f"configuration {name!r}", "finite numbers", shown(qpos), "Correct its numbers.")
-    return {name: configuration_from_mujoco(tree, qpos) for name, qpos in out.items()}
+def _keyframes(model: NamedModel, tree: Tree) -> dict[str, Keyframe]:
+    """``qpos0``, at rest and without controls, and the keyframes."""
+    slots = {name: k for k, name in enumerate(model.names_of("actuator"))}
+    held = [slots[actuator.name] for actuator in tree.actuators]
+    out = {"qpos0": Keyframe(configuration_from_mujoco(tree, _finite("qpos0", model.qpos0)))}
+    for k, name in enumerate(model.names_of("key")):
+        qpos, qvel, ctrl, act = (
+            _finite(name, getattr(model, f"key_{what}")[k]) for what in ("qpos", "qvel", "ctrl", "act")
+        )
+        v = velocity_from_mujoco(tree, qpos, qvel)
+        out[name] = Keyframe(configuration_from_mujoco(tree, qpos), v, ctrl[held], act)
+    return out
+
+
+def _finite(keyframe: str, numbers: Array) -> Array:
+    if not np.isfinite(numbers).all():
+        raise ModelError(f"keyframe {keyframe!r}", "finite numbers", shown(numbers), "Correct its numbers.")
+    return np.array(numbers)
 
 
 def _armature(model: NamedModel) -> Array:

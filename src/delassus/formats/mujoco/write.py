@@ -284,17 +284,25 @@ def _actuator(actuator: Actuator) -> str:
 
 
 def _keys(tree: Topology, order: Sequence[str]) -> list[str]:
-    """Reference configurations, with joints in this order and quaternions w first."""
+    """Keyframes, with joints in this order, quaternions w first, and velocities of free joints along world axes."""
     lines = []
-    for name, q in tree.reference_configurations.items():
-        qpos = q.copy()
-        for joint, part in zip(tree.joints, tree.q_slices, strict=True):
+    for name, keyframe in tree.keyframes.items():
+        qpos, qvel = keyframe.q.copy(), keyframe.v.copy()
+        for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
             if joint.kind.unit is not None:
-                unit = slice(part.start + joint.kind.unit.start, part.stop)
+                unit = slice(sq.start + joint.kind.unit.start, sq.stop)
+                if joint.kind is FREE:
+                    linear = slice(sv.start, sv.start + 3)
+                    qvel[linear] = quaternion_to_matrix(qpos[unit]) @ qvel[linear]
                 qpos[unit] = np.roll(qpos[unit], 1)
-        qpos = np.concatenate([np.zeros(0), *(qpos[tree.q_index(joint)] for joint in order)])
+        index = tree.q_index, tree.v_index
+        qpos, qvel = (
+            np.concatenate([np.zeros(0), *(x[at(joint)] for joint in order)])
+            for x, at in zip((qpos, qvel), index, strict=True)
+        )
+        moving = {key: x for key, x in (("qvel", qvel), ("ctrl", keyframe.ctrl)) if x.any()}
         if name != "qpos0":
-            lines.append(element(2, "key", {"name": name, "qpos": qpos}))
+            lines.append(element(2, "key", {"name": name, "qpos": qpos, **moving}))
     return lines
 
 

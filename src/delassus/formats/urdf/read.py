@@ -19,6 +19,7 @@ from delassus.formats.features import FROM_URDF, JOINTS, URDF, omitted
 from delassus.model.check import check_choice, decimal_numbers
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
+from delassus.model.topology import Keyframe
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import BALL, COS_SIN, REVOLUTE
 from delassus.spatial.rotations import Array, exact_quarter_turns, rotation_from_rpy
@@ -107,7 +108,7 @@ def with_group_states(tree: Tree, robot: Element, what: str, listed: bool = True
             value = f"{what}, group state {name!r}, value of joint {joint!r}"
             q[tree.q_index(joint)] = _coordinates(tree, joint, element.get("value", ""), value)
     left_out = {**tree.omitted, **(omitted(FROM_URDF, tree, unknown=unknown) if listed else {})}
-    return replace(tree, reference_configurations=configurations, omitted=left_out)
+    return replace(tree, keyframes={c: Keyframe(q) for c, q in configurations.items()}, omitted=left_out)
 
 
 def _coordinates(tree: Tree, joint: str, text: str, what: str) -> Array:

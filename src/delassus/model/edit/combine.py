@@ -11,9 +11,9 @@ import numpy as np
 
 from delassus.errors import ModelError
 from delassus.model.inertia import move_inertia
-from delassus.model.topology import WORLD, Placement, Topology
+from delassus.model.topology import WORLD, Keyframe, Placement, Topology
 from delassus.spatial.joints import Joint
-from delassus.spatial.rotations import Array, exact_quarter_turns
+from delassus.spatial.rotations import exact_quarter_turns
 
 T = TypeVar("T", bound=Topology)
 
@@ -53,7 +53,7 @@ def part_of(tree: T, links: Sequence[int], named: bool = True) -> T:
             tree.joints[i] if named else replace(tree.joints[i], name=f"joint{k}") for k, i in enumerate(links)
         ),
         inertias=tree.inertias[list(links)], frames=frames, gravity_compensation=loads, world_inertia=np.zeros((6, 6)),
-        reference_configurations={}, actuators=(), constraints=(), sensors=(), omitted={}, joint_frames=joint_frames,
+        keyframes={}, actuators=(), constraints=(), sensors=(), omitted={}, joint_frames=joint_frames,
         aliases=aliases,
     )  # fmt: skip
 
@@ -119,12 +119,12 @@ def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:
     for prefix, tree, _ in parts:
         for what, left in tree.omitted.items():
             omitted[what] = (*omitted.get(what, ()), *(prefix + name for name in left))
-    configurations = {prefix + name for prefix, tree, _ in parts for name in tree.reference_configurations}
+    keys = {prefix + key for prefix, tree, _ in parts for key in tree.keyframes}
     names = tuple(prefix + link for prefix, tree, _ in parts for link in tree.link_names)
     return replace(
         parts[0][1], name=name, link_names=names, joints=tuple(joints), parents=tuple(parents), inertias=inertias,
         frames=frames, world_inertia=world_inertia, gravity_compensation=compensated,
-        reference_configurations={c: _configuration(parts, c) for c in sorted(configurations)},
+        keyframes={key: _keyframe(parts, key) for key in sorted(keys)},
         actuators=actuators, constraints=constraints, omitted=omitted,
         sensors=tuple(s.prefixed(prefix) for prefix, tree, _ in parts for s in tree.sensors),
         joint_frames={joint: at for joint, at in at_joints if joint not in frames and joint not in several},
@@ -132,13 +132,13 @@ def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:
     )  # fmt: skip
 
 
-def _configuration(parts: Sequence[tuple[str, T, Placement]], name: str) -> Array:
-    """Reference configuration of the whole: parts that have none of that name are neutral."""
-    qs = []
+def _keyframe(parts: Sequence[tuple[str, T, Placement]], name: str) -> Keyframe:
+    """Keyframe of the whole: parts that have none of that name are neutral, at rest and without control."""
+    found = []
     for prefix, tree, _ in parts:
-        own = tree.reference_configurations.get(name.removeprefix(prefix)) if name.startswith(prefix) else None
-        qs.append(tree.neutral() if own is None else own)
-    return np.concatenate(qs)
+        own = tree.keyframes.get(name.removeprefix(prefix)) if name.startswith(prefix) else None
+        found.append(Keyframe(tree.neutral()).fitted(tree.nv, tree.nu) if own is None else own)
+    return Keyframe(*(np.concatenate([getattr(x, key) for x in found]) for key in ("q", "v", "ctrl", "act")))
 
 
 def _twice(kind: str, name: str) -> ModelError:

@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from delassus.model.inertia import motion_transform, move_inertia
-from delassus.model.kinematics import joint_displacement, move_body_frames
+from delassus.model.kinematics import joint_displacement, move_body_frames, moved_keyframe
 from delassus.model.topology import WORLD, Placement, Topology
 from delassus.spatial.joint_kinds import BALL, NO_LIMIT, REVOLUTE
 from delassus.spatial.joints import LIMITS, PER_DOF, Joint
@@ -217,15 +217,17 @@ def _replaced(tree: T, gimbals: list[Gimbal]) -> T:
         name: Placement(number[at.link], at.rotation, at.position) for name, at in frames.items() if at.link in number
     }
     aliases = {tree.joint_names[i]: tree.joint_names[g.links[-1]] for g in gimbals for i in g.links[:-1]}
-    return replace(
+    other = replace(
         tree, link_names=tuple(tree.link_names[i] for i in kept), joints=tuple(joints[i] for i in kept),
         parents=tuple(number[parents[i]] for i in kept), inertias=inertias[kept], frames=frames,
         joint_frames={joint: name for joint, name in tree.joint_frames.items() if name in frames},
-        aliases={**tree.aliases, **aliases},
-        reference_configurations={
-            name: _configuration(tree, gimbals, kept, q) for name, q in tree.reference_configurations.items()
-        },
+        aliases={**tree.aliases, **aliases}, keyframes={},
     )  # fmt: skip
+    keyframes = {
+        name: moved_keyframe(tree, x, other, _configuration(tree, gimbals, kept, x.q))
+        for name, x in tree.keyframes.items()
+    }
+    return replace(other, keyframes=keyframes)
 
 
 def _neutral_pose(tree: Topology, links: tuple[int, ...]) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from delassus.errors import ModelError
-from delassus.model.kinematics import frame_pose, move_body_frames
+from delassus.model.kinematics import frame_pose, move_body_frames, moved_keyframe
 from delassus.model.topology import WORLD, Topology
 from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.joints import Joint
@@ -65,10 +65,13 @@ def reroot(tree: T, link: str) -> T:
         parents=tuple(number_of[parent_of[i]] for i in order),
         inertias=inertias[order],
         frames={name: replace(frame, link=number_of[frame.link]) for name, frame in frames.items()},
-        reference_configurations={},
+        keyframes={},
     )
-    named = tree.reference_configurations.items()
-    return replace(other, reference_configurations={c: _moved_configuration(tree, link, other, q) for c, q in named})
+    keyframes = {
+        name: moved_keyframe(tree, x, other, _moved_configuration(tree, link, other, x.q))
+        for name, x in tree.keyframes.items()
+    }
+    return replace(other, keyframes=keyframes)
 
 
 def reroot_configuration(tree: Topology, link: str, q: Array) -> Array:

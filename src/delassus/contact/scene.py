@@ -150,8 +150,6 @@ class Scene(Frozen):
             advice = "Pass start=None, the default, with other robots."
             raise ConfigurationError("start", f"one configuration, ({tree.nq},)", f"shape {np.shape(start)}", advice)
         first = tree.neutral() if start is None else np.array(tree.check_configuration(start, "start"))
-        velocity = numbers_of("start_velocity", start_velocity, tree.nv, "degree of freedom")
-        controls = numbers_of("start_controls", start_controls, tree.nu, "actuator")
         check_choice("friction_rule", friction_rule, get_args(FrictionRule), ConfigurationError)
         held = check_constraints(tree, loops)
         is_same = np.array_equal(tree.gravity, g) and held == tree.constraints
@@ -167,8 +165,8 @@ class Scene(Frozen):
             friction_rule=friction_rule,
             descriptions=MappingProxyType(_described(descriptions, named)),
             start=first,
-            start_velocity=velocity,
-            start_controls=controls,
+            start_velocity=numbers_of("start_velocity", start_velocity, tree.nv, "degree of freedom"),
+            start_controls=numbers_of("start_controls", start_controls, tree.nu, "actuator"),
         )
 
     def __repr__(self) -> str:

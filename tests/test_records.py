@@ -282,3 +282,4 @@ def test_edits_of_trees_change_nothing_else():
         none = [0.0] * len(x)
         assert getattr(home, key).tolist() == [*x, *none] and getattr(of_hand, key).tolist() == [*none, *x], key
     assert home.act.tolist() == of_hand.act.tolist() == [5.0]
+    assert replace(arm, actuators=()).keyframes["home"].ctrl.size == 0

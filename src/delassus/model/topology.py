@@ -54,9 +54,9 @@ class Keyframe(Frozen):
     q : (nq,) array
         Configuration.
     v : (nv,) array
-        Velocity, at rest by default. In a tree it has all of its numbers.
+        Velocity; zero by default.
     ctrl : (nu,) array
-        Controls of the tree's actuators, zero by default.
+        Controls of the tree's actuators; zero by default, and in trees that are given other actuators.
     act : (na,) array
         Activations as the file has them. No actuator of a tree has a state, so that none acts.
     """
@@ -70,8 +70,8 @@ class Keyframe(Frozen):
         self._make_read_only("q", "v", "ctrl", "act")
 
     def fitted(self, nv: int, nu: int) -> Keyframe:
-        """The keyframe with as many velocities and controls as a tree has, where all that it has are zero."""
-        v, ctrl = (x if x.any() else np.zeros(n) for x, n in ((self.v, nv), (self.ctrl, nu)))
+        """The keyframe in a tree of these sizes: velocities and controls of another size become zero."""
+        v, ctrl = (x if x.shape == (n,) else np.zeros(n) for x, n in ((self.v, nv), (self.ctrl, nu)))
         return Keyframe(self.q, v, ctrl, self.act)
 
 

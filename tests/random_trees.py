@@ -107,6 +107,33 @@ def some_tree(links, joints, root, rng):
     return build_tree("random", links, joints, root=root)
 
 
+def with_rotors(tree, rng, which=slice(None), straight=None):
+    """The tree with armature on some of its joints, its root among them, of every other one ``straight``."""
+    joints = list(tree.joints)
+    for joint in joints[which]:
+        is_straight = rng.random() < 0.5 if straight is None else straight
+        a, linear = rng.uniform(0.1, 2.0, joint.nv), np.array(joint.motion_axes) < 3
+        a[linear] = a[linear][:1] if is_straight and linear.any() else a[linear]
+        joints[joints.index(joint)] = replace(joint, armature=a, armature_is_straight=is_straight)
+    return replace(tree, joints=tuple(joints))
+
+
+INNER = {
+    joint_kinds.FREE: (joint_kinds.BALL, joint_kinds.PRISMATIC),
+    joint_kinds.PLANAR: (joint_kinds.FREE, joint_kinds.REVOLUTE),
+}
+
+
+def some_rotors(rng, root, straight):
+    """A root of this kind with two `INNER` joints on it, all with armature."""
+    links = [RawLink("world"), *(some_link(rng, name) for name in "abc")]
+    joints = [
+        RawJoint(f"to_{b}", kind, a, b, rng.normal(size=3), random_rotation(rng), rng.normal(size=3))
+        for kind, a, b in zip((root, *INNER[root]), ("world", "a", "a"), "abc", strict=True)
+    ]
+    return with_rotors(build_tree("rotors", links, joints), rng, straight=straight)
+
+
 def points_on_an_arm(rng, n, turns):
     """Points of mass on hinges about y, all on one side of an arm without mass that turns about y or slides along z."""
     links = [RawLink("base"), RawLink("arm"), *(RawLink(f"{k}", mass) for k, mass in enumerate(rng.uniform(1, 3, n)))]
@@ -210,6 +237,8 @@ def some_robot(rng, most, kinds=None):
     if all(joint.kind is None for joint in joints) and root != "floating":
         joints[0] = replace(joints[0], kind=joint_kinds.REVOLUTE)
     tree = some_tree(links, joints, "floating" if root == "floating" else "fixed", rng)
+    if root == "floating" and rng.random() < 0.5:
+        tree = with_rotors(tree, rng, slice(1))
     turning = [joint.name for joint in joints if joint.kind in TURNS_OR_SLIDES]
     motors = tuple(some_actuator(rng, f"a{k}", turning) for k in range(int(rng.integers(3)))) if turning else ()
     at = str(rng.choice([link.name for link in links[1:]]))

@@ -1,5 +1,7 @@
 """Derivatives of contact steps: against central differences away from switches of modes, and closed forms."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -34,11 +36,17 @@ BLOCK = """<link name="{name}"><inertial><mass value="1"/><inertia ixx="1" ixy="
 
 @pytest.fixture(scope="module")
 def legs(tmp_path_factory):
-    """A floating body on two legs with dry friction, which are near their limits; and their feet on the floor."""
+    """A floating body on two legs with dry friction, which are near their limits; and their feet on the floor.
+
+    All joints have armature, that of the body is along axes of the world.
+    """
     path = tmp_path_factory.mktemp("legs") / "legs.urdf"
     places = ((0.2, 0.1, 0.1), (-0.15, 0.14, -0.2))
     path.write_text(LEGS.format(legs="".join(LEG.format(i=i, x=x, y=y, r=r) for i, (x, y, r) in enumerate(places))))
     tree = ds.load(path, root="floating")
+    root, *hips = tree.joints
+    root = replace(root, armature=np.repeat([0.9, 0.03], 3), armature_is_straight=True)
+    tree = replace(tree, joints=(root, *(replace(hip, armature=np.full(1, 0.02)) for hip in hips)))
     feet = [Collider(f"leg{i}", Sphere(0.03), (0, 0, -0.25)) for i in range(2)]
     return Scene(tree, [*feet, Collider("world", HalfSpace(), friction=0.6)], ignore=[("leg0", "leg1")])
 

@@ -33,7 +33,7 @@ from internals import (
     numbers,
     tree_to_pinocchio,
 )
-from random_trees import some_constraints, some_mechanism
+from random_trees import some_constraints, some_mechanism, with_rotors
 from test_dynamics import as_pose, everything, pairs, state, two_branches
 from tools import AGREEMENT, direct, error, evaluated, random_frame, random_rotation, requested
 
@@ -153,7 +153,7 @@ def test_random_mechanisms_have_constraints():
 @pytest.mark.parametrize("root", ["fixed", "floating"])
 @pytest.mark.parametrize("kind", joint_kinds.KINDS, ids=lambda kind: kind.name)
 def test_joint_kinds(kind, root):
-    """A tree of one kind of joint and revolute ones: alone, held at one end, and closed to a loop."""
+    """A tree of one kind of joint and revolute ones: alone, held at one end, and closed to a loop; with armature."""
     rng = np.random.default_rng(zlib.crc32(f"{kind.name} {root}".encode()))
     links = [RawLink(f"l{k}", 1.0 + k, rng.uniform(-0.2, 0.2, 3), 0.1 * np.diag([1.0, 1.2, 1.5])) for k in range(8)]
     kinds = [kind, joint_kinds.REVOLUTE, joint_kinds.REVOLUTE, kind, joint_kinds.REVOLUTE, kind, joint_kinds.REVOLUTE]
@@ -161,11 +161,11 @@ def test_joint_kinds(kind, root):
     joints = [
         RawJoint(
             f"j{k}", one, f"l{p}", f"l{k}", position=rng.normal(size=3) * 0.3, rotation=random_rotation(rng),
-            axis=rng.normal(size=3), armature=0.2 * (k % 3),
+            axis=rng.normal(size=3),
         )
         for k, (one, p) in enumerate(zip(kinds, parents, strict=True), start=1)
     ]  # fmt: skip
-    tree = build_tree("tree", links, joints, root=root)
+    tree = with_rotors(build_tree("tree", links, joints, root=root), rng)
     q, v, tau = state(tree, rng)
     a, b = random_frame(rng, "l3"), random_frame(rng, "l7")
     done = [

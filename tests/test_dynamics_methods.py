@@ -247,7 +247,9 @@ def test_joints_of_several_degrees_of_freedom(kind, armature):
     joints = [
         RawJoint(f"j{k}", joint_kinds.REVOLUTE, f"l{k - 1}", f"l{k}", position=rng.normal(size=3)) for k in (1, 3)
     ]
-    joints.insert(1, RawJoint("j2", kind, "l1", "l2", position=rng.normal(size=3), armature=armature))
+    joints.insert(
+        1, RawJoint("j2", kind, "l1", "l2", position=rng.normal(size=3), armature=armature, armature_is_straight=True)
+    )
     for root in ("fixed", "floating"):
         tree = build_tree("arm", links, joints, root=root)
         q, v, tau = state(tree, rng, (3,))

@@ -25,7 +25,7 @@ from delassus.contact import (
 from delassus.errors import ConfigurationError, ModelError, UnknownNameError
 from internals import FORMULATIONS, pendulum
 from internals import SOLVED as SOLVED_STATUSES
-from random_trees import some_constraints, some_mechanism
+from random_trees import INNER, some_constraints, some_mechanism, some_rotors
 from tools import error, projected, random_rotation
 
 NAMES = tuple(FORMULATIONS)
@@ -72,6 +72,14 @@ def redundant():
     return Scene(ds.mechanisms.star(2, 6, root="fixed"), loops=[weld, weld, ds.Point("branch1_6", "branch2_6")])
 
 
+def of_rotors():
+    """Armature on every joint, along axes that turn and along axes that do not."""
+    rng = np.random.default_rng(1)
+    cases = [(root, straight) for root in INNER for straight in (False, True)]
+    robots = {f"r{k}": some_rotors(rng, *case) for k, case in enumerate(cases)}
+    return Scene(robots, loops=ds.Point("r0/b", "r3/c"))
+
+
 def of_random_parts(seed):
     mechanism = some_mechanism(seed, 3 + seed % 6, "floating" if seed % 2 else "fixed")
     constraints, rows = some_constraints(mechanism, 1, 2) if seed % 3 else ([], [])
@@ -85,6 +93,7 @@ MADE = {
     "star": lambda: Scene(ds.mechanisms.star(3, 2), loops=ds.Weld("branch1_2", "branch2_2")),
     "several robots": two_robots,
     "redundant loops": redundant,
+    "rotors": of_rotors,
     **{f"random {seed}": (lambda seed=seed: of_random_parts(seed)) for seed in (1, 2, 5, 7, 10, 115)},
 }
 

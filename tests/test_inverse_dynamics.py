@@ -57,6 +57,15 @@ def test_random_mechanisms(seed):
             is_missing = np.abs(missing).max() > 1e-7 * np.abs(every).max()
             assert (found.status[k] in (Status.UNREACHED, Status.BROKEN)) >= is_missing
 
+    # weights choose among forces that miss least, however far apart they are
+    far = 10.0 ** m.rng.uniform(-7, 7, (3, size))
+    one, spread = (ds.inverse_dynamics(tree, *states, constraints, **{**given, "weights": w}) for w in (None, far))
+    size_of = np.abs(one.tau).max() + np.abs(one.force_residual).max()
+    assert np.abs(spread.force_residual - one.force_residual).max() < ACCURATE * size_of
+    assert np.array_equal(spread.rank, one.rank)
+    costs = [np.sum(far * np.hstack([x.tau, *x.forces]) ** 2, axis=-1) for x in (spread, one)]
+    assert np.all(costs[0] <= costs[1] * (1 + ACCURATE))
+
 
 @pytest.fixture(scope="module")
 def robot():

@@ -32,7 +32,17 @@ from internals import (
     velocity_map_from_mujoco,
     velocity_to_mujoco,
 )
-from tools import UNPLANNED, error, frame_pose, leaf_frames, mujoco_data, qdd_of, random_frame, unit_diagonal
+from tools import (
+    UNPLANNED,
+    direct,
+    error,
+    frame_pose,
+    leaf_frames,
+    mujoco_data,
+    qdd_of,
+    random_frame,
+    unit_diagonal,
+)
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -228,8 +238,8 @@ def test_states_of_file(name):
 
 
 NOT_FORCES = (
-    "sensors", "skins", "mocap bodies", "limits of tendons", "equality constraints", "springs, dampers and friction",
-    "actuators", "fluid forces", "flags of contacts",
+    "sensors", "skins", "mocap bodies", "limits of tendons", "limits of ball joints", "equality constraints",
+    "springs, dampers and friction", "actuators", "fluid forces", "flags of contacts",
 )  # fmt: skip
 """What `represented` takes out of a model, and what has no force while its constraints are disabled."""
 
@@ -568,6 +578,7 @@ def test_synthetic_model(case, seed):
     rng = np.random.default_rng(seed)
     check_against_peer(tree, model, rng)
     check_states(tree, model, rng)
+    check_accelerations(tree, model, rng)
 
 
 def test_names():
@@ -612,6 +623,23 @@ def test_edited_numbers_are_the_ones_used():
     model.dof_armature[0] = np.nan
     with pytest.raises(ModelError, match="joint0"):
         tree_from_mujoco(model)
+
+
+def test_free_bodies_with_armature_go_straight():
+    """Rotors along axes of the world do not turn the velocity of a body."""
+    body = '<body><joint name="j" type="free" armature="1"/><geom type="sphere" size=".1" mass="1"/></body>'
+    model = from_xml(f'</worldbody><option gravity="0 0 0"/><worldbody>{body}')
+    tree, v, none = tree_from_mujoco(model), np.array([1.0, 0, 0, 0, 0, 2.0]), np.zeros(6)
+    assert error(ds.forward_dynamics(tree, tree.neutral(), v, none).qdd, [0, -2, 0, 0, 0, 0]) < STATE
+    x, dt = {"q_next": tree.neutral(), "v_next": v}, 0.02
+    for _ in range(50):
+        state = {"q": x["q_next"], "v": x["v_next"], "tau": none, "dt": dt}
+        x = direct(tree, "step", state, integrator="rk4")
+    assert np.abs(x["q_next"][:3] - [1, 0, 0]).max() < 50 * (2 * dt) ** 5  # steps of fourth order, at 2 rad/s
+    sim = ds.Simulator(ds.Scene(tree), q0=tree.neutral(), v0=v, dt=dt)
+    for _ in range(50):
+        sim.step()
+    assert np.abs(sim.q[:3] - [1, 0, 0]).max() < 50 * STATE
 
 
 def test_intermediate_links_are_where_the_body_would_be():

@@ -24,13 +24,20 @@ the worst that was seen is 2e-7."""
 
 @pytest.fixture(scope="module")
 def scene():
-    """An arm, limited and rubbing, over a box on a belt, with a capsule across, and two balls that bounce."""
-    arm = ds.mechanisms.pendulum(3)
-    joints = [replace(j, lower=np.full(1, -0.5), upper=np.full(1, 0.9), friction=np.full(1, 0.02)) for j in arm.joints]
+    """An arm, limited and rubbing, over a box on a belt, with a capsule across, and two balls that bounce.
+
+    Rotors at the arm, of the box along axes of the world, of the capsule along axes of its own.
+    """
+    arm, box = ds.mechanisms.pendulum(3), ds.mechanisms.free_body(2.0, Box(0.4, 0.3, 0.2).inertia(2.0))
+    rod = ds.mechanisms.free_body(0.5, np.diag([0.01, 0.01, 0.002]))
+    limits = {"lower": np.full(1, -0.5), "upper": np.full(1, 0.9), "friction": np.full(1, 0.02)}
+    joints = [replace(j, **limits, armature=np.full(1, 0.05)) for j in arm.joints]
+    of_box = replace(box.joints[0], armature=np.repeat([0.7, 0.02], 3), armature_is_straight=True)
+    of_rod = replace(rod.joints[0], armature=np.repeat([0.3, 0.01], 3))
     bodies = {
         "arm": replace(arm, joints=tuple(joints)),
-        "box": ds.mechanisms.free_body(2.0, Box(0.4, 0.3, 0.2).inertia(2.0)),
-        "rod": ds.mechanisms.free_body(0.5, np.diag([0.01, 0.01, 0.002])),
+        "box": replace(box, joints=(of_box,)),
+        "rod": replace(rod, joints=(of_rod,)),
         "ball": ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0)),
         "other": ds.mechanisms.free_body(0.3, Sphere(0.08).inertia(0.3)),
     }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from random_trees import REVERSIBLE, some_mechanism
+from random_trees import INNER, REVERSIBLE, some_mechanism, some_rotors
 from test_dynamics import everything
 from tools import AGREEMENT, direct, error, interpreted, random_frame, requested
 
@@ -70,6 +70,52 @@ def test_random_mechanisms(seed, root):
         assert found.keys() == expected.keys()
         for name, x in found.items():
             assert error(x, expected[name]) < DIFFERENCE, (what, name, options.get("reference"))
+
+
+DT = 0.02
+
+
+@pytest.mark.parametrize("straight", [False, True])
+@pytest.mark.parametrize("root", INNER, ids=lambda kind: kind.name)
+def test_armature(root, straight):
+    """On the root and inside, along axes that turn with the joint or do not: every path to a derivative.
+
+    Programs are those of kernels; direct functions, of one state; ``τ v`` is the rate of the energy.
+    """
+    rng = np.random.default_rng(7)
+    tree = some_rotors(rng, root, straight)
+    nv, q, (v, x) = tree.nv, tree.random(rng), rng.normal(size=(2, tree.nv))
+    states, found = {"q": q, "v": v, "tau": x, "qdd": x}, {}
+    rows = ds.JointRows({joint.name: rng.normal(size=joint.nv).tolist() for joint in tree.joints[:2]})
+    for what in ("dynamics", "step", "inverse_dynamics", "bias_force", "energies"):
+        asked = requested(tree, rows if what == "dynamics" else (), what)
+        given = {name: y for name, y in states.items() if name in asked.inputs}
+        one = {**{name: y[None] for name, y in given.items()}, "dt": DT}
+        centre = interpreted(asked, one)
+
+        def results(at, asked=asked, centre=centre):
+            made = interpreted(asked, {**at, "dt": DT})
+            if "q_next" in made:
+                start = np.broadcast_to(centre["q_next"], made["q_next"].shape)
+                made["q_next"] = tree.difference(start, made["q_next"])
+            return made
+
+        made = interpreted(asked.differentiated("tangent_jacobian"), one)
+        found[what] = {name: y[0] for name, y in made.items()}
+        for name, y in differences(tree, results, given).items():
+            assert error(found[what][name], y) < DIFFERENCE, (what, name)
+
+    at_once = ds.dynamics_derivatives(tree, q, v, x, rows)
+    for name in ("dqdd_dq", "dqdd_dv", "dqdd_dtau"):
+        assert error(getattr(at_once, name), found["dynamics"][name]) < AGREEMENT, name
+    A = ds.step_derivatives(tree, q, v, x, DT, ())[2]
+    parts = [[found["step"][f"d{y}_next_d{z}"] for z in ("q", "v")] for y in ("q", "v")]
+    assert error(A, np.block(parts)) < AGREEMENT and A.shape == (2 * nv, 2 * nv)
+    qdd, kinetic = ds.forward_dynamics(tree, q, v, x, gravity=(0, 0, 0)).qdd, found["energies"]
+    power = kinetic["dkinetic_dq"] @ v + kinetic["dkinetic_dv"] @ qdd
+    assert abs(power - x @ v) < AGREEMENT * (1 + np.abs(x) @ np.abs(v))
+    bias = ds.bias_force(tree, q, v, gravity=(0, 0, 0))
+    assert error(ds.coriolis_matrix(tree, q, v) @ v, bias) < AGREEMENT
 
 
 @pytest.mark.parametrize("motors", ["all but a hinge", "two", "all", "two alone"])

@@ -510,6 +510,25 @@ def test_pinocchio_models(seed):
     assert error(again.reference_configurations["home"], tree.reference_configurations["home"]) < ROUND_OFF
 
 
+def test_armature_along_axes_that_turn_or_do_not(tmp_path):
+    """A body at 1 m/s and 2 rad/s: one format has rotors of free joints along axes of the world, one of the body."""
+    inside = "<joint type='free' armature='1'/><geom type='sphere' size='.1' mass='1'/>"
+    text = f"<mujoco><option gravity='0 0 0'/><worldbody><body>{inside}</body></worldbody></mujoco>"
+    straight, v, none = read(tmp_path, text), np.array([1.0, 0, 0, 0, 0, 2.0]), np.zeros(6)
+    same = read(tmp_path, quietly(straight.to_mjcf))
+    with pytest.warns(DelassusWarning, match="1 armature of free joints along axes of the world"):
+        model = tree_to_pinocchio(straight)
+    turning = ds.load(model)
+    with pytest.warns(DelassusWarning, match="1 armature of free joints along axes of the body"):
+        turning.to_mjcf()
+    assert quietly(lambda: ds.load(tree_to_pinocchio(turning))).fingerprint == turning.fingerprint
+    for tree, force in ((straight, -2.0), (same, -2.0), (turning, -1.0)):
+        qdd = ds.forward_dynamics(tree, tree.neutral(), v, none).qdd
+        assert error(qdd, [0, force, 0, 0, 0, 0]) < ROUND_OFF
+    assert error(pin.aba(model, model.createData(), turning.neutral(), v, none), qdd) < ROUND_OFF
+    assert replace(straight, joints=turning.joints).fingerprint != straight.fingerprint
+
+
 @pytest.mark.parametrize("name", ROBOTS)
 def test_urdf_files_as_pinocchio_models(name):
     """Equal to what Pinocchio makes of the file: names, limits and dynamics."""

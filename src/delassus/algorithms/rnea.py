@@ -2,7 +2,8 @@
 
 Root → leaves ``a_i = X_i a_p + c_i + S_i q̈_i``, leaves → root ``f_i = H_i a_i + p_i + Σ Xᵀ f_child`` and
 ``τ_i = S_iᵀ f_i``. Cost O(n). Source: Featherstone, Rigid Body Dynamics Algorithms, table 5.1, in link frames.
-Deviations: armature, damping and springs are added to the joint forces. The regressor (Atkeson, An and Hollerbach 1986)
+Deviations: armature, damping and springs are added to the joint forces: ``a q̈`` here, the others by
+`DynamicsProblem.resistance`. The regressor (Atkeson, An and Hollerbach 1986)
 carries ten columns a link from there to the root, cost O(n d), and so does the Coriolis matrix (Echeandia and
 Wensing, "Numerical methods to compute the Coriolis matrix and Christoffel symbols for rigid-body systems", 2021).
 """
@@ -18,7 +19,16 @@ from delassus.algorithms.crba import composite_inertias
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import force_of_parameters, from_entries, scaled, scaled_matrix
+from delassus.spatial.motion import (
+    ANGULAR,
+    LINEAR,
+    cross_matrix,
+    diagonal,
+    force_of_parameters,
+    from_entries,
+    scaled,
+    scaled_matrix,
+)
 from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.rates import force_matrix, motion_matrix
 
@@ -43,7 +53,7 @@ def link_forces(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) ->
 
 
 def joint_forces(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> list[Matrix]:
-    """Forces (n_i × 1) that the joints must exert for these accelerations, damping and springs left out."""
+    """Forces (n_i × 1) that the joints must exert for these accelerations; `DynamicsProblem.resistance` left out."""
     tau = to_joints(motion, link_forces(motion, qdd), qdd)
     motion.ops.mark("joint forces", tau)
     return tau
@@ -66,7 +76,7 @@ def to_joints(motion: DynamicsProblem, f: list[Matrix], qdd: Sequence[Matrix] | 
 
 
 def applied_forces(motion: DynamicsProblem) -> Matrix:
-    """``τ − c`` (nv × 1), damping and springs taken off."""
+    """``τ − c`` (nv × 1), `DynamicsProblem.resistance` taken off."""
     return motion.stacked([t - c for t, c in zip(motion.tau, joint_forces(motion), strict=True)])
 
 
@@ -135,5 +145,9 @@ def coriolis_matrix(motion: DynamicsProblem) -> Matrix:
             blocks[i, j] = ops.transpose(along)
         if (p := tree.parents[i]) != WORLD:
             B[p] = B[p] + X[i].forces_to_parent(X[i].rows_to_parent(B[i]))
+    for i, a in motion.straight_armature.items():  # ω × of linear directions
+        axes, w = tree.joints[i].motion_axes, ops.take(motion.along_joint(i, motion.v[i]), ANGULAR, None)
+        turn = ops.take(ops.put(cross_matrix(ops, w), (6, 6), LINEAR, LINEAR), axes, axes)
+        blocks[i, i] = blocks[i, i] + diagonal(ops, a) @ turn
     sizes = [joint.nv for joint in tree.joints]
     return assembled(ops, sizes, sizes, blocks)

@@ -106,6 +106,12 @@ class ContactDynamics:
         """(nv,) inertias of rotors felt at joints (kg m², kg)."""
         return np.concatenate([np.zeros(0), *(joint.armature for joint in self.scene.tree.joints)])
 
+    @cached_property
+    def turning(self) -> Array:
+        """(nv,) 1 where axes of rotors turn with the velocity, 0 where they do not (`Joint.armature_is_straight`)."""
+        straight = [joint.straight_armature for joint in self.scene.tree.joints]
+        return np.where(np.concatenate([np.zeros(0), *straight]), 0.0, 1.0)
+
 
 def _indices(numbers: object) -> Indices:
     return np.array(numbers, dtype=np.int64)
@@ -229,6 +235,10 @@ class Snapshot:
         for joint, at in zip(tree.joints, tree.v_slices, strict=True):
             out[at] = stacked(joint.kind.velocity_product(self.v[at].tolist()), ())
         return out
+
+    def rotor_velocities(self, dt: float) -> Array:
+        """Velocities (nv,) that rotors have after a time ``dt`` without forces, in axes that stay."""
+        return np.asarray(self.v + dt * self.dynamics.turning * self.axes_rate)
 
     @cached_property
     def smooth_forces(self) -> Array:

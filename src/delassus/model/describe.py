@@ -46,9 +46,9 @@ def describe(tree: Topology, offsets: bool) -> tuple[list[RawLink], list[RawJoin
         if not offsets:  # which the motion leaves as they are
             position, child = position + joint.rotation @ at.position, np.zeros(3)
         place = R @ (position - base.position), R @ joint.rotation @ at.rotation
-        per_dof = {attribute: getattr(joint, attribute) for attribute in PER_DOF}
+        others = {attribute: getattr(joint, attribute) for attribute in (*PER_DOF, "armature_is_straight")}
         axis = _axis(joint, at)
-        joints.append(RawJoint(joint.name, joint.kind, carrier, name, *place, axis, child_position=child, **per_dof))
+        joints.append(RawJoint(joint.name, joint.kind, carrier, name, *place, axis, child_position=child, **others))
     fixed_by = {name: joint for joint, name in tree.joint_frames.items() if joint not in used}
     for name, at in tree.frames.items():
         carrier, base = written[at.link]

@@ -71,6 +71,7 @@ class RawJoint:
     effort_limit: float | Array = np.inf
     velocity_limit: float | Array = np.inf
     child_position: Array = field(default_factory=lambda: np.zeros(3))
+    armature_is_straight: bool = False
 
     @property
     def greatest_resistance(self) -> tuple[float, ...]:

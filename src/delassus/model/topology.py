@@ -223,6 +223,8 @@ class Topology(Frozen):
             digest.update(repr((j.name, j.kind.name, j.axis)).encode())
             for a in (j.rotation, j.position, j.armature, j.damping, j.stiffness, j.rest_position, j.effort_limit):
                 digest.update(a.tobytes())
+            if j.straight_armature.any():
+                digest.update(b"straight armature")
         digest.update(self.inertias.tobytes() + self.gravity.tobytes())
         for name, mass in sorted(self.gravity_compensation.items()):
             digest.update(name.encode() + mass.tobytes())

@@ -9,6 +9,7 @@ import numpy as np
 from delassus.errors import ModelError
 from delassus.frozen import Frozen
 from delassus.spatial.joint_kinds import JointKind
+from delassus.spatial.motion import LINEAR
 from delassus.spatial.rotations import Array
 
 PER_DOF = (
@@ -36,7 +37,7 @@ class Joint(Frozen):
     position : (3,) array
         Origin of the joint frame in the parent link's body frame, in m.
     armature : (nv,) array
-        Rotor inertia felt at each degree of freedom (kg·m² or kg).
+        Rotor inertia ``a`` felt at each degree of freedom (kg·m² or kg): rotors take the force ``a q̈``.
     lower, upper : (nv,) array
         Limits of the coordinates of revolute and prismatic joints (rad or m); infinite where there are none. They act
         in `Simulator`.
@@ -50,6 +51,10 @@ class Joint(Frozen):
         springs, and of rotations, as of positions of a free joint, all three are one.
     effort_limit, velocity_limit : (nv,) arrays
         Largest force of the motor (N·m or N) and speed (rad/s or m/s); infinite where there are none.
+    armature_is_straight : bool
+        Whether rotors of linear directions are along axes of the parent, as those of MuJoCo's free joints. These do not
+        turn with the velocity ``v`` of a free or planar joint, so that rotors take ``a (v̇ + ω × v)``. By default they
+        turn with it, as Pinocchio's. Straight armature is one number for all linear directions.
     motion_axes : tuple of int
         Components of the child's twist ``[linear; angular]`` that the joint leaves free, one a degree of freedom.
     """
@@ -68,12 +73,19 @@ class Joint(Frozen):
     rest_position: Array
     effort_limit: Array
     velocity_limit: Array
+    armature_is_straight: bool = field(default=False, kw_only=True)
     motion_axes: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         axes = self.kind.motion_axes
         self._set_attributes(motion_axes=tuple(k + self.axis for k in axes) if len(axes) == 1 else axes)
         self._make_read_only("rotation", "position", *PER_DOF)
+        linear = self.armature[[k in LINEAR for k in self.motion_axes]]
+        if self.armature_is_straight and linear.size and np.ptp(linear) > 0:
+            raise ModelError(
+                f"joint {self.name!r}", f"one armature for the linear directions of a {self.kind.name} joint",
+                str(linear), "They are directions of the world, not of the body: make them equal.",
+            )  # fmt: skip
         if np.any(self.stiffness) and not self.kind.has_springs:
             raise ModelError(
                 f"joint {self.name!r}", "no spring, or another joint than a planar or cos-sin one",
@@ -83,6 +95,12 @@ class Joint(Frozen):
             raise ModelError(
                 f"joint {self.name!r}", "one stiffness in all directions", str(self.stiffness), "Add its force to tau."
             )
+
+    @property
+    def straight_armature(self) -> Array:
+        """Armature (nv,) of linear directions along axes that do not turn; zero elsewhere."""
+        is_linear = [k in LINEAR for k in self.motion_axes]
+        return self.armature * is_linear * self.armature_is_straight
 
     @property
     def nq(self) -> int:

@@ -25,7 +25,7 @@ from delassus.algorithms.dynamics.integrate import position_rates, position_upda
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
-from delassus.spatial.dual_ops import Dual, Rates, value
+from delassus.spatial.dual_ops import Rates, value
 from delassus.spatial.motion import column, diagonal, from_entries, minus, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
@@ -342,14 +342,9 @@ def is_struck(step: KernelStep, tolerance: Scalar) -> Scalar:
 
 def velocity_products(motion: DynamicsProblem) -> tuple[list[Scalar], Matrix]:
     """``ω × v`` (nv) and its change with velocities (nv × nv)."""
-    ops, tree, products, rows = motion.ops, motion.tree, list[Scalar](), list[list[Scalar]]()
-    for i, (joint, sv) in enumerate(zip(tree.joints, tree.v_slices, strict=True)):
-        v = column(ops, motion.bias_velocity(i))
-        for x in joint.kind.velocity_product([Dual(x, {k: 1.0}) for k, x in enumerate(v, sv.start)]):
-            number = x if isinstance(x, Dual) else Dual(x)
-            products.append(number.x)
-            rows.append([number.rate(k) for k in range(tree.nv)])
-    return products, ops.matrix(rows) if rows else ops.zeros(0, 0)
+    joints, ops = motion.tree.root_to_leaves(), motion.ops
+    products = [x for i in joints for x in column(ops, motion.velocity_product(i))]
+    return products, ops.block_diagonal([motion.velocity_product_changes(i) for i in joints])
 
 
 def _entries(ops: Ops, a: Matrix) -> list[Scalar]:

@@ -20,6 +20,7 @@ from delassus.constraints import At, Constraint, Goal
 from delassus.frozen import cached_property
 from delassus.model.inertia import about_centre
 from delassus.model.tree import WORLD
+from delassus.spatial.dual_ops import Dual, DualOps
 from delassus.spatial.motion import (
     LINEAR,
     bias_force,
@@ -155,7 +156,10 @@ class DynamicsProblem:
 
     @cached_property
     def resistance(self) -> list[Matrix] | None:
-        """Force ``d v + k (q − r)`` (n_i × 1) that damping and springs take from each joint; None without any."""
+        """Force (n_i × 1) that each joint takes beside ``a q̈`` of its armature ``a``; None without any.
+
+        ``d v + k (q − r)`` of damping and springs, and ``a (ω × v)`` of rotors along axes that do not turn.
+        """
         ops, out = self.ops, None
         if self._damping is not None:
             factors = [column(ops, d) for d in self.per_joint(self._damping)]
@@ -163,7 +167,22 @@ class DynamicsProblem:
         for i, deflection in self.spring_deflections.items():
             out = out or self.per_joint(None)
             out[i] = out[i] + scaled(ops, list(self.tree.joints[i].stiffness), deflection)
+        for i, a in self.straight_armature.items():
+            out = out or self.per_joint(None)
+            out[i] = out[i] + scaled(ops, a, self.velocity_product(i))
         return out
+
+    @property
+    def straight_armature(self) -> dict[int, list[float]]:
+        """Armature (n_i) of each joint in motion that has some along axes that do not turn with its velocity."""
+        joints = enumerate(self.tree.joints) if self.velocity is not None else ()
+        return {i: joint.straight_armature.tolist() for i, joint in joints if joint.straight_armature.any()}
+
+    def velocity_product_changes(self, i: int) -> Matrix:
+        """Change (n_i × n_i) of the `velocity_product` of a joint with its velocity."""
+        dual = DualOps(self.ops)
+        v: list[Any] = [Dual(x, {k: 1.0}) for k, x in enumerate(column(self.ops, self.bias_velocity(i)))]
+        return dual.rates(self.tree.joints[i].kind.velocity_product(v), range(len(v)))
 
     @cached_property
     def spring_deflections(self) -> dict[int, Matrix]:
@@ -196,7 +215,7 @@ class DynamicsProblem:
 
     @cached_property
     def tau(self) -> list[Matrix]:
-        """Force on each joint (n_i × 1): that of its motor less damping and springs."""
+        """Force on each joint (n_i × 1): that of its motor less `resistance`."""
         given = self.per_joint(self._tau)
         if self.resistance is None:
             return given

@@ -88,10 +88,12 @@ def constrained_inverse_dynamics(
     motion: DynamicsProblem,
     qdd: Sequence[Matrix],
     motors: Sequence[int],
-    weights: Sequence[Scalar],
+    weights: Sequence[Scalar] | None,
     friction: Mapping[int, Scalar],
 ) -> ConstrainedForces:
     """Forces that cause accelerations (n_i × 1, by joint), least by the weights of all joint and constraint forces.
+
+    Without weights all are one.
 
     ``motors`` are the degrees of freedom that they drive, in order; ``friction`` holds the coefficients of points whose
     forces are within cones, by the first of their three rows: see `cone_program`.
@@ -119,7 +121,7 @@ def _constraint_forces(
     J: Matrix,
     b: Matrix,
     parts: tuple[Sequence[int], Sequence[int]],
-    weights: Sequence[Scalar],
+    weights: Sequence[Scalar] | None,
     friction: Mapping[int, Scalar],
 ) -> tuple[Matrix, Scalar, ForceSystem | None]:
     """``f`` (m × 1), the rank of ``J_u``, and what it follows from."""
@@ -128,8 +130,13 @@ def _constraint_forces(
     if not m:
         return ops.zeros(0, 1), total, None
     J_a, J_u, b_u = ops.take(J, None, motors), ops.take(J, None, passive), ops.take(b, passive, None)
-    weighted = J_a @ diagonal(ops, [weights[k] for k in motors])
-    H = ops.sym_add(diagonal(ops, weights[nv:]), ops.sym_product(weighted, ops.transpose(J_a)))
+
+    def metric(weights: Sequence[Scalar]) -> tuple[Matrix, Matrix]:
+        weighted = J_a @ diagonal(ops, [weights[k] for k in motors])
+        return weighted, ops.sym_add(diagonal(ops, weights[nv:]), ops.sym_product(weighted, ops.transpose(J_a)))
+
+    ones: list[Scalar] = [1.0] * (nv + m)
+    weighted, H = metric(ones if weights is None else weights)
     g, back = weighted @ ops.take(b, motors, None), ops.transpose(J_u)
     factor = ops.factor(H, is_judged=False)
     Zf = factor.solve(ops.hstack([J_u, g]))
@@ -137,13 +144,17 @@ def _constraint_forces(
     if not passive:
         f = least_forces(ops, H, g, back, b_u, friction) if friction else f
         return f, total, ForceSystem(weighted, factor, J_u, Z)
-    X, over, kept = orthogonalised(ops, back, ops.transpose(Z), _is_held(motion, back, passive))
+    # which equations are independent is not for weights to say
+    by_ones = Z if weights is None else ops.factor(metric(ones)[1], is_judged=False).solve(J_u)
+    X, over, kept = orthogonalised(ops, back, ops.transpose(by_ones), _is_held(motion, back, passive))
     ops.mark("equations without motors", [X])
 
     # what no force gives: N (Nᵀ N)⁻¹ Nᵀ b_u, N the rows of X that are left out
     N = diagonal(ops, [1.0 - x for x in kept]) @ X
     square = ops.sym_add(ops.sym_product(N, ops.transpose(N)), diagonal(ops, kept))
     square_factor = ops.factor(square, is_judged=False)
+    if weights is not None:
+        X, over, _ = orthogonalised(ops, back, ops.transpose(Z), kept, independent=0.0)
     system = ForceSystem(weighted, factor, J_u, Z, X, diagonal(ops, over), N, square_factor)
     asked = system.given(ops, b_u)
 
@@ -167,13 +178,17 @@ def _is_held(motion: DynamicsProblem, rows: Matrix, passive: Sequence[int]) -> l
 
 
 def orthogonalised(
-    ops: Ops, A: Matrix, B: Matrix, considered: Sequence[Scalar] | None = None
+    ops: Ops,
+    A: Matrix,
+    B: Matrix,
+    considered: Sequence[Scalar] | None = None,
+    independent: float = INDEPENDENT,
 ) -> tuple[Matrix, list[Scalar], list[Scalar]]:
     """``X`` (u × u) that makes ``X A Bᵀ Xᵀ`` diagonal, by Gram and Schmidt's method, twice.
 
     ``A`` and ``B`` (u × m) are rows and their products with a positive definite matrix. The diagonal's reciprocals,
     zero at rows that depend on others, of which ``X A`` is zero; 1 at those that do not. Rows that are ``considered``
-    are flagged 1; others, of 0, count as dependent.
+    are flagged 1; others, of 0, count as dependent, and those of whose square is left at most the part ``independent``.
     """
     (u, _), rounding = ops.shape(A), (ROUNDING * ops.epsilon) ** 2
     X, over, kept, sizes = list[Matrix](), list[Scalar](), list[Scalar](), list[Scalar]()
@@ -181,7 +196,7 @@ def orthogonalised(
     for i in range(u):
         a, b, x = ops.take(A, (i,), None), ops.take(B, (i,), None), ops.constant([[float(i == k) for k in range(u)]])
         ((size,),) = ops.entries(a @ ops.transpose(b))
-        least = INDEPENDENT * size
+        least = independent * size
         for again in range(2 if i else 0):
             factors = scaled(ops, over, ops.vstack(products) @ ops.transpose(a))
             across = ops.transpose(factors)

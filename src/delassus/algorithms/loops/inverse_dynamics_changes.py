@@ -23,11 +23,12 @@ from delassus.spatial.ops import Matrix, Scalar
 
 
 def constrained_inverse_dynamics_changes(
-    motion: DynamicsProblem, qdd: list[Matrix], motors: Sequence[int], weights: Sequence[Scalar]
+    motion: DynamicsProblem, qdd: list[Matrix], motors: Sequence[int], weights: Sequence[Scalar] | None
 ) -> list[list[Matrix]]:
     """Derivatives of ``τ``, ``f``, what is missing, what rows miss and the rank with q, v and q̈ (rows × nv each)."""
     ops, problem, nv = motion.ops, motion.problem, motion.tree.nv
     found, passive = constrained_inverse_dynamics(motion, qdd, motors, weights, {}), sorted({*range(nv)} - {*motors})
+    weights = [1.0] * (nv + problem.n_rows) if weights is None else weights
     system, J, none = found.system, jacobian(problem), [ops.zeros(1, nv)] * 3
     by_state = inverse_dynamics_changes(motion, qdd)
 

@@ -77,7 +77,7 @@ class Motors(NamedTuple):
 
     limits: Sequence[float]
     driven: Sequence[int] = ()
-    weights: Sequence[Scalar] = ()
+    weights: Sequence[Scalar] | None = None
     friction: Mapping[int, Scalar] = {}
 
 

@@ -21,7 +21,8 @@ def file_header(asked: Request) -> Iterator[str]:
     if tree.joints:
         yield "Joints, in the order of q and v:"
     for joint, q, v in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
-        parts = [f"armature {exact(joint.armature)}"] if joint.armature.any() else []
+        straight = " along axes of the parent" if joint.straight_armature.any() else ""
+        parts = [f"armature {exact(joint.armature)}{straight}"] if joint.armature.any() else []
         if "passive" in taken and isinstance(options.damping, tuple) and any(options.damping[v]):
             parts.append(f"damping {exact(options.damping[v])}")
         if "passive" in taken and options.passive and joint.stiffness.any():

@@ -64,7 +64,7 @@ class NonMinimalCoordinates(AugmentedFormulation):
         rows, e, d = self.rows, self.end_effectors, self.dynamics
         h = self.smooth_impulses(motion, dt) + np.einsum("iab,ib->ia", d.scene.tree.inertias, motion.twists)
         h += e.wrenches(np.concatenate([np.zeros(self.n_bilateral), applied]), self.n_links)
-        self.add_joint_impulses(h, d.armature * (motion.v + dt * motion.axes_rate))
+        self.add_joint_impulses(h, d.armature * motion.rotor_velocities(dt))
         known = np.concatenate([h.ravel(), np.zeros(self.n_hinges), rows.loop_velocities])
         return -known, -rows.contact_velocities
 

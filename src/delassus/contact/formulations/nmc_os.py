@@ -48,7 +48,7 @@ class NonMinimalOperationalSpace(AugmentedFormulation):
         rows, k = self.rows, self.n_bilateral
         u = self.end_effectors.velocities(self._after(self.smooth_impulses(motion, dt), motion), self.n_rows)
         u += self.Lambda[:, k:] @ applied
-        u[self.rotor_rows] -= (motion.v + dt * motion.axes_rate)[self.rotors]
+        u[self.rotor_rows] -= motion.rotor_velocities(dt)[self.rotors]
         u[self.n_hinges : k] -= rows.loop_velocities
         return u[:k], u[k:] - rows.contact_velocities
 

@@ -6,7 +6,8 @@ matrix. A mocap body stays where the model puts it.
 
 The layouts of ``qpos`` and ``q`` and of ``qvel`` and ``v`` are the same but for two things: MuJoCo's quaternions are
 ``[w x y z]``, ours ``[x y z w]``; and the linear velocity of a free joint is in the world's axes there, in the body's
-here (its angular velocity is in the body's axes in both).
+here (its angular velocity is in the body's axes in both). Its armature is along the axes of its velocity there, so that
+of linear directions it is `Joint.armature_is_straight`.
 """
 
 from __future__ import annotations
@@ -163,11 +164,6 @@ def _joint(
     lower, upper = -np.inf, np.inf
     if kind is FREE:  # its configuration is the pose in the world, wherever the body was placed
         rotation, position, anchor = np.eye(3), np.zeros(3), np.zeros(3)
-        if np.ptp(armature[dofs][:3]) > 0:
-            raise ModelError(
-                f"joint {name!r}", "one armature for the linear directions of a free joint",
-                str(armature[dofs][:3]), "They are directions of the world, not of the body: make them equal.",
-            )  # fmt: skip
     if kind is REVOLUTE:
         position, rotation = position + rotation @ anchor, rotation @ rotation_about(axis, -reference)
     elif kind is PRISMATIC:
@@ -190,6 +186,7 @@ def _joint(
         damping=np.array(model.dof_damping[dofs]) * (not model.is_disabled("DAMPER", "PASSIVE")),
         friction=np.array(model.dof_frictionloss[dofs]) * has_friction,
         stiffness=stiffness, rest_position=rest, effort_limit=effort, child_position=-anchor,
+        armature_is_straight=kind is FREE,
     )  # fmt: skip
 
 

@@ -244,7 +244,7 @@ def _ball_joint(hinges: list[Joint], rotation: Array, position: Array) -> Joint:
     numbers["lower"] = np.full(3, -np.inf)
     for name in ("effort_limit", "velocity_limit"):
         numbers[name] = np.full(3, min(float(getattr(hinge, name)[0]) for hinge in hinges))
-    return Joint(hinges[-1].name, BALL, 2, exact_quarter_turns(rotation), position, **numbers)
+    return Joint(hinges[-1].name, BALL, 2, exact_quarter_turns(rotation), position, *numbers.values())
 
 
 def _configuration(tree: Topology, gimbals: list[Gimbal], kept: list[int], q: Array) -> Array:

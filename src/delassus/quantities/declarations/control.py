@@ -77,8 +77,7 @@ def _control(bound: BoundRequest) -> list[Matrix]:
 def _whole_body_control(bound: BoundRequest) -> list[Matrix]:
     motion, posture, law = _law(bound)
     contacts = bound.constraints[law.n_tasks :]
-    weights = weights_of(bound, sum(c.size for c in contacts))
-    motors = Motors(_limits(bound), bound.request.motors, weights, friction_of(bound, contacts))
+    motors = Motors(_limits(bound), bound.request.motors, weights_of(bound), friction_of(bound, contacts))
     found, missing = whole_body_control(motion, posture, law, motors)
     return [*found, missing]
 

@@ -116,16 +116,18 @@ def _constrained(bound: BoundRequest) -> list[Matrix]:
     return [found.tau, found.forces, found.missing, missed, bound.ops.matrix([[found.rank]])]
 
 
-def _motion(bound: BoundRequest) -> tuple[DynamicsProblem, list[Matrix], list[Any]]:
+def _motion(bound: BoundRequest) -> tuple[DynamicsProblem, list[Matrix], list[Any] | None]:
     """The problem in motion, accelerations by joint, and weights."""
     motion = bound.motion()
-    return motion, motion.per_joint(bound.values["qdd"]), weights_of(bound, motion.problem.n_rows)
+    return motion, motion.per_joint(bound.values["qdd"]), weights_of(bound)
 
 
-def weights_of(bound: BoundRequest, n_rows: int) -> list[Any]:
-    """Weights of joint forces and of constraint forces, so many rows of these; ones if not given."""
+def weights_of(bound: BoundRequest) -> list[Any] | None:
+    """Weights of joint forces and of constraint forces; None if not given."""
     given = bound.request.options.weights
-    return bound.entries("weights") if given == "input" else [*(given or [1.0] * (bound.tree.nv + n_rows))]
+    if given is None:
+        return None
+    return bound.entries("weights") if given == "input" else [*given]
 
 
 def _constrained_changes(bound: BoundRequest) -> list[list[Matrix]]:

@@ -99,7 +99,8 @@ def regressor(
     ``π`` is ``tree.inertial_parameters.ravel()``, ten of each link, as payloads and Pinocchio's ``toDynamicParameters``
     have them: ``[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]``, about the origin of the link's frame and along its axes;
     links that move together are one. Joint forces are those of `inverse_dynamics` with ``passive="none"`` less
-    ``armature q̈``; what is linear in further parameters (armature ``q̈``, damping ``v``) are columns for you to add.
+    ``armature q̈``; what is linear in further parameters (armature ``q̈``, damping ``v``) are columns for you to add. Of
+    free joints from MuJoCo that of linear armature is ``v̇ + ω × v`` (`Joint.armature_is_straight`).
 
     Parameters
     ----------

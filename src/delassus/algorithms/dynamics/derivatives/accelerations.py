@@ -411,4 +411,15 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
     if springs:
         r_q = r_q + assembled(ops, sizes, sizes, {(i, i): change for i, change in springs.items()})
     r_v = r_v if motion.damping is None else r_v + diagonal(ops, motion.damping)
+
+    # rotors: a (ω × v) along axes that do not turn, and −a C of a root whose acceleration changes beyond −C
+    turned = {
+        (i, i): diagonal(ops, a) @ motion.velocity_product_changes(i) for i, a in motion.straight_armature.items()
+    }
+    if turned:
+        r_v = r_v + assembled(ops, sizes, sizes, turned)
+    if rates.root != WORLD and (armature := tree.joints[rates.root].armature).any():
+        own = diagonal(ops, armature.tolist())
+        r_q, r_v = (r - assembled(ops, sizes, sizes, {(rates.root, rates.root): own @ C})
+                    for r, C in ((r_q, rates.drift_q), (r_v, rates.drift_v)))  # fmt: skip
     return r_q, r_v, [SI for *_, SI, _ in found]

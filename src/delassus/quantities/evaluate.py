@@ -154,7 +154,8 @@ class NumpyRequest(BoundRequest):
             warn(
                 f"{of}: {above} of {error.size} state(s) have an estimated relative error above {self.error_bound:g}, "
                 f"the largest one {np.max(error):.1g}: the mass matrix or the rows are nearly singular there. Check "
-                "small inertias, give joints armature, or drop rows."
+                "small inertias, give joints armature, or drop rows.",
+                kind=of,
             )
 
     def _free_motion_error(self, given: Mapping[str, Any], where: NDArray[np.bool_]) -> Array:

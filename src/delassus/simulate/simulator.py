@@ -451,10 +451,10 @@ class Simulator(Sensing):
                 self.step_by(controller)
             if record is not None:
                 record.add(self)
-        failed = Counter({status: k for status, k in (self.statuses - before).items() if status not in SOLVED})
-        if failed:
-            commonest, _ = failed.most_common(1)[0]
-            warn(f"{failed.total()} contact problems in {n} steps were not solved to the tolerance: {commonest.text}")
+        for status, k in (self.statuses - before).most_common():
+            if status not in SOLVED:
+                said = f"{k} contact problems in {n} steps were not solved to the tolerance: {status.text}"
+                warn(said, kind=f"contact problems: {status.name}")
         return None if record is None else record.finish(self)
 
     def energy(self) -> tuple[float, float]:

@@ -382,7 +382,7 @@ def _fall_back(kernel: Any, n: int, addresses: Any) -> int | None:
         n_arguments = len(kernel.arguments)
         run = solve_states(kernel, arrays[:n_arguments], arrays[n_arguments:], (n,), None)
         if run.again.any():
-            kernel.warn_once(*run.counts, n)
+            kernel.warn_once(run.counts, n)
     except BaseException as error:  # nothing may leave a function that C calls
         text = ctypes.create_string_buffer(f"{type(error).__name__}: {error}".encode())
         _failures[:] = [*_failures[-15:], text]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import enum
+import inspect
+import re
 import warnings
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -19,12 +23,12 @@ STATES = {
 }
 """Positions and velocities of a pendulum of two rods whose tip is held: stretched, it cannot be moved along itself."""
 
-TAU = np.ones(2)
+TAU, TIP = np.ones(2), ds.Frame("rod2", (0, 0, -0.5))
 
 
 def held_pendulum() -> tuple[ds.Tree, ds.Rows]:
     x, _, z = np.eye(6)[:3]
-    return ds.mechanisms.pendulum(2), ds.Rows(ds.Frame("rod2", (0, 0, -0.5)), [x, z], axes="world")
+    return ds.mechanisms.pendulum(2), ds.Rows(TIP, [x, z], axes="world")
 
 
 def said(call: Callable[[], Any], action: Any = "always") -> list[str]:
@@ -132,3 +136,115 @@ def test_a_state_is_in_one_warning(kernels):
     assert said(lambda: kernels["dynamics"](q, v, TAU, return_status=True)) == []
     assert said(lambda: kernels["dynamics"].solve(q, v, TAU)) == []
     assert [x.name for x in kernels["dynamics"].solve(q, v, TAU).status] == list(STATES)
+
+
+# -- public functions ----------------------------------------------------------------------------------------------
+
+FINE = {"SOLVED", "REDUNDANT", "UNIQUE", "LEAST", "NONE", "CLOSED", "CONVERGED"}
+"""Names of statuses that are no trouble."""
+
+SENSOR = ds.Sensor("load", "accelerometer", "rod2")
+HINGE = ds.JointRows({"rod1_joint": 1.0})
+
+
+def caused(tree: ds.Tree, tip: ds.Rows, q: Any, v: Any) -> Any:
+    """Accelerations of the held pendulum, which break its rows where these contradict one another."""
+    return ds.forward_dynamics(tree, q, v, TAU, tip).qdd if np.all(v < 9.0) else TAU
+
+
+SOLVES: dict[str, tuple[str, Callable[..., Any]]] = {
+    "forward_dynamics": (
+        "CONFLICTING FAILED", lambda tree, tip, q, v: ds.forward_dynamics(tree, q, v, TAU, tip).status
+    ),
+    "dynamics_derivatives": (
+        "CONFLICTING FAILED", lambda tree, tip, q, v: ds.dynamics_derivatives(tree, q, v, TAU, tip).status
+    ),
+    "impulse": ("CONFLICTING", lambda tree, tip, q, v: ds.impulse(tree, q, v, tip, targets=[q - 0.3]).status),
+    "inverse_dynamics": (
+        "CONFLICTING FAILED",
+        lambda tree, tip, q, v: ds.inverse_dynamics(tree, q, v, caused(tree, tip, q, v), tip).status,
+    ),
+    "reduced_dynamics": ("FAILED", lambda tree, tip, q, v: ds.reduced_dynamics(tree, HINGE, q, v).singularity),
+    "close_loops": (
+        "CONFLICTING",
+        lambda tree, tip, q, v: ds.close_loops(tree, ds.Distance("world", TIP, length=9.0 - 17.0 * q[1]), q).status,
+    ),
+    "step_derivatives": (
+        "CONFLICTING FAILED", lambda tree, tip, q, v: ds.step_derivatives(tree, q, v, TAU, 1e-3, tip)
+    ),
+    "sensors": ("CONFLICTING FAILED", lambda tree, tip, q, v: ds.sensors(tree, q, v, TAU, tip, sensors=[SENSOR])),
+    "control": ("CONFLICTING FAILED", lambda tree, tip, q, v: ds.control(tree, HINGE, q, v, contacts=tip)),
+}  # fmt: skip
+"""Calls of direct functions that solve, and states at which they do not; their statuses, where they have any."""
+
+BY_NAME = {
+    "osim": "raises SingularError", "consistent_inverse": "raises SingularError", "delassus": "warns of errors",
+    "delassus_operator": "factorisation, rank", "random_configurations": "raises ConstraintError", "ilqr": "cost",
+    "identify": "converged, unsolved", "exciting_motion": "condition", "rollout": "statuses, or warns as kernels",
+    "compile": "kernels", "base_parameters": "grouping", "load": "", "load_parallel": "", "count_operations": "",
+}  # fmt: skip
+"""Other public functions, and how those that solve say that they have not; tests of their own see to it."""
+
+QUANTITY = {"forward_kinematics": "kinematics", "kinetic_energy": "energies", "potential_energy": "energies"}
+"""Names of quantities that are not those of the function."""
+
+OWN_OUTPUT = {"close_loops": "closed", "inverse_dynamics": "force_residual", "smooth_motion": "flags"}
+"""Outputs that say whether a state is solved, of quantities that divide and whose kernels do not look at pivots."""
+
+
+@pytest.mark.parametrize("name", SOLVES)
+def test_direct_functions_that_solve_say_how(name):
+    """By a status in the result that is another where the state is not solved, or else by a warning."""
+    bad, function = SOLVES[name]
+    statuses = list[set[str]]()
+
+    def call(state: str) -> None:
+        found = function(*held_pendulum(), *map(np.array, STATES[state]))
+        is_status = isinstance(found, np.ndarray | enum.Enum)
+        statuses.append({x.name for x in np.ravel(np.array(found, dtype=object))} if is_status else set())
+
+    for state in ("SOLVED", *bad.split()):
+        messages = said(partial(call, state))
+        assert (not messages and statuses[-1] <= FINE) == (state == "SOLVED"), (state, statuses[-1], messages)
+
+
+@pytest.mark.slow
+def test_every_public_function_is_one_that_says_how_or_solves_nothing():
+    """The programs of those that solve nothing have no division."""
+    names = {name for name in ds.__all__ if inspect.isfunction(getattr(ds, name))}
+    assert names >= {*SOLVES, *BY_NAME}
+    tree, tip = held_pendulum()
+    for name in sorted(names - {*SOLVES, *BY_NAME}):
+        what = QUANTITY.get(name, name)
+        modes = ["tangent_jacobian"] if what.endswith("_derivatives") else []
+        kernel = ds.compile(
+            tree, tip if what in ("jacobian", "jacobian_drift") else (), what.removesuffix("_derivatives")
+        )
+        assert kernel.derivative(*modes).operations.div == 0, name
+
+
+@pytest.mark.slow
+def test_every_quantity_that_divides_says_how():
+    """By what its kernel knows of pivots, on which calls warn, or by an output of its own."""
+    tree, tip = held_pendulum()
+    for what in set(re.findall(r"^``(\w+)`` ", str(inspect.getdoc(ds.compile)), re.M)):
+        touching = ds.Contact("rod2", ds.contact.Sphere(0.1), friction=0.5) if what.startswith("contact_step") else tip
+        how = {"sensors": {"sensors": SENSOR}, "motion_sensors": {"sensors": SENSOR}}.get(what, {})
+        how |= {"motors": "actuated"} if what == "inverse_dynamics" else {}
+        try:
+            kernel = ds.compile(tree, touching, what, **how)
+        except ds.DelassusError:  # it takes no constraints
+            kernel = ds.compile(tree, (), what, **how)
+        divides = kernel.operations.div > 0 and what != "free_step_changes"  # by angles
+        assert kernel.has_rcond or not divides or OWN_OUTPUT[what] in [r.name for r in kernel.results], what
+
+
+def test_every_method_of_simulators_that_solves_says_how():
+    """By `status`, that of the last step, and `statuses`, of which runs warn; derivatives have those of their own."""
+    methods = {name for name, x in inspect.getmembers(ds.Simulator, inspect.isfunction) if not name.startswith("_")}
+    steps, derivatives = {"step", "step_by", "run"}, {"step_derivatives", "gradient"}
+    assert methods == steps | derivatives | {"sensors", "energy", "get_state", "set_state"}
+    assert "status : SolverStatus" in str(ds.Simulator.__doc__) and isinstance(ds.Simulator.statuses, property)
+    for name in derivatives:
+        found = get_type_hints(getattr(ds.Simulator, name))["return"]
+        assert {"status", "statuses"} & set(get_type_hints(found)), name

@@ -199,6 +199,15 @@ def resolve(
     return Resolved(qdd, forces, status, rank, redundant, error, iterated, dependent)
 
 
+def contradict(motion: DynamicsProblem, batch: tuple[int, ...]) -> NDArray[np.bool_]:
+    """States (...) at which no accelerations are what all rows ask for."""
+    saddle = SaddlePoint(motion)
+    G = numbers(motion.problem.relaxed(saddle.G))
+    rank, _ = independence(motion.problem, numbers(_among_hard_rows(motion, G)), batch)
+    dependent = rank < motion.problem.n_rows
+    return dependent & ~_least_squares(motion, saddle, G, batch, dependent)[2] if dependent.any() else dependent
+
+
 def _vectors(column: Matrix, shape: tuple[int, ...]) -> Array:
     return np.array(np.broadcast_to(numbers(column)[..., 0], shape))
 

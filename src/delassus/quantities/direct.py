@@ -67,7 +67,14 @@ class DirectRequest(NumpyRequest):
         return prod(self.batch) * passes >= COMPILED_FROM and self.request.knows_rank
 
     def run(self) -> dict[str, Array]:
-        """Outputs by name, as `NumpyRequest.run`."""
+        """Outputs by name, as `NumpyRequest.run`; a warning for each status that says that states are not solved."""
+        found = self._run()
+        if self.request.has_status:
+            what = f'compile(tree, constraints, "{self.request.quantity.name}")'
+            self.warn_of_status(self.status, f"{what} says which with return_status=True.")
+        return found
+
+    def _run(self) -> dict[str, Array]:
         if not self.is_compiled:
             return super().run()
         (make,), arrays = KERNELS, dict[str, Array]()
@@ -93,8 +100,8 @@ class DirectRequest(NumpyRequest):
         return dict(zip((o.name for o in self.request.outputs), results, strict=True))
 
     def reported(self, make: Callable[[Any, dict[str, Array]], T]) -> T:
-        """What users get: what ``make`` makes of the request and of its outputs."""
-        return make(self, self.run())
+        """What users get: what ``make`` makes of the request and of its outputs, and that has statuses."""
+        return make(self, self._run())
 
     def _all_resolved(
         self, results: Sequence[Array], error: Array, flagged: NDArray[np.bool_], rest: NumpyRequest

@@ -173,6 +173,11 @@ def step_derivatives(
     B : (..., 2 nv, nv) array
         In SI units; where rows are dependent, as in `dynamics_derivatives`. With ``control`` of width nu or nq.
 
+    Warns
+    -----
+    DelassusWarning
+        Of states with a status of `DynamicsStatus` that says that they are not solved, of each status by itself.
+
     Examples
     --------
     >>> import delassus as ds, numpy as np

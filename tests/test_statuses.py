@@ -235,8 +235,10 @@ def test_every_quantity_that_divides_says_how():
             kernel = ds.compile(tree, touching, what, **how)
         except ds.DelassusError:  # it takes no constraints
             kernel = ds.compile(tree, (), what, **how)
+        names = tuple(r.name for r in kernel.results)
+        assert getattr(kernel.empty_results(2), "_fields", names) == names and len(set(names)) == len(names)
         divides = kernel.operations.div > 0 and what != "free_step_changes"  # by angles
-        assert kernel.has_rcond or not divides or OWN_OUTPUT[what] in [r.name for r in kernel.results], what
+        assert kernel.has_rcond or not divides or OWN_OUTPUT[what] in names, what
 
 
 def test_every_method_of_simulators_that_solves_says_how():

@@ -19,6 +19,7 @@ from delassus.accuracy.status import DynamicsStatus, Resolved
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.constraints import ROW_LAYOUT, Argument, Constraint, check_constraints
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
+from delassus.frozen import named_tuple
 from delassus.model.check import common_batch, finite_array, library_of, normalised, real_array
 from delassus.model.tree import Tree
 from delassus.quantities.checks import WEIGHTS, check_damping, check_positive, one_each
@@ -138,8 +139,9 @@ class CompiledRequest:
         return dict(zip((o.name for o in outputs), found if len(outputs) > 1 else (found,), strict=True))
 
     def reported(self, make: object) -> Any:
-        """All outputs in a tuple, in the place of what ``make`` makes, as statuses are not arrays of numbers."""
-        return tuple(self.run().values())
+        """All outputs in a named tuple, in the place of what ``make`` makes, as statuses are not arrays of numbers."""
+        found = self.run()
+        return named_tuple(*found)(*found.values())
 
     def refusal(self) -> ConfigurationError:
         """Error of what needs more than a kernel returns."""

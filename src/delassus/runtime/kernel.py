@@ -139,13 +139,14 @@ class Kernel(AnyKernel):
 
         Returns
         -------
-        array or tuple of arrays
-            Results (..., shape of one state), a tuple if there are several; ``out`` if it was given. With
-            ``return_status`` a tuple that ends with an array (...) of `DynamicsStatus`, with ``return_error`` one that
-            ends with an array (...) of error estimates. States whose estimate is above the bound of `compile` are
-            solved again in float64, errors estimated by what solutions miss: dynamics by ``"ltl"``, or ``"pv-early"``
-            where that would take minutes to compile, and by ``"proximal"``; what has to be compiled is announced.
-            Those at which none is better are solved on NumPy, as `delassus.forward_dynamics` does.
+        array or named tuple of arrays
+            Results (..., shape of one state), if there are several a tuple whose fields have the names of `results`;
+            ``out`` if it was given. With ``return_status`` a tuple that ends with ``status``, an array (...) of
+            `DynamicsStatus`, with ``return_error`` one that ends with ``error``, an array (...) of estimates.
+            States whose estimate is above the bound of `compile` are solved again in float64, errors estimated by what
+            solutions miss: dynamics by ``"ltl"``, or ``"pv-early"`` where that would take minutes to compile, and by
+            ``"proximal"``; what has to be compiled is announced. Those at which none is better are solved on NumPy, as
+            `delassus.forward_dynamics` does.
             Calls that meet any of these warn, unless they return statuses or errors: of each status by itself, and of
             states that are fine when solved again. Python's filters show each of these once a line, or as they are set.
 
@@ -174,10 +175,12 @@ class Kernel(AnyKernel):
         results = result_arrays(out, self.results, batch, self.dtype, arrays)
         run = solve_states(self, arrays, results, batch, threads, return_status, return_error)
         if asked:
-            return *results, *([run.status] if return_status else []), *([run.error] if return_error else [])
+            more = {"status": run.status if return_status else None, "error": run.error if return_error else None}
+            given = {name: x for name, x in more.items() if x is not None}
+            return self.returned([*results, *given.values()], *given)
         if run.again.any():
             self.warn_once(run.counts, run.again.size)
-        return out if out is not None else results[0] if len(results) == 1 else tuple(results)
+        return out if out is not None else self.returned(results)
 
     # calls go to machine code at once, and from there, if need be, to `_call`
     __slots__ = {"__call__": _call.__doc__}

@@ -72,7 +72,7 @@ def _compiled(kernel: Any) -> Any:
         arrays = [_checked(x, a, kernel.dtype) for x, a in zip(complete, kernel.arguments, strict=True)]
         whole, _ = of_one_batch(arrays, kernel.arguments, jax.numpy.broadcast_to)
         results = bind(*whole, kernel=kernel, modes=())
-        return results[0] if len(results) == 1 else tuple(results)
+        return kernel.returned(results)
 
     return jax.jit(checked, inline=True)
 

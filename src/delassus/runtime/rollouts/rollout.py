@@ -133,6 +133,8 @@ def rollout(
 
     Returns
     -------
+    A tuple whose fields have these names:
+
     q : (T + 1, ..., nq) array
         Configurations from the start to the end.
     v : (T + 1, ..., nv) array
@@ -246,10 +248,10 @@ def rollout(
         start = {"q": q0, "v": v0, **({"impulses": others.pop("impulses")} if "impulses" in others else {})}
         asked = Rollout(rollout, kernel, start, controls, {**others, "dt": dt}, time_axis, decimation, names, steps)
         if is_of_cupy:
-            return rollout_of_cupy(asked)
+            return kernel.rolled(rollout_of_cupy(asked))
         refused: dict[str, object] = {"threads": threads, "return_status": return_status or None, "feedback": feedback}
         refused["outputs"] = kernel.request.quantity.further or None
-        return _elsewhere(libraries, asked, refused)
+        return kernel.rolled(_elsewhere(libraries, asked, refused))
     if not is_step:
         assert not callable(controls)  # as checked above
         moving = {kernel.request.control: Moving(controls, time_axis, decimation)}
@@ -284,7 +286,8 @@ def rollout(
     if kernel.iterates:
         of = map(is_largest, kernel.results[n_states:])
         beside = [x.max(axis=0, initial=0.0) if largest else x for largest, x in zip(of, beside, strict=True)]
-    return (*trajectories, *beside, *applied, *([status] if return_status else []))
+    more = [*(["controls"] if follows else []), *(["status"] if return_status else [])]
+    return kernel.rolled([*trajectories, *beside, *applied, status][: len(kernel.results) + len(more)], *more)
 
 
 def _elsewhere(libraries: set[str], asked: Rollout, refused: dict[str, object]) -> Any:
@@ -311,7 +314,7 @@ def _derivative(
     moving: dict[str, Moving],
     threads: int | None,
     return_status: bool,
-) -> tuple[Any, ...]:
+) -> Any:
     """Tangents or cotangents of a rollout, and a status of each step."""
     if return_status and not kernel.iterates:
         raise ConfigurationError("return_status", f"False of {kernel!r}", "True", "Contact steps have a status.")
@@ -319,10 +322,10 @@ def _derivative(
     if return_status:
         status = np.full(flagged.shape, DynamicsStatus.SOLVED, dtype=object)
         status[flagged] = DynamicsStatus.UNFINISHED
-        return (*found, status)
+        return kernel.rolled([*found, status], "status")
     if isinstance(kernel, Kernel):
         kernel.warn_once(counts, flagged.size)
-    return tuple(found)
+    return kernel.rolled(found)
 
 
 Found = tuple[list[NDArray[Any]], list[NDArray[Any]], NDArray[np.object_], Counter[Any]]

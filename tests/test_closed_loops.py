@@ -411,7 +411,7 @@ def test_rollouts_say_where_loops_open_before_they_gape(gimbals):
     assert largest_error(tree, loops, qs[-1, 1]) > 1e-3
     np.testing.assert_array_equal(status[:, 1] == ds.DynamicsStatus.LOOPS_OPEN, opened)
     assert {s.name for s in status[:, [0, 2]].ravel()} == {"SOLVED"}
-    with pytest.warns(ds.DelassusWarning, match=f"{sum(opened)} of 60 step.*loops gape"):
+    with pytest.warns(ds.DelassusWarning, match=f"{sum(opened)} of 60 state.*LOOPS_OPEN: loops gape"):
         ds.rollout(step, q, v, **how, time_axis=0)
 
 

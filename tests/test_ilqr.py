@@ -1,6 +1,7 @@
 """`ilqr`: plans of smooth steps and of contact steps, and what it refuses."""
 
 import pickle
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -10,6 +11,9 @@ import delassus as ds
 from delassus.contact import Collider, HalfSpace, Sphere
 
 DT, STEPS = 0.02, 40
+
+GAINS = 1e-11
+"""Relative error of gains: products of tens of steps, each with the rounding of a condition of some 1e4."""
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +81,43 @@ def test_a_linear_problem_is_solved_as_by_least_squares():
     J = np.vstack([np.transpose(ends), 0.3 * np.eye(30)])
     best = np.linalg.lstsq(J, np.r_[1.8, np.zeros(31)], rcond=None)[0]
     assert np.abs(plan.controls[:, 0] - best).max() < 1e-5 * np.abs(best).max()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_gains_are_those_of_riccati_and_plans_end_at_the_optimum(seed):
+    """Of random costs of a rod without weight, whose steps are linear, from random starts, plans and shifted plans."""
+    rod, rng = ds.mechanisms.pendulum(1), np.random.default_rng(seed)
+    kernels, T, R = smooth(rod), int(rng.integers(2, 60)), 10.0 ** rng.uniform(-2, 0)
+    by_state, by_end = rng.normal(size=(2, 2, 2)) * [[[1.0]], [[9.0]]]
+    away, (q0, v0) = rng.normal(size=2), rng.normal(size=(2, 1))
+
+    def along(t, q, v, u):
+        return np.concatenate([R * u, np.concatenate([q, v], axis=-1) @ by_state.T], axis=-1)
+
+    def last(q, v):
+        return (np.concatenate([q, v], axis=-1) - away) @ by_end.T
+
+    def along_by(t, q, v, u):
+        J = np.concatenate([[[0.0, 0.0, R]], np.concatenate([by_state, np.zeros((2, 1))], axis=1)])
+        return np.broadcast_to(J, (*q.shape[:-1], 3, 3))
+
+    _, _, A, B = ds.step_derivatives(rod, q0, v0, [0.0], DT, gravity=(0, 0, 0))
+    P, K = by_end.T @ by_end, np.empty((T, 1, 2))
+    for t in reversed(range(T)):
+        K[t] = -np.linalg.solve(R**2 + B.T @ P @ B, B.T @ P @ A)
+        P = by_state.T @ by_state + A.T @ P @ (A + B @ K[t])
+
+    def plans(start):
+        how = {"jacobians": (along_by, lambda q, v: by_end)}
+        return list(islice(ds.ilqr(*kernels, q0, v0, start, DT, along, last, **how), 60))
+
+    first, *found = plans(rng.normal(size=(T, 1)))
+    assert len(found) < 20 and not first.gains.any()
+    best = found[-1]
+    for plan in (*found, *plans(best)[1:], *plans(best.controls)[1:], *plans(replace(best, regularisation=1.0))[1:]):
+        assert np.abs(plan.gains - K).max() < GAINS * np.abs(K).max()
+    assert [len(plans(start)) for start in (best, best.controls)] == [2, 2]
+    assert all(plan.cost <= best.cost * (1.0 + GAINS) for plan in plans(best))
 
 
 def test_rollouts_under_feedback_are_loops_of_calls(rolling):

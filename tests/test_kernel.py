@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
 import inspect
@@ -366,6 +367,60 @@ def test_threads_give_the_same_bits(small, threads: int) -> None:  # type: ignor
     kernel = ds.compile(tree, constraints)
     many = np.tile(q, (20, 1))[:1003]
     assert np.array_equal(kernel(many, threads=threads), kernel(many, threads=1))
+
+
+@pytest.mark.slow
+def test_several_results_are_a_named_tuple() -> None:
+    """Of every way of calling, with the names of the declaration; it unpacks, indexes, pickles, and is a JAX pytree."""
+    arm, tip = ds.mechanisms.pendulum(2), ds.JointRows({"rod1_joint": 1.0})
+    step, q, controls = ds.compile(arm, tip, "step"), arm.random(0, batch=3), np.zeros((4, 2))
+    given = (q, q, q, 0.001)
+    out = step.empty_results(3)
+    plain = tuple(np.empty_like(x) for x in out)
+    assert step(*given, out=out) is out and step(*given, out=plain) is plain and np.array_equal(out.v_next, plain[1])
+    kind, (_, second) = type(out), out
+    many = [np.resize(x, (5000, 2)) for x in given[:3]]
+    for found in (step(q[0], q[0], q[0], 0.001), step(*given), step(*given, threads=2), step(*many, 0.001)):
+        assert type(found) is kind and found._fields == ("q_next", "v_next") == tuple(r.name for r in step.results)
+        assert found.v_next is found[1] and isinstance(found, tuple) and len(found) == 2
+    assert np.array_equal(second, step(*given).v_next) and gc.is_tracked(step(*given))
+    asked = step(*given, return_status=True, return_error=True)
+    assert asked._fields == ("q_next", "v_next", "status", "error") and asked.status[0].name == "SOLVED"
+    for again in (pickle.loads(pickle.dumps(out)), copy.deepcopy(out), copy.copy(out), out._replace(q_next=q)):
+        assert type(again) is kind and np.array_equal(again.v_next, out.v_next)
+
+    assert ds.rollout(step, q, q, controls, 1e-3, return_status=True)._fields == ("q", "v", "status")
+    path = ds.rollout(step, q, q, controls, 1e-3)
+    assert path._fields == ("q", "v")
+    K = np.zeros((4, 2, 4))
+    assert ds.rollout(step, q, q, controls, 1e-3, feedback=K, nominal=path)._fields == ("q", "v", "controls")
+
+    differentiated = ds.compile(arm, tip, "step_derivatives")
+    assert ds.step_derivatives(arm, *given, tip)._fields == tuple(r.name for r in differentiated.results)
+    of_inverse = ds.compile(arm, (), "inverse_dynamics").derivative("tangent_jacobian")
+    assert ds.inverse_dynamics_derivatives(arm, q, q, q)._fields == tuple(r.name for r in of_inverse.results)
+    assert ds.regressor(arm, q, q, q, outputs=["momentum", "tau"])._fields == ("momentum", "tau")
+    for library in ("jax.numpy", "dask.array"):
+        arrays = pytest.importorskip(library)
+        assert step(arrays.asarray(q), q, q, 0.001)._fields == ("q_next", "v_next")
+        assert ds.rollout(step, arrays.asarray(q), q, controls, 1e-3)._fields == ("q", "v")
+    jax = pytest.importorskip("jax")
+    found = jax.jit(jax.vmap(lambda q: step(q, q, q, 0.001)))(q)
+    assert type(found) is type(jax.tree.map(np.asarray, found)) is kind
+
+
+@pytest.mark.skipif(not fastcall.supported(), reason="no direct entry")
+def test_named_tuples_of_the_direct_entry_are_let_go() -> None:
+    kernel, q = ds.compile(ds.mechanisms.chain(2), (), "energies"), np.zeros(2)
+    kind = type(kernel(q, q))
+    before = sys.getrefcount(kind)
+    kept = [kernel._direct(q, q) for _ in range(100)]
+    assert sys.getrefcount(kind) == before + 100 and all(type(x) is kind for x in kept)
+    array = weakref.ref(kept[0].kinetic)
+    kept[0] = (kept,)  # a cycle, which the garbage collector takes apart
+    del kept
+    gc.collect()
+    assert sys.getrefcount(kind) == before and array() is None
 
 
 def test_many_threads_may_call_one_kernel(small) -> None:  # type: ignore[no-untyped-def]

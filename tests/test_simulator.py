@@ -304,11 +304,13 @@ def test_what_one_solver_cannot_solve_is_given_to_another(
     shape = Box(0.3, 0.2, 0.1)
     scene = ds.Scene(ds.mechanisms.free_body(2.0, shape.inertia(2.0)), [Collider("body", shape), FLOOR])
     solve, asked, failing = ImpulseSolver._solved, [], {solver}
+    troubles = [SolverStatus.ITERATION_LIMIT]
 
     def perhaps(self: ImpulseSolver, name: str, *problem: Any) -> Any:
         asked.append(name)
         found = solve(self, name, *problem)
-        return found._replace(p=0 * found.p, status=SolverStatus.ITERATION_LIMIT) if name in failing else found
+        status = troubles[len(asked) // 8 % len(troubles)]
+        return found._replace(p=0 * found.p, status=status) if name in failing else found
 
     monkeypatch.setattr(ImpulseSolver, "_solved", perhaps)
     sim = ds.Simulator(scene, solver=solver, q0=[0, 0, 0.05, *IDENTITY], v0=[1, 0.3, 0, 0, 0, 0.5])
@@ -320,6 +322,13 @@ def test_what_one_solver_cannot_solve_is_given_to_another(
     with pytest.warns(DelassusWarning, match="1 contact problems in 1 steps"):
         sim.run(1e-3)
     assert sim.status is SolverStatus.ITERATION_LIMIT
+    troubles.append(SolverStatus.NUMERICAL_TROUBLE)
+    with pytest.warns(DelassusWarning, match=" contact problems in 12 steps") as caught:  # each status by itself
+        sim.run(12e-3)
+    counts = {
+        status: [int(str(x.message).split()[0]) for x in caught if status.text in str(x.message)] for status in troubles
+    }
+    assert len(caught) == 2 and sum(map(sum, counts.values())) == 12 and all(map(len, counts.values()))
 
 
 def test_a_scene_is_what_its_fields_make(scene: ds.Scene) -> None:

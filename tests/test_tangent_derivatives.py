@@ -166,6 +166,7 @@ def test_programs_without_formulas(robot):
             assert error(found[name], expected) < DIFFERENCE, name
 
 
+@pytest.mark.filterwarnings("ignore:.*are CONFLICTING:delassus.DelassusWarning")
 @pytest.mark.parametrize("what", ["dynamics", "impulse"])
 def test_programs_of_dependent_rows(what):
     """A weld and a point on one link, whose rows are dependent everywhere and contradict one another."""

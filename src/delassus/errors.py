@@ -76,15 +76,32 @@ _SAID: dict[str, tuple[dict[str | tuple[str, type[Warning], int], int], tuple[st
 """What is said once: what `warnings` remembers of each, and the file and line where it was said first."""
 
 
-def warn(message: str, *, once: bool = False) -> None:
+class _Kind(str):
+    """Text of a warning that Python's filters take for the same as any other of its ``kind``, whatever its numbers."""
+
+    __slots__ = ("kind",)
+    kind: str
+
+    def __eq__(self, other: object) -> bool:
+        return self.kind == other.kind if isinstance(other, _Kind) else str(self) == other
+
+    def __hash__(self) -> int:
+        return hash(self.kind)
+
+
+def warn(message: str, *, once: bool = False, kind: str = "") -> None:
     """Issue a `DelassusWarning` at the line outside this package that called into it.
 
     ``once``: Python's default filter shows the same text once a process, from wherever it comes; others as ever.
+    ``kind``: texts of one kind are the same to Python's filters, which by default show one of them for each line.
     """
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "delassus":
         frame, level = frame.f_back, level + 1
     text = visible(message, 4 * LONGEST_PART)
+    if kind:
+        text = _Kind(text)
+        text.kind = kind
     if not once:
         warnings.warn(text, DelassusWarning, stacklevel=level)
         return

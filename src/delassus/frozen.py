@@ -1,8 +1,12 @@
-"""Base of the immutable public classes: read-only arrays, public names only in `dir` and `help`, cached properties."""
+"""Base of the immutable public classes: read-only arrays, public names only in `dir` and `help`, cached properties.
+
+And tuples whose fields have names.
+"""
 
 from __future__ import annotations
 
 import functools
+from collections import namedtuple
 from dataclasses import fields
 from enum import Enum
 from typing import Any, TypeVar, overload
@@ -72,6 +76,19 @@ class Explained(Enum):
     def text(self) -> str:
         """What this means for the user."""
         return str(self.value)
+
+
+@functools.cache
+def named_tuple(*names: str) -> Any:
+    """Class of tuples whose fields have these names, one class for the same names; they pickle, and JAX takes them."""
+    make: Any = namedtuple  # types are checked of classes that are named where they are made
+    made = make("Results", names)
+    made.__reduce__ = lambda self: (_named, (self._fields, *self))
+    return made
+
+
+def _named(names: tuple[str, ...], *values: Any) -> Any:
+    return named_tuple(*names)(*values)
 
 
 def _restored(kind: type[Frozen], attributes: dict[str, Any]) -> Frozen:

@@ -7,15 +7,15 @@ minimiser of ``‖J q̈ − γ‖``: the solution that the pseudo-inverse of ``G
 to the free ones in the metric of ``M``. A `DynamicsStatus` says how each state was solved.
 
 - Direct functions do this at every state, whatever the method.
-- Kernels, and rollouts at each step, do it at states that no compiled method solves (`delassus.runtime.fallback`). They
-  warn once, or return statuses if these are asked for.
+- Kernels, and rollouts at each step, do it at states that no compiled method solves (`delassus.runtime.fallback`).
+- What does not return statuses warns, of each status by itself (`warn_of`).
 - A state that is regular and above the bound is solved by the dense saddle point, then in extended precision.
 - Derivatives are those of this solution where the rank stays as it is (`Dependent`); they are NaN where it failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,6 +30,7 @@ from delassus.algorithms.dynamics.derivatives.accelerations import Dependence
 from delassus.algorithms.dynamics.kkt import SaddlePoint, kkt
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.errors import warn
 from delassus.frozen import Explained, Frozen
 from delassus.spatial.numpy_ops import numbers
 from delassus.spatial.ops import Matrix, Scalar
@@ -77,6 +78,18 @@ class DynamicsStatus(Explained):
         "numbers overflowed here, or the ends of a Distance coincide, so that it has no direction: nothing is known; "
         "make positions, velocities and forces smaller, or hold points that coincide by a Point"
     )
+
+
+HARMLESS = (DynamicsStatus.SOLVED, DynamicsStatus.REDUNDANT)
+"""States at which every constraint holds."""
+
+
+def warn_of(whose: str, counts: Mapping[Any, int], total: int, advice: str, what: str = "state") -> None:
+    """Warn of states that are not solved, a warning for each status, the worst one first; ``counts`` are by status."""
+    for status in reversed(DynamicsStatus):
+        if status not in HARMLESS and (n := counts.get(status, 0)):
+            said = f"{whose}: {n} of {total} {what}(s) are {status.name}: {status.text}"
+            warn(f"{said}. {advice}", kind=f"{whose}: {status.name}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,6 +197,15 @@ def resolve(
     failed = ~are_finite([qdd, forces], batch)
     status[failed], redundant[failed] = DynamicsStatus.FAILED, False
     return Resolved(qdd, forces, status, rank, redundant, error, iterated, dependent)
+
+
+def contradict(motion: DynamicsProblem, batch: tuple[int, ...]) -> NDArray[np.bool_]:
+    """States (...) at which no accelerations are what all rows ask for."""
+    saddle = SaddlePoint(motion)
+    G = numbers(motion.problem.relaxed(saddle.G))
+    rank, _ = independence(motion.problem, numbers(_among_hard_rows(motion, G)), batch)
+    dependent = rank < motion.problem.n_rows
+    return dependent & ~_least_squares(motion, saddle, G, batch, dependent)[2] if dependent.any() else dependent
 
 
 def _vectors(column: Matrix, shape: tuple[int, ...]) -> Array:

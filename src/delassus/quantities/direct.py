@@ -19,6 +19,7 @@ from delassus.accuracy.status import DynamicsStatus, Resolved
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.constraints import ROW_LAYOUT, Argument, Constraint, check_constraints
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
+from delassus.frozen import named_tuple
 from delassus.model.check import common_batch, finite_array, library_of, normalised, real_array
 from delassus.model.tree import Tree
 from delassus.quantities.checks import WEIGHTS, check_damping, check_positive, one_each
@@ -67,7 +68,14 @@ class DirectRequest(NumpyRequest):
         return prod(self.batch) * passes >= COMPILED_FROM and self.request.knows_rank
 
     def run(self) -> dict[str, Array]:
-        """Outputs by name, as `NumpyRequest.run`."""
+        """Outputs by name, as `NumpyRequest.run`; a warning for each status that says that states are not solved."""
+        found = self._run()
+        if self.request.has_status:
+            what = f'compile(tree, constraints, "{self.request.quantity.name}")'
+            self.warn_of_status(self.status, f"{what} says which with return_status=True.")
+        return found
+
+    def _run(self) -> dict[str, Array]:
         if not self.is_compiled:
             return super().run()
         (make,), arrays = KERNELS, dict[str, Array]()
@@ -93,8 +101,8 @@ class DirectRequest(NumpyRequest):
         return dict(zip((o.name for o in self.request.outputs), results, strict=True))
 
     def reported(self, make: Callable[[Any, dict[str, Array]], T]) -> T:
-        """What users get: what ``make`` makes of the request and of its outputs."""
-        return make(self, self.run())
+        """What users get: what ``make`` makes of the request and of its outputs, and that has statuses."""
+        return make(self, self._run())
 
     def _all_resolved(
         self, results: Sequence[Array], error: Array, flagged: NDArray[np.bool_], rest: NumpyRequest
@@ -131,8 +139,9 @@ class CompiledRequest:
         return dict(zip((o.name for o in outputs), found if len(outputs) > 1 else (found,), strict=True))
 
     def reported(self, make: object) -> Any:
-        """All outputs in a tuple, in the place of what ``make`` makes, as statuses are not arrays of numbers."""
-        return tuple(self.run().values())
+        """All outputs in a named tuple, in the place of what ``make`` makes, as statuses are not arrays of numbers."""
+        found = self.run()
+        return named_tuple(*found)(*found.values())
 
     def refusal(self) -> ConfigurationError:
         """Error of what needs more than a kernel returns."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -14,7 +15,7 @@ from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots
 from delassus.accuracy.iterate import TOLERANCE, Iterated, iterate
 from delassus.accuracy.policy import ACCURATE, is_long
 from delassus.accuracy.rank import diagonal_of, independence, least_eigenvalue, least_squares
-from delassus.accuracy.status import DynamicsStatus, Resolved, are_finite, resolve, worst
+from delassus.accuracy.status import DynamicsStatus, Resolved, are_finite, resolve, warn_of, worst
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.contact.solvers import FALLBACK
 from delassus.algorithms.crba import composite_inertias
@@ -142,20 +143,47 @@ class NumpyRequest(BoundRequest):
         self.dependent = resolved.dependent
         return replace(solution, qdd=numbers(resolved.qdd[..., None]), forces=numbers(resolved.forces[..., None]))
 
-    def warn_of_errors(self) -> None:
-        """Say how many states have a larger error estimate than the bound, if the robot or its rows let expect any."""
+    def warn_of_errors(self, known: NDArray[np.bool_] | bool = False) -> None:
+        """Say how many states have a larger error estimate than the bound, if the robot or its rows let expect any.
+
+        States ``known`` (...) are left out: results say of them already that they are not solved.
+        Errors are those of the mass matrix, of Delassus matrices times what their inverse makes of them; of what has no
+        methods those by pivots, as its kernel estimates them.
+        """
         if not (np.any(self._growth > CERTAIN) or self.request.payloads or may_be_singular(self.tree)):
             return
         every = np.ones(self.batch, dtype=bool)
-        error = self._growth * self._free_motion_error({}, every).reshape(self.batch)
+        if self.request.quantity.methods:
+            error = self._growth * self._free_motion_error({}, every).reshape(self.batch)
+        else:
+            error = self._estimated(self.request, {}, every).reshape(self.batch)
+        error = np.where(known, 0.0, error)
         above = np.count_nonzero(~(error <= self.error_bound))
         if above:
             of = f"{self.request.quantity.name} of {self.tree.name!r}"
             warn(
                 f"{of}: {above} of {error.size} state(s) have an estimated relative error above {self.error_bound:g}, "
                 f"the largest one {np.max(error):.1g}: the mass matrix or the rows are nearly singular there. Check "
-                "small inertias, give joints armature, or drop rows."
+                "small inertias, give joints armature, or drop rows.",
+                kind=of,
             )
+
+    def warn_of_states(
+        self,
+        found: Mapping[str, Array],
+        conflicting: NDArray[np.bool_] | bool = False,
+        known: NDArray[np.bool_] | bool = False,
+    ) -> None:
+        """Say how many states of outputs have errors, overflowed, or have rows in conflict; ``known`` ones aside."""
+        self.warn_of_errors(known)
+        status: NDArray[np.object_] = np.full(self.batch, DynamicsStatus.SOLVED, dtype=object)
+        status[np.broadcast_to(conflicting, self.batch)] = DynamicsStatus.CONFLICTING
+        status[~are_finite([*found.values()], self.batch) & ~np.broadcast_to(known, self.batch)] = DynamicsStatus.FAILED
+        self.warn_of_status(status, "Its arrays say which.")
+
+    def warn_of_status(self, status: NDArray[np.object_], advice: str) -> None:
+        """Say how many states have which status that says that they are not solved."""
+        warn_of(f"{self.request.quantity.name} of {self.tree.name!r}", Counter(status.ravel()), status.size, advice)
 
     def _free_motion_error(self, given: Mapping[str, Any], where: NDArray[np.bool_]) -> Array:
         return self._estimated(request(self.tree, (), FREE_MOTION, payloads=self.request.payloads), given, where)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -16,6 +16,7 @@ from delassus.compiler.program.pipeline import derivative_programs, make_program
 from delassus.compiler.program.program import Program, Result
 from delassus.compiler.targets.c.text import Scalar
 from delassus.errors import ConfigurationError
+from delassus.frozen import named_tuple
 from delassus.model.check import check_batch, check_path
 from delassus.quantities.request import Request
 from delassus.runtime.arrays import result_arrays
@@ -38,6 +39,7 @@ class AnyKernel(ABC):
         self.request, self.method = request, request.method
         self.dtype, self.arguments = np.dtype(dtype), request.arguments
         self.results = tuple(Result(o.name, request.shape_of(o), (), o.meaning) for o in request.outputs)
+        self._names = tuple(r.name for r in self.results)
         self._derivatives: dict[tuple[str, ...], Any] = {(): self}
 
     def __repr__(self) -> str:
@@ -70,7 +72,7 @@ class AnyKernel(ABC):
         return self.request.plan
 
     def empty_results(self, batch: int | tuple[int, ...] = ()) -> Any:
-        """Arrays of NumPy to pass as ``out``: one, or a tuple if there are several results, each at a cache line.
+        """Arrays of NumPy to pass as ``out``: one, or a named tuple of several, each at a cache line.
 
         Parameters
         ----------
@@ -86,8 +88,15 @@ class AnyKernel(ABC):
         >>> kernel(q, out=G) is G
         True
         """
-        made = result_arrays(None, self.results, check_batch(batch), self.dtype)
-        return made[0] if len(made) == 1 else tuple(made)
+        return self.returned(result_arrays(None, self.results, check_batch(batch), self.dtype))
+
+    def returned(self, values: Sequence[Any], *further: str) -> Any:
+        """What a call returns: one value, or a tuple whose fields have the names of `results`, and ``further`` ones."""
+        return values[0] if len(values) == 1 else named_tuple(*self._names, *further)(*values)
+
+    def rolled(self, values: Iterable[Any], *further: str) -> Any:
+        """The same of a rollout, whose states are not those after one step alone: without ``_next``."""
+        return named_tuple(*(name.replace("_next", "") for name in self._names), *further)(*values)
 
     def derivative(self, *modes: str, by: str | Sequence[str] | None = None) -> Self:
         """Kernel of a derivative, by formulas or by differentiation of its program; compiled when first asked for.

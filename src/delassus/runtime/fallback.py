@@ -11,6 +11,7 @@ their derivatives with more sweeps, and are flagged then.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.estimate import check_error_bound
 from delassus.accuracy.policy import next_method
-from delassus.accuracy.status import DynamicsStatus, are_finite
+from delassus.accuracy.status import HARMLESS, DynamicsStatus, are_finite
 from delassus.algorithms.contact.solvers import FALLBACK
 from delassus.quantities.evaluate import NumpyRequest, numpy_fallback
 from delassus.quantities.request import Request
@@ -51,12 +52,16 @@ def next_request(kernel: Kernel) -> tuple[Request, str, str] | None:
     return replace(asked, method=method, error_dtype="float64"), "float64", how
 
 
+ON_NUMPY = "on NumPy"
+"""What `Run.counts` calls states that are solved there."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
     """States (*batch) that the machine code has not solved, ``again``, and those ``on_numpy``, by ``numpy_request``.
 
-    ``inaccurate`` are those that nothing has solved to the bound; ``error`` is the estimate of each state. ``results``
-    are what is returned, in the type of the kernel.
+    ``inaccurate`` are those that nothing has solved to the bound, which have the status ``unsolved`` where NumPy says
+    no other; ``error`` is the estimate of each state. ``results`` are what is returned, in the type of the kernel.
     """
 
     again: NDArray[np.bool_]
@@ -65,6 +70,7 @@ class Run:
     numpy_request: NumpyRequest | None
     error: NDArray[Any]
     results: Arrays
+    unsolved: DynamicsStatus
 
     @property
     def status(self) -> NDArray[np.object_]:
@@ -74,15 +80,16 @@ class Run:
             out[self.on_numpy] = self.numpy_request.status
             accepted = self.on_numpy & ~self.inaccurate & (out == DynamicsStatus.INACCURATE)
             out[accepted] = DynamicsStatus.SOLVED
-        out[self.inaccurate & ~self.on_numpy] = DynamicsStatus.UNFINISHED
+        out[self.inaccurate & ~self.on_numpy] = self.unsolved
         out[~are_finite(self.results, out.shape) & (out != DynamicsStatus.UNFINISHED)] = DynamicsStatus.FAILED
         return out
 
     @property
-    def counts(self) -> tuple[int, int, int]:
-        """Numbers of states that were solved again, that were solved on NumPy, and that stay inaccurate."""
-        again, on_numpy, inaccurate = (int(np.count_nonzero(x)) for x in (self.again, self.on_numpy, self.inaccurate))
-        return again, on_numpy, inaccurate
+    def counts(self) -> Counter[Any]:
+        """Numbers of states that the machine code has not solved, by status, and of fine ones that are `ON_NUMPY`."""
+        found = list(zip(self.status[self.again], self.on_numpy[self.again], strict=True))
+        met = Counter[Any](status for status, _ in found)
+        return met + Counter({ON_NUMPY: sum(status in HARMLESS for status, on_numpy in found if on_numpy)})
 
 
 def solve_states(
@@ -97,15 +104,16 @@ def solve_states(
     """Run the machine code; solve the states that it has not solved by its `fallback`, and those left on NumPy."""
     rcond = kernel.compute(arrays, results, batch, threads)
     none, error = np.zeros(batch, dtype=bool), np.zeros(batch)
+    unsolved = DynamicsStatus.UNFINISHED if kernel.iterates else DynamicsStatus.INACCURATE
     if with_error and rcond:
         error = _error(kernel, rcond, arrays, batch, threads)
     if not rcond and not with_status:
-        return Run(none, none, none, None, error, results)
+        return Run(none, none, none, None, error, results, unsolved)
     ill_conditioned = kernel.ill_conditioned(rcond, batch)
     chosen = ill_conditioned | (with_status and not kernel.request.knows_rank)
     on_numpy, inaccurate, numpy_request = none.copy(), np.array(ill_conditioned), None
     if not chosen.any():
-        return Run(chosen, on_numpy, inaccurate, None, error, results)
+        return Run(chosen, on_numpy, inaccurate, None, error, results, unsolved)
     where = np.nonzero(chosen) if batch else chosen
     some, left = [x[where] for x in arrays], np.atleast_1d(ill_conditioned[where])
     n = len(some[0])
@@ -144,7 +152,7 @@ def solve_states(
         for result, x in zip(results, found, strict=True):
             result[where] = x
     error = np.maximum(error, np.finfo(kernel.dtype).eps)
-    return Run(chosen, on_numpy, inaccurate, numpy_request, error, results)
+    return Run(chosen, on_numpy, inaccurate, numpy_request, error, results, unsolved)
 
 
 def _where(chosen: NDArray[np.bool_], outputs: Iterable[Any], results: Arrays, where: Any) -> list[NDArray[Any]]:

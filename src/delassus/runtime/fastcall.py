@@ -3,9 +3,9 @@
 `_called` follows CPython's convention for calls with keywords (``METH_FASTCALL | METH_KEYWORDS``): arguments by
 position, results as ``out``. It reads the fields of array objects at the offsets that NumPy's C interface fixes, checks
 the arrays and runs the kernel, with no wrapper between. Without ``out``, it makes arrays by NumPy's C interface, at
-cache lines, and returns the one or a tuple. In place of an array of one number a state, a float, of Python or NumPy,
-stands for all states. The offsets are checked on live objects, once; where they do not hold (another interpreter,
-another build), there is no direct entry.
+cache lines, and returns the one or a named tuple. In place of an array of one number a state, a float, of Python or
+NumPy, stands for all states. The offsets are checked on live objects, once; where they do not hold (another
+interpreter, another build), there is no direct entry.
 
 All other calls go to the general path as they came: with what is not a C-contiguous, aligned array of the right type
 and shape, with results that share memory with another array, with batches above a limit. A program's hidden result, the
@@ -29,6 +29,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import address_of, compiled
 from delassus.compiler.jit.memory import call_at, load, reserve, store
+from delassus.frozen import named_tuple
 from delassus.runtime.helper import HELPED, UNIT
 from delassus.runtime.threads import ENOUGH_FOR_THREADS, helper_address
 
@@ -43,13 +44,13 @@ VALUE, LENGTH, ITEMS = 16, 16, 24
 
 GENERAL, OUT, TUPLE_TYPE, VECTORCALL, ARRAY_TYPE, DESCR, FLOAT_TYPE, DOUBLE_TYPE, BYTES_DESCR = range(0, 72, 8)
 NEW_ARRAY, NEW_TUPLE, DROP, SPANS, SCRATCH, HELPER, SHARED, MOST_STATES, PART = range(72, 144, 8)
-LANES, INPUTS, RESULTS, HAS_RCOND, ITEM, LEAST, SHAPES = range(144, 200, 8)
+LANES, INPUTS, RESULTS, HAS_RCOND, ITEM, LEAST, NAMED, SHAPES = range(144, 208, 8)
 """Offsets in a kernel's record: the general path, the name "out", types and descriptors; functions of NumPy and of
 Python; where the kernel's are (`MachineCode.spans`); memory for reciprocal conditions and repeated numbers; the helper
 (`delassus.runtime.helper`) and the states from which it takes part; states at most, those that are run before some of
 them may be ill-conditioned, and those from which on there is code for lanes; numbers of arguments and results; whether
-there are reciprocal conditions; bytes of a number; the least of the conditions. Last, of each array, the bytes of a
-state, its number of axes and their lengths."""
+there are reciprocal conditions; bytes of a number; the least of the conditions; the class of named tuples that results
+are. Last, of each array, the bytes of a state, its number of axes and their lengths."""
 
 READABLE, WRITEABLE = 0x1 | 0x100, 0x1 | 0x100 | 0x400
 """C-contiguous and aligned; the same and writeable."""
@@ -236,7 +237,7 @@ def _results(record: int, arguments: int, out: int) -> int:
                 return 0
             if n_results == 1:
                 return int(load(ends))
-            found = call_at(load(record + NEW_TUPLE), n_results)
+            found = call_at(load(record + NEW_TUPLE), load(record + NAMED), n_results)
             if found != 0:
                 for k in range(n_results):
                     store(found + ITEMS + 8 * k, load(ends + 8 * k))
@@ -257,7 +258,9 @@ def _called(owner: int, arguments: int, count: int, names: int) -> int:
         is_known = load(names + LENGTH) == 1 and load(names + ITEMS) == load(record + OUT)
         if is_known and n_results > 1:
             results = load(out)
-            is_known = load(results + OBJECT_TYPE) == load(record + TUPLE_TYPE) and load(results + LENGTH) == n_results
+            kind = load(results + OBJECT_TYPE)
+            is_known = kind == load(record + TUPLE_TYPE) or kind == load(record + NAMED)
+            is_known = is_known and load(results + LENGTH) == n_results
             out = results + ITEMS
     found = _results(record, arguments, out) if is_known else DECLINED
     if found == DECLINED:
@@ -309,7 +312,7 @@ def supported() -> bool:
 
     pointer = ctypes.c_void_p
     dimensions = read(probe, DIMENSIONS, pointer)
-    content, number, several = b"\x01\x02layout", 0.1, (probe, None)
+    content, number, several = b"\x01\x02layout", 0.1, named_tuple("first", "second")(probe, None)
     return (
         read(probe, OBJECT_TYPE, pointer) == id(np.ndarray)
         and read(probe, DATA, pointer) == probe.ctypes.data
@@ -337,21 +340,22 @@ def direct_entry(kernel: Any, general: Callable[..., object], is_helped: bool = 
     if not supported() or n_scalars > SCALARS or max(len(shapes), *map(len, shapes)) > MOST_ARRAYS:
         return general
     out, dtype, operations, python = sys.intern("out"), kernel.dtype, max(1, kernel.operations.total), ctypes.pythonapi
-    needed = python.PyObject_Vectorcall, python.PyTuple_New, python.Py_DecRef
+    needed = python.PyObject_Vectorcall, python.PyType_GenericAlloc, python.Py_DecRef
     vectorcall, new_tuple, drop = (ctypes.cast(function, ctypes.c_void_p).value for function in needed)
+    named = named_tuple(*(r.name for r in kernel.results))
     helper, most = helper_address() if is_helped else 0, limit(operations)
     record = struct.pack(
-        f"23qd{sum(2 + len(shape) for shape in shapes)}q",
+        f"23qdq{sum(2 + len(shape) for shape in shapes)}q",
         *(id(general), id(out), id(tuple), vectorcall, id(np.ndarray), id(dtype), id(float), id(np.float64)),
         *(id(np.dtype(np.uint8)), _numpy_functions()[NEW_FROM_DESCR], new_tuple, drop),  # like ``dtype`` there for good
         *(ctypes.addressof(kernel.code.spans), ctypes.addressof(_SCRATCH), helper),
         *(-(-HELPED // operations) if helper else MOST + 1, most if helper else min(MOST_ALONE, most)),
         *(LEAST_PART if kernel.has_rcond else MOST, kernel.lanes, len(kernel.arguments), len(kernel.results)),
-        *(kernel.has_rcond, dtype.itemsize, dtype.type(kernel.least_rcond)),
+        *(kernel.has_rcond, dtype.itemsize, dtype.type(kernel.least_rcond), id(named)),
         *(x for shape in shapes for x in (prod(shape) * dtype.itemsize, len(shape), *shape)),
     )
     record += struct.pack(_METHOD, id(_NAME) + CONTENTS, address_of(_called), _FASTCALL | _KEYWORDS, 0)
-    return _function(record, (record, general, out, kernel.code))
+    return _function(record, (record, general, out, kernel.code, named))
 
 
 def _function(record: bytes, owner: object) -> Callable[..., object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from inspect import signature
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.accuracy.policy import ACCURATE
-from delassus.accuracy.status import Resolved
+from delassus.accuracy.status import HARMLESS, Resolved, warn_of
 from delassus.compiler.jit.compile import c_function
 from delassus.compiler.machine.code import MachineCode, key_of
 from delassus.compiler.machine.cpu import host
@@ -28,7 +28,7 @@ from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries
 from delassus.runtime.any_kernel import AnyKernel, made_request
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
-from delassus.runtime.fallback import next_request, solve_states
+from delassus.runtime.fallback import ON_NUMPY, next_request, solve_states
 from delassus.runtime.fastcall import direct_entry
 from delassus.runtime.rollouts.loop import Feedback, run_steps
 from delassus.runtime.threads import number_of, over_states
@@ -77,7 +77,6 @@ class Kernel(AnyKernel):
         super().__init__(request, dtype, error_bound, self.code)
         self.tried = (*tried, request.method) if self.error_dtype == "float64" else tried
         self.lanes = lanes
-        self._has_warned = False
         sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self.has_rcond else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
         self._roll: Any = c_function(run_steps) if request.is_rolled else None
@@ -140,14 +139,16 @@ class Kernel(AnyKernel):
 
         Returns
         -------
-        array or tuple of arrays
-            Results (..., shape of one state), a tuple if there are several; ``out`` if it was given. With
-            ``return_status`` a tuple that ends with an array (...) of `DynamicsStatus`, with ``return_error`` one that
-            ends with an array (...) of error estimates. States whose estimate is above the bound of `compile` are
-            solved again in float64, errors estimated by what solutions miss: dynamics by ``"ltl"``, or ``"pv-early"``
-            where that would take minutes to compile, and by ``"proximal"``; what has to be compiled is announced.
-            Those at which none is better are solved on NumPy, as `delassus.forward_dynamics` does.
-            The first call that meets any of these warns, unless it returns statuses or errors.
+        array or named tuple of arrays
+            Results (..., shape of one state), if there are several a tuple whose fields have the names of `results`;
+            ``out`` if it was given. With ``return_status`` a tuple that ends with ``status``, an array (...) of
+            `DynamicsStatus`, with ``return_error`` one that ends with ``error``, an array (...) of estimates.
+            States whose estimate is above the bound of `compile` are solved again in float64, errors estimated by what
+            solutions miss: dynamics by ``"ltl"``, or ``"pv-early"`` where that would take minutes to compile, and by
+            ``"proximal"``; what has to be compiled is announced. Those at which none is better are solved on NumPy, as
+            `delassus.forward_dynamics` does.
+            Calls that meet any of these warn, unless they return statuses or errors: of each status by itself, and of
+            states that are fine when solved again. Python's filters show each of these once a line, or as they are set.
 
         Raises
         ------
@@ -174,10 +175,12 @@ class Kernel(AnyKernel):
         results = result_arrays(out, self.results, batch, self.dtype, arrays)
         run = solve_states(self, arrays, results, batch, threads, return_status, return_error)
         if asked:
-            return *results, *([run.status] if return_status else []), *([run.error] if return_error else [])
+            more = {"status": run.status if return_status else None, "error": run.error if return_error else None}
+            given = {name: x for name, x in more.items() if x is not None}
+            return self.returned([*results, *given.values()], *given)
         if run.again.any():
-            self.warn_once(*run.counts, run.again.size)
-        return out if out is not None else results[0] if len(results) == 1 else tuple(results)
+            self.warn_once(run.counts, run.again.size)
+        return out if out is not None else self.returned(results)
 
     # calls go to machine code at once, and from there, if need be, to `_call`
     __slots__ = {"__call__": _call.__doc__}
@@ -308,31 +311,31 @@ class Kernel(AnyKernel):
         """States whose reciprocal condition is too small; it is negative where results are not finite."""
         return ~(rcond[0] >= self.least_rcond) if rcond else np.zeros(batch, dtype=bool)
 
-    def warn_once(self, again: int, on_numpy: int, inaccurate: int, total: int) -> None:
-        """Say how many states the machine code has not solved by itself, the first time that it happens."""
-        if self._has_warned:
+    def warn_once(self, counts: Mapping[Any, int], total: int) -> None:
+        """Warn of states that the machine code has not solved by itself, ``counts`` as `Run` has them.
+
+        Each kind is a warning of its own, which Python's filters show once a line of the caller, or as they are set.
+        """
+        which = "return_status" if self.iterates or self.request.has_status else "return_error"
+        silence = f"{which}=True says which, and silences this."
+        what = "step" if self.iterates else "state"
+        warn_of(repr(self), counts, total, silence, what)
+        fine = sum(counts.get(status, 0) for status in HARMLESS)
+        if not fine:
             return
-        self._has_warned = True
+        said = f"{self!r}: {fine} of {total} {what}(s) "
         if self.iterates:
-            said = f"{self!r}: {again} of {total} step(s) have residuals above the tolerance after the kernel's sweeps"
-            if again > inaccurate:
-                said += ", and were made again with more"
-            said += f"; {inaccurate} stay above it. return_status=True says which, and silences this."
-            warn(f"{said} Compile with more sweeps, or a shorter time step.")
-            return
-        said = f"{self!r}: {again} of {total} state(s) have an estimated error above the bound"
-        if self.fallback is not None or self.request.has_status or on_numpy:
-            said += " and were solved again"
-        if on_numpy:
+            said += "have residuals above the tolerance after the kernel's sweeps, and were made again with more"
+            silence += " Compile with more sweeps, or a shorter time step."
+        else:
+            said += "have an estimated error above the bound and were solved again"
+        if on_numpy := counts.get(ON_NUMPY, 0):
             said += (
-                f"; {on_numpy} of them on NumPy, which is slow: rows are dependent there or nearly so, numbers are not "
-                f"finite, or {ACCURATE!r} is too long to compile. Drop redundant rows, or compile with "
-                "method='proximal', which solves dependent ones"
+                f"; {on_numpy} of them on NumPy, which is slow: rows are dependent there or nearly so, or "
+                f"{ACCURATE!r} is too long to compile. Drop redundant rows, or compile with method='proximal', which "
+                "solves dependent ones"
             )
-        if inaccurate:
-            said += f"; {inaccurate} of them stay inaccurate"
-        which = "return_error=True, or return_status=True," if self.request.has_status else "return_error=True"
-        warn(f"{said}. {which} says which, and silences this.")
+        warn(f"{said}. {silence}", kind=f"{self!r}: solved again{', on NumPy' if on_numpy else ''}")
 
 
 def _declined(*_: Any, **__: Any) -> Any:

@@ -39,6 +39,9 @@ FIRST, EASIER, HARDER, LEAST, MOST = 1.0, 0.3, 4.0, 1e-8, 1e8
 """Regularisation at the start, its factors after iterations that lower the cost and those that do not, and its bounds,
 relative to curvatures."""
 
+ROUND_OFF = 4.0 * float(np.finfo(float).eps)
+"""Of the cost, for each step: expected decreases below it are the rounding of its sum."""
+
 DIFFERENCE = 1e-6
 """Of central differences of residuals (m, rad, and over s; units of controls)."""
 
@@ -70,6 +73,7 @@ class Plan(Frozen):
         Joint forces, or what stands in their place.
     gains : (T, n, 2 nv) array
         Feedback on the tangent of the state, of controls that vary: ``u + K [q ⊖ q_plan; v − v_plan]``; zero at first.
+        They are those of Riccati's equation without regularisation.
     impulses : (T + 1, n) array
         Of contact steps; without columns of others.
     forces : (T, m) array
@@ -246,15 +250,13 @@ class _Problem:
         found = kernel(*(values[a.name] for a in kernel.arguments))
         return dict(zip((r.name for r in kernel.results), found, strict=True))
 
-    def backward(self, plan: Plan) -> tuple[Array, Array, float]:
-        """Change (T, n) of controls, gains (T, n, 2 nv), and the price of gaps."""
+    def model(self, plan: Plan) -> Model:
+        """The linear-quadratic model about a plan."""
         # impulses of the solution itself: those of the step before would be a longer way to it
         changes = self.called(self.derivatives, plan, plan.impulses[1:])
         A, B, (steps, end) = changes["A"], changes["B"], self.residuals(plan, changes)
         room = (self.bounds[:, None] - plan.controls)[..., self.varied]
-        laws, V, slopes = riccati(Model(A, B, plan.gaps[1:], *steps, *end, self.varied, room), plan.regularisation)
-        price = PRICE * (np.abs(slopes).sum() + abs(V[-1, :-1] @ plan.gaps[0]))
-        return laws[..., -1], laws[..., :-1], float(price)
+        return Model(A, B, plan.gaps[1:], *steps, *end, self.varied, room)
 
 
 def ilqr(
@@ -275,8 +277,9 @@ def ilqr(
 ) -> Iterator[Plan]:
     """Plans of ever lower cost, by the iterative linear-quadratic regulator: one before, and one after each iteration.
 
-    The cost is ``½ Σ ‖along(t, q, v, u)‖² + ½ ‖last(q, v)‖²`` over steps. There is no end but where no change of
-    controls lowers it any more: take as many plans as there is time for.
+    The cost is ``½ Σ ‖along(t, q, v, u)‖² + ½ ‖last(q, v)‖²`` over steps. Plans end where the decrease that the model
+    expects is round-off, or no change of controls lowers the cost any more: take as many as there is time for. There is
+    one after the first in any case, whose gains are those about the optimum if that is where plans start.
 
     Parameters
     ----------
@@ -402,10 +405,21 @@ def _differing(step: Kernel, derivatives: Kernel) -> list[str]:
 
 def _improved(problem: _Problem, plan: Plan) -> Iterator[Plan]:
     yield plan
-    while plan.regularisation < MOST:
-        change, gains, price = problem.backward(plan)
-        new, merit = problem.rolled(replace(plan, gains=gains), change, LENGTHS, price)
-        is_better = merit < plan.cost + price
+    is_last = False
+    while not is_last and plan.regularisation < MOST:
+        model = problem.model(plan)
+        law, V, slopes = riccati(model, plan.regularisation)
+        best, of_best = law, V
+        if plan.regularisation > LEAST:
+            best, of_best, _ = riccati(model, 0.0)
+        if not np.isfinite(best).all():  # the cost does not curve with some control
+            best, of_best = law, V
+        slack = ROUND_OFF * len(model.r) * plan.cost
+        is_last = not plan.gaps.any() and bool(plan.cost - 0.5 * of_best[-1, -1] <= slack)
+        law, slack = (best, slack) if is_last else (law, 0.0)
+        price = PRICE * float(np.abs(slopes).sum() + abs(V[-1, :-1] @ plan.gaps[0]))
+        new, merit = problem.rolled(replace(plan, gains=law[..., :-1]), law[..., -1], LENGTHS, price)
+        is_better = merit < plan.cost + price + slack
         regularisation = max(plan.regularisation * (EASIER if is_better else HARDER), LEAST)
-        plan = replace(new if is_better else plan, regularisation=regularisation)
+        plan = replace(new if is_better else plan, gains=best[..., :-1], regularisation=regularisation)
         yield plan

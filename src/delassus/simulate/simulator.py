@@ -21,7 +21,7 @@ from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import LIMIT, SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.contact.sparse.records import Options
-from delassus.contact.sparse.stepper import BlockSteps
+from delassus.contact.sparse.stepper import BlockSteps, Energies
 from delassus.errors import ConfigurationError, shown, unknown_name, warn
 from delassus.frozen import cached_property
 from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array
@@ -451,14 +451,14 @@ class Simulator(Sensing):
                 self.step_by(controller)
             if record is not None:
                 record.add(self)
-        failed = Counter({status: k for status, k in (self.statuses - before).items() if status not in SOLVED})
-        if failed:
-            commonest, _ = failed.most_common(1)[0]
-            warn(f"{failed.total()} contact problems in {n} steps were not solved to the tolerance: {commonest.text}")
+        for status, k in (self.statuses - before).most_common():
+            if status not in SOLVED:
+                said = f"{k} contact problems in {n} steps were not solved to the tolerance: {status.text}"
+                warn(said, kind=f"contact problems: {status.name}")
         return None if record is None else record.finish(self)
 
-    def energy(self) -> tuple[float, float]:
-        """Kinetic and potential energy (J); the potential one is zero at the origin of the world."""
+    def energy(self) -> Energies:
+        """Energies, ``kinetic`` and ``potential`` (J), a named tuple; the latter is zero at the origin of the world."""
         return self._steps.energy(self.q, self.v)
 
     def get_state(self) -> dict[str, Any]:

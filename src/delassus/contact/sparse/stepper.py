@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 
@@ -87,6 +87,13 @@ SLEEP = {
 }
 """Arrays that say which bodies sleep: the island of each link's body (0: it is awake), and how long it has been at
 rest (s); and the state and the joint forces that the last step left, for bodies wake where others are set."""
+
+
+class Energies(NamedTuple):
+    """Kinetic and potential energy (J)."""
+
+    kinetic: float
+    potential: float
 
 
 class BlockSteps:
@@ -437,7 +444,7 @@ class BlockSteps:
         """Number of problems of all steps by status."""
         return Counter({status: n for status, n in zip(STATUSES, self._progress.totals.tolist(), strict=True) if n})
 
-    def energy(self, q: Array, v: Array) -> tuple[float, float]:
+    def energy(self, q: Array, v: Array) -> Energies:
         """Kinetic and potential energy (J)."""
         kinetic = potential = 0.0
         tree = self.blocks.scene.tree
@@ -453,7 +460,7 @@ class BlockSteps:
             else:
                 both = kind.compile("energies", self._passive)(q[coordinates], v[dofs])
                 kinetic, potential = kinetic + float(both[0].sum()), potential + float(both[1].sum())
-        return kinetic, potential
+        return Energies(kinetic, potential)
 
 
 def _table(rows: list[list[int]], width: int) -> Indices:

@@ -8,8 +8,9 @@ from math import inf
 from typing import Any, Literal, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from delassus.accuracy.status import contradict
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.osim.operational_space_control import (
     Law,
@@ -228,6 +229,12 @@ def control(
         With arrays of JAX or PyTorch a tuple: joint forces, forces along all rows, what is missed and with contacts the
         residual.
 
+    Warns
+    -----
+    DelassusWarning
+        Of states at which rows of contacts contradict one another, numbers overflow, or errors are large because the
+        mass matrix is nearly singular.
+
     Raises
     ------
     ConstraintError, ConfigurationError
@@ -258,8 +265,20 @@ def control(
     bound = bind(tree, tasks, CONTROL, {"q": q, "v": v}, AUTO, impedance=impedance, limits=limits, **asked, **given)
 
     def by_constraint(bound: NumpyRequest, found: dict[str, Array]) -> Control:
+        bound.warn_of_states(found, _contradict(bound))
         ends = np.cumsum([c.size for c in bound.constraints])
         forces = tuple(np.array(x) for x in np.split(found["forces"], ends[:-1], axis=-1)) if len(ends) else ()
         return Control(found["tau"], forces, found["missed"], found.get("force_residual", np.zeros_like(found["tau"])))
 
     return bound.reported(by_constraint)
+
+
+def _contradict(bound: NumpyRequest) -> NDArray[np.bool_] | bool:
+    """States (...) at which rows of contacts contradict one another."""
+    tasks, n = bound.request.options.tasks, len(bound.constraints)
+    assert tasks is not None, "of control only"
+    if tasks.n == n:
+        return False
+    with np.errstate(all="ignore"):
+        held = bound.motion().at_state(bound.entries("q"), bound.entries("v"), range(tasks.n, n))
+        return contradict(held, bound.batch)

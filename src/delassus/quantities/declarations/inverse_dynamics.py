@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, NamedTuple, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -351,9 +351,17 @@ def _exceeds(residual: Array, made_of: Array, rounding: float) -> NDArray[np.boo
     return np.asarray(np.any(residual > rounding * (made_of + least), axis=-1))
 
 
+class InverseDynamicsDerivatives(NamedTuple):
+    """What `inverse_dynamics_derivatives` returns."""
+
+    dtau_dq: Array
+    dtau_dv: Array
+    dtau_dqdd: Array
+
+
 def inverse_dynamics_derivatives(
     tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]
-) -> tuple[Array, Array, Array]:
+) -> InverseDynamicsDerivatives:
     """Derivatives of the joint forces of `inverse_dynamics` with positions, velocities and accelerations.
 
     Takes what `inverse_dynamics` takes, and raises what that raises. Analytic, at O(n d). Positions change along the
@@ -364,6 +372,8 @@ def inverse_dynamics_derivatives(
 
     Returns
     -------
+    A tuple whose fields have these names:
+
     dtau_dq, dtau_dv, dtau_dqdd : (..., nv, nv) arrays
         In SI units; the last one is the mass matrix.
 
@@ -382,7 +392,7 @@ def inverse_dynamics_derivatives(
     """
     states = {"q": q, "v": v, "qdd": qdd}
     found = bind(tree, (), INVERSE_DYNAMICS, states, AUTO, "tangent_jacobian", payloads=payloads, **given).run()
-    return found["dtau_dq"], found["dtau_dv"], found["dtau_dqdd"]
+    return InverseDynamicsDerivatives(*(found[name] for name in InverseDynamicsDerivatives._fields))
 
 
 def bias_force(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]) -> Array:

@@ -377,6 +377,11 @@ def reduced_dynamics(
         Of arrays of JAX or PyTorch, the results of the kernel, whose singularities are numbers in the order of
         `Singularity`, from 0 for none.
 
+    Warns
+    -----
+    DelassusWarning
+        Of states at which numbers overflow, or errors are large because matrices are nearly singular.
+
     Raises
     ------
     ConstraintError
@@ -403,6 +408,7 @@ def reduced_dynamics(
     v = np.zeros(tree.nv) if v is None and isinstance(tree, Tree) else v
 
     def with_singularities(bound: NumpyRequest, found: dict[str, Array]) -> ReducedDynamics:
+        bound.warn_of_states(found, known=found["singularity"] > 1)  # where it names what is singular
         G, drift, M, bias, W, margin, kind = (found[o.name] for o in REDUCED_DYNAMICS.outputs)
         return ReducedDynamics(bound.request.independent, G, drift, M, bias, W, margin, _named(Singularity, kind))
 

@@ -17,7 +17,7 @@ from delassus.accuracy.least_squares import Domain, body_coordinates, least_squa
 from delassus.algorithms import energy, rnea
 from delassus.algorithms.dynamics.derivatives.accelerations import derivatives
 from delassus.errors import ConfigurationError, shown
-from delassus.frozen import Frozen
+from delassus.frozen import Frozen, named_tuple
 from delassus.model.check import check_number, real_array
 from delassus.model.kinematics import generic_configurations
 from delassus.model.topology import characteristic_length
@@ -119,7 +119,7 @@ def regressor(
     -------
     (..., nv, 10 n), (..., 10 n) or (..., 6, 10 n) array
         Pinocchio's ``computeJointTorqueRegressor``, ``computeKineticEnergyRegressor`` and
-        ``computePotentialEnergyRegressor``; a tuple of several outputs.
+        ``computePotentialEnergyRegressor``; a tuple of several outputs, whose fields have their names.
 
     Raises
     ------
@@ -141,7 +141,8 @@ def regressor(
     """
     asked = REGRESSOR if outputs is None else REGRESSOR.only(outputs)
     found = bind(tree, (), asked, {"q": q, "v": v, "qdd": qdd}, gravity=gravity).run()
-    return found[outputs] if isinstance(outputs, str) else tuple(found[o.name] for o in asked.outputs)
+    names = [o.name for o in asked.outputs]
+    return found[outputs] if isinstance(outputs, str) else named_tuple(*names)(*(found[name] for name in names))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -165,6 +165,11 @@ def sensors(
         Numbers of each sensor by its name, in SI units. The kernel ``ds.compile(tree, constraints, "sensors")`` returns
         them one after the other, ``tree.sensor_index(name)`` says where.
 
+    Warns
+    -----
+    DelassusWarning
+        Of states with a status of `DynamicsStatus` that says that they are not solved, of each status by itself.
+
     Raises
     ------
     UnknownNameError, ConfigurationError

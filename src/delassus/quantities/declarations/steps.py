@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Unpack
+from typing import Literal, NamedTuple, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -130,6 +130,15 @@ STEP_DERIVATIVES = Quantity(
 # -- at once -------------------------------------------------------------------------------------------------------
 
 
+class DifferentiatedStep(NamedTuple):
+    """What `step_derivatives` returns."""
+
+    q_next: Array
+    v_next: Array
+    A: Array
+    B: Array
+
+
 def step_derivatives(
     tree: Tree,
     q: ArrayLike,
@@ -142,7 +151,7 @@ def step_derivatives(
     impacts: ArrayLike | None = None,
     compliance: Compliance = None,
     **given: Unpack[ConstrainedMotion],
-) -> tuple[Array, Array, Array, Array]:
+) -> DifferentiatedStep:
     """State after one time step, and its derivatives ``A`` and ``B``, on the configuration manifold.
 
     ``[δq⁺; δv⁺] = A [δq; δv] + B δτ``, where changes of configurations are in the tangent that `Tree.integrate` moves
@@ -167,21 +176,29 @@ def step_derivatives(
 
     Returns
     -------
+    A tuple whose fields have these names:
+
     q_next, v_next : (..., nq) and (..., nv) arrays
         What a compiled "step" gives.
     A : (..., 2 nv, 2 nv) array
     B : (..., 2 nv, nv) array
         In SI units; where rows are dependent, as in `dynamics_derivatives`. With ``control`` of width nu or nq.
 
+    Warns
+    -----
+    DelassusWarning
+        Of states with a status of `DynamicsStatus` that says that they are not solved, of each status by itself.
+
     Examples
     --------
     >>> import delassus as ds, numpy as np
     >>> robot, foot = ds.mechanisms.humanoid(), ds.Point("left_foot")
     >>> q, v, tau = robot.random(0), np.ones(robot.nv), np.zeros(robot.nv)
-    >>> q_next, v_next, A, B = ds.step_derivatives(robot, q, v, tau, 1e-3, foot)
-    >>> A.shape == (2 * robot.nv, 2 * robot.nv), B.shape == (2 * robot.nv, robot.nv)
+    >>> found = ds.step_derivatives(robot, q, v, tau, 1e-3, foot)
+    >>> found.A.shape == (2 * robot.nv, 2 * robot.nv), found.B.shape == (2 * robot.nv, robot.nv)
     (True, True)
+    >>> q_next, v_next, A, B = found
     """
     states, options = {"q": q, "v": v, "tau": tau, "dt": dt}, {"integrator": integrator, "impacts": impacts}
     found = bind(tree, constraints, STEP_DERIVATIVES, states, compliance=compliance, **options, **given).run()
-    return found["q_next"], found["v_next"], found["A"], found["B"]
+    return DifferentiatedStep(*(found[name] for name in DifferentiatedStep._fields))

@@ -188,7 +188,7 @@ class _Library:
 
 def call_on_device(
     kernel: Kernel, given: Sequence[Any], named: Mapping[str, Any], out: Any, stream: int | None, return_error: bool
-) -> tuple[Any, ...]:
+) -> Any:
     """Results of a kernel on the device of its arguments; with estimates of errors, if they are asked for."""
     arguments, dtype = kernel.arguments, kernel.dtype
     names = [a.name for a in arguments]
@@ -214,15 +214,15 @@ def call_on_device(
         if return_error and kernel.error_estimator is not kernel:
             rcond = run(kernel.error_estimator, [library.empty(x.shape, dtype) for x in results])
         found = [library.given_back(x) for x in results] if out is None else each_out(out, kernel.results)
-        return (*found, *([library.estimates(rcond)] if return_error and rcond is not None else []))
+        if return_error and rcond is not None:
+            return kernel.returned([*found, library.estimates(rcond)], "error")
+        return out if out is not None else kernel.returned(found)
 
 
 # -- arrays of NumPy -----------------------------------------------------------------------------------------------
 
 
-def call_from_host(
-    kernel: Kernel, given: Sequence[Any], named: Mapping[str, Any], out: Any, return_error: bool
-) -> tuple[Any, ...]:
+def call_from_host(kernel: Kernel, given: Sequence[Any], named: Mapping[str, Any], out: Any, return_error: bool) -> Any:
     """Results of a kernel, of arrays of NumPy: a block of the batch on each device, which is waited for."""
     arrays, batch = gathered(kernel.arguments, given, named, kernel.dtype)
     results = result_arrays(out, kernel.results, batch, kernel.dtype, arrays)
@@ -240,10 +240,10 @@ def call_from_host(
             with ThreadPoolExecutor(len(devices), thread_name_prefix="delassus") as pool:
                 list(pool.map(run, devices, ends, ends[1:]))
     if not return_error:
-        return tuple(results)
+        return out if out is not None else kernel.returned(results)
     eps = np.finfo(kernel.dtype).eps
     with np.errstate(divide="ignore"):
-        return *results, np.maximum(eps / np.maximum(rcond.astype(float), 0.0), eps)
+        return kernel.returned([*results, np.maximum(eps / np.maximum(rcond.astype(float), 0.0), eps)], "error")
 
 
 def _block(

@@ -230,7 +230,7 @@ class CudaKernel(AnyKernel):
         Returns
         -------
         array or tuple of arrays
-            Results (..., shape of one state), of the library of the arguments, a tuple if there are several; ``out`` if
+            Results (..., shape of one state), of the library of the arguments, a named tuple if there are several; ``out`` if
             it was given. A library that can neither make arrays nor take them over by DLPack gets objects with
             ``__cuda_array_interface__``. Results on a device are there when what was begun on the stream is done:
             nothing waits here, but for results of NumPy. With ``return_error`` a tuple that ends with an array (...) of
@@ -258,15 +258,13 @@ class CudaKernel(AnyKernel):
             return libraries.call(self, others, arguments, named, is_plain)
         if any(map(is_on_device, given)):
             number = None if stream is None else check_whole("stream", stream, "Pass a handle.")
-            found = call_on_device(self, arguments, named, out, number, return_error)
-        elif any(library_of(type(x)) for x in given):
+            return call_on_device(self, arguments, named, out, number, return_error)
+        if any(library_of(type(x)) for x in given):
             is_plain = out is None and stream is None and not return_error
             return libraries.call(self, {library_of(type(x)) for x in given} - {""}, arguments, named, is_plain)
-        else:
-            if stream is not None:
-                raise ConfigurationError("stream", "None, for arrays of NumPy", shown(stream), "Leave it out.")
-            found = call_from_host(self, arguments, named, out, return_error)
-        return found if return_error else out if out is not None else found[0] if len(found) == 1 else found
+        if stream is not None:
+            raise ConfigurationError("stream", "None, for arrays of NumPy", shown(stream), "Leave it out.")
+        return call_from_host(self, arguments, named, out, return_error)
 
     @cached_property
     def error_estimator(self) -> Self:

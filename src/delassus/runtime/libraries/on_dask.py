@@ -26,7 +26,8 @@ def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """Results of a kernel, as Dask arrays: one, or a tuple of several. Their blocks are those of the arguments."""
     arguments = {a.name: a.shape for a in kernel.arguments}
     arrays = _checked(kernel, dict(zip(arguments, ordered(list(arguments), given, named), strict=True)))
-    return _mapped(kernel, _called, arrays, list(map(len, arguments.values())), [r.shape for r in kernel.results])
+    found = _mapped(kernel, _called, arrays, list(map(len, arguments.values())), [r.shape for r in kernel.results])
+    return kernel.returned(found) if isinstance(found, tuple) else found
 
 
 def rollout(asked: Rollout) -> tuple[Any, ...]:

@@ -72,7 +72,7 @@ def _compiled(kernel: Any) -> Any:
         arrays = [_checked(x, a, kernel.dtype) for x, a in zip(complete, kernel.arguments, strict=True)]
         whole, _ = of_one_batch(arrays, kernel.arguments, jax.numpy.broadcast_to)
         results = bind(*whole, kernel=kernel, modes=())
-        return results[0] if len(results) == 1 else tuple(results)
+        return kernel.returned(results)
 
     return jax.jit(checked, inline=True)
 
@@ -382,7 +382,7 @@ def _fall_back(kernel: Any, n: int, addresses: Any) -> int | None:
         n_arguments = len(kernel.arguments)
         run = solve_states(kernel, arrays[:n_arguments], arrays[n_arguments:], (n,), None)
         if run.again.any():
-            kernel.warn_once(*run.counts, n)
+            kernel.warn_once(run.counts, n)
     except BaseException as error:  # nothing may leave a function that C calls
         text = ctypes.create_string_buffer(f"{type(error).__name__}: {error}".encode())
         _failures[:] = [*_failures[-15:], text]

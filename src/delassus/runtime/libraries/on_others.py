@@ -21,7 +21,7 @@ def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
         raise ConfigurationError("kernel", "arrays of one library", f"some of {came}", "Convert them.")
     found = kernel(*map(_numpy, given), **{name: _numpy(x) for name, x in named.items()})
     if isinstance(found, tuple):
-        return tuple(spaces[0].from_dlpack(x) for x in found)
+        return kernel.returned([spaces[0].from_dlpack(x) for x in found])
     return spaces[0].from_dlpack(found)
 
 

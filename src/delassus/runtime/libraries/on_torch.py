@@ -37,7 +37,7 @@ def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
         results = _keep[0](name, (), *tensors)
     else:
         results = torch.ops.delassus.call.default(tensors, name, ())
-    return results[0] if len(results) == 1 else tuple(results)
+    return kernel.returned(results)
 
 
 def rollout(asked: Rollout) -> Any:
@@ -278,7 +278,7 @@ def _register() -> Any:
         if len(batch) > 1:  # the direct entry takes one axis at most
             flat = [x.reshape((prod(batch), *a.shape)) for x, a in zip(flat, made.arguments, strict=True)]
         found = made(*flat)
-        results = [torch.from_numpy(x) for x in (found if type(found) is tuple else (found,))]
+        results = [torch.from_numpy(x) for x in (found if isinstance(found, tuple) else (found,))]
         return results if len(batch) < 2 else [x.view(*batch, *x.shape[1:]) for x in results]
 
     def fake(tensors: Sequence[Any], kernel: str, modes: Sequence[str]) -> Any:

@@ -9,6 +9,7 @@ at all steps are summed. Contact steps start at the impulses that solve them, wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from delassus.accuracy.status import DynamicsStatus
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError
 from delassus.runtime.any_kernel import AnyKernel
@@ -25,7 +27,6 @@ from delassus.runtime.rollouts.on_arrays import roll
 from delassus.runtime.rollouts.on_device import STATE
 
 Arrays = list[NDArray[Any]]
-Counts = tuple[int, int, int]
 
 
 class Sweep(NamedTuple):
@@ -43,12 +44,12 @@ def derivative_rollout(
     over_time: Mapping[str, Moving],
     shown_as: Mapping[str, str],
     threads: int | None,
-) -> tuple[Arrays, NDArray[np.bool_], Counts]:
+) -> tuple[Arrays, NDArray[np.bool_], Counter[Any]]:
     """Tangents or cotangents of a rollout, and which steps (T, *batch) are not solved.
 
     ``kernel`` is the derivative of a step; ``given`` are trajectories (T + 1, …) of the state, what is the same at all
-    steps, and tangents or cotangents, zero if they are not there. Last, counts of states that were solved again, on
-    NumPy, and not at all.
+    steps, and tangents or cotangents, zero if they are not there. Last, counts of states that were not solved at once,
+    as `delassus.runtime.fallback.Run` has them.
     """
     forwards = kernel.request.derivative == ("jvp",)
     step, n_states = replace(kernel.request, derivative=()), kernel.request.quantity.states
@@ -75,9 +76,8 @@ def derivative_rollout(
 
     made = sweep()
     flagged = roll(kernel, made.arguments, made.results, batch, steps, threads, made.totals)
-    n_flagged = int(np.count_nonzero(flagged))
-    counts: Counts = (n_flagged, 0, n_flagged)
-    if n_flagged and not kernel.iterates:  # what comes after them depends on them
+    counts = Counter[Any]({DynamicsStatus.UNFINISHED: int(np.count_nonzero(flagged))})
+    if flagged.any() and not kernel.iterates:  # what comes after them depends on them
         made = sweep()
         counts = _by_calls(kernel, made, batch, steps, threads)
     returned = made.returned
@@ -140,9 +140,9 @@ def _backwards(kernel: AnyKernel, arrays: Arrays, moves: Sequence[bool], batch: 
     return Sweep(arguments, results, totals, returned)
 
 
-def _by_calls(kernel: AnyKernel, sweep: Sweep, batch: Batch, steps: int, threads: int | None) -> Counts:
+def _by_calls(kernel: AnyKernel, sweep: Sweep, batch: Batch, steps: int, threads: int | None) -> Counter[Any]:
     """The same sweep as calls of the kernel make it, which solve states again; counts of these."""
-    counts = np.zeros(3, dtype=int)
+    counts = Counter[Any]()
     for t in range(steps):
 
         def at(x: NDArray[Any], shape: tuple[int, ...], t: int = t) -> NDArray[Any]:
@@ -153,10 +153,10 @@ def _by_calls(kernel: AnyKernel, sweep: Sweep, batch: Batch, steps: int, threads
             for x, a in zip(sweep.arguments, kernel.arguments, strict=True)
         ]
         found = [np.empty((*batch, *r.shape), kernel.dtype) for r in kernel.results]
-        counts += solve_states(kernel, now, found, batch, threads).counts
+        counts.update(solve_states(kernel, now, found, batch, threads).counts)
         for k, (x, r) in enumerate(zip(found, kernel.results, strict=True)):
             if k < len(sweep.totals) and (total := sweep.totals[k]) is not None:
                 at(total, r.shape)[...] += x
             else:
                 at(sweep.results[k], r.shape)[...] = x
-    return int(counts[0]), int(counts[1]), int(counts[2])
+    return counts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.accuracy.status import DynamicsStatus, worst
 from delassus.constraints import Argument
-from delassus.errors import ConfigurationError, shown, warn
+from delassus.errors import ConfigurationError, shown
 from delassus.model.check import OTHERS, check_flag, check_list, check_whole, is_whole, library_of
 from delassus.quantities.quantity import CONTROLS
 from delassus.runtime.any_kernel import AnyKernel
@@ -132,6 +133,8 @@ def rollout(
 
     Returns
     -------
+    A tuple whose fields have these names:
+
     q : (T + 1, ..., nq) array
         Configurations from the start to the end.
     v : (T + 1, ..., nv) array
@@ -245,10 +248,10 @@ def rollout(
         start = {"q": q0, "v": v0, **({"impulses": others.pop("impulses")} if "impulses" in others else {})}
         asked = Rollout(rollout, kernel, start, controls, {**others, "dt": dt}, time_axis, decimation, names, steps)
         if is_of_cupy:
-            return rollout_of_cupy(asked)
+            return kernel.rolled(rollout_of_cupy(asked))
         refused: dict[str, object] = {"threads": threads, "return_status": return_status or None, "feedback": feedback}
         refused["outputs"] = kernel.request.quantity.further or None
-        return _elsewhere(libraries, asked, refused)
+        return kernel.rolled(_elsewhere(libraries, asked, refused))
     if not is_step:
         assert not callable(controls)  # as checked above
         moving = {kernel.request.control: Moving(controls, time_axis, decimation)}
@@ -273,19 +276,18 @@ def rollout(
     trajectories, beside, status, met = found
     applied = [beside.pop()] if follows else []
     total = (len(trajectories[0]) - 1) * prod(trajectories[0].shape[1:-1])
-    if met[0] and not return_status and isinstance(kernel, Kernel):
-        kernel.warn_once(*met, total)
     if loops is not None:
         opened = loops.open(trajectories[0][1:])
+        met += Counter({DynamicsStatus.LOOPS_OPEN: int(np.count_nonzero(opened))})
         if return_status:
             status[opened & (status != DynamicsStatus.FAILED)] = DynamicsStatus.LOOPS_OPEN
-        elif opened.any():
-            n = np.count_nonzero(opened)
-            warn(f"{kernel!r}: {n} of {total} step(s) of a rollout: {DynamicsStatus.LOOPS_OPEN.text}")
+    if not return_status and isinstance(kernel, Kernel):
+        kernel.warn_once(met, total)
     if kernel.iterates:
         of = map(is_largest, kernel.results[n_states:])
         beside = [x.max(axis=0, initial=0.0) if largest else x for largest, x in zip(of, beside, strict=True)]
-    return (*trajectories, *beside, *applied, *([status] if return_status else []))
+    more = [*(["controls"] if follows else []), *(["status"] if return_status else [])]
+    return kernel.rolled([*trajectories, *beside, *applied, status][: len(kernel.results) + len(more)], *more)
 
 
 def _elsewhere(libraries: set[str], asked: Rollout, refused: dict[str, object]) -> Any:
@@ -312,7 +314,7 @@ def _derivative(
     moving: dict[str, Moving],
     threads: int | None,
     return_status: bool,
-) -> tuple[Any, ...]:
+) -> Any:
     """Tangents or cotangents of a rollout, and a status of each step."""
     if return_status and not kernel.iterates:
         raise ConfigurationError("return_status", f"False of {kernel!r}", "True", "Contact steps have a status.")
@@ -320,13 +322,13 @@ def _derivative(
     if return_status:
         status = np.full(flagged.shape, DynamicsStatus.SOLVED, dtype=object)
         status[flagged] = DynamicsStatus.UNFINISHED
-        return (*found, status)
-    if counts[0] and isinstance(kernel, Kernel):
-        kernel.warn_once(*counts, flagged.size)
-    return tuple(found)
+        return kernel.rolled([*found, status], "status")
+    if isinstance(kernel, Kernel):
+        kernel.warn_once(counts, flagged.size)
+    return kernel.rolled(found)
 
 
-Found = tuple[list[NDArray[Any]], list[NDArray[Any]], NDArray[np.object_], tuple[int, int, int]]
+Found = tuple[list[NDArray[Any]], list[NDArray[Any]], NDArray[np.object_], Counter[Any]]
 """Trajectories, what steps give beside them, how each was solved, and counts of those that were not at once."""
 
 
@@ -369,7 +371,7 @@ def _by_policy(
         [np.concatenate([xs[0][:1], *(x[1:] for x in xs)]) for xs in zip(*trajectories, strict=True)],
         [np.concatenate(xs) for xs in zip(*beside, strict=True)],
         np.concatenate(status),
-        (sum(x[0] for x in met), sum(x[1] for x in met), sum(x[2] for x in met)),
+        sum(met, Counter[Any]()),
     )
 
 
@@ -413,13 +415,12 @@ def _by_arrays(
     if not kernel.iterates:
         status, met = _step_by_step(run, arrays, beside, ill_conditioned, feedback)
         return trajectories, beside + applied, status, met
-    status = _all_solved(ill_conditioned, with_status)
-    if with_status:
+    status = _all_solved(ill_conditioned, with_status or bool(ill_conditioned.any()))
+    if len(status):
         status[ill_conditioned] = DynamicsStatus.UNFINISHED
         for trajectory in trajectories[:STATE]:
             status[~np.isfinite(np.einsum("...i->...", trajectory[1:]))] = DynamicsStatus.FAILED
-    n = int(np.count_nonzero(ill_conditioned))
-    return trajectories, beside + applied, status, (n, 0, n)
+    return trajectories, beside + applied, status, Counter(status[status != DynamicsStatus.SOLVED])
 
 
 def _before(trajectory: ArrayLike, argument: Argument, dtype: np.dtype[Any]) -> Moving:
@@ -441,11 +442,11 @@ def _step_by_step(
     beside: list[NDArray[Any]],
     ill_conditioned: NDArray[np.bool_],
     feedback: Feedback | None,
-) -> tuple[NDArray[np.object_], tuple[int, int, int]]:
+) -> tuple[NDArray[np.object_], Counter[Any]]:
     """Take steps of each trajectory again from its first ill-conditioned one on, or all to know their status."""
     kernel, (q, v), loops = run.kernel, arrays[:STATE], run.loops
     (dt,) = (x for a, x in zip(kernel.arguments, arrays, strict=True) if a.name == "dt")
-    status, met = _all_solved(ill_conditioned, run.with_status), np.zeros(3, dtype=int)
+    status, met = _all_solved(ill_conditioned, run.with_status), Counter[Any]()
     opened = (
         np.zeros_like(ill_conditioned) if loops is None else np.logical_or.accumulate(loops.opened(q, v, dt), axis=0)
     )
@@ -457,6 +458,7 @@ def _step_by_step(
         lost = again[t] & ~now
         for x in (q[t + 1], v[t + 1], *(y[t] for y in beside)):
             x[lost] = np.nan
+        met[DynamicsStatus.FAILED] += int(np.count_nonzero(lost))
         if run.with_status:
             status[t, lost] = DynamicsStatus.FAILED
         if not now.any():
@@ -479,7 +481,7 @@ def _step_by_step(
                 results = kernel.empty_results(n)
                 part = [np.ascontiguousarray(x[fine], kernel.dtype) for x in given]
                 solved = solve_states(kernel, part, results, (n,), 1, rank_asked)
-                met[:] += solved.counts
+                met.update(solved.counts)
                 if run.with_status:
                     how[numbers[fine]] = worst([how[numbers[fine]], solved.status])
                 for x, new in zip(found, results, strict=True):
@@ -495,4 +497,4 @@ def _step_by_step(
             feedback.move(int(t) + 1, q[t + 1], v[t + 1], now)
         if run.with_status:
             status[t, now] = how
-    return status, (int(met[0]), int(met[1]), int(met[2]))
+    return status, met

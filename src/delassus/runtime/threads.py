@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any
@@ -23,7 +24,32 @@ CHUNKS = 4
 """Chunks of a batch for each thread: a thread that starts late then leaves more to the others."""
 
 LEAST = 4096
-"""States of a chunk at least, of which the helper takes its part; Python sees interrupts between chunks."""
+"""States of a chunk at least, of which the helper takes its part, unless these are more than `UNINTERRUPTED`."""
+
+UNINTERRUPTED = 50_000_000
+"""Operations of a chunk at most, if it has more states than it must: 5 to 100 ms. Python sees Ctrl-C between chunks."""
+
+
+def at_once(operations: int) -> int:
+    """Units of work, of so many operations each, that are made at once: at most `UNINTERRUPTED`, or one."""
+    return max(1, UNINTERRUPTED // max(1, operations))
+
+
+PART = 0.05
+"""Seconds of a part of steps, between which Python sees interrupts, too."""
+
+GROWTH = 8
+"""Times as many steps as the part before has a part at most."""
+
+
+def in_parts(steps: int) -> Iterator[int]:
+    """Numbers of steps, as many in all, that take about as long as `PART`; they are made between one and the next."""
+    some = 1
+    while steps > 0:
+        some, began = min(some, steps), time.perf_counter()
+        yield some
+        steps, took = steps - some, time.perf_counter() - began
+        some = max(1, min(GROWTH * some, int(some * PART / max(took, 1e-9))))
 
 
 @cache
@@ -68,10 +94,12 @@ def over_states(
     threads: int,
     lanes: int,
     span: int | None = None,
+    operations: int = 1,
 ) -> None:
     """Call ``function(states, *addresses)`` for all of n states; ``strides``: bytes from one state to the next.
 
-    Each call has at least as many states as there are ``lanes``, or all.
+    Each call has at least as many states as there are ``lanes``, or all; where it has more, at most `UNINTERRUPTED`
+    operations, as ``operations`` are those of one state.
 
     Two threads are this one and the helper, if there is the address of ``span``; else they are a pool's.
 
@@ -79,13 +107,15 @@ def over_states(
     chunks are begun then, and those that other threads are at are waited for. If that is interrupted as well, the
     threads go on to the end of their chunks, in arrays that they hold.
     """
-    if threads == 1 or n <= lanes:
+    most = at_once(operations)
+    if n <= lanes or (threads == 1 and n <= most):
         function(n, *_addresses(arrays))
         return
-    chunk = -(-n // (threads * CHUNKS))
+    chunk = most if threads == 1 else min(-(-n // (threads * CHUNKS)), most)
     chunk += -chunk % lanes
     if threads == 2 and span is not None and helper_address():
-        chunk = max(LEAST, chunk + -chunk % UNIT)
+        chunk = max(min(LEAST, most), chunk, 1)
+        chunk += -chunk % UNIT
         for first, states in _chunks(n, chunk):
             places = (start + first * size for start, size in zip(_addresses(arrays), strides, strict=True))
             helper.share(span, list(places), states)

@@ -26,6 +26,8 @@ from test_piles import CUBE, cube, dropped
 def cores(monkeypatch):
     """Four processors, and a pool that no other test has used."""
     monkeypatch.setattr(threads, "cores", lambda: 4)
+    for name in threads.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
     threads._pool.cache_clear()
     yield 4
     threads._pool.cache_clear()
@@ -252,6 +254,46 @@ def test_a_system_without_threads(cores, kernel_and_states, monkeypatch):
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert np.array_equal(kernel(q, threads=4), G)
+
+
+OURS, OPENMP = threads.VARIABLES
+
+
+@pytest.mark.parametrize(
+    "variables, most",
+    [
+        ({}, 4), ({OURS: ""}, 4), ({OURS: "1"}, 1), ({OURS: " 3 "}, 3), ({OURS: "99999"}, 4), ({OPENMP: "2"}, 2),
+        ({OPENMP: "2,1"}, 2), ({OURS: "3", OPENMP: "1"}, 3), ({OURS: "", OPENMP: "1"}, 1),
+    ],
+)  # fmt: skip
+def test_the_environment_says_how_many_threads_calls_have(cores, monkeypatch, variables, most):
+    """Those whose number is not given; steps of scenes and what is helped have two at most."""
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    few, many = fastcall.HELPED, threads.ENOUGH_FOR_THREADS
+    assert threads.number_of(None, many) == most and threads.number_of(None, few - 1, is_helped=True) == 1
+    assert threads.number_of(3, 1) == 3 and threads.number_of(10**9, 1) == cores
+    if os.name == "posix":
+        assert threads.number_of(None, few, is_helped=True) == min(most, 2) == threads.number_with_helpers(None)
+        asked = []
+        monkeypatch.setattr(fastcall, "helper_address", lambda: asked.append(1) or 0)
+        ds.compile(ds.mechanisms.chain(1), (), "energies")
+        assert bool(asked) is (most > 1)  # the direct entry has none with one thread
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "1,2", "²", "1_0", "9" * 5000, "0x2"])
+def test_numbers_of_threads_in_the_environment_that_are_none(cores, kernel_and_states, monkeypatch, text):
+    kernel, q = kernel_and_states
+    monkeypatch.setenv(OURS, text)
+    for call in (lambda: kernel(np.tile(q, (50, 1))), lambda: ds.compile(ds.mechanisms.chain(1), (), "energies")):
+        with pytest.raises(ds.DelassusError, match=r"DELASSUS_THREADS: expected a whole number ≥ 1, got .*unset"):
+            call()
+    assert kernel(q, threads=1).shape == (len(q), 6, 6)
+    monkeypatch.delenv(OURS)
+    monkeypatch.setenv(OPENMP, text.replace(",", ",x"))
+    threads._number.cache_clear()
+    with pytest.warns(ds.DelassusWarning, match="OMP_NUM_THREADS=.*is ignored"):
+        assert threads.number_of(None, threads.ENOUGH_FOR_THREADS) == cores
 
 
 def _same(kernel, q, G):

@@ -30,7 +30,7 @@ import numpy as np
 from delassus.compiler.jit.compile import address_of, compiled
 from delassus.compiler.jit.memory import call_at, load, reserve, store
 from delassus.runtime.helper import HELPED, UNIT
-from delassus.runtime.threads import ENOUGH_FOR_THREADS, helper_address
+from delassus.runtime.threads import ENOUGH_FOR_THREADS, allowed, helper_address
 
 OBJECT_TYPE, DATA, DIMENSIONS_COUNT, DIMENSIONS, BASE, DESCRIPTOR, FLAGS = 8, 16, 24, 32, 48, 56, 64
 """Offsets in an array object (64-bit): type, data, nd, dimensions, base, descr, flags."""
@@ -339,7 +339,7 @@ def direct_entry(kernel: Any, general: Callable[..., object], is_helped: bool = 
     out, dtype, operations, python = sys.intern("out"), kernel.dtype, max(1, kernel.operations.total), ctypes.pythonapi
     needed = python.PyObject_Vectorcall, python.PyTuple_New, python.Py_DecRef
     vectorcall, new_tuple, drop = (ctypes.cast(function, ctypes.c_void_p).value for function in needed)
-    helper, most = helper_address() if is_helped else 0, limit(operations)
+    helper, most = helper_address() if is_helped and allowed() > 1 else 0, limit(operations)
     record = struct.pack(
         f"23qd{sum(2 + len(shape) for shape in shapes)}q",
         *(id(general), id(out), id(tuple), vectorcall, id(np.ndarray), id(dtype), id(float), id(np.float64)),

@@ -128,7 +128,8 @@ class Kernel(AnyKernel):
             result, else a tuple. `empty_results` makes them at cache lines, as a call without ``out`` does; elsewhere,
             vector stores take up to twice as long.
         threads : int, optional
-            1 stays on this thread; None decides by the size of the batch. Two are this one and a helper that is kept.
+            1 stays on this thread; None decides by the size of the batch, up to the environment variable
+            ``DELASSUS_THREADS``. Two are this one and a helper that is kept.
         return_status : bool
             Whether to return how each state was solved, too: of dynamics, its derivatives and time steps.
         return_error : bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections import deque
@@ -13,6 +14,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from delassus.errors import ConfigurationError, shown, warn
 from delassus.model.check import check_whole
 from delassus.runtime import helper
 from delassus.runtime.helper import HELPED, MOST, UNIT
@@ -58,6 +60,37 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+VARIABLES = "DELASSUS_THREADS", "OMP_NUM_THREADS"
+"""Environment variables that say how many threads calls have whose number is not given; the first one that is set."""
+
+
+def allowed() -> int:
+    """Threads of a call whose number is not given: one a processor, or as many as the environment says.
+
+    Raises
+    ------
+    ConfigurationError
+        ``DELASSUS_THREADS`` is no whole number from 1 on.
+    """
+    for name in VARIABLES:
+        if (text := os.environ.get(name, "").strip()) and (number := _number(name, text)):
+            return min(number, cores())
+    return cores()
+
+
+@cache
+def _number(name: str, text: str) -> int:
+    """Number of threads that a variable says; 0, and a warning, where it belongs to others and says none."""
+    first, *inner = text.split(",") if name == "OMP_NUM_THREADS" else [text]  # OpenMP's are of nested levels
+    if all(re.fullmatch(r"0*[1-9][0-9]{0,9}", level.strip(), re.ASCII) for level in (first, *inner)):
+        return int(first)
+    if name == "DELASSUS_THREADS":
+        advice = "Set the environment variable to one, or unset it."
+        raise ConfigurationError(name, "a whole number ≥ 1", shown(text), advice)
+    warn(f"{name}={shown(text)} is no number of threads, and is ignored: set it to a whole number ≥ 1, or unset it")
+    return 0
+
+
 def helper_address() -> int:
     """Address of this process's helper; 0 where there is none, or one processor."""
     return helper.ADDRESS if os.name == "posix" and sys.maxsize > 2**32 and cores() > 1 else 0
@@ -72,17 +105,19 @@ def _pool(process: int) -> ThreadPoolExecutor:
 def number_of(threads: int | None, operations: int, is_helped: bool = False) -> int:
     """Threads for a call: those asked for, or by the operations of the whole call; at most one a processor.
 
+    Of those that are not asked for, no more than are `allowed`.
+
     ``is_helped``: two may be this one and the helper.
     """
     if threads is None:
         few = 2 if is_helped and operations >= HELPED and helper_address() else 1
-        return cores() if operations >= ENOUGH_FOR_THREADS else few
+        return allowed() if operations >= ENOUGH_FOR_THREADS else min(few, allowed())
     return min(check_whole("threads", threads, "Or leave it out.", least=1), cores())
 
 
 def number_with_helpers(threads: int | None) -> int:
     """Threads that share work with helpers: two, or those asked for; at most one a processor, one without helpers."""
-    wanted = 2 if threads is None else check_whole("threads", threads, "Or leave it out.", least=1)
+    wanted = min(2, allowed()) if threads is None else check_whole("threads", threads, "Or leave it out.", least=1)
     return min(wanted, cores(), 1 + MOST) if helper_address() else 1
 
 

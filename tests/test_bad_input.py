@@ -13,6 +13,7 @@ import sys
 import time
 import warnings
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -1513,3 +1514,107 @@ def test_functions_without_constraints_refuse_them_by_name():
             call(arm, q, v, a, method="aba")
     with pytest.raises(ds.DelassusError, match=r"keyword: .* got 'states'"):
         ds.inverse_dynamics(arm, q, v, a, states={})
+
+
+# -- masked arrays -------------------------------------------------------------------------------------------------
+
+
+def masked(x):
+    """The numbers with the first one masked."""
+    array = np.ma.array(x, dtype=float)
+    array[(0,) * array.ndim] = np.ma.masked
+    return array
+
+
+CHAIN, ANGLES, STILL, STEPS = ds.mechanisms.chain(3), np.array([0.1, -0.2, 0.3]), np.zeros(3), np.zeros((5, 3))
+ON_TIP, LATER = ds.Point("link3"), ds.Frame("link3", given="position")
+ALL_GIVEN = {
+    "gravity": STILL, "damping": STILL, "wrenches": {"link3": np.zeros(6)}, "payloads": {"link2": np.zeros(10)},
+    "targets": [STILL], "compliance": np.ones(3), "poses": [STILL], "active": np.ones(1), "placements": [STILL],
+}  # fmt: skip
+"""Options of forward dynamics of a point, with `LATER` for placements."""
+
+
+def with_masked(value):
+    """The value with its numbers masked, wherever they are."""
+    if isinstance(value, dict):
+        return {name: masked(x) for name, x in value.items()}
+    return [masked(x) for x in value] if isinstance(value, list) else masked(value)
+
+
+def masked_calls():
+    """Calls that take masked numbers, by name: kernels, rollouts, direct functions, simulators, what robots have."""
+    q, solid = masked(ANGLES), ds.contact.Sphere(0.1)
+    forward, step, energy = (
+        ds.compile(CHAIN, *what) for what in ((ON_TIP, "dynamics"), ((), "step"), ((), "energies"))
+    )
+    for k in range(4):
+        state = [masked(x) if j == k else x for j, x in enumerate((ANGLES, STILL, STILL, 1e-3))]
+        yield f"argument {k}", partial(step, *state)
+        yield f"rollout, {k}", partial(ds.rollout, step, *state[:2], masked(STEPS) if k == 2 else STEPS, state[3])
+    yield "batch", partial(energy, masked(np.tile(ANGLES, (50, 1))), STILL)
+    yield "by name", partial(forward, ANGLES, STILL, tau=q)
+    yield "in a list", partial(forward, [ANGLES, q], STILL, STILL)
+    yield "one of a list", partial(forward, [0.1, np.ma.masked, 0.2], STILL, STILL)
+    yield "on a thread", partial(energy, q, STILL, threads=1)
+    yield "solve", partial(forward.solve, q, STILL, STILL)
+    yield "out", partial(energy, ANGLES, STILL, out=(masked(0.0), np.empty(())))
+    yield "policy", partial(ds.rollout, step, ANGLES, STILL, lambda t, q, v: masked(v), 1e-3, steps=2)
+    yield (
+        "cotangents",
+        partial(ds.rollout, step.derivative("vjp"), STEPS, STEPS, STEPS[:4], 1e-3, q_next_bar=masked(STEPS[:4])),
+    )
+    law = {
+        "feedback": np.zeros((5, 3, 6)),
+        "nominal": (np.zeros((6, 3)),) * 2,
+        "bounds": (-STEPS[0], STEPS[0]),
+        "defects": np.zeros((6, 6)),
+    }
+    for name, x in law.items():
+        new = tuple(map(masked, x)) if isinstance(x, tuple) else masked(x)
+        yield name, partial(ds.rollout, step, ANGLES, STILL, STEPS, 1e-3, **{**law, name: new})
+    for name, x in ALL_GIVEN.items():
+        tip = ds.Point(LATER) if name == "placements" else ON_TIP
+        more = {"method": "proximal", "baumgarte": 2.0} if name in ("active", "poses") else {}
+        yield name, partial(ds.forward_dynamics, CHAIN, ANGLES, STILL, STILL, tip, **more, **{name: with_masked(x)})
+    yield "direct", partial(ds.mass_matrix, CHAIN, q)
+    yield "integrate", partial(CHAIN.integrate, ANGLES, q)
+    yield "configuration", partial(CHAIN.configuration, {"link1_joint": masked(0.1)})
+    yield "option", partial(ds.compile, CHAIN, (), "dynamics", gravity=q)
+    for name, x in (("q0", ANGLES), ("v0", STILL), ("dt", 1e-3), ("kp", STILL)):
+        yield f"simulator, {name}", partial(ds.Simulator, ds.Scene(CHAIN), **{name: masked(x)}, control="pd")
+    yield "step", partial(ds.Simulator(ds.Scene(CHAIN)).step, q)
+    yield "controller", partial(ds.Simulator(ds.Scene(CHAIN)).run, 0.01, lambda sim: masked(sim.v))
+    yield "scene", partial(ds.Scene, CHAIN, gravity=q)
+    for make in (
+        lambda: ds.Frame("link3", q), lambda: ds.Rows("link3", masked(np.ones((1, 6)))),
+        lambda: ds.mechanisms.free_body(masked(1.0), np.eye(3)),
+        lambda: ds.JointRows({"link1_joint": masked([1.0])}), lambda: ds.Distance("link1", "link3", length=masked(1.0)),
+        lambda: ds.Contact("link3", solid, friction=masked(0.5)), lambda: ds.contact.Sphere(masked(0.1)),
+    ):  # fmt: skip
+        yield inspect.getsource(make), make
+
+
+def test_masks_are_refused_and_not_dropped():
+    """Wherever numbers are masked; arrays without masked ones are as any other."""
+    for name, call in masked_calls():
+        with pytest.raises(ds.DelassusError, match="mask") as caught:
+            call()
+        assert type(caught.value) is not ds.DelassusError, name
+        check_four_parts(caught.value)
+    plain, energy = np.ma.array(ANGLES), ds.compile(CHAIN, (), "energies")
+    assert energy(plain, STILL)[1] == energy(ANGLES, STILL)[1]
+    assert np.isclose(ds.potential_energy(CHAIN, plain), energy(ANGLES, STILL)[1])
+
+
+@pytest.mark.parametrize("name", ["q0", "v0", "controls", "active"])
+def test_masks_beside_arrays_of_jax_are_refused(name):
+    jnp = pytest.importorskip("jax.numpy")
+    step = ds.compile(CHAIN, ON_TIP, "step", active=True, dtype="float32")
+    given = {"q0": STILL, "v0": STILL, "controls": STEPS, "active": np.ones(1)}
+    given = {key: masked(x).astype("float32") if key == name else jnp.asarray(x, "float32") for key, x in given.items()}
+    with refused("none of which is masked", ConfigurationError):
+        ds.rollout(step, dt=1e-3, **given)
+    given["q"], given["v"], given["tau"] = given.pop("q0"), given.pop("v0"), given.pop("controls")
+    with refused("none of which is masked", ConfigurationError):
+        step(**given, dt=1e-3)

@@ -444,16 +444,32 @@ def _in_another_process(kernel: ds.Kernel, q: np.ndarray) -> np.ndarray:
     return np.asarray(kernel(q, threads=2))
 
 
-def test_a_kernel_that_was_pickled_is_of_its_own_robot() -> None:
-    """Not of another one that has the same program, but other names or limits."""
-    tree, joints = ds.mechanisms.chain(2), []
-    for k, joint in enumerate(tree.joints):
-        joints.append(replace(joint, lower=-np.ones(1), upper=np.ones(1), friction=np.full(1, k)))
-    for of in (tree, replace(tree, name="other"), replace(tree, joints=tuple(joints))):
-        kept = pickle.dumps(ds.compile(of, (), "mass_matrix"))
-        kernel = pickle.loads(kept)
-        assert pickle.dumps(kernel.request.tree) == pickle.dumps(pickle.loads(pickle.dumps(of)))
-        assert pickle.loads(kept) is kernel
+def test_kernels_are_equal_where_what_they_hold_is() -> None:
+    """Of robots and constraints that are built anew, and pickled: all differ that differ in anything."""
+
+    def some() -> list[ds.Kernel]:
+        tree, tip = ds.mechanisms.chain(2), ds.Frame("link2", (0.1, 0.0, 0.0))
+        limited = tuple(replace(joint, lower=-np.ones(1)) for joint in tree.joints)
+        trees = tree, replace(tree, name="other"), replace(tree, joints=limited)  # of one program
+        made = [ds.compile(of, (), "energies") for of in trees]
+        options: tuple[dict[str, object], ...] = (
+            {}, {"gravity": (0, 0, -1)}, {"gravity": "input"}, {"payloads": ["link2"]}, {"outputs": ["potential"]},
+            {"passive": "none"}, {"dtype": "float32"}, {"lanes": 1}, {"error_bound": 1e-3, "dtype": "float32"},
+        )  # fmt: skip
+        made += [ds.compile(tree, (), "step", **how) for how in options if "outputs" not in how]
+        made += [ds.compile(tree, (), "energies", **how) for how in options[1:5]]
+        made += [ds.compile(tree, c) for c in (ds.Point(tip), ds.Point("link2"), ds.Weld(tip), [ds.Weld(tip)] * 2)]
+        return [*made, made[0].derivative("jvp"), made[0].derivative("jvp", by="q"), made[0].derivative("vjp")]
+
+    kernels = some()
+    for kernel, other in zip(kernels, some(), strict=True):
+        kept = pickle.dumps(kernel)
+        again = pickle.loads(kept)
+        for twin in (other, again):
+            assert twin == kernel and hash(twin) == hash(kernel) and pickle.dumps(twin) == kept
+        assert again is pickle.loads(kept) and again.request.tree == kernel.request.tree
+    assert len({*kernels}) == len({pickle.dumps(kernel) for kernel in kernels}) == len(kernels)
+    assert kernels[0] != kernels[0].request
 
 
 @pytest.mark.slow

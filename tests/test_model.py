@@ -36,6 +36,7 @@ from internals import (
     spatial_inertia,
     total_mass,
 )
+from random_trees import some_actuator, some_contacts, some_robot, some_rows
 from tools import ROUND_OFF, UNPLANNED, error, random_frame, random_rotation
 from tools import urdf_joint as joint
 
@@ -942,11 +943,72 @@ def test_nothing_can_be_changed(every_joint):
         assert isinstance(sequence, tuple)
 
 
-def test_trees_joints_and_placements_compare_by_identity(every_joint):
-    other = pickle.loads(pickle.dumps(every_joint))
-    for a, b in ((every_joint, other), (every_joint.joints[0], other.joints[0]),
-                 (every_joint.frames["l0"], other.frames["l0"])):  # fmt: skip
-        assert a == a and a != b and len({a, b}) == 2
+@pytest.mark.parametrize("seed", range(8))
+def test_robots_are_equal_where_what_they_hold_is(seed):
+    """Built twice, copied, pickled: the same hash and the same pickle, so that hashes of pickles agree as well."""
+
+    def made():
+        mechanism = some_robot(np.random.default_rng(seed), 6)
+        links = mechanism.moving
+        rows = [*some_contacts(mechanism, 2), some_rows(mechanism), some_rows(mechanism)]
+        sensor = ds.Sensor("touch", "touch", links[0], within=ds.contact.Sphere(0.1))
+        return dataclasses.replace(mechanism.tree, constraints=tuple(rows), sensors=(sensor,))
+
+    tree, other = made(), made()
+    rows = [tuple(x.constraints) for x in (tree, other)]
+    place = tree.frames["l0"]
+    shared, apart = ({**tree.frames, "again": x} for x in (place, dataclasses.replace(place)))
+    alike = [dataclasses.replace(tree, frames=frames) for frames in (shared, apart)]
+    parts = (place, other.frames["l0"]), *zip(tree.joints, other.joints, strict=True)
+    pairs = [(tree, other), rows, alike, *parts]
+    for one, twin in [*pairs, *((x, pickle.loads(pickle.dumps(x))) for x in (tree, *rows[0])), (tree, copy.copy(tree))]:
+        assert one == twin and hash(one) == hash(twin) and pickle.dumps(one) == pickle.dumps(twin)
+    assert tree != rows[0][0]
+
+
+def changes_of(tree):
+    """The tree with another value of each of its fields, and of each field of one of its joints and placements."""
+    given = {f.name: getattr(tree, f.name) for f in dataclasses.fields(tree) if f.init}
+    at = dataclasses.fields(tree.joints[0])
+    joint = {f.name: getattr(tree.joints[0], f.name) for f in at if f.init}
+    others = {"name": "another", "kind": joint_kinds.PRISMATIC, "axis": joint["axis"] - 1}
+    for name, value in joint.items():
+        new = others.get(name, np.where(np.isfinite(value), value + 1e-9, 7.0) if name not in others else None)
+        yield f"joint.{name}", {"joints": (dataclasses.replace(tree.joints[0], **{name: new}), *tree.joints[1:])}
+    (at, place), *_ = tree.frames.items()
+    for name, new in (
+        ("link", place.link + 1),
+        ("position", place.position + 1e-9),
+        ("rotation", np.eye(3)[[1, 2, 0]]),
+    ):
+        yield f"frame.{name}", {"frames": {**tree.frames, at: dataclasses.replace(place, **{name: new})}}
+    more = {
+        "name": "another",
+        "link_names": ("another", *given["link_names"][1:]),
+        "joints": (dataclasses.replace(tree.joints[0], name="another"), *tree.joints[1:]),
+        "parents": (*given["parents"][:-1], -1),
+        "frames": {**given["frames"], "another": place},
+        "gravity_compensation": {"l0": np.ones(4)},
+        "reference_configurations": {"home": tree.neutral()},
+        "actuators": (some_actuator(np.random.default_rng(0), "another", tree.joint_names),),
+        "constraints": (ds.Weld("l1"),),
+        "sensors": (ds.Sensor("another", "gyro", "l1"),),
+        "omitted": {"meshes": ("another",)},
+        "joint_frames": {"another": "l0"},
+        "aliases": {"another": tree.joint_names[0]},
+    }
+    for name, value in given.items():
+        yield name, {name: more[name] if name in more else value + 1e-9}
+
+
+def test_robots_that_differ_in_any_field_are_not_equal():
+    """Fields are those of the classes: one that is new has to be here, or numbers are added to it."""
+    revolute = ds.mechanisms.chain(3)
+    tree = dataclasses.replace(revolute, frames={f"l{k}": x for k, x in enumerate(revolute.frames.values())})
+    for name, change in changes_of(tree):
+        other = dataclasses.replace(tree, **change)
+        assert other != tree and hash(other) != hash(tree) and pickle.dumps(other) != pickle.dumps(tree), name
+        assert other == dataclasses.replace(tree, **change), name
 
 
 def test_what_comes_back_can_be_changed(every_joint):

@@ -26,6 +26,8 @@ from test_piles import CUBE, cube, dropped
 def cores(monkeypatch):
     """Four processors, and a pool that no other test has used."""
     monkeypatch.setattr(threads, "cores", lambda: 4)
+    for name in threads.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
     threads._pool.cache_clear()
     yield 4
     threads._pool.cache_clear()
@@ -58,12 +60,15 @@ def run(function, array):
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_chunks_are_all_states_once_and_fill_the_lanes(cores, number):
-    for n, lanes in itertools.product(range(1, 80), (1, 4, 8)):
-        array, taken = np.zeros((n, 2)), []
-        threads.over_states(lambda *chunk, to=taken: to.append(chunk), [array], [16], n, number, lanes)
+    for n, lanes, most in itertools.product(range(1, 80), (1, 4, 8), (1, 20, 10**6)):
+        array, taken, operations = np.zeros((n, 2)), [], threads.UNINTERRUPTED // most
+        threads.over_states(
+            lambda *chunk, to=taken: to.append(chunk), [array], [16], n, number, lanes, None, operations
+        )
         chunks = sorted(((at - array.ctypes.data) // 16, states) for states, at in taken)
         assert [k for first, states in chunks for k in range(first, first + states)] == list(range(n))
         assert min(states for _, states in chunks) >= min(n, lanes)
+        assert max(states for _, states in chunks) < 2 * (most + lanes)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError("no more")])
@@ -150,6 +155,55 @@ def test_ctrl_c_at_any_time():
     assert run.stdout.strip().endswith("alive")
 
 
+@pytest.fixture
+def parts(monkeypatch):
+    """Chunks of a thousand times fewer operations than else, and parts of one step."""
+    monkeypatch.setattr(threads, "UNINTERRUPTED", threads.UNINTERRUPTED // 1000)
+    monkeypatch.setattr(threads, "PART", 0.0)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("n", [1, 3, 1000])
+def test_no_call_of_a_rollout_is_long(cores, parts, monkeypatch, n, number):
+    """So that what interrupts is seen soon: of few states and of many, forwards and backwards."""
+    arm, asked = ds.mechanisms.chain(3), []
+    step, steps = ds.compile(arm, (), "step"), 3000 // n
+    u, q, kernels = np.ones((steps, 3)), arm.random(0, batch=n), (step, step.derivative("vjp"))
+
+    def both():
+        path = ds.rollout(step, q, 0.0 * q, u, 1e-3, threads=number)
+        return *path, *ds.rollout(kernels[1], *path, u, 1e-3, threads=number, q_next_bar=np.ones((steps, 3)))
+
+    for kernel in kernels:
+
+        def noted(*given, run=kernel._roll, operations=kernel.operations.total):
+            *_, states, some, _, _ = given
+            asked.append(states * some * operations)
+            run(*given)
+
+        monkeypatch.setattr(kernel, "_roll", noted)
+    found, fewest = both(), step.lanes * kernels[1].operations.total
+    assert len(asked) > 10 and max(asked) <= 2 * (threads.UNINTERRUPTED + fewest)
+    monkeypatch.setattr(threads, "UNINTERRUPTED", 2**62)
+    assert all(np.array_equal(x, y) for x, y in zip(found, both(), strict=True))
+
+
+def test_plans_of_many_steps_are_made_in_parts(monkeypatch):
+    """Riccati's equation, of one step at a time here: parts change nothing."""
+    rod, free = ds.mechanisms.pendulum(2), np.zeros((30, 2))
+    kernels = [ds.compile(rod, (), what) for what in ("step", "step_derivatives")]
+
+    def plans():
+        cost = lambda t, q, v, u: 0.3 * u, lambda q, v: q - 0.2
+        return list(itertools.islice(ds.ilqr(*kernels, [0.0] * 2, [0.0] * 2, free, 0.02, *cost), 3))
+
+    known = plans()
+    monkeypatch.setattr(threads, "UNINTERRUPTED", 1)
+    for plan, expected in zip(plans(), known, strict=True):
+        assert np.array_equal(plan.gains, expected.gains) and np.array_equal(plan.controls, expected.controls)
+    assert np.any(known[-1].gains)
+
+
 @pytest.fixture(scope="module")
 def kernel_and_states():
     tree = ds.mechanisms.chain(4)
@@ -200,6 +254,46 @@ def test_a_system_without_threads(cores, kernel_and_states, monkeypatch):
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert np.array_equal(kernel(q, threads=4), G)
+
+
+OURS, OPENMP = threads.VARIABLES
+
+
+@pytest.mark.parametrize(
+    "variables, most",
+    [
+        ({}, 4), ({OURS: ""}, 4), ({OURS: "1"}, 1), ({OURS: " 3 "}, 3), ({OURS: "99999"}, 4), ({OPENMP: "2"}, 2),
+        ({OPENMP: "2,1"}, 2), ({OURS: "3", OPENMP: "1"}, 3), ({OURS: "", OPENMP: "1"}, 1),
+    ],
+)  # fmt: skip
+def test_the_environment_says_how_many_threads_calls_have(cores, monkeypatch, variables, most):
+    """Those whose number is not given; steps of scenes and what is helped have two at most."""
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    few, many = fastcall.HELPED, threads.ENOUGH_FOR_THREADS
+    assert threads.number_of(None, many) == most and threads.number_of(None, few - 1, is_helped=True) == 1
+    assert threads.number_of(3, 1) == 3 and threads.number_of(10**9, 1) == cores
+    if os.name == "posix":
+        assert threads.number_of(None, few, is_helped=True) == min(most, 2) == threads.number_with_helpers(None)
+        asked = []
+        monkeypatch.setattr(fastcall, "helper_address", lambda: asked.append(1) or 0)
+        ds.compile(ds.mechanisms.chain(1), (), "energies")
+        assert bool(asked) is (most > 1)  # the direct entry has none with one thread
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "1,2", "²", "1_0", "9" * 5000, "0x2"])
+def test_numbers_of_threads_in_the_environment_that_are_none(cores, kernel_and_states, monkeypatch, text):
+    kernel, q = kernel_and_states
+    monkeypatch.setenv(OURS, text)
+    for call in (lambda: kernel(np.tile(q, (50, 1))), lambda: ds.compile(ds.mechanisms.chain(1), (), "energies")):
+        with pytest.raises(ds.DelassusError, match=r"DELASSUS_THREADS: expected a whole number ≥ 1, got .*unset"):
+            call()
+    assert kernel(q, threads=1).shape == (len(q), 6, 6)
+    monkeypatch.delenv(OURS)
+    monkeypatch.setenv(OPENMP, text.replace(",", ",x"))
+    threads._number.cache_clear()
+    with pytest.warns(ds.DelassusWarning, match="OMP_NUM_THREADS=.*is ignored"):
+        assert threads.number_of(None, threads.ENOUGH_FOR_THREADS) == cores
 
 
 def _same(kernel, q, G):
@@ -352,6 +446,33 @@ def test_steps_are_those_of_one_thread(cores, several):
         for name, value in one.items():
             assert np.array_equal(value, other[name]) if isinstance(value, np.ndarray) else value == other[name], name
     assert bounced and len(sims[0].contacts) > 60 and sims[0].asleep.any()
+
+
+def test_an_interrupted_run_stands_at_a_step_and_goes_on_from_there(parts, monkeypatch):
+    """Interrupted after machine code has made some of the steps of a part; parts change nothing."""
+    scene, q0 = several_islands()
+    one, other, whole = (ds.Simulator(scene, q0=q0, dt=2e-3, max_overlap=1.0) for _ in range(3))
+    one.run(0.5)
+    advance, calls = other._steps.advance, []
+
+    def interrupted(*given):
+        found = advance(*given)
+        calls.append(given)
+        if len(calls) == 200:
+            raise KeyboardInterrupt
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(other._steps, "advance", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            other.run(0.5)
+    assert 190 < other.steps < 250
+    other.run(0.5 - other.time)
+    monkeypatch.setattr(threads, "PART", 1e9)
+    whole.run(0.5)
+    for sim in (other, whole):
+        for name, value in one.get_state().items():
+            assert np.array_equal(value, sim.get_state()[name]), name
 
 
 def _run_on(sim, q):

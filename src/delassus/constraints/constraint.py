@@ -21,7 +21,7 @@ import numpy as np
 
 from delassus.constraints.frame import ENDS, End, Frame, placement_name
 from delassus.errors import ConstraintError, shown
-from delassus.frozen import Frozen, cached_property
+from delassus.frozen import ByContent, cached_property
 from delassus.model.check import check_list
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import LINEAR, from_entries
@@ -269,7 +269,7 @@ class ConstraintRates:
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
-class Constraint(Frozen):
+class Constraint(ByContent):
     """Rows on the velocity of a robot: what `Weld`, `Point`, `JointRows` and others have in common.
 
     A kind states `fingerprint`, `prefixed`, `drift` and `rates`, and `rows_on_links` or `coefficients`; the rest has

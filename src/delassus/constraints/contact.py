@@ -21,7 +21,7 @@ from delassus.constraints.shapes.convex_distance import Placed
 from delassus.constraints.shapes.lowest_points import Solid, offsets, sites, tangents
 from delassus.constraints.shapes.nearest_points import PAIRS, has_formula, n_touches, touches
 from delassus.errors import ConstraintError, shown
-from delassus.frozen import read_only
+from delassus.frozen import Parts, read_only
 from delassus.model.check import check_number, check_vector
 from delassus.model.shapes import Mesh
 from delassus.model.tree import WORLD, Tree
@@ -343,7 +343,7 @@ class BoundedJoint(JointRows):
     def __repr__(self) -> str:
         return f"BoundedJoint({self.joints[0]!r}, {self.lower:g}, {self.upper:g}, {self.friction:g})"
 
-    def __reduce__(self) -> tuple[type, tuple[object, ...]]:  # type: ignore[override]
+    def _parts(self) -> Parts:
         ((joint, axis),) = self.rows[0].items()
         return BoundedJoint, (joint, axis, self.dof, self.lower, self.upper, self.friction)
 

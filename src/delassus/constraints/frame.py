@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ConstraintError, shown
-from delassus.frozen import Frozen
+from delassus.frozen import ByContent
 from delassus.model.check import check_rotation, check_vector
 from delassus.model.tree import Placement, Tree
 from delassus.spatial.rotations import Array
@@ -25,7 +25,7 @@ def placement_name(constraint: int, end: End) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
-class Frame(Frozen):
+class Frame(ByContent):
     """A place on a link: an origin and axes that stay where they are on it.
 
     Parameters

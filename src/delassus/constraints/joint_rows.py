@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from delassus.constraints.constraint import MOST_ROWS, At, Constraint, ConstraintRates, Rates, exact
 from delassus.errors import ConstraintError, shown, unknown_name
+from delassus.frozen import Parts
 from delassus.model.check import check_list, real_array
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import LINEAR
@@ -78,7 +79,7 @@ class JointRows(Constraint):
         names = ", ".join(map(repr, self.joints[:4])) + (", …" if len(self.joints) > 4 else "")
         return f"JointRows({names}, {self.size} rows)"
 
-    def __reduce__(self) -> tuple[type[JointRows], tuple[list[dict[str, Array]], Array]]:
+    def _parts(self) -> Parts:
         """A mapping proxy does not pickle."""
         return JointRows, ([dict(row) for row in self.rows], self.rest)
 

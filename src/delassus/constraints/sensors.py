@@ -12,7 +12,7 @@ import numpy as np
 
 from delassus.constraints.frame import Frame, as_frame
 from delassus.errors import ConfigurationError, shown, unknown_name
-from delassus.frozen import Frozen
+from delassus.frozen import ByContent
 from delassus.model.check import check_list, check_number, real_array
 from delassus.model.shapes import Solid
 from delassus.model.tree import WORLD, Tree
@@ -65,7 +65,7 @@ ADVICE = "Pass sensors=[ds.Sensor('imu', 'gyro', 'torso')], or names of tree.sen
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sensor(Frozen):
+class Sensor(ByContent):
     """What is measured of a robot, by name.
 
     Parameters

@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
-from typing import Any
 
-from delassus.frozen import Frozen
+from delassus.frozen import ByContent, Parts
 
 Affine = tuple[float, float, float]
 """``c0 + c1 l + c2 l̇`` of a length and its rate."""
 
 
-@dataclass(frozen=True, slots=True)
-class Actuator(Frozen):
+@dataclass(frozen=True, slots=True, eq=False)
+class Actuator(ByContent):
     """An actuator whose force is ``gain · control + bias``, gain and bias affine in its length and its rate.
 
     A motor has a constant gain and no bias; a position servo the gain ``kp`` and the bias ``−kp l − kv l̇``.
@@ -42,7 +41,7 @@ class Actuator(Frozen):
     def __post_init__(self) -> None:
         self._set_attributes(transmission=MappingProxyType(dict(self.transmission)))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def _parts(self) -> Parts:
         """Rebuild from the attributes; a mapping proxy does not pickle."""
         return type(self), (
             self.name, dict(self.transmission), self.gain, self.bias, self.control_range, self.force_range,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from functools import lru_cache
 from math import isfinite, prod
@@ -26,13 +27,23 @@ _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?
 NUMBERS = re.compile(rf"[ \t\r\n]*(?:{_NUMBER}(?:[ \t\r\n]+|$))*")
 
 
+def is_masked(value: Any) -> bool:
+    """Whether some numbers of a masked array, or of those in lists, are masked: what NumPy's functions drop."""
+    if isinstance(value, list | tuple):
+        return "numpy.ma" in sys.modules and any(map(is_masked, value))
+    return "numpy.ma" in sys.modules and isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
+
+
+UNMASKED = "Fill masked numbers: x.filled(0.0)."
+
+
 def real_array(value: Any, *, flags: bool = False) -> Array | None:
     """Copy real numbers into a float64 array; None if that is impossible.
 
-    Complex numbers, text and objects are none; booleans are none but where ``flags`` are wanted.
+    Complex numbers, text, objects and what is masked are none; booleans are none but where ``flags`` are wanted.
     """
     try:
-        given = np.asarray(value)
+        given = np.asarray(None if is_masked(value) else value)
     except Exception:  # an object's own conversion may raise anything, and all of it means: no array of numbers
         return None
     if given.dtype.kind not in ("fiub" if flags else "fiu"):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.errors import ConfigurationError, shown
-from delassus.frozen import Frozen
+from delassus.frozen import ByContent, Frozen
 from delassus.model.check import check_flag, check_number, check_rotation, check_vector, finite_array
 from delassus.spatial.rotations import Array
 
@@ -187,7 +187,7 @@ class HalfSpace(Frozen):
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
-class Mesh(Frozen):
+class Mesh(ByContent):
     """Convex hull of points, or, with ``convex=False``, the surface of triangles as it is, the solid behind it.
 
     Parameters

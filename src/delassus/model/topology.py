@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from delassus.errors import UnknownNameError, shown, unknown_name
-from delassus.frozen import Frozen, read_only
+from delassus.frozen import ByContent, Parts, read_only
 from delassus.model.actuators import Actuator
 from delassus.model.check import check_names
 from delassus.model.inertia import parameters_in_frame
@@ -76,7 +76,7 @@ class Keyframe(Frozen):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Placement(Frozen):
+class Placement(ByContent):
     """Placement of a named frame: its link, and its pose in that link's body frame.
 
     Attributes
@@ -98,7 +98,7 @@ class Placement(Frozen):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Topology(Frozen):
+class Topology(ByContent):
     """Links, joints and frames of a kinematic tree, and its topology; the attributes are those of `Tree`."""
 
     name: str
@@ -170,7 +170,7 @@ class Topology(Frozen):
 
     # -- pickling: a mapping proxy does not pickle, and everything derived is derived again ------------------------
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def _parts(self) -> Parts:
         """Rebuild from the defining attributes."""
         defining = (self.name, self.link_names, self.joints, self.parents, self.inertias, dict(self.frames))
         weight = (self.world_inertia, self.gravity, dict(self.gravity_compensation))
@@ -229,7 +229,7 @@ class Topology(Frozen):
         for name, mass in sorted(self.gravity_compensation.items()):
             digest.update(name.encode() + mass.tobytes())
         for actuator in self.actuators:
-            digest.update(repr(actuator.__reduce__()[1]).encode())
+            digest.update(repr(actuator._parts()[1]).encode())
         for constraint in self.constraints:
             digest.update(constraint.fingerprint.encode())
         for name in sorted(self.frames):

@@ -17,6 +17,7 @@ from delassus.model.check import (
     check_vector,
     common_batch,
     finite_array,
+    is_masked,
     normalised,
     real_array,
 )
@@ -282,13 +283,9 @@ class Tree(Topology):
     def _check_vector(self, x: ArrayLike, size: int, argument: str, size_name: str) -> Array:
         array = real_array(x)
         if array is None:
-            dtype = getattr(x, "dtype", None)
-            raise ConfigurationError(
-                argument,
-                "an array of real numbers",
-                shown(x) if dtype is None else f"dtype {dtype}",
-                "Pass a NumPy array or a list of numbers.",
-            )
+            wanted, advice = "an array of real numbers", "Pass a NumPy array or a list of numbers."
+            came = shown(x) if is_masked(x) or not hasattr(x, "dtype") else f"dtype {x.dtype}"
+            raise ConfigurationError(argument, wanted, came, advice)
         if array.ndim == 0 or array.shape[-1] != size:
             more = 0 if array.ndim == 0 or self.is_floating else array.shape[-1] - size
             base = {"nq": FREE.nq, "nv": FREE.nv}[size_name]

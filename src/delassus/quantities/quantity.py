@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -124,6 +124,11 @@ class Quantity:
     jacobian: Callable[[Any], Sequence[Sequence[Matrix]]] | None = None
     by_option: Mapping[str, Quantity] = field(default_factory=dict)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In the same order in every process."""
+        values = (getattr(self, f.name) for f in fields(self))
+        return _quantity, tuple(tuple(sorted(x)) if isinstance(x, frozenset) else x for x in values)
+
     @property
     def further(self) -> tuple[str, ...]:
         """Names of what a time step returns at each step beside states, but for residuals of contacts."""
@@ -184,6 +189,12 @@ class Quantity:
             raise ConfigurationError("packed", "none without symmetric results", f"{self.name!r}", advice)
         outputs = tuple(output.packed() if output.symmetric else output for output in self.outputs)
         return replace(self, outputs=outputs, run=Packed(self.run, symmetric))
+
+
+def _quantity(*values: Any) -> Quantity:
+    """The quantity of the fields of one."""
+    named = dict(zip((f.name for f in fields(Quantity)), values, strict=True))
+    return Quantity(**{**named, "options": frozenset(named["options"])})
 
 
 OUTPUTS_ADVICE = "Pass outputs=('qdd',), say, or leave it out."

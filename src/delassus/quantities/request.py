@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from delassus.accuracy.closed_loops import (
@@ -18,6 +17,7 @@ from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
 from delassus.constraints.contact import contacts_of
 from delassus.errors import ConfigurationError, ConstraintError, ModelError, shown, unknown_name, warn
+from delassus.frozen import ByContent, Parts
 from delassus.model.check import check_choice, check_flag, check_list
 from delassus.model.tree import Tree
 from delassus.planner.plan import plan
@@ -46,7 +46,7 @@ BY_ADVICE = "Pass by=('q', 'tau'), say, or leave it out."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Request:
+class Request(ByContent):
     """A checked request for a quantity; made by `request`.
 
     ``method`` is the algorithm that runs, "auto" the planner's, and ``is_chosen`` says that it was left to choose.
@@ -68,14 +68,8 @@ class Request:
     derivative: tuple[str, ...] = ()
     error_dtype: str = ""
 
-    def __hash__(self) -> int:
-        return hash(tuple(self.describe().values()))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Request) or self.describe() != other.describe():
-            return False
-        # names, limits and the like, which programs do not depend on
-        return self.tree is other.tree or pickle.dumps(self.tree) == pickle.dumps(other.tree)
+    def _parts(self) -> Parts:
+        return Request, tuple(getattr(self, f.name) for f in fields(self))
 
     @property
     def inputs(self) -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -16,10 +18,36 @@ from delassus.compiler.program.pipeline import derivative_programs, make_program
 from delassus.compiler.program.program import Program, Result
 from delassus.compiler.targets.c.text import Scalar
 from delassus.errors import ConfigurationError
-from delassus.frozen import named_tuple
+from delassus.frozen import cached_property, digest_of, named_tuple
 from delassus.model.check import check_batch, check_path
 from delassus.quantities.request import Request
 from delassus.runtime.arrays import result_arrays
+
+T = TypeVar("T")
+
+
+def kept_by_kernel(function: Callable[..., T]) -> Callable[..., T]:
+    """Keep what a function makes of a kernel, its first argument, as long as that lives, and no longer."""
+
+    @wraps(function)
+    def kept(kernel: AnyKernel, *others: Any) -> T:
+        key = function, *others
+        if key not in kernel.kept:
+            kernel.kept[key] = function(kernel, *others)
+        found: T = kernel.kept[key]
+        return found
+
+    return kept
+
+
+_alive: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
+"""Kernels by how they were made."""
+
+
+def the_same(make: Callable[..., T], *how: Any) -> T:
+    """What makes a kernel, and of what: the same one as long as it lives."""
+    found: T | None = _alive.get((make, *how))
+    return _alive.setdefault((make, *how), make(*how)) if found is None else found
 
 
 class AnyKernel(ABC):
@@ -41,6 +69,17 @@ class AnyKernel(ABC):
         self.results = tuple(Result(o.name, request.shape_of(o), (), o.meaning) for o in request.outputs)
         self._names = tuple(r.name for r in self.results)
         self._derivatives: dict[tuple[str, ...], Any] = {(): self}
+        self.kept: dict[tuple[Any, ...], Any] = {}
+
+    @cached_property
+    def _content(self) -> bytes:
+        return digest_of(self.request) + repr((self.target, *self.__reduce__()[1][1:])).encode()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, AnyKernel) and self._content == other._content)
+
+    def __hash__(self) -> int:
+        return hash(self._content)
 
     def __repr__(self) -> str:
         method = f"method={self.method!r}, " if self.request.quantity.methods else ""

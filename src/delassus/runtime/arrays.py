@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.compiler.program.program import Result
 from delassus.constraints import Argument
-from delassus.errors import ConfigurationError, unknown_name
-from delassus.model.check import common_batch
+from delassus.errors import ConfigurationError, shown, unknown_name
+from delassus.model.check import UNMASKED, common_batch, is_masked
 
 Arrays = Sequence[NDArray[Any]]
 Batch = tuple[int, ...]
@@ -107,6 +107,8 @@ def batch_of_all(names: Sequence[str], leading: Sequence[Batch], advice: str = B
 
 def checked(x: ArrayLike, argument: Argument, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
     """Array (..., shape of one state) of the kernel's dtype; whole numbers and Python's own are converted."""
+    if is_masked(x):
+        raise ConfigurationError(name, "numbers none of which is masked", shown(x), UNMASKED)
     try:
         array = np.asarray(x, dtype=dtype if type(x) in (float, int) else None)
     except Exception:  # an object's own conversion may raise anything, and all of it means: no array of numbers
@@ -273,6 +275,8 @@ def each_out(out: Any, results: Sequence[Result]) -> tuple[Any, ...]:
 
 
 def _checked_out(out: Any, shape: Batch, dtype: np.dtype[Any]) -> NDArray[Any]:
+    if is_masked(out):
+        raise ConfigurationError("out", "numbers none of which is masked", shown(out), "Make it with empty_results.")
     good = isinstance(out, np.ndarray) and out.dtype == dtype and out.shape == shape
     if not good or not out.flags.c_contiguous or not out.flags.writeable:
         got = f"shape {out.shape}, dtype {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__

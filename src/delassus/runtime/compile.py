@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from inspect import cleandoc
 from itertools import zip_longest
 from textwrap import wrap
@@ -28,8 +29,9 @@ COLUMNS = 32, 15, 18, 39
 """Widths of the columns of the table of `compile`."""
 
 
+@lru_cache(maxsize=256)
 def kernel_of(asked: Request, dtype: str, reason: str) -> Kernel:
-    """Kernel of a request, the same one for the same request; ``reason`` says what a direct call compiles it for."""
+    """Kernel of a request, the same one for an equal request; ``reason`` says what a direct call compiles it for."""
     return restored(asked, dtype, None, reason, None)
 
 

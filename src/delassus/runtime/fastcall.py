@@ -31,7 +31,7 @@ from delassus.compiler.jit.compile import address_of, compiled
 from delassus.compiler.jit.memory import call_at, load, reserve, store
 from delassus.frozen import named_tuple
 from delassus.runtime.helper import HELPED, UNIT
-from delassus.runtime.threads import ENOUGH_FOR_THREADS, helper_address
+from delassus.runtime.threads import ENOUGH_FOR_THREADS, allowed, helper_address
 
 OBJECT_TYPE, DATA, DIMENSIONS_COUNT, DIMENSIONS, BASE, DESCRIPTOR, FLAGS = 8, 16, 24, 32, 48, 56, 64
 """Offsets in an array object (64-bit): type, data, nd, dimensions, base, descr, flags."""
@@ -343,7 +343,7 @@ def direct_entry(kernel: Any, general: Callable[..., object], is_helped: bool = 
     needed = python.PyObject_Vectorcall, python.PyType_GenericAlloc, python.Py_DecRef
     vectorcall, new_tuple, drop = (ctypes.cast(function, ctypes.c_void_p).value for function in needed)
     named = named_tuple(*(r.name for r in kernel.results))
-    helper, most = helper_address() if is_helped else 0, limit(operations)
+    helper, most = helper_address() if is_helped and allowed() > 1 else 0, limit(operations)
     record = struct.pack(
         f"23qdq{sum(2 + len(shape) for shape in shapes)}q",
         *(id(general), id(out), id(tuple), vectorcall, id(np.ndarray), id(dtype), id(float), id(np.float64)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import partial
 from inspect import signature
 from math import prod
 from typing import Any
@@ -26,12 +26,12 @@ from delassus.quantities.evaluate import NumpyRequest
 from delassus.quantities.request import Request, request
 from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries
-from delassus.runtime.any_kernel import AnyKernel, made_request
+from delassus.runtime.any_kernel import AnyKernel, made_request, the_same
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
 from delassus.runtime.fallback import ON_NUMPY, next_request, solve_states
 from delassus.runtime.fastcall import direct_entry
 from delassus.runtime.rollouts.loop import Feedback, run_steps
-from delassus.runtime.threads import number_of, over_states
+from delassus.runtime.threads import CHUNKS, at_once, number_of, over_states
 
 
 class Kernel(AnyKernel):
@@ -127,7 +127,8 @@ class Kernel(AnyKernel):
             result, else a tuple. `empty_results` makes them at cache lines, as a call without ``out`` does; elsewhere,
             vector stores take up to twice as long.
         threads : int, optional
-            1 stays on this thread; None decides by the size of the batch. Two are this one and a helper that is kept.
+            1 stays on this thread; None decides by the size of the batch, up to the environment variable
+            ``DELASSUS_THREADS``. Two are this one and a helper that is kept.
         return_status : bool
             Whether to return how each state was solved, too: of dynamics, its derivatives and time steps.
         return_error : bool
@@ -263,7 +264,7 @@ class Kernel(AnyKernel):
             run: Any = ctypes.CFUNCTYPE(None, *types)(code.address("batch"))
             run.code = code  # which must stay while it runs, on whatever thread
             every = [*arrays, *results, *rcond]
-            over_states(run, every, self._strides, n, number, self.lanes, code.address("span"))
+            over_states(run, every, self._strides, n, number, self.lanes, code.address("span"), self.operations.total)
         return rcond
 
     def roll(
@@ -294,17 +295,23 @@ class Kernel(AnyKernel):
         sums = [number for k, _ in added for number in (k, prod(shapes[k]))]
         numbers, item = [(ctypes.c_int64 * len(x))(*x) for x in (sums, law)], self.dtype.itemsize
 
-        def run(states: int, *addresses: int) -> None:
+        def run(states: int, *addresses: int, first: int = 0, some: int = steps) -> None:
             places, span = (ctypes.c_int64 * (2 * len(every)))(*addresses, *times), code.address("span")
-            sizes = states, steps, self.lanes, item
+            for k, of_step in enumerate(times):
+                places[k] += first * of_step
             at_sums, at_law = map(ctypes.addressof, numbers)
             how = len(every), at_sums, len(added), at_law if law else 0
-            self._roll(span, ctypes.addressof(places), *how, *sizes)
+            self._roll(span, ctypes.addressof(places), *how, states, some, self.lanes, item)
 
         if n:
             code, several = self.code.of(n), number_of(threads, n * steps * self.operations.total)
             strides = [prod(shape) * item for shape in shapes]
-            over_states(run, every, strides, n, several, self.lanes)
+            states = max(min(n, self.lanes), n // (several * CHUNKS))  # of a chunk; memory is in the order of steps
+            together = at_once(states * self.operations.total)
+            for first in range(0, steps, together):
+                some = min(together, steps - first)
+                part = partial(run, first=first, some=some)
+                over_states(part, every, strides, n, several, self.lanes, None, some * self.operations.total)
         return self.ill_conditioned(rcond, (steps, *batch))
 
     def ill_conditioned(self, rcond: Arrays, batch: Batch) -> NDArray[np.bool_]:
@@ -343,7 +350,6 @@ def _declined(*_: Any, **__: Any) -> Any:
     return NotImplemented
 
 
-@lru_cache(maxsize=256)
 def restored(request: Request, dtype: str, lanes: int | None, reason: str, error_bound: float | None) -> Kernel:
-    """Kernel that has been pickled, the same one for equal requests; without ``lanes`` with those of this processor."""
-    return Kernel(request, dtype, lanes or host().lanes(dtype), reason, error_bound)
+    """Kernel that has been pickled, the same one while it lives; without ``lanes`` with those of this processor."""
+    return the_same(Kernel, request, dtype, lanes or host().lanes(dtype), reason, error_bound)

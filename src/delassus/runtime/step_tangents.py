@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from delassus.quantities.declarations.contact import CONTACT_STEP_DERIVATIVES, d
 from delassus.quantities.declarations.regressors import REGRESSOR
 from delassus.quantities.declarations.steps import STEP_DERIVATIVES
 from delassus.quantities.request import Request, request
+from delassus.runtime.any_kernel import kept_by_kernel
 from delassus.runtime.arrays import gathered, result_arrays
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.on_device import STATE
@@ -116,7 +117,7 @@ def carry(
                         kept[at, unit, i, j] = S[unit, i, j]
 
 
-@lru_cache(maxsize=16)
+@kept_by_kernel
 def derivatives_of_steps(kernel: Kernel, names: tuple[str, ...], times: bool) -> StepDerivatives | None:
     """Derivatives of a step with state and arguments at many states; what is not called is not compiled.
 
@@ -202,14 +203,14 @@ def _at_states(
         yield StepTangents(ends, at[1].copy(), A, np.concatenate(columns, axis=-1), fits, right)
 
 
-@lru_cache(maxsize=16)
+@kept_by_kernel
 def _step_kernel(kernel: Kernel) -> Kernel:
     """Derivatives of a step by state and joint forces."""
     asked = replace(kernel.request, quantity=STEP_DERIVATIVES.only(["A", "B"]))
     return Kernel(asked, kernel.dtype.name, kernel.lanes, ", for derivatives", kernel.error_bound)
 
 
-@lru_cache(maxsize=16)
+@kept_by_kernel
 def regressor_kernel(kernel: Kernel) -> Kernel:
     """Regressor of joint forces of the same robot."""
     asked = request(kernel.request.tree, (), REGRESSOR, outputs="tau", gravity=kernel.request.options.gravity)
@@ -254,7 +255,7 @@ def forces_of_changes(kernel: Kernel, Y: Array, changes: Values) -> Array:
     return out
 
 
-@lru_cache(maxsize=16)
+@kept_by_kernel
 def _payloads_on_links(kernel: Kernel) -> dict[str, tuple[int, Array]]:
     """Link of each payload, and what units of its ten parameters are there (10 × 10), by names of arguments."""
     tree, out = kernel.request.tree, dict[str, tuple[int, Array]]()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any
 
 from numpy.typing import NDArray
 
+from delassus.errors import ConfigurationError, shown, warn
 from delassus.model.check import check_whole
 from delassus.runtime import helper
 from delassus.runtime.helper import HELPED, MOST, UNIT
@@ -23,13 +26,69 @@ CHUNKS = 4
 """Chunks of a batch for each thread: a thread that starts late then leaves more to the others."""
 
 LEAST = 4096
-"""States of a chunk at least, of which the helper takes its part; Python sees interrupts between chunks."""
+"""States of a chunk at least, of which the helper takes its part, unless these are more than `UNINTERRUPTED`."""
+
+UNINTERRUPTED = 50_000_000
+"""Operations of a chunk at most, if it has more states than it must: 5 to 100 ms. Python sees Ctrl-C between chunks."""
+
+
+def at_once(operations: int) -> int:
+    """Units of work, of so many operations each, that are made at once: at most `UNINTERRUPTED`, or one."""
+    return max(1, UNINTERRUPTED // max(1, operations))
+
+
+PART = 0.05
+"""Seconds of a part of steps, between which Python sees interrupts, too."""
+
+GROWTH = 8
+"""Times as many steps as the part before has a part at most."""
+
+
+def in_parts(steps: int) -> Iterator[int]:
+    """Numbers of steps, as many in all, that take about as long as `PART`; they are made between one and the next."""
+    some = 1
+    while steps > 0:
+        some, began = min(some, steps), time.perf_counter()
+        yield some
+        steps, took = steps - some, time.perf_counter() - began
+        some = max(1, min(GROWTH * some, int(some * PART / max(took, 1e-9))))
 
 
 @cache
 def cores() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+VARIABLES = "DELASSUS_THREADS", "OMP_NUM_THREADS"
+"""Environment variables that say how many threads calls have whose number is not given; the first one that is set."""
+
+
+def allowed() -> int:
+    """Threads of a call whose number is not given: one a processor, or as many as the environment says.
+
+    Raises
+    ------
+    ConfigurationError
+        ``DELASSUS_THREADS`` is no whole number from 1 on.
+    """
+    for name in VARIABLES:
+        if (text := os.environ.get(name, "").strip()) and (number := _number(name, text)):
+            return min(number, cores())
+    return cores()
+
+
+@cache
+def _number(name: str, text: str) -> int:
+    """Number of threads that a variable says; 0, and a warning, where it belongs to others and says none."""
+    first, *inner = text.split(",") if name == "OMP_NUM_THREADS" else [text]  # OpenMP's are of nested levels
+    if all(re.fullmatch(r"0*[1-9][0-9]{0,9}", level.strip(), re.ASCII) for level in (first, *inner)):
+        return int(first)
+    if name == "DELASSUS_THREADS":
+        advice = "Set the environment variable to one, or unset it."
+        raise ConfigurationError(name, "a whole number ≥ 1", shown(text), advice)
+    warn(f"{name}={shown(text)} is no number of threads, and is ignored: set it to a whole number ≥ 1, or unset it")
+    return 0
 
 
 def helper_address() -> int:
@@ -46,17 +105,19 @@ def _pool(process: int) -> ThreadPoolExecutor:
 def number_of(threads: int | None, operations: int, is_helped: bool = False) -> int:
     """Threads for a call: those asked for, or by the operations of the whole call; at most one a processor.
 
+    Of those that are not asked for, no more than are `allowed`.
+
     ``is_helped``: two may be this one and the helper.
     """
     if threads is None:
         few = 2 if is_helped and operations >= HELPED and helper_address() else 1
-        return cores() if operations >= ENOUGH_FOR_THREADS else few
+        return allowed() if operations >= ENOUGH_FOR_THREADS else min(few, allowed())
     return min(check_whole("threads", threads, "Or leave it out.", least=1), cores())
 
 
 def number_with_helpers(threads: int | None) -> int:
     """Threads that share work with helpers: two, or those asked for; at most one a processor, one without helpers."""
-    wanted = 2 if threads is None else check_whole("threads", threads, "Or leave it out.", least=1)
+    wanted = min(2, allowed()) if threads is None else check_whole("threads", threads, "Or leave it out.", least=1)
     return min(wanted, cores(), 1 + MOST) if helper_address() else 1
 
 
@@ -68,10 +129,12 @@ def over_states(
     threads: int,
     lanes: int,
     span: int | None = None,
+    operations: int = 1,
 ) -> None:
     """Call ``function(states, *addresses)`` for all of n states; ``strides``: bytes from one state to the next.
 
-    Each call has at least as many states as there are ``lanes``, or all.
+    Each call has at least as many states as there are ``lanes``, or all; where it has more, at most `UNINTERRUPTED`
+    operations, as ``operations`` are those of one state.
 
     Two threads are this one and the helper, if there is the address of ``span``; else they are a pool's.
 
@@ -79,13 +142,15 @@ def over_states(
     chunks are begun then, and those that other threads are at are waited for. If that is interrupted as well, the
     threads go on to the end of their chunks, in arrays that they hold.
     """
-    if threads == 1 or n <= lanes:
+    most = at_once(operations)
+    if n <= lanes or (threads == 1 and n <= most):
         function(n, *_addresses(arrays))
         return
-    chunk = -(-n // (threads * CHUNKS))
+    chunk = most if threads == 1 else min(-(-n // (threads * CHUNKS)), most)
     chunk += -chunk % lanes
     if threads == 2 and span is not None and helper_address():
-        chunk = max(LEAST, chunk + -chunk % UNIT)
+        chunk = max(min(LEAST, most), chunk, 1)
+        chunk += -chunk % UNIT
         for first, states in _chunks(n, chunk):
             places = (start + first * size for start, size in zip(_addresses(arrays), strides, strict=True))
             helper.share(span, list(places), states)

@@ -22,6 +22,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.types import DUALS
+from delassus.runtime.threads import at_once
 from delassus.spatial.rotations import Array
 
 BLOCK = 8
@@ -80,29 +81,35 @@ def riccati(model: Model, damping: float) -> tuple[Array, Array, Array]:
     rows, width, pairs = (BLOCK * (-(-k // BLOCK)) for k in (nx + 1, n + BLOCK * (-(-(nx + 1) // BLOCK)), 2 * n))
     numbers = Rows(*(np.zeros((k, width)) for k in (rows, rows, width, rows, n, pairs, pairs, 1)))
     laws, given = np.empty((T, n, nx + 1)), Model(*map(np.ascontiguousarray, model))
-    slopes = np.zeros(T)
-    _backward(given, damping, laws, slopes, numbers, Rows(*(x.view(DUALS) for x in numbers)))
+    slopes, registers = np.zeros(T), Rows(*(x.view(DUALS) for x in numbers))
+    some = at_once(width * width * rows)
+    for end in range(T, 0, -some) or [0]:
+        _backward(given, damping, laws, slopes, numbers, registers, max(end - some, 0), end)
     return laws, numbers.V[: nx + 1, n : n + nx + 1], slopes
 
 
 @compiled
-def _backward(model: Model, damping: float, laws: Array, slope: Array, numbers: Rows, registers: Rows) -> None:
+def _backward(
+    model: Model, damping: float, laws: Array, slope: Array, numbers: Rows, registers: Rows, first: int, end: int
+) -> None:
+    """Steps from the one before ``end`` back to the first of some; the last ones start from the end's residuals."""
     A, B, gaps, J, r, J_end, r_end, varied, room = model
     F, _, Q, V, K, left, right, row = numbers
     T, nx, n, m = A.shape[0], A.shape[1], varied.size, r.shape[1]
     one, blocks, nx_blocks, L = n + nx, registers.Q.shape[1], F.shape[0] // BLOCK, np.zeros((n, n))
     held: Any = np.zeros(n, np.int64)
-    for e in range(r_end.size):
-        for j in range(nx):
-            row[0, n + j] = J_end[e, j]
-        row[0, one] = r_end[e]
-        for i in range(n, one + 1):
-            if row[0, i] != 0.0:
-                for j in range(i, one + 1):
-                    V[i - n, j] += row[0, i] * row[0, j]
-    _mirror(V, n, nx + 1)
-    F[nx, one] = 1.0
-    for t in range(T - 1, -1, -1):
+    if end == T:
+        for e in range(r_end.size):
+            for j in range(nx):
+                row[0, n + j] = J_end[e, j]
+            row[0, one] = r_end[e]
+            for i in range(n, one + 1):
+                if row[0, i] != 0.0:
+                    for j in range(i, one + 1):
+                        V[i - n, j] += row[0, i] * row[0, j]
+        _mirror(V, n, nx + 1)
+        F[nx, one] = 1.0
+    for t in range(end - 1, first - 1, -1):
         for i in range(nx):
             for j in range(n):
                 F[i, j] = B[t, i, varied[j]]

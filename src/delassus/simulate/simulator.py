@@ -26,6 +26,7 @@ from delassus.errors import ConfigurationError, shown, unknown_name, warn
 from delassus.frozen import cached_property
 from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array
 from delassus.quantities.options import Control, Passive
+from delassus.runtime.threads import in_parts
 from delassus.simulate.controls import Controls
 from delassus.simulate.derivatives import (
     Asked,
@@ -266,14 +267,18 @@ class Simulator(Sensing):
         self._go(self._controls.forces(self.q, self.v, tau, v_target), 1)
 
     def _go(self, forces: Array, steps: int) -> None:
-        if steps > 1:
-            self.q, self.v = self._steps.advance(self.q, self.v, forces, steps - 1)
-        if steps:
-            self._before = self.q, self.v
-            self.q, self.v = self._steps.advance(self.q, self.v, forces, 1)
-        self.tau, self.status = forces, self._steps.status
-        self.steps += steps
-        self.time = self.steps * self.dt
+        for some in in_parts(steps):
+            before = self.get_state() if steps > 1 else None
+            try:
+                for n in filter(None, (some - 1, 1)):
+                    self._before = self.q, self.v
+                    self.q, self.v = self._steps.advance(self.q, self.v, forces, n)
+            except BaseException:  # interrupts, too: some of the steps may have been made
+                if before is not None:
+                    self.set_state(before)
+                raise
+            self.tau, self.status = forces, self._steps.status
+            self.steps, self.time = self.steps + some, (self.steps + some) * self.dt
 
     def step_derivatives(self, *, parameters: Iterable[str] = (), smoothing: float | None = None) -> StepDerivatives:
         """Derivatives ``A`` and ``B`` of the last step: of the state after it with that before, and with controls.
@@ -390,10 +395,8 @@ class Simulator(Sensing):
     def step_by(self, controller: Controller | None) -> None:
         """Advance by one time step under what a controller gives: what `step` takes, a pair where that is two."""
         given = None if controller is None else controller(self)
-        if isinstance(given, tuple) and len(given) == 2 and np.ndim(given[0]) == 1:
-            self.step(*given)
-        else:
-            self.step(given)
+        is_pair = isinstance(given, tuple) and len(given) == 2 and np.ndim(given[0]) == 1
+        self.step(*(given if is_pair else (given,)))
 
     @cached_property
     def _changes(self) -> SceneChanges:
@@ -432,13 +435,11 @@ class Simulator(Sensing):
         """
         n = round(check_number("duration", duration, UNIT, above=False) / self.dt)
         if controller is not None and not callable(controller):
-            raise ConfigurationError(
-                "controller", "a function of the simulator", shown(controller), "Constant forces: lambda sim: tau."
-            )
+            wanted, advice = "a function of the simulator", "Constant forces: lambda sim: tau."
+            raise ConfigurationError("controller", wanted, shown(controller), advice)
         if record is not None and not isinstance(record, Recorder):
             raise ConfigurationError("record", "a Recorder", shown(record), "Pass record=Recorder().")
-        check_flag("progress", progress)
-        before = self.statuses
+        progress, before = check_flag("progress", progress), self.statuses
         if record is not None:
             record.start(self)
         alone = controller is None and record is None and self.control == "tau"
@@ -486,9 +487,8 @@ class Simulator(Sensing):
         ConfigurationError
             Not all of it, or that of another scene.
         """
-        steps, rng, status, statuses, contacts, on_contacts, on_joints, sleep = checked_state(
-            state, self.get_state(), self.scene, self.rng
-        )
+        found = checked_state(state, self.get_state(), self.scene, self.rng)
+        steps, rng, status, statuses, contacts, on_contacts, on_joints, sleep = found
         # as they are: quaternions that are normalised once more may change in their last bit
         self.q, self.v, self.tau = (np.array(state[name], dtype=float) for name in ("q", "v", "last_tau"))
         self.steps, self.time = steps, steps * self.dt

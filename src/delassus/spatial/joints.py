@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from delassus.errors import ModelError
-from delassus.frozen import Frozen
+from delassus.frozen import ByContent
 from delassus.spatial.joint_kinds import JointKind
 from delassus.spatial.motion import LINEAR
 from delassus.spatial.rotations import Array
@@ -22,7 +22,7 @@ LIMITS = ("lower", "upper", "effort_limit", "velocity_limit")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Joint(Frozen):
+class Joint(ByContent):
     """A joint between a link and its parent.
 
     Attributes

@@ -9,7 +9,6 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +21,7 @@ from delassus.frozen import cached_property
 from delassus.model.check import check_flag, check_whole, library_of
 from delassus.quantities.request import Request
 from delassus.runtime import libraries
-from delassus.runtime.any_kernel import AnyKernel, made_request
+from delassus.runtime.any_kernel import AnyKernel, made_request, the_same
 from delassus.runtime.cuda.arrays import is_on_device
 from delassus.runtime.cuda.calls import call_from_host, call_on_device
 from delassus.runtime.cuda.driver import Driver, Loaded, driver
@@ -329,7 +328,6 @@ class _Launch:
             raise self.driver.error(code, "cuLaunchKernel")
 
 
-@lru_cache(maxsize=256)
 def restored_for_gpus(request: Request, dtype: str, error_bound: float | None) -> CudaKernel:
-    """Kernel that has been pickled, the same one for equal requests."""
-    return CudaKernel(request, dtype, "", error_bound)
+    """Kernel that has been pickled, the same one as long as it lives."""
+    return the_same(CudaKernel, request, dtype, "", error_bound)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from delassus.errors import ConfigurationError, shown
-from delassus.model.check import OTHERS, real_array
+from delassus.model.check import OTHERS, UNMASKED, is_masked, real_array
+from delassus.runtime.arrays import Rollout
 from delassus.runtime.libraries import on_dask, on_jax, on_others, on_torch
 
 MODULES: Mapping[str, Any] = {"JAX": on_jax, "PyTorch": on_torch, "Dask": on_dask, OTHERS: on_others}
@@ -29,8 +30,21 @@ def call(kernel: Any, libraries: set[str], given: Sequence[Any], named: Mapping[
     raise ConfigurationError("kernel", "arrays of one library", f"some of {names}", "Convert them.")
 
 
+def rollout_elsewhere(library: str, asked: Rollout) -> Any:
+    """Rollout with arrays of another library."""
+    for name, x in {**asked.start, **asked.fixed, "controls": asked.controls}.items():
+        _refuse_masked(name, x)
+    return MODULES[library].rollout(asked)
+
+
+def _refuse_masked(name: str, x: Any) -> None:
+    if is_masked(x):
+        raise ConfigurationError(name, "numbers none of which is masked", shown(x), UNMASKED)
+
+
 def _as_array(kernel: Any, name: str, x: Any) -> Any:
-    """A list or tuple of numbers, beside arrays, as an array of the kernel's type; all else as it is."""
+    """A list or tuple of numbers, beside arrays, as an array of the kernel's type; all else as it is, unless masked."""
+    _refuse_masked(name, x)
     if not isinstance(x, list | tuple):
         return x
     array = real_array(x)

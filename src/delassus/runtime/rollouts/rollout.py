@@ -21,7 +21,7 @@ from delassus.runtime.arrays import Moving, Rollout, aligned_empty, arranged, ch
 from delassus.runtime.cuda.kernel import CudaKernel
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.kernel import Kernel
-from delassus.runtime.libraries import MODULES
+from delassus.runtime.libraries import MODULES, rollout_elsewhere
 from delassus.runtime.rollouts.derivatives import derivative_rollout
 from delassus.runtime.rollouts.loop import Feedback, check_bounds, feedback_of
 from delassus.runtime.rollouts.on_arrays import check_for_gpus, of_cupy, roll, rollout_of_cupy
@@ -305,7 +305,7 @@ def _elsewhere(libraries: set[str], asked: Rollout, refused: dict[str, object]) 
         if x is not None:
             wanted = "arrays" if name == "controls" else "no such argument"
             raise ConfigurationError(name, f"{wanted} with arrays of {names}", shown(x), f"{advice}.")
-    return MODULES[names].rollout(asked)
+    return rollout_elsewhere(names, asked)
 
 
 def _derivative(

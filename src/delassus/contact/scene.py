@@ -18,9 +18,18 @@ from delassus.contact.kernel_contacts import check_number_of_points, contacts_of
 from delassus.contact.scene_parts import Root, add, colliders_of, described, is_free_body, set_down, without
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.frozen import Frozen
-from delassus.model.check import check_choice, check_flag, check_list, check_vector, finite_array
+from delassus.model.check import (
+    check_choice,
+    check_flag,
+    check_list,
+    check_text,
+    check_vector,
+    finite_array,
+    real_array,
+)
 from delassus.model.edit.combine import combine_trees
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Shape
+from delassus.model.topology import check_tree
 from delassus.model.tree import WORLD, Tree
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
@@ -127,9 +136,9 @@ class Scene(Frozen):
                 raise ModelError("gravity", "robots of one gravity", shown(several.tolist()), "Pass the scene's.")
             gravity = tree.gravity
         g = check_vector(gravity, "gravity", "in m/s²")
-        if start is not None and np.shape(start) != (tree.nq,):
+        if start is not None and np.shape(real_array(start)) != (tree.nq,):
             advice = "Pass start=None, the default, with other robots."
-            raise ConfigurationError("start", f"one configuration, ({tree.nq},)", f"shape {np.shape(start)}", advice)
+            raise ConfigurationError("start", f"one configuration, ({tree.nq},)", shown(start), advice)
         first = tree.neutral() if start is None else np.array(tree.check_configuration(start, "start"))
         check_choice("friction_rule", friction_rule, get_args(FrictionRule), ConfigurationError)
         held = check_constraints(tree, loops)
@@ -202,7 +211,8 @@ class Scene(Frozen):
         """
         tree, colliders, ignored = described(cls, robot, friction, root)
         named = tree.reference_configurations
-        start = named.get("qpos0", tree.neutral()) if configuration is None else named[configuration]
+        at = None if configuration is None else check_text("configuration", configuration, "Or None.")
+        start = named.get("qpos0", tree.neutral()) if at is None else named[at]
         given: dict[str, Any] = {
             "ignore": ignored, "descriptions": robot, "start": start, "friction_rule": friction_rule,
         }  # fmt: skip
@@ -388,7 +398,8 @@ class Scene(Frozen):
         q = self.tree.neutral()
         for name, own in robots.items():
             at = self.q_slice(name)  # refuses other names
-            q[at] = self.robots[name].check_configuration(own, f"configuration of {name!r}")
+            what, tree = f"configuration of {name!r}", self.robots[name]
+            q[at] = tree.check_configuration(finite_array(own, (tree.nq,), what, "That of one state."), what)
         return q
 
     def velocity(self, **robots: ArrayLike) -> Array:
@@ -396,7 +407,7 @@ class Scene(Frozen):
         v = np.zeros(self.tree.nv)
         for name, own in robots.items():
             at = self.v_slice(name)
-            v[at] = self.robots[name].check_velocity(own, f"velocity of {name!r}")
+            v[at] = finite_array(own, (self.robots[name].nv,), f"velocity of {name!r}", "That of one state.")
         return v
 
     def q_slice(self, robot: str) -> slice:
@@ -408,7 +419,7 @@ class Scene(Frozen):
         return self._slice(robot, lambda tree: tree.nv)
 
     def _slice(self, robot: str, size: Callable[[Tree], int]) -> slice:
-        if robot not in self.robots:
+        if not isinstance(robot, str) or robot not in self.robots:
             if list(self.robots) == [""]:
                 raise ConfigurationError(
                     "robot", "a scene whose robots have names", shown(robot), "Make it of a mapping, {'arm': tree}."
@@ -462,6 +473,7 @@ class State(Frozen):
         ConfigurationError
             Wrong sizes, or quaternions that are far from unit length.
         """
+        check_tree(tree)
         q, v = tree.check_configuration(self.q), tree.check_velocity(self.v)
         return State(q, v, tree.check_velocity(self.tau, "tau"))
 

@@ -16,7 +16,7 @@ from delassus.contact.filters import Solids
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.formats.colliders import load_colliders, load_ignored
 from delassus.formats.load import find_description, load, srdf_beside
-from delassus.model.check import finite_array
+from delassus.model.check import check_list, check_number, finite_array, real_array
 from delassus.model.edit.combine import ON_THE_WORLD, SEPARATOR, mount
 from delassus.model.kinematics import world_poses
 from delassus.model.mechanisms import free_body
@@ -107,7 +107,8 @@ def add(
     if mass is not None and not (is_shape and hasattr(what, "inertia")):
         wanted = "a shape that has an inertia, where mass is given"
         raise ConfigurationError(f"what {name!r} is", wanted, shown(what), "Pass a tree, such as free_body makes.")
-    if not is_shape and material["restitution"]:
+    bounce = check_number("restitution", material["restitution"], "0 does not bounce.", above=False, most=1.0)
+    if not is_shape and bounce:
         raise ConfigurationError("restitution", "a shape that has it", shown(what), "Set it on its colliders.")
     if isinstance(what, Collider):
         if at is not None:
@@ -157,8 +158,9 @@ def _parts(
 
 def without(scene: SceneLike, names: Iterable[str]) -> SceneLike:
     """The scene without robots, colliders of links, or colliders of these names; see `Scene.without`."""
-    robots = [name for name in names if name in scene.robots and name]
+    names = check_list("names", names, "names of robots, links or colliders", "Each by itself.")
     dropped = colliders_of(scene, names)
+    robots = [name for name in names if name in scene.robots and name]
     colliders = [c for k, c in enumerate(scene.colliders) if k not in dropped]
     prefixes = tuple(name + SEPARATOR for name in robots)
     kept = {name: tree for name, tree in scene.robots.items() if name not in robots}
@@ -192,8 +194,7 @@ def colliders_of(scene: Any, names: Iterable[str]) -> set[int]:
 
 def _pose(at: ArrayLike) -> Placement:
     """Where on the world something is: from a position, or a position and a unit quaternion."""
-    array = np.asarray(at)
-    size = 7 if array.shape == (7,) else 3
+    size = 7 if np.shape(real_array(at)) == (7,) else 3
     x = finite_array(at, (size,), "at", "A position in m, or a position and a unit quaternion x y z w.")
     if size == 3:
         return Placement(WORLD, np.eye(3), x)

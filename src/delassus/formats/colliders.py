@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from delassus.errors import ModelError, shown, unknown_name
+from delassus.errors import unknown_name
 from delassus.formats.load import find_description, read_description
 from delassus.formats.mujoco.colliders import colliders_of_model, ignored_of_model
 from delassus.formats.mujoco.xml import read_mjcf
 from delassus.formats.text import MAX_BYTES
 from delassus.formats.urdf.colliders import colliders_of_urdf, ignored_of_srdf
-from delassus.model.check import check_flag, check_list, check_path
+from delassus.model.check import check_flag, check_list, check_path, check_prefix
 from delassus.model.shapes import Collider
+from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 
 
@@ -79,14 +80,14 @@ def load_colliders(
     >>> load_colliders("go1", tree)[0].link  # doctest: +SKIP
     'trunk'
     """
-    if not isinstance(tree, Tree):
-        raise ModelError("tree", "a delassus.Tree", shown(tree), "Load it from the same description.")
+    check_tree(tree)
+    check_prefix(prefix)
     path = find_description(robot) if isinstance(robot, (str, Path)) else Path()
     source = _read(path, max_bytes) if isinstance(robot, (str, Path)) else robot
     if isinstance(source, Element):
         given = check_list("package_dirs", package_dirs, "a list of folders", "Pass package_dirs=['robots'].")
         folders = tuple(check_path("package_dirs", folder) for folder in given)
-        kind = "visual" if check_flag("visual", visual) else "collision"
+        kind, convex = "visual" if check_flag("visual", visual) else "collision", check_flag("convex", convex)
         found = colliders_of_urdf(source, path, kind, convex and not visual, folders, max_bytes)
     else:
         found = colliders_of_model(source, visual)
@@ -134,6 +135,9 @@ def load_ignored(
     >>> load_ignored("panda.srdf", "arm/")  # doctest: +SKIP
     (('arm/panda_link0', 'arm/panda_link1'), ...)
     """
+    check_prefix(prefix)
+    if tree is not None:
+        check_tree(tree)
     read = _read(Path(source), max_bytes) if isinstance(source, (str, Path)) else source
     pairs = ignored_of_srdf(read, str(source), tree) if isinstance(read, Element) else ignored_of_model(read)
     return tuple((prefix + first, prefix + second) for first, second in pairs)

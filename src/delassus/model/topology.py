@@ -13,13 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from delassus.errors import UnknownNameError, shown, unknown_name
+from delassus.errors import ConfigurationError, ModelError, UnknownNameError, shown, unknown_name
 from delassus.frozen import Frozen, read_only
 from delassus.model.actuators import Actuator
-from delassus.model.check import check_names
+from delassus.model.check import (
+    check_choice,
+    check_list,
+    check_names,
+    check_parts,
+    finite_array,
+    is_text,
+    is_whole,
+    real_array,
+)
 from delassus.model.inertia import parameters_in_frame
 from delassus.spatial.joint_kinds import FREE
-from delassus.spatial.joints import Joint
+from delassus.spatial.joints import PER_DOF, Joint
 from delassus.spatial.rotations import Array
 
 GRAVITY = (0.0, 0.0, -9.81)
@@ -30,6 +39,8 @@ INDEPENDENT: list[Callable[[Any], tuple[int, ...]]] = []
 
 WORLD = -1
 """Index of the world where an index of a link is asked for."""
+
+PLACE, EDIT = "tree.placement(name).link is one.", "Load a tree, or change one with dataclasses.replace."
 
 
 class _Configurations(dict[str, Array]):
@@ -64,6 +75,27 @@ class Placement(Frozen):
         self._make_read_only("rotation", "position")
 
 
+PARTS: dict[str, Callable[[Any], bool]] = {
+    "link_names": is_text,
+    "joints": lambda x: isinstance(x, Joint),
+    "parents": lambda x: is_whole(x, WORLD),
+    "actuators": lambda x: isinstance(x, Actuator),
+    "constraints": lambda x: hasattr(x, "rows_on_links"),
+    "sensors": lambda x: hasattr(x, "kind") and hasattr(x, "size"),
+}
+"""What sequences of a tree hold."""
+
+NAMED: dict[str, Callable[[Any], bool]] = {
+    "frames": lambda x: isinstance(x, Placement),
+    "gravity_compensation": lambda x: np.shape(real_array(x)) == (4,),
+    "reference_configurations": lambda x: np.ndim(real_array(x)) == 1,
+    "omitted": lambda x: all(map(is_text, check_list("omitted", x, "names", EDIT, ModelError))),
+    "joint_frames": is_text,
+    "aliases": is_text,
+}
+"""What mappings of a tree hold."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Topology(Frozen):
     """Links, joints and frames of a kinematic tree, and its topology; the attributes are those of `Tree`."""
@@ -93,9 +125,16 @@ class Topology(Frozen):
     children: tuple[tuple[int, ...], ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        for attribute, is_one in (PARTS | NAMED).items():
+            parts = check_parts(attribute, getattr(self, attribute), is_one, EDIT, attribute in NAMED)
+            if attribute in PARTS:
+                self._set_attributes(**{attribute: parts})
         n = len(self.joints)
-        assert len(self.parents) == len(self.link_names) == len(self.inertias) == n
-        assert all(WORLD <= p < i for i, p in enumerate(self.parents))
+        if not len(self.link_names) == len(self.parents) == n or any(p >= i for i, p in enumerate(self.parents)):
+            wanted = f"for each of {n} joint(s) a link and its parent before it, or −1, the world"
+            raise ModelError("link_names and parents", wanted, shown((self.link_names, self.parents)), EDIT)
+        for attribute, shape in (("inertias", (n, 6, 6)), ("world_inertia", (6, 6)), ("gravity", (3,))):
+            finite_array(getattr(self, attribute), shape, attribute, EDIT, ModelError)
         joint_names = tuple(j.name for j in self.joints)
         check_names("robot", [self.name])
         check_names("link", self.link_names)
@@ -151,7 +190,8 @@ class Topology(Frozen):
 
     def blocks(self, ties: Iterable[Iterable[int]] = ()) -> list[list[int]]:
         """Links that joints hold together, or that links of one of the ``ties`` do; blocks by their first links."""
-        root = list(range(self.n_links))
+        root, wanted = list(range(self.n_links)), "groups of links"
+        tied = [self._links("ties", tie) for tie in check_list("ties", ties, wanted, "Such as [(0, 3)].")]
 
         def top(i: int) -> int:
             while root[i] != i:
@@ -162,7 +202,7 @@ class Topology(Frozen):
         for i, parent in enumerate(self.parents):
             if parent != WORLD:
                 root[i] = top(parent)
-        for tie in ties:
+        for tie in tied:
             first, *others = sorted({top(i) for i in tie if i != WORLD}) or [WORLD]
             for other in others:
                 root[other] = first
@@ -173,6 +213,8 @@ class Topology(Frozen):
 
     def is_free_body(self, link: int) -> bool:
         """Whether a link is a rigid body on its own: on a free joint to the world, without armature and children."""
+        if self._links("link", [link]) == [WORLD]:
+            return False
         joint, is_alone = self.joints[link], self.parents[link] == WORLD and not self.children[link]
         return joint.kind is FREE and is_alone and not joint.armature.any()
 
@@ -225,7 +267,7 @@ class Topology(Frozen):
         at = 0
         for x in self.sensors:
             start, at = at, at + x.size(self)
-            if x.name == sensor:
+            if isinstance(sensor, str) and x.name == sensor:
                 return slice(start, at)
         raise unknown_name("sensor", sensor, [x.name for x in self.sensors])
 
@@ -309,6 +351,7 @@ class Topology(Frozen):
 
     def per_dof(self, attribute: str) -> Array:
         """Damping, stiffness, … of all degrees of freedom (nv,): an attribute of joints, of `PER_DOF`."""
+        check_choice("attribute", attribute, PER_DOF, ConfigurationError)
         return np.concatenate([np.zeros(0), *(getattr(joint, attribute) for joint in self.joints)])
 
     @property
@@ -369,9 +412,17 @@ class Topology(Frozen):
         """Whether the first joint is a free joint on the world."""
         return bool(self.joints) and self.joints[0].kind is FREE and self.parents[0] == WORLD
 
+    def _links(self, argument: str, links: Iterable[int]) -> list[int]:
+        """Numbers of links, or `WORLD`; or `ConfigurationError`."""
+        wanted = f"numbers of links from 0 to {self.n_links - 1}, or −1, the world"
+        for link in (given := check_list(argument, links, wanted, PLACE)):
+            if not is_whole(link, WORLD) or link >= self.n_links:
+                raise ConfigurationError(argument, wanted, shown(link), PLACE)
+        return list(given)
+
     def support(self, link: int) -> tuple[int, ...]:
         """Links from the root to ``link``, both included; empty for the world."""
-        path = []
+        path, (link,) = [], self._links("link", [link])
         while link != WORLD:
             path.append(link)
             link = self.parents[link]
@@ -387,19 +438,21 @@ class Topology(Frozen):
 
     def closest_common_ancestor(self, a: int, b: int) -> int:
         """Deepest link on both supports, or `WORLD`."""
+        a, b = self._links("a and b", [a, b])
         while a != b:  # the link of the larger index is no ancestor of the other
             a, b = (self.parents[a], b) if a > b else (a, self.parents[b])
         return a
 
     def supporting_links(self, links: Iterable[int]) -> frozenset[int]:
         """All links on the support of one of ``links``."""
-        return frozenset(i for link in links for i in self.support(link))
+        return frozenset(i for link in self._links("links", links) for i in self.support(link))
 
     def branching_links(self, ends: Sequence[int]) -> tuple[int, ...]:
         """Links at which the supports of two or more end-effectors meet, root first.
 
         ``ends`` holds one link per end-effector; a link that carries several of them is branching.
         """
+        ends = self._links("ends", ends)
         supporting = self.supporting_links(ends)
         meeting = Counter([*ends, *(self.parents[i] for i in supporting)])
         return tuple(sorted(i for i in supporting if meeting[i] >= 2))
@@ -420,6 +473,13 @@ class Topology(Frozen):
         if not isinstance(name, str) or name not in self.frames:
             raise unknown_name("link or frame name", frame, [*self.frames, *self.joint_frames])
         return self.frames[name]
+
+
+def check_tree(tree: object) -> None:
+    """Refuse what is no tree."""
+    if not isinstance(tree, Topology):
+        advice = "Load one with delassus.load; of a scene, pass scene.tree and scene.constraints()."
+        raise ModelError("tree", "a delassus.Tree", type(tree).__name__, advice)
 
 
 def characteristic_length(tree: Topology) -> float:

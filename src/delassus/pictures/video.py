@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.errors import ConfigurationError, require, shown
-from delassus.model.check import check_list, check_number, check_path, check_whole
+from delassus.model.check import check_list, check_number, check_path, check_whole, written
 from delassus.model.kinematics import world_poses
 from delassus.pictures.rendering import OPENING, Renderer, camera_at
 from delassus.simulate.recording import Recording
-from delassus.simulate.storage import written
 from delassus.spatial.rotations import Array
 
 SUFFIXES = (".mp4", ".webp", ".gif")

@@ -24,9 +24,9 @@ from delassus.contact.sparse.records import Options
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, shown, unknown_name, warn
 from delassus.frozen import cached_property
-from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array
+from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array, real_array
 from delassus.quantities.options import Control, Passive
-from delassus.simulate.controls import Controls
+from delassus.simulate.controls import MOST_STEPS, Controls, check_controller
 from delassus.simulate.derivatives import (
     Asked,
     Loss,
@@ -389,8 +389,9 @@ class Simulator(Sensing):
 
     def step_by(self, controller: Controller | None) -> None:
         """Advance by one time step under what a controller gives: what `step` takes, a pair where that is two."""
+        check_controller(controller)
         given = None if controller is None else controller(self)
-        if isinstance(given, tuple) and len(given) == 2 and np.ndim(given[0]) == 1:
+        if isinstance(given, tuple) and len(given) == 2 and np.ndim(real_array(given[0])) == 1:
             self.step(*given)
         else:
             self.step(given)
@@ -430,11 +431,8 @@ class Simulator(Sensing):
         ConfigurationError
             A negative duration, or forces that are not (nv,) finite numbers.
         """
-        n = round(check_number("duration", duration, UNIT, above=False) / self.dt)
-        if controller is not None and not callable(controller):
-            raise ConfigurationError(
-                "controller", "a function of the simulator", shown(controller), "Constant forces: lambda sim: tau."
-            )
+        n = round(check_number("duration", duration, UNIT, above=False, most=MOST_STEPS * self.dt) / self.dt)
+        check_controller(controller)
         if record is not None and not isinstance(record, Recorder):
             raise ConfigurationError("record", "a Recorder", shown(record), "Pass record=Recorder().")
         check_flag("progress", progress)

@@ -31,8 +31,9 @@ from generated import commit_number
 from hostile_calls import FINITE, calls, left_out
 from tools import Hostile, Raising, is_finite
 
-PATIENCE, STUCK = 10, 120
-"""Seconds after which a call is interrupted, and after which its process ends: code that no signal reaches."""
+PATIENCE, WAITING, STUCK = 20, 100, 200
+"""Seconds of computing, and of waiting, after which a call is interrupted, and after which its process ends: code that
+no signal reaches."""
 
 ROOM = 4 * 2**30
 """Bytes beyond those after the table is made."""
@@ -147,8 +148,8 @@ def variants(good, deep=True):
         yield from ((f"→ {n}", lambda m=m: lambda *_, **__: m()) for n, m in variants(0.0, False))
 
         def first(m):
-            def call(*args):
-                found = good(*args)
+            def call(*args, **given):
+                found = good(*args, **given)
                 return (m(), *found[1:]) if isinstance(found, tuple) else (m(), found)
 
             return call
@@ -161,11 +162,11 @@ def variants(good, deep=True):
         yield "fails", lambda: fails
 
         def made(change):
-            def call(*args):
-                found = good(*args)
+            def call(*args, **given):
+                found = good(*args, **given)
                 if isinstance(found, tuple):
-                    return tuple(dict(shaped(x))[change] for x in found)
-                return dict(shaped(found))[change]
+                    return tuple(dict(shaped(x)).get(change, x) for x in found)
+                return dict(shaped(found)).get(change, found) if is_numeric(found) else found
 
             return call
 
@@ -183,7 +184,8 @@ def contents(folder):
 def fault(name, call, arguments, folder):
     """What else than a result or an error of ours came of a call; None if nothing."""
     before = contents(folder)
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    signal.setitimer(signal.ITIMER_PROF, PATIENCE)
+    signal.setitimer(signal.ITIMER_REAL, WAITING)
     faulthandler.dump_traceback_later(STUCK, exit=True)
     try:
         result = call(**arguments)
@@ -200,6 +202,7 @@ def fault(name, call, arguments, folder):
     except (Exception, TooLong) as error:
         return described(error)
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         faulthandler.cancel_dump_traceback_later()
 
@@ -226,6 +229,7 @@ def run(part, only, say):
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, size + ROOM))
         signal.signal(signal.SIGALRM, too_long)
+        signal.signal(signal.SIGPROF, too_long)
         for of, (call, good) in table.items():
             if only and not any(of == o or of.partition(":")[0] == o for o in only):
                 continue

@@ -24,7 +24,7 @@ URDF = """<robot name="r"><link name="a"/><link name="b"><inertial><mass value="
 FINITE = {
     "Scene", "contact.Collider", "contact.Sphere", "contact.Box", "contact.Mesh", "Simulator", "Simulator: os",
     "Simulator.step", "Simulator.run", "Simulator.set_state", "simulate.Recorder", "contact.LCP", "contact.MLCP",
-    "contact.ConeProblem", "contact.ConeProblem.velocities", "contact.ConeProblem.polyhedral", "contact.lemke",
+    "contact.ConeProblem", "contact.ConeProblem.polyhedral", "contact.lemke",
     "contact.pgs", "contact.nsgs", "contact.admm", "contact.formulate", "contact.frames_of",
     "contact.CollisionDetector", "contact.CollisionDetector.contacts", "contact.ContactDynamics",
     "pictures.write_video",
@@ -662,7 +662,11 @@ def of_simulators(folder):
             {"recording": recording, "path": folder / "f.gif", "fps": 10, "size": (32, 32), "speed": 1.0},
         ),
         "pictures.view": (
-            lambda **given: pictures.view(**given).stop(),
-            {"source": recording, "port": 8080, "host": "127.0.0.1", "block": False},
+            lambda **given: pictures.view(block=False, **given).stop(),
+            {"source": recording, "port": 8080, "host": "127.0.0.1"},
+        ),
+        "pictures.view: block": (  # True would wait for somebody who interrupts it
+            lambda block: isinstance(block, bool | np.bool_) or pictures.view(recording, block=block).stop(),
+            {"block": False},
         ),
     }  # fmt: skip

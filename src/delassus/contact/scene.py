@@ -15,18 +15,19 @@ from numpy.typing import ArrayLike
 from delassus.constraints import Constraint, check_constraints
 from delassus.contact.filters import FrictionRule
 from delassus.contact.kernel_contacts import check_number_of_points, contacts_of_colliders, names_of
-from delassus.contact.scene_parts import Root, add, colliders_of, described, is_free_body, set_down, without
+from delassus.contact.scene_parts import (
+    Root,
+    add,
+    colliders_of,
+    described,
+    ignored_pairs,
+    is_free_body,
+    set_down,
+    without,
+)
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.frozen import Frozen
-from delassus.model.check import (
-    check_choice,
-    check_flag,
-    check_list,
-    check_text,
-    check_vector,
-    finite_array,
-    real_array,
-)
+from delassus.model.check import check_choice, check_flag, check_list, check_text, check_vector, finite_array
 from delassus.model.edit.combine import combine_trees
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Shape
 from delassus.model.topology import check_tree
@@ -34,6 +35,8 @@ from delassus.model.tree import WORLD, Tree
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
 from delassus.spatial.rotations import Array
+
+OTHERS = "Pass start=None, the default, with other robots."
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
@@ -136,10 +139,8 @@ class Scene(Frozen):
                 raise ModelError("gravity", "robots of one gravity", shown(several.tolist()), "Pass the scene's.")
             gravity = tree.gravity
         g = check_vector(gravity, "gravity", "in m/s²")
-        if start is not None and np.shape(real_array(start)) != (tree.nq,):
-            advice = "Pass start=None, the default, with other robots."
-            raise ConfigurationError("start", f"one configuration, ({tree.nq},)", shown(start), advice)
-        first = tree.neutral() if start is None else np.array(tree.check_configuration(start, "start"))
+        given = tree.neutral() if start is None else finite_array(start, (tree.nq,), "start", OTHERS)
+        first = tree.check_configuration(given, "start")
         check_choice("friction_rule", friction_rule, get_args(FrictionRule), ConfigurationError)
         held = check_constraints(tree, loops)
         is_same = np.array_equal(tree.gravity, g) and held == tree.constraints
@@ -150,7 +151,7 @@ class Scene(Frozen):
             links=links,
             loops=held,
             gravity=g,
-            ignore=_ignored(ignore, {c.name for c in shapes} | set(tree.frames)),
+            ignore=ignored_pairs(ignore, {c.name for c in shapes} | set(tree.frames)),
             parents_collide=check_flag("parents_collide", parents_collide),
             friction_rule=friction_rule,
             descriptions=MappingProxyType(_described(descriptions, named)),
@@ -488,14 +489,7 @@ def _described(given: Any, robots: Mapping[str, Tree]) -> dict[str, Any]:
     return named
 
 
-def _ignored(ignore: Iterable[Sequence[str]], known: set[str]) -> frozenset[frozenset[str]]:
-    pairs = []
-    for pair in check_list("ignore", ignore, "a list of pairs of names", "Such as [('hand', 'box')]."):
-        names = check_list("ignore", pair, "pairs of names", "Pass such as ('hand', 'box').")
-        if len(names) not in (1, 2):
-            raise ConfigurationError("ignore", "pairs of names", shown(pair), "Pass such as ('hand', 'box').")
-        for name in names:
-            if not isinstance(name, str) or name not in known:
-                raise unknown_name("name of what is not to collide", name, known)
-        pairs.append(frozenset(names))
-    return frozenset(pairs)
+def check_scene(scene: object) -> None:
+    """Refuse what is no scene."""
+    if not isinstance(scene, Scene):
+        raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")

@@ -16,7 +16,7 @@ from delassus.contact.filters import Solids
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.formats.colliders import load_colliders, load_ignored
 from delassus.formats.load import find_description, load, srdf_beside
-from delassus.model.check import check_list, check_number, finite_array, real_array
+from delassus.model.check import check_list, check_number, finite_array, shape_of
 from delassus.model.edit.combine import ON_THE_WORLD, SEPARATOR, mount
 from delassus.model.kinematics import world_poses
 from delassus.model.mechanisms import free_body
@@ -194,7 +194,7 @@ def colliders_of(scene: Any, names: Iterable[str]) -> set[int]:
 
 def _pose(at: ArrayLike) -> Placement:
     """Where on the world something is: from a position, or a position and a unit quaternion."""
-    size = 7 if np.shape(real_array(at)) == (7,) else 3
+    size = 7 if shape_of(at) == (7,) else 3
     x = finite_array(at, (size,), "at", "A position in m, or a position and a unit quaternion x y z w.")
     if size == 3:
         return Placement(WORLD, np.eye(3), x)
@@ -219,7 +219,8 @@ def set_down(scene: Solids, q: ArrayLike) -> Array:
         raise ConfigurationError(
             "scene", "one robot on a free joint", f"{len(scene.robots)} robot(s)", "Give it its place in q."
         )
-    out, detector = np.array(tree.check_configuration(q)), CollisionDetector(scene)
+    out = tree.check_configuration(finite_array(q, (tree.nq,), "q", "One configuration."))
+    detector = CollisionDetector(scene)
     reach = NEAR * detector.size
     for _ in range(MOST_MOVES):  # on slopes, nothing is nearer than the gap, and moving by it takes a part of the way
         contacts = _contacts(detector, out, reach)
@@ -238,3 +239,17 @@ def set_down(scene: Solids, q: ArrayLike) -> Array:
 def _contacts(detector: CollisionDetector, q: Array, reach: float = 0.0) -> ContactSet:
     poses = [np.column_stack([R, p]) for R, p in world_poses(detector.scene.tree, q)]
     return detector.contacts(np.array(poses), reach)
+
+
+def ignored_pairs(ignore: Iterable[Sequence[str]], known: set[str]) -> frozenset[frozenset[str]]:
+    """Pairs of names of links or colliders, checked."""
+    pairs = []
+    for pair in check_list("ignore", ignore, "a list of pairs of names", "Such as [('hand', 'box')]."):
+        names = check_list("ignore", pair, "pairs of names", "Pass such as ('hand', 'box').")
+        if len(names) not in (1, 2):
+            raise ConfigurationError("ignore", "pairs of names", shown(pair), "Pass such as ('hand', 'box').")
+        for name in names:
+            if not isinstance(name, str) or name not in known:
+                raise unknown_name("name of what is not to collide", name, known)
+        pairs.append(frozenset(names))
+    return frozenset(pairs)

@@ -43,6 +43,12 @@ def real_array(value: Any, *, flags: bool = False) -> Array | None:
         return given.astype(float)
 
 
+def shape_of(value: Any) -> tuple[int, ...] | None:
+    """Shape of an array of real numbers, or None if it is none."""
+    array = real_array(value)
+    return None if array is None else array.shape
+
+
 @lru_cache(maxsize=4096)
 def decimal_numbers(text: str, *, infinite: bool = False) -> tuple[float, ...] | None:
     """Decimal numbers of a text, in ASCII and separated by white space, as in XML and in C whatever the locale.
@@ -113,7 +119,7 @@ def finite_array(
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         came = f"{array[where]} at index {where[0] if len(where) == 1 else where}"
     else:
-        return np.ascontiguousarray(array)
+        return np.asarray(array, order="C")
     names = ["..." if size is ... else "n" if size < 0 else str(size) for size in shape]
     wanted = f"({', '.join(names)}{',' if len(shape) == 1 else ''})"
     raise error(argument, f"finite numbers of shape {wanted}", came, advice)

@@ -24,7 +24,7 @@ from delassus.model.check import (
     finite_array,
     is_text,
     is_whole,
-    real_array,
+    shape_of,
 )
 from delassus.model.inertia import parameters_in_frame
 from delassus.spatial.joint_kinds import FREE
@@ -87,8 +87,8 @@ PARTS: dict[str, Callable[[Any], bool]] = {
 
 NAMED: dict[str, Callable[[Any], bool]] = {
     "frames": lambda x: isinstance(x, Placement),
-    "gravity_compensation": lambda x: np.shape(real_array(x)) == (4,),
-    "reference_configurations": lambda x: np.ndim(real_array(x)) == 1,
+    "gravity_compensation": lambda x: shape_of(x) == (4,),
+    "reference_configurations": lambda x: len(shape_of(x) or ()) == 1,
     "omitted": lambda x: all(map(is_text, check_list("omitted", x, "names", EDIT, ModelError))),
     "joint_frames": is_text,
     "aliases": is_text,
@@ -492,22 +492,3 @@ def characteristic_length(tree: Topology) -> float:
         carried = 0.0 if p == WORLD else float(joint.position @ joint.position)
         square += float(np.trace(H[3:, 3:])) / 2.0 + float(H[0, 0]) * carried
     return math.sqrt(square / mass) if mass > 0.0 and square > 0.0 else 1.0
-
-
-def usual_inertias(tree: Topology) -> Array:
-    """Largest inertia (nv,) that what each degree of freedom carries could have, kg m² and kg, with its armature.
-
-    That is where all joints that follow are stretched and slides are at zero: what inertias are small against.
-    """
-    mass, second = tree.inertias[:, 0, 0].copy(), 0.5 * np.trace(tree.inertias[:, 3:, 3:], axis1=1, axis2=2)
-    first, out = np.sqrt(np.maximum(mass * second, 0.0)), np.zeros(tree.nv)
-    for i in range(tree.n_links - 1, -1, -1):
-        joint, parent = tree.joints[i], tree.parents[i]
-        of_axes = [second[i] if axis >= 3 else mass[i] for axis in joint.motion_axes]
-        out[tree.v_slices[i]] = np.array(of_axes) + joint.armature
-        if parent != WORLD:
-            far = float(np.linalg.norm(joint.position))
-            mass[parent] += mass[i]
-            second[parent] += second[i] + 2.0 * far * first[i] + far * far * mass[i]
-            first[parent] += first[i] + far * mass[i]
-    return out

@@ -91,7 +91,8 @@ def write_video(
     path = check_path("path", path)
     check_video(path)
     check_whole("fps", fps, "25 is usual.", least=1, most=100)
-    if len(check_list("size", size, "a width and a height", SIZES)) != 2:
+    size = check_list("size", size, "a width and a height", SIZES)
+    if len(size) != 2:
         raise ConfigurationError("size", "a width and a height", shown(size), SIZES)
     for name, n in zip(("width", "height"), size, strict=True):
         if check_whole(name, n, SIZES, least=16, most=4096) % 2:

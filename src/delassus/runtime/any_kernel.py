@@ -16,7 +16,7 @@ from delassus.compiler.program.pipeline import derivative_programs, make_program
 from delassus.compiler.program.program import Program, Result
 from delassus.compiler.targets.c.text import Scalar
 from delassus.errors import ConfigurationError
-from delassus.model.check import check_batch, check_flag, check_path
+from delassus.model.check import check_batch, check_flag, check_path, check_whole
 from delassus.quantities.request import Request
 from delassus.runtime.arrays import result_arrays
 
@@ -174,6 +174,7 @@ class AnyKernel(ABC):
 
     def _derived(self, order: int, return_error: bool) -> list[Program]:
         """Programs of derivatives, which need not be compiled."""
+        order = check_whole("casadi", order, "It is the order of the derivatives.", most=2)
         if order and return_error:
             raise ConfigurationError("return_error", "False with derivatives", "True", "Leave it out.")
         return derivative_programs(self.request, order)

@@ -242,7 +242,7 @@ class _Problem:
         cost = cost if np.isfinite(gaps).all() else np.inf
         return Plan(plan.q, plan.v, u, gains, impulses, forces, gaps, cost, plan.regularisation)
 
-    def differences(self, residuals: Callable[..., ArrayLike], q: Array, *others: Array) -> Array:
+    def differences(self, residuals: Callable[..., Array], q: Array, *others: Array) -> Array:
         """Derivatives (..., m, n) of residuals by tangents of configurations and all others, by central differences."""
         ends = np.cumsum([self.tree.nv, *(x.shape[-1] for x in others)])
         n = int(ends[-1])

@@ -17,14 +17,14 @@ from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.impulses import FormulatedImpulses
 from delassus.contact.problems import check_directions
 from delassus.contact.results import SOLVED, SolverStatus
-from delassus.contact.scene import Scene
+from delassus.contact.scene import Scene, check_scene
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import LIMIT, SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.contact.sparse.records import Options
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, shown, unknown_name, warn
 from delassus.frozen import cached_property
-from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array, real_array
+from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array, shape_of
 from delassus.quantities.options import Control, Passive
 from delassus.simulate.controls import MOST_STEPS, Controls, check_controller
 from delassus.simulate.derivatives import (
@@ -195,8 +195,7 @@ class Simulator(Sensing):
             formulation = "blocks" if solver in (None, "newton") else "os"
         if not isinstance(formulation, str) or formulation not in ("blocks", *FORMULATIONS):
             raise unknown_name("formulation", formulation, ("blocks", *FORMULATIONS))
-        if not isinstance(scene, Scene):
-            raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
+        check_scene(scene)
         limits = check_flag("limits", limits)
         self.scene, self.dt = scene, check_number("dt", dt, UNIT)
         fall = 2.0 * math.hypot(*scene.gravity) * self.dt
@@ -391,7 +390,7 @@ class Simulator(Sensing):
         """Advance by one time step under what a controller gives: what `step` takes, a pair where that is two."""
         check_controller(controller)
         given = None if controller is None else controller(self)
-        if isinstance(given, tuple) and len(given) == 2 and np.ndim(real_array(given[0])) == 1:
+        if isinstance(given, tuple) and len(given) == 2 and len(shape_of(given[0]) or ()) == 1:
             self.step(*given)
         else:
             self.step(given)

@@ -86,7 +86,7 @@ class ContactStep(Frozen):
                   "gaps": (n,), "force": nv, "friction_offset": (n,), "velocity_offset": (n, 3)}  # fmt: skip
         for name, shape in shapes.items():
             x, result = getattr(self, name), name in ("v_after", "impulses")
-            if x is None:
+            if x is None and name in ("force", "friction_offset", "velocity_offset"):
                 x = np.maximum(a["gaps"], 0.0)[..., None] * [0, 0, 1 / dt] if shape == (n, 3) else np.zeros(shape)
             known = real_array(x) if result else None
             a[name] = finite_array(x if known is None else np.zeros(known.shape), (..., *shape), name, advice)
@@ -117,4 +117,5 @@ class ContactStep(Frozen):
     def along(self, v: ArrayLike) -> Array:
         """Velocities (..., n, 3) of contacts at ``v`` (..., nv) (m/s)."""
         v = finite_array(v, (..., self.M.shape[-1]), "v", "In the coordinates of M.")
-        return np.asarray((self.J @ v[..., None]).reshape(self.impulses.shape))
+        found = (self.J @ v[..., None])[..., 0]
+        return np.asarray(found.reshape(*found.shape[:-1], *self.impulses.shape[-2:]))

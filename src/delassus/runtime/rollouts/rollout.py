@@ -350,17 +350,14 @@ def _by_policy(
     others: dict[str, ArrayLike],
 ) -> Found:
     """Trajectories under what a policy says, every so many steps."""
-    kernel, decimation = run.kernel, run.decimation
-    control = kernel.request.control
+    kernel, decimation, parts = run.kernel, run.decimation, list[Found]()
     by_name = {a.name: a for a in kernel.arguments}
-    argument, parts = by_name[control], list[Found]()
-    dt, *state = (
-        checked(x, by_name[name], kernel.dtype, SHOWN_AS.get(name, name))
-        for name, x in zip(("dt", "q", "v"), (dt, *start), strict=True)
-    )
+    argument, at = by_name[kernel.request.control], {"dt": dt, "q": start[0], "v": start[1]}
+    dt, *state = (checked(x, by_name[name], kernel.dtype, SHOWN_AS.get(name, name)) for name, x in at.items())
+    longest = float(np.max(dt)) if dt.size else 0.0
     for first in range(0, steps, decimation):
         q, v = (np.asarray(x) for x in state[:STATE])
-        given = checked(policy(float(np.max(dt)) * first, q, v), argument, kernel.dtype, "controls of the policy")
+        given = checked(policy(longest * first, q, v), argument, kernel.dtype, "controls of the policy")
         if len(state) > STATE:
             others = {**others, "impulses": state[STATE]}
         held = min(decimation, steps - first)

@@ -53,7 +53,7 @@ MOST_FIELDS, MOST_ARGUMENTS = 12, 8
 OPTIONAL = {
     "casadi", "mujoco", "pinocchio", "matplotlib", "example_robot_data", "robot_descriptions", "coal",
     "clarabel", "viser", "websockets", "scipy", "h5py", "gymnasium", "jax", "jaxlib", "torch", "dask",
-    "imageio_ffmpeg", "PIL", "cuda", "cupy",
+    "imageio_ffmpeg", "PIL", "cuda", "cupy", "yaml",
 }  # fmt: skip
 """Packages of the extras: imported inside functions only; `delassus.gym` alone needs its own at once."""
 

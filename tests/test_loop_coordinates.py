@@ -188,7 +188,12 @@ def test_joints_that_are_something_else(folder):
         ("closed_loop: [[end_c]]\ntype: [6d]", "expected pairs of frames"),
         ("name_mot: [mot_aa]", "Did you mean 'mot_a'"),
         ("name_mot: mot_a", "'name_mot': expected a list"),
-        ("name_mot: [mot_a]]", "'name_mot': expected a list"),
+        ("name_mot: [mot_a]]", "YAML that can be read"),
+        ("name_mot: " + "[" * 100_000, "YAML that can be read"),
+        ("&a [*a, *a]: x", "YAML that can be read"),
+        ("- mot_a", "expected keys and their lists"),
+        ("joint_name: [[rod_c]]\njoint_type: [FIXED]", "expected names of joints"),
+        ("# " + "x" * 2**20, "at most 1.04858e\\+06 bytes"),
         ("joint_name: [rod_c]\njoint_type: [SCREW]", "expected a type among SPHERICAL, CARDAN, FIXED, got 'SCREW'"),
         ("joint_name: [rod_cc]\njoint_type: [FIXED]", "Did you mean 'rod_c'"),
     ],
@@ -196,6 +201,20 @@ def test_joints_that_are_something_else(folder):
 def test_files_that_do_not_fit(folder, text, message):
     with pytest.raises(ds.DelassusError, match=message):
         ds.load_parallel(folder(text))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_closures_as_yaml_has_them(folder, encoding):
+    """Lists in blocks, byte order marks, anchors, other keys; names that look like numbers or truths are text."""
+    block = "---\nother: {a: 1.5}\nname_mot: &motors\n  - mot_a\n  - mot_b\nclosed_loop:\n  - - end_c\n    - end_d\n"
+    path = folder("")
+    (path / "robot.yaml").write_text(block + "type: [3d] # a point\nagain: *motors\n", encoding=encoding)
+    tree = ds.load_parallel(path)
+    assert [a.name for a in tree.actuators] == ["mot_a", "mot_b"] and isinstance(tree.constraints[0], ds.Point)
+    text = (path / "robot.urdf").read_text().replace('"mot_a"', '"off"').replace('"mot_b"', '"12"')
+    (path / "robot.urdf").write_text(text)
+    (path / "robot.yaml").write_text("name_mot: [off, 12]", encoding=encoding)
+    assert [a.name for a in ds.load_parallel(path).actuators] == ["off", "12"]
 
 
 def test_folders_that_hold_no_robot(tmp_path):

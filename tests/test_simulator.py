@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,8 @@ import pytest
 import delassus as ds
 from delassus.contact import (
     LCP,
-    MLCP,
     Box,
     Collider,
-    CollisionDetector,
     ConeProblem,
     ContactDynamics,
     ContactSet,
@@ -36,7 +33,6 @@ from delassus.contact import (
 )
 from delassus.errors import ConfigurationError, DelassusError, DelassusWarning, ModelError
 from internals import ImpulseSolver, RawJoint, RawLink, Recorder, build_tree, joint_kinds
-from tools import escapes
 
 pytest.importorskip("coal")
 
@@ -365,73 +361,3 @@ def test_controls_of_another_kind_are_named():
     body = ds.mechanisms.free_body(1.0, (0.1, 0.1, 0.1))
     with pytest.raises(ds.DelassusError, match="control='pd'"):
         ds.Simulator(ds.Scene(body)).step(np.zeros(7))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_whatever_is_handed_over(scene: ds.Scene) -> None:
-    eye, none, sphere = np.eye(3), np.zeros(3), Sphere(0.1)
-    faces = [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]]
-    linear, cones = LCP(eye, none), ConeProblem(eye, none, 0.5)
-    sim, state = simulator(scene), State(BALL.neutral(), np.zeros(6), np.zeros(6))
-    detector, contacts = CollisionDetector(scene), ContactSet.empty()
-    limits = {"tolerance": 1e-6, "max_iterations": 10, "start": none}
-
-    def moved(**options: Any) -> Any:
-        one = ds.Simulator(scene, q0=[0, 0, 0.1, *IDENTITY], **options)
-        one.step()
-        return one.q, one.v, one.impulses
-
-    calls = {
-        "Scene": (
-            ds.Scene,
-            {"robots": BALL, "colliders": [ON_BALL], "loops": (), "gravity": none, "ignore": (),
-             "parents_collide": False, "friction_rule": "max"},
-        ),
-        "Collider": (
-            Collider,
-            {"link": "a", "shape": sphere, "position": none, "rotation": eye, "friction": 0.5, "restitution": 0.5,
-             "name": ""},
-        ),
-        "Sphere": (Sphere, {"radius": 1.0}),
-        "Box": (Box, {"x": 1.0, "y": 1.0, "z": 1.0}),
-        "Mesh": (Mesh, {"vertices": np.vstack([none, eye]), "triangles": faces, "convex": True}),
-        "Simulator": (
-            ds.Simulator,
-            {"scene": scene, "formulation": "os", "solver": "lemke", "q0": [0, 0, 0.1, *IDENTITY], "seed": 0},
-        ),
-        "Simulator by blocks": (
-            moved,
-            {"dt": 1e-3, "v0": np.zeros(6), "resting": 1e-2, "penetration": 1e-3, "correction": 0.2, "sleep": 0.0,
-             "max_overlap": 1e-3, "tolerance": 1e-6, "passive": "model", "limits": True, "control": "tau",
-             "kp": np.zeros(6), "kd": np.zeros(6), "n_directions": 4, "solver": "newton"},
-        ),
-        "Simulator by pyramids": (
-            partial(moved, formulation="os"), {"dt": 1e-3, "v0": np.zeros(6), "resting": 1e-2, "tolerance": 1e-6},
-        ),
-        "step": (sim.step, {"tau": np.zeros(6)}),
-        "run": (partial(sim.run, 0.0), {"controller": None, "record": None, "progress": False}),
-        "set_state": (sim.set_state, {"state": sim.get_state()}),
-        "Recorder": (Recorder, {"every": 1, "energy": True, "contacts": True}),
-        "LCP": (LCP, {"M": eye, "q": none, "blocks": [[0], [1], [2]]}),
-        "rows": (linear.rows, {"z": none}),
-        "residual": (linear.residual, {"z": none}),
-        "complementarity": (linear.complementarity, {"z": none}),
-        "MLCP": (MLCP, {"M": eye, "q": none, "n_free": 1}),
-        "ConeProblem": (ConeProblem, {"W": eye, "b": none, "mu": 0.5}),
-        "velocities": (cones.velocities, {"r": none}),
-        "polyhedral": (cones.polyhedral, {"n_directions": 4}),
-        "lemke": (lemke, {"problem": linear, "tolerance": 1e-6, "max_iterations": 10}),
-        "pgs": (pgs, {"problem": linear, **limits}),
-        "nsgs": (nsgs, {"problem": cones, **limits}),
-        "admm": (admm, {"problem": cones, **limits}),
-        "formulate": (
-            formulate, {"scene": scene, "state": state, "contacts": contacts, "formulation": "os", "dt": 1e-3},
-        ),
-        "frames_of": (frames_of, {"normals": eye}),
-        "contacts": (detector.contacts, {"poses": np.eye(3, 4)[None]}),
-        "CollisionDetector": (CollisionDetector, {"scene": scene}),
-        "ContactDynamics": (ContactDynamics, {"scene": scene}),
-    }  # fmt: skip
-    found = escapes(calls, evaluations=("rows", "residual", "complementarity"))
-    assert found == [], "\n".join(found)

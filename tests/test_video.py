@@ -16,7 +16,7 @@ from delassus.pictures.rendering import Renderer
 from delassus.pictures.surfaces import COLOURS, creased, surfaces, thinned, triangles_of
 from delassus.pictures.video import write_video
 from internals import Recorder, boxes
-from tools import escapes, on_a_full_disk
+from tools import on_a_full_disk
 
 MARK = "<inertial><mass value='1'/><inertia ixx='1' iyy='1' izz='1' ixy='0' ixz='0' iyz='0'/></inertial>"
 
@@ -101,18 +101,6 @@ def test_films_of_any_name(tmp_path, monkeypatch, name):
     recording = boxes(1).simulator().run(0.0, record=Recorder())
     assert write_video(recording, name, size=(32, 32)).read_bytes()[4:8] == b"ftyp"
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / name]
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_whatever_a_film_is_given(tmp_path):
-    recording = boxes(1).simulator().run(0.01, record=Recorder())
-    calls = {
-        "write_video": (
-            write_video,
-            {"recording": recording, "path": tmp_path / "f.gif", "fps": 10, "size": (32, 32), "speed": 1.0},
-        )
-    }
-    assert escapes(calls) == []
 
 
 def test_films_of_forged_or_diverged_recordings(tmp_path):

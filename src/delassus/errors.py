@@ -52,6 +52,10 @@ class ConfigurationError(DelassusError, ValueError):
     """A configuration or another numeric argument of the wrong shape, type or value."""
 
 
+class FileError(ConfigurationError, OSError):
+    """A file that cannot be written; what was there before stays as it was."""
+
+
 class ConstraintError(DelassusError, ValueError):
     """A constraint that is malformed, or whose two frames are on one rigid body of the tree."""
 
@@ -160,7 +164,10 @@ def shown(value: object) -> str:
     """``repr`` of what came, cut to a length that a message can hold."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = 120
-    return " ".join(short.repr(value).split())
+    try:
+        return " ".join(short.repr(value).split())
+    except Exception:  # an object's own may raise anything, and whole numbers of 4301 digits have none
+        return f"something of type {type(value).__name__}"
 
 
 def unknown_name(argument: str, name: object, known: Iterable[str]) -> UnknownNameError:

@@ -125,7 +125,8 @@ class _Pickler(pickle.Pickler):
             return NotImplemented
         if self._hashes:
             return digest_of, (digest_of(obj),)
-        return obj._parts() if kind.__reduce__ is ByContent.__reduce__ else NotImplemented
+        reduce: Any = kind.__reduce__
+        return obj._parts() if reduce is ByContent.__reduce__ else NotImplemented
 
 
 def packed(parts: Parts, hashes: bool = False) -> tuple[bytes, bool]:

@@ -37,6 +37,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.errors import ConfigurationError
 from delassus.frozen import Frozen
 from delassus.model.inertia import from_pseudo_inertia, pseudo_inertia
 from delassus.spatial.rotations import Array
@@ -228,16 +229,23 @@ def least_squares(
 
     ``jacobian`` (m, n) is asked for at each step that is taken, of residuals that were computed last. Where something
     else is eliminated from them, they may become less than was predicted: the search goes on as long as they do.
+    Raises `ConfigurationError` where their squares, or those of their derivatives, are not finite.
     """
     f, evaluations, damping, more = residuals(x), 1, DAMPING, np.inf  # what is eliminated is where it starts
     while True:
         J = jacobian(x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            sizes = float(f @ f), float(np.sum(J * J))
+        if not np.isfinite(sizes).all():
+            came = "residuals and derivatives of square sums {:g} and {:g}".format(*sizes)
+            advice = "Check measurements, their standard deviations, and what else the calls are given."
+            raise ConfigurationError("what is fitted", "numbers whose squares are finite", came, advice)
         enough = 0.5 * CLOSE**2 * variance(f)
         round_off = EPS * float(np.sum(J * J, axis=0).max(initial=0.0)) + THIN * float(np.abs(f @ J).max(initial=0.0))
         weight = max(enough / (4 * max(1, len(domain.bodies))), round_off, float(np.finfo(float).tiny))
         step = _Step(domain, x, J, f, weight)
         cost, gained, predicted = step.cost(x), 0.0, 0.0
-        while gained <= LEAST * predicted:
+        while not gained > LEAST * predicted:  # nor where it is NaN
             z, predicted = step.minimum(damping, NEWTON * enough)
             small = more <= enough and (predicted <= enough or _is_small(domain, x, z))
             if small or evaluations >= MOST or damping > MOST_DAMPING:

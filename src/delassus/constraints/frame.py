@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 
 from delassus.errors import ConstraintError, shown
 from delassus.frozen import ByContent
-from delassus.model.check import check_rotation, check_vector
+from delassus.model.check import check_prefix, check_rotation, check_vector
+from delassus.model.topology import check_tree
 from delassus.model.tree import Placement, Tree
 from delassus.spatial.rotations import Array
 
@@ -98,10 +99,11 @@ class Frame(ByContent):
 
     def prefixed(self, prefix: str) -> Frame:
         """The frame with a prefix on its link's name."""
-        return Frame(prefix + self.link, self.position, self.rotation, given=self.given)
+        return Frame(check_prefix(prefix) + self.link, self.position, self.rotation, given=self.given)
 
     def carrier(self, tree: Tree) -> int:
         """Index of the moving link that this frame is on, or `WORLD`; raises `UnknownNameError`."""
+        check_tree(tree)
         return tree.placement(self.link).link
 
     def on(self, tree: Tree) -> Placement:
@@ -114,6 +116,7 @@ class Frame(ByContent):
         ConstraintError
             The placement is not fixed: it comes with each call.
         """
+        check_tree(tree)
         at = tree.placement(self.link)
         if self.given is not None:
             raise ConstraintError(

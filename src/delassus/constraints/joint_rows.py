@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from delassus.constraints.constraint import MOST_ROWS, At, Constraint, ConstraintRates, Rates, exact
 from delassus.errors import ConstraintError, shown, unknown_name
 from delassus.frozen import Parts
-from delassus.model.check import check_list, real_array
+from delassus.model.check import check_list, check_prefix, real_array
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import LINEAR
 from delassus.spatial.ops import Matrix, Scalar
@@ -96,6 +96,7 @@ class JointRows(Constraint):
 
     def prefixed(self, prefix: str) -> JointRows:
         """These rows with a prefix on all names."""
+        check_prefix(prefix)
         return JointRows([{prefix + name: x for name, x in row.items()} for row in self.rows], self.rest)
 
     def coefficients(self, tree: Tree) -> dict[int, Array]:

@@ -13,8 +13,9 @@ import numpy as np
 from delassus.constraints.frame import Frame, as_frame
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.frozen import ByContent
-from delassus.model.check import check_list, check_number, real_array
+from delassus.model.check import check_list, check_number, check_prefix, real_array
 from delassus.model.shapes import Solid
+from delassus.model.topology import check_tree
 from delassus.model.tree import WORLD, Tree
 
 KINDS: Mapping[str, tuple[str, int | str, str]] = MappingProxyType(
@@ -147,6 +148,7 @@ class Sensor(ByContent):
 
     def check(self, tree: Tree) -> None:
         """Refuse a tree that does not have what it is of."""
+        check_tree(tree)
         what, of = KINDS[self.kind][0], f"{KINDS[self.kind][0]} of sensor {self.name!r}"
         if what == "joint":
             tree.q_index(str(self.of))
@@ -163,6 +165,7 @@ class Sensor(ByContent):
 
     def size(self, tree: Tree) -> int:
         """How many numbers it gives."""
+        check_tree(tree)
         size = KINDS[self.kind][1]
         if size in ("nq", "nv"):
             at = (tree.q_index if size == "nq" else tree.v_index)(str(self.of))
@@ -177,6 +180,7 @@ class Sensor(ByContent):
 
     def prefixed(self, prefix: str) -> Sensor:
         """The sensor with a prefix on all names."""
+        check_prefix(prefix)
         of, reference = (
             x.prefixed(prefix) if isinstance(x, Frame) else x if x is None else prefix + x
             for x in (self.of, self.reference)

@@ -12,7 +12,7 @@ from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import ContactProblem
 from delassus.contact.problems import check_directions
-from delassus.contact.scene import Scene, State
+from delassus.contact.scene import Scene, State, check_scene
 from delassus.contact.snapshot import ContactDynamics
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import check_number, finite_array
@@ -84,8 +84,7 @@ def formulate(
     """
     if not isinstance(formulation, str) or formulation not in FORMULATIONS:
         raise unknown_name("formulation", formulation, FORMULATIONS)
-    if not isinstance(scene, Scene):
-        raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
+    check_scene(scene)
     if not isinstance(state, State):
         raise ConfigurationError("state", "a State", shown(state), "Make one from q, v and tau.")
     step = check_number("dt", dt, "In seconds; 0 for an impact.", above=False)

@@ -313,6 +313,8 @@ class PolyhedralLCP(LCP):
     n_directions: int
 
     def __init__(self, cone: ConeProblem, n_directions: int = 4) -> None:
+        if not isinstance(cone, ConeProblem):
+            raise ConfigurationError("cone", "a ConeProblem", shown(cone), "Make one of W, b and mu.")
         n, n_f = cone.n_contacts, check_directions(n_directions)
         M, q = linear_problem(cone.W, cone.b, cone.mu, regular_directions(n_f), cone.friction_offset)
         LCP.__init__(self, M, q, tuple(contact_blocks(n, n_f)))

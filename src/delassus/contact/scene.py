@@ -20,6 +20,7 @@ from delassus.contact.scene_parts import (
     add,
     colliders_of,
     described,
+    described_robots,
     ignored_pairs,
     is_free_body,
     numbers_of,
@@ -28,14 +29,17 @@ from delassus.contact.scene_parts import (
 )
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.frozen import Frozen
-from delassus.model.check import check_choice, check_flag, check_list, check_vector, finite_array
+from delassus.model.check import check_choice, check_flag, check_list, check_text, check_vector, finite_array
 from delassus.model.edit.combine import combine_trees
+from delassus.model.keyframe import Keyframe
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Shape
-from delassus.model.topology import Keyframe
+from delassus.model.topology import check_tree
 from delassus.model.tree import WORLD, Tree
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
 from delassus.spatial.rotations import Array
+
+OTHERS = "Pass start=None, the default, with other robots."
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
@@ -146,10 +150,8 @@ class Scene(Frozen):
                 raise ModelError("gravity", "robots of one gravity", shown(several.tolist()), "Pass the scene's.")
             gravity = tree.gravity
         g = check_vector(gravity, "gravity", "in m/s²")
-        if start is not None and np.shape(start) != (tree.nq,):
-            advice = "Pass start=None, the default, with other robots."
-            raise ConfigurationError("start", f"one configuration, ({tree.nq},)", f"shape {np.shape(start)}", advice)
-        first = tree.neutral() if start is None else np.array(tree.check_configuration(start, "start"))
+        given = tree.neutral() if start is None else finite_array(start, (tree.nq,), "start", OTHERS)
+        first = tree.check_configuration(given, "start")
         check_choice("friction_rule", friction_rule, get_args(FrictionRule), ConfigurationError)
         held = check_constraints(tree, loops)
         is_same = np.array_equal(tree.gravity, g) and held == tree.constraints
@@ -163,7 +165,7 @@ class Scene(Frozen):
             ignore=ignored_pairs(ignore, {c.name for c in shapes} | set(tree.frames)),
             parents_collide=check_flag("parents_collide", parents_collide),
             friction_rule=friction_rule,
-            descriptions=MappingProxyType(_described(descriptions, named)),
+            descriptions=MappingProxyType(described_robots(descriptions, named)),
             start=first,
             start_velocity=numbers_of("start_velocity", start_velocity, tree.nv, "degree of freedom"),
             start_controls=numbers_of("start_controls", start_controls, tree.nu, "actuator"),
@@ -224,7 +226,8 @@ class Scene(Frozen):
         """
         tree, colliders, ignored = described(cls, robot, friction, root)
         named = tree.keyframes
-        at = named.get("qpos0", Keyframe(tree.neutral())) if configuration is None else named[configuration]
+        key = None if configuration is None else check_text("configuration", configuration, "Or None.")
+        at = named.get("qpos0", Keyframe(tree.neutral())) if key is None else named[key]
         given: dict[str, Any] = {
             "ignore": ignored, "descriptions": robot, "friction_rule": friction_rule,
             "start": at.q, "start_velocity": at.v, "start_controls": at.ctrl,
@@ -411,7 +414,8 @@ class Scene(Frozen):
         q = self.tree.neutral()
         for name, own in robots.items():
             at = self.q_slice(name)  # refuses other names
-            q[at] = self.robots[name].check_configuration(own, f"configuration of {name!r}")
+            what, tree = f"configuration of {name!r}", self.robots[name]
+            q[at] = tree.check_configuration(finite_array(own, (tree.nq,), what, "That of one state."), what)
         return q
 
     def velocity(self, **robots: ArrayLike) -> Array:
@@ -419,7 +423,7 @@ class Scene(Frozen):
         v = np.zeros(self.tree.nv)
         for name, own in robots.items():
             at = self.v_slice(name)
-            v[at] = self.robots[name].check_velocity(own, f"velocity of {name!r}")
+            v[at] = finite_array(own, (self.robots[name].nv,), f"velocity of {name!r}", "That of one state.")
         return v
 
     def q_slice(self, robot: str) -> slice:
@@ -431,7 +435,7 @@ class Scene(Frozen):
         return self._slice(robot, lambda tree: tree.nv)
 
     def _slice(self, robot: str, size: Callable[[Tree], int]) -> slice:
-        if robot not in self.robots:
+        if not isinstance(robot, str) or robot not in self.robots:
             if list(self.robots) == [""]:
                 raise ConfigurationError(
                     "robot", "a scene whose robots have names", shown(robot), "Make it of a mapping, {'arm': tree}."
@@ -485,15 +489,12 @@ class State(Frozen):
         ConfigurationError
             Wrong sizes, or quaternions that are far from unit length.
         """
+        check_tree(tree)
         q, v = tree.check_configuration(self.q), tree.check_velocity(self.v)
         return State(q, v, tree.check_velocity(self.tau, "tau"))
 
 
-def _described(given: Any, robots: Mapping[str, Tree]) -> dict[str, Any]:
-    named = dict(given) if isinstance(given, Mapping) else {} if given is None else {next(iter(robots)): given}
-    if len(robots) > 1 and given is not None and not isinstance(given, Mapping):
-        raise ConfigurationError("descriptions", "a mapping of names of robots", shown(given), "Such as {'arm': path}.")
-    for name in named:
-        if name not in robots:
-            raise unknown_name("robot", name, robots)
-    return named
+def check_scene(scene: object) -> None:
+    """Refuse what is no scene."""
+    if not isinstance(scene, Scene):
+        raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")

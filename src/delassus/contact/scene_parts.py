@@ -17,7 +17,7 @@ from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.formats.colliders import load_colliders, load_ignored
 from delassus.formats.load import load, read_description, srdf_beside
 from delassus.formats.text import MAX_BYTES
-from delassus.model.check import check_list, finite_array
+from delassus.model.check import check_list, check_number, finite_array, shape_of
 from delassus.model.edit.combine import ON_THE_WORLD, SEPARATOR, mount
 from delassus.model.kinematics import world_poses
 from delassus.model.mechanisms import free_body
@@ -107,7 +107,8 @@ def add(
     if mass is not None and not (is_shape and hasattr(what, "inertia")):
         wanted = "a shape that has an inertia, where mass is given"
         raise ConfigurationError(f"what {name!r} is", wanted, shown(what), "Pass a tree, such as free_body makes.")
-    if not is_shape and material["restitution"]:
+    bounce = check_number("restitution", material["restitution"], "0 does not bounce.", above=False, most=1.0)
+    if not is_shape and bounce:
         raise ConfigurationError("restitution", "a shape that has it", shown(what), "Set it on its colliders.")
     if isinstance(what, Collider):
         if at is not None:
@@ -159,8 +160,9 @@ def _parts(
 
 def without(scene: SceneLike, names: Iterable[str]) -> SceneLike:
     """The scene without robots, colliders of links, or colliders of these names; see `Scene.without`."""
-    robots = [name for name in names if name in scene.robots and name]
+    names = check_list("names", names, "names of robots, links or colliders", "Each by itself.")
     dropped = colliders_of(scene, names)
+    robots = [name for name in names if name in scene.robots and name]
     colliders = [c for k, c in enumerate(scene.colliders) if k not in dropped]
     prefixes = tuple(name + SEPARATOR for name in robots)
     kept = {name: tree for name, tree in scene.robots.items() if name not in robots}
@@ -186,18 +188,15 @@ def _starts(scene: Any, kept: Iterable[str]) -> dict[str, Array]:
     return {x: np.concatenate([getattr(scene, x)[of(name)] for name in kept]) for x, of in slices.items()}
 
 
-def ignored_pairs(ignore: Iterable[Sequence[str]], known: set[str]) -> frozenset[frozenset[str]]:
-    """Pairs of names that are not to collide, checked."""
-    pairs = []
-    for pair in check_list("ignore", ignore, "a list of pairs of names", "Such as [('hand', 'box')]."):
-        names = check_list("ignore", pair, "pairs of names", "Pass such as ('hand', 'box').")
-        if len(names) not in (1, 2):
-            raise ConfigurationError("ignore", "pairs of names", shown(pair), "Pass such as ('hand', 'box').")
-        for name in names:
-            if not isinstance(name, str) or name not in known:
-                raise unknown_name("name of what is not to collide", name, known)
-        pairs.append(frozenset(names))
-    return frozenset(pairs)
+def described_robots(given: Any, robots: Mapping[str, Tree]) -> dict[str, Any]:
+    """What robots were loaded from, by their names, checked."""
+    named = dict(given) if isinstance(given, Mapping) else {} if given is None else {next(iter(robots)): given}
+    if len(robots) > 1 and given is not None and not isinstance(given, Mapping):
+        raise ConfigurationError("descriptions", "a mapping of names of robots", shown(given), "Such as {'arm': path}.")
+    for name in named:
+        if name not in robots:
+            raise unknown_name("robot", name, robots)
+    return named
 
 
 def numbers_of(name: str, given: ArrayLike | None, size: int, each: str) -> Array:
@@ -228,8 +227,7 @@ def colliders_of(scene: Any, names: Iterable[str]) -> set[int]:
 
 def _pose(at: ArrayLike) -> Placement:
     """Where on the world something is: from a position, or a position and a unit quaternion."""
-    array = np.asarray(at)
-    size = 7 if array.shape == (7,) else 3
+    size = 7 if shape_of(at) == (7,) else 3
     x = finite_array(at, (size,), "at", "A position in m, or a position and a unit quaternion x y z w.")
     if size == 3:
         return Placement(WORLD, np.eye(3), x)
@@ -254,7 +252,8 @@ def set_down(scene: Solids, q: ArrayLike) -> Array:
         raise ConfigurationError(
             "scene", "one robot on a free joint", f"{len(scene.robots)} robot(s)", "Give it its place in q."
         )
-    out, detector = np.array(tree.check_configuration(q)), CollisionDetector(scene)
+    out = tree.check_configuration(finite_array(q, (tree.nq,), "q", "One configuration."))
+    detector = CollisionDetector(scene)
     reach = NEAR * detector.size
     for _ in range(MOST_MOVES):  # on slopes, nothing is nearer than the gap, and moving by it takes a part of the way
         contacts = _contacts(detector, out, reach)
@@ -273,3 +272,17 @@ def set_down(scene: Solids, q: ArrayLike) -> Array:
 def _contacts(detector: CollisionDetector, q: Array, reach: float = 0.0) -> ContactSet:
     poses = [np.column_stack([R, p]) for R, p in world_poses(detector.scene.tree, q)]
     return detector.contacts(np.array(poses), reach)
+
+
+def ignored_pairs(ignore: Iterable[Sequence[str]], known: set[str]) -> frozenset[frozenset[str]]:
+    """Pairs of names of links or colliders, checked."""
+    pairs = []
+    for pair in check_list("ignore", ignore, "a list of pairs of names", "Such as [('hand', 'box')]."):
+        names = check_list("ignore", pair, "pairs of names", "Pass such as ('hand', 'box').")
+        if len(names) not in (1, 2):
+            raise ConfigurationError("ignore", "pairs of names", shown(pair), "Pass such as ('hand', 'box').")
+        for name in names:
+            if not isinstance(name, str) or name not in known:
+                raise unknown_name("name of what is not to collide", name, known)
+        pairs.append(frozenset(names))
+    return frozenset(pairs)

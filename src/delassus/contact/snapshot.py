@@ -14,8 +14,8 @@ from delassus.contact import assembly
 from delassus.contact.assembly import EndEffectors
 from delassus.contact.contacts import ContactSet
 from delassus.contact.joint_contacts import NO_JOINTS, JointContacts
-from delassus.contact.scene import Scene
-from delassus.errors import ConfigurationError, shown
+from delassus.contact.scene import Scene, check_scene
+from delassus.errors import ConfigurationError
 from delassus.frozen import cached_property
 from delassus.model.tree import WORLD
 from delassus.quantities.options import Passive
@@ -58,8 +58,7 @@ class ContactDynamics:
     """
 
     def __init__(self, scene: Scene, *, passive: Passive = "model") -> None:
-        if not isinstance(scene, Scene):
-            raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
+        check_scene(scene)
         tree = scene.tree
         self.scene, self.passive = scene, passive
         self.kernel = compile_kernel(tree, scene.loops, "operational_space_compliance", passive=passive, lanes=1)

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from delassus.errors import ModelError, shown, unknown_name
+from delassus.errors import unknown_name
 from delassus.formats.load import Description, read_description
 from delassus.formats.mujoco.colliders import colliders_of_model, ignored_of_model
 from delassus.formats.text import MAX_BYTES
 from delassus.formats.urdf.colliders import colliders_of_urdf, ignored_of_srdf
-from delassus.model.check import check_flag, check_list, check_path
+from delassus.model.check import check_flag, check_list, check_path, check_prefix
 from delassus.model.shapes import Collider
+from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 
 
@@ -77,13 +78,13 @@ def load_colliders(
     >>> load_colliders("go1", tree)[0].link  # doctest: +SKIP
     'trunk'
     """
-    if not isinstance(tree, Tree):
-        raise ModelError("tree", "a delassus.Tree", shown(tree), "Load it from the same description.")
+    check_tree(tree)
+    check_prefix(prefix)
     source = _read(robot, max_bytes)
     if isinstance(source, Description):
         given = check_list("package_dirs", package_dirs, "a list of folders", "Pass package_dirs=['robots'].")
         folders = tuple(check_path("package_dirs", folder) for folder in given)
-        kind = "visual" if check_flag("visual", visual) else "collision"
+        kind, convex = "visual" if check_flag("visual", visual) else "collision", check_flag("convex", convex)
         found = colliders_of_urdf(source.root, source.path, kind, convex and not visual, folders, max_bytes)
     else:
         found = colliders_of_model(source, visual)
@@ -131,6 +132,9 @@ def load_ignored(
     >>> load_ignored("panda.srdf", "arm/")  # doctest: +SKIP
     (('arm/panda_link0', 'arm/panda_link1'), ...)
     """
+    check_prefix(prefix)
+    if tree is not None:
+        check_tree(tree)
     read = _read(source, max_bytes)
     is_srdf = isinstance(read, Description)
     pairs = ignored_of_srdf(read.root, str(read.path), tree) if is_srdf else ignored_of_model(read)

@@ -1,6 +1,6 @@
 """Robots with closed loops as folders of ``example-parallel-robots`` hold them: a URDF file, and closures in YAML.
 
-The YAML has these keys, of which each is a list, as long as the one beside it:
+The YAML has these keys, of which each is a list, as long as the one beside it; all scalars are text:
 
 =============================  ===================================================================================
 ``closed_loop``, ``type``      pairs of frames that are one, and how: ``6d`` (`Weld`) or ``3d`` (`Point`)
@@ -15,7 +15,6 @@ Source: the loader of example-parallel-robots (LAAS-CNRS, INRIA). Deviation: a `
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -24,7 +23,7 @@ from typing import Any, Unpack
 from xml.etree.ElementTree import Element, SubElement
 
 from delassus.constraints import Constraint, Point, Weld, check_constraints
-from delassus.errors import ModelError, shown, unknown_name
+from delassus.errors import ModelError, require, shown, unknown_name
 from delassus.formats.load import Loading, load_description
 from delassus.formats.text import MAX_BYTES, check_file, read_xml
 from delassus.model.actuators import Actuator
@@ -38,7 +37,11 @@ BESIDE = {"closed_loop": "type", "type": "closed_loop", "joint_name": "joint_typ
 
 TYPES = "SPHERICAL", "CARDAN", "FIXED"
 
-_TOKEN = re.compile(r"""\s*(?:(?P<mark>[\[\],])|'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<plain>[^\s\[\],'"]+))""")
+KEYS = frozenset({*BESIDE, "name_mot"})
+"""What is read of a file; all else in it is not looked at."""
+
+MOST_YAML = 2**20
+"""Bytes of a YAML file, which takes ten microseconds a byte to read; those of robots have some thousand."""
 
 Lists = Mapping[str, list[Any]]
 
@@ -63,10 +66,12 @@ def load_parallel(folder: str | Path, **given: Unpack[Loading]) -> Tree:
     Raises
     ------
     ModelError
-        As `delassus.load`; no such files in the folder, or lists in the YAML file that do not fit the robot or each
-        other.
+        As `delassus.load`; no such files in the folder, a YAML file that is none or has more than a megabyte, or lists
+        in it that do not fit the robot or each other.
     UnknownNameError
         A frame or joint that the robot does not have; the nearest name is offered.
+    MissingDependencyError
+        The extra ``yaml`` is not installed.
 
     Examples
     --------
@@ -78,8 +83,8 @@ def load_parallel(folder: str | Path, **given: Unpack[Loading]) -> Tree:
     path = check_path("folder", folder)
     urdf, closures = _only(path, "urdf"), _only(path, "yaml")
     max_bytes = given.get("max_bytes", MAX_BYTES)
-    check_file(closures, max_bytes)
-    lists = _read_lists(closures.read_text(encoding="utf-8", errors="replace"), f"file {str(closures)!r}")
+    require("yaml", "yaml", "reading closures of loops")
+    lists = _read_lists(closures, max_bytes)
     robot = read_xml(urdf, max_bytes)
     balls = _edit(robot, lists, f"file {str(closures)!r}")
     tree = load_description(robot, urdf, balls=balls, **given)
@@ -105,38 +110,34 @@ def _only(folder: Path, suffix: str) -> Path:
     return named[0]
 
 
-def _read_lists(text: str, what: str) -> Lists:
-    """Lists of a YAML file by their keys: ``key: [a, [b, c]]``, over several lines or not; nothing else of YAML."""
+def _read_lists(path: Path, max_bytes: float) -> Lists:
+    """Lists of a YAML file by their keys, in which all that is no list or mapping is text; those that are known."""
+    import yaml
+
+    what = f"file {shown(str(path))}"
+    check_file(path, max_bytes)
+    check_file(path, min(max_bytes, MOST_YAML))
+    try:
+        found = yaml.load(path.read_bytes(), Loader=yaml.BaseLoader)  # makes text, lists and mappings, nothing else
+    except (yaml.YAMLError, OSError, RecursionError, ValueError) as error:
+        came = f"{type(error).__name__}: {error}"
+        raise ModelError(what, "YAML that can be read", came, "Correct the file.") from error
+    found = {} if found in (None, "") else found
+    if not isinstance(found, dict):
+        raise ModelError(what, "keys and their lists", shown(found), "Correct the file.")
     out: dict[str, list[Any]] = {}
-    text = re.sub(r"(^|\s)#.*", "", text).replace("---", "")
-    for part in re.split(r"^(?=\w+\s*:)", text, flags=re.MULTILINE):
-        key, _, value = part.partition(":")
-        if not part.strip():
-            continue
-        nested: list[list[Any]] = [[]]
-        at, ends = 0, False
-        while value[at:].strip() and not ends:
-            token = _TOKEN.match(value, at)
-            mark = None if token is None else token["mark"]
-            if token is None or (mark is None and len(nested) == 1) or (mark == "]" and len(nested) == 1):
-                break
-            at = token.end()
-            if mark == "[":
-                nested.append([])
-            elif mark == "]":
-                whole = nested.pop()
-                nested[-1].append(whole)
-                ends = len(nested) == 1
-            elif mark is None:
-                nested[-1].append(token["single"] or token["double"] or token["plain"] or "")
-        if not ends or value[at:].strip():
-            raise ModelError(f"{what}, {shown(key.strip())}", "a list, as [a, b]", shown(value.strip()), "Correct it.")
-        out[key.strip()] = nested[0][0]
+    for key in KEYS & set(found):
+        if not isinstance(found[key], list):
+            raise ModelError(f"{what}, {key!r}", "a list, as [a, b]", shown(found[key]), "Correct the file.")
+        out[key] = found[key]
     for key, items in out.items():
         other = BESIDE.get(key)
         if other is not None and len(items) != len(out.get(other, [])):
             came = f"{len(items)} of {key} and {len(out.get(other, []))} of {other}"
             raise ModelError(what, f"as many items of {key} as of {other}", came, "Correct the file.")
+    for name in out.get("joint_name", []):
+        if not isinstance(name, str):
+            raise ModelError(f"{what}, 'joint_name'", "names of joints", shown(name), "Correct the file.")
     return out
 
 

@@ -20,7 +20,7 @@ from delassus.formats.features import JOINTS, PINOCCHIO, omitted
 from delassus.model.describe import describe
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, Unsupported, judge_omitted, unique_name
 from delassus.model.edit.build import build_tree
-from delassus.model.topology import Keyframe
+from delassus.model.keyframe import Keyframe
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import FREE, PRISMATIC, REVOLUTE, JointKind
 from delassus.spatial.rotations import Array, rotation_between

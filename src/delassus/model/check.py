@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from math import isfinite, prod
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.errors import ConfigurationError, DelassusError, ModelError, shown
+from delassus.errors import ConfigurationError, DelassusError, FileError, ModelError, shown
 from delassus.spatial.rotations import ROUND_OFF, Array, exact_quarter_turns
 
 UNIT_LENGTH_TOLERANCE = 1e-6
@@ -46,10 +48,16 @@ def real_array(value: Any, *, flags: bool = False) -> Array | None:
         given = np.asarray(None if is_masked(value) else value)
     except Exception:  # an object's own conversion may raise anything, and all of it means: no array of numbers
         return None
-    if given.dtype.kind not in ("fiub" if flags else "fiu"):
+    if given.dtype.kind not in ("fiub" if flags else "fiu") or given.ndim > MOST_AXES:
         return None
     with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite, which callers refuse
         return given.astype(float)
+
+
+def shape_of(value: Any) -> tuple[int, ...] | None:
+    """Shape of an array of real numbers, or None if it is none."""
+    array = real_array(value)
+    return None if array is None else array.shape
 
 
 @lru_cache(maxsize=4096)
@@ -75,7 +83,7 @@ def common_batch(
     """Broadcast the leading axes of two arguments, or raise `ConfigurationError`."""
     try:
         return np.broadcast_shapes(batch, other_batch)
-    except ValueError:
+    except (ValueError, RuntimeError):  # also where there are more axes than it takes
         wanted = f"leading axes that broadcast with those of {other_argument}, {other_batch}"
         raise ConfigurationError(argument, wanted, f"{batch}", advice) from None
 
@@ -122,7 +130,7 @@ def finite_array(
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         came = f"{array[where]} at index {where[0] if len(where) == 1 else where}"
     else:
-        return np.ascontiguousarray(array)
+        return np.asarray(array, order="C")
     names = ["..." if size is ... else "n" if size < 0 else str(size) for size in shape]
     wanted = f"({', '.join(names)}{',' if len(shape) == 1 else ''})"
     raise error(argument, f"finite numbers of shape {wanted}", came, advice)
@@ -153,6 +161,23 @@ def is_whole(value: object, least: int = 0) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
 
 
+def is_text(value: object) -> bool:
+    """Whether it is text."""
+    return isinstance(value, str)
+
+
+def check_text(argument: str, value: object, advice: str, error: type[DelassusError] = ConfigurationError) -> str:
+    """Return ``value`` if it is text; or raise ``error``."""
+    if not isinstance(value, str):
+        raise error(argument, "text", shown(value), advice)
+    return value
+
+
+def check_prefix(prefix: object) -> str:
+    """Return what names are to start with; or `ModelError`."""
+    return check_text("prefix", prefix, "Pass such as 'left_'.", ModelError)
+
+
 def check_whole(argument: str, value: int, advice: str, *, least: int = 0, most: float = np.inf) -> int:
     """Return ``value`` as an int from ``least`` up to ``most``; or `ConfigurationError`."""
     if is_whole(value, least) and value <= most:
@@ -180,6 +205,19 @@ def check_list(
     except Exception as cause:  # an object's own iteration may raise anything
         raise error(argument, wanted, f"{type(cause).__name__}: {cause}", advice) from cause
     raise error(argument, wanted, shown(value), advice)
+
+
+def check_parts(
+    argument: str, given: Any, is_one: Callable[[Any], bool], advice: str, named: bool = False
+) -> tuple[Any, ...]:
+    """Return what a sequence holds, or a mapping if it is ``named``, each of one kind; or `ModelError`."""
+    wanted = f"a {'mapping of names to' if named else 'sequence of'} what trees are made of"
+    if isinstance(given, Mapping) != named:
+        raise ModelError(argument, wanted, shown(given), advice)
+    parts = check_list(argument, given.values() if named else given, wanted, advice, ModelError)
+    if not all(map(is_one, parts)):
+        raise ModelError(argument, wanted, shown(given), advice)
+    return parts
 
 
 def check_names(kind: str, names: Iterable[object]) -> None:
@@ -218,6 +256,29 @@ def check_path(argument: str, path: object) -> Path:
     if not isinstance(path, str | Path) or "\0" in str(path):
         raise ConfigurationError(argument, "a path", shown(path), "Pass text or a pathlib.Path.")
     return Path(path)
+
+
+@contextmanager
+def written(target: Path, kind: str) -> Iterator[Path]:
+    """An empty file beside ``target`` to write to, which takes its place if that ends well and is removed if not.
+
+    Raises
+    ------
+    FileError
+        The file cannot be written; what is at ``target`` stays as it was.
+    """
+    part = target.absolute().with_name(f".{uuid.uuid4().hex}.part")
+    try:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            part.touch(exist_ok=False)
+            yield part
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    except (OSError, UnicodeError) as error:
+        advice = "Check the folder and its disk."
+        raise FileError(f"{kind} {shown(str(target))}", "a file that can be written", str(error), advice) from error
 
 
 def check_vector(value: ArrayLike, argument: str, unit: str = "in m") -> Array:

@@ -10,7 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from delassus.model.inertia import move_inertia
-from delassus.model.topology import WORLD, Keyframe, Placement, Topology, characteristic_length
+from delassus.model.keyframe import Keyframe
+from delassus.model.topology import WORLD, Placement, Topology, characteristic_length
 from delassus.spatial.joint_kinds import JointKind
 from delassus.spatial.joints import Joint
 from delassus.spatial.numpy_ops import NUMPY, stacked, unstacked
@@ -116,3 +117,22 @@ def move_body_frames(tree: Topology, rotations: Array, positions: Array) -> tupl
             frame = Placement(frame.link, exact_quarter_turns(R.T @ frame.rotation), position)
         frames[name] = frame
     return inertias, frames
+
+
+def usual_inertias(tree: Topology) -> Array:
+    """Largest inertia (nv,) that what each degree of freedom carries could have, kg m² and kg, with its armature.
+
+    That is where all joints that follow are stretched and slides are at zero: what inertias are small against.
+    """
+    mass, second = tree.inertias[:, 0, 0].copy(), 0.5 * np.trace(tree.inertias[:, 3:, 3:], axis1=1, axis2=2)
+    first, out = np.sqrt(np.maximum(mass * second, 0.0)), np.zeros(tree.nv)
+    for i in range(tree.n_links - 1, -1, -1):
+        joint, parent = tree.joints[i], tree.parents[i]
+        of_axes = [second[i] if axis >= 3 else mass[i] for axis in joint.motion_axes]
+        out[tree.v_slices[i]] = np.array(of_axes) + joint.armature
+        if parent != WORLD:
+            far = float(np.linalg.norm(joint.position))
+            mass[parent] += mass[i]
+            second[parent] += second[i] + 2.0 * far * first[i] + far * far * mass[i]
+            first[parent] += first[i] + far * mass[i]
+    return out

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import ByContent, Frozen
-from delassus.model.check import check_flag, check_number, check_rotation, check_vector, finite_array
+from delassus.model.check import check_flag, check_number, check_rotation, check_vector, finite_array, real_array
 from delassus.spatial.rotations import Array
 
 
@@ -34,12 +34,14 @@ class Sphere(Frozen):
     def __post_init__(self) -> None:
         _positive(self, "radius")
 
-    def contains(self, points: Array) -> NDArray[np.bool_]:
+    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
         """Which points (..., 3) are in it."""
+        points = _points(points)
         return np.asarray(np.linalg.norm(points, axis=-1) <= self.radius)
 
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid ball of that mass, about its centre (kg·m²)."""
+        mass = _mass(mass)
         return np.full(3, 0.4 * mass * self.radius**2)
 
 
@@ -65,12 +67,14 @@ class Capsule(Frozen):
     def __post_init__(self) -> None:
         _positive(self, "radius", "length")
 
-    def contains(self, points: Array) -> NDArray[np.bool_]:
+    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
         """Which points (..., 3) are in it."""
+        points = _points(points)
         return np.asarray(np.linalg.norm(_beyond_segment(points, self.length), axis=-1) <= self.radius)
 
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid capsule of that mass, about its centre (kg·m²)."""
+        mass = _mass(mass)
         r, h = self.radius, self.length
         tube = mass * h / (h + 4.0 / 3.0 * r)
         ends = mass - tube
@@ -99,13 +103,15 @@ class Cylinder(Frozen):
     def __post_init__(self) -> None:
         _positive(self, "radius", "length")
 
-    def contains(self, points: Array) -> NDArray[np.bool_]:
+    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
         """Which points (..., 3) are in it."""
+        points = _points(points)
         across, along = np.hypot(points[..., 0], points[..., 1]), 2.0 * np.abs(points[..., 2])
         return np.asarray((across <= self.radius) & (along <= self.length))
 
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid cylinder of that mass, about its centre (kg·m²)."""
+        mass = _mass(mass)
         across = mass * (self.radius**2 / 4.0 + self.length**2 / 12.0)
         return np.array([across, across, mass * self.radius**2 / 2.0])
 
@@ -132,12 +138,14 @@ class Box(Frozen):
     def __post_init__(self) -> None:
         _positive(self, "x", "y", "z")
 
-    def contains(self, points: Array) -> NDArray[np.bool_]:
+    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
         """Which points (..., 3) are in it."""
+        points = _points(points)
         return np.asarray(np.all(2.0 * np.abs(points) <= [self.x, self.y, self.z], axis=-1))
 
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid box of that mass, about its centre (kg·m²)."""
+        mass = _mass(mass)
         squares = np.array([self.x, self.y, self.z]) ** 2
         return np.asarray(mass / 12.0 * (squares.sum() - squares))
 
@@ -164,12 +172,14 @@ class Ellipsoid(Frozen):
     def __post_init__(self) -> None:
         _positive(self, "x", "y", "z")
 
-    def contains(self, points: Array) -> NDArray[np.bool_]:
+    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
         """Which points (..., 3) are in it."""
+        points = _points(points)
         return np.asarray(np.linalg.norm(points / [self.x, self.y, self.z], axis=-1) <= 1.0)
 
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid ellipsoid of that mass, about its centre (kg·m²)."""
+        mass = _mass(mass)
         squares = np.array([self.x, self.y, self.z]) ** 2
         return np.asarray(mass / 5.0 * (squares.sum() - squares))
 
@@ -278,8 +288,17 @@ class HeightField(Mesh):
         """Height (m) and unit normal (..., 4) below or above points (..., 2) or (..., 3) in the frame of the field.
 
         Beside the field they are those of its nearest border.
+
+        Raises
+        ------
+        ConfigurationError
+            Other points.
         """
-        z, x = self.heights, np.asarray(points, dtype=float)[..., :2]
+        given = real_array(points)
+        if given is None or given.ndim < 1 or given.shape[-1] not in (2, 3):
+            wanted = "numbers of shape (..., 2) or (..., 3)"
+            raise ConfigurationError("points", wanted, shown(points), "In the frame of the field.")
+        z, x = self.heights, finite_array(given, (..., given.shape[-1]), "points", "In metres.")[..., :2]
         cells = np.array(z.shape) - 1
         at = np.clip((x / self.size + 0.5) * cells, 0.0, cells)
         i, j = np.moveaxis(np.minimum(at.astype(np.int64), cells - 1), -1, 0)
@@ -385,6 +404,14 @@ def _corners(triangles: ArrayLike, n_points: int) -> NDArray[np.int64]:
         wanted = f"whole numbers (m, 3) below {n_points}"
         raise ConfigurationError("triangles of a mesh", wanted, shown(triangles), "Check the file.")
     return corners.astype(np.int64)
+
+
+def _points(points: ArrayLike) -> Array:
+    return finite_array(points, (..., 3), "points", "In metres, in the frame of the shape.")
+
+
+def _mass(mass: float) -> float:
+    return check_number("mass", mass, "In kg.", above=False)
 
 
 def _positive(shape: object, *names: str) -> None:

@@ -9,17 +9,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from delassus.errors import UnknownNameError, shown, unknown_name
+from delassus.errors import ConfigurationError, ModelError, shown, unknown_name
 from delassus.frozen import ByContent, Parts, read_only
 from delassus.model.actuators import Actuator
-from delassus.model.check import check_names
+from delassus.model.check import (
+    check_choice,
+    check_list,
+    check_names,
+    check_parts,
+    finite_array,
+    is_text,
+    is_whole,
+    shape_of,
+)
 from delassus.model.inertia import parameters_in_frame
+from delassus.model.keyframe import Keyframe, Named
 from delassus.spatial.joint_kinds import FREE
-from delassus.spatial.joints import Joint
+from delassus.spatial.joints import PER_DOF, Joint
 from delassus.spatial.rotations import Array
 
 GRAVITY = (0.0, 0.0, -9.81)
@@ -31,48 +41,7 @@ INDEPENDENT: list[Callable[[Any], tuple[int, ...]]] = []
 WORLD = -1
 """Index of the world where an index of a link is asked for."""
 
-
-T = TypeVar("T")
-
-
-class _Named(dict[str, T]):
-    """Keyframes or their configurations by name, whose error for a name that there is not says which there are."""
-
-    def __missing__(self, name: str) -> T:
-        if self:
-            raise unknown_name("keyframe", name, self)
-        advice = "Keyframes of MJCF, and states of an SRDF file (beside a URDF file, or load's srdf=), are some."
-        raise UnknownNameError("keyframe", "one that the description has", shown(name), advice)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Keyframe(Frozen):
-    """A state that a description names: a keyframe of MJCF, or a configuration of SRDF or of a Pinocchio model.
-
-    Attributes
-    ----------
-    q : (nq,) array
-        Configuration.
-    v : (nv,) array
-        Velocity; zero by default.
-    ctrl : (nu,) array
-        Controls of the tree's actuators; zero by default, and in trees that are given other actuators.
-    act : (na,) array
-        Activations as the file has them. No actuator of a tree has a state, so that none acts.
-    """
-
-    q: Array
-    v: Array = field(default_factory=lambda: np.zeros(0))
-    ctrl: Array = field(default_factory=lambda: np.zeros(0))
-    act: Array = field(default_factory=lambda: np.zeros(0))
-
-    def __post_init__(self) -> None:
-        self._make_read_only("q", "v", "ctrl", "act")
-
-    def fitted(self, nv: int, nu: int) -> Keyframe:
-        """The keyframe in a tree of these sizes: velocities and controls of another size become zero."""
-        v, ctrl = (x if x.shape == (n,) else np.zeros(n) for x, n in ((self.v, nv), (self.ctrl, nu)))
-        return Keyframe(self.q, v, ctrl, self.act)
+PLACE, EDIT = "tree.placement(name).link is one.", "Load a tree, or change one with dataclasses.replace."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +64,27 @@ class Placement(ByContent):
 
     def __post_init__(self) -> None:
         self._make_read_only("rotation", "position")
+
+
+PARTS: dict[str, Callable[[Any], bool]] = {
+    "link_names": is_text,
+    "joints": lambda x: isinstance(x, Joint),
+    "parents": lambda x: is_whole(x, WORLD),
+    "actuators": lambda x: isinstance(x, Actuator),
+    "constraints": lambda x: hasattr(x, "rows_on_links"),
+    "sensors": lambda x: hasattr(x, "kind") and hasattr(x, "size"),
+}
+"""What sequences of a tree hold."""
+
+NAMED: dict[str, Callable[[Any], bool]] = {
+    "frames": lambda x: isinstance(x, Placement),
+    "gravity_compensation": lambda x: shape_of(x) == (4,),
+    "keyframes": lambda x: isinstance(x, Keyframe) or len(shape_of(x) or ()) == 1,
+    "omitted": lambda x: all(map(is_text, check_list("omitted", x, "names", EDIT, ModelError))),
+    "joint_frames": is_text,
+    "aliases": is_text,
+}
+"""What mappings of a tree hold."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,9 +116,16 @@ class Topology(ByContent):
     children: tuple[tuple[int, ...], ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        for attribute, is_one in (PARTS | NAMED).items():
+            parts = check_parts(attribute, getattr(self, attribute), is_one, EDIT, attribute in NAMED)
+            if attribute in PARTS:
+                self._set_attributes(**{attribute: parts})
         n = len(self.joints)
-        assert len(self.parents) == len(self.link_names) == len(self.inertias) == n
-        assert all(WORLD <= p < i for i, p in enumerate(self.parents))
+        if not len(self.link_names) == len(self.parents) == n or any(p >= i for i, p in enumerate(self.parents)):
+            wanted = f"for each of {n} joint(s) a link and its parent before it, or −1, the world"
+            raise ModelError("link_names and parents", wanted, shown((self.link_names, self.parents)), EDIT)
+        for attribute, shape in (("inertias", (n, 6, 6)), ("world_inertia", (6, 6)), ("gravity", (3,))):
+            finite_array(getattr(self, attribute), shape, attribute, EDIT, ModelError)
         joint_names = tuple(j.name for j in self.joints)
         check_names("robot", [self.name])
         check_names("link", self.link_names)
@@ -150,7 +147,7 @@ class Topology(ByContent):
             aliases=MappingProxyType(dict(self.aliases)),
             gravity_compensation=MappingProxyType({k: read_only(x) for k, x in self.gravity_compensation.items()}),
             keyframes=MappingProxyType(
-                _Named(
+                Named(
                     {
                         name: (x if isinstance(x, Keyframe) else Keyframe(x)).fitted(v_ends[-1], len(self.actuators))
                         for name, x in self.keyframes.items()
@@ -189,7 +186,8 @@ class Topology(ByContent):
 
     def blocks(self, ties: Iterable[Iterable[int]] = ()) -> list[list[int]]:
         """Links that joints hold together, or that links of one of the ``ties`` do; blocks by their first links."""
-        root = list(range(self.n_links))
+        root, wanted = list(range(self.n_links)), "groups of links"
+        tied = [self._links("ties", tie) for tie in check_list("ties", ties, wanted, "Such as [(0, 3)].")]
 
         def top(i: int) -> int:
             while root[i] != i:
@@ -200,7 +198,7 @@ class Topology(ByContent):
         for i, parent in enumerate(self.parents):
             if parent != WORLD:
                 root[i] = top(parent)
-        for tie in ties:
+        for tie in tied:
             first, *others = sorted({top(i) for i in tie if i != WORLD}) or [WORLD]
             for other in others:
                 root[other] = first
@@ -211,6 +209,8 @@ class Topology(ByContent):
 
     def is_free_body(self, link: int) -> bool:
         """Whether a link is a rigid body on its own: on a free joint to the world, without armature and children."""
+        if self._links("link", [link]) == [WORLD]:
+            return False
         joint, is_alone = self.joints[link], self.parents[link] == WORLD and not self.children[link]
         return joint.kind is FREE and is_alone and not joint.armature.any()
 
@@ -265,7 +265,7 @@ class Topology(ByContent):
         at = 0
         for x in self.sensors:
             start, at = at, at + x.size(self)
-            if x.name == sensor:
+            if isinstance(sensor, str) and x.name == sensor:
                 return slice(start, at)
         raise unknown_name("sensor", sensor, [x.name for x in self.sensors])
 
@@ -317,7 +317,7 @@ class Topology(ByContent):
     @property
     def reference_configurations(self) -> Mapping[str, Array]:
         """Configurations (nq,) of the `keyframes`, by name."""
-        return MappingProxyType(_Named({name: keyframe.q for name, keyframe in self.keyframes.items()}))
+        return MappingProxyType(Named({name: keyframe.q for name, keyframe in self.keyframes.items()}))
 
     @property
     def nu(self) -> int:
@@ -354,6 +354,7 @@ class Topology(ByContent):
 
     def per_dof(self, attribute: str) -> Array:
         """Damping, stiffness, … of all degrees of freedom (nv,): an attribute of joints, of `PER_DOF`."""
+        check_choice("attribute", attribute, PER_DOF, ConfigurationError)
         return np.concatenate([np.zeros(0), *(getattr(joint, attribute) for joint in self.joints)])
 
     @property
@@ -414,9 +415,17 @@ class Topology(ByContent):
         """Whether the first joint is a free joint on the world."""
         return bool(self.joints) and self.joints[0].kind is FREE and self.parents[0] == WORLD
 
+    def _links(self, argument: str, links: Iterable[int]) -> list[int]:
+        """Numbers of links, or `WORLD`; or `ConfigurationError`."""
+        wanted = f"numbers of links from 0 to {self.n_links - 1}, or −1, the world"
+        for link in (given := check_list(argument, links, wanted, PLACE)):
+            if not is_whole(link, WORLD) or link >= self.n_links:
+                raise ConfigurationError(argument, wanted, shown(link), PLACE)
+        return list(given)
+
     def support(self, link: int) -> tuple[int, ...]:
         """Links from the root to ``link``, both included; empty for the world."""
-        path = []
+        path, (link,) = [], self._links("link", [link])
         while link != WORLD:
             path.append(link)
             link = self.parents[link]
@@ -432,19 +441,21 @@ class Topology(ByContent):
 
     def closest_common_ancestor(self, a: int, b: int) -> int:
         """Deepest link on both supports, or `WORLD`."""
+        a, b = self._links("a and b", [a, b])
         while a != b:  # the link of the larger index is no ancestor of the other
             a, b = (self.parents[a], b) if a > b else (a, self.parents[b])
         return a
 
     def supporting_links(self, links: Iterable[int]) -> frozenset[int]:
         """All links on the support of one of ``links``."""
-        return frozenset(i for link in links for i in self.support(link))
+        return frozenset(i for link in self._links("links", links) for i in self.support(link))
 
     def branching_links(self, ends: Sequence[int]) -> tuple[int, ...]:
         """Links at which the supports of two or more end-effectors meet, root first.
 
         ``ends`` holds one link per end-effector; a link that carries several of them is branching.
         """
+        ends = self._links("ends", ends)
         supporting = self.supporting_links(ends)
         meeting = Counter([*ends, *(self.parents[i] for i in supporting)])
         return tuple(sorted(i for i in supporting if meeting[i] >= 2))
@@ -467,6 +478,13 @@ class Topology(ByContent):
         return self.frames[name]
 
 
+def check_tree(tree: object) -> None:
+    """Refuse what is no tree."""
+    if not isinstance(tree, Topology):
+        advice = "Load one with delassus.load; of a scene, pass scene.tree and scene.constraints()."
+        raise ModelError("tree", "a delassus.Tree", type(tree).__name__, advice)
+
+
 def characteristic_length(tree: Topology) -> float:
     """Length (m) that turns and slides of a robot compare by.
 
@@ -477,22 +495,3 @@ def characteristic_length(tree: Topology) -> float:
         carried = 0.0 if p == WORLD else float(joint.position @ joint.position)
         square += float(np.trace(H[3:, 3:])) / 2.0 + float(H[0, 0]) * carried
     return math.sqrt(square / mass) if mass > 0.0 and square > 0.0 else 1.0
-
-
-def usual_inertias(tree: Topology) -> Array:
-    """Largest inertia (nv,) that what each degree of freedom carries could have, kg m² and kg, with its armature.
-
-    That is where all joints that follow are stretched and slides are at zero: what inertias are small against.
-    """
-    mass, second = tree.inertias[:, 0, 0].copy(), 0.5 * np.trace(tree.inertias[:, 3:, 3:], axis1=1, axis2=2)
-    first, out = np.sqrt(np.maximum(mass * second, 0.0)), np.zeros(tree.nv)
-    for i in range(tree.n_links - 1, -1, -1):
-        joint, parent = tree.joints[i], tree.parents[i]
-        of_axes = [second[i] if axis >= 3 else mass[i] for axis in joint.motion_axes]
-        out[tree.v_slices[i]] = np.array(of_axes) + joint.armature
-        if parent != WORLD:
-            far = float(np.linalg.norm(joint.position))
-            mass[parent] += mass[i]
-            second[parent] += second[i] + 2.0 * far * first[i] + far * far * mass[i]
-            first[parent] += first[i] + far * mass[i]
-    return out

@@ -13,6 +13,7 @@ from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.model.check import (
     check_batch,
     check_generator,
+    check_prefix,
     check_rotation,
     check_vector,
     common_batch,
@@ -355,8 +356,7 @@ class Tree(Topology):
         """
         if not isinstance(other, Tree):
             raise ModelError("other", "a delassus.Tree", shown(other), "Load one with delassus.load.")
-        if not isinstance(prefix, str):
-            raise ModelError("prefix", "text", shown(prefix), "Pass such as 'left_'.")
+        check_prefix(prefix)
         if other.is_floating:
             raise ModelError(
                 f"tree {other.name!r}", "a tree whose root is fixed", "a floating one", "Load it with root='fixed'."

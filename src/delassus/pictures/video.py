@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.errors import ConfigurationError, require, shown
-from delassus.model.check import check_list, check_number, check_path, check_whole
+from delassus.model.check import check_list, check_number, check_path, check_whole, written
 from delassus.model.kinematics import world_poses
 from delassus.pictures.rendering import OPENING, Renderer, camera_at
 from delassus.simulate.recording import Recording
-from delassus.simulate.storage import written
 from delassus.spatial.rotations import Array
 
 SUFFIXES = (".mp4", ".webp", ".gif")
@@ -92,7 +91,8 @@ def write_video(
     path = check_path("path", path)
     check_video(path)
     check_whole("fps", fps, "25 is usual.", least=1, most=100)
-    if len(check_list("size", size, "a width and a height", SIZES)) != 2:
+    size = check_list("size", size, "a width and a height", SIZES)
+    if len(size) != 2:
         raise ConfigurationError("size", "a width and a height", shown(size), SIZES)
     for name, n in zip(("width", "height"), size, strict=True):
         if check_whole(name, n, SIZES, least=16, most=4096) % 2:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from delassus.errors import ConfigurationError
-from delassus.model.check import check_whole
+from delassus.model.check import check_flag, check_whole
 from delassus.pictures.drawing import NO_PATHS, Drawing
 from delassus.pictures.guard import start_server
 from delassus.scenes.ready import ReadyScene
@@ -229,6 +229,7 @@ def view(
     MissingDependencyError
         The extra ``view`` is not installed, or a viser whose server cannot be guarded.
     """
+    check_flag("block", block)
     check_whole("port", port, "8080 is usual.", least=1, most=65535)
     viewer = Viewer(player_of(source), host, port)
     if block:

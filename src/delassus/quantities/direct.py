@@ -21,13 +21,14 @@ from delassus.constraints import ROW_LAYOUT, Argument, Constraint, check_constra
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.frozen import named_tuple
 from delassus.model.check import common_batch, finite_array, library_of, normalised, real_array
+from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.quantities.checks import WEIGHTS, check_damping, check_positive, one_each
 from delassus.quantities.evaluate import NumpyRequest
 from delassus.quantities.gains import check_gain
 from delassus.quantities.options import ConstrainedMotion, Constraints
 from delassus.quantities.quantity import Quantity
-from delassus.quantities.request import AUTO, Request, check_tree, request
+from delassus.quantities.request import AUTO, Request, request
 from delassus.spatial.rotations import Array
 
 T = TypeVar("T")
@@ -217,7 +218,7 @@ def as_arguments(
     gains = [name for name in ("kp", "kd") if name in keywords]
     if are_tasks:
         _gains_of_tasks(keywords, values, n)
-    elif gains and keywords.get("control") != "pd":
+    elif gains and not (isinstance(control := keywords.get("control"), str) and control == "pd"):
         raise ConfigurationError(gains[0], "none without control='pd'", "some", "Leave it out, or pass control='pd'.")
     else:
         values.update((name, keywords.pop(name)) for name in gains)

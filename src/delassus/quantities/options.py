@@ -32,6 +32,11 @@ Flags = bool | Sequence[bool]
 SWEEPS, TOLERANCE = 30, 1e-4
 """Most sweeps of a contact step, and its tolerance (m/s)."""
 
+MOST_SWEEPS, FASTEST = 10**9, 1e30
+"""The most that each of them may be: counters are of 32 bits, and squares of the other are numbers in float64."""
+
+RATE = "A velocity in m/s, such as 1e-4."
+
 Constraints = Iterable[Constraint] | Constraint | None
 Payloads = Mapping[str, ArrayLike] | None
 Stabilisation = Baumgarte | float | Sequence[Baumgarte | float | None] | None
@@ -381,8 +386,8 @@ def check_options(
         of_constraints="solver" not in taken,
         smoothing=_coefficient("smoothing", options.get("smoothing"), None, "it") or None,
         limits=check_flag("limits", options.get("limits", True), "Limits are those of the robot's description."),
-        sweeps=check_whole("sweeps", options.get("sweeps", SWEEPS), "Try 30.", least=1),
-        tolerance=check_number("tolerance", options.get("tolerance", TOLERANCE), "A velocity in m/s, such as 1e-4."),
+        sweeps=check_whole("sweeps", options.get("sweeps", SWEEPS), "Try 30.", least=1, most=MOST_SWEEPS),
+        tolerance=check_number("tolerance", options.get("tolerance", TOLERANCE), RATE, most=FASTEST),
         tasks=tasks,
         **chosen,
     )

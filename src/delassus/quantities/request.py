@@ -16,9 +16,10 @@ from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONST
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
 from delassus.constraints.contact import contacts_of
-from delassus.errors import ConfigurationError, ConstraintError, ModelError, shown, unknown_name, warn
+from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name, warn
 from delassus.frozen import ByContent, Parts
 from delassus.model.check import check_choice, check_flag, check_list
+from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.planner.plan import plan
 from delassus.quantities.options import Constraints, Options, check_options
@@ -324,13 +325,6 @@ class Request(ByContent):
         }
 
 
-def check_tree(tree: object) -> None:
-    """Refuse what is no tree."""
-    if not isinstance(tree, Tree):
-        advice = "Load one with delassus.load; of a scene, pass scene.tree and scene.constraints()."
-        raise ModelError("tree", "a delassus.Tree", type(tree).__name__, advice)
-
-
 def moving_arguments(mode: str, arguments: Sequence[Argument]) -> list[Argument]:
     """Arguments that a mode of ``Request.derivative`` is with."""
     _, *names = mode.split()
@@ -374,8 +368,8 @@ def request(
         checked = tuple(c if c.n_points else c.as_loop for c in checked)
     if "solver" in quantity.options:
         _tell_left_out(tree, checked)
-        limits, friction = options.get("limits", True), options.get("passive", "model") == "model"
-        checked = (*checked, *bounded_joints(tree, bool(limits), friction))
+        limits, passive = check_flag("limits", options.get("limits", True)), options.get("passive", "model")
+        checked = (*checked, *bounded_joints(tree, limits, isinstance(passive, str) and passive == "model"))
     else:
         for c in checked:
             if c.n_points:

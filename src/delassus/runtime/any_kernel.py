@@ -19,7 +19,7 @@ from delassus.compiler.program.program import Program, Result
 from delassus.compiler.targets.c.text import Scalar
 from delassus.errors import ConfigurationError
 from delassus.frozen import cached_property, digest_of, named_tuple
-from delassus.model.check import check_batch, check_path
+from delassus.model.check import check_batch, check_flag, check_path, check_whole
 from delassus.quantities.request import Request
 from delassus.runtime.arrays import result_arrays
 
@@ -187,6 +187,7 @@ class AnyKernel(ABC):
 
     def program(self, return_error: bool = True) -> Program:
         """The program before it is code (traced again), with its hidden result ``rcond`` or without."""
+        return_error = check_flag("return_error", return_error)
         return make_program(replace(self.request, error_dtype=self.error_dtype), return_error, self.dtype.name)
 
     def export_c(self, folder: str | Path, *, return_error: bool = False, casadi: int = 0) -> tuple[Path, Path]:
@@ -195,10 +196,16 @@ class AnyKernel(ABC):
         With ``return_error``, what divides has one more result, ``rcond``: relative errors are about ε / ``rcond``, ε
         being that of double or float. With ``casadi``, of float64, there is ``NAME_casadi`` too, for
         ``casadi.external`` and acados: 1, with its sparse Jacobian; 2, with second derivatives, many times as long.
+
+        Raises
+        ------
+        ConfigurationError
+            Files that cannot be written: the error is an `OSError`, too, and what was there stays as it was.
         """
         from delassus.compiler.targets.c.module import write_c
 
         scalar: Scalar = "double" if self.dtype == np.float64 else "float"
+        return_error = check_flag("return_error", return_error)
         folder, derivatives = check_path("folder", folder), self._derived(casadi, return_error)
         return write_c(self.program(return_error), folder, scalar, derivatives)
 
@@ -210,10 +217,12 @@ class AnyKernel(ABC):
         """
         from delassus.compiler.targets.casadi import casadi_function
 
-        return casadi_function(self.program(return_error), *self._derived(int(jacobian), return_error))
+        return_error, order = check_flag("return_error", return_error), int(check_flag("jacobian", jacobian))
+        return casadi_function(self.program(return_error), *self._derived(order, return_error))
 
     def _derived(self, order: int, return_error: bool) -> list[Program]:
         """Programs of derivatives, which need not be compiled."""
+        order = check_whole("casadi", order, "It is the order of the derivatives.", most=2)
         if order and return_error:
             raise ConfigurationError("return_error", "False with derivatives", "True", "Leave it out.")
         return derivative_programs(self.request, order)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from delassus.contact.scene import Scene
+from delassus.contact.scene import Scene, check_scene
 from delassus.contact.sparse.stepper import SLEEP
-from delassus.errors import ConfigurationError, UnknownNameError
+from delassus.errors import ConfigurationError, UnknownNameError, shown
 from delassus.model.shapes import Mesh
 from delassus.simulate import storage
 from delassus.simulate.simulator import Simulator
@@ -67,6 +67,8 @@ def save_checkpoint(sim: Simulator, path: str | Path) -> Path:
     MissingDependencyError
         HDF5 without h5py.
     """
+    if not isinstance(sim, Simulator):
+        raise ConfigurationError("sim", "a Simulator", shown(sim), "Make one of a scene.")
     state = sim.get_state()
     arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
     description = {
@@ -105,6 +107,7 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
     >>> again.steps, bool((again.q == sim.q).all())
     (100, True)
     """
+    check_scene(scene)
     arrays, description = storage.read(path, KIND, LAYOUT, FORM)
     what = f"{KIND} {str(path)!r}"
     for part, own, differs in (

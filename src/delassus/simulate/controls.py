@@ -23,6 +23,18 @@ ControlRates = tuple[Array, Array, Array]
 """Changes of joint forces with positions, velocities and controls."""
 
 
+MOST_STEPS = 2**40
+"""Of a run: years of computing."""
+
+
+def check_controller(controller: Any) -> None:
+    """Refuse what is neither None nor a function of the simulator."""
+    if controller is not None and not callable(controller):
+        raise ConfigurationError(
+            "controller", "a function of the simulator", shown(controller), "Constant forces: lambda sim: tau."
+        )
+
+
 class Controls:
     """Joint forces (nv,) of what steps are given; ``given`` is that of the last one, with the state.
 

@@ -198,7 +198,8 @@ def trajectory_gradient(
     if not isinstance(found, tuple) or len(found) != 3:
         advice = "Return the loss, its derivatives with q and those with v."
         raise ConfigurationError("loss", "three: a number and two arrays", shown(found), advice)
-    value, advice = float(found[0]), "One row for each state, from the start on."
+    value = float(finite_array(found[0], (), "loss", "Its value comes first."))
+    advice = "One row for each state, from the start on."
     by_q = _in_tangents(tree, q, finite_array(found[1], q.shape, "derivatives of the loss with q", advice))
     by_v = finite_array(found[2], v.shape, "derivatives of the loss with v", advice)
     counts, distance, statuses, controls = (by_q[-1], by_v[-1]), np.inf, list[SolverStatus](), list[Array]()

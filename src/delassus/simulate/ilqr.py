@@ -14,6 +14,7 @@ to the curvature by each control.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -24,7 +25,7 @@ from numpy.typing import ArrayLike
 from delassus.accuracy.status import DynamicsStatus
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
-from delassus.model.check import check_list, check_whole, finite_array, is_whole
+from delassus.model.check import check_list, check_number, check_whole, finite_array, is_whole, real_array
 from delassus.model.tree import Tree
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.loop import check_bounds
@@ -108,8 +109,13 @@ class Plan(Frozen):
 
     def __post_init__(self) -> None:
         """Hold copies: arrays that are given stay writable."""
-        arrays = {name: getattr(self, name) for name in ("q", "v", "controls", "gains", "impulses", "forces", "gaps")}
-        self._set_attributes(**{name: x.copy() for name, x in arrays.items() if isinstance(x, np.ndarray)})
+        for name in ("q", "v", "controls", "gains", "impulses", "forces", "gaps", "cost", "regularisation"):
+            given, is_number = getattr(self, name), name in ("cost", "regularisation")
+            array = real_array(given)
+            if array is None or (array.ndim == 0) != is_number:
+                wanted = "a number" if is_number else "numbers, one row for each step or state"
+                raise ConfigurationError(f"{name} of a plan", wanted, shown(given), "Time is the first axis.")
+            self._set_attributes(**{name: float(array) if is_number else array})
 
     def shifted(self, steps: int = 1) -> Plan:
         """The plan from a later step on; the last state and controls are held for as many steps, without feedback.
@@ -130,10 +136,31 @@ class Plan(Frozen):
         return replace(self, **held, gains=later(self.gains, 0.0))
 
 
-def half_square(residuals: ArrayLike) -> Array:
+def half_square(residuals: Array) -> Array:
     """Half the sum of squares of residuals (..., m)."""
-    r = np.asarray(residuals, dtype=float)
-    return np.asarray(0.5 * np.einsum("...m,...m->...", r, r))
+    return np.asarray(0.5 * np.einsum("...m,...m->...", residuals, residuals))
+
+
+def _checked(name: str, function: Residuals, wanted: tuple[int, ...]) -> Callable[..., Array]:
+    """The function of the user with what it returns checked: (..., *wanted), −1 being any number.
+
+    Leading axes are those of its last argument; what it raises itself stays as it is.
+    """
+    if not callable(function):
+        raise ConfigurationError(name, "a function", shown(function), "Pass such as lambda q, v: q - goal.")
+
+    def call(*arguments: Array) -> Array:
+        given, lead = function(*arguments), arguments[-1].shape[:-1]
+        found, n = real_array(given), len(wanted)
+        tail = None if found is None or found.ndim < n else found.shape[found.ndim - n :]
+        if found is not None and tail is not None and all(a in (-1, b) for a, b in zip(wanted, tail, strict=True)):
+            with suppress(ValueError):
+                return np.broadcast_to(found, lead + tail)
+        shape = ", ".join([*map(str, lead), *("m" if size < 0 else str(size) for size in wanted)])
+        came = shown(given) if found is None else f"shape {found.shape}"
+        raise ConfigurationError(f"what {name} returns", f"real numbers of shape ({shape})", came, "See ilqr.")
+
+    return call
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +171,9 @@ class _Problem:
     derivatives: Kernel
     start: tuple[Array, Array]
     dt: float
-    along: Residuals
-    last: Residuals
-    jacobians: tuple[Residuals, Residuals] | None
+    along: Callable[..., Array]
+    last: Callable[..., Array]
+    jacobians: tuple[Callable[..., Array], Callable[..., Array]] | None
     varied: Array
     bounds: Array
     others: dict[str, Any]
@@ -219,14 +246,14 @@ class _Problem:
         cost = cost if np.isfinite(gaps).all() else np.inf
         return Plan(plan.q, plan.v, u, gains, impulses, forces, gaps, cost, plan.regularisation)
 
-    def differences(self, residuals: Callable[..., ArrayLike], q: Array, *others: Array) -> Array:
+    def differences(self, residuals: Callable[..., Array], q: Array, *others: Array) -> Array:
         """Derivatives (..., m, n) of residuals by tangents of configurations and all others, by central differences."""
         ends = np.cumsum([self.tree.nv, *(x.shape[-1] for x in others)])
         n = int(ends[-1])
         steps = DIFFERENCE * np.concatenate([np.eye(n), -np.eye(n)])
         u, *parts = np.split(steps.reshape(2 * n, *[1] * (q.ndim - 1), n), ends[:-1], axis=-1)
         moved = [self.tree.integrate(q, u), *(x + part for x, part in zip(others, parts, strict=True))]
-        r = np.asarray(residuals(*moved))
+        r = residuals(*moved)
         return np.asarray(np.moveaxis(r[:n] - r[n:], 0, -1) / (2.0 * DIFFERENCE))
 
     def residuals(self, plan: Plan, changes: dict[str, Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
@@ -237,11 +264,11 @@ class _Problem:
         if self.jacobians is None:
             J, J_end = self.differences(along, *steps), self.differences(last, *end)
         else:
-            J, J_end = np.asarray(self.jacobians[0](times, *steps)), np.asarray(self.jacobians[1](*end))
+            J, J_end = self.jacobians[0](times, *steps), self.jacobians[1](*end)
         J, by_forces = np.split(J, [nx + plan.controls.shape[-1]], axis=-1)
         if self.has_forces:
             J = J + by_forces @ np.concatenate([changes["C"], changes["D"]], axis=-1)
-        return (J, np.asarray(along(*steps))), (J_end, np.asarray(last(*end)))
+        return (J, along(*steps)), (J_end, last(*end))
 
     def called(self, kernel: Kernel, plan: Plan, impulses: Array) -> dict[str, Array]:
         """What a kernel makes of all steps, by name."""
@@ -359,24 +386,34 @@ def ilqr(
     (size,) = (a.size for a in step.arguments if a.name == step.request.control)
     before = controls if isinstance(controls, Plan) else None
     given: Any = controls if before is None else before.controls
-    u = finite_array(given, (len(np.atleast_1d(np.asarray(given))), size), "controls", "Time is the first axis.")
-    start = tree.check_configuration(q0, "q0"), tree.check_velocity(v0, "v0")
+    u = finite_array(given, (-1, size), "controls", "Time is the first axis.")
+    start = finite_array(q0, (tree.nq,), "q0", "One state."), finite_array(v0, (tree.nv,), "v0", "One state.")
+    start, dt = (tree.check_configuration(start[0], "q0"), start[1]), check_number("dt", dt, "The time step in s.")
     chosen = check_list("varied", range(size) if varied is None else varied, "numbers of controls", "Such as [6, 7].")
     if not all(is_whole(k) and 0 <= k < size for k in chosen) or not chosen:
         raise ConfigurationError(
             "varied", f"numbers of controls from 0 to {size - 1}", shown(chosen), "Such as [6, 7]."
         )
     limits, each = check_bounds(bounds, size), check_list("per_step", per_step, "a list of names", "Or none.")
-    residuals = along, last, jacobians
+    columns = 2 * tree.nv, 2 * tree.nv + size + (0 if len(needed) == 2 else _forces(step))
+    both = None
+    if jacobians is not None:
+        both = check_list("jacobians", jacobians, "two functions", "Derivatives of along and of last.")
+        if len(both) != 2:
+            raise ConfigurationError("jacobians", "two functions", f"{len(both)}", "Derivatives of along and of last.")
+        both = _checked("jacobians[0]", both[0], (-1, columns[1])), _checked("jacobians[1]", both[1], (-1, columns[0]))
+    residuals = _checked("along", along, (-1,)), _checked("last", last, (-1,)), both
     problem = _Problem(step, derivatives, start, dt, *residuals, np.array(chosen), limits, others, each)
     zero, wanted = np.zeros((len(u), len(chosen))), "some whose steps are all solved"
     if before is None:
         plan, _ = problem.rolled(Plan(NONE, NONE, u, np.zeros((*zero.shape, 2 * tree.nv))), zero, np.ones(1))
     else:
         shapes = {"q": (len(u) + 1, tree.nq), "v": (len(u) + 1, tree.nv), "gains": (*zero.shape, 2 * tree.nv)}
+        if step.iterates:
+            shapes["impulses"] = (len(u) + 1, step.arguments[2].size)
         for name, shape in shapes.items():
             x = getattr(before, name)
-            if x.shape != shape and not (name == "gains" and x.shape == (0,)):
+            if x.shape != shape and not (name in ("gains", "impulses") and not x.size):
                 came = f"{name} of shape {x.shape}"
                 raise ConfigurationError(
                     "controls", f"a plan of {len(chosen)} controls that vary", came, "Vary the same."
@@ -393,6 +430,10 @@ def ilqr(
         came = "some that lead to one that is not, or to numbers that are not finite"
         raise ConfigurationError("controls", wanted, came, "Start with less, or with states: ds.Plan(q, v, controls).")
     return _improved(problem, plan)
+
+
+def _forces(step: Kernel) -> int:
+    return next((r.size for r in step.results if r.name == "forces"), 0)
 
 
 def _differing(step: Kernel, derivatives: Kernel) -> list[str]:

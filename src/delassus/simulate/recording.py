@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from delassus.contact.contacts import ContactSet
 from delassus.contact.results import SolverStatus
-from delassus.contact.scene import Scene
+from delassus.contact.scene import Scene, check_scene
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
-from delassus.model.check import check_whole
+from delassus.model.check import check_whole, is_whole
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate import storage
@@ -140,7 +140,10 @@ class Recording(Frozen):
 
     def contacts(self, sample: int) -> dict[str, NDArray[Any]]:
         """Contacts since the sample before: times, links, colliders, points, normals, depths, impulses; see above."""
-        at = range(len(self))[sample]
+        n = len(self)
+        if not is_whole(sample, -n) or sample >= n:
+            raise ConfigurationError("sample", f"a whole number from {-n} to {n - 1}", shown(sample), "0 is the start.")
+        at = range(n)[sample]
         part = slice(self.contact_offsets[at], self.contact_offsets[at + 1])
         names = ("times", "links", "colliders", "points", "normals", "depths", "impulses")
         return {name: getattr(self, f"contact_{name}")[part] for name in names}
@@ -181,6 +184,8 @@ class Recording(Frozen):
             No such file, one that is no recording or damaged, or one of another scene. Files of versions before
             checksums are refused: `numpy.load` and h5py read their arrays.
         """
+        if scene is not None:
+            check_scene(scene)
         arrays, origin = storage.read(path, KIND, LAYOUT, ORIGIN)
         told: Any = {name: tuple(v) if isinstance(v, list) else v for name, v in origin.items()}
         recording = cls(**arrays, origin=Origin(**told), scene=scene)

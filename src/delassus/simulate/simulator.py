@@ -17,17 +17,17 @@ from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.impulses import FormulatedImpulses
 from delassus.contact.problems import check_directions
 from delassus.contact.results import SOLVED, SolverStatus
-from delassus.contact.scene import Scene
+from delassus.contact.scene import Scene, check_scene
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import LIMIT, SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.contact.sparse.records import Options
 from delassus.contact.sparse.stepper import BlockSteps, Energies
 from delassus.errors import ConfigurationError, shown, unknown_name, warn
 from delassus.frozen import cached_property
-from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array
+from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array, shape_of
 from delassus.quantities.options import Control, Passive
 from delassus.runtime.threads import in_parts
-from delassus.simulate.controls import Controls
+from delassus.simulate.controls import MOST_STEPS, Controls, check_controller
 from delassus.simulate.derivatives import (
     Asked,
     Loss,
@@ -196,8 +196,7 @@ class Simulator(Sensing):
             formulation = "blocks" if solver in (None, "newton") else "os"
         if not isinstance(formulation, str) or formulation not in ("blocks", *FORMULATIONS):
             raise unknown_name("formulation", formulation, ("blocks", *FORMULATIONS))
-        if not isinstance(scene, Scene):
-            raise ConfigurationError("scene", "a delassus.Scene", shown(scene), "Make one from robots and colliders.")
+        check_scene(scene)
         limits = check_flag("limits", limits)
         self.scene, self.dt = scene, check_number("dt", dt, UNIT)
         fall = 2.0 * math.hypot(*scene.gravity) * self.dt
@@ -394,9 +393,12 @@ class Simulator(Sensing):
 
     def step_by(self, controller: Controller | None) -> None:
         """Advance by one time step under what a controller gives: what `step` takes, a pair where that is two."""
+        check_controller(controller)
         given = None if controller is None else controller(self)
-        is_pair = isinstance(given, tuple) and len(given) == 2 and np.ndim(given[0]) == 1
-        self.step(*(given if is_pair else (given,)))
+        if isinstance(given, tuple) and len(given) == 2 and len(shape_of(given[0]) or ()) == 1:
+            self.step(*given)
+        else:
+            self.step(given)
 
     @cached_property
     def _changes(self) -> SceneChanges:
@@ -433,10 +435,8 @@ class Simulator(Sensing):
         ConfigurationError
             A negative duration, or forces that are not (nv,) finite numbers.
         """
-        n = round(check_number("duration", duration, UNIT, above=False) / self.dt)
-        if controller is not None and not callable(controller):
-            wanted, advice = "a function of the simulator", "Constant forces: lambda sim: tau."
-            raise ConfigurationError("controller", wanted, shown(controller), advice)
+        n = round(check_number("duration", duration, UNIT, above=False, most=MOST_STEPS * self.dt) / self.dt)
+        check_controller(controller)
         if record is not None and not isinstance(record, Recorder):
             raise ConfigurationError("record", "a Recorder", shown(record), "Pass record=Recorder().")
         progress, before = check_flag("progress", progress), self.statuses

@@ -15,7 +15,7 @@ from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.sparse.stepper import SLEEP, BlockSteps
 from delassus.errors import ConfigurationError, ModelError, shown
-from delassus.model.check import check_whole, finite_array
+from delassus.model.check import check_text, check_whole, finite_array
 from delassus.spatial.numpy_ops import NumpyOps, numbers
 from delassus.spatial.rotations import Array
 
@@ -91,7 +91,7 @@ def checked_state(state: Any, names: Iterable[str], scene: Scene, rng: np.random
     generator = type(rng.bit_generator)()
     try:
         generator.state = state["rng"]
-        status = SolverStatus[state["status"]]
+        status = SolverStatus[check_text("status", state["status"], PASS_ALL)]
         statuses = Counter({SolverStatus[name]: check_whole(name, k, "") for name, k in state["statuses"].items()})
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         came = f"{type(error).__name__}: {error}"

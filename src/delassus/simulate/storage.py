@@ -19,7 +19,6 @@ import json
 import math
 import os
 import struct
-import uuid
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.errors import ConfigurationError, require, shown
+from delassus.model.check import written
 
 DESCRIPTION = "description"
 """Name of the JSON text in a file."""
@@ -68,30 +68,6 @@ def write(path: str | Path, kind: str, arrays: Mapping[str, NDArray[Any]], descr
         _write(file, _npz if target.suffix == ".npz" else _hdf5, kind, arrays, description)
         os.fsync(file.fileno())
     return target
-
-
-@contextmanager
-def written(target: Path, kind: str) -> Iterator[Path]:
-    """An empty file beside ``target`` to write to, which takes its place if that ends well and is removed if not.
-
-    Raises
-    ------
-    ConfigurationError
-        The file cannot be written; what is at ``target`` stays as it was.
-    """
-    part = target.absolute().with_name(f".{uuid.uuid4().hex}.part")
-    try:
-        part.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            part.touch(exist_ok=False)
-            yield part
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        raise ConfigurationError(
-            f"{kind} {str(target)!r}", "a file that can be written", str(error), "Check the folder and its disk."
-        ) from error
 
 
 def read(

@@ -11,7 +11,6 @@ from delassus.compiler.program.program import Program, Result, Stage
 from delassus.compiler.program.stages import cut
 from delassus.compiler.program.trace import Trace, trace_request
 from delassus.compiler.targets.c.text import identifier
-from delassus.errors import ConfigurationError, shown
 from delassus.quantities.request import Request
 from delassus.spatial.trace.graph import Graph
 from delassus.version import __version__
@@ -60,8 +59,6 @@ def _cut(asked: Request, traced: Trace) -> tuple[tuple[Stage, ...], Graph]:
 
 def derivative_programs(asked: Request, order: int) -> list[Program]:
     """Programs of derivatives for CasADi: of order 1 the Jacobian, of order 2 also cotangents and their Jacobian."""
-    if order not in (0, 1, 2):
-        raise ConfigurationError("casadi", "0, 1 or 2", shown(order), "It is the order of the derivatives.")
     modes = [("jacobian",), ("vjp",), ("vjp", "jacobian")][: (0, 1, 3)[order]]
     return [make_program(asked.differentiated(*some), with_rcond=False) for some in modes]
 

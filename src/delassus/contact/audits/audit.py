@@ -192,7 +192,7 @@ def _checks(s: ContactStep, soft: Softness | None, tol: float, penetration: floa
     pt, power = np.hypot(p[..., 0], p[..., 1]), (p * u * flat).sum(axis=-1)
     pushed = np.minimum(omega * pt, power / np.where(pt > 0.0, pt, 1.0))
     # momentum, and what it means for energy: the change of ½ vᵀ M v less the work of all forces and impulses
-    flat_p = p.reshape(*p.shape[:-2], -1, 1)
+    flat_p = p.reshape(*p.shape[:-2], 3 * p.shape[-2], 1)
     known = (s.J.mT @ flat_p)[..., 0] + s.dt * s.force
     r, mean = (s.M @ (s.v_after - s.v_before)[..., None])[..., 0] - known, 0.5 * (s.v_before + s.v_after)
     sizes = np.abs(s.M) @ (np.abs(s.v_before) + np.abs(s.v_after))[..., None] + np.abs(s.J.mT) @ np.abs(flat_p)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from delassus.contact.problems import ASYMMETRY
 from delassus.contact.solvers.linear import mobilities
 from delassus.errors import ConfigurationError
 from delassus.frozen import Frozen, cached_property, read_only
-from delassus.model.check import check_number, finite_array
+from delassus.model.check import check_list, check_number, check_text, finite_array, real_array
 from delassus.spatial.rotations import Array
 
 
@@ -56,6 +57,7 @@ class ContactStep(Frozen):
     A ball of 2 kg that falls onto the floor at 1 m/s and stops.
 
     >>> import numpy as np
+    from numpy.typing import ArrayLike
     >>> from delassus.contact import ContactStep, audit
     >>> weight, momentum = [0, 0, -2 * 9.81], [[0, 0, 2 + 0.01 * 2 * 9.81]]
     >>> step = ContactStep(2 * np.eye(3), np.eye(3), [0, 0, -1], [0, 0, 0], momentum, [0.5], [0], 0.01, weight)
@@ -78,16 +80,19 @@ class ContactStep(Frozen):
 
     def __post_init__(self) -> None:
         advice, a = "All in the same coordinates and order.", dict[str, Array]()
-        nv, n, dt = np.shape(self.M)[-1:], sum(np.shape(self.J)[-2:-1]) // 3, check_number("dt", self.dt, "In s.")
+        M, J = (finite_array(getattr(self, name), (..., -1, -1), name, advice) for name in ("M", "J"))
+        nv, n, dt = M.shape[-1:], J.shape[-2] // 3, check_number("dt", self.dt, "In s.")
         shapes = {"M": 2 * nv, "J": (3 * n, *nv), "v_before": nv, "v_after": nv, "impulses": (n, 3), "friction": (n,),
                   "gaps": (n,), "force": nv, "friction_offset": (n,), "velocity_offset": (n, 3)}  # fmt: skip
         for name, shape in shapes.items():
             x, result = getattr(self, name), name in ("v_after", "impulses")
-            if x is None:
+            if x is None and name in ("force", "friction_offset", "velocity_offset"):
                 x = np.maximum(a["gaps"], 0.0)[..., None] * [0, 0, 1 / dt] if shape == (n, 3) else np.zeros(shape)
-            a[name] = finite_array(np.zeros(np.shape(x)) if result else x, (..., *shape), name, advice)
-            a[name] = np.asarray(x, dtype=float) if result else a[name]
-        names = tuple(map(str, self.names)) or tuple(f"contact {i}" for i in range(n))
+            known = real_array(x) if result else None
+            a[name] = finite_array(x if known is None else np.zeros(known.shape), (..., *shape), name, advice)
+            a[name] = a[name] if known is None else known
+        named = check_list("names", self.names, "names of contacts", "Or none.")
+        names = tuple(check_text("names", x, "Of contacts.") for x in named) or tuple(f"contact {i}" for i in range(n))
         try:
             batch = np.broadcast_shapes(*(x.shape[: x.ndim - len(shapes[k])] for k, x in a.items()))
             np.linalg.cholesky(M := a["M"])
@@ -109,6 +114,8 @@ class ContactStep(Frozen):
             out[state] = mobilities(np.ascontiguousarray(W[state]))[0]
         return out
 
-    def along(self, v: Array) -> Array:
+    def along(self, v: ArrayLike) -> Array:
         """Velocities (..., n, 3) of contacts at ``v`` (..., nv) (m/s)."""
-        return np.asarray((self.J @ v[..., None]).reshape(self.impulses.shape))
+        v = finite_array(v, (..., self.M.shape[-1]), "v", "In the coordinates of M.")
+        found = (self.J @ v[..., None])[..., 0]
+        return np.asarray(found.reshape(*found.shape[:-1], *self.impulses.shape[-2:]))

@@ -13,7 +13,7 @@ from delassus.contact.collision.narrow_phase import INVALID_POSE, find_contacts
 from delassus.contact.contacts import ContactSet
 from delassus.contact.filters import Solids
 from delassus.errors import ConfigurationError, shown
-from delassus.model.check import check_number
+from delassus.model.check import check_number, real_array
 from delassus.spatial.rotations import Array
 
 RELATIVE_TOLERANCE = 1e-9
@@ -108,18 +108,20 @@ class CollisionDetector:
         ConfigurationError
             Poses of another shape, or not finite; names the link. Gaps that are not finite.
         """
-        try:
-            at = np.ascontiguousarray(poses, dtype=np.float64)
-        except Exception as error:  # an object's own conversion may raise anything
-            raise ConfigurationError("poses", "numbers", shown(poses), "One pose for each link.") from error
-        if at.shape != self._shape:
-            raise ConfigurationError("poses", f"shape {self._shape}", f"shape {at.shape}", "One pose for each link.")
+        at = real_array(poses)
+        if at is None or at.shape != self._shape:
+            came = shown(poses) if at is None else f"shape {at.shape}"
+            raise ConfigurationError("poses", f"numbers of shape {self._shape}", came, "One pose for each link.")
         of_links, gap = self._still, self.tolerance
-        if isinstance(reach, float) or np.ndim(reach) == 0:
-            gap = max(gap, float(cast(float, reach)))
+        given = reach if isinstance(reach, float) else real_array(reach)
+        if isinstance(given, float) or (given is not None and given.shape == ()):
+            gap = max(gap, check_number("reach", float(given), "A length in metres.", above=False))
+        elif given is not None and given.shape in ((1,), of_links.shape):
+            of_links = np.ascontiguousarray(np.broadcast_to(given, of_links.shape))
         else:
-            of_links = np.ascontiguousarray(np.broadcast_to(reach, of_links.shape), dtype=np.float64)
-        count = self.find(at, of_links, gap)
+            wanted = f"a number, or one for each of {len(of_links)} link(s)"
+            raise ConfigurationError("reach", wanted, shown(reach), "Lengths in metres.")
+        count = self.find(np.ascontiguousarray(at), of_links, gap)
         if count == INVALID_POSE:
             self.refuse(at, of_links)
         return ContactSet.trusted(*(array[:count].copy() for array in self.found)) if count else _NOTHING

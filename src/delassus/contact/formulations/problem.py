@@ -18,8 +18,9 @@ from delassus.contact.solvers.double_double import de_saxce, natural_map
 from delassus.contact.solvers.linear import mobilities
 from delassus.contact.solvers.pyramids import contact_blocks, impulse_directions, linear_problem, regular_directions
 from delassus.contact.solvers.registry import SOLVERS, TOLERANCE, ImpulseSolver
-from delassus.errors import ConfigurationError, require
+from delassus.errors import ConfigurationError, require, shown
 from delassus.frozen import Frozen, cached_property
+from delassus.model.check import flat_array
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
@@ -206,6 +207,8 @@ class ContactProblem(Frozen):
         """
         if not isinstance(solver, ImpulseSolver):
             solver = ImpulseSolver(solver, self.n_directions, tolerance)
+        if start is not None:
+            start = flat_array(start, self.applied.size, "start", "Impulses of a step before.")
         W, b, _, _, consistent = self.reduced
         mu, converged, tolerance = self.model.rows.friction, SolverStatus.CONVERGED, solver.tolerance
         checked = self.n_free > 0 or self.model.mobility is not None or self.model.rows.joints.dofs.size > 0
@@ -421,6 +424,8 @@ def collide(
     >>> collide(problem)[-1].velocity.round(9).tolist()
     [-0.5]
     """
+    if not isinstance(problem, ContactProblem):
+        raise ConfigurationError("problem", "a ContactProblem", shown(problem), "Make it by formulate(…, dt=0).")
     if problem.dt != 0.0:
         raise ConfigurationError(
             "an impact's problem", "dt = 0", f"dt = {problem.dt:g}", "Make it by formulate(…, dt=0)."

@@ -22,6 +22,7 @@ from delassus.contact.problems import LCP, MLCP
 from delassus.contact.results import Solution, SolverStatus, check_request
 from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.linear import factor, substitute
+from delassus.errors import ConfigurationError, shown
 from delassus.spatial.rotations import Array
 
 EMPTY = 1e-12
@@ -53,10 +54,14 @@ def solve_mixed(
     [1.0, 2.0]
     """
     check_request(problem, MLCP, "Without equality rows: lemke or pgs.", tolerance, 1)
+    if not callable(solver):
+        raise ConfigurationError("solver", "a function of an LCP", shown(solver), "Such as lemke.")
     k = problem.n_free
     A, B, C, D = problem.M[:k, :k], problem.M[:k, k:], problem.M[k:, :k], problem.M[k:, k:]
     inverse, _, agree = eliminated(A, np.column_stack([B, problem.q[:k]]))
     found = solver(LCP(D - C @ inverse[:, :-1], problem.q[k:] - C @ inverse[:, -1]), tolerance=tolerance)
+    if not isinstance(found, Solution):
+        raise ConfigurationError("solver", "one that returns a Solution", shown(found), "Such as lemke.")
     x = -(inverse[:, :-1] @ found.values + inverse[:, -1])
     values, status = np.concatenate([x, found.values]), found.status
     if not agree:

@@ -19,8 +19,9 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import Bodies, Joints, Links
 from delassus.errors import ModelError
 from delassus.model.edit.combine import part_of
+from delassus.model.kinematics import usual_inertias
 from delassus.model.mechanisms import free_body
-from delassus.model.topology import Placement, usual_inertias
+from delassus.model.topology import Placement
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel

@@ -27,7 +27,7 @@ from delassus.formats.mujoco.named import NamedModel
 from delassus.formats.mujoco.sensors import sensors_of
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, unique_name
 from delassus.model.edit.build import build_tree
-from delassus.model.topology import Keyframe
+from delassus.model.keyframe import Keyframe
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import BALL, FREE, PRISMATIC, REVOLUTE, JointKind
 from delassus.spatial.joints import Joint

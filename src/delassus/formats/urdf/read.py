@@ -19,7 +19,7 @@ from delassus.formats.features import FROM_URDF, JOINTS, URDF, omitted
 from delassus.model.check import check_choice, decimal_numbers
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
-from delassus.model.topology import Keyframe
+from delassus.model.keyframe import Keyframe
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import BALL, COS_SIN, REVOLUTE
 from delassus.spatial.rotations import Array, exact_quarter_turns, rotation_from_rpy

@@ -11,7 +11,8 @@ import numpy as np
 
 from delassus.errors import ModelError
 from delassus.model.inertia import move_inertia
-from delassus.model.topology import WORLD, Keyframe, Placement, Topology
+from delassus.model.keyframe import Keyframe
+from delassus.model.topology import WORLD, Placement, Topology
 from delassus.spatial.joints import Joint
 from delassus.spatial.rotations import exact_quarter_turns
 

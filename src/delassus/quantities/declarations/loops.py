@@ -23,13 +23,14 @@ from delassus.constraints import Constraint, check_constraints
 from delassus.errors import ConstraintError
 from delassus.frozen import Explained, Frozen
 from delassus.model.check import check_batch, check_generator
+from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.direct import bind
 from delassus.quantities.evaluate import NumpyRequest
 from delassus.quantities.options import Arrays, Constraints, Passive
 from delassus.quantities.quantity import Output, Quantity
-from delassus.quantities.request import AUTO, check_tree
+from delassus.quantities.request import AUTO
 from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.rotations import Array
 

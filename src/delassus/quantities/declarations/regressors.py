@@ -20,13 +20,12 @@ from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen, named_tuple
 from delassus.model.check import check_number, real_array
 from delassus.model.kinematics import generic_configurations
-from delassus.model.topology import characteristic_length
+from delassus.model.topology import characteristic_length, check_tree
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.direct import bind
 from delassus.quantities.options import CONSTRAINED, CONTROLLED
 from delassus.quantities.quantity import Output, Quantity
-from delassus.quantities.request import check_tree
 from delassus.spatial.motion import LINEAR, column
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array

@@ -185,8 +185,8 @@ def sensors(
     >>> found["acceleration"].shape, found["load"].shape
     ((100, 3), (100, 3))
     """
-    states = {"q": q, "v": v, "tau": tau}
-    bound = bind(tree, constraints, SENSORS, states, method or AUTO, compliance=compliance, sensors=sensors, **given)
+    states, method = {"q": q, "v": v, "tau": tau}, AUTO if method is None else method
+    bound = bind(tree, constraints, SENSORS, states, method, compliance=compliance, sensors=sensors, **given)
     if error_bound is not None:
         bound.error_bound = check_error_bound(error_bound)
     found, at, out = bound.run()["sensors"], 0, dict[str, Array]()

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.accuracy.status import DynamicsStatus, worst
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown
-from delassus.model.check import OTHERS, check_flag, check_list, check_whole, is_whole, library_of
+from delassus.model.check import MOST_STATES, OTHERS, check_flag, check_list, check_whole, is_whole, library_of
 from delassus.quantities.quantity import CONTROLS
 from delassus.runtime.any_kernel import AnyKernel
 from delassus.runtime.arrays import Moving, Rollout, aligned_empty, arranged, checked
@@ -209,7 +209,7 @@ def rollout(
         wanted, advice = "a compiled time step, with all outputs", "Make one with compile(tree, constraints, 'step')."
         raise ConfigurationError("kernel", wanted, shown(kernel), advice)
     check_flag("return_status", return_status)
-    check_whole("decimation", decimation, "Steps that each control is held for.", least=1)
+    check_whole("decimation", decimation, "Steps that each control is held for.", least=1, most=MOST_STATES)
     if time_axis is not None and not (is_whole(time_axis) and time_axis <= 1):
         raise ConfigurationError("time_axis", "0 or 1", shown(time_axis), "Time is the first axis, or the second.")
     names = check_list("per_step", per_step, "a list of names", "Pass per_step=['active'].")
@@ -232,7 +232,7 @@ def rollout(
         if names or steps is None or not is_step:
             wanted = "steps=… and nothing in per_step with a policy, and no derivative"
             raise ConfigurationError("controls", wanted, shown(steps if not names else names), "Or pass arrays.")
-        steps = check_whole("steps", steps, "How many there are.", least=1)
+        steps = check_whole("steps", steps, "How many there are.", least=1, most=MOST_STATES)
     elif steps is not None:
         raise ConfigurationError("steps", "none with arrays of controls", shown(steps), "Their first axis says it.")
     given: list[Any] = [q0, v0, controls, dt, *others.values()]
@@ -352,19 +352,19 @@ def _by_policy(
     others: dict[str, ArrayLike],
 ) -> Found:
     """Trajectories under what a policy says, every so many steps."""
-    kernel, decimation = run.kernel, run.decimation
-    control = kernel.request.control
-    (argument,) = (a for a in kernel.arguments if a.name == control)
-    parts: list[Found] = []
-    state: tuple[Any, ...] = start
+    kernel, decimation, parts = run.kernel, run.decimation, list[Found]()
+    by_name = {a.name: a for a in kernel.arguments}
+    argument, at = by_name[kernel.request.control], {"dt": dt, "q": start[0], "v": start[1]}
+    dt, *state = (checked(x, by_name[name], kernel.dtype, SHOWN_AS.get(name, name)) for name, x in at.items())
+    longest = float(np.max(dt)) if dt.size else 0.0
     for first in range(0, steps, decimation):
         q, v = (np.asarray(x) for x in state[:STATE])
-        given = checked(policy(float(np.max(dt)) * first, q, v), argument, kernel.dtype, "controls of the policy")
+        given = checked(policy(longest * first, q, v), argument, kernel.dtype, "controls of the policy")
         if len(state) > STATE:
             others = {**others, "impulses": state[STATE]}
         held = min(decimation, steps - first)
         part = _by_arrays(replace(run, decimation=held), (q, v), given[None], dt, (), 0, others)
-        state = tuple(x[-1] for x in part[0])
+        state = [x[-1] for x in part[0]]
         parts.append(part)
     trajectories, beside, status, met = zip(*parts, strict=True)
     return (

@@ -22,6 +22,7 @@ from delassus.compiler.targets.c.casadi import ABOUT, DEFINITIONS, Interface, fu
 from delassus.compiler.targets.c.text import Scalar, comment, identifier, literal
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError
+from delassus.model.check import written
 from delassus.spatial.trace.operations import CALL, OPERATIONS, PRODUCT, SUM, Op, arity
 
 GATHERED = 40
@@ -69,19 +70,20 @@ def write_c(
     ------
     ConfigurationError
         Derivatives, and numbers of type float: CasADi's are double.
-    OSError
-        The folder cannot be made or written to.
+    FileError
+        The folder cannot be made or written to: an `OSError`. What was there stays as it was.
     """
     if derivatives and dtype != "double":
         raise ConfigurationError(
             "casadi", "0 with float32", "derivatives", "CasADi's numbers are double: take float64."
         )
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     name = identifier(program.name)
     paths = folder / f"{name}.h", folder / f"{name}.c"
-    for path, text in zip(paths, c_source(program, dtype, derivatives), strict=True):
-        path.write_text(text, encoding="utf-8", newline="\n")
+    texts = c_source(program, dtype, derivatives)
+    with written(paths[0], "header") as header, written(paths[1], "source") as source:
+        for part, text in zip((header, source), texts, strict=True):
+            part.write_text(text, encoding="utf-8", newline="\n")
     return paths
 
 

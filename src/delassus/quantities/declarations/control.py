@@ -79,8 +79,9 @@ def _whole_body_control(bound: BoundRequest) -> list[Matrix]:
     contacts = bound.constraints[law.n_tasks :]
     weights = weights_of(bound, sum(c.size for c in contacts))
     motors = Motors(_limits(bound), bound.request.motors, weights, friction_of(bound, contacts))
-    found, missing = whole_body_control(motion, posture, law, motors)
-    return [*found, missing]
+    controls, found = whole_body_control(motion, posture, law, motors)
+    bound.is_within = found.is_solved
+    return [*controls, found.missing]
 
 
 def _law(bound: BoundRequest) -> tuple[DynamicsProblem, list[Matrix], Law]:

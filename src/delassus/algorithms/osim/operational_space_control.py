@@ -96,7 +96,7 @@ def operational_space_control(motion: DynamicsProblem, posture: Sequence[Matrix]
 def whole_body_control(
     motion: DynamicsProblem, posture: Sequence[Matrix], law: Law, motors: Motors
 ) -> tuple[Controls, ConstrainedForces]:
-    """Forces of motors and of contacts, the constraints after the tasks, and what inverse dynamics has found of them."""
+    """Forces of motors and of contacts, the constraints after the tasks, and what inverse dynamics finds of them."""
     ops, problem, tree = motion.ops, motion.problem, motion.tree
     forces, missed = _task_forces(motion, posture, law)
     moved = _accelerations(problem, ops.transpose(problem.once(jacobian)) @ forces)

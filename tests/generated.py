@@ -38,6 +38,9 @@ LEFT_OPEN = ("residuals", "impulses", "impulses_next")
 """Of contact steps: anywhere below the tolerance, and of dependent rows not the only ones. Nor are corrections of
 positions at overlaps held in float32, whose steps are made again with more sweeps, and go on correcting."""
 
+MISSED = ("missed", "force_residual", "row_residual")
+"""What solutions miss: round-off is that of all that it is the rest of, such as forces."""
+
 CLEAR = 0.01
 """Part of the bound of errors below which a status is certain."""
 
@@ -126,6 +129,9 @@ class Check:
         if self.kernel.iterates and (name in LEFT_OPEN or (name == "q_next" and self.dtype == np.float32)):
             return
         error = errors_of(found, expected, places)
+        if name in MISSED:
+            whole = np.max([scale_of(x) for x in self.expected.values()], axis=0)
+            error = error * (scale_of(expected) / whole)[places]
         finite = np.isfinite(expected.astype(float)).reshape(self.n, -1).all(axis=1)
         wrong = np.atleast_1d(
             (self.solved & finite & where)[places] & ~(error <= np.broadcast_to(bound, self.n)[places])

@@ -15,7 +15,6 @@ from delassus.errors import require
 from delassus.spatial.trace.interpret import evaluate
 from delassus.spatial.trace.operations import OPERATIONS, Op
 
-
 _OPTIONS = {"allow_duplicate_io_names": True}
 """Some quantities return what they take, such as joint forces within limits."""
 

@@ -216,7 +216,7 @@ def results_of(case, name, found, space=np):
 
 # -- cases ----------------------------------------------------------------------------------------------------------
 
-DEPENDENT = 0.3
+DEPENDENT = 0.2
 """Part of the cases of what solves for forces in which rows depend on one another."""
 
 MOST_JOINTS = 12

@@ -6,7 +6,7 @@ What is new in the library is met without a change here, or `test_generated` nam
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args, get_type_hints
 from zlib import crc32
 
@@ -24,7 +24,14 @@ from internals import (
     trace_request,
     usual_states,
 )
-from random_trees import TURNS_OR_SLIDES, independent_constraints, some_contacts, some_robot, split
+from random_trees import (
+    TURNS_OR_SLIDES,
+    independent_constraints,
+    some_contacts,
+    some_dependent_rows,
+    some_robot,
+    split,
+)
 from tools import random_frame, requested
 
 # -- options --------------------------------------------------------------------------------------------------------
@@ -209,6 +216,9 @@ def results_of(case, name, found, space=np):
 
 # -- cases ----------------------------------------------------------------------------------------------------------
 
+DEPENDENT = 0.2
+"""Part of the cases of what solves for forces in which rows depend on one another."""
+
 MOST_JOINTS = 12
 MOST_NODES = 8_000
 """Nodes of a program as it is traced; where there are more, the robot has half as many joints."""
@@ -275,6 +285,10 @@ class Case:
             chosen["control"] = "pd"
         if chosen.get("control") != "pd":
             chosen.pop("v_target", None)
+        self.is_dependent = self._draws_dependent(quantity, method)
+        if self.is_dependent:
+            constraints = self._dependent(m)
+            chosen |= {"compliance": None} if "compliance" in chosen else {}
         if self.name == "inverse_dynamics" and chosen["friction"] is not None and chosen["motors"] is not None:
             constraints = [ds.Point(some_frames(m)[0])]  # what touches the world
         for option, other in quantity.by_option.items():
@@ -306,6 +320,17 @@ class Case:
     @property
     def is_wide(self):
         return self.options["dtype"] == "float64"
+
+    def _draws_dependent(self, quantity, method):
+        """Whether rows are to depend on one another: of what solves for forces of hard ones, and says how."""
+        self.of_rows = np.random.default_rng([self.number, crc32(self.name.encode()), self.k, 1])
+        takes_any = quantity.judges_rows or ("compliance" in quantity.options and quantity.has_status)
+        return takes_any and method not in (*SOFT, *UNCONSTRAINED) and self.of_rows.random() < DEPENDENT
+
+    def _dependent(self, m):
+        """Constraints that do at every state; sometimes with others, which do not."""
+        several = some_dependent_rows(replace(m, rng=self.of_rows))
+        return several[str(self.of_rows.choice([*several]))]
 
     def _fit(self, chosen, constraints, method):
         """Change what does not go together."""
@@ -341,7 +366,7 @@ class Case:
         """Ask for a derivative, by some arguments, of what is not one."""
         rng, self.modes, self.by = self.rng, (), None
         is_short = most_joints(self.asked.quantity) >= 4 and "solver" not in self.options and not self.asked.iterates
-        if rng.random() < 0.7 or not (is_short and self.derives):
+        if rng.random() < 0.7 or not (is_short and self.derives) or self.is_dependent:
             return
         names = [a.name for a in self.asked.arguments if not a.flags]
         self.by = sorted(str(x) for x in rng.choice(names, min(len(names), int(rng.integers(1, 3))), replace=False))

@@ -210,6 +210,8 @@ def some_dependent_rows(mechanism):
         f"on joints, {f}": [ds.JointRows(x) for x in on_joints],
         f"on joints at once, {f}": [ds.JointRows(on_joints)],
     }
+    if len(tree.joints[0].kind.motion_axes) == 3 == tree.joints[0].nv and tree.parents[0] < 0:
+        out["that nothing moves"] = [ds.Weld(random_frame(rng, tree.link_names[0]))]
     if a != b:
         other = random_frame(rng, b)
         out["on three links"] = [ds.Point(at), ds.Point(other), ds.Point(at, other)]

@@ -105,6 +105,7 @@ KERNELS = {
     "quaternions": (FLYING, ds.Weld("link2"), "dynamics"),
     "matrices": (ARM, ds.Rows("link3", 2), "osim"),
     "step": (FLYING, (), "step"),
+    "result named as an argument": (ds.mechanisms.chain(2), (), "control_forces"),
 }
 
 

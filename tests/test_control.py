@@ -164,6 +164,16 @@ def test_whole_body():
     assert error(off.tau, two.tau) < 1e3 * AGREEMENT and not off.forces[3].any()
 
 
+@pytest.mark.slow
+def test_errors_of_forces_within_friction_are_known():
+    """They are judged by what iterations begin with: numbers inside of these say nothing of the usual states."""
+    tree, foot = ds.mechanisms.star(2, 2), ds.Point("branch1_2", axes="world")
+    kernel = ds.compile(tree, ds.Orientation("hub"), "control", contacts=foot, friction=0.7)
+    state = {a.name: np.ones(a.shape) for a in kernel.arguments}
+    *found, known = kernel(**{**state, "q": tree.random(0)}, return_error=True)
+    assert known < 1e-9 and all(np.isfinite(x).all() for x in found)
+
+
 def test_errors_name_tasks(arm):
     tree, tip = arm
     q = np.zeros(7)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -212,6 +213,32 @@ def test_derivatives_within_friction():
     off = off / (1.0 + np.abs(ahead - behind).max(axis=-1) / (2 * h))
     for where in (is_held & slides, is_held & ~slides):  # one in ten comes or goes between the two, or is near that
         assert np.count_nonzero(where) > 3 and np.quantile(off[where], 0.8) < 1e-2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_iterations_end_within_friction(dtype):
+    """A foot and one motor for any motion, which no forces cause: some in a hundred went round in circles."""
+    tree, rng = ds.mechanisms.chain(3), np.random.default_rng(0)
+    foot = ds.Point(ds.Frame("link3", (0.1, 0.05, 0.2)), axes="world")
+    kernel = ds.compile(tree, foot, "inverse_dynamics", motors=["link3_joint"], friction=0.7, dtype=dtype)
+    states = [x.astype(dtype) for x in (tree.random(rng, 4000), *rng.normal(size=(2, 4000, 3)))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ds.DelassusWarning)
+        assert all(np.isfinite(x).all() for x in kernel(*states))
+
+
+@pytest.mark.parametrize("given", [{}, {"friction": 0.7}])
+def test_numbers_that_are_not_finite_are_said(given):
+    tree = ds.mechanisms.chain(2)
+    foot = ds.Point(ds.Frame("link2", (0.1, 0.05, 0.2)), axes="world")
+    kernel = ds.compile(tree, foot, "inverse_dynamics", motors=["link2_joint"], **given)
+    states = np.ones((2, 2)), np.array([[1.0, 1.0], [1e200, 1e200]]), np.ones((2, 2))
+    *found, error = kernel(*states, return_error=True)
+    assert not all(np.isfinite(x).all() for x in found)
+    assert error[0] < 1e-6 and error[1] == np.inf
+    with pytest.warns(ds.DelassusWarning, match="1 of 2 state"):
+        kernel(*states)
 
 
 @pytest.mark.peer

@@ -15,6 +15,7 @@ import numpy as np
 from delassus.accuracy.closed_loops import closed_states
 from delassus.accuracy.pivots import ByPivots, by_pivots
 from delassus.algorithms.inputs import CONFIGURATIONS, generic_values
+from delassus.algorithms.loops.cone_program import WITHIN_CONES
 from delassus.algorithms.osim.least_squares import JUDGED
 from delassus.constraints import Argument
 from delassus.constraints.contact import ground_name
@@ -50,7 +51,7 @@ def check_error_bound(value: float | None, dtype: str = "float64") -> float:
     return check_number("error_bound", value, "Pass 1e-6, say, or leave it out.")
 
 
-ITERATED = ("contact problem", JUDGED)
+ITERATED = ("contact problem", WITHIN_CONES, JUDGED)
 """Phases of programs that iterate or judge rows; how far they come, and what is certain, they say themselves."""
 
 
@@ -72,17 +73,15 @@ def rcond_by_errors(
     return rcond if found is None else rcond * ops.less(least, found.independence)
 
 
-def rcond_by_pivots(
-    asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]], iterates: bool = False
-) -> ByPivots | None:
-    """Reciprocal condition by pivots; None if the request divides by nothing. Iterations are judged by their matrix."""
+def rcond_by_pivots(asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]]) -> ByPivots | None:
+    """Reciprocal condition by pivots; None if the request divides by nothing. What iterates is judged by its matrix."""
     x, scaled, start = usual_states(asked), [], 0
     for argument in asked.arguments:
         if argument.keyword == "rows":
             scaled.append(slice(start, start + argument.size))
         start += argument.size
-    if iterates:
-        outputs = [nodes for phase, nodes in ops.phases if phase in ITERATED]
+    if judged := [nodes for phase, nodes in ops.phases if phase in ITERATED]:
+        outputs = judged
     return by_pivots(ops, outputs, x, scaled, asked.quantity.has_status, asked.options.active)
 
 

@@ -303,7 +303,7 @@ def rcond_program(asked: Request) -> Graph | None:
     ops = TraceOps()
     bound = symbolic_request(asked, ops)
     outputs = [ops.nodes(a) for a in asked.quantity.run(bound)]
-    found = rcond_by_pivots(asked, ops, outputs, bound.is_within is not None)
+    found = rcond_by_pivots(asked, ops, outputs)
     return None if found is None else ops.graph([ops.nodes(ops.matrix([[found.rcond]]))])
 
 

@@ -223,6 +223,28 @@ def largest_of(ops: Ops, values: Sequence[Scalar], weights: Sequence[float]) -> 
     )
 
 
+def accelerated(
+    ops: Ops,
+    swept: tuple[Sequence[Scalar], Sequence[Scalar]],
+    before: tuple[Sequence[Scalar], Sequence[Scalar], Scalar],
+) -> tuple[Scalar, list[Scalar]]:
+    """``|F|²`` of a sweep, and where the next one starts: Anderson's acceleration of depth one.
+
+    ``swept`` are values ``g`` after a sweep and changes ``F`` by it, in one unit; ``before`` the same of the sweep
+    before, with its ``|F|²``. From ``g − θ (g − g₋)``, ``θ = Fᵀ (F − F₋) / |F − F₋|²``, or from ``g`` where ``F`` has
+    grown.
+    """
+    (g, F), (g_before, F_before, least) = swept, before
+    moved: Scalar = 0.0
+    slope: Scalar = 0.0
+    turned: Scalar = SQUARE_FLOOR
+    for f, f_before in zip(F, F_before, strict=True):
+        change = f - f_before
+        moved, slope, turned = moved + f * f, slope + f * change, turned + change * change
+    theta = ops.select(ops.less(moved, least), slope / turned, 0.0)
+    return moved, [new - theta * (new - old) for new, old in zip(g, g_before, strict=True)]
+
+
 def along_rows(impulses: Sequence[Scalar], joints: Sequence[JointLaw]) -> list[Scalar]:
     """Impulses along rows from those of contacts, of limits and of dry friction."""
     n = len(impulses) - sum(x.has_limits + (x.friction is not None) for x in joints)

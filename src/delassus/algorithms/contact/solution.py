@@ -179,12 +179,16 @@ class Weights(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """A position correction: its goals, impulses of its rows, 1 where there is ``nothing`` to do, and its ``shift``."""
+    """A position correction: its goals, impulses of its rows, 1 where there is ``nothing`` to do, and its ``shift``.
+
+    ``converged`` is 1 where a last sweep has moved rows by less than the tolerance of velocities makes in a step.
+    """
 
     goals: CorrectionGoals
     impulses: list[Scalar]
     nothing: Scalar
     shift: list[Scalar]
+    converged: Scalar
 
 
 class Displacement(NamedTuple):
@@ -250,8 +254,8 @@ class StepSolution(NamedTuple):
 
     @property
     def resolved(self) -> Scalar:
-        """1 where sub-steps resolved the motion of loops."""
-        flag: Scalar = 1.0
+        """1 where sub-steps resolved the motion of loops, and sweeps the correction of positions."""
+        flag = self.correction.converged
         for block in self.moved.blocks:
             flag = flag * block.smooth.resolved
         return flag

@@ -5,24 +5,30 @@ at once (`delassus.algorithms.contact.point`). With pyramids, the normal impulse
 against the sliding velocity and back into the pyramid, whose size is that of the new normal impulse. What stays where
 it is solves the law.
 
-A sweep starts from where the last two point (Anderson's acceleration of depth one): with ``F`` the change by a sweep,
-as velocities of the own points and joints, from ``g − θ (g − g₋)``, ``θ = Fᵀ (F − F₋) / |F − F₋|²``, or from ``g``
-where ``F`` has grown.
+A sweep starts from where the last two point (`accelerated`), by changes as velocities of the own points and joints.
 
 Source: Jean 1999, Moreau 1999 (NSGS); Anderson 1965, Walker and Ni 2011.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from delassus.algorithms.contact.admm import admm
 from delassus.algorithms.contact.law import clamped
 from delassus.algorithms.contact.point import farthest_slip, solve_point, solve_point_beside
-from delassus.algorithms.contact.problem import STOP_RATIO, PointLaw, Solver, StepProblem
+from delassus.algorithms.contact.problem import (
+    STOP_RATIO,
+    PointLaw,
+    Solver,
+    StepProblem,
+    accelerated,
+    magnitude,
+    maximum_of,
+)
 from delassus.spatial.motion import minus
-from delassus.spatial.ops import SQUARE_FLOOR, Scalar
+from delassus.spatial.ops import Ops, Scalar
 
 
 def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: float) -> list[Scalar]:
@@ -54,18 +60,11 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
         p, g_before, F_before, (before, *slips) = values[:n], values[n : 2 * n], values[2 * n : 3 * n], values[3 * n :]
         g, following_slips = sweep_once(p, slips)
         F = problem.own_velocities(minus(g, p))
-        moved: Scalar = 0.0
-        slope: Scalar = 0.0
-        turned: Scalar = SQUARE_FLOOR
-        for f, f_before in zip(F, F_before, strict=True):
-            change = f - f_before
-            moved, slope, turned = moved + f * f, slope + f * change, turned + change * change
+        moved, following = accelerated(ops, (g, F), (g_before, F_before, before))
         left = moved
         for i, (new, old) in enumerate(zip(following_slips, slips, strict=True)):  # by velocities −α r_t
             change = new - old
             left = left + change * change * (g[3 * i] * g[3 * i] + g[3 * i + 1] * g[3 * i + 1])
-        theta = ops.select(ops.less(moved, before), slope / turned, 0.0)
-        following = [new - theta * (new - old) for new, old in zip(g, g_before, strict=True)]
         for x in problem.points:
             following[x.row + 2] = ops.maximum(following[x.row + 2], 0.0 if x.floor is None else x.floor)
         return [*following, *g, *F, moved, *following_slips], ops.less(left, square)
@@ -73,6 +72,37 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
     slips = [] if problem.pyramid else [farthest_slip(x) for x in problem.blocks]
     found = ops.repeat(times, [*start, *start, *([0.0] * (n + 1)), *slips], iteration)
     return found[n : 2 * n]
+
+
+ROUNDING = 8.0
+"""Relative round-off of an image, over that of a number."""
+
+
+def fixed_point(
+    ops: Ops, image: Callable[[Sequence[Scalar], int], Scalar], units: Sequence[Scalar], times: int, accuracy: Scalar,
+    unless: Scalar,
+) -> tuple[list[Scalar], Scalar]:  # fmt: skip
+    """Values (n) that their images are, from zeros on, and by how much a last sweep has moved one, beyond round-off.
+
+    Values are compared times their ``units``; sweeps end below an ``accuracy``.
+    """
+    n = len(units)
+    if not n:
+        return [], 0.0
+
+    def sweep(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
+        g, F, (before,) = list(values[:n]), list[Scalar](), values[3 * n : 3 * n + 1]
+        for i, unit in enumerate(units):
+            g[i] = image(g, i)
+            F.append(unit * (g[i] - values[i]))
+        moved, following = accelerated(ops, (g, F), (values[n : 2 * n], values[2 * n : 3 * n], before))
+        last = maximum_of(ops, [magnitude(ops, x) for x in F])
+        size = maximum_of(ops, [magnitude(ops, x) * unit for x, unit in zip(g, units, strict=True)])
+        last = ops.select(ops.less(last, ROUNDING * ops.epsilon * size), 0.0, last)
+        return [*following, *g, *F, moved, last], ops.less(last, accuracy)
+
+    *found, last = ops.repeat(times, [0.0] * (3 * n + 2), sweep, unless)
+    return found[n : 2 * n], last
 
 
 def pyramid(problem: StepProblem, x: PointLaw, p: Sequence[Scalar]) -> list[Scalar]:

@@ -59,6 +59,7 @@ from delassus.algorithms.contact.solution import (
     implied,
     points_of,
 )
+from delassus.algorithms.contact.solvers import fixed_point
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -421,7 +422,7 @@ class KernelStep:
         joints = bounded_joints_of(self.problem.constraints)
         limited = [(c, 3 * len(self.points) + k) for k, c in enumerate(joints) if c.has_limits]
         if not self.points and not limited and not self.loops:
-            return Correction(CorrectionGoals([], [], [], [], None, 0.0), [], 1.0, [0.0] * tree.nv)
+            return Correction(CorrectionGoals([], [], [], [], None, 0.0), [], 1.0, [0.0] * tree.nv, 1.0)
         errors: list[Scalar] = [0.0] * self.problem.n_rows
         gaping = {k: TUNING.correction * (1.0 - block.smooth.closed) for block in blocks for k in block.loops}
         for k, (c, at) in enumerate(self.motion.each_constraint()):
@@ -460,15 +461,6 @@ class KernelStep:
                     u = u + G[rows[i]][other] * s[j]
             return law.joint(ops, None, *bounds[rows[i]], own[i] * s[i] - u)[0] * over[i]
 
-        def sweep(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
-            s = list(values)
-            moved: Scalar = 0.0
-            for i in range(len(rows)):
-                new = image(s, i)
-                moved = ops.maximum(moved, magnitude(ops, new - s[i]) * own[i])
-                s[i] = new
-            return s, ops.less(moved, ops.maximum(TUNING.correction_tolerance * beyond, self.epsilon * most))
-
         goals = CorrectionGoals(rows, list(bounds.values()), own, by_loops, taken, most, beyond, immobile)
 
         def shift(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
@@ -477,9 +469,12 @@ class KernelStep:
             return [*s, *(found.part * x for x in found.whole)], 1.0
 
         nothing = ops.less(most, 2.0 * SQUARE_FLOOR)
-        s = ops.repeat(times, [0.0] * len(rows), sweep, nothing) if rows else []
+        accuracy = ops.maximum(TUNING.correction_tolerance * beyond, self.epsilon * most)
+        s, last = fixed_point(ops, image, own, times, accuracy, nothing)
         mobility = [[own[i] if j == i else G[row][other] for j, other in enumerate(rows)] for i, row in enumerate(rows)]
-        return Correction(goals, s, nothing, ops.repeat(1, [*s, *([0.0] * tree.nv)], shift, nothing)[len(rows) :])
+        converged = ops.less(last, ops.maximum(beyond, self.epsilon * most))
+        taken_back = ops.repeat(1, [*s, *([0.0] * tree.nv)], shift, nothing)[len(rows) :]
+        return Correction(goals, s, nothing, taken_back, converged)
 
     def displaced(self, goals: CorrectionGoals, s: Sequence[Scalar]) -> Displacement:
         """Displacement by impulses of the rows that a position correction may push."""

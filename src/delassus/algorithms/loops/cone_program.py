@@ -6,8 +6,9 @@ rows free. Small ``D`` stand for ``A f = b``, and where that cannot hold, for th
 
     H f − g − Aᵀ λ − Eᵀ y = 0,    A f + D λ = b,    x ∘ y = 0.
 
-Each iteration is a step of Newton's method on ``x ∘ y = σ m``, with ``m`` the mean of these products, ``σ`` Mehrotra's,
-and cones scaled as Nesterov and Todd do. Derivatives are those of one more step, and a last one is for ``A f = b``.
+Each iteration is a step of Newton's method on ``x ∘ y = σ m``, with ``m`` the mean of these products, ``σ`` Mehrotra's
+with a safeguard, and cones scaled as Nesterov and Todd do. Derivatives are those of one more step, and a last one is
+for ``A f = b``.
 
 Source: Nesterov and Todd 1998, Mehrotra 1992, as in `delassus.contact.solvers.interior`. *Deviation*: ``D``.
 """
@@ -33,6 +34,8 @@ class Tuning(NamedTuple):
 
     iterations: int = 40
     """Most iterations."""
+    inwards: float = 0.1
+    """Least ``σ`` after a step that has not made the point better."""
     stay: float = 0.99
     """Fraction of the way to the boundary that a step goes at most."""
     softness: float = 0.5
@@ -46,6 +49,12 @@ class Tuning(NamedTuple):
 
 
 TUNING = Tuning()
+
+WITHIN_CONES = "least squares within friction cones"
+"""Phase of programs that ends where iterations begin: what these are made of, which errors are judged by."""
+
+INSIDE = 4.0
+"""How far inside of its cone a point stays at least, over its size and the relative round-off."""
 
 FAR = 1e30
 """Step that is longer than all."""
@@ -62,11 +71,14 @@ class Program(NamedTuple):
     friction: Mapping[int, Scalar]
 
 
-def least_forces(ops: Ops, H: Matrix, g: Matrix, A: Matrix, b: Matrix, friction: Mapping[int, Scalar]) -> Matrix:
-    """Forces (m × 1); NaN where iterations do not end.
+def least_forces(
+    ops: Ops, H: Matrix, g: Matrix, A: Matrix, b: Matrix, friction: Mapping[int, Scalar]
+) -> tuple[Matrix, Scalar]:
+    """Forces (m × 1), and 1; NaN and 0 where iterations do not end.
 
     ``friction`` of points, by the first of their three rows, of which the last is along the normal.
     """
+    ops.mark(WITHIN_CONES, [H, g, A, b])
     (u, m), rows = ops.shape(A), ops.entries(H)
     h = reduce(lambda total, k: total + rows[k][k], range(1, m), rows[0][0]) * (1.0 / m)
     over = 1.0 / h
@@ -92,12 +104,13 @@ def least_forces(ops: Ops, H: Matrix, g: Matrix, A: Matrix, b: Matrix, friction:
         best = chosen(ops, better, current, best)
         least = ops.select(better, missed, least)
         ends = ops.maximum(ops.less(least, ops.epsilon**TUNING.tolerance), 1.0 - ops.less(missed, FAR))
-        return [*point.next(), *best, least], ends
+        return [*point.next(better), *best, least], ends
 
     *found, missed = (ops.derived(x, 0.0) for x in ops.repeat(TUNING.iterations, [*state, *state, FAR], iteration)[n:])
     f = _Point(ops, program, found).polished()
-    size = size * ops.sqrt(2.0 * ops.less(missed, ops.epsilon**TUNING.accepted) - 1.0)  # NaN where it is not solved
-    return from_entries(ops, [size * x for x in f])
+    is_solved = ops.less(missed, ops.epsilon**TUNING.accepted)
+    size = size * ops.sqrt(2.0 * is_solved - 1.0)  # NaN where it is not solved
+    return from_entries(ops, [size * x for x in f]), is_solved
 
 
 def _size(ops: Ops, H: Matrix, A: Matrix, h: Scalar) -> Scalar:
@@ -142,8 +155,12 @@ class _Point:
         total = reduce(operator.add, [*left, *forces])  # a largest number may leave out what is none
         return ops.select(ops.less(total, FAR), maximum_of(ops, [maximum_of(ops, left) / size, *forces]), FAR)
 
-    def next(self) -> list[Scalar]:
-        """The point after a step of Newton's method, as long as it stays inside."""
+    def next(self, is_better: Scalar) -> list[Scalar]:
+        """The point after a step of Newton's method, as long as it stays inside.
+
+        Where this one is no better than those before it, the step goes inwards, without terms of second order: with
+        them a few programs return to the same points for ever.
+        """
         ops, n = self._ops, len(self._x)
         mean = self._products * (1.0 / n)
         points = {k: _times(S, self._y[k]) for k, (S, _) in self._S.items()}
@@ -168,7 +185,10 @@ class _Point:
                 left = left + (xi + a * dx) * (yi + a * dy)
         ratio = ops.minimum(ops.maximum(left / self._products, 0.0), 1.0)
         second = {k: _product(_times(Si, ahead.x[k]), _times(S, ahead.y[k])) for k, (S, Si) in self._S.items()}
-        found, a = step(ratio * ratio * ratio * mean, second)
+        second = {k: [is_better * z for z in p] for k, p in second.items()}
+        sigma = ratio * ratio * ratio
+        sigma = ops.select(is_better, sigma, ops.maximum(sigma, TUNING.inwards))
+        found, a = step(sigma * mean, second)
         return self._moved(found, a)
 
     def polished(self) -> list[Scalar]:
@@ -194,9 +214,15 @@ class _Point:
         return chosen(ops, holds, ends, f)
 
     def _moved(self, step: Steps, a: Scalar) -> list[Scalar]:
-        y = [v + a * d for k, of in self._y.items() for v, d in zip(of, step.y[k], strict=True)]
+        """The point after a part ``a`` of a step; what round-off takes out of its cone is put back."""
+        ops, y = self._ops, list[Scalar]()
         f, lam = (plus_scaled(of, to, a)
                   for of, to in ((self._f, step.f), (self._lambda, step.multipliers)))  # fmt: skip
+        out = 1.0 + INSIDE * ops.epsilon
+        for k, mu in self._program.friction.items():
+            f[k + 2] = ops.maximum(f[k + 2], out * ops.length(f[k], f[k + 1]) / mu)
+            n, *t = plus_scaled(self._y[k], step.y[k], a)
+            y += [ops.maximum(n, out * ops.length(*t)), *t]
         return [*f, *lam, *y]
 
     @cached_property

@@ -46,13 +46,14 @@ ROUNDING = 64.0
 class ConstrainedForces(NamedTuple):
     """``τ`` (nv × 1), zero without motors, ``f`` (m × 1), ``M q̈ + c − τ − Jᵀ f`` (nv × 1), and the rank of ``J_u``.
 
-    ``system`` is None without constraints.
+    ``is_solved`` is 1, or 0 where forces within cones have not been found; ``system`` is None without constraints.
     """
 
     tau: Matrix
     forces: Matrix
     missing: Matrix
     rank: Scalar
+    is_solved: Scalar
     system: ForceSystem | None
 
 
@@ -102,12 +103,12 @@ def constrained_inverse_dynamics(
     passive = [k for k in range(nv) if k not in set(motors)]
     b, J = inverse_dynamics(motion, qdd), jacobian(motion.problem)
     b_u, J_u = ops.take(b, passive, None), ops.take(J, None, passive)
-    f, rank, system = _constraint_forces(motion, J, b, (motors, passive), weights, friction)
+    f, rank, is_solved, system = _constraint_forces(motion, J, b, (motors, passive), weights, friction)
     left = b - ops.transpose(J) @ f
     tau = ops.put(ops.take(left, motors, None), (nv, 1), motors, (0,))
     missing = ops.put(b_u - ops.transpose(J_u) @ f, (nv, 1), passive, (0,))
     ops.mark("joint forces of motors", [tau])
-    return ConstrainedForces(tau, f, missing, rank, system)
+    return ConstrainedForces(tau, f, missing, rank, is_solved, system)
 
 
 def accelerations_missed(motion: DynamicsProblem, qdd: Sequence[Matrix]) -> Matrix:
@@ -123,12 +124,13 @@ def _constraint_forces(
     parts: tuple[Sequence[int], Sequence[int]],
     weights: Sequence[Scalar] | None,
     friction: Mapping[int, Scalar],
-) -> tuple[Matrix, Scalar, ForceSystem | None]:
-    """``f`` (m × 1), the rank of ``J_u``, and what it follows from."""
+) -> tuple[Matrix, Scalar, Scalar, ForceSystem | None]:
+    """``f`` (m × 1), the rank of ``J_u``, whether ``f`` has been found, and what it follows from."""
     ops, (motors, passive), (m, nv) = motion.ops, parts, motion.ops.shape(J)
     total: Scalar = 0.0
+    is_solved: Scalar = 1.0
     if not m:
-        return ops.zeros(0, 1), total, None
+        return ops.zeros(0, 1), total, is_solved, None
     J_a, J_u, b_u = ops.take(J, None, motors), ops.take(J, None, passive), ops.take(b, passive, None)
 
     def metric(weights: Sequence[Scalar]) -> tuple[Matrix, Matrix]:
@@ -142,8 +144,8 @@ def _constraint_forces(
     Zf = factor.solve(ops.hstack([J_u, g]))
     Z, f = ops.take(Zf, None, range(len(passive))), ops.take(Zf, None, (len(passive),))
     if not passive:
-        f = least_forces(ops, H, g, back, b_u, friction) if friction else f
-        return f, total, ForceSystem(weighted, factor, J_u, Z)
+        f, is_solved = least_forces(ops, H, g, back, b_u, friction) if friction else (f, is_solved)
+        return f, total, is_solved, ForceSystem(weighted, factor, J_u, Z)
     # which equations are independent is not for weights to say
     by_ones = Z if weights is None else ops.factor(metric(ones)[1], is_judged=False).solve(J_u)
     X, over, kept = orthogonalised(ops, back, ops.transpose(by_ones), _is_held(motion, back, passive))
@@ -161,11 +163,12 @@ def _constraint_forces(
     for x in kept:
         total = total + x
     if friction:
-        return least_forces(ops, H, g, back, asked, friction), total, system
+        f, is_solved = least_forces(ops, H, g, back, asked, friction)
+        return f, total, is_solved, system
     for _ in range(2):
         f = f + Z @ (ops.transpose(X) @ scaled(ops, over, X @ (asked - back @ f)))
     ops.mark("constraint forces", [f])
-    return f, total, system
+    return f, total, is_solved, system
 
 
 def _is_held(motion: DynamicsProblem, rows: Matrix, passive: Sequence[int]) -> list[Scalar]:

@@ -36,7 +36,7 @@ from delassus.algorithms.dynamics.actuation import clipped
 from delassus.algorithms.dynamics.constraint_acceleration import constraint_residual, position_errors, row_velocities
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
-from delassus.algorithms.loops.inverse_dynamics import constrained_inverse_dynamics
+from delassus.algorithms.loops.inverse_dynamics import ConstrainedForces, constrained_inverse_dynamics
 from delassus.algorithms.osim.ltl import rows_over_factor, squared
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import inverse_dynamics
@@ -95,8 +95,8 @@ def operational_space_control(motion: DynamicsProblem, posture: Sequence[Matrix]
 
 def whole_body_control(
     motion: DynamicsProblem, posture: Sequence[Matrix], law: Law, motors: Motors
-) -> tuple[Controls, Matrix]:
-    """Forces of motors and of contacts, the constraints after the tasks, and joint forces (nv × 1) that are missing."""
+) -> tuple[Controls, ConstrainedForces]:
+    """Forces of motors and of contacts, the constraints after the tasks, and what inverse dynamics finds of them."""
     ops, problem, tree = motion.ops, motion.problem, motion.tree
     forces, missed = _task_forces(motion, posture, law)
     moved = _accelerations(problem, ops.transpose(problem.once(jacobian)) @ forces)
@@ -108,7 +108,7 @@ def whole_body_control(
     found = constrained_inverse_dynamics(held, qdd, motors.driven, motors.weights, motors.friction)
     of_tasks = ops.take(forces, range(sum(c.size for c in problem.constraints[: law.n_tasks])), None)
     tau = _within(motion, found.tau, motors.limits)
-    return Controls(tau, ops.vstack([of_tasks, found.forces]), missed), found.missing
+    return Controls(tau, ops.vstack([of_tasks, found.forces]), missed), found
 
 
 def posture_accelerations(

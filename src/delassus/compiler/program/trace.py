@@ -140,7 +140,7 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False, 
     if with_rcond and bound.errors:
         rcond = rcond_by_errors(asked, traced.ops, bound.errors, traced.computed)
     elif with_rcond:
-        traced.by_pivots = rcond_by_pivots(asked, traced.ops, traced.computed, bound.is_within is not None)
+        traced.by_pivots = rcond_by_pivots(asked, traced.ops, traced.computed)
         rcond = None if traced.by_pivots is None else traced.by_pivots.rcond
     if bound.is_within is not None and with_rcond:
         rcond = traced.ops.select(bound.is_within, 1.0 if rcond is None else rcond, -1.0)

@@ -15,6 +15,9 @@ from delassus.errors import require
 from delassus.spatial.trace.interpret import evaluate
 from delassus.spatial.trace.operations import OPERATIONS, Op
 
+_OPTIONS = {"allow_duplicate_io_names": True}
+"""Some quantities return what they take, such as joint forces within limits."""
+
 
 def casadi_function(program: Program, jacobian: Program | None = None) -> Any:
     """Rebuild a program in CasADi's ``SX``, node by node.
@@ -41,7 +44,9 @@ def casadi_function(program: Program, jacobian: Program | None = None) -> Any:
     require("casadi", "casadi", "a CasADi function")
     import casadi as ca
 
-    options = {} if jacobian is None else {"custom_jacobian": _jacobian_function(program, jacobian), "jac_penalty": 0}
+    options: dict[str, Any] = dict(_OPTIONS)
+    if jacobian is not None:
+        options |= {"custom_jacobian": _jacobian_function(program, jacobian), "jac_penalty": 0}
     arguments, flat = _symbols(ca, program)
     results = []
     for result in program.results:
@@ -63,7 +68,7 @@ def _jacobian_function(program: Program, jacobian: Program) -> Any:
     ]
     outs = [ca.SX(*matrix_shape(r)) for r in program.results]  # a sparsity without entries: they are not needed
     ins = [*(a.name for a in program.arguments), *(f"out_{r.name}" for r in program.results)]
-    return ca.Function(f"jac_{program.name}", [*arguments, *outs], results, ins, [b.name for b in blocks])
+    return ca.Function(f"jac_{program.name}", [*arguments, *outs], results, ins, [b.name for b in blocks], _OPTIONS)
 
 
 def _symbols(ca: Any, program: Program) -> tuple[list[Any], list[Any]]:

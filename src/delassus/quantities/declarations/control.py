@@ -79,8 +79,9 @@ def _whole_body_control(bound: BoundRequest) -> list[Matrix]:
     motion, posture, law = _law(bound)
     contacts = bound.constraints[law.n_tasks :]
     motors = Motors(_limits(bound), bound.request.motors, weights_of(bound), friction_of(bound, contacts))
-    found, missing = whole_body_control(motion, posture, law, motors)
-    return [*found, missing]
+    controls, found = whole_body_control(motion, posture, law, motors)
+    bound.is_within = found.is_solved
+    return [*controls, found.missing]
 
 
 def _law(bound: BoundRequest) -> tuple[DynamicsProblem, list[Matrix], Law]:

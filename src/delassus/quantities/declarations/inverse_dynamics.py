@@ -112,6 +112,7 @@ def _constrained(bound: BoundRequest) -> list[Matrix]:
     motion, qdd, weights = _motion(bound)
     friction = friction_of(bound, bound.constraints)
     found = constrained_inverse_dynamics(motion, qdd, bound.request.motors, weights, friction)
+    bound.is_within = found.is_solved
     missed = accelerations_missed(motion, qdd)
     return [found.tau, found.forces, found.missing, missed, bound.ops.matrix([[found.rank]])]
 
@@ -132,6 +133,7 @@ def weights_of(bound: BoundRequest) -> list[Any] | None:
 
 def _constrained_changes(bound: BoundRequest) -> list[list[Matrix]]:
     motion, qdd, weights = _motion(bound)
+    bound.is_within = 1.0
     return constrained_inverse_dynamics_changes(motion, qdd, bound.request.motors, weights)
 
 

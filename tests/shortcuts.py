@@ -362,6 +362,28 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("n_scalars += 1\n", "n_scalars = 1\n"),
         ),
     },
+    "runtime/helper.py": {
+        "test_helper.py::test_helpers_that_others_have_are_passed_over": (
+            ("if (mine >> k) % 2 == 0:\n            continue", "if (mine >> k) % 2 == 0:\n            break"),
+            ("not compare_exchange(helper + TAKEN, 0, 1):\n            continue",
+             "not compare_exchange(helper + TAKEN, 0, 1):\n            break"),
+            ("            while load(helper + BUSY) != 0:\n                call_at(load(helper + YIELD))\n", ""),
+        ),
+        "test_helper.py::test_both_threads_together_take_each_state_once": (
+            ("if last - first - size < unit:", "if False:"),
+            ("if not is_upward and ragged > 0:", "if False:"),
+        ),
+    },
+    "runtime/measured.py": {
+        "test_identify.py::test_windows_are_trajectories_that_are_cut": (
+            ("np.where((time < end)[..., None]", "np.where((time <= end)[..., None]"),
+            ("self.controls = controls[time, of] if len(lead) > 1 else controls[time]",
+             "self.controls = controls[time, begin * 0] if len(lead) > 1 else controls[time]"),
+        ),
+        "test_identify.py::test_what_changes_forces_by_no_regressor_is_found_back": (
+            ("            and are_payloads(self.kernel, changes)\n", ""),
+        ),
+    },
     "runtime/rollouts/derivatives.py": {
         "test_compiled_dynamics.py::test_derivatives_of_rollouts_in_every_batch": (
             ("like = over_time.get(of) if forwards else Moving((), 0)", "like = Moving((), 0)"),

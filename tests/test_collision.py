@@ -505,6 +505,30 @@ def test_a_fixed_base_is_a_parent_and_the_world_is_not():
     assert frozenset(("one/x", "free/body")) in pairs and frozenset(("one/y", "world")) in pairs
     assert frozenset(("one/x", "world")) not in pairs
     assert frozenset(("one/x", "one/y")) in named_pairs(Scene({"one": arm}, colliders[:3], parents_collide=True))
+    within = [Collider(f"{r}/{link}", Sphere(1)) for r in ("one", "one/more") for link in "xy"]
+    pairs = named_pairs(Scene({"one": arm, "one/more": arm}, within))  # a name that begins as another one does
+    assert frozenset(("one/x", "one/more/y")) in pairs and frozenset(("one/more/x", "one/y")) in pairs
+    assert frozenset(("one/x", "one/y")) not in pairs and frozenset(("one/more/x", "one/more/y")) not in pairs
+
+
+def test_what_is_free_meets_what_its_own_file_fixes_to_the_world():
+    """As a table and a cup of one file."""
+    mass = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+    joint = '<joint name="j" type="floating"><parent link="table"/><child link="cup"/></joint>'
+    links = "".join(f'<link name="{name}">{mass}</link>' for name in ("table", "cup"))
+    tree = tree_of(f'<robot name="r">{links}{joint}</robot>', "fixed")
+    assert len(named_pairs(Scene(tree, [Collider("table", Sphere(1)), Collider("cup", Sphere(1))]))) == 1
+
+
+@pytest.mark.parametrize(("rule", "law"), [
+    ("geometric-mean", lambda a, b: np.sqrt(a * b)), ("max", max),
+    ("harmonic-mean", lambda a, b: 2 * a * b / (a + b) if a + b else 0.0),
+])  # fmt: skip
+def test_friction_of_two_colliders_follows_the_rule(rule, law):
+    for a, b in ((0.0, 0.0), (0.0, 0.8), (0.3, 0.0), (0.2, 0.8), (1.5, 0.5)):
+        scene = Scene(FREE, [Collider("body", Sphere(0.1), friction=a), Collider("world", HalfSpace(), friction=b)],
+                      friction_rule=rule)  # fmt: skip
+        assert CollisionDetector(scene).contacts([pose(np.eye(3), np.zeros(3))]).friction == pytest.approx([law(a, b)])
 
 
 def test_ignored_pairs():
@@ -515,6 +539,7 @@ def test_ignored_pairs():
     assert all_pairs - by_link == {frozenset(p) for p in (("link1", "link4"), ("link1", "tip"), ("world", "link2"))}
     by_name = named_pairs(Scene(chain, colliders, ignore=[("tip", "link1")]))
     assert all_pairs - by_name == {frozenset(("tip", "link1"))}
+    assert named_pairs(Scene(chain, colliders, ignore=[["tip"], ("link2", "link2")])) == all_pairs  # with themselves
 
 
 # -- errors --------------------------------------------------------------------------------------------------------

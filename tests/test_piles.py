@@ -386,3 +386,22 @@ def test_free_bodies_move_by_all_that_their_joints_have(passive: str) -> None:
         at, own = scene.q_slice(f"b{k}"), scene.v_slice(f"b{k}")
         qdd = ds.forward_dynamics(body, q[at], v[own], np.zeros(6), passive=passive).qdd
         np.testing.assert_allclose((sim.v - v)[own] / dt, qdd, atol=1e-3, err_msg=str(k))
+
+
+def test_islands_wake_one_another_in_one_step_and_robots_do_not_sleep() -> None:
+    """Three boxes on one another, each an island of its own, of which the last in order is pushed; beside, an arm."""
+    arm, tip = ds.mechanisms.pendulum(1), Sphere(0.1)
+    colliders = [Collider(f"box{k}/body", CUBE, friction=0.6) for k in range(3)]
+    colliders += [Collider("arm/rod1", tip, (0, 0, -0.5)), Collider("world", HalfSpace(), (0, 0, -0.6), friction=0.6)]
+    scene = ds.Scene({"arm": arm} | {f"box{k}": cube() for k in range(3)}, colliders)
+    q0 = np.concatenate([[0.0], *([3, 0, EDGE * (k + 0.5) - 0.6, *UPRIGHT] for k in range(3))])
+    sim = ds.Simulator(scene, q0=q0, dt=2e-3, sleep=0.05)
+    sim.run(0.2)
+    assert sim.asleep.tolist() == [False, True, True, True] and len(sim.contacts) == 13
+    state = sim.get_state()
+    push = np.zeros(scene.tree.nv)
+    push[-6] = 0.1
+    for islands, awake in (([0, 1, 2, 3], [True] * 4), ([0, 1, 2, 0], [True] * 4), ([0, 1, 1, 3], [True] * 4)):
+        sim.set_state(state | {"islands": np.array(islands)})
+        sim.step(push)
+        assert (~sim.asleep).tolist() == awake, islands

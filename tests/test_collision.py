@@ -389,6 +389,26 @@ def test_near_pairs_miss_nothing(seed):
     assert found > 500
 
 
+@pytest.mark.parametrize("spare", [None, -1, 0, 1])
+def test_contacts_are_of_the_pairs_that_may_touch_in_their_order(spare):
+    """Of bodies at one place: few, and as many pairs as there is room for at first, one fewer, one more."""
+    local, n = np.random.default_rng(3), 5 if spare is None else 26
+    chain = ds.mechanisms.chain(n)
+    colliders = [Collider(f"link{i + 1}", Sphere(1.0)) for i in range(n)]
+    fixed = {"ball": Sphere(1.0), "box": Box(1, 1, 1), "floor": HalfSpace()}
+    colliders += [Collider("world", shape, name=name) for name, shape in fixed.items()]
+    colliders = [colliders[k] for k in local.permutation(len(colliders))]
+    every = local.permutation(CollisionDetector(Scene(chain, colliders, parents_collide=True)).pairs)
+    dropped = 3 if spare is None else len(every) - (64 + 8 * len(colliders)) - spare
+    assert dropped > 0
+    ignored = [[colliders[k].name for k in pair] for pair in every[:dropped]]
+    detector = CollisionDetector(Scene(chain, colliders, parents_collide=True, ignore=ignored))
+    poses = np.concatenate([np.tile(np.eye(3), (n, 1, 1)), local.uniform(-0.1, 0.1, (n, 3, 1))], axis=2)
+    contacts = detector.contacts(poses)
+    assert np.array_equal(contacts.colliders, detector.pairs)  # one each
+    assert (contacts.links[:, 0] >= 0).all() and len(detector.pairs) == len(every) - dropped
+
+
 def test_gaps_of_links():
     """A gap for each link: those of a pair add up, in whatever order they were asked for; the world's is 0."""
     scene = Scene({n: FREE for n in "abc"}, [*(Collider(f"{n}/body", Sphere(0.5)) for n in "abc"), FLOOR])

@@ -234,6 +234,36 @@ def test_patches_do_not_come_and_go(tilt):
                 assert other[:, :2] == pytest.approx(places[0][:, :2], abs=1e-6)
 
 
+def prism(n):
+    """An upright one of n sides."""
+    angles = 2 * np.pi * np.arange(n) / n
+    rim = 0.3 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    return Mesh(np.concatenate([np.column_stack([rim, np.full(n, z)]) for z in (-0.1, 0.1)]))
+
+
+@pytest.mark.parametrize("ground", [HalfSpace(), Box(4.0, 4.0, 0.2)], ids=["plane", "box"])
+@pytest.mark.parametrize("n", [4, 5, 8, 9, 13])
+def test_faces_of_many_corners_have_at_most_eight_contacts_the_deepest_among_them(n, ground):
+    """Of either of two bodies; also where all corners are near; round-off does not choose others."""
+    shape, local = prism(n), np.random.default_rng(n)
+    below = (0, 0, -0.1) if isinstance(ground, Box) else (0, 0, 0)
+    scene = Scene(TWO, [*(Collider(f"{x}/body", shape) for x in "ab"), Collider("world", ground, below)])
+    detector = CollisionDetector(scene)
+    for _ in range(20):
+        R = about(0, 1e-3 * local.normal()) @ about(2, local.uniform(0, 7))
+        height = 0.01 - (shape.vertices @ R.T)[:, 2].min() - 0.02
+        poses = np.array([pose(R, np.array([x, 0, height])) for x in (-0.5, 0.5)])
+        for reach in (0.0, 0.1, 1.0):
+            contacts = detector.contacts(poses, reach)
+            of_ground = contacts.links[:, 1] == -1
+            for body in range(2):
+                own = contacts.depths[of_ground & (contacts.links[:, 0] == body)]
+                assert 3 <= len(own) <= 8 and own.max() == pytest.approx(0.01, abs=ROUND_OFF)
+    flat = np.array([pose(about(2, 0.3), np.array([x, 0, 0.099])) for x in (-0.5, 0.5)])
+    places = [np.sort(detector.contacts(flat + 1e-16 * local.normal(size=flat.shape)).points, axis=0) for _ in range(9)]
+    assert all(x.shape == places[0].shape and np.abs(x - places[0]).max() < 1e-9 for x in places)
+
+
 def test_contacts_start_at_the_tolerance():
     for tolerance in (0.0, 1e-3):
         scene = Scene(FREE, [Collider("body", Sphere(0.5)), FLOOR])

@@ -234,6 +234,39 @@ def test_patches_do_not_come_and_go(tilt):
                 assert other[:, :2] == pytest.approx(places[0][:, :2], abs=1e-6)
 
 
+def surface(scale):
+    """A tetrahedron that is not filled."""
+    corners = scale * np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    return Mesh(corners, [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]], convex=False)
+
+
+def test_contacts_turn_with_the_world():
+    """Of all pairs of shapes, surfaces among them, in random poses in which they overlap a little."""
+    local, met = np.random.default_rng(5), set()
+    shapes = {**SHAPES, "surface": surface(0.6), "small surface": surface(0.3)}
+    for (one, a), (other, b) in product(shapes.items(), repeat=2):
+        detector = CollisionDetector(two_bodies(a, b))
+        for _ in range(4):
+            R, S, turn = (random_rotation(local) for _ in range(3))
+            way = local.normal(size=3)
+            way /= np.linalg.norm(way)
+            near, far = 0.0, 2.0  # distances at which they touch, and do not
+            for _ in range(12):
+                middle = 0.5 * (near + far)
+                some = detector.contacts([pose(R, np.zeros(3)), pose(S, middle * way)])
+                near, far = (middle, far) if len(some) else (near, middle)
+            found, turned = (
+                detector.contacts([pose(T @ R, T @ np.zeros(3)), pose(T @ S, T @ (near * way))])
+                for T in (np.eye(3), turn)
+            )
+            rows = [np.column_stack([x.points, x.normals, x.depths]) for x in (found, turned)]
+            rows[0][:, :6] = (rows[0][:, :6].reshape(-1, 2, 3) @ turn.T).reshape(-1, 6)
+            apart = np.abs(rows[0][:, None] - rows[1]).max(axis=2)  # one may be there twice
+            assert np.max([*apart.min(axis=0, initial=1.0), *apart.min(axis=1, initial=1.0)]) < 1e-6, (one, other)
+            met |= {(one, other)} if len(found) else set()
+    assert len(met) == len(shapes) ** 2
+
+
 def prism(n):
     """An upright one of n sides."""
     angles = 2 * np.pi * np.arange(n) / n

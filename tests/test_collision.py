@@ -262,7 +262,7 @@ def test_contacts_turn_with_the_world():
             rows = [np.column_stack([x.points, x.normals, x.depths]) for x in (found, turned)]
             rows[0][:, :6] = (rows[0][:, :6].reshape(-1, 2, 3) @ turn.T).reshape(-1, 6)
             apart = np.abs(rows[0][:, None] - rows[1]).max(axis=2)  # one may be there twice
-            assert np.max([*apart.min(axis=0, initial=1.0), *apart.min(axis=1, initial=1.0)]) < 1e-6, (one, other)
+            assert np.max([*apart.min(axis=0, initial=1.0), *apart.min(axis=1, initial=1.0)]) < 1e-10, (one, other)
             met |= {(one, other)} if len(found) else set()
     assert len(met) == len(shapes) ** 2
 
@@ -275,16 +275,17 @@ def prism(n):
 
 
 @pytest.mark.parametrize("ground", [HalfSpace(), Box(4.0, 4.0, 0.2)], ids=["plane", "box"])
-@pytest.mark.parametrize("n", [4, 5, 8, 9, 13])
-def test_faces_of_many_corners_have_at_most_eight_contacts_the_deepest_among_them(n, ground):
+@pytest.mark.parametrize("shape", [*map(prism, (4, 5, 8, 9, 13)), Mesh([*prism(8).vertices[:8], (0, 0, 0.1)])],
+                         ids=["prism4", "prism5", "prism8", "prism9", "prism13", "pyramid8"])  # fmt: skip
+def test_faces_of_many_corners_have_at_most_eight_contacts_the_deepest_among_them(shape, ground):
     """Of either of two bodies; also where all corners are near; round-off does not choose others."""
-    shape, local = prism(n), np.random.default_rng(n)
+    local = np.random.default_rng(0)
     below = (0, 0, -0.1) if isinstance(ground, Box) else (0, 0, 0)
     scene = Scene(TWO, [*(Collider(f"{x}/body", shape) for x in "ab"), Collider("world", ground, below)])
     detector = CollisionDetector(scene)
     for _ in range(20):
         R = about(0, 1e-3 * local.normal()) @ about(2, local.uniform(0, 7))
-        height = 0.01 - (shape.vertices @ R.T)[:, 2].min() - 0.02
+        height = -0.01 - (shape.vertices @ R.T)[:, 2].min()
         poses = np.array([pose(R, np.array([x, 0, height])) for x in (-0.5, 0.5)])
         for reach in (0.0, 0.1, 1.0):
             contacts = detector.contacts(poses, reach)

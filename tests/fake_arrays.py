@@ -105,6 +105,7 @@ class Library(types.ModuleType):
         made = self.kind.__new__(self.kind)
         made.shape, made.dtype = tuple(tensor.shape[: tensor.ndim]), np.dtype(f"f{tensor.bits // 8}")
         made.has_gaps, made.is_read_only, made.stream = False, False, self.stream
+        made.first, made.strides = 0, None
         address = ctypes.addressof(of)
         made.memory = types.SimpleNamespace(
             device=driver.driver().device(tensor.device), address=tensor.data or 0, lender=Lender(release, address)
@@ -123,19 +124,29 @@ class Lender:
 
 
 class _Array:
-    """An array, row-major without gaps, unless it ``has_gaps``: then a number lies between every two rows."""
+    """An array, row-major without gaps, unless it ``has_gaps``: then a number lies between every two rows.
+
+    Or it lies as it says, from the number ``first`` of its memory on, with strides in numbers; see `view`.
+    """
 
     def __init__(self, device, shape, dtype, stream):
         self.shape, self.dtype, self.stream = tuple(np.atleast_1d(shape).tolist()) if shape != () else (), dtype, stream
-        self.has_gaps = self.is_read_only = False
+        self.has_gaps, self.is_read_only, self.first, self.strides = False, False, 0, None
         self.memory = driver.Memory(device, int(np.prod(self.shape)) * dtype.itemsize, stream)
+
+    def view(self, shape, strides=None, first=0):
+        """An array in the same memory."""
+        made = self.library.kind.__new__(self.library.kind)
+        made.__dict__.update(self.__dict__, shape=shape, strides=strides, first=first)
+        return made
 
     def numpy(self):
         """Numbers on the host, after what was begun on the library's stream."""
         out = np.empty(self.shape, self.dtype)
         with self.memory.device.current() as call:
             if out.nbytes:
-                call("cuMemcpyDtoHAsync", out.ctypes.data, self.memory.address, out.nbytes, self.library.stream)
+                address = self.memory.address + self.first * self.dtype.itemsize
+                call("cuMemcpyDtoHAsync", out.ctypes.data, address, out.nbytes, self.library.stream)
             call("cuStreamSynchronize", self.library.stream)
         return out
 
@@ -148,13 +159,15 @@ class _Array:
 
 
 def _strides(x):
+    if x.strides is not None:
+        return tuple(s * x.dtype.itemsize for s in x.strides)
     strides = [int(x.dtype.itemsize * np.prod(x.shape[k + 1 :])) for k in range(len(x.shape))]
     return tuple(2 * s for s in strides) if x.has_gaps else None
 
 
 def _said(x):
     """``__cuda_array_interface__``, with the library's stream of now, as CuPy has it."""
-    data = x.memory.address, x.is_read_only
+    data = x.memory.address + x.first * x.dtype.itemsize, x.is_read_only
     return {"shape": x.shape, "typestr": x.dtype.str, "data": data, "strides": _strides(x), "version": 3,
             "stream": x.library.stream}  # fmt: skip
 
@@ -167,6 +180,7 @@ def _lent(x, *, stream=None, **_):
     strides = [s // x.dtype.itemsize for s in _strides(x) or ()]
     held = (ctypes.c_int64 * len(strides))(*strides)
     tensor = of.tensor
+    tensor.offset = x.first * x.dtype.itemsize
     tensor.data, tensor.device_type, tensor.device, tensor.ndim = (
         x.memory.address,
         2,

@@ -185,7 +185,8 @@ class Copy:
 
     def call(self, plugin: object, arguments: list[str], limit: float) -> int | None:
         """Call tests in an empty folder; see `call_tests`."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        while self.folder.exists():  # who was just ended may have written there last
+            shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
         return call_tests(self.source, self.folder, plugin, arguments, limit)
 

@@ -272,6 +272,28 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
         "test_cuda.py::test_calls_keep_the_order_of_streams": (
             ("memory.device.follow(stream or LEGACY_STREAM, [memory.stream])", "pass"),
         ),
+        "test_cuda.py::test_memory_is_free_where_nobody_takes_a_capsule_over": (
+            ("if stream != NO_WAIT:", "if True:"),
+            ("if stream != NO_WAIT:", "if False:"),
+        ),
+        "test_cuda.py::test_memory_without_gaps_is_taken_as_it_lies": (
+            ("strides is None or _is_contiguous(shape, [s / dtype.itemsize for s in strides])", "strides is None"),
+            ("[s / dtype.itemsize for s in strides]", "list(strides)"),
+            ("if size != 1 and stride != expected:", "if stride != expected:"),
+            ("return math.prod(shape) == 0", "return False"),
+            ("return math.prod(shape) == 0", "return True"),
+            ("(of.data or 0) + of.byte_offset", "of.data or 0"),
+            ("not of.strides or _is_contiguous(shape, of.strides[: of.ndim])", "not of.strides"),
+            ("not of.strides or _is_contiguous(shape, of.strides[: of.ndim])", "True"),
+        ),
+        "test_cuda.py::test_results_may_be_beside_arguments_but_not_on_them": (
+            ("self.address < other.address + other.size and other.address < self.address + self.size",
+             "self.address < other.address + other.size"),
+            ("self.address < other.address + other.size and other.address < self.address + self.size",
+             "other.address < self.address + self.size"),
+            ("self.address < other.address + other.size", "self.address <= other.address + other.size"),
+            ("other.address < self.address + self.size", "other.address <= self.address + self.size"),
+        ),
     },
     "runtime/fallback.py": {
         "test_error_estimates.py::test_one_state_is_solved_again_as_in_a_batch": (
@@ -338,6 +360,28 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
         ),
         "test_kernel.py::test_the_direct_entry_makes_results_as_the_general_path_does": (
             ("n_scalars += 1\n", "n_scalars = 1\n"),
+        ),
+    },
+    "runtime/helper.py": {
+        "test_helper.py::test_helpers_that_others_have_are_passed_over": (
+            ("if (mine >> k) % 2 == 0:\n            continue", "if (mine >> k) % 2 == 0:\n            break"),
+            ("not compare_exchange(helper + TAKEN, 0, 1):\n            continue",
+             "not compare_exchange(helper + TAKEN, 0, 1):\n            break"),
+            ("            while load(helper + BUSY) != 0:\n                call_at(load(helper + YIELD))\n", ""),
+        ),
+        "test_helper.py::test_both_threads_together_take_each_state_once": (
+            ("if last - first - size < unit:", "if False:"),
+            ("if not is_upward and ragged > 0:", "if False:"),
+        ),
+    },
+    "runtime/measured.py": {
+        "test_identify.py::test_windows_are_trajectories_that_are_cut": (
+            ("np.where((time < end)[..., None]", "np.where((time <= end)[..., None]"),
+            ("self.controls = controls[time, of] if len(lead) > 1 else controls[time]",
+             "self.controls = controls[time, begin * 0] if len(lead) > 1 else controls[time]"),
+        ),
+        "test_identify.py::test_what_changes_forces_by_no_regressor_is_found_back": (
+            ("            and are_payloads(self.kernel, changes)\n", ""),
         ),
     },
     "runtime/rollouts/derivatives.py": {

@@ -234,6 +234,70 @@ def test_patches_do_not_come_and_go(tilt):
                 assert other[:, :2] == pytest.approx(places[0][:, :2], abs=1e-6)
 
 
+def surface(scale):
+    """A tetrahedron that is not filled."""
+    corners = scale * np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    return Mesh(corners, [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]], convex=False)
+
+
+def test_contacts_turn_with_the_world():
+    """Of all pairs of shapes, surfaces among them, in random poses in which they overlap a little."""
+    local, met = np.random.default_rng(5), set()
+    shapes = {**SHAPES, "surface": surface(0.6), "small surface": surface(0.3)}
+    for (one, a), (other, b) in product(shapes.items(), repeat=2):
+        detector = CollisionDetector(two_bodies(a, b))
+        for _ in range(4):
+            R, S, turn = (random_rotation(local) for _ in range(3))
+            way = local.normal(size=3)
+            way /= np.linalg.norm(way)
+            near, far = 0.0, 2.0  # distances at which they touch, and do not
+            for _ in range(12):
+                middle = 0.5 * (near + far)
+                some = detector.contacts([pose(R, np.zeros(3)), pose(S, middle * way)])
+                near, far = (middle, far) if len(some) else (near, middle)
+            found, turned = (
+                detector.contacts([pose(T @ R, T @ np.zeros(3)), pose(T @ S, T @ (near * way))])
+                for T in (np.eye(3), turn)
+            )
+            rows = [np.column_stack([x.points, x.normals, x.depths]) for x in (found, turned)]
+            rows[0][:, :6] = (rows[0][:, :6].reshape(-1, 2, 3) @ turn.T).reshape(-1, 6)
+            apart = np.abs(rows[0][:, None] - rows[1]).max(axis=2)  # one may be there twice
+            assert np.max([*apart.min(axis=0, initial=1.0), *apart.min(axis=1, initial=1.0)]) < 1e-10, (one, other)
+            met |= {(one, other)} if len(found) else set()
+    assert len(met) == len(shapes) ** 2
+
+
+def prism(n):
+    """An upright one of n sides."""
+    angles = 2 * np.pi * np.arange(n) / n
+    rim = 0.3 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    return Mesh(np.concatenate([np.column_stack([rim, np.full(n, z)]) for z in (-0.1, 0.1)]))
+
+
+@pytest.mark.parametrize("ground", [HalfSpace(), Box(4.0, 4.0, 0.2)], ids=["plane", "box"])
+@pytest.mark.parametrize("shape", [*map(prism, (4, 5, 8, 9, 13)), Mesh([*prism(8).vertices[:8], (0, 0, 0.1)])],
+                         ids=["prism4", "prism5", "prism8", "prism9", "prism13", "pyramid8"])  # fmt: skip
+def test_faces_of_many_corners_have_at_most_eight_contacts_the_deepest_among_them(shape, ground):
+    """Of either of two bodies; also where all corners are near; round-off does not choose others."""
+    local = np.random.default_rng(0)
+    below = (0, 0, -0.1) if isinstance(ground, Box) else (0, 0, 0)
+    scene = Scene(TWO, [*(Collider(f"{x}/body", shape) for x in "ab"), Collider("world", ground, below)])
+    detector = CollisionDetector(scene)
+    for _ in range(20):
+        R = about(0, 1e-3 * local.normal()) @ about(2, local.uniform(0, 7))
+        height = -0.01 - (shape.vertices @ R.T)[:, 2].min()
+        poses = np.array([pose(R, np.array([x, 0, height])) for x in (-0.5, 0.5)])
+        for reach in (0.0, 0.1, 1.0):
+            contacts = detector.contacts(poses, reach)
+            of_ground = contacts.links[:, 1] == -1
+            for body in range(2):
+                own = contacts.depths[of_ground & (contacts.links[:, 0] == body)]
+                assert 3 <= len(own) <= 8 and own.max() == pytest.approx(0.01, abs=ROUND_OFF)
+    flat = np.array([pose(about(2, 0.3), np.array([x, 0, 0.099])) for x in (-0.5, 0.5)])
+    places = [np.sort(detector.contacts(flat + 1e-16 * local.normal(size=flat.shape)).points, axis=0) for _ in range(9)]
+    assert all(x.shape == places[0].shape and np.abs(x - places[0]).max() < 1e-9 for x in places)
+
+
 def test_contacts_start_at_the_tolerance():
     for tolerance in (0.0, 1e-3):
         scene = Scene(FREE, [Collider("body", Sphere(0.5)), FLOOR])
@@ -389,6 +453,26 @@ def test_near_pairs_miss_nothing(seed):
     assert found > 500
 
 
+@pytest.mark.parametrize("spare", [None, -1, 0, 1])
+def test_contacts_are_of_the_pairs_that_may_touch_in_their_order(spare):
+    """Of bodies at one place: few, and as many pairs as there is room for at first, one fewer, one more."""
+    local, n = np.random.default_rng(3), 5 if spare is None else 26
+    chain = ds.mechanisms.chain(n)
+    colliders = [Collider(f"link{i + 1}", Sphere(1.0)) for i in range(n)]
+    fixed = {"ball": Sphere(1.0), "box": Box(1, 1, 1), "floor": HalfSpace()}
+    colliders += [Collider("world", shape, name=name) for name, shape in fixed.items()]
+    colliders = [colliders[k] for k in local.permutation(len(colliders))]
+    every = local.permutation(CollisionDetector(Scene(chain, colliders, parents_collide=True)).pairs)
+    dropped = 3 if spare is None else len(every) - (64 + 8 * len(colliders)) - spare
+    assert dropped > 0
+    ignored = [[colliders[k].name for k in pair] for pair in every[:dropped]]
+    detector = CollisionDetector(Scene(chain, colliders, parents_collide=True, ignore=ignored))
+    poses = np.concatenate([np.tile(np.eye(3), (n, 1, 1)), local.uniform(-0.1, 0.1, (n, 3, 1))], axis=2)
+    contacts = detector.contacts(poses)
+    assert np.array_equal(contacts.colliders, detector.pairs)  # one each
+    assert (contacts.links[:, 0] >= 0).all() and len(detector.pairs) == len(every) - dropped
+
+
 def test_gaps_of_links():
     """A gap for each link: those of a pair add up, in whatever order they were asked for; the world's is 0."""
     scene = Scene({n: FREE for n in "abc"}, [*(Collider(f"{n}/body", Sphere(0.5)) for n in "abc"), FLOOR])
@@ -505,6 +589,30 @@ def test_a_fixed_base_is_a_parent_and_the_world_is_not():
     assert frozenset(("one/x", "free/body")) in pairs and frozenset(("one/y", "world")) in pairs
     assert frozenset(("one/x", "world")) not in pairs
     assert frozenset(("one/x", "one/y")) in named_pairs(Scene({"one": arm}, colliders[:3], parents_collide=True))
+    within = [Collider(f"{r}/{link}", Sphere(1)) for r in ("one", "one/more") for link in "xy"]
+    pairs = named_pairs(Scene({"one": arm, "one/more": arm}, within))  # a name that begins as another one does
+    assert frozenset(("one/x", "one/more/y")) in pairs and frozenset(("one/more/x", "one/y")) in pairs
+    assert frozenset(("one/x", "one/y")) not in pairs and frozenset(("one/more/x", "one/more/y")) not in pairs
+
+
+def test_what_is_free_meets_what_its_own_file_fixes_to_the_world():
+    """As a table and a cup of one file."""
+    mass = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+    joint = '<joint name="j" type="floating"><parent link="table"/><child link="cup"/></joint>'
+    links = "".join(f'<link name="{name}">{mass}</link>' for name in ("table", "cup"))
+    tree = tree_of(f'<robot name="r">{links}{joint}</robot>', "fixed")
+    assert len(named_pairs(Scene(tree, [Collider("table", Sphere(1)), Collider("cup", Sphere(1))]))) == 1
+
+
+@pytest.mark.parametrize(("rule", "law"), [
+    ("geometric-mean", lambda a, b: np.sqrt(a * b)), ("max", max),
+    ("harmonic-mean", lambda a, b: 2 * a * b / (a + b) if a + b else 0.0),
+])  # fmt: skip
+def test_friction_of_two_colliders_follows_the_rule(rule, law):
+    for a, b in ((0.0, 0.0), (0.0, 0.8), (0.3, 0.0), (0.2, 0.8), (1.5, 0.5)):
+        scene = Scene(FREE, [Collider("body", Sphere(0.1), friction=a), Collider("world", HalfSpace(), friction=b)],
+                      friction_rule=rule)  # fmt: skip
+        assert CollisionDetector(scene).contacts([pose(np.eye(3), np.zeros(3))]).friction == pytest.approx([law(a, b)])
 
 
 def test_ignored_pairs():
@@ -515,6 +623,7 @@ def test_ignored_pairs():
     assert all_pairs - by_link == {frozenset(p) for p in (("link1", "link4"), ("link1", "tip"), ("world", "link2"))}
     by_name = named_pairs(Scene(chain, colliders, ignore=[("tip", "link1")]))
     assert all_pairs - by_name == {frozenset(("tip", "link1"))}
+    assert named_pairs(Scene(chain, colliders, ignore=[["tip"], ("link2", "link2")])) == all_pairs  # with themselves
 
 
 # -- errors --------------------------------------------------------------------------------------------------------

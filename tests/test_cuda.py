@@ -168,6 +168,61 @@ def test_what_is_given_for_fewer_states_is_copied(start, library):
     assert all(map(near, map(on_host, found), same(q, np.arange(30).reshape(6, 5), tau, 1e-3)))
 
 
+LYING = [
+    ((6, 5), (5, 1), 0), ((4, 5), (5, 1), 10), ((2, 1, 5), (5, 77, 1), 5), ((1, 5), (77, 1), 3), ((5,), (1,), 7),
+    ((0, 5), (77, 3), 0), ((3, 0, 5), (1, 2, 3), 0),
+]  # fmt: skip
+"""Shapes, strides and first numbers of arrays without gaps: axes of one, or of no state, have any stride."""
+
+GAPING = [((2, 5), (10, 1), 0), ((6, 5), (1, 6), 0), ((2, 1, 5), (10, 5, 1), 0), ((6, 5), (0, 1), 0), ((5,), (2,), 0)]
+
+
+@pytest.mark.parametrize(("says", "lends"), [(True, False), (False, True)], ids=["interface", "dlpack"])
+def test_memory_without_gaps_is_taken_as_it_lies(start, library, monkeypatch, says, lends):
+    """From anywhere on, whatever the strides of axes of one; nothing is copied, and what has gaps is refused."""
+    start()
+    xp = Library("plain", says=says, lends=lends, computes=False)
+    monkeypatch.setitem(sys.modules, "plain", xp)
+    kernel, same = pair()
+    (q,) = states(kernel, (6,))
+    x = xp.array(q)
+    for shape, strides, first in LYING:
+        own = np.lib.stride_tricks.as_strided(q.ravel()[first:], shape, [4 * s for s in strides])
+        out = xp.empty((*shape[:-1], 3, 3), np.dtype("float32"))
+        kernel(x.view(shape, strides, first), out=out)
+        assert near(out.numpy(), same(own))
+    for shape, strides, first in GAPING:
+        with pytest.raises(ConfigurationError, match="expected a C-contiguous array, got one that is not"):
+            kernel(x.view(shape, strides, first))
+    xp.held = []
+
+
+def test_results_may_be_beside_arguments_but_not_on_them(start, library):
+    start()
+    xp = library("cupy")
+    kernel, same = pair("dynamics")
+    given = states(kernel, (6,))
+    memory = xp.array(np.concatenate([given[0].ravel(), np.zeros(100, "float32")]))
+    v, tau = map(xp.array, given[1:])
+    q, forces = memory.view((6, 5)), xp.empty((6, 3), np.dtype("float32"))
+    for first, other in ((29, "an argument"), (0, "an argument"), (30, "")):
+        out = memory.view((6, 5), None, first), forces
+        if other:
+            with pytest.raises(ConfigurationError, match=f"memory of its own, got memory of {other}"):
+                kernel(q, v, tau, out=out)
+        else:
+            kernel(q, v, tau, out=out)
+            assert all(near(x.numpy(), y) for x, y in zip(out, same(*given), strict=True))
+    for first, second, good in ((30, 60, True), (48, 30, True), (30, 59, False), (47, 30, False)):
+        out = memory.view((6, 5), None, first), memory.view((6, 3), None, second)
+        if good:
+            kernel(q, v, tau, out=out)
+            assert all(near(x.numpy(), y) for x, y in zip(out, same(*given), strict=True))
+        else:
+            with pytest.raises(ConfigurationError, match="memory of its own, got memory of another result"):
+                kernel(q, v, tau, out=out)
+
+
 def test_calls_keep_the_order_of_streams(start, library):
     """Of streams that wait for no others: what is written there before is read, and results are there after."""
     fake, xp = start(), library("cupy")
@@ -350,7 +405,13 @@ def test_ptx_is_kept_whatever_the_processor_is(start, monkeypatch):
 
 def test_memory_is_free_where_nobody_takes_a_capsule_over(start, library):
     """The fixture sees what stays."""
-    start()
+    fake = start()
     kernel, own = pair()[0], library("says")
     found = kernel(*[own.array(x) for x in states(kernel, (3,))])
     assert "dltensor" in repr(found.__dlpack__())
+    waited = fake.calls["cuStreamWaitEvent"]
+    found.__dlpack__(stream=-1)  # whose consumer sees to the order
+    assert fake.calls["cuStreamWaitEvent"] == waited
+    other = Stream()
+    found.__dlpack__(stream=other.handle)
+    assert fake.calls["cuStreamWaitEvent"] == waited + 1

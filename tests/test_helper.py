@@ -66,6 +66,30 @@ def test_both_threads_together_take_each_state_once(fresh, n):
     assert ends == n and len({who for *_, who in taken}) == (2 if n > 2 * UNIT else 1)
 
 
+def test_helpers_that_others_have_are_passed_over(fresh):
+    """A caller waits for the others, who may still be at work when it has nothing left to do."""
+    helper.start(3)
+    time.sleep(0.05)
+    taken, came, ended = [], threading.Event(), []
+
+    def run(arrays, first, states):
+        taken.append(threading.get_ident())
+        if threading.get_ident() == caller:
+            came.wait(30)
+        else:
+            came.set()
+            time.sleep(0.1)
+        ended.append(states)
+
+    caller, span, n = threading.get_ident(), SPAN(run), 8 * UNIT
+    fresh[TAKEN] = 1  # by another call
+    helper.share(ctypes.cast(span, ctypes.c_void_p).value, [], n, 3)
+    done = sum(ended)
+    time.sleep(0.2)  # until all are done, whatever happens
+    fresh[TAKEN] = 0
+    assert done == n and len({*taken}) == 2
+
+
 def test_several_callers_at_once(fresh):
     n, rounds, counts = 5000, 50, [np.zeros(5000, dtype=int) for _ in range(4)]
 

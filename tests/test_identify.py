@@ -251,3 +251,36 @@ def test_arguments_of_steps_are_finite_and_shared_or_of_each_trajectory():
                 ds.identify(step, measured, **{**given, name: one})
         with pytest.raises(ds.DelassusError, match=f"{name}: expected shape"):
             ds.identify(step, measured, **{**given, name: given[name].T[:-1].T})
+
+
+def test_windows_are_trajectories_that_are_cut():
+    """Each from its own measured state, the last one shorter; what is measured at its end counts once."""
+    arm, rng, window, steps = ds.mechanisms.chain(2), np.random.default_rng(3), 4, 20
+    step = ds.compile(arm, (), "step", damping="input")
+    tau, q0 = rng.normal(size=(steps, 3, 2)), arm.random(rng, batch=3)
+    q, v = (x[::2] for x in ds.rollout(step, q0, np.zeros(2), tau, 1e-2, damping=[0.3, 0.2], time_axis=0)[:2])
+    noisy = {name: x + 1e-3 * rng.normal(size=x.shape) for name, x in (("q", q), ("v", v))}
+    how = {"every": 2, "dt": 1e-2, "scale": 1e-3, "starts": "measured"}
+    found = ds.identify(step, noisy, {"damping": np.full(2, 0.1)}, window=window, controls=tau, **how)
+    begins = range(0, len(q), window)
+    cut = {
+        name: np.concatenate([np.pad(x[k : k + window], ((0, window - len(x[k : k + window])), (0, 0), (0, 0)),
+                                     constant_values=np.nan) for k in begins], axis=1)
+        for name, x in noisy.items()
+    }  # fmt: skip
+    later = np.concatenate([tau, np.zeros((2 * window, 3, 2))])
+    controls = np.concatenate([later[2 * k :][: 2 * (window - 1)] for k in begins], axis=1)
+    same = ds.identify(step, cut, {"damping": np.full(2, 0.1)}, controls=controls, **how)
+    assert found.units == same.units == 9 and found.clusters == 3
+    assert error(found.values["damping"], same.values["damping"]) < 1e-9
+    assert abs(found.residual - same.residual) < 1e-9 and 0.7 < found.residual < 2.0
+
+
+def test_what_changes_forces_by_no_regressor_is_found_back():
+    """Gravity that is felt, of more entries than there are joints, from exact numbers."""
+    arm, rng, gravity = ds.mechanisms.chain(2), np.random.default_rng(9), np.array([1.0, -2.0, -9.0])
+    kernel = ds.compile(arm, (), "inverse_dynamics", gravity="input")
+    q, v, qdd = arm.random(rng, batch=50), rng.normal(size=(50, 2)), rng.normal(size=(50, 2))
+    tau = kernel(q, v, qdd, gravity)
+    found = ds.identify(kernel, {"tau": tau}, {"gravity": np.zeros(3)}, scale=0.01, q=q, v=v, qdd=qdd)
+    assert error(found.values["gravity"], gravity) < 1e-9

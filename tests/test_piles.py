@@ -71,9 +71,13 @@ def test_a_tall_stack_needs_no_work() -> None:
     assert_solved(sim)
 
 
-def test_a_heap_rests_under_its_weight() -> None:
-    n, dt = 30, 2e-3
-    sim = ds.Simulator(boxes(n), q0=dropped(n, 3, seed=4), dt=dt)
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_heap_rests_under_its_weight(turned: bool) -> None:
+    """Whichever of two bodies is the first of their contacts."""
+    n, dt, scene = 30, 2e-3, boxes(30)
+    if turned:
+        scene = ds.Scene(scene.robots, scene.colliders[::-1])
+    sim = ds.Simulator(scene, q0=dropped(n, 3, seed=4), dt=dt)
     sim.run(4.0)
     rest = sim.q.reshape(n, 7)[:, :3].copy()
     deepest = 0.0
@@ -386,3 +390,29 @@ def test_free_bodies_move_by_all_that_their_joints_have(passive: str) -> None:
         at, own = scene.q_slice(f"b{k}"), scene.v_slice(f"b{k}")
         qdd = ds.forward_dynamics(body, q[at], v[own], np.zeros(6), passive=passive).qdd
         np.testing.assert_allclose((sim.v - v)[own] / dt, qdd, atol=1e-3, err_msg=str(k))
+
+
+def test_islands_wake_one_another_in_one_step_and_robots_do_not_sleep() -> None:
+    """Three boxes on one another, each an island of its own, of which the last in order is pushed; an arm, and a box.
+
+    Forces on the arm at every step keep nothing awake that is elsewhere.
+    """
+    arm, tip = ds.mechanisms.pendulum(1), Sphere(0.1)
+    colliders = [Collider(f"box{k}/body", CUBE, friction=0.6) for k in range(4)]
+    colliders += [Collider("arm/rod1", tip, (0, 0, -0.5)), Collider("world", HalfSpace(), (0, 0, -0.6), friction=0.6)]
+    scene = ds.Scene({"arm": arm} | {f"box{k}": cube() for k in range(4)}, colliders)
+    places = [[3, 0, EDGE * (k + 0.5) - 0.6, *UPRIGHT] for k in range(3)]
+    sim = ds.Simulator(scene, q0=np.concatenate([[0.0], *places, [6, 0, -0.5, *UPRIGHT]]), dt=2e-3, sleep=0.05)
+    sim.run(0.2)
+    assert sim.asleep.tolist() == [False, True, True, True, True] and len(sim.contacts) == 17
+    state = sim.get_state()
+    push = np.zeros(scene.tree.nv)
+    push[-12] = 0.1
+    for islands in ([0, 1, 2, 3, 4], [0, 1, 2, 0, 4], [0, 1, 1, 3, 4], [5, 1, 2, 3, 4]):
+        sim.set_state(state | {"islands": np.array(islands)})
+        sim.step(push)
+        assert sim.asleep.tolist() == [False] * 4 + [True], islands
+    sim.set_state(state | {"islands": np.array([0, 1, 1, 1, 0]), "rested": np.zeros(5)})
+    for k in range(40):
+        sim.step(np.where(np.arange(push.size) == 0, 1e-6 * k, 0.0))
+        assert sim.asleep.tolist() == [False, True, True, True, k > 23], k

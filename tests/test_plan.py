@@ -346,6 +346,11 @@ def test_a_search_ends_where_its_effort_is_spent(monkeypatch):
     short = plan(tree, constraints)
     assert short.considered < 0.7 * whole.considered
     assert whole.operations <= short.operations <= min(short.named.values())
+    monkeypatch.setitem(plan.__globals__, "TUNING", tuning._replace(all_cuts_up_to=0))
+    _plan.cache_clear()
+    stepwise = plan(tree, constraints)  # cut sets are changed by one link at a time
+    assert whole.operations <= stepwise.operations <= min(stepwise.named.values())
+    assert stepwise.considered > 2
 
 
 def test_the_base_stays_where_the_world_matters():

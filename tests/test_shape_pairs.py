@@ -332,6 +332,22 @@ def test_all_pairs_of_shapes(kind):
     assert not faults, (SEED, faults)
 
 
+def test_hulls_that_are_boxes_have_the_contacts_of_boxes():
+    """Flat on a table and over its edge, in kernels and scenes: faces are whole whatever the order of their corners."""
+    local, table, box = np.random.default_rng(4), Box(1.0, 1.2, 0.3), Box(0.6, 0.4, 0.5)
+    for _ in range(6):
+        brick, poses = hull(BRICK[local.permutation(8)]), []
+        for _ in range(8):
+            R = Rotation.from_rotvec([0, 0, local.uniform(0, 7)]).as_matrix()
+            poses.append(((R, np.array([*local.uniform(-0.6, 0.6, 2), 0.4 - 1e-3])), (np.eye(3), np.zeros(3))))
+        of_box, of_brick = (in_kernels(x, table, poses) for x in (box, brick))
+        for k, found in enumerate(in_scenes(brick, table, poses, 0.0)):
+            wanted, made = (points[k][gaps[k] < 0.0] for gaps, _, points in (of_box, of_brick))
+            for points in (made, found[2]):
+                apart = np.linalg.norm(wanted[:, None] - points, axis=2)
+                assert len(points) and max(*apart.min(axis=0), *apart.min(axis=1)) < SAME, k
+
+
 @pytest.mark.slow
 def test_units_of_length_do_not_matter():
     """Shapes and poses in another unit have the same contacts in it, in kernels to the last digit."""

@@ -208,6 +208,53 @@ def test_gaps_over_terrain(name):
     assert found > 10
 
 
+def nearest_of_features(ground, x):
+    """Nearest points of faces, convex edges and corners of terrain in whose cones a point is (k, 3), over all."""
+    V, T = np.array(ground.vertices), np.array(ground.triangles)
+    N = np.cross(V[T[:, 1]] - V[T[:, 0]], V[T[:, 2]] - V[T[:, 0]])
+    N /= np.linalg.norm(N, axis=1, keepdims=True)
+    found, beside = [], {}
+    spokes = {v: set() for v in range(len(V))}
+    for t, n in zip(T, N, strict=True):
+        out = [np.cross(V[t[(k + 1) % 3]] - V[t[k]], n) for k in range(3)]
+        for k in range(3):
+            beside.setdefault(tuple(sorted((t[k], t[(k + 1) % 3]))), []).append((out[k], n, V[t[(k + 2) % 3]]))
+            spokes[t[k]] |= {t[(k + 1) % 3], t[(k + 2) % 3]}
+        if (x - V[t[0]]) @ n > 0 and all((x - V[t[k]]) @ out[k] < 0 for k in range(3)):
+            found.append(x - (x - V[t[0]]) @ n * n)
+    for (a, b), sides in beside.items():
+        part = (x - V[a]) @ (V[b] - V[a]) / ((V[b] - V[a]) @ (V[b] - V[a]))
+        if len(sides) == 2 and (sides[1][2] - V[a]) @ sides[0][1] < 0 < part < 1:
+            p = V[a] + part * (V[b] - V[a])
+            found += [p] if all((x - p) @ out > 0 for out, *_ in sides) else []
+    return np.array([*found, *(V[v] for v, ends in spokes.items() if all((x - V[v]) @ (V[e] - V[v]) < 0 for e in ends))])
+
+
+def test_balls_touch_each_face_edge_and_corner_in_whose_cone_they_are():
+    """And nothing else, in the turned frame of terrain whose facets are hills, edges and valleys."""
+    local, size, counts = np.random.default_rng(8), 0.1, []
+    ground = grid(9, 2.0, local, lambda x, y: local.uniform(-0.12, 0.12, x.shape))
+    W = random_rotation(local)
+    detector = CollisionDetector(
+        Scene(BODY, [Collider("body", Sphere(size)), Collider("world", ground, rotation=W)])
+    )
+    for _ in range(150):
+        x = np.array([*local.uniform(-0.5, 0.5, 2), local.uniform(0.1, 0.35)])
+        wanted, reach = nearest_of_features(ground, x), 0.08
+        gaps = np.linalg.norm(x - wanted, axis=1) - size
+        if gaps.min() < 1e-3 or np.abs(gaps - reach).min() < 1e-6 or (gaps < reach).sum() > 8:
+            continue
+        found = detector.contacts(np.column_stack([np.eye(3), W @ x])[None], reach)
+        wanted, gaps = wanted[gaps < reach], gaps[gaps < reach]
+        counts.append(len(gaps))
+        assert len(found) == len(gaps)
+        normals = (x - wanted) / np.linalg.norm(x - wanted, axis=1, keepdims=True)
+        rows = [np.column_stack([(wanted + normals * gaps[:, None] / 2) @ W.T, normals @ W.T, -gaps]),
+                np.column_stack([found.points, found.normals, found.depths])]  # fmt: skip
+        assert len(gaps) == 0 or np.abs(rows[0][:, None] - rows[1]).max(axis=2).min(axis=0).max() < 1e-9
+    assert len(counts) > 100 and max(counts) > 2
+
+
 def test_meshes_of_any_files():
     """Corners that stand for each triangle anew, triangles that are lines, and flat ones on a link."""
     local = np.random.default_rng(6)

@@ -177,11 +177,11 @@ def start(threads: int) -> int:
     return ADDRESS
 
 
-def share(span: int, addresses: Sequence[int], n: int) -> None:
-    """Compute n states of the arrays at these addresses, fewer than 2³¹, with a helper, which is started first."""
-    start(2)
+def share(span: int, addresses: Sequence[int], n: int, threads: int = 2) -> None:
+    """Compute n states of the arrays at these addresses, fewer than 2³¹, with helpers, which are started first."""
+    start(threads)
     places = (ctypes.c_int64 * len(addresses))(*addresses)
-    c_function(share_work)(ADDRESS, span, ctypes.addressof(places), n, UNIT, 2)
+    c_function(share_work)(ADDRESS, span, ctypes.addressof(places), n, UNIT, threads)
 
 
 def _forget() -> None:

@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
+from delassus.constraints.shapes.convex_patch import EXACT
 from delassus.constraints.shapes.lowest_points import AS_LOW, MOST_POINTS, TILT
 from delassus.contact.collision.colliders import (
     BOX,
@@ -34,6 +35,7 @@ from delassus.contact.collision.vectors import (
     on_ellipsoid,
     on_rim,
     point_at,
+    real,
     row_of,
     scaled,
     tangents,
@@ -126,21 +128,29 @@ def reduce_manifold(points: Array, n: int, u: Vector, v: Vector, first: float) -
     """Leave of points (rows of place, depth) the deepest and the furthest in `DIRECTIONS` along a face.
 
     All stay if they are not more; returns how many stay. ``u`` and ``v`` span the face; ``first`` is the first
-    direction's angle from ``u``, in steps.
+    direction's angle from ``u``, in steps. Of points as deep or as far but for round-off the first one stays, so that
+    what rests keeps its points.
     """
     if n <= DIRECTIONS + 1:
         return n
+    deepest, most, size = 0, -np.inf, 0.0
     for i in range(n):
         points[i, 4] = 0.0
-    for d in range(-1, DIRECTIONS):
+        size = max(size, norm(real(along(row_of(points, i), -1.0, row_of(points, 0)))))
+        if points[i, 3] > points[deepest, 3]:
+            deepest = i
+    for d in range(DIRECTIONS):
         angle = 2 * math.pi * (d + first) / DIRECTIONS
         w = along(scaled(math.cos(angle), u), math.sin(angle), v)
         furthest, best = 0, -np.inf
         for i in range(n):
-            reach = points[i, 3] if d < 0 else dot(row_of(points, i), w)
-            if reach > best:
+            reach = dot(row_of(points, i), w)
+            if reach > best + AS_LOW * size:
                 furthest, best = i, reach
         points[furthest, 4] = 1.0
+        most = max(most, points[furthest, 3])
+    if points[deepest, 3] > most + EXACT * size:
+        points[deepest, 4] = 1.0
     kept = 0
     for i in range(n):
         if points[i, 4] > 0.0:

@@ -19,13 +19,14 @@ require("gymnasium", "gym", "learning environments")
 
 from gymnasium.envs.registration import register  # noqa: E402
 
+from delassus.gym import adapters  # noqa: E402
 from delassus.gym.arm import ArmReach  # noqa: E402
 from delassus.gym.go1 import Go1Velocity  # noqa: E402
 from delassus.gym.humanoid import HumanoidStand  # noqa: E402
 from delassus.gym.world import World  # noqa: E402
 from delassus.gym.worlds import MOST_ACTIONS, Worlds  # noqa: E402
 
-__all__ = ["ArmReach", "Go1Velocity", "HumanoidStand", "World", "Worlds"]
+__all__ = ["ArmReach", "Go1Velocity", "HumanoidStand", "World", "Worlds", "adapters"]
 
 for _made in (ArmReach, Go1Velocity, HumanoidStand):
     _alone: Any = partial(World, _made, max_episode_steps=MOST_ACTIONS)  # `make` truncates episodes by a wrapper

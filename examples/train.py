@@ -211,7 +211,7 @@ def train(
     n, steps = GRADIENT if gradient else (WORLDS[name], STEPS)
     envs = getattr(delassus.gym, name)(n, threads=threads)
     learner = Learner(*envs.single_observation_space.shape, *envs.single_action_space.shape, seed)
-    envs.reset(seed=seed)
+    envs.reset(seed=seed * n)  # other seeds have other worlds
     envs.steps[:] = learner.rng.integers(0, envs.longest, n)  # so that episodes do not all end at once
     if gradient:
         envs.kernel.derivative("vjp")  # compiled before time is taken

@@ -4,5 +4,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python3 -m venv .venv-torch
-.venv-torch/bin/pip install -q -c constraints.txt -e '.[torch,gym]' pytest pytest-xdist hypothesis typer
-.venv-torch/bin/python -m pytest -n 0 tests/test_torch.py tests/test_torch_gpu.py tests/test_documents.py tests/test_gym.py -k 'torch'
+.venv-torch/bin/pip install -q -c constraints.txt -e '.[torch,sb3,rsl-rl]' pytest pytest-xdist hypothesis typer
+.venv-torch/bin/python -m pytest -n 0 tests/test_torch.py tests/test_torch_gpu.py tests/test_documents.py tests/test_gym.py tests/test_gym_wrappers.py -k 'torch'

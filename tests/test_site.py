@@ -24,7 +24,7 @@ DOCS = ROOT / "docs"
 TESTED_ELSEWHERE = {"arrays", "contact_steps", "methods"}
 """Pages whose blocks test_documents.py runs, and judges."""
 
-PARTS = ("contact", "simulate", "pictures", "scenes", "gym")
+PARTS = ("contact", "simulate", "pictures", "scenes", "gym", "gym.adapters")
 """Of the package, beside `mechanisms`, whose names are public."""
 
 PAGES = [path for path in sorted(DOCS.glob("*.md")) if "```python\n" in path.read_text("utf-8")]

@@ -189,8 +189,8 @@ def test_worlds_are_those_of_the_processor(launches, monkeypatch):
         (None, 0x700, 24),
         (None, 0x700, 3),
     }  # eight tries of each
-    for state in ("q", "goals", "_friction", "_payload"):
-        getattr(here, state)[...] = getattr(there, state)
+    for state in ("q", "goals", "_friction", "_payload"):  # random numbers are the same on all devices
+        assert error(getattr(there, state), getattr(here, state)) < 1e-6
     for k in range(2):
         actions = torch.linspace(-1, 1, 9).reshape(3, 3)
         launches.clear()

@@ -19,19 +19,22 @@ require("gymnasium", "gym", "learning environments")
 
 from gymnasium.envs.registration import register  # noqa: E402
 
+from delassus.gym import adapters  # noqa: E402
 from delassus.gym.arm import ArmReach  # noqa: E402
 from delassus.gym.go1 import Go1Velocity  # noqa: E402
 from delassus.gym.humanoid import HumanoidStand  # noqa: E402
 from delassus.gym.world import World  # noqa: E402
-from delassus.gym.worlds import Worlds  # noqa: E402
+from delassus.gym.worlds import MOST_ACTIONS, Worlds  # noqa: E402
 
-__all__ = ["ArmReach", "Go1Velocity", "HumanoidStand", "World", "Worlds"]
+__all__ = ["ArmReach", "Go1Velocity", "HumanoidStand", "World", "Worlds", "adapters"]
 
 for _made in (ArmReach, Go1Velocity, HumanoidStand):
-    _alone: Any = partial(World, _made)
+    _alone: Any = partial(World, _made, max_episode_steps=MOST_ACTIONS)  # `make` truncates episodes by a wrapper
     _alone.metadata = World.metadata
+    globals()[f"_{_made.__name__}Alone"] = _alone
     register(
         id=f"delassus/{_made.__name__}-v0",
-        entry_point=_alone,
+        entry_point=f"{__name__}:_{_made.__name__}Alone",
         vector_entry_point=f"{_made.__module__}:{_made.__name__}",
+        max_episode_steps=_made.registered_steps(),
     )

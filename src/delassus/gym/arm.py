@@ -36,7 +36,7 @@ class ArmReach(Worlds):
     Parameters
     ----------
     num_envs : int
-    episode, payload, device, options
+    payload, device, options
         Of `Worlds`; the payload is on the last link, and the controller does not know of it.
 
     Raises
@@ -57,10 +57,11 @@ class ArmReach(Worlds):
     True
     """
 
+    usual_episode = 4.0
+
     def __init__(
-        self, num_envs: int = 4096, *, episode: float = 4.0, payload: Range = (0.0, 0.5), device: str = "cpu",
-        **options: Any,
-    ) -> None:  # fmt: skip
+        self, num_envs: int = 4096, *, payload: Range = (0.0, 0.5), device: str = "cpu", **options: Any
+    ) -> None:
         tree = chain(LINKS)
         last = tree.link_names[-1]
         tip = Frame(last, (0.2, 0.0, 0.0))
@@ -68,7 +69,7 @@ class ArmReach(Worlds):
             tree, [Contact(tip, Sphere(RADIUS))], "contact_step", dtype="float32", friction="input", payloads=[last],
             limits=False, sweeps=10, tolerance=1e-3, target=target_of(device),
         )  # fmt: skip
-        super().__init__(num_envs, kernel, 26, 3, episode=episode, payload=payload, device=device, **options)
+        super().__init__(num_envs, kernel, 26, 3, payload=payload, device=device, **options)
         of_tip = [Point(tip, axes="world")]
         self._jacobian, self._mobility, self._bias = (
             compile_kernel(tree, rows, what, dtype="float32", target=target_of(device))
@@ -79,15 +80,15 @@ class ArmReach(Worlds):
 
     def begin(self, worlds: Whole) -> None:
         """A random configuration with the tip above the floor; the goal is where another one has it."""
-        found, goals = (self._above_floor(len(worlds)) for _ in range(2))
+        found, goals = (self._above_floor(worlds) for _ in range(2))
         self.q[worlds], self.goals[worlds] = found[0], goals[1]
 
-    def _above_floor(self, n: int) -> tuple[Floats, Floats]:
-        """Configurations (n, nq), the best of eight each, and places of the tip (n, 3)."""
-        q = self.arrays.array(self.arrays.uniform(-1.5, 1.5, (8, n, LINKS)))
+    def _above_floor(self, worlds: Whole) -> tuple[Floats, Floats]:
+        """Configurations (k, nq), the best of eight each, and places of the tip (k, 3)."""
+        q = self.uniform(worlds, -1.5, 1.5, (8, LINKS))
         places = self._pose(q)[..., 0, :3, 3]
-        best, each = places[..., 2].argmax(0), self._all[:n]
-        return q[best, each], places[best, each]
+        best, each = places[..., 2].argmax(1), self._all[: len(worlds)]
+        return q[each, best], places[each, best]
 
     def controls(self) -> tuple[Floats, dict[str, Any]]:
         """Joint forces."""

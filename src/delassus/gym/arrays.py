@@ -1,14 +1,74 @@
-"""Arrays of worlds: what libraries of arrays do not share, and random numbers."""
+"""Array libraries of worlds, their random numbers, and checks of seeds and reset masks."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from delassus.errors import ConfigurationError, missing_dependency, shown
-from delassus.model.check import finite_array
+from delassus.model.check import check_list, check_whole, finite_array, is_whole
+
+STEP, FIRST, SECOND = 0x9E3779B97F4A7C15 - 2**64, 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
+"""Constants of SplitMix64 as signed integers: PyTorch has no unsigned ones of 64 bits that multiply."""
+
+BITS = 24
+"""Number of random bits in a random number: float32 holds them exactly."""
+
+
+def scrambled(x: Any) -> Any:
+    """Hash of integers of 64 bits, in any array library: one step of SplitMix64.
+
+    References: Steele, Lea, Flood 2014, Fast splittable pseudorandom number generators, figure 16.
+    """
+    x = (x + 1) * STEP
+    x = (x ^ ((x >> 30) & (2**34 - 1))) * FIRST
+    x = (x ^ ((x >> 27) & (2**37 - 1))) * SECOND
+    return x ^ ((x >> 31) & (2**33 - 1))
+
+
+def uniform(arrays: Arrays, keys: Any, drawn: Any, low: Any, high: Any, shape: tuple[int, ...]) -> Any:
+    """Random numbers (k, *shape) between ``low`` and ``high`` from streams (k,), each with its key.
+
+    ``drawn`` (k,) is how many numbers were drawn from each stream before. A number is a function of its key and its
+    place in the stream, so all libraries and devices draw the same numbers.
+    """
+    places = drawn[:, None] + arrays.whole(range(math.prod(shape)))
+    bits = (scrambled(keys[:, None] ^ scrambled(places)) >> (64 - BITS)) & (2**BITS - 1)
+    unit = (arrays.array(bits) * 2.0**-BITS).reshape(len(keys), *shape)
+    return low + (high - low) * unit
+
+
+def seeds_of(seed: Any, n: int) -> list[int | None]:
+    """Seeds of n worlds: from an integer upwards, from a list, or none."""
+    if seed is None:
+        return [None] * n
+    wanted, advice = f"a whole number ≥ 0, or a list of {n} of them", "None in a list keeps the stream of that world."
+    if is_whole(seed):
+        return [int(seed) + k for k in range(n)]
+    seeds = check_list("seed", seed, wanted, advice)
+    if len(seeds) != n:
+        raise ConfigurationError("seed", wanted, f"a list of {len(seeds)}", advice)
+    return [s if s is None else check_whole("seed", s, advice) for s in seeds]
+
+
+def key_of(seed: int) -> int:
+    """Key of 63 bits of a seed of any size."""
+    return seed if seed < 2**63 else int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1)
+
+
+def mask_of(arrays: Arrays, mask: Any, n: int) -> NDArray[np.bool_]:
+    """Mask (n,) of the worlds to reset, all if ``mask`` is None; or `ConfigurationError`."""
+    if mask is None:
+        return np.ones(n, bool)
+    found: NDArray[Any] = arrays.host(mask) if hasattr(mask, "dtype") else np.zeros(0)
+    if found.dtype != bool or found.shape != (n,) or not found.any():
+        wanted, came = f"an array ({n},) of bool, not all False", shown(mask)
+        raise ConfigurationError("reset_mask", wanted, came, "Leave reset_mask out to reset all worlds.")
+    return found
 
 
 class Arrays(Protocol):
@@ -17,26 +77,26 @@ class Arrays(Protocol):
     ``waits``: whether numbers can be asked for at no cost. On a GPU the processor would wait for them.
     """
 
-    xp: Any
     waits: bool
 
-    def seed(self, numbers: np.random.Generator) -> None:
-        """Take random numbers from these, or from what they start."""
-
-    def uniform(self, low: float, high: float, shape: tuple[int, ...]) -> Any:
-        """Random numbers between two, float32 on a GPU."""
+    @property
+    def xp(self) -> Any:
+        """Functions of arrays."""
 
     def zeros(self, shape: tuple[int, ...], kind: str = "float32") -> Any:
         """Array of a type."""
 
-    def whole(self, x: Sequence[int]) -> Any:
-        """Array of whole numbers."""
+    def whole(self, x: Sequence[int] | NDArray[np.int64]) -> Any:
+        """Array of whole numbers, int64."""
 
     def array(self, x: Any) -> Any:
         """Array of float32."""
 
     def copy(self, x: Any) -> Any:
         """Array of its own."""
+
+    def host(self, x: Any) -> NDArray[Any]:
+        """NumPy array with these numbers; waits for the device."""
 
     def actions(self, given: Any, shape: tuple[int, ...]) -> Any:
         """Array of this shape, or an error."""
@@ -48,19 +108,11 @@ class OfNumPy:
     xp: Any = np
     waits = True
 
-    def seed(self, numbers: np.random.Generator) -> None:
-        """Take random numbers from these."""
-        self._numbers = numbers
-
-    def uniform(self, low: float, high: float, shape: tuple[int, ...]) -> Any:
-        """Random numbers between two."""
-        return self._numbers.uniform(low, high, shape)
-
     def zeros(self, shape: tuple[int, ...], kind: str = "float32") -> Any:
         """Array of a type."""
         return np.zeros(shape, kind)
 
-    def whole(self, x: Sequence[int]) -> Any:
+    def whole(self, x: Sequence[int] | NDArray[np.int64]) -> Any:
         """Array of whole numbers."""
         return np.array(x, np.int64)
 
@@ -71,6 +123,10 @@ class OfNumPy:
     def copy(self, x: Any) -> Any:
         """Array of its own."""
         return x.copy()
+
+    def host(self, x: Any) -> NDArray[Any]:
+        """The array itself."""
+        return np.asarray(x)
 
     def actions(self, given: Any, shape: tuple[int, ...]) -> Any:
         """Array of this shape, of finite numbers, or an error."""
@@ -92,24 +148,23 @@ class OfPyTorch:
         except (AssertionError, RuntimeError) as cause:  # without CUDA, it says so by either
             wanted, advice = "'cpu', or a GPU that PyTorch sees", "torch.cuda.is_available() says whether it sees any."
             raise ConfigurationError("device", wanted, f"{device!r}: {cause}", advice) from None
-        self.xp: Any = torch
-        self._numbers = torch.Generator(self._device)
 
-    def seed(self, numbers: np.random.Generator) -> None:
-        """Start random numbers of the device by one of these."""
-        self._numbers.manual_seed(int(numbers.integers(2**63)))
+    @property
+    def xp(self) -> Any:
+        """The module torch: a property, because instances with a module as attribute cannot be pickled."""
+        import torch
 
-    def uniform(self, low: float, high: float, shape: tuple[int, ...]) -> Any:
-        """Random numbers between two."""
-        return low + (high - low) * self.xp.rand(shape, generator=self._numbers, device=self._device)
+        return torch
 
     def zeros(self, shape: tuple[int, ...], kind: str = "float32") -> Any:
         """Tensor of a type."""
         return self.xp.zeros(shape, dtype=getattr(self.xp, kind), device=self._device)
 
-    def whole(self, x: Sequence[int]) -> Any:
+    def whole(self, x: Sequence[int] | NDArray[np.int64]) -> Any:
         """Tensor of whole numbers."""
-        return self.xp.tensor(list(x), device=self._device)
+        if isinstance(x, range):  # made on the device: no copy
+            return self.xp.arange(x.start, x.stop, x.step, device=self._device)
+        return self.xp.as_tensor(np.array(x, np.int64), device=self._device)
 
     def array(self, x: Any) -> Any:
         """Tensor of float32."""
@@ -118,6 +173,10 @@ class OfPyTorch:
     def copy(self, x: Any) -> Any:
         """Tensor of its own."""
         return x.clone()
+
+    def host(self, x: Any) -> NDArray[Any]:
+        """NumPy array of a tensor, or of anything that NumPy takes."""
+        return np.asarray(x.detach().cpu() if isinstance(x, self.xp.Tensor) else x)
 
     def actions(self, given: Any, shape: tuple[int, ...]) -> Any:
         """Tensor of this shape, or an error; that numbers are finite is checked of what is not on the device yet."""

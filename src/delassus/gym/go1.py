@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from delassus.constraints import Contact
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
-from delassus.gym.worlds import LARGEST, Array, Floats, Whole, Worlds, target_of, up_of
+from delassus.gym.worlds import LARGEST, Floats, Whole, Worlds, target_of, up_of
 from delassus.model.check import check_flag, finite_array, real_array
 from delassus.model.shapes import Sphere
 from delassus.runtime.compile import compile as compile_kernel
@@ -77,34 +76,32 @@ class Go1Velocity(Worlds):
         super().__init__(num_envs, kernel, 50, 12, device=device, **options)
         array, zeros = self.arrays.array, self.arrays.zeros
         self._stance, self._fastest = array(np.tile(STANCE, 4)), array(FASTEST)
-        self._command: Array | None = None
         self.command, self._before, self._target = zeros((num_envs, 3)), zeros((num_envs, 12)), zeros(self.q.shape)
+        self._given = zeros((num_envs, 3)) + math.nan
         on_legs = array(np.r_[np.zeros(6), np.ones(12)])
         self._gains = {"kp": STIFFNESS * on_legs, "kd": DAMPING * on_legs}
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
-        """As in `Worlds`; ``options={"command": …}``, (3,) or (num_envs, 3), holds until the next reset."""
-        command = options.get("command") if isinstance(options, Mapping) else None
-        if command is not None:
-            given = real_array(command)
-            shape = tuple(self.command.shape) if given is not None and given.ndim == 2 else (3,)
-            command = finite_array(command, shape, "command", "Ahead, sideways, turning.")
-            if np.abs(command).max() > LARGEST:
-                wanted = f"numbers up to {LARGEST:.2g}"
-                raise ConfigurationError("command", wanted, shown(options), "Ahead, sideways, turning (m/s, rad/s).")
-            command = self.arrays.array(np.broadcast_to(command, tuple(self.command.shape)))
-        self._command = command
-        return super().reset(seed=seed, options=options)
+    def configure(self, worlds: Whole, command: Any = None) -> None:
+        """Take ``options={"command": …}``, (3,) or (num_envs, 3). It holds until the next reset of these worlds."""
+        if command is None:
+            self._given[worlds] = math.nan
+            return
+        given = real_array(command)
+        shape = tuple(self.command.shape) if given is not None and given.ndim == 2 else (3,)
+        command = finite_array(command, shape, "command", "Ahead, sideways, turning.")
+        if np.abs(command).max() > LARGEST:
+            wanted = f"numbers up to {LARGEST:.2g}"
+            raise ConfigurationError("command", wanted, shown(command), "Ahead, sideways, turning (m/s, rad/s).")
+        self._given[worlds] = self.arrays.array(np.broadcast_to(command, tuple(self.command.shape)))[worlds]
 
     def begin(self, worlds: Whole) -> None:
         """Stand, nearly, in any direction."""
-        n, draw = len(worlds), self.arrays.uniform
-        yaw, q = draw(-math.pi, math.pi, (n,)), self.arrays.zeros((n, 19))
+        yaw, q = self.uniform(worlds, -math.pi, math.pi), self.arrays.zeros((len(worlds), 19))
         q[:, 2], q[:, 5], q[:, 6] = HEIGHT, self.xp.sin(0.5 * yaw), self.xp.cos(0.5 * yaw)
-        q[:, 7:] = self._stance + draw(-0.1, 0.1, (n, 12))
+        q[:, 7:] = self._stance + self.uniform(worlds, -0.1, 0.1, (12,))
         self.q[worlds], self._before[worlds] = q, 0.0
-        command = draw(-1.0, 1.0, (n, 3)) * self._fastest if self._command is None else self._command[worlds]
-        self.command[worlds] = command
+        given, drawn = self._given[worlds], self.uniform(worlds, -1.0, 1.0, (3,)) * self._fastest
+        self.command[worlds] = self.xp.where(self.xp.isnan(given), drawn, given)
 
     def scene(self) -> Scene:
         """Go1 as its description shows it, where that is installed."""

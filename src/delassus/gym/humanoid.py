@@ -92,15 +92,14 @@ class HumanoidStand(Worlds):
 
     def begin(self, worlds: Whole) -> None:
         """Stand upright, moving a little."""
-        n, draw = len(worlds), self.arrays.uniform
         self.q[worlds] = self._start
-        self.v[worlds, :2] = draw(-0.1, 0.1, (n, 2))
-        self._phase[worlds] = self.xp.floor(draw(1.0, self._between + 1.0, (n,)))
+        self.v[worlds, :2] = self.uniform(worlds, -0.1, 0.1, (2,))
+        self._phase[worlds] = self.xp.floor(self.uniform(worlds, 1.0, self._between + 1.0))
 
     def controls(self) -> tuple[Floats, dict[str, Any]]:
         """Joint targets; and pushes."""
         due = (self.steps + self._phase) % self._between == 0
-        pushes = self.arrays.uniform(-self._push, self._push, (self.num_envs, 2))
+        pushes = self.uniform(self._all, -self._push, self._push, (2,))
         self.v[:, :2] += self.xp.where(due[:, None], pushes, 0.0)
         self._target[:, self._turned] = self._start[self._turned] + REACH * self.actions
         return self._target, self._gains

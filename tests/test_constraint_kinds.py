@@ -95,6 +95,21 @@ def test_rows_and_their_accelerations(name, robot):
     assert np.abs(found.constraint_residual()).max() < SOLUTION and np.abs(found.dynamics_residual()).max() < SOLUTION
 
 
+@pytest.mark.parametrize("axes", ["local", "world"])
+def test_rates_of_velocities_between_moving_points(axes):
+    """By differences of ``J v``, also where the points part and their axes turn: of two links, and with the world."""
+    mechanism = some_mechanism(5, 5, "floating", SINGLE)
+    tree, rng, (*_, a, b) = mechanism.tree, mechanism.rng, mechanism.tree.link_names
+    q, v, at = tree.random(rng), rng.normal(size=tree.nv), np.array([1.0, -1.0, 2.0, -2.0]) * STEP
+    one, other = random_frame(rng, a), random_frame(rng, b)
+    for pair in ((one, other), (one,), (one, ds.Frame("world", (0.1, 0.2, 0.3))), (ds.Frame("world"), one)):
+        point = ds.Point(*pair, axes=axes)
+        moved = tree.integrate(np.tile(q, (4, 1)), at[:, None] * v)
+        first, second, third, fourth = ds.jacobian(tree, point, moved) @ v
+        rate = (8 * (first - second) - (third - fourth)) / (12 * STEP)
+        assert error(ds.jacobian_drift(tree, point, q, v), rate) < DIFFERENCE, pair
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["distance", "all"])
 def test_every_dynamics_method(name):

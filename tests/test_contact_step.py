@@ -240,13 +240,19 @@ def test_c_and_single_precision(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", ["nsgs", "admm"])
 def test_residuals_and_impulses_solve_the_cone_problem(biped, solver):
-    """What the kernel calls solved has the residual that `ConeProblem` measures, computed from J and M."""
+    """What the kernel calls solved has the residual that `ConeProblem` measures, computed from J and M.
+
+    What it does not solve has it too: the largest of the two parts of residuals, or up to their hypotenuse.
+    """
     contacts = [ds.Contact(sole, Sphere(RADIUS), friction=0.5) for sole in SOLES]
     kernel = step_of(biped, contacts, solver=solver, tolerance=1e-8, sweeps=3000, limits=False, passive="none")
     rng, n, nv = np.random.default_rng(2), 30, biped.nv
     q, v = on_the_ground(biped, biped.random(rng, batch=n)), rng.normal(size=(n, nv))
     _, _, p, residuals = kernel(q, v, np.zeros((n, 6)), np.zeros(nv), DT)
     assert residuals.max() < 1e-8 and np.count_nonzero(p[:, 2::3]) > n // 3
+    loose = step_of(biped, contacts, solver=solver, tolerance=10.0, sweeps=1, limits=False, passive="none")
+    _, _, unsolved, parts = loose(q, v, np.zeros((n, 6)), np.zeros(nv), DT)
+    assert np.count_nonzero(parts.max(axis=1) > 1e-3) > n // 6
     poses = ds.forward_kinematics(biped, q, SOLES)
     for k in range(n):
         gaps = poses[k, :, 2, 3] - RADIUS
@@ -261,6 +267,8 @@ def test_residuals_and_impulses_solve_the_cone_problem(biped, solver):
         b[2::3] += np.maximum(gaps, 0.0) / DT
         problem = ConeProblem(J @ np.linalg.solve(M, J.T), b, mu=[0.5, 0.5])
         assert problem.residual(p[k].reshape(2, 3)) < 1e-7
+        least, most = parts[k, :2].max(), np.hypot(*parts[k, :2])
+        assert least - 1e-7 < problem.residual(unsolved[k].reshape(2, 3)) < most + 1e-7
 
 
 def agrees_with_simulator(tree, contacts, q, v, tau, steps, loops=(), **options):

@@ -62,6 +62,8 @@ def test_arguments_broadcast_by_position_and_by_name():
     with pytest.raises(ds.DelassusError, match="v: expected an array of numbers"):
         step(jnp.asarray(q), ["fast"], tau, 0.001)
     assert step(jnp.asarray(q), v, tau, 1)[0].dtype == np.float64  # whole numbers are converted
+    whole = step(jnp.asarray(q), jnp.ones(tree.nv, int), tau, 0.001)
+    assert all(np.array_equal(x, y) for x, y in zip(whole, expected, strict=True))
 
 
 @pytest.mark.slow

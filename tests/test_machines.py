@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -393,6 +394,14 @@ def test_few_elementary_rotations_suffice():
     assert all(sines(P) == 0 for P in turns_of_the_cube())
     for name, most in (("planar", 1), ("two turns", 2), ("quarter and two turns", 2), ("random", 3)):
         assert all(sines(ROTATIONS[f"{name}{k}"]) <= most for k in range(6)), name
+
+
+def test_signs_of_numbers_of_any_type_are_those_of_float64():
+    """As `fractions.Fraction`, which has one zero."""
+    ops, values = NumpyOps(np.dtype(object)), [-2.5, 0.0, 3.0]
+    for x, y in itertools.product(values, repeat=2):
+        found = ops.copysign(np.array(Fraction(x)), np.array(Fraction(y)))
+        assert found.item() == Fraction(np.copysign(x, y)), (x, y)
 
 
 @pytest.mark.slow

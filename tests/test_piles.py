@@ -95,6 +95,21 @@ def test_a_heap_rests_under_its_weight(turned: bool) -> None:
     assert sum(k for status, k in sim.statuses.items() if status not in SOLVED) <= 0.002 * sim.steps
 
 
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("masses", [[1.0, 1e4], [1.0, 1e3, 1e5]], ids=["two", "three"])
+def test_heavy_boxes_on_light_ones_are_solved(masses: list[float], turned: bool) -> None:
+    """Which takes Newton's method, whichever of two bodies is the first of their contacts."""
+    colliders = [Collider(f"box{k}/body", CUBE, friction=0.6) for k in range(len(masses))]
+    colliders.append(Collider("world", HalfSpace(), friction=0.6))
+    scene = ds.Scene({f"box{k}": cube(m) for k, m in enumerate(masses)}, colliders[::-1] if turned else colliders)
+    places = [[0.013 * k, 0.007 * k, EDGE * (k + 0.5), *UPRIGHT] for k in range(len(masses))]
+    sim = ds.Simulator(scene, q0=np.concatenate(places), dt=2e-3, tolerance=1e-8)
+    sim.run(0.05)
+    assert_solved(sim)
+    carried = sum(p[2] for pair, p in zip(sim.contacts.links, sim.impulses, strict=True) if pair[1] < 0)
+    assert carried / sim.dt == pytest.approx(sum(masses) * G, rel=1e-6)
+
+
 def test_islands_at_rest_sleep_until_something_touches_them() -> None:
     """Two stacks and a ball that comes to rest, then one thrown at a stack; forces, velocities and states wake, too."""
     law, ball = {"friction": 0.6}, Sphere(0.1)

@@ -361,15 +361,16 @@ def test_the_base_stays_where_the_world_matters():
 
 
 def test_bases_are_not_shifted_where_the_world_or_another_base_matters():
-    """Rows at a place of the world, and between two robots: as without a plan."""
+    """Rows at a place of the world, in its axes, and between two robots: as without a plan."""
     for seed in range(4):
         one, other = (some_mechanism(seed + k, 4, "floating").tree for k in (0, 9))
-        both, rng = ds.Scene({"one": one, "other": other}).tree, np.random.default_rng(seed)
-        for tree, pair in (
-            (one, ("world", one.link_names[-1])),
-            (both, (f"one/{one.link_names[-1]}", f"other/{other.link_names[-1]}")),
-        ):
-            q, rows = tree.random(rng, 2), ds.Weld(*pair)
+        both, rng, tip = ds.Scene({"one": one, "other": other}).tree, np.random.default_rng(seed), one.link_names[-1]
+        for tree, rows in (
+            (one, ds.Weld("world", tip)), (one, ds.Weld(tip, axes="world")), (one, ds.Point(tip, axes="world")),
+            *((one, ds.Hinge(tip, base, (0.6, 0.0, 0.8), axes="world")) for base in one.link_names[:-1][:1]),
+            (both, ds.Weld(f"one/{tip}", f"other/{other.link_names[-1]}")),
+        ):  # fmt: skip
+            q = tree.random(rng, 2)
             expected = ds.delassus(tree, rows, q, method="dense")
             assert error(ds.delassus(tree, rows, q, method="auto"), expected) < AGREEMENT
 

@@ -27,6 +27,17 @@ def test_sensors_of_mounted_robots():
     assert np.array_equal(found["angle"], q[:, 1:2]) and both.sensor_index("other_imu") == slice(4, 7)
 
 
+def test_cutoffs_limit_numbers_and_leave_directions_alone():
+    """As in MuJoCo: attitudes and axes have none."""
+    arm, rng = ds.mechanisms.chain(3), np.random.default_rng(4)
+    q, v, tau = arm.random(rng, 20), rng.normal(size=(20, 3)), rng.normal(size=(20, 3))
+    for kind in ("framepos", "gyro", "framequat", "framexaxis", "frameyaxis", "framezaxis"):
+        free, cut = (ds.sensors(arm, q, v, tau, sensors=[ds.Sensor("s", kind, "link3", cutoff=x)])["s"]
+                     for x in (np.inf, 0.1))  # fmt: skip
+        has_limit = not kind.startswith("frame") or kind == "framepos"
+        assert np.array_equal(cut, np.clip(free, -0.1, 0.1) if has_limit else free) and np.abs(free).max() > 0.1, kind
+
+
 def test_headers_say_where_sensors_are(tmp_path):
     arm = replace(
         ds.mechanisms.chain(2), sensors=[ds.Sensor("imu", "gyro", "link2"), ds.Sensor("q1", "jointpos", "link1_joint")]

@@ -138,7 +138,7 @@ class Keywords(TypedDict, total=False):
     posture_kp, posture_kd : float, (nv,) array_like or "input"
         Gains of that; 10/s² and 6.3/s if not given.
     integrator : {"semi-implicit", "rk4"}
-        Of "step" and "step_derivatives".
+        Of "step" and "step_derivatives"; forces of "rk4" along points between two links are internal, as of loops.
     friction, restitution : float or "input"
         Of all contacts of "contact_step", in place of their own; ``"input"`` makes it the argument of that name
         (n_contacts,), one number for each `Contact`. Restitution of "impulse", 0 if not given, and friction of

@@ -197,6 +197,29 @@ def scaled(tree, mass=1.0, length=1.0):
     return replace(tree, inertias=inertias, joints=tuple(joints), frames=frames)
 
 
+@pytest.mark.slow
+def test_loops_are_open_by_the_size_of_the_robot():
+    """Of 10⁻⁶, 1 and 10⁶ m: a gap that nothing closes is one, and steps that are too long open loops of all."""
+    mechanism = Mechanism(1, "turned", "planar")
+    (a, b), q = mechanism.frames(), mechanism.q
+    v, seen = mechanism.velocity([ds.Point(a, b)]), []
+    for length in (1e-6, 1.0, 1e6):
+        tree = scaled(mechanism.tree, length=length)
+        loop = ds.Point(*(ds.Frame(f.link, length * np.asarray(f.position), f.rotation) for f in (a, b)))
+        step = ds.compile(tree, loop, "step", lanes=1)
+        qs, *_, status = ds.rollout(step, q, v, np.zeros((8, tree.nv)), 2e-2, return_status=True)
+        assert (status == ds.DynamicsStatus.LOOPS_OPEN).any()
+        arm = scaled(ds.mechanisms.pendulum(2), length=length)
+        tip = ds.Frame(arm.link_names[1], (0.0, 0.0, -length))
+        reach = float(np.linalg.norm(frame_pose(arm, tip, np.zeros(2))[1]))
+        far = ds.Distance(tip, ds.Frame("world"), length=(1.0 + 5e-6) * reach)
+        found = ds.close_loops(arm, far, [0.1, 0.2])
+        assert found.status.item() != ds.LoopStatus.CLOSED and found.residual < 1e-5 * reach
+        seen.append((qs, status == ds.DynamicsStatus.LOOPS_OPEN))
+    for qs, is_open in seen:
+        assert np.array_equal(is_open, seen[1][1]) and np.abs(qs - seen[1][0]).max() < SAME
+
+
 @pytest.mark.parametrize("root", ["turned", "floating"])
 def test_units_and_sizes_of_rows_do_not_matter(root):
     """Of mass, length and time by 10⁶ and 10⁻⁶, and rows of joints by π: the same motion in other numbers."""

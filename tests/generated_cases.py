@@ -99,6 +99,7 @@ OPTIONS = {
     "solver": CHOICES["solver"],
     "sweeps": (200, 30),
     "tolerance": (1e-4, 1e-6),
+    "penetration": (LEFT_OUT, 0.0, 0.05),
     # of `compile` itself
     "dtype": ("float64", "float64", "float32"),
     "lanes": (None, 1, 2, 4, 8),

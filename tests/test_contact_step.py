@@ -157,6 +157,23 @@ def test_overlaps_are_taken_back_without_kinetic_energy():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("length", [1e-6, 1.0, 1e6])
+def test_overlaps_that_are_left_alone_are_an_option(length):
+    """As of the simulator: a ball of any size is lifted by a fifth of what is beyond; so are derivatives."""
+    free = ds.mechanisms.free_body(1.0, Sphere(0.1 * length).inertia(1.0))
+    contact, left = ds.Contact("body", Sphere(0.1 * length)), 0.01 * length
+    kernel = step_of(free, [contact], penetration=left)
+    for overlap, back in ((0.005 * length, 0.0), (0.03 * length, 0.02 * length)):
+        start = np.array([0, 0, 0.1 * length - overlap, 0, 0, 0, 1])
+        q, *_ = run(kernel, start, np.zeros(6), 1)
+        assert 0.95 * 0.2 * back <= q[2] - start[2] <= 0.2 * back + 1e-9 * length
+        if length == 1.0:
+            of_step = ds.compile(free, contact, "contact_step_derivatives", penetration=left, outputs="A", **TIGHT)
+            A = of_step(start, np.zeros(6), np.zeros(3), np.zeros(6), DT)
+            assert A[2, 2] == pytest.approx(0.8 if back else 1.0, abs=0.01)
+
+
+@pytest.mark.slow
 def test_weight_and_momentum(biped):
     """Impulses of the ground are the change of momentum and the weight; those of joints and loops change none."""
     ends = [ds.Frame(foot, (0, 0, -0.25 + z)) for foot in FEET for z in (-0.1, 0.1)]

@@ -71,8 +71,8 @@ class DynamicsStatus(Explained):
         "check small inertias, give joints armature, or drop rows that hardly move anything"
     )
     LOOPS_OPEN = (
-        "loops gape by more than 0.1 mm or 0.1 mrad after this step of a rollout: the motion is too fast for the time "
-        "step, or velocities at the start open them; make it shorter, or stabilise constraints (baumgarte)"
+        "loops gape by more than 1e-4 of the robot's length or of a radian after this step of a rollout: the motion is "
+        "too fast for the time step, or velocities at the start open them; shorten it, or use baumgarte"
     )
     FAILED = (
         "numbers overflowed here, or the ends of a Distance coincide, so that it has no direction: nothing is known; "

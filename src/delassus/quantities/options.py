@@ -14,6 +14,7 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.algorithms.dynamics.integrate import INTEGRATE
 from delassus.algorithms.inputs import inputs_of
@@ -29,8 +30,8 @@ from delassus.quantities.quantity import CONTROLS
 
 Flags = bool | Sequence[bool]
 
-SWEEPS, TOLERANCE = 30, 1e-4
-"""Most sweeps of a contact step, and its tolerance (m/s)."""
+SWEEPS, TOLERANCE, PENETRATION = 30, 1e-4, STEP.penetration
+"""Most sweeps of a contact step, its tolerance (m/s), and the overlap (m) that it leaves alone."""
 
 MOST_SWEEPS, FASTEST = 10**9, 1e30
 """The most that each of them may be: counters are of 32 bits, and squares of the other are numbers in float64."""
@@ -143,7 +144,7 @@ class Keywords(TypedDict, total=False):
     posture_kp, posture_kd : float, (nv,) array_like or "input"
         Gains of that; 10/s² and 6.3/s if not given.
     integrator : {"semi-implicit", "rk4"}
-        Of "step" and "step_derivatives".
+        Of "step" and "step_derivatives"; forces of "rk4" along points between two links are internal, as of loops.
     friction, restitution : float or "input"
         Of all contacts of "contact_step", in place of their own; ``"input"`` makes it the argument of that name
         (n_contacts,), one number for each `Contact`. Restitution of "impulse", 0 if not given, and friction of
@@ -154,16 +155,16 @@ class Keywords(TypedDict, total=False):
         touch, slide or part; 0 if not given, derivatives of the step as it is. ``"input"`` makes it the argument
         ``smoothing``, whose own derivative is zero.
     limits : bool
-        Whether joints stay within their limits in "contact_step", and joint forces within theirs in "control"; True if
-        not given.
+        Whether joints stay within limits in "contact_step", and joint forces in "control"; True if not given.
     solver : {"nsgs", "pgs", "admm"}
         Of "contact_step": sweeps over contacts with friction cones, or with pyramids of four sides; or alternating
         directions, for rows that are redundant, as of flat feet.
     sweeps : int
         Most sweeps of a step; 30 if not given.
     tolerance : float
-        Residual (m/s) of a step above which a state is flagged; 1e-4 if not given. Sweeps end where one changes
-        velocities by less than a tenth of it.
+        Residual (m/s) of a step above which it is flagged; 1e-4 if not given. Sweeps end at a tenth of it.
+    penetration : float
+        Overlap (m) of contacts that "contact_step" leaves alone; 1e-4 if not given, as of `Simulator`.
     """
 
     gravity: ArrayLike | Literal["input"]
@@ -201,6 +202,7 @@ class Keywords(TypedDict, total=False):
     solver: Literal["nsgs", "pgs", "admm"]
     sweeps: int
     tolerance: float
+    penetration: float
 
 
 MOTION: frozenset[str] = frozenset(Motion.__annotations__)
@@ -261,6 +263,7 @@ class Options:
     limits: bool
     sweeps: int
     tolerance: float
+    penetration: float
     tasks: Tasks | None = None
 
     @property
@@ -388,6 +391,7 @@ def check_options(
         limits=check_flag("limits", options.get("limits", True), "Limits are those of the robot's description."),
         sweeps=check_whole("sweeps", options.get("sweeps", SWEEPS), "Try 30.", least=1, most=MOST_SWEEPS),
         tolerance=check_number("tolerance", options.get("tolerance", TOLERANCE), RATE, most=FASTEST),
+        penetration=check_number("penetration", options.get("penetration", PENETRATION), "In m.", above=False),
         tasks=tasks,
         **chosen,
     )

@@ -65,7 +65,7 @@ def bound_changes(
         own = step.others[row]
         gap = with_rates(varied.points[row // 3][0].gap, q=gaps[row // 3])
         moved = h * with_rates(Dual(u, rates_of(moving[own])), q=rows[own], v=rows_of_v[own])
-        bounds.append(law.gap_correction(dual, gap, moved, TUNING.penetration, TUNING.correction)[1])
+        bounds.append(law.gap_correction(dual, gap, moved, step.penetration, TUNING.correction)[1])
     states = ([(name, k) for k in range(nv)] for name in ("q", "v"))
     with_q, with_v, with_parameters = (dual.rates(bounds, keys) for keys in (*states, varied.parameters))
     return with_q, with_v, with_parameters
@@ -253,7 +253,7 @@ def _most_wanted(step: KernelStep, found: StepSolution, gaps: Matrix, varied: Va
         moved = step.h * found.solved.outcome.velocities[row]
         if row < 3 * n:
             gap = step.points[row // 3][0].gap
-            wanted.append(law.gap_correction(ops, gap, moved, TUNING.penetration, TUNING.correction)[0])
+            wanted.append(law.gap_correction(ops, gap, moved, step.penetration, TUNING.correction)[0])
             sides.append((k, 1.0))
             continue
         for distance, side in zip(step.distances(joints[row - 3 * n]), (1.0, -1.0), strict=True):

@@ -34,7 +34,8 @@ class StepInputs:
     """What a step starts from: the state ``q``, ``v``, the time ``h``, and forces.
 
     ``motion`` makes the problem in motion at velocities, those of the state if None. Friction and restitution are those
-    of each contact constraint; None is no restitution. ``smoothing`` (m/s) is that of derivatives, None for none.
+    of each contact constraint; None is no restitution. ``smoothing`` (m/s) is that of derivatives, None for none, and
+    ``penetration`` the overlap (m) that is left alone.
     ``moving`` are the numbers that motion without contacts follows from, velocities apart, by argument and place there;
     ``along`` makes that motion, and the time, of rates of these and of velocities with their own.
     """
@@ -46,6 +47,7 @@ class StepInputs:
     friction: Sequence[Scalar]
     restitution: Sequence[Scalar | None]
     smoothing: Scalar | None
+    penetration: float
     moving: Mapping[tuple[str, int], Scalar]
     along: Callable[[Sequence[Rates], Sequence[Any]], tuple[DynamicsProblem, Any]]
 

@@ -11,7 +11,7 @@ With ``v* = v + h M⁻¹ (τ − c)`` and ``M = Lᵀ L``, ``Y = J L⁻¹``: ``y 
 - Bilateral constraints are eliminated: ``G`` and ``b`` of the others are those under closed loops. Rows whose mobility
   these leave to round-off, as at a point that is held, are held: they have no impulse.
 - Impulses that do not solve the laws are scaled so that they add no kinetic energy.
-- Overlaps beyond `TUNING.penetration`, errors of loops and passed limits are taken back by a displacement of its own,
+- Overlaps beyond a `penetration`, errors of loops and passed limits are taken back by a displacement of its own,
   without friction and without any change of velocity, as `Simulator` does.
 
 Velocities are in the axes of the start of the step (see `delassus.algorithms.dynamics.integrate`). Cost that of "ltl"
@@ -85,7 +85,8 @@ class KernelStep:
         self._given, self.motion = given, given.motion(None, None).conserving_momentum()
         self.ops, self.tree, self.problem = self.motion.ops, self.motion.tree, self.motion.problem
         self.q, self.v, self.h, self.over_h, self.epsilon = given.q, given.v, given.h, 1.0 / given.h, epsilon
-        self.smoothing, self.moving, self.loops, self.others = given.smoothing, given.moving, list[int](), list[int]()
+        self.smoothing, self.moving, self.penetration = given.smoothing, given.moving, given.penetration
+        self.loops, self.others = list[int](), list[int]()
         for c, rows in zip(self.problem.constraints, self.problem.rows, strict=True):
             (self.others if c.n_impulses else self.loops).extend(range(rows.start, rows.stop))
         self.space = JointSpace(self.motion)
@@ -435,7 +436,7 @@ class KernelStep:
         for row, (candidate, _, _) in enumerate(self.points):
             row = 3 * row + 2
             moved = self.h * velocities[row]
-            back, least = law.gap_correction(ops, candidate.gap, moved, TUNING.penetration, TUNING.correction)
+            back, least = law.gap_correction(ops, candidate.gap, moved, self.penetration, TUNING.correction)
             wanted.append(back)
             bounds[row] = least, None
             mean = sum(self.size_of[row - 2 : row + 1]) * (1.0 / 3.0)

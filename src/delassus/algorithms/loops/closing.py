@@ -52,7 +52,7 @@ class Tuning(NamedTuple):
     least_damping: float = 1e-12
     """Least damping over the mean of the squares of rows: dependent rows have no pivots but that."""
     closed: float = 1e-11
-    """Loops are closed where the norm of their gaps is below this many lengths of the robot, 1 m at least (m, rad)."""
+    """Loops are closed where the norm of their gaps is below this many lengths of the robot."""
     round_off: float = 256.0
     """The least that counts as a gap, over the relative round-off."""
 
@@ -66,7 +66,7 @@ FAR = 1e30
 def close_loops(
     at: Callable[[State], DynamicsProblem], q: State, held: Sequence[int] = (), steps: int = TUNING.steps
 ) -> tuple[State, Scalar]:
-    """Configuration at which constraints hold, and the norm of the gaps that are left (m, rad).
+    """Configuration at which constraints hold, and the norm of the gaps that are left (m; of turns at a length).
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def close_loops(
 
     def gaps(here: State) -> tuple[Problem, Matrix, Matrix]:
         motion = at(here).with_goals(places)
-        sizes = [x for c, at in motion.each_constraint() for x in c.row_sizes(at, 1.0)]
+        sizes = [x for c, at in motion.each_constraint() for x in c.row_sizes(at, motion.problem.length)]
         over, e = over_sizes(ops, sizes), motion.stacked([c.position(at) for c, at in motion.each_constraint()])
         return motion.problem, over, over @ e
 
@@ -129,8 +129,8 @@ def close_loops(
 
 
 def closed_within(motion: DynamicsProblem) -> float:
-    """Norm of gaps (m, rad) below which constraints hold."""
-    return max(TUNING.closed, TUNING.round_off * motion.ops.epsilon) * max(1.0, motion.problem.length)
+    """Norm of gaps (m; of turns at a length) below which constraints hold."""
+    return max(TUNING.closed, TUNING.round_off * motion.ops.epsilon) * motion.problem.length
 
 
 def _least_step(ops: Ops, J: Matrix, e: Matrix, damping: Scalar) -> Matrix:

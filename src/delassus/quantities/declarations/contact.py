@@ -74,7 +74,7 @@ def _inputs(bound: BoundRequest) -> StepInputs:
 
     return StepInputs(
         lambda v, problem: bound.motion(v=v, problem=problem), *at, friction, restitution, smoothing,
-        {(name, k): _number(bound, name, k) for name, k in moving}, along,
+        options.penetration, {(name, k): _number(bound, name, k) for name, k in moving}, along,
     )  # fmt: skip
 
 
@@ -290,7 +290,7 @@ CONTACT_STEP = Quantity(
     _contact_step,
     closes_loops=True,
     options=MOTION | CONTROLLED | {"friction", "restitution", "limits", "solver", "sweeps", "tolerance", "smoothing",
-                                   "sensors"},
+                                   "penetration", "sensors"},
     states=3,
 )  # fmt: skip
 CONTACT_STEP_DERIVATIVES = Quantity(

@@ -137,8 +137,8 @@ class ClosedLoops(Frozen):
     status : (...) array of LoopStatus
         Whether loops are closed; the member's ``text`` is the advice.
     residual : (...) array
-        Norm of the gaps of all rows there (m, rad), each over its size as constraints give it, that of rows along unit
-        vectors being 1; rotations by twice the sine of half their angle.
+        Norm of the gaps of all rows there (m), each over its size as constraints give it, that of rows along unit
+        vectors being 1; rotations by twice the sine of half their angle, at the length that the rank is judged by.
     rank : (...) array of int
         Number of independent rows there: ``nv - rank`` velocities are free. Rows that others span but for 1e-5 of them
         are dependent, and those below 1e-5 of the size that constraints give them, at the robot's length, are none.
@@ -197,7 +197,7 @@ CLOSE_LOOPS = Quantity(
     ("q",),
     (
         Output("q_closed", ("nq",), "configuration at which constraints hold, or of the smallest gaps on the way"),
-        Output("residual", (), "norm of the gaps of all rows there, m and rad"),
+        Output("residual", (), "norm of the gaps of all rows there in m, turns at a length of the robot"),
         Output("closed", (), "1 where every constraint holds, else 0"),
         Output("rank", (), "number of independent rows there"),
     ),

@@ -19,27 +19,29 @@ from numpy.typing import NDArray
 from delassus.accuracy.rank import DependentRows
 from delassus.constraints import Argument, Constraint
 from delassus.frozen import cached_property
-from delassus.quantities.request import Request
+from delassus.quantities import find_quantity
+from delassus.quantities.evaluate import NumpyRequest
+from delassus.quantities.request import Request, request
 from delassus.runtime.compile import compile
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.on_device import STATE
 from delassus.spatial.rotations import Array
 
 OPEN = 1e-4
-"""Errors of loops (m, rad) above which they are open."""
+"""Errors of loops above which they are open, over the `characteristic_length` of the robot as all errors here."""
 
 
 class Tuning(NamedTuple):
     """Numbers of sub-steps."""
 
     consistent: float = 1e-6
-    """Errors (m, rad) that velocities of loops may make in a step at the start of a trajectory."""
+    """Errors that velocities of loops may make in a step at the start of a trajectory."""
     growth: float = 1e-8
-    """What a step may add to errors of loops and to what their velocities make of these in a step (m, rad)."""
+    """What a step may add to errors of loops and to what their velocities make of these in a step."""
     round_off: float = 16.0
     """The least that counts as growth, over the relative round-off."""
     creeping: float = 1e-5
-    """Errors of loops (m, rad) that are taken back however small the steps are that made them."""
+    """Errors of loops that are taken back however small the steps are that made them."""
     energy: float = 1e-5
     """Fraction of the kinetic energy by which two steps may differ from one in their place."""
     halvings: int = 12
@@ -56,13 +58,14 @@ Solve = Callable[[list[Any], NDArray[np.intp]], list[Any]]
 class Loops:
     """Loops of the robot of a time step, for the trajectories of one rollout."""
 
-    def __init__(self, request: Request, arguments: tuple[Argument, ...], dtype: np.dtype[Any]) -> None:
-        tree, self.constraints = request.tree, loops_of(request)
+    def __init__(self, of: Request, arguments: tuple[Argument, ...], dtype: np.dtype[Any]) -> None:
+        tree, self.constraints = of.tree, loops_of(of)
         self._tree, self._dt = tree, [a.name for a in arguments].index("dt")
         self._errors = compile(tree, self.constraints, "constraint_errors")
+        self._over = self._units()
         round_off = TUNING.round_off * float(np.finfo(dtype).eps)
         self._growth, self._energy = max(TUNING.growth, round_off), max(TUNING.energy, round_off)
-        self._is_resolved = request.options.integrator == "rk4"
+        self._is_resolved = of.options.integrator == "rk4"
         self._start: Array | None = None
 
     @cached_property
@@ -120,11 +123,19 @@ class Loops:
                 x[at] = new
         return self._taken_back(end, dt)
 
+    def _units(self) -> Array:
+        """What errors of rows are multiplied by (m): of rows along unit vectors 1 over a length, of turns 1."""
+        still = {"q": self._tree.neutral(), "v": np.zeros(self._tree.nv)}
+        asked = request(self._tree, self.constraints, find_quantity("constraint_errors"))
+        problem = NumpyRequest(asked, still, ()).problem()
+        sizes = np.sqrt([float(x) for k in range(len(self.constraints)) for x in problem.row_sizes(k)])
+        return np.asarray(1.0 / (problem.length * np.where(sizes > 0.0, sizes, 1.0)))
+
     def _measured(self, state: Sequence[Any], dt: Array) -> tuple[Array, Array]:
         """Largest errors of loops at states (...), and these with what velocities make of them in a step."""
         errors, velocities = self._errors(*(x.astype(float) for x in state))
-        gaps = np.abs(errors).max(axis=-1, initial=0.0)
-        return gaps, gaps + dt * np.abs(velocities).max(axis=-1, initial=0.0)
+        gaps = np.abs(self._over * errors).max(axis=-1, initial=0.0)
+        return gaps, gaps + dt * np.abs(self._over * velocities).max(axis=-1, initial=0.0)
 
     def _opens(self, given: list[Any], found: list[Any], dt: Array) -> NDArray[np.bool_]:
         (_, before), (_, after) = (self._measured(state[:STATE], dt) for state in (given, found))

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
 import subprocess
 import sys
+import warnings
+import weakref
+from functools import partial
 from typing import get_type_hints
 
 import numpy as np
@@ -13,6 +18,7 @@ import delassus as ds
 from tools import error
 
 jax = pytest.importorskip("jax")
+from jax.experimental.serialize_executable import deserialize_and_load, serialize  # noqa: E402
 from jax.test_util import check_grads  # noqa: E402
 
 jnp = jax.numpy
@@ -133,6 +139,107 @@ def test_keys_of_random_numbers_are_no_arrays(shape):
             call()
     with pytest.raises(ds.DelassusError, match="rng: expected a generator or a seed"):
         arm.random(key)
+
+
+@pytest.mark.slow
+def test_kernels_go_when_nobody_holds_them():
+    """Called, traced, differentiated, mapped, rolled out, without `jax.jit`: they go, and their code after XLA."""
+    q, v, u = jnp.asarray(ds.mechanisms.chain(2).random(0, batch=2)), jnp.ones(2), jnp.zeros((3, 2))
+
+    def without_jit(kernel):
+        with jax.disable_jit():
+            return kernel(q, v)
+
+    uses = {
+        "jit": lambda kernel, _: jax.jit(kernel)(q, v),
+        "vmap": lambda kernel, _: jax.vmap(kernel, (0, None))(q, v),
+        "grad": lambda kernel, _: jax.grad(lambda q: kernel(q, v)[0].sum())(q),
+        "disable_jit": lambda kernel, _: without_jit(kernel),
+        "grad of rollout": lambda _, step: jax.grad(lambda q: ds.rollout(step, q, v, u, 1e-2)[0].sum())(q),
+    }
+    codes = []
+    for name, use in uses.items():
+        kernels = [ds.compile(ds.mechanisms.chain(2), (), what) for what in ("energies", "step")]
+        jax.block_until_ready(use(*kernels))
+        held = [weakref.ref(kernel) for kernel in kernels]
+        codes += [weakref.ref(kernel.code) for kernel in kernels]
+        del kernels
+        gc.collect()
+        assert [kernel() for kernel in held] == [None, None], name
+    jax.clear_caches()  # of the last loops, whose executables JAX keeps
+    for what in ("mass_matrix", "centre_of_mass"):  # by the second one, XLA has let go of what the first one found
+        jax.jit(ds.compile(ds.mechanisms.chain(2), (), what))(q).block_until_ready()
+        gc.collect()
+    assert [code() for code in codes] == [None] * len(codes)
+
+
+@pytest.mark.slow
+def test_functions_outlive_kernels():
+    """One whose kernel has gone still solves states that machine code does not, and compiles for other batches."""
+    arm, v = ds.mechanisms.chain(4), np.ones(4)
+    q = arm.random(0, batch=20)
+    q[3] = 0.0  # stretched: rows are dependent
+
+    def made():
+        return ds.compile(arm, ds.Point("link4"), "dynamics")
+
+    run = jax.jit(lambda q: made()(q, v, v))
+    lowered = run.trace(q).lower()
+    jaxpr = jax.make_jaxpr(lambda q: made()(q, v, v))(q)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = made()(q, v, v)
+        gc.collect()
+        for call in (run, lowered.compile(), lambda q: jax.core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, q), run):
+            found = jax.block_until_ready(call(q))
+            assert all(np.array_equal(x, y) for x, y in zip(found, expected, strict=True))
+        assert all(np.array_equal(x, y) for x, y in zip(run(q[3]), made()(q[3], v, v), strict=True))
+
+
+def test_executables_that_were_kept_in_another_way_are_refused_without_their_kernel():
+    kernel = ds.compile(ds.mechanisms.chain(2), (), "momentum")
+    q = jnp.ones((3, 2))
+    kept = serialize(jax.jit(kernel).lower(q, q).compile())
+    assert np.array_equal(deserialize_and_load(*kept)(q, q), kernel(np.asarray(q), np.asarray(q)))
+    del kernel
+    gc.collect()
+    jax.jit(ds.compile(ds.mechanisms.chain(2), (), "jacobian"))(q)
+    gc.collect()
+    with pytest.raises(Exception, match="The kernel has gone: trace"):
+        deserialize_and_load(*kept)
+
+
+@pytest.mark.slow
+def test_without_jit_results_are_the_same():
+    tree, kernel = compiled("energies", tree=ds.mechanisms.chain(2), constraints=())
+    q, v = jnp.asarray(tree.random(0, batch=3)), jnp.ones(2)
+    step, u = ds.compile(tree, (), "step"), jnp.zeros((3, 2))
+    calls = (
+        lambda: kernel(q, v),
+        lambda: jax.grad(lambda q: kernel(q, v)[1].sum())(q),
+        lambda: ds.rollout(step, q, v, u, 1e-2),
+    )
+    for call in calls:
+        expected = call()
+        with jax.disable_jit():
+            found = call()
+        assert all(np.array_equal(x, y) for x, y in zip(found, expected, strict=True))
+
+
+def test_equal_kernels_are_traced_once():
+    traced, q = [], jnp.ones(2)
+
+    @partial(jax.jit, static_argnums=0)
+    def energy(kernel, q):
+        traced.append(kernel)
+        return kernel(q, q)[0]
+
+    kernels = [ds.compile(ds.mechanisms.chain(2), (), "energies") for _ in range(2)]
+    for kernel in (*kernels, pickle.loads(pickle.dumps(kernels[0]))):
+        energy(kernel, q)
+    assert len(traced) == 1
+    energy(ds.compile(ds.mechanisms.chain(2), (), "energies", gravity=(0, 0, 0)), q)
+    assert len(traced) == 2
 
 
 def test_other_versions_of_jax_are_refused(monkeypatch):

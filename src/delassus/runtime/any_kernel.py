@@ -72,14 +72,15 @@ class AnyKernel(ABC):
         self.kept: dict[tuple[Any, ...], Any] = {}
 
     @cached_property
-    def _content(self) -> bytes:
+    def content(self) -> bytes:
+        """What equal kernels have in common, in this process and in others."""
         return digest_of(self.request) + repr((self.target, *self.__reduce__()[1][1:])).encode()
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, AnyKernel) and self._content == other._content)
+        return self is other or (isinstance(other, AnyKernel) and self.content == other.content)
 
     def __hash__(self) -> int:
-        return hash(self._content)
+        return hash(self.content)
 
     def __repr__(self) -> str:
         method = f"method={self.method!r}, " if self.request.quantity.methods else ""

@@ -7,16 +7,14 @@ tangents, backwards that of cotangents.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
-import os
 import struct
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -26,21 +24,15 @@ from delassus.compiler.machine.ptx import MOST_STATES, THREADS, shared_bytes
 from delassus.compiler.targets.llvm.threads import WARP
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, MissingDependencyError
+from delassus.frozen import named_tuple
+from delassus.runtime.any_kernel import kept_by_kernel
 from delassus.runtime.arrays import Rollout, batch_of_all, check_shape, leading, of_one_batch, ordered, over_time
-from delassus.runtime.fallback import solve_states
 from delassus.runtime.libraries.xla_entry import (
     CALLED,
-    FALLBACK,
-    FALLBACKS_RUNNING,
     OPERANDS,
-    _task,
-    _xla,
     _xla_launch,
 )
-from delassus.runtime.threads import ENOUGH_FOR_THREADS, number_of
-
-ENOUGH = 2_000_000
-"""Operations of a call from which XLA's threads take part, which wake sooner than those of `threads`."""
+from delassus.runtime.libraries.xla_targets import counts_of, used_by_xla
 
 OLDEST, BEFORE = (0, 9, 2), (0, 11)
 """Versions of JAX that this works with: earlier ones have another interface to calls; names may move in later ones."""
@@ -51,28 +43,55 @@ PLATFORMS = {"cpu": "cpu", "cuda": "cuda"}
 REGISTERED_AS = {"cpu": "cpu", "cuda": "CUDA"}
 """Names of platforms for `jax.ffi.register_ffi_target`."""
 
-Fallback = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p))
-
 
 def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """Results of a kernel, as JAX arrays: one, or a tuple of several."""
     return _compiled(kernel)(*given, **named)
 
 
-@cache
+class Traced:
+    """A kernel as JAX has it, whose tables outlive kernels; made again where it is needed after it has gone.
+
+    What a kernel holds and JAX's tables go by leads to these, and so must not lead back: the kernel would never go.
+    """
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel, self._hash, self._content = ref(kernel), hash(kernel), kernel.content
+        self.request, (self._make, self._how) = kernel.request, kernel.__reduce__()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Traced) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"{self.request.title!r} of {self.request.tree.name!r}"
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel, or one that is equal."""
+        found = self._kernel()
+        if found is None:
+            found = self._make(*self._how)
+            self._kernel = ref(found)
+        return found
+
+
+@kept_by_kernel
 def _compiled(kernel: Any) -> Any:
     """The call of a kernel, checked once for all arrays of equal types and shapes."""
     import jax
 
-    bind = _primitive()
+    bind, arguments, dtype, traced = _primitive(), kernel.arguments, kernel.dtype, Traced(kernel)
+    several = named_tuple(*(r.name for r in kernel.results))
 
     def checked(*given: Any, **named: Any) -> Any:
-        names = [a.name for a in kernel.arguments]
-        complete = ordered(names, given, named)
-        arrays = [_checked(x, a, kernel.dtype) for x, a in zip(complete, kernel.arguments, strict=True)]
-        whole, _ = of_one_batch(arrays, kernel.arguments, jax.numpy.broadcast_to)
-        results = bind(*whole, kernel=kernel, modes=())
-        return kernel.returned(results)
+        complete = ordered([a.name for a in arguments], given, named)
+        arrays = [_checked(x, a, dtype) for x, a in zip(complete, arguments, strict=True)]
+        whole, _ = of_one_batch(arrays, arguments, jax.numpy.broadcast_to)
+        results = bind(*whole, kernel=traced, modes=())
+        return results[0] if len(results) == 1 else several(*results)
 
     return jax.jit(checked, inline=True)
 
@@ -137,6 +156,7 @@ def _checked(x: Any, argument: Argument, dtype: np.dtype[Any]) -> Any:
     """Traced array (..., shape of one state) of the kernel's type; whole numbers and Python's own are converted."""
     import jax
 
+    x = jax.numpy.asarray(x)  # without `jax.jit` it is what was given
     _check_numbers(x, argument.name)
     if x.dtype != dtype and not (x.dtype.kind in ("iub" if argument.flags else "iu") or x.weak_type):
         advice = f"Convert it with astype({dtype.name!r}), or compile with dtype='float32' or 'float64'."
@@ -162,9 +182,14 @@ def _primitive() -> Any:
     primitive = Primitive("delassus")
     primitive.multiple_results = True
 
-    @cache
+    @kept_by_kernel
     def compiled(kernel: Any, modes: tuple[str, ...]) -> Any:
-        return jax.jit(lambda *arrays: bind(*arrays, kernel=kernel, modes=modes))
+        traced = Traced(kernel)
+        return jax.jit(lambda *arrays: bind(*arrays, kernel=traced, modes=modes))
+
+    def called(*arrays: Any, kernel: Traced, modes: tuple[str, ...]) -> Any:
+        with jax.disable_jit(False):  # which would bring it here again
+            return compiled(kernel.kernel, modes)(*arrays)
 
     def bind(*arrays: Any, **how: Any) -> Any:
         """Of arrays some of which differ from device to device of a `jax.shard_map`: all do then."""
@@ -209,17 +234,22 @@ def _primitive() -> Any:
         return [None] * n + [x if asked else None for x, asked in zip(found, wanted, strict=True)]
 
     def lowered(platform: str, context: Any, *arrays: Any, kernel: Any, modes: tuple[str, ...]) -> Any:
-        made, last = _made_for(platform, kernel).derivative(*modes), context.avals_out[-1]
+        made, last = _made_for(platform, kernel.kernel).derivative(*modes), context.avals_out[-1]
         batch = last.shape[: last.ndim - len(made.results[-1].shape)]
         if made.target == "cuda" and (n := prod(batch)) > MOST_STATES:
             advice = "Call with a part of the batch at a time."
             raise ConfigurationError("batch", f"{MOST_STATES} states at most", f"{n}", advice)
         if made.target == "cuda" and made.has_rcond:  # of each state, which nobody reads
             context = context.replace(avals_out=[*context.avals_out, whole(last, batch)])
-        found = jax.ffi.ffi_lowering(_target(made, platform))(context, *arrays)
+        name, used = _target(made, platform)
+        if context.module_context.lowering_parameters.for_export:  # of this process alone, which it does not outlive
+            _exported.append(used)
+        else:
+            context.module_context.add_keepalive(used)
+        found = jax.ffi.ffi_lowering(name)(context, *arrays)
         return found[: len(made.results)]
 
-    primitive.def_impl(lambda *arrays, **how: compiled(**how)(*arrays))
+    primitive.def_impl(called)
     primitive.def_abstract_eval(shaped)
     batching.primitive_batchers[primitive] = batched
     ad.primitive_jvps[primitive] = changed
@@ -251,88 +281,46 @@ def _differs(x: Any) -> frozenset[Any]:
 Shapes = list[tuple[int, ...]]
 
 
-@cache
-def _shapes(kernel: Any, modes: tuple[str, ...]) -> tuple[Shapes, Shapes]:
+@lru_cache(maxsize=256)
+def _shapes(kernel: Traced, modes: tuple[str, ...]) -> tuple[Shapes, Shapes]:
     """Shapes of one state of the arguments and results of a derivative, which need not be compiled."""
     asked = replace(kernel.request, derivative=(*kernel.request.derivative, *modes))
     return [a.shape for a in asked.arguments], [asked.shape_of(o) for o in asked.outputs]
 
 
+_exported: list[Any] = []
+"""What `jax.export` needs of kernels, whose safety checks have to be off: for good."""
+
 _targets: set[str] = set()
-"""What XLA knows by name."""
+"""What XLA knows by name of kernels for GPUs, which stay for good."""
 
 
-_fallbacks: list[tuple[ctypes.c_void_p, ctypes.c_int64]] = []
-"""Of each target, the function that solves what it does not, and how many calls of that there are now."""
-
-
-def _end_fallbacks() -> None:
-    """Wait for calls back into Python, then let there be no more: XLA may still be at what nobody reads."""
-    import jax
-
-    jax.effects_barrier()
-    for fallback, _ in _fallbacks:
-        fallback.value = None
-    time.sleep(1e-3)  # as long as threads may need to see that
-    while any(running.value for _, running in _fallbacks):
-        time.sleep(1e-3)
-
-
-def _kernel32() -> Any:
-    return getattr(ctypes, "windll").kernel32  # noqa: B009  of Windows
-
-
-def _target(kernel: Any, platform: str) -> str:
-    """Name by which XLA calls a kernel, the same in every process."""
-    import jax
-
+def _target(kernel: Any, platform: str) -> tuple[str, Any]:
+    """Name by which XLA calls a kernel, the same in every process, and what is to be held as long as it may."""
     name = f"delassus_{kernel.identity}"
+    if kernel.target == "cuda":
+        _register_for_gpus(kernel, name, platform)
+        return name, None
+    return name, used_by_xla(kernel, name)
+
+
+def _register_for_gpus(kernel: Any, name: str, platform: str) -> None:
+    """Tell XLA of a kernel for GPUs, which stays for good."""
+    import jax
+
     if name not in _targets:
-        make = {"cpu": _record, "cuda": _launch_record}[kernel.target]
-        code, (record, *needed) = Code(object_code(CALLED)), make(kernel)
-        ctypes.c_void_p.from_address(code.address_of_data("record")).value = ctypes.addressof(record)
-        called = jax.ffi.pycapsule(ctypes.c_void_p(code.address("called")))
+        code, (record, *needed) = Code(object_code(CALLED.format(0))), _launch_record(kernel)
+        ctypes.c_void_p.from_address(code.address_of_data("record0")).value = ctypes.addressof(record)
+        called = jax.ffi.pycapsule(ctypes.c_void_p(code.address("called0")))
         jax.ffi.register_ffi_target(name, called, platform=REGISTERED_AS[platform])
-        for x in (code, record, *needed):  # for good: threads of XLA may run at exit
+        for x in (code, record, *needed):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(x))
         _targets.add(name)
-    return name
-
-
-def _counts(kernel: Any, further: int = 0) -> tuple[int, int, int]:
-    """Numbers of arguments, of all arrays, and of axes of one state of the first argument."""
-    n = len(kernel.arguments)
-    return n, n + len(kernel.results) + further, len(kernel.arguments[0].shape)
-
-
-def _record(kernel: Any) -> list[Any]:
-    """What ``_xla`` takes of a kernel, and what that needs."""
-    fallback = Fallback(lambda n, addresses: _fall_back(kernel, n, addresses))
-    many, threads = -(-ENOUGH // max(kernel.operations.total, 1)), number_of(None, ENOUGH_FOR_THREADS)
-    functions = (
-        ctypes.pythonapi.PyMem_RawMalloc,  # of threads with and without Python
-        ctypes.pythonapi.PyMem_RawFree,
-        ctypes.CDLL(None).sched_yield if os.name == "posix" else _kernel32().SwitchToThread,
-        *(ENDED, FULL, fallback),
-    )
-    *others, ended, full, fallback_address = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
-    record = ctypes.create_string_buffer(struct.pack(
-        "16qd2q",
-        *(address_of(_xla), address_of(_task), ctypes.addressof(kernel.code.spans), *others, ended, full),
-        *(*_counts(kernel), kernel.lanes, kernel.dtype.itemsize, kernel.has_rcond, many, threads),
-        *(kernel.dtype.type(kernel.least_rcond), fallback_address, 0),
-    ))  # fmt: skip
-    if not _fallbacks:
-        atexit.register(_end_fallbacks)
-    _fallbacks.append(
-        (ctypes.c_void_p.from_buffer(record, FALLBACK), ctypes.c_int64.from_buffer(record, FALLBACKS_RUNNING))
-    )
-    return [record, kernel.code, fallback, _xla, _task]
 
 
 def _launch_record(kernel: Any) -> list[Any]:
     """What ``_xla_launch`` takes of a kernel, loaded on all devices that JAX has, and what that needs."""
-    counts = _counts(kernel, kernel.has_rcond)
+    counts = counts_of(kernel, kernel.has_rcond)
     if (came := 3 + 2 * counts[1]) > OPERANDS // 8:
         advice = "Differentiate fewer times, or by fewer arguments."
         raise ConfigurationError("kernel", f"{OPERANDS // 8} operands at most", f"{came}", advice)
@@ -361,30 +349,3 @@ def _devices() -> list[int]:
 
 
 ELSEWHERE = ctypes.create_string_buffer(b"The kernel was not loaded on this device: JAX has not named it among its own")
-
-ENDED = ctypes.create_string_buffer(b"Python has ended before all states were solved")
-"""What XLA is told then; nobody is left to read it."""
-
-FULL = ctypes.create_string_buffer(b"There is no memory for the call")
-
-_failures: list[ctypes.Array[ctypes.c_char]] = []
-"""Texts that XLA may still read."""
-
-
-def _fall_back(kernel: Any, n: int, addresses: Any) -> int | None:
-    """Solve the states of a batch that the machine code has not; address of the text of what went wrong, if it did."""
-    try:
-        number = ctypes.c_double if kernel.dtype == np.float64 else ctypes.c_float
-        arrays = []
-        for k, a in enumerate((*kernel.arguments, *kernel.results)):
-            buffer = (number * (n * a.size)).from_address(addresses[k] or 0)
-            arrays.append(np.frombuffer(buffer, kernel.dtype).reshape((n, *a.shape)))
-        n_arguments = len(kernel.arguments)
-        run = solve_states(kernel, arrays[:n_arguments], arrays[n_arguments:], (n,), None)
-        if run.again.any():
-            kernel.warn_once(run.counts, n)
-    except BaseException as error:  # nothing may leave a function that C calls
-        text = ctypes.create_string_buffer(f"{type(error).__name__}: {error}".encode())
-        _failures[:] = [*_failures[-15:], text]
-        return ctypes.addressof(text)
-    return None

@@ -15,6 +15,10 @@ and an array of pointers to all arrays. That does it all again and returns NULL,
 raises. There is no such function any more when Python ends, which ``FALLBACKS_RUNNING``, the number of its calls, makes
 wait for those that have begun: threads that want Python's lock later never get it.
 
+What is known of a kernel, and its code, stay as long as ``USES`` is not zero: the number of executables of XLA that
+call it, which XLA tells when it makes one (``_instantiated``) and when it has destroyed it (``_released``), after the
+last call has ended; and of jobs that threads of its pool have not left.
+
 ``_xla_launch(frame, record)`` is that of a kernel for GPUs. It launches a thread for each state on the stream that XLA
 gives it, of the function that was loaded in the stream's context, and waits for nothing. XLA may record it in a graph
 of CUDA's: with arrays at the same places, it launches the same.
@@ -32,8 +36,11 @@ from delassus.runtime.fastcall import ill_conditioned
 API_VERSION = 0, 3
 """Major and minor version of the interface."""
 
-EXTENSION, API, CONTEXT, ARGUMENTS, RESULTS = 8, 16, 24, 72, 112
-"""Offsets in ``XLA_FFI_CallFrame``: ``extension_start``, ``api``, ``ctx``, ``args.args``, ``rets.rets``."""
+EXTENSION, API, CONTEXT, STAGE, ARGUMENTS, RESULTS = 8, 16, 24, 32, 72, 112
+"""Offsets in ``XLA_FFI_CallFrame``: ``extension_start``, ``api``, ``ctx``, ``stage``, ``args.args``, ``rets.rets``."""
+
+INSTANTIATE = 0
+"""``XLA_FFI_ExecutionStage_INSTANTIATE``."""
 
 DATA, RANK, DIMENSIONS = 24, 32, 40
 """Offsets in ``XLA_FFI_Buffer``."""
@@ -44,20 +51,24 @@ EXTENSION_TYPE, METADATA, IS_METADATA = 8, 24, 1
 MAJOR, MINOR, TRAITS, STATE_TYPE = 24, 28, 32, 40
 """Offsets in ``XLA_FFI_Metadata``: both of its ``api_version``, ``traits``, ``state_type_id``."""
 
-ERROR_CREATE, ERROR_DESTROY, STREAM_GET, SCHEDULE, NUM_THREADS = 48, 64, 80, 136, 144
+ERROR_CREATE, ERROR_DESTROY, STREAM_GET, STATE_SET, SCHEDULE, NUM_THREADS = 48, 64, 80, 104, 136, 144
 """Offsets in ``XLA_FFI_Api``. What these take begins with its size and an extension."""
 
 CAPTURABLE = 1
 """``XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE``."""
 
-CALLED = """@record = global ptr null
-define ptr @called(ptr %frame) nounwind {
-  %record = load ptr, ptr @record
+CALLED = """@record{0} = global ptr null
+define ptr @called{0}(ptr %frame) nounwind {{
+  %record = load ptr, ptr @record{0}
   %entry = load ptr, ptr %record
   %error = tail call ptr %entry(ptr %frame, ptr %record)
   ret ptr %error
-}"""
-"""LLVM assembly of what XLA calls: the entry that is the first of a kernel's record, with that."""
+}}
+"""
+"""LLVM assembly of what XLA calls, by a number: the entry that is the first of a kernel's record, with that."""
+
+TARGETS = 64
+"""Functions that XLA calls that are compiled together."""
 
 INTERNAL = 13
 """``XLA_FFI_Error_Code_INTERNAL``."""
@@ -67,9 +78,10 @@ MOST, CHUNKS = 1024, 4
 
 ENTRY, TASK, SPANS, ALLOCATE, RELEASE, YIELD, ENDED, FULL = range(0, 64, 8)
 INPUTS, ARRAYS, AXES, LANES, ITEM, HAS_RCOND, MANY, THREADS, LEAST, FALLBACK, FALLBACKS_RUNNING = range(64, 152, 8)
+USES, TYPE = 152, 160
 """Offsets in what is known of a kernel: functions, its own at `MachineCode.spans`, and texts; numbers of arguments, of
 these and shown results, of axes of a state of the first argument, of states of a vector; bytes of a number; whether
-there are reciprocal conditions; and see above."""
+there are reciprocal conditions; see above; and the number by which XLA knows what it calls `_released` for."""
 
 LAUNCH, CONTEXT_OF, TEXT_OF, DEVICES, N_DEVICES, ELSEWHERE, WARPS = range(8, 64, 8)
 PER_WARP, LOWEST, ONE_STEP, NO_STEP = range(88, 120, 8)
@@ -117,10 +129,18 @@ def _forget(api: int, error: int) -> None:
 
 
 @compiled
+def _released(record: int) -> None:
+    """Count one use of a kernel less."""
+    _add(record + USES, -1)
+
+
+@compiled
 def _leave(job: int) -> None:
     """Release a job that no other thread is at."""
+    record = load(job + OF)
     if _add(job + USERS, -1) == 1:
-        call_at(load(load(job + OF) + RELEASE), job)
+        call_at(load(record + RELEASE), job)
+        _add(record + USES, -1)
 
 
 @inlined
@@ -185,7 +205,7 @@ def _states(record: int, frame: int) -> int:
 
 
 @inlined
-def _answered(frame: int, traits: int) -> bool:
+def _answered(frame: int, traits: int, state: int) -> bool:
     """Whether XLA asks what the entry is, which it is told."""
     extension = load(frame + EXTENSION)
     asked: bool = extension != 0 and load(extension + EXTENSION_TYPE, np.int32) == IS_METADATA
@@ -194,7 +214,7 @@ def _answered(frame: int, traits: int) -> bool:
         store(metadata + MAJOR, API_VERSION[0], np.int32)
         store(metadata + MINOR, API_VERSION[1], np.int32)
         store(metadata + TRAITS, traits, np.int32)
-        store(metadata + STATE_TYPE, 0)
+        store(metadata + STATE_TYPE, state)
     return asked
 
 
@@ -221,6 +241,7 @@ def _solve(record: int, frame: int) -> int:
     if job == 0:
         text: int = load(record + FULL)
         return text
+    _add(record + USES, 1)
     taken = n if load(_span(record, n)) == 0 else 0  # code is not compiled yet: the fallback does that
     whole = n if n_threads == 1 else (n // (n_threads * CHUNKS * lanes) + 1) * lanes
     store(job + OF, record)
@@ -255,10 +276,34 @@ def _solve(record: int, frame: int) -> int:
 
 
 @compiled
+def _instantiated(frame: int, record: int) -> int:
+    """Count one executable more that uses a kernel; NULL or an error."""
+    call = _filled(reserve(48), 48, load(frame + CONTEXT))
+    store(call + 24, INSTANTIATE)
+    store(call + 32, record + TYPE)
+    store(call + 40, record)
+    _add(record + USES, 1)
+    refused: int = call_at(load(load(frame + API) + STATE_SET), call)
+    if refused != 0:
+        _add(record + USES, -1)
+    return refused
+
+
+@compiled
+def _gone(frame: int, record: int) -> int:
+    """Answer a call of XLA by the name of a kernel that nobody holds any more: an error."""
+    if _answered(frame, 0, load(record + TYPE)):
+        return 0
+    return _error(frame, load(record + ENDED))
+
+
+@compiled
 def _xla(frame: int, record: int) -> int:
     """Answer a call of XLA: NULL or an error."""
-    if _answered(frame, 0):
+    if _answered(frame, 0, load(record + TYPE)):
         return 0
+    if load(frame + STAGE, np.int32) == INSTANTIATE:
+        return int(_instantiated(frame, record))
     return _error(frame, _solve(record, frame))
 
 
@@ -304,7 +349,7 @@ def _launched(record: int, frame: int, stream: int) -> int:
 @compiled
 def _xla_launch(frame: int, record: int) -> int:
     """Answer a call of XLA on a GPU: NULL or an error."""
-    if _answered(frame, CAPTURABLE):
+    if _answered(frame, CAPTURABLE, 0):
         return 0
     api = load(frame + API)
     call = _filled(reserve(32), 32, load(frame + CONTEXT))

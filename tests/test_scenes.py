@@ -302,6 +302,20 @@ def test_figures_of_a_forged_time(tmp_path):
 
 
 @pytest.mark.slow
+def test_figures_of_numbers_that_cannot_be_drawn(tmp_path):
+    """Differences of energies overflow in matplotlib; balls are what is drawn of a swing."""
+    pytest.importorskip("matplotlib")
+    recording = pendulum(2).simulator(dt=1e-3).run(0.005, record=Recorder())
+    forged = replace(recording, kinetic=np.full(len(recording), 1e308))
+    for draw in (summary_figure, swing_figure):
+        with pytest.raises(ds.DelassusError, match=r"f.png'?: expected numbers that can be drawn"):
+            draw(forged, tmp_path / "f.png")
+    with pytest.raises(ds.DelassusError, match="a scene with balls"):
+        swing_figure(boxes(1).simulator().run(0.0, record=Recorder()), tmp_path / "f.png")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="limits of a process")
 def test_a_figure_that_does_not_fit_leaves_nothing(tmp_path):
     pytest.importorskip("matplotlib")

@@ -7,12 +7,14 @@ import hashlib
 import json
 import math
 import os
+import pickle
 import re
 import shutil
 import struct
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import casadi as ca
@@ -54,7 +56,7 @@ from programs import (
     table_of_operations,
 )
 from random_trees import some_constraints, some_mechanism
-from tools import ROUND_OFF, error, requested
+from tools import ROUND_OFF, error, on_a_full_disk, requested
 
 GCC = shutil.which("gcc")
 needs_gcc = pytest.mark.skipif(GCC is None, reason="gcc is not installed")
@@ -599,3 +601,16 @@ def test_a_toy_target_needs_its_text_and_the_table():
     expected = ds.delassus(tree, constraints, q, method="pv-osim")
     lower = np.tril_indices(len(expected))
     assert error(np.array([found[f"x{k}"] for k in graph.flat_outputs()]), expected[lower]) < ROUND_OFF
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of a process")
+def test_files_that_do_not_fit_leave_what_was_there(tmp_path):
+    kernel = ds.compile(ds.mechanisms.chain(3), ds.Point("link3"), "delassus")
+    paths = kernel.export_c(tmp_path)
+    for path in paths:
+        path.write_bytes(b"of before")
+    assert "expected a file that can be written" in on_a_full_disk(partial(kernel.export_c, tmp_path))
+    assert sorted(tmp_path.iterdir()) == sorted(paths) and {path.read_bytes() for path in paths} == {b"of before"}
+    with pytest.raises(OSError, match="Check the folder") as caught:
+        kernel.export_c(paths[0])
+    assert isinstance(caught.value, ds.DelassusError) and pickle.loads(pickle.dumps(caught.value)).expected

@@ -303,6 +303,21 @@ def test_figures_of_a_forged_time(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_figures_of_numbers_that_cannot_be_drawn(tmp_path):
+    """Differences of energies overflow in matplotlib; balls are what is drawn of a swing."""
+    pytest.importorskip("matplotlib")
+    recording = pendulum(2).simulator(dt=1e-3).run(0.005, record=Recorder())
+    forged = replace(recording, kinetic=np.full(len(recording), 1e308))
+    for draw in (summary_figure, swing_figure):
+        with pytest.raises(ds.DelassusError, match=r"f.png'?: expected numbers that can be drawn"):
+            draw(forged, tmp_path / "f.png")
+    with pytest.raises(ds.DelassusError, match="a scene with balls"):
+        swing_figure(boxes(1).simulator().run(0.0, record=Recorder()), tmp_path / "f.png")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="limits of a process")
 def test_a_figure_that_does_not_fit_leaves_nothing(tmp_path):
     pytest.importorskip("matplotlib")
@@ -489,7 +504,7 @@ def test_a_second_floor_warns(tmp_path):
     assert repr(terrain).endswith("nq=7, nv=6, colliders=2, loops=0)")
     with pytest.raises(ds.DelassusError, match=r"floor: expected True or False, got 'flat'. Or a HalfSpace or HeightF"):
         ds.Scene.from_robot(tmp_path / "ball.xml", floor="flat")
-    with pytest.raises(ds.DelassusError, match=r"start: expected one configuration, .2,., got shape .7,.. Pass st"):
+    with pytest.raises(ds.DelassusError, match=r"start: expected finite numbers of shape .2,., got shape .7,.. Pass st"):
         replace(scene, robots=ds.mechanisms.chain(2), colliders=())
     moon = replace(scene, robots=ds.mechanisms.chain(2), colliders=(), start=None, descriptions=None)
     assert moon.start.tolist() == [0.0, 0.0]

@@ -15,6 +15,7 @@ from delassus.contact.filters import Solids, friction_of, may_collide, rule_numb
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import check_list
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Mesh, Shape
+from delassus.model.topology import check_tree
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.declarations.kinematics import forward_kinematics
 from delassus.spatial.rotations import Array
@@ -138,6 +139,7 @@ def ground_below(
     >>> ground_below(ball, contact, [0.1, 0.2, 0.5, 0, 0, 0, 1], ramp)["ground0"].round(6).tolist()
     [[0.225, -0.6, 0.0, 0.8]]
     """
+    check_tree(tree)
     given = terrain if isinstance(terrain, Collider) else None
     if given is None or not isinstance(given.shape, HeightField) or given.link != "world":
         raise ConfigurationError("terrain", "a HeightField on 'world'", shown(terrain), "Put it in a Collider.")

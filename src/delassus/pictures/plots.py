@@ -222,6 +222,8 @@ def _frames(axes: Any, recording: Recording) -> None:
     poses = world_poses(scene.tree, recording.q[samples])
     balls = [(c, c.shape.radius, *poses[link]) for c, link in zip(scene.colliders, scene.links.tolist(), strict=True)
              if isinstance(c.shape, Sphere) and link != WORLD]  # fmt: skip
+    if not balls:
+        raise ConfigurationError("recordings", "a scene with balls on links", "none", "summary_figure draws others.")
     places = np.stack([p + R @ collider_pose(scene, c)[1] for c, _, R, p in balls], axis=1)
     radii = [radius for _, radius, _, _ in balls]
     planes = [c for c in scene.colliders if isinstance(c.shape, HalfSpace)]
@@ -321,5 +323,10 @@ def save_figure(figure: Any, path: Path) -> Path:
         wanted = f"a name that ends in .{', .'.join(formats)}"
         raise ConfigurationError(f"figure {str(path)!r}", wanted, shown(path.suffix), "Use .png.")
     with written(path, "figure") as part:
-        figure.savefig(part, format=path.suffix[1:].lower(), dpi=150)
+        try:
+            figure.savefig(part, format=path.suffix[1:].lower(), dpi=150)
+        except (ArithmeticError, ValueError) as error:  # axes of numbers whose differences overflow
+            raise ConfigurationError(
+                f"figure {shown(str(path))}", "numbers that can be drawn", str(error), "Look for where they diverge."
+            ) from error
     return path

@@ -113,7 +113,7 @@ def _pictures(recording: Recording, fps: int, size: tuple[int, int], speed: floa
     if not count < MOST_PICTURES:
         wanted, came = f"one for at most {MOST_PICTURES:,} pictures", f"{speed:g}, for {count:.3g} of {span:g} s"
         raise ConfigurationError("speed", wanted, came, "Film faster, or a shorter recording.")
-    at = np.arange(time[0], time[-1] + 1e-9, speed / fps)
+    at = time[0] + speed / fps * np.arange(int((span + 1e-9) / speed * fps) + 1)
     q = recording.q[np.minimum(np.searchsorted(time, at - 1e-9), len(recording) - 1)]
     if not np.abs(q).max(initial=0.0) < FARTHEST:
         wanted, came = f"configurations within {FARTHEST:g} m", "one that is NaN or farther away"

@@ -145,6 +145,94 @@ def test_files_that_are_no_description(load_text, text, match):
         load_text(text)
 
 
+DECLARATION = '<?xml version="1.0"?>'
+"""At the start of most files."""
+
+MENDED = {
+    "white space before the declaration": f"\n\t {DECLARATION}{TWO_LINKS}",
+    "text before an XML declaration": f"{DECLARATION}<!-- a -->{DECLARATION}{TWO_LINKS}",
+    "-- in a comment": TWO_LINKS.replace("<joint", "<!-- a -- b <c> --><!-- d ---><joint"),
+    "text in Latin-1": f"{DECLARATION}<!-- 20 \xb0C, \x93so\x94 -->{TWO_LINKS}".encode("latin-1"),
+    "closing tag </robot> too many": f"{DECLARATION}{TWO_LINKS}</robot>",
+    "closing tag </worldbody> too many, closing tag </robot> too many": f"{TWO_LINKS}</worldbody>\n</robot>\n",
+    "closing tag </link> too many": TWO_LINKS.replace("<joint", "</link><joint"),
+    "& or < in a value": TWO_LINKS.replace("<joint", "<gazebo x='a < b & c &lt; \"d\"'/><joint", 1),
+    "attributes without space between them": TWO_LINKS.replace('" type', '"type'),
+}
+"""Files that are no well-formed XML, by what the warning says is mended."""
+
+
+@pytest.mark.parametrize("mends", MENDED)
+def test_xml_as_other_readers_take_it(load_text, mends):
+    """The robot is the one of the well-formed file, whatever is mended, and the warning names it."""
+    with pytest.warns(ds.DelassusWarning, match=f"robot.urdf.* is no well-formed XML, .*: {re.escape(mends)}$"):
+        tree = load_text(MENDED[mends])
+    assert tree.fingerprint == load_text(TWO_LINKS).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        (f" {DECLARATION}{DOCTYPE}{TWO_LINKS}", "got a <!DOCTYPE"),
+        (f"<!-- -- -->{billion_laughs()}", "got a <!DOCTYPE"),
+        (f" {DECLARATION}{TWO_LINKS[:-9]}", "well-formed XML, got XML or text declaration not at start"),
+        (f" {DECLARATION}{TWO_LINKS}{TWO_LINKS}", "expected well-formed XML"),
+        (f" {DECLARATION}{TWO_LINKS}text", "expected well-formed XML"),
+        (TWO_LINKS.replace("</link>", "", 1), "expected well-formed XML, got mismatched tag"),
+        (TWO_LINKS.replace("</robot>", "</robot></robot><link name='c'/>"), "expected well-formed XML"),
+        (TWO_LINKS.replace('"b"', '"\x93b"').encode("latin-1"), "expected well-formed XML"),
+        (f" {DECLARATION}" + "<a>" * 2000 + "</b>" * 100_000, "expected well-formed XML"),
+        (f" {DECLARATION}" + "<a " + "b='' " * 100_000 + "=", "expected well-formed XML"),
+        (" <!--" * 100_000, "expected well-formed XML"),
+    ],
+)
+def test_xml_that_is_not_mended(load_text, text, match):
+    """Document types, and faults whose meaning is not clear; the error is that of the file as it is."""
+    with refused(match):
+        load_text(text)
+
+
+def test_scenes_whose_xml_is_mended(load_text, tmp_path):
+    """The reader of MJCF files takes what MuJoCo takes, included files too."""
+    pytest.importorskip("mujoco")
+    body = '<body name="b"><joint name="j"/><geom size="0.1"/></body>'
+    (tmp_path / "part.xml").write_text(f"<mujoco>{body}</mujoco></mujoco>")
+    scene = '\n<?xml version="1.0"?><mujoco><!-- a -- b --><worldbody><include file="part.xml"/></worldbody></mujoco>'
+    with pytest.warns(ds.DelassusWarning) as caught:
+        tree = load_text(f"{scene}</worldbody></mujoco>", ".xml")
+    assert tree.joint_names == ("j",)
+    said = [str(warning.message) for warning in caught]
+    assert any("part.xml" in text and "</mujoco> too many" in text for text in said)
+    assert any("robot.xml" in text and "</worldbody> too many" in text and "comment" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "match"),
+    [
+        (".mjb", "MuJoCo's binary format .*from_binary_path"),
+        (".sdf", "SDFormat"),
+        (".USD", "OpenUSD"),
+        (".usdz", "OpenUSD"),
+        (".stl", "a mesh"),
+        (".osim", "OpenSim"),
+        (".yaml", "YAML .*load_parallel"),
+    ],
+)
+def test_other_formats_are_named(load_text, tmp_path, suffix, match):
+    with refused(f"robot{suffix}.*: expected a URDF or MJCF file, got {match}"):
+        load_text(b"\0binary", suffix)
+    with refused("expected a file that exists"):
+        ds.load(f"nowhere/robot{suffix}")
+
+
+@pytest.mark.parametrize(
+    ("root", "form"), [("sdf", "SDFormat"), ("COLLADA", "a mesh"), ("launch", "a ROS launch file")]
+)
+def test_other_formats_of_xml_are_named(load_text, root, form):
+    with refused(f"got a <{root}>: {form}"):
+        load_text(f"<{root}/>")
+
+
 @pytest.mark.parametrize("suffix", [".xml", ".txt"])
 def test_files_of_any_name_that_are_no_description(load_text, suffix):
     with refused("expected well-formed XML"):

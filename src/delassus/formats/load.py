@@ -16,7 +16,7 @@ from delassus.errors import ModelError, missing_dependency, shown, unknown_name
 from delassus.formats.mujoco.model import tree_from_mujoco
 from delassus.formats.mujoco.xml import read_mjcf
 from delassus.formats.pinocchio import tree_from_pinocchio
-from delassus.formats.text import MAX_BYTES, read_xml
+from delassus.formats.text import MAX_BYTES, OTHER_FORMATS, OTHER_ROOTS, read_xml, refuse_format
 from delassus.formats.urdf.read import Continuous, tree_from_urdf, with_group_states
 from delassus.model.check import check_choice, check_path
 from delassus.model.description import Check, Root, Unsupported, judge_omitted
@@ -200,9 +200,11 @@ def _judged(tree: Tree, gimbals: Gimbals, unsupported: Unsupported) -> Tree:
 
 def read_description(path: Path, max_bytes: float) -> Element:
     """The ``<robot>`` of a URDF or SRDF file, or the ``<mujoco>`` of an MJCF file."""
+    refuse_format(path)
     element = read_xml(path, max_bytes)
     if element.tag not in ("robot", "mujoco"):
-        came = f"a <{shown(element.tag)[1:-1]}>"
+        form = OTHER_ROOTS.get(element.tag)
+        came = f"a <{shown(element.tag)[1:-1]}>{f': {form}' if form else ''}"
         raise ModelError(f"file {str(path)!r}", "a <robot> (URDF) or a <mujoco> (MJCF)", came, "Check the file.")
     return element
 
@@ -216,7 +218,7 @@ def find_description(robot: str | Path) -> Path:
         is_file = is_folder = False
     if is_file:
         return path
-    if isinstance(robot, Path) or path.suffix.lower() in (".urdf", ".xml", ".mjcf"):
+    if isinstance(robot, Path) or path.suffix.lower() in (".urdf", ".xml", ".mjcf", ".xacro", *OTHER_FORMATS):
         came = "a directory" if is_folder else "none"
         raise ModelError(f"file {shown(str(path))}", "a file that exists", came, "Check the path.")
     files = example_robot_files()

@@ -163,6 +163,7 @@ def _parsed(data: bytes | str, what: str) -> Element:
     parser.StartDoctypeDeclHandler = refuse
     parser.StartElementHandler = start
     parser.EndElementHandler = end
+    parser.CharacterDataHandler = builder.data
     try:
         parser.Parse(data, True)
     except (expat.ExpatError, ValueError, LookupError) as error:

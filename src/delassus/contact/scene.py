@@ -20,6 +20,7 @@ from delassus.errors import ConfigurationError, ModelError, shown, unknown_name,
 from delassus.frozen import Frozen
 from delassus.model.check import check_choice, check_flag, check_list, check_vector, finite_array
 from delassus.model.edit.combine import combine_trees
+from delassus.model.edit.massless import Massless
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Shape
 from delassus.model.tree import WORLD, Tree
 from delassus.runtime.compile import compile as compile_kernel
@@ -160,6 +161,7 @@ class Scene(Frozen):
         floor: bool | HalfSpace | HeightField = False,
         friction: float = 0.5,
         root: Root = "floating",
+        massless: Massless = "keep",
         configuration: str | None = None,
         friction_rule: FrictionRule = "geometric-mean",
     ) -> Scene:
@@ -180,6 +182,8 @@ class Scene(Frozen):
             Of the floor, and of the colliders of a URDF file.
         root : {"floating", "fixed"}
             Whether the root of a URDF file is on a free joint, or on the world.
+        massless : {"keep", "lock", "armature", "error"}
+            As of `delassus.load`. A `Simulator` needs another one than "keep" where joints move nothing with inertia.
         configuration : str, optional
             The one of ``tree.reference_configurations`` that it starts in; ``"qpos0"`` of MJCF, else neutral.
         friction_rule : {"geometric-mean", "max", "harmonic-mean"}
@@ -200,7 +204,7 @@ class Scene(Frozen):
         >>> scene = Scene.from_robot("go1", floor=True, configuration="standing")  # doctest: +SKIP
         >>> sim = delassus.Simulator(scene)  # doctest: +SKIP
         """
-        tree, colliders, ignored = described(cls, robot, friction, root)
+        tree, colliders, ignored = described(cls, robot, friction, root, massless)
         named = tree.reference_configurations
         start = named.get("qpos0", tree.neutral()) if configuration is None else named[configuration]
         given: dict[str, Any] = {

@@ -18,6 +18,7 @@ from delassus.formats.colliders import load_colliders, load_ignored
 from delassus.formats.load import find_description, load, srdf_beside
 from delassus.model.check import finite_array
 from delassus.model.edit.combine import ON_THE_WORLD, SEPARATOR, mount
+from delassus.model.edit.massless import Massless
 from delassus.model.kinematics import world_poses
 from delassus.model.mechanisms import free_body
 from delassus.model.shapes import Collider, Shape
@@ -43,7 +44,7 @@ MOST_MOVES, TOUCHING = 100, 1e-8
 
 
 def described(
-    scene_of: Callable[..., Solids], robot: str | Path | Any, friction: float, root: Root
+    scene_of: Callable[..., Solids], robot: str | Path | Any, friction: float, root: Root, massless: Massless = "keep"
 ) -> tuple[Tree, tuple[Collider, ...], tuple[tuple[str, str], ...]]:
     """Tree of a robot, its colliders, and the pairs that never collide: those that files name, or that always touch.
 
@@ -54,7 +55,7 @@ def described(
     path = find_description(robot) if isinstance(robot, str | Path) else None
     is_urdf = path is not None and path.suffix.lower() == ".urdf"
     srdf = srdf_beside(path) if path is not None and is_urdf else None
-    tree = load(robot, root=root if is_urdf else "fixed")
+    tree = load(robot, root=root if is_urdf else "fixed", massless=massless)
     given = robot if path is None else path
     colliders = load_colliders(given, tree, friction=friction) if is_urdf else load_colliders(given, tree)
     if not is_urdf:

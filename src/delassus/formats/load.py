@@ -21,6 +21,7 @@ from delassus.formats.urdf.read import Continuous, tree_from_urdf, with_group_st
 from delassus.model.check import check_choice, check_path
 from delassus.model.description import Check, Root, Unsupported, judge_omitted
 from delassus.model.edit.gimbals import with_ball_joints
+from delassus.model.edit.massless import MASSLESS, Massless, with_inertia
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import FREE
 
@@ -52,6 +53,7 @@ class Loading(TypedDict, total=False):
     root: Root
     continuous: Continuous
     gimbals: Gimbals
+    massless: Massless
     check_inertia: Check
     unsupported: Unsupported
     max_bytes: float
@@ -64,6 +66,7 @@ def load(
     continuous: Continuous = "angle",
     srdf: str | Path | None = None,
     gimbals: Gimbals = "hinges",
+    massless: Massless = "keep",
     check_inertia: Check = "warn",
     unsupported: Unsupported = "warn",
     max_bytes: float = MAX_BYTES,
@@ -90,6 +93,14 @@ def load(
         ball joint: three freedoms, no singular axis, another layout of ``q`` and ``v``. ``tree.aliases`` says of each
         hinge which joint it is part of, ``tree.report`` also which hinges stay, and why: limits, damping, motors, and
         what else a ball joint does not have. `delassus.model.edit.gimbals` has the rules.
+    massless : {"keep", "lock", "armature", "error"}
+        What to do about joints that move nothing with inertia: links without mass at the end of a chain, say. Their
+        mass matrix is singular. ``"keep"`` loads the robot as it is: kinematics, Jacobians and inverse dynamics work,
+        and what needs the inverse of the mass matrix (forward dynamics, Delassus matrices, simulation) raises
+        `ModelError` with the names of the joints. ``"lock"`` fixes these joints at zero, which leaves them out of ``q``
+        and ``v``; constraints, actuators and sensors of theirs go too. ``"armature"`` gives them a small one: 1e-4 of
+        the robot's mass (kg) where they slide, of its mass times the square of its characteristic length (kg·m²) where
+        they turn. ``"error"`` raises at once. ``tree.report`` names the joints in each case.
     check_inertia : {"warn", "refuse", "repair"}
         What to do about rotational inertias that no rigid body can have (negative principal moments, or one larger than
         the sum of the other two): use them and warn, raise an error, or take the nearest inertia that is possible.
@@ -113,8 +124,10 @@ def load(
     Raises
     ------
     ModelError
-        The description is missing, malformed, too large, attaches itself, or describes no tree with a regular mass
-        matrix; names the culprit. With ``unsupported="refuse"``, a description that has more than a tree holds.
+        The description is missing, malformed, too large, attaches itself, or describes no tree, or one whose mass
+        matrix is indefinite; names the culprit. With ``unsupported="refuse"``, a description that has more than a tree
+        holds. With ``massless="error"``, joints that move nothing with inertia; with ``"lock"``, one that does so along
+        some of its degrees of freedom.
     UnknownNameError
         No robot of that name is known.
     MissingDependencyError
@@ -128,6 +141,7 @@ def load(
     38
     """
     check_choice("gimbals", gimbals, ("hinges", "ball"), ModelError)
+    check_choice("massless", massless, MASSLESS, ModelError)
     module = type(robot).__module__.split(".")[0]
     if isinstance(robot, (str, Path)):
         path = find_description(robot)
@@ -136,7 +150,7 @@ def load(
             source = f"file {str(path)!r}" if Path(robot) == path else f"robot {robot!r}"
             return load_description(
                 description, path, srdf, source=source, root=root, continuous=continuous, gimbals=gimbals,
-                check_inertia=check_inertia, unsupported=unsupported, max_bytes=max_bytes,
+                massless=massless, check_inertia=check_inertia, unsupported=unsupported, max_bytes=max_bytes,
             )  # fmt: skip
         tree = tree_from_mujoco(read_mjcf(path, description, max_bytes), check_inertia, f"file {str(path)!r}")
     elif module == "pinocchio":
@@ -155,7 +169,7 @@ def load(
             "root", "a description with a free joint", f"{tree.name!r}, which has none",
             "MJCF files and models say themselves what carries the root: add a free joint there.",
         )  # fmt: skip
-    return _judged(tree, gimbals, unsupported)
+    return _judged(tree, gimbals, massless, unsupported)
 
 
 def load_description(
@@ -172,13 +186,14 @@ def load_description(
     """
     how: dict[str, Any] = {**{name: x.default for name, x in signature(load).parameters.items()}, **loading}
     check_choice("gimbals", how["gimbals"], ("hinges", "ball"), ModelError)
+    check_choice("massless", how["massless"], MASSLESS, ModelError)
     states = srdf_beside(path) if srdf is None else check_path("srdf", srdf)
     options = how["root"], how["continuous"], how["check_inertia"]
     tree = tree_from_urdf(robot, path.stem, *options, source or f"file {str(path)!r}", balls)
     if states is not None:
         semantics = read_xml(states, how["max_bytes"])
         tree = with_group_states(tree, semantics, f"file {str(states)!r}", listed=srdf is not None)
-    return _judged(tree, how["gimbals"], how["unsupported"])
+    return _judged(tree, how["gimbals"], how["massless"], how["unsupported"])
 
 
 def srdf_beside(urdf: Path) -> Path | None:
@@ -191,11 +206,11 @@ def srdf_beside(urdf: Path) -> Path | None:
     return None
 
 
-def _judged(tree: Tree, gimbals: Gimbals, unsupported: Unsupported) -> Tree:
-    """The tree, with ball joints if asked for; warns or raises where it does not hold all of its description."""
+def _judged(tree: Tree, gimbals: Gimbals, massless: Massless, unsupported: Unsupported) -> Tree:
+    """The tree, with ball joints and inertia if asked for; warns or raises where it lacks some of its description."""
     tree = with_ball_joints(tree) if gimbals == "ball" else tree
     judge_omitted(tree.name, "a tree", tree.omitted, unsupported, "`tree.report` lists all.")
-    return tree
+    return with_inertia(tree, massless)
 
 
 def read_description(path: Path, max_bytes: float) -> Element:

@@ -19,6 +19,7 @@ from delassus.constraints import Argument, Constraint, bounded_joints, check_con
 from delassus.constraints.contact import contacts_of
 from delassus.errors import ConfigurationError, ConstraintError, ModelError, shown, unknown_name, warn
 from delassus.model.check import check_choice, check_flag, check_list
+from delassus.model.edit.massless import require_inertia
 from delassus.model.tree import Tree
 from delassus.planner.plan import plan
 from delassus.quantities.options import Constraints, Options, check_options
@@ -376,6 +377,8 @@ def request(
     for option, other in quantity.by_option.items():
         quantity = quantity if options.get(option) is None else other
     checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
+    if quantity.inverts_mass:
+        require_inertia(tree, loads)
     if quantity.closes_loops:
         checked = tuple(c if c.n_points else c.as_loop for c in checked)
     if "solver" in quantity.options:

@@ -66,7 +66,8 @@ def named(tree):
     return next((names for what, names in tree.report.items() if "move nothing with inertia" in what), ())
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("root", ["fixed", "floating"])
 def test_what_is_found_is_the_rank(seed, root):
     """As many degrees of freedom as the mass matrix lacks of its rank; locked or with armature, it lacks none."""
@@ -104,6 +105,7 @@ def _scaled(M):
     return M / size / size[:, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_kinematics_and_inverse_dynamics(seed):
     """All that needs no inverse of the mass matrix, beside the robot with a small armature."""
@@ -143,6 +145,7 @@ NAMED = r"joints '(arm/)?pan', '(arm/)?zoom': expected .* none behind links '(ar
 WAYS = NAMED + r".*massless='lock' or massless='armature' of delassus.load"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUANTITIES)
 def test_every_quantity_is_refused_or_right(name):
     """What inverts the mass matrix is refused by name, when it is compiled; all others give finite numbers."""
@@ -227,3 +230,17 @@ def test_the_armature_that_is_added():
     none = text_of([("a", ""), ("b", "")], [("j", "a", "b", "revolute", "")])
     bare = tree_of_urdf(none, "floating", massless="armature")
     assert bare.per_dof("armature") == pytest.approx(SMALL_ARMATURE * np.ones(7))  # of 1 kg and 1 m
+
+
+def test_loops_between_links_that_are_one_then(tmp_path):
+    """They are left out with the motors of locked joints, and listed; with armature, all stay."""
+    (tmp_path / "robot.urdf").write_text(text_of(*head()))
+    (tmp_path / "robot.yaml").write_text("closed_loop: [[lens, b], [b, base]]\ntype: [6d, 3d]\nname_mot: [j, zoom]\n")
+    tree, whole = (ds.load_parallel(tmp_path, massless=how) for how in ("lock", "armature"))
+    left_out, closing = whole.constraints
+    assert [c.fingerprint for c in tree.constraints] == [closing.fingerprint] and tree.nv == 2
+    assert [*tree.omitted.values()] == [("pan", "zoom"), (repr(left_out), "zoom")]
+    assert [[a.name for a in x.actuators] for x in (tree, whole)] == [["j"], ["j", "zoom"]]
+    with pytest.raises(ModelError, match=NAMED):
+        ds.load_parallel(tmp_path, massless="error")
+    assert named(ds.load_parallel(tmp_path)) == ("pan", "zoom")

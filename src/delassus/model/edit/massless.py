@@ -17,7 +17,7 @@ import numpy as np
 from delassus.errors import ModelError
 from delassus.model.edit.combine import ON_THE_WORLD
 from delassus.model.inertia import motion_transform, move_inertia
-from delassus.model.kinematics import generic_configurations, joint_displacement, relative_poses
+from delassus.model.kinematics import generic_configurations, relative_poses
 from delassus.model.topology import WORLD, Placement, Topology, characteristic_length
 from delassus.spatial.motion import LINEAR
 from delassus.spatial.rotations import Array, exact_quarter_turns
@@ -177,8 +177,7 @@ def _locked(tree: T, locked: Collection[int]) -> tuple[T, tuple[str, ...]]:
             inertias.append(np.array(tree.inertias[i]))
             kept.append(i)
             continue
-        turn, shift = joint_displacement(joint, np.array(joint.kind.neutral))
-        at = Placement(on.link, exact_quarter_turns(rotation @ turn), position + rotation @ shift)
+        at = Placement(on.link, exact_quarter_turns(rotation), position)
         places.append(at)
         moved = move_inertia(tree.inertias[i], at.rotation, at.position)
         if at.link == WORLD:

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import random
+import re
 import subprocess
 import sys
 import warnings
@@ -54,6 +55,16 @@ def arm(tmp_path: Path) -> Path:
     path = tmp_path / "arm.urdf"
     path.write_text(f'<robot name="arm">{links}{joints}</robot>')
     return path
+
+
+def test_links_without_mass(tmp_path: Path) -> None:
+    """Commands that load robots say what is wrong, and do what they are told about it."""
+    path, singular = tmp_path / "robot.urdf", "(the mass matrix is singular)"
+    path.write_text(re.sub(r"<inertial>.*?</inertial>", "", ds.mechanisms.chain(2).to_urdf(), flags=re.DOTALL))
+    file = str(path)
+    assert "2 moving links" in run("info", file) and "0 moving links" in run("info", file, "--massless", "lock")
+    assert singular in " ".join(run("compute", file, "--weld", "link2", status=2).split())
+    assert "rank" in run("compute", file, "--weld", "link2", "--massless", "armature")
 
 
 @pytest.mark.slow

@@ -46,6 +46,9 @@ POSE = 1e-12
 MANIFOLD = 1e-12
 """Round trips of exponential and logarithm: both lose a few units in the last place of numbers of order 10."""
 
+ROUNDED = 1e-13
+"""Differences of entries of mass matrices, of numbers up to a hundred times as large."""
+
 CENTRAL_DIFFERENCES = 1e-7
 """Second-order differences with steps of 1e-5 or 1e-6: truncation below 1e-9, round-off some 1e-15 / 1e-6."""
 
@@ -294,6 +297,157 @@ class TestUrdf:
         for given, limits in (("upper='2'", (0, 2)), ("lower='0' upper='0'", (0, 0))):
             tree = one_joint(load_text, kind, f"<limit effort='1' {given}/>")
             assert (tree.joints[0].lower, tree.joints[0].upper) == limits
+
+    @pytest.mark.parametrize("kind", ["revolute", "prismatic", "continuous"])
+    @pytest.mark.parametrize("limit", [0, -0.0, -3])
+    def test_motors_without_force_or_speed(self, load_text, kind, limit):
+        """Zero is how files say that they do not know: there is no limit, motors act, and loading says so."""
+        inside = f'<limit lower="-9" upper="9" effort="{limit}" velocity="{limit}"/>'
+        with pytest.warns(ds.DelassusWarning, match=r"1 motors whose effort or velocity limit is not above .* \(j\)"):
+            tree = one_joint(load_text, kind, inside)
+        assert tree.effort_limit == tree.velocity_limit == np.inf and ("j",) in tree.report.values()
+        pd = dict(control="pd", kp=[2.0], kd=[0.0], gravity=(0, 0, 0))
+        plain = one_joint(load_text, kind)
+        pushed = (ds.forward_dynamics(x, [0.0], [0.0], [0.5], **pd).qdd[0] for x in (tree, plain))
+        assert next(pushed) == next(pushed) > 0.0
+        for other in ("fixed", "floating", "planar"):  # no single motor drives these
+            assert not one_joint(load_text, other, inside).omitted
+
+    @pytest.mark.parametrize(
+        ("inside", "fault"),
+        [
+            ('<limit upper="-0.5"/>', "lower limit above the upper one"),
+            ('<dynamics damping="-1"/>', "negative damping"),
+            ('<dynamics friction="-1e-9" damping="-2"/>', "negative damping, negative friction"),
+        ],
+    )
+    def test_numbers_that_no_joint_has(self, load_text, inside, fault):
+        with pytest.warns(ds.DelassusWarning, match=rf"robot.urdf'?: no joint is like j \({fault}\)"):
+            one_joint(load_text, "revolute", inside)
+
+    @pytest.mark.parametrize("kind", ["revolute", "prismatic", "continuous"])
+    def test_rotors_of_transmissions(self, load_text, kind):
+        """As Drake has them: a rotor of inertia I behind a gear of ratio ρ adds ρ² I to the mass matrix."""
+
+        def driven(*numbers, name="j", of="transmission_interface/SimpleTransmission"):
+            tags = ["".join(f"<drake:{tag} value='{x}'/>" for tag, x in given.items()) for given in numbers]
+            actuators = "".join(f"<actuator name='m'>{inside}</actuator>" for inside in tags)
+            parts = f"<transmission name='t'><type>{of}</type><joint name='{name}'/>{actuators}</transmission>"
+            return load_text(link("a"), link("b"), joint("j", "a", "b", kind), parts)
+
+        bare, (inertia, ratio) = one_joint(load_text, kind), np.random.default_rng(3).uniform(0.1, 9, 2)
+        plain = ds.mass_matrix(bare, [0.3])
+        added = [
+            (driven({"rotor_inertia": inertia, "gear_ratio": ratio}), ratio**2 * inertia),
+            (driven({"rotor_inertia": inertia, "gear_ratio": -ratio}), ratio**2 * inertia),
+            (driven({"rotor_inertia": inertia}), inertia),
+            (driven({"gear_ratio": ratio}), 0.0),
+            (driven({"rotor_inertia": inertia}, {"rotor_inertia": 1.0, "gear_ratio": 2.0}), inertia + 4.0),
+        ]
+        for tree, expected in added:
+            assert not tree.omitted
+            assert ds.mass_matrix(tree, [0.3]) - plain == pytest.approx(expected, rel=ROUNDED)
+        for other in ({"of": "FourBar"}, {"name": "k"}):
+            with pytest.warns(ds.DelassusWarning, match=r"1 rotors of other than simple transmissions, .* \(t\)"):
+                assert not driven({"rotor_inertia": 1}, **other).per_dof("armature").any()
+        with pytest.raises(ds.DelassusError, match="transmission 't', value of <drake:gear_ratio>: expected a finite"):
+            driven({"rotor_inertia": 1, "gear_ratio": "many"})
+        with pytest.raises(ds.DelassusError, match=r"transmission 't', <drake:rotor_inertia>: .* at least 0, got -1"):
+            driven({"rotor_inertia": -1})
+
+    def test_elements_of_other_programs_are_listed(self, load_text):
+        """What changes the motion; links that only a joint of Drake's carries are fixed."""
+        ends = '<parent link="b"/><child link="{}"/><origin xyz="1 2 3"/>'
+        foreign = (
+            f'<drake:joint name="ball" type="ball">{ends.format("c")}</drake:joint>',
+            f'<drake:joint name="second" type="screw">{ends.format("a")}</drake:joint>',
+            '<drake:joint name="bare" type="universal"/>',
+            '<drake:linear_bushing_rpy><drake:bushing_frameA name="a"/></drake:linear_bushing_rpy>',
+            '<loop_joint name="closure" type="continuous"><link1 link="a"/><link2 link="b"/></loop_joint>',
+            '<mujoco><compiler balanceinertia="true"/><option gravity="0 0 0"/></mujoco>',
+            '<gazebo reference="b"><material>Red</material></gazebo>',
+        )
+        with pytest.warns(ds.DelassusWarning, match="joints of Drake's .* held fixed"):
+            parts = link("a"), link("b"), link("c"), joint("j", "a", "b")
+            tree = load_text(*parts, *foreign)
+        assert list(tree.omitted.values()) == [
+            ("ball",),
+            (
+                "drake:joint second", "drake:joint bare", "drake:linear_bushing_rpy", "loop_joint closure",
+                "mujoco: compiler", "mujoco: option",
+            ),
+        ]  # fmt: skip
+        assert tree.report.items() >= tree.omitted.items() and tree.nv == 1
+        at = tree.placement("c")
+        assert (at.link, at.position.tolist()) == (0, [1, 2, 3]) and tree.placement("ball") is at
+
+    @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2", None])
+    def test_quaternions_of_later_versions(self, tmp_path, version):
+        """As urdfdom reads them: of any length from version 1.1 on, ignored before."""
+        quaternion = np.random.default_rng(4).normal(size=4)
+        said = "" if version is None else f' version="{version}"'
+        pose = f'<origin xyz="1 2 3" quat_xyzw="{" ".join(map(str, quaternion))}"/>'
+        body = link("b", inertial(origin=pose))
+        text = f'<robot name="r"{said}>{link("a")}{body}{joint("j", "a", "b", inside=pose)}</robot>'
+        path = tmp_path / "robot.urdf"
+        path.write_text(text)
+        if version in ("1.1", "1.2"):
+            tree, expected = ds.load(path), quaternion_to_matrix(quaternion / np.linalg.norm(quaternion))
+        else:
+            with pytest.warns(ds.DelassusWarning, match=r"2 quat_xyzw of links and joints .* \(b, j\)"):
+                tree, expected = ds.load(path), np.eye(3)
+        assert error(pose_matrix(tree, "b", [0.0]), matrix(expected, [1, 2, 3])) < POSE
+        own = tree.inertial_parameters[0]
+        turned = expected @ np.diag([0.02, 0.03, 0.04]) @ expected.T + 2.0 * (
+            14 * np.eye(3) - np.outer(*2 * [[1, 2, 3]])
+        )
+        assert error(own[4:], turned[[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]]) < POSE
+
+    @pytest.mark.parametrize(
+        "version", ["", "1", "1.3", "2.0", "0.9", "1.1.0", "1.1 ", "-1.1", "1.x", "9" * 6000 + ".1"]
+    )
+    def test_versions_that_there_are_not(self, tmp_path, version):
+        path = tmp_path / "robot.urdf"
+        path.write_text(f'<robot name="r" version="{version}">{link("a")}</robot>')
+        with pytest.raises(ds.DelassusError, match="version of URDF: expected one of 1"):
+            ds.load(path)
+
+    @pytest.mark.parametrize(
+        ("origin", "match"),
+        [
+            ('rpy="0 0 0" quat_xyzw="0 0 0 1"', "joint 'j', <origin>: expected rpy or quat_xyzw, got both"),
+            ('quat_xyzw="0 0 1"', "joint 'j', quat_xyzw of <origin>: expected 4 finite"),
+            ('quat_xyzw="0 0 0 0"', "joint 'j', quat_xyzw of <origin>: expected a rotation"),
+        ],
+    )
+    def test_quaternions_that_are_none(self, tmp_path, origin, match):
+        path = tmp_path / "robot.urdf"
+        parts = link("a"), link("b"), joint("j", "a", "b", inside=f"<origin {origin}/>")
+        path.write_text(f'<robot name="r" version="1.1">{"".join(parts)}</robot>')
+        with pytest.raises(ds.DelassusError, match=match):
+            ds.load(path)
+
+    def test_a_world_that_is_not_declared_is_the_root(self, load_text):
+        """As in Drake: the same robot as with ``<link name="world"/>``."""
+        parts = link("b"), link("c"), joint("j", "world", "b"), joint("k", "world", "c", "fixed")
+        tree, declared = load_text(*parts), load_text('<link name="world"/>', *parts)
+        assert tree.fingerprint == declared.fingerprint and tree.placement("world").link == WORLD
+        assert load_text(*parts, root="floating").link_names == ("world", "b")
+        with pytest.raises(ds.DelassusError, match="joint 'j': expected a parent link that exists, got 'World'"):
+            load_text(link("b"), joint("j", "World", "b"))
+
+    def test_masses_without_moments_are_points(self, load_text):
+        """With a warning; what links that are fixed to the world lack does not matter."""
+        alone = '<inertial><origin xyz="0 3 4"/><mass value="2"/></inertial>'
+        with pytest.warns(ds.DelassusWarning, match=r"1 masses without moments of inertia, which are points \(b\)"):
+            tree = load_text(link("a", alone), link("b", alone), joint("j", "a", "b"))
+        assert ds.mass_matrix(tree, [0.0])[0, 0] == 2.0 * 25.0  # about the x axis
+        for poor in (alone, "<inertial/>", '<inertial><mass value="1"/><inertia ixx="1"/></inertial>'):
+            for kind, frozen in (("revolute", "a"), ("fixed", "ab")):
+                bodies = (link(name, poor if name in frozen else None) for name in "abc")
+                assert not load_text(*bodies, joint("j", "a", "b", kind), joint("k", "b", "c")).omitted
+        with pytest.warns(ds.DelassusWarning, match=r"which are points \(a\)"):  # it moves now
+            load_text(link("a", alone), link("b"), joint("j", "a", "b"), root="floating")
 
     def test_quarter_turns_are_exact(self, load_text):
         for written in ("1.57079632679", "1.5707963267948966", "-1.5707963268", "3.14159265359", "4.71238898038"):
@@ -572,7 +726,8 @@ class TestLimits:
             assert 0.9 < np.max(np.abs(self.random(load_text, "prismatic", *limits))) <= 1
 
     def test_reversed_limits_are_read_as_their_interval(self, load_text):
-        q = self.random(load_text, "revolute", 1.5, -0.5)
+        with pytest.warns(ds.DelassusWarning, match=r"no joint is like j \(lower limit above the upper one\)"):
+            q = self.random(load_text, "revolute", 1.5, -0.5)
         assert np.all((q >= -0.5) & (q <= 1.5)) and np.ptp(q) > 1.8
 
 
@@ -1150,7 +1305,7 @@ class TestMechanisms:
 
 
 def test_transforms_of_the_model_are_those_of_the_algorithms(every_joint):
-    """`refuse_massless` and `reroot` use `model.kinematics`, the algorithms `spatial`: the same Jacobian by both."""
+    """`idle_joints` and `reroot` use `model.kinematics`, the algorithms `spatial`: the same Jacobian by both."""
     q = every_joint.random(0)
     for name in every_joint.link_names:
         J = ds.jacobian(every_joint, ds.Weld(name, axes="world"), q)
@@ -1172,8 +1327,12 @@ def test_armature_is_inertia_enough_for_a_joint():
     links, turn = [RawLink("a", 1.0, np.zeros(3), np.eye(3)), RawLink("b")], joint_kinds.REVOLUTE
     tree = build_tree("rotor", links, [RawJoint("j", turn, "a", "b", armature=0.1)])
     assert np.allclose(ds.mass_matrix(tree, tree.neutral()), 0.1)
+    assert ds.forward_dynamics(tree, [0.0], [0.0], [1.0]).qdd == pytest.approx(10.0)
+    silent = build_tree("rotor", links, [RawJoint("j", turn, "a", "b", armature=0.1, effort_limit=0.0)])
+    assert silent.report == {"effort limits of zero, under which motors have no force": ("j",)} and not tree.report
+    bare = build_tree("rotor", links, [RawJoint("j", turn, "a", "b")])
     with pytest.raises(ds.DelassusError, match="joint 'j': expected a subtree with inertia"):
-        build_tree("rotor", links, [RawJoint("j", turn, "a", "b")])
+        ds.forward_dynamics(bare, [0.0], [0.0], [1.0])
 
 
 def test_names_and_sizes_that_are_nearly_right_get_advice():

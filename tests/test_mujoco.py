@@ -715,8 +715,46 @@ def test_tendon_armature_is_refused():
     ],
 )
 def test_singular_mass_matrices_are_refused(bodies):
+    model = from_xml(bodies.format(LINK))
     with pytest.raises(ModelError, match=r"joint 'twice'.*inertia about every degree of freedom"):
-        tree_from_mujoco(from_xml(bodies.format(LINK)))
+        ds.load(model, massless="error")
+    tree, locked = ds.load(model), ds.load(model, massless="lock")
+    assert "twice" not in locked.joint_names and locked.nv == tree.nv - 1
+    with pytest.raises(ModelError, match=r"joint 'twice'.*massless='lock'"):
+        ds.forward_dynamics(tree, tree.neutral(), *np.zeros((2, tree.nv)))
+
+
+def test_scenes_whose_xml_is_mended(tmp_path):
+    """The reader of files takes what MuJoCo takes, included files too; warnings name file and fault."""
+    body = '<body name="b"><joint name="j"/><geom size="0.1"/></body>'
+    (tmp_path / "part.xml").write_text(f"<mujoco>{body}</mujoco></mujoco>")
+    inside = '<mujoco><!-- a -- b --><worldbody><include file="part.xml"/></worldbody></mujoco></worldbody></mujoco>'
+    (tmp_path / "scene.xml").write_text(f'\n<?xml version="1.0"?>{inside}')
+    with pytest.warns(ds.DelassusWarning) as caught:
+        tree = ds.load(tmp_path / "scene.xml")
+    assert tree.joint_names == ("j",)
+    said = [str(warning.message) for warning in caught]
+    assert any("part.xml" in text and "</mujoco> too many" in text for text in said)
+    assert any("scene.xml" in text and "</worldbody> too many" in text and "comment" in text for text in said)
+
+
+def test_what_refers_to_locked_joints():
+    """Constraints hold for the joints that are left, where these follow; what only locked joints have is listed."""
+    model = mujoco.MjModel.from_xml_string(f"""<mujoco><worldbody><body><joint name="j"/>{LINK}
+        <body pos="0 0 1"><joint name="twice"/><joint name="again"/>{LINK}</body></body></worldbody>
+        <equality><joint joint1="j" joint2="twice" polycoef="0.3 2 0 0 0"/>
+        <joint joint1="twice" joint2="again"/></equality>
+        <tendon><fixed name="t"><joint joint="j" coef="2"/><joint joint="twice" coef="1"/></fixed></tendon>
+        <actuator><motor name="motor" tendon="t"/><motor name="lost" joint="twice"/></actuator>
+        <sensor><jointpos name="angle" joint="twice"/><jointpos name="kept" joint="again"/></sensor>
+        <keyframe><key name="up" qpos="0.1 0.2 0.3"/></keyframe></mujoco>""")
+    whole, tree = ds.load(model), ds.load(model, massless="lock")
+    assert (whole.joint_names, tree.joint_names) == (("j", "twice", "again"), ("j", "again"))
+    assert [c.fingerprint for c in tree.constraints] == [ds.JointRows({"j": 1.0}, rest=0.3).fingerprint]
+    assert [(a.name, dict(a.transmission)) for a in tree.actuators] == [("motor", {"j": 2.0})]
+    assert [s.name for s in tree.sensors] == ["kept"] and tree.reference_configurations["up"].tolist() == [0.1, 0.3]
+    gone = (repr(whole.constraints[1]), "lost", "angle")
+    assert [*tree.omitted.values()] == [("twice",), gone] and [*whole.omitted.values()] == [("twice",)]
 
 
 def test_what_is_no_model_is_refused():

@@ -57,12 +57,11 @@ STATE = 1e-12
 REGULAR = 1e-8
 """Rows count as independent if the smallest eigenvalue of G, scaled to unit diagonal, is above this."""
 
-REFUSED = {
-    "romeo_description/urdf/romeo.urdf": "RThumb3",  # finger links without mass: M is singular
-    "romeo_description/urdf/romeo_laas_small.urdf": "r_gripper",  # a gripper without mass: M is singular
-}
+SINGULAR = {  # fingers and grippers without mass
+    "romeo_description/urdf/romeo.urdf", "romeo_description/urdf/romeo_laas_small.urdf"
+}  # fmt: skip
 NO_ROBOT = {"ur_description/urdf/ur3.urdf"}  # an empty <robot> element, which Pinocchio does not read
-ROBOTS = [name for name in FILES if name not in REFUSED and name not in NO_ROBOT]
+ROBOTS = [name for name in FILES if name not in SINGULAR | NO_ROBOT]
 
 
 def convert(model):
@@ -274,10 +273,16 @@ def test_robot(name, root):
         check_delassus(tree, model, some_constraints(tree, tree.link_names, rng), rng)
 
 
-@pytest.mark.parametrize("name", [name for name in REFUSED if name in FILES])
-def test_robots_that_are_refused(name):
-    with pytest.raises(ModelError, match=REFUSED[name]):
-        convert(read(name, "fixed"))
+@pytest.mark.parametrize("name", sorted(SINGULAR.intersection(FILES)))
+def test_robots_with_links_without_mass(name):
+    model = read(name, "fixed")
+    tree, rng = convert(model), np.random.default_rng(0)
+    q, (v, a) = tree.random(rng), rng.normal(size=(2, tree.nv))
+    assert (
+        error(ds.inverse_dynamics(tree, q, v, a, passive="none"), pin.rnea(model, model.createData(), q, v, a)) < STATE
+    )
+    with pytest.raises(ModelError, match="massless='lock' or massless='armature'"):
+        ds.forward_dynamics(tree, q, v, a)
 
 
 # -- every joint type ----------------------------------------------------------------------------------------------
@@ -525,7 +530,12 @@ def test_axes_and_numbers_that_are_refused():
     model = one(pin.JointModelRX())
     model.inertias[1] = pin.Inertia.Zero()
     with pytest.raises(ModelError, match=r"joint 'j'.*singular"):
-        tree_from_pinocchio(model)
+        ds.load(model, massless="error")
+    assert ds.load(model).nv == 1 and ds.load(model, massless="lock").nv == 0
+    assert ds.load(model, massless="armature").per_dof("armature") == 1e-4  # of 1 kg and 1 m
+    for given in ("locked", None, True):
+        with pytest.raises(ModelError, match="massless: expected 'keep', 'lock', 'armature' or 'error', got"):
+            ds.load(model, massless=given)
 
 
 def test_unphysical_inertia():

@@ -34,13 +34,12 @@ pytestmark = pytest.mark.peer
 if not FILES:
     pytest.skip("example-robot-data is not installed", allow_module_level=True)
 
-NOT_LOADED = {
-    # file: (what the error names, whether Pinocchio loads it, why)
-    "romeo_description/urdf/romeo.urdf": ("RThumb3", True, "finger links without mass: M is singular"),
-    "romeo_description/urdf/romeo_laas_small.urdf": ("r_gripper", True, "a gripper without mass: M is singular"),
-    "ur_description/urdf/ur3.urdf": ("ur3", False, "an empty <robot> element"),
+NO_ROBOT = "ur_description/urdf/ur3.urdf"  # an empty <robot> element
+SINGULAR = {  # joints that move nothing with inertia: fingers and grippers without mass
+    "romeo_description/urdf/romeo.urdf": "RThumb3",
+    "romeo_description/urdf/romeo_laas_small.urdf": "r_gripper_joint",
 }
-ROBOTS = [name for name in FILES if name not in NOT_LOADED]
+ROBOTS = [name for name in FILES if name not in SINGULAR and name != NO_ROBOT]
 ROOTS = ("fixed", "floating")
 BATCH = 2
 REGULAR = 1e-9
@@ -202,17 +201,25 @@ SETS = (
 # -- tests ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NOT_LOADED)
-def test_the_files_that_do_not_load(name):
-    culprit, peer_loads, _ = NOT_LOADED[name]
+def test_a_file_without_a_robot():
     for root in ROOTS:
-        with pytest.raises(ModelError, match=culprit):
-            load_tree(name, root)
-    if peer_loads:
-        assert load_peer(name, "fixed").nv > 0
-    else:
-        with pytest.raises(ValueError):
-            load_peer(name, "fixed")
+        with pytest.raises(ModelError, match="ur3"):
+            load_tree(NO_ROBOT, root)
+    with pytest.raises(ValueError):
+        load_peer(NO_ROBOT, "fixed")
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+def test_robots_with_links_without_mass(name):
+    """They load: kinematics, mass matrix and inverse dynamics are Pinocchio's, and forward dynamics is refused."""
+    tree, model = load_tree(name, "floating"), load_peer(name, "floating")
+    assert list(tree.joint_names) == list(model.names)[1:] and SINGULAR[name] in sum(tree.omitted.values(), ())
+    q, (v, a) = tree.random(0), np.random.default_rng(0).normal(size=(2, tree.nv))
+    assert error(ds.mass_matrix(tree, q), Peer(model, q).M) < PEER_MASS_MATRIX
+    tau = pin.rnea(model, model.createData(), q, v, a)
+    assert error(ds.inverse_dynamics(tree, q, v, a, passive="none"), tau) < PEER_MASS_MATRIX
+    with pytest.raises(ModelError, match="massless='lock' or massless='armature'"):
+        ds.forward_dynamics(tree, q, v, a)
 
 
 @every_robot

@@ -26,6 +26,15 @@ class RootOption(StrEnum):
     floating = "floating"
 
 
+class MasslessOption(StrEnum):
+    """What to do about joints that move nothing with inertia."""
+
+    keep = "keep"
+    lock = "lock"
+    armature = "armature"
+    error = "error"
+
+
 class ControlOption(StrEnum):
     """Source of joint forces."""
 
@@ -64,6 +73,12 @@ SceneName = Annotated[
 ]
 RootChoice = Annotated[
     RootOption, typer.Option("--root", help="Whether a URDF file's root link is fixed to the world or on a free joint.")
+]
+MasslessChoice = Annotated[
+    MasslessOption,
+    typer.Option(
+        "--massless", help="Joints that move nothing with inertia: keep, lock, give a small armature, or an error."
+    ),
 ]
 Floor = Annotated[bool, typer.Option("--floor", help="Of a file or robot: put it on a floor.")]
 Keyframe = Annotated[
@@ -114,6 +129,7 @@ def demo(file: Json = None, csv: Csv = None) -> None:
 def info(
     robot: Robot,
     root: RootChoice = RootOption.fixed,
+    massless: MasslessChoice = MasslessOption.keep,
     frames: Annotated[bool, typer.Option("--frames", help="List every name that a constraint can use.")] = False,
     file: Json = None,
     csv: Csv = None,
@@ -123,7 +139,7 @@ def info(
     from delassus.formats.load import load
     from delassus.model.tree import total_mass
 
-    tree = load(robot, root=root.value)
+    tree = load(robot, root=root.value, massless=massless.value)
     console.print(
         console.render_str(f"{tree.name}:", style="bold"),
         f"{tree.n_links} moving links, {base_of(tree)}, nq = {tree.nq}, nv = {tree.nv}, depth {tree.depth}, "
@@ -171,6 +187,7 @@ def info(
 def compute(
     robot: Robot,
     root: RootChoice = RootOption.fixed,
+    massless: MasslessChoice = MasslessOption.keep,
     weld: Welds = None,
     point: Points = None,
     method: Annotated[str, typer.Option(help=f"One of {', '.join(OSIM_METHODS)}.")] = "pv-osimr",
@@ -187,7 +204,7 @@ def compute(
     from delassus.formats.load import load
     from delassus.quantities.declarations.osim import delassus
 
-    tree = load(robot, root=root.value)
+    tree = load(robot, root=root.value, massless=massless.value)
     constraints = parse_constraints(tree, weld, point)
     state = tree.random(seed) if q is None else read_configuration(q)
     G = delassus(tree, constraints, state, method=method)
@@ -216,6 +233,7 @@ def compute(
 def export(
     robot: Robot,
     root: RootChoice = RootOption.fixed,
+    massless: MasslessChoice = MasslessOption.keep,
     weld: Welds = None,
     point: Points = None,
     what: Annotated[
@@ -264,7 +282,7 @@ def export(
     from delassus.quantities.options import Keywords
     from delassus.quantities.request import request
 
-    tree, quantity = load(robot, root=root.value), find_quantity(what)
+    tree, quantity = load(robot, root=root.value, massless=massless.value), find_quantity(what)
     options: Keywords = {}
     if frame:
         options["frames"] = [parse_frame(text) for text in frame]
@@ -296,6 +314,7 @@ def simulate(
     configuration: Keyframe = None,
     control: Controls = None,
     root: SceneRoot = None,
+    massless: MasslessChoice = MasslessOption.keep,
     links: Annotated[int | None, typer.Option(min=1, help="Links of the pendulum, or number of boxes.")] = None,
     terrain: Annotated[str | None, typer.Option(help="Of mppi: flat (default) or steps, of 5 cm.")] = None,
     duration: Annotated[
@@ -337,7 +356,7 @@ def simulate(
         console,
         scene,
         {name: value for name, value in of_scene.items() if value is not None},
-        _of_robot(floor, configuration, control, root),
+        _of_robot(floor, configuration, control, root, massless),
         duration,
         {name: value for name, value in options.items() if value is not None},
         {name: path for name, path in files.items() if path is not None},
@@ -346,10 +365,15 @@ def simulate(
 
 
 def _of_robot(
-    floor: bool, configuration: str | None, control: list[str] | None, root: RootOption | None
+    floor: bool,
+    configuration: str | None,
+    control: list[str] | None,
+    root: RootOption | None,
+    massless: MasslessOption,
 ) -> dict[str, object]:
     """What was said of a file or robot."""
     given = {"floor": floor, "configuration": configuration, "control": control, "root": root and root.value}
+    given["massless"] = None if massless is MasslessOption.keep else massless.value
     return {name: value for name, value in given.items() if value}
 
 
@@ -360,6 +384,7 @@ def view(
     configuration: Keyframe = None,
     control: Controls = None,
     root: SceneRoot = None,
+    massless: MasslessChoice = MasslessOption.keep,
     recording: Annotated[
         Path | None, typer.Option(help="Play this file of simulate --record, of the same scene.")
     ] = None,
@@ -368,7 +393,7 @@ def view(
     """Show a robot or scene at its start in the browser, until Ctrl-C; Play simulates it. Needs the extra view."""
     from delassus.cli.simulate import view
 
-    view(console, scene, _of_robot(floor, configuration, control, root), recording, port)
+    view(console, scene, _of_robot(floor, configuration, control, root, massless), recording, port)
 
 
 @app.command()

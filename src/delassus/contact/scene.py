@@ -21,6 +21,7 @@ from delassus.contact.scene_parts import (
     colliders_of,
     described,
     described_robots,
+    first_keyframe,
     ignored_pairs,
     is_free_body,
     numbers_of,
@@ -31,7 +32,7 @@ from delassus.errors import ConfigurationError, ModelError, shown, unknown_name,
 from delassus.frozen import Frozen
 from delassus.model.check import check_choice, check_flag, check_list, check_text, check_vector, finite_array
 from delassus.model.edit.combine import combine_trees
-from delassus.model.keyframe import Keyframe
+from delassus.model.edit.massless import Massless
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Shape
 from delassus.model.topology import check_tree
 from delassus.model.tree import WORLD, Tree
@@ -151,7 +152,6 @@ class Scene(Frozen):
             gravity = tree.gravity
         g = check_vector(gravity, "gravity", "in m/s²")
         given = tree.neutral() if start is None else finite_array(start, (tree.nq,), "start", OTHERS)
-        first = tree.check_configuration(given, "start")
         check_choice("friction_rule", friction_rule, get_args(FrictionRule), ConfigurationError)
         held = check_constraints(tree, loops)
         is_same = np.array_equal(tree.gravity, g) and held == tree.constraints
@@ -166,7 +166,7 @@ class Scene(Frozen):
             parents_collide=check_flag("parents_collide", parents_collide),
             friction_rule=friction_rule,
             descriptions=MappingProxyType(described_robots(descriptions, named)),
-            start=first,
+            start=tree.check_configuration(given, "start"),
             start_velocity=numbers_of("start_velocity", start_velocity, tree.nv, "degree of freedom"),
             start_controls=numbers_of("start_controls", start_controls, tree.nu, "actuator"),
         )
@@ -183,6 +183,7 @@ class Scene(Frozen):
         floor: bool | HalfSpace | HeightField = False,
         friction: float = 0.5,
         root: Root = "floating",
+        massless: Massless = "keep",
         configuration: str | None = None,
         friction_rule: FrictionRule = "geometric-mean",
     ) -> Scene:
@@ -203,6 +204,8 @@ class Scene(Frozen):
             Of the floor, and of the colliders of a URDF file.
         root : {"floating", "fixed"}
             Whether the root of a URDF file is on a free joint, or on the world.
+        massless : {"keep", "lock", "armature", "error"}
+            As of `delassus.load`. A `Simulator` needs another one than "keep" where joints move nothing with inertia.
         configuration : str, optional
             The one of ``tree.keyframes`` that it starts in, with its velocity and its controls; ``"qpos0"`` of MJCF,
             else neutral and at rest.
@@ -224,14 +227,11 @@ class Scene(Frozen):
         >>> scene = Scene.from_robot("go1", floor=True, configuration="standing")  # doctest: +SKIP
         >>> sim = delassus.Simulator(scene)  # doctest: +SKIP
         """
-        tree, colliders, ignored = described(cls, robot, friction, root)
-        named = tree.keyframes
+        tree, colliders, ignored = described(cls, robot, friction, root, massless)
         key = None if configuration is None else check_text("configuration", configuration, "Or None.")
-        at = named.get("qpos0", Keyframe(tree.neutral())) if key is None else named[key]
-        given: dict[str, Any] = {
-            "ignore": ignored, "descriptions": robot, "friction_rule": friction_rule,
-            "start": at.q, "start_velocity": at.v, "start_controls": at.ctrl,
-        }  # fmt: skip
+        at = first_keyframe(tree) if key is None else tree.keyframes[key]
+        given: dict[str, Any] = {"ignore": ignored, "descriptions": robot, "friction_rule": friction_rule}
+        given |= {"start": at.q, "start_velocity": at.v, "start_controls": at.ctrl}
         terrain = floor if isinstance(floor, HalfSpace | HeightField) else HalfSpace()
         if floor is not terrain and not check_flag("floor", floor, "Or a HalfSpace or HeightField."):
             return cls(tree, colliders, **given)

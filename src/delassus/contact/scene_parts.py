@@ -19,6 +19,8 @@ from delassus.formats.load import load, read_description, srdf_beside
 from delassus.formats.text import MAX_BYTES
 from delassus.model.check import check_list, check_number, finite_array, shape_of
 from delassus.model.edit.combine import ON_THE_WORLD, SEPARATOR, mount
+from delassus.model.edit.massless import Massless
+from delassus.model.keyframe import Keyframe
 from delassus.model.kinematics import world_poses
 from delassus.model.mechanisms import free_body
 from delassus.model.shapes import Collider, Shape
@@ -44,7 +46,7 @@ MOST_MOVES, TOUCHING = 100, 1e-8
 
 
 def described(
-    scene_of: Callable[..., Solids], robot: str | Path | Any, friction: float, root: Root
+    scene_of: Callable[..., Solids], robot: str | Path | Any, friction: float, root: Root, massless: Massless = "keep"
 ) -> tuple[Tree, tuple[Collider, ...], tuple[tuple[str, str], ...]]:
     """Tree of a robot, its colliders, and the pairs that never collide: those that files name, or that always touch.
 
@@ -55,7 +57,7 @@ def described(
     found = read_description(robot, MAX_BYTES) if isinstance(robot, str | Path) else None
     is_urdf = found is not None and found.is_urdf
     srdf = srdf_beside(found.path) if found is not None and is_urdf else None
-    tree = load(robot, root=root if is_urdf else "fixed")
+    tree = load(robot, root=root if is_urdf else "fixed", massless=massless)
     colliders = load_colliders(robot, tree, friction=friction) if is_urdf else load_colliders(robot, tree)
     if not is_urdf:
         return tree, colliders, load_ignored(robot)
@@ -82,6 +84,11 @@ def touching_always(scene: Solids, free: Sequence[Array]) -> tuple[tuple[str, st
         always |= touches(free) == len(free)
     names = [c.name for c in scene.colliders]
     return tuple((names[a], names[b]) for a, b in np.argwhere(always).tolist())
+
+
+def first_keyframe(tree: Tree) -> Keyframe:
+    """Where a robot starts: ``qpos0`` of MJCF, else neutral and at rest."""
+    return tree.keyframes.get("qpos0", Keyframe(tree.neutral()).fitted(tree.nv, tree.nu))
 
 
 def is_free_body(tree: Tree) -> bool:
@@ -118,7 +125,7 @@ def add(
         fixed = Collider("world", what, pose.position, pose.rotation, name=name, **material)
         return replace(scene, colliders=[*scene.colliders, fixed])
     tree, colliders, ignored = _parts(type(scene), name, what, pose, mass, root, material)
-    start = np.array(tree.reference_configurations.get("qpos0", tree.neutral()))
+    start = np.array(first_keyframe(tree).q)
     if is_free_body(tree) and at is not None:
         start[:3], start[3:7] = pose.position, matrix_to_quaternion(pose.rotation)
     elif at is not None and not is_free_body(tree):

@@ -120,6 +120,13 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
     ({MJCF}, "inertias that no rigid body can have, in place of which the nearest possible are written", "adjusted"),
     # of descriptions, that trees do not hold
     ({FROM_URDF}, "limits without lower and upper, which hold joints at zero by URDF and are taken for none", "free"),
+    ({FROM_URDF}, "motors whose effort or velocity limit is not above zero, and is taken for none", "idle"),
+    ({FROM_URDF}, "masses without moments of inertia, which are points", "points"),
+    ({FROM_URDF}, "rotors of other than simple transmissions, or of joints that are not of one degree of freedom",
+        "rotors"),
+    ({FROM_URDF}, "joints of Drake's (drake:joint), which are held fixed", "welded"),
+    ({FROM_URDF}, "elements of Drake, MuJoCo and other programs, and loop joints", "foreign"),
+    ({FROM_URDF}, "quat_xyzw of links and joints in files that do not say version 1.1 or later", "unturned"),
     ({FROM_URDF}, "mimic joints that follow no joint of one degree of freedom", "mimics"),
     ({FROM_URDF}, "joints of group states that the tree does not have", "unknown"),
     ({FROM_MJCF}, "equality constraints of flexes and spatial tendons, of higher degree, or within one rigid body",

@@ -16,11 +16,20 @@ from delassus.errors import ModelError, missing_dependency, shown, unknown_name
 from delassus.formats.mujoco.model import tree_from_mujoco
 from delassus.formats.mujoco.xml import read_mjcf
 from delassus.formats.pinocchio import tree_from_pinocchio
-from delassus.formats.text import MAX_BYTES, parse_xml, read_xml, refuse_beyond
+from delassus.formats.text import (
+    MAX_BYTES,
+    OTHER_FORMATS,
+    OTHER_ROOTS,
+    parse_xml,
+    read_xml,
+    refuse_beyond,
+    refuse_format,
+)
 from delassus.formats.urdf.read import Continuous, tree_from_urdf, with_group_states
 from delassus.model.check import check_choice, check_path
 from delassus.model.description import Check, Root, Unsupported, judge_omitted
 from delassus.model.edit.gimbals import with_ball_joints
+from delassus.model.edit.massless import MASSLESS, Massless, with_inertia
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import FREE
 
@@ -74,6 +83,7 @@ class Loading(TypedDict, total=False):
     root: Root
     continuous: Continuous
     gimbals: Gimbals
+    massless: Massless
     check_inertia: Check
     unsupported: Unsupported
     max_bytes: float
@@ -86,6 +96,7 @@ def load(
     continuous: Continuous = "angle",
     srdf: str | Path | None = None,
     gimbals: Gimbals = "hinges",
+    massless: Massless = "keep",
     check_inertia: Check = "warn",
     unsupported: Unsupported = "warn",
     max_bytes: float = MAX_BYTES,
@@ -114,6 +125,14 @@ def load(
         ball joint: three freedoms, no singular axis, another layout of ``q`` and ``v``. ``tree.aliases`` says of each
         hinge which joint it is part of, ``tree.report`` also which hinges stay, and why: limits, damping, motors, and
         what else a ball joint does not have. `delassus.model.edit.gimbals` has the rules.
+    massless : {"keep", "lock", "armature", "error"}
+        What to do about joints that move nothing with inertia: links without mass at the end of a chain, say. Their
+        mass matrix is singular. ``"keep"`` loads the robot as it is: kinematics, Jacobians and inverse dynamics work,
+        and what needs the inverse of the mass matrix (forward dynamics, Delassus matrices, simulation) raises
+        `ModelError` with the names of the joints. ``"lock"`` fixes these joints at zero, which leaves them out of ``q``
+        and ``v``; constraints, actuators and sensors of theirs go too. ``"armature"`` gives them a small one: 1e-4 of
+        the robot's mass (kg) where they slide, of its mass times the square of its characteristic length (kg·m²) where
+        they turn. ``"error"`` raises at once. ``tree.report`` names the joints in each case.
     check_inertia : {"warn", "refuse", "repair"}
         What to do about rotational inertias that no rigid body can have (negative principal moments, or one larger than
         the sum of the other two): use them and warn, raise an error, or take the nearest inertia that is possible.
@@ -137,8 +156,10 @@ def load(
     Raises
     ------
     ModelError
-        The description is missing, malformed, too large, attaches itself, or describes no tree with a regular mass
-        matrix; names the culprit. With ``unsupported="refuse"``, a description that has more than a tree holds.
+        The description is missing, malformed, too large, attaches itself, or describes no tree, or one whose mass
+        matrix is indefinite; names the culprit. With ``unsupported="refuse"``, a description that has more than a tree
+        holds. With ``massless="error"``, joints that move nothing with inertia; with ``"lock"``, one that does so along
+        some of its degrees of freedom.
     UnknownNameError
         No robot of that name is known.
     MissingDependencyError
@@ -152,13 +173,14 @@ def load(
     38
     """
     check_choice("gimbals", gimbals, ("hinges", "ball"), ModelError)
+    check_choice("massless", massless, MASSLESS, ModelError)
     module = type(robot).__module__.split(".")[0]
     if isinstance(robot, (str, Path)):
         found = read_description(robot, max_bytes)
         if found.is_urdf:
             return load_description(
                 found.root, found.path, srdf, source=found.source, root=root, continuous=continuous, gimbals=gimbals,
-                check_inertia=check_inertia, unsupported=unsupported, max_bytes=max_bytes,
+                massless=massless, check_inertia=check_inertia, unsupported=unsupported, max_bytes=max_bytes,
             )  # fmt: skip
         tree = tree_from_mujoco(found.compiled(max_bytes), check_inertia, found.source)
     elif module == "pinocchio":
@@ -177,7 +199,7 @@ def load(
             "root", "a description with a free joint", f"{tree.name!r}, which has none",
             "MJCF files and models say themselves what carries the root: add a free joint there.",
         )  # fmt: skip
-    return _judged(tree, gimbals, unsupported)
+    return _judged(tree, gimbals, massless, unsupported)
 
 
 def load_description(
@@ -194,6 +216,7 @@ def load_description(
     """
     how: dict[str, Any] = {**{name: x.default for name, x in signature(load).parameters.items()}, **loading}
     check_choice("gimbals", how["gimbals"], ("hinges", "ball"), ModelError)
+    check_choice("massless", how["massless"], MASSLESS, ModelError)
     states = srdf_beside(path) if srdf is None else srdf if is_text(srdf) else check_path("srdf", srdf)
     options = how["root"], how["continuous"], how["check_inertia"]
     name = "robot" if path == TEXT else path.stem
@@ -201,7 +224,7 @@ def load_description(
     if states is not None:
         semantics = read_description(states, how["max_bytes"])
         tree = with_group_states(tree, semantics.root, semantics.source, listed=srdf is not None)
-    return _judged(tree, how["gimbals"], how["unsupported"])
+    return _judged(tree, how["gimbals"], how["massless"], how["unsupported"])
 
 
 def srdf_beside(urdf: Path) -> Path | None:
@@ -216,11 +239,11 @@ def srdf_beside(urdf: Path) -> Path | None:
     return None
 
 
-def _judged(tree: Tree, gimbals: Gimbals, unsupported: Unsupported) -> Tree:
-    """The tree, with ball joints if asked for; warns or raises where it does not hold all of its description."""
+def _judged(tree: Tree, gimbals: Gimbals, massless: Massless, unsupported: Unsupported) -> Tree:
+    """The tree, with ball joints and inertia if asked for; warns or raises where it lacks some of its description."""
     tree = with_ball_joints(tree) if gimbals == "ball" else tree
     judge_omitted(tree.name, "a tree", tree.omitted, unsupported, "`tree.report` lists all.")
-    return tree
+    return with_inertia(tree, massless)
 
 
 def is_text(robot: object) -> bool:
@@ -233,13 +256,15 @@ def read_description(robot: str | Path, max_bytes: float) -> Description:
     if isinstance(robot, str) and is_text(robot):
         path, text, source = TEXT, robot.lstrip("\ufeff \t\r\n"), "the text of a robot"
         refuse_beyond(max_bytes, source, len(text))
-        root = parse_xml(text.encode("utf-8", "replace"), source, "utf-8")
+        root = parse_xml(text, source)
     else:
         path, text = find_description(robot), None
         source = f"file {str(path)!r}" if Path(robot) == path else f"robot {robot!r}"
+        refuse_format(path)
         root = read_xml(path, max_bytes)
     if root.tag not in ("robot", "mujoco"):
-        came = f"a <{shown(root.tag)[1:-1]}>"
+        form = OTHER_ROOTS.get(root.tag)
+        came = f"a <{shown(root.tag)[1:-1]}>{f': {form}' if form else ''}"
         raise ModelError(source, "a <robot> (URDF) or a <mujoco> (MJCF)", came, "Check the file.")
     return Description(root, path, text, source)
 
@@ -253,7 +278,7 @@ def find_description(robot: str | Path) -> Path:
         is_file = is_folder = False
     if is_file:
         return path
-    if isinstance(robot, Path) or path.suffix.lower() in (".urdf", ".srdf", ".xml", ".mjcf"):
+    if isinstance(robot, Path) or path.suffix.lower() in (".urdf", ".srdf", ".xml", ".mjcf", ".xacro", *OTHER_FORMATS):
         came = "a directory" if is_folder else "none"
         raise ModelError(f"file {shown(str(path))}", "a file that exists", came, "Check the path.")
     files = example_robot_files()

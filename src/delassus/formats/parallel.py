@@ -27,7 +27,8 @@ from delassus.errors import ModelError, require, shown, unknown_name
 from delassus.formats.load import Loading, load_description
 from delassus.formats.text import MAX_BYTES, check_file, read_xml
 from delassus.model.actuators import Actuator
-from delassus.model.check import check_path
+from delassus.model.check import check_choice, check_path
+from delassus.model.edit.massless import KEPT, MASSLESS, with_inertia
 from delassus.model.tree import Tree
 
 CLOSURES = {"6d": Weld, "3d": Point}
@@ -53,7 +54,7 @@ def load_parallel(folder: str | Path, **given: Unpack[Loading]) -> Tree:
     ----------
     folder : path
         Folder with ``robot.urdf`` and ``robot.yaml``, or with one file of each kind.
-    root, continuous, gimbals, check_inertia, unsupported, max_bytes : optional
+    root, continuous, gimbals, massless, check_inertia, unsupported, max_bytes : optional
         As `delassus.load` takes them.
 
     Returns
@@ -87,6 +88,8 @@ def load_parallel(folder: str | Path, **given: Unpack[Loading]) -> Tree:
     lists = _read_lists(closures, max_bytes)
     robot = read_xml(urdf, max_bytes)
     balls = _edit(robot, lists, f"file {str(closures)!r}")
+    massless = given.pop("massless", "keep")
+    check_choice("massless", massless, MASSLESS, ModelError)
     tree = load_description(robot, urdf, balls=balls, **given)
     motors = lists.get("name_mot", [])
     for name in motors:
@@ -94,7 +97,7 @@ def load_parallel(folder: str | Path, **given: Unpack[Loading]) -> Tree:
     loops, actuators = _loops(lists, f"file {str(closures)!r}"), tuple(Actuator(name, {name: 1.0}) for name in motors)
     tree = replace(tree, constraints=(*tree.constraints, *loops), actuators=actuators)
     check_constraints(tree, None)
-    return tree
+    return with_inertia(replace(tree, omitted={x: names for x, names in tree.omitted.items() if x != KEPT}), massless)
 
 
 def _only(folder: Path, suffix: str) -> Path:

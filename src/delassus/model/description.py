@@ -182,6 +182,9 @@ def check_descriptions(
             raise ModelError(
                 f"axis of joint {joint.name!r}", "a vector that is not zero", str(joint.axis), "Give the joint an axis."
             )
+    odd = [f"{joint.name} ({fault})" for joint in joints if (fault := _fault(joint))]
+    if odd:
+        warn(f"{source}: no joint is like {', '.join(odd)}; the numbers are used as they are", once=True)
     for link in links:
         if link.mass < 0:
             raise ModelError(
@@ -202,6 +205,14 @@ def check_descriptions(
     if check_inertia == "repair":
         return [replace(x, inertia=nearest_inertia(x.inertia)) if x.name in defects else x for x in links]
     return links
+
+
+def _fault(joint: RawJoint) -> str:
+    """Numbers of a joint that make no sense although they can be computed with; "" if there are none."""
+    faults = ["lower limit above the upper one"] if np.any(np.asarray(joint.lower) > joint.upper) else []
+    signed = ("armature", "damping", "friction", "effort_limit", "velocity_limit")
+    faults += [f"negative {x.replace('_', ' ')}" for x in signed if np.any(np.asarray(getattr(joint, x)) < 0)]
+    return ", ".join(faults)
 
 
 def judge_omitted(

@@ -345,6 +345,9 @@ class Topology(ByContent):
             "Coulomb friction of joints, which acts in Simulator and contact steps": [
                 j.name for j in self.joints if j.friction.any()
             ],
+            "effort limits of zero, under which motors have no force": [
+                j.name for j in self.joints if not j.effort_limit.all()
+            ],
             "velocity limits of joints, which the tree holds": [
                 j.name for j in self.joints if np.isfinite(j.velocity_limit).any()
             ],

@@ -52,6 +52,7 @@ FREE_MOTION = Quantity(
     ("q", "v", "tau"),
     (Output("qdd", ("nv",), "joint accelerations in rad/s^2 and m/s^2"),),
     lambda bound: [METHODS["aba"](bound.motion()).qdd],
+    inverts_mass=True,
 )
 """What the errors that come from the mass matrix are measured with."""
 

@@ -36,8 +36,6 @@ SWEEPS, TOLERANCE, PENETRATION = 30, 1e-4, STEP.penetration
 MOST_SWEEPS, FASTEST = 10**9, 1e30
 """The most that each of them may be: counters are of 32 bits, and squares of the other are numbers in float64."""
 
-RATE = "A velocity in m/s, such as 1e-4."
-
 Constraints = Iterable[Constraint] | Constraint | None
 Payloads = Mapping[str, ArrayLike] | None
 Stabilisation = Baumgarte | float | Sequence[Baumgarte | float | None] | None
@@ -301,9 +299,8 @@ class Options:
         if self.weights == "input":
             meaning = "weights of the squares of joint forces, then of those of constraints"
             out.append(Argument("weights", (tree.nv + sum(c.size for c in acting),), meaning))
-        what, n = "contact", sum(c.n_points > 0 for c in constraints)
-        if self.of_constraints:
-            what, n = "constraint", len(acting)
+        n = len(acting) if self.of_constraints else sum(c.n_points > 0 for c in constraints)
+        what = "constraint" if self.of_constraints else "contact"
         for name in ("friction", "restitution"):
             if getattr(self, name) == "input":
                 out.append(Argument(name, (n,), f"coefficient of {name} of each {what}"))
@@ -388,9 +385,9 @@ def check_options(
         restitution=_coefficient("restitution", options.get("restitution"), 1.0),
         of_constraints="solver" not in taken,
         smoothing=_coefficient("smoothing", options.get("smoothing"), None, "it") or None,
-        limits=check_flag("limits", options.get("limits", True), "Limits are those of the robot's description."),
+        limits=check_flag("limits", options.get("limits", True), "They are those of the description."),
         sweeps=check_whole("sweeps", options.get("sweeps", SWEEPS), "Try 30.", least=1, most=MOST_SWEEPS),
-        tolerance=check_number("tolerance", options.get("tolerance", TOLERANCE), RATE, most=FASTEST),
+        tolerance=check_number("tolerance", options.get("tolerance", TOLERANCE), "In m/s, such as 1e-4.", most=FASTEST),
         penetration=check_number("penetration", options.get("penetration", PENETRATION), "In m.", above=False),
         tasks=tasks,
         **chosen,

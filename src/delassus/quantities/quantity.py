@@ -85,6 +85,8 @@ class Quantity:
         Algorithms to choose from, "auto" apart; none if there is no choice.
     options : frozenset of str
         Those of `delassus.quantities.options.Keywords` that it takes.
+    inverts_mass : bool
+        Whether it needs the inverse of the mass matrix, whatever its options are.
     has_status : bool
         Whether it solves for constraint forces, so that states follow `delassus.accuracy.status`.
     is_solution : bool
@@ -114,6 +116,7 @@ class Quantity:
     run: Callable[[Any], Sequence[Matrix]]
     methods: tuple[str, ...] = ()
     options: frozenset[str] = field(default_factory=frozenset)
+    inverts_mass: bool = False
     has_status: bool = False
     is_solution: bool = False
     iterates: bool = False

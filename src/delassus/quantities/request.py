@@ -19,6 +19,7 @@ from delassus.constraints.contact import contacts_of
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name, warn
 from delassus.frozen import ByContent, Parts
 from delassus.model.check import check_choice, check_flag, check_list
+from delassus.model.edit.massless import require_inertia
 from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.planner.plan import plan
@@ -364,6 +365,8 @@ def request(
     for option, other in quantity.by_option.items():
         quantity = quantity if options.get(option) is None else other
     checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
+    if quantity.inverts_mass:
+        require_inertia(tree, loads)
     if quantity.closes_loops or options.get("integrator") == "rk4":  # whose stages leave loops open by a little
         checked = tuple(c if c.n_points else c.as_loop for c in checked)
     if "solver" in quantity.options:

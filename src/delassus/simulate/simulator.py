@@ -123,7 +123,7 @@ class Simulator(Sensing):
         A time step that is not positive, an option or a start of the wrong type, shape or range, NaN, bodies that
         overlap at the start, or loops that are open there.
     ModelError
-        A body without mass that nothing carries.
+        Joints that move nothing with inertia; ``massless`` of `delassus.load` helps.
     UnknownNameError
         No such formulation or solver.
     MissingDependencyError

@@ -19,6 +19,7 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import Bodies, Joints, Links
 from delassus.errors import ModelError
 from delassus.model.edit.combine import part_of
+from delassus.model.edit.massless import require_inertia
 from delassus.model.kinematics import usual_inertias
 from delassus.model.mechanisms import free_body
 from delassus.model.topology import Placement
@@ -139,6 +140,7 @@ class Blocks:
 
     def __init__(self, scene: Scene, passive: Passive, limits: bool) -> None:
         tree = scene.tree
+        require_inertia(scene.tree)
         self.scene, self.kinds = scene, body_groups(scene, passive)
         blocks = [links for kind in self.kinds for links in kind.links]
         of = [int(i) for links in blocks for i in links]
@@ -200,8 +202,6 @@ class Blocks:
         free = self.kinds[0].links[:, 0] if self.kinds and self.kinds[0].is_free else np.zeros(0, np.int64)
         H = tree.inertias[free]
         self.mass = np.ascontiguousarray(H[:, 0, 0])
-        if np.any(self.mass <= 0.0):
-            raise _no_inertia(tree.link_names[int(free[np.argmax(self.mass <= 0.0)])])
         # the upper right block of a spatial inertia is −m ĉ, entry (0, 4) of which is m c_z
         self.centre = np.stack([H[:, 1, 5], H[:, 2, 3], H[:, 0, 4]], axis=1) / self.mass[:, None]
         c = self.centre

@@ -9,8 +9,9 @@ import numpy as np
 
 from delassus.errors import ModelError, shown
 from delassus.formats.text import check_file
+from delassus.formats.urdf.extensions import apply_version
 from delassus.formats.urdf.meshes import find_mesh, read_mesh
-from delassus.formats.urdf.read import ZERO, read_numbers, read_pose
+from delassus.formats.urdf.read import ZERO, read_numbers, read_pose, refuse_macros
 from delassus.model.shapes import Box, Capsule, Cylinder, Mesh, Shape, Sphere
 from delassus.model.tree import Tree
 from delassus.spatial.rotations import Array, exact_quarter_turns
@@ -28,6 +29,8 @@ def colliders_of_urdf(
     robot: Element, path: Path, kind: str, convex: bool, folders: tuple[Path, ...], max_bytes: float
 ) -> list[Found]:
     """Those of a parsed ``<robot>`` from elements ``kind``; see `delassus.formats.colliders.load_colliders`."""
+    refuse_macros(robot, robot.get("name", path.stem))
+    apply_version(robot, f"file {str(path)!r}")
     found: list[Found] = []
     meshes: Meshes = {}
     for link in robot.findall("link"):

@@ -5,7 +5,7 @@ Of a doubled element the first counts, as in Pinocchio's reader.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import cos, inf, sin
 from typing import Literal
@@ -16,13 +16,15 @@ import numpy as np
 from delassus.constraints import JointRows
 from delassus.errors import ModelError, shown
 from delassus.formats.features import FROM_URDF, JOINTS, URDF, omitted
+from delassus.formats.urdf.extensions import ONE_DOF, apply_version, armatures, foreign_elements
 from delassus.model.check import check_choice, decimal_numbers
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
 from delassus.model.keyframe import Keyframe
+from delassus.model.topology import WORLD
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import BALL, COS_SIN, REVOLUTE
-from delassus.spatial.rotations import Array, exact_quarter_turns, rotation_from_rpy
+from delassus.spatial.rotations import Array, exact_quarter_turns, quaternion_to_matrix, rotation_from_rpy
 
 Continuous = Literal["angle", "cos-sin"]
 
@@ -31,6 +33,12 @@ _KINDS = {**{word: kind for kind, word in JOINTS[URDF].items()}, "fixed": FIXED}
 Matrix = list[list[float]]
 
 ZERO, NONE = (0.0,), (inf,)
+
+MOMENTS = "inertia in its <inertial>"
+"""What a link lacks that is a point."""
+
+SHORTEST_QUATERNION = 1e-15
+"""Quaternions of poses that are shorter than this are refused."""
 
 WRITTEN = 1e-2
 """Quaternions of SRDF files, which are written to a few digits, are of unit length to this."""
@@ -48,21 +56,69 @@ def tree_from_urdf(
     """Build the tree of a parsed ``<robot>`` element; see `delassus.load`. Joints named in ``balls`` are balls."""
     check_choice("continuous", continuous, ("angle", "cos-sin"), ModelError)
     name = robot.get("name") or fallback_name
-    macro = next((element.tag for element in robot.iter() if element.tag.startswith("xacro:")), None)
-    if macro is not None:
-        raise ModelError(
-            f"robot {name!r}", "a URDF file without macros", f"<{macro}>", "Expand it: xacro robot.xacro > robot.urdf."
-        )
+    refuse_macros(robot, name)
     for element in robot:
         if element.tag in ("link", "joint") and not element.get("name"):
             raise ModelError(f"robot {name!r}", f"a name on every <{element.tag}>", "one without", "Name it.")
-    joints = [_joint(element, continuous, element.get("name") in balls) for element in robot.findall("joint")]
-    links = _links([_inertial(element) for element in robot.findall("link")])
+    unturned = apply_version(robot, f"robot {name!r}")
+    rotors, idle_rotors = armatures(robot)
+    elements = robot.findall("joint")
+    joints = [_joint(element, continuous, element.get("name") in balls, rotors) for element in elements]
+    welded = _welded(robot, joints)
+    joints += welded
+    inertials = [_inertial(element) for element in robot.findall("link")]
+    links = _links([inertial for inertial, _ in inertials])
+    if any(joint.parent == "world" for joint in joints) and all(link.name != "world" for link in links):
+        links.append(RawLink("world"))
 
     tree = build_tree(name, links, joints, root=root, sort_children=True, check_inertia=check_inertia, source=source)
+    missing = {link.name: what for link, (_, what) in zip(links, inertials, strict=False) if what}
+    moving = {link: what for link, what in missing.items() if tree.frames[link].link != WORLD}
+    for link, what in moving.items():
+        if what != MOMENTS:
+            raise ModelError(f"link {link!r}", what, "none", "Add it, or leave out the whole <inertial>.")
     constraints, others = _mimic_joints(robot, tree)
-    free = [name for x in robot.findall("joint") if _lacks_limits(x) and (name := x.get("name", "")) not in balls]
-    return replace(tree, constraints=constraints, omitted=omitted(FROM_URDF, tree, mimics=others, free=free))
+    named = [(element, element.get("name", "")) for element in elements if element.get("name") not in balls]
+    left_out = omitted(
+        FROM_URDF, tree, mimics=others, free=[name for element, name in named if _lacks_limits(element)],
+        idle=[name for element, name in named if _is_idle(element)], points=moving, rotors=idle_rotors,
+        welded=[x.name for x in welded], foreign=foreign_elements(robot, {x.name for x in welded}), unturned=unturned,
+    )  # fmt: skip
+    return replace(tree, constraints=constraints, omitted=left_out)
+
+
+def refuse_macros(robot: Element, name: str) -> None:
+    """Refuse a robot with elements of xacro, or with expressions of it in links and joints, by the command to run."""
+    for element in robot.iter():
+        used = element.tag if element.tag.startswith("xacro:") else None
+        if used is None and element.tag in ("link", "joint"):
+            used = next((x for part in element.iter() for x in part.attrib.values() if "${" in x), None)
+        if used is not None:
+            came = f"<{used}>" if used == element.tag else shown(used)
+            raise ModelError(
+                f"robot {name!r}", "a URDF file without macros", came, "Expand it: xacro robot.xacro > robot.urdf."
+            )
+
+
+def _welded(robot: Element, joints: Sequence[RawJoint]) -> list[RawJoint]:
+    """Fixed joints in the place of Drake's own, of those that carry a link which no other joint does."""
+    parents, found = {joint.child: joint.parent for joint in joints}, []
+    for number, element in enumerate(robot.findall("drake:joint")):
+        ends = [end.get("link", "") for role in ("parent", "child") if (end := element.find(role)) is not None]
+        if len(ends) == 2 and ends[1] not in parents and ends[1] not in _support(ends[0], parents):
+            name = element.get("name") or f"drake:joint{number}"
+            rotation, position = read_pose(element, f"joint {name!r}")
+            found.append(RawJoint(name, FIXED, ends[0], ends[1], position, rotation))
+            parents[ends[1]] = ends[0]
+    return found
+
+
+def _support(link: str, parents: Mapping[str, str]) -> list[str]:
+    """A link and those that carry it."""
+    found = [link]
+    while found[-1] in parents and parents[found[-1]] not in found:
+        found.append(parents[found[-1]])
+    return found
 
 
 def _mimic_joints(robot: Element, tree: Tree) -> tuple[tuple[JointRows, ...], tuple[str, ...]]:
@@ -135,30 +191,32 @@ def _links(inertials: Sequence[tuple[str, float, Array, Array, Matrix]]) -> list
     return [RawLink(name, mass, com, own) for (name, mass, com, *_), own in zip(inertials, rotated, strict=True)]
 
 
-def _inertial(element: Element) -> tuple[str, float, Array, Array, Matrix]:
-    """Name, mass, centre of mass, and rotation and moments of inertia of the ``<inertial>`` of a link."""
+def _inertial(element: Element) -> tuple[tuple[str, float, Array, Array, Matrix], str]:
+    """Name, mass, centre of mass, and rotation and moments of inertia of the ``<inertial>`` of a link.
+
+    With it, the first thing that is not there; "" if all is, or the whole element is not there. Without moments alone
+    it is a point, without others nothing.
+    """
     name = element.get("name", "")
     inertial = element.find("inertial")
     if inertial is None:
-        return name, 0.0, np.zeros(3), np.eye(3), 3 * [3 * [0.0]]
-    what = f"link {name!r}"
+        return (name, 0.0, np.zeros(3), np.eye(3), 3 * [3 * [0.0]]), ""
+    what, missing = f"link {name!r}", list[str]()
     for tag, required in (("mass", ("value",)), ("inertia", ("ixx", "iyy", "izz"))):
         part = inertial.find(tag)
-        missing = [tag] if part is None else [attribute for attribute in required if part.get(attribute) is None]
-        if missing:
-            raise ModelError(
-                what, f"{missing[0]} in its <{'inertial' if part is None else tag}>", "none",
-                "Add it, or leave out the whole <inertial>.",
-            )  # fmt: skip
+        missing += [f"{tag} in its <inertial>"] if part is None else []
+        missing += [] if part is None else [f"{x} in its <{tag}>" for x in required if part.get(x) is None]
+    if missing not in ([], [MOMENTS]):
+        return (name, 0.0, np.zeros(3), np.eye(3), 3 * [3 * [0.0]]), missing[0]
     ((mass,),) = read_numbers(inertial, "mass", what, value=ZERO)
     (xx,), (xy,), (xz,), (yy,), (yz,), (zz,) = read_numbers(
         inertial, "inertia", what, ixx=ZERO, ixy=ZERO, ixz=ZERO, iyy=ZERO, iyz=ZERO, izz=ZERO
     )
     rotation, com = read_pose(inertial, what)
-    return name, mass, com, rotation, [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]
+    return (name, mass, com, rotation, [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]), next(iter(missing), "")
 
 
-def _joint(element: Element, continuous: Continuous, is_ball: bool) -> RawJoint:
+def _joint(element: Element, continuous: Continuous, is_ball: bool, rotors: Mapping[str, float]) -> RawJoint:
     name, kind = element.get("name", ""), element.get("type", "")
     what = f"joint {name!r}"
     if kind not in _KINDS:
@@ -178,13 +236,14 @@ def _joint(element: Element, continuous: Continuous, is_ball: bool) -> RawJoint:
     (damping,), (friction,) = read_numbers(element, "dynamics", what, damping=ZERO, friction=ZERO)
     if kind not in ("revolute", "prismatic") or element.find("limit") is None or is_ball or _lacks_limits(element):
         lower, upper = -inf, inf
-    if kind in ("planar", "floating") or is_ball:  # which no single motor drives
-        effort = velocity = inf
+    is_driven = kind in ONE_DOF and not is_ball  # by one motor
+    effort, velocity = (x if is_driven and x > 0.0 else inf for x in (effort, velocity))
     moves = REVOLUTE if kind == "continuous" and continuous == "angle" else _KINDS[kind]
     moves = BALL if is_ball else moves
     return RawJoint(
         name, moves, ends[0], ends[1], position, rotation, np.array(axis), lower=lower, upper=upper, damping=damping,
         friction=friction, effort_limit=effort, velocity_limit=velocity,
+        armature=rotors.get(name, 0.0) if is_driven else 0.0,
     )  # fmt: skip
 
 
@@ -195,10 +254,28 @@ def _lacks_limits(joint: Element) -> bool:
     return joint.get("type") in ("revolute", "prismatic") and not given
 
 
+def _is_idle(joint: Element) -> bool:
+    """Whether a joint has a motor without force, or that does not turn."""
+    values = read_numbers(joint, "limit", f"joint {joint.get('name')!r}", effort=NONE, velocity=NONE)
+    return joint.get("type") in ONE_DOF and any(-inf < value <= 0.0 for (value,) in values)
+
+
 def read_pose(element: Element, what: str) -> tuple[Array, Array]:
-    """Rotation (3, 3) and position (3,) of the ``<origin>`` of an element; the identity where there is none."""
+    """Rotation (3, 3) and position (3,) of the ``<origin>`` of an element; the identity where there is none.
+
+    See `delassus.formats.urdf.extensions.apply_version` for ``quat_xyzw``, which is of any length.
+    """
     xyz, rpy = read_numbers(element, "origin", what, xyz=3 * ZERO, rpy=3 * ZERO)
-    return rotation_from_rpy(rpy), np.array(xyz)
+    origin = element.find("origin")
+    if origin is None or "quat_xyzw" not in origin.attrib:
+        return rotation_from_rpy(rpy), np.array(xyz)
+    if "rpy" in origin.attrib:
+        raise ModelError(f"{what}, <origin>", "rpy or quat_xyzw", "both", "Leave out one of them.")
+    _, quaternion = read_numbers(element, "origin", what, xyz=3 * ZERO, quat_xyzw=(0.0, 0.0, 0.0, 1.0))
+    length = float(np.linalg.norm(quaternion))
+    if not length > SHORTEST_QUATERNION:
+        raise ModelError(f"{what}, quat_xyzw of <origin>", "a rotation", shown(quaternion), "No rotation is 0 0 0 1.")
+    return quaternion_to_matrix(np.array(quaternion) / length), np.array(xyz)
 
 
 def read_numbers(parent: Element, tag: str, what: str, **defaults: tuple[float, ...]) -> list[tuple[float, ...]]:

@@ -25,17 +25,14 @@ from delassus.model.description import (
     find_root,
     unique_name,
 )
-from delassus.model.inertia import motion_transform, move_inertia, spatial_inertia
-from delassus.model.kinematics import generic_configurations, relative_poses
+from delassus.model.edit.massless import idle_joints
+from delassus.model.inertia import move_inertia, spatial_inertia
 from delassus.model.tree import WORLD, Placement, Tree
 from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.joints import LIMITS, PER_DOF, Joint
 from delassus.spatial.rotations import Array, exact_quarter_turns, rotation_between
 
 _IS_LIMIT = np.array([[attribute in LIMITS] for attribute in PER_DOF])
-
-LEAST_INERTIA = 1e-12
-"""Of what a joint feels, relative to the inertia of the rigid subtree along the same axis: below it there is none."""
 
 
 def build_tree(
@@ -71,7 +68,7 @@ def build_tree(
     Raises
     ------
     ModelError
-        Names the link or joint that is wrong.
+        Names the link or joint that is wrong, such as one with a negative inertia along it.
     """
     check_choice("root", root, ("fixed", "floating"), ModelError)
     root_link = find_root(name, links, joints)
@@ -129,7 +126,7 @@ def build_tree(
     tree = Tree(
         name, link_names, joints_placed, parents, inertias[:-1], frames, inertias[-1], joint_frames=joint_frames
     )
-    _refuse_massless(tree)
+    idle_joints(tree)  # refuses negative inertias
     return tree
 
 
@@ -176,33 +173,3 @@ def _axes_and_alignments(moving: Sequence[RawJoint]) -> tuple[list[int], Array]:
 def _products(matrices: Array, vectors: Sequence[Array]) -> Array:
     """Products (n, 3) of matrices (n, 3, 3) and vectors (3,)."""
     return np.asarray((matrices @ np.array(vectors).reshape(-1, 3, 1))[..., 0])
-
-
-def _refuse_massless(tree: Tree) -> None:
-    """Raise if a joint moves nothing that has inertia: the mass matrix would be singular.
-
-    Where a link has no inertia of its own, runs the articulated-body sweep at one fixed generic configuration: each
-    ``D`` must be positive, compared with the rigid inertia of all that the joint carries.
-    """
-    if np.all(np.linalg.eigvalsh(tree.inertias)[:, 0] > LEAST_INERTIA * tree.inertias.max(axis=(1, 2), initial=0.0)):
-        return  # each link is a body of its own
-    X = motion_transform(*relative_poses(tree, generic_configurations(tree, 20240229)))
-    inertias = np.stack([tree.inertias, tree.inertias], axis=1)  # articulated and rigid inertia of each subtree
-    for i in tree.leaves_to_root():
-        joint, parent = tree.joints[i], tree.parents[i]
-        axes = list(joint.motion_axes)
-        U = inertias[i, 0][:, axes]
-        D = U[axes] + joint.armature * np.eye(joint.nv)
-        size = np.sqrt(np.abs(inertias[i, 1, axes, axes]) + joint.armature)  # masses and moments have their own units
-        size[size == 0.0] = 1.0
-        least = np.linalg.eigvalsh(D / size / size[:, None])[0]
-        if least <= LEAST_INERTIA:
-            came, means = ("a negative one", "indefinite") if least < -LEAST_INERTIA else ("none", "singular")
-            raise ModelError(
-                f"joint {joint.name!r}", "a subtree with inertia about every degree of freedom",
-                f"{came} behind link {tree.link_names[i]!r} (the mass matrix is {means})",
-                "Give the links mass and inertia, add armature, or make the joint fixed.",
-            )  # fmt: skip
-        if parent != WORLD:
-            inertias[i, 0] -= U @ (U.T / D[0, 0] if joint.nv == 1 else np.linalg.solve(D, U.T))
-            inertias[parent] += X[i].T @ inertias[i] @ X[i]

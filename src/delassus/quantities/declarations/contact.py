@@ -292,6 +292,7 @@ CONTACT_STEP = Quantity(
     options=MOTION | CONTROLLED | {"friction", "restitution", "limits", "solver", "sweeps", "tolerance", "smoothing",
                                    "penetration", "sensors"},
     states=3,
+    inverts_mass=True,
 )  # fmt: skip
 CONTACT_STEP_DERIVATIVES = Quantity(
     "contact_step_derivatives",
@@ -307,6 +308,7 @@ CONTACT_STEP_DERIVATIVES = Quantity(
     _contact_step_derivatives,
     closes_loops=True,
     options=CONTACT_STEP.options - {"sensors"},
+    inverts_mass=True,
 )  # fmt: skip
 OPERATIONAL_SPACE_COMPLIANCE = Quantity(
     "operational_space_compliance",
@@ -323,6 +325,7 @@ OPERATIONAL_SPACE_COMPLIANCE = Quantity(
     ),
     _operational_space_compliance,
     options=MOTION,
+    inverts_mass=True,
 )
 JOINT_SPACE_MOTION = Quantity(
     "joint_space_motion",
@@ -340,6 +343,7 @@ JOINT_SPACE_MOTION = Quantity(
     _joint_space_motion,
     closes_loops=True,
     options=MOTION,
+    inverts_mass=True,
 )
 CONSTRAINT_ERRORS = Quantity(
     "constraint_errors",
@@ -371,6 +375,7 @@ SMOOTH_MOTION = Quantity(
     _smooth_motion,
     closes_loops=True,
     options=MOTION,
+    inverts_mass=True,
 )
 POSITION_UPDATE = Quantity(
     "position_update",

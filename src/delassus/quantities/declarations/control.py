@@ -134,8 +134,10 @@ CONTROL = Quantity(
             (*_OUTPUTS, Output("force_residual", ("nv",), "joint forces that are missing, N m and N")),
             _whole_body_control,
             options=_OPTIONS | {"motors", "weights", "friction"},
+            inverts_mass=True,
         )
     },
+    inverts_mass=True,
 )
 
 

@@ -69,6 +69,7 @@ DYNAMICS = Quantity(
     is_solution=True,
     report=solved,
     jacobian=_jacobian,
+    inverts_mass=True,
 )
 CONTROL_FORCES = Quantity(
     "control_forces",
@@ -110,6 +111,7 @@ DYNAMICS_DERIVATIVES = Quantity(
     _derivatives,
     options=CONSTRAINED | CONTROLLED,
     has_status=True,
+    inverts_mass=True,
 )
 
 

@@ -222,6 +222,7 @@ REDUCED_DYNAMICS = Quantity(
     ),
     _reduced_dynamics,
     options=frozenset({"independent", "output", "gravity", "passive"}),
+    inverts_mass=True,
 )
 
 

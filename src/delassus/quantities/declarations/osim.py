@@ -101,6 +101,7 @@ DELASSUS = Quantity(
     (Output("G", ("m", "m"), "Delassus matrix J M^-1 J', accelerations per unit of constraint force", symmetric=True),),
     _delassus,
     methods=tuple(NAMED),
+    inverts_mass=True,
 )
 OSIM = Quantity(
     "osim",
@@ -109,6 +110,7 @@ OSIM = Quantity(
     (Output("Lambda", ("m", "m"), "operational-space inertia matrix (J M^-1 J')^-1", symmetric=True),),
     _osim,
     methods=tuple(NAMED),
+    inverts_mass=True,
 )
 CONSISTENT_INVERSE = Quantity(
     "consistent_inverse",
@@ -117,6 +119,7 @@ CONSISTENT_INVERSE = Quantity(
     (Output("Jbar", ("nv", "m"), "dynamically consistent inverse M^-1 J' Lambda of the constraint Jacobian"),),
     _consistent_inverse,
     methods=tuple(NAMED),
+    inverts_mass=True,
 )
 DELASSUS_PRODUCT = Quantity(
     "delassus_product",
@@ -124,6 +127,7 @@ DELASSUS_PRODUCT = Quantity(
     ("q", "x"),
     (Output("y", ("m",), "accelerations G x along the rows, of the constraint forces x"),),
     _product,
+    inverts_mass=True,
 )
 DELASSUS_SOLUTION = Quantity(
     "delassus_solution",
@@ -135,6 +139,7 @@ DELASSUS_SOLUTION = Quantity(
     ),
     _solution,
     judges_rows=True,
+    inverts_mass=True,
 )
 DAMPED_SOLUTION = Quantity(
     "damped_solution",
@@ -143,6 +148,7 @@ DAMPED_SOLUTION = Quantity(
     (Output("y", ("m",), "constraint forces (G + diag(d))^-1 x of the accelerations x along the rows"),),
     _damped_solution,
     is_solution=True,
+    inverts_mass=True,
 )
 MASS_MATRIX = Quantity(
     "mass_matrix",
@@ -181,6 +187,7 @@ IMPULSE = Quantity(
     has_status=True,
     is_solution=True,
     jacobian=_impulse_jacobian,
+    inverts_mass=True,
 )
 
 

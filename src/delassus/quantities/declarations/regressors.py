@@ -81,6 +81,7 @@ INERTIAL_DERIVATIVES = Quantity(
     _inertial_derivatives,
     options=CONSTRAINED | CONTROLLED,
     has_status=True,
+    inverts_mass=True,
 )
 
 

@@ -24,6 +24,7 @@ from delassus.algorithms.sensors import (
 )
 from delassus.constraints.sensors import FORCES, Sensor, Sensors, check_no_loops
 from delassus.errors import ConfigurationError
+from delassus.model.edit.massless import require_inertia
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.direct import bind
@@ -38,6 +39,7 @@ def _sensors(bound: BoundRequest) -> list[Matrix]:
     motion = bound.motion()
 
     def caused() -> Caused:
+        require_inertia(bound.request.tree, bound.request.payloads)
         solution, ops = bound.solve(motion), bound.ops
         qdd = [ops.take(solution.qdd, range(at.start, at.stop), None) for at in motion.tree.v_slices]
         forces = dict[int, Matrix]()

@@ -93,6 +93,7 @@ STEP = Quantity(
     is_solution=True,
     states=2,
     jacobian=_step_jacobian,
+    inverts_mass=True,
 )
 STEP_DERIVATIVES = Quantity(
     "step_derivatives",
@@ -124,6 +125,7 @@ STEP_DERIVATIVES = Quantity(
     _step_derivatives,
     options=CONSTRAINED | CONTROLLED | {"integrator", "impacts"},
     has_status=True,
+    inverts_mass=True,
 )
 
 

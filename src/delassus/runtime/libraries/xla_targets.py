@@ -13,6 +13,7 @@ import os
 import struct
 import threading
 import time
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 from weakref import WeakValueDictionary, finalize, ref
@@ -194,9 +195,10 @@ class Again:
     """A kernel for states that its code does not solve: itself, or after it has gone one of the same code."""
 
     def __init__(self, kernel: Any) -> None:
-        self._kernel, self._code, self._kept = ref(kernel), kernel.code, None
+        self._kernel, self._code = ref(kernel), kernel.code
+        self._kept: Any = None
         how = kernel.request, kernel.dtype.name, kernel.lanes, "", kernel.error_bound, kernel.tried
-        self._make = partial(type(kernel), *how)
+        self._make: Callable[[], Any] = partial(kernel.__class__, *how)
 
     @property
     def kernel(self) -> Any:

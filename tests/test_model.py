@@ -1144,7 +1144,7 @@ def changes_of(tree):
         "parents": (*given["parents"][:-1], -1),
         "frames": {**given["frames"], "another": place},
         "gravity_compensation": {"l0": np.ones(4)},
-        "reference_configurations": {"home": tree.neutral()},
+        "keyframes": {"home": tree.neutral()},
         "actuators": (some_actuator(np.random.default_rng(0), "another", tree.joint_names),),
         "constraints": (ds.Weld("l1"),),
         "sensors": (ds.Sensor("another", "gyro", "l1"),),

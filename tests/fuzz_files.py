@@ -33,7 +33,7 @@ INERTIAL = (
 )
 SHAPE = '<collision name="c"><origin xyz="0 0 0.1"/><geometry>{}</geometry></collision>'
 URDF = (
-    '<?xml version="1.0"?><robot name="r">'
+    '<?xml version="1.0"?><robot name="r" version="1.1">'
     + f'<link name="a">{INERTIAL}'
     + SHAPE.format('<box size="1 2 3"/>')
     + "</link>"
@@ -49,7 +49,10 @@ URDF = (
     + '<joint name="k" type="continuous"><parent link="b"/><child link="c"/><axis xyz="0.6 0 0.8"/></joint>'
     + '<joint name="m" type="prismatic"><parent link="b"/><child link="d"/><limit lower="0" upper="1"/></joint>'
     + '<joint name="n" type="planar"><parent link="d"/><child link="e"/></joint>'
-    + '<joint name="t" type="fixed"><parent link="e"/><child link="tool"/><origin xyz="0 0 0.2"/></joint></robot>'
+    + '<joint name="t" type="fixed"><parent link="e"/><child link="tool"/><origin quat_xyzw="0 0 3 4"/></joint>'
+    + '<transmission name="u"><type>SimpleTransmission</type><joint name="j"/><actuator name="w">'
+    + '<drake:rotor_inertia value="0.1"/><drake:gear_ratio value="9"/></actuator></transmission>'
+    + '<drake:joint name="v" type="ball"><parent link="c"/><child link="d"/></drake:joint></robot>'
 )
 MJCF = """<mujoco model="m"><compiler angle="radian" meshdir="."/><option timestep="0.01" gravity="0 0 -9"/>
 <size nuser_body="1" nkey="2"/><default><joint armature="0.1"/><geom density="1000"/></default>
@@ -81,7 +84,7 @@ FRAGMENTS = (
     "nan nan nan", "2000000000", "65536", "1_0", "٣", "0x10", "a", "b", "c", "o", "é", "world", "\u202e", "&#x9b;",
     "&amp;", "[/]", "%s", "{0}", "x" * 300, "planar", "floating", "fixed", "prismatic", "continuous", "ball", "free",
     "hinge", "mesh", "hfield", "true", "case.xml", "other.xml", "included.xml", "part.obj", "..", "/dev/zero", "/",
-    "nowhere/../case.xml", "package://r/part.obj",
+    "nowhere/../case.xml", "package://r/part.obj", "1.0", "1.2", "world", "--", "&", "<",
 )  # fmt: skip
 VALUE, EMPTY, TAG = re.compile(r'"[^"]*"'), re.compile(r"<[a-z]+[^>]*/>"), re.compile(r"(?<=<)[a-z]+|(?<=</)[a-z]+")
 

@@ -157,7 +157,7 @@ MENDED = {
     "closing tag </robot> too many": f"{DECLARATION}{TWO_LINKS}</robot>",
     "closing tag </worldbody> too many, closing tag </robot> too many": f"{TWO_LINKS}</worldbody>\n</robot>\n",
     "closing tag </link> too many": TWO_LINKS.replace("<joint", "</link><joint"),
-    "& or < in a value": TWO_LINKS.replace("<joint", "<gazebo x='a < b & c &lt; \"d\"'/><joint", 1),
+    "& or < as such": TWO_LINKS.replace("<joint", "<gazebo x='a < b & c &lt; \"d\"'>e & f &amp;</gazebo><joint", 1),
     "attributes without space between them": TWO_LINKS.replace('" type', '"type'),
 }
 """Files that are no well-formed XML, by what the warning says is mended."""

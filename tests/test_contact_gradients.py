@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.usefixtures("one_lane"), pytest.mark.slow]
 G, DT, RADIUS, OVERLAP = 9.81, 1e-3, 0.1, 2e-5
 
 AXIS = """<joint name="{name}" type="prismatic"><parent link="{parent}"/><child link="{name}"/><axis xyz="{axis}"/>
-<limit lower="-1e9" upper="1e9" effort="0" velocity="0"/></joint><link name="{name}"><inertial><mass value="{mass}"/>
+<limit lower="-1e9" upper="1e9" effort="1" velocity="1"/></joint><link name="{name}"><inertial><mass value="{mass}"/>
 <inertia ixx="0" ixy="0" ixz="0" iyy="0" iyz="0" izz="0"/></inertial></link>"""
 
 

@@ -151,7 +151,8 @@ def load(
         Joint order and the layout of ``q`` and ``v`` equal ``pinocchio.buildModelFromUrdf`` for URDF files (with
         ``continuous="cos-sin"``), and the order of the model for the others. Loops, couplings and mimic joints are in
         ``tree.constraints``. A ``<limit>`` of a URDF file without ``lower`` and ``upper`` limits no position, and is
-        listed as such: by URDF, and in models of Pinocchio, both are zero, and the joint could not move.
+        listed as such: by URDF, and in models of Pinocchio, both are zero, and the joint could not move. Effort and
+        velocity limits of a URDF file that are not above zero are none, and listed. ``docs/mjcf.md`` says more.
 
     Raises
     ------

@@ -61,7 +61,7 @@ _TOKEN = re.compile(
 )
 _ATTRIBUTE = re.compile(r"""\s*+([^\s<>/"'=]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
 _BARE = re.compile(r"&(?!#?\w+;)|<")
-"""Characters of a value that are written as ``&amp;`` and ``&lt;`` in XML."""
+"""Characters that are written as ``&amp;`` and ``&lt;`` in XML."""
 
 _NO_LATIN = re.compile("[\x80-\x9f]")
 """Characters that no text in Latin-1 has."""
@@ -184,8 +184,7 @@ def _mended(data: bytes | str, what: str) -> tuple[str, list[str]] | None:
     """Elements of a text as well-formed XML, and what was mended; None where nothing is, or what is wrong is unclear.
 
     Mended are white space before the declaration and further declarations, ``--`` in comments, text in Latin-1, closing
-    tags of elements that are not open, characters of values that have to be escaped, and attributes without space
-    between them.
+    tags of elements that are not open, characters that have to be escaped, and attributes without space between them.
     """
     mends: dict[str, None] = {}
     try:
@@ -221,7 +220,9 @@ def _mended(data: bytes | str, what: str) -> tuple[str, list[str]] | None:
             has_root = True
             out.append(f"<{token['start']}{_attributes(token['attributes'], mends)}{token['empty']}>")
             opened += [] if token["empty"] else [token["start"]]
-        elif kind in ("text", "data") and opened:
+        elif kind == "text" and opened:
+            out.append(_escaped(found, mends))
+        elif kind == "data" and opened:
             out.append(found)
         elif kind in ("text", "data") and found.strip():
             return None
@@ -235,13 +236,18 @@ def _attributes(text: str, mends: dict[str, None]) -> str:
     out = []
     for attribute in _ATTRIBUTE.finditer(text):
         name, value = attribute[1], attribute[2] if attribute[3] is None else attribute[3]
-        mended = _BARE.sub(lambda x: {"&": "&amp;", "<": "&lt;"}[x.group()], value)
-        if mended != value:
-            mends["& or < in a value"] = None
         if not attribute.group()[0].isspace():
             mends["attributes without space between them"] = None
-        out.append(f' {name}="{mended.replace(chr(34), "&quot;")}"')
+        out.append(f' {name}="{_escaped(value, mends).replace(chr(34), "&quot;")}"')
     return "".join(out)
+
+
+def _escaped(text: str, mends: dict[str, None]) -> str:
+    """Text of an element or a value with its characters escaped that have to be."""
+    escaped = _BARE.sub(lambda x: {"&": "&amp;", "<": "&lt;"}[x.group()], text)
+    if escaped != text:
+        mends["& or < as such"] = None
+    return escaped
 
 
 def element(level: int, tag: str, attributes: Attributes, is_open: bool = False) -> str:

@@ -230,9 +230,9 @@ class CudaKernel(AnyKernel):
         Returns
         -------
         array or tuple of arrays
-            Results (..., shape of one state), of the library of the arguments, a named tuple if there are several; ``out`` if
-            it was given. A library that can neither make arrays nor take them over by DLPack gets objects with
-            ``__cuda_array_interface__``. Results on a device are there when what was begun on the stream is done:
+            Results (..., shape of one state), of the library of the arguments, a named tuple if there are several;
+            ``out`` if it was given. A library that can neither make arrays nor take them over by DLPack gets objects
+            with ``__cuda_array_interface__``. Results on a device are there when what was begun on the stream is done:
             nothing waits here, but for results of NumPy. With ``return_error`` a tuple that ends with an array (...) of
             error estimates. Without, states whose estimate is above the bound of `compile` are NaN in all results, for
             nothing solves them again; contact steps return theirs with their residuals.

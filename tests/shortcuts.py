@@ -336,8 +336,8 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
         ),
         "test_kernel.py::test_a_call_goes_through_the_entry_or_past_it": (
             ("if span == 0:\n        return False", "if span == 1:\n        return False"),
-            ("is_known = kind == load(record + TUPLE_TYPE) or kind == load(record + NAMED)", "is_known = True"),
-            ("is_known = is_known and load(results + LENGTH) == n_results", "is_known = is_known"),
+            ("is_known = is_tuple and load(results + LENGTH) == n_results", "is_known = is_tuple"),
+            ("is_known = is_tuple and load(results + LENGTH) == n_results", "is_known = True"),
             ("is_known = count == n_inputs\n", "is_known = count >= n_inputs\n"),
             ("is_known = load(names + LENGTH) == 1 and load(names + ITEMS) == load(record + OUT)",
              "is_known = load(names + LENGTH) == 1"),

@@ -52,6 +52,9 @@ def test_arguments_broadcast_by_position_and_by_name(motion):
     tq, tv, ttau = tensors(q, v, tau)
     for found in (kernel(tq, tau=ttau, v=tv), kernel(tq, v, tau), torch.vmap(kernel, (1, 1, None), 1)(tq, tv, ttau)):
         assert all(np.array_equal(x, y) for x, y in zip(found, expected, strict=True))
+        assert type(found) is type(expected) and found._fields == ("qdd", "forces")
+    compiled = torch.compile(kernel, fullgraph=True)(tq, tv, ttau)
+    assert type(compiled) is type(expected) and np.array_equal(compiled.forces, expected.forces)
 
 
 def test_gradients(motion):

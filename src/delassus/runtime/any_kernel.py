@@ -67,7 +67,7 @@ class AnyKernel(ABC):
         self.request, self.method = request, request.method
         self.dtype, self.arguments = np.dtype(dtype), request.arguments
         self.results = tuple(Result(o.name, request.shape_of(o), (), o.meaning) for o in request.outputs)
-        self._names = tuple(r.name for r in self.results)
+        self._named = named_tuple(*(r.name for r in self.results))
         self._derivatives: dict[tuple[str, ...], Any] = {(): self}
         self.kept: dict[tuple[Any, ...], Any] = {}
 
@@ -132,11 +132,13 @@ class AnyKernel(ABC):
 
     def returned(self, values: Sequence[Any], *further: str) -> Any:
         """What a call returns: one value, or a tuple whose fields have the names of `results`, and ``further`` ones."""
-        return values[0] if len(values) == 1 else named_tuple(*self._names, *further)(*values)
+        if further:
+            return named_tuple(*self._named._fields, *further)(*values)
+        return values[0] if len(values) == 1 else self._named(*values)
 
     def rolled(self, values: Iterable[Any], *further: str) -> Any:
         """The same of a rollout, whose states are not those after one step alone: without ``_next``."""
-        return named_tuple(*(name.replace("_next", "") for name in self._names), *further)(*values)
+        return named_tuple(*(r.name.replace("_next", "") for r in self.results), *further)(*values)
 
     def derivative(self, *modes: str, by: str | Sequence[str] | None = None) -> Self:
         """Kernel of a derivative, by formulas or by differentiation of its program; compiled when first asked for.

@@ -259,8 +259,8 @@ def _called(owner: int, arguments: int, count: int, names: int) -> int:
         if is_known and n_results > 1:
             results = load(out)
             kind = load(results + OBJECT_TYPE)
-            is_known = kind == load(record + TUPLE_TYPE) or kind == load(record + NAMED)
-            is_known = is_known and load(results + LENGTH) == n_results
+            is_tuple = kind == load(record + TUPLE_TYPE) or kind == load(record + NAMED)
+            is_known = is_tuple and load(results + LENGTH) == n_results
             out = results + ITEMS
     found = _results(record, arguments, out) if is_known else DECLINED
     if found == DECLINED:

@@ -14,6 +14,7 @@ from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots
 from delassus.accuracy.iterate import TOLERANCE, Iterated, iterate
 from delassus.accuracy.policy import ACCURATE, is_long
 from delassus.accuracy.rank import diagonal_of, independence, least_eigenvalue, least_squares
+from delassus.accuracy.refinement import Change
 from delassus.accuracy.status import DynamicsStatus, Resolved, are_finite, resolve, worst
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.contact.solvers import FALLBACK
@@ -103,7 +104,13 @@ class NumpyRequest(BoundRequest):
         self._asked_before = self._numpy_ops.asked
         return super().motion(q, v, problem)
 
-    def error_of(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Scalar:
+    def error_of(
+        self,
+        motion: DynamicsProblem,
+        solution: Solution,
+        method: Method | None = None,
+        change: Change | None = None,
+    ) -> Scalar:
         """The same; at rest, a system has the structure that it had in motion."""
         by = method or self.method
 
@@ -112,7 +119,7 @@ class NumpyRequest(BoundRequest):
             return by(of)
 
         asked = self._numpy_ops.asked
-        error = super().error_of(motion, solution, again)
+        error = super().error_of(motion, solution, again, change)
         self._numpy_ops.asked = asked
         return error
 

@@ -100,6 +100,37 @@ def test_estimates_of_soft_rows_that_depend_on_one_another(compliance):
             assert np.all(true[known] < np.minimum(BELOW * estimated[known], bound)), dtype
 
 
+HELD_AT_THE_CENTRE = {
+    "point": lambda at: ds.Point(at),
+    "point in the world": lambda at: ds.Point(at, axes="world"),
+    "weld": lambda at: ds.Weld(at),
+    "orientation": lambda at: ds.Orientation(at),
+    "centre of mass": lambda at: ds.CenterOfMass(),
+    "distance": lambda at: ds.Distance(at, ds.Frame("world", (1, 2, 3))),
+}
+
+
+@pytest.mark.parametrize("held", HELD_AT_THE_CENTRE)
+def test_what_is_zero_but_for_round_off_is_accurate(held):
+    """Bodies held at their centre of mass: velocities do not change forces, nor turns accelerations, exactly.
+
+    At rest, turning about the centre, and as they like; of some bodies the centre is the origin, some are alike in all
+    directions.
+    """
+    m, rng = some_mechanism(0, 1, "floating"), np.random.default_rng(0)
+    bodies = [(m.tree, m.links[0].com)]
+    bodies += [(ds.mechanisms.free_body(2.0, moments), np.zeros(3)) for moments in ([0.1, 0.2, 0.25], [0.1, 0.1, 0.1])]
+    for tree, com in bodies:
+        constraint = HELD_AT_THE_CENTRE[held](ds.Frame(tree.link_names[0], com))
+        spin = rng.normal(size=3)
+        v = np.array([np.zeros(6), [*-np.cross(spin, com), *spin], rng.normal(size=6)])
+        for tau, gravity in ((0.0, None), (0.0, (0, 0, 0)), (rng.normal(size=6), (0, 0, 0))):
+            given = tree.random(rng, 3), v, tau * np.ones(6), constraint
+            for function in (ds.forward_dynamics, ds.dynamics_derivatives):
+                found = function(tree, *given, gravity=gravity)
+                assert np.all(found.status == ds.DynamicsStatus.SOLVED), (tau, gravity, found.error_estimate)
+
+
 # -- what follows from them ----------------------------------------------------------------------------------------
 
 

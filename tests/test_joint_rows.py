@@ -15,7 +15,7 @@ from random_trees import some_constraints, some_joint_rows, some_mechanism
 from test_dynamics_derivatives import check
 from test_formulations import check_physics, solved, some_contacts, some_state
 from test_random_mechanisms import Textbook
-from tools import AGREEMENT, UNPLANNED, by_method, error, make_motion, traced
+from tools import AGREEMENT, UNPLANNED, by_method, error, make_motion, traced, tree_of_urdf, urdf_joint
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -157,6 +157,68 @@ def walker():
     ]
     rng = np.random.default_rng(2)
     return robot, made, (robot.random(rng, 3), rng.normal(size=(3, robot.nv)), rng.normal(size=(3, robot.nv)))
+
+
+MASS = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+ROUND = "<axis xyz='0 0 1'/><limit lower='-30' upper='30' effort='9' velocity='9'/>"
+
+
+def mimic(first, second, ratio, offset=0.3):
+    """Two joints of these types about one axis, the second one a mimic joint."""
+    follows = f'<mimic joint="x" multiplier="{ratio}" offset="{offset}"/>'
+    links = "".join(f'<link name="{name}">{MASS}</link>' for name in "abc")
+    joints = urdf_joint("x", "a", "b", first, ROUND) + urdf_joint("y", "b", "c", second, ROUND + follows)
+    return tree_of_urdf(f'<robot name="two">{links}{joints}</robot>', "fixed", continuous="cos-sin")
+
+
+def gap_of(tree, q, ratio, offset=0.3):
+    """``y − ratio x − offset`` (n,), the least at any number of turns of joints that are a cosine and a sine."""
+    parts = [q[..., tree.q_index(name)] for name in "xy"]
+    x, y = (part[..., 0] if part.shape[-1] == 1 else np.arctan2(part[..., 1], part[..., 0]) for part in parts)
+    turns = [2 * np.pi * np.arange(-20, 21) if part.shape[-1] == 2 else np.zeros(1) for part in parts]
+    every = (y - ratio * x - offset)[..., None] + (turns[1][:, None] - ratio * turns[0]).ravel()
+    return np.take_along_axis(every, np.argmin(np.abs(every), axis=-1)[..., None], axis=-1)[..., 0]
+
+
+ROUNDED = 2e-4
+"""What a third to six digits is off by after twenty turns (rad), four times."""
+
+
+@pytest.mark.parametrize("kinds", [["continuous"] * 2, ["revolute", "continuous"], ["continuous", "revolute"]])
+@pytest.mark.parametrize("ratio", [1.0, -1.0, 2.0, -0.5, 0.333333])
+def test_mimic_joints_that_turn_without_end(kinds, ratio):
+    """Closed where the angles say so, whatever the turns; stabilised, with derivatives."""
+    tree, rng = mimic(*kinds, ratio), np.random.default_rng(0)
+    q, row = tree.random(rng, 30), np.zeros(2)
+    row[tree.v_index("x").start], row[tree.v_index("y").start] = -ratio, 1.0
+    gap = gap_of(tree, q, ratio)
+    assert np.abs(gap).max() > 0.1
+    held = ds.close_loops(tree, None, q, hold=tree.joint_names)
+    assert np.abs(held.residual - np.abs(gap) / np.hypot(1.0, ratio)).max() < ROUNDED
+    assert {status.name for status in held.status} == {"OPEN"}
+    random = ds.random_configurations(tree, None, rng, 30)
+    for closed in (ds.close_loops(tree, None, q).q, random):
+        assert np.abs(gap_of(tree, closed, ratio)).max() < ROUNDED
+    assert np.abs(np.sin(0.5 * missed(tree, random, ratio))).max() < ROUNDED  # as where joints have one angle
+    v, tau = rng.normal(size=(2, 30, 2))
+    found = ds.forward_dynamics(tree, q, v, tau, tree.constraints, baumgarte=ds.Baumgarte(3.0))
+    assert np.abs(found.qdd @ row + 6.0 * v @ row + 9.0 * gap).max() < 9.0 * ROUNDED
+    near = int(np.argmin(np.abs(gap)))
+    assert check(tree, q[near], v[near], tau[near], tree.constraints, baumgarte=ds.Baumgarte(3.0))
+
+
+def missed(tree, q, ratio, offset=0.3):
+    """The same (n,) of angles within half a turn of zero."""
+    x, y = tree.difference(tree.neutral(), q).T[[tree.v_index(name).start for name in "xy"]]
+    return y - ratio * x - offset
+
+
+def test_turns_that_never_fit():
+    """Angles within half a turn of zero count where no number of turns brings both joints back."""
+    ratio, rng = np.sqrt(2), np.random.default_rng(0)
+    tree = mimic("continuous", "continuous", ratio)
+    for q in (ds.close_loops(tree, None, tree.random(rng, 30)).q, ds.random_configurations(tree, None, rng, 30)):
+        assert np.abs(np.sin(0.5 * missed(tree, q, ratio))).max() < AGREEMENT
 
 
 @pytest.mark.slow

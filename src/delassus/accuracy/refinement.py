@@ -19,6 +19,7 @@ import random
 from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add
+from typing import NamedTuple
 
 from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides, row_accelerations
 from delassus.algorithms.dynamics.solution import Solution
@@ -26,6 +27,7 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import EndEffector
 from delassus.algorithms.rnea import accelerations, to_joints
 from delassus.model.tree import WORLD
+from delassus.spatial.joints import Joint
 from delassus.spatial.motion import ANGULAR, LINEAR, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
@@ -39,17 +41,36 @@ Sizes = tuple[Scalar, Scalar]
 """Of a linear and of an angular part."""
 
 
+class Change(NamedTuple):
+    """What a derivative is that of: a motion, and whether it changes with velocities, whose products alone it has then.
+
+    Otherwise positions change, by 1 rad or 1 m.
+    """
+
+    of: DynamicsProblem
+    with_velocity: bool
+
+    def factor(self, ops: Ops) -> Scalar:
+        """By what terms of the motion become those of its change: ``1 / |v|`` of velocity products."""
+        if not self.with_velocity:
+            return 1.0
+        fastest = reduce(ops.maximum, [x for v in self.of.v for x in _sizes(ops, v)])
+        return _part(ops, 1.0, fastest)
+
+
 def relative_error(
     motion: DynamicsProblem,
     method: Callable[[DynamicsProblem], Solution],
     solution: Solution,
     round_off: float,
     negligible: float,
+    change: Change | None = None,
 ) -> Scalar:
     """Estimate of the largest error of ``q̈`` and of ``f``, each by its largest entry.
 
     ``round_off`` is the relative spacing of the numbers. Where all entries are below this part, ``negligible``, of what
-    their terms would make if they did not cancel one another, they count as zero, and errors are by that part.
+    their terms would make if they did not cancel one another, they count as zero, and errors are by that part. Of
+    derivatives the terms are those of what changes as well, of the ``change``.
     """
     ops = motion.ops
     terms = Terms(motion, Solution(ops.opaque(solution.qdd), ops.opaque(solution.forces)))
@@ -59,38 +80,156 @@ def relative_error(
         if ops.shape(missed)[0]:  # a method that cannot correct its solution says nothing of its error
             missing, size = (reduce(ops.maximum, _sizes(ops, a)) for a in (missed, sizes))
             found = ops.maximum(found, _part(ops, missing, size + least))
+    usual = [*terms.usual]
+    if change is not None:
+        more, factor = Usual(change.of).usual, change.factor(ops)
+        usual = [[x + factor * z for x, z in zip(*pair, strict=True)] for pair in zip(usual, more, strict=True)]
     parts = (
-        (solution.qdd, delta.qdd, y.qdd, terms.usual[0]),
-        (solution.forces, delta.forces, y.forces, terms.usual[1]),
+        (solution.qdd, delta.qdd, y.qdd, usual[0]),
+        (solution.forces, delta.forces, y.forces, usual[1]),
     )
-    for *columns, usual in parts:
-        if usual:
+    for *columns, each in parts:
+        if each:
             x, left, moved = (reduce(ops.maximum, _sizes(ops, a)) for a in columns)
-            pairs = zip(_sizes(ops, columns[0]), usual, strict=True)
+            pairs = zip(_sizes(ops, columns[0]), each, strict=True)
             is_zero = 1.0 - reduce(ops.maximum, [ops.less(negligible * z, y) for y, z in pairs])
-            size = ops.maximum(x, is_zero * (negligible * reduce(ops.maximum, usual)))
+            size = ops.maximum(x, is_zero * (negligible * reduce(ops.maximum, each)))
             found = ops.maximum(found, _part(ops, CORRECTION * left + (CONDITION * round_off) * moved, size))
     return found
 
 
-class Terms:
+class Usual:
+    """What what acts on the robot makes of ``q̈`` and ``f`` if nothing cancels and nothing else moves: sizes.
+
+    Attributes
+    ----------
+    usual : pair of lists of scalars
+        Of each entry of ``q̈`` and of ``f``.
+    """
+
+    def __init__(self, motion: DynamicsProblem) -> None:
+        self._motion = motion
+        self._levers = [_total(motion.ops, X.position()) for X in motion.problem.X]
+        _, forces = self._sums()
+        self.usual = self._moving_alone(forces), self._balanced_by_rows(forces)
+
+    def _sums(
+        self, qdd: Sequence[Matrix] | None = None, given: Sequence[Sequence[Matrix]] | None = None
+    ) -> tuple[list[Sizes], list[Sizes]]:
+        """Sums of the sizes of linear and angular accelerations of links, and of the forces that joints transmit."""
+        ops, motion = self._motion.ops, self._motion
+        tree, levers, a, f = motion.tree, self._levers, list[Sizes](), list[Sizes]()
+
+        # root → leaves: accelerations
+        for i, p in enumerate(tree.parents):
+            own = motion.c[i] if qdd is None else ops.hstack([motion.along_joint(i, qdd[i]), motion.c[i]])
+            linear, angular = (_total(ops, motion.gravity), 0.0) if p == WORLD else a[p]
+            x, y = _parts(ops, own)
+            a.append((linear + levers[i] * angular + x, angular + y))
+
+        # leaves → root: forces and moments, those of velocity products V ×* H V by their terms
+        for i, H in enumerate(motion.problem.inertias):
+            x, y = _parts(ops, ops.hstack([motion.p[i], *(() if given is None else given[i])]))
+            (m, h), (_, moment) = (_parts(ops, ops.take(H, None, part)) for part in PARTS)
+            v, w = _parts(ops, motion.V[i])
+            force, couple = x + w * (m * v + h * w), y + w * (h * v + moment * w) + v * (h * w)
+            f.append((m * a[i][0] + h * a[i][1] + force, h * a[i][0] + moment * a[i][1] + couple))
+        for i in tree.leaves_to_root():
+            if (p := tree.parents[i]) != WORLD:
+                f[p] = f[p][0] + f[i][0], f[p][1] + f[i][1] + levers[i] * f[i][0]
+        return a, f
+
+    def _at_joints(
+        self, f: Sequence[Sizes], qdd: Sequence[Matrix] | None, given: Sequence[Sequence[Matrix]]
+    ) -> list[Scalar]:
+        """Sums of the sizes of forces at each joint."""
+        joints = zip(self._motion.tree.joints, self._on_each_joint(qdd, given), strict=True)
+        own = [
+            [[f[i][axis // 3] for axis in joint.motion_axes], *(_by_part(joint, sizes) for sizes in parts)]
+            for i, (joint, parts) in enumerate(joints)
+        ]
+        return [sum(x) for parts in own for x in zip(*parts, strict=True)]
+
+    def _on_each_joint(
+        self, qdd: Sequence[Matrix] | None, given: Sequence[Sequence[Matrix]]
+    ) -> list[list[list[Scalar]]]:
+        """Sizes of the forces that act on each joint itself, its armature's among them."""
+        ops, out = self._motion.ops, list[list[list[Scalar]]]()
+        for i, joint in enumerate(self._motion.tree.joints):
+            out.append([_sizes(ops, x) for x in given[i]])
+            if qdd is not None:
+                out[i].append([float(r) * x for r, x in zip(joint.armature, _sizes(ops, qdd[i]), strict=True)])
+        return out
+
+    def _moving_alone(self, f: Sequence[Sizes]) -> list[Scalar]:
+        """Acceleration of each joint under these forces, if what it carries is rigid; at least that."""
+        ops, tree, levers = self._motion.ops, self._motion.tree, self._levers
+        moved = [
+            (_parts(ops, ops.take(H, None, LINEAR))[0], _parts(ops, ops.take(H, None, ANGULAR))[1])
+            for H in self._motion.problem.inertias
+        ]
+        for i in tree.leaves_to_root():  # mass, and moment of inertia about the joint
+            if (p := tree.parents[i]) != WORLD:
+                m, moment = moved[i]
+                moved[p] = moved[p][0] + m, moved[p][1] + moment + levers[i] * (levers[i] * m)
+        axes = [
+            (i, axis, float(r))
+            for i, j in enumerate(tree.joints)
+            for axis, r in zip(j.motion_axes, j.armature, strict=True)
+        ]
+        forces = self._at_joints(f, None, [[tau] for tau in self._motion.tau])
+        return [
+            _part(self._motion.ops, force, moved[i][axis // 3] + armature)
+            for force, (i, axis, armature) in zip(forces, axes, strict=True)
+        ]
+
+    def _balanced_by_rows(self, f: Sequence[Sizes]) -> list[Scalar]:
+        """Force along each row that balances these forces and those of joints, the larger one of its ends."""
+        ops, problem = self._motion.ops, self._motion.problem
+        f = [(x + force, y + moment) for (x, y), (force, moment) in zip(f, self._from_joints(), strict=True)]
+        rows: list[list[Scalar]] = [[0.0] * c.size for c in problem.constraints]
+        for end in problem.end_effectors:
+            force, moment = f[end.link]
+            for r, (x, y) in enumerate(self._sizes_of_rows(end)):
+                own = _balancing(ops, (force, moment), (x, y))
+                rows[end.constraint][r] = ops.maximum(rows[end.constraint][r], own)
+        for at in problem.joint_space_rows:
+            forces = [f[at.link][axis // 3] for axis in problem.tree.joints[at.link].motion_axes]
+            for r in at.rows:
+                own = _part(ops, sum(forces, 0.0), _total(ops, ops.take(at.C, (r,), None)))
+                rows[at.constraint][r] = ops.maximum(rows[at.constraint][r], own)
+        return [x for own in rows for x in own]
+
+    def _from_joints(self) -> list[Sizes]:
+        """Forces and moments that the joints on the way to each link hand on to it."""
+        ops, motion, out = self._motion.ops, self._motion, list[Sizes]()
+        for i, p in enumerate(motion.tree.parents):
+            x, y = _parts(ops, motion.along_joint(i, motion.tau[i]))
+            force, moment = (0.0, 0.0) if p == WORLD else out[p]
+            out.append((force + x, moment + self._levers[i] * force + y))
+        return out
+
+    def _sizes_of_rows(self, end: EndEffector) -> list[Sizes]:
+        ops = self._motion.ops
+        return [_parts(ops, ops.transpose(ops.take(end.K, (r,), None))) for r in range(ops.shape(end.K)[0])]
+
+
+class Terms(Usual):
     """Residuals of a solution in the equations of motion, and sizes of the terms that they are sums of.
 
     Attributes
     ----------
     missed, sizes : pairs of matrices, (nv × 1) and (m × 1)
         ``r`` and ``s``; ``t``, with signs at random, and zero where those are by structure.
-    usual : pair of lists of scalars
-        What what acts on the robot makes of each entry of ``q̈`` and of ``f`` if nothing cancels and nothing else
-        moves.
     usual_rows : scalar
-        The largest acceleration along a row that the ``usual`` ones of joints add up to, or the largest one of all
+        The largest acceleration along a row that usual ones of joints add up to, or the largest one of all
         joints if that is more: solutions are as accurate as their largest entry allows, also along rows that hold
         still.
     """
 
     def __init__(self, motion: DynamicsProblem, solution: Solution) -> None:
-        self._motion, ops, problem, tree = motion, motion.ops, motion.problem, motion.tree
+        super().__init__(motion)
+        ops, problem, tree = motion.ops, motion.problem, motion.tree
         self._qdd = [ops.take(solution.qdd, range(sv.start, sv.stop), None) for sv in tree.v_slices]
         f = [ops.take(solution.forces, range(rows.start, rows.stop), None) for rows in problem.rows]
         self._a, self._k = accelerations(motion, self._qdd), right_hand_sides(motion)
@@ -101,7 +240,6 @@ class Terms:
             self._on_links[end.link].append(-(ops.transpose(end.K) @ f[end.constraint]))
         for at in problem.joint_space_rows:
             self._on_joints[at.link].append(ops.transpose(at.C) @ f[at.constraint])
-        self._levers = [_total(ops, X.position()) for X in problem.X]
 
         links = zip(problem.inertias, self._a, motion.p, self._on_links, strict=True)
         self._f = [reduce(add, given, H @ a + p) for H, a, p, given in links]
@@ -111,8 +249,6 @@ class Terms:
         self.missed = motion.stacked(r), s
 
         self.sizes = tuple(ops.masked(t, like) for t, like in zip(self._rounded(), self.missed, strict=True))
-        _, forces = self._sums()
-        self.usual = self._moving_alone(forces), self._balanced_by_rows(forces)
         speeds: list[Scalar] = [0.0, *_sizes(ops, solution.qdd)]
         fastest = reduce(ops.maximum, speeds)
         alone = [from_entries(ops, [ops.maximum(x, fastest) for x in self.usual[0][sv]]) for sv in tree.v_slices]
@@ -154,71 +290,6 @@ class Terms:
         rows = row_accelerations(motion, a)
         return motion.stacked(t), rows + signed(self._along_rows(sizes, self._qdd), rows)
 
-    def _sums(
-        self, qdd: Sequence[Matrix] | None = None, given: Sequence[Sequence[Matrix]] | None = None
-    ) -> tuple[list[Sizes], list[Sizes]]:
-        """Sums of the sizes of linear and angular accelerations of links, and of the forces that joints transmit."""
-        ops, motion = self._motion.ops, self._motion
-        tree, levers, a, f = motion.tree, self._levers, list[Sizes](), list[Sizes]()
-
-        # root → leaves: accelerations
-        for i, p in enumerate(tree.parents):
-            own = motion.c[i] if qdd is None else ops.hstack([motion.along_joint(i, qdd[i]), motion.c[i]])
-            linear, angular = (_total(ops, motion.gravity), 0.0) if p == WORLD else a[p]
-            x, y = _parts(ops, own)
-            a.append((linear + levers[i] * angular + x, angular + y))
-
-        # leaves → root: forces and moments
-        for i, H in enumerate(motion.problem.inertias):
-            x, y = _parts(ops, ops.hstack([motion.p[i], *(() if given is None else given[i])]))
-            (m, h), (_, moment) = (_parts(ops, ops.take(H, None, part)) for part in PARTS)
-            f.append((m * a[i][0] + h * a[i][1] + x, h * a[i][0] + moment * a[i][1] + y))
-        for i in tree.leaves_to_root():
-            if (p := tree.parents[i]) != WORLD:
-                f[p] = f[p][0] + f[i][0], f[p][1] + f[i][1] + levers[i] * f[i][0]
-        return a, f
-
-    def _at_joints(
-        self, f: Sequence[Sizes], qdd: Sequence[Matrix] | None, given: Sequence[Sequence[Matrix]]
-    ) -> list[Scalar]:
-        """Sums of the sizes of forces at each joint."""
-        joints = zip(self._motion.tree.joints, self._on_each_joint(qdd, given), strict=True)
-        own = [[[f[i][axis // 3] for axis in joint.motion_axes], *parts] for i, (joint, parts) in enumerate(joints)]
-        return [sum(x) for parts in own for x in zip(*parts, strict=True)]
-
-    def _on_each_joint(
-        self, qdd: Sequence[Matrix] | None, given: Sequence[Sequence[Matrix]]
-    ) -> list[list[list[Scalar]]]:
-        """Sizes of the forces that act on each joint itself, its armature's among them."""
-        ops, out = self._motion.ops, list[list[list[Scalar]]]()
-        for i, joint in enumerate(self._motion.tree.joints):
-            out.append([_sizes(ops, x) for x in given[i]])
-            if qdd is not None:
-                out[i].append([float(r) * x for r, x in zip(joint.armature, _sizes(ops, qdd[i]), strict=True)])
-        return out
-
-    def _moving_alone(self, f: Sequence[Sizes]) -> list[Scalar]:
-        """Acceleration of each joint under these forces, if what it carries is rigid; at least that."""
-        ops, tree, levers = self._motion.ops, self._motion.tree, self._levers
-        moved = [
-            (_parts(ops, ops.take(H, None, LINEAR))[0], _parts(ops, ops.take(H, None, ANGULAR))[1])
-            for H in self._motion.problem.inertias
-        ]
-        for i in tree.leaves_to_root():  # mass, and moment of inertia about the joint
-            if (p := tree.parents[i]) != WORLD:
-                m, moment = moved[i]
-                moved[p] = moved[p][0] + m, moved[p][1] + moment + levers[i] * (levers[i] * m)
-        axes = [
-            (i, axis, float(r))
-            for i, j in enumerate(tree.joints)
-            for axis, r in zip(j.motion_axes, j.armature, strict=True)
-        ]
-        forces = self._at_joints(f, None, [[tau] for tau in self._motion.tau])
-        return [
-            _part(self._motion.ops, force, moved[i][axis // 3] + armature)
-            for force, (i, axis, armature) in zip(forces, axes, strict=True)
-        ]
-
     def _along_rows(self, a: Sequence[Sizes], qdd: Sequence[Matrix]) -> list[Scalar]:
         """Sums of the sizes of accelerations along each row."""
         ops, problem = self._motion.ops, self._motion.problem
@@ -238,25 +309,18 @@ class Terms:
                 rows[at.constraint][r] = rows[at.constraint][r] + sum(x * y for x, y in sizes)
         return [x for own in rows for x in own]
 
-    def _balanced_by_rows(self, f: Sequence[Sizes]) -> list[Scalar]:
-        """Force along each row that balances these forces, the larger one of its ends."""
-        ops, problem = self._motion.ops, self._motion.problem
-        rows: list[list[Scalar]] = [[0.0] * c.size for c in problem.constraints]
-        for end in problem.end_effectors:
-            force, moment = f[end.link]
-            for r, (x, y) in enumerate(self._sizes_of_rows(end)):
-                own = _part(ops, force * moment, x * moment + y * force)
-                rows[end.constraint][r] = ops.maximum(rows[end.constraint][r], own)
-        for at in problem.joint_space_rows:
-            forces = [f[at.link][axis // 3] for axis in problem.tree.joints[at.link].motion_axes]
-            for r in at.rows:
-                own = _part(ops, sum(forces, 0.0), _total(ops, ops.take(at.C, (r,), None)))
-                rows[at.constraint][r] = ops.maximum(rows[at.constraint][r], own)
-        return [x for own in rows for x in own]
 
-    def _sizes_of_rows(self, end: EndEffector) -> list[Sizes]:
-        ops = self._motion.ops
-        return [_parts(ops, ops.transpose(ops.take(end.K, (r,), None))) for r in range(ops.shape(end.K)[0])]
+def _balancing(ops: Ops, f: Sizes, row: Sizes) -> Scalar:
+    """Force along a row whose force and moment are both at most those; what the row has not does not count."""
+    (force, has_force), (moment, has_moment) = ((x, ops.less(0.0, y)) for x, y in zip(f, row, strict=True))
+    force, moment = force + (1.0 - has_force), moment + (1.0 - has_moment)
+    return ops.maximum(has_force, has_moment) * _part(ops, force * moment, row[0] * moment + row[1] * force)
+
+
+def _by_part(joint: Joint, sizes: Sequence[Scalar]) -> list[Scalar]:
+    """Sums of the sizes of the linear and of the angular entries of a joint, each at its entries."""
+    each = list(zip(joint.motion_axes, sizes, strict=True))
+    return [sum((x for k, x in each if k // 3 == axis // 3), 0.0) for axis, _ in each]
 
 
 def _sizes(ops: Ops, a: Matrix) -> list[Scalar]:

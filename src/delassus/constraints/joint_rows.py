@@ -1,13 +1,16 @@
 """Constraints on the velocities of joints: couplings, mimic joints, fixed tendons.
 
 Rows measure ``Σ C v``, ask for ``Σ C q̈``, and exert no wrenches; ``C`` is constant, and nothing drifts. Their position
-errors are ``Σ C q − rest``, where the position of each joint is one number.
+errors are ``Σ C q − rest``, where joints have one degree of freedom. Whole turns of cos-sin joints do not count: errors
+are the least of those at any number of turns, up to half a `JointRows.periods` either way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd, lcm
 from types import MappingProxyType
 
 import numpy as np
@@ -18,11 +21,18 @@ from delassus.errors import ConstraintError, shown, unknown_name
 from delassus.frozen import Parts
 from delassus.model.check import check_list, check_prefix, real_array
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.motion import LINEAR
-from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.joint_kinds import JointKind
+from delassus.spatial.motion import LINEAR, column, from_entries
+from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import Array
 
 Row = Mapping[str, ArrayLike]
+
+MOST_TURNS = 12
+"""Turns after which cos-sin joints of a row are where they were; others of other ratios are not to turn around."""
+
+SAME_RATIO = 1e-5
+"""Relative difference up to which a ratio of turns is one of whole numbers: files write six digits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -37,8 +47,11 @@ class JointRows(Constraint):
         For each row the coefficients by name of the joint: one number, or for a joint of several degrees of freedom
         one for each, in the order of its velocity.
     rest : float or (m,) array_like
-        Value of the same combination of joint positions (rad, m) that stabilisation goes to. Rows that meet joints
-        whose position is not one number (ball, free and others) have no position error: only velocities are stabilised.
+        Value of the same combination of joint positions (rad, m) that stabilisation goes to. Rows that meet joints of
+        several degrees of freedom (ball, free and others) have no position error: only velocities are stabilised. Rows
+        on cos-sin joints hold at any number of turns of each: where one turns half as far as another, at two places.
+        Where ratios are not of whole numbers up to 12, angles of all but the first are those within half a turn of
+        zero, beyond which errors jump.
 
     Raises
     ------
@@ -108,15 +121,36 @@ class JointRows(Constraint):
                 out[tree.joint_names.index(name)][k] = x
         return out
 
+    def periods(self, tree: Tree) -> list[float]:
+        """What turns of cos-sin joints change each row by (m,): multiples of these (rad); infinite without any."""
+        joints = {joint.name: joint for joint in tree.joints}
+        turning = ([float(x[0]) for name, x in row.items() if joints[name].kind.turns] for row in self.rows)
+        return [_period([abs(x) for x in each if x]) for each in turning]
+
     def measured(self, tree: Tree) -> Array:
-        """1 for each row (m,) whose joints all have positions of one number, else 0."""
+        """1 for each row (m,) whose joints all have one degree of freedom, else 0."""
         met = ((tree.joints[tree.joint_names.index(name)] for name in row) for row in self.rows)
-        return np.array([float(all(joint.nq == 1 for joint in joints)) for joints in met])
+        return np.array([float(all(joint.nv == 1 for joint in joints)) for joints in met])
+
+    def within_a_turn(self, tree: Tree, q: Array) -> Array:
+        """Configurations (..., nq) whose rows on cos-sin joints hold for angles within half a turn of zero.
+
+        The first joint of each such row is moved.
+        """
+        parts = zip(self.rows, self.rest, self.periods(tree), self.measured(tree), strict=True)
+        for row, rest, period, measured in parts:
+            if measured and period < np.inf:
+                x, first = tree.difference(tree.neutral(), q), next(name for name in row if row[name].any())
+                error = sum(c[0] * x[..., tree.v_index(name).start] for name, c in row.items()) - rest
+                shift = np.zeros_like(x)
+                shift[..., tree.v_index(first).start] = -error / row[first][0]
+                q = tree.integrate(q, shift)
+        return q
 
     def position_coefficients(self, tree: Tree) -> dict[int, Array]:
         """Coefficients (m, 1) by joint of joint positions in the position errors of the rows."""
         own = self.measured(tree)[:, None]
-        return {i: own * C for i, C in self.coefficients(tree).items() if tree.joints[i].nq == 1}
+        return {i: own * C for i, C in self.coefficients(tree).items() if tree.joints[i].nv == 1}
 
     def is_internal(self, tree: Tree) -> bool:
         """Whether no joint has several degrees of freedom: velocities of such depend on the root."""
@@ -151,12 +185,20 @@ class JointRows(Constraint):
         return at.ops.zeros(self.size, 1)
 
     def position(self, at: At) -> Matrix:
-        """``Σ C q − rest`` of rows whose joints all have positions of one number; zero of others."""
+        """``Σ C q − rest`` of rows of joints of one degree of freedom, without whole turns; zero of others."""
         ops, tree = at.ops, at.tree
-        e = ops.constant(-(self.measured(tree) * self.rest)[:, None])
+        e, turns = ops.constant(-(self.measured(tree) * self.rest)[:, None]), list[JointKind]()
         for i, C in self.position_coefficients(tree).items():
-            e = e + ops.constant(C) @ ops.matrix([[at.robot.coordinate(tree.q_slices[i].start)]])
-        return e
+            kind, sq = tree.joints[i].kind, tree.q_slices[i]
+            q = [at.robot.coordinate(k) for k in range(sq.start, sq.stop)]
+            if kind.turns:
+                turns.append(kind)
+                q = kind.difference(ops, kind.neutral, q)
+            e = e + ops.constant(C) @ ops.matrix([q])
+        if not turns:
+            return e
+        rows = zip(column(ops, e), self.periods(tree), strict=True)
+        return from_entries(ops, [_without_turns(ops, turns[0], x, period) for x, period in rows])
 
     def rates(self, at: At, rates: Rates, f: Matrix, positions: bool) -> ConstraintRates:
         """Changes of Baumgarte's terms, and what `Rates` leaves out of a floating root."""
@@ -183,6 +225,27 @@ class JointRows(Constraint):
                         f"coefficients of joint {name!r}", f"{nv}, one for each degree of freedom", f"{len(x)}",
                         "Pass them in the order of the joint's velocity.",
                     )  # fmt: skip
+
+
+def _period(coefficients: Sequence[float]) -> float:
+    """Largest number (rad) that whole turns (2π) by each of these are multiples of; those of the first if none is."""
+    if not coefficients:
+        return np.inf
+    largest = max(coefficients)
+    ratios = [Fraction(x / largest).limit_denominator(MOST_TURNS) for x in coefficients]
+    over = lcm(*(x.denominator for x in ratios))
+    errors = [abs(x - y * largest) / x for x, y in zip(coefficients, ratios, strict=True)]
+    if over > MOST_TURNS or max(errors) > SAME_RATIO:
+        return float(2.0 * np.pi * coefficients[0])
+    return float(2.0 * np.pi * largest * gcd(*(int(x * over) for x in ratios)) / over)
+
+
+def _without_turns(ops: Ops, kind: JointKind, x: Scalar, period: float) -> Scalar:
+    """What is left of a number by whole periods, at most half of one either way."""
+    if period == np.inf:
+        return x
+    turn = kind.moved(ops, kind.neutral, [2.0 * np.pi / period * x])
+    return period / (2.0 * np.pi) * kind.difference(ops, kind.neutral, turn)[0]
 
 
 def _checked_row(row: object, argument: str) -> Mapping[str, Array]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from delassus.accuracy.estimate import ERROR_BOUND
-from delassus.accuracy.refinement import relative_error
+from delassus.accuracy.refinement import Change, relative_error
 from delassus.accuracy.status import Dependent
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics import BY_LINKS, ITERATIVE, METHODS, Method
@@ -250,13 +250,23 @@ class BoundRequest:
 
     def errors_along(self, directions: Iterable[Direction]) -> list[Scalar]:
         """Estimates of the relative errors of derivatives, by those along some directions."""
-        return [self.error_of(motion, solution) * WORST_COLUMN for motion, solution in directions]
+        out = list[Scalar]()
+        for problem, solution, changed, with_velocity in directions:
+            change = None if changed is None else Change(changed, with_velocity)
+            out.append(self.error_of(problem, solution, change=change) * WORST_COLUMN)
+        return out
 
-    def error_of(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Scalar:
-        """Estimate of the relative error of a solution by a method, the request's if None."""
+    def error_of(
+        self,
+        motion: DynamicsProblem,
+        solution: Solution,
+        method: Method | None = None,
+        change: Change | None = None,
+    ) -> Scalar:
+        """Estimate of the relative error of a solution by a method, the request's if None; of a derivative by that."""
         dtype, method = self.request.error_dtype, method or self.method
         negligible = ERROR_BOUND.get(dtype, ERROR_BOUND["float64"])
-        return relative_error(motion, method, solution, float(np.finfo(dtype).eps), negligible)
+        return relative_error(motion, method, solution, float(np.finfo(dtype).eps), negligible, change)
 
     def require_independent(self, problem: Problem, G: Matrix) -> None:
         """Refuse states at which ``G`` has no inverse, on backends that see them; programs know where none has."""

@@ -16,6 +16,8 @@ from delassus.accuracy.iterate import TOLERANCE, Iterated, iterate
 from delassus.accuracy.policy import ACCURATE, is_long
 from delassus.accuracy.rank import diagonal_of, independence, least_eigenvalue, least_squares
 from delassus.accuracy.status import DynamicsStatus, Resolved, are_finite, resolve, warn_of, worst
+from delassus.accuracy.refinement import Change
+from delassus.accuracy.status import DynamicsStatus, Resolved, are_finite, resolve, worst
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.contact.solvers import FALLBACK
 from delassus.algorithms.crba import composite_inertias
@@ -105,7 +107,13 @@ class NumpyRequest(BoundRequest):
         self._asked_before = self._numpy_ops.asked
         return super().motion(q, v, problem)
 
-    def error_of(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Scalar:
+    def error_of(
+        self,
+        motion: DynamicsProblem,
+        solution: Solution,
+        method: Method | None = None,
+        change: Change | None = None,
+    ) -> Scalar:
         """The same; at rest, a system has the structure that it had in motion."""
         by = method or self.method
 
@@ -114,7 +122,7 @@ class NumpyRequest(BoundRequest):
             return by(of)
 
         asked = self._numpy_ops.asked
-        error = super().error_of(motion, solution, again)
+        error = super().error_of(motion, solution, again, change)
         self._numpy_ops.asked = asked
         return error
 

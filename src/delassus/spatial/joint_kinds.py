@@ -110,6 +110,11 @@ class JointKind(ABC):
         return self.unit is not None and self.unit.stop - self.unit.start == 4
 
     @property
+    def turns(self) -> bool:
+        """Whether its position is an angle whose whole turns do not count."""
+        return self.unit is not None and self.nv == 1
+
+    @property
     def has_springs(self) -> bool:
         """Whether springs act on it."""
         return self.unit is None or self.has_quaternion

@@ -27,6 +27,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.derivatives.rates import Body, Rates
@@ -53,8 +54,16 @@ DERIVATIVES: Mapping[str, str] = MappingProxyType(
 """Names of the derivatives, and what they are."""
 
 
-Direction = tuple[DynamicsProblem, Solution]
-"""A robot at rest, and its solution by the derivatives along one direction; see `_directions`."""
+class Direction(NamedTuple):
+    """A robot at rest, and its solution by the derivatives along one direction; see `_directions`.
+
+    ``changed``: the motion that changes, where positions or velocities do; that with velocities is without forces.
+    """
+
+    problem: DynamicsProblem
+    solution: Solution
+    changed: DynamicsProblem | None
+    with_velocity: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -330,11 +339,13 @@ def _directions(motion: DynamicsProblem, systems: Iterable[tuple[Matrix, Matrix,
     forces of the robot at rest under ``b``, whose rows ask for ``k``. ``systems`` hold b, k, ``∂q̈``, ``∂f`` by column.
     """
     ops, nv, signs, out = motion.ops, motion.tree.nv, random.Random(0), list[Direction]()
+    moving = DynamicsProblem(motion.problem, motion.velocity, None, gravity=ops.zeros(3, 1), goals=motion.goals)
+    changes = iter([(motion, False), (None if motion.velocity is None else moving, True), (None, False)])
     for parts in systems:
         for start in range(0, ops.shape(parts[0])[1], nv or 1):
             z = ops.constant([[signs.choice((-1.0, 1.0))] for _ in range(nv)])
             b, k, dqdd, df = (ops.take(a, None, range(start, start + nv)) @ z for a in parts)
-            out.append((motion.at_rest(b, k), Solution(dqdd, df)))
+            out.append(Direction(motion.at_rest(b, k), Solution(dqdd, df), *next(changes)))
     return out
 
 

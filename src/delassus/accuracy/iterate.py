@@ -18,6 +18,10 @@ TOLERANCE = 1e-9
 """Iterations have converged where as many again change what the rows miss by less, relative to what they ask for."""
 
 
+ROUNDING = 64.0
+"""Round-off of accelerations without constraints, over that of those which joint forces cause alone: in balance
+nothing else is left of them."""
+
 SMALLEST = 1e-300
 """What keeps a quotient from being 0 / 0 where nothing moves and nothing is asked for."""
 
@@ -46,9 +50,12 @@ def iterate(
     G, asked, gamma = (numbers(x) for x in (saddle.G, saddle.row_deficit, saddle.gamma))
     scale = 1.0 / np.maximum(np.diagonal(G, axis1=-2, axis2=-1), np.finfo(float).tiny)[..., None]
 
+    by_joints = numbers(saddle.J @ saddle.solve_mass_matrix(motion.ops.vstack(motion.tau)))
+    rounding = ROUNDING * np.finfo(float).eps / tolerance * by_joints
+
     def part(x: Array) -> Array:
         """Accelerations of the rows by those asked for and had without constraints, all at unit diagonal."""
-        size = np.sum(scale * (gamma * gamma + (gamma - asked) ** 2), axis=(-2, -1))
+        size = np.sum(scale * (gamma * gamma + (gamma - asked) ** 2 + rounding * rounding), axis=(-2, -1))
         return np.asarray(np.sqrt(np.sum(scale * x * x, axis=(-2, -1)) / (size + SMALLEST)))
 
     b = [np.broadcast_to(numbers(x), (*batch, m, 1)) for x in missed(point, motion)]

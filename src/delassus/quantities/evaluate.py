@@ -15,9 +15,8 @@ from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots
 from delassus.accuracy.iterate import TOLERANCE, Iterated, iterate
 from delassus.accuracy.policy import ACCURATE, is_long
 from delassus.accuracy.rank import diagonal_of, independence, least_eigenvalue, least_squares
-from delassus.accuracy.status import DynamicsStatus, Resolved, are_finite, resolve, warn_of, worst
 from delassus.accuracy.refinement import Change
-from delassus.accuracy.status import DynamicsStatus, Resolved, are_finite, resolve, worst
+from delassus.accuracy.status import DynamicsStatus, Resolved, are_finite, resolve, warn_of, worst
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.contact.solvers import FALLBACK
 from delassus.algorithms.crba import composite_inertias

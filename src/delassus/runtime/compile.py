@@ -137,8 +137,8 @@ def compile(  # the public name; the built-in of that name is not used here
     Returns
     -------
     Kernel or CudaKernel
-            Call it with configurations (..., nq) and its further arguments. Several results come as a tuple whose fields
-            have their names. The first call with one state compiles the code for that, the first call with a batch the code
+        Call it with configurations (..., nq) and its further arguments. Several results come as a tuple whose fields
+        have their names. The first call with one state compiles the code for that, the first call with a batch the code
         for batches: what must answer in time calls it once before. Compiled code is cached on disk: a second process
         loads it.
 

@@ -128,7 +128,8 @@ class Loops:
         still = {"q": self._tree.neutral(), "v": np.zeros(self._tree.nv)}
         asked = request(self._tree, self.constraints, find_quantity("constraint_errors"))
         problem = NumpyRequest(asked, still, ()).problem()
-        sizes = np.sqrt(np.array([x for k in range(len(self.constraints)) for x in problem.row_sizes(k)], dtype=float))
+        squares: list[Any] = [x for k in range(len(self.constraints)) for x in problem.row_sizes(k)]
+        sizes = np.sqrt(np.array(squares, dtype=float))
         return np.asarray(1.0 / (problem.length * np.where(sizes > 0.0, sizes, 1.0)))
 
     def _measured(self, state: Sequence[Any], dt: Array) -> tuple[Array, Array]:

@@ -394,7 +394,7 @@ class Simulator(Sensing):
 
     def step_by(self, controller: Controller | None) -> None:
         """Advance by one time step under what a controller gives: what `step` takes, a pair where that is two."""
-        given = None if controller is None else controller(self)
+        given: Any = None if controller is None else controller(self)
         is_pair = isinstance(given, tuple) and len(given) == 2 and np.ndim(given[0]) == 1
         self.step(*(given if is_pair else (given,)))
 

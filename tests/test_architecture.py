@@ -32,8 +32,8 @@ STUDIES = PACKAGE.parent / "delassus_studies"
 FILES = sorted([*PACKAGE.rglob("*.py"), *STUDIES.rglob("*.py")])
 
 LAYERS = (
-    "__main__", "cli", "delassus_studies", "gym", "pictures", "scenes", "delassus", "simulate", "contact", "runtime",
-    "compiler", "quantities", "accuracy", "planner", "algorithms", "formats",
+    "__main__", "cli", "delassus_studies", "gym", "pictures", "scenes", "delassus", "graphs", "simulate", "contact",
+    "runtime", "compiler", "quantities", "accuracy", "planner", "algorithms", "formats",
     "constraints", "model", "spatial", "frozen", "errors", "version",
 )  # fmt: skip
 """Each imports from those after it and from itself; "delassus" is the package's own `__init__`.

@@ -145,6 +145,7 @@ from delassus.formats.load import load
 from delassus.formats.mujoco.write import write_mjcf as _write_mjcf
 from delassus.formats.parallel import load_parallel
 from delassus.formats.urdf.write import write_urdf as _write_urdf
+from delassus.graphs import announce as _announce
 from delassus.model import description as _description
 from delassus.model import mechanisms
 from delassus.model import topology as _topology
@@ -345,6 +346,7 @@ _direct.KERNELS[:] = [_kernel_of]
 _contact_solvers.EXACT[:] = [_exact_impulses]
 _topology.INDEPENDENT[:] = [lambda tree: _independent_coordinates(tree, tree.constraints)]
 _description.WRITERS.update(urdf=_write_urdf, mjcf=_write_mjcf)
+_announce()
 
 
 if not _typing.TYPE_CHECKING:  # type checkers report names that are not there

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from delassus.accuracy.closed_loops import (
@@ -17,7 +17,7 @@ from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
 from delassus.constraints.contact import contacts_of
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name, warn
-from delassus.frozen import ByContent, Parts
+from delassus.frozen import ByContent
 from delassus.model.check import check_choice, check_flag, check_list
 from delassus.model.edit.massless import require_inertia
 from delassus.model.topology import check_tree
@@ -69,9 +69,6 @@ class Request(ByContent):
     is_chosen: bool
     derivative: tuple[str, ...] = ()
     error_dtype: str = ""
-
-    def _parts(self) -> Parts:
-        return Request, tuple(getattr(self, f.name) for f in fields(self))
 
     @property
     def inputs(self) -> list[str]:

@@ -7,18 +7,24 @@ first needed; it can be differentiated in turn.
 
 from __future__ import annotations
 
+import base64
 import inspect
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
+from types import SimpleNamespace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from delassus.constraints import Argument
-from delassus.errors import ConfigurationError
+from delassus.errors import ConfigurationError, DelassusError
+from delassus.frozen import packed, safe_parts
 from delassus.model.check import library_of
+from delassus.runtime.any_kernel import kept_by_kernel
 from delassus.runtime.arrays import Rollout, check_shape, of_one_batch, ordered, over_time
 from delassus.runtime.rollouts.on_device import OnDevice, check_times, run_on_device, under_policy
 
@@ -27,16 +33,16 @@ def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """Results of a kernel, as tensors: one, or a tuple of several."""
     import torch
 
-    arguments, name = kernel.arguments, _known(kernel)
-    tensors = _checked(kernel, ordered([a.name for a in arguments], given, named))
+    arguments = kernel.arguments
+    tensors = _checked(kernel, ordered([a.name for a in arguments], given, named), True)
     if len(tensors) > 1:
         tensors, _ = of_one_batch(tensors, arguments, torch.Tensor.expand)
     if torch.compiler.is_compiling():
-        results = torch.ops.delassus.traced.default(tensors, name, ())
+        results = torch.ops.delassus.traced.default(tensors, _text(kernel), ())
     elif _is_differentiated(tensors):
-        results = _keep[0](name, (), *tensors)
+        results = _registered()(kernel, (), *tensors)
     else:
-        results = torch.ops.delassus.call.default(tensors, name, ())
+        results = torch.ops.delassus.call.default(tensors, _known(kernel), ())
     return kernel.returned(results)
 
 
@@ -75,6 +81,12 @@ def _rolled() -> Any:
 
         @staticmethod
         def forward(roll: Any, kernel: Any, mode: str, anew: Sequence[bool], *tensors: Any) -> Any:
+            if any(map(_is_led, tensors)):
+
+                def mapped(info: Any, axes: Any, *led: Any) -> Any:
+                    return Rolled.vmap(info, axes, roll, kernel, mode, anew, *led)
+
+                return tuple(_led_by_autograd(mapped, 4, tensors))
             made, n = kernel.derivative(mode) if mode else kernel, kernel.request.states
             if made.target == "cuda":
                 found = _rolled_on_device(made, anew if mode != "jvp" else [*anew, *anew], tensors)
@@ -164,39 +176,96 @@ def _only_first(mode: str) -> None:
         raise ConfigurationError("rollout", "first derivatives, with tensors", "second ones", advice)
 
 
-_kernels: dict[str, Any] = {}
-"""Kernels by what the operator knows them by, which is the same in every process; graphs of tensors outlive kernels."""
-
+_kernels: WeakValueDictionary[str, Any] = WeakValueDictionary()
+"""Kernels by what operators know them by; who differentiates holds them."""
 
 _keep: list[Any] = []
-"""The function with derivatives, and what holds the operators; empty before the first call."""
+"""What holds the operators; empty before they are registered."""
+
+TEXT = "delassus:"
+"""What texts of kernels begin with, which every process makes them from; names are those of kernels of this one."""
 
 
 def _known(kernel: Any) -> str:
-    """Name by which the operator knows a kernel."""
+    """Name by which the operator knows a kernel as long as it lives."""
     name: str = kernel.identity
-    if name not in _kernels:
-        if not _keep:
-            _keep.insert(0, _register())
+    if _kernels.get(name) is not kernel:
+        _registered()
         _kernels[name] = kernel
     return name
 
 
+@kept_by_kernel
+def _written(kernel: Any) -> str:
+    made, is_ours = packed(kernel.__reduce__())
+    if not is_ours:
+        wanted, advice = "constraints of this library in a graph", "Call the kernel outside of torch.compile."
+        raise ConfigurationError("kernel", wanted, repr(kernel), advice)
+    return TEXT + base64.b85encode(zlib.compress(made)).decode()
+
+
+def _text(kernel: Any) -> str:
+    """Text by which graphs know a kernel, which outlive it and go to other processes; it is made again from that."""
+    _registered()
+    text: str = _written(kernel)
+    _kernels[text] = kernel
+    return text
+
+
+def _kernel_of(name: str) -> Any:
+    """The kernel that an operator is called with."""
+    found = _kernels.get(name)
+    if found is None and name.startswith(TEXT):
+        return _made_again(name)
+    if found is None:
+        wanted, advice = "one that is alive", "Hold it as long as graphs call it."
+        raise ConfigurationError("kernel", wanted, "the name of one that has gone", advice)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _made_again(text: str) -> Any:
+    try:
+        make, how = safe_parts(zlib.decompress(base64.b85decode(text.removeprefix(TEXT))))
+        return make(*how)
+    except DelassusError:
+        raise
+    except Exception as error:  # of a damaged file, anything
+        wanted, advice = "the text of one, of this version", "Export it again."
+        raise ConfigurationError("kernel", wanted, f"{type(error).__name__}: {error}", advice) from error
+
+
 # torch.compile calls these once, and traces the rest
-_known._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_text._dynamo_marked_constant = True  # type: ignore[attr-defined]
 library_of._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def _checked(kernel: Any, given: Sequence[Any]) -> list[Any]:
-    """Tensors for all arguments, each (..., shape of one state), of the kernel's type, on one device of its target."""
+def _checked(kernel: Any, given: Sequence[Any], meta: bool = False) -> list[Any]:
+    """Tensors for all arguments, each (..., shape of one state), of the kernel's type, on one device of its target.
+
+    With ``meta``, all are without numbers where some are.
+    """
     import torch
 
+    if meta and any(isinstance(x, torch.Tensor) and x.is_meta for x in given):
+        wanted = torch.float64 if kernel.dtype == np.float64 else torch.float32
+        return [_without_numbers(x, a, wanted) for x, a in zip(given, kernel.arguments, strict=True)]
     wanted = torch.float64 if kernel.dtype == np.float64 else torch.float32
     number = -1 if kernel.target == "cpu" else _number(kernel, given)
     return [
         x if isinstance(x, torch.Tensor) and _fits(x, a, wanted, number) else _converted(x, a, wanted, number)
         for x, a in zip(given, kernel.arguments, strict=True)
     ]
+
+
+def _without_numbers(x: Any, argument: Argument, wanted: Any) -> Any:
+    """Tensor of the right type and shape on the device "meta"."""
+    import torch
+
+    x = x if isinstance(x, torch.Tensor) else torch.as_tensor(x, dtype=wanted if type(x) in (float, int) else None)
+    _check_type(x, argument, wanted)
+    check_shape(tuple(x.shape), argument.shape, argument.name)
+    return x.to("meta", wanted)
 
 
 def _number(kernel: Any, given: Sequence[Any]) -> int:
@@ -228,9 +297,7 @@ def _converted(x: Any, argument: Argument, wanted: Any, number: int) -> Any:
     if not isinstance(x, torch.Tensor):
         device = "cpu" if number < 0 else f"cuda:{number}"
         x = torch.as_tensor(x, dtype=wanted if type(x) in (float, int) else None, device=device)
-    if x.dtype is not wanted and (x.is_floating_point() or x.is_complex()):
-        advice = f"Convert it with .to({wanted}), or compile with dtype='float32' or 'float64'."
-        raise ConfigurationError(argument.name, f"dtype {wanted}", f"dtype {x.dtype}", advice)
+    _check_type(x, argument, wanted)
     if number < 0 and not x.is_cpu:
         advice = "Move it: .cpu()" + (", or compile with target='cuda'." if x.is_cuda else ".")
         raise _elsewhere(x, argument, "the processor", advice)
@@ -238,6 +305,13 @@ def _converted(x: Any, argument: Argument, wanted: Any, number: int) -> Any:
         raise _elsewhere(x, argument, f"cuda:{number}, as another is", f"Move it: .to('cuda:{number}').")
     check_shape(tuple(x.shape), argument.shape, argument.name)
     return x.to(wanted)
+
+
+def _check_type(x: Any, argument: Argument, wanted: Any) -> None:
+    """Refuse other numbers than those of a kernel, and whole ones."""
+    if x.dtype is not wanted and (x.is_floating_point() or x.is_complex()):
+        advice = f"Convert it with .to({wanted}), or compile with dtype='float32' or 'float64'."
+        raise ConfigurationError(argument.name, f"dtype {wanted}", f"dtype {x.dtype}", advice)
 
 
 def _is_differentiated(tensors: Sequence[Any]) -> bool:
@@ -249,6 +323,44 @@ def _is_differentiated(tensors: Sequence[Any]) -> bool:
         if (backwards and x.requires_grad) or dual(x).tangent is not None:
             return True
     return False
+
+
+def _is_led(x: Any) -> bool:
+    """Whether a tensor is one of many, as autograd maps: with ``is_grads_batched`` or ``vectorize``."""
+    import torch
+
+    return bool(torch._C._functorch.is_legacy_batchedtensor(x))
+
+
+def _led_by_autograd(mapped: Callable[..., Any], others: int, tensors: Sequence[Any]) -> list[Any]:
+    """Results of a rule of `torch.vmap` for tensors as autograd maps them, from the innermost level on.
+
+    The rule takes ``info``, axes of ``others`` arguments before those of tensors, and these; it returns results and
+    their axes.
+    """
+    import torch
+
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    for k in range(level, 0, -1):
+        taken = [torch._remove_batch_dim(x, k, 0, 0) for x in tensors]  # of no numbers where one is the same for all
+        if sizes := {len(x) for x in taken} - {0}:
+            info = SimpleNamespace(batch_size=max(sizes))
+            axes = [0 if len(x) else None for x in taken]
+            given = [x if axis is None else new for x, new, axis in zip(tensors, taken, axes, strict=True)]
+            found, out = mapped(info, (*(None,) * others, *axes), *given)
+            return [torch._add_batch_dim(x, axis, k) for x, axis in zip(found, out, strict=True)]
+    raise ConfigurationError("tensors", "at least one to map over", "none", "Call it without them.")
+
+
+def _registered() -> Any:
+    """The function with derivatives, after the operators have been made."""
+    import torch
+
+    if not _keep:
+        vars(torch.ops).pop("delassus", None)  # what stands for them (`delassus.graphs`)
+        _keep.insert(0, _register())
+    return _keep[0]
 
 
 def _register() -> Any:
@@ -267,7 +379,7 @@ def _register() -> Any:
         return tensors[0].shape[: tensors[0].ndim - len(kernel.arguments[0].shape)]
 
     def run(tensors: Sequence[Any], kernel: str, modes: Sequence[str]) -> Any:
-        made = _kernels[kernel]
+        made = _kernel_of(kernel)
         if modes:
             made = made.derivative(*modes)
         if made.target == "cuda":
@@ -282,7 +394,7 @@ def _register() -> Any:
         return results if len(batch) < 2 else [x.view(*batch, *x.shape[1:]) for x in results]
 
     def fake(tensors: Sequence[Any], kernel: str, modes: Sequence[str]) -> Any:
-        root = _kernels[kernel]
+        root = _kernel_of(kernel)
         asked = replace(root.request, derivative=(*root.request.derivative, *modes))
         batch = batch_of(tensors, root)
         return [tensors[0].new_empty((*batch, *asked.shape_of(output))) for output in asked.outputs]
@@ -291,10 +403,17 @@ def _register() -> Any:
         results = torch.ops.delassus.call.default(_led(info, axes[0], tensors), kernel, modes)
         return results, [0] * len(results)
 
+    def led(tensors: Sequence[Any], kernel: str, modes: Sequence[str]) -> Any:
+        def mapped(info: Any, axes: Any, *given: Any) -> Any:
+            return batched(info, (axes,), given, kernel, modes)
+
+        return _led_by_autograd(mapped, 0, tensors)
+
     for name in ("call", "traced"):
         call.define(f"{name}(Tensor[] tensors, str kernel, str[] modes) -> Tensor[]")
         for key in ("CPU", "CUDA"):
             call.impl(name, run, key)
+        call.impl(name, led, "Batched")
         torch.library.register_fake(f"delassus::{name}", fake, lib=call)
         torch.library.register_vmap(f"delassus::{name}", batched, lib=call)
 
@@ -309,11 +428,11 @@ def _register() -> Any:
     torch.library.register_autograd("delassus::traced", backward, setup_context=keep, lib=call)
 
     class Results(torch.autograd.Function):  # type: ignore[misc]
-        """Autograd function of a kernel, by its name, modes and tensors."""
+        """Autograd function of a kernel, which graphs hold, its modes and tensors."""
 
         @staticmethod
-        def forward(kernel: str, modes: tuple[str, ...], *tensors: Any) -> Any:
-            return tuple(torch.ops.delassus.call.default(tensors, kernel, modes))
+        def forward(kernel: Any, modes: tuple[str, ...], *tensors: Any) -> Any:
+            return tuple(torch.ops.delassus.call.default(tensors, _known(kernel), modes))
 
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -326,14 +445,14 @@ def _register() -> Any:
             tensors, modes = (*ctx.saved_tensors, *cotangents), (*ctx.modes, "vjp")
             if _is_differentiated(tensors):
                 return None, None, *Results.apply(ctx.kernel, modes, *tensors)
-            return None, None, *torch.ops.delassus.call.default(tensors, ctx.kernel, modes)
+            return None, None, *torch.ops.delassus.call.default(tensors, _known(ctx.kernel), modes)
 
         @staticmethod
         def jvp(ctx: Any, _: Any, __: Any, *tangents: Any) -> Any:
             return Results.apply(ctx.kernel, (*ctx.modes, "jvp"), *ctx.saved_tensors, *tangents)
 
         @staticmethod
-        def vmap(info: Any, axes: Any, kernel: str, modes: tuple[str, ...], *tensors: Any) -> Any:
+        def vmap(info: Any, axes: Any, kernel: Any, modes: tuple[str, ...], *tensors: Any) -> Any:
             results = Results.apply(kernel, modes, *_led(info, axes[2:], tensors))
             return results, (0,) * len(results)
 

@@ -195,10 +195,11 @@ class Again:
     """A kernel for states that its code does not solve: itself, or after it has gone one of the same code."""
 
     def __init__(self, kernel: Any) -> None:
-        self._kernel, self._code = ref(kernel), kernel.code
-        self._kept: Any = None
+        self._kernel: Any = ref(kernel)
+        self._code, self._kept = kernel.code, None
         how = kernel.request, kernel.dtype.name, kernel.lanes, "", kernel.error_bound, kernel.tried
-        self._make: Callable[[], Any] = partial(kernel.__class__, *how)
+        kind: Any = type(kernel)
+        self._make = partial(kind, *how)
 
     @property
     def kernel(self) -> Any:

@@ -475,7 +475,9 @@ def test_a_second_floor_warns(tmp_path):
     assert repr(terrain).endswith("nq=7, nv=6, colliders=2, loops=0)")
     with pytest.raises(ds.DelassusError, match=r"floor: expected True or False, got 'flat'. Or a HalfSpace or HeightF"):
         ds.Scene.from_robot(tmp_path / "ball.xml", floor="flat")
-    with pytest.raises(ds.DelassusError, match=r"start: expected finite numbers of shape .2,., got shape .7,.. Pass st"):
+    with pytest.raises(
+        ds.DelassusError, match=r"start: expected finite numbers of shape .2,., got shape .7,.. Pass st"
+    ):
         replace(scene, robots=ds.mechanisms.chain(2), colliders=())
     moon = replace(scene, robots=ds.mechanisms.chain(2), colliders=(), start=None, descriptions=None)
     assert moon.start.tolist() == [0.0, 0.0]

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from delassus.contact.problems import ASYMMETRY
 from delassus.contact.solvers.linear import mobilities
-from delassus.errors import ConfigurationError
+from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen, cached_property, read_only
-from delassus.model.check import check_list, check_number, check_text, finite_array, real_array
+from delassus.model.check import check_list, check_number, check_text, common_batch, finite_array, real_array
 from delassus.spatial.rotations import Array
 
 
@@ -116,6 +116,9 @@ class ContactStep(Frozen):
 
     def along(self, v: ArrayLike) -> Array:
         """Velocities (..., n, 3) of contacts at ``v`` (..., nv) (m/s)."""
-        v = finite_array(v, (..., self.M.shape[-1]), "v", "In the coordinates of M.")
-        found = (self.J @ v[..., None])[..., 0]
+        nv, x = self.M.shape[-1], real_array(v)  # which need not be finite
+        if x is None or x.shape[-1:] != (nv,):
+            raise ConfigurationError("v", f"shape (..., {nv})", shown(v), "In the coordinates of M.")
+        common_batch("v", x.shape[:-1], "the step", self.J.shape[:-2])
+        found = (self.J @ x[..., None])[..., 0]
         return np.asarray(found.reshape(*found.shape[:-1], *self.impulses.shape[-2:]))

@@ -111,7 +111,7 @@ class CollisionDetector:
         at = real_array(poses)
         if at is None or at.shape != self._shape:
             came = shown(poses) if at is None else f"shape {at.shape}"
-            raise ConfigurationError("poses", f"numbers of shape {self._shape}", came, "One pose for each link.")
+            raise ConfigurationError("poses", f"shape {self._shape}", came, "One pose for each link.")
         of_links, gap = self._still, self.tolerance
         given = reach if isinstance(reach, float) else real_array(reach)
         if isinstance(given, float) or (given is not None and given.shape == ()):

@@ -227,7 +227,9 @@ def nearest_of_features(ground, x):
         if len(sides) == 2 and (sides[1][2] - V[a]) @ sides[0][1] < 0 < part < 1:
             p = V[a] + part * (V[b] - V[a])
             found += [p] if all((x - p) @ out > 0 for out, *_ in sides) else []
-    return np.array([*found, *(V[v] for v, ends in spokes.items() if all((x - V[v]) @ (V[e] - V[v]) < 0 for e in ends))])
+    return np.array(
+        [*found, *(V[v] for v, ends in spokes.items() if all((x - V[v]) @ (V[e] - V[v]) < 0 for e in ends))]
+    )
 
 
 def test_balls_touch_each_face_edge_and_corner_in_whose_cone_they_are():
@@ -235,9 +237,7 @@ def test_balls_touch_each_face_edge_and_corner_in_whose_cone_they_are():
     local, size, counts = np.random.default_rng(8), 0.1, []
     ground = grid(9, 2.0, local, lambda x, y: local.uniform(-0.12, 0.12, x.shape))
     W = random_rotation(local)
-    detector = CollisionDetector(
-        Scene(BODY, [Collider("body", Sphere(size)), Collider("world", ground, rotation=W)])
-    )
+    detector = CollisionDetector(Scene(BODY, [Collider("body", Sphere(size)), Collider("world", ground, rotation=W)]))
     for _ in range(150):
         x = np.array([*local.uniform(-0.5, 0.5, 2), local.uniform(0.1, 0.35)])
         wanted, reach = nearest_of_features(ground, x), 0.08

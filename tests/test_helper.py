@@ -66,8 +66,9 @@ def test_both_threads_together_take_each_state_once(fresh, n):
     assert ends == n and len({who for *_, who in taken}) == (2 if n > 2 * UNIT else 1)
 
 
-def test_helpers_that_others_have_are_passed_over(fresh):
-    """A caller waits for the others, who may still be at work when it has nothing left to do."""
+@pytest.mark.parametrize("away", [(TAKEN, 1), (REST, 2**62)], ids=["taken", "resting"])
+def test_helpers_that_others_have_are_passed_over(fresh, away):
+    """Or that rest. A caller waits for the others, who may still be at work when it has nothing left to do."""
     helper.start(3)
     time.sleep(0.05)
     taken, came, ended = [], threading.Event(), []
@@ -82,11 +83,12 @@ def test_helpers_that_others_have_are_passed_over(fresh):
         ended.append(states)
 
     caller, span, n = threading.get_ident(), SPAN(run), 8 * UNIT
-    fresh[TAKEN] = 1  # by another call
+    (field, value), before = away, list(fresh)
+    fresh[field] = value
     helper.share(ctypes.cast(span, ctypes.c_void_p).value, [], n, 3)
     done = sum(ended)
     time.sleep(0.2)  # until all are done, whatever happens
-    fresh[TAKEN] = 0
+    fresh[field] = before[field]
     assert done == n and len({*taken}) == 2
 
 

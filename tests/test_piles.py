@@ -407,27 +407,42 @@ def test_free_bodies_move_by_all_that_their_joints_have(passive: str) -> None:
         np.testing.assert_allclose((sim.v - v)[own] / dt, qdd, atol=1e-3, err_msg=str(k))
 
 
-def test_islands_wake_one_another_in_one_step_and_robots_do_not_sleep() -> None:
-    """Three boxes on one another, each an island of its own, of which the last in order is pushed; an arm, and a box.
+def test_who_sleeps_and_who_wakes_whom() -> None:
+    """Three boxes on one another, a box alone, an arm and a ball that spins without friction, neither of which sleeps.
 
-    Forces on the arm at every step keep nothing awake that is elsewhere.
+    An island sleeps where all of it has been at rest for the time, and wakes with what touches it, island by island in
+    one step. Forces on the arm at every step keep nothing awake that is elsewhere.
     """
     arm, tip = ds.mechanisms.pendulum(1), Sphere(0.1)
     colliders = [Collider(f"box{k}/body", CUBE, friction=0.6) for k in range(4)]
     colliders += [Collider("arm/rod1", tip, (0, 0, -0.5)), Collider("world", HalfSpace(), (0, 0, -0.6), friction=0.6)]
-    scene = ds.Scene({"arm": arm} | {f"box{k}": cube() for k in range(4)}, colliders)
+    ball = {"ball": ds.mechanisms.free_body(1.0, tip.inertia(1.0))}
+    scene = ds.Scene({"arm": arm} | {f"box{k}": cube() for k in range(4)} | ball,
+                     [*colliders, Collider("ball/body", tip, friction=0.0)])  # fmt: skip
     places = [[3, 0, EDGE * (k + 0.5) - 0.6, *UPRIGHT] for k in range(3)]
-    sim = ds.Simulator(scene, q0=np.concatenate([[0.0], *places, [6, 0, -0.5, *UPRIGHT]]), dt=2e-3, sleep=0.05)
+    q0 = np.concatenate([[0.0], *places, [6, 0, -0.5, *UPRIGHT], [9, 0, -0.5, *UPRIGHT]])
+    spin = np.where(np.arange(scene.tree.nv) == scene.tree.nv - 1, 1.0, 0.0)
+    sim = ds.Simulator(scene, q0=q0, v0=spin, dt=2e-3, sleep=0.05)
     sim.run(0.2)
-    assert sim.asleep.tolist() == [False, True, True, True, True] and len(sim.contacts) == 17
-    state = sim.get_state()
-    push = np.zeros(scene.tree.nv)
-    push[-12] = 0.1
-    for islands in ([0, 1, 2, 3, 4], [0, 1, 2, 0, 4], [0, 1, 1, 3, 4], [5, 1, 2, 3, 4]):
+    assert sim.asleep.tolist() == [False, True, True, True, True, False] and len(sim.contacts) == 18
+    state, still = sim.get_state(), np.zeros(scene.tree.nv)
+
+    push = np.where(np.arange(still.size) == 13, 0.1, 0.0)  # the last box of the three
+    for islands in ([0, 1, 2, 3, 4, 0], [0, 1, 2, 0, 4, 0], [0, 1, 1, 3, 4, 0], [5, 1, 2, 3, 4, 0]):
         sim.set_state(state | {"islands": np.array(islands)})
         sim.step(push)
-        assert sim.asleep.tolist() == [False] * 4 + [True], islands
-    sim.set_state(state | {"islands": np.array([0, 1, 1, 1, 0]), "rested": np.zeros(5)})
-    for k in range(40):
-        sim.step(np.where(np.arange(push.size) == 0, 1e-6 * k, 0.0))
-        assert sim.asleep.tolist() == [False, True, True, True, k > 23], k
+        assert sim.asleep.tolist() == [False, False, False, False, True, False], islands
+
+    def asleep_after(steps: int, islands: list[int], rested: list[float], v: np.ndarray = state["v"]) -> list[bool]:
+        sim.set_state(state | {"islands": np.array(islands), "rested": np.array(rested), "v": v})
+        for k in range(steps):
+            sim.step(np.where(np.arange(still.size) == 0, 1e-6 * k, 0.0))
+        return list(sim.asleep[1:5])
+
+    for steps, ends in ((24, False), (25, True)):
+        assert asleep_after(steps, [0, 1, 1, 1, 0, 0], [0.0] * 6) == [True, True, True, ends]
+        assert asleep_after(steps, [0, 0, 0, 0, 4, 0], [0.0, 0.0, 0.0, 0.049, 0.0, 0.0]) == [ends, ends, ends, True]
+        assert asleep_after(steps, [0, 0, 0, 0, 4, 0], [0.0, 0.049, 0.049, 0.0, 0.0, 0.0]) == [ends, ends, ends, True]
+    sliding = np.where(np.arange(still.size) == 19, 0.5, state["v"])  # stops after 0.085 s
+    assert asleep_after(60, [0, 1, 1, 1, 0, 0], [0.0] * 6, sliding) == [True, True, True, False]
+    assert asleep_after(100, [0, 1, 1, 1, 0, 0], [0.0] * 6, sliding) == [True, True, True, True]

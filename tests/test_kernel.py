@@ -472,6 +472,34 @@ def test_kernels_are_equal_where_what_they_hold_is() -> None:
     assert kernels[0] != kernels[0].request
 
 
+@pytest.mark.parametrize("name", ["numpy", "rollout", "pickle", "casadi", "dask"])
+def test_kernels_go_when_nobody_holds_them(name: str) -> None:
+    """After calls with whatever arrays, derivatives and other targets; see the tests of JAX and PyTorch for theirs."""
+    q, v, u = np.ones((2, 2)), np.ones(2), np.zeros((3, 2))
+
+    def dask(kernel: ds.Kernel, step: ds.Kernel) -> object:
+        da = pytest.importorskip("dask.array")
+        return kernel(da.from_array(q), v)[0].compute(), ds.rollout(step, da.from_array(q), v, u, 1e-2)[0].compute()
+
+    def casadi(kernel: ds.Kernel, step: ds.Kernel) -> object:
+        pytest.importorskip("casadi")
+        return kernel.casadi(jacobian=True), step.casadi()
+
+    uses = {
+        "numpy": lambda kernel, _: (kernel(q, v), kernel(q[0], v, threads=1), kernel.derivative("jvp")(q, v, v, v)),
+        "rollout": lambda _, step: (ds.rollout(step, q, v, u, 1e-2), step.derivative("vjp"), step.difference(q, q)),
+        "pickle": lambda kernel, step: [pickle.loads(pickle.dumps(x)) for x in (kernel, step)],
+        "casadi": casadi,
+        "dask": dask,
+    }
+    kernels = [ds.compile(ds.mechanisms.chain(2), (), what) for what in ("energies", "step")]
+    made = uses[name](*kernels)
+    held = [weakref.ref(x) for x in (*kernels, *(made if name == "pickle" else ()))]
+    del kernels, made
+    gc.collect()
+    assert [kernel() for kernel in held] == [None] * len(held)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("start", ["spawn", "fork"])
 def test_kernels_pickle_and_run_in_other_processes(small, start: str) -> None:  # type: ignore[no-untyped-def]

@@ -277,8 +277,8 @@ def prism(n):
 @pytest.mark.parametrize("ground", [HalfSpace(), Box(4.0, 4.0, 0.2)], ids=["plane", "box"])
 @pytest.mark.parametrize("shape", [*map(prism, (4, 5, 8, 9, 13)), Mesh([*prism(8).vertices[:8], (0, 0, 0.1)])],
                          ids=["prism4", "prism5", "prism8", "prism9", "prism13", "pyramid8"])  # fmt: skip
-def test_faces_of_many_corners_have_at_most_eight_contacts_the_deepest_among_them(shape, ground):
-    """Of either of two bodies; also where all corners are near; round-off does not choose others."""
+def test_faces_of_many_corners_have_eight_contacts_at_most(shape, ground):
+    """Of either of two bodies, the deepest among them; also where all are near; round-off does not choose others."""
     local = np.random.default_rng(0)
     below = (0, 0, -0.1) if isinstance(ground, Box) else (0, 0, 0)
     scene = Scene(TWO, [*(Collider(f"{x}/body", shape) for x in "ab"), Collider("world", ground, below)])

@@ -51,7 +51,7 @@ def test_batches_are_those_of_numpy(dtype):
         G = call(jnp.asarray(q))
         assert isinstance(G, jax.Array) and G.dtype == dtype
         assert np.array_equal(G, expected)
-    for size in (0, 1, 5000):  # the last on all threads
+    for size in (0, 1, 5000, 2048, 8192):  # the larger ones on all threads; whole chunks, also of one or two threads
         q = tree.random(1, batch=size).astype(dtype)
         assert np.array_equal(jax.jit(kernel)(q), kernel(q))
     assert np.array_equal(jax.jit(kernel)(q[0]), kernel(q[0]))

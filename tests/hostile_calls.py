@@ -33,8 +33,8 @@ FINITE = {
 
 PROTOCOL = {
     "arguments", "candidates", "carrier", "carriers", "check", "coefficients", "drift", "gravity", "is_internal",
-    "line", "links", "measured", "place", "position", "position_coefficients", "rates", "row_sizes", "rows_on_links",
-    "selection", "sides", "top", "velocity", "velocity_drift",
+    "line", "links", "measured", "periods", "place", "position", "position_coefficients", "rates", "row_sizes", "rows_on_links",
+    "selection", "sides", "top", "velocity", "velocity_drift", "within_a_turn",
 }  # fmt: skip
 """What algorithms ask constraints, with arguments of their own."""
 
@@ -49,6 +49,7 @@ MADE_BY_US = {
 
 UNCHECKED = {
     "CudaKernel", "Kernel.compute", "Kernel.roll", "Kernel.ill_conditioned", "Kernel.warn_once",
+    "Kernel.returned", "Kernel.rolled", "contact.Snapshot.rotor_velocities",
     "contact.CollisionDetector.find", "contact.CollisionDetector.refuse", "contact.ContactDynamics.at",
     "contact.ContactSet.some", "contact.ContactSet.trusted", "contact.Snapshot.momentum", "contact.Snapshot.rows",
     "simulate.Recorder.add", "simulate.Recorder.finish", "simulate.Recorder.start", "pictures.Viewer",
@@ -123,7 +124,7 @@ def of_models(folder):
     urdf.write_text(URDF)
     yaml.write_text("closed_loop: []\ntype: []\nname_mot: [j]\n")
     loading = {"root": "fixed", "continuous": "angle", "gimbals": "keep", "check_inertia": "warn",
-               "unsupported": "warn", "max_bytes": 1e6}  # fmt: skip
+               "unsupported": "warn", "massless": "keep", "max_bytes": 1e6}  # fmt: skip
     loading["gimbals"] = inspect.signature(ds.load).parameters["gimbals"].default
     tree = ds.load(urdf)
     given = {k: getattr(arm, k) for k in inspect.signature(ds.Tree).parameters}
@@ -399,7 +400,8 @@ def of_kernels(folder):
         "compile: contact_step": (
             ds.compile,
             {"tree": one, "constraints": ds.Contact("link1", contact.Sphere(0.1)), "what": "contact_step",
-             "friction": 0.5, "restitution": 0.5, "limits": True, "solver": "nsgs", "sweeps": 3, "tolerance": 1e-4},
+             "friction": 0.5, "restitution": 0.5, "limits": True, "solver": "nsgs", "sweeps": 3, "tolerance": 1e-4,
+             "penetration": 1e-4},
         ),
         "compile: smoothing": (
             ds.compile,
@@ -560,7 +562,8 @@ def of_contact(folder):
             ds.Scene,
             {"robots": {"a": ball}, "colliders": [c.Collider("a/body", sphere)], "loops": (), "gravity": none,
              "ignore": [("a/body", "a/body")], "parents_collide": False, "friction_rule": "max",
-             "descriptions": {"a": "nothing"}, "start": ball.neutral()},
+             "descriptions": {"a": "nothing"}, "start": ball.neutral(), "start_velocity": np.zeros(6),
+             "start_controls": ()},
         ),
         "Scene: tree": (ds.Scene, {"robots": ball, "colliders": [on_ball], "start": ball.neutral()}),
         "Scene.add": (
@@ -586,7 +589,7 @@ def of_contact(folder):
         "Scene.from_robot": (
             ds.Scene.from_robot,
             {"robot": urdf, "floor": True, "friction": 0.5, "root": "fixed", "configuration": None,
-             "friction_rule": "max"},
+             "friction_rule": "max", "massless": "keep"},
         ),
     }  # fmt: skip
 

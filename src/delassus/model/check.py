@@ -29,11 +29,16 @@ _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?
 NUMBERS = re.compile(rf"[ \t\r\n]*(?:{_NUMBER}(?:[ \t\r\n]+|$))*")
 
 
-def is_masked(value: Any) -> bool:
-    """Whether some numbers of a masked array, or of those in lists, are masked: what NumPy's functions drop."""
+def is_masked(value: Any, depth: int = 0) -> bool:
+    """Whether some numbers of a masked array, or of those in lists, are masked: what NumPy's functions drop.
+
+    Lists that are nested deeper than arrays may have axes are not looked into: they are refused as they are.
+    """
+    if "numpy.ma" not in sys.modules:
+        return False
     if isinstance(value, list | tuple):
-        return "numpy.ma" in sys.modules and any(map(is_masked, value))
-    return "numpy.ma" in sys.modules and isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
+        return depth <= MOST_AXES and any(is_masked(x, depth + 1) for x in value)
+    return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
 
 
 UNMASKED = "Fill masked numbers: x.filled(0.0)."

@@ -364,7 +364,9 @@ def request(
     checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
     if quantity.inverts_mass:
         require_inertia(tree, loads)
-    if quantity.closes_loops or options.get("integrator") == "rk4":  # whose stages leave loops open by a little
+    integrator = options.get("integrator")
+    by_stages = isinstance(integrator, str) and integrator == "rk4"  # which leave loops open by a little
+    if quantity.closes_loops or by_stages:
         checked = tuple(c if c.n_points else c.as_loop for c in checked)
     if "solver" in quantity.options:
         _tell_left_out(tree, checked)

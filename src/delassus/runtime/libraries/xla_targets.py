@@ -13,7 +13,6 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 from weakref import WeakValueDictionary, finalize, ref

@@ -312,6 +312,10 @@ class Constraint(ByContent):
         """Moving links whose twists the rows meet, one for each end."""
         return tuple(link for link in (frame.carrier(tree) for frame in self.frames) if link != WORLD)
 
+    def within_a_turn(self, tree: Tree, q: Array) -> Array:
+        """Configurations (..., nq) nearer to where it holds; see `JointRows`."""
+        return q
+
     @property
     def pose_size(self) -> int:
         """Numbers that say where in the world its first frame should be: 7, of a point 3; 0 if it has no place."""

@@ -19,7 +19,7 @@ from delassus.algorithms.loops import independent as of_independent
 from delassus.algorithms.loops.closing import close_loops as closing
 from delassus.algorithms.loops.closing import closed_within
 from delassus.algorithms.problem import Problem
-from delassus.constraints import Constraint, JointRows, check_constraints
+from delassus.constraints import Constraint, check_constraints
 from delassus.errors import ConstraintError
 from delassus.frozen import Explained, Frozen
 from delassus.model.check import check_batch, check_generator
@@ -323,7 +323,6 @@ def random_configurations(
     check_tree(tree)
     checked, rng, shape = check_constraints(tree, constraints), check_generator(rng), check_batch(batch)
     wanted, found = prod(shape), np.zeros((0, tree.nq))
-    couplings = [c for c in checked if isinstance(c, JointRows)]
     one = [joint.nq == 1 for joint in tree.joints]
     at_q, at_v = ([part.start for part, only in zip(parts, one, strict=True) if only]
                   for parts in (tree.q_slices, tree.v_slices))  # fmt: skip
@@ -331,8 +330,8 @@ def random_configurations(
         if len(found) >= wanted:
             return found[:wanted].reshape(*shape, tree.nq)
         start = tree.random(rng, max(wanted - len(found), AT_LEAST))
-        for coupling in couplings:
-            start = coupling.within_a_turn(tree, start)
+        for constraint in checked:
+            start = constraint.within_a_turn(tree, start)
         closed = close_loops(tree, checked, start)
         angles = closed.q[:, at_q]
         within = np.all((angles >= tree.lower[at_v]) & (angles <= tree.upper[at_v]), axis=-1)

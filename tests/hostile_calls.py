@@ -33,7 +33,8 @@ FINITE = {
 
 PROTOCOL = {
     "arguments", "candidates", "carrier", "carriers", "check", "coefficients", "drift", "gravity", "is_internal",
-    "line", "links", "measured", "periods", "place", "position", "position_coefficients", "rates", "row_sizes", "rows_on_links",
+    "line", "links", "measured", "periods",
+    "place", "position", "position_coefficients", "rates", "row_sizes", "rows_on_links",
     "selection", "sides", "top", "velocity", "velocity_drift", "within_a_turn",
 }  # fmt: skip
 """What algorithms ask constraints, with arguments of their own."""

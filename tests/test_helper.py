@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 SPAN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-HELPED, TAKEN, REST = threads.HELPED, helper.TAKEN // 8, helper.REST // 8
+HELPED, TAKEN, AWAKE, REST = threads.HELPED, helper.TAKEN // 8, helper.AWAKE // 8, helper.REST // 8
 
 
 @pytest.fixture
@@ -36,6 +36,14 @@ def fresh(monkeypatch):
     yield helper._HELPER
     time.sleep(0.05)
     helper._HELPER[0] = 0
+
+
+def until_it_rests(fields):
+    """Until the helper is asleep and callers may have it: one that the system kept waiting has a pause."""
+    end = time.monotonic() + 60
+    while fields[AWAKE] or fields[REST] > time.monotonic_ns():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -57,6 +65,8 @@ def test_both_threads_together_take_each_state_once(fresh, n):
             came.wait(30)
 
     caller, span = threading.get_ident(), SPAN(run)
+    helper.start(2)
+    until_it_rests(fresh)
     helper.share(ctypes.cast(span, ctypes.c_void_p).value, [], n)
     ends = 0
     for first, states, _ in sorted(taken):

@@ -352,6 +352,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("if dot(own, row_of(surfaces[SPOKES], r)) > IN_CONE:\n            return False",
              "if False:\n            return False"),
             ("if other > same:\n                right", "if other > 0.0:\n                right"),
+            ("- STEEP * (chosen[deepest, 7] - chosen[i, 7]) > worth:", "> worth:"),
         ),
         "test_terrain.py::test_gaps_over_terrain[box]": (
             ("if corner != 1 and v > most - size:", "if False:"),
@@ -363,6 +364,21 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
         ),
         "test_terrain.py::test_gaps_over_terrain[stone]": (
             ("if points[deepest, 3] > most + same:", "if False:"),
+        ),
+        "test_terrain.py::test_no_way_out_of_a_surface_is_longer_than_that_over_a_face_beside[box]": (
+            ("if height > gap:\n            gap, n, is_hidden = height, d, True",
+             "if False:\n            gap, n, is_hidden = height, d, True"),
+            ("elif is_hidden and not is_apart:\n            return m", "elif False:\n            return m"),
+            ("if out[i, 7] <= limit:", "if True:"),
+            ("if -most <= depth <= limit and is_over(t, hulls, y, N):",
+             "if -most <= depth and is_over(t, hulls, y, N):"),
+        ),
+        "test_terrain.py::test_surfaces_touch_where_both_face_each_other": (
+            ("if own < 0 or is_in_cone(a, hulls, surfaces, own, n):", "if True:"),
+        ),
+        "test_terrain.py::test_two_surfaces_in_one_mesh_are_two[surface]": (
+            ("if attempt == 0 and own < 0 and height_over(t, hulls, centre) < 0.0:",
+             "if attempt == 0 and height_over(t, hulls, centre) < 0.0:"),
         ),
     },
     "contact/filters.py": {

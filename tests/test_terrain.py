@@ -445,7 +445,7 @@ def test_bodies_with_notches_pile_up():
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_no_way_out_of_a_surface_is_longer_than_that_over_a_face_beside(name):
-    """However deep a shape is in a block of triangles; and at all places of a contact are both surfaces."""
+    """However deep a shape is in a block of triangles."""
     local, half, found = np.random.default_rng(21), np.array([0.3, 0.2, 0.25]), 0
     shape, own = SHAPES[name]
     block = closed(np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * half)
@@ -457,7 +457,7 @@ def test_no_way_out_of_a_surface_is_longer_than_that_over_a_face_beside(name):
     for k in range(60):
         R, face = np.eye(3) if k % 4 == 0 else random_rotation(local), k % 6
         place = local.uniform(-1, 1, 3) * half
-        reach = np.array([lowest(name, np.vstack([R[0], R[1], n @ R])) for n in faces])
+        reach = np.array([lowest(name, np.vstack([R[:2], n @ R])) for n in faces])
         place[face % 3] = faces[face, face % 3] * (half[face % 3] + reach[face] - local.uniform(0, 0.3))
         ways = np.tile(half, 2) + reach - faces @ place  # out, along the normal of each face
         contacts = detector.contacts(np.column_stack([W @ R, W @ place])[None])
@@ -471,15 +471,32 @@ def test_no_way_out_of_a_surface_is_longer_than_that_over_a_face_beside(name):
     assert found > 30
 
 
-def is_felt(V, T, place, way):
-    """Whether a place is in a triangle whose furthest point along a direction is that of all, by brute force."""
+def holds(V, T, place):
+    """Which triangles a place is in."""
     a, b, c = (V[T[:, i]] for i in range(3))
     N = np.cross(b - a, c - a)
     size = np.linalg.norm(N, axis=1)
     sides = [np.einsum("ij,ij->i", np.cross(q - p, place - p), N) for p, q in ((a, b), (b, c), (c, a))]
-    on = (np.array(sides) > -1e-6 * size**2).all(axis=0)
-    on &= np.abs(np.einsum("ij,ij->i", place - a, N)) < 1e-6 * size
-    return on.any() and (V[T[on]] @ way).max() > (V @ way).max() - 1e-6
+    return (np.min(sides, axis=0) > -1e-6 * size**2) & (np.abs(np.einsum("ij,ij->i", place - a, N)) < 1e-6 * size)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_places_of_contacts_are_on_a_triangle(name):
+    """On rough ground, however deep a shape is in it: half a depth along the normal from where a contact is."""
+    local, found, (shape, own) = np.random.default_rng(31), 0, SHAPES[name]
+    ground = grid(15, 2.0, local, lambda x, y: local.uniform(-0.1, 0.1, x.shape))
+    W = random_rotation(local)
+    detector = CollisionDetector(
+        Scene(BODY, [Collider("body", shape, rotation=own), Collider("world", ground, rotation=W)])
+    )
+    for _ in range(40):
+        R = random_rotation(local)
+        place = np.array([*local.uniform(-0.6, 0.6, 2), lowest(name, R) + local.uniform(-0.1, 0.05)])
+        contacts = detector.contacts(np.column_stack([W @ R, W @ place])[None], 0.02)
+        for x in (contacts.points + 0.5 * contacts.depths[:, None] * contacts.normals) @ W:
+            assert holds(ground.vertices, ground.triangles, x).any()
+        found += len(contacts)
+    assert found > 30
 
 
 def test_surfaces_touch_where_both_face_each_other():
@@ -503,7 +520,8 @@ def test_surfaces_touch_where_both_face_each_other():
         for x, n, depth in zip(contacts.points, contacts.normals, contacts.depths, strict=True):
             for pose, side in zip(poses, (-n, n), strict=True):
                 V = block.vertices @ pose[:, :3].T + pose[:, 3]
-                assert is_felt(V, block.triangles, x + 0.5 * depth * side, side)
+                on = holds(V, block.triangles, x + 0.5 * depth * side)  # whose furthest point is that of all
+                assert on.any() and (V[block.triangles[on]] @ side).max() > (V @ side).max() - 1e-6
         met += k % 3 > 0 and len(contacts) > 0
     assert met > 25
 

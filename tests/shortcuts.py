@@ -384,6 +384,9 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("if -most <= depth <= limit and is_over(t, hulls, y, N):",
              "if -most <= depth and is_over(t, hulls, y, N):"),
         ),
+        "test_terrain.py::test_what_stands_on_a_block_of_triangles_has_each_contact_once[box-4]": (
+            ("            if 1.0 - dot(n, N) <= ALIGNED:\n                return m\n", ""),
+        ),
         "test_terrain.py::test_surfaces_touch_where_both_face_each_other": (
             ("if own < 0 or is_in_cone(a, hulls, surfaces, own, n):", "if True:"),
         ),

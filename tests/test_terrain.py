@@ -548,3 +548,20 @@ def test_two_surfaces_in_one_mesh_are_two(name):
             assert rows[0][np.lexsort(rows[0].round(9).T)] == pytest.approx(rows[1][np.lexsort(rows[1].round(9).T)])
             met += len(set(found[1].colliders[:, 1])) == 2
     assert met > 10
+
+
+@pytest.mark.parametrize(("name", "points"), [("box", 4), ("capsule", 2), ("rolling", 2)])
+def test_what_stands_on_a_block_of_triangles_has_each_contact_once(name, points):
+    """Over the diagonal of its face or beside it, in a turned world: the corners of what they share."""
+    local, (shape, own) = np.random.default_rng(32), SHAPES[name]
+    block = closed(np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 0.0)]))
+    W = random_rotation(local)
+    detector = CollisionDetector(
+        Scene(BODY, [Collider("body", shape, rotation=own), Collider("world", block, rotation=W)])
+    )
+    for depth in np.repeat((1e-2, 1e-3, 1e-5), 30):
+        place = np.array([*local.uniform(-0.6, 0.6, 2), lowest(name) - depth])
+        contacts = detector.contacts(np.column_stack([W, W @ place])[None])
+        assert len(contacts) == points and contacts.depths == pytest.approx(depth, abs=1e-9)
+        apart = np.linalg.norm(contacts.points[:, None] - contacts.points, axis=2) + np.eye(points)
+        assert apart.min() > 0.15

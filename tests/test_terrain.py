@@ -511,7 +511,7 @@ def test_surfaces_touch_where_both_face_each_other():
         way /= np.linalg.norm(way)
         poses[0, :, 3] = way * (half @ np.abs(W.T @ way) + half @ np.abs(R.T @ way) - local.uniform(0, 0.2))
         if k % 3 == 0:
-            poses[1, :, :3], aside = W, local.uniform(-1.8, 1.8, 3) * half
+            poses[1, :, :3], aside = W, local.choice([-1, 1], 3) * local.uniform(0.1, 1.8, 3) * half
             poses[0, :, 3] = W @ np.where(np.arange(3) == k // 3 % 3, 2 * half - 1e-4, aside)
             wanted, found = (rows_of(d.contacts(poses)) for d in (solids, surfaces))
             assert len(wanted) == 4
@@ -547,7 +547,7 @@ def test_two_surfaces_in_one_mesh_are_two(name):
             assert rows[0].shape == rows[1].shape
             assert rows[0][np.lexsort(rows[0].round(9).T)] == pytest.approx(rows[1][np.lexsort(rows[1].round(9).T)])
             met += len(set(found[1].colliders[:, 1])) == 2
-    assert met > 10
+    assert met > 3
 
 
 @pytest.mark.parametrize(("name", "points"), [("box", 4), ("capsule", 2), ("rolling", 2)])

@@ -204,6 +204,37 @@ def test_patches_of_flat_faces():
         assert cylinder.depths == pytest.approx(0.001, abs=1e-8)
 
 
+def ridges(length, width):
+    """Shapes with a ridge on top, as long as given, in the direction of x: shape, attitude, height of the ridge."""
+    for axis in range(3):
+        size = np.full(3, width)
+        size[axis] = length
+        turn = about(0, np.pi / 4) @ np.roll(np.eye(3), axis, axis=1)
+        corners = np.array([*product((-0.5, 0.5), repeat=3)]) * size
+        yield Box(*size), turn, width * np.sqrt(0.5)
+        yield Mesh(corners), turn, width * np.sqrt(0.5)
+    yield Cylinder(width, length), LYING, width
+    yield Capsule(width, length), LYING, width
+
+
+def test_ridges_that_lie_along_each_other_touch_at_the_ends_of_what_they_share():
+    """Edges of boxes and hulls, sides of cylinders and capsules; and where they cross, in one point."""
+    local = np.random.default_rng(24)
+    for (a, R, top), (b, S, bottom) in product(ridges(1.0, 0.2), ridges(0.7, 0.3)):
+        W, shift, aside = random_rotation(local), local.normal(size=3), local.uniform(-0.6, 0.6)
+        ends = [max(-0.5, aside - 0.35), min(0.5, aside + 0.35)]
+        detector = CollisionDetector(two_bodies(a, b))
+        for gap, turn in product((1e-2, 1e-4), (0.0, 1.0)):
+            place = shift + W @ [aside * (turn == 0.0), 0, top + bottom + gap]
+            at = [pose(W @ R, shift), pose(W @ about(2, turn) @ about(0, np.pi) @ S, place)]
+            contacts = detector.contacts(at, 0.02)
+            places = (contacts.points - shift) @ W
+            wanted = [(x, 0, top + gap / 2) for x in (ends if turn == 0.0 else [0.0])]
+            assert places[places[:, 0].argsort()] == pytest.approx(np.array(wanted), abs=1e-7)
+            assert contacts.depths == pytest.approx(-gap, abs=1e-9)
+            assert contacts.normals == pytest.approx(np.tile(-W[:, 2], (len(wanted), 1)), abs=1e-7)
+
+
 @pytest.mark.parametrize("tilt", [0.0, 1e-9, 1e-6, 1e-4])
 def test_patches_do_not_come_and_go(tilt):
     """Bodies that rest on each other have the same points whether they overlap a little or are a little apart.

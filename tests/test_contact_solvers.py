@@ -309,6 +309,8 @@ def test_no_contacts_and_contacts_that_cannot_move():
         assert solver(nothing).status is SolverStatus.CONVERGED and solver(nothing).values.shape == (0, 3)
         np.testing.assert_allclose(solver(planar).values, [[-0.5, 0, 1]], atol=1e-7)
         assert solver(stuck).status not in (SolverStatus.CONVERGED, SolverStatus.ROUND_OFF)
+    pulled = np.array([[0.3, -0.4, -2.0], [0.0, 0.0, -1.0]])  # out of the cone, whatever moves
+    assert ConeProblem(np.zeros((6, 6)), np.zeros(6), 0.5).residual(pulled) == pytest.approx(np.linalg.norm(pulled[0]))
     assert lemke(LCP(np.zeros((0, 0)), [])).status is SolverStatus.CONVERGED
 
 

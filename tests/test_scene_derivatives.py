@@ -351,11 +351,15 @@ def test_what_sleeps_stays_where_it_is_put():
 
 
 def test_contacts_that_iterations_find():
-    """Pairs of curved shapes, one of them moved along the normal of a first step until they overlap."""
+    """Pairs of curved shapes, one of them moved along the normal of a first step until they overlap.
+
+    Of boxes an edge or a corner, and each face: the axes of the last three boxes point up, the way they move.
+    """
     rng = np.random.default_rng(3)
     shapes = {"tin": Cylinder(0.1, 0.2), "egg": Ellipsoid(0.1, 0.15, 0.12), "rod": Capsule(0.05, 0.3),
               "die": Box(0.2, 0.2, 0.2)}  # fmt: skip
     pairs = [("tin", "egg"), ("egg", "rod"), ("rod", "tin"), ("die", "tin"), ("egg", "die"), ("tin", "tin")]
+    pairs += [("die", "egg")] * 3
     bodies = [shape for pair in pairs for shape in pair]
     inertia = np.diag([0.01, 0.012, 0.008])
     scene = Scene(
@@ -365,8 +369,10 @@ def test_contacts_that_iterations_find():
     q, v = scene.tree.neutral().reshape(-1, 7), 0.2 * rng.normal(size=(len(bodies), 6))
     q[:, 3:] = rng.normal(size=(len(bodies), 4))
     q[:, 3:] /= np.linalg.norm(q[:, 3:], axis=1)[:, None]
+    q[-6::2, 3:] = np.sqrt(0.5) * np.array([[0, -1, 0, 1], [1, 0, 0, 1], [0, 0, 0, np.sqrt(2.0)]])
     q[:, 0], q[1::2, 2] = 2.0 * (np.arange(len(bodies)) // 2), 0.45
     v[1::2, :3] = rng.normal(size=(len(pairs), 3))
+    v[-6::2, :3] = np.eye(3)
     sim = ds.Simulator(scene, q0=q.ravel(), v0=100.0 * v.ravel(), dt=DT)
     sim.step()
     for links, depth, frame in zip(sim.contacts.links, sim.contacts.depths, sim.contacts.frames, strict=True):

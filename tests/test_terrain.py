@@ -208,6 +208,11 @@ def test_gaps_over_terrain(name):
     assert found > 10
 
 
+def rows_of(contacts):
+    """Place, normal and depth of each."""
+    return np.column_stack([contacts.points, contacts.normals, contacts.depths])
+
+
 def nearest_of_features(ground, x):
     """Nearest points of faces, convex edges and corners of terrain in whose cones a point is (k, 3), over all."""
     V, T = np.array(ground.vertices), np.array(ground.triangles)
@@ -232,27 +237,41 @@ def nearest_of_features(ground, x):
     )
 
 
+def eight_of(rows, size):
+    """Of contacts (place, normal, depth) the deepest, then those furthest from the others in place and normal.
+
+    Less three times how much wider their gaps are.
+    """
+    chosen, room = [int(rows[:, 6].argmax())], np.full(len(rows), np.inf)
+    while len(chosen) < min(len(rows), 8):
+        apart = rows - rows[chosen[-1]]
+        room = np.minimum(room, np.linalg.norm(np.hstack([apart[:, :3], size * apart[:, 3:6]]), axis=1))
+        room[chosen] = -np.inf
+        chosen.append(int(np.argmax(room - 3.0 * (rows[:, 6].max() - rows[:, 6]))))
+    return rows[chosen]
+
+
 def test_balls_touch_each_face_edge_and_corner_in_whose_cone_they_are():
-    """And nothing else, in the turned frame of terrain whose facets are hills, edges and valleys."""
+    """And nothing else, in the turned frame of terrain whose facets are hills, edges and valleys; eight at most."""
     local, size, counts = np.random.default_rng(8), 0.1, []
-    ground = grid(9, 2.0, local, lambda x, y: local.uniform(-0.12, 0.12, x.shape))
+    ground = grid(15, 1.6, local, lambda x, y: local.uniform(-0.1, 0.1, x.shape))
     W = random_rotation(local)
     detector = CollisionDetector(Scene(BODY, [Collider("body", Sphere(size)), Collider("world", ground, rotation=W)]))
-    for _ in range(150):
-        x = np.array([*local.uniform(-0.5, 0.5, 2), local.uniform(0.1, 0.35)])
-        wanted, reach = nearest_of_features(ground, x), 0.08
+    for k in range(45):
+        x = np.array([*local.uniform(-0.3, 0.3, 2), local.uniform(0.1, 0.4)])
+        wanted, reach = nearest_of_features(ground, x), 0.38 if k % 3 else 0.08
         gaps = np.linalg.norm(x - wanted, axis=1) - size
-        if gaps.min() < 1e-3 or np.abs(gaps - reach).min() < 1e-6 or (gaps < reach).sum() > 8:
+        if gaps.min() < 1e-3 or np.abs(gaps - reach).min() < 1e-6:
             continue
         found = detector.contacts(np.column_stack([np.eye(3), W @ x])[None], reach)
         wanted, gaps = wanted[gaps < reach], gaps[gaps < reach]
         counts.append(len(gaps))
-        assert len(found) == len(gaps)
         normals = (x - wanted) / np.linalg.norm(x - wanted, axis=1, keepdims=True)
-        rows = [np.column_stack([(wanted + normals * gaps[:, None] / 2) @ W.T, normals @ W.T, -gaps]),
-                np.column_stack([found.points, found.normals, found.depths])]  # fmt: skip
-        assert len(gaps) == 0 or np.abs(rows[0][:, None] - rows[1]).max(axis=2).min(axis=0).max() < 1e-9
-    assert len(counts) > 100 and max(counts) > 2
+        rows = np.column_stack([(wanted + normals * gaps[:, None] / 2) @ W.T, normals @ W.T, -gaps])
+        rows = eight_of(rows, size) if len(rows) else rows
+        apart = np.abs(rows[:, None] - rows_of(found)).max(axis=2)
+        assert apart.shape == (len(rows), len(rows)) and apart.min(axis=0, initial=1).max(initial=0) < 1e-9
+    assert len(counts) > 30 and (np.array(counts) > 8).sum() > 5
 
 
 def test_meshes_of_any_files():
@@ -422,3 +441,127 @@ def test_bodies_with_notches_pile_up():
         assert deepest < 0.01 and steps.q.reshape(n, 7)[:, 2].min() > 0.04
         before = after
     assert np.abs(steps.v).max() < 1e-3
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_way_out_of_a_surface_is_longer_than_that_over_a_face_beside(name):
+    """However deep a shape is in a block of triangles."""
+    local, half, found = np.random.default_rng(21), np.array([0.3, 0.2, 0.25]), 0
+    shape, own = SHAPES[name]
+    block = closed(np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * half)
+    W = random_rotation(local)
+    detector = CollisionDetector(
+        Scene(BODY, [Collider("body", shape, rotation=own), Collider("world", block, rotation=W)])
+    )
+    faces = np.vstack([np.eye(3), -np.eye(3)])
+    for k in range(60):
+        R, face = np.eye(3) if k % 4 == 0 else random_rotation(local), k % 6
+        place = local.uniform(-1, 1, 3) * half
+        reach = np.array([lowest(name, np.vstack([R[:2], n @ R])) for n in faces])
+        place[face % 3] = faces[face, face % 3] * (half[face % 3] + reach[face] - local.uniform(0, 0.3))
+        ways = np.tile(half, 2) + reach - faces @ place  # out, along the normal of each face
+        contacts = detector.contacts(np.column_stack([W @ R, W @ place])[None])
+        if ways.min() <= 0:
+            assert not len(contacts)
+            continue
+        nearest = (contacts.normals @ W @ faces.T).argmax(axis=1)
+        for depth, i in zip(contacts.depths, nearest, strict=True):
+            assert depth <= np.delete(ways, (i + 3) % 6).min() + 1e-9
+        found += len(contacts) > 0
+    assert found > 30
+
+
+def holds(V, T, place):
+    """Which triangles a place is in."""
+    a, b, c = (V[T[:, i]] for i in range(3))
+    N = np.cross(b - a, c - a)
+    size = np.linalg.norm(N, axis=1)
+    sides = [np.einsum("ij,ij->i", np.cross(q - p, place - p), N) for p, q in ((a, b), (b, c), (c, a))]
+    return (np.min(sides, axis=0) > -1e-6 * size**2) & (np.abs(np.einsum("ij,ij->i", place - a, N)) < 1e-6 * size)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_places_of_contacts_are_on_a_triangle(name):
+    """On rough ground, however deep a shape is in it: half a depth along the normal from where a contact is."""
+    local, found, (shape, own) = np.random.default_rng(31), 0, SHAPES[name]
+    ground = grid(15, 2.0, local, lambda x, y: local.uniform(-0.1, 0.1, x.shape))
+    W = random_rotation(local)
+    detector = CollisionDetector(
+        Scene(BODY, [Collider("body", shape, rotation=own), Collider("world", ground, rotation=W)])
+    )
+    for _ in range(40):
+        R = random_rotation(local)
+        place = np.array([*local.uniform(-0.6, 0.6, 2), lowest(name, R) + local.uniform(-0.1, 0.05)])
+        contacts = detector.contacts(np.column_stack([W @ R, W @ place])[None], 0.02)
+        for x in (contacts.points + 0.5 * contacts.depths[:, None] * contacts.normals) @ W:
+            assert holds(ground.vertices, ground.triangles, x).any()
+        found += len(contacts)
+    assert found > 30
+
+
+def test_surfaces_touch_where_both_face_each_other():
+    """Blocks that lie flatly on one another do so in all corners of what they share."""
+    local, half, met = np.random.default_rng(22), np.array([0.3, 0.2, 0.25]), 0
+    corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * half
+    block, poses = closed(corners), np.zeros((2, 3, 4))
+    surfaces, solids = between(block, block), between(Mesh(corners), Mesh(corners))
+    for k in range(90):
+        poses[:, :, :3] = W, R = random_rotation(local), random_rotation(local)
+        way = local.normal(size=3)
+        way /= np.linalg.norm(way)
+        poses[0, :, 3] = way * (half @ np.abs(W.T @ way) + half @ np.abs(R.T @ way) - local.uniform(0, 0.2))
+        if k % 3 == 0:
+            poses[1, :, :3], aside = W, local.choice([-1, 1], 3) * local.uniform(0.1, 1.8, 3) * half
+            poses[0, :, 3] = W @ np.where(np.arange(3) == k // 3 % 3, 2 * half - 1e-4, aside)
+            wanted, found = (rows_of(d.contacts(poses)) for d in (solids, surfaces))
+            assert len(wanted) == 4
+            assert np.abs(wanted[:, None] - found).max(axis=2, initial=0).min(axis=1, initial=1).max() < 1e-9
+        contacts = surfaces.contacts(poses, 0.02)
+        for x, n, depth in zip(contacts.points, contacts.normals, contacts.depths, strict=True):
+            for pose, side in zip(poses, (-n, n), strict=True):
+                V = block.vertices @ pose[:, :3].T + pose[:, 3]
+                on = holds(V, block.triangles, x + 0.5 * depth * side)  # whose furthest point is that of all
+                assert on.any() and (V[block.triangles[on]] @ side).max() > (V @ side).max() - 1e-6
+        met += k % 3 > 0 and len(contacts) > 0
+    assert met > 25
+
+
+@pytest.mark.parametrize("name", ["surface", *SHAPES])
+def test_two_surfaces_in_one_mesh_are_two(name):
+    """In the corner of a floor and a wall, which meet at no edge: what is in the one is felt beside the other."""
+    local, met = np.random.default_rng(23), 0
+    corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * [0.1, 0.06, 0.08]
+    shape, own = (closed(corners), np.eye(3)) if name == "surface" else SHAPES[name]
+    floor = np.array([[0, -2, 0], [4, -2, 0], [4, 2, 0], [0, 2, 0]])
+    wall, triangles = floor @ LYING.T + [0, 0.1, 3.9], np.array([[0, 1, 2], [0, 2, 3]])
+    both = Mesh(np.vstack([floor, wall]), np.vstack([triangles, triangles + 4]), convex=False)
+    detectors = [
+        CollisionDetector(Scene(BODY, [Collider("body", shape, rotation=own), *(Collider("world", x) for x in meshes)]))
+        for meshes in ([both], [Mesh(x, triangles, convex=False) for x in (floor, wall)])
+    ]
+    for _ in range(60):
+        R, place = random_rotation(local), np.append(local.uniform(0.06, 0.15, 2), 0)
+        found = [d.contacts(np.column_stack([R, place[[0, 2, 1]]])[None], 0.01) for d in detectors]
+        if len(found[1]) <= 8:
+            rows = [rows_of(x) for x in found]
+            assert rows[0].shape == rows[1].shape
+            assert rows[0][np.lexsort(rows[0].round(9).T)] == pytest.approx(rows[1][np.lexsort(rows[1].round(9).T)])
+            met += len(set(found[1].colliders[:, 1])) == 2
+    assert met > 3
+
+
+@pytest.mark.parametrize(("name", "points"), [("box", 4), ("capsule", 2), ("rolling", 2)])
+def test_what_stands_on_a_block_of_triangles_has_each_contact_once(name, points):
+    """Over the diagonal of its face or beside it, in a turned world: the corners of what they share."""
+    local, (shape, own) = np.random.default_rng(32), SHAPES[name]
+    block = closed(np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 0.0)]))
+    W = random_rotation(local)
+    detector = CollisionDetector(
+        Scene(BODY, [Collider("body", shape, rotation=own), Collider("world", block, rotation=W)])
+    )
+    for depth in np.repeat((1e-2, 1e-3, 1e-5), 30):
+        place = np.array([*local.uniform(-0.6, 0.6, 2), lowest(name) - depth])
+        contacts = detector.contacts(np.column_stack([W, W @ place])[None])
+        assert len(contacts) == points and contacts.depths == pytest.approx(depth, abs=1e-9)
+        apart = np.linalg.norm(contacts.points[:, None] - contacts.points, axis=2) + np.eye(points)
+        assert apart.min() > 0.15

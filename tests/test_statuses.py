@@ -138,6 +138,21 @@ def test_a_state_is_in_one_warning(kernels):
     assert [x.name for x in kernels["dynamics"].solve(q, v, TAU).status] == list(STATES)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
+def test_asking_for_a_status_changes_no_number_of_what_is_solved():
+    """Among states that are not: a method that knows no rank has all of them looked at again, and keeps its numbers."""
+    tree, tip = held_pendulum()
+    kernel, rng = ds.compile(tree, tip, "dynamics", method="proximal"), np.random.default_rng(0)
+    q, v = rng.uniform(0.3, 0.9, (9, 2)), rng.normal(size=(9, 2))
+    q[4], v[4] = STATES["FAILED"]
+    q[7], v[7] = STATES["REDUNDANT"]
+    expected, (*found, status) = kernel(q, v, TAU), kernel(q, v, TAU, return_status=True)
+    assert [x.name for x in status] == [{4: "FAILED", 7: "REDUNDANT"}.get(k, "SOLVED") for k in range(9)]
+    solved = status == ds.DynamicsStatus.SOLVED
+    assert all(np.array_equal(x[solved], y[solved]) for x, y in zip(found, expected, strict=True))
+
+
 # -- public functions ----------------------------------------------------------------------------------------------
 
 FINE = {"SOLVED", "REDUNDANT", "UNIQUE", "LEAST", "NONE", "CLOSED", "CONVERGED"}

@@ -28,11 +28,12 @@ from internals import (
     fastcall,
     joint_kinds,
     key_of,
+    make_program,
     quantities,
 )
 from random_trees import TURNS_OR_SLIDES, points_on_an_arm, some_dependent_rows, some_mechanism
 from test_c import Compiled
-from tools import AGREEMENT, by_method, error, make_motion, requested, traced
+from tools import AGREEMENT, by_method, error, make_motion, requested, run_program, traced
 
 DOUBLE = 1e-9
 """One algorithm by two machines, through the condition of M and of G."""
@@ -560,6 +561,21 @@ def test_what_is_not_finite_has_no_good_status(what, options, large):
         finite = np.all([np.isfinite(x).all(axis=-1) for x in results if x.shape[-1:] != (0,)], axis=0)
         good = np.isin(status, [ds.DynamicsStatus.SOLVED, ds.DynamicsStatus.REDUNDANT])
         assert np.array_equal(good, finite) and np.count_nonzero(~finite) == 1
+
+
+@pytest.mark.parametrize("output", ["df_dq", "df_dtau", "dqdd_dq"])
+def test_sums_of_blocks_say_whether_results_are_finite(output):
+    """Of results in blocks, whose totals stand for their entries: each argument infinite, or large."""
+    tree = ds.mechanisms.chain(9)
+    asked = requested(tree, [ds.Weld("link9"), ds.Point("link5")], "dynamics_derivatives", outputs=[output])
+    rng, sizes = np.random.default_rng(0), 10.0 ** np.arange(0, 306, 9)
+    x = np.tile(np.concatenate([tree.random(0), rng.normal(size=2 * tree.nv)]), (3 * tree.nv + len(sizes), 1))
+    x[np.arange(3 * tree.nv), np.arange(3 * tree.nv)] = np.inf
+    x[3 * tree.nv :, tree.nv : 2 * tree.nv] *= sizes[:, None]
+    with np.errstate(all="ignore"):
+        found, rcond = run_program(make_program(asked), x)
+    finite = np.isfinite(found).reshape(len(x), -1).all(axis=1)
+    assert np.array_equal(rcond[:, 0] > 0.0, finite) and 0 < np.count_nonzero(finite) < len(x)
 
 
 def turned_planar_chain(n):

@@ -28,7 +28,6 @@ from internals import (
     fastcall,
     joint_kinds,
     key_of,
-    make_program,
     quantities,
 )
 from random_trees import TURNS_OR_SLIDES, points_on_an_arm, some_dependent_rows, some_mechanism
@@ -567,13 +566,13 @@ def test_what_is_not_finite_has_no_good_status(what, options, large):
 def test_sums_of_blocks_say_whether_results_are_finite(output):
     """Of results in blocks, whose totals stand for their entries: each argument infinite, or large."""
     tree = ds.mechanisms.chain(9)
-    asked = requested(tree, [ds.Weld("link9"), ds.Point("link5")], "dynamics_derivatives", outputs=[output])
+    program = traced(tree, [ds.Weld("link9"), ds.Point("link5")], "dynamics_derivatives", outputs=[output])
     rng, sizes = np.random.default_rng(0), 10.0 ** np.arange(0, 306, 9)
     x = np.tile(np.concatenate([tree.random(0), rng.normal(size=2 * tree.nv)]), (3 * tree.nv + len(sizes), 1))
     x[np.arange(3 * tree.nv), np.arange(3 * tree.nv)] = np.inf
     x[3 * tree.nv :, tree.nv : 2 * tree.nv] *= sizes[:, None]
     with np.errstate(all="ignore"):
-        found, rcond = run_program(make_program(asked), x)
+        found, rcond = run_program(program, x)
     finite = np.isfinite(found).reshape(len(x), -1).all(axis=1)
     assert np.array_equal(rcond[:, 0] > 0.0, finite) and 0 < np.count_nonzero(finite) < len(x)
 

@@ -563,6 +563,30 @@ def test_contacts_of_special_kinds_are_explained(name, cone):
 
 
 @pytest.mark.peer
+@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+def test_what_sticks_moves_as_its_softness_has_it(cone):
+    """Along the normal and across it: a box that lands and comes to rest, with other friction in either direction."""
+    mujoco = pytest.importorskip("mujoco")
+    model = mujoco.MjModel.from_xml_string(f"""<mujoco><option cone="{cone}" tolerance="1e-14" iterations="200"/>
+    <worldbody><geom name="floor" type="plane" size="5 5 .1"/>
+    <body pos="0 0 .1001"><freejoint/><geom name="box" type="box" size=".1 .1 .1"/></body></worldbody>
+    <contact><pair geom1="floor" geom2="box" friction="0.9 0.6 0.01 0.1 0.1"/></contact></mujoco>""")
+    data, compared = mujoco.MjData(model), 0
+    data.qvel[:3] = 0.02, 0.01, -0.1
+    for _ in range(60):
+        found = audit(model, data)
+        mujoco.mj_step(model, data)
+        step, p = found.step, found.step.impulses
+        u = step.along(step.v_after) + step.velocity_offset
+        sticks = np.abs(p[:, :2]).sum(axis=1) < 0.5 * step.friction * p[:, 2]
+        for name, speed in (("soft normals", np.abs(u[:, 2])), ("soft friction", np.hypot(u[:, 0], u[:, 1]))):
+            off = np.abs(found.softness.parts[name] - speed)
+            assert np.all(off[sticks] < 1e-9), name  # what its solver leaves: 1e-17 here
+        compared += sticks.sum()
+    assert compared > 100
+
+
+@pytest.mark.peer
 @pytest.mark.slow
 def test_the_command_line_audits_a_file(tmp_path):
     pytest.importorskip("mujoco")

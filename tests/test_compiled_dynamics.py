@@ -30,9 +30,9 @@ from internals import (
     key_of,
     quantities,
 )
-from random_trees import points_on_an_arm, some_dependent_rows, some_mechanism
+from random_trees import TURNS_OR_SLIDES, points_on_an_arm, some_dependent_rows, some_mechanism
 from test_c import Compiled
-from tools import AGREEMENT, by_method, error, make_motion, requested, traced
+from tools import AGREEMENT, by_method, error, make_motion, requested, run_program, traced
 
 DOUBLE = 1e-9
 """One algorithm by two machines, through the condition of M and of G."""
@@ -41,6 +41,7 @@ SINGLE = 2e-3
 
 HARD = [name for name in ds.DYNAMICS_METHODS if name not in SOFT | UNCONSTRAINED]
 SIZES = (0, 1, 7, 8, 9, 17)
+TERMS = bound_request.relative_error.__globals__["Terms"]
 
 
 ROBOTS = {
@@ -347,9 +348,73 @@ def test_usual_accelerations_are_those_of_terms_that_do_not_cancel(turns):
     """Of points of mass on an arm that their weight moves: what its mass matrix says."""
     tree = points_on_an_arm(np.random.default_rng(0), 4, turns)
     motion, still = make_motion(tree, *[np.zeros(tree.nv)] * 3)[0], np.zeros(tree.nv)
-    terms = bound_request.relative_error.__globals__["Terms"](motion, by_method(motion, "aba"))
+    terms = TERMS(motion, by_method(motion, "aba"))
     expected = abs(ds.bias_force(tree, still, still)[0]) / ds.mass_matrix(tree, still)[0, 0]
     assert error(np.squeeze(terms.usual[0][0]), expected) < 1e-14
+
+
+def in_units(mechanism, mass, length):
+    """The same mechanism, in units of so many kg and m: what is 1 there is ``mass`` and ``length`` here."""
+    inertia = mass * length**2
+    links = [replace(x, mass=mass * x.mass, com=length * x.com, inertia=inertia * x.inertia) for x in mechanism.links]
+    joints = [
+        replace(
+            x,
+            position=length * x.position,
+            armature=x.armature * (mass if x.kind is joint_kinds.PRISMATIC else inertia),
+        )
+        for x in mechanism.joints
+    ]
+    return build_tree("units", links, joints)
+
+
+@pytest.mark.parametrize(("mass", "length", "time"), [(1024.0, 1.0, 1.0), (1.0, 0.125, 1.0), (1.0, 1.0, 32.0)])
+@pytest.mark.parametrize("kinds", [TURNS_OR_SLIDES, TURNS_OR_SLIDES[:1]], ids=["mixed", "hinges"])
+def test_terms_of_estimates_have_units(kinds, mass, length, time):
+    """Powers of two of them, which change no digit: residuals, sizes of their terms, and what is usual."""
+    mechanism, rng = some_mechanism(3, 6, "fixed", kinds), np.random.default_rng(0)
+    names, own = mechanism.moving, mechanism.tree
+    straight = np.array([axis < 3 for j in own.joints for axis in j.motion_axes])
+    q, v, tau, qdd, forces = (rng.normal(size=(n, 1)) for n in (*[own.nv] * 4, 6))
+    frames = [(name, rng.normal(size=3)) for name in (names[-1], names[-1], names[1])]
+    found = []
+    for kg, m, s in ((1.0, 1.0, 1.0), (mass, length, time)):
+        tree, meant = in_units(mechanism, kg, m), np.where(straight, m, 1.0)[:, None]
+        first, *ends = (ds.Frame(name, m * at) for name, at in frames)
+        motion = make_motion(
+            tree, (q * meant)[:, 0], (v * meant / s)[:, 0], (tau * kg * m**2 / s**2 / meant)[:, 0],
+            [ds.Point(first), ds.Point(*ends)], gravity=m / s**2 * np.array([1.0, 2.0, -9.0]),
+        )[0]  # fmt: skip
+        terms = TERMS(motion, Solution(qdd * meant / s**2, forces * kg * m / s**2))
+        of_joints, of_rows = kg * m**2 / s**2 / meant, m / s**2
+        units = [of_joints, of_rows, of_joints, of_rows, meant / s**2, kg * m / s**2]
+        parts = [*terms.missed, *terms.sizes, *(np.reshape(x, (-1, 1)) for x in terms.usual)]
+        if length == 1.0 or kinds == TURNS_OR_SLIDES[:1]:  # accelerations of slides and hinges are compared
+            units, parts = [*units, of_rows], [*parts, terms.usual_rows]
+        found.append([x / unit for x, unit in zip(parts, units, strict=True)])
+    for one, other in zip(*found, strict=True):
+        assert np.any(one) and error(other, one) < 1e-14
+
+
+@pytest.mark.parametrize(
+    ("parent", "ends", "branches"), [("base", ("l0", "l1"), 2), ("base", ("l0",), 0), ("trunk", ("l0", "l1"), 0)]
+)
+def test_where_a_loop_stands_its_rows_lose_digits(parent, ends, branches):
+    """Where two arms of the base are moved, by what that adds to each of them; not where one trunk carries both."""
+    far, qdd, still = np.array([3.0, -2.0, 5.0]), np.array([[0.7], [-2.0], [0.4]]), np.zeros(3)
+    links = [RawLink("base"), *(RawLink(name, 1.0, np.ones(3), np.eye(3)) for name in ("trunk", "l0", "l1"))]
+    found = []
+    for shift in (np.zeros(3), far):
+        arm = np.sign(far) + shift * (parent == "base")
+        joints = [
+            RawJoint("trunk", joint_kinds.REVOLUTE, "base", "trunk", position=np.sign(far) + shift),
+            RawJoint("j0", joint_kinds.REVOLUTE, parent, "l0", position=arm),
+            RawJoint("j1", joint_kinds.REVOLUTE, parent, "l1", position=arm),
+        ]
+        motion = make_motion(build_tree("arms", links, joints), still, still, still, ds.Weld(*ends))[0]
+        found.append(np.squeeze(TERMS(motion, Solution(qdd, np.zeros((6, 1)))).usual_rows))
+    moved = [qdd[motion.tree.v_slices[motion.tree.placement(name).link]] for name in ends]
+    assert error(found[1], found[0] + branches * np.abs(far).sum() * np.abs(moved).sum()) < 1e-14
 
 
 @pytest.mark.slow
@@ -495,6 +560,21 @@ def test_what_is_not_finite_has_no_good_status(what, options, large):
         finite = np.all([np.isfinite(x).all(axis=-1) for x in results if x.shape[-1:] != (0,)], axis=0)
         good = np.isin(status, [ds.DynamicsStatus.SOLVED, ds.DynamicsStatus.REDUNDANT])
         assert np.array_equal(good, finite) and np.count_nonzero(~finite) == 1
+
+
+@pytest.mark.parametrize("output", ["df_dq", "df_dtau", "dqdd_dq"])
+def test_sums_of_blocks_say_whether_results_are_finite(output):
+    """Of results in blocks, whose totals stand for their entries: each argument infinite, or large."""
+    tree = ds.mechanisms.chain(9)
+    program = traced(tree, [ds.Weld("link9"), ds.Point("link5")], "dynamics_derivatives", outputs=[output])
+    rng, sizes = np.random.default_rng(0), 10.0 ** np.arange(0, 306, 9)
+    x = np.tile(np.concatenate([tree.random(0), rng.normal(size=2 * tree.nv)]), (3 * tree.nv + len(sizes), 1))
+    x[np.arange(3 * tree.nv), np.arange(3 * tree.nv)] = np.inf
+    x[3 * tree.nv :, tree.nv : 2 * tree.nv] *= sizes[:, None]
+    with np.errstate(all="ignore"):
+        found, rcond = run_program(program, x)
+    finite = np.isfinite(found).reshape(len(x), -1).all(axis=1)
+    assert np.array_equal(rcond[:, 0] > 0.0, finite) and 0 < np.count_nonzero(finite) < len(x)
 
 
 def turned_planar_chain(n):

@@ -146,7 +146,7 @@ def loaded():
 
 
 @pytest.mark.slow
-def test_payload_from_trajectories(loaded):
+def test_payload_from_trajectories(loaded, monkeypatch):
     (arm, payload), rng, T = loaded, np.random.default_rng(5), 100
     step = ds.compile(arm, (), "step", payloads=["link3"])
     tau, q0 = 2 * rng.normal(size=(T, 4, 3)), arm.random(rng, batch=4)
@@ -162,6 +162,19 @@ def test_payload_from_trajectories(loaded):
     assert near.converged and 0.9 < near.residual < 1.1
     with pytest.raises(ds.DelassusError, match="start of payload0: expected a payload with which its link is a body"):
         ds.identify(step, {"q": measured}, {"payload0": [-10.0, *[0.0] * 9]}, **how)
+
+    plain = ds.Kernel.ill_conditioned
+
+    def spoiled(kernel, rcond, batch):  # derivatives of one step on the way
+        out = np.array(plain(kernel, rcond, batch))
+        if [x.name for x in kernel.results] == ["A", "B"]:
+            out[len(out) // 2] = True
+        return out
+
+    monkeypatch.setattr(ds.Kernel, "ill_conditioned", spoiled)
+    with pytest.warns(ds.DelassusWarning, match="1 of 4 unit"):
+        found = ds.identify(step, {"q": measured}, start, **how)
+    assert found.unsolved == 1 and (np.abs(found.values["payload0"] - payload) < 4 * found.errors["payload0"]).all()
 
 
 def test_payload_from_joint_forces(loaded):

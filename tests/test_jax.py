@@ -418,3 +418,24 @@ def test_rollouts_with_policies_and_inputs_per_step():
 
     assert all(error(x, y) < 1e-12 for x, y in zip(damped(1.0), known, strict=True))
     check_grads(jax.jit(lambda gain: damped(gain)[1][-1]), (1.0,), order=1)
+
+
+AT_EXIT = """
+import jax, numpy as np
+import delassus as ds
+
+jax.config.update("jax_enable_x64", True)
+tree, tip = ds.mechanisms.pendulum(2), ds.Frame("rod2", (0, 0, -0.5))
+kernel = ds.compile(tree, ds.Rows(tip, np.eye(6)[[0, 2]], axes="world"), "dynamics")
+call, state = jax.jit(kernel), (np.tile([0.3, 0.0], (20_000, 1)), np.zeros(2), np.ones(2))  # stretched: on NumPy
+jax.block_until_ready(call(*state))
+made = [call(*state) for _ in range(3)]
+print("ended")
+"""
+
+
+@pytest.mark.slow
+def test_the_interpreter_ends_while_xla_calls_back():
+    """With states that are solved again, which nobody waits for."""
+    run = subprocess.run([sys.executable, "-W", "ignore", "-c", AT_EXIT], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stdout) == (0, "ended\n"), run.stderr[-2000:]

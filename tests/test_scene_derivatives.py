@@ -22,6 +22,10 @@ AGREES = 2e-6
 the worst that was seen is 2e-7."""
 
 
+CURVED = 100.0
+"""Errors of Euler's theorem over the step (1/s), which moves the bodies that touch: 4 here."""
+
+
 @pytest.fixture(scope="module")
 def scene():
     """An arm, limited and rubbing, over a box on a belt, with a capsule across, and two balls that bounce.
@@ -265,6 +269,31 @@ def test_smoothed_bounces_have_their_time():
 
             found = sim.gradient(last, np.zeros((125, 6)), smoothing=smoothing)
             assert abs(found.q0[2] - wanted[k]) < 4.0 * DT / fall * wanted[1] * (left, 1.0)[k]  # a few steps' part
+
+
+@pytest.mark.parametrize("seed", [2238, 2579])
+def test_bounces_that_give_back_less_than_asked_for(seed):
+    """With all of it energy would grow. Twice as fast is twice as fast after it, whatever part is taken (Euler)."""
+    rng, r = np.random.default_rng(seed), 1e-3
+    n = int(rng.integers(2, 5))
+    places, normals = rng.uniform(-0.5, 0.5, (n, 3)), 0.7 * rng.standard_normal((n, 3)) + [0.0, 0.0, 1.0]
+    places[:, 2] = -0.5
+    normals *= r / np.linalg.norm(normals, axis=1)[:, None]
+    restitution, friction = rng.integers(0, 2, n) if seed % 3 else rng.random(n), rng.uniform(0.0, 1.5, n)
+    colliders = [
+        Collider(link, Sphere(r), place + side * normal, friction=mu, restitution=float(e))
+        for place, normal, e, mu in zip(places, normals, restitution, friction, strict=True)
+        for link, side in (("body", 1.0), ("world", -1.0))
+    ]
+    body = ds.mechanisms.free_body(1.0, (0.02, 0.1, 0.4)[seed % 3] * np.eye(3))
+    v, dt = 3.0 * rng.standard_normal(6) - [0.0, 0.0, 2.0, 0.0, 0.0, 0.0], 1e-7
+    start = {"q0": [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], "v0": v}
+    sim = ds.Simulator(Scene(body, colliders, gravity=(0, 0, 0)), **start, dt=dt, tolerance=1e-12)
+    sim.step()
+    found = sim.step_derivatives()
+    assert found.status is SolverStatus.RESTITUTION_REDUCED
+    after = np.asarray(found.A) @ [*np.zeros(6), *v]
+    assert np.abs(after[6:] - sim.v).max() < CURVED * dt * np.abs(sim.v).max()
 
 
 def test_bounces_under_loops_are_those_of_kernels():

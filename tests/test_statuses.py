@@ -138,6 +138,25 @@ def test_a_state_is_in_one_warning(kernels):
     assert [x.name for x in kernels["dynamics"].solve(q, v, TAU).status] == list(STATES)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
+def test_asking_for_a_status_changes_no_number_of_what_is_solved():
+    """Among states that are not: a method that knows no rank has all of them looked at again, and keeps its numbers."""
+    tree, tip = held_pendulum()
+    kernel = ds.compile(tree, tip, "dynamics", method="proximal", dtype="float32")
+    rng, tau = np.random.default_rng(0), TAU.astype("float32")
+    q, v = rng.uniform(0.3, 0.9, (9, 2)).astype("float32"), rng.normal(size=(9, 2)).astype("float32")
+    q[2, 1], v[4, 0], v[7] = 1e-4, 1e30, 0.0  # almost stretched, too fast for the numbers, stretched
+    q[7] = STATES["REDUNDANT"][0]
+    expected, (*found, status) = kernel(q, v, tau), kernel(q, v, tau, return_status=True)
+    assert [x.name for x in status] == [{4: "FAILED", 7: "REDUNDANT"}.get(k, "SOLVED") for k in range(9)]
+    own = np.delete(np.arange(9), [2, 4, 7])
+    assert all(np.array_equal(x[own], y[own]) for x, y in zip(found, expected, strict=True))
+    exact = ds.forward_dynamics(tree, *(x[2].astype(float) for x in (q, v)), TAU, tip)
+    for x, wanted in zip(found, (exact.qdd, np.concatenate(exact.forces)), strict=True):
+        assert np.abs(x[2] - wanted).max() < 1e-5 * np.abs(wanted).max()  # in float32 alone 2e-4
+
+
 # -- public functions ----------------------------------------------------------------------------------------------
 
 FINE = {"SOLVED", "REDUNDANT", "UNIQUE", "LEAST", "NONE", "CLOSED", "CONVERGED"}

@@ -81,6 +81,8 @@ def test_gradients(motion):
     for transform in (torch.func.jacrev, torch.func.jacfwd):
         J = torch.vmap(torch.vmap(transform(lambda q, v: kernel(q, v, tau)[0])))(*tensors(*state[:2]))
         assert error(J, known.dqdd_dq) < 1e-9
+    ahead = torch.func.jvp(kernel, tensors(*state), tensors(*map(np.ones_like, state)))[1][0]
+    assert error(ahead, sum(getattr(known, f"dqdd_d{name}").sum(axis=-1) for name in ("q", "v", "tau"))) < 1e-9
 
     def kinetic(q):  # graphs outlive the kernel
         return ds.compile(ds.mechanisms.chain(2), (), "energies")(q, q)[1]

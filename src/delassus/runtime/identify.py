@@ -217,6 +217,7 @@ class _LeastSquares:
         self.data, self.parameters, self.tree, self.is_robust = data, parameters, tree, is_robust
         self.columns = _columns(parameters)
         self.solved, self.free, self._part = np.ones(data.size, dtype=bool), 0, np.ones(data.size)
+        self._right = self.solved
         self._held: Array | None = None
         self._reference: tuple[Array, Starts, Array, Array] | None = None
 
@@ -258,7 +259,7 @@ class _LeastSquares:
             known.append(np.zeros((p.prior.size, x.size)))
             known[-1][:, columns] = (p.changes / p.prior).T
         J, S, right = self.data.tangents(values, changes, results)
-        self.solved = solved & right
+        self.solved, self._right = solved & right, right | ~solved
         f, slope = self._robust(r)
         weight = (slope * self.solved[:, None])[..., None]
         J, S = weight * J, weight * S
@@ -279,7 +280,8 @@ class _LeastSquares:
     def _run(self, values: Values, starts: Starts | None) -> tuple[list[Array], Array, Mask]:
         results, r, solved = self.data.run(values, starts)
         if self._held is not None:
-            r = np.where(solved[:, None], r, self._held)  # no step gains by what it does not solve
+            # no step gains by what it does not solve, or loses by what it has no derivatives of
+            r = np.where((solved & self._right)[:, None], r, self._held)
         return results, r, solved
 
     def _robust(self, r: Array) -> tuple[Array, Array]:

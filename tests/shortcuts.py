@@ -233,7 +233,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("pairs[fixed] = pairs[fixed][:, ::-1]", "pass"),
         ),
         "test_collision.py::test_contacts_start_at_the_tolerance": (
-            ("gap = max(gap, float(cast(float, reach)))", "gap = float(cast(float, reach))"),
+            ("gap = max(gap, check_number(", "gap = max(0.0, check_number("),
         ),
         "test_collision.py::test_gaps_of_links": (
             ("            self._search.set(GAP, gap)\n", ""),

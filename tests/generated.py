@@ -404,10 +404,11 @@ def run(name, number, k=0):
             warnings.simplefilter("ignore", ds.DelassusWarning)
             case = Case(name, number, k)
             Check(case).run()
-    except AssertionError:
-        raise
     except Exception as error:
-        raise AssertionError(f"{command_of(name, number, k)}: {type(error).__name__}: {error}") from error
+        command = command_of(name, number, k)
+        if isinstance(error, AssertionError) and command in str(error):
+            raise
+        raise AssertionError(f"{command}: {type(error).__name__}: {error}") from error
     return case
 
 

@@ -55,6 +55,9 @@ CLEAR = 0.01
 MARGIN = 16.0
 """Round-off of one order of operations over that of another, where one of them has been measured."""
 
+NEARBY, ULPS = 4, 4
+"""Inputs beside those of a case, and how far each number is from its own: what round-off is measured at, too."""
+
 
 def scale_of(expected):
     """What errors of states (n, …) are relative to, (n,): their largest entries, of small ones that of most."""
@@ -81,7 +84,7 @@ class Check:
             error_bound=self.options.get("error_bound"),
         )  # fmt: skip
         self.lanes, self.dtype = self.kernel.lanes, self.kernel.dtype
-        self.n, self.limits = 2 * self.lanes + 3, {}
+        self.n, self.limits, self.lost = 2 * self.lanes + 3, {}, {}
         self.values = case.states(self.n, self.dtype)
 
     def run(self):
@@ -110,7 +113,8 @@ class Check:
                 self.solved = self.solved & (self.status == Status.SOLVED)
             noise = self.rounding(exact, float)
             for name, x in direct.items():
-                self.hold("at once", name, x, exact[name], self.bound(noise[name], self.worst))
+                bound = self.bound(noise[name], self.worst)
+                self.hold("at once", name, x, exact[name], bound, dtype=float)
         self.noise = self.rounding(exact, self.dtype)
 
     def dependent(self, wide):
@@ -137,13 +141,31 @@ class Check:
             best = np.einsum("nij,njk,nk->ni", np.linalg.pinv(np.swapaxes(J, 1, 2), NULL), np.swapaxes(J, 1, 2), f)
             self.hold("of least norm", name, best, f, self.bound(self.noise[name]))
 
-    def rounding(self, exact, dtype):
+    def rounding(self, exact, dtype, values=None):
         """Errors of the traced program in numbers of that type: of what estimates none, those of the worst state."""
-        found = self.case.interpreted(self.values, dtype)
+        found = self.case.interpreted(self.values if values is None else values, dtype)
         noise = {name: np.nan_to_num(errors_of(x, exact[name]), nan=0.0, posinf=0.0) for name, x in found.items()}
         if self.case.repeats or not self.case.asked.has_status:
             return {name: np.full(self.n, np.max(x)) for name, x in noise.items()}
         return noise
+
+    def nearby(self, name, dtype):
+        """The same, the worst of inputs that are some units in the last place away; of loops, 0: they have no such.
+
+        One measurement is a matter of luck: near a half turn, derivatives of an orientation lose five digits at most
+        inputs, and three where errors happen to cancel.
+        """
+        if dtype not in self.lost:
+            self.lost[dtype] = dict.fromkeys(self.expected, 0.0)
+            rng = np.random.default_rng(self.case.number)
+            for _ in range(0 if self.case.is_dependent or self.case.repeats else NEARBY):
+                moved = {}
+                for key, x in self.values.items():
+                    ulps = rng.integers(-ULPS, ULPS + 1, x.shape)
+                    moved[key] = (x * (1.0 + ulps * np.finfo(self.dtype).eps)).astype(self.dtype)
+                noise = self.rounding(self.case.interpreted(moved, np.longdouble), dtype, moved)
+                self.lost[dtype] = {key: np.maximum(x, noise[key]) for key, x in self.lost[dtype].items()}
+        return self.lost[dtype][name]
 
     def converged(self, exact):
         """States whose contacts are solved as far as they are to be."""
@@ -160,7 +182,7 @@ class Check:
             last = max(last, np.finfo(self.dtype).eps ** (0.25 if self.case.name in WITHIN_CONES else 0.5) * MARGIN)
         return MARGIN * noise + estimate + np.finfo(self.dtype).eps * (self.case.operations + MARGIN) + last
 
-    def hold(self, what, name, found, expected, bound, places=slice(None), where=True):
+    def hold(self, what, name, found, expected, bound, places=slice(None), where=True, dtype=None):
         if self.kernel.iterates and (name in LEFT_OPEN or (name == "q_next" and self.dtype == np.float32)):
             return
         error = errors_of(found, expected, places)
@@ -168,9 +190,11 @@ class Check:
             whole = np.max([scale_of(x) for x in self.expected.values()], axis=0)
             error = error * (scale_of(expected) / whole)[places]
         finite = np.isfinite(expected.astype(float)).reshape(self.n, -1).all(axis=1)
-        wrong = np.atleast_1d(
-            (self.solved & finite & where)[places] & ~(error <= np.broadcast_to(bound, self.n)[places])
-        )
+        held = (self.solved & finite & where)[places]
+        wrong = np.atleast_1d(held & ~(error <= np.broadcast_to(bound, self.n)[places]))
+        if wrong.any():  # measured only then: it takes time
+            bound = bound + MARGIN * self.nearby(name, dtype or self.dtype)
+            wrong = np.atleast_1d(held & ~(error <= np.broadcast_to(bound, self.n)[places]))
         assert not wrong.any(), (
             f"{what}, {name}: {np.max(np.where(wrong, error, 0.0)):.3g} off in {wrong.sum()} of {len(wrong)} states, "
             f"bound {np.min(bound):.3g}; again by: {self.case.command}"
@@ -293,7 +317,10 @@ class Check:
                 self.same("JAX", [np.asarray(x) for x in self.called(arrays)], self.called(self.part(0)))
 
     def rollouts(self):
-        """Steps in a loop of machine code are those of calls, of one trajectory and of many."""
+        """Steps in a loop of machine code are those of calls, of one trajectory and of many.
+
+        Calls make contact steps again that sweeps have not solved, and rollouts flag them.
+        """
         kernel, asked = self.kernel, self.kernel.request
         opens = asked.options.integrator == "rk4" and any(c.is_loop for c in self.case.constraints)
         if not asked.is_rolled or self.case.modes or opens or not self.plain.all():
@@ -304,10 +331,15 @@ class Check:
             first = self.called(start)
             *second, error = self.called({**start, **dict(zip(names, first, strict=False))}, return_error=True)
             q, v, control = (start.pop(name) for name in ("q", "v", asked.control))
-            found = ds.rollout(kernel, q, v, np.stack([control] * 2), time_axis=0, **start)
-            self.same("a rollout", [x[1] for x in found[:states]], first[:states])
+            flags = {"return_status": True} if kernel.iterates else {}
+            found = ds.rollout(kernel, q, v, np.stack([control] * 2), time_axis=0, **flags, **start)
+            status = found[-1] if flags else np.full((2, *q.shape[:-1]), Status.SOLVED)
+            at = status[0] != Status.UNFINISHED
+            self.same("a rollout", [x[1][at] for x in found[:states]], [x[at] for x in first[:states]])
             if np.all(error <= error_bound_of(kernel)):
-                self.same("the second step of a rollout", [x[2] for x in found[:states]], second[:states])
+                at = at & (status[1] != Status.UNFINISHED)
+                self.same("the second step of a rollout", [x[2][at] for x in found[:states]],
+                          [x[at] for x in second[:states]])  # fmt: skip
 
     def part(self, at):
         return {name: np.array(x[at], order="C") for name, x in self.values.items()}
@@ -352,6 +384,8 @@ def error_bound_of(kernel):
 FOUND = (
     ("smooth_motion", 1, 0),  # no rows: columns of no entries were none
     ("sensors", 117863940, 0),  # states solved again whose results have no error estimate of their own
+    ("step_derivatives", 880001, 3),  # of this test: round-off near a half turn, measured where it happens to cancel
+    ("contact_step", 5001, 0),  # of this test: steps that their sweeps have not solved
 )
 """Cases that have found a fault, and which."""
 
@@ -370,10 +404,11 @@ def run(name, number, k=0):
             warnings.simplefilter("ignore", ds.DelassusWarning)
             case = Case(name, number, k)
             Check(case).run()
-    except AssertionError:
-        raise
     except Exception as error:
-        raise AssertionError(f"{command_of(name, number, k)}: {type(error).__name__}: {error}") from error
+        command = command_of(name, number, k)
+        if isinstance(error, AssertionError) and command in str(error):
+            raise
+        raise AssertionError(f"{command}: {type(error).__name__}: {error}") from error
     return case
 
 

@@ -106,6 +106,16 @@ FOUND = {
     ("contact.collide", "problem"): ("None",),
     ("contact.solve_mixed", "solver"): ("text",),
     ("simulate.load_checkpoint", "scene"): ("tree",),
+    ("gym.ArmReach", "device"): ("raising",),
+    ("gym.Worlds", "kernel"): ("None",),
+    ("gym.Worlds", "size"): ("generator",),
+    ("gym.Worlds: sizes", "observed"): ("10**30",),
+    ("gym.Worlds.call", "name"): ("None",),
+    ("gym.Worlds.uniform", "worlds"): ("None",),
+    ("gym.Worlds.uniform", "low"): ("None",),
+    ("gym.Worlds.uniform", "shape"): ("large",),
+    ("gym.World", "made"): ("→ None",),
+    ("gym.World.reset", "seed"): ("int array",),
 }
 """What found an error of another kind, a call that did not end, or a file left behind: always among those in turn."""
 

@@ -6,7 +6,9 @@ import inspect
 import typing
 from enum import Enum
 from functools import partial
+from importlib.util import find_spec
 from itertools import islice
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -14,6 +16,13 @@ import delassus as ds
 from delassus import contact, mechanisms, pictures, simulate
 
 HOMES = {"": ds, "contact.": contact, "mechanisms.": mechanisms, "simulate.": simulate, "pictures.": pictures}
+if find_spec("gymnasium"):
+    import gymnasium
+
+    from delassus import gym
+
+    ADAPTERS = {name: getattr(gym.adapters, name) for name in gym.adapters.__all__ if find_spec(name)}
+    HOMES |= {"gym.": gym, "gym.adapters.": SimpleNamespace(__all__=[*ADAPTERS], **ADAPTERS)}
 
 URDF = """<robot name="r"><link name="a"/><link name="b"><inertial><mass value="2"/>
 <inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/></inertial>
@@ -27,7 +36,8 @@ FINITE = {
     "contact.ConeProblem", "contact.ConeProblem.polyhedral", "contact.lemke",
     "contact.pgs", "contact.nsgs", "contact.admm", "contact.formulate", "contact.frames_of",
     "contact.CollisionDetector", "contact.CollisionDetector.contacts", "contact.ContactDynamics",
-    "pictures.write_video",
+    "pictures.write_video", "gym.ArmReach", "gym.Go1Velocity", "gym.HumanoidStand", "gym.Worlds", "gym.Worlds.reset",
+    "gym.Worlds.reset: seed", "gym.Worlds.step", "gym.Worlds.uniform", "gym.World", "gym.World.reset", "gym.World.step",
 }  # fmt: skip
 """What has no results that are not finite, whatever numbers it is given."""
 
@@ -55,15 +65,17 @@ UNCHECKED = {
     "contact.ContactSet.some", "contact.ContactSet.trusted", "contact.Snapshot.momentum", "contact.Snapshot.rows",
     "simulate.Recorder.add", "simulate.Recorder.finish", "simulate.Recorder.start", "pictures.Viewer",
     "pictures.Viewer.play",
+    *(f"gym.{envs}.{method}" for envs in ("Worlds", "ArmReach", "Go1Velocity", "HumanoidStand")
+      for method in ("begin", "configure", "observe")),  # which `reset` and `step` call, with worlds of theirs
 }  # fmt: skip
 """What says that nothing is checked, or is called by the library itself; and what needs a GPU or a browser."""
 
 
 def parameters_of(function):
     """Names, those of keywords that several functions have too."""
-    found = set()
+    found, typed = set(), function.__init__ if inspect.isclass(function) else function
     for name, p in inspect.signature(function).parameters.items():
-        hint = typing.get_args(typing.get_type_hints(function).get(name)) if p.kind == p.VAR_KEYWORD else ()
+        hint = typing.get_args(typing.get_type_hints(typed).get(name)) if p.kind == p.VAR_KEYWORD else ()
         if p.kind != p.VAR_KEYWORD:
             found.add(name)
         elif hint:
@@ -89,8 +101,10 @@ def public():
                 methods = {k: inspect.getattr_static(value, k) for k in dir(value) if not k.startswith("_")}
                 for method, raw in methods.items():
                     is_protocol = hasattr(value, "rows_on_links") and method in PROTOCOL
-                    if isinstance(raw, classmethod | staticmethod) or inspect.isfunction(raw):
-                        if not is_protocol and f"{whole}.{method}" not in UNCHECKED:
+                    is_ours = getattr(raw, "__module__", "").partition(".")[0] == "delassus"
+                    if is_ours and (isinstance(raw, classmethod | staticmethod) or inspect.isfunction(raw)):
+                        is_inherited = home == "gym." and method not in vars(value) and issubclass(value, gym.Worlds)
+                        if not is_protocol and not is_inherited and f"{whole}.{method}" not in UNCHECKED:
                             found[f"{whole}.{method}"] = parameters_of(getattr(value, method))
     return {name: parameters for name, parameters in found.items() if parameters}
 
@@ -109,7 +123,9 @@ def left_out(table):
 
 def calls(folder):
     """Name → function and arguments that it takes; ``folder`` is where files go. After a colon, which of its uses."""
-    return {**of_models(folder), **of_quantities(), **of_kernels(folder), **of_contact(folder), **of_simulators(folder)}
+    own = of_gym() if "gym." in HOMES else {}
+    models, kernels = of_models(folder), of_kernels(folder)
+    return models | of_quantities() | kernels | of_contact(folder) | of_simulators(folder) | own
 
 
 def starred(function, name):
@@ -674,3 +690,49 @@ def of_simulators(folder):
             {"block": False},
         ),
     }  # fmt: skip
+
+
+def of_gym():
+    arm, go1, bare = gym.ArmReach(2), gym.Go1Velocity(2, generic=True), gym.ArmReach(2)
+    alone, single = gym.World(gym.ArmReach), {"render_mode": "rgb_array", "size": (32, 24)}
+    for envs in (arm, go1, alone):
+        envs.reset(seed=0)
+    common = {"num_envs": 2, "control": 0.02, "dt": 0.01, "episode": 1.0, "max_episode_steps": 9,
+              "friction": (0.5, 1.0), "payload": (0.0, 1.0), "threads": 1, "device": "cpu",
+              "autoreset_mode": "NextStep", **single}  # fmt: skip
+    few = {name: common[name] for name in ("num_envs", "device")}
+    made = {
+        "ArmReach": {**few, "payload": (0.0, 1.0)},
+        "Go1Velocity": {**few, "generic": True},
+        "HumanoidStand": {**few, "push": 0.1, "dt": 0.002, "payload": (0.0, 1.0)},
+    }
+
+    def lived(envs):
+        envs.reset(seed=0)
+        return [envs.step(np.zeros(envs.action_space.shape)) for _ in range(2)]
+
+    def initialised(**given):
+        gym.Worlds.__init__(bare, **given)
+        return lived(bare)
+
+    table = {f"gym.{name}": (partial(lambda kind, **x: lived(kind(**x)), getattr(gym, name)), given)
+             for name, given in made.items()}  # fmt: skip
+    sizes, all_of = {"observed": 26, "actions": 3}, {"reset_mask": np.ones(2, bool), "command": np.zeros(3)}
+    return table | {
+        "gym.Worlds": (partial(initialised, **sizes), {"kernel": arm.kernel, **common}),
+        "gym.Worlds: sizes": (partial(gym.Worlds.__init__, bare, 2, arm.kernel), sizes),
+        "gym.Worlds: make_vec": (partial(gymnasium.make_vec, "delassus/ArmReach-v0"), common),
+        "gym.Worlds.reset": (go1.reset, {"seed": [0, None], "options": all_of}),
+        "gym.Worlds.reset: seed": (arm.reset, {"seed": 0}),
+        "gym.Worlds.step": (go1.step, {"actions": np.zeros((2, 12))}),
+        "gym.Worlds.call": (lambda name, args: go1.call(name, args), {"name": "step", "args": np.zeros((2, 12))}),
+        "gym.Worlds.uniform": (
+            arm.uniform,
+            {"worlds": np.arange(2), "low": -1.0, "high": np.ones(3), "shape": (3,)},
+        ),
+        "gym.Go1Velocity.configure": (partial(go1.configure, np.arange(2)), {"command": np.zeros((2, 3))}),
+        "gym.World": (lambda **given: lived(gym.World(**given)), {"made": lambda n: gym.ArmReach(n), **single}),
+        "gym.World.reset": (alone.reset, {"seed": 0, "options": {}}),
+        "gym.World.step": (alone.step, {"action": np.zeros(3)}),
+        **{f"gym.adapters.{name}": (adapter, {"envs": arm}) for name, adapter in ADAPTERS.items()},
+    }

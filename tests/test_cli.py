@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from delassus.cli import main
 from delassus.cli.parse import read_configuration
 from delassus.errors import ConfigurationError
 from internals import cli
+from tools import on_a_full_disk
 
 
 def run(*arguments: str, status: int = 0) -> str:
@@ -345,6 +347,41 @@ def test_files_that_cannot_be_written(arm: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "error" in run("export", str(arm), "--weld", "l3", "--out", str(tmp_path / "file" / "folder"), status=2)
     assert "error" in run("compute", str(arm), "--weld", "l3", "--out", str(tmp_path / "no" / "G.npy"), status=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["t.json", "t.csv", "G.npy", "delassus.ptx"])
+def test_files_that_do_not_fit_on_the_disk(name: str, tmp_path: Path) -> None:
+    """What was there stays as it was, and nothing lies beside it."""
+    robot, files = str(tmp_path / "robot.urdf"), tmp_path / "files"
+    Path(robot).write_text(ds.mechanisms.chain(1 if name == "delassus.ptx" else 40).to_urdf())
+    files.mkdir()
+    welds = [f"link{k}" for k in (3, 6, 9, 12)]
+    call = {
+        "t.json": partial(cli.info, robot, file=files / name),
+        "t.csv": partial(cli.info, robot, frames=True, csv=files / name),
+        "G.npy": partial(cli.compute, robot, weld=welds, method="efpa", seed=0, out=files / name),
+        "delassus.ptx": partial(cli.export, robot, point=["link1"], what="mass_matrix", casadi=0, ptx=True, out=files),
+    }[name]
+    call()
+    (path,) = files.iterdir()
+    before = path.read_bytes()
+    assert len(before) > 1000
+    said = on_a_full_disk(call)
+    assert path.name in said and "expected a file that can be written" in said
+    assert [*files.iterdir()] == [path] and path.read_bytes() == before
+
+
+def test_pipes_and_links_stay_what_they_are(arm: Path, tmp_path: Path) -> None:
+    pipe, real, link = (tmp_path / name for name in ("pipe", "real.json", "link.json"))
+    os.mkfifo(pipe)
+    link.symlink_to(real)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    run("info", str(arm), "--json", str(pipe))
+    run("info", str(arm), "--json", str(link))
+    assert os.read(reader, 2**16) == real.read_bytes() and json.loads(real.read_text())["name"] == "arm"
+    assert pipe.is_fifo() and link.is_symlink()
+    os.close(reader)
 
 
 @pytest.mark.slow

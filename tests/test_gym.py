@@ -21,7 +21,6 @@ from gymnasium.vector import AutoresetMode
 import delassus.gym
 from delassus.errors import DelassusError
 from delassus.gym.go1 import HEIGHT, LOWEST, STEEPEST
-from tools import escapes
 
 MADE = {
     "Go1Velocity": lambda n, **options: delassus.gym.Go1Velocity(n, generic=True, **options),
@@ -104,37 +103,6 @@ def test_environments_are_checked_pickled_copied_and_made_anew(name: str) -> Non
             assert same(*copy.deepcopy(found[:2])) and same(found[0], found[2])
         assert same(*(twin.reset() for twin in twins[1:])) and same(first, env.reset(seed=7))
     check_env(alone.unwrapped)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_whatever_worlds_are_given() -> None:
-    """Options of all worlds, and of each environment its own: an error of ours, or episodes of finite numbers."""
-    arm, go1 = delassus.gym.ArmReach(2), MADE["Go1Velocity"](2)
-
-    def made(envs: delassus.gym.Worlds, **options: Any) -> Any:
-        delassus.gym.Worlds.__init__(envs, kernel=arm.kernel, observed=26, actions=3, **options)
-        return envs.reset(seed=0), envs.step(np.zeros((envs.num_envs, 3)))
-
-    times = {"control": 0.02, "dt": 0.01, "episode": 1.0, "max_episode_steps": 9}
-    modes = {"autoreset_mode": "NextStep", "render_mode": "rgb_array", "size": (32, 24)}
-    calls = {
-        "Worlds": (
-            partial(made, arm),
-            {"num_envs": 2, **times, "friction": (0.5, 1.0), "payload": (0.0, 1.0), "threads": 1, **modes},
-        ),
-        "reset": (go1.reset, {"seed": 0, "options": {}}),
-        "seeds": (lambda a, b: go1.reset(seed=[a, b]), {"a": 0, "b": None}),
-        "reset_mask": (lambda mask: go1.reset(options={"reset_mask": mask}), {"mask": np.ones(2, bool)}),
-        "command": (lambda command: go1.reset(options={"command": command}), {"command": np.zeros(3)}),
-        "step": (go1.step, {"actions": np.zeros((2, 12))}),
-    }
-    found = escapes(calls)
-    assert found == [], "\n".join(found)
-    for wrong in ({"generic": "x"}, {"dt": 1e-300}, {"control": 1e300}):
-        with pytest.raises(DelassusError, match="|".join(wrong) + "|control"):
-            delassus.gym.Go1Velocity(2, **{"generic": True, **wrong})
-    with pytest.raises(DelassusError, match="push"):
-        delassus.gym.HumanoidStand(2, push=np.nan)
 
 
 @pytest.mark.slow
@@ -425,12 +393,6 @@ def test_one_world_is_an_environment_with_pictures() -> None:
     assert picture.shape == (32, 48, 3) and len(np.unique(picture.reshape(-1, 3), axis=0)) > 20
     assert env.reset(seed=2)[0].shape == (26,) and not np.array_equal(env.render(), picture)
     assert delassus.gym.World(lambda n: envs).render() is None
-    alone = partial(delassus.gym.World, lambda n: envs)
-    found = escapes({
-        "World": (alone, {"render_mode": "rgb_array", "size": (32, 24)}),
-        "step": (env.unwrapped.step, {"action": np.zeros(3)}),
-    })  # fmt: skip
-    assert found == [], "\n".join(found)
 
 
 @pytest.mark.slow

@@ -239,44 +239,11 @@ class Raising:
     __array__ = __float__ = __index__ = __iter__ = __len__ = __bool__ = __eq__ = __hash__ = __str__ = __repr__ = fail
 
 
-NONSENSE = {
-    "None": None, "True": True, "-1": -1, "10**400": 10**400, "-10**400": -(10**400), "10**30": 10**30, "2.5": 2.5,
-    "nan": np.nan, "inf": np.inf, "1e300": 1e300, "1e-300": 1e-300, "huge": np.full(3, 1e300), "1j": 1j,
-    "text": "text", "nul": "\0", "bytes": b"x", "empty list": [], "mapping": {"a": 1}, "set": {1}, "object": object(),
-    "class": Hostile, "hostile": Hostile(), "raising": Raising(), "list": [Raising()],
-    "matrix": np.eye(2).view(np.matrix), "whole numbers": np.array([1, 2]), "texts": np.array(["link3", "b"]),
-    "objects": np.array([object()]), "0-d": np.array(3), "ragged": [[1], [1, 2]], "large": [10**400] * 3,
-    "long double": np.full(3, np.finfo(np.longdouble).max), "structured": np.zeros(3, [("a", float)]),
-}  # fmt: skip
-
-
 def is_finite(result):
     """Whether all numbers of a result are, those in tuples and dictionaries too."""
     if isinstance(result, tuple | list | dict):
         return all(map(is_finite, result.values() if isinstance(result, dict) else result))
     return not isinstance(result, float | np.ndarray | np.floating) or bool(np.isfinite(result).all())
-
-
-def escapes(calls, evaluations=()):
-    """What else than a `DelassusError` or finite numbers comes of calls where one argument makes no sense.
-
-    Of each call: its name, a function, and arguments that it takes. ``evaluations`` are names of calls whose numbers
-    are as large as what they are given makes them.
-    """
-    found = []
-    for name, (call, good) in calls.items():
-        call(**good)
-        for argument in good:
-            for kind, thing in NONSENSE.items():
-                try:
-                    result = call(**{**good, argument: thing})
-                    if name not in evaluations and not is_finite(result):
-                        found.append(f"{name}({argument}={kind}): numbers that are not finite")
-                except ds.DelassusError as error:
-                    assert str(error)
-                except Exception as error:
-                    found.append(f"{name}({argument}={kind}): {type(error).__name__}: {error}")
-    return found
 
 
 def tree_of_urdf(text, root, **options):

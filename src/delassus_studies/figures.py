@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from delassus.errors import ModelError, require
+from delassus.model.check import written
 from delassus.pictures.plots import COLOURS, LARGE, SMALL, STYLES, page_figure, save_figure
 from delassus_studies.timing import Record
 
@@ -89,7 +90,8 @@ def stamp(path: Path, command: str, record: Record, measured: str) -> Path:
         content = b"tEXt" + key.encode() + b"\0" + text.encode("latin-1")
         chunks += struct.pack(">I", len(content) - 4) + content + struct.pack(">I", zlib.crc32(content))
     drawn, head = path.read_bytes(), 33  # the signature, and the chunk that is to be first
-    path.write_bytes(drawn[:head] + chunks + drawn[head:])
+    with written(path, "figure") as part:
+        part.write_bytes(drawn[:head] + chunks + drawn[head:])
     return path
 
 

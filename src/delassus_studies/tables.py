@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from delassus.errors import ConfigurationError, visible
+from delassus.model.check import written
 from delassus_studies.timing import Record
 
 PIPED = 1000
@@ -144,7 +145,7 @@ def publish(
     if plot is not None and draw is not None:
         console.print(f"figure: {draw(record, plot)}", highlight=False)
     if file is not None:
-        file.write_text(json.dumps(record, indent=1))
+        write_json(file, record)
         console.print(f"raw figures: {file}", highlight=False)
     if csv is not None:
         write_csv(csv, [part for part in parts if isinstance(part, Table)])
@@ -173,9 +174,18 @@ def _print_new(
     return printed, rows
 
 
+def write_json(path: Path, told: Any) -> None:
+    """Write as JSON what has numbers, text, lists and dictionaries; the file is whole, or stays as it was."""
+    with written(path, "file") as part:
+        part.write_text(json.dumps(told, indent=1), encoding="utf-8")
+
+
 def write_csv(path: Path, tables: Sequence[Table]) -> None:
-    """Write tables as comma-separated values: of each its title, columns and rows; empty lines between them."""
-    with path.open("w", encoding="utf-8", newline="") as file:
+    """Write tables as comma-separated values: of each its title, columns and rows; empty lines between them.
+
+    The file is whole, or stays as it was.
+    """
+    with written(path, "file") as part, part.open("w", encoding="utf-8", newline="") as file:
         out = csv_module.writer(file)
         for number, one in enumerate(tables):
             out.writerows([[]] if number else [])

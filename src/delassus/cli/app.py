@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,7 @@ import typer
 
 from delassus import OSIM_METHODS, __version__
 from delassus_studies.registry import ABBREVIATIONS, Csv, Json, bench_app, reproduce_claims
-from delassus_studies.tables import Console, check_target, publish, show, table, write_csv
+from delassus_studies.tables import Console, check_target, publish, show, table, write_csv, write_json
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(bench_app, name="bench")
@@ -178,7 +177,7 @@ def info(
             "keyframes": {name: {key: getattr(x, key).tolist() for key in ("q", "v", "ctrl", "act")}
                           for name, x in tree.keyframes.items()},
         }  # fmt: skip
-        file.write_text(json.dumps(told, indent=1), encoding="utf-8")
+        write_json(file, told)
     if csv is not None:
         write_csv(csv, [made, *parts, names] if frames else [made, *parts])
 
@@ -202,6 +201,7 @@ def compute(
     """Compute the Delassus matrix of a robot under constraints."""
     from delassus.cli.parse import parse_constraints, read_configuration
     from delassus.formats.load import load
+    from delassus.model.check import written
     from delassus.quantities.declarations.osim import delassus
 
     tree = load(robot, root=root.value, massless=massless.value)
@@ -215,12 +215,14 @@ def compute(
     matrices = G.reshape(-1, m, m)
     if file is not None:
         told = {"name": tree.name, "method": method, "constraints": [*map(repr, constraints)], "q": state.tolist()}
-        file.write_text(json.dumps({**told, "G": G.tolist()}, indent=1), encoding="utf-8")
+        write_json(file, {**told, "G": G.tolist()})
     if csv is not None:
         write_csv(csv, [table("", [f"G{k}" for k in range(m)], ([*map(str, row)] for row in x)) for x in matrices])
     if out is not None:
-        np.save(out, G)
-        console.print(f"written to {out}")
+        target = out if out.suffix == ".npy" else out.with_name(f"{out.name}.npy")
+        with written(target, "file") as part, part.open("wb") as there:
+            np.save(there, G)
+        console.print(f"written to {target}")
         return
     for matrix in matrices:
         print(np.array2string(matrix, precision=4, suppress_small=True, max_line_width=console.width, threshold=10**6))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 import time
@@ -29,7 +28,7 @@ from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.simulator import Simulator
 from delassus.simulate.storage import check_target
-from delassus_studies.tables import Console, plain, show, table, write_csv
+from delassus_studies.tables import Console, plain, show, table, write_csv, write_json
 
 SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
     {"pendulum": pendulum, "dual-arm": dual_arm, "boxes": boxes, "quadruped": quadruped, "mppi": mppi}
@@ -130,7 +129,7 @@ def run(
     show(console, told)
     if "json" in files:
         names, values = (map(plain, column.cells) for column in told.columns)
-        files["json"].write_text(json.dumps(dict(zip(names, values, strict=True)), indent=1), encoding="utf-8")
+        write_json(files["json"], dict(zip(names, values, strict=True)))
     if "csv" in files:
         write_csv(files["csv"], [told])
     if recorded:

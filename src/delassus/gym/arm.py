@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from delassus.constraints import Contact, Frame, Point
-from delassus.gym.worlds import Array, Floats, Range, Whole, Worlds, target_of
+from delassus.gym.arrays import Range
+from delassus.gym.worlds import Array, Floats, Whole, Worlds, target_of
 from delassus.model.mechanisms import chain
 from delassus.model.shapes import Sphere
 from delassus.runtime.compile import compile as compile_kernel

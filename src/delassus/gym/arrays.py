@@ -1,19 +1,29 @@
-"""Array libraries of worlds, their random numbers, and checks of seeds and reset masks."""
+"""Array libraries of worlds, their random numbers, and checks of what worlds are given."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from delassus.errors import ConfigurationError, missing_dependency, shown
-from delassus.model.check import check_list, check_whole, finite_array, is_whole
+from delassus.model.check import MOST_AXES, check_list, check_whole, finite_array, is_whole, real_array
+from delassus.runtime.any_kernel import AnyKernel
 
 STEP, FIRST, SECOND = 0x9E3779B97F4A7C15 - 2**64, 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
 """Constants of SplitMix64 as signed integers: PyTorch has no unsigned ones of 64 bits that multiply."""
+
+MOST_NUMBERS = 2**24
+"""Numbers of an observation or an action, or drawn at once for one world."""
+
+LARGEST = float(np.finfo(np.float32).max) / 2
+"""Of numbers that worlds are given: float32 has the difference of two of them."""
+
+Range = tuple[float, float]
+"""From and to; random numbers between are drawn at the start of each episode."""
 
 BITS = 24
 """Number of random bits in a random number: float32 holds them exactly."""
@@ -40,6 +50,47 @@ def uniform(arrays: Arrays, keys: Any, drawn: Any, low: Any, high: Any, shape: t
     bits = (scrambled(keys[:, None] ^ scrambled(places)) >> (64 - BITS)) & (2**BITS - 1)
     unit = (arrays.array(bits) * 2.0**-BITS).reshape(len(keys), *shape)
     return low + (high - low) * unit
+
+
+def check_range(name: str, given: Any) -> Range:
+    """Return from and to as numbers; or `ConfigurationError`."""
+    low, high = finite_array(given, (2,), name, "Pass the lowest and the highest.")
+    if not 0 <= low <= high <= LARGEST:
+        wanted = f"0 ≤ lowest ≤ highest ≤ {LARGEST:.2g}"
+        raise ConfigurationError(name, wanted, shown(given), "Pass the lowest and the highest.")
+    return float(low), float(high)
+
+
+def check_kernel(kernel: Any) -> AnyKernel:
+    """Return a kernel that steps worlds; or `ConfigurationError`."""
+    known = isinstance(kernel, AnyKernel) and kernel.dtype == np.float32 and kernel.request.states == 3
+    if known and {"friction", "payload0"} <= {argument.name for argument in kernel.arguments}:
+        return cast(AnyKernel, kernel)
+    wanted = "a 'contact_step' compiled with dtype='float32', friction='input' and one payload"
+    raise ConfigurationError("kernel", wanted, shown(kernel), "Pass what delassus.compile returns.")
+
+
+def check_drawn(arrays: Arrays, low: Any, high: Any, shape: Any, worlds: Any) -> tuple[Any, Any, tuple[int, ...]]:
+    """Return what `uniform` takes for worlds (k,); or `ConfigurationError`. Numbers on a GPU are not looked at."""
+    k = len(worlds)
+    several = check_list("shape", shape, "sizes, such as (3,)", "It is that of the numbers of one world.")
+    if len(several) > MOST_AXES:
+        advice = "It is that of the numbers of one world."
+        raise ConfigurationError("shape", f"up to {MOST_AXES} axes", f"{len(several)} of them", advice)
+    sizes = tuple(check_whole("shape", n, "One size an axis.", most=MOST_NUMBERS) for n in several)
+    check_whole("shape", math.prod(sizes), "So many numbers of one world.", most=MOST_NUMBERS)
+    found = []
+    for name, given in (("low", low), ("high", high)):
+        if not arrays.waits and isinstance(given, type(worlds)):
+            found.append(given)
+            continue
+        x = real_array(given)
+        fits = x is not None and all(n in (1, m) for n, m in zip(x.shape[::-1], (k, *sizes)[::-1], strict=False))
+        if x is None or x.ndim > 1 + len(sizes) or not fits or not (np.abs(x) <= LARGEST).all():
+            wanted = f"numbers up to {LARGEST:.2g} that broadcast with shape {(k, *sizes)}"
+            raise ConfigurationError(name, wanted, shown(given), "Pass such as -1.0, or one number an entry.")
+        found.append(given if isinstance(given, int | float | np.ndarray) else arrays.array(x))
+    return found[0], found[1], sizes
 
 
 def seeds_of(seed: Any, n: int) -> list[int | None]:
@@ -187,10 +238,13 @@ class OfPyTorch:
         return given.to(self._device, self.xp.float32)
 
 
-def arrays_of(device: Any) -> Arrays:
-    """Arrays on the processor, ``"cpu"``, or on a GPU, ``"cuda"`` or ``"cuda:1"``."""
-    if device == "cpu":
-        return OfNumPy()
-    if isinstance(device, str) and device.partition(":")[0] == "cuda":
-        return OfPyTorch(device)
+def check_device(device: Any) -> str:
+    """Return a device: the processor, ``"cpu"``, or a GPU, ``"cuda"`` or ``"cuda:1"``; or `ConfigurationError`."""
+    if isinstance(device, str) and (device == "cpu" or device.partition(":")[0] == "cuda"):
+        return device
     raise ConfigurationError("device", "'cpu', 'cuda' or such as 'cuda:1'", shown(device), "Leave it out for 'cpu'.")
+
+
+def arrays_of(device: Any) -> Arrays:
+    """Arrays on a device."""
+    return OfNumPy() if check_device(device) == "cpu" else OfPyTorch(device)

@@ -10,7 +10,8 @@ import numpy as np
 from delassus.constraints import Contact
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown
-from delassus.gym.worlds import LARGEST, Floats, Whole, Worlds, target_of, up_of
+from delassus.gym.arrays import LARGEST
+from delassus.gym.worlds import Floats, Whole, Worlds, target_of, up_of
 from delassus.model.check import check_flag, finite_array, real_array
 from delassus.model.shapes import Sphere
 from delassus.runtime.compile import compile as compile_kernel

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from delassus.constraints import Contact, Frame
-from delassus.gym.worlds import LARGEST, Floats, Range, Whole, Worlds, target_of, up_of
+from delassus.gym.arrays import LARGEST, Range
+from delassus.gym.worlds import Floats, Whole, Worlds, target_of, up_of
 from delassus.model.check import check_number
 from delassus.model.mechanisms import humanoid
 from delassus.model.shapes import Sphere

@@ -31,7 +31,8 @@ class Pictures:
 
 def check_size(size: tuple[int, int]) -> tuple[int, int]:
     """Return a width and a height in pixels; or `ConfigurationError`."""
-    if len(check_list("size", size, "a width and a height", "Such as (480, 320).")) != 2:
+    several = check_list("size", size, "a width and a height", "Such as (480, 320).")
+    if len(several) != 2:
         raise ConfigurationError("size", "a width and a height", shown(size), "Such as (480, 320).")
-    width, height = (check_whole("size", n, "In pixels.", least=16, most=4096) for n in size)
+    width, height = (check_whole("size", n, "In pixels.", least=16, most=4096) for n in several)
     return width, height

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from delassus.errors import ConfigurationError, shown
 from delassus.gym.pictures import Pictures, check_size
-from delassus.gym.worlds import RENDER_MODES, Floats, Worlds
+from delassus.gym.worlds import RENDER_MODES, Floats, Worlds, target_of
 from delassus.model.check import check_choice, check_whole, finite_array
 
 
@@ -22,7 +22,7 @@ class World(Env[Floats, Floats]):
     Parameters
     ----------
     made : callable
-        Makes the environment from a number of worlds, such as `ArmReach`.
+        Makes the environment, `Worlds`, from a number of worlds, such as `ArmReach`.
     render_mode : {None, "rgb_array"}
         Whether `render` takes pictures.
     size : (int, int)
@@ -33,7 +33,7 @@ class World(Env[Floats, Floats]):
     Raises
     ------
     ConfigurationError
-        The render mode is unknown, the size is out of range, or an autoreset mode is given.
+        ``made`` makes no `Worlds`, the render mode is unknown, the size is out of range, or an autoreset mode is given.
 
     Examples
     --------
@@ -57,14 +57,18 @@ class World(Env[Floats, Floats]):
     ) -> None:
         if render_mode is not None:
             check_choice("render_mode", render_mode, RENDER_MODES, ConfigurationError)
-        if options.get("device", "cpu") != "cpu":
+        if target_of(options.get("device", "cpu")) != "cpu":
             advice = "Take the environment itself: one robot alone is slow on a GPU."
             raise ConfigurationError("device", "'cpu' of one world", shown(options["device"]), advice)
         if "autoreset_mode" in options:
             advice = "Call reset, take gymnasium.wrappers.Autoreset, or make a vector."
             raise ConfigurationError("autoreset_mode", "none of one world", shown(options["autoreset_mode"]), advice)
         self._size, self.render_mode = check_size(size), render_mode
-        self.worlds = made(1, **options)
+        worlds = made(1, **options) if callable(made) else made
+        if not isinstance(worlds, Worlds):
+            advice = "Pass such as delassus.gym.ArmReach."
+            raise ConfigurationError("made", "what makes Worlds of a number", f"{shown(worlds)} of 1", advice)
+        self.worlds = worlds
         self.worlds.autoreset_mode = AutoresetMode.DISABLED
         self.observation_space = self.worlds.single_observation_space
         self.action_space = self.worlds.single_action_space
@@ -74,7 +78,7 @@ class World(Env[Floats, Floats]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
         """As in `Worlds`, without the axis of worlds."""
         if seed is not None:
-            check_whole("seed", seed, "The same one gives the same episodes.")
+            seed = check_whole("seed", seed, "The same one gives the same episodes.")
         seen, infos = self.worlds.reset(seed=seed, options=options)
         super().reset(seed=seed)
         return seen[0], infos

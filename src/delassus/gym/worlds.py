@@ -21,14 +21,27 @@ from delassus.constraints import Frame
 from delassus.constraints.contact import contacts_of
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, shown, unknown_name
-from delassus.gym.arrays import Arrays, arrays_of, key_of, mask_of, scrambled, seeds_of, uniform
+from delassus.gym.arrays import (
+    MOST_NUMBERS,
+    Arrays,
+    Range,
+    arrays_of,
+    check_device,
+    check_drawn,
+    check_kernel,
+    check_range,
+    key_of,
+    mask_of,
+    scrambled,
+    seeds_of,
+    uniform,
+)
 from delassus.gym.pictures import Pictures, check_size
 from delassus.model.check import (
     MOST_STATES,
     check_choice,
     check_number,
     check_whole,
-    finite_array,
 )
 from delassus.model.shapes import Collider, HalfSpace
 from delassus.runtime.any_kernel import AnyKernel
@@ -47,12 +60,6 @@ MOST_ACTIONS = 2**53
 """Largest number of actions of an episode: no episode ever gets as long."""
 
 RENDER_MODES = ("rgb_array",)
-
-LARGEST = float(np.finfo(np.float32).max)
-"""Of numbers that worlds are given."""
-
-Range = tuple[float, float]
-"""From and to; random numbers between are drawn at the start of each episode."""
 
 
 class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
@@ -120,8 +127,9 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
     Raises
     ------
     ConfigurationError
-        ``num_envs`` is not a whole number of at least 1, a time is not positive, ``control`` is not a whole number of
-        ``dt``, a range is not from a number ≥ 0 to one that is not smaller, or a mode is none of those above.
+        ``num_envs``, ``observed`` or ``actions`` is not a whole number of at least 1, the kernel is another one, a time
+        is not positive, ``control`` is not a whole number of ``dt``, a range is not from a number ≥ 0 to one that is
+        not smaller, or a mode is none of those above.
 
     Examples
     --------
@@ -168,7 +176,9 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         if not 1 <= self.decimation <= MOST_STEPS or abs(self.decimation * self.dt - self.control) > 1e-9:
             wanted = f"a whole number of time steps, up to {MOST_STEPS:,}"
             raise ConfigurationError("control", wanted, f"{control} s of {dt} s each", "Choose another dt.")
-        self.kernel, self.tree, self._threads = kernel, kernel.request.tree, threads
+        self.kernel, self.tree, self._threads = check_kernel(kernel), kernel.request.tree, threads
+        for name, number in (("observed", observed), ("actions", actions)):
+            check_whole(name, number, "How many numbers.", least=1, most=MOST_NUMBERS)
         if threads is not None:
             check_whole("threads", threads, "Or leave it out.", least=1)
         self.longest = self._longest(episode, max_episode_steps)
@@ -177,7 +187,7 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         self.render_mode, self._size = render_mode, check_size(size)
         self._pictures: Pictures | None = None
         self.metadata = {**type(self).metadata, "render_fps": round(1.0 / self.control)}
-        self._ranges = {name: _range(name, x) for name, x in (("friction", friction), ("payload", payload))}
+        self._ranges = {name: check_range(name, x) for name, x in (("friction", friction), ("payload", payload))}
         self.single_observation_space = Box(-np.inf, np.inf, (observed,), np.float32)
         self.single_action_space = Box(-1.0, 1.0, (actions,), np.float32)
         self.observation_space = batch_space(self.single_observation_space, n)
@@ -272,10 +282,23 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         """Random numbers ``(k, *shape)``, uniform between ``low`` and ``high``, for some worlds (k,).
 
         Each world has its own stream of random numbers, which other worlds do not change. The same seed gives the same
-        numbers on all devices.
+        numbers on all devices. ``low`` and ``high`` are finite and broadcast with the result.
+
+        Raises
+        ------
+        ConfigurationError
+            ``worlds`` is no index of some worlds, or a bound or the shape is none.
         """
-        found: Floats = uniform(self.arrays, self._keys[worlds], self._drawn[worlds], low, high, shape)
-        self._drawn[worlds] += math.prod(shape)
+        try:
+            some = self._all[worlds]
+        except Exception:  # an index may be anything, and whatever it raises means that it is none
+            some = self._all[0]
+        if some.ndim != 1:
+            wanted = f"numbers of worlds, (k,), below {self.num_envs}"
+            raise ConfigurationError("worlds", wanted, shown(worlds), "Pass those of `begin`, or slice(None) for all.")
+        low, high, shape = check_drawn(self.arrays, low, high, shape, some)
+        found: Floats = uniform(self.arrays, self._keys[some], self._drawn[some], low, high, shape)
+        self._drawn[some] += math.prod(shape)
         return found
 
     def scene(self) -> Scene:
@@ -432,7 +455,15 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         return tuple(map(self._pictures.of, self.arrays.host(self.q).astype(float)))
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Value of an attribute, or result of a method, for each world, as in `gymnasium.vector.SyncVectorEnv`."""
+        """Value of an attribute, or result of a method, for each world, as in `gymnasium.vector.SyncVectorEnv`.
+
+        Raises
+        ------
+        UnknownNameError
+            There is neither of that name.
+        """
+        if not isinstance(name, str) or not hasattr(self, name):
+            raise unknown_name("name", name, [known for known in dir(self) if not known.startswith("_")])
         found = getattr(self, name)
         found = found(*args, **kwargs) if callable(found) else found
         return found if isinstance(found, tuple) and len(found) == self.num_envs else (found,) * self.num_envs
@@ -447,18 +478,10 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
 
 def target_of(device: str) -> Any:
     """Target of kernels for worlds on a device."""
-    return "cpu" if device == "cpu" else "cuda"
+    return "cpu" if check_device(device) == "cpu" else "cuda"
 
 
 def up_of(q: Array) -> tuple[Array, Array, Array]:
     """The direction of up in the axes of free links, (n,) each, of configurations (n, nq)."""
     x, y, z, w = q[:, 3], q[:, 4], q[:, 5], q[:, 6]
     return 2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)
-
-
-def _range(name: str, given: Range) -> Range:
-    low, high = finite_array(given, (2,), name, "Pass the lowest and the highest.")
-    if not 0 <= low <= high <= LARGEST:
-        wanted = f"0 ≤ lowest ≤ highest ≤ {LARGEST:.2g}"
-        raise ConfigurationError(name, wanted, shown(given), "Pass the lowest and the highest.")
-    return float(low), float(high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import uuid
@@ -267,18 +268,24 @@ def check_path(argument: str, path: object) -> Path:
 def written(target: Path, kind: str) -> Iterator[Path]:
     """An empty file beside ``target`` to write to, which takes its place if that ends well and is removed if not.
 
+    Links are followed. A terminal, a pipe or another device stays what it is, and is written to itself.
+
     Raises
     ------
     FileError
         The file cannot be written; what is at ``target`` stays as it was.
     """
-    part = target.absolute().with_name(f".{uuid.uuid4().hex}.part")
     try:
+        if target.is_char_device() or target.is_fifo():
+            yield target
+            return
+        place = Path(os.path.realpath(target))
+        part = place.with_name(f".{uuid.uuid4().hex}.part")
         part.parent.mkdir(parents=True, exist_ok=True)
         try:
             part.touch(exist_ok=False)
             yield part
-            part.replace(target)
+            part.replace(place)
         finally:
             part.unlink(missing_ok=True)
     except (OSError, UnicodeError) as error:

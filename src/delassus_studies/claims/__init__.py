@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +19,7 @@ from delassus.errors import MissingDependencyError, unknown_name
 from delassus_studies.cases import Unavailable
 from delassus_studies.claims.principles import draw_principle
 from delassus_studies.figures import Panels, paired_figure, stamp
-from delassus_studies.tables import Console, show, table, write_csv
+from delassus_studies.tables import Console, show, table, write_csv, write_json
 from delassus_studies.timing import environment
 
 HOLDS, IN_PART, NO, NOT_MEASURED, POINT = "holds", "in part", "no", "not measured", "a point"
@@ -187,7 +186,7 @@ def reproduce(
         said = ("measured", "verdict", "reason", "panels")
         found = [{"source": claim.source, "claim": claim.text, "way": way, **{name: getattr(f, name) for name in said}}
                  for claim, way, f in measured]  # fmt: skip
-        file.write_text(json.dumps({**here, "findings": found}, indent=1))
+        write_json(file, {**here, "findings": found})
         console.print(f"raw figures: {file}")
     if csv is not None:
         rows = [(c.source, c.text, way, f.measured, f.verdict, f.reason) for c, way, f in measured]

@@ -9,6 +9,7 @@ from delassus.compiler.targets.c.text import Scalar, identifier
 from delassus.compiler.targets.llvm.loops import pointers
 from delassus.compiler.targets.llvm.threads import PITCH, WAIT, WARP, threads_module
 from delassus.constraints import Argument
+from delassus.model.check import written
 
 TRIPLE = "nvptx64-nvidia-cuda"
 
@@ -63,11 +64,11 @@ def shared_bytes(threads: int, item: int) -> int:
 
 def write_ptx(program: Program, folder: str | Path, scalar: Scalar) -> Path:
     """Write ``NAME.ptx``, with the signature of its entry at its head, into a folder, which is made if need be."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{identifier(program.name)}.ptx"
+    path = Path(folder) / f"{identifier(program.name)}.ptx"
     told = "\n".join(f"// {line}".rstrip() for line in (*program.comment, *_use(program, scalar)))
-    path.write_text(f"{told}\n{ptx(device_module(program, scalar))}", encoding="utf-8", newline="\n")
+    text = f"{told}\n{ptx(device_module(program, scalar))}"
+    with written(path, "file") as part:
+        part.write_text(text, encoding="utf-8", newline="\n")
     return path
 
 

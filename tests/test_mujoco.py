@@ -758,8 +758,12 @@ def test_what_refers_to_locked_joints():
 
 
 def test_what_is_no_model_is_refused():
-    with pytest.raises(ModelError, match=r"model: expected a mujoco\.MjModel, got an object of type mujoco"):
-        ds.load(mujoco.MjSpec())
+    with pytest.raises(ModelError, match=r"model: expected a mujoco\.MjModel or .*, got an object of type mujoco"):
+        ds.load(mujoco.MjData(from_xml("<body/>")))
+    unstable = mujoco.MjSpec()
+    unstable.worldbody.add_body(name="b").add_joint(name="j")
+    with pytest.raises(ModelError, match=r"the mujoco\.MjSpec: expected one that MuJoCo compiles, got ValueError"):
+        ds.load(unstable)
     with pytest.raises(ModelError, match=r"expected a mujoco\.MjModel"):
         tree_from_mujoco("humanoid.xml")
 

@@ -96,8 +96,8 @@ def tree_from_mujoco(given: Any, check_inertia: Check = "warn", source: str = ""
     sensors, other_sensors = sensors_of(model, tree)
     others = {"actuators": other_actuators, "equalities": other_equalities, "unbalanced": unbalanced}
     others["sensors"] = other_sensors
-    lost = np.isin(model.names_of("actuator"), [actuator.name for actuator in actuators], invert=True)
-    others["uncontrolled"] = [*model.where("key", model.key_act.any(axis=1) | model.key_ctrl[:, lost].any(axis=1))]
+    other_controls = np.delete(model.key_ctrl, _controls(model, tree), axis=1)
+    others["uncontrolled"] = [*model.where("key", model.key_act.any(axis=1) | other_controls.any(axis=1))]
     return replace(
         tree, sensors=sensors, omitted=omitted(FROM_MJCF, model, **others),
         gravity=np.zeros(3) if model.is_disabled("GRAVITY") else np.array(model.opt.gravity),
@@ -105,10 +105,16 @@ def tree_from_mujoco(given: Any, check_inertia: Check = "warn", source: str = ""
     )  # fmt: skip
 
 
+def _controls(model: NamedModel, tree: Tree) -> list[int]:
+    """Places of the controls of a tree's actuators among those of a model, whose others may have several or none."""
+    at = getattr(model, "actuator_ctrladr", range(len(model.names_of("actuator"))))
+    places = dict(zip(model.names_of("actuator"), at, strict=True))
+    return [int(places[actuator.name]) for actuator in tree.actuators]
+
+
 def _keyframes(model: NamedModel, tree: Tree) -> dict[str, Keyframe]:
     """``qpos0``, at rest and without controls, and the keyframes."""
-    slots = {name: k for k, name in enumerate(model.names_of("actuator"))}
-    held = [slots[actuator.name] for actuator in tree.actuators]
+    held = _controls(model, tree)
     out = {"qpos0": Keyframe(configuration_from_mujoco(tree, _finite("qpos0", model.qpos0)))}
     for k, name in enumerate(model.names_of("key")):
         qpos, qvel, ctrl, act = (

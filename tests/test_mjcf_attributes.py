@@ -244,6 +244,11 @@ def test_every_flag_acts_or_is_listed():
 def test_other_actuators_are_listed(kind):
     tree = judged(acting(kind))[1]
     assert "x" in listed(tree) and "x" not in {actuator.name for actuator in tree.actuators}
+    n = mujoco.MjModel.from_xml_string(acting(kind)).nu  # the last two are held, others have several or none
+    for own, is_listed in ((range(1, n - 1), n > 2), ([0] * (n - 2), False)):
+        key = f'<keyframe><key name="k" ctrl="{" ".join(map(str, [*own, 7, 8]))}"/></keyframe></mujoco>'
+        tree = ds.load(acting(kind).replace("</mujoco>", key))
+        assert tree.keyframes["k"].ctrl.tolist() == [7, 8] and ("k" in listed(tree)) == is_listed
 
 
 @newest

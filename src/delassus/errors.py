@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from typing import Self
 
 LONGEST_PART = 300
 """Parts of messages longer than this lose their middle: they may hold names of any length."""
@@ -54,6 +55,10 @@ class ConfigurationError(DelassusError, ValueError):
 
 class FileError(ConfigurationError, OSError):
     """A file that cannot be written; what was there before stays as it was."""
+
+    def __new__(cls, *_: object) -> Self:
+        """Of the two kinds of errors, that of files has more to hold."""
+        return OSError.__new__(cls)
 
 
 class ConstraintError(DelassusError, ValueError):

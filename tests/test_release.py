@@ -165,7 +165,9 @@ def test_extras_are_those_that_are_named() -> None:
     assert set(re.findall(r"`([\w-]+)`", listed)) == extras - {"all", "docs", "test", "dev"}
     files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "src").rglob("*.py")]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
-    pattern = r'(?<!\.)delassus\[([\w-]+)\]|[Ee]xtra (?:``?|`?\[)([\w-]+)|(?:missing_dependency|require)\("[\w-]+", "([\w-]+)'
+    name = r"([\w-]+)"
+    called = rf'(?:missing_dependency|require)\("[\w-]+", "{name}'
+    pattern = rf"(?<!\.)delassus\[{name}\]|[Ee]xtra (?:``?|`?\[){name}|{called}"
     named = re.findall(pattern, text)
     assert len(named) > 20 and {name for groups in named for name in groups if name} <= extras
 

@@ -32,7 +32,7 @@ STUDIES = PACKAGE.parent / "delassus_studies"
 FILES = sorted([*PACKAGE.rglob("*.py"), *STUDIES.rglob("*.py")])
 
 LAYERS = (
-    "__main__", "cli", "delassus_studies", "gym", "pictures", "scenes", "delassus", "graphs", "simulate", "contact",
+    "__main__", "cli", "delassus_studies", "gym", "pictures", "scenes", "delassus", "simulate", "contact",
     "runtime", "compiler", "quantities", "accuracy", "planner", "algorithms", "formats",
     "constraints", "model", "spatial", "frozen", "errors", "version",
 )  # fmt: skip

@@ -71,12 +71,14 @@ def tangents_of_rollouts(kernels: dict[str, ds.Kernel], q: Any, v: Any) -> Any:
 
 def with_jax(kernels: dict[str, ds.Kernel], q: Any, v: Any) -> Any:
     jax = pytest.importorskip("jax")
-    return jax.block_until_ready(jax.jit(kernels["dynamics"])(q, v, TAU))
+    with jax.enable_x64(True):
+        return jax.block_until_ready(jax.jit(kernels["dynamics"])(q, v, TAU))
 
 
 def rolled_with_jax(kernels: dict[str, ds.Kernel], q: Any, v: Any) -> Any:
     jax = pytest.importorskip("jax")
-    return jax.block_until_ready(ds.rollout(kernels["step"], jax.numpy.asarray(q), v, TAU[None], 1e-3))
+    with jax.enable_x64(True):
+        return jax.block_until_ready(ds.rollout(kernels["step"], jax.numpy.asarray(q), v, TAU[None], 1e-3))
 
 
 def with_torch(kernels: dict[str, ds.Kernel], q: Any, v: Any) -> Any:

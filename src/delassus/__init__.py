@@ -145,7 +145,6 @@ from delassus.formats.load import load
 from delassus.formats.mujoco.write import write_mjcf as _write_mjcf
 from delassus.formats.parallel import load_parallel
 from delassus.formats.urdf.write import write_urdf as _write_urdf
-from delassus.graphs import announce as _announce
 from delassus.model import description as _description
 from delassus.model import mechanisms
 from delassus.model import topology as _topology
@@ -204,6 +203,7 @@ from delassus.quantities.declarations.steps import step_derivatives
 from delassus.quantities.evaluate import SingularError
 from delassus.quantities.gains import Baumgarte
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, ImpulseDynamics
+from delassus.runtime.libraries.graphs import announce as _announce
 from delassus.version import __deprecated__ as __deprecated__
 from delassus.version import __version__ as __version__
 from delassus.version import renamed as _renamed

@@ -358,7 +358,7 @@ def _registered() -> Any:
     import torch
 
     if not _keep:
-        vars(torch.ops).pop("delassus", None)  # what stands for them (`delassus.graphs`)
+        vars(torch.ops).pop("delassus", None)  # what stands for them (`graphs`)
         _keep.insert(0, _register())
     return _keep[0]
 

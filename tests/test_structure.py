@@ -85,7 +85,7 @@ def steps(asked, states):
         one.with_error = lambda motion, solution: solution  # what makes up for dependent rows differs
         with np.errstate(all="ignore"):
             found = asked.quantity.run(one)
-    assert numbers.asked == len(trace.answers)
+    assert numbers.asked == (len(trace.answers) - 1, len(trace.answers[-1]))
     return trace.noted, numbers.noted, found
 
 
@@ -170,6 +170,24 @@ def test_every_quantity_that_asks_about_structure_is_answered():
     kernel = ds.compile(tree, welds, "step", method="pv-early", integrator="rk4", lanes=1)
     for own, compiled in zip(found.values(), kernel(**values), strict=True):
         assert apart(compiled, own) < 1e-10
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("error_dtype", ["", "float64"])
+def test_every_system_of_a_step_is_answered(seed, error_dtype):
+    """Traces ask more of each than numbers do: of forces of rows of different size, and for estimates of errors."""
+    m = some_mechanism(seed, 3, ("fixed", "floating")[seed % 2])
+    end, rng = m.tree.link_names[-1], m.rng
+    K = rng.normal(size=6)
+    rows = [ds.Rows(end, [K]), ds.Rows(end, [1e6 * K])]
+    values = {"q": m.tree.random(rng, (3,)), "v": rng.normal(size=(3, m.tree.nv)), "impacts": np.ones((3, 2))}
+    values |= {"tau": rng.normal(size=(3, m.tree.nv)), "dt": np.full(3, 1e-3)}
+    of_method = {}
+    for method in ("proximal", "kkt"):
+        asked = requested(m.tree, rows, "step", method=method, integrator="rk4", impacts=True)
+        of_method[method] = NumpyRequest(replace(asked, error_dtype=error_dtype), values, (3,)).run()
+    for name, found in of_method["proximal"].items():
+        assert apart(found, of_method["kkt"][name]) < 1e-9, name
 
 
 def test_the_neutral_pose_beside_a_random_state():

@@ -161,6 +161,7 @@ def by_method(motion, name):
     """What a method makes of a problem in motion of `make_motion`, unsettled."""
     case = motion.case
     own = NumpyRequest(replace(case.request, method=name), case.values, case.batch)
+    own.ops.new_questions()  # as where a request solves
     with np.errstate(all="ignore"):
         return DYNAMICS_ALGORITHMS[name](own.motion())
 

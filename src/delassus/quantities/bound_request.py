@@ -217,6 +217,12 @@ class BoundRequest:
 
     def solve(self, motion: DynamicsProblem) -> Solution:
         """Forward dynamics by the request's method, its error estimated."""
+        self.ops.new_questions()
+        found = self._solved(motion)
+        self.ops.new_questions()
+        return found
+
+    def _solved(self, motion: DynamicsProblem) -> Solution:
         self.ops.new_system()
         if self.request.is_singular and self.request.method not in ITERATIVE:
             self.ops.pivot(0.0, is_exact=True)

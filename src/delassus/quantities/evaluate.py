@@ -79,13 +79,13 @@ class NumpyRequest(BoundRequest):
     has_dependent_rows = False
 
     def __init__(self, request: Request, values: Mapping[str, Array], batch: tuple[int, ...]) -> None:
-        self._numpy_ops = ops = NumpyOps(structure=partial(structure_of, request))
+        self._numpy_ops = ops = NumpyOps(structure=partial(structure_of, replace(request, error_dtype="")))
         if request.quantity.has_status:
             request = replace(request, error_dtype="float64")
         scalars = {a.name for a in request.arguments if not a.shape}
         values = {name: x[..., None] if name in scalars else x for name, x in values.items()}
         super().__init__(request, ops, values)
-        self._asked_before = 0
+        self._asked_before = ops.asked
         self.batch = batch
         self.resolved: list[Resolved] = []
         self.places: NDArray[np.int_] | None = None  # of its states in a larger batch
@@ -125,8 +125,9 @@ class NumpyRequest(BoundRequest):
         self._numpy_ops.asked = asked
         return error
 
-    def solve(self, motion: DynamicsProblem) -> Solution:
+    def _solved(self, motion: DynamicsProblem) -> Solution:
         """Forward dynamics by the request's method, iterated until each state has converged, resolved."""
+        self._asked_before = self._numpy_ops.asked
         if self.request.method not in ITERATIVE:
             return self.with_error(motion, METHODS[self.request.method](motion))
         return self._resolved(motion, *iterate(motion, self.batch, self.tolerance, self.max_iterations))
@@ -279,13 +280,16 @@ def _moving(motion: DynamicsProblem) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=256)
-def structure_of(asked: Request) -> tuple[Answer, ...]:
-    """Questions of a request about structure, in order, with the answers of its trace; no solver asks any."""
+def structure_of(asked: Request) -> tuple[tuple[Answer, ...], ...]:
+    """Questions of a request about structure, in order, with the answers of its trace; no solver asks any.
+
+    Estimates of errors ask again what their solution has asked: its trace is to have none.
+    """
     ops = TraceOps()
     if asked.options.solver == FALLBACK:
         asked = replace(asked, options=replace(asked.options, solver="nsgs"))
     symbolic_request(asked, ops).results()
-    return tuple(ops.answers)
+    return tuple(map(tuple, ops.answers))
 
 
 @lru_cache(maxsize=256)

@@ -25,20 +25,22 @@ class NumpyOps(Ops):
         Type of the numbers; ``object`` runs the same text on any number type (such as ``mpmath.mpf``), for which
         a subclass overrides `cos`, `sin` and `sqrt`.
     structure : callable, optional
-        Gives the answers of a trace of the algorithm that is to run, in order. Numbers answer no question about
-        structure, so that the same steps are taken at all states, in all batches and as in the trace.
+        Gives the answers of a trace of the algorithm that is to run, in order, in parts that `new_questions` begins.
+        Numbers answer no question about structure, so that the same steps are taken at all states, in all batches and
+        as in the trace.
 
     Attributes
     ----------
-    asked : int
-        How many questions have been answered. Set back, they are asked again: of the same system at rest, say.
+    asked : (int, int)
+        How many parts of the questions are over, and how many of this one have been answered. Set back, they are asked
+        again: of the same system at rest, say.
     """
 
-    def __init__(self, dtype: Any = float, structure: Callable[[], Sequence[Answer]] | None = None) -> None:
+    def __init__(self, dtype: Any = float, structure: Callable[[], Sequence[Sequence[Answer]]] | None = None) -> None:
         self.dtype = np.dtype(dtype)
         self._structure = structure
-        self._answers: Sequence[Answer] | None = None
-        self.asked = 0
+        self._answers: Sequence[Sequence[Answer]] | None = None
+        self.asked = 0, 0
 
     def constant(self, value: Any) -> Any:
         return np.asarray(value).astype(self.dtype)
@@ -85,13 +87,17 @@ class NumpyOps(Ops):
     def known(self, a: Any) -> Any:
         return self._answer("known", a)
 
+    def new_questions(self) -> None:
+        self.asked = self.asked[0] + 1, 0
+
     def _answer(self, question: str, a: Any) -> Any:
         if self._answers is None:
             assert self._structure is not None, "structure is asked for where no trace can tell it"
             self._answers = self._structure()
-        more = self.asked < len(self._answers)
-        asked, shape, answer = self._answers[self.asked] if more else ("nothing", (0, 0), None)
-        here, self.asked = self.shape(a), self.asked + 1
+        part, k = self.asked
+        answers = self._answers[part] if part < len(self._answers) else ()
+        asked, shape, answer = answers[k] if k < len(answers) else ("nothing", (0, 0), None)
+        here, self.asked = self.shape(a), (part, k + 1)
         assert (asked, shape) == (question, here), f"{question} of {here} is asked, in the trace {asked} of {shape}"
         return answer
 

@@ -264,6 +264,12 @@ class Ops(ScalarOps):
     def known(self, a: Matrix) -> Any:
         """Entries (rows, columns) as numbers if all of them are known before the state is, else None."""
 
+    def new_questions(self) -> None:
+        """Say that what is asked next is of another system: what a trace has asked more of the last one is passed over.
+
+        Traces estimate errors and take all iterations; numbers take those that they need.
+        """
+
     def opaque(self, a: Matrix) -> Matrix:
         """The matrix as rounded numbers: expressions of it are not simplified with those that it was made of."""
         return a

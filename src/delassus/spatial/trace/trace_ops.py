@@ -74,8 +74,8 @@ class TraceOps(Ops):
         What `mark` was told, in order: the nodes that each phase computes.
     at : list of float
         Value of each node at the generic state; of a constant, its number.
-    answers : list of Answer
-        What was asked about structure, in order, and what the answers were.
+    answers : list of list of Answer
+        What was asked about structure, in order, and what the answers were; of each system that was said to be new.
     pivots : dict of int to (int, bool, int)
         Nodes that eliminations divide by: what each is judged by, whether by its square, and the system that it is of.
     exact : set of int
@@ -93,7 +93,7 @@ class TraceOps(Ops):
         self.totals: list[tuple[list[int], int]] = []
         self.phases: list[tuple[str, list[int]]] = []
         self.at: list[float] = [0.0]
-        self.answers: list[Answer] = []
+        self.answers: list[list[Answer]] = [[]]
         self.pivots: dict[int, tuple[int, bool, int]] = {}
         self.exact: set[int] = set()
         self.loops: list[Loop | Calls] = []
@@ -374,8 +374,11 @@ class TraceOps(Ops):
         return np.linalg.norm(found - self._values(a), axis=0)
 
     def _answer(self, question: str, a: Table, answer: Any) -> Any:
-        self.answers.append((question, a.shape, answer))
+        self.answers[-1].append((question, a.shape, answer))
         return answer
+
+    def new_questions(self) -> None:
+        self.answers.append([])
 
     def transpose(self, a: Any) -> Any:
         rows = [list(column) for column in zip(*a.rows, strict=True)] if a.rows else [[] for _ in range(a.columns)]

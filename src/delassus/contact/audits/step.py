@@ -57,7 +57,6 @@ class ContactStep(Frozen):
     A ball of 2 kg that falls onto the floor at 1 m/s and stops.
 
     >>> import numpy as np
-    from numpy.typing import ArrayLike
     >>> from delassus.contact import ContactStep, audit
     >>> weight, momentum = [0, 0, -2 * 9.81], [[0, 0, 2 + 0.01 * 2 * 9.81]]
     >>> step = ContactStep(2 * np.eye(3), np.eye(3), [0, 0, -1], [0, 0, 0], momentum, [0.5], [0], 0.01, weight)

@@ -784,6 +784,7 @@ def write(path, text):
     return path
 
 
+@pytest.mark.filterwarnings("ignore:MuJoCo, case.xml. XML contains a 'NaN':delassus.DelassusWarning")
 def test_files_that_are_refused(tmp_path):
     good = f"<body><joint/>{LINK}</body>"
     assert ds.load(write(tmp_path / "good.xml", mjcf(good))).nv == 1

@@ -8,14 +8,13 @@ included and attached, and every table of which an element says only the size.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from delassus.errors import ModelError, require, shown
+from delassus.errors import ModelError, require, shown, warn
 from delassus.formats.text import check_file, read_xml, refuse_beyond
 from delassus.model.check import decimal_numbers
 
@@ -78,7 +77,7 @@ def read_mjcf(path: Path, root: Element, max_bytes: float, text: str | None = No
     finally:
         mujoco.set_mju_user_warning(before)
         for text in said:
-            warnings.warn(f"MuJoCo, {path.name}: {text}", stacklevel=4)
+            warn(f"MuJoCo, {path.name}: {text}")
 
 
 class _Unit:

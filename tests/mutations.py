@@ -205,8 +205,10 @@ HOME = os.getpid()
 
 def note():
     if os.getpid() != HOME and os.environ.get("DELASSUS_BLOCKS"):
-        with open(os.path.join(os.environ["DELASSUS_BLOCKS"], f"child{{os.getpid()}}"), "w") as file:
+        name = os.path.join(os.environ["DELASSUS_BLOCKS"], f"{{os.getpid()}}")
+        with open(name, "w") as file:
             json.dump([k for k, x in enumerate(HIT) if x], file)
+        os.replace(name, os.path.join(os.environ["DELASSUS_BLOCKS"], f"child{{os.getpid()}}"))
 
 if os.environ.get("DELASSUS_CHILD"):
     HOME = 0

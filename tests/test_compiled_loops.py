@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -307,25 +308,54 @@ def _six_times(x):
 
 
 CHECKS = """
+import sys
 import numpy as np
 import delassus as ds
 from delassus.contact import *
 from delassus.compiler.jit.compile import compiled
 
-SHAPES = (Sphere(.1), Capsule(.1, .1), Cylinder(.1, .2), Box(.2, .2, .2), Mesh(.2 * (np.eye(4, 3) - .25)))
+sys.path.insert(0, TESTS)
+from test_piles import robot_between_planes
+from test_terrain import closed, grid
+
+rng, half = np.random.default_rng(0), np.full(3, 0.1)
+CUBE = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * half
+STONE, SURFACE = Mesh(0.1 * rng.normal(size=(30, 3))), closed(CUBE)
+SHAPES = (Sphere(.1), Capsule(.1, .1), Cylinder(.1, .2), Box(*2 * half), Mesh(.2 * (np.eye(4, 3) - .25)))
+CROWD = 2 * (*SHAPES, Mesh(CUBE), Ellipsoid(.1, .12, .08), STONE, SURFACE, SURFACE)
+ground = grid(7, 2.0, rng, lambda x, y: 0.05 * np.cos(7 * x) * np.cos(9 * y))
+
+def run(robots, solids, place, seconds, **options):
+    scene = ds.Scene(robots, [*solids, Collider("world", HalfSpace())])
+    sim = ds.Simulator(scene, q0=place, dt=4e-3, max_overlap=1.0, **options)
+    sim.run(seconds)
+    assert len(sim.contacts) and np.isfinite(sim.q).all()
+
+# all shapes, light and heavy, fall onto terrain and one another
+bodies = {f"b{k}": ds.mechanisms.free_body(10.0 ** (k % 4), 0.01 * np.eye(3)) for k in range(len(CROWD))}
+solids = [Collider(f"b{k}/body", shape, friction=0.5, restitution=0.2 * (k % 2)) for k, shape in enumerate(CROWD)]
+turns = rng.normal(size=(len(CROWD), 4))
+turns /= np.linalg.norm(turns, axis=1, keepdims=True)
+places = [[*rng.uniform(-.3, .3, 2), .4 + .15 * k, *turn] for k, turn in enumerate(turns)]
+run(bodies, [*solids, Collider("world", ground, (0, 0, 0.1))], np.concatenate(places), 1.0, sleep=0.1)
+
+for seed in (3, 9):  # limits, friction and loops of joints
+    scene, rng = robot_between_planes(seed)
+    sim = ds.Simulator(scene, q0=scene.tree.neutral(), dt=1e-2, max_overlap=100.0)
+    for trial in range(4):
+        sim.set_state({**sim.get_state(), "q": scene.tree.random(rng), "v": rng.normal(size=scene.tree.nv)})
+        sim.step()
+
 for formulation, solver in ((None, None), ("os", "nsgs"), ("os", "lemke"), ("nmc", "pgs"), ("os", "admm")):
     robots, solids = {"arm": ds.mechanisms.chain(4)}, [Collider("arm/link4", Sphere(.1), restitution=.5)]
     for k, shape in enumerate(SHAPES[:5 if formulation is None else 2]):
         robots[f"b{k}"] = ds.mechanisms.free_body(1.0, 0.01 * np.eye(3))
         solids.append(Collider(f"b{k}/body", shape, restitution=0.3 * (k % 2)))
-    scene = ds.Scene(robots, [*solids, Collider("world", HalfSpace())])
-    place = scene.tree.neutral()
+    place = ds.Scene(robots, solids).tree.neutral()
     for k in range(len(robots) - 1):
         place[4 + 7 * k:7 + 7 * k] = [0.1 * k, 0.05 * k, 0.25 + 0.25 * k]
     options = {} if formulation is None else {"formulation": formulation, "solver": solver}
-    sim = ds.Simulator(scene, q0=place, dt=4e-3, max_overlap=1.0, **options)
-    sim.run(0.3 if formulation is None else 0.1)
-    assert len(sim.contacts)
+    run(robots, solids, place, 0.3 if formulation is None else 0.1, **options)
 
 @compiled
 def outside(x, k):
@@ -342,7 +372,10 @@ except IndexError as error:
 def test_no_loop_leaves_its_arrays(tmp_path) -> None:  # type: ignore[no-untyped-def]
     """Collisions of all shapes, impacts, contacts and solvers with every index compared to its axis."""
     script = tmp_path / "checks.py"
-    script.write_text(CHECKS)
+    text = CHECKS.replace("TESTS", repr(str(Path(__file__).parent)))
+    script.write_text(text)
     environment = {**os.environ, "DELASSUS_CHECK_LOOPS": "1"}
     run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=240)
-    assert run.returncode == 0 and "outside: outside of an array at line 24" in run.stdout, run.stdout + run.stderr
+    line = text.split("\n").index("    return x[k]") + 1
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"outside: outside of an array at line {line}" in run.stdout

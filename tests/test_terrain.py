@@ -38,6 +38,10 @@ SHAPES = {
 INERTIA = np.diag([0.004, 0.0045, 0.005])
 BODY = ds.mechanisms.free_body(1.0, INERTIA, name="body")
 GRAVITY = 9.81
+SIZE = 0.2
+"""Length of the shapes."""
+DISTINCT = 1e-6
+"""By which contacts differ at least, in places over that length or in normals: those within 4e-6 are one."""
 
 
 def grid(n, size, local, height=lambda x, y: 0.0 * x):
@@ -565,3 +569,21 @@ def test_what_stands_on_a_block_of_triangles_has_each_contact_once(name, points)
         assert len(contacts) == points and contacts.depths == pytest.approx(depth, abs=1e-9)
         apart = np.linalg.norm(contacts.points[:, None] - contacts.points, axis=2) + np.eye(points)
         assert apart.min() > 0.15
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHAPES)
+def test_ground_that_is_flat_or_hardly_curved_is_a_plane(name):
+    """Depths and normals are off by what the curvature makes them, and no contact is there twice."""
+    local, (shape, own) = np.random.default_rng(3), SHAPES[name]
+    for curved in [*np.zeros(60), *np.geomspace(1e-7, 1e-3, 12)]:
+        ground, W = grid(9, 1.0, local, lambda x, y, curved=curved: -curved * (x * x + y * y)), random_rotation(local)
+        detector = CollisionDetector(
+            Scene(BODY, [Collider("body", shape, rotation=own), Collider("world", ground, rotation=W)])
+        )
+        place = np.array([*local.uniform(-0.2, 0.2, 2), lowest(name) - 1e-3])
+        rows = rows_of(detector.contacts(np.column_stack([W, W @ place])[None], 0.01))
+        assert rows[:, 6].max() == pytest.approx(1e-3, abs=curved + 1e-9)
+        assert np.abs(rows[:, 3:6] - W[:, 2]).max() < 2.0 * curved + 2e-6
+        apart = np.linalg.norm((rows[:, None] - rows)[..., :6] / ([SIZE] * 3 + [1.0] * 3), axis=2)
+        assert (apart + np.eye(len(rows))).min() > DISTINCT

@@ -379,6 +379,8 @@ def outline(points: Array, n: int, N: Vector, same: float, spare: Array) -> int:
                 right = dot(cross(d, e), N)
                 if right < -same * length or (right <= same * length and other > length):
                     following, d, length = i, e, other
+            else:
+                points[i, 4] = 1.0  # where the outline begins, it ends
     if points[deepest, 3] > most + same:
         for c in range(4):
             spare[kept, c] = points[deepest, c]

@@ -432,16 +432,20 @@ def test_fast_bodies_do_not_pass(ground):
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", ["newton", "nsgs"])
 def test_bodies_do_not_pass_what_others_drive_them_into(solver):
-    """A ball at rest before a wall, that another one hits within the step."""
-    ball, wall = Sphere(0.05), Collider("world", Box(4, 4, 0.02), (0, 0, -0.01))
-    for speed, dt, gap, mass in product((5, 200), (1e-3, 1e-2), (1e-4, 1e-2), (0.1, 10.0)):
+    """A ball that rests before a wall, or goes along it, and that another one hits; beside one that lies on the wall."""
+    ball, wall = Sphere(0.05), Collider("world", Box(40, 40, 0.02), (0, 0, -0.01))
+    for k, (speed, dt, gap, mass) in enumerate(product((5, 200), (1e-3, 1e-2), (1e-4, 1e-2), (0.1, 10.0))):
         bodies = {
             "a": ds.mechanisms.free_body(mass, ball.inertia(mass)),
             "b": ds.mechanisms.free_body(1.0, ball.inertia(1.0)),
+            "beside": ds.mechanisms.free_body(1.0, ball.inertia(1.0)),
         }
-        scene = Scene(bodies, [Collider("a/body", ball), Collider("b/body", ball), wall], gravity=(0, 0, 0))
-        q = scene.configuration(a=[0, 0, 0.15 + gap + 0.5 * speed * dt, 0, 0, 0, 1], b=[0, 0, 0.05 + gap, 0, 0, 0, 1])
-        v = scene.velocity(a=[0, 0, -speed, 0, 0, 0])
+        balls = [Collider(f"{name}/body", ball) for name in ("beside", "a", "b")]
+        scene = Scene(bodies, [*balls, wall], gravity=(0, 0, 0))
+        heights = {"a": 0.15 + gap + 0.5 * speed * dt, "b": 0.05 + gap, "beside": 0.05}
+        q = scene.configuration(**{name: [name == "beside", 0, z, 0, 0, 0, 1] for name, z in heights.items()})
+        aside = speed * (k.bit_count() % 2)
+        v = scene.velocity(a=[aside, 0, -speed, 0, 0, 0], b=[aside, 0, 0, 0, 0, 0])
         simulator = ds.Simulator(scene, q0=q, v0=v, dt=dt, solver=solver)
         for _ in range(4):
             simulator.step()
@@ -451,7 +455,6 @@ def test_bodies_do_not_pass_what_others_drive_them_into(solver):
 # -- the list of near pairs ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def ball_and_box(shape):
     """Centre and half edges of the box around a shape in its frame, and the radius of the ball about that centre."""
     if isinstance(shape, HalfSpace):
@@ -488,6 +491,7 @@ def near(scene, poses, slack):
     return {(i, j) for i, j in np.argwhere(found) if i < j and scene.links[i] != scene.links[j]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_near_pairs_miss_nothing_and_list_no_others(seed):
     """Along random motions of many bodies, small margins find what a list of all pairs finds, to the last bit.

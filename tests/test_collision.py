@@ -432,7 +432,7 @@ def test_fast_bodies_do_not_pass(ground):
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", ["newton", "nsgs"])
 def test_bodies_do_not_pass_what_others_drive_them_into(solver):
-    """A ball that rests before a wall, or goes along it, and that another one hits; beside one that lies on the wall."""
+    """A ball at rest before a wall, or along it, that another one hits within the step, beside one on the wall."""
     ball, wall = Sphere(0.05), Collider("world", Box(40, 40, 0.02), (0, 0, -0.01))
     for k, (speed, dt, gap, mass) in enumerate(product((5, 200), (1e-3, 1e-2), (1e-4, 1e-2), (0.1, 10.0))):
         bodies = {
@@ -610,6 +610,10 @@ def test_contact_sets_are_complete():
         assert contacts.friction == pytest.approx(np.where(world, 0.0, 0.6))
         assert contacts.restitution == pytest.approx(np.where(world, 0.0, 0.5))
         assert contacts.frames == pytest.approx(frames_of(contacts.normals), abs=ROUND_OFF)
+    alone = ContactSet(contacts.links, contacts.points, contacts.frames)  # no colliders that they are of
+    assert (alone.colliders == -1).all() and alone.colliders.shape == contacts.links.shape
+    assert not alone.depths.any() and not alone.restitution.any() and not alone.surface_velocities.any()
+    assert (alone.friction == 0.5).all()
 
 
 # -- filters -------------------------------------------------------------------------------------------------------

@@ -152,6 +152,22 @@ def operations(case, order, method="pv-early"):
     return ops.count([*ops.nodes(found.qdd), *ops.nodes(found.forces)])
 
 
+def test_counts_are_of_the_operations_that_a_result_needs():
+    """Each once, however many need it; not what nothing needs, nor what is given."""
+    rng = np.random.default_rng(0)
+    for n in range(1, 30):
+        ops = TraceOps()
+        start, *given = ops.vector(n + 1)
+        made, counts = [start], [0]
+        for x in given:
+            y, kind = made[-1], rng.integers(7)
+            made.append((x + y, x - y, x * y, x / y, ops.select(x, 2.0, y), ops.sqrt(y) - x, (x + y) * (x + y))[kind])
+            counts.append(counts[-1] + (1, 1, 1, 1, 1, 2, 2)[kind])
+        for y, count in zip(made, counts, strict=True):
+            assert ops.count(ops.nodes(ops.matrix([[y]]))) == count
+        assert ops.count(ops.nodes(ops.matrix([made]))) == counts[-1]
+
+
 @pytest.mark.slow
 def test_long_ladders_cost_in_proportion_to_their_length():
     counts = [operations(rungs(n), planned(rungs(n))) for n in (6, 10, 14)]

@@ -107,6 +107,22 @@ def test_dynamics(root):
     assert max(error(x, y) for x, y in zip(step(q, v, tau, 2e-3), twice, strict=True)) < 1e-9  # order 4
 
 
+def test_signs_that_invert_coordinates_make_the_inverse_displacement():
+    rng, inertia, inverted = np.random.default_rng(5), np.eye(3), set()
+    for kind in joint_kinds.KINDS:
+        if kind.inverse_signs is None:
+            continue
+        joint = RawJoint("j", kind, "l0", "l1", np.zeros(3), np.eye(3), np.array([0.0, 0.0, 1.0]))
+        links = [RawLink(name, 1.0, np.zeros(3), inertia) for name in ("l0", "l1")]
+        tree = build_tree("one", links, [joint], root="fixed")
+        for _ in range(5):
+            q = tree.random(rng)
+            T, back = (ds.forward_kinematics(tree, x, "l1") for x in (q, np.array(kind.inverse_signs) * q))
+            assert error(T @ back, np.eye(4)) < MANIFOLD, kind.name
+        inverted.add(kind.name)
+    assert inverted == {"ball", "translation"}
+
+
 # -- tables --------------------------------------------------------------------------------------------------------
 
 

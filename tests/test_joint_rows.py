@@ -209,6 +209,20 @@ def test_mimic_joints_that_turn_without_end(kinds, ratio):
     assert check(tree, q[near], v[near], tau[near], tree.constraints, baumgarte=ds.Baumgarte(3.0))
 
 
+def test_errors_are_of_the_nearest_turns_up_to_twelve_of_them():
+    """Of joints of any ratio of whole numbers up to twelve."""
+    rng = np.random.default_rng(0)
+    for k in range(1, 13):
+        n = rng.choice([n for n in range(1, k + 1) if np.gcd(k, n) == 1])
+        ratio = rng.choice([-1.0, 1.0]) * rng.choice([n / k, k / n])
+        tree = mimic("continuous", "continuous", ratio)
+        q = tree.random(rng, 8)
+        gap = np.abs(gap_of(tree, q, ratio)) / np.hypot(1.0, ratio)
+        residual = ds.close_loops(tree, None, q, hold=tree.joint_names).residual
+        length = residual.max() / gap.max()
+        assert 0.5 < length < 2.0 and np.abs(residual - length * gap).max() < 2.0 * length * ROUNDED, ratio
+
+
 def missed(tree, q, ratio, offset=0.3):
     """The same (n,) of angles within half a turn of zero."""
     x, y = tree.difference(tree.neutral(), q).T[[tree.v_index(name).start for name in "xy"]]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.planner.elimination import TUNING, least_degree, loops
+from delassus.planner.elimination import TUNING, fewest_operations, least_degree, loops
 from delassus_studies.bench.errors import BELOW
 from delassus_studies.cases import Case, random_states
 from delassus_studies.loop_mechanisms import cassie_legs, four_bars, grid, rungs, stewart_platform, welded_ladder
@@ -166,6 +167,24 @@ def test_counts_are_of_the_operations_that_a_result_needs():
         for y, count in zip(made, counts, strict=True):
             assert ops.count(ops.nodes(ops.matrix([[y]]))) == count
         assert ops.count(ops.nodes(ops.matrix([made]))) == counts[-1]
+
+
+def test_of_orders_that_with_the_fewest_operations_is_chosen():
+    """Whichever of them are too long to be traced to their end."""
+    rng, case = np.random.default_rng(0), stewart_platform()
+    for _ in range(30):
+        counts, tried = 10 ** rng.uniform(1.0, 3.5, 4), []
+
+        def solve(ops, order, counts=counts, tried=tried):
+            tried.append(order)
+            (x,) = ops.vector(1)
+            for _ in range(int(counts[len(tried) - 1])):
+                x = ops.sqrt(x)
+            return SimpleNamespace(qdd=ops.matrix([[x]]), forces=ops.matrix([[x]]))
+
+        chosen = fewest_operations(case.tree, case.constraints, solve)
+        assert len(tried) == 4
+        assert counts[tried.index(chosen)] < (1.0 + TUNING.margin) * counts.min() + 2.0
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from delassus.contact.collision.colliders import (
     VERTICES,
     Colliders,
     ContactArrays,
+    PairMemory,
     Solid,
     Workspace,
 )  # fmt: skip
@@ -88,35 +89,52 @@ def find_near_pairs(
 @compiled
 def find_touching(begin: int, end: int, reach: Array, gap: float, colliders: Colliders, space: Workspace) -> None:
     """Find contacts of some near pairs, and how many each has."""
-    shapes, world, hulls, out, work = colliders.shapes, space.world, colliders.hulls, space.found, space.work.rows
+    shapes = colliders.shapes
     for k in range(begin, end):
         i, j, first = space.pairs[k, 0], space.pairs[k, 1], MOST_POINTS * k
-        m, space.ends[k + 1] = first, 0
-        most, turned = gap, shapes[i, KIND] > shapes[j, KIND]
-        for c in (i, j):
-            if shapes[c, LINK] >= 0:
-                most += reach[int(shapes[c, LINK])]
-        if turned:
-            i, j = j, i
-        a, b = Solid(shapes[i], world[i]), Solid(shapes[j], world[j])
-        kind, other = int(a.shape[KIND]), int(b.shape[KIND])
-        if other == HALF_SPACE:
-            m = on_plane(a.shape, a.pose, hulls[VERTICES], b.pose, most, work[0], out, m)
-        else:
+        space.ends[k + 1] = 0
+        most = most_gap(i, j, reach, gap, colliders)
+        if shapes[i, KIND] != HALF_SPACE and shapes[j, KIND] != HALF_SPACE:
             d, far = along(row_of(space.centres, i), -1.0, row_of(space.centres, j)), most
-            far += a.shape[RADIUS] + b.shape[RADIUS]
+            far += shapes[i, RADIUS] + shapes[j, RADIUS]
             if d[0] * d[0] + d[1] * d[1] + d[2] * d[2] > far * far:
                 continue
-            if (kind == SPHERE and other <= CYLINDER) or (kind == CAPSULE and other == CAPSULE):
-                m = round_pair(a, b, most, out, m)
-            elif other == SURFACE:
-                m = surface_pair(a, b, colliders, most, space.work, out, m)
-            else:
-                m = convex_pair(a, b, hulls, most, work, out, m)
-        if turned:
-            for r in range(first, m):
-                out[r, 4], out[r, 5], out[r, 6] = -out[r, 4], -out[r, 5], -out[r, 6]
-        space.ends[k + 1] = m - first
+        space.ends[k + 1] = touch(i, j, space.world[i], space.world[j], most, colliders, space.work, space.found, first)
+
+
+@compiled
+def most_gap(i: int, j: int, reach: Array, gap: float, colliders: Colliders) -> float:
+    """Gap (m) up to which two colliders touch."""
+    most = gap
+    for c in (i, j):
+        if colliders.shapes[c, LINK] >= 0:
+            most += reach[int(colliders.shapes[c, LINK])]
+    return most
+
+
+@compiled
+def touch(
+    i: int, j: int, A: Array, B: Array, most: float, colliders: Colliders, memory: PairMemory, out: Array, first: int
+) -> int:
+    """Contacts of two colliders at poses ``A`` and ``B``, as rows of ``out`` from ``first``; returns how many."""
+    shapes, hulls, work, m = colliders.shapes, colliders.hulls, memory.rows, first
+    a, b = Solid(shapes[i], A), Solid(shapes[j], B)
+    turned = shapes[i, KIND] > shapes[j, KIND]
+    if turned:
+        a, b = Solid(shapes[j], B), Solid(shapes[i], A)
+    kind, other = int(a.shape[KIND]), int(b.shape[KIND])
+    if other == HALF_SPACE:
+        m = on_plane(a.shape, a.pose, hulls[VERTICES], b.pose, most, work[0], out, m)
+    elif (kind == SPHERE and other <= CYLINDER) or (kind == CAPSULE and other == CAPSULE):
+        m = round_pair(a, b, most, out, m)
+    elif other == SURFACE:
+        m = surface_pair(a, b, colliders, most, memory, out, m)
+    else:
+        m = convex_pair(a, b, hulls, most, work, out, m)
+    if turned:
+        for r in range(first, m):
+            out[r, 4], out[r, 5], out[r, 6] = -out[r, 4], -out[r, 5], -out[r, 6]
+    return m - first
 
 
 @compiled

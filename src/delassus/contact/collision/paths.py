@@ -1,0 +1,401 @@
+"""Contacts that are sought where a step ends: what is not hit is no wall.
+
+Contacts at the start of a step are walls all over the step. Such a wall is in the way of a box that slides from one box
+onto its flush neighbour, and of a ball that passes over an edge. A pair that runs into one of its walls is looked at
+once more, on the path that its links are expected to take:
+
+- It *hits* where both would overlap by more than what is no obstacle: twice a slop, and the overlap that either has at
+  the start anyway. Its contacts are those at that time (Newton's method on the gap, which is convex in time where
+  nothing turns).
+- It does not hit: its contacts are those at the end of the path, along the normal that the motion violates least.
+
+Contacts that are found so are moved back to the start of the step, with the gap that makes them the same at the end.
+Of the hits of one link the later ones are looked at once more on the path as the first bends it: what lands beside the
+edge of two tiles does not run into the side of the second.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from delassus.compiler.jit.compile import compiled, inlined
+from delassus.constraints.shapes.lowest_points import MOST_POINTS
+from delassus.contact.collision.colliders import (
+    BOX,
+    CAPSULE,
+    CYLINDER,
+    FIRST_FACE,
+    HALF_SPACE,
+    HULL,
+    KIND,
+    LINK,
+    N_FACES,
+    NORMALS,
+    SIZE,
+    SURFACE,
+    VERTICES,
+    Colliders,
+    Solid,
+    Workspace,
+)  # fmt: skip
+from delassus.contact.collision.narrow_phase import most_gap, touch
+from delassus.contact.collision.patches import patch
+from delassus.contact.collision.support import support_point
+from delassus.contact.collision.vectors import Vector, along, column, cross, dot, in_world, norm, row_of, scaled
+from delassus.spatial.rotations import Array
+
+CALM, LOOK, LATE = range(3)
+"""What is to be done with a near pair: nothing; it is looked at on its path; once more on the bent one."""
+
+SLOP = 0.1
+"""Of the overlap that is left alone, the part that is no obstacle."""
+
+MOST_STEPS = 16
+"""Of Newton's method for the time of a hit."""
+
+ARRIVED = 1e-3
+"""Part of the slop by which gaps at a hit may differ."""
+
+SAME_HIT, SAME_SLIDE = 1.0 - 1e-6, 0.9
+"""Cosines of the angles up to which a contact at a hit, or one that slides on, is that of the start of the step."""
+
+TOGETHER = 1e-6
+"""Parts of a step that hits may differ by and are at one time."""
+
+
+@compiled
+def link_velocity(link: int, x: Vector, poses: Array, twists: Array) -> Vector:
+    """Velocity of the point of a link that is at ``x``; −1 is the world."""
+    if link < 0:
+        return 0.0, 0.0, 0.0
+    arm = along(x, -1.0, column(poses[link], 3))
+    return along(row_of(twists, link), 1.0, cross((twists[link, 3], twists[link, 4], twists[link, 5]), arm))
+
+
+@compiled
+def moved(T: Array, link: int, poses: Array, twists: Array, t: float, out: Array) -> None:
+    """Pose of a collider on a link after a time ``t``, with the twist of now."""
+    w, angle = (0.0, 0.0, 0.0), 0.0
+    origin = place = column(T, 3)
+    if link >= 0:
+        origin = column(poses[link], 3)
+        w = twists[link, 3], twists[link, 4], twists[link, 5]
+        place = along(origin, t, row_of(twists, link))
+        angle = t * norm(w)
+    once, twice = t, 0.5 * t * t
+    if angle > 1e-4:
+        once, twice = t * math.sin(angle) / angle, t * t * (1.0 - math.cos(angle)) / (angle * angle)
+    for c in range(4):
+        d = column(T, c) if c < 3 else along(column(T, 3), -1.0, origin)
+        e = cross(w, d)
+        d = along(along(d, once, e), twice, cross(w, e))
+        if c == 3:
+            d = along(place, 1.0, d)
+        out[0, c], out[1, c], out[2, c] = d
+
+
+@compiled
+def approach(k: int, r: int, rows: Array, poses: Array, twists: Array, colliders: Colliders, space: Workspace) -> float:
+    """Velocity (m/s) by which the bodies of pair ``k`` come together along the normal of a contact."""
+    x, n = (rows[r, 1], rows[r, 2], rows[r, 3]), (rows[r, 4], rows[r, 5], rows[r, 6])
+    i, j = int(colliders.shapes[space.pairs[k, 0], LINK]), int(colliders.shapes[space.pairs[k, 1], LINK])
+    return dot(n, link_velocity(j, x, poses, twists)) - dot(n, link_velocity(i, x, poses, twists))
+
+
+@compiled
+def find_walls(
+    begin: int, end: int, dt: float, closed: float, poses: Array, twists: Array, colliders: Colliders, space: Workspace
+) -> None:
+    """Mark some near pairs: those that run into a contact, whose gap may be overlapped by ``closed`` (m)."""
+    shapes = colliders.shapes
+    for k in range(begin, end):
+        space.walls[k], space.hits[k, 0] = CALM, np.inf
+        if shapes[space.pairs[k, 0], KIND] == HALF_SPACE or shapes[space.pairs[k, 1], KIND] == HALF_SPACE:
+            continue
+        for r in range(MOST_POINTS * k, MOST_POINTS * k + space.ends[k + 1]):
+            into = dt * approach(k, r, space.found, poses, twists, colliders, space)
+            if into > closed and into + space.found[r, 7] > closed:
+                space.walls[k] = LOOK
+
+
+@compiled
+def any_walls(pairs: int, space: Workspace) -> bool:
+    """Whether any near pair is marked."""
+    for k in range(pairs):
+        if space.walls[k] != CALM:
+            return True
+    return False
+
+
+@compiled
+def find_overlaps(pairs: int, colliders: Colliders, space: Workspace, overlaps: Array) -> None:
+    """Deepest overlap (m) of each link."""
+    for link in range(overlaps.size):
+        overlaps[link] = 0.0
+    for k in range(pairs):
+        for side in range(2):
+            link = int(colliders.shapes[space.pairs[k, side], LINK])
+            for r in range(MOST_POINTS * k, MOST_POINTS * k + space.ends[k + 1]):
+                if link >= 0:
+                    overlaps[link] = max(overlaps[link], space.found[r, 7])
+
+
+@compiled
+def follow_paths(
+    begin: int, end: int, dt: float, closed: float, slop: float, reach: Array, gap: float, poses: Array, twists: Array,
+    overlaps: Array, colliders: Colliders, space: Workspace,
+) -> None:  # fmt: skip
+    """Contacts of those of some near pairs that are marked, in the place of those at the start."""
+    shapes, found = colliders.shapes, space.found
+    for k in range(begin, end):
+        what = space.walls[k]
+        if what == CALM:
+            continue
+        space.walls[k] = CALM
+        i, j, first = space.pairs[k, 0], space.pairs[k, 1], MOST_POINTS * k
+        most, least = most_gap(i, j, reach, gap, colliders), 2.0 * slop
+        if what == LATE:
+            space.ends[k + 1] = touch(i, j, space.world[i], space.world[j], most, colliders, space.work, found, first)
+        deepest = 0.0
+        for c in (i, j):
+            if shapes[c, LINK] >= 0:
+                deepest = max(deepest, overlaps[int(shapes[c, LINK])])
+        least += deepest
+        t, count, hit = find_hit(k, dt, slop, least, most, poses, twists, colliders, space)
+        space.hits[k, 0] = np.inf
+        if hit < 0:
+            t, count = 1.0, end_of_path(k, dt, least, most, poses, twists, colliders, space)
+        else:
+            source = found[first + hit] if t == 0.0 else space.work.later[hit]
+            space.hits[k, 0], space.hits[k, 1], space.hits[k, 2], space.hits[k, 3] = t, source[4], source[5], source[6]
+        if t > 0.0 and not is_as_before(k, dt, hit, count, closed, poses, twists, colliders, space):
+            move_back(k, dt, t, count, poses, twists, colliders, space)
+            space.ends[k + 1] = count
+
+
+@compiled
+def place_pair(k: int, t: float, poses: Array, twists: Array, colliders: Colliders, space: Workspace) -> None:
+    """Poses of the colliders of a pair after a time."""
+    for side in range(2):
+        c = space.pairs[k, side]
+        moved(space.world[c], int(colliders.shapes[c, LINK]), poses, twists, t, space.work.poses[side])
+
+
+@compiled
+def find_hit(
+    k: int, dt: float, slop: float, least: float, most: float, poses: Array, twists: Array, colliders: Colliders,
+    space: Workspace,
+) -> tuple[float, int, int]:  # fmt: skip
+    """When a pair overlaps by ``least``, as a part of the step; its contacts then, in ``later``; which of them it is.
+
+    The last is −1 where it does not, or where it cannot be said.
+    """
+    i, j, first, count = space.pairs[k, 0], space.pairs[k, 1], MOST_POINTS * k, space.ends[k + 1]
+    later, t = space.work.later, 0.0
+    for r in range(count):
+        for c in range(1, 8):
+            later[r, c] = space.found[first + r, c]
+    for _ in range(MOST_STEPS):
+        following, which = np.inf, -1
+        for r in range(count):
+            speed = dt * approach_later(k, r, t * dt, poses, twists, colliders, space)
+            left = least - later[r, 7]
+            if speed > 0.0 and t + left / speed < following:
+                following, which = t + left / speed, r
+        if which < 0 or not following <= 1.0:
+            return 1.0, 0, -1
+        if least - later[which, 7] <= ARRIVED * slop:
+            return t, count, which
+        t = following
+        place_pair(k, t * dt, poses, twists, colliders, space)
+        count = touch(i, j, space.work.poses[0], space.work.poses[1], most, colliders, space.work, later, 0)
+    return 1.0, 0, -1
+
+
+@compiled
+def approach_later(
+    k: int, r: int, t: float, poses: Array, twists: Array, colliders: Colliders, space: Workspace
+) -> float:
+    """As `approach`, of a contact in ``later`` after a time."""
+    later, speed = space.work.later, 0.0
+    x, n = (later[r, 1], later[r, 2], later[r, 3]), (later[r, 4], later[r, 5], later[r, 6])
+    for side in range(2):
+        link = int(colliders.shapes[space.pairs[k, side], LINK])
+        if link >= 0:
+            v = link_velocity(link, along(x, -t, row_of(twists, link)), poses, twists)
+            speed += (2.0 * side - 1.0) * dot(n, v)
+    return speed
+
+
+@compiled
+def core_gap(a: Solid, b: Solid, vertices: Array, n: Vector) -> float:
+    """Gap (m) of two convex shapes along a unit normal from B to A."""
+    w = along(support_point(a, vertices, scaled(-1.0, n)), -1.0, support_point(b, vertices, n))
+    gap = dot(w, n)
+    if a.shape[KIND] <= CAPSULE:
+        gap -= a.shape[SIZE]
+    if b.shape[KIND] <= CAPSULE:
+        gap -= b.shape[SIZE]
+    return gap
+
+
+@compiled
+def violation(k: int, n: Vector, least: float, colliders: Colliders, space: Workspace) -> tuple[float, float]:
+    """By how much (m) the gap along ``n`` at the end of the path is below what it may be, negative; and that gap."""
+    shapes, vertices = colliders.shapes, colliders.hulls[VERTICES]
+    i, j, poses = space.pairs[k, 0], space.pairs[k, 1], space.work.poses
+    before = core_gap(Solid(shapes[i], space.world[i]), Solid(shapes[j], space.world[j]), vertices, n)
+    after = core_gap(Solid(shapes[i], poses[0]), Solid(shapes[j], poses[1]), vertices, n)
+    return after - min(0.0, max(before, -least)), after
+
+
+@compiled
+def number_of_faces(shape: Array) -> int:
+    """How many normals of faces a shape has, opposite ones of boxes and cylinders counted once."""
+    kind = int(shape[KIND])
+    return 3 if kind == BOX else 1 if kind == CYLINDER else int(shape[N_FACES]) if kind == HULL else 0
+
+
+@compiled
+def face_normal(shape: Array, f: int, pose: Array, colliders: Colliders) -> Vector:
+    """One of these normals, in the world."""
+    if shape[KIND] == HULL:
+        return in_world(pose, row_of(colliders.hulls[NORMALS], int(shape[FIRST_FACE]) + f))
+    return column(pose, 2 if shape[KIND] == CYLINDER else f)
+
+
+@compiled
+def end_of_path(
+    k: int, dt: float, least: float, most: float, poses: Array, twists: Array, colliders: Colliders, space: Workspace
+) -> int:
+    """Contacts of a pair at the end of its path, in ``later``, along the normal that is violated least; how many."""
+    i, j, shapes, later = space.pairs[k, 0], space.pairs[k, 1], colliders.shapes, space.work.later
+    place_pair(k, dt, poses, twists, colliders, space)
+    count = touch(i, j, space.work.poses[0], space.work.poses[1], most, colliders, space.work, later, 0)
+    deepest = 0
+    for r in range(1, count):
+        if later[r, 7] > later[deepest, 7]:
+            deepest = r
+    if count == 0 or later[deepest, 7] <= 0.0 or shapes[i, KIND] == SURFACE or shapes[j, KIND] == SURFACE:
+        return count
+    n = later[deepest, 4], later[deepest, 5], later[deepest, 6]
+    best, depth, changed = violation(k, n, least, colliders, space)[0] + ARRIVED * least, 0.0, False
+    for side in range(2):
+        c = space.pairs[k, side]
+        for f in range(number_of_faces(shapes[c])):
+            d = face_normal(shapes[c], f, space.work.poses[side], colliders)
+            if shapes[c, KIND] == HULL:
+                d = scaled(2.0 * side - 1.0, d)
+            else:
+                between = along(column(space.world[i], 3), -1.0, column(space.world[j], 3))
+                d = scaled(math.copysign(1.0, dot(d, between)), d)
+            least_violated, after = violation(k, d, least, colliders, space)
+            if least_violated > best:
+                best, n, depth, changed = least_violated, d, -after, True
+    if changed:
+        count = patch_along(i, j, n, depth, most, colliders, space)
+    return count
+
+
+@compiled
+def patch_along(i: int, j: int, n: Vector, depth: float, most: float, colliders: Colliders, space: Workspace) -> int:
+    """Contacts of two convex shapes along a normal of a face, in ``later``; how many."""
+    shapes, hulls, work, later, poses = colliders.shapes, colliders.hulls, space.work.rows, space.work.later, space.work.poses
+    return patch(Solid(shapes[i], poses[0]), Solid(shapes[j], poses[1]), hulls, (n, depth), most, work, later, 0)
+
+
+@compiled
+def is_as_before(
+    k: int, dt: float, hit: int, count: int, closed: float, poses: Array, twists: Array, colliders: Colliders,
+    space: Workspace,
+) -> bool:  # fmt: skip
+    """Whether the wall at the start of the step is what is hit, or what is slid along: it stays as it is."""
+    later, found, first, same = space.work.later, space.found, MOST_POINTS * k, SAME_HIT
+    r = hit
+    if hit < 0:
+        r = 0
+        for c in range(1, count):
+            if later[c, 7] > later[r, 7]:
+                r = c
+        if count == 0:
+            return False
+        start = later[r, 7] - dt * approach_later(k, r, dt, poses, twists, colliders, space)
+        if later[r, 7] > max(start, 0.0) + closed:
+            same = SAME_SLIDE
+    n, deepest = (later[r, 4], later[r, 5], later[r, 6]), first
+    worst = -np.inf
+    for r in range(first, first + space.ends[k + 1]):
+        into = found[r, 7] + dt * approach(k, r, found, poses, twists, colliders, space)
+        if into > worst:
+            worst, deepest = into, r
+    return dot(n, (found[deepest, 4], found[deepest, 5], found[deepest, 6])) >= same
+
+
+@compiled
+def move_back(
+    k: int, dt: float, t: float, count: int, poses: Array, twists: Array, colliders: Colliders, space: Workspace
+) -> None:
+    """Contacts in ``later``, at a part ``t`` of the step, as those of the start: at the end of the path they are alike.
+
+    The point is where it is on that link that moves more.
+    """
+    later, found, first, pairs = space.work.later, space.found, MOST_POINTS * k, space.pairs
+    place_pair(k, t * dt, poses, twists, colliders, space)
+    shift, weights = (0.0, 0.0, 0.0), 0.0
+    for side in range(2):
+        d = along(column(space.work.poses[side], 3), -1.0, column(space.world[pairs[k, side]], 3))
+        shift, weights = along(shift, dot(d, d), d), weights + dot(d, d)
+    if weights > 0.0:
+        shift = scaled(1.0 / weights, shift)
+    for r in range(count):
+        for c in range(1, 8):
+            found[first + r, c] = later[r, c]
+        for c in range(3):
+            found[first + r, 1 + c] -= shift[c]
+        depth = later[r, 7] - t * dt * approach(k, first + r, found, poses, twists, colliders, space)
+        found[first + r, 7] = min(depth, max(later[r, 7], 0.0))  # what parts is no overlap
+
+
+@compiled
+def bend_paths(pairs: int, first: Array, poses: Array, twists: Array, colliders: Colliders, space: Workspace) -> bool:
+    """Bend the paths of links where they hit first, and mark pairs that hit later; whether there are any.
+
+    ``first`` is memory for a time of each link. Of links that both move, either takes half of the velocity by which they come together.
+    """
+    shapes, found = colliders.shapes, False
+    for link in range(first.size):
+        first[link] = np.inf
+    for k in range(pairs):
+        for side in range(2):
+            link = int(shapes[space.pairs[k, side], LINK])
+            if link >= 0:
+                first[link] = min(first[link], space.hits[k, 0])
+    for k in range(pairs):
+        for side in range(2):
+            link = int(shapes[space.pairs[k, side], LINK])
+            if link >= 0 and first[link] + TOGETHER < space.hits[k, 0] < np.inf:
+                space.walls[k], found = LATE, True
+    if not found:
+        return False
+    for k in range(pairs):
+        t = space.hits[k, 0]
+        if not t < np.inf or space.walls[k] == LATE:
+            continue
+        i, j, n = int(shapes[space.pairs[k, 0], LINK]), int(shapes[space.pairs[k, 1], LINK]), row_of_hit(k, space)
+        speed = approach(k, MOST_POINTS * k, space.found, poses, twists, colliders, space)
+        part = max(speed, 0.0) * (1.0 - t) * (0.5 if i >= 0 and j >= 0 else 1.0)
+        for c in range(3):
+            if i >= 0:
+                twists[i, c] += part * n[c]
+            if j >= 0:
+                twists[j, c] -= part * n[c]
+    return True
+
+
+@inlined
+def row_of_hit(k: int, space: Workspace) -> Vector:
+    """Normal at the hit of a pair."""
+    return space.hits[k, 1], space.hits[k, 2], space.hits[k, 3]

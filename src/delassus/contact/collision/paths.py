@@ -59,8 +59,8 @@ MOST_STEPS = 16
 ARRIVED = 1e-3
 """Part of the slop by which gaps at a hit may differ."""
 
-SAME_HIT, SAME_SLIDE = 1.0 - 1e-6, 0.9
-"""Cosines of the angles up to which a contact at a hit, or one that slides on, is that of the start of the step."""
+SAME_FACE, SAME_SLIDE = 1.0 - 1e-12, 0.9
+"""Cosines of the angles up to which a normal is that of the start of the step: of one face; of what is slid along."""
 
 TOGETHER = 1e-6
 """Parts of a step that hits may differ by and are at one time."""
@@ -156,14 +156,9 @@ def follow_paths(
             continue
         space.walls[k] = CALM
         i, j, first = space.pairs[k, 0], space.pairs[k, 1], MOST_POINTS * k
-        most, least = most_gap(i, j, reach, gap, colliders), 2.0 * slop
+        most, least = most_gap(i, j, reach, gap, colliders), no_obstacle(k, slop, overlaps, colliders, space)
         if what == LATE:
             space.ends[k + 1] = touch(i, j, space.world[i], space.world[j], most, colliders, space.work, found, first)
-        deepest = 0.0
-        for c in (i, j):
-            if shapes[c, LINK] >= 0:
-                deepest = max(deepest, overlaps[int(shapes[c, LINK])])
-        least += deepest
         t, count, hit = find_hit(k, dt, slop, least, most, poses, twists, colliders, space)
         space.hits[k, 0] = np.inf
         if hit < 0:
@@ -174,6 +169,17 @@ def follow_paths(
         if t > 0.0 and not is_as_before(k, dt, hit, count, closed, poses, twists, colliders, space):
             move_back(k, dt, t, count, poses, twists, colliders, space)
             space.ends[k + 1] = count
+
+
+@compiled
+def no_obstacle(k: int, slop: float, overlaps: Array, colliders: Colliders, space: Workspace) -> float:
+    """Overlap (m) of a pair that is no obstacle."""
+    deepest = 0.0
+    for side in range(2):
+        link = int(colliders.shapes[space.pairs[k, side], LINK])
+        if link >= 0:
+            deepest = max(deepest, overlaps[link])
+    return deepest + 2.0 * slop
 
 
 @compiled
@@ -313,7 +319,7 @@ def is_as_before(
     space: Workspace,
 ) -> bool:  # fmt: skip
     """Whether the wall at the start of the step is what is hit, or what is slid along: it stays as it is."""
-    later, found, first, same = space.work.later, space.found, MOST_POINTS * k, SAME_HIT
+    later, found, first, same = space.work.later, space.found, MOST_POINTS * k, SAME_FACE
     r = hit
     if hit < 0:
         r = 0
@@ -331,6 +337,8 @@ def is_as_before(
         into = found[r, 7] + dt * approach(k, r, found, poses, twists, colliders, space)
         if into > worst:
             worst, deepest = into, r
+    if found[deepest, 7] < -closed:
+        same = SAME_FACE
     return dot(n, (found[deepest, 4], found[deepest, 5], found[deepest, 6])) >= same
 
 
@@ -360,7 +368,10 @@ def move_back(
 
 
 @compiled
-def bend_paths(pairs: int, first: Array, poses: Array, twists: Array, colliders: Colliders, space: Workspace) -> bool:
+def bend_paths(
+    pairs: int, dt: float, slop: float, first: Array, poses: Array, twists: Array, overlaps: Array,
+    colliders: Colliders, space: Workspace,
+) -> bool:  # fmt: skip
     """Bend the paths of links where they hit first, and mark pairs that hit later; whether there are any.
 
     ``first`` is memory for a time of each link. Of links that both move, either takes half of the velocity by which they come together.
@@ -385,8 +396,10 @@ def bend_paths(pairs: int, first: Array, poses: Array, twists: Array, colliders:
         if not t < np.inf or space.walls[k] == LATE:
             continue
         i, j, n = int(shapes[space.pairs[k, 0], LINK]), int(shapes[space.pairs[k, 1], LINK]), row_of_hit(k, space)
+        least = no_obstacle(k, slop, overlaps, colliders, space)
         speed = approach(k, MOST_POINTS * k, space.found, poses, twists, colliders, space)
-        part = max(speed, 0.0) * (1.0 - t) * (0.5 if i >= 0 and j >= 0 else 1.0)
+        left = least - max(space.found[MOST_POINTS * k, 7], 0.0)  # what it overlaps more than at the start
+        part = (max(speed, 0.0) * (1.0 - t) + left / dt) * (0.5 if i >= 0 and j >= 0 else 1.0)
         for c in range(3):
             if i >= 0:
                 twists[i, c] += part * n[c]

@@ -15,7 +15,7 @@ import math
 from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.collision.paths import any_walls, bend_paths, find_overlaps
+from delassus.contact.collision.paths import SLOP, any_walls, bend_paths, find_overlaps
 from delassus.contact.collision.narrow_phase import find_near_pairs, number_contacts
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.sparse.cone import JOINT, OUT_OF_REACH
@@ -253,7 +253,10 @@ def find_contacts(model: Model, data: Data, options: Options) -> int:
     if any_walls(pairs, data.space):
         find_overlaps(pairs, model.colliders, data.space, links.overlaps)
         share(FOLLOWING, pairs, model, data, options)
-        if bend_paths(pairs, links.hits, links.poses, links.twists, model.colliders, data.space):
+        slop = SLOP * options.penetration
+        if bend_paths(
+            pairs, options.dt, slop, links.hits, links.poses, links.twists, links.overlaps, model.colliders, data.space
+        ):
             share(FOLLOWING, pairs, model, data, options)
     n = number_contacts(data.space)
     if n > data.contacts.row.size:

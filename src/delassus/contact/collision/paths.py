@@ -17,7 +17,6 @@ edge of two tiles does not run into the side of the second.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
     CYLINDER,
+    ELLIPSOID,
     FIRST_FACE,
     HALF_SPACE,
     HULL,
@@ -35,6 +35,7 @@ from delassus.contact.collision.colliders import (
     N_FACES,
     NORMALS,
     SIZE,
+    SPHERE,
     SURFACE,
     VERTICES,
     Colliders,
@@ -59,8 +60,10 @@ MOST_STEPS = 16
 ARRIVED = 1e-3
 """Part of the slop by which gaps at a hit may differ."""
 
-SAME_FACE, SAME_SLIDE = 1.0 - 1e-12, 0.9
-"""Cosines of the angles up to which a normal is that of the start of the step: of one face; of what is slid along."""
+SAME_FACE, SAME_SLIDE, ROLLED = 1.0 - 1e-12, 0.9, 2.0
+"""Cosines of the angles up to which a normal is that of the start of the step: of one face; of what is slid along.
+
+And how much further than what is round rolls over it by its motion."""
 
 TOGETHER = 1e-6
 """Parts of a step that hits may differ by and are at one time."""
@@ -149,7 +152,7 @@ def follow_paths(
     overlaps: Array, colliders: Colliders, space: Workspace,
 ) -> None:  # fmt: skip
     """Contacts of those of some near pairs that are marked, in the place of those at the start."""
-    shapes, found = colliders.shapes, space.found
+    found = space.found
     for k in range(begin, end):
         what = space.walls[k]
         if what == CALM:
@@ -166,7 +169,7 @@ def follow_paths(
         else:
             source = found[first + hit] if t == 0.0 else space.work.later[hit]
             space.hits[k, 0], space.hits[k, 1], space.hits[k, 2], space.hits[k, 3] = t, source[4], source[5], source[6]
-        if t > 0.0 and not is_as_before(k, dt, hit, count, closed, poses, twists, colliders, space):
+        if t > 0.0 and not is_as_before(k, dt, hit, count, closed, gap, poses, twists, colliders, space):
             move_back(k, dt, t, count, poses, twists, colliders, space)
             space.ends[k + 1] = count
 
@@ -309,14 +312,15 @@ def end_of_path(
 @compiled
 def patch_along(i: int, j: int, n: Vector, depth: float, most: float, colliders: Colliders, space: Workspace) -> int:
     """Contacts of two convex shapes along a normal of a face, in ``later``; how many."""
-    shapes, hulls, work, later, poses = colliders.shapes, colliders.hulls, space.work.rows, space.work.later, space.work.poses
-    return patch(Solid(shapes[i], poses[0]), Solid(shapes[j], poses[1]), hulls, (n, depth), most, work, later, 0)
+    shapes, poses, memory = colliders.shapes, space.work.poses, space.work
+    a, b = Solid(shapes[i], poses[0]), Solid(shapes[j], poses[1])
+    return patch(a, b, colliders.hulls, (n, depth), most, memory.rows, memory.later, 0)
 
 
 @compiled
 def is_as_before(
-    k: int, dt: float, hit: int, count: int, closed: float, poses: Array, twists: Array, colliders: Colliders,
-    space: Workspace,
+    k: int, dt: float, hit: int, count: int, closed: float, gap: float, poses: Array, twists: Array,
+    colliders: Colliders, space: Workspace,
 ) -> bool:  # fmt: skip
     """Whether the wall at the start of the step is what is hit, or what is slid along: it stays as it is."""
     later, found, first, same = space.work.later, space.found, MOST_POINTS * k, SAME_FACE
@@ -337,9 +341,26 @@ def is_as_before(
         into = found[r, 7] + dt * approach(k, r, found, poses, twists, colliders, space)
         if into > worst:
             worst, deepest = into, r
-    if found[deepest, 7] < -closed:
+    if found[deepest, 7] < -gap:
         same = SAME_FACE
-    return dot(n, (found[deepest, 4], found[deepest, 5], found[deepest, 6])) >= same
+    n0, round = (found[deepest, 4], found[deepest, 5], found[deepest, 6]), 0.0
+    for side in range(2):
+        round += radius_of_curvature(colliders.shapes[space.pairs[k, side]])
+    if hit >= 0 and round > 0.0:
+        i, j = int(colliders.shapes[space.pairs[k, 0], LINK]), int(colliders.shapes[space.pairs[k, 1], LINK])
+        x = found[deepest, 1], found[deepest, 2], found[deepest, 3]
+        u = along(link_velocity(i, x, poses, twists), -1.0, link_velocity(j, x, poses, twists))
+        return norm(along(n, -1.0, n0)) <= ROLLED * dt * space.hits[k, 0] * norm(u) / round
+    return dot(n, n0) >= same
+
+
+@compiled
+def radius_of_curvature(shape: Array) -> float:
+    """The least (m) of what is round of a shape, zero without."""
+    kind, x, y, z = int(shape[KIND]), shape[SIZE], shape[SIZE + 1], shape[SIZE + 2]
+    if kind == ELLIPSOID:
+        return min(x, min(y, z)) ** 2 / max(x, max(y, z))
+    return x if kind == SPHERE or kind == CAPSULE or kind == CYLINDER else 0.0
 
 
 @compiled
@@ -374,7 +395,8 @@ def bend_paths(
 ) -> bool:  # fmt: skip
     """Bend the paths of links where they hit first, and mark pairs that hit later; whether there are any.
 
-    ``first`` is memory for a time of each link. Of links that both move, either takes half of the velocity by which they come together.
+    ``first`` is memory for a time of each link. Of links that both move, either takes half of the velocity by which
+    they come together.
     """
     shapes, found = colliders.shapes, False
     for link in range(first.size):

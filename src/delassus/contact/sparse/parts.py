@@ -22,9 +22,9 @@ from delassus.runtime.helper import UNIT, share_work
     STEPS, FREE_MOTION, PLACING, TOUCHING, FOLLOWING, UNPACKING, CHOICE, FILLING, SOLUTION, STORING, CORRECTION,
     INTEGRATION,
 ) = range(12)  # fmt: skip
-"""Whole steps, and parts of one: links without contacts, poses of colliders, contacts of near pairs, those that
-are sought later in the step, all in their order, those that have row groups, these groups, impulses of islands, those of contacts, position correction of islands,
-and positions of free bodies."""
+"""Whole steps, and parts of one: links without contacts, poses of colliders, contacts of near pairs, of some of them on
+their paths, all in their order, those that have row groups, these groups, impulses of islands, those of contacts,
+position correction of islands, and positions of free bodies."""
 
 GRAIN = UNIT
 """Pairs, contacts or bodies that one thread takes at least; bodies are states of a kernel."""

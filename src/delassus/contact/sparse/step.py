@@ -15,8 +15,8 @@ import math
 from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.collision.paths import SLOP, any_walls, bend_paths, find_overlaps
 from delassus.contact.collision.narrow_phase import find_near_pairs, number_contacts
+from delassus.contact.collision.paths import SLOP, any_walls, bend_paths, find_overlaps
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.sparse.cone import JOINT, OUT_OF_REACH
 from delassus.contact.sparse.impact import (
@@ -125,8 +125,11 @@ def add_joint_groups(data: Data, dt: float, length: float, count: int, at: int) 
 
 
 @compiled
-def find_twists(model: Model, data: Data, v: Array) -> None:
-    """Twists of links in the axes of the world, at the origins of their frames, from velocities of all blocks."""
+def find_twists(model: Model, data: Data, v: Array, driven: Array) -> None:
+    """Twists of links in the axes of the world, at the origins of their frames, from velocities of all blocks.
+
+    Blocks that are ``tunnelling`` have the velocities that they are ``driven`` to.
+    """
     links, poses, V = model.links, data.links.poses, data.links.twists
     for link in range(links.parents.size):
         parent, T = links.parents[link], poses[link]
@@ -137,10 +140,11 @@ def find_twists(model: Model, data: Data, v: Array) -> None:
             V[link, 0] += V[link, 4] * z - V[link, 5] * y
             V[link, 1] += V[link, 5] * x - V[link, 3] * z
             V[link, 2] += V[link, 3] * y - V[link, 4] * x
+        is_driven = data.links.tunnelling[links.block[link]] > 0
         for k in range(links.first_dof[link], links.first_dof[link + 1]):
-            a = links.axes[k]
+            a, speed = links.axes[k], driven[links.place[k]] if is_driven else v[links.place[k]]
             for c in range(3):
-                V[link, c + 3 * (a // 3)] += T[c, a % 3] * v[links.place[k]]
+                V[link, c + 3 * (a // 3)] += T[c, a % 3] * speed
 
 
 @compiled
@@ -151,7 +155,7 @@ def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
     """
     contacts, v, dt, found = data.contacts, data.state.after, options.dt, False
     links, V, reach, tunnelling = model.links, data.links.twists, data.links.reach, data.links.tunnelling
-    find_twists(model, data, v)
+    find_twists(model, data, v, v)
     for link in range(reach.size):
         speed, turning = 0.0, 0.0
         for c in range(3):
@@ -243,8 +247,7 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
 def find_contacts(model: Model, data: Data, options: Options) -> int:
     """As `narrow_phase.find_contacts`, with the impulses that they start from; `NO_ROOM` for too many."""
     links, data.space.counts[1] = data.links, 1
-    if data.progress.step[ATTEMPT] == 0:
-        find_twists(model, data, data.state.v)
+    find_twists(model, data, data.state.v, data.state.after)
     share(PLACING, model.colliders.shapes.shape[0], model, data, options)
     pairs = find_near_pairs(links.poses, links.reach, options.touching, model.margin, model.colliders, data.space)
     if pairs < 0:

@@ -129,10 +129,9 @@ class Workspace(NamedTuple):
         Where contacts of each near pair begin and end; memory while pairs are sorted.
     found : (8 most, 8) array
         Contacts of near pairs, 8 rows for each: a spare place, point, normal, depth.
-    walls : (most,) array of int
-        Whether a near pair is to be looked at where the step ends; see `delassus.contact.collision.paths`.
-    hits : (most, 4) array
-        When such a pair hits, as a part of the step (infinity: it does not), and the normal there.
+    paths : (most, 5) array
+        Whether a near pair is to be looked at on its path; when it hits, as a part of the step (infinity: it does
+        not), and the normal there; see `delassus.contact.collision.paths`.
     work : PairMemory
         Of one thread.
     counts : (2,) array of int
@@ -149,8 +148,7 @@ class Workspace(NamedTuple):
     pairs: NDArray[np.int64]
     ends: NDArray[np.int64]
     found: Array
-    walls: NDArray[np.int64]
-    hits: Array
+    paths: Array
     work: PairMemory
     counts: NDArray[np.int64]
 
@@ -205,8 +203,7 @@ def workspace(colliders: Colliders, most: int) -> tuple[Workspace, ContactArrays
         pairs=np.zeros((most, 2), np.int64),
         ends=np.zeros(most + 1, np.int64),
         found=np.zeros((rows, 8)),
-        walls=np.zeros(most, np.int64),
-        hits=np.zeros((most, 4)),
+        paths=np.zeros((most, 5)),
         work=pair_memory(max(2 * corners + 8, MOST_FACES)),
         counts=np.zeros(2, np.int64),
     )

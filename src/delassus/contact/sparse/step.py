@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.narrow_phase import find_near_pairs, number_contacts
-from delassus.contact.collision.paths import SLOP, any_walls, bend_paths, find_overlaps
+from delassus.contact.collision.paths import any_walls, bend_paths, find_overlaps
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.sparse.cone import JOINT, OUT_OF_REACH
 from delassus.contact.sparse.impact import (
@@ -50,6 +50,7 @@ from delassus.contact.sparse.parts import (
     TOUCHING,
     UNPACKING,
     compute_part,
+    paths_of,
     share,
 )
 from delassus.contact.sparse.records import (
@@ -254,12 +255,10 @@ def find_contacts(model: Model, data: Data, options: Options) -> int:
         return pairs
     share(TOUCHING, pairs, model, data, options)
     if any_walls(pairs, data.space):
-        find_overlaps(pairs, model.colliders, data.space, links.overlaps)
+        paths = paths_of(model, data, options)
+        find_overlaps(pairs, paths)
         share(FOLLOWING, pairs, model, data, options)
-        slop = SLOP * options.penetration
-        if bend_paths(
-            pairs, options.dt, slop, links.hits, links.poses, links.twists, links.overlaps, model.colliders, data.space
-        ):
+        if bend_paths(pairs, paths):
             share(FOLLOWING, pairs, model, data, options)
     n = number_contacts(data.space)
     if n > data.contacts.row.size:

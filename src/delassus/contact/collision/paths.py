@@ -401,7 +401,7 @@ def is_as_before(k: int, hit: int, count: int, paths: Paths) -> bool:
         i, j = int(colliders.shapes[space.pairs[k, 0], LINK]), int(colliders.shapes[space.pairs[k, 1], LINK])
         x = found[deepest, 1], found[deepest, 2], found[deepest, 3]
         u = along(link_velocity(i, x, paths), -1.0, link_velocity(j, x, paths))
-        return norm(along(n, -1.0, n0)) <= ROLLED * dt * space.paths[k, 1] * norm(u) / round
+        return bool(norm(along(n, -1.0, n0)) <= ROLLED * dt * space.paths[k, 1] * norm(u) / round)
     return dot(n, n0) >= same
 
 

@@ -17,8 +17,8 @@ from delassus.contact.collision.colliders import (
     RADIUS,
     Colliders,
     ContactArrays,
-    PairMemory,
     Workspace,
+    pair_memory,
 )
 from delassus.contact.collision.narrow_phase import find_touching, number_contacts, unpack
 from delassus.contact.snapshot import Indices
@@ -61,7 +61,7 @@ def contact_changes(
     ``space`` holds the poses of colliders, ``found`` the contacts of these pairs in their order.
     """
     n, own = len(pairs), pairs.ravel()
-    world = _duals(2 * n, 3, 4)
+    world = _duals((2 * n, 3, 4))
     world["x"] = space.world[own]
     R = space.world[pairs[:, 0], :, :3]
     for k in range(3):
@@ -71,16 +71,16 @@ def contact_changes(
     every = colliders._replace(
         shapes=colliders.shapes[own], local=colliders.local[own], material=colliders.material[own]
     )
-    work = PairMemory(_duals(*space.work.rows.shape), _duals(*space.work.triangles.shape))
+    work = pair_memory(space.work.rows.shape[1], _duals)
     memory = space._replace(
         world=world, centres=space.centres[own], pairs=np.arange(2 * n).reshape(-1, 2), work=work,
-        ends=np.zeros(n + 1, np.int64), found=_duals(MOST_POINTS * n, 8), counts=np.array([n, 1]),
+        ends=np.zeros(n + 1, np.int64), found=_duals((MOST_POINTS * n, 8)), counts=np.array([n, 1]),
     )  # fmt: skip
     most = MOST_POINTS * n
     numbers, indices = np.zeros(most), np.zeros((most, 2), np.int64)
     out: Any = ContactArrays(
-        indices, _duals(most, 3), _duals(most, 3, 3), _duals(most), numbers, numbers.copy(), indices.copy(),
-        _duals(most, 2),
+        indices, _duals((most, 3)), _duals((most, 3, 3)), _duals(most), numbers, numbers.copy(), indices.copy(),
+        _duals((most, 2)),
     )  # fmt: skip
     m = find_changes(n, reach, gap, every, memory, out)
     out.colliders[:m] = pairs[out.colliders[:m, 0] // 2]
@@ -91,7 +91,7 @@ def contact_changes(
     return ContactChanges(*[*changed, space.world[found.colliders[:, 0], :, 3], known])
 
 
-def _duals(*shape: int) -> Any:
+def _duals(shape: int | tuple[int, ...]) -> Any:
     return np.zeros(shape, DUALS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,10 +94,16 @@ class PairMemory(NamedTuple):
         For simplices, polytopes and polygons: places of corners, and what belongs to them; contacts of surfaces.
     triangles : (2, `COLUMNS`) array
         Triangles of surfaces as shapes.
+    later : (8, 8) array
+        Contacts of the pair at a later time, in the rows of `Workspace.found`.
+    poses : (2, 3, 4) array
+        Those of the pair then.
     """
 
     rows: Array
     triangles: Array
+    later: Array
+    poses: Array
 
 
 class Workspace(NamedTuple):
@@ -122,6 +129,9 @@ class Workspace(NamedTuple):
         Where contacts of each near pair begin and end; memory while pairs are sorted.
     found : (8 most, 8) array
         Contacts of near pairs, 8 rows for each: a spare place, point, normal, depth.
+    paths : (most, 5) array
+        Whether a near pair is to be looked at on its path; when it hits, as a part of the step (infinity: it does
+        not), and the normal there; see `delassus.contact.collision.paths`.
     work : PairMemory
         Of one thread.
     counts : (2,) array of int
@@ -138,6 +148,7 @@ class Workspace(NamedTuple):
     pairs: NDArray[np.int64]
     ends: NDArray[np.int64]
     found: Array
+    paths: Array
     work: PairMemory
     counts: NDArray[np.int64]
 
@@ -192,7 +203,8 @@ def workspace(colliders: Colliders, most: int) -> tuple[Workspace, ContactArrays
         pairs=np.zeros((most, 2), np.int64),
         ends=np.zeros(most + 1, np.int64),
         found=np.zeros((rows, 8)),
-        work=PairMemory(np.zeros((5, max(2 * corners + 8, MOST_FACES), 8)), np.zeros((2, COLUMNS))),
+        paths=np.zeros((most, 5)),
+        work=pair_memory(max(2 * corners + 8, MOST_FACES)),
         counts=np.zeros(2, np.int64),
     )
     contacts = ContactArrays(
@@ -206,6 +218,11 @@ def workspace(colliders: Colliders, most: int) -> tuple[Workspace, ContactArrays
         surface_velocities=np.empty((rows, 2)),
     )
     return space, contacts
+
+
+def pair_memory(most: int, zeros: Callable[..., Any] = np.zeros) -> PairMemory:
+    """Memory for one pair whose polygons and polytopes have at most so many corners."""
+    return PairMemory(zeros((5, most, 8)), zeros((2, COLUMNS)), zeros((MOST_POINTS, 8)), zeros((2, 3, 4)))
 
 
 def _describe(shape: Shape, row: Array) -> None:

@@ -1,34 +1,63 @@
-"""Contacts at given poses, from poses of links to arrays of contacts, in one compiled function."""
+"""Contacts at given poses, from poses of links to arrays of contacts, in one compiled function.
+
+Those of spheres and capsules with each other, of spheres with boxes and cylinders are distances of points and segments,
+less radii. Of shapes A and B, ``n`` points from the core of B to that of A; the contact is midway between the surfaces.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from delassus.compiler.jit.compile import compiled
+from delassus.compiler.jit.loop_ops import emitted
+from delassus.constraints.shapes import nearest_points
 from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
+    BOX,
     CAPSULE,
     CYLINDER,
     HALF_SPACE,
     KIND,
     LINK,
     RADIUS,
+    SIZE,
     SPHERE,
     SURFACE,
     VERTICES,
     Colliders,
     ContactArrays,
+    PairMemory,
     Solid,
     Workspace,
 )  # fmt: skip
 from delassus.contact.collision.convex import convex_pair
 from delassus.contact.collision.half_spaces import on_plane
 from delassus.contact.collision.near_pairs import list_pairs, place_colliders
-from delassus.contact.collision.spheres_capsules import round_pair
 from delassus.contact.collision.surfaces import surface_pair
-from delassus.contact.collision.vectors import along, cross, dot, in_world, norm, row_of, scaled
+from delassus.contact.collision.vectors import (
+    Vector,
+    along,
+    column,
+    cross,
+    dot,
+    in_frame,
+    in_world,
+    norm,
+    row_of,
+    scaled,
+    write,
+)
 from delassus.contact.filters import friction_of
 from delassus.spatial.rotations import Array
+
+from_block: Callable[[Vector, Vector, float], tuple[float, Vector]] = emitted(nearest_points.from_block)
+from_cylinder: Callable[[Vector, float, float, float], tuple[float, Vector]] = emitted(nearest_points.from_cylinder)
+from_point: Callable[[Vector, Vector, float], tuple[float, Vector]] = emitted(nearest_points.from_point)
+across: Callable[[Vector, Vector, Vector], Vector] = emitted(nearest_points.across)
+side_by_side: Callable[..., tuple[tuple[float, float], tuple[float, float], float]] = emitted(
+    nearest_points.side_by_side
+)
 
 INVALID_POSE, BUFFER_FULL = -1, -2
 """Instead of a number of contacts: some pose is not finite; the arrays are too small."""
@@ -88,35 +117,49 @@ def find_near_pairs(
 @compiled
 def find_touching(begin: int, end: int, reach: Array, gap: float, colliders: Colliders, space: Workspace) -> None:
     """Find contacts of some near pairs, and how many each has."""
-    shapes, world, hulls, out, work = colliders.shapes, space.world, colliders.hulls, space.found, space.work.rows
+    shapes = colliders.shapes
     for k in range(begin, end):
         i, j, first = space.pairs[k, 0], space.pairs[k, 1], MOST_POINTS * k
-        m, space.ends[k + 1] = first, 0
-        most, turned = gap, shapes[i, KIND] > shapes[j, KIND]
-        for c in (i, j):
-            if shapes[c, LINK] >= 0:
-                most += reach[int(shapes[c, LINK])]
-        if turned:
-            i, j = j, i
-        a, b = Solid(shapes[i], world[i]), Solid(shapes[j], world[j])
-        kind, other = int(a.shape[KIND]), int(b.shape[KIND])
-        if other == HALF_SPACE:
-            m = on_plane(a.shape, a.pose, hulls[VERTICES], b.pose, most, work[0], out, m)
-        else:
+        space.ends[k + 1] = 0
+        most = most_gap(i, j, reach, gap, colliders)
+        if shapes[i, KIND] != HALF_SPACE and shapes[j, KIND] != HALF_SPACE:
             d, far = along(row_of(space.centres, i), -1.0, row_of(space.centres, j)), most
-            far += a.shape[RADIUS] + b.shape[RADIUS]
+            far += shapes[i, RADIUS] + shapes[j, RADIUS]
             if d[0] * d[0] + d[1] * d[1] + d[2] * d[2] > far * far:
                 continue
-            if (kind == SPHERE and other <= CYLINDER) or (kind == CAPSULE and other == CAPSULE):
-                m = round_pair(a, b, most, out, m)
-            elif other == SURFACE:
-                m = surface_pair(a, b, colliders, most, space.work, out, m)
-            else:
-                m = convex_pair(a, b, hulls, most, work, out, m)
-        if turned:
-            for r in range(first, m):
-                out[r, 4], out[r, 5], out[r, 6] = -out[r, 4], -out[r, 5], -out[r, 6]
-        space.ends[k + 1] = m - first
+        a, b = Solid(shapes[i], space.world[i]), Solid(shapes[j], space.world[j])
+        space.ends[k + 1] = touch(a, b, most, colliders, space.work, space.found, first)
+
+
+@compiled
+def most_gap(i: int, j: int, reach: Array, gap: float, colliders: Colliders) -> float:
+    """Gap (m) up to which two colliders touch."""
+    most = gap
+    for c in (i, j):
+        if colliders.shapes[c, LINK] >= 0:
+            most += reach[int(colliders.shapes[c, LINK])]
+    return most
+
+
+@compiled
+def touch(a: Solid, b: Solid, most: float, colliders: Colliders, memory: PairMemory, out: Array, first: int) -> int:
+    """Contacts of two colliders as rows of ``out`` from ``first``; returns how many."""
+    hulls, work, m, turned = colliders.hulls, memory.rows, first, a.shape[KIND] > b.shape[KIND]
+    if turned:
+        a, b = Solid(b.shape, b.pose), Solid(a.shape, a.pose)
+    kind, other = int(a.shape[KIND]), int(b.shape[KIND])
+    if other == HALF_SPACE:
+        m = on_plane(a.shape, a.pose, hulls[VERTICES], b.pose, most, work[0], out, m)
+    elif (kind == SPHERE and other <= CYLINDER) or (kind == CAPSULE and other == CAPSULE):
+        m = round_pair(a, b, most, out, m)
+    elif other == SURFACE:
+        m = surface_pair(a, b, colliders, most, memory, out, m)
+    else:
+        m = convex_pair(a, b, hulls, most, work, out, m)
+    if turned:
+        for r in range(first, m):
+            out[r, 4], out[r, 5], out[r, 6] = -out[r, 4], -out[r, 5], -out[r, 6]
+    return m - first
 
 
 @compiled
@@ -157,3 +200,46 @@ def unpack(begin: int, end: int, colliders: Colliders, space: Workspace, contact
             for r in range(3):
                 contacts.points[k, r] = found[1 + r]
                 contacts.frames[k, r, 0], contacts.frames[k, r, 1], contacts.frames[k, r, 2] = t[r], s[r], n[r]
+
+
+@compiled
+def ball_pair(
+    x: Vector, y: Vector, radii: tuple[float, float], spare: Vector, size: float, most: float, out: Array, m: int
+) -> int:
+    """Contact of two balls on axes of shapes of a size; where they have one centre, along the unit vector ``spare``."""
+    distance, n = from_point(along(x, -1.0, y), spare, size)
+    gap = distance - (radii[0] + radii[1])
+    return m if gap > most else write(out, m, along(y, 0.5 * gap + radii[1], n), n, -gap)
+
+
+@compiled
+def round_pair(a: Solid, b: Solid, most: float, out: Array, m: int) -> int:
+    """Contacts of a sphere with a sphere, capsule, box or cylinder, or of two capsules."""
+    if a.shape[0] == CAPSULE:
+        return capsule_pair(a, b, most, out, m)
+    radius, x, y = a.shape[SIZE], column(a.pose, 3), column(b.pose, 3)
+    if b.shape[0] == BOX or b.shape[0] == CYLINDER:
+        own, half = in_frame(b.pose, along(x, -1.0, y)), (b.shape[SIZE], b.shape[SIZE + 1], b.shape[SIZE + 2])
+        gap, n = from_block(own, half, radius) if b.shape[0] == BOX else from_cylinder(own, half[0], half[1], radius)
+        if gap - radius > most:
+            return m
+        n = in_world(b.pose, n)
+        return write(out, m, along(x, -0.5 * (gap + radius), n), n, radius - gap)
+    if b.shape[0] == CAPSULE:
+        t = dot(column(b.pose, 2), along(x, -1.0, y))
+        y = along(y, min(max(t, -b.shape[SIZE + 1]), b.shape[SIZE + 1]), column(b.pose, 2))
+    size = a.shape[RADIUS] + b.shape[RADIUS]
+    return ball_pair(x, y, (radius, b.shape[SIZE]), column(b.pose, 0), size, most, out, m)
+
+
+@compiled
+def capsule_pair(a: Solid, b: Solid, most: float, out: Array, m: int) -> int:
+    """Contact of two capsules at the nearest points of their segments; two contacts where they are side by side."""
+    size, radii = a.shape[RADIUS] + b.shape[RADIUS], (a.shape[SIZE], b.shape[SIZE])
+    x, y, of_a, of_b = column(a.pose, 3), column(b.pose, 3), column(a.pose, 2), column(b.pose, 2)
+    spare = across(of_a, of_b, column(b.pose, 0))
+    first, last, twice = side_by_side(along(x, -1.0, y), of_a, a.shape[SIZE + 1], of_b, b.shape[SIZE + 1])
+    m = ball_pair(along(x, first[0], of_a), along(y, first[1], of_b), radii, spare, size, most, out, m)
+    if twice > 0.0:
+        m = ball_pair(along(x, last[0], of_a), along(y, last[1], of_b), radii, spare, size, most, out, m)
+    return m

@@ -11,6 +11,7 @@ from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at, compare_exchange, load, store
 from delassus.contact.collision.narrow_phase import find_touching, unpack
 from delassus.contact.collision.near_pairs import place_colliders
+from delassus.contact.collision.paths import SLOP, Paths, find_walls, follow_paths
 from delassus.contact.sparse.impact import solve_some
 from delassus.contact.sparse.motion import correct_positions, free_motion_of_links, integrate_positions
 from delassus.contact.sparse.records import Data, Model, Options
@@ -18,11 +19,12 @@ from delassus.contact.sparse.rows import choose_contacts, fill_groups, store_imp
 from delassus.runtime.helper import UNIT, share_work
 
 (
-    STEPS, FREE_MOTION, PLACING, TOUCHING, UNPACKING, CHOICE, FILLING, SOLUTION, STORING, CORRECTION, INTEGRATION,
-) = range(11)  # fmt: skip
-"""Whole steps, and parts of one: links without contacts, poses of colliders, contacts of near pairs, these in their
-order, those that have row groups, these groups, impulses of islands, those of contacts, position correction of islands,
-and positions of free bodies."""
+    STEPS, FREE_MOTION, PLACING, TOUCHING, FOLLOWING, UNPACKING, CHOICE, FILLING, SOLUTION, STORING, CORRECTION,
+    INTEGRATION,
+) = range(12)  # fmt: skip
+"""Whole steps, and parts of one: links without contacts, poses of colliders, contacts of near pairs, of some of them on
+their paths, all in their order, those that have row groups, these groups, impulses of islands, those of contacts,
+position correction of islands, and positions of free bodies."""
 
 GRAIN = UNIT
 """Pairs, contacts or bodies that one thread takes at least; bodies are states of a kernel."""
@@ -37,6 +39,16 @@ with, and of its results; size of a place."""
 
 
 @inlined
+def paths_of(model: Model, data: Data, options: Options) -> Paths:
+    """Paths of links in this step."""
+    links, dt, slop = data.links, options.dt, SLOP * options.penetration
+    return Paths(
+        dt, dt * options.tolerance, slop, options.touching, links.reach, links.poses, links.twists, links.overlaps,
+        links.hits, model.colliders, data.space,
+    )  # fmt: skip
+
+
+@inlined
 def compute_part(part: int, begin: int, end: int, model: Model, data: Data, options: Options) -> None:
     """Compute a range of a part."""
     if part == FREE_MOTION:
@@ -45,6 +57,9 @@ def compute_part(part: int, begin: int, end: int, model: Model, data: Data, opti
         place_colliders(begin, end, data.links.poses, data.links.reach, options.touching, model.colliders, data.space)
     elif part == TOUCHING:
         find_touching(begin, end, data.links.reach, options.touching, model.colliders, data.space)
+        find_walls(begin, end, paths_of(model, data, options))
+    elif part == FOLLOWING:
+        follow_paths(begin, end, paths_of(model, data, options))
     elif part == UNPACKING:
         unpack(begin, end, model.colliders, data.space, data.contacts.found)
         warm_start_contacts(data.space.ends[begin], data.space.ends[end], data.contacts)

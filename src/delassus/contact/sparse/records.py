@@ -315,14 +315,18 @@ class Model(NamedTuple):
 
 
 class LinkMotion(NamedTuple):
-    """Links in the order of the scene: poses, how far each may move until its next step (m), twists after the step.
+    """Links in the order of the scene: poses, how far each may move until its next step (m), twists.
 
-    ``tunnelling`` are blocks that impulses drive into others.
+    These are in the axes of the world, of the step that is expected, then of that which is found. ``overlaps`` are
+    the deepest (m) at the start of the step, ``hits`` the times of the first. ``tunnelling`` are blocks that impulses
+    drive into others.
     """
 
     poses: Array
     reach: Array
     twists: Array
+    overlaps: Array
+    hits: Array
     tunnelling: Indices
 
 

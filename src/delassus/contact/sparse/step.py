@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.narrow_phase import find_near_pairs, number_contacts
+from delassus.contact.collision.paths import any_walls, bend_paths, find_overlaps
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.sparse.cone import JOINT, OUT_OF_REACH
 from delassus.contact.sparse.impact import (
@@ -39,6 +40,7 @@ from delassus.contact.sparse.parts import (
     CHOICE,
     CORRECTION,
     FILLING,
+    FOLLOWING,
     FREE_MOTION,
     INTEGRATION,
     PLACING,
@@ -48,6 +50,7 @@ from delassus.contact.sparse.parts import (
     TOUCHING,
     UNPACKING,
     compute_part,
+    paths_of,
     share,
 )
 from delassus.contact.sparse.records import (
@@ -78,6 +81,7 @@ from delassus.contact.sparse.rows import (
 )
 from delassus.contact.sparse.sleep import fall_asleep, stop_sleeping, wake_touched
 from delassus.contact.sparse.tape import begin_tape, record_parts, record_problem
+from delassus.spatial.rotations import Array
 
 
 class Tuning(NamedTuple):
@@ -122,26 +126,39 @@ def add_joint_groups(data: Data, dt: float, length: float, count: int, at: int) 
 
 
 @compiled
-def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
-    """Whether impulses make bodies pass others, beyond the tolerance, or may do so with others out of reach.
+def find_twists(model: Model, data: Data, v: Array, driven: Array) -> None:
+    """Twists of links in the axes of the world, at the origins of their frames, from velocities of all blocks.
 
-    Then these are ``tunnelling``, and ``reach`` is that of the velocities after the step.
+    Blocks that are ``tunnelling`` have the velocities that they are ``driven`` to.
     """
-    links, contacts, v, dt, found = model.links, data.contacts, data.state.after, options.dt, False
-    poses, V, reach, tunnelling = data.links.poses, data.links.twists, data.links.reach, data.links.tunnelling
-    for link in range(reach.size):
-        parent, T, b, speed, turning = links.parents[link], poses[link], links.slot[link], 0.0, 0.0
-        for c in range(6):  # the twist of a free body, and of others in the axes of the world
-            V[link, c] = v[6 * b + c] if b < model.free[1] else V[parent, c] if parent >= 0 else 0.0
+    links, poses, V = model.links, data.links.poses, data.links.twists
+    for link in range(links.parents.size):
+        parent, T = links.parents[link], poses[link]
+        for c in range(6):
+            V[link, c] = V[parent, c] if parent >= 0 else 0.0
         if parent >= 0:
             x, y, z = T[0, 3] - poses[parent, 0, 3], T[1, 3] - poses[parent, 1, 3], T[2, 3] - poses[parent, 2, 3]
             V[link, 0] += V[link, 4] * z - V[link, 5] * y
             V[link, 1] += V[link, 5] * x - V[link, 3] * z
             V[link, 2] += V[link, 3] * y - V[link, 4] * x
-        for k in range(links.first_dof[link], links.first_dof[link + 1] if b >= model.free[1] else 0):
-            a = links.axes[k]
+        is_driven = data.links.tunnelling[links.block[link]] > 0
+        for k in range(links.first_dof[link], links.first_dof[link + 1]):
+            a, speed = links.axes[k], driven[links.place[k]] if is_driven else v[links.place[k]]
             for c in range(3):
-                V[link, c + 3 * (a // 3)] += T[c, a % 3] * v[links.place[k]]
+                V[link, c + 3 * (a // 3)] += T[c, a % 3] * speed
+
+
+@compiled
+def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
+    """Whether impulses make bodies pass others, beyond the tolerance, or may do so with others out of reach.
+
+    Then these are ``tunnelling``, and ``reach`` is that of the velocities after the step.
+    """
+    contacts, v, dt, found = data.contacts, data.state.after, options.dt, False
+    links, V, reach, tunnelling = model.links, data.links.twists, data.links.reach, data.links.tunnelling
+    find_twists(model, data, v, v)
+    for link in range(reach.size):
+        speed, turning = 0.0, 0.0
         for c in range(3):
             speed += V[link, c] * V[link, c]
             turning += V[link, 3 + c] * V[link, 3 + c]
@@ -231,11 +248,18 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
 def find_contacts(model: Model, data: Data, options: Options) -> int:
     """As `narrow_phase.find_contacts`, with the impulses that they start from; `NO_ROOM` for too many."""
     links, data.space.counts[1] = data.links, 1
+    find_twists(model, data, data.state.v, data.state.after)
     share(PLACING, model.colliders.shapes.shape[0], model, data, options)
     pairs = find_near_pairs(links.poses, links.reach, options.touching, model.margin, model.colliders, data.space)
     if pairs < 0:
         return pairs
     share(TOUCHING, pairs, model, data, options)
+    if any_walls(pairs, data.space):
+        paths = paths_of(model, data, options)
+        find_overlaps(pairs, paths)
+        share(FOLLOWING, pairs, model, data, options)
+        if bend_paths(pairs, paths):
+            share(FOLLOWING, pairs, model, data, options)
     n = number_contacts(data.space)
     if n > data.contacts.row.size:
         return NO_ROOM

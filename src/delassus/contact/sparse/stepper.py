@@ -143,7 +143,8 @@ class BlockSteps:
             self.detector.size, self.detector.margin, characteristic_length(tree),
         )  # fmt: skip
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
-        self._links = LinkMotion(*_zeros((tree.n_links, 3, 4), tree.n_links, (tree.n_links, 6)), *_indices(n))
+        of_links = _zeros((tree.n_links, 3, 4), tree.n_links, (tree.n_links, 6), tree.n_links, tree.n_links)
+        self._links = LinkMotion(*of_links, *_indices(n))
         counts = _indices(8, len(STATUSES), len(STATUSES))
         self._progress = Progress(*[*counts, *_zeros(3, nv, nv), self._tape(0, 0)])
         self.report = self._progress.report

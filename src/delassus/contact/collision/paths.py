@@ -1,0 +1,483 @@
+"""Contacts that are sought where a step ends: what is not hit is no wall.
+
+Contacts at the start of a step are walls all over the step. Such a wall is in the way of a box that slides from one box
+onto its flush neighbour, and of a ball that passes over an edge. A pair that runs into one of its walls is looked at
+once more, on the path that its links are expected to take:
+
+- It *hits* where both would overlap by more than what is no obstacle: twice a slop, and the overlap that either has at
+  the start anyway. Its contacts are those at that time (Newton's method on the gap, which is convex in time where
+  nothing turns).
+- It does not hit: its contacts are those at the end of the path, along the normal that the motion violates least.
+
+Contacts that are found so are moved back to the start of the step, with the gap that makes them the same at the end.
+Of the hits of one link the later ones are looked at once more on the path as the first bends it: what lands beside the
+edge of two tiles does not run into the side of the second.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from delassus.compiler.jit.compile import compiled, inlined
+from delassus.constraints.shapes.lowest_points import MOST_POINTS
+from delassus.contact.collision.colliders import (
+    BOX,
+    CAPSULE,
+    CYLINDER,
+    ELLIPSOID,
+    FIRST_FACE,
+    HALF_SPACE,
+    HULL,
+    KIND,
+    LINK,
+    N_FACES,
+    NORMALS,
+    SIZE,
+    SPHERE,
+    SURFACE,
+    VERTICES,
+    Colliders,
+    Solid,
+    Workspace,
+)  # fmt: skip
+from delassus.contact.collision.narrow_phase import most_gap, touch
+from delassus.contact.collision.patches import patch
+from delassus.contact.collision.support import support_point
+from delassus.contact.collision.vectors import Vector, along, column, cross, dot, in_world, norm, row_of, scaled, write
+from delassus.spatial.rotations import Array
+
+CALM, LOOK, LATE = range(3)
+"""What is to be done with a near pair: nothing; it is looked at on its path; once more on the bent one."""
+
+SLOP = 0.1
+"""Of the overlap that is left alone, the part that is no obstacle."""
+
+MOST_STEPS = 16
+"""Of Newton's method for the time of a hit."""
+
+ARRIVED = 1e-3
+"""Part of the slop by which gaps at a hit may differ."""
+
+SAME_FACE, SAME_SLIDE, ROLLED = 1.0 - 1e-12, 0.9, 2.0
+"""Cosines of the angles up to which a normal is that of the start of the step: of one face; of what is slid along.
+
+And how much further than what is round rolls over it by its motion."""
+
+TOGETHER = 1e-6
+"""Parts of a step that hits may differ by and are at one time."""
+
+
+class Paths(NamedTuple):
+    """What paths of a step follow from.
+
+    Attributes
+    ----------
+    dt, closed, slop, gap : float
+        Time step (s), and lengths (m): what rests may be so far apart; half of what is no obstacle; shapes touch up to
+        this gap.
+    reach, poses, twists : (n_links,), (n_links, 3, 4), (n_links, 6) arrays
+        How far links may move (m), their poses, and their twists in the axes of the world; `bend_paths` changes these.
+    overlaps, first : (n_links,) arrays
+        Deepest overlap (m) of each link, and when it hits first; memory.
+    colliders : Colliders
+    space : Workspace
+        Of the thread.
+    """
+
+    dt: float
+    closed: float
+    slop: float
+    gap: float
+    reach: Array
+    poses: Array
+    twists: Array
+    overlaps: Array
+    first: Array
+    colliders: Colliders
+    space: Workspace
+
+
+@compiled
+def link_velocity(link: int, x: Vector, paths: Paths) -> Vector:
+    """Velocity of the point of a link that is at ``x``; −1 is the world."""
+    poses, twists = paths.poses, paths.twists
+    if link < 0:
+        return 0.0, 0.0, 0.0
+    arm = along(x, -1.0, column(poses[link], 3))
+    return along(row_of(twists, link), 1.0, cross((twists[link, 3], twists[link, 4], twists[link, 5]), arm))
+
+
+@compiled
+def moved(T: Array, link: int, t: float, paths: Paths, out: Array) -> None:
+    """Pose of a collider on a link after a time ``t``, with the twist of now."""
+    poses, twists = paths.poses, paths.twists
+    w, angle = (0.0, 0.0, 0.0), 0.0
+    origin = place = column(T, 3)
+    if link >= 0:
+        origin = column(poses[link], 3)
+        w = twists[link, 3], twists[link, 4], twists[link, 5]
+        place = along(origin, t, row_of(twists, link))
+        angle = t * norm(w)
+    once, twice = t, 0.5 * t * t
+    if angle > 1e-4:
+        once, twice = t * math.sin(angle) / angle, t * t * (1.0 - math.cos(angle)) / (angle * angle)
+    for c in range(4):
+        d = column(T, c) if c < 3 else along(column(T, 3), -1.0, origin)
+        e = cross(w, d)
+        d = along(along(d, once, e), twice, cross(w, e))
+        if c == 3:
+            d = along(place, 1.0, d)
+        out[0, c], out[1, c], out[2, c] = d
+
+
+@compiled
+def approach(k: int, r: int, rows: Array, paths: Paths) -> float:
+    """Velocity (m/s) by which the bodies of pair ``k`` come together along the normal of a contact."""
+    colliders, space = paths.colliders, paths.space
+    x, n = (rows[r, 1], rows[r, 2], rows[r, 3]), (rows[r, 4], rows[r, 5], rows[r, 6])
+    i, j = int(colliders.shapes[space.pairs[k, 0], LINK]), int(colliders.shapes[space.pairs[k, 1], LINK])
+    return dot(n, link_velocity(j, x, paths)) - dot(n, link_velocity(i, x, paths))
+
+
+@compiled
+def find_walls(begin: int, end: int, paths: Paths) -> None:
+    """Mark some near pairs: those that run into a contact, whose gap may be overlapped by ``closed`` (m)."""
+    dt, closed, colliders, space = paths.dt, paths.closed, paths.colliders, paths.space
+    shapes = colliders.shapes
+    for k in range(begin, end):
+        space.paths[k, 0], space.paths[k, 1] = CALM, np.inf
+        if shapes[space.pairs[k, 0], KIND] == HALF_SPACE or shapes[space.pairs[k, 1], KIND] == HALF_SPACE:
+            continue
+        for r in range(MOST_POINTS * k, MOST_POINTS * k + space.ends[k + 1]):
+            into = dt * approach(k, r, space.found, paths)
+            if into > closed and into + space.found[r, 7] > closed:
+                space.paths[k, 0] = LOOK
+
+
+@compiled
+def any_walls(pairs: int, space: Workspace) -> bool:
+    """Whether any near pair is marked."""
+    for k in range(pairs):
+        if space.paths[k, 0] != CALM:
+            return True
+    return False
+
+
+@compiled
+def find_overlaps(pairs: int, paths: Paths) -> None:
+    """Deepest overlap (m) of each link."""
+    overlaps, colliders, space = paths.overlaps, paths.colliders, paths.space
+    for link in range(overlaps.size):
+        overlaps[link] = 0.0
+    for k in range(pairs):
+        for side in range(2):
+            link = int(colliders.shapes[space.pairs[k, side], LINK])
+            for r in range(MOST_POINTS * k, MOST_POINTS * k + space.ends[k + 1]):
+                if link >= 0:
+                    overlaps[link] = max(overlaps[link], space.found[r, 7])
+
+
+@compiled
+def follow_paths(begin: int, end: int, paths: Paths) -> None:
+    """Contacts of those of some near pairs that are marked, in the place of those at the start."""
+    gap, reach, colliders, space = paths.gap, paths.reach, paths.colliders, paths.space
+    found = space.found
+    for k in range(begin, end):
+        what = space.paths[k, 0]
+        if what == CALM:
+            continue
+        space.paths[k, 0] = CALM
+        i, j, first = space.pairs[k, 0], space.pairs[k, 1], MOST_POINTS * k
+        most, least = most_gap(i, j, reach, gap, colliders), no_obstacle(k, paths)
+        if what == LATE:
+            a, b = Solid(colliders.shapes[i], space.world[i]), Solid(colliders.shapes[j], space.world[j])
+            space.ends[k + 1] = touch(a, b, most, colliders, space.work, found, first)
+        t, count, hit = find_hit(k, least, most, paths)
+        space.paths[k, 1] = np.inf
+        if hit < 0:
+            t, count = 1.0, end_of_path(k, least, most, paths)
+        else:
+            source = found[first + hit] if t == 0.0 else space.work.later[hit]
+            space.paths[k, 1], space.paths[k, 2], space.paths[k, 3], space.paths[k, 4] = (
+                t,
+                source[4],
+                source[5],
+                source[6],
+            )
+        if t > 0.0 and not is_as_before(k, hit, count, paths):
+            move_back(k, t, count, paths)
+            space.ends[k + 1] = count
+
+
+@compiled
+def no_obstacle(k: int, paths: Paths) -> float:
+    """Overlap (m) of a pair that is no obstacle."""
+    slop, overlaps, colliders, space = paths.slop, paths.overlaps, paths.colliders, paths.space
+    deepest = 0.0
+    for side in range(2):
+        link = int(colliders.shapes[space.pairs[k, side], LINK])
+        if link >= 0:
+            deepest = max(deepest, overlaps[link])
+    return deepest + 2.0 * slop
+
+
+@compiled
+def place_pair(k: int, t: float, paths: Paths) -> None:
+    """Poses of the colliders of a pair after a time."""
+    colliders, space = paths.colliders, paths.space
+    for side in range(2):
+        c = space.pairs[k, side]
+        moved(space.world[c], int(colliders.shapes[c, LINK]), t, paths, space.work.poses[side])
+
+
+@compiled
+def find_hit(k: int, least: float, most: float, paths: Paths) -> tuple[float, int, int]:
+    """When a pair overlaps by ``least``, as a part of the step; its contacts then, in ``later``; which of them it is.
+
+    The last is −1 where it does not, or where it cannot be said.
+    """
+    dt, slop, space = paths.dt, paths.slop, paths.space
+    first, count = MOST_POINTS * k, space.ends[k + 1]
+    later, t = space.work.later, 0.0
+    for r in range(count):
+        for c in range(1, 8):
+            later[r, c] = space.found[first + r, c]
+    for _ in range(MOST_STEPS):
+        following, which = np.inf, -1
+        for r in range(count):
+            speed = dt * approach_later(k, r, t * dt, paths)
+            left = least - later[r, 7]
+            if speed > 0.0 and t + left / speed < following:
+                following, which = t + left / speed, r
+        if which < 0 or not following <= 1.0:
+            return 1.0, 0, -1
+        if least - later[which, 7] <= ARRIVED * slop:
+            return t, count, which
+        t = following
+        place_pair(k, t * dt, paths)
+        count = touch_later(k, most, paths)
+    return 1.0, 0, -1
+
+
+@compiled
+def touch_later(k: int, most: float, paths: Paths) -> int:
+    """Contacts of a pair at the poses of `place_pair`, in ``later``; how many."""
+    shapes, space = paths.colliders.shapes, paths.space
+    a = Solid(shapes[space.pairs[k, 0]], space.work.poses[0])
+    b = Solid(shapes[space.pairs[k, 1]], space.work.poses[1])
+    return touch(a, b, most, paths.colliders, space.work, space.work.later, 0)
+
+
+@compiled
+def approach_later(k: int, r: int, t: float, paths: Paths) -> float:
+    """As `approach`, of a contact in ``later`` after a time."""
+    twists, colliders, space = paths.twists, paths.colliders, paths.space
+    later, speed = space.work.later, 0.0
+    x, n = (later[r, 1], later[r, 2], later[r, 3]), (later[r, 4], later[r, 5], later[r, 6])
+    for side in range(2):
+        link = int(colliders.shapes[space.pairs[k, side], LINK])
+        if link >= 0:
+            v = link_velocity(link, along(x, -t, row_of(twists, link)), paths)
+            speed += (2.0 * side - 1.0) * dot(n, v)
+    return speed
+
+
+@compiled
+def core_gap(a: Solid, b: Solid, vertices: Array, n: Vector) -> float:
+    """Gap (m) of two convex shapes along a unit normal from B to A."""
+    w = along(support_point(a, vertices, scaled(-1.0, n)), -1.0, support_point(b, vertices, n))
+    gap = dot(w, n)
+    if a.shape[KIND] <= CAPSULE:
+        gap -= a.shape[SIZE]
+    if b.shape[KIND] <= CAPSULE:
+        gap -= b.shape[SIZE]
+    return gap
+
+
+@compiled
+def violation(k: int, n: Vector, least: float, paths: Paths) -> tuple[float, float]:
+    """By how much (m) the gap along ``n`` at the end of the path is below what it may be, negative; and that gap."""
+    colliders, space = paths.colliders, paths.space
+    shapes, vertices = colliders.shapes, colliders.hulls[VERTICES]
+    i, j, poses = space.pairs[k, 0], space.pairs[k, 1], space.work.poses
+    before = core_gap(Solid(shapes[i], space.world[i]), Solid(shapes[j], space.world[j]), vertices, n)
+    after = core_gap(Solid(shapes[i], poses[0]), Solid(shapes[j], poses[1]), vertices, n)
+    return after - min(0.0, max(before, -least)), after
+
+
+@compiled
+def number_of_faces(shape: Array) -> int:
+    """How many normals of faces a shape has, opposite ones of boxes and cylinders counted once."""
+    kind = int(shape[KIND])
+    return 3 if kind == BOX else 1 if kind == CYLINDER else int(shape[N_FACES]) if kind == HULL else 0
+
+
+@compiled
+def face_normal(shape: Array, f: int, pose: Array, hulls: Any) -> Vector:
+    """One of these normals, in the world."""
+    if shape[KIND] == HULL:
+        return in_world(pose, row_of(hulls[NORMALS], int(shape[FIRST_FACE]) + f))
+    return column(pose, 2 if shape[KIND] == CYLINDER else f)
+
+
+@compiled
+def end_of_path(k: int, least: float, most: float, paths: Paths) -> int:
+    """Contacts of a pair at the end of its path, in ``later``, along the normal that is violated least; how many."""
+    dt, colliders, space = paths.dt, paths.colliders, paths.space
+    i, j, shapes, later = space.pairs[k, 0], space.pairs[k, 1], colliders.shapes, space.work.later
+    place_pair(k, dt, paths)
+    count = touch_later(k, most, paths)
+    deepest = 0
+    for r in range(1, count):
+        if later[r, 7] > later[deepest, 7]:
+            deepest = r
+    if count == 0 or later[deepest, 7] <= 0.0 or shapes[i, KIND] == SURFACE or shapes[j, KIND] == SURFACE:
+        return count
+    n = later[deepest, 4], later[deepest, 5], later[deepest, 6]
+    best, depth, changed = violation(k, n, least, paths)[0] + ARRIVED * least, 0.0, False
+    for side in range(2):
+        c = space.pairs[k, side]
+        for f in range(number_of_faces(shapes[c])):
+            d = face_normal(shapes[c], f, space.work.poses[side], colliders.hulls)
+            if shapes[c, KIND] == HULL:
+                d = scaled(2.0 * side - 1.0, d)
+            else:
+                between = along(column(space.world[i], 3), -1.0, column(space.world[j], 3))
+                d = scaled(math.copysign(1.0, dot(d, between)), d)
+            least_violated, after = violation(k, d, least, paths)
+            if least_violated > best:
+                best, n, depth, changed = least_violated, d, -after, True
+    if changed:
+        count = patch_along(i, j, n, depth, most, paths)
+    return count
+
+
+@compiled
+def patch_along(i: int, j: int, n: Vector, depth: float, most: float, paths: Paths) -> int:
+    """Contacts of two convex shapes along a normal of a face, in ``later``; how many."""
+    colliders, space = paths.colliders, paths.space
+    shapes, hulls, poses, memory = colliders.shapes, colliders.hulls, space.work.poses, space.work
+    a, b, back = Solid(shapes[i], poses[0]), Solid(shapes[j], poses[1]), scaled(-1.0, n)
+    if shapes[i, KIND] == SPHERE or shapes[i, KIND] == ELLIPSOID:
+        radius = shapes[i, SIZE] if shapes[i, KIND] == SPHERE else 0.0
+        return write(memory.later, 0, along(support_point(a, hulls[VERTICES], back), 0.5 * depth - radius, n), n, depth)
+    if shapes[j, KIND] == SPHERE or shapes[j, KIND] == ELLIPSOID:
+        radius = shapes[j, SIZE] if shapes[j, KIND] == SPHERE else 0.0
+        return write(memory.later, 0, along(support_point(b, hulls[VERTICES], n), radius - 0.5 * depth, n), n, depth)
+    return patch(a, b, hulls, (n, depth), most, memory.rows, memory.later, 0)
+
+
+@compiled
+def is_as_before(k: int, hit: int, count: int, paths: Paths) -> bool:
+    """Whether the wall at the start of the step is what is hit, or what is slid along: it stays as it is."""
+    dt, closed, gap, colliders, space = paths.dt, paths.closed, paths.gap, paths.colliders, paths.space
+    later, found, first, same = space.work.later, space.found, MOST_POINTS * k, SAME_FACE
+    r = hit
+    if hit < 0:
+        r = 0
+        for c in range(1, count):
+            if later[c, 7] > later[r, 7]:
+                r = c
+        if count == 0:
+            return False
+        start = later[r, 7] - dt * approach_later(k, r, dt, paths)
+        if later[r, 7] > max(start, 0.0) + closed:
+            same = SAME_SLIDE
+    n, deepest = (later[r, 4], later[r, 5], later[r, 6]), first
+    worst = -np.inf
+    for r in range(first, first + space.ends[k + 1]):
+        into = found[r, 7] + dt * approach(k, r, found, paths)
+        if into > worst:
+            worst, deepest = into, r
+    if found[deepest, 7] < -gap:
+        same = SAME_FACE
+    n0, round = (found[deepest, 4], found[deepest, 5], found[deepest, 6]), 0.0
+    for side in range(2):
+        round += radius_of_curvature(colliders.shapes[space.pairs[k, side]])
+    if hit >= 0 and round > 0.0:
+        i, j = int(colliders.shapes[space.pairs[k, 0], LINK]), int(colliders.shapes[space.pairs[k, 1], LINK])
+        x = found[deepest, 1], found[deepest, 2], found[deepest, 3]
+        u = along(link_velocity(i, x, paths), -1.0, link_velocity(j, x, paths))
+        return bool(norm(along(n, -1.0, n0)) <= ROLLED * dt * space.paths[k, 1] * norm(u) / round)
+    return dot(n, n0) >= same
+
+
+@compiled
+def radius_of_curvature(shape: Array) -> float:
+    """The least (m) of what is round of a shape, zero without."""
+    kind, x, y, z = int(shape[KIND]), shape[SIZE], shape[SIZE + 1], shape[SIZE + 2]
+    if kind == ELLIPSOID:
+        return float(min(x, min(y, z)) ** 2 / max(x, max(y, z)))
+    return float(x) if kind == SPHERE or kind == CAPSULE or kind == CYLINDER else 0.0
+
+
+@compiled
+def move_back(k: int, t: float, count: int, paths: Paths) -> None:
+    """Contacts in ``later``, at a part ``t`` of the step, as those of the start: at the end of the path they are alike.
+
+    The point is where it is on that link that moves more.
+    """
+    dt, space = paths.dt, paths.space
+    later, found, first, pairs = space.work.later, space.found, MOST_POINTS * k, space.pairs
+    place_pair(k, t * dt, paths)
+    shift, weights = (0.0, 0.0, 0.0), 0.0
+    for side in range(2):
+        d = along(column(space.work.poses[side], 3), -1.0, column(space.world[pairs[k, side]], 3))
+        shift, weights = along(shift, dot(d, d), d), weights + dot(d, d)
+    if weights > 0.0:
+        shift = scaled(1.0 / weights, shift)
+    for r in range(count):
+        for c in range(1, 8):
+            found[first + r, c] = later[r, c]
+        for c in range(3):
+            found[first + r, 1 + c] -= shift[c]
+        depth = later[r, 7] - t * dt * approach(k, first + r, found, paths)
+        found[first + r, 7] = min(depth, max(later[r, 7], 0.0))  # what parts is no overlap
+
+
+@compiled
+def bend_paths(pairs: int, paths: Paths) -> bool:
+    """Bend the paths of links where they hit first, and mark pairs that hit later; whether there are any.
+
+    ``first`` is memory for a time of each link. Of links that both move, either takes half of the velocity by which
+    they come together.
+    """
+    twists, first, space, shapes, found = paths.twists, paths.first, paths.space, paths.colliders.shapes, False
+    for link in range(first.size):
+        first[link] = np.inf
+    for k in range(pairs):
+        for side in range(2):
+            link = int(shapes[space.pairs[k, side], LINK])
+            if link >= 0:
+                first[link] = min(first[link], space.paths[k, 1])
+    for k in range(pairs):
+        for side in range(2):
+            link = int(shapes[space.pairs[k, side], LINK])
+            if link >= 0 and first[link] + TOGETHER < space.paths[k, 1] < np.inf:
+                space.paths[k, 0], found = LATE, True
+    if not found:
+        return False
+    for k in range(pairs):
+        if not space.paths[k, 1] < np.inf or space.paths[k, 0] == LATE:
+            continue
+        i, j, n = int(shapes[space.pairs[k, 0], LINK]), int(shapes[space.pairs[k, 1], LINK]), row_of_hit(k, space)
+        part = 0.0
+        for r in range(MOST_POINTS * k, MOST_POINTS * k + space.ends[k + 1]):
+            part = max(part, approach(k, r, space.found, paths) + min(space.found[r, 7], 0.0) / paths.dt)
+        if i >= 0 and j >= 0:
+            part *= 0.5
+        for c in range(3):
+            if i >= 0:
+                twists[i, c] += part * n[c]
+            if j >= 0:
+                twists[j, c] -= part * n[c]
+    return True
+
+
+@inlined
+def row_of_hit(k: int, space: Workspace) -> Vector:
+    """Normal at the hit of a pair."""
+    return space.paths[k, 2], space.paths[k, 3], space.paths[k, 4]

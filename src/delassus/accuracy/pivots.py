@@ -95,7 +95,7 @@ def by_pivots(
     is_solved: bool = True,
     is_switched: bool = False,
 ) -> ByPivots | None:
-    """``rcond`` of a program, zero if nothing is known at any state; None if it has no pivots.
+    """``rcond`` of a program, zero if nothing is known at any state; None if it has no pivots and no coarse numbers.
 
     ``outputs`` are the nodes of each result, ``states`` (n, inputs) usual ones by kind. Pivots are compared with what
     they are at these, at the kind at which they are smallest; with rows of any size, the inputs ``scaled``, by the

@@ -1,7 +1,9 @@
 """`auto`: choose the cut set, the root link and the body frames by operation count, never worse than a named method.
 
 Every candidate is traced, and the one with the fewest operations is taken: the cut algorithm over cut sets and, for
-floating bases, root links (``G`` does not depend on which link carries the free joint), and every named method.
+floating bases, root links (``G`` does not depend on which link carries the free joint), and every named method. Where
+round-off is large in that one, as with light links, it is the named method with the fewest operations in which it is
+not.
 Candidates other than the named methods on the tree as it is run on a tree of the same robot whose body frames and
 inertias are placed for few operations (`frame_placement`, `regrouped_inertias`).
 

@@ -14,7 +14,7 @@ import pytest
 import delassus as ds
 from delassus.runtime.fallback import solve_states
 from internals import DYNAMICS_ALGORITHMS, bound_request
-from tools import LongOps, by_method, exactly, make_motion, requested, urdf_joint
+from tools import LongOps, by_method, exactly, make_motion, requested, run_program, traced, urdf_joint
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -130,6 +130,60 @@ def test_a_row_that_hardly_meets_its_only_joint(method, tmp_path):
     tree = load(tmp_path, [("base", 1e3, 1e3), ("arm", 1e-6, 1e-6), ("hand", 1.0, 1.0)], joints)
     side = ds.Rows(ds.Frame("base", (0.0, 1e-8, 0.0)), np.array([[1.0, 0.0, 0.0, 0.0, 0.0, 0.0]]))
     check_solution(tree, [side], states(tree, 4), method)
+
+
+def light_link_among_heavy_ones(tmp_path, kind, light):
+    """A link between two of 1 kg, all on joints of one axis: without its own inertia its joint would move nothing."""
+    axis, turned = '<axis xyz="0.3 -0.2 0.7"/>', "0.3 0.7 1.1"
+    at = "0.2 -0.1 0.3" if kind == "prismatic" else "0 0 0"
+    joints = hinge("a", "world", "first", "0.1 0.2 0", "1 2 3")
+    joints += urdf_joint("b", "first", "light", kind, f'<origin xyz="0.1 -0.2 0.3" rpy="{turned}"/>{axis}')
+    joints += urdf_joint("c", "light", "last", kind, f'<origin xyz="{at}"/>{axis}')
+    return load(tmp_path, [("first", 1.0, 0.1), ("light", light, light), ("last", 1.0, 0.1)], joints)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["continuous", "prismatic"])
+@pytest.mark.parametrize(("dtype", "bound"), [("float64", 1e-6), ("float32", 1e-2)])
+def test_a_light_link_among_heavy_ones(kind, dtype, bound, tmp_path):
+    """Methods that add inertias up lose it and say so, also where a trace knows all pivots; `auto` takes another."""
+    lost, found = 0, set()
+    for light in (1e-4, 1e-10, 1e-13, 1e-17):
+        tree = light_link_among_heavy_ones(tmp_path, kind, light)
+        (q, *_), rows = states(tree, 2), [ds.Weld("light")]
+        q = q.astype(dtype)
+        with mpmath.workdps(50):
+            values = [{"q": exactly(x.astype(float))} for x in q]
+            asked = requested(tree, rows, "delassus", method="dense")
+            made = [asked.quantity.run(bound_request.BoundRequest(asked, LongOps(), x)) for x in values]
+            true = [np.stack([G.astype(float) for (G,) in made])]
+        for method in ds.OSIM_METHODS:
+            G, *rcond = run_program(traced(tree, rows, "delassus", dtype, method=method), q)
+            error = true_error([G], [true[0].reshape(len(q), -1)])
+            is_flagged = ~(rcond[0][:, 0] >= np.finfo(dtype).eps / bound) if rcond else np.zeros(len(q), dtype=bool)
+            assert np.all((error <= bound) | is_flagged), (light, method, error)
+            lost += np.count_nonzero(is_flagged)
+            found |= {method} if is_flagged.any() else set()
+        if dtype == "float64":
+            assert np.all(true_error([ds.delassus(tree, rows, q)], true) < bound), light
+    assert found == {"dense", "ltl-osim"} and lost > len(q)
+
+
+@pytest.mark.parametrize("kind", ["continuous", "prismatic"])
+def test_kernels_of_light_links_are_as_direct_calls(kind, tmp_path):
+    tree = light_link_among_heavy_ones(tmp_path, kind, 1e-17)
+    q, *_ = states(tree, 2)
+    kernel = ds.compile(tree, ds.Weld("light"), "delassus")
+    np.testing.assert_allclose(kernel(q), ds.delassus(tree, ds.Weld("light"), q), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["continuous", "prismatic"])
+def test_light_links_change_no_rank(kind, tmp_path):
+    """What rows depend on one another everywhere is told without a mass matrix, in which light links are lost."""
+    for rows in (ds.Point("last"), ds.Weld("light"), ds.Rows("last", np.arange(1.0, 7.0)[None])):
+        trees = [light_link_among_heavy_ones(tmp_path, kind, light) for light in (1e-1, 1e-17)]
+        heavy, light = (requested(tree, rows, "dynamics").is_singular for tree in trees)
+        assert light == heavy == (rows.size > 2), rows  # joints of one axis move nothing more
 
 
 @pytest.fixture

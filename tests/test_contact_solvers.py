@@ -279,6 +279,19 @@ def test_one_contact_is_solved_exactly():
     assert len(modes) == 7 and min(modes.values()) > 50 and np.median(sweeps) <= 8
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_units_of_mass_do_not_matter(seed):
+    """By powers of two not one digit changes, from masses of a molecule to those of a moon."""
+    rng, n = np.random.default_rng(seed), 1 + seed % 2
+    A, b, more = (
+        rng.normal(size=(3 * n, 3 * n)),
+        rng.normal(size=3 * n) - np.tile([0.0, 0.0, 1.0], n),
+        0.2 * rng.random(n),
+    )
+    every = [nsgs(ConeProblem(s * (A @ A.T), b, 0.4, more / s)).values * s for s in 2.0 ** np.array([0, -60, -40, 60])]
+    assert np.any(every[0]) and all(np.array_equal(every[0], x) for x in every[1:])
+
+
 def test_the_relaxation_holds_its_own_tolerance():
     """Interior points alone are off by the root of their gap."""
     for seed in range(60):

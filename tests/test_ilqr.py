@@ -83,6 +83,21 @@ def test_a_linear_problem_is_solved_as_by_least_squares():
     assert np.abs(plan.controls[:, 0] - best).max() < 1e-5 * np.abs(best).max()
 
 
+@pytest.mark.slow
+def test_units_of_mass_do_not_matter():
+    """A body of a gram and one of a million tons, with forces in proportion, have plans of the same cost."""
+    costs = []
+    for mass in (2.0**-10, 2.0**30):
+        body = ds.mechanisms.free_body(mass, mass * np.array([0.1, 0.2, 0.25]))
+        found = ds.ilqr(
+            *smooth(body), body.neutral(), np.zeros(6), mass * np.ones((5, 6)), DT,
+            lambda t, q, v, u, mass=mass: u / mass, lambda q, v: np.concatenate([9.0 * np.sin(q[..., :3]), v], axis=-1),
+            varied=[0, 1, 2],
+        )  # fmt: skip
+        costs.append([plan.cost for plan in islice(found, 4)])
+    np.testing.assert_allclose(*costs, rtol=1e-6)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_gains_are_those_of_riccati_and_plans_end_at_the_optimum(seed):
     """Of random costs of a rod without weight, whose steps are linear, from random starts, plans and shifted plans."""

@@ -332,6 +332,17 @@ def test_all_pairs_of_shapes(kind):
     assert not faults, (SEED, faults)
 
 
+@pytest.mark.slow
+def test_small_curved_shapes_on_wide_faces():
+    """Kernels beside scenes: an angle of 1e-8 is nothing on a small shape, but it lifts the corners of a large one."""
+    a, b = SHAPES["spheroid"], sized(SHAPES["brick"], 100.0)
+    both, poses = radius_of(a) + radius_of(b), some_poses(a, b, 700, np.random.default_rng(0))[6::7]
+    gaps, _, _ = in_kernels(a, b, poses)
+    for gap, (depths, *_) in zip(gaps.min(axis=1), in_scenes(a, b, poses, 0.2 * both), strict=True):
+        least = depths.min()
+        assert least < -SHALLOW * radius_of(a) or abs(gap - least) < SAME * both
+
+
 def test_hulls_that_are_boxes_have_the_contacts_of_boxes():
     """Flat on a table and over its edge, in kernels and scenes: faces are whole whatever the order of their corners."""
     local, table, box = np.random.default_rng(4), Box(1.0, 1.2, 0.3), Box(0.6, 0.4, 0.5)

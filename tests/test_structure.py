@@ -57,6 +57,21 @@ CASES = [
 every_case = pytest.mark.parametrize("make", CASES)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_differences_of_known_numbers_that_are_round_off_are_zero(seed):
+    """As of a product or sum in two orders; products of small numbers stay, and a difference of some more digits."""
+    rng, ops = np.random.default_rng(seed), TraceOps()
+    for size in (1e-9, 1.0, 1e9):
+        a, b, c = (ops.constant([[x]]) for x in size * rng.uniform(0.3, 1.0, 3))
+        for nothing in ((a @ b) @ c - a @ (b @ c), a + b + c - (b + c) - a, a @ (b + c) - a @ b - a @ c):
+            assert not ops.nonzero(nothing).any(), size
+    small, third = ops.constant([[1e-20 * rng.uniform(0.3, 1.0)]]), ops.constant([[1.0 / 3.0]])
+    apart = ops.constant([[1.0 / 3.0 * (1.0 + 100 * EPSILON)]]) - third
+    assert all(ops.nonzero(x).all() for x in (small, small @ small, apart))
+    (known, rounded) = (ops.rounding(ops.at[x.nodes()[0]]) for x in (third, apart))
+    assert known == 1.0 and 0.01 < rounded * EPSILON < 1.0
+
+
 def recorded(machine):
     """A machine that notes the steps of algorithms: what is asked, of which shape, and at which rows and columns."""
 

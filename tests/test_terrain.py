@@ -484,23 +484,28 @@ def holds(V, T, place):
     return (np.min(sides, axis=0) > -1e-6 * size**2) & (np.abs(np.einsum("ij,ij->i", place - a, N)) < 1e-6 * size)
 
 
+FOUND = {"capsule": (20031,)}
+"""Seeds that failed: a shape behind a triangle, in whose plane it is, is further away than it seems at first."""
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_places_of_contacts_are_on_a_triangle(name):
     """On rough ground, however deep a shape is in it: half a depth along the normal from where a contact is."""
-    local, found, (shape, own) = np.random.default_rng(31), 0, SHAPES[name]
-    ground = grid(15, 2.0, local, lambda x, y: local.uniform(-0.1, 0.1, x.shape))
-    W = random_rotation(local)
-    detector = CollisionDetector(
-        Scene(BODY, [Collider("body", shape, rotation=own), Collider("world", ground, rotation=W)])
-    )
-    for _ in range(40):
-        R = random_rotation(local)
-        place = np.array([*local.uniform(-0.6, 0.6, 2), lowest(name, R) + local.uniform(-0.1, 0.05)])
-        contacts = detector.contacts(np.column_stack([W @ R, W @ place])[None], 0.02)
-        for x in (contacts.points + 0.5 * contacts.depths[:, None] * contacts.normals) @ W:
-            assert holds(ground.vertices, ground.triangles, x).any()
-        found += len(contacts)
-    assert found > 30
+    for seed in (31, *FOUND.get(name, ())):
+        local, found, (shape, own) = np.random.default_rng(seed), 0, SHAPES[name]
+        ground = grid(15, 2.0, local, lambda x, y, local=local: local.uniform(-0.1, 0.1, x.shape))
+        W = random_rotation(local)
+        detector = CollisionDetector(
+            Scene(BODY, [Collider("body", shape, rotation=own), Collider("world", ground, rotation=W)])
+        )
+        for _ in range(40):
+            R = random_rotation(local)
+            place = np.array([*local.uniform(-0.6, 0.6, 2), lowest(name, R) + local.uniform(-0.1, 0.05)])
+            contacts = detector.contacts(np.column_stack([W @ R, W @ place])[None], 0.02)
+            for x in (contacts.points + 0.5 * contacts.depths[:, None] * contacts.normals) @ W:
+                assert holds(ground.vertices, ground.triangles, x).any()
+            found += len(contacts)
+        assert found > 30
 
 
 def test_surfaces_touch_where_both_face_each_other():

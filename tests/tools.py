@@ -122,9 +122,9 @@ def requested(tree, constraints, what, **options):
     return request(tree, constraints, find_quantity(what), **options)
 
 
-def traced(tree, constraints, what, **options):
+def traced(tree, constraints, what, dtype="", **options):
     """Program of what `delassus.compile` is asked for in the same words."""
-    return make_program(requested(tree, constraints, what, **options))
+    return make_program(requested(tree, constraints, what, **options), dtype=dtype)
 
 
 def direct(tree, what, states, constraints=(), method="auto", derivative="", **options):

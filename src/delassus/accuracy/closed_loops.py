@@ -19,7 +19,7 @@ from delassus.algorithms.inputs import generic_values, inputs_of
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.closing import close_loops, closed_within
 from delassus.algorithms.loops.independent import moved_rows, rank, row_squares, transmission, units
-from delassus.algorithms.osim.dense import dense
+from delassus.algorithms.osim.kjr import kjr
 from delassus.algorithms.osim.least_squares import UNMOVED
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint
@@ -98,7 +98,7 @@ def _are_always_dependent(asked: _Loops) -> bool:
         return False
     problem = _problem(tree, constraints, generic_configurations(tree, 0, (TUNING.wanted,)))
     least = np.max(UNMOVED * mobility_bound(problem, Articulated(problem)), axis=0, initial=0.0)
-    G = np.broadcast_to(numbers(dense(problem)), (TUNING.wanted, problem.n_rows, problem.n_rows))
+    G = np.broadcast_to(numbers(kjr(problem)), (TUNING.wanted, problem.n_rows, problem.n_rows))
     return bool(np.max(common_rank(G, np.broadcast_to(least, (problem.n_rows,)))) < problem.n_rows)
 
 
@@ -209,7 +209,7 @@ def _rank(asked: _Loops) -> tuple[int, int, Array, Array] | None:
         if not len(q):
             return None
         problem = Problem(NumpyOps(), tree, loops, q)
-        G = np.broadcast_to(numbers(dense(problem)), (len(q), problem.n_rows, problem.n_rows))
+        G = np.broadcast_to(numbers(kjr(problem)), (len(q), problem.n_rows, problem.n_rows))
         least = np.max(UNMOVED * mobility_bound(problem, Articulated(problem)), axis=0)
         rank = np.max(common_rank(G, np.broadcast_to(least, (problem.n_rows,))))
     return int(rank), problem.n_rows, q, kept_closed(tree, loops, q)

@@ -52,6 +52,9 @@ class Tuning(NamedTuple):
     zero_fraction: float = 1e-10
     """A result counts as zero below this fraction of what its terms would make without cancelling one another; never
     above this number, for quotients of round-off are large."""
+    coarse: float = 1e6
+    """Round-off of known numbers, in units of that of one operation, above which a program that divides by nothing has
+    an estimate: they may be quotients of differences that are known, too."""
 
 
 TUNING = Tuning()
@@ -92,7 +95,7 @@ def by_pivots(
     is_solved: bool = True,
     is_switched: bool = False,
 ) -> ByPivots | None:
-    """``rcond`` of a program, zero if nothing is known at any state; None if it has no pivots.
+    """``rcond`` of a program, zero if nothing is known at any state; None if it has no pivots and no coarse numbers.
 
     ``outputs`` are the nodes of each result, ``states`` (n, inputs) usual ones by kind. Pivots are compared with what
     they are at these, at the kind at which they are smallest; with rows of any size, the inputs ``scaled``, by the
@@ -104,11 +107,11 @@ def by_pivots(
     if not is_solved:
         needed = graph.reachable(node for nodes in outputs for node in nodes)
         pivots = [pivot for pivot in pivots if needed[pivot[0]]]
-    if not pivots:
+    if not pivots and not _is_coarse(ops, graph, outputs):
         return None
     x, kind = np.concatenate(states), np.repeat(range(len(states)), [len(some) for some in states])
     x = _with_loops(ops, graph, x)
-    values, error, regular = _measured(graph, x)
+    values, error, regular = _measured(graph, x, ops.rounding)
     sizes = [_size(values, size, squared) for _, size, squared, _ in pivots]
     kinds = [regular & (kind == k) for k in range(len(states)) if np.any(regular & (kind == k))]
     usual = [min((_usual(size[some], is_switched) for some in kinds), default=0.0) for size in sizes]
@@ -134,7 +137,16 @@ def by_pivots(
     growth = max(float(np.sort(explained)[int(TUNING.growth_fraction * len(explained))]) / TUNING.noise, 1.0)
     product: Expression = _least_product(relative, before, ops.minimum, Expression(ops, ops.number(1.0)))
     lost = 1.0 / (TUNING.safety * growth)
+    if not pivots and growth <= TUNING.coarse:
+        return None
     return ByPivots(product * lost, product, chains * lost, error / TUNING.noise)
+
+
+def _is_coarse(ops: TraceOps, graph: Graph, outputs: Sequence[Sequence[int]]) -> bool:
+    """Whether results need known numbers of large round-off."""
+    needed = graph.reachable(node for nodes in outputs for node in nodes)
+    numbers = graph.value[needed & (graph.op == Op.CONSTANT)]
+    return any(ops.rounding(x) > TUNING.coarse for x in numbers.tolist())
 
 
 def _with_loops(ops: TraceOps, graph: Graph, x: Array) -> Array:
@@ -160,7 +172,7 @@ def _least_product(
     return reduce(minimum, [found for k in sorted(last) if (found := chain[k]) is not None], one)
 
 
-def _measured(graph: Graph, x: Array) -> tuple[list[Any], Array, NDArray[np.bool_]]:
+def _measured(graph: Graph, x: Array, rounding: Callable[[float], float]) -> tuple[list[Any], Array, NDArray[np.bool_]]:
     """Values of all nodes, the relative error of results at each state, and at which of them something is known."""
     n = len(x)
     random = np.random.default_rng(0)
@@ -168,8 +180,8 @@ def _measured(graph: Graph, x: Array) -> tuple[list[Any], Array, NDArray[np.bool
         [np.append(np.ones(n), 1.0 + TUNING.noise * random.uniform(-1.0, 1.0, n)) for _ in range(61)]
     )
 
-    def rounded(c: float) -> Array:  # few digits: no round-off
-        return np.full(2 * n, c) * (1.0 if float(np.float32(c)) == c else next(noise))
+    def rounded(c: float) -> Array:
+        return np.full(2 * n, c) * (1.0 + rounding(c) * (next(noise) - 1.0) if rounding(c) else 1.0)
 
     def noisy(operation: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *operands: operation(*operands) * next(noise)

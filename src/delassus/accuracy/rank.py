@@ -46,7 +46,8 @@ def common_rank(G: Array, least: Array) -> NDArray[np.int_]:
     """
     largest = np.max(diagonal_of(G), axis=0, initial=0.0)
     scale = np.where(largest > least, 1.0 / np.sqrt(np.where(largest > least, largest, 1.0)), 0.0)
-    values = np.linalg.eigvalsh(scale[:, None] * G * scale)
+    scaled = scale[:, None] * G * scale
+    values = np.linalg.eigvalsh(np.where(np.isfinite(scaled), scaled, 0.0))
     return np.asarray(np.count_nonzero(values > REGULAR_CONDITION * np.max(values, initial=0.0), axis=-1))
 
 

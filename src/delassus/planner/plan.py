@@ -1,7 +1,9 @@
 """`auto`: choose the cut set, the root link and the body frames by operation count, never worse than a named method.
 
 Every candidate is traced, and the one with the fewest operations is taken: the cut algorithm over cut sets and, for
-floating bases, root links (``G`` does not depend on which link carries the free joint), and every named method.
+floating bases, root links (``G`` does not depend on which link carries the free joint), and every named method. Where
+round-off is large in that one, as with light links, it is the named method with the fewest operations in which it is
+not.
 Candidates other than the named methods on the tree as it is run on a tree of the same robot whose body frames and
 inertias are placed for few operations (`frame_placement`, `regrouped_inertias`).
 
@@ -16,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import NamedTuple
+
+import numpy as np
 
 from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.osim import METHODS
@@ -40,6 +44,10 @@ NAMED = (*CUT_COVERS, *(name for name in METHODS if name not in (*CUT_COVERS, *L
 """Methods in the order in which they are counted; of equal ones the first is taken."""
 
 CUT = "cut"
+
+ACCURATE = 1e-6
+"""Round-off of ``G`` by its largest entry, taken to be a hundred times what it is, above which a candidate is left out
+if some named method has less."""
 
 
 class Tuning(NamedTuple):
@@ -191,7 +199,15 @@ class _Search:
                 best, method=CUT, cut=names, root=self._root_name(root), operations=operations, tree=own.tree,
                 coordinates=own.coordinates,
             )  # fmt: skip
-        return replace(best, considered=self._considered)
+        plain = [Plan(name, (), self._root_name(0), n, named, 0, self._tree, None) for name, n in named.items()]
+        accurate = (x for x in (best, *sorted(plain, key=lambda x: x.operations)) if self._is_accurate(x))
+        return replace(next(accurate, best), considered=self._considered)
+
+    def _is_accurate(self, plan: Plan) -> bool:
+        """Whether round-off leaves the matrix as exact as it is to be: inertias that are added up lose light links."""
+        ops, G = self._traced(self._tree, plan.run)
+        size = max((abs(ops.at[x]) for x in ops.nodes(G)), default=0.0)
+        return bool(np.all(ops.errors_of(G) <= ACCURATE * size))
 
     def _root_name(self, link: int) -> str | None:
         return self._tree.link_names[link] if self._tree.is_floating else None
@@ -207,11 +223,14 @@ class _Search:
             out[name] = self._measure(tree, METHODS[name])
         return out
 
-    def _measure(self, tree: Tree, algorithm: Callable[[Problem], Matrix]) -> int:
+    def _traced(self, tree: Tree, algorithm: Callable[[Problem], Matrix]) -> tuple[TraceOps, Matrix]:
         ops = TraceOps()
         given = [ops.unknown(*i.shape) if len(i.shape) == 2 else ops.vector(i.shape[0]) for i in self._inputs]
-        problem = Problem(ops, tree, self._constraints, ops.vector(tree.nq), given, self._payloads)
-        total = ops.count(ops.nodes(algorithm(problem), lower=True))
+        return ops, algorithm(Problem(ops, tree, self._constraints, ops.vector(tree.nq), given, self._payloads))
+
+    def _measure(self, tree: Tree, algorithm: Callable[[Problem], Matrix]) -> int:
+        ops, G = self._traced(tree, algorithm)
+        total = ops.count(ops.nodes(G, lower=True))
         self._spent += total
         self._considered += 1
         return total

@@ -26,11 +26,13 @@ from delassus.accuracy.status import DynamicsStatus
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_list, check_number, check_whole, finite_array, is_whole, real_array
-from delassus.model.tree import Tree
+from delassus.model.topology import characteristic_length
+from delassus.model.tree import Tree, total_mass
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.loop import check_bounds
 from delassus.runtime.rollouts.rollout import rollout
 from delassus.simulate.riccati import Model, riccati
+from delassus.spatial.motion import LINEAR
 from delassus.spatial.rotations import Array
 
 LENGTHS = 0.5 ** np.arange(8.0)
@@ -44,7 +46,7 @@ ROUND_OFF = 4.0 * float(np.finfo(float).eps)
 """Of the cost, for each step: expected decreases below it are the rounding of its sum."""
 
 DIFFERENCE = 1e-6
-"""Of central differences of residuals (m, rad, and over s; units of controls)."""
+"""Of central differences of residuals: part of the size that each number has, `_Problem.sizes`."""
 
 NONE = np.empty(0)
 
@@ -246,15 +248,27 @@ class _Problem:
         cost = cost if np.isfinite(gaps).all() else np.inf
         return Plan(plan.q, plan.v, u, gains, impulses, forces, gaps, cost, plan.regularisation)
 
-    def differences(self, residuals: Callable[..., Array], q: Array, *others: Array) -> Array:
+    def sizes(self, plan: Plan) -> list[Array]:
+        """Size of each number of tangents of configurations, velocities, controls and forces of a plan, in its unit.
+
+        At least what moves the robot by its own length, or a radian, in the time of the plan.
+        """
+        length, time = characteristic_length(self.tree), len(plan.controls) * self.dt
+        axes = np.concatenate([np.zeros(0, dtype=int), *(joint.motion_axes for joint in self.tree.joints)])
+        moved, energy = np.where(np.isin(axes, LINEAR), length, 1.0), total_mass(self.tree) * (length / time) ** 2
+        usual = moved / time, energy / moved if plan.controls.shape[1] == len(moved) else energy, energy / length
+        largest = (np.nan_to_num(np.abs(x)).max(axis=0, initial=0.0) for x in (plan.v, plan.controls, plan.forces))
+        return [moved, *(np.maximum(x, least) for x, least in zip(largest, usual, strict=True))]
+
+    def differences(self, residuals: Callable[..., Array], sizes: list[Array], q: Array, *others: Array) -> Array:
         """Derivatives (..., m, n) of residuals by tangents of configurations and all others, by central differences."""
         ends = np.cumsum([self.tree.nv, *(x.shape[-1] for x in others)])
-        n = int(ends[-1])
-        steps = DIFFERENCE * np.concatenate([np.eye(n), -np.eye(n)])
+        n, widths = int(ends[-1]), DIFFERENCE * np.concatenate(sizes[: 1 + len(others)])
+        steps = np.concatenate([np.diag(widths), -np.diag(widths)])
         u, *parts = np.split(steps.reshape(2 * n, *[1] * (q.ndim - 1), n), ends[:-1], axis=-1)
         moved = [self.tree.integrate(q, u), *(x + part for x, part in zip(others, parts, strict=True))]
         r = residuals(*moved)
-        return np.asarray(np.moveaxis(r[:n] - r[n:], 0, -1) / (2.0 * DIFFERENCE))
+        return np.asarray(np.moveaxis(r[:n] - r[n:], 0, -1) / (2.0 * widths))
 
     def residuals(self, plan: Plan, changes: dict[str, Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         """Derivatives by tangents and controls, and residuals, of steps and of the end; ``changes``: of steps."""
@@ -262,7 +276,8 @@ class _Problem:
         steps = plan.q[:-1], plan.v[:-1], plan.controls, *([plan.forces] if self.has_forces else [])
         end, along, last = (plan.q[-1], plan.v[-1]), partial(self.along, times), self.last
         if self.jacobians is None:
-            J, J_end = self.differences(along, *steps), self.differences(last, *end)
+            sizes = self.sizes(plan)
+            J, J_end = self.differences(along, sizes, *steps), self.differences(last, sizes, *end)
         else:
             J, J_end = self.jacobians[0](times, *steps), self.jacobians[1](*end)
         J, by_forces = np.split(J, [nx + plan.controls.shape[-1]], axis=-1)

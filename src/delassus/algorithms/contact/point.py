@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from delassus.spatial.ops import SQUARE_FLOOR, Scalar, ScalarOps
+from delassus.spatial.ops import Scalar, ScalarOps
 
 STEPS = 2
 """Steps of Newton's method at a time."""
@@ -135,6 +135,7 @@ def _with_friction(
     t0, n0 = r0 * r0 + r1 * r1, most * det + mu * (h * r0 + k * r1)
     limit, over_det = ops.maximum(n0, 0.0), 1.0 / det
     s0, s1 = -(r0 * over_det), -(r1 * over_det)
+    slides = ops.less(limit * limit, t0)
 
     def sliding() -> list[Scalar]:
         # μ N + offset D = (n2 α + n1) α + n0 and |R|² = (t2 α + 2 t1) α + t0
@@ -142,19 +143,21 @@ def _with_friction(
         n1, n2 = most * trace + mu * (h * c0 + k * c1), most
         t1, t2 = r0 * c0 + r1 * c1, c0 * c0 + c1 * c1
         x, far = slip, LARGEST_SLIP * trace
+        least = ops.epsilon * ops.epsilon * ops.select(slides, t0, 1.0)
         for _ in range(STEPS):  # on (μ N + offset D − |R|) / (α + ½ tr A), which is nearly straight
             rate = t2 * x + t1
-            length = ops.sqrt(ops.maximum((rate + t1) * x + t0, SQUARE_FLOOR))
+            length = ops.sqrt(ops.maximum((rate + t1) * x + t0, least))
             mean = x + 0.5 * trace
             excess = (((n2 * x + n1) * x + n0) - length) * length
             slope = ((2.0 * n2 * x + n1) * length - rate) * mean - excess
-            step = x - excess * mean / ops.maximum(slope, SQUARE_FLOOR)
-            x = ops.maximum(ops.minimum(ops.select(ops.less(0.0, slope), step, 2.0 * x + trace), far), 0.0)
+            rises = ops.less(0.0, slope)
+            step = x - excess * mean / ops.select(rises, slope, 1.0)
+            x = ops.maximum(ops.minimum(ops.select(rises, step, 2.0 * x + trace), far), 0.0)
         f0, f1 = r0 + x * c0, r1 + x * c1
-        length = ops.sqrt(f0 * f0 + f1 * f1 + SQUARE_FLOOR)
+        length = ops.sqrt(ops.maximum(f0 * f0 + f1 * f1, least))
         pressing = h * f0 + k * f1  # r_n = alone − (h, k)ᵀ r_t and r_t = −(μ r_n + offset) R / |R|, by one division
         over = 1.0 / ops.maximum(length - mu * pressing, LEAST_SHARE * length)
         share = -(most * over)
         return [share * f0, share * f1, (alone * length + offset * pressing) * over, x]
 
-    return ops.where(ops.less(limit * limit, t0), sliding, [s0, s1, alone - (h * s0 + k * s1), slip])
+    return ops.where(slides, sliding, [s0, s1, alone - (h * s0 + k * s1), slip])

@@ -25,6 +25,10 @@ from delassus.spatial.rotations import Array
 MOST_PASSES = 256
 """Passes of the loop, one a support point."""
 
+MOST_SLOW = 4
+"""Passes for a direction that bring nothing above round-off: a square of a length hides what turns its direction by
+less than the root of that, by which wide faces are missed."""
+
 ROUND_OFF = 1e-14
 """Part of the shapes' size that is the error of a distance."""
 
@@ -145,6 +149,7 @@ CORNER = 8
 def distance(a: Placed, b: Placed) -> tuple[Scalar, Vector, Vector]:
     """Gap of the cores (m), negative where they overlap; unit normal (3,) from B to A; nearest point of A (3,)."""
     ops, size = a.ops, a.size + b.size
+    near = 2.0 * NEAR * min(a.size, b.size)  # of curved ones parted by more, normals follow one another slowly
     tolerance, cores = ROUND_OFF * size, (a.size - a.radius, b.size - b.radius)
     smaller, larger = min(x for x in cores if x) if any(cores) else 0.0, max(cores)
     middle_a, middle_b = a.at(a.middle.tolist()), b.at(b.middle.tolist())
@@ -156,9 +161,9 @@ def distance(a: Placed, b: Placed) -> tuple[Scalar, Vector, Vector]:
 
     def body(values: Sequence[Scalar]) -> tuple[list[Scalar], Scalar]:
         corners = [list(values[CORNER * k : CORNER * k + CORNER]) for k in range(3)]
-        v, gap, normal, less, out, n, best, refines, turn, point = (
+        v, gap, normal, less, out, n, best, refines, turn, point, slow = (
             list(values[24:27]), values[27], list(values[28:31]), values[31], values[32], list(values[33:36]),
-            values[36], values[37], values[38], list(values[39:42]),
+            values[36], values[37], values[38], list(values[39:42]), values[42],
         )  # fmt: skip
         fresh = 1.0 - ops.maximum(corners[0][7], ops.maximum(corners[1][7], corners[2][7]))
         length = ops.sqrt(ops.maximum(dot(v, v), TINY))
@@ -172,19 +177,21 @@ def distance(a: Placed, b: Placed) -> tuple[Scalar, Vector, Vector]:
         q = plus_scaled(middle_b, minus(b.at(b.support(b.to_own([-x for x in d]))), middle_b), of_b * left[1])
         w = plus_scaled(minus(p, q), n, out)
         least = -dot(d, w)
-        better = ops.less(gap, least)
+        better, rises = ops.less(gap, least), ops.less(gap + tolerance, least)
         gap, normal = ops.maximum(gap, least), chosen(ops, better, [-x for x in d], normal)
         inside, nearest, following = _nearest_in_simplex(ops, corners, [*w, *p])
         # the loop for this direction ends: the origin is inside, the gap is known, or there is no way on
         overlaps = ops.maximum(ops.less(length, 10.0 * tolerance), inside) * (1.0 - fresh)
-        stalls = (1.0 - ops.less(dot(nearest, nearest), dot(v, v))) * (1.0 - fresh)
+        square, before = dot(nearest, nearest), dot(v, v)
+        slows = (1.0 - ops.maximum(rises, ops.less(square, before))) * (1.0 - fresh)
+        stalls = slows * (1.0 - ops.less(square, before + 2.0 * tolerance * length) * ops.less(slow, MOST_SLOW - 0.5))
         known = (1.0 - ops.less(tolerance, length - least)) * (1.0 - fresh)
         ends = ops.maximum(overlaps, ops.maximum(stalls, known))
         ends = ops.select(tries, ops.less(len(others) - 0.5, turn), ends)
         overlaps = overlaps * (1.0 - refines)
         parted = gap - out * dot(normal, n)
         whole = ops.less(less, 0.5 * SHRINKAGE * smaller)
-        apart = (1.0 - refines) * whole * (1.0 - ops.less(gap, NEAR * size))
+        apart = (1.0 - refines) * whole * (1.0 - ops.less(gap, near))
         settled = refines * (1.0 - tries) * (1.0 - ops.less(best + tolerance, parted))
         coincide = overlaps * (1.0 - ops.less(less, larger))
         looks = ends * is_new * ops.maximum(coincide, settled * ops.less(best, -DEEP * size)) if others else 0.0
@@ -193,7 +200,7 @@ def distance(a: Placed, b: Placed) -> tuple[Scalar, Vector, Vector]:
         found = parted - (sum(cores) - left[0] - left[1])
         taken = last * ops.maximum(1.0 - refines, ops.less(best, found))
         best, n = ops.select(taken, found, best), chosen(ops, taken, normal, n)
-        out = ops.select(last, ops.maximum(NEAR * size - best, 0.0), ops.select(looks, 0.0, out))
+        out = ops.select(last, ops.maximum(near - best, 0.0), ops.select(looks, 0.0, out))
         more = ops.maximum(ops.select(ops.less(less, smaller), 2.0 * less, FASTER * less), SHRINKAGE * smaller)
         anew = ops.maximum(last, looks)
         refines = ops.maximum(refines, anew)
@@ -210,10 +217,11 @@ def distance(a: Placed, b: Placed) -> tuple[Scalar, Vector, Vector]:
             for old, new in zip(corners, following, strict=True)
             for x in chosen(ops, ends, [(1.0 - begins) * y for y in old], new)
         ]
-        return [*kept, *v, gap, *normal, less, out, *n, best, refines, turn, *point], done
+        slow = (1.0 - ends) * (slow + slows)
+        return [*kept, *v, gap, *normal, less, out, *n, best, refines, turn, *point, slow], done
 
     towards = [(1.0 / length) * x for x in start]
-    first = [*none, *start, -HUGE, *towards, 0.0, 0.0, *towards, -2.0 * size, 0.0, 0.0, *middle_a]
+    first = [*none, *start, -HUGE, *towards, 0.0, 0.0, *towards, -2.0 * size, 0.0, 0.0, *middle_a, 0.0]
     values = ops.repeat(MOST_PASSES, first, body)
     return values[36], list(values[33:36]), list(values[39:42])
 

@@ -259,7 +259,7 @@ def refined_distance(
     size = a.shape[RADIUS] + b.shape[RADIUS]
     if gap < NEAR * size:
         for _ in range(MOST_STEPS):
-            out = NEAR * size - gap
+            out = max(NEAR * size - gap, 0.0)  # not into one another: the gap may turn out to be larger
             parted, new, count = gap_of_cores(a, b, vertices, scaled(out, n), np.inf, W)
             longer = parted - out * dot(new, n)
             if longer <= gap + ROUND_OFF * size:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -175,3 +177,41 @@ _ARITY = [len(OPERATIONS[op].partials) if op in OPERATIONS else 0 for op in Op]
 def arity(op: int) -> int:
     """Number of operands."""
     return _ARITY[op]
+
+
+NUMBERS: Mapping[int, Callable[..., float]] = MappingProxyType(
+    {
+        Op.ADD: operator.add,
+        Op.SUBTRACT: operator.sub,
+        Op.MULTIPLY: operator.mul,
+        Op.DIVIDE: operator.truediv,
+        Op.NEGATE: operator.neg,
+        Op.SQRT: math.sqrt,
+        Op.SIN: math.sin,
+        Op.COS: math.cos,
+        Op.COPYSIGN: math.copysign,
+        Op.MIN: min,
+        Op.MAX: max,
+        Op.LESS: lambda x, y: float(x < y),
+        Op.SELECT: lambda condition, x, y: x if condition else y,
+    }
+)
+"""What operations give of known numbers."""
+
+DIGITS = 24
+"""Binary digits of numbers that are meant as they are, such as 0.375 and 2 but not 0.3: those of float32."""
+
+
+def value_of(op: int, at: Sequence[float], a: int, b: int, c: int) -> float:
+    """What an operation of nodes with the values ``at`` gives, NaN if nothing."""
+    try:
+        if b < 0:
+            return NUMBERS[op](at[a])
+        return NUMBERS[op](at[a], at[b]) if c < 0 else NUMBERS[op](at[a], at[b], at[c])
+    except (ArithmeticError, ValueError):  # division by zero, overflow, root of a negative number
+        return math.nan
+
+
+def has_few_digits(x: float) -> bool:
+    """Whether a number has at most `DIGITS` of them."""
+    return math.ldexp(math.frexp(x)[0], DIGITS).is_integer()

@@ -10,7 +10,6 @@ matrix is true at almost all states.
 from __future__ import annotations
 
 import math
-import operator
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -20,11 +19,11 @@ import numpy as np
 
 from delassus.spatial.factor import Factor
 from delassus.spatial.numpy_ops import Answer
-from delassus.spatial.ops import Body, Ops
+from delassus.spatial.ops import Body, Ops, ScalarOps
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.trace.graph import Builder, Calls, Graph, Loop, Node
 from delassus.spatial.trace.nodes import Expression, Table
-from delassus.spatial.trace.operations import Op
+from delassus.spatial.trace.operations import Op, has_few_digits, value_of
 from delassus.spatial.trace.rank import rank_of
 from delassus.spatial.transform import Displacement, StagedTransform
 
@@ -33,36 +32,12 @@ ADD, SUBTRACT, MULTIPLY, DIVIDE = int(Op.ADD), int(Op.SUBTRACT), int(Op.MULTIPLY
 NEGATE, SQRT, SIN, COS = int(Op.NEGATE), int(Op.SQRT), int(Op.SIN), int(Op.COS)
 COPYSIGN, MIN, MAX, LESS, SELECT = int(Op.COPYSIGN), int(Op.MIN), int(Op.MAX), int(Op.LESS), int(Op.SELECT)
 
-VALUES: dict[int, Callable[..., float]] = {
-    ADD: operator.add,
-    SUBTRACT: operator.sub,
-    MULTIPLY: operator.mul,
-    DIVIDE: operator.truediv,
-    NEGATE: operator.neg,
-    SQRT: math.sqrt,
-    SIN: math.sin,
-    COS: math.cos,
-    COPYSIGN: math.copysign,
-    MIN: min,
-    MAX: max,
-    LESS: lambda x, y: float(x < y),
-    SELECT: lambda condition, x, y: x if condition else y,
-}
-"""What operations give at the generic state, and of known numbers."""
-
-
 ROUND_OFF, SAMPLES = 100 * 2.0**-52, 3
 """Largest relative error of an operation, much more than it has, and how often operations err at random."""
 
-
-def _value(op: int, at: Sequence[float], a: int, b: int, c: int) -> float:
-    """What an operation of nodes with the values ``at`` gives, NaN if nothing."""
-    try:
-        if b < 0:
-            return VALUES[op](at[a])
-        return VALUES[op](at[a], at[b]) if c < 0 else VALUES[op](at[a], at[b], at[c])
-    except (ArithmeticError, ValueError):  # division by zero, overflow, root of a negative number
-        return math.nan
+GIVEN, CANCELLED, LOST = 4.0, 1e5, 3.0
+"""Round-off of numbers of many digits of files, in units of that of one operation; that from which on estimates count
+it; how many times its round-off a difference is to be, if it is not zero."""
 
 
 class TraceOps(Ops):
@@ -82,6 +57,8 @@ class TraceOps(Ops):
         Those that are zero where rows depend on one another, and else one; zero itself if they always do.
     loops : list of Loop or Calls
         What is repeated, in order.
+    roundings : dict of float to float
+        Relative round-off of known numbers that are made of others, in units of that of one operation.
 
     solutions : dict of int to Solution
         Nodes that solve an equation, from which their derivatives follow; see `delassus.compiler.passes.differentiate`.
@@ -98,6 +75,7 @@ class TraceOps(Ops):
         self.exact: set[int] = set()
         self.loops: list[Loop | Calls] = []
         self.solutions: dict[int, Any] = {}
+        self.roundings: dict[float, float] = {}
         self.is_repeated = False  # whether what is traced is a pass of several, or calls
         self._system = 0
         self._erring: list[list[float]] = [[] for _ in range(SAMPLES)]
@@ -171,11 +149,35 @@ class TraceOps(Ops):
         """Node of an operation, or the number that it gives on known numbers."""
         at, nodes = self.at, self._nodes
         if nodes[a][0] == CONSTANT and (b < 0 or nodes[b][0] == CONSTANT) and (c < 0 or nodes[c][0] == CONSTANT):
-            return self.number(_value(op, at, a, b, c))
+            return self._folded(op, a, b, c)
         node = self._build.node(op, a, b, c)
         if node == len(at):
-            at.append(_value(op, at, a, b, c))
+            at.append(value_of(op, at, a, b, c))
         return node
+
+    def _folded(self, op: int, a: int, b: int, c: int) -> int:
+        """Node of the number that an operation gives on known numbers; zero for a difference that is round-off."""
+        value, size = value_of(op, self.at, a, b, c), len(self.at)
+        known = [(abs(self.at[k]), self._rounding(self.at[k])) for k in (a, b, c) if k >= 0]
+        r = math.hypot(*(own for _, own in known))
+        if op in (ADD, SUBTRACT):
+            error = math.hypot(*(x * own for x, own in known))
+            if abs(value) <= LOST * ScalarOps.epsilon * error < math.inf:
+                return 0
+            r = error / abs(value) if value else 0.0
+        node = self.number(value)
+        if len(self.at) > size:  # equal numbers of a file are exact
+            self.roundings[value] = math.hypot(r, not has_few_digits(value))
+        return node
+
+    def rounding(self, number: float) -> float:
+        """Relative round-off of a known number, in units of that of one operation of the program."""
+        if (found := self._rounding(number)) > CANCELLED:
+            return max(1.0, found * ScalarOps.epsilon / self.epsilon)  # numbers are folded in double precision
+        return 0.0 if has_few_digits(number) else 1.0
+
+    def _rounding(self, number: float) -> float:
+        return self.roundings.get(number, 0.0 if has_few_digits(number) else GIVEN)
 
     def add(self, a: int, b: int) -> int:
         """``a + b``."""
@@ -244,13 +246,13 @@ class TraceOps(Ops):
         if op == NEGATE:
             return self.negate(self._scaled(number, left))
         if op == ADD and left == right:
-            return self.multiply(self.number(2.0 * factor), left)
+            return self.multiply(self.operation(MULTIPLY, self.number(2.0), number), left)
         if op == DIVIDE and left == self._one:
             return self.operation(DIVIDE, number, right)
         if op == MULTIPLY:
             for y, z in ((left, right), (right, left)):
                 if self._nodes[y][0] == CONSTANT:
-                    return self.multiply(self.number(factor * self.at[y]), z)
+                    return self.multiply(self.operation(MULTIPLY, number, y), z)
         return self.operation(MULTIPLY, number, x)
 
     def divide(self, a: int, b: int) -> int:
@@ -338,7 +340,7 @@ class TraceOps(Ops):
         return self._answer("nonzero", a, np.array(a.nodes(), dtype=int).reshape(a.shape) != 0)
 
     def rank(self, a: Any, least: float = 0.0) -> int:
-        return int(self._answer("rank", a, rank_of(self._values(a), np.maximum(self._errors_of(a), least))))
+        return int(self._answer("rank", a, rank_of(self._values(a), np.maximum(self.errors_of(a), least))))
 
     def copied(self, x: int) -> int:
         """Another node of the same number."""
@@ -362,14 +364,15 @@ class TraceOps(Ops):
     def _values(self, a: Table) -> Any:
         return np.array([self.at[x] for x in a.nodes()]).reshape(a.shape)
 
-    def _errors_of(self, a: Table) -> Any:
+    def errors_of(self, a: Any) -> Any:
         """Estimates of the round-off in the values of entries: how far they are when every operation errs at random."""
         start = len(self._erring[0])
         for at in self._erring:
-            factors = 1.0 + ROUND_OFF * self._errors.uniform(-1.0, 1.0, len(self.at) - start)
+            factors = ROUND_OFF * self._errors.uniform(-1.0, 1.0, len(self.at) - start)
             given = zip(self._nodes[start:], self.at[start:], factors.tolist(), strict=True)
             for (op, x, y, z), value, factor in given:
-                at.append((_value(op, at, x, y, z) if op >= ADD else value) * factor)
+                some = value_of(op, at, x, y, z) if op >= ADD else value
+                at.append(some + some * factor * (max(1.0, self.rounding(value)) if op == CONSTANT else 1.0))
         found = np.array([[at[x] for x in a.nodes()] for at in self._erring]).reshape(SAMPLES, *a.shape)
         return np.linalg.norm(found - self._values(a), axis=0)
 

@@ -102,7 +102,7 @@ class Check:
         if case.is_dependent:
             self.dependent(wide)
             return
-        exact = case.interpreted(self.values, np.longdouble)
+        exact = case.interpreted(self.values, float, np.longdouble)
         self.expected, self.solved, self.status, self.worst = exact, self.converged(exact), None, 0.0
         if not case.modes:
             request = NumpyRequest(case.asked, wide, (self.n,))
@@ -115,7 +115,10 @@ class Check:
             for name, x in direct.items():
                 bound = self.bound(noise[name], self.worst)
                 self.hold("at once", name, x, exact[name], bound, dtype=float)
-        self.noise = self.rounding(exact, self.dtype)
+        if self.dtype != float:
+            self.expected = case.interpreted(self.values, self.dtype, np.longdouble)
+            self.solved = self.solved & self.converged(self.expected)
+        self.noise = self.rounding(self.expected, self.dtype)
 
     def dependent(self, wide):
         """The same of rows that depend on one another: what NumPy finds, and its forces are those of least norm."""
@@ -143,7 +146,7 @@ class Check:
 
     def rounding(self, exact, dtype, values=None):
         """Errors of the traced program in numbers of that type: of what estimates none, those of the worst state."""
-        found = self.case.interpreted(self.values if values is None else values, dtype)
+        found = self.case.interpreted(self.values if values is None else values, dtype, dtype)
         noise = {name: np.nan_to_num(errors_of(x, exact[name]), nan=0.0, posinf=0.0) for name, x in found.items()}
         if self.case.repeats or not self.case.asked.has_status:
             return {name: np.full(self.n, np.max(x)) for name, x in noise.items()}
@@ -163,7 +166,7 @@ class Check:
                 for key, x in self.values.items():
                     ulps = rng.integers(-ULPS, ULPS + 1, x.shape)
                     moved[key] = (x * (1.0 + ulps * np.finfo(self.dtype).eps)).astype(self.dtype)
-                noise = self.rounding(self.case.interpreted(moved, np.longdouble), dtype, moved)
+                noise = self.rounding(self.case.interpreted(moved, dtype, np.longdouble), dtype, moved)
                 self.lost[dtype] = {key: np.maximum(x, noise[key]) for key, x in self.lost[dtype].items()}
         return self.lost[dtype][name]
 

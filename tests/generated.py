@@ -307,9 +307,8 @@ class Check:
                 self.hold("C", r.name, x, self.expected[r.name], self.limits[r.name], where=self.plain)
         if is_short and rng.random() < OFTEN and self.dtype == np.float64:
             k, function = int(rng.integers(self.n)), self.kernel.casadi()
-            values = self.values.values()
-            given = [x[k].reshape(prod(x.shape[1:-1]), x.shape[-1]) if x.ndim > 2 else x[k] for x in values]
-            found = function.call(list(given))
+            values = [x[k] for x in self.values.values()]  # of more than two axes, all but the first in one
+            found = function.call([x.reshape(len(x), prod(x.shape[1:])) if x.ndim else x for x in values])
             for r, x in zip(self.kernel.results, found, strict=True):
                 expected = self.expected[r.name]
                 self.hold("CasADi", r.name, np.array(x).reshape(expected.shape[1:]), expected, self.limits[r.name], k,

@@ -17,6 +17,7 @@ import time
 import traceback
 import warnings
 from contextlib import contextmanager
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 
@@ -35,6 +36,9 @@ SHORT, OFTEN = 2_000, 0.1
 
 WITHIN_CONES = ("control", "inverse_dynamics")
 """What ends by complementarity: where it is not strict, numbers are its square root, and squares of that."""
+
+OF_FUNCTIONS = "ltl"
+"""Method of public functions where none is named: estimates of errors are those of a method, as errors are."""
 
 LEFT_OPEN = ("residuals", "impulses", "impulses_next")
 """Of contact steps: anywhere below the tolerance, and of dependent rows not the only ones. Nor are corrections of
@@ -109,7 +113,7 @@ class Check:
             direct = request.run()
             if case.asked.has_status:
                 self.status = request.status
-                self.worst = np.max([np.zeros(self.n), *(x.error for x in request.resolved)], axis=0)
+                self.worst = self.estimated(request)
                 self.solved = self.solved & (self.status == Status.SOLVED)
             noise = self.rounding(exact, float)
             for name, x in direct.items():
@@ -119,6 +123,10 @@ class Check:
             self.expected = case.interpreted(self.values, self.dtype, np.longdouble)
             self.solved = self.solved & self.converged(self.expected)
         self.noise = self.rounding(self.expected, self.dtype)
+
+    def estimated(self, request):
+        """Errors of a request that has been run (n,), of its worst system."""
+        return np.max([np.zeros(self.n), *(x.error for x in request.resolved)], axis=0)
 
     def dependent(self, wide):
         """The same of rows that depend on one another: what NumPy finds, and its forces are those of least norm."""
@@ -281,7 +289,11 @@ class Check:
         case = self.case
         if case.modes or self.dtype != np.float64:
             return
-        k = int(case.rng.integers(self.n))
+        k, estimate = int(case.rng.integers(self.n)), self.worst
+        if case.asked.is_chosen and case.constraints and case.asked.has_status and not case.is_dependent:
+            request = NumpyRequest(replace(case.asked, method=OF_FUNCTIONS), self.values, (self.n,))
+            request.run()
+            estimate = np.maximum(estimate, self.estimated(request))
         first, alone = self.part(slice(k, k + 1)), {key: x[k].tolist() for key, x in self.values.items()}
         for name in FUNCTIONS.get(case.name, ()):
             call = getattr(ds, name)
@@ -292,7 +304,7 @@ class Check:
                 if (expected := self.expected.get(key)) is None:
                     continue
                 x = x if expected.shape == x.shape else x[:, *np.tril_indices(x.shape[-1])]  # packed
-                self.hold(name, key, x, expected, self.bound(self.noise[key], MARGIN * self.worst))  # by any method
+                self.hold(name, key, x, expected, self.bound(self.noise[key], estimate))
                 same = np.array_equal(one[key], first_of[key][0], equal_nan=True)
                 assert same, f"{key} of {name} of numbers of Python; again by: {case.command}"
 
@@ -389,6 +401,10 @@ FOUND = (
     ("step_derivatives", 880001, 3),  # of this test: round-off near a half turn, measured where it happens to cancel
     ("step", 189735154, 0),  # the second system of a step: numbers had asked less of the first one than the trace
     ("contact_step", 5001, 0),  # of this test: steps that their sweeps have not solved
+    ("close_loops", 251305263, 2),  # of this test: what is closed in numbers of float32
+    ("inverse_dynamics", 189735153, 1),  # of this test: how soft equations within cones are in float32
+    ("frame_jacobian", 251305263, 2),  # of this test: arrays of three axes in CasADi
+    ("impulse", 189735152, 3),  # of this test: errors of the method that functions take
 )
 """Cases that have found a fault, and which."""
 

@@ -17,6 +17,7 @@ import time
 import traceback
 import warnings
 from contextlib import contextmanager
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 
@@ -35,6 +36,9 @@ SHORT, OFTEN = 2_000, 0.1
 
 WITHIN_CONES = ("control", "inverse_dynamics")
 """What ends by complementarity: where it is not strict, numbers are its square root, and squares of that."""
+
+OF_FUNCTIONS = "ltl"
+"""Method of public functions where none is named: estimates of errors are those of a method, as errors are."""
 
 LEFT_OPEN = ("residuals", "impulses", "impulses_next")
 """Of contact steps: anywhere below the tolerance, and of dependent rows not the only ones. Nor are corrections of
@@ -102,20 +106,27 @@ class Check:
         if case.is_dependent:
             self.dependent(wide)
             return
-        exact = case.interpreted(self.values, np.longdouble)
+        exact = case.interpreted(self.values, float, np.longdouble)
         self.expected, self.solved, self.status, self.worst = exact, self.converged(exact), None, 0.0
         if not case.modes:
             request = NumpyRequest(case.asked, wide, (self.n,))
             direct = request.run()
             if case.asked.has_status:
                 self.status = request.status
-                self.worst = np.max([np.zeros(self.n), *(x.error for x in request.resolved)], axis=0)
+                self.worst = self.estimated(request)
                 self.solved = self.solved & (self.status == Status.SOLVED)
             noise = self.rounding(exact, float)
             for name, x in direct.items():
                 bound = self.bound(noise[name], self.worst)
                 self.hold("at once", name, x, exact[name], bound, dtype=float)
-        self.noise = self.rounding(exact, self.dtype)
+        if self.dtype != float:
+            self.expected = case.interpreted(self.values, self.dtype, np.longdouble)
+            self.solved = self.solved & self.converged(self.expected)
+        self.noise = self.rounding(self.expected, self.dtype)
+
+    def estimated(self, request):
+        """Errors of a request that has been run (n,), of its worst system."""
+        return np.max([np.zeros(self.n), *(x.error for x in request.resolved)], axis=0)
 
     def dependent(self, wide):
         """The same of rows that depend on one another: what NumPy finds, and its forces are those of least norm."""
@@ -143,7 +154,7 @@ class Check:
 
     def rounding(self, exact, dtype, values=None):
         """Errors of the traced program in numbers of that type: of what estimates none, those of the worst state."""
-        found = self.case.interpreted(self.values if values is None else values, dtype)
+        found = self.case.interpreted(self.values if values is None else values, dtype, dtype)
         noise = {name: np.nan_to_num(errors_of(x, exact[name]), nan=0.0, posinf=0.0) for name, x in found.items()}
         if self.case.repeats or not self.case.asked.has_status:
             return {name: np.full(self.n, np.max(x)) for name, x in noise.items()}
@@ -163,7 +174,7 @@ class Check:
                 for key, x in self.values.items():
                     ulps = rng.integers(-ULPS, ULPS + 1, x.shape)
                     moved[key] = (x * (1.0 + ulps * np.finfo(self.dtype).eps)).astype(self.dtype)
-                noise = self.rounding(self.case.interpreted(moved, np.longdouble), dtype, moved)
+                noise = self.rounding(self.case.interpreted(moved, dtype, np.longdouble), dtype, moved)
                 self.lost[dtype] = {key: np.maximum(x, noise[key]) for key, x in self.lost[dtype].items()}
         return self.lost[dtype][name]
 
@@ -176,7 +187,11 @@ class Check:
         return solved & (exact["distance"] > 100 * tolerance) if "distance" in exact else solved
 
     def bound(self, noise, estimate=0.0):
-        """Largest relative error: round-off of all operations, what is measured and estimated, where iterations end."""
+        """Largest relative error: round-off of all operations, what is measured and estimated, where iterations end.
+
+        Round-off is that of the case's numbers, at once too: quaternions of float32 are as far from unit length, where
+        what holds of unit ones alone gives other numbers in a trace than it does in NumPy.
+        """
         last = 100 * self.case.asked.options.tolerance if self.kernel.iterates else 0.0
         if self.case.repeats:
             last = max(last, np.finfo(self.dtype).eps ** (0.25 if self.case.name in WITHIN_CONES else 0.5) * MARGIN)
@@ -203,10 +218,7 @@ class Check:
     def block(self):
         """A batch, by lanes; what machine code solves, and what is solved again."""
         *found, error = self.called(self.values, return_error=True)
-        self.plain = np.broadcast_to(
-            error <= error_bound_of(self.kernel), self.n
-        )  # others are solved again, in batches of their own
-        self.plain = self.plain & (not self.case.is_dependent)
+        self.plain = self.by_machine_code(self.values) & (not self.case.is_dependent)
         estimate = np.where(error < 1.0, error, np.inf)
         if self.case.is_dependent:  # their status says that they are right, whatever was estimated before
             estimate = np.minimum(error, error_bound_of(self.kernel))
@@ -215,6 +227,14 @@ class Check:
             self.hold("a batch", r.name, x, self.expected[r.name], self.limits[r.name])
         self.of_block = found
         self.statuses(found, error)
+
+    def by_machine_code(self, values):
+        """States (...) that machine code solves by itself; others are solved again, in batches of their own."""
+        first, *_ = zip(self.kernel.arguments, values.values(), strict=True)
+        batch = first[1].shape[: first[1].ndim - len(first[0].shape)]
+        arrays = [np.array(x, order="C") for x in values.values()]
+        rcond = self.kernel.compute(arrays, as_tuple(self.kernel.empty_results(batch)), batch, None)
+        return ~self.kernel.ill_conditioned(rcond, batch)
 
     def statuses(self, found, error):
         """Those of states whose errors are far from the bound, and numbers that are finite."""
@@ -250,19 +270,19 @@ class Check:
 
     def ways_to_call(self):
         """The same numbers, bit for bit, however arrays are handed over, and from any number of states on."""
-        if not self.plain.all():
+        if not self.plain.any():
             return
-        rng, n = self.case.rng, self.n
+        rng, n, plain = self.case.rng, self.n, self.plain
         first = n - self.lanes
         for start in {0, first, first - 1}:  # as many as lanes, and one more: the same code
             found = self.called(self.part(slice(start, n)))
-            self.same(f"the last {n - start}", found, [x[start:] for x in self.of_block])
+            self.same(f"the last {n - start}", found, [x[start:] for x in self.of_block], plain[start:])
         apart = {name: np.repeat(x, 2, axis=0)[::2] for name, x in self.values.items()}
         turned = {name: np.asfortranarray(x) for name, x in self.values.items()}
         self.same("arrays with gaps", self.called(apart), self.of_block)
         self.same("columns first", self.called(turned), self.of_block)
         self.same("positions", as_tuple(self.kernel(*self.values.values())), self.of_block)
-        self.same("two threads", self.called(self.values, threads=2), self.of_block)
+        self.same("two threads", self.called(self.values, threads=2), self.of_block, plain)
         out = self.kernel.empty_results(n)
         assert self.kernel(*self.values.values(), out=out) is out
         self.same("out", as_tuple(out), self.of_block)
@@ -271,14 +291,18 @@ class Check:
         spread = {name: x[0] if name in held else x for name, x in self.values.items()}
         self.same("arguments of one state beside a batch", self.called(spread), self.called(shared))
         grid = {name: x[None].repeat(2, axis=0) for name, x in self.values.items()}
-        self.same("two axes", [x[1] for x in self.called(grid)], self.of_block)
+        self.same("two axes", [x[1] for x in self.called(grid)], self.of_block, plain)
 
     def function(self):
         """The public function, of a batch and of one state that is numbers of Python."""
         case = self.case
         if case.modes or self.dtype != np.float64:
             return
-        k = int(case.rng.integers(self.n))
+        k, estimate = int(case.rng.integers(self.n)), self.worst
+        if case.asked.is_chosen and case.constraints and case.asked.has_status and not case.is_dependent:
+            request = NumpyRequest(replace(case.asked, method=OF_FUNCTIONS), self.values, (self.n,))
+            request.run()
+            estimate = np.maximum(estimate, self.estimated(request))
         first, alone = self.part(slice(k, k + 1)), {key: x[k].tolist() for key, x in self.values.items()}
         for name in FUNCTIONS.get(case.name, ()):
             call = getattr(ds, name)
@@ -289,7 +313,7 @@ class Check:
                 if (expected := self.expected.get(key)) is None:
                     continue
                 x = x if expected.shape == x.shape else x[:, *np.tril_indices(x.shape[-1])]  # packed
-                self.hold(name, key, x, expected, self.bound(self.noise[key], MARGIN * self.worst))  # by any method
+                self.hold(name, key, x, expected, self.bound(self.noise[key], estimate))
                 same = np.array_equal(one[key], first_of[key][0], equal_nan=True)
                 assert same, f"{key} of {name} of numbers of Python; again by: {case.command}"
 
@@ -304,9 +328,8 @@ class Check:
                 self.hold("C", r.name, x, self.expected[r.name], self.limits[r.name], where=self.plain)
         if is_short and rng.random() < OFTEN and self.dtype == np.float64:
             k, function = int(rng.integers(self.n)), self.kernel.casadi()
-            values = self.values.values()
-            given = [x[k].reshape(prod(x.shape[1:-1]), x.shape[-1]) if x.ndim > 2 else x[k] for x in values]
-            found = function.call(list(given))
+            values = [x[k] for x in self.values.values()]  # of more than two axes, all but the first in one
+            found = function.call([x.reshape(len(x), prod(x.shape[1:])) if x.ndim else x for x in values])
             for r, x in zip(self.kernel.results, found, strict=True):
                 expected = self.expected[r.name]
                 self.hold("CasADi", r.name, np.array(x).reshape(expected.shape[1:]), expected, self.limits[r.name], k,
@@ -323,30 +346,30 @@ class Check:
         """
         kernel, asked = self.kernel, self.kernel.request
         opens = asked.options.integrator == "rk4" and any(c.is_loop for c in self.case.constraints)
-        if not asked.is_rolled or self.case.modes or opens or not self.plain.all():
+        if not asked.is_rolled or self.case.modes or opens or self.case.is_dependent:
             return
         states, names = asked.states, ("q", "v", "impulses")[: asked.states]
         for part in (slice(None), 0):
             start = self.part(part)
             first = self.called(start)
-            *second, error = self.called({**start, **dict(zip(names, first, strict=False))}, return_error=True)
+            following = {**start, **dict(zip(names, first, strict=False))}
+            second = self.called(following)
             q, v, control = (start.pop(name) for name in ("q", "v", asked.control))
             flags = {"return_status": True} if kernel.iterates else {}
             found = ds.rollout(kernel, q, v, np.stack([control] * 2), time_axis=0, **flags, **start)
             status = found[-1] if flags else np.full((2, *q.shape[:-1]), Status.SOLVED)
-            at = status[0] != Status.UNFINISHED
+            at = (status[0] != Status.UNFINISHED) & self.plain[part]
             self.same("a rollout", [x[1][at] for x in found[:states]], [x[at] for x in first[:states]])
-            if np.all(error <= error_bound_of(kernel)):
-                at = at & (status[1] != Status.UNFINISHED)
-                self.same("the second step of a rollout", [x[2][at] for x in found[:states]],
-                          [x[at] for x in second[:states]])  # fmt: skip
+            at = at & (status[1] != Status.UNFINISHED) & self.by_machine_code(following)
+            self.same("the second step of a rollout", [x[2][at] for x in found[:states]],
+                      [x[at] for x in second[:states]])  # fmt: skip
 
     def part(self, at):
         return {name: np.array(x[at], order="C") for name, x in self.values.items()}
 
-    def same(self, what, found, expected):
+    def same(self, what, found, expected, where=...):
         for r, x, y in zip(self.kernel.results, found, expected, strict=False):
-            assert x.dtype == y.dtype and x.shape == y.shape and np.array_equal(x, y, equal_nan=True), (
+            assert x.dtype == y.dtype and x.shape == y.shape and np.array_equal(x[where], y[where], equal_nan=True), (
                 f"{what}, {r.name}: not the same bits; again by: {self.case.command}"
             )
 
@@ -387,6 +410,12 @@ FOUND = (
     ("step_derivatives", 880001, 3),  # of this test: round-off near a half turn, measured where it happens to cancel
     ("step", 189735154, 0),  # the second system of a step: numbers had asked less of the first one than the trace
     ("contact_step", 5001, 0),  # of this test: steps that their sweeps have not solved
+    ("close_loops", 251305263, 2),  # of this test: what is closed in numbers of float32
+    ("inverse_dynamics", 189735153, 1),  # of this test: how soft equations within cones are in float32
+    ("frame_jacobian", 251305263, 2),  # of this test: arrays of three axes in CasADi
+    ("impulse", 189735152, 3),  # of this test: errors of the method that functions take
+    ("contact_step_derivatives", 105, 1),  # of this test: states solved again, as many as lanes or fewer
+    ("motion_sensors", 105, 1),  # the centre of mass of a link that carries no mass
 )
 """Cases that have found a fault, and which."""
 

@@ -309,7 +309,8 @@ class Case:
         of_request = {name: x for name, x in self.options.items() if name not in OF_KERNELS}
         self.asked = requested(m.tree, constraints, self.name, **of_request)
         self._derive()
-        self.program = unoptimised(self.asked)
+        self.program = unoptimised(self.asked, "float64")
+        self.programs = {"float64": self.program}
         self.operations = self.program.count().total
         self.size = len(self.program.graph) + sum(len(stage.graph) for stage in self.program.before)
 
@@ -385,17 +386,23 @@ class Case:
                 values[name] = factor * values[name]
         return {name: x.astype(dtype) for name, x in values.items()}
 
-    def interpreted(self, values, dtype):
-        """Results by name of the program as it is traced, in numbers of that type."""
+    def interpreted(self, values, made_for, dtype):
+        """Results by name of the program as it is traced for a type of numbers, in numbers of another.
+
+        What counts as round-off is in the program: where loops are closed, how soft what must hold is.
+        """
+        made_for = np.dtype(made_for).name
+        program = self.programs.get(made_for) or unoptimised(self.asked, made_for)
+        self.programs[made_for] = program
         n = len(next(iter(values.values())))
         x = np.concatenate([values[a.name].reshape(n, -1) for a in self.asked.arguments], axis=1).astype(dtype)
-        flat = np.concatenate(interpret_program(self.program, x), axis=-1)
-        return {r.name: flat[:, list(r.entries)].reshape(n, *r.shape) for r in self.program.results}
+        flat = np.concatenate(interpret_program(program, x), axis=-1)
+        return {r.name: flat[:, list(r.entries)].reshape(n, *r.shape) for r in program.results}
 
 
-def unoptimised(asked):
-    """Program of a request as it is traced, no operation merged with another."""
-    traced = trace_request(asked, with_rcond=False)
+def unoptimised(asked, dtype):
+    """Program of a request as it is traced for a type of numbers, no operation merged with another."""
+    traced = trace_request(asked, with_rcond=False, dtype=dtype)
     n_inputs = sum(a.size for a in asked.arguments)
     before, graph = cut(traced.ops.graph(traced.computed), traced.ops.loops, n_inputs, lambda graph, _: graph)
     return Program("as_traced", graph, asked.arguments, tuple(traced.results), before=before)

@@ -163,6 +163,20 @@ def test_every_quantity_is_refused_or_right(name):
         assert np.isfinite(x).all()
 
 
+def test_sensors_of_links_that_carry_no_mass():
+    """Their centre of mass is their origin: at once and in programs."""
+    tree, rng = tree_of_urdf(text_of(*head()), "fixed", massless="armature"), np.random.default_rng(1)
+    q, v, tau = tree.random(rng, 3), rng.normal(size=(3, tree.nv)), rng.normal(size=(3, tree.nv))
+    kinds = ("subtreecom", "subtreelinvel", "subtreeangmom", "framepos", "framelinvel")
+    sensors = [ds.Sensor(kind, kind, "eye") for kind in kinds]
+    found = ds.sensors(tree, q, v, tau, sensors=sensors)
+    asked = requested(tree, (), "sensors", sensors=sensors)
+    traced = np.split(interpreted(asked, {"q": q, "v": v, "tau": tau})["sensors"], len(kinds), axis=1)
+    for com, velocity, momentum, place, motion in (found.values(), traced):
+        assert np.array_equal(com, place) and not momentum.any()
+        assert error(velocity, motion) < ROUNDED
+
+
 def test_every_way_to_invert_it_is_refused():
     """Direct calls, kernels, scenes and simulators; links that carry a payload at each call have inertia."""
     z, rows, scene = np.zeros(4), ds.Point("lens"), ds.Scene(HEAD)

@@ -189,7 +189,10 @@ class Measurements:
     # -- by link ---------------------------------------------------------------------------------------------------
 
     def _subtree(self, sensor: Sensor, moves: bool) -> tuple[Matrix, Matrix, Matrix]:
-        """Centre of mass, its velocity and the angular momentum about it, of what a link carries, in the world."""
+        """Centre of mass, its velocity and the angular momentum about it, of what a link carries, in the world.
+
+        Of what has no mass, the centre is the link's origin.
+        """
         ops, tree, root = self.ops, self.tree, self.tree.link_names.index(str(sensor.of))
         moment, linear, angular = (ops.zeros(3, 1) for _ in range(3))
         total: Scalar = 0.0
@@ -206,9 +209,19 @@ class Measurements:
                 carried = R @ ops.take(h, LINEAR, None)
                 linear = linear + carried
                 angular = angular + R @ ops.take(h, ANGULAR, None) + cross(ops, p, carried)
-        over = [1.0 / total] * 3
-        centre = scaled(ops, over, moment)
-        return centre, scaled(ops, over, linear), angular - cross(ops, centre, linear)
+        has_mass = ops.less(0.0, total)  # masses are not negative: none is left of rounding
+        over = [1.0 / ops.select(has_mass, total, 1.0)] * 3
+
+        def mean(of_mass: Matrix, of_origin: Matrix) -> Matrix:
+            return from_entries(ops, chosen(ops, has_mass, column(ops, scaled(ops, over, of_mass)),
+                                            column(ops, of_origin)))  # fmt: skip
+
+        R, p = self.poses[root]
+        centre = mean(moment, p)
+        if not moves:
+            return centre, linear, angular
+        velocity = mean(linear, R @ ops.take(self.motion.V[root], LINEAR, None))
+        return centre, velocity, angular - cross(ops, centre, linear)
 
     def _subtreecom(self, sensor: Sensor) -> Matrix:
         return self._subtree(sensor, False)[0]

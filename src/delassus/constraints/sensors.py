@@ -74,7 +74,8 @@ class Sensor(ByContent):
     name : str
     kind : str
         One of ``Sensor.KINDS``, which says of each what it is of, how many numbers it gives, and which. They are called
-        as elements of MJCF are: "accelerometer", "gyro", "framepos", "jointpos" ….
+        as elements of MJCF are: "accelerometer", "gyro", "framepos", "jointpos" …. The centre of mass of a link that
+        carries no mass is its origin.
     of : str or Frame
         Frame, link, joint or actuator, as the kind says.
     reference : str or Frame, optional

@@ -348,6 +348,23 @@ def test_no_program_passes_dependent_rows_for_independent_ones(seed, can_be_off,
                 assert np.all(off <= ACCEPTED * size), (name, method, dtype, np.max(off / size))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1.0, 1e3])
+def test_programs_without_forces_among_their_results_flag_dependent_rows(size):
+    """Steps and sensors of accelerations, whose results say nothing of forces; constraints can be off."""
+    mechanism = some_mechanism(2, 3, "fixed")
+    tree, at = mechanism.tree, ds.Sensor("imu", "accelerometer", mechanism.moving[-1])
+    for name, constraints in some_dependent_rows(mechanism, size).items():
+        for quantity, method in (("step", "ltl"), ("step", "pv"), ("sensors", "pv-early"), ("sensors", "pv")):
+            options = {"sensors": [at]} if quantity == "sensors" else {}
+            asked = requested(tree, constraints, quantity, method=method, active=True, **options)
+            values = {a.name: mechanism.rng.uniform(0.1, 1.0, (STATES, *a.shape)) for a in asked.arguments}
+            values |= {"q": tree.random(mechanism.rng, STATES), "active": np.ones((STATES, len(constraints)))}
+            x = np.concatenate([values[a.name].reshape(STATES, -1) for a in asked.arguments], axis=1)
+            rcond = run_program(make_program(asked), x)[-1]
+            assert not np.any(np.finfo(float).eps <= ERROR_BOUND["float64"] * rcond), (name, quantity, method)
+
+
 IN_OTHER_ORDER = 10.0
 """Estimates by pivots of the same rows in another order, at most: 1.7 here."""
 

@@ -19,6 +19,8 @@ from delassus.algorithms.dynamics.derivatives.accelerations import (
     Dependence,
     Derivatives,
     Direction,
+    Response,
+    derivatives,
     impact_derivatives,
 )
 from delassus.algorithms.dynamics.derivatives.actuation import control_rates
@@ -161,9 +163,13 @@ class BoundRequest:
     def impact_derivatives(self, problem: Problem | None = None) -> Derivatives:
         """Derivatives of an impact; ``problem`` is that at ``q``, if it has been made."""
         self.ops.new_system()
-        found = impact_derivatives(self.impact(problem), self._struck, self.resolve, self.request.has_dependent_rows)
+        found = impact_derivatives(self.impact(problem), self._struck, self.resolve, self.has_dependent_rows)
         self.estimate_derivatives(found.directions)
         return found
+
+    def derivatives(self, motion: DynamicsProblem, response: Response | None = None) -> Derivatives:
+        """Derivatives of forward dynamics; ``response`` is that of the same robot and rows, if it has been made."""
+        return derivatives(motion, self.resolve, response, is_dependent=self.has_dependent_rows)
 
     def control_forces(self, q: Any = None, v: Any = None) -> Any:
         """Joint forces as a state vector, at ``q`` and ``v`` (the arguments if None); None if they are zero."""

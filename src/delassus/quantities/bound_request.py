@@ -49,8 +49,8 @@ _FORCES: Mapping[str, Callable[..., Forces]] = {"actuators": actuator_forces, "p
 GENERIC_PLACEMENT = (0.3, 0.5, 0.7), (0.46, 0.2, -0.58, math.sqrt(0.412))
 """Position in lengths of the robot, and unit quaternion."""
 
-IDLE = 1e-7
-"""Part of the largest force up to which forces that move nothing count as none: a tenth of `ERROR_BOUND`."""
+IDLE = 0.1
+"""Part of `ERROR_BOUND` of the largest force up to which forces that move nothing count as none."""
 
 
 WORST_COLUMN = 3.0
@@ -234,7 +234,10 @@ class BoundRequest:
             self.ops.pivot(0.0, is_exact=True)
         found = METHODS[self.request.method](motion)
         if found.idle is not None:
-            self.ops.pivot(self.ops.less(found.idle, IDLE), is_exact=True)
+            bound = ERROR_BOUND.get(self.request.error_dtype, ERROR_BOUND["float64"])
+            self.ops.pivot(self.ops.less(found.idle, IDLE * bound), is_exact=True)
+            if self.request.error_dtype:
+                self.errors.append(found.idle)
         return self.with_error(motion, found)
 
     def with_error(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Solution:

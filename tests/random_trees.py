@@ -195,12 +195,12 @@ def some_constraints(mechanism, least=1, most=7):
 FACTORS = (1.0, -1.0, 0.1, -31.0, np.pi, 1e3, 1e-6)
 
 
-def some_dependent_rows(mechanism):
-    """Sets of constraints, by name, whose rows depend on one another at every state."""
+def some_dependent_rows(mechanism, size=1.0):
+    """Sets of constraints, by name, whose rows depend on one another at every state; ``size`` of rows of a link."""
     rng, tree = mechanism.rng, mechanism.tree
     deep = sorted(range(tree.n_links), key=lambda i: -len(tree.support(i)))
     a, b = (tree.link_names[i] for i in (deep[0], deep[-1]))
-    at, K, (f, g) = random_frame(rng, a), rng.normal(size=(2, 6)), rng.choice(FACTORS, 2)
+    at, K, (f, g) = random_frame(rng, a), size * rng.normal(size=(2, 6)), rng.choice(FACTORS, 2)
     met = rng.choice(tree.n_links, min(2, tree.n_links), replace=False)
     row = {tree.joint_names[i]: rng.normal(size=tree.joints[i].nv) for i in met}
     on_joints = [{name: s * (x if len(x) > 1 else x[0]) for name, x in row.items()} for s in (1.0, f)]

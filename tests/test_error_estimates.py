@@ -348,6 +348,41 @@ def test_no_program_passes_dependent_rows_for_independent_ones(seed, can_be_off,
                 assert np.all(off <= ACCEPTED * size), (name, method, dtype, np.max(off / size))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1.0, 1e3])
+def test_programs_without_forces_among_their_results_flag_dependent_rows(size):
+    """Steps and sensors of accelerations, whose results say nothing of forces; constraints can be off."""
+    mechanism = some_mechanism(2, 3, "fixed")
+    tree, at = mechanism.tree, ds.Sensor("imu", "accelerometer", mechanism.moving[-1])
+    for name, constraints in some_dependent_rows(mechanism, size).items():
+        for quantity, method in (("step", "ltl"), ("step", "pv"), ("sensors", "pv-early"), ("sensors", "pv")):
+            options = {"sensors": [at]} if quantity == "sensors" else {}
+            asked = requested(tree, constraints, quantity, method=method, active=True, **options)
+            values = {a.name: mechanism.rng.uniform(0.1, 1.0, (STATES, *a.shape)) for a in asked.arguments}
+            values |= {"q": tree.random(mechanism.rng, STATES), "active": np.ones((STATES, len(constraints)))}
+            x = np.concatenate([values[a.name].reshape(STATES, -1) for a in asked.arguments], axis=1)
+            rcond = run_program(make_program(asked), x)[-1]
+            assert not np.any(np.finfo(float).eps <= ERROR_BOUND["float64"] * rcond), (name, quantity, method)
+
+
+@pytest.mark.slow
+def test_forces_of_rows_that_contradict_one_another_are_flagged_where_they_are_not_least():
+    """By proximal, whose forces are differences of large ones that move nothing, under targets that do not go."""
+    mechanism = some_mechanism(0, 3, "fixed")
+    tree, rng = mechanism.tree, np.random.default_rng(0)
+    q, still, tau = tree.random(rng, STATES), np.zeros((STATES, tree.nv)), rng.normal(size=(STATES, tree.nv))
+    for name, constraints in some_dependent_rows(mechanism).items():
+        targets = [rng.normal(size=(STATES, c.size)) for c in constraints]
+        found = ds.forward_dynamics(tree, q, still, tau, constraints, targets=targets)
+        assert {s.name for s in found.status} == {"CONFLICTING"}
+        expected, x = np.concatenate(found.forces, axis=1), np.concatenate([q, still, tau, *targets], axis=1)
+        request = requested(tree, constraints, "dynamics", method="proximal", targets=True)
+        _, forces, rcond = run_program(make_program(request), x)
+        accepted = np.finfo(float).eps <= ERROR_BOUND["float64"] * rcond[:, 0]
+        off, size = (np.max(np.abs(a[accepted]), axis=1, initial=0.0) for a in (forces - expected, expected))
+        assert np.all(off <= ACCEPTED * size), (name, np.max(off / size))
+
+
 IN_OTHER_ORDER = 10.0
 """Estimates by pivots of the same rows in another order, at most: 1.7 here."""
 

@@ -49,6 +49,8 @@ class Tuning(NamedTuple):
     """Factor by which estimates are larger than what is measured."""
     noise: float = 1e-12
     """Relative size of the noise: far above round-off, and so small that errors are proportional to it."""
+    known: float = 0.1
+    """Relative error, with that noise, above which a number is round-off."""
     zero_fraction: float = 1e-10
     """A result counts as zero below this fraction of what its terms would make without cancelling one another; never
     above this number, for quotients of round-off are large."""
@@ -111,7 +113,7 @@ def by_pivots(
         return None
     x, kind = np.concatenate(states), np.repeat(range(len(states)), [len(some) for some in states])
     x = _with_loops(ops, graph, x)
-    values, error, regular = _measured(graph, x, ops.rounding)
+    values, error, regular = _measured(graph, x, [size for _, size, *_ in pivots] if is_solved else (), ops.rounding)
     sizes = [_size(values, size, squared) for _, size, squared, _ in pivots]
     kinds = [regular & (kind == k) for k in range(len(states)) if np.any(regular & (kind == k))]
     usual = [min((_usual(size[some], is_switched) for some in kinds), default=0.0) for size in sizes]
@@ -172,8 +174,13 @@ def _least_product(
     return reduce(minimum, [found for k in sorted(last) if (found := chain[k]) is not None], one)
 
 
-def _measured(graph: Graph, x: Array, rounding: Callable[[float], float]) -> tuple[list[Any], Array, NDArray[np.bool_]]:
-    """Values of all nodes, the relative error of results at each state, and at which of them something is known."""
+def _measured(
+    graph: Graph, x: Array, pivots: Sequence[int], rounding: Callable[[float], float]
+) -> tuple[list[Any], Array, NDArray[np.bool_]]:
+    """Values of all nodes, the relative error of results at each state, and at which of them something is known.
+
+    Nothing is known where a pivot is round-off: results may need none of the forces of rows that are dependent there.
+    """
     n = len(x)
     random = np.random.default_rng(0)
     noise = itertools.cycle(
@@ -197,13 +204,18 @@ def _measured(graph: Graph, x: Array, rounding: Callable[[float], float]) -> tup
             with np.errstate(invalid="ignore"):  # numbers that overflow
                 apart = np.max(np.abs(found[:, n:] - found[:, :n]), axis=0)
                 own = np.where(apart > 0.0, apart / np.where(size > 0.0, size, 1.0), apart)
-            if not np.all(own < 0.1):
+            if not np.all(own < TUNING.known):
                 whole = _sizes(graph, x) if whole is None else whole
                 own[
                     size < TUNING.zero_fraction * np.minimum(np.max([whole[k] for k in nodes.tolist()], axis=0), 1.0)
                 ] = 0.0
             error = np.maximum(error, own)
-    return [None if v is None else v[:n] for v in both], error, error < 0.1
+    regular = error < TUNING.known
+    for k in pivots:
+        if graph.op[k] != Op.CONSTANT:
+            with np.errstate(invalid="ignore"):  # pivots of constraints that are off
+                regular &= ~(np.abs(both[k][n:] - both[k][:n]) > TUNING.known * np.abs(both[k][:n]))
+    return [None if v is None else v[:n] for v in both], error, regular
 
 
 def _values(graph: Graph, x: Array) -> list[Any]:

@@ -289,6 +289,12 @@ class Problem:
             return rows
         return self.ops.matrix([[flag * x for x in row] for row in self.ops.entries(rows)])
 
+    def usual_mobilities(self, constraint: int) -> list[Scalar]:
+        """Mobility that each row of a constraint would have on one body of the robot's mass; a row of zeros, any."""
+        mass = total_mass(self.tree) or 1.0
+        sizes = self.row_sizes(constraint)
+        return [(x + (1.0 - self.ops.less(0.0, x))) * (1.0 / mass) for x in sizes]
+
     def relaxed(self, G: Matrix) -> Matrix:
         """``G`` (m × m) with a diagonal in place of the zero blocks of constraints that are off.
 
@@ -297,12 +303,10 @@ class Problem:
         """
         if self._active is None or not self.constraints:
             return G
-        ops, mass, slack = self.ops, total_mass(self.tree) or 1.0, list[Scalar]()
+        ops, slack = self.ops, list[Scalar]()
         for c in range(len(self.constraints)):
             flag = self.flag(c)
-            for x in self.row_sizes(c):
-                size = (x + (1.0 - ops.less(0.0, x))) * (1.0 / mass)  # a row of zeros is of any size
-                slack.append(0.0 if flag is None else size * (1.0 - flag))
+            slack += [0.0 if flag is None else x * (1.0 - flag) for x in self.usual_mobilities(c)]
         return ops.sym_add(G, diagonal(ops, slack))
 
     # -- poses ---------------------------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ from delassus.algorithms.dynamics.derivatives.accelerations import (
     Dependence,
     Derivatives,
     Direction,
+    Response,
+    derivatives,
     impact_derivatives,
 )
 from delassus.algorithms.dynamics.derivatives.actuation import control_rates
@@ -47,8 +49,8 @@ _FORCES: Mapping[str, Callable[..., Forces]] = {"actuators": actuator_forces, "p
 GENERIC_PLACEMENT = (0.3, 0.5, 0.7), (0.46, 0.2, -0.58, math.sqrt(0.412))
 """Position in lengths of the robot, and unit quaternion."""
 
-IDLE = 1e-7
-"""Part of the largest force up to which forces that move nothing count as none: a tenth of `ERROR_BOUND`."""
+IDLE = 0.1
+"""Part of `ERROR_BOUND` of the largest force up to which forces that move nothing count as none."""
 
 
 WORST_COLUMN = 3.0
@@ -161,9 +163,13 @@ class BoundRequest:
     def impact_derivatives(self, problem: Problem | None = None) -> Derivatives:
         """Derivatives of an impact; ``problem`` is that at ``q``, if it has been made."""
         self.ops.new_system()
-        found = impact_derivatives(self.impact(problem), self._struck, self.resolve, self.request.has_dependent_rows)
+        found = impact_derivatives(self.impact(problem), self._struck, self.resolve, self.has_dependent_rows)
         self.estimate_derivatives(found.directions)
         return found
+
+    def derivatives(self, motion: DynamicsProblem, response: Response | None = None) -> Derivatives:
+        """Derivatives of forward dynamics; ``response`` is that of the same robot and rows, if it has been made."""
+        return derivatives(motion, self.resolve, response, is_dependent=self.has_dependent_rows)
 
     def control_forces(self, q: Any = None, v: Any = None) -> Any:
         """Joint forces as a state vector, at ``q`` and ``v`` (the arguments if None); None if they are zero."""
@@ -228,7 +234,10 @@ class BoundRequest:
             self.ops.pivot(0.0, is_exact=True)
         found = METHODS[self.request.method](motion)
         if found.idle is not None:
-            self.ops.pivot(self.ops.less(found.idle, IDLE), is_exact=True)
+            bound = ERROR_BOUND.get(self.request.error_dtype, ERROR_BOUND["float64"])
+            self.ops.pivot(self.ops.less(found.idle, IDLE * bound), is_exact=True)
+            if self.request.error_dtype:
+                self.errors.append(found.idle)
         return self.with_error(motion, found)
 
     def with_error(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Solution:

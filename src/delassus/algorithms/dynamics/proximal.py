@@ -20,8 +20,6 @@ from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
-import numpy as np
-
 from delassus.algorithms.dynamics.popov_vereshchagin import loop_rows
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.dynamics.solution import Solution
@@ -68,17 +66,13 @@ class ProximalPoint:
         mobility = mobilities(problem)
         weight = TUNING.loop_weight if self._mixes_dependent_rows(late) else TUNING.weight
         self.weights, self._R = list[Scalar](), list[Matrix]()
-        hard: list[Scalar] = []
         self._least = [TUNING.least_gain * TUNING.loop_weight * g for g in mobility]
         for c, (rows, goal) in enumerate(zip(problem.rows, motion.goals, strict=True)):
             part = TUNING.loop_weight if c in late else weight if goal.compliance is None else 0.0
             weights = [part * g for g in mobility[rows]]
-            hard += weights if goal.compliance is None else []
             W = from_entries(ops, weights)
             self.weights += weights
             self._R.append(W if goal.compliance is None else goal.compliance + W)
-        numbers = ops.known(from_entries(ops, hard)) if hard else ()
-        self._is_least_norm = numbers is not None and len({float(x) for x in np.ravel(numbers)}) <= 1
 
     def _mixes_dependent_rows(self, late: Collection[int]) -> bool:
         """Whether hard rows are dependent at almost all states, of which some wait and others do not.
@@ -128,10 +122,8 @@ class ProximalPoint:
         """The solution, and how far its forces are from those of least norm.
 
         Along ``N``, which moves nothing, ``(W S)^∞ f = W N (Nᵀ W N)⁻¹ Nᵀ f``: zero where ``Nᵀ f`` is, and the part of
-        ``f`` in question where weights are alike.
+        ``f`` in question where weights are alike: that is round-off of what has been taken off.
         """
-        if self._is_least_norm:
-            return solution
         ops, idle = self._ops, solution.forces
         for _ in range(TUNING.idle_iterations):
             idle = self.left(self.step(idle))

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from delassus.accuracy.estimate import check_error_bound
 from delassus.algorithms.dynamics import ITERATIVE, METHODS
-from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES, derivatives
+from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number, check_whole
 from delassus.model.tree import Tree
@@ -43,7 +43,7 @@ def _control_force_changes(bound: BoundRequest) -> list[Matrix]:
 
 
 def _derivatives(bound: BoundRequest) -> list[Matrix]:
-    found = derivatives(bound.motion(), bound.resolve, is_dependent=bound.has_dependent_rows)
+    found = bound.derivatives(bound.motion())
     changes = bound.with_controls(found.changes)
     bound.estimate_derivatives(found.directions)
     return [found.solution.qdd, found.solution.forces, *(changes[name] for name in DERIVATIVES)]

@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.accuracy.least_squares import Domain, body_coordinates, least_squares
 from delassus.algorithms import energy, rnea
-from delassus.algorithms.dynamics.derivatives.accelerations import derivatives
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen, named_tuple
 from delassus.model.check import check_number, real_array
@@ -59,7 +58,7 @@ REGRESSOR = Quantity(
 
 def _inertial_derivatives(bound: BoundRequest) -> list[Matrix]:
     motion = bound.motion()
-    found = derivatives(motion, bound.resolve)
+    found = bound.derivatives(motion)
     bound.estimate_derivatives(found.directions)
     Y = rnea.regressor(motion, motion.by_joint(column(bound.ops, found.solution.qdd)))
     return [-(found.changes[name] @ Y) for name in ("dqdd_dtau", "df_dtau")]

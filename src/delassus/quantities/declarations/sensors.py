@@ -166,6 +166,7 @@ def sensors(
     dict of str to (..., n) array
         Numbers of each sensor by its name, in SI units. The kernel ``ds.compile(tree, constraints, "sensors")`` returns
         them one after the other, ``tree.sensor_index(name)`` says where.
+        Sensors that measure neither accelerations nor forces need no solution: their states are all `SOLVED`.
 
     Warns
     -----

@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple, Unpack
 from numpy.typing import ArrayLike
 
 from delassus.algorithms.dynamics import METHODS
-from delassus.algorithms.dynamics.derivatives.accelerations import derivatives
 from delassus.algorithms.dynamics.derivatives.step import step_derivatives as differentiated_step
 from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow
 from delassus.model.tree import Tree
@@ -50,7 +49,7 @@ def _step_derivatives(bound: BoundRequest) -> list[Matrix]:
         is_start = at is q
         response = impact.response if impact is not None and is_start else None
         motion = bound.motion(at, v, problem if is_start else None)
-        found = derivatives(motion, bound.resolve, response, is_dependent=bound.has_dependent_rows)
+        found = bound.derivatives(motion, response)
         changes = bound.with_controls(found.changes, at, v)
         bound.estimate_derivatives(found.directions)
         if is_start:

@@ -169,7 +169,8 @@ class LinkElimination:
             return
         L, off = self.L(labels), [self.off(label) for label in labels]
         if any(x is not None for x in off):  # rows of constraints that are off are zero
-            L = ops.sym_add(L, diagonal(ops, [0.0 if x is None else x for x in off]))
+            usual = [self.problem.usual_mobilities(c)[row] for c, row in labels]
+            L = ops.sym_add(L, diagonal(ops, [0.0 if x is None else x * y for x, y in zip(off, usual, strict=True)]))
         factor, rows = ops.factor(L), ops.take(self.V, self.indices(labels), None)
         B = ops.take(rows, None, self.remove(labels))
         Z = factor.half_solve(B)

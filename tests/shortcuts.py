@@ -311,8 +311,8 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
              "    if count < pairs.shape[0] - 1:\n        pairs[count, 0]"),
         ),
         "test_collision.py::test_contacts_are_of_the_pairs_that_may_touch_in_their_order[None]": (
-            ("colliders.allowed[i, j] and height <= shapes[j, RADIUS] + 2.0 * space.listed[j]",
-             "height <= shapes[j, RADIUS] + 2.0 * space.listed[j]"),
+            ("colliders.allowed[i, j] and height <= shapes[j, RADIUS] + 2.0 * space.bounds[j, 6]",
+             "height <= shapes[j, RADIUS] + 2.0 * space.bounds[j, 6]"),
             ("and colliders.allowed[i, j] and shapes[j, KIND] != HALF_SPACE", "and shapes[j, KIND] != HALF_SPACE"),
             ("if shapes[pairs[k, 0], LINK] < 0:  # the world as the second", "if False:"),
             ("while p > starts[i] and seconds[p - 1] > j:", "while False:"),
@@ -328,7 +328,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("shapes[i, CORE] * math.sqrt(0.5 * rotated) + reach[link]", "shapes[i, CORE] * math.sqrt(0.5 * rotated)"),
             ("(2.0 * reach[link] if link >= 0 else 0.0)", "0.0"),
             ("0.5 * margin + gap +", "0.5 * margin +"),
-            ("height <= shapes[j, RADIUS] + 2.0 * space.listed[j]", "height <= shapes[j, RADIUS]"),
+            ("height <= shapes[j, RADIUS] + 2.0 * space.bounds[j, 6]", "height <= shapes[j, RADIUS]"),
         ),
         "test_collision.py::test_near_pairs_miss_nothing_and_list_no_others[0]": (
             ("colliders.allowed[i, j] and height <= shapes[j, RADIUS] + 2.0 * space.listed[j]",
@@ -338,7 +338,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("shapes[i, CORE] * math.sqrt(0.5 * rotated) + reach[link]", "reach[link]"),
         ),
         "test_collision.py::test_numbers_of_points_on_a_floor": (
-            ("if not moved <= space.listed[i]:", "if False:"),
+            ("if not moved <= space.bounds[i, 6]:", "if False:"),
         ),
         "test_collision.py::test_patches_of_flat_faces": (
             ("if bounds[j, axis] > bounds[i, 3 + axis]:\n                break",

@@ -17,6 +17,7 @@ from delassus.contact import (
     Cylinder,
     Ellipsoid,
     HalfSpace,
+    Mesh,
     Scene,
     SolverStatus,
     Sphere,
@@ -426,6 +427,31 @@ def test_contacts_that_iterations_find():
     assert found.status is SolverStatus.CONVERGED and found.distance > 1e-3
     wanted = differences(sim, state, controls, np.vstack([directions, np.zeros((v.size, 3))]))
     assert np.abs(found.A @ directions - wanted).max() < AGREES * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("name", ["box", "hull", "ball"])
+def test_derivatives_of_steps_over_a_seam(name):
+    """Contacts that are sought where the step ends change with its velocities, too."""
+    corners = np.array([(x, y, z) for x in (-0.05, 0.05) for y in (-0.05, 0.05) for z in (-0.05, 0.05)])
+    shape = {"box": Box(0.1, 0.1, 0.1), "hull": Mesh(corners), "ball": Sphere(0.05)}[name]
+    body, rng, seen = ds.mechanisms.free_body(1.0, np.diag([1.6e-3, 1.8e-3, 2e-3])), np.random.default_rng(4), 0
+    for friction in (0.0, 0.4, 0.4, 0.4):
+        tiles = [Collider("world", Box(1, 1, 0.2), (x, 0, -0.1), friction=friction) for x in (-0.5, 0.5)]
+        scene, v = Scene(body, [Collider("body", shape, friction=friction), *tiles]), rng.uniform(0.5, 3.0)
+        ahead, height = (0.0, 0.05 - 5e-6) if name == "ball" else (0.05, 0.05 + 4e-5)
+        tilt = 4e-4 * rng.normal(size=2)
+        q0 = [-ahead - rng.uniform(0.1, 0.9) * v * DT, 0.01, height, *tilt, 0.0, np.sqrt(1.0 - tilt @ tilt)]
+        sim = ds.Simulator(scene, q0=q0, v0=[v, 0, -1e-3, *0.3 * rng.normal(size=3)], dt=DT, tolerance=1e-13)
+        state = sim.get_state()
+        sim.step()
+        found, directions = sim.step_derivatives(), rng.normal(size=(12, 3))
+        on_second = sim.impulses.any(axis=1) & (sim.contacts.colliders == 2).any(axis=1)
+        if found.status is not SolverStatus.CONVERGED or found.distance < 1e-5:
+            continue
+        seen += on_second.any()
+        wanted = differences(sim, state, np.zeros(6), np.vstack([directions, np.zeros((6, 3))]))
+        assert np.abs(found.A @ directions - wanted).max() < AGREES * np.abs(wanted).max()
+    assert seen >= 1
 
 
 def test_what_has_no_derivatives_is_refused_by_name(scene):

@@ -196,11 +196,32 @@ def coupling_of(changes: ContactChanges, points: Array, frames: Array) -> Coupli
 
 
 class Contacts(NamedTuple):
-    """Contacts of a step: their frames (m, 3, 3), their sides, and how they change."""
+    """Contacts of a step: their frames (m, 3, 3), their sides, and how they change with ``causes`` (…, 6, w) on sides.
+
+    Causes are twists of poses, and, of contacts on paths, of velocities; what they cause is in the same place of
+    ``couplings``. The first are those of poses.
+    """
 
     frames: Array
     sides: list[Sides]
-    coupling: Coupling
+    couplings: list[Coupling]
+    causes: list[list[Array]]
+
+    def by_velocities(self, with_twists: Coupling) -> Contacts:
+        """The same contacts, as they change with velocities."""
+        return Contacts(self.frames, self.sides, [with_twists], [[side.G for side in self.sides]])
+
+
+def twist_changes(sides: list[Sides], velocities: Sequence[Array]) -> list[Array]:
+    """Changes (n, 6, w) with positions of twists of links, at the contact point, at velocities of sides (n, w)."""
+    out = list[Array]()
+    for side, v in zip(sides, velocities, strict=True):
+        above = np.swapaxes(side.at_or_above, 1, 2)
+        below = (side.G * v[:, None]) @ (1.0 - above + above * side.at_or_above)
+        linear, angular = side.G[:, :3], side.G[:, 3:]
+        turn = crossed(angular, below[:, :3], 1) + crossed(linear, below[:, 3:], 1)
+        out.append(np.concatenate([turn, crossed(angular, below[:, 3:], 1)], axis=1))
+    return out
 
 
 def along(contacts: Contacts) -> RowParts:
@@ -211,14 +232,17 @@ def along(contacts: Contacts) -> RowParts:
 
 def gap_changes(contacts: Contacts) -> RowParts:
     """Changes of gaps, one row each."""
-    gaps = contacts.coupling.gaps
-    return RowParts(contacts.sides, [gaps[s.contact, s.second][:, None] @ s.G for s in contacts.sides])
+    parts = [np.zeros((len(s.contact), 1, s.G.shape[2])) for s in contacts.sides]
+    for coupling, causes in zip(contacts.couplings, contacts.causes, strict=True):
+        for side, part, cause in zip(contacts.sides, parts, causes, strict=True):
+            part += coupling.gaps[side.contact, side.second][:, None] @ cause
+    return RowParts(contacts.sides, parts)
 
 
-def row_changes(contacts: Contacts, velocities: Sequence[Array]) -> RowParts:
+def row_changes(contacts: Contacts, velocities: Sequence[Array], alone: bool = False) -> RowParts:
     """Changes with positions of what contacts measure (three rows) at velocities of sides (n, w), which are held.
 
-    Surfaces move along.
+    Surfaces move along. ``alone`` leaves out what links measure where contacts stay.
     """
     F, sides = contacts.frames, contacts.sides
     apart = np.zeros((len(F), 6))  # twist of A less that of B
@@ -226,15 +250,16 @@ def row_changes(contacts: Contacts, velocities: Sequence[Array]) -> RowParts:
     for side, twist in zip(sides, twists, strict=True):
         apart[side.contact] += side.sign * twist.sum(axis=2)
     turning, out = np.swapaxes(F, 1, 2) @ cross_matrices(apart[:, 3:]), list[Array]()
-    for side, twist in zip(sides, twists, strict=True):
+    turns = [0.0 * side.G for side in sides] if alone else twist_changes(sides, velocities)
+    for k, side in enumerate(sides):
         which, contact = (side.contact, side.second), side.contact
-        measured = (apart[contact, None, None, :3] @ moved_first(contacts.coupling.frames[which]))[:, :, 0]
-        measured += turning[contact] @ contacts.coupling.points[which]
-        measured[:, :2] += contacts.coupling.belts[which]
-        above = np.swapaxes(side.at_or_above, 1, 2)
-        below, linear, angular = twist @ (1.0 - above + above * side.at_or_above), side.G[:, :3], side.G[:, 3:]
-        turn = crossed(angular, below[:, :3], 1) + crossed(linear, below[:, 3:], 1)
-        out.append(measured @ side.G + side.sign * np.swapaxes(F[contact], 1, 2) @ turn)
+        part = side.sign * np.swapaxes(F[contact], 1, 2) @ turns[k][:, :3]
+        for coupling, causes in zip(contacts.couplings, contacts.causes, strict=True):
+            measured = (apart[contact, None, None, :3] @ moved_first(coupling.frames[which]))[:, :, 0]
+            measured += turning[contact] @ coupling.points[which]
+            measured[:, :2] += coupling.belts[which]
+            part += measured @ causes[k]
+        out.append(part)
     return RowParts(sides, out)
 
 
@@ -258,11 +283,13 @@ def force_changes(contacts: Contacts, impulses: Array) -> ForceChanges:
     """Of impulses (m, 3)."""
     pushed, sides = cross_matrices((contacts.frames @ impulses[..., None])[..., 0]), contacts.sides
     wrenches, within = list[Array](), list[Array]()
-    for side in sides:
+    for k, side in enumerate(sides):
         which, P = (side.contact, side.second), pushed[side.contact]
-        points, frames = contacts.coupling.points[which], contacts.coupling.frames[which]
-        turned = (impulses[side.contact, None, None] @ frames)[:, :, 0]
-        wrenches.append(np.concatenate([turned, -P @ points], axis=1) @ side.G)
+        wrench = np.zeros((len(P), 6, side.G.shape[2]))
+        for coupling, causes in zip(contacts.couplings, contacts.causes, strict=True):
+            turned = (impulses[side.contact, None, None] @ coupling.frames[which])[:, :, 0]
+            wrench += np.concatenate([turned, -P @ coupling.points[which]], axis=1) @ causes[k]
+        wrenches.append(wrench)
         linear, angular = side.G[:, :3], side.G[:, 3:]
         H = np.swapaxes(linear, 1, 2) @ P @ angular + np.swapaxes(angular, 1, 2) @ P @ linear
         within.append(side.sign * side.at_or_above * H)

@@ -64,13 +64,16 @@ class Correction(NamedTuple):
 class Search(NamedTuple):
     """How contacts were found: near pairs of colliders that have some, reach of links (m), poses of colliders.
 
-    And centres of balls that hold these.
+    And centres of balls that hold these. ``followed`` says of each pair whether its contacts are those of its path, see
+    `delassus.contact.collision.paths`; ``overlaps`` are those of links at the start.
     """
 
     pairs: Indices
     reach: Array
     world: Array
     centres: Array
+    followed: Array
+    overlaps: Array
 
 
 class StepRecord(NamedTuple):
@@ -133,7 +136,10 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     state, bodies, asleep = data.state, data.bodies, (tape.asleep.copy(), data.sleep.island.copy())
     assert len(on_joints) == k
     space = data.space
-    search = Search(space.pairs[touching], data.links.reach.copy(), space.world.copy(), space.centres.copy())
+    search = Search(
+        space.pairs[touching], data.links.reach.copy(), space.world.copy(), space.centres.copy(),
+        space.paths[touching, 0].copy(), data.links.overlaps.copy(),
+    )  # fmt: skip
     loops, motion = state.loops, steps.model.loop_motion
     closed, errors = motion.flags[:, 0].copy(), loops.errors.copy()
     moved = loops.moved.copy(), loops.reached.copy(), motion.pushed.copy()

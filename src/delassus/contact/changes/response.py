@@ -260,7 +260,10 @@ class Response:
 
 
 class Solved(NamedTuple):
-    """A problem of a step: row groups in their modes, and what it has of positions and of parameters."""
+    """A problem of a step: row groups in their modes, and what it has of positions and of parameters.
+
+    ``measured_late`` and ``wrenches_late`` are what rows and forces of contacts on paths have of velocities.
+    """
 
     problem: Problem
     groups: Groups
@@ -272,6 +275,8 @@ class Solved(NamedTuple):
     sliding: RowParts
     with_floor: Array
     of_loops: list[Array]
+    measured_late: RowParts | None
+    wrenches_late: RowParts | None
 
 
 class SolvedCorrection(NamedTuple):

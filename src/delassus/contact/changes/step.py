@@ -19,6 +19,7 @@ from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, Scene
 from delassus.contact.changes.collision import contact_changes
 from delassus.contact.changes.contacts import (
     Contacts,
+    Coupling,
     RowParts,
     along,
     coupling_of,
@@ -27,11 +28,14 @@ from delassus.contact.changes.contacts import (
     pull_forces,
     row_changes,
     sides_of,
+    twist_changes,
 )
 from delassus.contact.changes.loops import LoopBlock, SmoothCounts
 from delassus.contact.changes.mobility import Mobilities
+from delassus.contact.changes.paths import path_changes
 from delassus.contact.changes.record import Problem, StepRecord
 from delassus.contact.changes.response import Groups, Parts, Response, Solved, SolvedCorrection, holds_of, modes_of
+from delassus.contact.collision.paths import CALM
 from delassus.contact.filters import GEOMETRIC, friction_rates
 from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
@@ -84,9 +88,10 @@ class StepChanges:
         space = scene.detector.space._replace(world=search.world, centres=search.centres)
         arrays, touching = scene.detector.arrays, scene.options.touching
         changes = contact_changes(search.pairs, search.reach, touching, arrays, space, found)
-        self.known = bool(changes.known[_acting(record)].all())
         self.sides = sides_of(found.links, found.points, blocks, scene.supports, record.poses)
-        self.contacts = Contacts(found.frames, self.sides, coupling_of(changes, found.points, found.frames))
+        known = changes.known.copy()
+        self.contacts, self.by_velocities = self._contacts(coupling_of(changes, found.points, found.frames), known)
+        self.known = bool(known[_acting(record)].all())
         self.J, self.gaps = along(self.contacts), gap_changes(self.contacts)
         self.M, self.inverse = (BlockDiagonal(self._batched(x)) for x in (record.mass, record.inverse))
         of = blocks.of_links.block
@@ -112,6 +117,31 @@ class StepChanges:
         self.struck, self.free = v, scene.block_changes(record, v, after)
         self.problems = self._solved()
         self.correction = self._correction()
+
+    def _contacts(self, coupling: Coupling, known: Any) -> tuple[Contacts, Contacts | None]:
+        """Contacts as they change with positions, and with velocities where some are on paths (`path_changes`).
+
+        In place: which of them are known. With smoothing, and where they are pushed apart, those on paths are not.
+        """
+        record, sides = self.record, self.sides
+        causes, v = [[side.G for side in sides]], self._velocities(record.v)
+        plain = Contacts(record.contacts.frames, sides, [coupling], causes)
+        if not (record.search.followed != CALM).any():
+            return plain, None
+        pairs = record.search.pairs[record.search.followed != CALM]
+        on_paths = (record.contacts.colliders[:, None] == pairs).all(axis=2).any(axis=1)
+        twists = np.zeros((self.m, 2, 6))
+        for side, own in zip(sides, v, strict=True):
+            twists[side.contact, side.second] = (side.G @ own[..., None])[..., 0]
+        found = path_changes(record, twists, self.scene.detector, self.scene.options)
+        known[on_paths] = False
+        known[found.contacts] = self.smoothing is None
+        known &= ~(on_paths & (record.correction.pushes > 0.0))
+        late = Coupling(*(np.zeros_like(x) for x in coupling))
+        for x, y, with_poses, with_twists in zip(coupling, late, found.with_poses, found.with_twists, strict=True):
+            x[found.contacts], y[found.contacts] = with_poses, with_twists
+        both = Contacts(plain.frames, sides, [coupling, late], [*causes, twist_changes(sides, v)])
+        return both, plain.by_velocities(late)
 
     def _batched(self, x: Array) -> list[Array]:
         """Blocks of each kind of what is laid out as ``bodies.mass``."""
@@ -182,6 +212,11 @@ class StepChanges:
             last = number + 1 == len(record.problems)
             after = problem.after
             measured = row_changes(self.contacts, self._velocities(after))
+            later = (
+                None
+                if self.by_velocities is None
+                else row_changes(self.by_velocities, self._velocities(after), alone=True)
+            )
             if last:
                 self.measured = measured
                 rates, dt = problem.rates[:, 2], self.scene.options.dt
@@ -193,6 +228,10 @@ class StepChanges:
                 parts = [x.copy() for x in measured.parts]
                 for part, more in zip(parts, lifted, strict=True):
                     part[:, 2:] += more
+                if later is not None and self.by_velocities is not None:
+                    lifted = gap_changes(self.by_velocities).scaled(over).parts
+                    for part, more in zip(later.parts, lifted, strict=True):
+                        part[:, 2:] += more
                 measured, lost = RowParts(self.sides, parts), self.free.momentum_q
             else:
                 lost = self.scene.inertia_changes(record, after - v)
@@ -207,7 +246,7 @@ class StepChanges:
                 with_q, rows = loop.changes(gained, pushed[loop.at], measured_at)
                 lost.kinds[loop.kind] = with_q[None]
                 of_loops.append(rows)
-            out.append(self._in_modes(problem, measured, lost, after - v)._replace(of_loops=of_loops))
+            out.append(self._in_modes(problem, measured, lost, after - v, later)._replace(of_loops=of_loops))
             if problem.phase == COMPRESSION:
                 v = after
             elif not last:
@@ -248,7 +287,9 @@ class StepChanges:
         self.J.pulled(impulses[..., None], out)
         return out
 
-    def _in_modes(self, problem: Problem, measured: RowParts, lost: BlockDiagonal, change: Array) -> Solved:
+    def _in_modes(
+        self, problem: Problem, measured: RowParts, lost: BlockDiagonal, change: Array, later: RowParts | None
+    ) -> Solved:
         found, options, joints = self.record.contacts, self.scene.options, self.scene.blocks.joints
         m, k, after, smoothing = self.m, len(joints.dofs), problem.after, self.smoothing
         u = self.J.times(after[:, None], m)[..., 0] if self.sides else np.zeros((m, 3))
@@ -282,6 +323,8 @@ class StepChanges:
             change,
             held * np.broadcast_to(holds.with_position, k), self.J.mapped(along_friction),
             np.broadcast_to(modes.with_floor, m)[:, None] + np.zeros((m, 1)), [],
+            None if later is None else later.mapped(-C),
+            None if self.by_velocities is None else force_changes(self.by_velocities, problem.impulses).wrenches,
         )  # fmt: skip
 
     def _correction(self) -> SolvedCorrection | None:
@@ -383,6 +426,9 @@ class StepChanges:
             on_contacts = of_rows[: 3 * m].reshape(m, 3, k)
             solved.measured.pulled(on_contacts, out.q)
             pull_forces(solved.forces, weights, m, out.q)
+            if solved.measured_late is not None and solved.wrenches_late is not None:
+                solved.measured_late.pulled(on_contacts, out.v)
+                solved.wrenches_late.pulled(solved.forces.twists.times(weights, m), out.v)
             out.q[:] -= solved.lost.T.times(weights)
             out.q[joints.dofs] += solved.held[:, None] * of_rows[3 * m : 3 * m + len(joints.dofs)]
             self._pull_loops(solved.of_loops, of_rows[3 * m + len(joints.dofs) :], out.q)
@@ -404,7 +450,7 @@ class StepChanges:
                 dv = before + self.M.times(weights)
                 for loop, own in zip(self.loops, self._of_loops(of_rows[3 * m + len(joints.dofs) :]), strict=True):
                     dv[loop.at] += loop.J.T @ own
-        out.v[:] = dv
+        out.v[:] += dv
         if self._with_mass:
             masses = self.scene.blocks.mass
             of_bodies = mass[: 6 * len(masses)].reshape(len(masses), 6, k).sum(axis=1)

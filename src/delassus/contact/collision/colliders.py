@@ -115,10 +115,9 @@ class Workspace(NamedTuple):
         ``[R p]`` of colliders in the world, now and when near pairs were listed.
     centres : (n, 3) array
         Centres of colliders in the world.
-    listed : (n,) array
-        How far each collider may have moved, or be going to move, for the list of near pairs to hold (m).
-    bounds : (n, 6) array
-        Boxes along the world's axes around colliders: lower and upper corners.
+    bounds : (n, 7) array
+        Boxes along the world's axes around colliders, lower and upper corners; and how far each may have moved, or be
+        going to move, for the list of near pairs to hold (m).
     order : (n,) array of int
         Colliders, sorted along an axis.
     ranges : (2, n + 1) array of int
@@ -141,7 +140,6 @@ class Workspace(NamedTuple):
     world: Array
     before: Array
     centres: Array
-    listed: Array
     bounds: Array
     order: NDArray[np.int64]
     ranges: NDArray[np.int64]
@@ -196,8 +194,7 @@ def workspace(colliders: Colliders, most: int) -> tuple[Workspace, ContactArrays
         world=np.zeros((n, 3, 4)),
         before=np.zeros((n, 3, 4)),
         centres=np.zeros((n, 3)),
-        listed=np.full(n, -1.0),
-        bounds=np.zeros((n, 6)),
+        bounds=np.full((n, 7), -1.0),
         order=np.arange(n),
         ranges=np.zeros((2, n + 1), np.int64),
         pairs=np.zeros((most, 2), np.int64),

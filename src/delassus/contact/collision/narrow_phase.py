@@ -109,7 +109,7 @@ def find_near_pairs(
         count = list_pairs(reach, gap, margin, colliders, space)
         space.counts[0] = count
         if count > space.pairs.shape[0]:
-            space.listed[0] = -1.0
+            space.bounds[0, 6] = -1.0
             return BUFFER_FULL
     return int(space.counts[0])
 

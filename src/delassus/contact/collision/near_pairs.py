@@ -63,7 +63,7 @@ def place_colliders(
                     step += difference * shapes[i, CENTRE + c]
                 shift += step * step
             moved += math.sqrt(shift) + shapes[i, CORE] * math.sqrt(0.5 * rotated) + reach[link]
-        if not moved <= space.listed[i]:
+        if not moved <= space.bounds[i, 6]:
             space.counts[1] = 0
 
 
@@ -74,14 +74,14 @@ def list_pairs(reach: Array, gap: float, margin: float, colliders: Colliders, sp
     n, count, axis, widest = shapes.shape[0], 0, 0, -1.0
     for i in range(n):
         link = int(shapes[i, LINK])
-        space.listed[i] = 0.5 * margin + gap + (2.0 * reach[link] if link >= 0 else 0.0)
+        space.bounds[i, 6] = 0.5 * margin + gap + (2.0 * reach[link] if link >= 0 else 0.0)
         for r in range(3):
             half = shapes[i, RADIUS]
             if shapes[i, KIND] != SPHERE:
                 half = 0.0
                 for c in range(3):
                     half += abs(world[i, r, c]) * shapes[i, HALF + c]
-            half += space.listed[i]
+            half += space.bounds[i, 6]
             bounds[i, r], bounds[i, 3 + r] = space.centres[i, r] - half, space.centres[i, r] + half
             for c in range(4):
                 space.before[i, r, c] = world[i, r, c]
@@ -105,7 +105,7 @@ def list_pairs(reach: Array, gap: float, margin: float, colliders: Colliders, sp
         if shapes[i, KIND] == HALF_SPACE:
             for j in range(n):
                 height = dot(along(row_of(space.centres, j), -1.0, column(world[i], 3)), column(world[i], 2))
-                if colliders.allowed[i, j] and height <= shapes[j, RADIUS] + 2.0 * space.listed[j]:
+                if colliders.allowed[i, j] and height <= shapes[j, RADIUS] + 2.0 * space.bounds[j, 6]:
                     count = add(pairs, count, i, j)
             continue
         for p in range(k + 1, n):

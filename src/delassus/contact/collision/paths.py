@@ -49,8 +49,9 @@ from delassus.contact.collision.support import support_point
 from delassus.contact.collision.vectors import Vector, along, column, cross, dot, in_world, norm, row_of, scaled, write
 from delassus.spatial.rotations import Array
 
-CALM, LOOK, LATE = range(3)
-"""What is to be done with a near pair: nothing; it is looked at on its path; once more on the bent one."""
+CALM, LOOK, LATE, FOLLOWED, BENT = range(5)
+"""What is to be done with a near pair: nothing; it is looked at on its path; once more on the bent one. And what has
+been done: its contacts are those of its path, or of the bent one."""
 
 SLOP = 0.1
 """Of the overlap that is left alone, the part that is no obstacle."""
@@ -61,10 +62,11 @@ MOST_STEPS = 16
 ARRIVED = 1e-3
 """Part of the slop by which gaps at a hit may differ."""
 
-SAME_FACE, SAME_SLIDE, ROLLED = 1.0 - 1e-12, 0.9, 2.0
-"""Cosines of the angles up to which a normal is that of the start of the step: of one face; of what is slid along.
+SAME_FACE, SAME_SLIDE = 1.0 - 1e-12, 0.9
+"""Cosines of the angles up to which a normal is that of the start of the step: of one face; of what is slid along."""
 
-And how much further than what is round rolls over it by its motion."""
+WHOLE = 1.0 - 1e-6
+"""Added to a number before it is cut off: the next whole number above."""
 
 TOGETHER = 1e-6
 """Parts of a step that hits may differ by and are at one time."""
@@ -187,7 +189,7 @@ def follow_paths(begin: int, end: int, paths: Paths) -> None:
     found = space.found
     for k in range(begin, end):
         what = space.paths[k, 0]
-        if what == CALM:
+        if what != LOOK and what != LATE:
             continue
         space.paths[k, 0] = CALM
         i, j, first = space.pairs[k, 0], space.pairs[k, 1], MOST_POINTS * k
@@ -209,19 +211,22 @@ def follow_paths(begin: int, end: int, paths: Paths) -> None:
             )
         if t > 0.0 and not is_as_before(k, hit, count, paths):
             move_back(k, t, count, paths)
-            space.ends[k + 1] = count
+            space.ends[k + 1], space.paths[k, 0] = count, FOLLOWED if what == LOOK else BENT
 
 
 @compiled
 def no_obstacle(k: int, paths: Paths) -> float:
-    """Overlap (m) of a pair that is no obstacle."""
+    """Overlap (m) of a pair that is no obstacle: twice the slop, and what either link overlaps, in whole slops.
+
+    So that it does not change with positions.
+    """
     slop, overlaps, colliders, space = paths.slop, paths.overlaps, paths.colliders, paths.space
     deepest = 0.0
     for side in range(2):
         link = int(colliders.shapes[space.pairs[k, side], LINK])
         if link >= 0:
             deepest = max(deepest, overlaps[link])
-    return deepest + 2.0 * slop
+    return slop * (2.0 + int(deepest / slop + WHOLE)) if slop > 0.0 else deepest
 
 
 @compiled
@@ -324,6 +329,18 @@ def face_normal(shape: Array, f: int, pose: Array, hulls: Any) -> Vector:
 
 
 @compiled
+def towards(k: int, side: int, f: int, paths: Paths) -> Vector:
+    """Normal of a face of one of a pair at the poses of `place_pair`, from B to A."""
+    space, c = paths.space, paths.space.pairs[k, side]
+    shape = paths.colliders.shapes[c]
+    d = face_normal(shape, f, space.work.poses[side], paths.colliders.hulls)
+    if shape[KIND] == HULL:
+        return scaled(2.0 * side - 1.0, d)
+    between = along(column(space.world[space.pairs[k, 0]], 3), -1.0, column(space.world[space.pairs[k, 1]], 3))
+    return scaled(math.copysign(1.0, dot(d, between)), d)
+
+
+@compiled
 def end_of_path(k: int, least: float, most: float, paths: Paths) -> int:
     """Contacts of a pair at the end of its path, in ``later``, along the normal that is violated least; how many."""
     dt, colliders, space = paths.dt, paths.colliders, paths.space
@@ -341,12 +358,7 @@ def end_of_path(k: int, least: float, most: float, paths: Paths) -> int:
     for side in range(2):
         c = space.pairs[k, side]
         for f in range(number_of_faces(shapes[c])):
-            d = face_normal(shapes[c], f, space.work.poses[side], colliders.hulls)
-            if shapes[c, KIND] == HULL:
-                d = scaled(2.0 * side - 1.0, d)
-            else:
-                between = along(column(space.world[i], 3), -1.0, column(space.world[j], 3))
-                d = scaled(math.copysign(1.0, dot(d, between)), d)
+            d = towards(k, side, f, paths)
             least_violated, after = violation(k, d, least, paths)
             if least_violated > best:
                 best, n, depth, changed = least_violated, d, -after, True
@@ -394,24 +406,40 @@ def is_as_before(k: int, hit: int, count: int, paths: Paths) -> bool:
             worst, deepest = into, r
     if found[deepest, 7] < -gap:
         same = SAME_FACE
-    n0, round = (found[deepest, 4], found[deepest, 5], found[deepest, 6]), 0.0
-    for side in range(2):
-        round += radius_of_curvature(colliders.shapes[space.pairs[k, side]])
-    if hit >= 0 and round > 0.0:
-        i, j = int(colliders.shapes[space.pairs[k, 0], LINK]), int(colliders.shapes[space.pairs[k, 1], LINK])
-        x = found[deepest, 1], found[deepest, 2], found[deepest, 3]
-        u = along(link_velocity(i, x, paths), -1.0, link_velocity(j, x, paths))
-        return bool(norm(along(n, -1.0, n0)) <= ROLLED * dt * space.paths[k, 1] * norm(u) / round)
-    return dot(n, n0) >= same
+    n0 = found[deepest, 4], found[deepest, 5], found[deepest, 6]
+    if dot(n, n0) >= same:
+        return True
+    i, j, shapes = space.pairs[k, 0], space.pairs[k, 1], colliders.shapes
+    return bool(
+        hit >= 0 and shapes[i, KIND] != SURFACE and shapes[j, KIND] != SURFACE and is_entered_last(k, n0, paths)
+    )
 
 
 @compiled
-def radius_of_curvature(shape: Array) -> float:
-    """The least (m) of what is round of a shape, zero without."""
-    kind, x, y, z = int(shape[KIND]), shape[SIZE], shape[SIZE + 1], shape[SIZE + 2]
-    if kind == ELLIPSOID:
-        return float(min(x, min(y, z)) ** 2 / max(x, max(y, z)))
-    return float(x) if kind == SPHERE or kind == CAPSULE or kind == CYLINDER else 0.0
+def entry(k: int, n: Vector, least: float, paths: Paths) -> float:
+    """When two convex shapes overlap by ``least`` along a normal, as a part of the path; −∞: before; ∞: after it."""
+    shapes, vertices, space = paths.colliders.shapes, paths.colliders.hulls[VERTICES], paths.space
+    i, j, poses = space.pairs[k, 0], space.pairs[k, 1], space.work.poses
+    before = least + core_gap(Solid(shapes[i], space.world[i]), Solid(shapes[j], space.world[j]), vertices, n)
+    after = least + core_gap(Solid(shapes[i], poses[0]), Solid(shapes[j], poses[1]), vertices, n)
+    if before <= 0.0:
+        return -np.inf
+    return np.inf if after > 0.0 else float(before / (before - after))
+
+
+@compiled
+def is_entered_last(k: int, n: Vector, paths: Paths) -> bool:
+    """Whether shapes that hit overlap along a normal of the start no earlier than along those of their faces."""
+    space, shapes, least = paths.space, paths.colliders.shapes, no_obstacle(k, paths)
+    place_pair(k, paths.dt, paths)
+    own = entry(k, n, least, paths)
+    for side in range(2):
+        c = space.pairs[k, side]
+        for f in range(number_of_faces(shapes[c])):
+            t = entry(k, towards(k, side, f, paths), least, paths)
+            if own + TOGETHER < t < np.inf:
+                return False
+    return own < np.inf
 
 
 @compiled

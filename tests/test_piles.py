@@ -98,6 +98,52 @@ def test_a_heap_rests_under_its_weight(turned: bool) -> None:
     assert sum(k for status, k in sim.statuses.items() if status not in SOLVED) <= 0.002 * sim.steps
 
 
+@pytest.mark.parametrize(
+    ("side", "layers", "share", "travel", "duration"),
+    [
+        (3, 1, 0.4, 0.4, 2.0),
+        (5, 1, 0.4, 0.16, 0.2),
+        (5, 2, 0.4, 0.5, 2.0),
+        (10, 1, 0.1, 0.067, 0.2),
+        pytest.param(20, 1, 0.1, 0.067, 0.2, marks=pytest.mark.slow),
+    ],
+)
+def test_slabs_on_balls_move_as_balls_that_roll(
+    side: int, layers: int, share: float, travel: float, duration: float
+) -> None:
+    """Redundant loads stay where they are: a ball that carries nothing would be left behind.
+
+    Masses of slabs are so much a ball; the top one is pushed, its bodies named first or last.
+    """
+    rng, n, ball, mass = np.random.default_rng(side), side * side, Sphere(0.1), share * side**2
+    slab, grid = Box(0.45 * side + 1.0, 0.45 * side + 1.0, 0.2), 0.45 * (np.arange(side) - 0.5 * (side - 1))
+    M, sizes = np.zeros((layers, layers)), np.eye(layers)
+    bodies, places, moves = dict[str, ds.Tree](), dict[str, list[float]](), dict[str, np.ndarray]()
+    for k in range(layers):
+        own, below = sizes[k], sizes[k - 1] if k else 0.0 * sizes[k]
+        centre, rim = 0.5 * (own + below), 0.5 * (own - below)  # of a ball, its velocity and ``r ω``, by those of slabs
+        M += mass * np.outer(own, own) + n * (np.outer(centre, centre) + 0.4 * np.outer(rim, rim))
+        for i in range(n):
+            bodies[f"ball{k}_{i}"], moves[f"ball{k}_{i}"] = ds.mechanisms.free_body(1.0, ball.inertia(1.0)), centre
+            places[f"ball{k}_{i}"] = [grid[i % side], grid[i // side], 0.4 * k + 0.1, *UPRIGHT]
+        bodies[f"slab{k}"], moves[f"slab{k}"] = ds.mechanisms.free_body(mass, slab.inertia(mass)), own
+        places[f"slab{k}"] = [0.0, 0.0, 0.4 * k + 0.3, *UPRIGHT]
+    names = list(bodies)[:: rng.choice([-1, 1])]
+    colliders = [Collider(f"{x}/body", slab if x.startswith("slab") else ball, friction=5.0) for x in names]
+    scene = ds.Scene({x: bodies[x] for x in names}, [*colliders, Collider("world", HalfSpace(), friction=5.0)])
+    angle = rng.uniform(0.0, 2.0 * np.pi)
+    along, speeds = np.array([np.cos(angle), np.sin(angle)]), np.linalg.solve(M, sizes[-1])
+    speeds *= 2.0 * travel / duration / speeds[-1]
+    push = np.zeros((len(names), 6))
+    push[names.index(f"slab{layers - 1}"), :2] = (M @ speeds)[-1] / duration * along
+    sim = ds.Simulator(scene, q0=np.concatenate([places[x] for x in names]))
+    sim.run(duration, lambda sim: push.ravel())
+    for x, q, v in zip(names, sim.q.reshape(-1, 7), sim.v.reshape(-1, 6), strict=True):
+        found = quaternion_to_matrix(q[3:])[:2] @ v[:3]
+        assert np.abs(found - moves[x] @ speeds * along).max() < 1e-4 * speeds[-1], x  # worst 5e-6
+    assert_solved(sim)
+
+
 def test_heavy_boxes_on_light_ones_are_solved() -> None:
     """Which takes Newton's method: any masses and friction, none too, whichever of two bodies is their contacts' first.
 

@@ -31,7 +31,10 @@ class SolverStatus(Explained):
         "Lemke's path went off to infinity: contacts may jam, or the problem may have no solution; "
         "check that the matrix comes from J M⁻¹ Jᵀ and that equalities can be met, or try another solver"
     )
-    ITERATION_LIMIT = "stopped at the largest number of iterations; allow more, or start from a nearby solution"
+    ITERATION_LIMIT = (
+        "stopped at the largest number of iterations; allow more by max_iterations, start from a nearby solution (in a "
+        "scene, by a shorter dt), or take another solver, such as solver='nsgs'"
+    )
     NUMERICAL_TROUBLE = (
         "the solution found misses the tolerance, and iterating on cannot mend that: the problem is badly conditioned; "
         "scale it, or try another solver"

@@ -11,10 +11,11 @@ from delassus.algorithms.contact.law import passive_part
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations.elimination import Reduced, reduced
 from delassus.contact.formulations.formulation import Formulation
+from delassus.contact.formulations.operational_space import OperationalSpace
 from delassus.contact.problems import LCP, MLCP, ConeProblem
 from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.snapshot import Snapshot
-from delassus.contact.solvers.double_double import de_saxce, natural_map
+from delassus.contact.solvers.double_double import ROUNDING, de_saxce, natural_map, velocities
 from delassus.contact.solvers.linear import mobilities
 from delassus.contact.solvers.pyramids import contact_blocks, impulse_directions, linear_problem, regular_directions
 from delassus.contact.solvers.registry import SOLVERS, TOLERANCE, ImpulseSolver
@@ -23,6 +24,12 @@ from delassus.frozen import Frozen, cached_property
 from delassus.model.check import flat_array
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
+
+CORRECTIONS = 3
+"""Most solutions again, with velocities corrected by what they miss in the matrices of ``os``."""
+
+GOAL = 1e-2
+"""What they may miss, over the tolerance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +184,14 @@ class ContactProblem(Frozen):
         """The problem of contacts alone, free unknowns eliminated."""
         return reduced(self.model, *self.terms)
 
+    @cached_property
+    def judged(self) -> Reduced:
+        """The same by the matrices of ``os``, by whose velocities the law is looked at, whatever the formulation."""
+        if self.model.name == OperationalSpace.name:
+            return self.reduced
+        model = OperationalSpace(self.model.rows)
+        return reduced(model, *model.vector(self.motion, self.dt, self.applied))
+
     def cone(self) -> ConeProblem:
         """The problem of exact Coulomb cones, free unknowns eliminated: ``W − C A⁺ B`` and ``b − C A⁺ a``."""
         return ConeProblem(self.reduced.W, self.reduced.b, self.model.rows.friction, self.friction_offset)
@@ -218,12 +233,20 @@ class ContactProblem(Frozen):
             return max(solution.residual(), solution._law_residual(solver.name)) <= tolerance
 
         found = solver(W, b, mu, self.friction_offset, start, accept if checked else None)
+        iterations, judge = found.iterations, self.judged if checked else self.reduced
+        for _ in range(CORRECTIONS if judge is not self.reduced else 0):
+            missed = velocities(judge.W, found.p, judge.b) - velocities(W, found.p, b)
+            if found.status is not converged or np.abs(missed).max(initial=0.0) <= GOAL * tolerance:
+                break
+            b = b + missed
+            found = solver(W, b, mu, self.friction_offset, None, accept)  # a start within the tolerance would be left
+            iterations += found.iterations
         status = found.status
         if not consistent:
             status = SolverStatus.CONFLICTING
-        elif checked and status is converged and not accept(found.p):
-            status = SolverStatus.NUMERICAL_TROUBLE
-        return ContactSolution(self, found.p, status, found.iterations)
+        elif checked and (status is converged or (status in SOLVED and judge is not self.reduced)):
+            status = status if accept(found.p) else SolverStatus.NUMERICAL_TROUBLE
+        return ContactSolution(self, found.p, status, iterations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,24 +304,28 @@ class ContactSolution(Frozen):
         return -(reduced.P @ self.found + reduced.x_0)
 
     @cached_property
-    def _recovered(self) -> tuple[Array, Array]:
-        problem = self.problem
-        return problem.model.recover(self.free, self._impulses.ravel(), problem.motion, problem.dt)
-
-    @property
     def velocity(self) -> Array:
-        """``v⁺`` (nv,): velocities of joints at the end of the step."""
-        return self._recovered[0]
+        """``v⁺`` (nv,): velocities of joints at the end of the step, those that ``impulses`` and ``loops`` make.
+
+        Of all formulations alike. Those among their own unknowns have the round-off of their matrices.
+        """
+        problem, start = self.problem, self.problem.motion
+        response = problem.model.rows.response(np.concatenate([self.loops, self._impulses.ravel()]))
+        return np.asarray(start.v + problem.dt * start.qdd + response)
 
     @property
     def bilateral(self) -> Array:
         """``p_b`` (N s, N m s): of hinges first where the formulation has them, of the scene's loops last."""
-        return self._recovered[1]
+        problem = self.problem
+        return problem.model.recover(self.free, self._impulses.ravel(), problem.motion, problem.dt)[1]
 
-    @property
+    @cached_property
     def loops(self) -> Array:
-        """Impulses (n_b,) of the scene's loops, in the order of their rows."""
-        return self.bilateral[self.bilateral.size - self.problem.model.rows.n_loops :]
+        """Impulses (n_b,) of the scene's loops, in the order of their rows, by the matrices of ``os``."""
+        if not self.problem.model.rows.n_loops:
+            return np.zeros(0)
+        judge = self.problem.judged
+        return np.asarray(-(judge.P @ self.found + judge.x_0))
 
     @property
     def contact_velocities(self) -> Array:
@@ -337,11 +364,15 @@ class ContactSolution(Frozen):
         return float(np.linalg.norm(start.mass_matrix @ self.velocity - known))
 
     def bilateral_residual(self) -> float:
-        """Largest velocity along a row of loops, or of hinges where the formulation has them (m/s, rad/s)."""
-        f = self.problem.model
+        """Largest velocity along a row of loops, or of hinges where the formulation has them (m/s, rad/s).
+
+        Along hinges, that beyond what rounding to float64 makes of the impulses.
+        """
+        f, a = self.problem.model, self.problem.terms[0]
         gap = f.rows.jacobian[: f.rows.n_loops] @ self.velocity - f.rows.loop_velocities
-        rows = f.A @ self.free + f.B @ self.found + self.problem.terms[0]
-        return float(max(np.abs(gap).max(initial=0.0), np.abs(rows[f.n_velocities :]).max(initial=0.0)))
+        rows = np.abs(f.A @ self.free + f.B @ self.found + a)
+        rows -= ROUNDING * (np.abs(f.A) @ np.abs(self.free) + np.abs(f.B) @ np.abs(self.found) + np.abs(a))
+        return float(max(np.abs(gap).max(initial=0.0), rows[f.n_velocities :].max(initial=0.0)))
 
     def joint_residual(self) -> float:
         """Largest violation of the laws of joint limits and friction (m/s, rad/s).
@@ -367,16 +398,14 @@ class ContactSolution(Frozen):
         Those of a formulation follow from its own matrices, whose round-off huge impulses multiply. On pyramids, only
         normals are looked at.
         """
-        problem, start = self.problem, self.problem.motion
-        rows, mu, k = problem.model.rows, problem.model.rows.friction, problem.model.rows.n_loops
-        impulses = np.concatenate([self.loops, self._impulses.ravel()])
-        u = rows.jacobian @ (start.v + problem.dt * start.qdd + rows.response(impulses))
-        loops, u = u[:k] - rows.loop_velocities, (u[k:] - rows.contact_velocities).reshape(-1, 3)
-        p, omega = self.found.reshape(-1, 3), mobilities(problem.reduced.W)[0]
-        steps = natural_map(p, u if solver == "convex" else de_saxce(u, mu), mu, problem.friction_offset, omega)
+        rows, mu, u = self.problem.model.rows, self.problem.model.rows.friction, self._velocities
+        gap = rows.jacobian[: rows.n_loops] @ self.velocity - rows.loop_velocities
+        p, omega = self.found.reshape(-1, 3), mobilities(self.problem.judged.W)[0]
+        v = u if solver == "convex" else de_saxce(u, mu)
+        steps = natural_map(p, v, mu, self.problem.friction_offset, omega)
         if SOLVERS[solver].kind == "linear":
             steps = np.minimum(omega * p[:, 2], u[:, 2])
-        return float(max(np.abs(loops).max(initial=0.0), np.abs(steps).max(initial=0.0)))
+        return float(max(np.abs(gap).max(initial=0.0), np.abs(steps).max(initial=0.0)))
 
 
 def collide(

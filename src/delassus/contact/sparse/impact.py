@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.contact.sparse.cone import OUT_OF_REACH, passive_part
+from delassus.contact.sparse.cone import CONTACT, OUT_OF_REACH, passive_part
 from delassus.contact.sparse.newton import TOO_SMALL, solve_island
 from delassus.contact.sparse.records import (
     CONTACTS,
@@ -16,12 +16,25 @@ from delassus.contact.sparse.records import (
     Rows,
     State,
 )
+from delassus.contact.sparse.rows import add_compliance
 from delassus.contact.sparse.sweeps import push
 from delassus.spatial.rotations import Array
 
 DONE, UNSOLVED, REDUCED, SINGULAR, COARSE_STEP, LOOPS_OPEN, RAY, TROUBLE, ROUND_OFF, CONFLICT = range(10)
 """Solved, or nothing to solve; not to the tolerance; solved, with less restitution than asked for; a mass matrix is
 singular; the smooth motion is too fast for the step; loops gape; and what else solvers of `Simulator` say."""
+
+FREE = 6
+"""Degrees of freedom of a free body."""
+
+CROWD = 8
+"""Bodies that touch one free body from which on they share its load."""
+
+PROXIMAL_TERM = 1.0
+"""Compliance of these about their last impulses in sweeps, over their mobility."""
+
+GAPE_TIME = 10.0
+"""Time (s) in which velocities that are wrong by the tolerance open a contact by so much that it bears no more."""
 
 
 @inlined
@@ -34,9 +47,46 @@ def solve_some(begin: int, end: int, data: Data, options: Options) -> None:
             i = islands.members[e]
             push(bodies, rows, i, rows.r[i, 0], rows.r[i, 1], rows.r[i, 2], v)
         report[1] = report[2] = 0.0
+        if islands.member_ends[k + 1] - islands.member_ends[k] >= CROWD:
+            share_loads(data, k, GAPE_TIME * options.tolerance / options.dt)
         report[0] = solve_island(bodies, rows, data.work, islands, k, v, options, report)
         if report[0] != TOO_SMALL and not report[0] <= options.tolerance:
             make_safe(bodies, rows, islands, k, data.state)
+
+
+@compiled
+def share_loads(data: Data, k: int, gape: float) -> None:
+    """Keep redundant loads where they are, in an island where a free body touches many others.
+
+    Gaps of contacts that start with an impulse stay closed up to ``gape`` (m/s over the step): what opens within the
+    tolerance would lose its load for good, as others bear it. In sweeps contacts of such a body have a proximal term, a
+    compliance about their last impulses: else the first ones take most of a change, and over many steps all load of
+    others.
+    """
+    first, rows, islands, count = data.bodies.first, data.rows, data.islands, data.work.graph.local
+    begin, end, crowded = islands.member_ends[k], islands.member_ends[k + 1], False
+    a = b = -1
+    for e in range(islands.node_ends[k], islands.node_ends[k + 1]):
+        count[islands.nodes[e]] = 0
+    for e in range(begin, end):
+        i = islands.members[e]
+        if rows.kind[i] == CONTACT:
+            for block in (rows.a[i], rows.b[i]):
+                if block >= 0 and first[block + 1] - first[block] == FREE and (rows.a[i] != a or rows.b[i] != b):
+                    count[block] += 1
+                    crowded = crowded or count[block] >= CROWD
+            a, b = rows.a[i], rows.b[i]  # contacts of two bodies follow each other
+    for e in range(begin, end if crowded else begin):
+        i, most = islands.members[e], 0
+        if rows.kind[i] == CONTACT:
+            for block in (rows.a[i], rows.b[i]):
+                if block >= 0:
+                    most = max(most, count[block])
+            if rows.r[i, 2] > 0.0:
+                rows.law.d[i, 2] = max(rows.law.d[i, 2] - gape, 0.0)
+        if most >= CROWD:
+            add_compliance(rows, i, PROXIMAL_TERM)
+            rows.law.R[i] = 0.0
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""A scene: robots and free bodies, what they can touch, loops, gravity; and its states."""
+"""A scene: robots and free bodies, what they can touch, loops, gravity."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ from delassus.model.check import check_choice, check_flag, check_list, check_tex
 from delassus.model.edit.combine import combine_trees
 from delassus.model.edit.massless import Massless
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Shape
-from delassus.model.topology import check_tree
 from delassus.model.tree import WORLD, Tree
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
@@ -249,6 +248,7 @@ class Scene(Frozen):
         *,
         at: ArrayLike | None = None,
         mass: float | None = None,
+        density: float | None = None,
         root: Root = "floating",
         friction: float = 0.5,
         restitution: float = 0.0,
@@ -260,14 +260,15 @@ class Scene(Frozen):
         name : str
             Of the body or robot, whose links are called ``"name/…"``, and of a collider.
         what : shape, Collider, Tree, path, text, name, mujoco.MjModel or mujoco.MjSpec
-            A shape with ``mass`` is a solid body on a free joint, its link ``"name/body"``; without, it is fixed to the
-            world. A collider is on a link that there is. A tree has no colliders yet; what `delassus.load` takes comes
-            with its own, as in `from_robot`.
+            A shape with ``mass`` or ``density`` is a homogeneous solid body on a free joint, its link ``"name/body"``;
+            without, it is fixed to the world. Meshes are convex, or closed surfaces. A collider
+            is on a link that there is. A tree has no colliders yet; what `delassus.load` takes comes with its own, as
+            in `from_robot`.
         at : (3,) or (7,) array_like, optional
             Position in m, or position and unit quaternion x y z w: where a body or robot on a free joint starts, and
             where a shape or another robot is fixed. By default where its file has it, or the world's origin.
-        mass : float, optional
-            Of a shape, in kg.
+        mass, density : float, optional
+            Of a shape: one of the two, in kg or kg/m³.
         root : {"floating", "fixed"}
             Of a URDF file, as in `from_robot`.
         friction, restitution : float
@@ -276,8 +277,8 @@ class Scene(Frozen):
         Raises
         ------
         ConfigurationError, ModelError, UnknownNameError
-            A name that there is; ``mass`` of something else than a shape, or of a shape without an inertia; ``at`` of a
-            collider; and as those that make trees and colliders.
+            A name that there is; ``mass`` or ``density`` of something else than a shape, or of one that encloses no
+            volume, or both; ``at`` of a collider; and as those that make trees and colliders.
 
         Examples
         --------
@@ -288,7 +289,7 @@ class Scene(Frozen):
         >>> scene.start[-7:].tolist(), [c.link for c in scene.colliders]
         ([1.0, 0.0, -2.85, 0.0, 0.0, 0.0, 1.0], ['world', 'crate/body'])
         """
-        return add(self, name, what, at, mass, root, {"friction": friction, "restitution": restitution})
+        return add(self, name, what, at, (mass, density), root, {"friction": friction, "restitution": restitution})
 
     def without(self, *names: str) -> Scene:
         """The scene without robots, links' colliders or colliders of these names, and without loops on such robots.
@@ -444,54 +445,6 @@ class Scene(Frozen):
         before = list(self.robots).index(robot)
         start = sum(map(size, list(self.robots.values())[:before]))
         return slice(start, start + size(self.robots[robot]))
-
-
-@dataclass(frozen=True, slots=True, init=False, eq=False)
-class State(Frozen):
-    """One state of a scene.
-
-    Parameters
-    ----------
-    q : (nq,) array_like
-        Configuration, in the order of the scene's tree.
-    v : (nv,) array_like
-        Velocity of joints (m/s, rad/s).
-    tau : (nv,) array_like, optional
-        Forces of motors on joints (N, N m); none by default.
-
-    Raises
-    ------
-    ConfigurationError
-        Not one state of real, finite numbers. Sizes are checked against a scene's tree by `on`.
-
-    Examples
-    --------
-    >>> State([0.1, 0.2], [1, 0]).tau.tolist()
-    [0.0, 0.0]
-    """
-
-    q: Array
-    v: Array
-    tau: Array
-
-    def __init__(self, q: ArrayLike, v: ArrayLike, tau: ArrayLike | None = None) -> None:
-        velocity = finite_array(v, (-1,), "v", "Contact problems are of one state.")
-        force = np.zeros(velocity.size) if tau is None else tau
-        given = {"q": q, "v": velocity, "tau": force}
-        advice = "Contact problems are of one state."
-        self._set_attributes(**{name: finite_array(x, (-1,), name, advice) for name, x in given.items()})
-
-    def on(self, tree: Tree) -> State:
-        """The same state, its sizes checked against a tree's, with quaternions of unit length.
-
-        Raises
-        ------
-        ConfigurationError
-            Wrong sizes, or quaternions that are far from unit length.
-        """
-        check_tree(tree)
-        q, v = tree.check_configuration(self.q), tree.check_velocity(self.v)
-        return State(q, v, tree.check_velocity(self.tau, "tau"))
 
 
 def check_scene(scene: object) -> None:

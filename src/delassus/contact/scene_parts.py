@@ -23,7 +23,7 @@ from delassus.model.edit.massless import Massless
 from delassus.model.keyframe import Keyframe
 from delassus.model.kinematics import world_poses
 from delassus.model.mechanisms import free_body
-from delassus.model.shapes import Collider, Shape
+from delassus.model.shapes import Collider, Mesh, Shape, Solid
 from delassus.model.topology import Placement
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.joint_kinds import FREE
@@ -101,7 +101,7 @@ def add(
     name: str,
     what: Any,
     at: ArrayLike | None,
-    mass: float | None,
+    heaviness: tuple[float | None, float | None],
     root: Root,
     material: Mapping[str, float],
 ) -> SceneLike:
@@ -111,9 +111,7 @@ def add(
     if name in {*scene.robots, *(c.name for c in scene.colliders), *scene.tree.frames}:
         raise ConfigurationError("name", "one that the scene does not have yet", shown(name), "Choose another one.")
     pose, is_shape = ON_THE_WORLD if at is None else _pose(at), isinstance(what, Shape)
-    if mass is not None and not (is_shape and hasattr(what, "inertia")):
-        wanted = "a shape that has an inertia, where mass is given"
-        raise ConfigurationError(f"what {name!r} is", wanted, shown(what), "Pass a tree, such as free_body makes.")
+    mass = _mass(name, what, *heaviness)
     bounce = check_number("restitution", material["restitution"], "0 does not bounce.", above=False, most=1.0)
     if not is_shape and bounce:
         raise ConfigurationError("restitution", "a shape that has it", shown(what), "Set it on its colliders.")
@@ -143,6 +141,19 @@ def add(
     )
 
 
+def _mass(name: str, what: Any, mass: float | None, density: float | None) -> float | None:
+    """Mass (kg) of a shape, given as that or by its density; None where neither is given."""
+    given = "mass" if density is None else "density"
+    if mass is not None and density is not None:
+        raise ConfigurationError("density", "none beside mass", shown(density), "Leave one of the two out.")
+    if (mass is not None or density is not None) and not isinstance(what, Solid | Mesh):
+        wanted = f"a shape that has an inertia, where {given} is given"
+        raise ConfigurationError(f"what {name!r} is", wanted, shown(what), "Pass a tree, such as free_body makes.")
+    if density is None:
+        return mass
+    return check_number("density", density, "In kg/m³; that of water is 1000.") * float(what.volume)
+
+
 def _parts(
     scene_of: Callable[[Tree, Sequence[Collider]], Solids],
     name: str,
@@ -158,7 +169,8 @@ def _parts(
     prefix = name + SEPARATOR
     if mass is not None:
         body = Collider(prefix + "body", what, name=name, **material)
-        return free_body(mass, what.inertia(mass)), [body], []
+        centre = what.center_of_mass if isinstance(what, Mesh) else (0.0, 0.0, 0.0)
+        return free_body(mass, what.inertia(mass), center_of_mass=centre), [body], []
     tree, colliders, ignored = described(scene_of, what, material["friction"], root)
     moved = ON_THE_WORLD if is_free_body(tree) else at
     renamed = [_renamed(c, prefix, moved) for c in colliders]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 import delassus as ds
 from delassus.contact import (
@@ -366,3 +367,41 @@ def test_controls_of_another_kind_are_named():
     body = ds.mechanisms.free_body(1.0, (0.1, 0.1, 0.1))
     with pytest.raises(ds.DelassusError, match="control='pd'"):
         ds.Simulator(ds.Scene(body)).step(np.zeros(7))
+
+
+DIFFERENCE, TRUNCATED = 1e-6, 1e-4
+"""Time over which motion is a velocity (s), and what of velocities of order 10 is curvature or round-off by then."""
+
+
+@pytest.mark.parametrize("reference", ["local-world-aligned", "local", "world"])
+def test_twists_are_set_along_the_axes_of_the_world(reference):
+    """Of bodies, robots and links, wherever they are, however turned: places after a moment are those of the twist."""
+    rng, chain = np.random.default_rng(0), ds.mechanisms.chain(3, root="floating")
+    scene = ds.Scene({"snake": chain, "post": ds.mechanisms.pendulum(1)})
+    scene = scene.add("ball", Sphere(0.1), mass=1.0)
+    tree = scene.tree
+    frame = ds.Frame("snake/link2", (0.1, 0.2, 0.3), Rotation.random(rng=rng).as_matrix())
+    sim = ds.Simulator(scene, q0=tree.random(1), v0=rng.normal(size=tree.nv))
+    links = {"snake": "snake/" + chain.link_names[0], "ball": "ball/body", "snake/link2": "snake/link2", frame: frame}
+    for name, link in links.items():
+        before, wanted = sim.v, rng.normal(size=6)
+        sim.set_twist(name, wanted, reference=reference)
+        assert np.allclose(sim.twist(name, reference=reference), wanted, atol=1e-12)
+        others = np.ones(tree.nv, dtype=bool)
+        others[scene.v_slice("ball" if name == "ball" else "snake")][:6] = False
+        assert np.array_equal(sim.v[others], before[others])
+        start, end = (
+            ds.forward_kinematics(tree, tree.integrate(sim.q, t * sim.v), link) for t in (-DIFFERENCE, DIFFERENCE)
+        )
+        turn = Rotation.from_matrix(end[:3, :3] @ start[:3, :3].T).as_rotvec() / (2 * DIFFERENCE)
+        slide, at = (end[:3, 3] - start[:3, 3]) / (2 * DIFFERENCE), ds.forward_kinematics(tree, sim.q, link)
+        R, p = at[:3, :3], at[:3, 3]
+        at_origin = slide + np.cross(p, turn)
+        parts = {"local-world-aligned": (slide, turn), "local": (R.T @ slide, R.T @ turn), "world": (at_origin, turn)}
+        assert np.allclose(np.concatenate(parts[reference]), wanted, atol=TRUNCATED)
+    with pytest.raises(ds.DelassusError, match="name: expected what a free joint carries, got 'post'"):
+        sim.set_twist("post", np.zeros(6))
+    with pytest.raises(ds.DelassusError, match="twist: expected"):
+        sim.set_twist("ball", np.zeros(3))
+    with pytest.raises(ds.DelassusError, match="Did you mean 'ball"):
+        sim.twist("bal")

@@ -1,4 +1,4 @@
-"""What sensors of a scene measure: after a step, in it, and of its contacts."""
+"""What sensors of a scene measure: after a step, in it, and of its contacts; twists of links, and how to set them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from delassus.constraints import Frame
 from delassus.constraints.sensors import CAUSED, FORCES, Sensor, Sensors, check_no_loops, check_sensors
 from delassus.constraints.shapes.rays import ray_meets
 from delassus.contact.scene import Scene
 from delassus.contact.sparse.stepper import BlockSteps
-from delassus.errors import ConfigurationError
+from delassus.errors import ConfigurationError, shown
+from delassus.model.check import finite_array
+from delassus.model.edit.combine import SEPARATOR
 from delassus.model.tree import WORLD, Tree
-from delassus.quantities.options import Control
+from delassus.quantities.declarations.kinematics import frame_jacobian, frame_velocity
+from delassus.quantities.options import Control, Reference
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate.controls import Controls
 from delassus.spatial.joint_kinds import FREE
@@ -22,7 +27,7 @@ from delassus.spatial.rotations import Array, quaternion_to_matrix
 
 
 class Sensing:
-    """Sensors of a scene that moves; base of `Simulator`."""
+    """Sensors and twists of a scene that moves; base of `Simulator`."""
 
     scene: Scene
     q: Array
@@ -82,6 +87,62 @@ class Sensing:
         out.update((x.name, self._touch(x)) for x in chosen if x.kind == "touch")
         return {x.name: out[x.name] for x in chosen}
 
+    def twist(self, name: str | Frame, *, reference: Reference = "local-world-aligned") -> Array:
+        """Twist ``[linear; angular]`` (6,) of a link, frame or body relative to the world now (m/s, rad/s).
+
+        Parameters
+        ----------
+        name : str or Frame
+            A link or frame of ``scene.tree``, or a robot or body of the scene, whose root link it stands for.
+        reference : {"local-world-aligned", "local", "world"}
+            As of `delassus.frame_velocity`. By default, velocity of the frame's origin along the axes of the world;
+            "world": velocity of the point of the body that is at the origin of the world.
+
+        Raises
+        ------
+        UnknownNameError, ConfigurationError
+            Nothing has the name; no such reference.
+
+        Examples
+        --------
+        >>> from delassus.scenes import boxes
+        >>> sim = boxes(1).simulator()
+        >>> sim.set_twist("box1", [1, 0, 0, 0, 0, 2])
+        >>> sim.twist("box1").round(9).tolist()
+        [1.0, 0.0, 0.0, 0.0, 0.0, 2.0]
+        """
+        frame = _frame_of(self.scene, name)
+        return frame_velocity(self.scene.tree, self.q, self.v, frame, reference=reference)
+
+    def set_twist(self, name: str | Frame, twist: ArrayLike, *, reference: Reference = "local-world-aligned") -> None:
+        """Set ``v`` of the free joint that carries a link, frame or body, so that its `twist` is that one.
+
+        Rates of all other joints stay as they are.
+
+        Parameters
+        ----------
+        name : str or Frame
+            As of `twist`; something that a free joint carries.
+        twist : (6,) array_like
+            ``[linear; angular]`` (m/s, rad/s), as ``reference`` says.
+        reference : {"local-world-aligned", "local", "world"}
+
+        Raises
+        ------
+        UnknownNameError, ConfigurationError
+            As `twist`; no free joint carries it; a twist that is not six finite numbers.
+        """
+        tree, frame = self.scene.tree, _frame_of(self.scene, name)
+        wanted = finite_array(twist, (6,), "twist", "Linear velocity (m/s), then angular velocity (rad/s).")
+        free = [i for i in tree.support(frame.on(tree).link) if tree.joints[i].kind is FREE]
+        if not free:
+            advice = "Set sim.v of its joints."
+            raise ConfigurationError("name", "what a free joint carries", shown(name), advice)
+        J, at, v = frame_jacobian(tree, self.q, frame, reference=reference), tree.v_slices[free[-1]], self.v.copy()
+        v[at] = 0.0
+        v[at] = np.linalg.solve(J[:, at], wanted - J @ v)
+        self.v = v
+
     def _kernel(self, what: str, **options: Any) -> Any:
         """Compiled once."""
         key = what + repr([getattr(x, "fingerprint", x) for option in options.values() for x in option])
@@ -135,6 +196,16 @@ class Sensing:
             places = (contacts.points - pose[:3, 3]) @ pose[:3, :3]
             at &= np.asarray(ray_meets(NUMPY, sensor.within, places.T, outwards.T), dtype=bool)
         return np.minimum([self._steps.impulses[at, 2].sum() / self.dt], sensor.cutoff)
+
+
+def _frame_of(scene: Scene, name: str | Frame) -> Frame:
+    """The frame of a link or frame, or of the root link of a robot."""
+    if isinstance(name, str) and name in scene.robots and name not in scene.tree.frames:
+        name = name + SEPARATOR + scene.robots[name].link_names[0]
+    if not isinstance(name, Frame):
+        scene.tree.placement(name)
+        name = Frame(name)
+    return name
 
 
 def _loaded(scene: Scene, chosen: Sequence[Sensor]) -> list[int]:

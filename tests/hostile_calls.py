@@ -608,6 +608,10 @@ def of_contact(folder):
         "Scene.with_friction": (
             lambda friction, names: named.with_friction(friction, names), {"friction": 0.5, "names": "a"},
         ),
+        "Scene.with_material": (
+            lambda names, **given: named.with_material(names, **given),
+            {"names": "a", "friction": 0.5, "restitution": 0.5},
+        ),
         "Scene.without": (lambda names: named.without(names), {"names": "b"}),
         "Scene.from_robot": (
             ds.Scene.from_robot,
@@ -670,6 +674,10 @@ def of_simulators(folder):
         "Simulator.set_state": (lambda state: simulator().set_state(state), {"state": simulator().get_state()}),
         "Simulator.sensors": (
             lambda sensors: ds.Simulator(sensing).sensors(sensors), {"sensors": [ds.Sensor("s", "gyro", "rod1")]},
+        ),
+        "Simulator.twist": (simulator().twist, {"name": "body", "reference": "world"}),
+        "Simulator.set_twist": (
+            simulator().set_twist, {"name": "body", "twist": np.zeros(6), "reference": "world"},
         ),
         "Simulator.step_derivatives": (
             lambda **given: stepped().step_derivatives(**given), {"parameters": ("mass",), "smoothing": 0.1},

@@ -479,6 +479,9 @@ def test_scenes_are_edited(tmp_path):
     assert whole.tree.inertias[:, 0, 0].sum() == pytest.approx(2.0 + 2.0 + 1.0)  # the other base is on the world
     tied = whole.attach(ds.Weld("arm/hand", "crate/body")).with_friction(0.1, "arm", "floor")
     assert [c.friction for c in tied.colliders] == [0.5, 0.1, 0.8, 0.5, 0.1, 0.1] and len(tied.loops) == 1
+    both = whole.with_material(restitution=0.3).with_material("arm", "crate", friction=0.2, restitution=0.9)
+    assert [c.restitution for c in both.colliders] == [0.3, 0.3, 0.9, 0.3, 0.9, 0.9]
+    assert [c.friction for c in both.colliders] == [0.5, 0.5, 0.2, 0.5, 0.2, 0.2]
     less = tied.without("arm", "shelf")
     assert list(less.robots) == ["", "crate"] and not less.loops and np.array_equal(less.start, second.start)
     assert [c.name for c in less.colliders] == ["palm", "floor", "crate"]
@@ -612,6 +615,9 @@ def test_meshes_that_enclose_no_volume(mesh, message):
         (lambda s, x: s.without("creat"), "crate"),
         (lambda s, x: s.with_friction(0.5, "creat"), "crate"),
         (lambda s, x: s.with_friction(-1.0), "friction"),
+        (lambda s, x: s.with_material("crate"), "friction, restitution or both"),
+        (lambda s, x: s.with_material(restitution=1.1), "restitution"),
+        (lambda s, x: s.with_material("creat", restitution=0.1), "crate"),
         (lambda s, x: s.without("crate"), "robots"),
         (lambda s, x: replace(s, start=np.zeros(3)), "start"),
     ],

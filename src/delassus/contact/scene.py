@@ -301,13 +301,45 @@ class Scene(Frozen):
         """
         return without(self, names)
 
-    def with_friction(self, friction: float, *names: str) -> Scene:
-        """The scene with another coefficient of friction of all colliders, or of those of robots, links or colliders.
+    def with_material(self, *names: str, friction: float | None = None, restitution: float | None = None) -> Scene:
+        """The scene with other coefficients of all colliders, or of those of robots, links or colliders of these names.
+
+        Parameters
+        ----------
+        names : str
+            All colliders by default.
+        friction : float, optional
+            Coulomb's coefficient of each collider; as it is by default.
+        restitution : float, optional
+            From 0 to 1, of each collider; as it is by default. Contacts have the geometric mean of both.
 
         Raises
         ------
         ConfigurationError, UnknownNameError
-            A negative coefficient; nothing has a name.
+            A coefficient that is negative, or restitution above 1; neither of the two; nothing has a name.
+
+        Examples
+        --------
+        >>> from delassus.scenes import boxes
+        >>> bouncing = boxes(2).scene.with_material(restitution=0.8).with_material("floor", friction=0.1)
+        >>> [(c.friction, c.restitution) for c in bouncing.colliders]
+        [(0.6, 0.8), (0.6, 0.8), (0.1, 0.8)]
+        """
+        given = {"friction": friction, "restitution": restitution}
+        changed = {name: x for name, x in given.items() if x is not None}
+        if not changed:
+            raise ConfigurationError("material", "friction, restitution or both", "neither", "Pass friction=0.5.")
+        chosen = colliders_of(self, names) if names else range(len(self.colliders))
+        colliders = (replace(c, **changed) if k in chosen else c for k, c in enumerate(self.colliders))
+        return replace(self, colliders=tuple(colliders))
+
+    def with_friction(self, friction: float, *names: str) -> Scene:
+        """The scene with another coefficient of friction: ``with_material(*names, friction=friction)``.
+
+        Raises
+        ------
+        ConfigurationError, UnknownNameError
+            As `with_material`.
 
         Examples
         --------
@@ -316,9 +348,7 @@ class Scene(Frozen):
         >>> [c.friction for c in slippery.colliders]
         [0.6, 0.6, 0.1]
         """
-        chosen = colliders_of(self, names) if names else range(len(self.colliders))
-        colliders = (replace(c, friction=friction) if k in chosen else c for k, c in enumerate(self.colliders))
-        return replace(self, colliders=tuple(colliders))
+        return self.with_material(*names, friction=friction)
 
     def attach(self, *loops: Constraint) -> Scene:
         """The scene with bilateral constraints more, such as ``Weld("hand", "crate/body")``.

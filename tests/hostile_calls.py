@@ -585,7 +585,7 @@ def of_contact(folder):
             {"robots": {"a": ball}, "colliders": [c.Collider("a/body", sphere)], "loops": (), "gravity": none,
              "ignore": [("a/body", "a/body")], "parents_collide": False, "friction_rule": "max",
              "descriptions": {"a": "nothing"}, "start": ball.neutral(), "start_velocity": np.zeros(6),
-             "start_controls": ()},
+             "start_controls": (), "moved": ["a"]},
         ),
         "Scene: tree": (ds.Scene, {"robots": ball, "colliders": [on_ball], "start": ball.neutral()}),
         "Scene.add": (
@@ -593,6 +593,7 @@ def of_contact(folder):
             {"name": "crate", "what": c.Box(1.0, 1.0, 1.0), "at": (0.0, 0.0, 1.0), "mass": 1.0, "root": "floating",
              "friction": 0.5, "restitution": 0.1},
         ),
+        "Scene.add: moved": (named.add, {"name": "door", "what": hull, "moved": True}),
         "Scene.add: density": (named.add, {"name": "stone", "what": hull, "density": 2000.0}),
         "Scene.add: pose": (named.add, {"name": "b2", "what": ball, "at": [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]}),
         "Scene.attach": (starred(named.attach, "loops"), {"loops": ds.Point("a/body")}),
@@ -674,6 +675,10 @@ def of_simulators(folder):
         "Simulator.set_state": (lambda state: simulator().set_state(state), {"state": simulator().get_state()}),
         "Simulator.sensors": (
             lambda sensors: ds.Simulator(sensing).sensors(sensors), {"sensors": [ds.Sensor("s", "gyro", "rod1")]},
+        ),
+        "Simulator.move": (
+            ds.Simulator(scene.add("door", c.Box(1.0, 1.0, 1.0), at=(5, 5, 5), moved=True), max_overlap=1.0).move,
+            {"name": "door", "pose": [0, 0, 1, 0, 0, 0, 1.0]},
         ),
         "Simulator.twist": (simulator().twist, {"name": "body", "reference": "world"}),
         "Simulator.set_twist": (

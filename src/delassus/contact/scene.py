@@ -18,12 +18,14 @@ from delassus.contact.kernel_contacts import check_number_of_points, contacts_of
 from delassus.contact.scene_parts import (
     Root,
     add,
+    check_none_moved,
     colliders_of,
     described,
     described_robots,
     first_keyframe,
     ignored_pairs,
     is_free_body,
+    moved_bodies,
     numbers_of,
     set_down,
     without,
@@ -76,6 +78,8 @@ class Scene(Frozen):
         Velocity that it starts with; zero by default.
     start_controls : (nu,) array_like, optional
         Controls of actuators that act in steps that are given none; zero by default.
+    moved : iterable of str, optional
+        Names of robots that are one free body each, which `Simulator.move` moves and nothing else does.
 
     Attributes
     ----------
@@ -117,6 +121,7 @@ class Scene(Frozen):
     start: Array
     start_velocity: Array
     start_controls: Array
+    moved: frozenset[str]
 
     def __init__(
         self,
@@ -132,6 +137,7 @@ class Scene(Frozen):
         start: ArrayLike | None = None,
         start_velocity: ArrayLike | None = None,
         start_controls: ArrayLike | None = None,
+        moved: Iterable[str] = (),
     ) -> None:
         named = {"": robots} if isinstance(robots, Tree) else robots
         if not isinstance(named, Mapping) or not named or not all(isinstance(t, Tree) for t in named.values()):
@@ -168,6 +174,7 @@ class Scene(Frozen):
             start=tree.check_configuration(given, "start"),
             start_velocity=numbers_of("start_velocity", start_velocity, tree.nv, "degree of freedom"),
             start_controls=numbers_of("start_controls", start_controls, tree.nu, "actuator"),
+            moved=moved_bodies(moved, named, held),
         )
 
     def __repr__(self) -> str:
@@ -249,6 +256,7 @@ class Scene(Frozen):
         at: ArrayLike | None = None,
         mass: float | None = None,
         density: float | None = None,
+        moved: bool = False,
         root: Root = "floating",
         friction: float = 0.5,
         restitution: float = 0.0,
@@ -269,6 +277,9 @@ class Scene(Frozen):
             where a shape or another robot is fixed. By default where its file has it, or the world's origin.
         mass, density : float, optional
             Of a shape: one of the two, in kg or kg/m³.
+        moved : bool
+            Whether a shape is a body that you move: `Simulator.move` gives its poses, and nothing else moves it, as if
+            its mass were infinite. It does not touch the world or others that you move.
         root : {"floating", "fixed"}
             Of a URDF file, as in `from_robot`.
         friction, restitution : float
@@ -289,7 +300,8 @@ class Scene(Frozen):
         >>> scene.start[-7:].tolist(), [c.link for c in scene.colliders]
         ([1.0, 0.0, -2.85, 0.0, 0.0, 0.0, 1.0], ['world', 'crate/body'])
         """
-        return add(self, name, what, at, (mass, density), root, {"friction": friction, "restitution": restitution})
+        material = {"friction": friction, "restitution": restitution}
+        return add(self, name, what, at, (mass, density, check_flag("moved", moved)), root, material)
 
     def without(self, *names: str) -> Scene:
         """The scene without robots, links' colliders or colliders of these names, and without loops on such robots.
@@ -326,7 +338,7 @@ class Scene(Frozen):
         [(0.6, 0.8), (0.6, 0.8), (0.1, 0.8)]
         """
         given = {"friction": friction, "restitution": restitution}
-        changed = {name: x for name, x in given.items() if x is not None}
+        changed: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
         if not changed:
             raise ConfigurationError("material", "friction, restitution or both", "neither", "Pass friction=0.5.")
         chosen = colliders_of(self, names) if names else range(len(self.colliders))
@@ -396,6 +408,7 @@ class Scene(Frozen):
         UnknownNameError
             Nothing has a name of ``touching``.
         """
+        check_none_moved(self, "compiled contact steps")
         named = None if touching is None else names_of("touching", touching, self)
         return (*self.loops, *contacts_of_colliders(self, named, check_flag("between_links", between_links)))
 
@@ -432,6 +445,7 @@ class Scene(Frozen):
             "parents_collide": self.parents_collide,
             "friction_rule": self.friction_rule,
             "descriptions": dict(self.descriptions),
+            "moved": self.moved,
             **{name: np.array(getattr(self, name)) for name in ("start", "start_velocity", "start_controls")},
         }
         return partial(Scene, robots, self.colliders, **options), ()

@@ -144,4 +144,6 @@ def scene_fingerprint(scene: Scene) -> str:
         digest.update(loop.fingerprint.encode())
     digest.update(repr((sorted(sorted(pair) for pair in scene.ignore), scene.parents_collide)).encode())
     digest.update(scene.friction_rule.encode())
+    for name in sorted(scene.moved):
+        digest.update(f"moved {name}".encode())
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""What sensors of a scene measure: after a step, in it, and of its contacts; twists of links, and how to set them."""
+"""What sensors of a scene measure: after a step, in it, and of its contacts; twists, and bodies that the user moves."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from delassus.constraints import Frame
 from delassus.constraints.sensors import CAUSED, FORCES, Sensor, Sensors, check_no_loops, check_sensors
 from delassus.constraints.shapes.rays import ray_meets
 from delassus.contact.scene import Scene
+from delassus.contact.scene_parts import link_of, pose_of
 from delassus.contact.sparse.stepper import BlockSteps
-from delassus.errors import ConfigurationError, shown
+from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import finite_array
-from delassus.model.edit.combine import SEPARATOR
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.declarations.kinematics import frame_jacobian, frame_velocity
 from delassus.quantities.options import Control, Reference
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate.controls import Controls
-from delassus.spatial.joint_kinds import FREE
+from delassus.spatial.joint_kinds import BALL, FREE
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array, quaternion_to_matrix
 
 
 class Sensing:
-    """Sensors and twists of a scene that moves; base of `Simulator`."""
+    """Sensors and twists of a scene that moves, and bodies that the user moves; base of `Simulator`."""
 
     scene: Scene
     q: Array
@@ -39,6 +39,71 @@ class Sensing:
     _controls: Controls
     _before: tuple[Array, Array] | None
     _measured: dict[str, Any]
+    _wanted: Array
+    """Poses (k, 7) that bodies that the user moves, by their names in order, have after the next step."""
+
+    def move(self, name: str, pose: ArrayLike) -> None:
+        """Have a body of ``scene.add(…, moved=True)`` at a pose at the end of the next step.
+
+        Over that step it has the velocity that takes it there, a constant one, and turns the shorter way; all that it
+        touches feels this, and it yields to nothing. Where `move` is not called again, it stands still from then on.
+
+        Parameters
+        ----------
+        name : str
+            That of `Scene.add`.
+        pose : (3,) or (7,) array_like
+            Position of its frame in the world (m), and with it the unit quaternion x y z w, which stays by default.
+
+        Raises
+        ------
+        UnknownNameError, ConfigurationError
+            Not a body that you move; not a pose.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> from delassus.contact import Box, HalfSpace
+        >>> scene = ds.Scene(ds.mechanisms.free_body(1.0, Box(0.1, 0.1, 0.1).inertia(1.0)))
+        >>> scene = scene.add("lift", Box(1, 1, 0.1), at=(0, 0, -0.5), moved=True)
+        >>> sim = ds.Simulator(scene, dt=1e-3)
+        >>> sim.move("lift", (0, 0, -0.499))
+        >>> sim.step()
+        >>> sim.twist("lift").round(9).tolist(), sim.q[-5]
+        ([0.0, 0.0, 1.0, 0.0, 0.0, 0.0], -0.499)
+        """
+        names = sorted(self.scene.moved)
+        if not isinstance(name, str) or name not in names:
+            raise unknown_name("body that is moved", name, names)
+        placed = pose_of(pose, "pose")
+        k, turn = names.index(name), np.array(pose, dtype=float)[3:]
+        self._wanted = self._wanted.copy()
+        self._wanted[k, :3] = placed.position
+        if turn.size:
+            turn /= np.linalg.norm(turn)
+            self._wanted[k, 3:] = turn if turn @ self._wanted[k, 3:] >= 0.0 else -turn
+
+    def _places(self) -> list[tuple[slice, slice]]:
+        """Slices of ``q`` and ``v`` of bodies that the user moves."""
+        return [(self.scene.q_slice(name), self.scene.v_slice(name)) for name in sorted(self.scene.moved)]
+
+    def _led(self) -> Array:
+        """Velocities (nv,), those of bodies that the user moves so that a step takes them where they are wanted."""
+        if not self.scene.moved:
+            return self.v
+        v = self.v.copy()
+        for (sq, sv), pose in zip(self._places(), self._wanted, strict=True):
+            q = self.q[sq]
+            slide, turn = (pose[:3] - q[:3]) / self.dt, BALL.difference(NUMPY, q[3:].tolist(), pose[3:].tolist())
+            v[sv] = *(quaternion_to_matrix(q[3:]).T @ slide), *(np.array(turn) / self.dt)
+        return v
+
+    def _arrive(self) -> None:
+        """Put bodies that the user moves where they are wanted, to the last bit."""
+        if self.scene.moved:
+            self.q = self.q.copy()
+            for (sq, _), pose in zip(self._places(), self._wanted, strict=True):
+                self.q[sq] = pose
 
     def sensors(self, sensors: Sensors = None) -> dict[str, Array]:
         """Numbers of sensors by name, as `delassus.sensors` gives them: all of the scene's robots, or those named.
@@ -143,6 +208,16 @@ class Sensing:
         v[at] = np.linalg.solve(J[:, at], wanted - J @ v)
         self.v = v
 
+    @property
+    def asleep(self) -> Array:
+        """Whether each link's body sleeps (n_links,); see ``sleep``."""
+        return self._steps.asleep
+
+    @property
+    def joint_impulses(self) -> Array:
+        """Impulses (2, nv) of limits, and of Coulomb friction, on joints over the last step (N m s, N s)."""
+        return self._steps.joint_impulses
+
     def _kernel(self, what: str, **options: Any) -> Any:
         """Compiled once."""
         key = what + repr([getattr(x, "fingerprint", x) for option in options.values() for x in option])
@@ -200,12 +275,7 @@ class Sensing:
 
 def _frame_of(scene: Scene, name: str | Frame) -> Frame:
     """The frame of a link or frame, or of the root link of a robot."""
-    if isinstance(name, str) and name in scene.robots and name not in scene.tree.frames:
-        name = name + SEPARATOR + scene.robots[name].link_names[0]
-    if not isinstance(name, Frame):
-        scene.tree.placement(name)
-        name = Frame(name)
-    return name
+    return name if isinstance(name, Frame) else Frame(link_of(scene, name))
 
 
 def _loaded(scene: Scene, chosen: Sequence[Sensor]) -> list[int]:

@@ -116,8 +116,8 @@ class Controls:
         if self.control == "actuators":
             for actuator, u in zip(tree.actuators, np.asarray(numbers), strict=True):
                 ratios, u = np.zeros(tree.nv), float(np.clip(u, *actuator.control_range))
-                for joint, ratio in actuator.transmission.items():
-                    ratios[tree.v_index(joint)] = ratio
+                for moved, ratio in actuator.transmission.items():
+                    ratios[tree.v_index(moved)] = ratio
                 k, d = (-(actuator.gain[c] * u + actuator.bias[c]) for c in (1, 2))
                 yield f"actuator {actuator.name!r}", ratios, k, d
         if self.control == "pd":

@@ -69,7 +69,7 @@ class Sensing:
         >>> sim = ds.Simulator(scene, dt=1e-3)
         >>> sim.move("lift", (0, 0, -0.499))
         >>> sim.step()
-        >>> sim.twist("lift").round(9).tolist(), sim.q[-5]
+        >>> sim.twist("lift").round(9).tolist(), float(sim.q[-5])
         ([0.0, 0.0, 1.0, 0.0, 0.0, 0.0], -0.499)
         """
         names = sorted(self.scene.moved)

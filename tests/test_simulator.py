@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -435,6 +436,8 @@ def test_a_lift_carries_its_load_with_the_force_of_its_acceleration() -> None:
     speed = (0.3**2 - 0.299**2) / 1e-3  # the mean over the last step
     assert np.allclose(sim.twist("slab"), [0, 0, speed, 0, 0, 0]) and np.allclose(sim.twist("crate"), sim.twist("slab"))
     assert sim.impulses[:, 2].sum() == pytest.approx(2.0 * (9.81 + 2.0) * 1e-3)
+    (load,) = sim.sensors(ds.Sensor("load", "touch", "slab/body"))["load"]
+    assert load == pytest.approx(2.0 * (9.81 + 2.0))
     assert sim.energy().kinetic == pytest.approx(0.5 * 2.0 * speed**2)
     assert sim.energy().potential == pytest.approx(2.0 * 9.81 * 0.09)
     where = sim.q.copy()
@@ -498,6 +501,19 @@ def test_what_is_led_at_a_constant_velocity_is_as_what_stands_still(velocity: An
     assert np.allclose(a[:, :3] + V * seen.time, b[:, :3], atol=LED) and np.allclose(a[:, 3:], b[:, 3:], atol=LED)
 
 
+def test_what_sleeps_on_a_led_body_wakes_when_it_moves() -> None:
+    """And sleeps again when it stands still."""
+    sim = ds.Simulator(on_a_slab(moved=True), sleep=0.05)
+    sim.run(0.1)
+    assert sim.asleep.all()
+    for k in range(20):
+        sim.move("slab", (0, 0, -0.15 + 1e-3 * (k + 1)))
+        sim.step()
+    assert not sim.asleep.any() and sim.twist("crate")[2] == pytest.approx(1.0)
+    sim.run(0.5)
+    assert sim.asleep.all()
+
+
 SOLIDS = [Box(0.2, 0.3, 0.2), Sphere(0.12), Box(0.3, 0.3, 0.1), Sphere(0.15), Box(0.25, 0.2, 0.25), Sphere(0.1)]
 
 
@@ -505,16 +521,19 @@ def mechanisms_of(n: int) -> dict[str, ds.Tree]:
     return {f"b{k}": ds.mechanisms.free_body(1.0, s.inertia(1.0)) for k, s in enumerate(SOLIDS[:n])}
 
 
-def test_a_run_with_led_bodies_goes_on_from_its_state() -> None:
+def test_a_run_with_led_bodies_goes_on_from_its_state(tmp_path: Path) -> None:
     """To the last bit, with the pose that a body was to have; in whole runs a body arrives in the first step."""
     scene = on_a_slab(moved=True)
     one, other = ds.Simulator(scene), ds.Simulator(scene)
     one.move("slab", (0.002, 0, -0.149, 0, 0, np.sin(0.01), np.cos(0.01)))
     other.set_state(one.get_state())
+    saved = ds.simulate.load_checkpoint(scene, ds.simulate.save_checkpoint(one, tmp_path / "before.npz"))
     one.run(0.02)
     for _ in range(20):
         other.step()
+        saved.step()
     assert np.array_equal(one.q, other.q) and np.array_equal(one.v, other.v)
+    assert np.array_equal(one.q, saved.q) and np.array_equal(one.v, saved.v)
     assert one.q[7] == 0.002 and pickle.loads(pickle.dumps(scene)).moved == {"slab"}
     assert scene.without("slab").moved == frozenset()
 

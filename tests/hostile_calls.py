@@ -195,7 +195,9 @@ def of_models(folder):
         "Tree.to_urdf": (arm.to_urdf, {"unsupported": "warn"}),
         "mechanisms.chain": (m.chain, {"n": 2, "root": "fixed"}),
         "mechanisms.pendulum": (m.pendulum, {"n": 2, "length": 1.0, "mass": 1.0}),
-        "mechanisms.free_body": (m.free_body, {"mass": 1.0, "inertia": [1, 1, 1], "name": "b"}),
+        "mechanisms.free_body": (
+            m.free_body, {"mass": 1.0, "inertia": [1, 1, 1], "center_of_mass": np.zeros(3), "name": "b"},
+        ),
         "mechanisms.star": (m.star, {"branches": 2, "length": 2, "root": "fixed"}),
         "mechanisms.stem": (m.stem, {"length": 2, "branches": 1, "branch_length": 1, "root": "fixed"}),
         "mechanisms.ladder": (m.ladder, {"n": 2, "root": "fixed"}),
@@ -514,6 +516,9 @@ def of_contact(folder):
         shape = getattr(c, name)(**sizes)
         table[f"contact.{name}.contains"] = shape.contains, {"points": eye}
         table[f"contact.{name}.inertia"] = shape.inertia, {"mass": 1.0}
+    hull = c.Mesh(corners)
+    table["contact.Mesh.inertia"] = hull.inertia, {"mass": 1.0}
+    table["contact.HeightField.inertia"] = hull.inertia, {"mass": 1.0}
     for name, of, r in (("LCP", linear, "z"), ("MLCP", mixed, "values"), ("PolyhedralLCP", pyramids, "z")):
         x = np.zeros(of.size)
         table |= {f"contact.{name}.{k}": (getattr(of, k), {r: x}) for k in ("complementarity", "rows")}
@@ -580,7 +585,7 @@ def of_contact(folder):
             {"robots": {"a": ball}, "colliders": [c.Collider("a/body", sphere)], "loops": (), "gravity": none,
              "ignore": [("a/body", "a/body")], "parents_collide": False, "friction_rule": "max",
              "descriptions": {"a": "nothing"}, "start": ball.neutral(), "start_velocity": np.zeros(6),
-             "start_controls": ()},
+             "start_controls": (), "moved": ["a"]},
         ),
         "Scene: tree": (ds.Scene, {"robots": ball, "colliders": [on_ball], "start": ball.neutral()}),
         "Scene.add": (
@@ -588,6 +593,8 @@ def of_contact(folder):
             {"name": "crate", "what": c.Box(1.0, 1.0, 1.0), "at": (0.0, 0.0, 1.0), "mass": 1.0, "root": "floating",
              "friction": 0.5, "restitution": 0.1},
         ),
+        "Scene.add: moved": (named.add, {"name": "door", "what": hull, "moved": True}),
+        "Scene.add: density": (named.add, {"name": "stone", "what": hull, "density": 2000.0}),
         "Scene.add: pose": (named.add, {"name": "b2", "what": ball, "at": [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]}),
         "Scene.attach": (starred(named.attach, "loops"), {"loops": ds.Point("a/body")}),
         "Scene.constraints": (scene.constraints, {"touching": ["body"], "between_links": True}),
@@ -601,6 +608,10 @@ def of_contact(folder):
         "Scene.set_down": (scene.set_down, {"q": q}),
         "Scene.with_friction": (
             lambda friction, names: named.with_friction(friction, names), {"friction": 0.5, "names": "a"},
+        ),
+        "Scene.with_material": (
+            lambda names, **given: named.with_material(names, **given),
+            {"names": "a", "friction": 0.5, "restitution": 0.5},
         ),
         "Scene.without": (lambda names: named.without(names), {"names": "b"}),
         "Scene.from_robot": (
@@ -664,6 +675,14 @@ def of_simulators(folder):
         "Simulator.set_state": (lambda state: simulator().set_state(state), {"state": simulator().get_state()}),
         "Simulator.sensors": (
             lambda sensors: ds.Simulator(sensing).sensors(sensors), {"sensors": [ds.Sensor("s", "gyro", "rod1")]},
+        ),
+        "Simulator.move": (
+            ds.Simulator(scene.add("door", c.Box(1.0, 1.0, 1.0), at=(5, 5, 5), moved=True), max_overlap=1.0).move,
+            {"name": "door", "pose": [0, 0, 1, 0, 0, 0, 1.0]},
+        ),
+        "Simulator.twist": (simulator().twist, {"name": "body", "reference": "world"}),
+        "Simulator.set_twist": (
+            simulator().set_twist, {"name": "body", "twist": np.zeros(6), "reference": "world"},
         ),
         "Simulator.step_derivatives": (
             lambda **given: stepped().step_derivatives(**given), {"parameters": ("mass",), "smoothing": 0.1},

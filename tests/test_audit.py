@@ -336,7 +336,7 @@ def test_our_own_solutions_are_right(solver):
     """To the tolerance that solvers are asked for."""
     rng = np.random.default_rng(1)
     found = [audit(step) for _ in range(50) if (step := solved(rng, tolerance=1e-6, solver=solver)) is not None]
-    assert len(found) > 45 and {x.verdict[()] for x in found} == {Verdict.RIGHT}
+    assert len(found) > 45 and {x.verdict for x in found} == {Verdict.RIGHT}
 
 
 @pytest.mark.slow
@@ -373,7 +373,7 @@ def test_states_of_a_batch_are_judged_as_alone():
     found = audit(ContactStep(**both, dt=alone[0].dt))
     for place, step in zip(np.ndindex(2, 3), alone, strict=True):
         one = audit(replace(step, dt=alone[0].dt))
-        assert found.verdict[place] is one.verdict[()]
+        assert found.verdict[place] is one.verdict
         for name, check in one.checks.items():
             np.testing.assert_array_equal(found.checks[name].size[place], check.size)
     assert set(found.verdict.flat) == {Verdict.WRONG}
@@ -437,7 +437,8 @@ def test_the_table_says_where():
 def test_steps_without_contacts_and_results_without_numbers():
     nothing = np.zeros((0, 3)), (), ()
     still = ContactStep(np.eye(3), nothing[0], np.zeros(3), np.zeros(3), *nothing, 0.1)
-    assert audit(still).verdict == Verdict.RIGHT
+    assert audit(still).verdict is Verdict.RIGHT
+    assert audit(replace(still, v_after=np.ones((1, 3)))).verdict.shape == (1,)  # a batch of one is a batch
     assert audit(replace(still, v_after=np.ones((5, 3)))).verdict.tolist() == [Verdict.WRONG] * 5
     lost = ContactStep(np.eye(3), np.eye(3), np.zeros(3), [np.inf, 0, 0], np.zeros((1, 3)), [0.5], [0.0], 0.1)
     found = audit(lost)
@@ -506,7 +507,7 @@ def mujoco_audits(steps=150, cone="elliptic", integrator="Euler", condim=3, more
 def test_softness_explains_what_mujoco_does(cone, condim, integrator):
     """All of it where its solver ends: violations of the law are at most the parts that are named."""
     found = mujoco_audits(cone=cone, condim=condim, integrator=integrator, more='tolerance="1e-14"')
-    assert {x.verdict[()] for x in found} <= {Verdict.RIGHT, Verdict.SOFT, Verdict.UNSOLVED}
+    assert {x.verdict for x in found} <= {Verdict.RIGHT, Verdict.SOFT, Verdict.UNSOLVED}
     assert [x.verdict for x in found].count(Verdict.UNSOLVED) < 10
     law = np.concatenate([x.checks["law"].size for x in found])
     parts = np.concatenate([sum(x.softness.parts.values()) + x.softness.residual[: len(x.step.names)] for x in found])

@@ -48,3 +48,58 @@ def test_a_hand_holds_a_block():
         assert np.abs(places - simulator.q[block][:3]).max() < 0.02  # servos yield
         assert np.abs(np.diff(places[-250:], axis=0)).max() < 1e-3 * DT
         assert sum(turned.statuses.values()) == turned.statuses[ds.contact.SolverStatus.CONVERGED]
+
+
+PADS, MU, WEIGHT, PRESS = (0.02, 0.04, 0.04), 0.5, 0.2 * 9.81, 5.0
+"""Edges of two pads (m); friction; weight of what they hold, and force of each pad (N): 40 % of what they can hold."""
+
+
+def pinched(dt, seconds, press):
+    """Height (m) after each step of a rod of 0.2 kg between two pads on slides."""
+    slide = "<joint name='{0}' type='prismatic'><parent link='hand'/><child link='{0}'/><axis xyz='{1} 0 0'/></joint>"
+    link = "<link name='{0}'><inertial><mass value='0.1'/><inertia ixx='1' iyy='1' izz='1' ixy='0' ixz='0' iyz='0'/>"
+    pads = "".join((link + "</inertial></link>" + slide).format(*pad) for pad in (("left", 1), ("right", -1)))
+    hand = ds.load(f"<robot name='gripper'><link name='hand'/>{pads}</robot>")
+    colliders = [
+        ds.contact.Collider(f"hand/{x}", ds.contact.Box(*PADS), (s, 0, 0))
+        for x, s in (("left", -0.03), ("right", 0.03))
+    ]
+    scene = ds.Scene({"hand": hand}, colliders).add("rod", ds.contact.Capsule(0.02, 0.1), mass=0.2)
+    sim, heights = ds.Simulator(scene.with_material(friction=MU), dt=dt), []
+    for _ in range(round(seconds / dt)):
+        sim.step([press, press, *np.zeros(6)])
+        heights.append(sim.q[4])
+    assert set(sim.statuses) == {ds.contact.SolverStatus.CONVERGED}
+    return np.array(heights)
+
+
+CREEP = 1e-9
+"""Way (m) in seconds of what friction holds: round-off, 1e-12 as seen, with a margin."""
+
+
+@pytest.mark.parametrize("dt", [1e-3, 5e-3])
+def test_what_is_gripped_does_not_creep(dt):
+    """Below 2 μ F nothing moves; above it, the rod falls with the difference, whatever the time step."""
+    assert np.abs(pinched(dt, 2.0, PRESS)).max() < CREEP
+    falling = pinched(dt, 0.05, 1.5)
+    assert falling[-1] == pytest.approx(-0.5 * (9.81 - 2 * MU * 1.5 / 0.2) * 0.05 * (0.05 + dt), rel=1e-6)
+
+
+@pytest.mark.peer
+def test_what_soft_contacts_grip_creeps():
+    """MuJoCo's rod in the same grip slides on by more than a millimetre in each second, with both cones."""
+    mujoco = pytest.importorskip("mujoco")
+    pads = "".join(
+        f"<body><joint type='slide' axis='{-s} 0 0'/><geom type='box' size='.01 .02 .02' pos='{0.03 * s} 0 0' mass='.1'"
+        f" friction='{MU}'/></body>" for s in (-1, 1)
+    )  # fmt: skip
+    rod = f"<body><freejoint/><geom type='capsule' size='.02 .05' mass='.2' friction='{MU}'/></body>"
+    for cone in ("pyramidal", "elliptic"):
+        option = f"<option timestep='.001' cone='{cone}'/>"
+        model = mujoco.MjModel.from_xml_string(f"<mujoco>{option}<worldbody>{pads}{rod}</worldbody></mujoco>")
+        data, heights = mujoco.MjData(model), []
+        data.qfrc_applied[:2] = PRESS
+        for _ in range(2000):
+            mujoco.mj_step(model, data)
+            heights.append(data.qpos[4])
+        assert heights[999] - heights[1999] > 1e-3

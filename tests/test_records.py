@@ -102,7 +102,7 @@ def whole_scene():
         robots, [whole_collider("ball/ball", "s"), whole_collider("arm/link2", "a"), Collider("world", HalfSpace())],
         loops=[ds.Weld("arm/link3")], gravity=(1, 2, 3), ignore=[("s", "a")], parents_collide=True,
         friction_rule="max", descriptions={"arm": "arm.urdf"}, start=[0.1, 0.2, 0.3, 1, 2, 3, 0, 0, 0, 1],
-        start_velocity=np.arange(1.0, 10.0), start_controls=[0.4],
+        start_velocity=np.arange(1.0, 10.0), start_controls=[0.4], moved=["ball"],
     )  # fmt: skip
 
 

@@ -74,6 +74,29 @@ def test_a_box_strikes_a_row_of_boxes(seed: int, solver: str) -> None:
     assert set(sim.statuses) <= set(SOLVED)
 
 
+APART = 1e-5
+"""Gap (m) between balls of a cradle that are to be struck one after the other."""
+
+
+@pytest.mark.parametrize(("n", "strikers"), [(2, 1), (3, 1), (5, 1), (5, 2), (5, 3), (20, 1)])
+def test_a_cradle_is_struck_as_one_or_ball_by_ball(n: int, strikers: int) -> None:
+    """Balls that touch are one body, twice the common velocity in the second phase; 10 µm apart, as many leave."""
+    for gap in (0.0, APART):
+        scene = scene_of([Sphere(0.05)] * n, np.ones(n), 1.0, 0.0, gravity=0.0)
+        places = np.arange(n) * (0.1 + gap) - 0.02 * (np.arange(n) < strikers)
+        v0 = np.zeros((n, 6))
+        v0[:strikers, 0] = 1.0
+        sim = ds.Simulator(
+            scene, dt=DT, q0=np.ravel([[x, 0, 1, *IDENTITY] for x in places]), v0=v0.ravel(), tolerance=1e-8
+        )
+        sim.run(0.1)
+        common, first = strikers / n, v0[:, 0]
+        expected = first[::-1] if gap else 2.0 * common - first
+        assert sim.v.reshape(n, 6)[:, 0] == pytest.approx(expected, abs=ACCURACY)
+        assert sim.energy().kinetic == pytest.approx(0.5 * strikers, abs=ACCURACY)
+        assert set(sim.statuses) <= set(SOLVED)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize(("towering", "gap"), [(True, 0.0), (True, 0.01), (False, 0.0), (False, 1e-4)])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 import delassus as ds
 from delassus.contact import (
@@ -366,3 +369,191 @@ def test_controls_of_another_kind_are_named():
     body = ds.mechanisms.free_body(1.0, (0.1, 0.1, 0.1))
     with pytest.raises(ds.DelassusError, match="control='pd'"):
         ds.Simulator(ds.Scene(body)).step(np.zeros(7))
+
+
+DIFFERENCE, TRUNCATED = 1e-6, 1e-4
+"""Time over which motion is a velocity (s), and what of velocities of order 10 is curvature or round-off by then."""
+
+
+@pytest.mark.parametrize("reference", ["local-world-aligned", "local", "world"])
+def test_twists_are_set_along_the_axes_of_the_world(reference):
+    """Of bodies, robots and links, wherever they are, however turned: places after a moment are those of the twist."""
+    rng, chain = np.random.default_rng(0), ds.mechanisms.chain(3, root="floating")
+    scene = ds.Scene({"snake": chain, "post": ds.mechanisms.pendulum(1)})
+    scene = scene.add("ball", Sphere(0.1), mass=1.0)
+    tree = scene.tree
+    frame = ds.Frame("snake/link2", (0.1, 0.2, 0.3), Rotation.random(rng=rng).as_matrix())
+    sim = ds.Simulator(scene, q0=tree.random(1), v0=rng.normal(size=tree.nv))
+    links = {"snake": "snake/" + chain.link_names[0], "ball": "ball/body", "snake/link2": "snake/link2", frame: frame}
+    for name, link in links.items():
+        before, wanted = sim.v, rng.normal(size=6)
+        sim.set_twist(name, wanted, reference=reference)
+        assert np.allclose(sim.twist(name, reference=reference), wanted, atol=1e-12)
+        others = np.ones(tree.nv, dtype=bool)
+        others[scene.v_slice("ball" if name == "ball" else "snake")][:6] = False
+        assert np.array_equal(sim.v[others], before[others])
+        start, end = (
+            ds.forward_kinematics(tree, tree.integrate(sim.q, t * sim.v), link) for t in (-DIFFERENCE, DIFFERENCE)
+        )
+        turn = Rotation.from_matrix(end[:3, :3] @ start[:3, :3].T).as_rotvec() / (2 * DIFFERENCE)
+        slide, at = (end[:3, 3] - start[:3, 3]) / (2 * DIFFERENCE), ds.forward_kinematics(tree, sim.q, link)
+        R, p = at[:3, :3], at[:3, 3]
+        at_origin = slide + np.cross(p, turn)
+        parts = {"local-world-aligned": (slide, turn), "local": (R.T @ slide, R.T @ turn), "world": (at_origin, turn)}
+        assert np.allclose(np.concatenate(parts[reference]), wanted, atol=TRUNCATED)
+    with pytest.raises(ds.DelassusError, match="name: expected what a free joint carries, got 'post'"):
+        sim.set_twist("post", np.zeros(6))
+    with pytest.raises(ds.DelassusError, match="twist: expected"):
+        sim.set_twist("ball", np.zeros(3))
+    with pytest.raises(ds.DelassusError, match="Did you mean 'ball"):
+        sim.twist("bal")
+
+
+LED = 1e-9
+"""Differences (m) after 0.3 s at a tolerance of 1e-10 m/s, and thirty times that for hits; 1e-13 is seen."""
+
+
+def led(scene: ds.Scene, name: str, path: Callable[[float], Any], duration: float, **options: Any) -> ds.Simulator:
+    """Simulator after a body went along a path."""
+    sim = ds.Simulator(scene, **{"tolerance": 1e-10, **options})
+    for k in range(round(duration / sim.dt)):
+        sim.move(name, path((k + 1) * sim.dt))
+        sim.step()
+        assert np.allclose(sim.q[scene.q_slice(name)][:3], path((k + 1) * sim.dt)[:3], rtol=0, atol=0)
+    return sim
+
+
+def on_a_slab(friction: float = 0.5, **slab: Any) -> ds.Scene:
+    """A crate of 2 kg on a slab."""
+    box = Box(0.2, 0.2, 0.2)
+    scene = ds.Scene({"crate": ds.mechanisms.free_body(2.0, box.inertia(2.0))}, [Collider("crate/body", box)])
+    return scene.add("slab", Box(6, 6, 0.1), at=(0, 0, -0.15), **slab).with_material(friction=friction)
+
+
+def test_a_lift_carries_its_load_with_the_force_of_its_acceleration() -> None:
+    """Upwards at 2 m/s²: m (g + a) on the crate, which has the velocity of the lift; both energies are the crate's."""
+    sim = led(on_a_slab(moved=True), "slab", lambda t: (0, 0, -0.15 + t * t), 0.3)
+    speed = (0.3**2 - 0.299**2) / 1e-3  # the mean over the last step
+    assert np.allclose(sim.twist("slab"), [0, 0, speed, 0, 0, 0]) and np.allclose(sim.twist("crate"), sim.twist("slab"))
+    assert sim.impulses[:, 2].sum() == pytest.approx(2.0 * (9.81 + 2.0) * 1e-3)
+    (load,) = sim.sensors(ds.Sensor("load", "touch", "slab/body"))["load"]
+    assert load == pytest.approx(2.0 * (9.81 + 2.0))
+    assert sim.energy().kinetic == pytest.approx(0.5 * 2.0 * speed**2)
+    assert sim.energy().potential == pytest.approx(2.0 * 9.81 * 0.09)
+    where = sim.q.copy()
+    sim.run(0.003)  # nobody moves it: it stands still, and the crate flies on
+    assert np.array_equal(sim.q[7:], where[7:]) and not sim.twist("slab").any() and sim.twist("crate")[2] > 0.5
+
+
+@pytest.mark.parametrize(("acceleration", "carried"), [(3.0, 3.0), (8.0, 0.5 * 9.81)])
+def test_friction_of_a_carriage_takes_its_load_along(acceleration: float, carried: float) -> None:
+    """Up to μ g: the load has the acceleration of the carriage, or that of friction."""
+    sim = led(on_a_slab(moved=True), "slab", lambda t: (0.5 * acceleration * t * t, 0, -0.15), 0.2)
+    assert sim.twist("crate")[0] == pytest.approx(carried * 0.2, rel=0.01)
+    assert abs(sim.impulses[:, 0].sum()) + abs(sim.impulses[:, 1].sum()) == pytest.approx(2 * carried * 1e-3, rel=1e-6)
+
+
+@pytest.mark.parametrize("restitution", [0.0, 0.5, 1.0])
+def test_a_wall_that_moves_hits_as_one_of_infinite_mass(restitution: float) -> None:
+    """v⁺ = V + e (V − v): of a ball that comes, rests or flees; in the frame of the wall no energy is gained."""
+    scene = ds.Scene({"ball": BALL}, [Collider("ball/body", Sphere(0.1))], gravity=(0, 0, 0))
+    scene = scene.add("wall", Box(0.2, 1, 1), moved=True).with_material(friction=0.0, restitution=restitution)
+    for v in (-3.0, 0.0, 1.0):
+        start = [0.25, 0, 0, *IDENTITY, 0, 0, 0, *IDENTITY]
+        sim = led(scene, "wall", lambda t: (2.0 * t, 0, 0), 0.12, q0=start, v0=[v, *np.zeros(11)])
+        assert sim.v[0] == pytest.approx(2.0 + restitution * (2.0 - v), abs=1e-6)
+        assert sim.statuses.keys() <= {SolverStatus.CONVERGED}
+
+
+def test_a_turntable_takes_its_load_round() -> None:
+    """A crate near its axis turns with it; the velocity of the table at its place is that of its turn."""
+    turn = Rotation.from_rotvec
+
+    def path(t: float) -> Any:
+        return [0, 0, -0.15, *turn([0, 0, t]).as_quat()]
+
+    sim = led(on_a_slab(moved=True), "slab", path, 0.5, q0=[0.3, 0, 0, *IDENTITY, 0, 0, -0.15, *IDENTITY],
+              v0=[0, 0.3, 0, 0, 0, 1.0, *np.zeros(6)])  # fmt: skip
+    assert np.allclose(sim.twist("slab"), [0, 0, 0, 0, 0, 1.0], atol=1e-9)
+    assert np.allclose(sim.q[:2], 0.3 * np.array([np.cos(0.5), np.sin(0.5)]), atol=1e-3)  # first order in dt
+    assert sim.twist("crate")[5] == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("velocity", [(0, 0, 0), (2.0, -1.0, 0.5)])
+def test_what_is_led_at_a_constant_velocity_is_as_what_stands_still(velocity: Any) -> None:
+    """A heap that falls onto the world, and one that falls onto a slab, both seen from a train (Galileo)."""
+    rng, V = np.random.default_rng(4), np.array(velocity, dtype=float)
+    scene = ds.Scene(mechanisms_of(6), [Collider(f"b{k}/body", s, restitution=0.3) for k, s in enumerate(SOLIDS)])
+    start = np.array([[0.4 * (k % 2), 0, 0.3 + 0.35 * k, *Rotation.random(rng=rng).as_quat()] for k in range(6)])
+    still = ds.Simulator(scene.add("slab", Box(6, 6, 1), at=(0, 0, -0.5)), q0=start.ravel(), tolerance=1e-10)
+    moved = scene.add("slab", Box(6, 6, 1), at=(0, 0, -0.5), moved=True)
+    seen = ds.Simulator(moved, q0=[*start.ravel(), 0, 0, -0.5, *IDENTITY], tolerance=1e-10)
+    for k in range(6):
+        seen.set_twist(f"b{k}", [*V, 0, 0, 0])
+    hits = 0
+    for _ in range(300):
+        still.step()
+        hits += still.impulses.any()
+        seen.move("slab", [0, 0, -0.5] + V * (seen.time + seen.dt))
+        seen.step()
+    assert hits > 50
+    a, b = still.q.reshape(-1, 7), seen.q.reshape(-1, 7)[:6]
+    assert np.allclose(a[:, :3] + V * seen.time, b[:, :3], atol=LED) and np.allclose(a[:, 3:], b[:, 3:], atol=LED)
+
+
+def test_what_sleeps_on_a_led_body_wakes_when_it_moves() -> None:
+    """And sleeps again when it stands still."""
+    sim = ds.Simulator(on_a_slab(moved=True), sleep=0.05)
+    sim.run(0.1)
+    assert sim.asleep.all()
+    for k in range(20):
+        sim.move("slab", (0, 0, -0.15 + 1e-3 * (k + 1)))
+        sim.step()
+    assert not sim.asleep.any() and sim.twist("crate")[2] == pytest.approx(1.0)
+    sim.run(0.5)
+    assert sim.asleep.all()
+
+
+SOLIDS = [Box(0.2, 0.3, 0.2), Sphere(0.12), Box(0.3, 0.3, 0.1), Sphere(0.15), Box(0.25, 0.2, 0.25), Sphere(0.1)]
+
+
+def mechanisms_of(n: int) -> dict[str, ds.Tree]:
+    return {f"b{k}": ds.mechanisms.free_body(1.0, s.inertia(1.0)) for k, s in enumerate(SOLIDS[:n])}
+
+
+def test_a_run_with_led_bodies_goes_on_from_its_state(tmp_path: Path) -> None:
+    """To the last bit, with the pose that a body was to have; in whole runs a body arrives in the first step."""
+    scene = on_a_slab(moved=True)
+    one, other = ds.Simulator(scene), ds.Simulator(scene)
+    one.move("slab", (0.002, 0, -0.149, 0, 0, np.sin(0.01), np.cos(0.01)))
+    other.set_state(one.get_state())
+    saved = ds.simulate.load_checkpoint(scene, ds.simulate.save_checkpoint(one, tmp_path / "before.npz"))
+    one.run(0.02)
+    for _ in range(20):
+        other.step()
+        saved.step()
+    assert np.array_equal(one.q, other.q) and np.array_equal(one.v, other.v)
+    assert np.array_equal(one.q, saved.q) and np.array_equal(one.v, saved.v)
+    assert one.q[7] == 0.002 and pickle.loads(pickle.dumps(scene)).moved == {"slab"}
+    assert scene.without("slab").moved == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda s: ds.Simulator(s).move("crate", (0, 0, 0)), "body that is moved"),
+        (lambda s: ds.Simulator(s).move("slab", (0, 0)), "pose"),
+        (lambda s: ds.Simulator(s).move("slab", np.zeros(7)), "pose: expected a quaternion of unit length"),
+        (lambda s: s.add("b", ds.mechanisms.chain(2), moved=True), "moved: expected a shape"),
+        (lambda s: s.add("b", Box(1, 1, 1), mass=1.0, moved=True), "mass: expected none"),
+        (lambda s: s.attach(ds.Weld("slab/body", "crate/body")), "no loops on what you move"),
+        (lambda s: s.contact_step(), "no bodies that you move"),
+        (lambda s: ds.Simulator(s, solver="nsgs"), "no bodies that you move"),
+        (lambda s: ds.Simulator(s).dynamics, "no bodies that you move"),
+        (lambda s: ds.Simulator(s).step_derivatives(), "no bodies that you move"),
+        (lambda s: dataclasses.replace(s, moved=["ball"]), "body that is moved"),
+    ],
+)
+def test_what_led_bodies_are_not_for(call: Callable[[ds.Scene], Any], match: str) -> None:
+    with pytest.raises(DelassusError, match=match):
+        call(on_a_slab(moved=True))

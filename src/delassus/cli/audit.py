@@ -29,7 +29,7 @@ def audited(console: Console, scene: Path, seconds: float, **limits: float) -> I
     for _ in track(range(steps), "", console=console, transient=True):
         found = audit(model, data, **limits)
         record["time"].append(float(data.time))
-        record["verdicts"].append(Verdict(found.verdict[()]).name)
+        record["verdicts"].append(Verdict(found.verdict).name)
         for name, check in found.checks.items():
             size, relative, verdict, at = check.worst
             record["checks"].setdefault(name, []).append((f"{size:.2e} {check.unit}", relative, verdict.name, at))

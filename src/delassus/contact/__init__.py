@@ -21,8 +21,8 @@ from delassus.contact.formulations.problem import ContactProblem, ContactSolutio
 from delassus.contact.kernel_contacts import ground_below
 from delassus.contact.problems import LCP, MLCP, ConeProblem, PolyhedralLCP, RelaxedProblem
 from delassus.contact.results import Solution, SolverStatus
-from delassus.contact.scene import Scene, State
-from delassus.contact.snapshot import ContactDynamics, Snapshot
+from delassus.contact.scene import Scene
+from delassus.contact.snapshot import ContactDynamics, Snapshot, State
 from delassus.contact.solvers.admm import admm
 from delassus.contact.solvers.interior import convex, interior
 from delassus.contact.solvers.lemke import lemke

@@ -48,6 +48,10 @@ class Solids(Protocol):
         """Pairs of names that never collide."""
 
     @property
+    def moved(self) -> frozenset[str]:
+        """Names of robots that the user moves."""
+
+    @property
     def parents_collide(self) -> bool:
         """Whether links collide with those that carry them."""
 
@@ -87,14 +91,16 @@ def friction_rates(rule: int, own: Array) -> Array:
 def may_collide(scene: Solids) -> NDArray[np.bool_]:
     """Symmetric matrix (n, n) of the pairs of colliders that may touch.
 
-    Never two on one link, nor two on the world. Unless ``scene.parents_collide``, never a link and its parent: links
-    without mass are parts of a joint, and what carries them is the parent. Colliders on ``"world"`` are nobody's
-    parent, as in MuJoCo; those on a link that is fixed to the world, such as the base of an arm, are parents of the
-    links of the same robot whose joints, other than free joints, are on the world. Never those in ``scene.ignore``, by
-    names of colliders, or of the links and frames that they were put on.
+    Never two on one link, nor two on the world or on bodies that the user moves. Unless ``scene.parents_collide``,
+    never a link and its parent: links without mass are parts of a joint, and what carries them is the parent. Colliders
+    on ``"world"`` are nobody's parent, as in MuJoCo; those on a link that is fixed to the world, such as the base of an
+    arm, are parents of the links of the same robot whose joints, other than free joints, are on the world. Never those
+    in ``scene.ignore``, by names of colliders, or of the links and frames that they were put on.
     """
     links, names = scene.links, [c.link for c in scene.colliders]
-    allowed = np.asarray(links[:, None] != links[None, :])
+    prefixes = tuple(name + SEPARATOR if name else "" for name in scene.moved)
+    led = (links == WORLD) | np.array([name.startswith(prefixes) for name in names], dtype=bool)
+    allowed: NDArray[np.bool_] = (links[:, None] != links[None, :]) & ~(led[:, None] & led[None, :])
     if not scene.parents_collide:
         carriers = _carriers(scene)
         robots = np.array(

@@ -12,8 +12,8 @@ from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import ContactProblem
 from delassus.contact.problems import check_directions
-from delassus.contact.scene import Scene, State, check_scene
-from delassus.contact.snapshot import ContactDynamics
+from delassus.contact.scene import Scene, check_scene
+from delassus.contact.snapshot import ContactDynamics, State
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import check_number, finite_array
 

@@ -1,4 +1,4 @@
-"""A scene: robots and free bodies, what they can touch, loops, gravity; and its states."""
+"""A scene: robots and free bodies, what they can touch, loops, gravity."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from delassus.contact.kernel_contacts import check_number_of_points, contacts_of
 from delassus.contact.scene_parts import (
     Root,
     add,
+    check_none_moved,
     colliders_of,
     described,
     described_robots,
     first_keyframe,
     ignored_pairs,
     is_free_body,
+    moved_bodies,
     numbers_of,
     set_down,
     without,
@@ -34,7 +36,6 @@ from delassus.model.check import check_choice, check_flag, check_list, check_tex
 from delassus.model.edit.combine import combine_trees
 from delassus.model.edit.massless import Massless
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Shape
-from delassus.model.topology import check_tree
 from delassus.model.tree import WORLD, Tree
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
@@ -77,6 +78,8 @@ class Scene(Frozen):
         Velocity that it starts with; zero by default.
     start_controls : (nu,) array_like, optional
         Controls of actuators that act in steps that are given none; zero by default.
+    moved : iterable of str, optional
+        Names of robots that are one free body each, which `Simulator.move` moves and nothing else does.
 
     Attributes
     ----------
@@ -118,6 +121,7 @@ class Scene(Frozen):
     start: Array
     start_velocity: Array
     start_controls: Array
+    moved: frozenset[str]
 
     def __init__(
         self,
@@ -133,6 +137,7 @@ class Scene(Frozen):
         start: ArrayLike | None = None,
         start_velocity: ArrayLike | None = None,
         start_controls: ArrayLike | None = None,
+        moved: Iterable[str] = (),
     ) -> None:
         named = {"": robots} if isinstance(robots, Tree) else robots
         if not isinstance(named, Mapping) or not named or not all(isinstance(t, Tree) for t in named.values()):
@@ -169,6 +174,7 @@ class Scene(Frozen):
             start=tree.check_configuration(given, "start"),
             start_velocity=numbers_of("start_velocity", start_velocity, tree.nv, "degree of freedom"),
             start_controls=numbers_of("start_controls", start_controls, tree.nu, "actuator"),
+            moved=moved_bodies(moved, named, held),
         )
 
     def __repr__(self) -> str:
@@ -249,6 +255,8 @@ class Scene(Frozen):
         *,
         at: ArrayLike | None = None,
         mass: float | None = None,
+        density: float | None = None,
+        moved: bool = False,
         root: Root = "floating",
         friction: float = 0.5,
         restitution: float = 0.0,
@@ -260,14 +268,18 @@ class Scene(Frozen):
         name : str
             Of the body or robot, whose links are called ``"name/…"``, and of a collider.
         what : shape, Collider, Tree, path, text, name, mujoco.MjModel or mujoco.MjSpec
-            A shape with ``mass`` is a solid body on a free joint, its link ``"name/body"``; without, it is fixed to the
-            world. A collider is on a link that there is. A tree has no colliders yet; what `delassus.load` takes comes
-            with its own, as in `from_robot`.
+            A shape with ``mass`` or ``density`` is a homogeneous solid body on a free joint, its link ``"name/body"``;
+            without, it is fixed to the world. Meshes are convex, or closed surfaces. A collider
+            is on a link that there is. A tree has no colliders yet; what `delassus.load` takes comes with its own, as
+            in `from_robot`.
         at : (3,) or (7,) array_like, optional
             Position in m, or position and unit quaternion x y z w: where a body or robot on a free joint starts, and
             where a shape or another robot is fixed. By default where its file has it, or the world's origin.
-        mass : float, optional
-            Of a shape, in kg.
+        mass, density : float, optional
+            Of a shape: one of the two, in kg or kg/m³.
+        moved : bool
+            Whether a shape is a body that you move: `Simulator.move` gives its poses, and nothing else moves it, as if
+            its mass were infinite. It does not touch the world or others that you move.
         root : {"floating", "fixed"}
             Of a URDF file, as in `from_robot`.
         friction, restitution : float
@@ -276,8 +288,8 @@ class Scene(Frozen):
         Raises
         ------
         ConfigurationError, ModelError, UnknownNameError
-            A name that there is; ``mass`` of something else than a shape, or of a shape without an inertia; ``at`` of a
-            collider; and as those that make trees and colliders.
+            A name that there is; ``mass`` or ``density`` of something else than a shape, or of one that encloses no
+            volume, or both; ``at`` of a collider; and as those that make trees and colliders.
 
         Examples
         --------
@@ -288,7 +300,8 @@ class Scene(Frozen):
         >>> scene.start[-7:].tolist(), [c.link for c in scene.colliders]
         ([1.0, 0.0, -2.85, 0.0, 0.0, 0.0, 1.0], ['world', 'crate/body'])
         """
-        return add(self, name, what, at, mass, root, {"friction": friction, "restitution": restitution})
+        material = {"friction": friction, "restitution": restitution}
+        return add(self, name, what, at, (mass, density, check_flag("moved", moved)), root, material)
 
     def without(self, *names: str) -> Scene:
         """The scene without robots, links' colliders or colliders of these names, and without loops on such robots.
@@ -300,13 +313,45 @@ class Scene(Frozen):
         """
         return without(self, names)
 
-    def with_friction(self, friction: float, *names: str) -> Scene:
-        """The scene with another coefficient of friction of all colliders, or of those of robots, links or colliders.
+    def with_material(self, *names: str, friction: float | None = None, restitution: float | None = None) -> Scene:
+        """The scene with other coefficients of all colliders, or of those of robots, links or colliders of these names.
+
+        Parameters
+        ----------
+        names : str
+            All colliders by default.
+        friction : float, optional
+            Coulomb's coefficient of each collider; as it is by default.
+        restitution : float, optional
+            From 0 to 1, of each collider; as it is by default. Contacts have the geometric mean of both.
 
         Raises
         ------
         ConfigurationError, UnknownNameError
-            A negative coefficient; nothing has a name.
+            A coefficient that is negative, or restitution above 1; neither of the two; nothing has a name.
+
+        Examples
+        --------
+        >>> from delassus.scenes import boxes
+        >>> bouncing = boxes(2).scene.with_material(restitution=0.8).with_material("floor", friction=0.1)
+        >>> [(c.friction, c.restitution) for c in bouncing.colliders]
+        [(0.6, 0.8), (0.6, 0.8), (0.1, 0.8)]
+        """
+        given = {"friction": friction, "restitution": restitution}
+        changed: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
+        if not changed:
+            raise ConfigurationError("material", "friction, restitution or both", "neither", "Pass friction=0.5.")
+        chosen = colliders_of(self, names) if names else range(len(self.colliders))
+        colliders = (replace(c, **changed) if k in chosen else c for k, c in enumerate(self.colliders))
+        return replace(self, colliders=tuple(colliders))
+
+    def with_friction(self, friction: float, *names: str) -> Scene:
+        """The scene with another coefficient of friction: ``with_material(*names, friction=friction)``.
+
+        Raises
+        ------
+        ConfigurationError, UnknownNameError
+            As `with_material`.
 
         Examples
         --------
@@ -315,9 +360,7 @@ class Scene(Frozen):
         >>> [c.friction for c in slippery.colliders]
         [0.6, 0.6, 0.1]
         """
-        chosen = colliders_of(self, names) if names else range(len(self.colliders))
-        colliders = (replace(c, friction=friction) if k in chosen else c for k, c in enumerate(self.colliders))
-        return replace(self, colliders=tuple(colliders))
+        return self.with_material(*names, friction=friction)
 
     def attach(self, *loops: Constraint) -> Scene:
         """The scene with bilateral constraints more, such as ``Weld("hand", "crate/body")``.
@@ -365,6 +408,7 @@ class Scene(Frozen):
         UnknownNameError
             Nothing has a name of ``touching``.
         """
+        check_none_moved(self, "compiled contact steps")
         named = None if touching is None else names_of("touching", touching, self)
         return (*self.loops, *contacts_of_colliders(self, named, check_flag("between_links", between_links)))
 
@@ -401,6 +445,7 @@ class Scene(Frozen):
             "parents_collide": self.parents_collide,
             "friction_rule": self.friction_rule,
             "descriptions": dict(self.descriptions),
+            "moved": self.moved,
             **{name: np.array(getattr(self, name)) for name in ("start", "start_velocity", "start_controls")},
         }
         return partial(Scene, robots, self.colliders, **options), ()
@@ -444,54 +489,6 @@ class Scene(Frozen):
         before = list(self.robots).index(robot)
         start = sum(map(size, list(self.robots.values())[:before]))
         return slice(start, start + size(self.robots[robot]))
-
-
-@dataclass(frozen=True, slots=True, init=False, eq=False)
-class State(Frozen):
-    """One state of a scene.
-
-    Parameters
-    ----------
-    q : (nq,) array_like
-        Configuration, in the order of the scene's tree.
-    v : (nv,) array_like
-        Velocity of joints (m/s, rad/s).
-    tau : (nv,) array_like, optional
-        Forces of motors on joints (N, N m); none by default.
-
-    Raises
-    ------
-    ConfigurationError
-        Not one state of real, finite numbers. Sizes are checked against a scene's tree by `on`.
-
-    Examples
-    --------
-    >>> State([0.1, 0.2], [1, 0]).tau.tolist()
-    [0.0, 0.0]
-    """
-
-    q: Array
-    v: Array
-    tau: Array
-
-    def __init__(self, q: ArrayLike, v: ArrayLike, tau: ArrayLike | None = None) -> None:
-        velocity = finite_array(v, (-1,), "v", "Contact problems are of one state.")
-        force = np.zeros(velocity.size) if tau is None else tau
-        given = {"q": q, "v": velocity, "tau": force}
-        advice = "Contact problems are of one state."
-        self._set_attributes(**{name: finite_array(x, (-1,), name, advice) for name, x in given.items()})
-
-    def on(self, tree: Tree) -> State:
-        """The same state, its sizes checked against a tree's, with quaternions of unit length.
-
-        Raises
-        ------
-        ConfigurationError
-            Wrong sizes, or quaternions that are far from unit length.
-        """
-        check_tree(tree)
-        q, v = tree.check_configuration(self.q), tree.check_velocity(self.v)
-        return State(q, v, tree.check_velocity(self.tau, "tau"))
 
 
 def check_scene(scene: object) -> None:

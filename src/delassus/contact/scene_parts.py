@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.constraints import Constraint
 from delassus.contact.collision.detector import CollisionDetector
 from delassus.contact.contacts import ContactSet
 from delassus.contact.filters import Solids
@@ -23,7 +24,7 @@ from delassus.model.edit.massless import Massless
 from delassus.model.keyframe import Keyframe
 from delassus.model.kinematics import world_poses
 from delassus.model.mechanisms import free_body
-from delassus.model.shapes import Collider, Shape
+from delassus.model.shapes import Collider, Mesh, Shape, Solid
 from delassus.model.topology import Placement
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.joint_kinds import FREE
@@ -101,7 +102,7 @@ def add(
     name: str,
     what: Any,
     at: ArrayLike | None,
-    mass: float | None,
+    heaviness: tuple[float | None, float | None, bool],
     root: Root,
     material: Mapping[str, float],
 ) -> SceneLike:
@@ -110,10 +111,8 @@ def add(
         raise ConfigurationError("name", "a name", shown(name), "Pass such as 'crate'.")
     if name in {*scene.robots, *(c.name for c in scene.colliders), *scene.tree.frames}:
         raise ConfigurationError("name", "one that the scene does not have yet", shown(name), "Choose another one.")
-    pose, is_shape = ON_THE_WORLD if at is None else _pose(at), isinstance(what, Shape)
-    if mass is not None and not (is_shape and hasattr(what, "inertia")):
-        wanted = "a shape that has an inertia, where mass is given"
-        raise ConfigurationError(f"what {name!r} is", wanted, shown(what), "Pass a tree, such as free_body makes.")
+    pose, is_shape = ON_THE_WORLD if at is None else pose_of(at), isinstance(what, Shape)
+    mass = _mass(name, what, *heaviness)
     bounce = check_number("restitution", material["restitution"], "0 does not bounce.", above=False, most=1.0)
     if not is_shape and bounce:
         raise ConfigurationError("restitution", "a shape that has it", shown(what), "Set it on its colliders.")
@@ -121,10 +120,11 @@ def add(
         if at is not None:
             raise ConfigurationError("at", "none with a collider", shown(at), "A collider says itself where it is.")
         return replace(scene, colliders=[*scene.colliders, replace(what, name=name)])
-    if is_shape and mass is None:
+    is_moved = heaviness[2]
+    if is_shape and mass is None and not is_moved:
         fixed = Collider("world", what, pose.position, pose.rotation, name=name, **material)
         return replace(scene, colliders=[*scene.colliders, fixed])
-    tree, colliders, ignored = _parts(type(scene), name, what, pose, mass, root, material)
+    tree, colliders, ignored = _parts(type(scene), name, what, pose, None if is_moved else mass, root, material)
     start = np.array(first_keyframe(tree).q)
     if is_free_body(tree) and at is not None:
         start[:3], start[3:7] = pose.position, matrix_to_quaternion(pose.rotation)
@@ -140,7 +140,25 @@ def add(
         start=np.concatenate([scene.start, start]),
         start_velocity=np.concatenate([scene.start_velocity, np.zeros(tree.nv)]),
         start_controls=np.concatenate([scene.start_controls, np.zeros(tree.nu)]),
+        moved=[*scene.moved, *([name] if is_moved else [])],
     )
+
+
+def _mass(name: str, what: Any, mass: float | None, density: float | None, moved: bool) -> float | None:
+    """Mass (kg) of a shape, given as that or by its density; None where neither is given."""
+    given = "mass" if density is None else "density"
+    if moved and not isinstance(what, Shape):
+        raise ConfigurationError("moved", "a shape", shown(what), "Put its other colliders on its link.")
+    if moved and (mass is not None or density is not None):
+        raise ConfigurationError(given, "none of a body that you move", shown(mass or density), "Leave it out.")
+    if mass is not None and density is not None:
+        raise ConfigurationError("density", "none beside mass", shown(density), "Leave one of the two out.")
+    if (mass is not None or density is not None) and not isinstance(what, Solid | Mesh):
+        wanted = f"a shape that has an inertia, where {given} is given"
+        raise ConfigurationError(f"what {name!r} is", wanted, shown(what), "Pass a tree, such as free_body makes.")
+    if density is None:
+        return mass
+    return check_number("density", density, "In kg/m³; that of water is 1000.") * float(what.volume)
 
 
 def _parts(
@@ -156,9 +174,13 @@ def _parts(
     if isinstance(what, Tree):
         return what, [], []
     prefix = name + SEPARATOR
-    if mass is not None:
+    if isinstance(what, Shape):
         body = Collider(prefix + "body", what, name=name, **material)
-        return free_body(mass, what.inertia(mass)), [body], []
+        if mass is None:  # the user moves it: no mass acts, and with equal moments it turns at a constant rate
+            return free_body(1.0, np.ones(3)), [body], []
+        centre = what.center_of_mass if isinstance(what, Mesh) else (0.0, 0.0, 0.0)
+        assert isinstance(what, Solid | Mesh)
+        return free_body(mass, what.inertia(mass), center_of_mass=centre), [body], []
     tree, colliders, ignored = described(scene_of, what, material["friction"], root)
     moved = ON_THE_WORLD if is_free_body(tree) else at
     renamed = [_renamed(c, prefix, moved) for c in colliders]
@@ -182,8 +204,40 @@ def without(scene: SceneLike, names: Iterable[str]) -> SceneLike:
         loops=[c for c, of in met if not any(name.startswith(prefixes) for name in of)],
         ignore=[pair for pair in scene.ignore if pair <= known],
         descriptions={name: x for name, x in scene.descriptions.items() if name in kept},
+        moved=[name for name in scene.moved if name in kept],
         **(_starts(scene, kept) if robots and kept else {}),
     )
+
+
+def moved_bodies(moved: Any, robots: Mapping[str, Tree], loops: Iterable[Constraint]) -> frozenset[str]:
+    """Names of robots that the user moves, checked: each one free body, without loops."""
+    names = check_list("moved", moved, "names of bodies", "Such as ['door'].")
+    for name in names:
+        if not isinstance(name, str) or name not in robots:
+            raise unknown_name("body that is moved", name, robots)
+        if not is_free_body(robots[name]) or robots[name].n_links > 1:
+            raise ConfigurationError("moved", "bodies on a free joint each", shown(name), "Add shapes, moved=True.")
+        for loop in loops:
+            tied = {frame.link for frame in loop.frames}
+            if any(link.startswith(name + SEPARATOR) or not name for link in tied):
+                advice = "Tie it to a link that is not moved."
+                raise ConfigurationError(f"body {name!r}", "no loops on what you move", repr(loop), advice)
+    return frozenset(names)
+
+
+def check_none_moved(scene: Any, what: str) -> None:
+    """Refuse a scene in which the user moves bodies where their motion is not represented."""
+    if scene.moved:
+        came = f"{', '.join(map(repr, sorted(scene.moved)))} in the scene"
+        raise ConfigurationError(what, "no bodies that you move", came, "Simulator's steps alone have them.")
+
+
+def link_of(scene: Any, name: Any) -> str:
+    """The name of a link or frame; of a robot, that of its root link."""
+    if isinstance(name, str) and name in scene.robots and name not in scene.tree.frames:
+        name = name + SEPARATOR + scene.robots[name].link_names[0] if name else scene.tree.link_names[0]
+    scene.tree.placement(name)
+    return str(name)
 
 
 def _starts(scene: Any, kept: Iterable[str]) -> dict[str, Array]:
@@ -232,15 +286,15 @@ def colliders_of(scene: Any, names: Iterable[str]) -> set[int]:
     return out
 
 
-def _pose(at: ArrayLike) -> Placement:
+def pose_of(at: ArrayLike, name: str = "at") -> Placement:
     """Where on the world something is: from a position, or a position and a unit quaternion."""
     size = 7 if shape_of(at) == (7,) else 3
-    x = finite_array(at, (size,), "at", "A position in m, or a position and a unit quaternion x y z w.")
+    x = finite_array(at, (size,), name, "A position in m, or a position and a unit quaternion x y z w.")
     if size == 3:
         return Placement(WORLD, np.eye(3), x)
     length = float(np.linalg.norm(x[3:]))
     if not 0.999 < length < 1.001:
-        raise ConfigurationError("at", "a quaternion of unit length", f"one of length {length:g}", "Divide it by that.")
+        raise ConfigurationError(name, "a quaternion of unit length", f"one of length {length:g}", "Divide it by that.")
     return Placement(WORLD, quaternion_to_matrix(x[3:] / length), x[:3])
 
 

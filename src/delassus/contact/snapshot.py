@@ -1,13 +1,15 @@
 """A scene at one state, and the rows of its loops and contacts: what all contact problems are built from.
 
-`ContactDynamics` compiles the kernels of a scene, `Snapshot` holds what they give at one state, and `Snapshot.rows` the
-rows of loops and contacts there: ``J``, ``J M⁻¹ Jᵀ`` and ``M⁻¹ Jᵀ p``.
+`ContactDynamics` compiles the kernels of a scene, `Snapshot` holds what they give at one `State`, and `Snapshot.rows`
+the rows of loops and contacts there: ``J``, ``J M⁻¹ Jᵀ`` and ``M⁻¹ Jᵀ p``.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from delassus.constraints import row_slices
 from delassus.contact import assembly
@@ -15,9 +17,12 @@ from delassus.contact.assembly import EndEffectors
 from delassus.contact.contacts import ContactSet
 from delassus.contact.joint_contacts import NO_JOINTS, JointContacts
 from delassus.contact.scene import Scene, check_scene
+from delassus.contact.scene_parts import check_none_moved
 from delassus.errors import ConfigurationError
-from delassus.frozen import cached_property
-from delassus.model.tree import WORLD
+from delassus.frozen import Frozen, cached_property
+from delassus.model.check import finite_array
+from delassus.model.topology import check_tree
+from delassus.model.tree import WORLD, Tree
 from delassus.quantities.options import Passive
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
@@ -25,6 +30,54 @@ from delassus.spatial.numpy_ops import stacked
 from delassus.spatial.rotations import Array, skew
 
 Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class State(Frozen):
+    """One state of a scene.
+
+    Parameters
+    ----------
+    q : (nq,) array_like
+        Configuration, in the order of the scene's tree.
+    v : (nv,) array_like
+        Velocity of joints (m/s, rad/s).
+    tau : (nv,) array_like, optional
+        Forces of motors on joints (N, N m); none by default.
+
+    Raises
+    ------
+    ConfigurationError
+        Not one state of real, finite numbers. Sizes are checked against a scene's tree by `on`.
+
+    Examples
+    --------
+    >>> State([0.1, 0.2], [1, 0]).tau.tolist()
+    [0.0, 0.0]
+    """
+
+    q: Array
+    v: Array
+    tau: Array
+
+    def __init__(self, q: ArrayLike, v: ArrayLike, tau: ArrayLike | None = None) -> None:
+        velocity = finite_array(v, (-1,), "v", "Contact problems are of one state.")
+        force = np.zeros(velocity.size) if tau is None else tau
+        given = {"q": q, "v": velocity, "tau": force}
+        advice = "Contact problems are of one state."
+        self._set_attributes(**{name: finite_array(x, (-1,), name, advice) for name, x in given.items()})
+
+    def on(self, tree: Tree) -> State:
+        """The same state, its sizes checked against a tree's, with quaternions of unit length.
+
+        Raises
+        ------
+        ConfigurationError
+            Wrong sizes, or quaternions that are far from unit length.
+        """
+        check_tree(tree)
+        q, v = tree.check_configuration(self.q), tree.check_velocity(self.v)
+        return State(q, v, tree.check_velocity(self.tau, "tau"))
 
 
 class ContactDynamics:
@@ -59,6 +112,7 @@ class ContactDynamics:
 
     def __init__(self, scene: Scene, *, passive: Passive = "model") -> None:
         check_scene(scene)
+        check_none_moved(scene, "dynamics of the whole scene")
         tree = scene.tree
         self.scene, self.passive = scene, passive
         self.kernel = compile_kernel(tree, scene.loops, "operational_space_compliance", passive=passive, lanes=1)

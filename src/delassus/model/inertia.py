@@ -1,10 +1,15 @@
-"""Spatial inertias of rigid bodies, ``[linear; angular]``: make, move, check."""
+"""Spatial inertias of rigid bodies, ``[linear; angular]``: make, move, check; moments of solids of triangles."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from delassus.errors import ConfigurationError, require
 from delassus.spatial.rotations import Array, skew
+
+FLAT = 1e-14
+"""Volume over the cube of its size below which a surface encloses nothing: the rounding of a sum of tetrahedra."""
 
 
 def spatial_inertia(mass: float | Array, com: Array, inertia: Array) -> Array:
@@ -140,3 +145,50 @@ def from_log_cholesky(x: Array) -> tuple[Array, Array]:
     dP = dU @ U.T
     both = from_pseudo_inertia(np.concatenate([(U @ U.T)[None], dP + np.swapaxes(dP, 1, 2)]))
     return both[0], both[1:]
+
+
+def hull_triangles(points: Array) -> NDArray[np.int64]:
+    """Triangles (m, 3) of the convex hull of points (n, 3), counterclockwise seen from outside."""
+    require("scipy", "contact", "convex hulls of meshes")
+    from scipy.spatial import ConvexHull, QhullError
+
+    try:
+        hull = ConvexHull(points)
+    except QhullError as error:
+        advice = "Give it a thickness."
+        raise ConfigurationError("mesh", "points that span a volume", "points in one plane", advice) from error
+    triangles: NDArray[np.int64] = hull.simplices.astype(np.int64)
+    edges = points[triangles[:, 1:]] - points[triangles[:, :1]]
+    inwards = np.einsum("ni,ni->n", np.cross(edges[:, 0], edges[:, 1]), hull.equations[:, :3]) < 0.0
+    triangles[inwards] = triangles[inwards, ::-1]
+    return triangles
+
+
+def moments_of_surface(vertices: Array, triangles: NDArray[np.int64]) -> tuple[float, Array, Array]:
+    """Volume (m³) that a closed surface encloses, its centre (3,) (m), and second moments (3, 3) about that (m⁵).
+
+    Each triangle makes a tetrahedron with the middle of the surface: ``∫ x xᵀ = V/20 (Σ a aᵀ + s sᵀ)``, ``s = Σ a``.
+    """
+    used, places = np.unique(vertices[triangles.ravel()] + 0.0, axis=0, return_inverse=True)
+    corners, n = places.reshape(-1, 3), len(used)
+    ends = np.roll(corners, -1, axis=1)
+    edges, of_edge = np.unique(np.stack([corners * n + ends, ends * n + corners]), return_inverse=True)
+    balance = np.bincount(of_edge.ravel(), np.repeat([1.0, -1.0], corners.size), len(edges))
+    if balance.any():
+        raise ConfigurationError(
+            "mesh", "a closed surface, its triangles counterclockwise seen from outside",
+            f"one with {np.count_nonzero(balance > 0.0)} edges that no other triangle has, the other way round",
+            "Close its holes and turn its triangles outwards, or take its convex hull, Mesh(vertices).",
+        )  # fmt: skip
+    origin = 0.5 * (used.min(axis=0) + used.max(axis=0))
+    a = used[corners] - origin
+    volumes, s = np.linalg.det(a) / 6.0, a.sum(axis=1)
+    volume, least = float(volumes.sum()), FLAT * float(np.ptp(used, axis=0).max()) ** 3
+    if not volume > least:
+        faces_inwards = volume < -least
+        came = "one whose triangles face inwards" if faces_inwards else "one that encloses nothing"
+        advice = "Swap two corners of each triangle." if faces_inwards else "Give it a thickness."
+        raise ConfigurationError("mesh", "a surface that encloses a volume", came, advice)
+    centre = volumes @ s / (4.0 * volume)
+    second = np.einsum("n,nki,nkj->ij", volumes, a, a) + np.einsum("n,ni,nj->ij", volumes, s, s)
+    return volume, origin + centre, second / 20.0 - volume * np.outer(centre, centre)

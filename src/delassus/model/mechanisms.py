@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ModelError, shown
-from delassus.model.check import check_flag, check_names, is_whole, real_array
+from delassus.model.check import check_flag, check_names, check_vector, is_whole, real_array
 from delassus.model.description import LARGEST, RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
 from delassus.model.tree import WORLD, Placement, Tree
@@ -180,7 +180,7 @@ def pendulum(n: int, *, length: float = 0.5, mass: float = 1.0) -> Tree:
     return sketch.build("fixed")
 
 
-def free_body(mass: float, inertia: ArrayLike, *, name: str = "body") -> Tree:
+def free_body(mass: float, inertia: ArrayLike, *, center_of_mass: ArrayLike = (0, 0, 0), name: str = "body") -> Tree:
     """One rigid body on a free joint; its link is called ``name``.
 
     Parameters
@@ -189,12 +189,15 @@ def free_body(mass: float, inertia: ArrayLike, *, name: str = "body") -> Tree:
         In kg.
     inertia : (3,) or (3, 3) array_like
         Moments of inertia about its centre of mass, along the axes, or the matrix (kg·m²).
+    center_of_mass : (3,) array_like
+        In the frame of the link (m).
     name : str
 
     Raises
     ------
     ModelError
-        A mass that is not positive, an inertia that no body has, or a name with characters that do not print.
+        A mass that is not positive, a centre of mass that is not three finite numbers, an inertia that no body has, or
+        a name with characters that do not print.
 
     Examples
     --------
@@ -207,7 +210,8 @@ def free_body(mass: float, inertia: ArrayLike, *, name: str = "body") -> Tree:
     if matrix is None or matrix.shape not in ((3,), (3, 3)) or not np.isfinite(matrix).all():
         raise ModelError("inertia", "three moments, or a 3×3 matrix", shown(inertia), "Pass numbers in kg·m².")
     matrix = np.diag(matrix) if matrix.ndim == 1 else matrix
-    sketch.links.append(RawLink(name, _positive(mass, "mass"), np.zeros(3), matrix))
+    centre = check_vector(center_of_mass, "center_of_mass")
+    sketch.links.append(RawLink(name, _positive(mass, "mass"), centre, matrix))
     return build_tree(name, sketch.links, sketch.joints, root="floating", check_inertia="refuse")
 
 

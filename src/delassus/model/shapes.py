@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import ByContent, Frozen
 from delassus.model.check import check_flag, check_number, check_rotation, check_vector, finite_array, real_array
+from delassus.model.inertia import hull_triangles, moments_of_surface
 from delassus.spatial.rotations import Array
 
 
@@ -38,6 +40,11 @@ class Sphere(Frozen):
         """Which points (..., 3) are in it."""
         points = _points(points)
         return np.asarray(np.linalg.norm(points, axis=-1) <= self.radius)
+
+    @property
+    def volume(self) -> float:
+        """Volume of the ball (m³)."""
+        return 4.0 / 3.0 * math.pi * self.radius**3
 
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid ball of that mass, about its centre (kg·m²)."""
@@ -71,6 +78,11 @@ class Capsule(Frozen):
         """Which points (..., 3) are in it."""
         points = _points(points)
         return np.asarray(np.linalg.norm(_beyond_segment(points, self.length), axis=-1) <= self.radius)
+
+    @property
+    def volume(self) -> float:
+        """Volume of the capsule (m³)."""
+        return math.pi * self.radius**2 * (self.length + 4.0 / 3.0 * self.radius)
 
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid capsule of that mass, about its centre (kg·m²)."""
@@ -109,6 +121,11 @@ class Cylinder(Frozen):
         across, along = np.hypot(points[..., 0], points[..., 1]), 2.0 * np.abs(points[..., 2])
         return np.asarray((across <= self.radius) & (along <= self.length))
 
+    @property
+    def volume(self) -> float:
+        """Volume of the cylinder (m³)."""
+        return math.pi * self.radius**2 * self.length
+
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid cylinder of that mass, about its centre (kg·m²)."""
         mass = _mass(mass)
@@ -143,6 +160,11 @@ class Box(Frozen):
         points = _points(points)
         return np.asarray(np.all(2.0 * np.abs(points) <= [self.x, self.y, self.z], axis=-1))
 
+    @property
+    def volume(self) -> float:
+        """Volume of the box (m³)."""
+        return self.x * self.y * self.z
+
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid box of that mass, about its centre (kg·m²)."""
         mass = _mass(mass)
@@ -176,6 +198,11 @@ class Ellipsoid(Frozen):
         """Which points (..., 3) are in it."""
         points = _points(points)
         return np.asarray(np.linalg.norm(points / [self.x, self.y, self.z], axis=-1) <= 1.0)
+
+    @property
+    def volume(self) -> float:
+        """Volume of the ellipsoid (m³)."""
+        return 4.0 / 3.0 * math.pi * self.x * self.y * self.z
 
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid ellipsoid of that mass, about its centre (kg·m²)."""
@@ -221,6 +248,8 @@ class Mesh(ByContent):
     >>> surface = Mesh(corners, [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]], convex=False)
     >>> len(hull.vertices), len(surface.triangles)
     (4, 4)
+    >>> round(surface.volume, 9), surface.center_of_mass.round(6).tolist()
+    (0.166666667, [0.25, 0.25, 0.25])
     """
 
     vertices: Array
@@ -236,6 +265,52 @@ class Mesh(ByContent):
         if corners is None and not convex:
             raise ConfigurationError("triangles of a mesh", "corners (m, 3)", "none", "Pass them, or convex=True.")
         self._set_attributes(vertices=points, triangles=corners, convex=convex)
+
+    @property
+    def volume(self) -> float:
+        """Volume (m³) of the hull, or of the solid that a closed surface encloses.
+
+        Raises
+        ------
+        ConfigurationError
+            A surface that is open, whose triangles face inwards or not all outwards, or that encloses nothing; points
+            of a hull that are in one plane.
+        MissingDependencyError
+            The extra ``contact`` is not installed, which convex hulls need.
+        """
+        return self._moments[0]
+
+    @property
+    def center_of_mass(self) -> Array:
+        """Centre of mass (3,) of a homogeneous solid, in the frame of the mesh (m); raises as `volume`."""
+        return self._moments[1]
+
+    def inertia(self, mass: float) -> Array:
+        """Inertia matrix (3, 3) of a homogeneous solid of that mass (kg·m²).
+
+        It is about `center_of_mass`, along the axes of the mesh, as `delassus.mechanisms.free_body` takes it.
+
+        Raises
+        ------
+        ConfigurationError, MissingDependencyError
+            A negative mass; as `volume`.
+
+        Examples
+        --------
+        >>> cube = Mesh([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)])
+        >>> cube.inertia(6.0).diagonal().round(6).tolist(), cube.center_of_mass.tolist()
+        ([1.0, 1.0, 1.0], [0.5, 0.5, 0.5])
+        """
+        mass = _mass(mass)
+        volume, _, second = self._moments
+        return np.asarray(mass / volume * (np.trace(second) * np.eye(3) - second))
+
+    @property
+    def _moments(self) -> tuple[float, Array, Array]:
+        """Volume (m³), centre of volume (3,) (m), and second moments (3, 3) of volume about it (m⁵)."""
+        triangles = hull_triangles(self.vertices) if self.convex else self.triangles
+        assert triangles is not None
+        return moments_of_surface(self.vertices, triangles)
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)

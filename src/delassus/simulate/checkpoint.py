@@ -35,6 +35,9 @@ LAYOUT = {
 }
 """Arrays of a checkpoint, as `storage.read` checks them."""
 
+MOVED = {"moved": "f8 moved 7"}
+"""Of a scene with bodies that the user moves, too: the poses that they are to have."""
+
 FORM = {
     "tree": str,
     "scene": str,
@@ -108,7 +111,7 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
     (100, True)
     """
     check_scene(scene)
-    arrays, description = storage.read(path, KIND, LAYOUT, FORM)
+    arrays, description = storage.read(path, KIND, LAYOUT | (MOVED if scene.moved else {}), FORM)
     what = f"{KIND} {str(path)!r}"
     for part, own, differs in (
         ("tree", scene.tree.fingerprint, "links, joints, masses, actuators or gravity"),
@@ -144,4 +147,6 @@ def scene_fingerprint(scene: Scene) -> str:
         digest.update(loop.fingerprint.encode())
     digest.update(repr((sorted(sorted(pair) for pair in scene.ignore), scene.parents_collide)).encode())
     digest.update(scene.friction_rule.encode())
+    for name in sorted(scene.moved):
+        digest.update(f"moved {name}".encode())
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""What sensors of a scene measure: after a step, in it, and of its contacts."""
+"""What sensors of a scene measure: after a step, in it, and of its contacts; twists, and bodies that the user moves."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from delassus.constraints import Frame
 from delassus.constraints.sensors import CAUSED, FORCES, Sensor, Sensors, check_no_loops, check_sensors
 from delassus.constraints.shapes.rays import ray_meets
 from delassus.contact.scene import Scene
+from delassus.contact.scene_parts import link_of, pose_of
 from delassus.contact.sparse.stepper import BlockSteps
-from delassus.errors import ConfigurationError
+from delassus.errors import ConfigurationError, shown, unknown_name
+from delassus.model.check import finite_array
 from delassus.model.tree import WORLD, Tree
-from delassus.quantities.options import Control
+from delassus.quantities.declarations.kinematics import frame_jacobian, frame_velocity
+from delassus.quantities.options import Control, Reference
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate.controls import Controls
-from delassus.spatial.joint_kinds import FREE
+from delassus.spatial.joint_kinds import BALL, FREE
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array, quaternion_to_matrix
 
 
 class Sensing:
-    """Sensors of a scene that moves; base of `Simulator`."""
+    """Sensors and twists of a scene that moves, and bodies that the user moves; base of `Simulator`."""
 
     scene: Scene
     q: Array
@@ -34,6 +39,71 @@ class Sensing:
     _controls: Controls
     _before: tuple[Array, Array] | None
     _measured: dict[str, Any]
+    _wanted: Array
+    """Poses (k, 7) that bodies that the user moves, by their names in order, have after the next step."""
+
+    def move(self, name: str, pose: ArrayLike) -> None:
+        """Have a body of ``scene.add(…, moved=True)`` at a pose at the end of the next step.
+
+        Over that step it has the velocity that takes it there, a constant one, and turns the shorter way; all that it
+        touches feels this, and it yields to nothing. Where `move` is not called again, it stands still from then on.
+
+        Parameters
+        ----------
+        name : str
+            That of `Scene.add`.
+        pose : (3,) or (7,) array_like
+            Position of its frame in the world (m), and with it the unit quaternion x y z w, which stays by default.
+
+        Raises
+        ------
+        UnknownNameError, ConfigurationError
+            Not a body that you move; not a pose.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> from delassus.contact import Box, HalfSpace
+        >>> scene = ds.Scene(ds.mechanisms.free_body(1.0, Box(0.1, 0.1, 0.1).inertia(1.0)))
+        >>> scene = scene.add("lift", Box(1, 1, 0.1), at=(0, 0, -0.5), moved=True)
+        >>> sim = ds.Simulator(scene, dt=1e-3)
+        >>> sim.move("lift", (0, 0, -0.499))
+        >>> sim.step()
+        >>> sim.twist("lift").round(9).tolist(), float(sim.q[-5])
+        ([0.0, 0.0, 1.0, 0.0, 0.0, 0.0], -0.499)
+        """
+        names = sorted(self.scene.moved)
+        if not isinstance(name, str) or name not in names:
+            raise unknown_name("body that is moved", name, names)
+        placed = pose_of(pose, "pose")
+        k, turn = names.index(name), np.array(pose, dtype=float)[3:]
+        self._wanted = self._wanted.copy()
+        self._wanted[k, :3] = placed.position
+        if turn.size:
+            turn /= np.linalg.norm(turn)
+            self._wanted[k, 3:] = turn if turn @ self._wanted[k, 3:] >= 0.0 else -turn
+
+    def _places(self) -> list[tuple[slice, slice]]:
+        """Slices of ``q`` and ``v`` of bodies that the user moves."""
+        return [(self.scene.q_slice(name), self.scene.v_slice(name)) for name in sorted(self.scene.moved)]
+
+    def _led(self) -> Array:
+        """Velocities (nv,), those of bodies that the user moves so that a step takes them where they are wanted."""
+        if not self.scene.moved:
+            return self.v
+        v = self.v.copy()
+        for (sq, sv), pose in zip(self._places(), self._wanted, strict=True):
+            q = self.q[sq]
+            slide, turn = (pose[:3] - q[:3]) / self.dt, BALL.difference(NUMPY, q[3:].tolist(), pose[3:].tolist())
+            v[sv] = *(quaternion_to_matrix(q[3:]).T @ slide), *(np.array(turn) / self.dt)
+        return v
+
+    def _arrive(self) -> None:
+        """Put bodies that the user moves where they are wanted, to the last bit."""
+        if self.scene.moved:
+            self.q = self.q.copy()
+            for (sq, _), pose in zip(self._places(), self._wanted, strict=True):
+                self.q[sq] = pose
 
     def sensors(self, sensors: Sensors = None) -> dict[str, Array]:
         """Numbers of sensors by name, as `delassus.sensors` gives them: all of the scene's robots, or those named.
@@ -81,6 +151,72 @@ class Sensing:
             out.update(_split(tree, actuators, kernel(q, v, np.zeros(tree.nv), given)))
         out.update((x.name, self._touch(x)) for x in chosen if x.kind == "touch")
         return {x.name: out[x.name] for x in chosen}
+
+    def twist(self, name: str | Frame, *, reference: Reference = "local-world-aligned") -> Array:
+        """Twist ``[linear; angular]`` (6,) of a link, frame or body relative to the world now (m/s, rad/s).
+
+        Parameters
+        ----------
+        name : str or Frame
+            A link or frame of ``scene.tree``, or a robot or body of the scene, whose root link it stands for.
+        reference : {"local-world-aligned", "local", "world"}
+            As of `delassus.frame_velocity`. By default, velocity of the frame's origin along the axes of the world;
+            "world": velocity of the point of the body that is at the origin of the world.
+
+        Raises
+        ------
+        UnknownNameError, ConfigurationError
+            Nothing has the name; no such reference.
+
+        Examples
+        --------
+        >>> from delassus.scenes import boxes
+        >>> sim = boxes(1).simulator()
+        >>> sim.set_twist("box1", [1, 0, 0, 0, 0, 2])
+        >>> sim.twist("box1").round(9).tolist()
+        [1.0, 0.0, 0.0, 0.0, 0.0, 2.0]
+        """
+        frame = _frame_of(self.scene, name)
+        return frame_velocity(self.scene.tree, self.q, self.v, frame, reference=reference)
+
+    def set_twist(self, name: str | Frame, twist: ArrayLike, *, reference: Reference = "local-world-aligned") -> None:
+        """Set ``v`` of the free joint that carries a link, frame or body, so that its `twist` is that one.
+
+        Rates of all other joints stay as they are.
+
+        Parameters
+        ----------
+        name : str or Frame
+            As of `twist`; something that a free joint carries.
+        twist : (6,) array_like
+            ``[linear; angular]`` (m/s, rad/s), as ``reference`` says.
+        reference : {"local-world-aligned", "local", "world"}
+
+        Raises
+        ------
+        UnknownNameError, ConfigurationError
+            As `twist`; no free joint carries it; a twist that is not six finite numbers.
+        """
+        tree, frame = self.scene.tree, _frame_of(self.scene, name)
+        wanted = finite_array(twist, (6,), "twist", "Linear velocity (m/s), then angular velocity (rad/s).")
+        free = [i for i in tree.support(frame.on(tree).link) if tree.joints[i].kind is FREE]
+        if not free:
+            advice = "Set sim.v of its joints."
+            raise ConfigurationError("name", "what a free joint carries", shown(name), advice)
+        J, at, v = frame_jacobian(tree, self.q, frame, reference=reference), tree.v_slices[free[-1]], self.v.copy()
+        v[at] = 0.0
+        v[at] = np.linalg.solve(J[:, at], wanted - J @ v)
+        self.v = v
+
+    @property
+    def asleep(self) -> Array:
+        """Whether each link's body sleeps (n_links,); see ``sleep``."""
+        return self._steps.asleep
+
+    @property
+    def joint_impulses(self) -> Array:
+        """Impulses (2, nv) of limits, and of Coulomb friction, on joints over the last step (N m s, N s)."""
+        return self._steps.joint_impulses
 
     def _kernel(self, what: str, **options: Any) -> Any:
         """Compiled once."""
@@ -135,6 +271,11 @@ class Sensing:
             places = (contacts.points - pose[:3, 3]) @ pose[:3, :3]
             at &= np.asarray(ray_meets(NUMPY, sensor.within, places.T, outwards.T), dtype=bool)
         return np.minimum([self._steps.impulses[at, 2].sum() / self.dt], sensor.cutoff)
+
+
+def _frame_of(scene: Scene, name: str | Frame) -> Frame:
+    """The frame of a link or frame, or of the root link of a robot."""
+    return name if isinstance(name, Frame) else Frame(link_of(scene, name))
 
 
 def _loaded(scene: Scene, chosen: Sequence[Sensor]) -> list[int]:

@@ -18,6 +18,7 @@ from delassus.contact.formulations.impulses import FormulatedImpulses
 from delassus.contact.problems import check_directions
 from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene import Scene, check_scene
+from delassus.contact.scene_parts import check_none_moved
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import LIMIT, SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.contact.sparse.records import Options
@@ -188,15 +189,17 @@ class Simulator(Sensing):
         kd: ArrayLike | None = None,
         threads: int | None = None,
     ) -> None:
+        check_scene(scene)
         if solver is not None and not isinstance(solver, str):
             raise unknown_name("solver", solver, ("newton", *SOLVERS))
         check_choice("passive", passive, get_args(Passive), ConfigurationError)
         check_choice("control", control, get_args(Control), ConfigurationError)
+        if formulation not in (None, "blocks") or solver not in (None, "newton"):
+            check_none_moved(scene, "formulation")
         if formulation is None:
             formulation = "blocks" if solver in (None, "newton") else "os"
         if not isinstance(formulation, str) or formulation not in ("blocks", *FORMULATIONS):
             raise unknown_name("formulation", formulation, ("blocks", *FORMULATIONS))
-        check_scene(scene)
         limits = check_flag("limits", limits)
         self.scene, self.dt = scene, check_number("dt", dt, UNIT)
         fall = 2.0 * math.hypot(*scene.gravity) * self.dt
@@ -232,6 +235,7 @@ class Simulator(Sensing):
         v0 = v_start if v0 is None else v0
         self.q = one_state("q0", tree.check_configuration(q0, "q0"))
         self.v = one_state("v0", tree.check_velocity(v0, "v0"))
+        self._wanted = np.array([self.q[at] for at, _ in self._places()]).reshape(-1, 7)
         self.time, self.steps, self._before, self._measured = 0.0, 0, None, {}
         self._earlier, self.status = Counter[SolverStatus](), SolverStatus.CONVERGED
         most = check_number("max_overlap", max_overlap, UNIT, above=False)
@@ -269,12 +273,14 @@ class Simulator(Sensing):
         for some in in_parts(steps):
             before = self.get_state() if steps > 1 else None
             try:
-                for n in filter(None, (some - 1, 1)):
-                    self._before = self.q, self.v
-                    self.q, self.v = self._steps.advance(self.q, self.v, forces, n)
-            except BaseException:  # interrupts, too: some of the steps may have been made
+                for n in filter(None, (1, some - 2, 1) if some > 1 else (1,)):
+                    self._before = self.q, self._led()
+                    self.q, self.v = self._steps.advance(*self._before, forces, n)
+                    self._arrive()
+            except BaseException as error:  # interrupts, too: some of the steps may have been made
                 if before is not None:
                     self.set_state(before)
+                self._controls.blame(error, self.dt)
                 raise
             self.tau, self.status = forces, self._steps.status
             self.steps, self.time = self.steps + some, (self.steps + some) * self.dt
@@ -376,16 +382,6 @@ class Simulator(Sensing):
         """Impulses (n, 3) at these contacts over the last step: tangent, tangent, normal, on the first link (N s)."""
         return self._steps.impulses
 
-    @property
-    def asleep(self) -> Array:
-        """Whether each link's body sleeps (n_links,); see ``sleep``."""
-        return self._steps.asleep
-
-    @property
-    def joint_impulses(self) -> Array:
-        """Impulses (2, nv) of limits, and of Coulomb friction, on joints over the last step (N m s, N s)."""
-        return self._steps.joint_impulses
-
     @cached_property
     def dynamics(self) -> ContactDynamics:
         """Dynamics of the whole scene, for `delassus.contact.formulate`; compiled when it is first asked for."""
@@ -477,6 +473,7 @@ class Simulator(Sensing):
             "joint_impulses": self.joint_impulses,
             **self._steps.sleep_state(),
             **contacts,
+            **({"moved": self._wanted} if self.scene.moved else {}),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -497,4 +494,4 @@ class Simulator(Sensing):
         self._earlier.subtract(self._steps.totals)
         self._steps.set_warm_start(contacts, on_contacts[1], on_joints, on_contacts[0])
         self._steps.set_sleep_state(*sleep)
-        self._before = None
+        self._before, self._wanted = None, np.array(state.get("moved", self._wanted), dtype=float)

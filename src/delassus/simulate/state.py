@@ -81,6 +81,8 @@ def checked_state(state: Any, names: Iterable[str], scene: Scene, rng: np.random
         if most >= count:
             raise ConfigurationError(f"{name} of the state", f"{count} {name}", f"number {most}", PASS_ALL)
     on_joints = finite_array(state["joint_impulses"], (2, tree.nv), "joint_impulses of the state", PASS_ALL)
+    if scene.moved:
+        finite_array(state["moved"], (len(scene.moved), 7), "moved of the state", PASS_ALL)
     sizes = {"links": tree.n_links, "nq": tree.nq, "nv": tree.nv}
     axes = {name: (sizes[kind.split()[1]],) for name, kind in SLEEP.items()}
     sleep = [finite_array(state[name], axis, f"{name} of the state", PASS_ALL) for name, axis in axes.items()]

@@ -102,7 +102,7 @@ class Audit(Frozen):
     >>> p = [[0.02, 0, 0.0981]]
     >>> step = ContactStep(np.eye(3), np.eye(3), [1, 0, 0], [1.02, 0, 0], p, [0.5], [0], 0.01, [0, 0, -9.81])
     >>> found = audit(step)
-    >>> found.verdict[()].name, [name for name, check in found.checks.items() if check.worst[1] > 1]
+    >>> found.verdict.name, [name for name, check in found.checks.items() if check.worst[1] > 1]
     ('WRONG', ['friction', 'dissipation', 'work of contacts', 'law'])
     """
 
@@ -111,10 +111,11 @@ class Audit(Frozen):
     checks: dict[str, Check]
 
     @property
-    def verdict(self) -> NDArray[np.object_]:
-        """(...) array of `Verdict`: the worst of all checks."""
+    def verdict(self) -> Verdict | NDArray[np.object_]:
+        """`Verdict` of the worst of all checks; (...) array of them for a batch of steps."""
         worst = [check.severity.max(axis=-1, initial=0) for check in self.checks.values()]
-        return np.asarray(VERDICTS[np.max(worst, axis=0)])
+        found: Verdict | NDArray[np.object_] = VERDICTS[np.max(worst, axis=0)]
+        return found
 
     def __str__(self) -> str:
         rows = [("check", "worst", "of tolerated", "verdict", "at")]
@@ -156,7 +157,7 @@ def audit(
     >>> floor = ContactSet([[0, -1]], [[0, 0, 0]], frames_of([[0, 0, 1]]))
     >>> falling = State([0, 0, 0, 0, 0, 0, 1], [1, 0, -1, 0, 0, 0])
     >>> scene = Scene(ds.mechanisms.free_body(2.0, [0.1, 0.1, 0.1]))
-    >>> audit(formulate(scene, falling, "os", dt=0.01, contacts=floor).solve("nsgs")).verdict[()].name
+    >>> audit(formulate(scene, falling, "os", dt=0.01, contacts=floor).solve("nsgs")).verdict.name
     'RIGHT'
     """
     check_number("tolerance", tolerance, "In m/s.")

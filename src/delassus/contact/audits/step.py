@@ -60,7 +60,7 @@ class ContactStep(Frozen):
     >>> from delassus.contact import ContactStep, audit
     >>> weight, momentum = [0, 0, -2 * 9.81], [[0, 0, 2 + 0.01 * 2 * 9.81]]
     >>> step = ContactStep(2 * np.eye(3), np.eye(3), [0, 0, -1], [0, 0, 0], momentum, [0.5], [0], 0.01, weight)
-    >>> audit(step).verdict[()].name
+    >>> audit(step).verdict.name
     'RIGHT'
     """
 

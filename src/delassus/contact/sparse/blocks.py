@@ -15,6 +15,7 @@ import numpy as np
 from delassus.constraints import Constraint, bounded_joints
 from delassus.constraints.contact import BoundedJoint
 from delassus.contact.scene import Scene
+from delassus.contact.scene_parts import link_of
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import Bodies, Joints, Links
 from delassus.errors import ModelError
@@ -30,6 +31,9 @@ from delassus.runtime.kernel import Kernel
 
 MOTION_OF_BLOCKS = ("poses", "twists", "M", "qdd", "J", "errors", "mobilities")
 """Outputs of `joint_space_motion` that contact dynamics reads."""
+
+INFINITE = 1e30
+"""Mass (kg, kg m²) of a body that the user moves: what contacts add to its block of a Hessian is round-off of it."""
 
 Loop = tuple[Constraint, int]
 """A loop, and its number among those of the scene."""
@@ -219,6 +223,10 @@ class Blocks:
         L, k = (np.linalg.cholesky(H) if len(free) else H), np.arange(6)
         L[:, k, k] = 1.0 / L[:, k, k]
         self.bodies.L[:n] = np.swapaxes(L, 1, 2).ravel()  # by columns
+        for b in np.flatnonzero(np.isin(free, [tree.placement(link_of(self.scene, x)).link for x in self.scene.moved])):
+            at = slice(36 * b, 36 * b + 36)  # no energy, no response; Newton's method divides by the mass
+            self.mass[b] = self.bodies.mass[at] = self.bodies.inverse[at] = self.bodies.L[at] = 0.0
+            self.bodies.M[at] = INFINITE * np.eye(6).ravel()
 
 
 def _no_inertia(link: str) -> ModelError:

@@ -18,6 +18,7 @@ from delassus.contact.sparse.records import (
 )
 from delassus.contact.sparse.rows import add_compliance
 from delassus.contact.sparse.sweeps import push
+from delassus.contact.sparse.sweeps import push, work_on_moved
 from delassus.spatial.rotations import Array
 
 DONE, UNSOLVED, REDUCED, SINGULAR, COARSE_STEP, LOOPS_OPEN, RAY, TROUBLE, ROUND_OFF, CONFLICT = range(10)
@@ -93,12 +94,14 @@ def share_loads(data: Data, k: int, gape: float) -> None:
 def energy_terms(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array, w: Array) -> tuple[float, float]:
     """Coefficients of ``s`` and ``s²`` in the kinetic energy that an island gains from ``v`` to ``v + s (w − v)``.
 
-    What impulses take from moving surfaces, or give to them, is not counted: it is energy relative to these.
+    What impulses take from moving surfaces and bodies that the user moves, or give to them, is not counted: it is
+    energy relative to these.
     """
     linear, square = 0.0, 0.0
     for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
         i = islands.members[e]
         linear += rows.r[i, 0] * rows.law.d[i, 0] + rows.r[i, 1] * rows.law.d[i, 1]
+        linear += work_on_moved(bodies, rows, i, rows.r[i, 0], rows.r[i, 1], rows.r[i, 2], v)
     for e in range(islands.node_ends[k], islands.node_ends[k + 1]):
         f, at = bodies.first[islands.nodes[e]], bodies.at[islands.nodes[e]]
         m = bodies.first[islands.nodes[e] + 1] - f
@@ -197,6 +200,11 @@ def end_impact(data: Data, options: Options) -> bool:
     work, reduced, n_contacts, n = data.work, False, data.progress.step[CONTACTS], data.progress.step[ROWS]
     for k in range(islands.island[bodies.at.size]):
         linear, square = energy_terms(bodies, rows, islands, k, data.progress.squeezed, state.after)
+        for j in range(islands.member_ends[k], islands.member_ends[k + 1]):
+            i = islands.members[j]
+            if i < n_contacts:  # what is given back, too
+                back = contacts.sustained[islands.contact[i], 2]
+                linear += work_on_moved(bodies, rows, i, 0.0, 0.0, back, data.progress.squeezed)
         s = passive_part(linear, square, islands.lost[k])
         reduced = move(bodies, islands, k, s, data.progress.squeezed, state.after) > options.tolerance or reduced
         work.V[k] = s

@@ -30,7 +30,7 @@ from delassus.contact.sparse.records import (
     State,
 )
 from delassus.contact.sparse.rows import add_compliance
-from delassus.contact.sparse.sweeps import sweep, velocity
+from delassus.contact.sparse.sweeps import is_moved, sweep, velocity
 from delassus.spatial.rotations import Array
 
 
@@ -67,7 +67,7 @@ def free_motion_of_links(begin: int, end: int, model: Model, data: Data, options
                 state.qdd[f + c] = state.tau[f + c]
             forward(bodies.L, bodies.at[b], 6, state.qdd, f)
             backward(bodies.L, bodies.at[b], 6, state.qdd, f)
-            for r in range(3):
+            for r in range(0 if is_moved(bodies, b) else 3):
                 state.qdd[f + r] += T[0, r] * gravity[0] + T[1, r] * gravity[1] + T[2, r] * gravity[2]
             for c in range(f, f + 6):
                 state.target[c] = v[c] + dt * state.qdd[c]

@@ -69,6 +69,25 @@ def push(bodies: Bodies, rows: Rows, i: int, f0: float, f1: float, f2: float, v:
                 v[f + k] += Y[at + k] * f2
 
 
+@inlined
+def is_moved(bodies: Bodies, block: int) -> bool:
+    """Whether the user moves a block: nothing accelerates it, as its ``M⁻¹`` and the factor ``L`` are zero."""
+    return bool(bodies.L[bodies.at[block]] == 0.0)
+
+
+@inlined
+def work_on_moved(bodies: Bodies, rows: Rows, i: int, f0: float, f1: float, f2: float, v: Array) -> float:
+    """Work (J) of impulses of a group on bodies that the user moves, at their velocities ``v``."""
+    work, J = 0.0, rows.J
+    for side in range(2):
+        block, at = (rows.a[i], rows.at_a[i]) if side == 0 else (rows.b[i], rows.at_b[i])
+        if block >= 0 and rows.kind[i] == CONTACT and is_moved(bodies, block):
+            f = bodies.first[block]
+            for c in range(6):
+                work += (J[at + c] * f0 + J[at + 6 + c] * f1 + J[at + 12 + c] * f2) * v[f + c]
+    return work
+
+
 @compiled
 def add_force(bodies: Bodies, rows: Rows, i: int, p: Array) -> None:
     """``p += Jᵀ q`` of a group."""

@@ -16,11 +16,13 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from delassus.constraints.constraint import At, Candidate, Configuration, Motion
+from delassus.constraints.constraint import At, Candidate, Configuration, Constraint, Motion
 from delassus.constraints.contact import Contact
 from delassus.constraints.shapes.convex_distance import TINY, Placed
 from delassus.constraints.shapes.separating_axes import NEVER, Entry, axes_between, contacts_along, entry
 from delassus.spatial.motion import (
+    ANGULAR,
+    LINEAR,
     chosen,
     column,
     cross_entries,
@@ -43,9 +45,6 @@ ROUNDING = 64.0
 SAME_FACE = 1.0 - 1e-12
 """Cosine of the angle of two normals above which they are those of one face."""
 
-LIKE = 1e-3
-"""Part of the overlap that is in nobody's way by which one axis has to be better than another."""
-
 Vector = list["Scalar"]
 
 
@@ -66,32 +65,44 @@ class Hit(NamedTuple):
     change: Vector
 
 
-def candidates_on_paths(
-    motion: Motion, h: Scalar, penetration: float, epsilon: float
-) -> Mapping[int, Sequence[Candidate]]:  # fmt: skip
-    """`Configuration.candidates`, those of two shapes on their way in a step of ``h`` seconds.
+class StepPath(NamedTuple):
+    """What contacts of a step depend on beside the configuration: velocities, time, what may overlap, round-off.
 
-    ``penetration`` (m) is the overlap that is left alone, ``epsilon`` the round-off of numbers.
+    ``motion`` is that at the start of the step, of ``h`` seconds; ``penetration`` (m) is left alone.
     """
-    robot = motion.problem
-    pairs = {k: c for k, c in enumerate(robot.constraints) if isinstance(c, Contact) and c.second is not None}
-    if not pairs:
-        return robot.candidates
-    twists = twists_in_world(robot.ops, robot.link_rotations, motion.V)
-    return Paths(robot, pairs, twists, h, penetration, epsilon).candidates()
+
+    motion: Motion
+    h: Scalar
+    penetration: float
+    epsilon: float
+
+    def candidates(self, robot: Configuration, V: Sequence[Matrix] | None = None) -> Mapping[int, Sequence[Candidate]]:
+        """`Configuration.candidates`, those of two shapes on their way; ``V`` (6 × 1) are twists in body frames."""
+        ops, pairs = robot.ops, pairs_of(robot.constraints)
+        if not pairs:
+            return robot.candidates
+        links = sorted({link for points in robot.candidates.values() for link in points[0].arms})
+        twists = dict[int, Twist]()
+        for link in links:
+            R, own = robot.link_rotations[link], (self.motion.V if V is None else V)[link]
+            parts = (ops.take(own, part, None) for part in (LINEAR, ANGULAR))
+            twists[link] = Twist(*(column(ops, R @ x) for x in parts))
+        return Paths(robot, pairs, twists, self).candidates()
+
+
+def pairs_of(constraints: Sequence[Constraint]) -> dict[int, Contact]:
+    """Contacts of two shapes, by their number."""
+    return {k: c for k, c in enumerate(constraints) if isinstance(c, Contact) and c.second is not None}
 
 
 class Paths:
     """Paths of links in a step, and contacts of pairs of shapes on them."""
 
-    def __init__(
-        self, robot: Configuration, pairs: Mapping[int, Contact], twists: Twists, h: Scalar, penetration: float,
-        epsilon: float,
-    ) -> None:  # fmt: skip
-        self.robot, self.ops, self.twists, self.h, self.epsilon = robot, robot.ops, twists, h, epsilon
+    def __init__(self, robot: Configuration, pairs: Mapping[int, Contact], twists: Twists, path: StepPath) -> None:
+        self.robot, self.ops, self.twists, self.h, self.epsilon = robot, robot.ops, twists, path.h, path.epsilon
         self.pairs, self.found = pairs, robot.candidates
         self.placed = {k: c.placed(At(robot, k)) for k, c in self.pairs.items()}
-        self.overlaps, self.slop = self._overlaps(), SLOP * penetration
+        self.overlaps, self.slop = self._overlaps(), SLOP * path.penetration
         self.least = {k: self._no_obstacle(k) for k in self.pairs}
 
     def candidates(self) -> dict[int, Sequence[Candidate]]:
@@ -158,7 +169,7 @@ class Paths:
         start, end = self.placed[k], self._moved(k, twists, 1.0)
         shift = minus(minus(end[0].origin, start[0].origin), minus(end[1].origin, start[1].origin))
         axes = axes_between(*start, normal, shift)
-        return entry(start, end, axes, self.least[k], LIKE * self.least[k])
+        return entry(start, end, axes, self.least[k], self._round_off(k))
 
     def _moved(self, k: int, twists: Twists, part: Scalar) -> tuple[Placed, Placed]:
         """Shapes of a pair after a part of the step."""
@@ -219,13 +230,7 @@ class Paths:
         part = ops.minimum(x.time, 1.0)
         start, then = self.placed[k], self._moved(k, twists, part)
         instead = acts * ops.less(0.0, x.time) * ops.less(dot(x.normal, normal), SAME_FACE)
-        back: Vector = [0.0] * 3
-        weights: Scalar = SQUARE_FLOOR
-        for before, after in zip(start, then, strict=True):  # the point is where it is on what moves more
-            shift = minus(after.origin, before.origin)
-            square = dot(shift, shift)
-            back, weights = plus_scaled(back, shift, square), weights + square
-        back = [(1.0 / weights) * y for y in back]
+        back = self._way_back(start, then, x.normal)
         found = [(gap, x.normal, minus(point, back), there)
                  for gap, point, there in contacts_along(*then, x.normal, len(now))]  # fmt: skip
         far, out = 2.0 * (start[0].size + start[1].size), list[Candidate]()
@@ -238,6 +243,17 @@ class Paths:
             belt = chosen(ops, instead, new.belt, old.belt)
             out.append(Candidate(gap, _either(ops, instead, new.axes, old.axes), arms, belt))
         return out
+
+    def _way_back(self, start: tuple[Placed, Placed], then: tuple[Placed, Placed], n: Vector) -> Vector:
+        """How far contact points go that are where they are on what moves more, and half-way between along normals."""
+        shifts = [minus(y.origin, x.origin) for x, y in zip(start, then, strict=True)]
+        out: Vector = [0.0] * 3
+        weights: Scalar = SQUARE_FLOOR
+        for shift in shifts:
+            square = dot(shift, shift)
+            out, weights = plus_scaled(out, shift, square), weights + square
+        out = [x * (1.0 / weights) for x in out]
+        return plus_scaled(out, n, dot(n, [0.5 * y - x for x, y in zip(out, plus(*shifts), strict=True)]))
 
 
 def turned(ops: Ops, angular: Vector, t: Scalar, R: Matrix) -> Matrix:
@@ -252,14 +268,6 @@ def turned(ops: Ops, angular: Vector, t: Scalar, R: Matrix) -> Matrix:
         + scaled_matrix(ops, t * (part * ops.cos(half)), once)
         + scaled_matrix(ops, 0.5 * t * t * part * part, W @ once)
     )
-
-
-def twists_in_world(ops: Ops, rotations: Sequence[Matrix], V: Sequence[Matrix]) -> dict[int, Twist]:
-    """Twists of links in the world from those in their body frames (6 × 1)."""
-    return {
-        link: Twist(column(ops, R @ ops.take(x, range(3), None)), column(ops, R @ ops.take(x, range(3, 6), None)))
-        for link, (R, x) in enumerate(zip(rotations, V, strict=True))
-    }
 
 
 def _either(ops: Ops, condition: Scalar, a: Matrix, b: Matrix) -> Matrix:

@@ -68,7 +68,7 @@ from delassus.algorithms.rnea import momentum
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import BoundedJoint
 from delassus.constraints.contact import bounded_joints_of
-from delassus.constraints.paths import candidates_on_paths
+from delassus.constraints.paths import StepPath
 from delassus.spatial.motion import chosen, column, from_entries, minus, plus
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
@@ -90,7 +90,7 @@ class KernelStep:
         self.loops, self.others = list[int](), list[int]()
         for c, rows in zip(self.problem.constraints, self.problem.rows, strict=True):
             (self.others if c.n_impulses else self.loops).extend(range(rows.start, rows.stop))
-        self.problem.candidates = candidates_on_paths(self.motion, self.h, self.penetration, epsilon)
+        self.problem.follow(StepPath(self.motion, self.h, self.penetration, epsilon))
         self.space = JointSpace(self.motion)
         self.points = points_of(self.problem, given)
         self.weights = Weights.of(self.tree, bounded_joints_of(self.problem.constraints), len(self.points))

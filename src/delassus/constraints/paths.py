@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from delassus.constraints.constraint import At, Candidate, Configuration, Constraint, Motion
 from delassus.constraints.contact import Contact
 from delassus.constraints.shapes.convex_distance import TINY, Placed
-from delassus.constraints.shapes.separating_axes import NEVER, Entry, axes_between, contacts_along, entry
+from delassus.constraints.shapes.separating_axes import NEVER, TOGETHER, Entry, axes_between, contacts_along, entry
 from delassus.spatial.motion import (
     ANGULAR,
     LINEAR,
@@ -201,7 +201,7 @@ class Paths:
                 continue
             if k in self.pairs:
                 x = entries[k]
-                hits = ops.less(-0.5, x.time) * ops.less(x.time, 1.5)
+                hits = ops.less(-0.5, x.time) * ops.less(x.time, 1.0 + TOGETHER)
                 push = (ops.minimum(x.before, 0.0) - x.after) * (1.0 / self.h)
                 meetings = [(ops.select(hits, x.time, NEVER), push, x.normal)]
             else:

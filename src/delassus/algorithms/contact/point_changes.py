@@ -319,7 +319,8 @@ def _displaced_on_path(problem: Problem) -> tuple[Mapping[int, Sequence[Any]], M
     for link in links:
         V[link] = robot.ops.lifted(path.motion.V[link], lambda k, _, link=link: {((VELOCITY, link), k): 1.0})
     robot.candidates = {k: problem.constraints[k].candidates(At(robot, k)) for k in problem.candidates}
-    return path._replace(h=cast(Scalar, Dual(path.h))).candidates(robot, cast(Sequence[Matrix], V)), robot.link_rotations
+    path = path._replace(h=cast(Scalar, Dual(path.h)))
+    return path.candidates(robot, cast(Sequence[Matrix], V)), robot.link_rotations
 
 
 def _varying(problem: Problem, contacts: Sequence[int], links: Sequence[int]) -> Any:

@@ -22,15 +22,19 @@ from delassus.spatial.ops import Scalar
 MOST_FACES = 16
 """Of a hull whose faces are axes; a pebble has more, and each costs the supports of both shapes four times."""
 
-TOGETHER = 1e-6
-"""Parts of a step by which entries may differ and are at one time."""
+TOGETHER = 1e-12
+"""Parts of a step by which entries may differ and are at one time: round-off, as what is lost goes with the root."""
 
 NEVER = 2.0
 """Time, as a part of the step, of an axis that is not entered in it."""
 
 
+PASSING = 1.5
+"""The same of the axis across the motion, along which nothing comes closer: it tells what passes by from a hit."""
+
+
 class Entry(NamedTuple):
-    """When shapes come together, as a part of the step: `NEVER` where they do not, −1 where they are together already.
+    """When shapes come together, as a part of the step: above 1 where they do not, −1 where they are together already.
 
     ``normal`` (3,) is the axis, a unit vector to the first shape, with the separations (m) along it at both ends.
     """
@@ -84,25 +88,25 @@ def _face_axes(a: Placed) -> list[tuple[list[float], bool]]:
 
 
 def entry(
-    start: tuple[Placed, Placed], end: tuple[Placed, Placed], axes: Sequence[Vector], least: Scalar, margin: Scalar
+    start: tuple[Placed, Placed], end: tuple[Placed, Placed], axes: Sequence[Vector], least: Scalar, round_off: float
 ) -> Entry:
     """When two shapes that go from one place to another overlap by ``least`` (m), and along which axis.
 
-    Where they do not, the axis is that of which least is lost; the first, unless another is better by ``margin``.
+    Where they do not, the axis is that of which least is lost; the first, unless another is better by more than
+    ``round_off`` (m). The second is taken if there is no other.
     """
     ops = start[0].ops
     best = Entry(-1.0, list(axes[0]), 0.0, 0.0)
     left: Scalar = 0.0
-    for n in axes:
+    for k, n in enumerate(axes):
         before, after = separation(*start, n), separation(*end, n)
         apart = ops.less(-least, before)
         stays = apart * ops.less(-least, after)
         part = (before + least) * (1.0 / ops.maximum(before - after, TINY))
-        time = ops.select(apart, ops.select(stays, NEVER, ops.minimum(part, 1.0)), -1.0)
+        time = ops.select(apart, ops.select(stays, NEVER if k != 1 else PASSING, ops.minimum(part, 1.0)), -1.0)
         lost = after - ops.minimum(before, 0.0)
-        better = ops.maximum(
-            ops.less(best.time + TOGETHER, time), stays * ops.less(1.5, best.time) * ops.less(left + margin, lost)
-        )
+        both = ops.less(PASSING, best.time) * ops.less(PASSING, time)
+        better = ops.maximum(ops.less(best.time + TOGETHER, time), both * ops.less(left + round_off, lost))
         left = ops.select(better, lost, left)
         best = Entry(
             ops.select(better, time, best.time), chosen(ops, better, n, best.normal),

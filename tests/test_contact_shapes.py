@@ -326,3 +326,138 @@ def test_more_points_than_compile_are_refused():
     scene = ds.Scene({f"b{k}": body for k in range(6)}, [Collider(f"b{k}/body", Box(1, 1, 1)) for k in range(6)])
     with pytest.raises(ds.DelassusError, match=r"at most 128 points, got 135 of 15 pairs"):
         scene.contact_step()
+
+
+# -- paths -----------------------------------------------------------------------------------------------------------
+
+THIN = 1e-3
+"""Thickness of a tile (m)."""
+
+HEAVY = 1e9
+"""Mass of a tile that nothing moves, but in which a seam may be of any height and width (kg)."""
+
+TRAVELLERS = {
+    "box": (Box(0.1, 0.1, 0.1), 0.05, None),
+    "ball": (Sphere(0.05), 0.05, None),
+    "capsule": (Capsule(0.05, 0.1), 0.05, np.eye(3)[[1, 2, 0]].T),
+    "hull": (Mesh(0.1 * np.array(list(np.ndindex(2, 2, 2))) - 0.05), 0.05, None),
+}
+"""Shape, height of its centre over a floor, and how it lies there: a capsule along x."""
+
+
+def over_tiles(name):
+    """Kernel of a body without friction over a tile of the world, x < 0, and another that is where the state says."""
+    shape, _, own = TRAVELLERS[name]
+    body = ds.mechanisms.free_body(1.0, 0.004 * np.eye(3), name="body")
+    tile, floor = ds.mechanisms.free_body(HEAVY, HEAVY * np.eye(3), name="tile"), Box(1, 1, THIN)
+    scene = ds.Scene({"a": body, "b": tile}, [
+        Collider("a/body", shape, (0, 0, 0), own, friction=0, name="body"),
+        Collider("world", floor, (-0.5, 0, -0.5 * THIN), friction=0, name="floor"),
+        Collider("b/tile", floor, friction=0, name="tile"),
+    ])  # fmt: skip
+    contacts = scene.constraints(touching=["body"])
+    return ds.compile(scene.tree, contacts, "contact_step", tolerance=1e-9, sweeps=1000)
+
+
+def steps_over_tiles(kernel, q, v, dt, steps, weight=1.0):
+    """Configurations (steps, n, 14) and last velocities; the tile floats."""
+    p, tau = np.zeros((len(q), kernel.arguments[2].size)), np.zeros((len(q), 12))
+    tau[:, 8], path = HEAVY * 9.81, []
+    for _ in range(steps):
+        turned = ds.forward_kinematics(kernel.request.tree, q, "a/body")[:, 2, :3]
+        tau[:, :3] = (1.0 - weight) * 9.81 * turned
+        q, v, p, _ = kernel(q, v, p, tau, dt)
+        path.append(q)
+    return np.array(path), v
+
+
+def placed_at(x, z, slit, lower, turn=(0, 0, 0, 1)):
+    """Configurations of body and tile."""
+    n = len(x)
+    body = np.concatenate([np.stack([x, np.zeros(n), z], axis=1), np.tile(turn, (n, 1))], axis=1)
+    tile = np.stack([0.5 + slit, np.zeros(n), -0.5 * THIN - lower], axis=1)
+    return np.concatenate([body, tile, np.tile([0, 0, 0, 1.0], (n, 1))], axis=1)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")  # sweeps of redundant rows that go on for long
+@pytest.mark.parametrize("name", TRAVELLERS)
+def test_gaps_of_steps_are_no_walls(name):
+    """What slides or lands on the seam of two tiles moves as on one; a step up and a thin wall stop it."""
+    (_, height, own), rng, kernel, n = TRAVELLERS[name], np.random.default_rng(3), over_tiles(name), 40
+    reach = 0.0 if name == "ball" else 0.1 if own is not None else 0.05
+    for dt in (1e-4, 1e-3, 1e-2):
+        # slides: no wider seam than the body spans, within the slop of heights
+        speed = 10 ** rng.uniform(-2, 1, n)
+        flat = name not in ("ball", "capsule")  # what is round falls into a slit, and off a lower tile's neighbour
+        slit = rng.choice([0.0, 1e-3], n) * flat
+        lower = rng.choice([0.0, 1e-6, -1e-6, -1e-5], n) * flat
+        ahead = rng.uniform(0.1, 2.5, n) * np.maximum(speed * dt, 1e-6)
+        over = rng.choice([0.0, -1e-5, -5e-5], n)
+        v = np.zeros((n, 12))
+        v[:, 0] = speed
+        x = -reach - ahead
+        path, end = steps_over_tiles(kernel, placed_at(x, height + over, slit, lower), v, dt, 8)
+        _, kept = steps_over_tiles(kernel, placed_at(x - 0.4, height + over, slit, lower), v, dt, 8)
+        assert (path[-1, :, 0] > x).all()
+        level = lower <= 0.0  # what tips over an edge of a micrometre gains what it falls by
+        np.testing.assert_allclose(end[level, :6], kept[level, :6], atol=1e-7)
+        assert (end[:, 0] > speed * (1.0 - 1e-6) - 1e-7).all()
+        assert (end[:, 0] < np.sqrt(speed**2 + 4.0 * 9.81 * 1e-6) + 1e-7).all()
+        # landings: where one tile ends, and with what slope, is nothing to it
+        speed, fall = rng.uniform(1, 10, n), rng.uniform(0.5, 5, n)
+        v[:, 0], v[:, 2] = speed, -fall
+        x, z = -reach - rng.uniform(0, 1.5, n) * speed * dt, height + rng.uniform(0, 0.9, n) * fall * dt
+        path, end = steps_over_tiles(kernel, placed_at(x, z, 0 * x, 0 * x), v, dt, 4)
+        np.testing.assert_allclose(end[:, 0], speed, rtol=1e-6)
+        assert path[-1, :, 2].min() > height - 1e-4 - 1e-9
+        # past the end of a floor, a millimetre above it
+        v[:, 2] = 0.0
+        x, z = -1.0 - reach - 0.05 - rng.uniform(0, 1, n) * speed * dt, np.full(n, height + 1e-3)
+        path, end = steps_over_tiles(kernel, placed_at(x, z, 0 * x, 5 + 0 * x), v, dt, 4, weight=0.0)
+        np.testing.assert_allclose(end[:, :6], v[:, :6], atol=1e-9)
+    # a step up is hit
+    v, up = np.zeros((n, 12)), 10 ** rng.uniform(-4, -2, n)
+    v[:, 0] = rng.uniform(1, 10, n)
+    if flat:
+        x = -reach - rng.uniform(0.1, 1, n) * v[:, 0] * 1e-3
+        _, end = steps_over_tiles(kernel, placed_at(x, np.full(n, height), 0 * x, -up), v, 1e-3, 2)
+        assert (end[:, 0] < 0.5 * v[:, 0]).all()
+    # a wall of a millimetre: the tile stands on its edge
+    for dt in (1e-4, 1e-3, 5e-3):
+        v[:, 0] = rng.choice([1.0, 20.0, 200.0], n)
+        x = -0.2 - rng.uniform(0, 1, n) * v[:, 0] * dt
+        q = placed_at(x, np.full(n, 0.25), 0 * x - 0.5 + 0.5 * THIN, 0 * x - 0.5 * THIN)
+        q[:, 3:7] = ds.mechanisms.free_body(1.0, np.eye(3)).random(rng, batch=n)[:, 3:]
+        q[:, 7:] = np.array([0.5 * THIN, 0, 0, 0, np.sin(np.pi / 4), 0, np.cos(np.pi / 4)])
+        turned = ds.forward_kinematics(kernel.request.tree, q, "a/body")[:, :3, :3]
+        v[:, :3] = v[:, :1] * turned[:, 0, :]
+        path, _ = steps_over_tiles(kernel, q, v, dt, 8, weight=0.0)
+        assert path[..., 0].max() < 0.0
+
+
+@pytest.mark.slow
+def test_derivatives_of_steps_over_seams():
+    """Derivatives are central differences where a ball comes to the seam of two boxes, the second 10 µm higher."""
+    tree, rng, n, dt = ds.mechanisms.free_body(1.0, np.diag([0.004, 0.005, 0.003])), np.random.default_rng(1), 40, 1e-2
+    contacts = [
+        ds.Contact("body", Sphere(0.05), (ds.Frame("world", (x, 0, -0.1 - lower)), Box(1, 1, 0.2)), friction=0.3)
+        for x, lower in ((-0.5, 0.0), (0.5, -1e-5))
+    ]
+    kernel, derived = (
+        ds.compile(tree, contacts, what, limits=False, **TIGHT) for what in ("contact_step", "contact_step_derivatives")
+    )
+    q = tree.random(rng, batch=n)
+    q[:, 0], q[:, 1], q[:, 2] = rng.uniform(-0.04, 0.02, n), 0.0, 0.05 + rng.uniform(-5e-5, 2e-3, n)
+    v, turned = rng.normal(size=(n, 6)), ds.forward_kinematics(tree, q, "body")[:, :3, :3]
+    v[:, :3] = np.einsum("nji,jn->ni", turned, rng.uniform([[0.5], [-0.3], [-0.3]], [[3.0], [0.3], [0.0]], (3, n)))
+    given = np.zeros((n, kernel.arguments[2].size)), np.zeros((n, 6)), np.full(n, dt)
+    found, start = derived(q, v, *given), kernel(q, v, *given)
+    assert (start[2][:, 5] > 0).sum() > n / 4, "the second box acts"
+    for column, (by_q, by_v) in enumerate(zip(np.eye(12)[:, :6], np.eye(12)[:, 6:], strict=True)):
+        ends = [kernel(tree.integrate(q, s * np.tile(by_q, (n, 1))), v + s * by_v, *given) for s in (1e-6, -1e-6)]
+        above, below = (np.concatenate([tree.difference(start[0], x[0]), x[1]], axis=1) for x in ends)
+        expected = (above - below) / 2e-6
+        size = 1 + np.abs(expected).max(axis=1)
+        off = np.abs(found.A[:, :, column] - expected).max(axis=1) / size
+        assert np.sort(off)[: n - 2].max() < 1e-6, column  # two may be at a switch

@@ -19,6 +19,7 @@ import numpy as np
 
 from delassus.algorithms.inputs import inputs_of, payload_name
 from delassus.constraints import At, Candidate, Constraint, row_slices
+from delassus.constraints.paths import StepPath, pairs_of
 from delassus.frozen import cached_property
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD, Placement, Tree, total_mass
@@ -95,6 +96,7 @@ class Problem:
         self._poses: dict[tuple[int, int], Pose] = {}
         self._ends: dict[int, Mapping[int, Matrix]] = {}
         self._made: dict[Callable[[Problem], Any], Any] = {}
+        self.path: StepPath | None = None
 
     def once(self, make: Callable[[Problem], T]) -> T:
         """Result of ``make(problem)``, cached: factors that several systems need."""
@@ -233,6 +235,11 @@ class Problem:
     def candidates(self) -> Mapping[int, Sequence[Candidate]]:
         """Contacts that may close, of each constraint that has points."""
         return {i: c.candidates(At(self, i)) for i, c in enumerate(self.constraints) if c.n_points}
+
+    def follow(self, path: StepPath) -> None:
+        """Have `candidates` be those of a step, sought on the paths of links; before anything asks for rows."""
+        if pairs_of(self.constraints):
+            self.path, self.candidates = path, path.candidates(self)
 
     @cached_property
     def origins(self) -> list[Matrix]:

@@ -102,6 +102,10 @@ class Configuration(Protocol):
         """Tree of the robot."""
 
     @property
+    def constraints(self) -> Sequence[Constraint]:
+        """All constraints."""
+
+    @property
     def inputs(self) -> Mapping[str, Any]:
         """Arguments of the call, by the name of their `Argument`."""
 

@@ -235,7 +235,8 @@ class Contact(Constraint):
     def candidates(self, at: At) -> list[Candidate]:
         """Gap and place of each point, from the poses of links in the world."""
         if self.second is not None:
-            return self._between_links(at)
+            placed = self.placed(at)
+            return self.between_links(at, placed, touches(*placed))
         ops, on = at.ops, self.frame.on(at.tree)
         R, origin = at.robot.link_rotations[on.link], at.robot.origins[on.link]
         axes = ops.constant(_clean(self.ground.rotation)) if isinstance(self.ground, Frame) else ops.eye(3)
@@ -264,9 +265,9 @@ class Contact(Constraint):
             out.append(Candidate(gap if apart is None else gap + apart, frames[k], {on.link: arm}, belt))
         return out
 
-    def _between_links(self, at: At) -> list[Candidate]:
-        """Contacts where the two shapes are nearest."""
-        ops, links, placed = at.ops, [], []
+    def placed(self, at: At) -> tuple[Placed, Placed]:
+        """The two shapes where the poses of links are."""
+        ops, placed = at.ops, list[Placed]()
         assert self.second is not None and self.second_shape is not None
         for frame, shape in ((self.frame, self.shape), (self.second, self.second_shape)):
             on = frame.on(at.tree)
@@ -275,12 +276,18 @@ class Contact(Constraint):
             else:
                 R, origin = at.robot.link_rotations[on.link], at.robot.origins[on.link]
             centre = column(ops, origin + R @ ops.constant(on.position[:, None]))
-            links.append((on.link, origin))
             placed.append(Placed(ops, shape, R, _clean(on.rotation), centre))
-        out = []
-        for gap, normal, contact, apart in touches(*placed):
+        return placed[0], placed[1]
+
+    def between_links(
+        self, at: At, placed: tuple[Placed, Placed], found: Iterable[tuple[Any, Any, Any, Any]]
+    ) -> list[Candidate]:  # fmt: skip
+        """Contacts of the two shapes, each with gap (m), normal (3,) and point (3,), and what is added to the gap."""
+        ops, out = at.ops, list[Candidate]()
+        links = [frame.on(at.tree).link for frame in self.frames]
+        for gap, normal, point, apart in found:
             axes = frame_of(ops, normal)
-            arms = {link: from_entries(ops, contact) - origin for link, origin in links if link != WORLD}
+            arms = {link: from_entries(ops, point) - at.robot.origins[link] for link in links if link != WORLD}
             belt = self._belt(at, axes, placed[1].axes)
             out.append(Candidate(gap if apart is None else gap + apart, axes, arms, belt))
         return out

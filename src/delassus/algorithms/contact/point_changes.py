@@ -29,6 +29,12 @@ from delassus.spatial.dual_ops import Dual, DualOps, rates_of, value
 from delassus.spatial.motion import LINEAR, column, cross_entries, cross_matrix, dot, from_entries, plus, plus_scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
+VELOCITY = "velocity"
+"""Name of the twists that links have at the start of a step, among what contact points vary with."""
+
+PATH = "path"
+"""Name of the velocity (nv) by which links go on their paths, among parameters: contacts depend on it by themselves."""
+
 
 class PositionChanges(NamedTuple):
     """Changes with positions of joint forces less those of constraints (nv × nv), and of the former with velocities.
@@ -175,7 +181,7 @@ def point_changes(
     links = [link for link in problem.constraints[index].carriers(tree) if link != WORLD]
     to_link = {link: _to_link(ops, moved.poses[link]) for link in links}
     twists = {link: column(ops, to_link[link] @ moved.a[link]) for link in links}
-    axes = {link: moved.axes_moving(link) for link in links}
+    ways = _ways(problem, moved, links)
     turns = {link: moved.of_link(link, moved.xi) for link in links}
     gaps, rows = list[Matrix](), list[Matrix]()
     wrenches: dict[int, list[Any]] = {link: [Dual(0.0)] * 6 for link in links}
@@ -191,7 +197,7 @@ def point_changes(
             wrenches[link] = plus(wrenches[link], parts)
             K = _common_rows(problem, moved, link, now)
             own = own + (K if sign > 0.0 else -K) @ turns[link]
-        both = _along(ops, [*u, candidate.gap], to_link, axes)
+        both = _along(ops, [*u, candidate.gap], ways)
         rows.append(own + ops.take(both, range(3), None))
         gaps.append(ops.take(both, (3,), None))
     at_links, changes = dict[int, Matrix](), dict[int, Matrix]()
@@ -199,9 +205,9 @@ def point_changes(
         own = ops.transpose(to_link[link])
         at_links[link] = own @ from_entries(ops, [x.x for x in W])
         changes[link] = ops.zeros(6, tree.nv)
-        for other, S in axes.items():
+        for other, (to_other, S) in ways.items():
             by_twist = ops.matrix([[x.rate((other, k)) for k in range(6)] for x in W])
-            changes[link] = changes[link] + (own @ by_twist @ to_link[other]) @ S
+            changes[link] = changes[link] + (own @ by_twist @ to_other) @ S
     return ops.vstack(gaps), ConstraintRates(ops.vstack(rows), at_links, changes)
 
 
@@ -213,7 +219,7 @@ def mobility_changes(problem: Problem, index: int, moved: Sequence[Rates]) -> li
     ops, nv = problem.ops, problem.tree.nv
     links = [link for link in problem.constraints[index].carriers(problem.tree) if link != WORLD]
     to_link = {link: _to_link(ops, moved[0].poses[link]) for link in links}
-    axes, out = {link: moved[0].axes_moving(link) for link in links}, list[Matrix]()
+    ways, out = _ways(problem, moved[0], links), list[Matrix]()
     candidates, rotations = _displaced(problem, index, links)
     for k, (candidate, now) in enumerate(zip(candidates, problem.candidates[index], strict=True)):
         total, own = Dual(0.0), ops.zeros(1, nv)
@@ -223,7 +229,7 @@ def mobility_changes(problem: Problem, index: int, moved: Sequence[Rates]) -> li
             for sign, link in zip((1.0, -1.0), candidate.arms, strict=False):
                 K = ops.take(_common_rows(problem, of_row, link, now), (i,), None)
                 own = own + (K if sign > 0.0 else -K) @ of_row.of_link(link, of_row.xi)
-        out.append(own + _along(ops, [total], to_link, axes))
+        out.append(own + _along(ops, [total], ways))
     return out
 
 
@@ -258,19 +264,67 @@ def _to_link(ops: Ops, pose: tuple[Matrix, Matrix]) -> Matrix:
     return ops.vstack([ops.hstack([back, -(back @ cross_matrix(ops, p))]), ops.hstack([ops.zeros(3, 3), back])])
 
 
-def _along(ops: Ops, numbers: Sequence[Any], to_link: Mapping[int, Matrix], axes: Mapping[int, Matrix]) -> Matrix:
-    """Changes (k × nv) of k numbers that vary with the twists of links."""
-    total = ops.zeros(len(numbers), ops.shape(next(iter(axes.values())))[1])
-    for link, S in axes.items():
-        total = total + (ops.matrix([[x.rate((link, k)) for k in range(6)] for x in numbers]) @ to_link[link]) @ S
+def _ways(problem: Problem, moved: Rates, links: Sequence[int]) -> dict[Hashable, tuple[Matrix, Matrix]]:
+    """What contact points vary with: twists by which links are displaced, and those they have at the start of the step.
+
+    Of each, twists of the common frame in the axes of the link (6 × 6), and changes there with positions (6 × nv).
+    """
+    out = dict[Hashable, tuple[Matrix, Matrix]]()
+    for link in links if problem.path is None else _carriers(problem):
+        to_link = _to_link(problem.ops, moved.poses[link])
+        out[link] = to_link, moved.axes_moving(link)
+        if problem.path is not None:
+            start = problem.once(_at_start)
+            out[VELOCITY, link] = to_link, start.of_link(link, start.psi)
+    return out
+
+
+def _at_start(problem: Problem) -> Rates:
+    """Links at the start of the step, whose velocities the paths of pairs follow from."""
+    assert problem.path is not None, "asked for on paths"
+    motion = cast(DynamicsProblem, problem.path.motion)
+    return Rates(motion, motion.by_joint([0.0] * problem.tree.nv))
+
+
+def _carriers(problem: Problem) -> list[int]:
+    """Links that move and are part of any contact."""
+    return sorted({link for points in problem.candidates.values() for link in points[0].arms})
+
+
+def _along(ops: Ops, numbers: Sequence[Any], ways: Mapping[Hashable, tuple[Matrix, Matrix]]) -> Matrix:
+    """Changes (k × nv) of k numbers that vary in these ways."""
+    total = ops.zeros(len(numbers), ops.shape(next(iter(ways.values()))[1])[1])
+    for key, (to_link, S) in ways.items():
+        total = total + (ops.matrix([[x.rate((key, k)) for k in range(6)] for x in numbers]) @ to_link) @ S
     return total
 
 
-def _displaced(problem: Problem, index: int, links: Sequence[int]) -> tuple[Sequence[Any], dict[int, Any]]:
+def _displaced(problem: Problem, index: int, links: Sequence[int]) -> tuple[Sequence[Any], Mapping[int, Any]]:
     """Candidates of a contact, and rotations of its links, with changes along twists of links in body axes.
 
-    ``R (1 + ω ×)``, ``o + R v``.
+    ``R (1 + ω ×)``, ``o + R v``. On the paths of a step, with those along the twists that links have, too.
     """
+    if problem.path is None:
+        robot = _varying(problem, [index], links)
+        return problem.constraints[index].candidates(At(robot, index)), robot.link_rotations
+    candidates, rotations = problem.once(_displaced_on_path)
+    return candidates[index], rotations
+
+
+def _displaced_on_path(problem: Problem) -> tuple[Mapping[int, Sequence[Any]], Mapping[int, Any]]:
+    """The same of all contacts, on the paths of a step."""
+    path, links = problem.path, _carriers(problem)
+    assert path is not None, "asked for on paths"
+    robot, V = _varying(problem, list(problem.candidates), links), dict[int, Any]()
+    for link in links:
+        V[link] = robot.ops.lifted(path.motion.V[link], lambda k, _, link=link: {((VELOCITY, link), k): 1.0})
+    robot.candidates = {k: problem.constraints[k].candidates(At(robot, k)) for k in problem.candidates}
+    path = path._replace(h=cast(Scalar, Dual(path.h)))
+    return path.candidates(robot, cast(Sequence[Matrix], V)), robot.link_rotations
+
+
+def _varying(problem: Problem, contacts: Sequence[int], links: Sequence[int]) -> Any:
+    """The robot as its contacts see it, with changes along twists of links in body axes."""
     ops = DualOps(problem.ops)
     rotations, origins = dict[int, Any](), dict[int, Any]()
     for link in links:
@@ -284,11 +338,11 @@ def _displaced(problem: Problem, index: int, links: Sequence[int]) -> tuple[Sequ
         steps = {i: {(link, k): R[i][k] for k in LINEAR} for i in LINEAR}
         origins[link] = ops.lifted(problem.origins[link], lambda i, _, steps=steps: steps[i])  # type: ignore[misc]
     inputs = dict[str, Any]()
-    for argument in problem.constraints[index].arguments(index):
+    for argument in (a for index in contacts for a in problem.constraints[index].arguments(index)):
         given, name = problem.inputs[argument.name], argument.name
         is_matrix = len(argument.shape) == 2
         inputs[name] = ops.lifted(given) if is_matrix else [problem.ops.entry(given, k) for k in range(argument.size)]
-    robot: Any = SimpleNamespace(
-        ops=ops, tree=problem.tree, link_rotations=rotations, origins=origins, inputs=inputs
+    return SimpleNamespace(
+        ops=ops, tree=problem.tree, link_rotations=rotations, origins=origins, inputs=inputs,
+        constraints=problem.constraints,
     )  # fmt: skip
-    return problem.constraints[index].candidates(At(robot, index)), rotations

@@ -4,6 +4,7 @@ With ``v* = v + h M⁻¹ (τ − c)`` and ``M = Lᵀ L``, ``Y = J L⁻¹``: ``y 
 ``v⁺ = L⁻¹ (y + Yᵀ p)``; impulses ``p`` follow from the laws of `delassus.algorithms.contact.problem`.
 
 - A gap that is open may close in the step: ``u_n + φ / h ≥ 0``. Nothing is switched; what stays open has no impulse.
+  Gaps of two shapes are those on the paths that links are expected to take (`delassus.constraints.paths`).
 - Limits of joints are gaps of the same kind on either side.
 - Where something closes faster than gravity would close it in two steps and bounces, there is an impact first:
   compression and decompression (Poisson's restitution), after which forces are those of the new velocities.
@@ -68,6 +69,7 @@ from delassus.algorithms.rnea import momentum
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import BoundedJoint
 from delassus.constraints.contact import bounded_joints_of
+from delassus.constraints.paths import StepPath
 from delassus.spatial.motion import chosen, column, from_entries, minus, plus
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
@@ -89,6 +91,7 @@ class KernelStep:
         self.loops, self.others = list[int](), list[int]()
         for c, rows in zip(self.problem.constraints, self.problem.rows, strict=True):
             (self.others if c.n_impulses else self.loops).extend(range(rows.start, rows.stop))
+        self.problem.follow(StepPath(self.motion, self.h, self.penetration, epsilon))
         self.space = JointSpace(self.motion)
         self.points = points_of(self.problem, given)
         self.weights = Weights.of(self.tree, bounded_joints_of(self.problem.constraints), len(self.points))

@@ -96,6 +96,11 @@ def _polygons(hull: Mesh) -> list[tuple[Array, Array]]:
     return out
 
 
+def face_normals(hull: Mesh) -> list[list[float]]:
+    """Outward unit normals of the faces of a hull, in its frame."""
+    return [n.tolist() for n, _ in _polygons(hull)]
+
+
 def feature(a: Placed, d: Sequence[Scalar]) -> Feature:
     """What of a shape lies furthest in a direction of the world."""
     ops, shape, own = a.ops, a.shape, a.to_own(d)

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import Any, cast
 
 from delassus.algorithms.contact.derivatives import StepChanges, is_struck, velocity_products
-from delassus.algorithms.contact.point_changes import error_changes, position_changes
+from delassus.algorithms.contact.point_changes import PATH, error_changes, position_changes
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import StepInputs, StepSolution
 from delassus.algorithms.contact.solvers import FALLBACK, SOLVERS, exact
@@ -136,9 +136,15 @@ def _contact_step_derivatives(
     varying = {a.name: a.size for a in request.arguments if columns.get(a.name) in asked}
     varied = bound.varied(varying)
     with_q, with_v, _ = bound.control_rates(v=None if found.impact is None else found.start)
-    problem = step.problem.held(cast(DualOps, varied.ops), varied.values)
-    changes = StepChanges(step, found, (with_q, with_v), _inputs(varied), problem, varying)
+    problem, inputs = step.problem.held(cast(DualOps, varied.ops), varied.values), _inputs(varied)
+    if step.problem.path is not None:
+        varying[PATH] = step.tree.nv
+        v = [Dual(x, {(PATH, k): 1.0}) for k, x in enumerate(step.v)]
+        problem.follow(step.problem.path._replace(motion=inputs.motion(v, problem), h=inputs.h))
+    changes = StepChanges(step, found, (with_q, with_v), inputs, problem, varying)
     made, distance = changes.all(), changes.distance()
+    if PATH in made:
+        made["v"] = made["v"] + made[PATH]
     state = [stacked(bound, x) for x in (found.q, found.v, found.impulses, found.residuals)]
     none = ops.zeros(2 * step.tree.nv, 1)  # of what is not asked for
     with_inputs = [made.get(name, none) for name in (control, *(a.name for a in request.parameters))]

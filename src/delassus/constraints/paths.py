@@ -1,0 +1,274 @@
+"""Contacts of a step between shapes, sought on the paths that links are expected to take: gaps are no walls.
+
+A contact at the start of a step is a wall all over the step. Where two shapes would run into one of theirs, at the
+velocity with which the step begins, they are looked at once more (`delassus.constraints.shapes.separating_axes`):
+
+- They come together in the step: contacts are those along the axis of that hit, where the shapes are at that time.
+- They do not: contacts are those along the axis that parts them most, at the end of the path.
+
+They are moved back to the start of the step, with gaps that make them the same at the end. Paths are bent by what each
+link hits first: what lands beside the edge of two tiles does not run into the side of the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from delassus.constraints.constraint import At, Candidate, Configuration, Constraint, Motion
+from delassus.constraints.contact import Contact
+from delassus.constraints.shapes.convex_distance import TINY, Placed
+from delassus.constraints.shapes.separating_axes import NEVER, TOGETHER, Entry, axes_between, contacts_along, entry
+from delassus.spatial.motion import (
+    ANGULAR,
+    LINEAR,
+    chosen,
+    column,
+    cross_entries,
+    cross_matrix,
+    dot,
+    from_entries,
+    minus,
+    plus,
+    plus_scaled,
+    scaled_matrix,
+)
+from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
+
+SLOP = 0.1
+"""Part of the overlap that is left alone by which bodies may overlap and are in nobody's way; twice this is a hit."""
+
+ROUNDING = 64.0
+"""Error of separations over the size of shapes and the round-off of numbers."""
+
+SAME_FACE = 1.0 - 1e-12
+"""Cosine of the angle of two normals above which they are those of one face."""
+
+Vector = list["Scalar"]
+
+
+class Twist(NamedTuple):
+    """Velocity (m/s) of the origin of a link and its angular velocity (rad/s), in the axes of the world."""
+
+    linear: Vector
+    angular: Vector
+
+
+Twists = Mapping[int, Twist]
+
+
+class Hit(NamedTuple):
+    """What a link hits first: when, as a part of the step, and the change of its velocity (3,) that this makes."""
+
+    time: Scalar
+    change: Vector
+
+
+class StepPath(NamedTuple):
+    """What contacts of a step depend on beside the configuration: velocities, time, what may overlap, round-off.
+
+    ``motion`` is that at the start of the step, of ``h`` seconds; ``penetration`` (m) is left alone.
+    """
+
+    motion: Motion
+    h: Scalar
+    penetration: float
+    epsilon: float
+
+    def candidates(self, robot: Configuration, V: Sequence[Matrix] | None = None) -> Mapping[int, Sequence[Candidate]]:
+        """`Configuration.candidates`, those of two shapes on their way; ``V`` (6 × 1) are twists in body frames."""
+        ops, pairs = robot.ops, pairs_of(robot.constraints)
+        if not pairs:
+            return robot.candidates
+        links = sorted({link for points in robot.candidates.values() for link in points[0].arms})
+        twists = dict[int, Twist]()
+        for link in links:
+            R, own = robot.link_rotations[link], (self.motion.V if V is None else V)[link]
+            parts = (ops.take(own, part, None) for part in (LINEAR, ANGULAR))
+            twists[link] = Twist(*(column(ops, R @ x) for x in parts))
+        return Paths(robot, pairs, twists, self).candidates()
+
+
+def pairs_of(constraints: Sequence[Constraint]) -> dict[int, Contact]:
+    """Contacts of two shapes, by their number."""
+    return {k: c for k, c in enumerate(constraints) if isinstance(c, Contact) and c.second is not None}
+
+
+class Paths:
+    """Paths of links in a step, and contacts of pairs of shapes on them."""
+
+    def __init__(self, robot: Configuration, pairs: Mapping[int, Contact], twists: Twists, path: StepPath) -> None:
+        self.robot, self.ops, self.twists, self.h, self.epsilon = robot, robot.ops, twists, path.h, path.epsilon
+        self.pairs, self.found = pairs, robot.candidates
+        self.placed = {k: c.placed(At(robot, k)) for k, c in self.pairs.items()}
+        self.overlaps, self.slop = self._overlaps(), SLOP * path.penetration
+        self.least = {k: self._no_obstacle(k) for k in self.pairs}
+
+    def candidates(self) -> dict[int, Sequence[Candidate]]:
+        """Contacts of all constraints that have some."""
+        normals = {k: self._worst(k) for k in self.pairs}
+        entries = {k: self._entry(k, normals[k][0], self.twists) for k in self.pairs}
+        bent = self._bent(entries)
+        if bent is not self.twists:
+            entries = {k: self._entry(k, normals[k][0], bent) for k in self.pairs}
+        return {
+            k: self._on_path(k, *normals[k], entries[k], bent) if k in self.pairs else found
+            for k, found in self.found.items()
+        }
+
+    # -- the start of the step -----------------------------------------------------------------------------------------
+
+    def _overlaps(self) -> dict[int, Scalar]:
+        """Deepest overlap (m) of each link."""
+        out = dict[int, Scalar]()
+        for x in (x for points in self.found.values() for x in points):
+            for link in x.arms:
+                out[link] = self.ops.maximum(out.get(link, 0.0), -x.gap)
+        return out
+
+    def _no_obstacle(self, k: int) -> Scalar:
+        """Overlap (m) of a pair that is no obstacle."""
+        deepest: Scalar = 0.0
+        for link in self.found[k][0].arms:
+            deepest = self.ops.maximum(deepest, self.overlaps[link])
+        return deepest + (2.0 * self.slop + self._round_off(k))
+
+    def _round_off(self, k: int) -> float:
+        return ROUNDING * self.epsilon * (self.placed[k][0].size + self.placed[k][1].size)
+
+    def _worst(self, k: int) -> tuple[Vector, Scalar]:
+        """Normal of the contact that would be passed furthest, and 1 where it would be."""
+        ops, best, normal = self.ops, None, list[Scalar]()
+        acts: Scalar = 0.0
+        closed = self._round_off(k)
+        for x in self.found[k]:
+            into, n = -self.h * self._speed(x, self.twists), [row[2] for row in ops.entries(x.axes)]
+            passed = into - x.gap
+            acts = ops.maximum(acts, ops.less(closed, into) * ops.less(closed, passed))
+            if best is None:
+                best, normal = passed, n
+                continue
+            further = ops.less(best, passed)
+            best, normal = ops.maximum(best, passed), chosen(ops, further, n, normal)
+        return normal, acts
+
+    def _speed(self, x: Candidate, twists: Twists) -> Scalar:
+        """Velocity (m/s) by which a contact opens."""
+        n, speed = [row[2] for row in self.ops.entries(x.axes)], list[Scalar]([0.0] * 3)
+        for sign, (link, arm) in zip((1.0, -1.0), x.arms.items(), strict=False):
+            if link in twists:
+                at = plus(twists[link].linear, cross_entries(twists[link].angular, column(self.ops, arm)))
+                speed = plus_scaled(speed, at, sign)
+        return dot(n, speed)
+
+    # -- paths ---------------------------------------------------------------------------------------------------------
+
+    def _entry(self, k: int, normal: Vector, twists: Twists) -> Entry:
+        """When and along which axis the shapes of a pair come together on the paths that twists make."""
+        start, end = self.placed[k], self._moved(k, twists, 1.0)
+        shift = minus(minus(end[0].origin, start[0].origin), minus(end[1].origin, start[1].origin))
+        axes = axes_between(*start, normal, shift)
+        return entry(start, end, axes, self.least[k], self._round_off(k))
+
+    def _moved(self, k: int, twists: Twists, part: Scalar) -> tuple[Placed, Placed]:
+        """Shapes of a pair after a part of the step."""
+        robot, t = self.robot, part * self.h
+        rotations, origins = dict[int, Matrix](), dict[int, Matrix]()
+        for link in self.found[k][0].arms:
+            rotations[link] = turned(self.ops, twists[link].angular, t, robot.link_rotations[link])
+            origins[link] = robot.origins[link] + from_entries(self.ops, [t * x for x in twists[link].linear])
+        there: Any = SimpleNamespace(ops=self.ops, tree=robot.tree, link_rotations=rotations, origins=origins)
+        return self.pairs[k].placed(At(there, k))
+
+    def _bent(self, entries: Mapping[int, Entry]) -> Twists:
+        """Twists that keep each link out of what it hits first; the same where nothing else could be hit."""
+        others = {link: [k for k, points in self.found.items() if link in points[0].arms] for link in self.twists}
+        shared = {link for link, on in others.items() if len(on) > 1 and {*on} & {*self.pairs}}
+        if not shared:
+            return self.twists
+        ops, first = self.ops, {link: Hit(NEVER, [0.0] * 3) for link in shared}
+
+        def hit(link: int, sign: float, share: float, time: Scalar, push: Scalar, n: Vector) -> None:
+            earlier, before = ops.less(time, first[link].time), first[link]
+            change = [(sign * share) * (push * x) for x in n]
+            first[link] = Hit(ops.minimum(time, before.time), chosen(ops, earlier, change, before.change))
+
+        for k, points in self.found.items():
+            links = list(points[0].arms)
+            share = 1.0 / len(links)
+            if not shared & {*links}:
+                continue
+            if k in self.pairs:
+                x = entries[k]
+                hits = ops.less(-0.5, x.time) * ops.less(x.time, 1.0 + TOGETHER)
+                push = (ops.minimum(x.before, 0.0) - x.after) * (1.0 / self.h)
+                meetings = [(ops.select(hits, x.time, NEVER), push, x.normal)]
+            else:
+                meetings = [self._meeting(x) for x in points]
+            for time, push, n in meetings:
+                for sign, link in zip((1.0, -1.0), links, strict=False):
+                    if link in shared:
+                        hit(link, sign, share, time, push, n)
+        return {
+            link: twist if link not in shared else Twist(plus(twist.linear, first[link].change), twist.angular)
+            for link, twist in self.twists.items()
+        }
+
+    def _meeting(self, x: Candidate) -> tuple[Scalar, Scalar, Vector]:
+        """When a point hits a plane, the change of velocity that keeps it above it, and its normal."""
+        ops, gap, into = self.ops, self.ops.maximum(x.gap, 0.0), -self.h * self._speed(x, self.twists)
+        hits = ops.less(gap, into)
+        time = ops.select(hits, gap * (1.0 / ops.maximum(into, TINY)), NEVER)
+        return time, (into - gap) * (1.0 / self.h), [row[2] for row in ops.entries(x.axes)]
+
+    # -- contacts ------------------------------------------------------------------------------------------------------
+
+    def _on_path(self, k: int, normal: Vector, acts: Scalar, x: Entry, twists: Twists) -> list[Candidate]:
+        """Contacts of a pair: those at the start where they are in nobody's way, or of the face that is hit."""
+        ops, h, now = self.ops, self.h, self.found[k]
+        part = ops.minimum(x.time, 1.0)
+        start, then = self.placed[k], self._moved(k, twists, part)
+        instead = acts * ops.less(0.0, x.time) * ops.less(dot(x.normal, normal), SAME_FACE)
+        back = self._way_back(start, then, x.normal)
+        found = [(gap, x.normal, minus(point, back), there)
+                 for gap, point, there in contacts_along(*then, x.normal, len(now))]  # fmt: skip
+        far, out = 2.0 * (start[0].size + start[1].size), list[Candidate]()
+        moved = self.pairs[k].between_links(At(self.robot, k), start, found)
+        for old, new, (gap, _, _, there) in zip(now, moved, found, strict=True):
+            before = gap - part * h * self._speed(new, twists)
+            gap = ops.maximum(before, ops.minimum(gap, 0.0))  # what parts is no overlap
+            gap = ops.select(instead, gap + (1.0 - there) * far, old.gap)
+            arms = {link: _either(ops, instead, arm, old.arms[link]) for link, arm in new.arms.items()}
+            belt = chosen(ops, instead, new.belt, old.belt)
+            out.append(Candidate(gap, _either(ops, instead, new.axes, old.axes), arms, belt))
+        return out
+
+    def _way_back(self, start: tuple[Placed, Placed], then: tuple[Placed, Placed], n: Vector) -> Vector:
+        """How far contact points go that are where they are on what moves more, and half-way between along normals."""
+        shifts = [minus(y.origin, x.origin) for x, y in zip(start, then, strict=True)]
+        out: Vector = [0.0] * 3
+        weights: Scalar = SQUARE_FLOOR
+        for shift in shifts:
+            square = dot(shift, shift)
+            out, weights = plus_scaled(out, shift, square), weights + square
+        out = [x * (1.0 / weights) for x in out]
+        return plus_scaled(out, n, dot(n, [0.5 * y - x for x, y in zip(out, plus(*shifts), strict=True)]))
+
+
+def turned(ops: Ops, angular: Vector, t: Scalar, R: Matrix) -> Matrix:
+    """A rotation (3 × 3) after a time, by a constant angular velocity in axes of the world: ``exp(t ω ×) R``."""
+    half = 0.5 * t * ops.sqrt(dot(angular, angular) + SQUARE_FLOOR)
+    half = ops.maximum(half, 1e-12)  # the sine over the angle is exact there
+    part = ops.sin(half) * (1.0 / half)
+    W = cross_matrix(ops, from_entries(ops, angular))
+    once = W @ R
+    return (
+        R
+        + scaled_matrix(ops, t * (part * ops.cos(half)), once)
+        + scaled_matrix(ops, 0.5 * t * t * part * part, W @ once)
+    )
+
+
+def _either(ops: Ops, condition: Scalar, a: Matrix, b: Matrix) -> Matrix:
+    return ops.matrix([chosen(ops, condition, x, y) for x, y in zip(ops.entries(a), ops.entries(b), strict=True)])

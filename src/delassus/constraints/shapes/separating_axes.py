@@ -1,0 +1,148 @@
+"""When two convex shapes that move come together, and along which of some axes; without branches.
+
+Shapes overlap where they do so along all axes. An axis along which they are apart at both ends of a straight path says
+that they do not meet on it; of others they are entered one after the other, and the last one is that of the hit. Axes
+are normals of faces, the normal of a contact, and what of that is across the motion. Where an axis is not among them,
+as that of two edges, a hit is only said too early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from math import log2
+from typing import NamedTuple
+
+from delassus.constraints.shapes.convex_distance import TINY, Placed, Vector
+from delassus.constraints.shapes.convex_patch import EXACT, face_normals, has_flats, patch
+from delassus.model.shapes import Box, Cylinder, Mesh
+from delassus.spatial.motion import chosen, dot, minus, plus_scaled
+from delassus.spatial.ops import Scalar
+
+MOST_FACES = 16
+"""Of a hull whose faces are axes; a pebble has more, and each costs the supports of both shapes four times."""
+
+TOGETHER = 1e-12
+"""Parts of a step by which entries may differ and are at one time: round-off, as what is lost goes with the root."""
+
+NEVER = 2.0
+"""Time, as a part of the step, of an axis that is not entered in it."""
+
+
+PASSING = 1.5
+"""The same of the axis across the motion, along which nothing comes closer: it tells what passes by from a hit."""
+
+
+class Entry(NamedTuple):
+    """When shapes come together, as a part of the step: above 1 where they do not, −1 where they are together already.
+
+    ``normal`` (3,) is the axis, a unit vector to the first shape, with the separations (m) along it at both ends.
+    """
+
+    time: Scalar
+    normal: Vector
+    before: Scalar
+    after: Scalar
+
+
+def separation(a: Placed, b: Placed, n: Vector) -> Scalar:
+    """Gap (m) of two shapes along a unit vector from B to A; negative where they overlap along it."""
+    back = [-x for x in n]
+    p, q = a.at(a.support(a.to_own(back))), b.at(b.support(b.to_own(n)))
+    return dot(n, minus(p, q)) - (a.radius + b.radius)
+
+
+def axes_between(a: Placed, b: Placed, normal: Vector, motion: Vector) -> list[Vector]:
+    """Unit vectors from B to A along which two shapes may be apart.
+
+    The first is the ``normal`` of a contact, the second what of it is across the ``motion`` (3,) of A beside B.
+    """
+    ops = a.ops
+    square = dot(motion, motion)
+    across = plus_scaled(normal, motion, -dot(normal, motion) * (1.0 / ops.maximum(square, TINY)))
+    length = dot(across, across)
+    there = ops.less(1e-6, length)  # else it is lost in round-off
+    over = 1.0 / ops.sqrt(ops.select(there, length, 1.0))
+    out = [normal, chosen(ops, there, [over * x for x in across], normal)]
+    between = minus(a.at(a.middle.tolist()), b.at(b.middle.tolist()))
+    for shape, sign in ((a, -1.0), (b, 1.0)):
+        for axis, is_one_sided in _face_axes(shape):
+            n = shape.to_world(axis)
+            side = sign if is_one_sided else ops.copysign(1.0, dot(n, between))
+            out.append([side * x for x in n])
+    return out
+
+
+def _face_axes(a: Placed) -> list[tuple[list[float], bool]]:
+    """Normals of faces in the frame of the shape, of two opposite ones one; whether it has no opposite one."""
+    basis = [[1.0 if j == k else 0.0 for j in range(3)] for k in range(3)]
+    match a.shape:
+        case Box():
+            return [(axis, False) for axis in basis]
+        case Cylinder():
+            return [(basis[2], False)]
+        case Mesh():
+            normals = face_normals(a.shape)
+            return [(n, True) for n in normals] if len(normals) <= MOST_FACES else []
+    return []
+
+
+def entry(
+    start: tuple[Placed, Placed], end: tuple[Placed, Placed], axes: Sequence[Vector], least: Scalar, round_off: float
+) -> Entry:
+    """When two shapes that go from one place to another overlap by ``least`` (m), and along which axis.
+
+    Where they do not, the axis is that of which least is lost; the first, unless another is better by more than
+    ``round_off`` (m). The second is taken if there is no other.
+    """
+    ops = start[0].ops
+    best = Entry(-1.0, list(axes[0]), 0.0, 0.0)
+    left: Scalar = 0.0
+    for k, n in enumerate(axes):
+        before, after = separation(*start, n), separation(*end, n)
+        apart = ops.less(-least, before)
+        stays = apart * ops.less(-least, after)
+        part = (before + least) * (1.0 / ops.maximum(before - after, TINY))
+        time = ops.select(apart, ops.select(stays, NEVER if k != 1 else PASSING, ops.minimum(part, 1.0)), -1.0)
+        lost = after - ops.minimum(before, 0.0)
+        both = ops.less(PASSING, best.time) * ops.less(PASSING, time)
+        better = ops.maximum(ops.less(best.time + TOGETHER, time), both * ops.less(left + round_off, lost))
+        left = ops.select(better, lost, left)
+        best = Entry(
+            ops.select(better, time, best.time), chosen(ops, better, n, best.normal),
+            ops.select(better, before, best.before), ops.select(better, after, best.after),
+        )  # fmt: skip
+    return best
+
+
+def contacts_along(a: Placed, b: Placed, n: Vector, number: int) -> list[tuple[Scalar, Vector, Scalar]]:
+    """Gap (m) and point (3,) of so many contacts of two shapes along a unit vector from B to A; whether each is there.
+
+    The first is that of the deepest points, where the patch does not have them.
+    """
+    unit = 2.0 ** -round(log2(a.size + b.size))  # exact: digits stay, and floors are parts of the shapes' size
+    found = _contacts_along(a.scaled(unit), b.scaled(unit), n, number)
+    return [(gap * (1.0 / unit), [(1.0 / unit) * c for c in x], there) for gap, x, there in found]
+
+
+def _contacts_along(a: Placed, b: Placed, n: Vector, number: int) -> list[tuple[Scalar, Vector, Scalar]]:
+    """The same of shapes whose size is about one."""
+    ops, back = a.ops, [-x for x in n]
+    p, q = a.at(a.support(a.to_own(back))), b.at(b.support(b.to_own(n)))
+    depth = (a.radius + b.radius) - dot(n, minus(p, q))
+    of_b = b.size < a.size  # the point is one of the smaller shape
+    nearest = plus_scaled(q, n, b.radius - 0.5 * depth) if of_b else plus_scaled(p, n, 0.5 * depth - a.radius)
+    if number == 1 or not (has_flats(a.shape) and has_flats(b.shape)):
+        return [(-depth, nearest, 1.0)]
+    found = patch(a, b, n, depth)
+    deepest = reduce(
+        ops.maximum, [ops.select(there, own, -1e30) for own, there in zip(found.depths, found.there, strict=True)]
+    )
+    out = [(-depth, nearest, ops.less(deepest, depth - EXACT * (a.size + b.size)))]
+    out += [(-own, x, there) for x, own, there in zip(*found, strict=True)]
+    if len(out) > number:  # two capsules: the point takes the place of one that is not there
+        single, first, *others = out
+        alone = single[2]
+        out = [(ops.select(alone, single[0], first[0]), chosen(ops, alone, single[1], first[1]),
+                ops.maximum(alone, first[2])), *others]  # fmt: skip
+    return out

@@ -331,7 +331,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("height <= shapes[j, RADIUS] + 2.0 * space.bounds[j, 6]", "height <= shapes[j, RADIUS]"),
         ),
         "test_collision.py::test_near_pairs_miss_nothing_and_list_no_others[0]": (
-            ("colliders.allowed[i, j] and height <= shapes[j, RADIUS] + 2.0 * space.listed[j]",
+            ("colliders.allowed[i, j] and height <= shapes[j, RADIUS] + 2.0 * space.bounds[j, 6]",
              "colliders.allowed[i, j]"),
         ),
         "test_collision.py::test_near_pairs_follow_what_only_turns": (

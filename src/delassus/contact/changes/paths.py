@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.changes.contacts import Coupling, cross_matrices
+from delassus.contact.changes.contacts import Contacts, Coupling, Sides, cross_matrices, twist_changes
 from delassus.contact.changes.record import StepRecord
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS, ContactArrays, workspace
 from delassus.contact.collision.narrow_phase import find_touching, number_contacts, unpack
-from delassus.contact.collision.paths import FOLLOWED, LOOK, SLOP, Paths, follow_paths
+from delassus.contact.collision.paths import CALM, FOLLOWED, LOOK, SLOP, Paths, follow_paths
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import Options
 from delassus.spatial.rotations import Array
@@ -173,3 +173,35 @@ def _differences(
 
 def _empty(m: int) -> Coupling:
     return Coupling(np.zeros((m, 2, 6)), np.zeros((m, 2, 3, 6)), np.zeros((m, 2, 3, 3, 6)), np.zeros((m, 2, 2, 6)))
+
+
+def on_paths(record: StepRecord) -> Any:
+    """Which contacts of a step are those of a path (m,)."""
+    search = record.search
+    return (record.contacts.colliders[:, None] == search.pairs[search.followed != CALM]).all(axis=2).any(axis=1)
+
+
+def contacts_on_paths(
+    record: StepRecord, sides: list[Sides], coupling: Coupling, known: Any, detector: CollisionDetector,
+    options: Options,
+) -> tuple[Contacts, Contacts | None]:  # fmt: skip
+    """Contacts as they change with positions, and with velocities where some are on paths.
+
+    In place: which of them are known. Of those on paths that are pushed apart, the changes are not.
+    """
+    late, causes = on_paths(record), [[side.G for side in sides]]
+    plain, v = Contacts(record.contacts.frames, sides, [coupling], causes), [record.v[side.dofs] for side in sides]
+    if not late.any():
+        return plain, None
+    twists = np.zeros((len(late), 2, 6))
+    for side, own in zip(sides, v, strict=True):
+        twists[side.contact, side.second] = (side.G @ own[..., None])[..., 0]
+    found = path_changes(record, twists, detector, options)
+    known[late] = False
+    known[found.contacts] = True
+    known &= ~(late & (record.correction.pushes > 0.0))
+    with_twists = Coupling(*(np.zeros_like(x) for x in coupling))
+    for x, y, of_poses, of_twists in zip(coupling, with_twists, found.with_poses, found.with_twists, strict=True):
+        x[found.contacts], y[found.contacts] = of_poses, of_twists
+    both = Contacts(plain.frames, sides, [coupling, with_twists], [*causes, twist_changes(sides, v)])
+    return both, plain.by_velocities(with_twists)

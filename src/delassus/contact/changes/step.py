@@ -18,8 +18,6 @@ from delassus.algorithms.contact.problem import JointLaw
 from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, SceneChanges
 from delassus.contact.changes.collision import contact_changes
 from delassus.contact.changes.contacts import (
-    Contacts,
-    Coupling,
     RowParts,
     along,
     coupling_of,
@@ -28,14 +26,12 @@ from delassus.contact.changes.contacts import (
     pull_forces,
     row_changes,
     sides_of,
-    twist_changes,
 )
 from delassus.contact.changes.loops import LoopBlock, SmoothCounts
 from delassus.contact.changes.mobility import Mobilities
-from delassus.contact.changes.paths import path_changes
+from delassus.contact.changes.paths import contacts_on_paths, on_paths
 from delassus.contact.changes.record import Problem, StepRecord
 from delassus.contact.changes.response import Groups, Parts, Response, Solved, SolvedCorrection, holds_of, modes_of
-from delassus.contact.collision.paths import CALM
 from delassus.contact.filters import GEOMETRIC, friction_rates
 from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
@@ -90,7 +86,12 @@ class StepChanges:
         changes = contact_changes(search.pairs, search.reach, touching, arrays, space, found)
         self.sides = sides_of(found.links, found.points, blocks, scene.supports, record.poses)
         known = changes.known.copy()
-        self.contacts, self.by_velocities = self._contacts(coupling_of(changes, found.points, found.frames), known)
+        coupling = coupling_of(changes, found.points, found.frames)
+        self.contacts, self.by_velocities = contacts_on_paths(
+            record, self.sides, coupling, known, scene.detector, scene.options
+        )
+        if smoothing is not None:
+            known &= ~on_paths(record)
         self.known = bool(known[_acting(record)].all())
         self.J, self.gaps = along(self.contacts), gap_changes(self.contacts)
         self.M, self.inverse = (BlockDiagonal(self._batched(x)) for x in (record.mass, record.inverse))
@@ -117,31 +118,6 @@ class StepChanges:
         self.struck, self.free = v, scene.block_changes(record, v, after)
         self.problems = self._solved()
         self.correction = self._correction()
-
-    def _contacts(self, coupling: Coupling, known: Any) -> tuple[Contacts, Contacts | None]:
-        """Contacts as they change with positions, and with velocities where some are on paths (`path_changes`).
-
-        In place: which of them are known. With smoothing, and where they are pushed apart, those on paths are not.
-        """
-        record, sides = self.record, self.sides
-        causes, v = [[side.G for side in sides]], self._velocities(record.v)
-        plain = Contacts(record.contacts.frames, sides, [coupling], causes)
-        if not (record.search.followed != CALM).any():
-            return plain, None
-        pairs = record.search.pairs[record.search.followed != CALM]
-        on_paths = (record.contacts.colliders[:, None] == pairs).all(axis=2).any(axis=1)
-        twists = np.zeros((self.m, 2, 6))
-        for side, own in zip(sides, v, strict=True):
-            twists[side.contact, side.second] = (side.G @ own[..., None])[..., 0]
-        found = path_changes(record, twists, self.scene.detector, self.scene.options)
-        known[on_paths] = False
-        known[found.contacts] = self.smoothing is None
-        known &= ~(on_paths & (record.correction.pushes > 0.0))
-        late = Coupling(*(np.zeros_like(x) for x in coupling))
-        for x, y, with_poses, with_twists in zip(coupling, late, found.with_poses, found.with_twists, strict=True):
-            x[found.contacts], y[found.contacts] = with_poses, with_twists
-        both = Contacts(plain.frames, sides, [coupling, late], [*causes, twist_changes(sides, v)])
-        return both, plain.by_velocities(late)
 
     def _batched(self, x: Array) -> list[Array]:
         """Blocks of each kind of what is laid out as ``bodies.mass``."""

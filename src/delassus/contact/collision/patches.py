@@ -23,6 +23,7 @@ from delassus.contact.collision.colliders import (
     CAPSULE,
     CORNERS,
     CYLINDER,
+    ELLIPSOID,
     ENDS,
     FIRST_FACE,
     HULL,
@@ -30,10 +31,13 @@ from delassus.contact.collision.colliders import (
     N_FACES,
     NORMALS,
     SIZE,
+    SPHERE,
     VERTICES,
+    PairMemory,
     Solid,
 )  # fmt: skip
 from delassus.contact.collision.half_spaces import reduce_manifold
+from delassus.contact.collision.support import support_point
 from delassus.contact.collision.vectors import (
     Vector,
     along,
@@ -205,3 +209,16 @@ def lines(p: Array, q: Array, n: Vector, most_depth: float, most: float, out: Ar
         if there > 0.0 and depth >= -most:
             m = write(out, m, x, n, depth)
     return m
+
+
+@compiled
+def patch_along(a: Solid, b: Solid, hulls: Any, n: Vector, depth: float, most: float, memory: PairMemory) -> int:
+    """Contacts of two convex shapes along a normal of a face, in ``later``; how many."""
+    back, out = scaled(-1.0, n), memory.later
+    if a.shape[KIND] == SPHERE or a.shape[KIND] == ELLIPSOID:
+        radius = a.shape[SIZE] if a.shape[KIND] == SPHERE else 0.0
+        return write(out, 0, along(support_point(a, hulls[VERTICES], back), 0.5 * depth - radius, n), n, depth)
+    if b.shape[KIND] == SPHERE or b.shape[KIND] == ELLIPSOID:
+        radius = b.shape[SIZE] if b.shape[KIND] == SPHERE else 0.0
+        return write(out, 0, along(support_point(b, hulls[VERTICES], n), radius - 0.5 * depth, n), n, depth)
+    return patch(a, b, hulls, (n, depth), most, memory.rows, out, 0)

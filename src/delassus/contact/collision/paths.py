@@ -17,26 +17,17 @@ edge of two tiles does not run into the side of the second.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
-    BOX,
-    CAPSULE,
-    CYLINDER,
-    ELLIPSOID,
-    FIRST_FACE,
     HALF_SPACE,
     HULL,
     KIND,
     LINK,
-    N_FACES,
-    NORMALS,
-    SIZE,
-    SPHERE,
     SURFACE,
     VERTICES,
     Colliders,
@@ -44,9 +35,9 @@ from delassus.contact.collision.colliders import (
     Workspace,
 )  # fmt: skip
 from delassus.contact.collision.narrow_phase import most_gap, touch
-from delassus.contact.collision.patches import patch
-from delassus.contact.collision.support import support_point
-from delassus.contact.collision.vectors import Vector, along, column, cross, dot, in_world, norm, row_of, scaled, write
+from delassus.contact.collision.patches import patch_along
+from delassus.contact.collision.support import core_gap, face_normal, number_of_faces
+from delassus.contact.collision.vectors import Vector, along, column, cross, dot, norm, row_of, scaled
 from delassus.spatial.rotations import Array
 
 CALM, LOOK, LATE, FOLLOWED, BENT = range(5)
@@ -67,6 +58,9 @@ SAME_FACE, SAME_SLIDE = 1.0 - 1e-12, 0.9
 
 WHOLE = 1.0 - 1e-6
 """Added to a number before it is cut off: the next whole number above."""
+
+GRAZING = 1e-5
+"""Angle (rad) below which what runs into a contact grazes it."""
 
 TOGETHER = 1e-6
 """Parts of a step that hits may differ by and are at one time."""
@@ -145,6 +139,15 @@ def approach(k: int, r: int, rows: Array, paths: Paths) -> float:
 
 
 @compiled
+def speed(k: int, r: int, paths: Paths) -> float:
+    """Speed (m/s) of the bodies of a pair beside one another where a contact is."""
+    found, pairs, shapes = paths.space.found, paths.space.pairs, paths.colliders.shapes
+    x = found[r, 1], found[r, 2], found[r, 3]
+    u = link_velocity(int(shapes[pairs[k, 0], LINK]), x, paths)
+    return norm(along(u, -1.0, link_velocity(int(shapes[pairs[k, 1], LINK]), x, paths)))
+
+
+@compiled
 def find_walls(begin: int, end: int, paths: Paths) -> None:
     """Mark some near pairs: those that run into a contact, whose gap may be overlapped by ``closed`` (m)."""
     dt, closed, colliders, space = paths.dt, paths.closed, paths.colliders, paths.space
@@ -155,7 +158,7 @@ def find_walls(begin: int, end: int, paths: Paths) -> None:
             continue
         for r in range(MOST_POINTS * k, MOST_POINTS * k + space.ends[k + 1]):
             into = dt * approach(k, r, space.found, paths)
-            if into > closed and into + space.found[r, 7] > closed:
+            if into > closed and into + space.found[r, 7] > closed and into > GRAZING * dt * speed(k, r, paths):
                 space.paths[k, 0] = LOOK
 
 
@@ -291,18 +294,6 @@ def approach_later(k: int, r: int, t: float, paths: Paths) -> float:
 
 
 @compiled
-def core_gap(a: Solid, b: Solid, vertices: Array, n: Vector) -> float:
-    """Gap (m) of two convex shapes along a unit normal from B to A."""
-    w = along(support_point(a, vertices, scaled(-1.0, n)), -1.0, support_point(b, vertices, n))
-    gap = dot(w, n)
-    if a.shape[KIND] <= CAPSULE:
-        gap -= a.shape[SIZE]
-    if b.shape[KIND] <= CAPSULE:
-        gap -= b.shape[SIZE]
-    return gap
-
-
-@compiled
 def violation(k: int, n: Vector, least: float, paths: Paths) -> tuple[float, float]:
     """By how much (m) the gap along ``n`` at the end of the path is below what it may be, negative; and that gap."""
     colliders, space = paths.colliders, paths.space
@@ -314,26 +305,11 @@ def violation(k: int, n: Vector, least: float, paths: Paths) -> tuple[float, flo
 
 
 @compiled
-def number_of_faces(shape: Array) -> int:
-    """How many normals of faces a shape has, opposite ones of boxes and cylinders counted once."""
-    kind = int(shape[KIND])
-    return 3 if kind == BOX else 1 if kind == CYLINDER else int(shape[N_FACES]) if kind == HULL else 0
-
-
-@compiled
-def face_normal(shape: Array, f: int, pose: Array, hulls: Any) -> Vector:
-    """One of these normals, in the world."""
-    if shape[KIND] == HULL:
-        return in_world(pose, row_of(hulls[NORMALS], int(shape[FIRST_FACE]) + f))
-    return column(pose, 2 if shape[KIND] == CYLINDER else f)
-
-
-@compiled
-def towards(k: int, side: int, f: int, paths: Paths) -> Vector:
-    """Normal of a face of one of a pair at the poses of `place_pair`, from B to A."""
+def towards(k: int, side: int, f: int, pose: Array, paths: Paths) -> Vector:
+    """Normal of a face of one of a pair at its pose, from B to A."""
     space, c = paths.space, paths.space.pairs[k, side]
     shape = paths.colliders.shapes[c]
-    d = face_normal(shape, f, space.work.poses[side], paths.colliders.hulls)
+    d = face_normal(shape, f, pose, paths.colliders.hulls)
     if shape[KIND] == HULL:
         return scaled(2.0 * side - 1.0, d)
     between = along(column(space.world[space.pairs[k, 0]], 3), -1.0, column(space.world[space.pairs[k, 1]], 3))
@@ -358,34 +334,20 @@ def end_of_path(k: int, least: float, most: float, paths: Paths) -> int:
     for side in range(2):
         c = space.pairs[k, side]
         for f in range(number_of_faces(shapes[c])):
-            d = towards(k, side, f, paths)
+            d = towards(k, side, f, space.work.poses[side], paths)
             least_violated, after = violation(k, d, least, paths)
             if least_violated > best:
                 best, n, depth, changed = least_violated, d, -after, True
     if changed:
-        count = patch_along(i, j, n, depth, most, paths)
+        a, b = Solid(shapes[i], space.work.poses[0]), Solid(shapes[j], space.work.poses[1])
+        count = patch_along(a, b, colliders.hulls, n, depth, most, space.work)
     return count
-
-
-@compiled
-def patch_along(i: int, j: int, n: Vector, depth: float, most: float, paths: Paths) -> int:
-    """Contacts of two convex shapes along a normal of a face, in ``later``; how many."""
-    colliders, space = paths.colliders, paths.space
-    shapes, hulls, poses, memory = colliders.shapes, colliders.hulls, space.work.poses, space.work
-    a, b, back = Solid(shapes[i], poses[0]), Solid(shapes[j], poses[1]), scaled(-1.0, n)
-    if shapes[i, KIND] == SPHERE or shapes[i, KIND] == ELLIPSOID:
-        radius = shapes[i, SIZE] if shapes[i, KIND] == SPHERE else 0.0
-        return write(memory.later, 0, along(support_point(a, hulls[VERTICES], back), 0.5 * depth - radius, n), n, depth)
-    if shapes[j, KIND] == SPHERE or shapes[j, KIND] == ELLIPSOID:
-        radius = shapes[j, SIZE] if shapes[j, KIND] == SPHERE else 0.0
-        return write(memory.later, 0, along(support_point(b, hulls[VERTICES], n), radius - 0.5 * depth, n), n, depth)
-    return patch(a, b, hulls, (n, depth), most, memory.rows, memory.later, 0)
 
 
 @compiled
 def is_as_before(k: int, hit: int, count: int, paths: Paths) -> bool:
     """Whether the wall at the start of the step is what is hit, or what is slid along: it stays as it is."""
-    dt, closed, gap, colliders, space = paths.dt, paths.closed, paths.gap, paths.colliders, paths.space
+    dt, closed, colliders, space = paths.dt, paths.closed, paths.colliders, paths.space
     later, found, first, same = space.work.later, space.found, MOST_POINTS * k, SAME_FACE
     r = hit
     if hit < 0:
@@ -404,10 +366,10 @@ def is_as_before(k: int, hit: int, count: int, paths: Paths) -> bool:
         into = found[r, 7] + dt * approach(k, r, found, paths)
         if into > worst:
             worst, deepest = into, r
-    if found[deepest, 7] < -gap:
+    if found[deepest, 7] < -paths.slop:
         same = SAME_FACE
     n0 = found[deepest, 4], found[deepest, 5], found[deepest, 6]
-    if dot(n, n0) >= same:
+    if dot(n, n0) >= same or is_one_face(k, n0, n, paths):
         return True
     i, j, shapes = space.pairs[k, 0], space.pairs[k, 1], colliders.shapes
     return bool(
@@ -416,12 +378,24 @@ def is_as_before(k: int, hit: int, count: int, paths: Paths) -> bool:
 
 
 @compiled
-def entry(k: int, n: Vector, least: float, paths: Paths) -> float:
-    """When two convex shapes overlap by ``least`` along a normal, as a part of the path; −∞: before; ∞: after it."""
+def is_one_face(k: int, n: Vector, later: Vector, paths: Paths) -> bool:
+    """Whether two normals are those of one face of the pair, at the start and at the poses of `place_pair`."""
+    space, same = paths.space, False
+    for side in range(2):
+        c = space.pairs[k, side]
+        for f in range(number_of_faces(paths.colliders.shapes[c])):
+            if dot(n, towards(k, side, f, space.world[c], paths)) >= SAME_FACE:
+                same = same or dot(later, towards(k, side, f, space.work.poses[side], paths)) >= SAME_FACE
+    return same
+
+
+@compiled
+def entry(k: int, n: Vector, later: Vector, least: float, paths: Paths) -> float:
+    """Part of the path at which two convex shapes overlap by ``least`` along a normal that turns; −∞, ∞: outside."""
     shapes, vertices, space = paths.colliders.shapes, paths.colliders.hulls[VERTICES], paths.space
     i, j, poses = space.pairs[k, 0], space.pairs[k, 1], space.work.poses
     before = least + core_gap(Solid(shapes[i], space.world[i]), Solid(shapes[j], space.world[j]), vertices, n)
-    after = least + core_gap(Solid(shapes[i], poses[0]), Solid(shapes[j], poses[1]), vertices, n)
+    after = least + core_gap(Solid(shapes[i], poses[0]), Solid(shapes[j], poses[1]), vertices, later)
     if before <= 0.0:
         return -np.inf
     return np.inf if after > 0.0 else float(before / (before - after))
@@ -432,14 +406,16 @@ def is_entered_last(k: int, n: Vector, paths: Paths) -> bool:
     """Whether shapes that hit overlap along a normal of the start no earlier than along those of their faces."""
     space, shapes, least = paths.space, paths.colliders.shapes, no_obstacle(k, paths)
     place_pair(k, paths.dt, paths)
-    own = entry(k, n, least, paths)
+    own, faces = entry(k, n, n, least, paths), 0
     for side in range(2):
         c = space.pairs[k, side]
         for f in range(number_of_faces(shapes[c])):
-            t = entry(k, towards(k, side, f, paths), least, paths)
-            if own + TOGETHER < t < np.inf:
+            now = towards(k, side, f, space.world[c], paths)
+            t = entry(k, now, towards(k, side, f, space.work.poses[side], paths), least, paths)
+            if own + TOGETHER < t < np.inf and dot(now, n) < SAME_FACE:
                 return False
-    return own < np.inf
+            faces += 1
+    return faces == 0 or own < np.inf
 
 
 @compiled

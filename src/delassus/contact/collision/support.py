@@ -9,6 +9,7 @@ support points, ``∂x = K ∂d``, ``w`` changes by ``−(K_A + K_B) ∂n``.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +20,13 @@ from delassus.contact.collision.colliders import (
     CAPSULE,
     CYLINDER,
     ELLIPSOID,
+    FIRST_FACE,
     FIRST_VERTEX,
     HULL,
     KIND,
+    N_FACES,
     N_VERTICES,
+    NORMALS,
     RADIUS,
     SIZE,
     Solid,
@@ -221,3 +225,30 @@ def stationary(a: Solid, b: Solid, vertices: Array, gap: float, n: Vector, p: Ve
         if ends:
             break
     return g, m, x
+
+
+@compiled
+def core_gap(a: Solid, b: Solid, vertices: Array, n: Vector) -> float:
+    """Gap (m) of two convex shapes along a unit normal from B to A."""
+    w = along(support_point(a, vertices, scaled(-1.0, n)), -1.0, support_point(b, vertices, n))
+    gap = dot(w, n)
+    if a.shape[KIND] <= CAPSULE:
+        gap -= a.shape[SIZE]
+    if b.shape[KIND] <= CAPSULE:
+        gap -= b.shape[SIZE]
+    return gap
+
+
+@compiled
+def number_of_faces(shape: Array) -> int:
+    """How many normals of faces a shape has, opposite ones of boxes and cylinders counted once."""
+    kind = int(shape[KIND])
+    return 3 if kind == BOX else 1 if kind == CYLINDER else int(shape[N_FACES]) if kind == HULL else 0
+
+
+@compiled
+def face_normal(shape: Array, f: int, pose: Array, hulls: Any) -> Vector:
+    """One of these normals, in the world."""
+    if shape[KIND] == HULL:
+        return in_world(pose, row_of(hulls[NORMALS], int(shape[FIRST_FACE]) + f))
+    return column(pose, 2 if shape[KIND] == CYLINDER else f)

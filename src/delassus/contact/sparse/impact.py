@@ -17,7 +17,6 @@ from delassus.contact.sparse.records import (
     State,
 )
 from delassus.contact.sparse.rows import add_compliance
-from delassus.contact.sparse.sweeps import push
 from delassus.contact.sparse.sweeps import push, work_on_moved
 from delassus.spatial.rotations import Array
 

@@ -42,9 +42,10 @@ FINITE = {
 """What has no results that are not finite, whatever numbers it is given."""
 
 PROTOCOL = {
-    "arguments", "candidates", "carrier", "carriers", "check", "coefficients", "drift", "gravity", "is_internal",
+    "arguments", "between_links", "candidates", "carrier", "carriers", "check", "coefficients", "drift", "gravity",
+    "is_internal",
     "line", "links", "measured", "periods",
-    "place", "position", "position_coefficients", "rates", "row_sizes", "rows_on_links",
+    "place", "placed", "position", "position_coefficients", "rates", "row_sizes", "rows_on_links",
     "selection", "sides", "top", "velocity", "velocity_drift", "within_a_turn",
 }  # fmt: skip
 """What algorithms ask constraints, with arguments of their own."""

@@ -45,6 +45,14 @@ from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 ROUNDING = 512.0
 """Pivots over their size and the round-off below which a row is taken to depend on those before it."""
 
+NEARLY = 0.9
+"""Part of the largest pivot from which on another is as good: round-off does not choose among equal ones.
+
+Pivots of several points on one link start out equal, and where rows outnumber what can move, impulses and the rows that
+are followed depend on the choice. That part is far below one by the round-off of all pivots that are kept, in float32
+too, and costs no accuracy.
+"""
+
 
 class Response:
     """How velocities answer changes of momentum and of rows, contacts and joints in the modes of a solved problem.
@@ -361,13 +369,13 @@ def _over_pivot(ops: Ops, pivot: Scalar, size: Scalar) -> Scalar:
 
 
 def _largest(ops: Ops, pivots: Sequence[Scalar], sizes: Sequence[Scalar], left: Sequence[Scalar]) -> list[Scalar]:
-    """1 for the first of the largest pivots over their sizes among those that are ``left``, else 0."""
+    """1 for the first that is `NEARLY` the largest pivot over its size among those that are ``left``, else 0."""
     ratios = [
         ops.select(there, x / ops.maximum(size, SQUARE_FLOOR), -1.0)
         for x, size, there in zip(pivots, sizes, left, strict=True)
     ]
-    most, out, none = maximum_of(ops, ratios), list[Scalar](), cast(Scalar, 1.0)
+    least, out, none = NEARLY * maximum_of(ops, ratios), list[Scalar](), cast(Scalar, 1.0)
     for x in ratios:
-        out.append(none * (1.0 - ops.less(x, most)))
+        out.append(none * (1.0 - ops.less(x, least)))
         none = none - out[-1]
     return out

@@ -163,9 +163,10 @@ class Check:
             self.hold("of least norm", name, best, f, self.bound(self.noise[name]))
 
     def is_rest(self, name):
-        """Whether a result is round-off of the others, such as what is left to move where rows hold all."""
-        largest = {key: np.abs(x.astype(float)).max(initial=0.0) for key, x in self.expected.items()}
-        return self.case.is_dependent and largest[name] < NULL * max(largest.values())
+        """States (n,) at which a result is round-off of the others: of what is left to move where rows hold all."""
+        largest = {key: np.abs(x.astype(float)).reshape(self.n, -1).max(axis=1, initial=0.0)
+                   for key, x in self.expected.items()}  # fmt: skip
+        return self.case.is_dependent & (largest[name] < NULL * np.max([*largest.values()], axis=0))
 
     def rounding(self, exact, dtype, values=None):
         """Errors of the traced program in numbers of that type: of what estimates none, those of the worst state."""
@@ -216,9 +217,10 @@ class Check:
         if self.kernel.iterates and (name in LEFT_OPEN or (name == "q_next" and self.dtype == np.float32)):
             return
         error = errors_of(found, expected, places)
-        if name in MISSED or self.is_rest(name):
+        rest = np.ones(self.n, dtype=bool) if name in MISSED else self.is_rest(name)
+        if rest.any():
             whole = np.max([scale_of(x) for x in self.expected.values()], axis=0)
-            error = error * (scale_of(expected) / whole)[places]
+            error = error * np.where(rest, scale_of(expected) / whole, 1.0)[places]
         finite = np.isfinite(expected.astype(float)).reshape(self.n, -1).all(axis=1)
         held = (self.solved & finite & where)[places]
         wrong = np.atleast_1d(held & ~(error <= np.broadcast_to(bound, self.n)[places]))
@@ -439,6 +441,7 @@ FOUND = (
     ("motion_sensors", 105, 1),  # the centre of mass of a link that carries no mass
     ("inertial_derivatives", 251305263, 2),  # took dependent rows for independent ones
     ("dynamics", 251305263, 0),  # error estimates of proximal that saw no forces that move nothing
+    ("inertial_derivatives", 1103, 2),  # of this test: results that are round-off of the others at some states only
     ("sensors", 251305263, 1),  # of this test: sensors that need no forces of rows that are dependent
 )
 """Cases that have found a fault, and which."""

@@ -431,18 +431,13 @@ FOUND = (
     ("step_derivatives", 880001, 3),  # of this test: round-off near a half turn, measured where it happens to cancel
     ("step", 189735154, 0),  # the second system of a step: numbers had asked less of the first one than the trace
     ("contact_step", 5001, 0),  # of this test: steps that their sweeps have not solved
-    ("close_loops", 251305263, 2),  # of this test: what is closed in numbers of float32
     ("inverse_dynamics", 189735153, 1),  # of this test: how soft equations within cones are in float32
-    ("frame_jacobian", 251305263, 2),  # of this test: arrays of three axes in CasADi
-    ("impulse", 189735152, 3),  # of this test: errors of the method that functions take
     ("control", 1004, 0),  # of this test: states of float32 that are solved again in float64
     ("contact_step_derivatives", 1100, 2),  # rows that outnumber what moves: round-off chose among equal pivots
-    ("contact_step_derivatives", 1102, 1),  # the same of a bounce
     ("motion_sensors", 105, 1),  # the centre of mass of a link that carries no mass
     ("inertial_derivatives", 251305263, 2),  # took dependent rows for independent ones
     ("dynamics", 251305263, 0),  # error estimates of proximal that saw no forces that move nothing
     ("inertial_derivatives", 1103, 2),  # of this test: results that are round-off of the others at some states only
-    ("sensors", 251305263, 1),  # of this test: sensors that need no forces of rows that are dependent
 )
 """Cases that have found a fault, and which."""
 

@@ -55,8 +55,16 @@ class StepChanges:
         self._varied = Varied(step, inputs, problem, found.start, parameters)
 
     def distance(self) -> Matrix:
-        """Distance (m/s, rad/s) of the nearest other mode (1 × 1)."""
-        return nearest_mode(self._ops, self._last.modes, self._last.holds)
+        """Distance (m/s, rad/s) of the nearest other mode (1 × 1), of the step and of its impacts."""
+        ops, impact = self._ops, self._found.impact
+        nearest = nearest_mode(ops, self._last.modes, self._last.holds)
+        if impact is None:
+            return nearest
+        for solved in impact.phases:
+            own = nearest_mode(ops, *self._step.modes(solved.problem, solved.outcome.p))
+            ((x,),), ((y,),) = ops.entries(nearest), ops.entries(own)
+            nearest = ops.matrix([[ops.select(impact.struck, ops.minimum(x, y), x)]])
+        return nearest
 
     def _beside(self, height: int, **parts: Matrix) -> Matrix:
         """Columns of what varies, side by side; those that are not given are zero."""

@@ -28,12 +28,15 @@ from delassus.algorithms.problem import EndEffector
 from delassus.algorithms.rnea import accelerations, to_joints
 from delassus.model.tree import WORLD
 from delassus.spatial.joints import Joint
-from delassus.spatial.motion import ANGULAR, LINEAR, from_entries
+from delassus.spatial.motion import ANGULAR, LINEAR, column, from_entries, scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 CORRECTION, CONDITION = 2.0, 0.2
 """Weights of ``δ`` and of ``y`` times round-off in the estimate: errors are seldom more than the one, or than the
 other (``delassus bench errors``)."""
+
+UNEVEN = (1.0, 2.0)
+"""Range of factors of changes of rows: without, multiples of a row change together, as if their forces were unique."""
 
 PARTS = (LINEAR, ANGULAR)
 
@@ -220,7 +223,7 @@ class Terms(Usual):
     Attributes
     ----------
     missed, sizes : pairs of matrices, (nv × 1) and (m × 1)
-        ``r`` and ``s``; ``t``, with signs at random, and zero where those are by structure.
+        ``r`` and ``s``; ``t``, with signs at random, of rows with factors, too, and zero where those are by structure.
     usual_rows : scalar
         The largest acceleration along a row that usual ones of joints add up to, or the largest one of all
         joints if that is more: solutions are as accurate as their largest entry allows, also along rows that hold
@@ -288,7 +291,8 @@ class Terms(Usual):
         of_joints = [[sum(x) for x in zip(*parts, strict=True)] for parts in on_joints]
         t = [force + signed(x, force) for force, x in zip(to_joints(motion, f), of_joints, strict=True)]
         rows = row_accelerations(motion, a)
-        return motion.stacked(t), rows + signed(self._along_rows(sizes, self._qdd), rows)
+        along = signed(self._along_rows(sizes, self._qdd), self.missed[1])
+        return motion.stacked(t), rows + scaled(ops, [signs.uniform(*UNEVEN) for _ in column(ops, along)], along)
 
     def _along_rows(self, a: Sequence[Sizes], qdd: Sequence[Matrix]) -> list[Scalar]:
         """Sums of the sizes of accelerations along each row."""

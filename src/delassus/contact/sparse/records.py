@@ -242,8 +242,8 @@ class ContactsBefore(NamedTuple):
 class Contacts(NamedTuple):
     """Contacts of a step, ``row`` the row group of each, or −1, and their impulses, of all phases and ``sustained``.
 
-    ``start`` is where solvers start. Of near pairs, ``groups`` and ``entries`` say where their row groups begin and
-    end, and where the Jacobians of these do.
+    ``start`` is where solvers start, ``turning`` what `turn_contacts` finds. Of near pairs, ``groups`` and ``entries``
+    say where their row groups begin and end, and where the Jacobians of these do.
     """
 
     found: ContactArrays
@@ -251,6 +251,7 @@ class Contacts(NamedTuple):
     impulses: Array
     sustained: Array
     start: Array
+    turning: Array
     groups: Indices
     entries: Indices
     before: ContactsBefore
@@ -318,8 +319,8 @@ class LinkMotion(NamedTuple):
     """Links in the order of the scene: poses, how far each may move until its next step (m), twists.
 
     These are in the axes of the world, of the step that is expected, then of that which is found. ``overlaps`` are
-    the deepest (m) at the start of the step, ``hits`` the times of the first. ``tunnelling`` are blocks that impulses
-    drive into others.
+    the deepest (m) at the start of the step, ``hits`` the times of the first. ``ahead`` are poses where the velocities
+    of the start lead to. ``tunnelling`` are blocks that impulses drive into others.
     """
 
     poses: Array
@@ -327,6 +328,7 @@ class LinkMotion(NamedTuple):
     twists: Array
     overlaps: Array
     hits: Array
+    ahead: Array
     tunnelling: Indices
 
 

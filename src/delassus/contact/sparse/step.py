@@ -48,6 +48,7 @@ from delassus.contact.sparse.parts import (
     STEPS,
     STORING,
     TOUCHING,
+    TURNING,
     UNPACKING,
     compute_part,
     paths_of,
@@ -72,6 +73,7 @@ from delassus.contact.sparse.records import (
     Options,
 )
 from delassus.contact.sparse.rows import (
+    add_turning,
     find_islands,
     is_at_rest,
     normal_velocity,
@@ -81,6 +83,7 @@ from delassus.contact.sparse.rows import (
 )
 from delassus.contact.sparse.sleep import fall_asleep, stop_sleeping, wake_touched
 from delassus.contact.sparse.tape import begin_tape, record_parts, record_problem
+from delassus.contact.sparse.turning import any_turning, place_ahead
 from delassus.spatial.rotations import Array
 
 
@@ -223,6 +226,7 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
                 progress[PHASE] = COMPRESSION
                 compress(data)
             else:
+                add_turning(data)
                 warm_start_joints(data.rows, data.joints, m, total)
         elif phase == COMPRESSION:
             statuses[status] += 1
@@ -264,6 +268,13 @@ def find_contacts(model: Model, data: Data, options: Options) -> int:
     if n > data.contacts.row.size:
         return NO_ROOM
     share(UNPACKING, pairs, model, data, options)
+    if any_turning(pairs, data):
+        state = data.state
+        for c in range(state.v.size):
+            state.after[c], state.shift[c] = state.v[c], 0.0
+        share(INTEGRATION, model.free[1], model, data, options)
+        place_ahead(model, data, options.dt)
+        share(TURNING, pairs, model, data, options)
     return n
 
 

@@ -143,7 +143,8 @@ class BlockSteps:
             self.detector.size, self.detector.margin, characteristic_length(tree),
         )  # fmt: skip
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
-        of_links = _zeros((tree.n_links, 3, 4), tree.n_links, (tree.n_links, 6), tree.n_links, tree.n_links)
+        poses = tree.n_links, 3, 4
+        of_links = _zeros(poses, tree.n_links, (tree.n_links, 6), tree.n_links, tree.n_links, poses)
         self._links = LinkMotion(*of_links, *_indices(n))
         counts = _indices(8, len(STATUSES), len(STATUSES))
         self._progress = Progress(*[*counts, *_zeros(3, nv, nv), self._tape(0, 0)])
@@ -217,7 +218,7 @@ class BlockSteps:
         before = getattr(self, "_contacts", None)
         pairs = len(self.detector.space.pairs) + 1
         kept = ContactsBefore(*_indices(1, (n, 2)), *_zeros((n, 3), (n, 3, 3), (n, 3)), *_indices(n))
-        of_step = [*_indices(n), *_zeros((n, 3), (n, 3), (n, 3)), *_indices(pairs, pairs)]
+        of_step = [*_indices(n), *_zeros((n, 3), (n, 3), (n, 3), (n, 3)), *_indices(pairs, pairs)]
         self._contacts = Contacts(*[self.detector.found, *of_step, kept])
         if before is not None:
             for to, x in zip(self._contacts.before, before.before, strict=True):

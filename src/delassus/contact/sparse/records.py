@@ -112,12 +112,13 @@ class RowLaws(NamedTuple):
 
     Of joints ``d[i]`` begins with the limits of velocities. ``W[i]`` is the group's own block of ``J M⁻¹ Jᵀ``, ``w[i]``
     the mean of its diagonal, ``R[i]`` a compliance, and ``prepared`` what `point_of` takes. Residuals count times
-    ``unit[i]``, a length of hinges.
+    ``unit[i]``, a length of hinges. Part of ``d`` is ``turning``; see `delassus.contact.sparse.turning`.
     """
 
     W: Array
     prepared: Array
     d: Array
+    turning: Array
     mu: Array
     friction_offset: Array
     w: Array

@@ -119,6 +119,7 @@ def add_joint_groups(data: Data, dt: float, length: float, count: int, at: int) 
         rows.law.unit[count] = length if bodies.turns[dof] == 1 else 1.0
         rows.law.d[count, 0] = max(-max(q - joints.lower[e], 0.0) / dt, -OUT_OF_REACH)
         rows.law.d[count, 1], rows.law.d[count, 2] = min(max(joints.upper[e] - q, 0.0) / dt, OUT_OF_REACH), 0.0
+        rows.law.turning[count, 0] = rows.law.turning[count, 1] = rows.law.turning[count, 2] = 0.0
         for k in range(m):
             rows.J[at + k] = 0.0
         rows.J[at + dof - bodies.first[block]] = 1.0

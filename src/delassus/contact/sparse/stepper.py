@@ -203,7 +203,7 @@ class BlockSteps:
         widest, nv = int(sizes.max(initial=0)), int(sizes.sum())
         joints = len(self._joints.dofs)
         g, J = n + joints, 6 * widest * n + widest * joints
-        law = RowLaws(*_zeros((g, 3, 3), (g, 12), (g, 3), g, g, g, g, g))
+        law = RowLaws(*_zeros((g, 3, 3), (g, 12), (g, 3), (g, 3), g, g, g, g, g))
         memory = RowMemory(*_zeros((g, 9), *[(g, 3)] * 4))
         self.rows = Rows(*[*_indices(g, g, g, g, g), *_zeros(J, J), law, *_zeros((g, 3), g, g), memory])
         works = list[Work]()

@@ -6,10 +6,12 @@ the start, and differ from what the rows say of it by
 
     κ_n = (φ(q ⊕ h ṽ) − φ(q)) / h − J_n ṽ,   κ_t = s_t / h − J_t ṽ,
 
-``s_t`` the slip along tangents halfway, of those points of the two bodies that touch halfway: midway between those that
-touch at the start and at the end, in the axes of either body. These are added to the offsets ``d`` of contacts that
-touch at both ends; where nothing turns they are zero. Source: Ryckaert, Ciccotti and Berendsen 1977 (constraints on
-the displacement, forces along the rows of the start).
+``s_t`` the slip along tangents halfway, of those points of the two bodies that touch halfway. These are added to the
+offsets ``d`` of contacts that touch at both ends; where nothing turns they are zero.
+
+What turns has ``J ṽ = κ`` from the step before, and the offset ``κ`` turns it to ``J v⁺ = −κ``: no energy is gained. A
+larger offset would bring energy, and is cut to that. Source: Ryckaert, Ciccotti and Berendsen 1977 (constraints on the
+displacement, forces along the rows of the start).
 """
 
 from __future__ import annotations
@@ -225,12 +227,17 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     slip = along(link_velocity(i, x, paths), -1.0, link_velocity(j, x, paths))
     halfway = along(halfway_velocity(i, middle, dt, data), -1.0, halfway_velocity(j, middle, dt, data))
     halfway = along(halfway, 1.0, along(of_a[1], -1.0, of_b[1]))
-    belts = along(of_a[0], -1.0, of_b[0])
+    slip, size = along(slip, 1.0, along(of_a[0], -1.0, of_b[0])), 0.0
+    now = dot(column(found.frames[e], 0), slip), dot(column(found.frames[e], 1), slip), dot(n, slip)
     for c in range(2):
         t = column(found.frames[e], c)
         turned = along(t, -dot(t, both) / dot(both, both), both)  # the tangent halfway
-        out[e, c] = dot(turned, halfway) / norm(turned) - dot(t, along(slip, 1.0, belts))
-    out[e, 2] = (-later[r, 7] - gap) / dt - dot(n, slip)
+        out[e, c] = dot(turned, halfway) / norm(turned) - now[c]
+        size += out[e, c] * out[e, c]
+    most = now[0] * now[0] + now[1] * now[1]
+    for c in range(2 if size > most else 0):
+        out[e, c] *= math.sqrt(most / size)
+    out[e, 2] = max((-later[r, 7] - gap) / dt - now[2], min(now[2], 0.0))
 
 
 @compiled

@@ -43,7 +43,7 @@ from delassus.spatial.rotations import Array
 TURNS = 1.0
 """Mark of the first contact of a pair that turns."""
 
-NEGLIGIBLE = 1e-2
+NEGLIGIBLE = 0.1
 """Of what closed contacts may be apart, the part that turning may change a gap by and is left alone."""
 
 STRAIGHT = 1e-9
@@ -51,6 +51,9 @@ STRAIGHT = 1e-9
 
 CHANGE = 10.0
 """Over the gap up to which contacts are closed, what turning may change a gap by in a step."""
+
+OF_FACE = 3
+"""Contacts of what lies on a face."""
 
 SAME_SIDE = 0.9
 """Cosine of the angle up to which the normal of a contact may turn in a step."""
@@ -215,12 +218,16 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     found, later, out, dt = data.contacts.found, data.space.work.later, data.contacts.turning, paths.dt
     i, j, x, gap = found.links[e, 0], found.links[e, 1], row_of(found.points, e), -found.depths[e]
     r = same_later(k, e, count, 2.0 * paths.slop, data)
-    if r < 0:
+    is_same = r >= 0
+    if not is_same:
+        r = face_later(k, e, count, 2.0 * paths.slop, data)
+    n, n_end = column(found.frames[e], 2), (later[r, 4], later[r, 5], later[r, 6])
+    if r < 0 or dot(n, n_end) < SAME_SIDE:
         return
-    y, n = (later[r, 1], later[r, 2], later[r, 3]), column(found.frames[e], 2)
-    n_end = later[r, 4], later[r, 5], later[r, 6]
-    if dot(n, n_end) < SAME_SIDE:
-        return
+    y, gap_end = (later[r, 1], later[r, 2], later[r, 3]), -later[r, 7]
+    if not is_same:
+        to_a, to_b = with_link(x, i, True, data), with_link(x, j, True, data)
+        y, gap_end = scaled(0.5, along(to_a, 1.0, to_b)), gap + dot(n_end, along(to_a, -1.0, to_b))
     middle, both = scaled(0.5, along(x, 1.0, y)), along(n, 1.0, n_end)
     of_a = belt_of(found.colliders[e, 0], i, paths, data)
     of_b = belt_of(found.colliders[e, 1], j, paths, data)
@@ -237,7 +244,7 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     most = now[0] * now[0] + now[1] * now[1]
     for c in range(2 if size > most else 0):
         out[e, c] *= math.sqrt(most / size)
-    out[e, 2] = max((-later[r, 7] - gap) / dt - now[2], min(now[2], 0.0))
+    out[e, 2] = max((gap_end - gap) / dt - now[2], min(now[2], 0.0))
 
 
 @compiled
@@ -266,6 +273,20 @@ def same_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
             d = along(row_of(found.points, c), -1.0, x)
             other = min(other, dot(d, d))
     return nearest if 4.0 * least < other else -1
+
+
+@compiled
+def face_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
+    """The deepest contact at the end of the path of a pair that lies on a face then and at the start; else −1.
+
+    Corners of what touches there may be others then: what turns about the normal of a face has any.
+    """
+    found, later, ends, touching, deepest = data.contacts.found, data.space.work.later, data.space.ends, 0, 0
+    for c in range(ends[k], ends[k + 1]):
+        touching += 1 if -found.depths[c] <= closed else 0
+    for r in range(1, count):
+        deepest = r if later[r, 7] > later[deepest, 7] else deepest
+    return deepest if min(touching, count) >= OF_FACE and -found.depths[e] <= closed else -1
 
 
 @compiled

@@ -88,9 +88,9 @@ def pair_turns(k: int, x: Vector, paths: Paths) -> bool:
     i, j = int(shapes[pairs[k, 0], LINK]), int(shapes[pairs[k, 1], LINK])
     for link in (i, j):
         if link >= 0:
-            w = angular(link, paths)
-            turn += paths.dt * norm(w)
-            way += paths.dt * norm(cross(w, along(x, -1.0, column(paths.poses[link], 3))))
+            angle = paths.dt * norm(angular(link, paths))
+            turn += angle
+            way += angle * norm(along(x, -1.0, column(paths.poses[link], 3)))
     if turn <= STRAIGHT and is_flat(shapes[pairs[k, 0], KIND]) and is_flat(shapes[pairs[k, 1], KIND]):
         return False
     way += paths.dt * norm(along(link_velocity(i, x, paths), -1.0, link_velocity(j, x, paths)))

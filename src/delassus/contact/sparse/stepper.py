@@ -305,6 +305,14 @@ class BlockSteps:
         found = ContactSet.trusted(*(array[:n].copy() for array in self.detector.found))
         return found.some(found.depths >= -self.options.touching), in_order, None
 
+    def kicked(self, q: Array, v: Array, tau: Array) -> Array:
+        """Velocity (nv,) after a step without contacts."""
+        self._set(q, v, tau)
+        self._run(0)
+        out = np.empty_like(v)
+        out[self.blocks.dofs] = self.state.target
+        return out
+
     def _without_inertia(self) -> int:
         """Link whose joint moves most where the block with the worst mass matrix has least inertia."""
         blocks, pivots = self.blocks, np.nan_to_num(self.state.pivots)

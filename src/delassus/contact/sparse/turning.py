@@ -55,6 +55,9 @@ CHANGE = 10.0
 OF_FACE = 3
 """Contacts of what lies on a face."""
 
+MERGED = 1.05
+"""Square of a way over that of another up to which their ends are in one place: the two rims of a thin disk."""
+
 SAME_SIDE = 0.9
 """Cosine of the angle up to which the normal of a contact may turn in a step."""
 
@@ -253,7 +256,7 @@ def same_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
 
     Its gap is at most ``closed`` (m) and differs by at most `CHANGE` times as much at the end, where no other is deeper
     by more than ``closed``. Of such contacts it is nearest to where both bodies carry it, by less than half of the way
-    to any other.
+    to any other; of those in one place it is the one with its gap.
     """
     found, later, ends = data.contacts.found, data.space.work.later, data.space.ends
     i, j, x = found.links[e, 0], found.links[e, 1], row_of(found.points, e)
@@ -264,14 +267,18 @@ def same_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
     for r in range(count if -found.depths[e] <= closed else 0):
         if deepest - later[r, 7] <= closed and abs(found.depths[e] - later[r, 7]) <= CHANGE * closed:
             d = along((later[r, 1], later[r, 2], later[r, 3]), -1.0, middle)
-            if dot(d, d) < least:
-                nearest, least, other = r, dot(d, d), least
-            else:
-                other = min(other, dot(d, d))
+            square, change = dot(d, d), abs(found.depths[e] - later[r, 7])
+            if square > MERGED * least:
+                other = min(other, square)
+            elif MERGED * square < least:
+                nearest, least, other = r, square, least
+            elif change < abs(found.depths[e] - later[nearest, 7]):
+                nearest, least = r, square
     for c in range(ends[k], ends[k + 1]):
         if c != e and -found.depths[c] <= closed:
             d = along(row_of(found.points, c), -1.0, x)
-            other = min(other, dot(d, d))
+            if dot(d, d) > (MERGED - 1.0) ** 2 * least:
+                other = min(other, dot(d, d))
     return nearest if 4.0 * least < other else -1
 
 

@@ -231,7 +231,8 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     if not is_same:
         to_a, to_b = with_link(x, i, True, data), with_link(x, j, True, data)
         y, gap_end = scaled(0.5, along(to_a, 1.0, to_b)), gap + dot(n_end, along(to_a, -1.0, to_b))
-    middle, both = scaled(0.5, along(x, 1.0, y)), along(n, 1.0, n_end)
+    middle, half = scaled(0.5, along(x, 1.0, y)), along(n, 1.0, n_end)
+    half = scaled(1.0 / norm(half), half)  # the normal halfway
     of_a = belt_of(found.colliders[e, 0], i, paths, data)
     of_b = belt_of(found.colliders[e, 1], j, paths, data)
     slip = along(link_velocity(i, x, paths), -1.0, link_velocity(j, x, paths))
@@ -241,8 +242,8 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     now = dot(column(found.frames[e], 0), slip), dot(column(found.frames[e], 1), slip), dot(n, slip)
     for c in range(2):
         t = column(found.frames[e], c)
-        turned = along(t, -dot(t, both) / dot(both, both), both)  # the tangent halfway
-        out[e, c] = dot(turned, halfway) / norm(turned) - now[c]
+        turned = along(t, -dot(t, half) / (1.0 + dot(n, half)), along(n, 1.0, half))  # the tangent halfway
+        out[e, c] = dot(turned, halfway) - now[c]
         size += out[e, c] * out[e, c]
     most = now[0] * now[0] + now[1] * now[1]
     for c in range(2 if size > most else 0):

@@ -17,7 +17,7 @@ from delassus.contact.sparse.records import (
     State,
 )
 from delassus.contact.sparse.rows import add_compliance
-from delassus.contact.sparse.sweeps import push, work_on_moved
+from delassus.contact.sparse.sweeps import push, velocity, work_on_moved
 from delassus.spatial.rotations import Array
 
 DONE, UNSOLVED, REDUCED, SINGULAR, COARSE_STEP, LOOPS_OPEN, RAY, TROUBLE, ROUND_OFF, CONFLICT = range(10)
@@ -32,6 +32,9 @@ CROWD = 8
 
 PROXIMAL_TERM = 1.0
 """Compliance of these about their last impulses in sweeps, over their mobility."""
+
+MOST_GAIN = 0.1
+"""Of the energy that impulses bring to what rests, the part up to which a gain is an error of the step."""
 
 GAPE_TIME = 10.0
 """Time (s) in which velocities that are wrong by the tolerance open a contact by so much that it bears no more."""
@@ -50,8 +53,41 @@ def solve_some(begin: int, end: int, data: Data, options: Options) -> None:
         if islands.member_ends[k + 1] - islands.member_ends[k] >= CROWD:
             share_loads(data, k, GAPE_TIME * options.tolerance / options.dt)
         report[0] = solve_island(bodies, rows, data.work, islands, k, v, options, report)
+        if report[0] != TOO_SMALL and gains_by_turning(bodies, rows, islands, k, data.state):
+            report[0] = solve_island(bodies, rows, data.work, islands, k, v, options, report)
         if report[0] != TOO_SMALL and not report[0] <= options.tolerance:
             make_safe(bodies, rows, islands, k, data.state)
+
+
+@compiled
+def gains_by_turning(bodies: Bodies, rows: Rows, islands: Islands, k: int, state: State) -> bool:
+    """Whether impulses bring energy to an island because its contacts turn; then these do not turn any more.
+
+    Impulses are zero, and velocities ``after`` those without, where that is so. What turns steadily gains none: from
+    ``J v = κ`` to ``J v = −κ``.
+    """
+    turns, before, after = False, 0.0, 0.0
+    for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
+        for c in range(3):
+            turns = turns or rows.law.turning[islands.members[e], c] != 0.0
+    if not turns:
+        return False
+    for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
+        i = islands.members[e]
+        u, w = velocity(bodies, rows, i, state.target), velocity(bodies, rows, i, state.after)
+        for c in range(3):
+            belt = rows.law.d[i, c] - rows.law.turning[i, c] if rows.kind[i] == CONTACT and c < 2 else 0.0
+            before += 0.5 * rows.r[i, c] * (u[c] + belt)
+            after += 0.5 * rows.r[i, c] * (w[c] + belt)
+    if before + after <= MOST_GAIN * (after - before):
+        return False
+    for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
+        i = islands.members[e]
+        for c in range(3):
+            rows.law.d[i, c] -= rows.law.turning[i, c]
+            rows.law.turning[i, c] = rows.r[i, c] = 0.0
+    move(bodies, islands, k, 0.0, state.target, state.after)
+    return True
 
 
 @compiled
@@ -99,7 +135,8 @@ def energy_terms(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array,
     linear, square = 0.0, 0.0
     for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
         i = islands.members[e]
-        linear += rows.r[i, 0] * rows.law.d[i, 0] + rows.r[i, 1] * rows.law.d[i, 1]
+        for c in range(2):
+            linear += rows.r[i, c] * (rows.law.d[i, c] - rows.law.turning[i, c])
         linear += work_on_moved(bodies, rows, i, rows.r[i, 0], rows.r[i, 1], rows.r[i, 2], v)
     for e in range(islands.node_ends[k], islands.node_ends[k + 1]):
         f, at = bodies.first[islands.nodes[e]], bodies.at[islands.nodes[e]]

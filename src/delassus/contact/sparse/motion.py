@@ -158,6 +158,7 @@ def correct_positions(k: int, model: Model, data: Data, options: Options) -> Non
         i = islands.members[m]
         e, moved, back = islands.contact[i], dt * velocity(bodies, rows, i, state.after)[2], 0.0
         if rows.kind[i] == CONTACT:
+            moved += dt * contacts.turning[e, 2]
             back, least = gap_correction(-contacts.found.depths[e], moved, options.penetration, options.correction)
             rows.law.d[i, 2] = -least
         else:

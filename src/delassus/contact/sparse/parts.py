@@ -16,15 +16,16 @@ from delassus.contact.sparse.impact import solve_some
 from delassus.contact.sparse.motion import correct_positions, free_motion_of_links, integrate_positions
 from delassus.contact.sparse.records import Data, Model, Options
 from delassus.contact.sparse.rows import choose_contacts, fill_groups, store_impulses, warm_start_contacts
+from delassus.contact.sparse.turning import mark_turning, turn_contacts
 from delassus.runtime.helper import UNIT, share_work
 
 (
-    STEPS, FREE_MOTION, PLACING, TOUCHING, FOLLOWING, UNPACKING, CHOICE, FILLING, SOLUTION, STORING, CORRECTION,
-    INTEGRATION,
-) = range(12)  # fmt: skip
+    STEPS, FREE_MOTION, PLACING, TOUCHING, FOLLOWING, UNPACKING, TURNING, CHOICE, FILLING, SOLUTION, STORING,
+    CORRECTION, INTEGRATION,
+) = range(13)  # fmt: skip
 """Whole steps, and parts of one: links without contacts, poses of colliders, contacts of near pairs, of some of them on
-their paths, all in their order, those that have row groups, these groups, impulses of islands, those of contacts,
-position correction of islands, and positions of free bodies."""
+their paths, all in their order, how they turn, those that have row groups, these groups, impulses of islands, those of
+contacts, position correction of islands, and positions of free bodies."""
 
 GRAIN = UNIT
 """Pairs, contacts or bodies that one thread takes at least; bodies are states of a kernel."""
@@ -63,6 +64,10 @@ def compute_part(part: int, begin: int, end: int, model: Model, data: Data, opti
     elif part == UNPACKING:
         unpack(begin, end, model.colliders, data.space, data.contacts.found)
         warm_start_contacts(data.space.ends[begin], data.space.ends[end], data.contacts)
+        if options.turning:
+            mark_turning(begin, end, model, data, paths_of(model, data, options))
+    elif part == TURNING:
+        turn_contacts(begin, end, data, paths_of(model, data, options))
     elif part == CHOICE:
         choose_contacts(begin, end, model, data, options)
     elif part == FILLING:

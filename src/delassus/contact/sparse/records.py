@@ -112,12 +112,13 @@ class RowLaws(NamedTuple):
 
     Of joints ``d[i]`` begins with the limits of velocities. ``W[i]`` is the group's own block of ``J M⁻¹ Jᵀ``, ``w[i]``
     the mean of its diagonal, ``R[i]`` a compliance, and ``prepared`` what `point_of` takes. Residuals count times
-    ``unit[i]``, a length of hinges.
+    ``unit[i]``, a length of hinges. Part of ``d`` is ``turning``; see `delassus.contact.sparse.turning`.
     """
 
     W: Array
     prepared: Array
     d: Array
+    turning: Array
     mu: Array
     friction_offset: Array
     w: Array
@@ -242,8 +243,8 @@ class ContactsBefore(NamedTuple):
 class Contacts(NamedTuple):
     """Contacts of a step, ``row`` the row group of each, or −1, and their impulses, of all phases and ``sustained``.
 
-    ``start`` is where solvers start. Of near pairs, ``groups`` and ``entries`` say where their row groups begin and
-    end, and where the Jacobians of these do.
+    ``start`` is where solvers start, ``turning`` what `turn_contacts` finds. Of near pairs, ``groups`` and ``entries``
+    say where their row groups begin and end, and where the Jacobians of these do.
     """
 
     found: ContactArrays
@@ -251,6 +252,7 @@ class Contacts(NamedTuple):
     impulses: Array
     sustained: Array
     start: Array
+    turning: Array
     groups: Indices
     entries: Indices
     before: ContactsBefore
@@ -286,6 +288,7 @@ class Options(NamedTuple):
     tolerance: float
     sleep: float
     max_iterations: int
+    turning: bool = True
     touching: float = 0.0
     asks: int = 0
     max_parts: int = MAX_PARTS
@@ -318,8 +321,8 @@ class LinkMotion(NamedTuple):
     """Links in the order of the scene: poses, how far each may move until its next step (m), twists.
 
     These are in the axes of the world, of the step that is expected, then of that which is found. ``overlaps`` are
-    the deepest (m) at the start of the step, ``hits`` the times of the first. ``tunnelling`` are blocks that impulses
-    drive into others.
+    the deepest (m) at the start of the step, ``hits`` the times of the first. ``ahead`` are poses where the velocities
+    of the start lead to. ``tunnelling`` are blocks that impulses drive into others.
     """
 
     poses: Array
@@ -327,6 +330,7 @@ class LinkMotion(NamedTuple):
     twists: Array
     overlaps: Array
     hits: Array
+    ahead: Array
     tunnelling: Indices
 
 

@@ -14,6 +14,7 @@ from delassus.contact.sparse.cone import CONTACT, impact, point_block
 from delassus.contact.sparse.factor import backward, forward, product
 from delassus.contact.sparse.records import (
     BOUNCES,
+    CONTACTS,
     Bodies,
     Contacts,
     Data,
@@ -293,9 +294,19 @@ def fill_groups(begin: int, end: int, model: Model, data: Data, options: Options
             if bounces > 0.0:
                 data.progress.step[BOUNCES] = 1
             for c in range(3):
-                rows.r[i, c] = contacts.start[e, c]
+                rows.r[i, c], rows.law.turning[i, c] = contacts.start[e, c], 0.0
             contacts.row[e], data.islands.contact[i] = i, e
             i += 1
+
+
+@compiled
+def add_turning(data: Data) -> None:
+    """Add to row groups of contacts what these turn by."""
+    rows, contacts = data.rows, data.contacts
+    for i in range(data.progress.step[CONTACTS]):
+        for c in range(3):
+            rows.law.turning[i, c] = contacts.turning[data.islands.contact[i], c]
+            rows.law.d[i, c] += rows.law.turning[i, c]
 
 
 @compiled

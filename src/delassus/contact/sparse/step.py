@@ -48,6 +48,7 @@ from delassus.contact.sparse.parts import (
     STEPS,
     STORING,
     TOUCHING,
+    TURNING,
     UNPACKING,
     compute_part,
     paths_of,
@@ -72,6 +73,7 @@ from delassus.contact.sparse.records import (
     Options,
 )
 from delassus.contact.sparse.rows import (
+    add_turning,
     find_islands,
     is_at_rest,
     normal_velocity,
@@ -81,6 +83,7 @@ from delassus.contact.sparse.rows import (
 )
 from delassus.contact.sparse.sleep import fall_asleep, stop_sleeping, wake_touched
 from delassus.contact.sparse.tape import begin_tape, record_parts, record_problem
+from delassus.contact.sparse.turning import any_turning, place_ahead
 from delassus.spatial.rotations import Array
 
 
@@ -116,6 +119,7 @@ def add_joint_groups(data: Data, dt: float, length: float, count: int, at: int) 
         rows.law.unit[count] = length if bodies.turns[dof] == 1 else 1.0
         rows.law.d[count, 0] = max(-max(q - joints.lower[e], 0.0) / dt, -OUT_OF_REACH)
         rows.law.d[count, 1], rows.law.d[count, 2] = min(max(joints.upper[e] - q, 0.0) / dt, OUT_OF_REACH), 0.0
+        rows.law.turning[count, 0] = rows.law.turning[count, 1] = rows.law.turning[count, 2] = 0.0
         for k in range(m):
             rows.J[at + k] = 0.0
         rows.J[at + dof - bodies.first[block]] = 1.0
@@ -223,6 +227,7 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
                 progress[PHASE] = COMPRESSION
                 compress(data)
             else:
+                add_turning(data)
                 warm_start_joints(data.rows, data.joints, m, total)
         elif phase == COMPRESSION:
             statuses[status] += 1
@@ -264,6 +269,13 @@ def find_contacts(model: Model, data: Data, options: Options) -> int:
     if n > data.contacts.row.size:
         return NO_ROOM
     share(UNPACKING, pairs, model, data, options)
+    if options.turning and any_turning(pairs, data):
+        state = data.state
+        for c in range(state.v.size):
+            state.after[c], state.shift[c] = state.v[c], 0.0
+        share(INTEGRATION, model.free[1], model, data, options)
+        place_ahead(model, data, options.dt)
+        share(TURNING, pairs, model, data, options)
     return n
 
 

@@ -143,7 +143,8 @@ class BlockSteps:
             self.detector.size, self.detector.margin, characteristic_length(tree),
         )  # fmt: skip
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
-        of_links = _zeros((tree.n_links, 3, 4), tree.n_links, (tree.n_links, 6), tree.n_links, tree.n_links)
+        poses = tree.n_links, 3, 4
+        of_links = _zeros(poses, tree.n_links, (tree.n_links, 6), tree.n_links, tree.n_links, poses)
         self._links = LinkMotion(*of_links, *_indices(n))
         counts = _indices(8, len(STATUSES), len(STATUSES))
         self._progress = Progress(*[*counts, *_zeros(3, nv, nv), self._tape(0, 0)])
@@ -202,7 +203,7 @@ class BlockSteps:
         widest, nv = int(sizes.max(initial=0)), int(sizes.sum())
         joints = len(self._joints.dofs)
         g, J = n + joints, 6 * widest * n + widest * joints
-        law = RowLaws(*_zeros((g, 3, 3), (g, 12), (g, 3), g, g, g, g, g))
+        law = RowLaws(*_zeros((g, 3, 3), (g, 12), (g, 3), (g, 3), g, g, g, g, g))
         memory = RowMemory(*_zeros((g, 9), *[(g, 3)] * 4))
         self.rows = Rows(*[*_indices(g, g, g, g, g), *_zeros(J, J), law, *_zeros((g, 3), g, g), memory])
         works = list[Work]()
@@ -217,7 +218,7 @@ class BlockSteps:
         before = getattr(self, "_contacts", None)
         pairs = len(self.detector.space.pairs) + 1
         kept = ContactsBefore(*_indices(1, (n, 2)), *_zeros((n, 3), (n, 3, 3), (n, 3)), *_indices(n))
-        of_step = [*_indices(n), *_zeros((n, 3), (n, 3), (n, 3)), *_indices(pairs, pairs)]
+        of_step = [*_indices(n), *_zeros((n, 3), (n, 3), (n, 3), (n, 3)), *_indices(pairs, pairs)]
         self._contacts = Contacts(*[self.detector.found, *of_step, kept])
         if before is not None:
             for to, x in zip(self._contacts.before, before.before, strict=True):
@@ -304,6 +305,14 @@ class BlockSteps:
         found = ContactSet.trusted(*(array[:n].copy() for array in self.detector.found))
         return found.some(found.depths >= -self.options.touching), in_order, None
 
+    def kicked(self, q: Array, v: Array, tau: Array) -> Array:
+        """Velocity (nv,) after a step without contacts."""
+        self._set(q, v, tau)
+        self._run(0)
+        out = np.empty_like(v)
+        out[self.blocks.dofs] = self.state.target
+        return out
+
     def _without_inertia(self) -> int:
         """Link whose joint moves most where the block with the worst mass matrix has least inertia."""
         blocks, pivots = self.blocks, np.nan_to_num(self.state.pivots)
@@ -367,8 +376,9 @@ class BlockSteps:
         friction = np.clip(acting, -forces, forces)
         q, v, before = np.empty_like(s.q), np.empty_like(s.v), np.zeros((2, s.v.size))
         q[blocks.coordinates], v[blocks.dofs], before[:, dofs] = s.q, s.target, (acting - friction, friction)
+        *found, _ = (x[self.data.islands.contact[near]] for x in self.detector.found)
         problem = RowProblem(
-            q, v, ContactSet.trusted(*(x[self.data.islands.contact[near]] for x in self.detector.found)),
+            q, v, ContactSet.trusted(*found, rows.law.d[near, :2]),
             rows.law.d[near, 2], np.divide(offset, mu, out=np.zeros(near.size), where=mu > 0.0),
             JointContacts(
                 np.concatenate([dofs, dofs, dofs[rubbing]]), np.repeat([1, -1, 1], [n - m, n - m, rubbing.size]),
@@ -377,11 +387,11 @@ class BlockSteps:
             ),
             rows.r[near], before,
         )  # fmt: skip
-        found = self._impulses_of(problem)
+        solved = self._impulses_of(problem)
         rows.r[:n], s.after[:], self._progress.step[STATUS] = 0.0, s.target, 0
-        if found is not None:
-            rows.r[near], rows.r[m:n, 2] = found.impulses, found.joint_impulses.sum(axis=0)[dofs]
-            s.after[:], self._progress.step[STATUS] = found.velocity[blocks.dofs], STATUSES.index(found.status)
+        if solved is not None:
+            rows.r[near], rows.r[m:n, 2] = solved.impulses, solved.joint_impulses.sum(axis=0)[dofs]
+            s.after[:], self._progress.step[STATUS] = solved.velocity[blocks.dofs], STATUSES.index(solved.status)
 
     def _refuse(self) -> NoReturn:
         """Raise `ConfigurationError` for a step that ends in velocities that are not finite."""

@@ -1,0 +1,312 @@
+"""Contacts that turn within a step: what makes rolling, spinning and sliding in circles second order in time.
+
+Impulses act along the rows ``J`` that contacts have at the start of a step, while the step moves bodies along chords of
+their paths. What counts are gap and slip over the chord. They are found once, for the path with the velocity ``ṽ`` of
+the start, and differ from what the rows say of it by
+
+    κ_n = (φ(q ⊕ h ṽ) − φ(q)) / h − J_n ṽ,   κ_t = s_t / h − J_t ṽ,
+
+``s_t`` the slip along tangents halfway, of those points of the two bodies that touch halfway. These are added to the
+offsets ``d`` of contacts that touch at both ends; where nothing turns they are zero.
+
+What turns has ``J ṽ = κ`` from the step before, and the offset ``κ`` turns it to ``J v⁺ = −κ``: no energy is gained. A
+larger offset would bring energy, and is cut to that. Source: Ryckaert, Ciccotti and Berendsen 1977 (constraints on the
+displacement, forces along the rows of the start).
+"""
+
+from __future__ import annotations
+
+import math
+
+from delassus.compiler.jit.compile import compiled, inlined
+from delassus.contact.collision.colliders import BOX, HALF_SPACE, HULL, KIND, LINK, RADIUS
+from delassus.contact.collision.narrow_phase import most_gap
+from delassus.contact.collision.paths import CALM, Paths, link_velocity, touch_later
+from delassus.contact.collision.vectors import (
+    Vector,
+    along,
+    column,
+    cross,
+    dot,
+    in_frame,
+    in_world,
+    norm,
+    point_at,
+    row_of,
+    scaled,
+)
+from delassus.contact.sparse.motion import rotation_of
+from delassus.contact.sparse.records import Data, Model
+from delassus.contact.sparse.rows import is_at_rest
+from delassus.spatial.rotations import Array
+
+TURNS = 1.0
+"""Mark of the first contact of a pair that turns."""
+
+NEGLIGIBLE = 0.1
+"""Of what closed contacts may be apart, the part that turning may change a gap by and is left alone."""
+
+STRAIGHT = 1e-9
+"""Angle (rad) that flat shapes may turn in a step beside one another, and do not turn."""
+
+CHANGE = 10.0
+"""Over the gap up to which contacts are closed, what turning may change a gap by in a step."""
+
+OF_FACE = 3
+"""Contacts of what lies on a face."""
+
+MERGED = 1.05
+"""Square of a way over that of another up to which their ends are in one place: the two rims of a thin disk."""
+
+SAME_SIDE = 0.9
+"""Cosine of the angle up to which the normal of a contact may turn in a step."""
+
+
+@inlined
+def angular(link: int, paths: Paths) -> Vector:
+    """Angular velocity of a link; −1 is the world."""
+    twists = paths.twists
+    if link < 0:
+        return 0.0, 0.0, 0.0
+    return twists[link, 3], twists[link, 4], twists[link, 5]
+
+
+@inlined
+def is_flat(kind: float) -> bool:
+    """Whether a shape has flat faces alone."""
+    return kind == BOX or kind == HULL or kind == HALF_SPACE
+
+
+@compiled
+def size_of(k: int, paths: Paths) -> float:
+    """Radius (m) of the smaller one of a pair."""
+    shapes, pairs = paths.colliders.shapes, paths.space.pairs
+    return float(min(shapes[pairs[k, 0], RADIUS], shapes[pairs[k, 1], RADIUS]))
+
+
+@compiled
+def pair_turns(k: int, x: Vector, paths: Paths) -> bool:
+    """Whether a pair that touches at ``x`` turns by so much that it counts."""
+    shapes, pairs, way, turn = paths.colliders.shapes, paths.space.pairs, 0.0, 0.0
+    i, j = int(shapes[pairs[k, 0], LINK]), int(shapes[pairs[k, 1], LINK])
+    for link in (i, j):
+        if link >= 0:
+            angle = paths.dt * norm(angular(link, paths))
+            turn += angle
+            way += angle * norm(along(x, -1.0, column(paths.poses[link], 3)))
+    if turn <= STRAIGHT and is_flat(shapes[pairs[k, 0], KIND]) and is_flat(shapes[pairs[k, 1], KIND]):
+        return False
+    way += paths.dt * norm(along(link_velocity(i, x, paths), -1.0, link_velocity(j, x, paths)))
+    return way * way > NEGLIGIBLE * paths.closed * size_of(k, paths)
+
+
+@compiled
+def mark_turning(begin: int, end: int, model: Model, data: Data, paths: Paths) -> None:
+    """Clear ``turning`` of contacts of some near pairs, and mark the first one of pairs that turn."""
+    contacts, ends, found = data.contacts, data.space.ends, data.contacts.found
+    for k in range(begin, end):
+        first = ends[k]
+        for e in range(first, ends[k + 1]):
+            for c in range(3):
+                contacts.turning[e, c] = 0.0
+        if first == ends[k + 1] or data.space.paths[k, 0] != CALM:
+            continue
+        if is_at_rest(model.links, data.sleep.island, contacts, first):
+            continue
+        for e in range(first, ends[k + 1]):
+            if -found.depths[e] <= 2.0 * paths.slop and pair_turns(k, row_of(found.points, e), paths):
+                contacts.turning[first, 0] = TURNS
+                break
+
+
+@compiled
+def any_turning(pairs: int, data: Data) -> bool:
+    """Whether any near pair is marked."""
+    for k in range(pairs):
+        if data.space.ends[k] < data.space.ends[k + 1] and data.contacts.turning[data.space.ends[k], 0] == TURNS:
+            return True
+    return False
+
+
+@compiled
+def place_ahead(model: Model, data: Data, dt: float) -> None:
+    """Poses of links ``ahead``, at the end of a step with the velocities of its start: ``next`` has free bodies'."""
+    links, state, ahead, poses = model.links, data.state, data.links.ahead, data.links.poses
+    for link in range(links.parents.size):
+        T, own, parent = poses[link], ahead[link], links.parents[link]
+        if links.block[link] < model.free[1]:
+            at, q = 7 * links.block[link], state.next.q
+            rotation_of(q[at + 3], q[at + 4], q[at + 5], q[at + 6], own)
+            for r in range(3):
+                own[r, 3] = q[at + r]
+            continue
+        slide, turn = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
+        for d in range(links.first_dof[link], links.first_dof[link + 1]):
+            a, way = links.axes[d], dt * state.v[links.place[d]]
+            if a < 3:
+                slide = along(slide, way, column(T, a))
+            else:
+                turn = along(turn, way, column(T, a - 3))
+        angle, place = norm(turn), along(column(T, 3), 1.0, slide)
+        once, twice = 1.0, 0.5
+        if angle > 1e-4:
+            once, twice = math.sin(angle) / angle, (1.0 - math.cos(angle)) / (angle * angle)
+        for c in range(4):
+            x = place
+            if c < 3:
+                x = column(T, c)
+                e = cross(turn, x)
+                x = along(along(x, once, e), twice, cross(turn, e))
+            if parent >= 0:
+                if c < 3:
+                    x = in_world(ahead[parent], in_frame(poses[parent], x))
+                else:
+                    x = carried(x, poses[parent], ahead[parent])
+            own[0, c], own[1, c], own[2, c] = x
+
+
+@compiled
+def carried(x: Vector, before: Array, after: Array) -> Vector:
+    """Where a point at ``x`` goes with a body that moves from one pose to another."""
+    return point_at(after, in_frame(before, along(x, -1.0, column(before, 3))))
+
+
+@compiled
+def with_link(x: Vector, link: int, to_end: bool, data: Data) -> Vector:
+    """Where a point goes with a link to the end of the step, or from there to its start."""
+    if link < 0:
+        return x
+    before, after = data.links.poses[link], data.links.ahead[link]
+    return carried(x, before, after) if to_end else carried(x, after, before)
+
+
+@compiled
+def belt_of(c: int, link: int, paths: Paths, data: Data) -> tuple[Vector, Vector]:
+    """Velocity of the surface of a collider in the world, at the start and halfway."""
+    belt = in_world(paths.space.world[c], row_of(paths.colliders.material, c))
+    if link < 0:
+        return belt, belt
+    later = in_world(data.links.ahead[link], in_frame(data.links.poses[link], belt))
+    return belt, scaled(0.5, along(belt, 1.0, later))
+
+
+@compiled
+def turn_contacts(begin: int, end: int, data: Data, paths: Paths) -> None:
+    """``turning`` of contacts of those of some near pairs that are marked: ``κ`` along tangents and normal (m/s)."""
+    contacts, space, shapes, local = data.contacts, data.space, paths.colliders.shapes, paths.colliders.local
+    for k in range(begin, end):
+        first = space.ends[k]
+        if first == space.ends[k + 1] or contacts.turning[first, 0] != TURNS:
+            continue
+        contacts.turning[first, 0] = 0.0
+        for side in range(2):
+            c = space.pairs[k, side]
+            link, pose = int(shapes[c, LINK]), space.work.poses[side]
+            for a in range(4):
+                x = column(space.world[c], a)
+                if link >= 0:
+                    x = in_world(data.links.ahead[link], column(local[c], a))
+                    if a == 3:
+                        x = along(x, 1.0, column(data.links.ahead[link], 3))
+                pose[0, a], pose[1, a], pose[2, a] = x
+        most = most_gap(space.pairs[k, 0], space.pairs[k, 1], paths.reach, paths.gap, paths.colliders)
+        count = touch_later(k, most, paths)
+        for e in range(first, space.ends[k + 1]):
+            turn_contact(k, e, count, data, paths)
+
+
+@compiled
+def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
+    """``turning`` of one contact of a pair that has ``count`` contacts at the end of its path."""
+    found, later, out, dt = data.contacts.found, data.space.work.later, data.contacts.turning, paths.dt
+    i, j, x, gap = found.links[e, 0], found.links[e, 1], row_of(found.points, e), -found.depths[e]
+    r = same_later(k, e, count, 2.0 * paths.slop, data)
+    is_same = r >= 0
+    if not is_same:
+        r = face_later(k, e, count, 2.0 * paths.slop, data)
+    n, n_end = column(found.frames[e], 2), (later[r, 4], later[r, 5], later[r, 6])
+    if r < 0 or dot(n, n_end) < SAME_SIDE:
+        return
+    y, gap_end = (later[r, 1], later[r, 2], later[r, 3]), -later[r, 7]
+    if not is_same:
+        to_a, to_b = with_link(x, i, True, data), with_link(x, j, True, data)
+        y, gap_end = scaled(0.5, along(to_a, 1.0, to_b)), gap + dot(n_end, along(to_a, -1.0, to_b))
+    middle, half = scaled(0.5, along(x, 1.0, y)), along(n, 1.0, n_end)
+    half = scaled(1.0 / norm(half), half)  # the normal halfway
+    of_a = belt_of(found.colliders[e, 0], i, paths, data)
+    of_b = belt_of(found.colliders[e, 1], j, paths, data)
+    slip = along(link_velocity(i, x, paths), -1.0, link_velocity(j, x, paths))
+    halfway = along(halfway_velocity(i, middle, dt, data), -1.0, halfway_velocity(j, middle, dt, data))
+    halfway = along(halfway, 1.0, along(of_a[1], -1.0, of_b[1]))
+    slip, size = along(slip, 1.0, along(of_a[0], -1.0, of_b[0])), 0.0
+    now = dot(column(found.frames[e], 0), slip), dot(column(found.frames[e], 1), slip), dot(n, slip)
+    for c in range(2):
+        t = column(found.frames[e], c)
+        turned = along(t, -dot(t, half) / (1.0 + dot(n, half)), along(n, 1.0, half))  # the tangent halfway
+        out[e, c] = dot(turned, halfway) - now[c]
+        size += out[e, c] * out[e, c]
+    most = now[0] * now[0] + now[1] * now[1]
+    for c in range(2 if size > most else 0):
+        out[e, c] *= math.sqrt(most / size)
+    out[e, 2] = max((gap_end - gap) / dt - now[2], min(now[2], 0.0))
+
+
+@compiled
+def same_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
+    """Which of ``count`` contacts at the end of the path of a pair is contact ``e`` then; −1: none is for certain.
+
+    Its gap is at most ``closed`` (m) and differs by at most `CHANGE` times as much at the end, where no other is deeper
+    by more than ``closed``. Of such contacts it is nearest to where both bodies carry it, by less than half of the way
+    to any other; of those in one place it is the one with its gap.
+    """
+    found, later, ends = data.contacts.found, data.space.work.later, data.space.ends
+    i, j, x = found.links[e, 0], found.links[e, 1], row_of(found.points, e)
+    middle = scaled(0.5, along(with_link(x, i, True, data), 1.0, with_link(x, j, True, data)))
+    nearest, least, other, deepest = -1, math.inf, math.inf, -math.inf
+    for r in range(count):
+        deepest = max(deepest, later[r, 7])
+    for r in range(count if -found.depths[e] <= closed else 0):
+        if deepest - later[r, 7] <= closed and abs(found.depths[e] - later[r, 7]) <= CHANGE * closed:
+            d = along((later[r, 1], later[r, 2], later[r, 3]), -1.0, middle)
+            square, change = dot(d, d), abs(found.depths[e] - later[r, 7])
+            if square > MERGED * least:
+                other = min(other, square)
+            elif MERGED * square < least:
+                nearest, least, other = r, square, least
+            elif change < abs(found.depths[e] - later[nearest, 7]):
+                nearest, least = r, square
+    for c in range(ends[k], ends[k + 1]):
+        if c != e and -found.depths[c] <= closed:
+            d = along(row_of(found.points, c), -1.0, x)
+            if dot(d, d) > (MERGED - 1.0) ** 2 * least:
+                other = min(other, dot(d, d))
+    return nearest if 4.0 * least < other else -1
+
+
+@compiled
+def face_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
+    """The deepest contact at the end of the path of a pair that lies on a face then and at the start; else −1.
+
+    Corners of what touches there may be others then: what turns about the normal of a face has any.
+    """
+    found, later, ends, touching, deepest = data.contacts.found, data.space.work.later, data.space.ends, 0, 0
+    for c in range(ends[k], ends[k + 1]):
+        touching += 1 if -found.depths[c] <= closed else 0
+    for r in range(1, count):
+        deepest = r if later[r, 7] > later[deepest, 7] else deepest
+    return deepest if min(touching, count) >= OF_FACE and -found.depths[e] <= closed else -1
+
+
+@compiled
+def halfway_velocity(link: int, x: Vector, dt: float, data: Data) -> Vector:
+    """Velocity of the point of a link that is at ``x`` halfway between its pose and that ``ahead``."""
+    if link < 0:
+        return 0.0, 0.0, 0.0
+    T, E = data.links.poses[link], data.links.ahead[link]
+    way, turn = along(column(E, 3), -1.0, column(T, 3)), (0.0, 0.0, 0.0)
+    for c in range(3):
+        turn = along(turn, 0.5, cross(column(T, c), column(E, c)))
+    square = dot(turn, turn)  # of the sine; what follows begins the series of the angle over it
+    turn = scaled(1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0 + square * 5.0 / 112.0)), turn)
+    arm = along(along(x, -0.5, column(T, 3)), -0.5, column(E, 3))
+    return scaled(1.0 / dt, along(way, 1.0, cross(turn, arm)))

@@ -497,7 +497,8 @@ def of_contact(folder):
     state, touching = c.State(ball.neutral(), np.zeros(6)), ds.Contact("body", c.Sphere(0.1), "input")
     q = np.array([0, 0, 0.1, 0, 0, 0, 1.0])
     set_of = {"links": [[0, -1]], "points": none[None], "frames": eye[None], "depths": [0.0], "friction": [0.5],
-              "restitution": [0.0], "colliders": [[0, 1]], "surface_velocities": [[0.0, 0.0]]}  # fmt: skip
+              "restitution": [0.0], "colliders": [[0, 1]], "surface_velocities": [[0.0, 0.0]], "torsional": [0.0],
+              "rolling": [0.0]}  # fmt: skip
     touches, detector = c.ContactSet(**set_of), c.CollisionDetector(scene)
     linear, mixed, cones = c.LCP(eye, none), c.MLCP(eye, none, 1), c.ConeProblem(eye, none, 0.5)
     pyramids, relaxed = cones.polyhedral(4), c.RelaxedProblem(eye, none, 0.5)
@@ -563,7 +564,7 @@ def of_contact(folder):
         "contact.Collider": (
             c.Collider,
             {"link": "a", "shape": sphere, "position": none, "rotation": eye, "friction": 0.5, "restitution": 0.5,
-             "surface_velocity": none, "name": ""},
+             "torsional": 0.01, "rolling": 0.01, "surface_velocity": none, "name": ""},
         ),
         "contact.Mesh": (
             c.Mesh,

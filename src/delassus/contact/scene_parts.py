@@ -232,6 +232,20 @@ def check_none_moved(scene: Any, what: str) -> None:
         raise ConfigurationError(what, "no bodies that you move", came, "Simulator's steps alone have them.")
 
 
+def check_points_alone(scene: Any, what: str) -> None:
+    """Refuse a scene with what only steps of `Simulator` have: bodies that the user moves, friction of patches."""
+    check_none_moved(scene, what)
+    for c in scene.colliders:
+        if c.torsional or c.rolling:
+            raise no_lengths(what, f"torsional={c.torsional:g} and rolling={c.rolling:g} of collider {c.name!r}")
+
+
+def no_lengths(what: str, came: str) -> ConfigurationError:
+    """What says that torsional and rolling friction are not represented."""
+    advice = "Set both to 0, or use steps of Simulator with the default solver."
+    return ConfigurationError(what, "no torsional and rolling friction", came, advice)
+
+
 def link_of(scene: Any, name: Any) -> str:
     """The name of a link or frame; of a robot, that of its root link."""
     if isinstance(name, str) and name in scene.robots and name not in scene.tree.frames:

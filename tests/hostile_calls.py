@@ -505,7 +505,8 @@ def of_contact(folder):
     limits = {"tolerance": 1e-6, "max_iterations": 10}
     step = {"M": eye, "J": eye, "v_before": [1.0, 0, 0], "v_after": none, "impulses": none[None], "friction": [0.5],
             "gaps": [0.0], "dt": 0.01, "force": none, "friction_offset": [0.0], "velocity_offset": none[None],
-            "names": ["a"]}  # fmt: skip
+            "names": ["a"], "torsional": [0.0], "rolling": [0.0], "J_angular": eye,
+            "angular_impulses": none[None]}  # fmt: skip
     problem = c.formulate(scene, state, "os", dt=1e-3, contacts=touches)
     impact = c.formulate(scene, state, "os", dt=0.0, contacts=touches)
     cone = {"W": eye, "b": none, "mu": [0.5], "friction_offset": [0.0]}
@@ -579,6 +580,7 @@ def of_contact(folder):
         "contact.State.on": (state.on, {"tree": ball}),
         "contact.ContactStep": (lambda **given: c.audit(c.ContactStep(**given)), step),
         "contact.ContactStep.along": (c.ContactStep(**step).along, {"v": none}),
+        "contact.ContactStep.in_plane": (c.ContactStep(**step).in_plane, {"v": none}),
         "contact.audit": (
             c.audit, {"model": c.ContactStep(**step), "data": None, "tolerance": 1e-6, "penetration": 1e-3},
         ),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Box, Collider, ContactSet, HalfSpace, Scene, Sphere, State, formulate
+from delassus.contact import Box, Collider, ContactSet, ContactStep, HalfSpace, Scene, Sphere, State, audit, formulate
 from delassus.errors import ConfigurationError
 from delassus.simulate import load_checkpoint, save_checkpoint
 
@@ -234,6 +234,47 @@ def test_mujoco_decelerates_as_much(tmp_path):
         lost, there = np.subtract(v0, sim.twist("ball")), np.subtract(v0, data.qvel)
         assert np.abs(lost).max() > 0.01
         assert there == pytest.approx(lost, abs=0.01 * np.abs(lost).max())
+
+
+def audited(v0, change=lambda **given: given, **lengths):
+    """Audit of a step of a ball on a plane, in the axes of the world, of which something is changed."""
+    sim = ball_on_plane(v0, **lengths)
+    before = sim.twist("ball")
+    sim.step()
+    R, c = sim.contacts.frames[0], sim.contacts
+    arm = sim.contacts.points[0] - [0, 0, RADIUS]
+    linear = np.hstack([R.T, R.T @ np.cross(np.eye(3), arm).T])
+    given = {
+        "M": np.diag([MASS] * 3 + [INERTIA] * 3), "J": linear, "v_before": before, "v_after": sim.twist("ball"),
+        "impulses": sim.impulses, "friction": c.friction, "gaps": -c.depths, "dt": DT,
+        "force": [0, 0, -MASS * G, 0, 0, 0], "torsional": c.torsional, "rolling": c.rolling,
+        "J_angular": np.hstack([0 * R, R.T]), "angular_impulses": sim.angular_impulses,
+    }  # fmt: skip
+    return audit(ContactStep(**change(**given)), tolerance=1e-8)
+
+
+def test_audits_judge_all_friction_of_a_patch():
+    """Steps of ours are right; a torque that is larger, turned around, or not allowed at all is found."""
+    spin, roll = [0.2, 0.1, 0, 1.0, -3.0, 5.0], [0.3, 0, 0, 0, 3.0, 0]
+    for v0, lengths in ((spin, (0.02, 0.01)), (roll, (0.0, 0.01)), (spin, (0.02, 0.0)), (np.zeros(6), (0.02, 0.01))):
+        torsional, rolling = lengths
+        found = audited(v0, torsional=torsional, rolling=rolling)
+        assert found.verdict.name == "RIGHT", str(found)
+    assert audited(spin, torsional=0.02, friction=0.0).verdict.name == "RIGHT"
+    faults = {
+        "cone": lambda **x: x | {"angular_impulses": 1.01 * x["angular_impulses"]},
+        "dissipation": lambda **x: (
+            x | {"angular_impulses": -x["angular_impulses"], "impulses": x["impulses"] * [0, 0, 1]}
+        ),
+        "momentum": lambda **x: x | {"angular_impulses": 0.0 * x["angular_impulses"]},
+        "law": lambda **x: x | {"torsional": 0.0 * x["torsional"]},
+        "friction": lambda **x: x | {"v_after": x["v_after"] * [1, 1, 1, 1, 1, 0.9]},
+    }
+    for name, change in faults.items():
+        found = audited(spin, change, torsional=0.02, rolling=0.01)
+        assert found.verdict.name == "WRONG" and not found.checks[name].worst[1] <= 1.0, name
+    with pytest.raises(ConfigurationError, match="J_angular"):
+        audited(spin, lambda **x: x | {"J_angular": None}, torsional=0.02)
 
 
 def test_lengths_of_two_colliders_mix_as_friction_does():

@@ -595,7 +595,7 @@ def of_contact(folder):
         "Scene.add": (
             named.add,
             {"name": "crate", "what": c.Box(1.0, 1.0, 1.0), "at": (0.0, 0.0, 1.0), "mass": 1.0, "root": "floating",
-             "friction": 0.5, "restitution": 0.1},
+             "friction": 0.5, "restitution": 0.1, "torsional": 0.01, "rolling": 0.01},
         ),
         "Scene.add: moved": (named.add, {"name": "door", "what": hull, "moved": True}),
         "Scene.add: density": (named.add, {"name": "stone", "what": hull, "density": 2000.0}),
@@ -615,7 +615,7 @@ def of_contact(folder):
         ),
         "Scene.with_material": (
             lambda names, **given: named.with_material(names, **given),
-            {"names": "a", "friction": 0.5, "restitution": 0.5},
+            {"names": "a", "friction": 0.5, "restitution": 0.5, "torsional": 0.01, "rolling": 0.01},
         ),
         "Scene.without": (lambda names: named.without(names), {"names": "b"}),
         "Scene.from_robot": (

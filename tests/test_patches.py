@@ -323,6 +323,34 @@ def test_force_sensors_feel_torsional_friction():
     assert sim.sensors()["s/felt"] == pytest.approx([0, 0, -0.02 * MASS * G], abs=1e-6)
 
 
+def slab_on_balls(**lengths):
+    """A slab over 3 × 3 balls on a plane."""
+    box, floor = Box(0.7, 0.7, 0.1), Collider("world", HalfSpace(), friction=1.0, **lengths)
+    scene = Scene({"slab": ds.mechanisms.free_body(4.0, box.inertia(4.0))}, [floor])
+    scene = scene.add("top", Collider("slab/body", box, friction=1.0))
+    for k in range(9):
+        place = 0.25 * (k % 3 - 1), 0.25 * (k // 3 - 1), RADIUS
+        scene = scene.add(f"ball{k}", BALL, mass=MASS, at=place, friction=1.0, **lengths)
+    q = np.array(scene.start)
+    q[2] = 2 * RADIUS + 0.05
+    return ds.Simulator(scene, q0=q)
+
+
+def test_patches_of_small_lengths_are_points():
+    """Their loads, too, which contacts share arbitrarily: mobilities that these depend on are those of points."""
+    ends = []
+    for lengths in ({}, {"torsional": 1e-7, "rolling": 1e-9}):
+        sim = slab_on_balls(**lengths)
+        push = np.zeros(sim.v.size)
+        push[0] = 5.0
+        for _ in range(100):
+            sim.step(push)
+        ends.append((sim.v, sim.impulses / DT))
+    (v, forces), (v_patches, forces_patches) = ends
+    assert v_patches == pytest.approx(v, abs=SOLVED) and v[0] > 0.03
+    assert forces_patches == pytest.approx(forces, abs=MASS * SOLVED / DT)  # of 5 to 15 N
+
+
 @pytest.mark.parametrize("name", ["torsional", "rolling"])
 def test_what_has_no_patches_refuses_them(name):
     """Nothing leaves the friction of a collider out silently; each names it."""
@@ -339,6 +367,12 @@ def test_what_has_no_patches_refuses_them(name):
     ):
         with pytest.raises(ConfigurationError, match=rf"{name}=0.01.* of collider 'ball'"):
             call()
+    plain = scene.with_material(**{name: 0.0})
+    assert plain.constraints() and ds.Simulator(plain, solver="nsgs", q0=sim.q).solver == "nsgs"
+    again = plain.without("ball").add("egg", BALL, mass=1.0, **{name: 0.01})
+    assert [getattr(c, name) for c in again.colliders] == [0.0, 0.01]
+    with pytest.raises(ConfigurationError, match=name):
+        plain.add("other", plain.tree, **{name: 0.01})
     touch = ContactSet([[0, -1]], [[0, 0, 0]], [np.eye(3)], **{name: 0.01})
     with pytest.raises(ConfigurationError, match="contact 0"):
         formulate(ball_scene(), State(sim.q, sim.v), contacts=touch)

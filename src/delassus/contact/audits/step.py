@@ -151,7 +151,7 @@ class ContactStep(Frozen):
         own = np.diagonal(W, axis1=-2, axis2=-1).reshape(self.impulses.shape)
         each = np.concatenate([own, turns.reshape(own.shape)], axis=-1) * self._levers**2
         total = (each[..., :2] * (self.friction > 0.0)[..., None]).sum(axis=-1) + each[..., 2:].sum(axis=-1)
-        return np.where(self.is_patch & (total > 0.0), total / 6.0, out)
+        return np.where(self.is_patch & (total > 0.0), total / 3.0, out)
 
     @cached_property
     def is_patch(self) -> Array:

@@ -89,7 +89,7 @@ def prepare_patch(bodies: Bodies, rows: Rows, i: int) -> None:
         total += x[MOBILITY + 7 * r]
         for s in range(r):
             x[MOBILITY + 6 * r + s] = x[MOBILITY + 6 * s + r]
-    law.w[i] = law.w[j] = total / 6.0 if total > 0.0 else 1.0
+    law.w[i] = law.w[j] = total / 3.0 if total > 0.0 else 1.0
     law.R[i] = law.R[j] = 0.0
     law.prepared[i, 0] = PROXIMAL * law.w[i]
 

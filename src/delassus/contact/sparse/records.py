@@ -231,7 +231,7 @@ class Joints(NamedTuple):
 class ContactsBefore(NamedTuple):
     """Contacts of the step before, ``number[0]`` of them, and their sustained impulses.
 
-    ``used`` says which of them a contact of this step has taken, ``turning`` are angular impulses in the world.
+    ``used`` says which of them a contact of this step has taken, ``angular`` are angular impulses in the world.
     """
 
     number: Indices
@@ -240,13 +240,13 @@ class ContactsBefore(NamedTuple):
     frames: Array
     impulses: Array
     used: Indices
-    turning: Array
+    angular: Array
 
 
 class Contacts(NamedTuple):
     """Contacts of a step, ``row`` the row group of each, or −1, and their impulses, of all phases and ``sustained``.
 
-    ``start`` is where solvers start. ``turning`` (3, n, 3) are angular impulses (N m s) about the same axes, as
+    ``start`` is where solvers start. ``angular`` (3, n, 3) are angular impulses (N m s) about the same axes, as
     `delassus.contact.sparse.spins` has them, (3, 0, 3) in scenes that have none. Of near pairs, ``groups`` and
     ``entries`` say where their row groups begin and end, and where the Jacobians of these do.
     """
@@ -259,7 +259,7 @@ class Contacts(NamedTuple):
     groups: Indices
     entries: Indices
     before: ContactsBefore
-    turning: Array
+    angular: Array
 
 
 class Sleep(NamedTuple):

@@ -455,7 +455,7 @@ def warm_start_contacts(begin: int, end: int, contacts: Contacts) -> None:
                     p += before.frames[nearest, a, c] * before.impulses[nearest, c]
                 for c in range(3):
                     contacts.start[e, c] += found.frames[e, a, c] * p
-        if contacts.turning.shape[1] > 0:
+        if contacts.angular.shape[1] > 0:
             start_turning(contacts, e, nearest)
 
 
@@ -476,5 +476,5 @@ def store_impulses(begin: int, end: int, links: Links, data: Data) -> None:
             before.points[e, a], before.impulses[e, a] = found.points[e, a], contacts.sustained[e, a]
             for c in range(3):
                 before.frames[e, a, c] = found.frames[e, a, c]
-        if contacts.turning.shape[1] > 0:
+        if contacts.angular.shape[1] > 0:
             keep_turning(data, e, is_asleep)

@@ -33,7 +33,7 @@ from delassus.contact.sparse.sweeps import push_patch, put_patch, read_patch, ve
 from delassus.spatial.rotations import Array
 
 START, TOTAL, SUSTAINED = range(3)
-"""Places in `Contacts.turning`: where solvers start, of all phases, and of the contact phase."""
+"""Places in `Contacts.angular`: where solvers start, of all phases, and of the contact phase."""
 
 
 @inlined
@@ -189,28 +189,28 @@ def add_partner(rows: Rows, i: int, is_spin: bool, side: int, m: int, K: Array) 
 @compiled
 def start_turning(contacts: Contacts, e: int, nearest: int) -> None:
     """Angular impulse that a contact starts from: that of the ``nearest`` of the step before, or none (−1)."""
-    turning, found, before = contacts.turning, contacts.found, contacts.before
+    angular, found, before = contacts.angular, contacts.found, contacts.before
     for c in range(3):
-        turning[START, e, c] = turning[TOTAL, e, c] = turning[SUSTAINED, e, c] = 0.0
+        angular[START, e, c] = angular[TOTAL, e, c] = angular[SUSTAINED, e, c] = 0.0
         for a in range(3):
             if nearest >= 0:
-                turning[START, e, c] += found.frames[e, a, c] * before.turning[nearest, a]
+                angular[START, e, c] += found.frames[e, a, c] * before.angular[nearest, a]
 
 
 @compiled
 def keep_turning(data: Data, e: int, is_asleep: bool) -> None:
     """Keep the angular impulse of a contact, as `delassus.contact.sparse.rows.store_impulses` does those others."""
-    contacts, turning, rows, i = data.contacts, data.contacts.turning, data.rows, data.contacts.row[e]
+    contacts, angular, rows, i = data.contacts, data.contacts.angular, data.rows, data.contacts.row[e]
     for c in range(3):
         if is_asleep:
-            turning[SUSTAINED, e, c] = turning[TOTAL, e, c] = turning[START, e, c]
+            angular[SUSTAINED, e, c] = angular[TOTAL, e, c] = angular[START, e, c]
         elif i >= 0 and rows.kind[i] == PATCH:
-            turning[SUSTAINED, e, c] = lever(contacts.found, e, c) * rows.r[rows.law.partner[i], c]
-            turning[TOTAL, e, c] += turning[SUSTAINED, e, c]
+            angular[SUSTAINED, e, c] = lever(contacts.found, e, c) * rows.r[rows.law.partner[i], c]
+            angular[TOTAL, e, c] += angular[SUSTAINED, e, c]
     for a in range(3):
-        contacts.before.turning[e, a] = 0.0
+        contacts.before.angular[e, a] = 0.0
         for c in range(3):
-            contacts.before.turning[e, a] += contacts.found.frames[e, a, c] * turning[SUSTAINED, e, c]
+            contacts.before.angular[e, a] += contacts.found.frames[e, a, c] * angular[SUSTAINED, e, c]
 
 
 @compiled
@@ -219,4 +219,4 @@ def add_spin_impulses(data: Data, begin: int) -> None:
     for j in range(begin, data.progress.step[SPINS]):
         e = data.islands.contact[j]
         for c in range(3):
-            data.contacts.turning[TOTAL, e, c] += lever(data.contacts.found, e, c) * data.rows.r[j, c]
+            data.contacts.angular[TOTAL, e, c] += lever(data.contacts.found, e, c) * data.rows.r[j, c]

@@ -161,7 +161,7 @@ def add_spins(model: Model, data: Data, count: int, at: int) -> int:
         prepare_patch(bodies, rows, i)
         for c in range(3):
             length = lever(found, e, c)
-            rows.r[j, c] = contacts.turning[START, e, c] / length if length > 0.0 else 0.0
+            rows.r[j, c] = contacts.angular[START, e, c] / length if length > 0.0 else 0.0
     return count
 
 
@@ -270,7 +270,7 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
             share(FILLING, pairs, model, data, options)
             total, at = add_joint_groups(data, options.dt, model.length, m, at)
             progress[CONTACTS], progress[ROWS], progress[PHASE] = m, total, STEP_FORWARD
-            progress[SPINS] = add_spins(model, data, total, at) if data.contacts.turning.shape[1] > 0 else total
+            progress[SPINS] = add_spins(model, data, total, at) if data.contacts.angular.shape[1] > 0 else total
             find_islands(rows, islands, bodies.at.size, progress[SPINS])
             if progress[BOUNCES] == 1 and progress[IMPACTS] < TUNING.max_attempts:
                 progress[IMPACTS] += 1

@@ -270,8 +270,8 @@ class BlockSteps:
         self._sleep.island[:] = self._sleep.time[:] = 0
         c.number[0], c.colliders[:n], c.points[:n] = n, contacts.colliders, contacts.points
         c.frames[:n], c.impulses[:n] = contacts.frames, found["sustained"]
-        if len(c.turning):
-            c.turning[:n] = np.einsum("nij,nj->ni", contacts.frames, found["sustained_angular"])
+        if len(c.angular):
+            c.angular[:n] = np.einsum("nij,nj->ni", contacts.frames, found["sustained_angular"])
         self._joints.before[:] = self._joints.impulses[:] = joint_impulses[:, self.blocks.dofs]
         self._contact_set, self._impulses = contacts, dict(found)
 
@@ -422,7 +422,7 @@ class BlockSteps:
         if self._impulses is None:
             n, c = int(self._contacts.before.number[0]), self._contacts
             none = np.zeros((3, n, 3))
-            turning = c.turning[:, :n].copy() if c.turning.shape[1] else none
+            turning = c.angular[:, :n].copy() if c.angular.shape[1] else none
             every = c.impulses[:n].copy(), c.sustained[:n].copy(), turning[TOTAL], turning[SUSTAINED]
             self._impulses = dict(zip(IMPULSES, every, strict=True))
         return self._impulses

@@ -497,14 +497,16 @@ def of_contact(folder):
     state, touching = c.State(ball.neutral(), np.zeros(6)), ds.Contact("body", c.Sphere(0.1), "input")
     q = np.array([0, 0, 0.1, 0, 0, 0, 1.0])
     set_of = {"links": [[0, -1]], "points": none[None], "frames": eye[None], "depths": [0.0], "friction": [0.5],
-              "restitution": [0.0], "colliders": [[0, 1]], "surface_velocities": [[0.0, 0.0]]}  # fmt: skip
+              "restitution": [0.0], "colliders": [[0, 1]], "surface_velocities": [[0.0, 0.0]], "torsional": [0.0],
+              "rolling": [0.0]}  # fmt: skip
     touches, detector = c.ContactSet(**set_of), c.CollisionDetector(scene)
     linear, mixed, cones = c.LCP(eye, none), c.MLCP(eye, none, 1), c.ConeProblem(eye, none, 0.5)
     pyramids, relaxed = cones.polyhedral(4), c.RelaxedProblem(eye, none, 0.5)
     limits = {"tolerance": 1e-6, "max_iterations": 10}
     step = {"M": eye, "J": eye, "v_before": [1.0, 0, 0], "v_after": none, "impulses": none[None], "friction": [0.5],
             "gaps": [0.0], "dt": 0.01, "force": none, "friction_offset": [0.0], "velocity_offset": none[None],
-            "names": ["a"]}  # fmt: skip
+            "names": ["a"], "torsional": [0.0], "rolling": [0.0], "J_angular": eye,
+            "angular_impulses": none[None]}  # fmt: skip
     problem = c.formulate(scene, state, "os", dt=1e-3, contacts=touches)
     impact = c.formulate(scene, state, "os", dt=0.0, contacts=touches)
     cone = {"W": eye, "b": none, "mu": [0.5], "friction_offset": [0.0]}
@@ -563,7 +565,7 @@ def of_contact(folder):
         "contact.Collider": (
             c.Collider,
             {"link": "a", "shape": sphere, "position": none, "rotation": eye, "friction": 0.5, "restitution": 0.5,
-             "surface_velocity": none, "name": ""},
+             "torsional": 0.01, "rolling": 0.01, "surface_velocity": none, "name": ""},
         ),
         "contact.Mesh": (
             c.Mesh,
@@ -578,6 +580,7 @@ def of_contact(folder):
         "contact.State.on": (state.on, {"tree": ball}),
         "contact.ContactStep": (lambda **given: c.audit(c.ContactStep(**given)), step),
         "contact.ContactStep.along": (c.ContactStep(**step).along, {"v": none}),
+        "contact.ContactStep.in_plane": (c.ContactStep(**step).in_plane, {"v": none}),
         "contact.audit": (
             c.audit, {"model": c.ContactStep(**step), "data": None, "tolerance": 1e-6, "penetration": 1e-3},
         ),
@@ -592,7 +595,7 @@ def of_contact(folder):
         "Scene.add": (
             named.add,
             {"name": "crate", "what": c.Box(1.0, 1.0, 1.0), "at": (0.0, 0.0, 1.0), "mass": 1.0, "root": "floating",
-             "friction": 0.5, "restitution": 0.1},
+             "friction": 0.5, "restitution": 0.1, "torsional": 0.01, "rolling": 0.01},
         ),
         "Scene.add: moved": (named.add, {"name": "door", "what": hull, "moved": True}),
         "Scene.add: density": (named.add, {"name": "stone", "what": hull, "density": 2000.0}),
@@ -612,7 +615,7 @@ def of_contact(folder):
         ),
         "Scene.with_material": (
             lambda names, **given: named.with_material(names, **given),
-            {"names": "a", "friction": 0.5, "restitution": 0.5},
+            {"names": "a", "friction": 0.5, "restitution": 0.5, "torsional": 0.01, "rolling": 0.01},
         ),
         "Scene.without": (lambda names: named.without(names), {"names": "b"}),
         "Scene.from_robot": (

@@ -498,3 +498,28 @@ def test_srdf_pairs(tmp_path):
         path.write_text(f'<robot name="r">{text}</robot>')
         with pytest.raises(ModelError, match=message):
             load_ignored(path)
+
+
+RUBBING = """<mujoco><worldbody>
+<geom name="floor" type="plane" size="1 1 1" condim="{floor}" friction="0.9 0.03 0.002"/>
+<body name="a" pos="0 0 .1"><freejoint/><geom name="ball" size=".1" condim="{ball}" friction="0.5 0.02 0.004"/></body>
+</worldbody></mujoco>"""
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("ball", [1, 3, 4, 6])
+def test_torsional_and_rolling_friction_of_geoms_are_those_of_condim(ball):
+    """A contact has what MuJoCo makes of two geoms of one condim."""
+    mujoco = pytest.importorskip("mujoco")
+    model = mujoco.MjModel.from_xml_string(RUBBING.format(floor=ball, ball=ball))
+    scene = Scene.from_robot(model, friction_rule="max")
+    on_floor, on_ball = scene.colliders
+    assert (on_ball.torsional, on_ball.rolling) == (0.02 * (ball >= 4), 0.004 * (ball >= 6))
+    assert (on_floor.torsional, on_floor.rolling) == (0.03 * (ball >= 4), 0.002 * (ball >= 6))
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    sim = ds.Simulator(scene)
+    sim.step()
+    assert data.ncon == len(sim.contacts) == 1 and data.contact[0].dim == ball
+    friction = sim.contacts.friction[0], sim.contacts.torsional[0], sim.contacts.rolling[0]
+    assert np.where([True, ball >= 4, ball >= 6], data.contact[0].friction[[0, 2, 3]], 0.0) == pytest.approx(friction)

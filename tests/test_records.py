@@ -92,7 +92,7 @@ def whole_tree():
 def whole_collider(link, name):
     return Collider(
         link, Sphere(0.1), (0.1, 0.2, 0.3), random_rotation(RNG), friction=0.7, restitution=0.3,
-        surface_velocity=(1.0, 0.5, 0.0), name=name,
+        surface_velocity=(1.0, 0.5, 0.0), name=name, torsional=0.02, rolling=0.01,
     )  # fmt: skip
 
 
@@ -150,7 +150,8 @@ def described():
         ds.Distance("a", frame, length=3), ds.CenterOfMass(), ds.JointRows([{"a": 1, "b": 2}], [0.3]),
         ds.Contact("a", Box(1, 2, 3), "input", friction=0.3, restitution=0.4, surface_velocity=(1, 2, 0)),
         BoundedJoint("a", [1.0], 3, -1.0, 2.0, 0.5), ds.Sensor("imu", "framepos", "link2", "link1", 3.0),
-        ContactSet([[0, -1]], [[1, 2, 3]], contact.frames_of([[0, 0, 1.0]]), [0.1], 0.3, 0.4, [[1, 2]], [[3, 4]]),
+        ContactSet([[0, -1]], [[1, 2, 3]], contact.frames_of([[0, 0, 1.0]]), [0.1], 0.3, 0.4, [[1, 2]], [[3, 4]],
+                   torsional=0.5, rolling=0.6),
     ]  # fmt: skip
 
 

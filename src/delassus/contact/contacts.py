@@ -39,12 +39,14 @@ class ContactSet(Frozen):
         Indices of the two colliders in the scene; −1 if there are none.
     surface_velocities : (n, 2) array_like or float
         Velocity (m/s) of the surface of A over that of B along the tangents, beside that of the links: of belts.
+    torsional, rolling : (n,) array_like or float
+        Lengths (m) of friction about the normal and about the tangents, see `delassus.contact.Collider`.
 
     Raises
     ------
     ConfigurationError
-        Wrong shapes, entries that are not finite, frames that are no rotations, friction < 0, restitution outside
-        [0, 1], or both links the same.
+        Wrong shapes, entries that are not finite, frames that are no rotations, friction or a length < 0,
+        restitution outside [0, 1], or both links the same.
 
     Examples
     --------
@@ -64,6 +66,8 @@ class ContactSet(Frozen):
     restitution: Array
     colliders: NDArray[np.int64]
     surface_velocities: Array
+    torsional: Array
+    rolling: Array
 
     def __init__(
         self,
@@ -75,6 +79,9 @@ class ContactSet(Frozen):
         restitution: ArrayLike = 0.0,
         colliders: ArrayLike = -1,
         surface_velocities: ArrayLike = 0.0,
+        *,
+        torsional: ArrayLike = 0.0,
+        rolling: ArrayLike = 0.0,
     ) -> None:
         pairs = _pairs(links, "links")
         n = len(pairs)
@@ -94,7 +101,11 @@ class ContactSet(Frozen):
         if np.any(pairs < -1) or np.any(pairs[:, 0] == pairs[:, 1]):
             raise ConfigurationError("links of contacts", "two links that differ", shown(links), "−1 is the world.")
         belts = _numbers(surface_velocities, "surface_velocities", (n, 2))
-        self._set(pairs, places, axes, depth, mu, e, _pairs(colliders, "colliders", n), belts)
+        lengths = [_numbers(x, name, (n,)) for x, name in ((torsional, "torsional"), (rolling, "rolling"))]
+        for name, x in zip(("torsional", "rolling"), lengths, strict=True):
+            if x.min(initial=0.0) < 0:
+                raise ConfigurationError(f"{name} of contacts", "lengths that are not negative", f"{x.min()}", "In m.")
+        self._set(pairs, places, axes, depth, mu, e, _pairs(colliders, "colliders", n), belts, *lengths)
 
     def _set(self, *arrays: NDArray[np.generic]) -> None:
         put = object.__setattr__

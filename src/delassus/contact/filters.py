@@ -75,6 +75,12 @@ def friction_of(rule: int, a: float, b: float) -> float:
     return math.sqrt(a * b)
 
 
+@compiled
+def radius_of(rule: int, a: float, b: float) -> float:
+    """Torsional or rolling length (m) of the contacts of two colliders; where one has none, that of the other."""
+    return friction_of(rule, a, b) if min(a, b) > 0.0 else max(a, b)
+
+
 def friction_rates(rule: int, own: Array) -> Array:
     """Derivatives of the coefficients of contacts by those of their two colliders (m, 2).
 

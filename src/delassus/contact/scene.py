@@ -19,7 +19,6 @@ from delassus.contact.scene_parts import (
     Root,
     add,
     check_none_moved,
-    colliders_of,
     described,
     described_robots,
     first_keyframe,
@@ -28,6 +27,7 @@ from delassus.contact.scene_parts import (
     moved_bodies,
     numbers_of,
     set_down,
+    with_material,
     without,
 )
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
@@ -260,6 +260,8 @@ class Scene(Frozen):
         root: Root = "floating",
         friction: float = 0.5,
         restitution: float = 0.0,
+        torsional: float = 0.0,
+        rolling: float = 0.0,
     ) -> Scene:
         """The scene with a body, a robot, or a fixed shape more.
 
@@ -284,6 +286,8 @@ class Scene(Frozen):
             Of a URDF file, as in `from_robot`.
         friction, restitution : float
             Of a shape, and friction of a URDF file's colliders.
+        torsional, rolling : float
+            Of a shape (m).
 
         Raises
         ------
@@ -300,20 +304,20 @@ class Scene(Frozen):
         >>> scene.start[-7:].tolist(), [c.link for c in scene.colliders]
         ([1.0, 0.0, -2.85, 0.0, 0.0, 0.0, 1.0], ['world', 'crate/body'])
         """
-        material = {"friction": friction, "restitution": restitution}
+        material = {"friction": friction, "restitution": restitution, "torsional": torsional, "rolling": rolling}
         return add(self, name, what, at, (mass, density, check_flag("moved", moved)), root, material)
 
     def without(self, *names: str) -> Scene:
         """The scene without robots, links' colliders or colliders of these names, and without loops on such robots.
 
-        Raises
-        ------
-        UnknownNameError
-            Nothing has a name.
+        Raises `UnknownNameError` where nothing has a name.
         """
         return without(self, names)
 
-    def with_material(self, *names: str, friction: float | None = None, restitution: float | None = None) -> Scene:
+    def with_material(
+        self, *names: str, friction: float | None = None, restitution: float | None = None,
+        torsional: float | None = None, rolling: float | None = None,
+    ) -> Scene:  # fmt: skip
         """The scene with other coefficients of all colliders, or of those of robots, links or colliders of these names.
 
         Parameters
@@ -324,11 +328,13 @@ class Scene(Frozen):
             Coulomb's coefficient of each collider; as it is by default.
         restitution : float, optional
             From 0 to 1, of each collider; as it is by default. Contacts have the geometric mean of both.
+        torsional, rolling : float, optional
+            Lengths (m), of each collider; as they are by default.
 
         Raises
         ------
         ConfigurationError, UnknownNameError
-            A coefficient that is negative, or restitution above 1; neither of the two; nothing has a name.
+            A number that is negative, or restitution above 1; none of them; nothing has a name.
 
         Examples
         --------
@@ -337,13 +343,8 @@ class Scene(Frozen):
         >>> [(c.friction, c.restitution) for c in bouncing.colliders]
         [(0.6, 0.8), (0.6, 0.8), (0.1, 0.8)]
         """
-        given = {"friction": friction, "restitution": restitution}
-        changed: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
-        if not changed:
-            raise ConfigurationError("material", "friction, restitution or both", "neither", "Pass friction=0.5.")
-        chosen = colliders_of(self, names) if names else range(len(self.colliders))
-        colliders = (replace(c, **changed) if k in chosen else c for k, c in enumerate(self.colliders))
-        return replace(self, colliders=tuple(colliders))
+        lengths = {"torsional": torsional, "rolling": rolling}
+        return with_material(self, names, {"friction": friction, "restitution": restitution} | lengths)
 
     def with_friction(self, friction: float, *names: str) -> Scene:
         """The scene with another coefficient of friction: ``with_material(*names, friction=friction)``.

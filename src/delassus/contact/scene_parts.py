@@ -114,8 +114,10 @@ def add(
     pose, is_shape = ON_THE_WORLD if at is None else pose_of(at), isinstance(what, Shape)
     mass = _mass(name, what, *heaviness)
     bounce = check_number("restitution", material["restitution"], "0 does not bounce.", above=False, most=1.0)
-    if not is_shape and bounce:
-        raise ConfigurationError("restitution", "a shape that has it", shown(what), "Set it on its colliders.")
+    lengths = {x: check_number(x, material[x], "A length in m.", above=False) for x in ("torsional", "rolling")}
+    for own, x in {"restitution": bounce, **lengths}.items():
+        if not is_shape and x:
+            raise ConfigurationError(own, "a shape that has it", shown(what), "Set it on its colliders.")
     if isinstance(what, Collider):
         if at is not None:
             raise ConfigurationError("at", "none with a collider", shown(at), "A collider says itself where it is.")
@@ -209,6 +211,16 @@ def without(scene: SceneLike, names: Iterable[str]) -> SceneLike:
     )
 
 
+def with_material(scene: SceneLike, names: Iterable[str], material: Mapping[str, float | None]) -> SceneLike:
+    """The scene with other materials of colliders; see `Scene.with_material`."""
+    changed: dict[str, Any] = {name: x for name, x in material.items() if x is not None}
+    if not changed:
+        raise ConfigurationError("material", "friction, restitution or both", "neither", "Pass friction=0.5.")
+    chosen = colliders_of(scene, names) if names else range(len(scene.colliders))
+    colliders = (replace(c, **changed) if k in chosen else c for k, c in enumerate(scene.colliders))
+    return replace(scene, colliders=tuple(colliders))
+
+
 def moved_bodies(moved: Any, robots: Mapping[str, Tree], loops: Iterable[Constraint]) -> frozenset[str]:
     """Names of robots that the user moves, checked: each one free body, without loops."""
     names = check_list("moved", moved, "names of bodies", "Such as ['door'].")
@@ -230,6 +242,20 @@ def check_none_moved(scene: Any, what: str) -> None:
     if scene.moved:
         came = f"{', '.join(map(repr, sorted(scene.moved)))} in the scene"
         raise ConfigurationError(what, "no bodies that you move", came, "Simulator's steps alone have them.")
+
+
+def check_points_alone(scene: Any, what: str) -> None:
+    """Refuse a scene with what only steps of `Simulator` have: bodies that the user moves, friction of patches."""
+    check_none_moved(scene, what)
+    for c in scene.colliders:
+        if c.torsional or c.rolling:
+            raise no_lengths(what, f"torsional={c.torsional:g} and rolling={c.rolling:g} of collider {c.name!r}")
+
+
+def no_lengths(what: str, came: str) -> ConfigurationError:
+    """What says that torsional and rolling friction are not represented."""
+    advice = "scene.with_material(torsional=0, rolling=0) has none; Simulator's default solver has it."
+    return ConfigurationError(what, "no torsional and rolling friction", came, advice)
 
 
 def link_of(scene: Any, name: Any) -> str:

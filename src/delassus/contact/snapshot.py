@@ -17,7 +17,7 @@ from delassus.contact.assembly import EndEffectors
 from delassus.contact.contacts import ContactSet
 from delassus.contact.joint_contacts import NO_JOINTS, JointContacts
 from delassus.contact.scene import Scene, check_scene
-from delassus.contact.scene_parts import check_none_moved
+from delassus.contact.scene_parts import check_points_alone
 from delassus.errors import ConfigurationError
 from delassus.frozen import Frozen, cached_property
 from delassus.model.check import finite_array
@@ -112,7 +112,7 @@ class ContactDynamics:
 
     def __init__(self, scene: Scene, *, passive: Passive = "model") -> None:
         check_scene(scene)
-        check_none_moved(scene, "dynamics of the whole scene")
+        check_points_alone(scene, "dynamics of the whole scene")
         tree = scene.tree
         self.scene, self.passive = scene, passive
         self.kernel = compile_kernel(tree, scene.loops, "operational_space_compliance", passive=passive, lanes=1)

@@ -40,8 +40,9 @@ def load_colliders(
     prefix : str
         Put before names of links and colliders: ``"arm/"`` for the robot ``"arm"`` of a scene of several.
     friction, restitution : float
-        Of every collider. MJCF files say their own friction: the sliding coefficient of each geom is taken. (MuJoCo
-        uses the larger of two coefficients, as ``Scene(friction_rule="max")`` does.)
+        Of every collider. MJCF files say their own friction: the sliding coefficient of each geom is taken, and the
+        torsional and rolling ones of geoms whose ``condim`` is 4 or 6. (MuJoCo uses the larger of two coefficients, as
+        ``Scene(friction_rule="max")`` does.)
     convex : bool
         For URDF files: whether meshes stand for their convex hulls, or for their surfaces. In MJCF files they are
         always hulls, as in MuJoCo.
@@ -92,11 +93,10 @@ def load_colliders(
     for link, name, shape, (rotation, position), own in found:
         if link not in tree.frames:
             raise unknown_name("link in the tree", link, tree.frames)
-        given_friction = friction if own is None else own
         colliders.append(
             Collider(
-                "world" if link == "world" else prefix + link, shape, position, rotation, friction=given_friction,
-                restitution=restitution, name=prefix + name,
+                "world" if link == "world" else prefix + link, shape, position, rotation,
+                restitution=restitution, name=prefix + name, **({"friction": friction} | own),
             )
         )  # fmt: skip
     return tuple(colliders)

@@ -48,7 +48,7 @@ class Sphere(Frozen):
 
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid ball of that mass, about its centre (kg·m²)."""
-        mass = _mass(mass)
+        mass = check_number("mass", mass, "In kg.", above=False)
         return np.full(3, 0.4 * mass * self.radius**2)
 
 
@@ -86,7 +86,7 @@ class Capsule(Frozen):
 
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid capsule of that mass, about its centre (kg·m²)."""
-        mass = _mass(mass)
+        mass = check_number("mass", mass, "In kg.", above=False)
         r, h = self.radius, self.length
         tube = mass * h / (h + 4.0 / 3.0 * r)
         ends = mass - tube
@@ -128,7 +128,7 @@ class Cylinder(Frozen):
 
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid cylinder of that mass, about its centre (kg·m²)."""
-        mass = _mass(mass)
+        mass = check_number("mass", mass, "In kg.", above=False)
         across = mass * (self.radius**2 / 4.0 + self.length**2 / 12.0)
         return np.array([across, across, mass * self.radius**2 / 2.0])
 
@@ -167,7 +167,7 @@ class Box(Frozen):
 
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid box of that mass, about its centre (kg·m²)."""
-        mass = _mass(mass)
+        mass = check_number("mass", mass, "In kg.", above=False)
         squares = np.array([self.x, self.y, self.z]) ** 2
         return np.asarray(mass / 12.0 * (squares.sum() - squares))
 
@@ -206,7 +206,7 @@ class Ellipsoid(Frozen):
 
     def inertia(self, mass: float) -> Array:
         """Moments of inertia (3,) of a solid ellipsoid of that mass, about its centre (kg·m²)."""
-        mass = _mass(mass)
+        mass = check_number("mass", mass, "In kg.", above=False)
         squares = np.array([self.x, self.y, self.z]) ** 2
         return np.asarray(mass / 5.0 * (squares.sum() - squares))
 
@@ -301,7 +301,7 @@ class Mesh(ByContent):
         >>> cube.inertia(6.0).diagonal().round(6).tolist(), cube.center_of_mass.tolist()
         ([1.0, 1.0, 1.0], [0.5, 0.5, 0.5])
         """
-        mass = _mass(mass)
+        mass = check_number("mass", mass, "In kg.", above=False)
         volume, _, second = self._moments
         return np.asarray(mass / volume * (np.trace(second) * np.eye(3) - second))
 
@@ -408,6 +408,8 @@ class Collider(Frozen):
         Coefficient μ; what a contact has of its two colliders' is said by ``friction_rule`` of the scene.
     restitution : float
         Coefficient ε from 0 to 1; a contact has the geometric mean of its two colliders'.
+    torsional, rolling : float
+        Lengths (m): a normal force N holds torques up to ``torsional N`` about the normal and ``rolling N`` across it.
     surface_velocity : (3,) array_like
         Velocity (m/s) of its surface over its link, in the frame of the shape: of a conveyor belt. Friction acts along
         what of it lies in the plane of a contact.
@@ -417,7 +419,7 @@ class Collider(Frozen):
     Raises
     ------
     ConfigurationError
-        Not a shape, friction < 0, restitution outside [0, 1], or a half space on a link.
+        Not a shape, friction or a length < 0, restitution outside [0, 1], or a half space on a link.
 
     Examples
     --------
@@ -431,6 +433,8 @@ class Collider(Frozen):
     rotation: Array
     friction: float
     restitution: float
+    torsional: float
+    rolling: float
     surface_velocity: Array
     name: str
 
@@ -443,6 +447,8 @@ class Collider(Frozen):
         *,
         friction: float = 0.5,
         restitution: float = 0.0,
+        torsional: float = 0.0,
+        rolling: float = 0.0,
         surface_velocity: ArrayLike = (0, 0, 0),
         name: str = "",
     ) -> None:
@@ -458,13 +464,17 @@ class Collider(Frozen):
         advice = "Coulomb's coefficient, such as 0.5.", "0 does not bounce, 1 loses no energy."
         mu = check_number(f"friction of {what}", friction, advice[0], above=False)
         e = check_number(f"restitution of {what}", restitution, advice[1], most=1.0, above=False)
+        tau, rho = (check_number(f"{name} of {what}", x, "A length in m.", above=False)
+                    for name, x in (("torsional", torsional), ("rolling", rolling)))  # fmt: skip
         p, R = check_vector(position, f"position of {what}"), check_rotation(rotation)
         belt = check_vector(surface_velocity, f"surface_velocity of {what}", "in m/s")
         self._set_attributes(link=link, shape=shape, position=p, rotation=R, friction=mu, restitution=e,
-                             surface_velocity=belt, name=label)  # fmt: skip
+                             torsional=tau, rolling=rho, surface_velocity=belt, name=label)  # fmt: skip
 
     def __repr__(self) -> str:
-        return f"Collider({self.link!r}, {self.shape!r}, friction={self.friction}, restitution={self.restitution})"
+        names = "friction", "restitution", *(name for name in ("torsional", "rolling") if getattr(self, name))
+        values = ", ".join(f"{name}={getattr(self, name)}" for name in names)
+        return f"Collider({self.link!r}, {self.shape!r}, {values})"
 
 
 def _beyond_segment(points: Array, length: float) -> Array:
@@ -483,10 +493,6 @@ def _corners(triangles: ArrayLike, n_points: int) -> NDArray[np.int64]:
 
 def _points(points: ArrayLike) -> Array:
     return finite_array(points, (..., 3), "points", "In metres, in the frame of the shape.")
-
-
-def _mass(mass: float) -> float:
-    return check_number("mass", mass, "In kg.", above=False)
 
 
 def _positive(shape: object, *names: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from delassus.contact.scene import Scene, check_scene
-from delassus.contact.sparse.stepper import SLEEP
+from delassus.contact.sparse.stepper import IMPULSES, SLEEP
 from delassus.errors import ConfigurationError, UnknownNameError, shown
 from delassus.model.shapes import Mesh
 from delassus.simulate import storage
@@ -20,8 +20,7 @@ KIND = "checkpoint"
 LAYOUT = {
     "q": "f8 nq",
     "v": "f8 nv",
-    "impulses": "f8 contacts 3",
-    "sustained": "f8 contacts 3",
+    **dict.fromkeys(IMPULSES, "f8 contacts 3"),
     "joint_impulses": "f8 2 nv",
     "contacts_links": "i8 contacts 2",
     "contacts_points": "f8 contacts 3",
@@ -31,6 +30,8 @@ LAYOUT = {
     "contacts_restitution": "f8 contacts",
     "contacts_colliders": "i8 contacts 2",
     "contacts_surface_velocities": "f8 contacts 2",
+    "contacts_torsional": "f8 contacts",
+    "contacts_rolling": "f8 contacts",
     **SLEEP,
 }
 """Arrays of a checkpoint, as `storage.read` checks them."""
@@ -142,6 +143,8 @@ def scene_fingerprint(scene: Scene) -> str:
             digest.update(c.shape.vertices.tobytes() + corners)
             shape = (type(c.shape).__name__, c.shape.convex)
         digest.update(repr((c.link, c.name, shape, c.friction, c.restitution)).encode())
+        if c.torsional or c.rolling:
+            digest.update(repr((c.torsional, c.rolling)).encode())
         digest.update(c.position.tobytes() + c.rotation.tobytes() + c.surface_velocity.tobytes())
     for loop in scene.loops:
         digest.update(loop.fingerprint.encode())

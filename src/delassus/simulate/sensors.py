@@ -271,14 +271,16 @@ class Sensing:
             return out
         contacts = self._steps.contacts
         poses = self._kernel("kinematics", frames=[self.scene.tree.link_names[i] for i in links])(self._before[0])
-        forces = (contacts.frames @ (self._steps.impulses / self.dt)[:, :, None])[:, :, 0]
+        found, over = self._steps.contact_impulses, 1.0 / self.dt
+        forces = (contacts.frames @ (over * found["impulses"])[:, :, None])[:, :, 0]
+        torques = (contacts.frames @ (over * found["angular_impulses"])[:, :, None])[:, :, 0]
         for k, (link, pose) in enumerate(zip(links, poses, strict=True)):
             R, p = pose[:3, :3], pose[:3, 3]
             for end, sign in ((0, 1.0), (1, -1.0)):
                 at = contacts.links[:, end] == link
                 f = sign * forces[at] @ R
                 out[k, :3] += f.sum(axis=0)
-                out[k, 3:] += np.cross((contacts.points[at] - p) @ R, f).sum(axis=0)
+                out[k, 3:] += (np.cross((contacts.points[at] - p) @ R, f) + sign * torques[at] @ R).sum(axis=0)
         return out
 
     def _touch(self, sensor: Sensor) -> Array:
@@ -292,7 +294,7 @@ class Sensing:
             outwards = np.where(contacts.links[:, :1] == link, -1.0, 1.0) * contacts.frames[:, :, 2] @ pose[:3, :3]
             places = (contacts.points - pose[:3, 3]) @ pose[:3, :3]
             at &= np.asarray(ray_meets(NUMPY, sensor.within, places.T, outwards.T), dtype=bool)
-        return np.minimum([self._steps.impulses[at, 2].sum() / self.dt], sensor.cutoff)
+        return np.minimum([self._steps.contact_impulses["impulses"][at, 2].sum() / self.dt], sensor.cutoff)
 
 
 def _frame_of(scene: Scene, name: str | Frame) -> Frame:

@@ -18,7 +18,7 @@ from delassus.contact.formulations.impulses import FormulatedImpulses
 from delassus.contact.problems import check_directions
 from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene import Scene, check_scene
-from delassus.contact.scene_parts import check_none_moved
+from delassus.contact.scene_parts import check_points_alone
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import LIMIT, SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.contact.sparse.records import Options
@@ -198,13 +198,12 @@ class Simulator(Sensing):
         check_choice("passive", passive, get_args(Passive), ConfigurationError)
         check_choice("control", control, get_args(Control), ConfigurationError)
         if formulation not in (None, "blocks") or solver not in (None, "newton"):
-            check_none_moved(scene, "formulation")
+            check_points_alone(scene, "formulation")
         if formulation is None:
             formulation = "blocks" if solver in (None, "newton") else "os"
         if not isinstance(formulation, str) or formulation not in ("blocks", *FORMULATIONS):
             raise unknown_name("formulation", formulation, ("blocks", *FORMULATIONS))
-        limits = check_flag("limits", limits)
-        self.scene, self.dt = scene, check_number("dt", dt, UNIT)
+        self.scene, self.dt, limits = scene, check_number("dt", dt, UNIT), check_flag("limits", limits)
         fall = 2.0 * math.hypot(*scene.gravity) * self.dt
         if not fall < math.inf:
             raise ConfigurationError("dt", "steps in which gravity brings finite velocities", shown(dt), UNIT)
@@ -244,7 +243,7 @@ class Simulator(Sensing):
         self._earlier, self.status = Counter[SolverStatus](), SolverStatus.CONVERGED
         most = check_number("max_overlap", max_overlap, UNIT, above=False)
         contacts = checked_start(self._steps, self.q, self.v, most)
-        self._steps.set_warm_start(contacts, np.zeros((len(contacts), 3)), np.zeros((2, tree.nv)))
+        self._steps.set_warm_start(contacts, np.zeros((2, tree.nv)))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -384,7 +383,12 @@ class Simulator(Sensing):
     @property
     def impulses(self) -> Array:
         """Impulses (n, 3) at these contacts over the last step: tangent, tangent, normal, on the first link (N s)."""
-        return self._steps.impulses
+        return self._steps.contact_impulses["impulses"]
+
+    @property
+    def angular_impulses(self) -> Array:
+        """Those (n, 3) of torsional and rolling friction there, about the same axes (N m s)."""
+        return self._steps.contact_impulses["angular_impulses"]
 
     @cached_property
     def dynamics(self) -> ContactDynamics:
@@ -472,8 +476,7 @@ class Simulator(Sensing):
             "rng": self.rng.bit_generator.state,
             "status": self.status.name,
             "statuses": {status.name: count for status, count in self.statuses.items()},
-            "impulses": self.impulses,
-            "sustained": self._steps.sustained,
+            **self._steps.contact_impulses,
             "joint_impulses": self.joint_impulses,
             **self._steps.sleep_state(),
             **contacts,
@@ -496,6 +499,6 @@ class Simulator(Sensing):
         self.rng.bit_generator.state = rng
         self.status, self._earlier = status, statuses
         self._earlier.subtract(self._steps.totals)
-        self._steps.set_warm_start(contacts, on_contacts[1], on_joints, on_contacts[0])
+        self._steps.set_warm_start(contacts, on_joints, on_contacts)
         self._steps.set_sleep_state(*sleep)
         self._before, self._wanted = None, np.array(state.get("moved", self._wanted), dtype=float)

@@ -13,7 +13,7 @@ from delassus.algorithms.problem import Problem
 from delassus.contact.contacts import ContactSet
 from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
-from delassus.contact.sparse.stepper import SLEEP, BlockSteps
+from delassus.contact.sparse.stepper import IMPULSES, SLEEP, BlockSteps
 from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.model.check import check_text, check_whole, finite_array
 from delassus.spatial.numpy_ops import NumpyOps, numbers
@@ -36,14 +36,14 @@ S = TypeVar("S", bound=Any)
 
 
 class State(NamedTuple):
-    """All of it but configuration and velocity; ``impulses`` at contacts (n, 3) are all, and those sustained."""
+    """All of it but configuration and velocity; ``impulses`` at contacts (n, 3) by their names."""
 
     steps: int
     rng: Any
     status: SolverStatus
     statuses: Counter[SolverStatus]
     contacts: ContactSet
-    impulses: tuple[Array, Array]
+    impulses: dict[str, Array]
     on_joints: Array
     sleep: list[Array]
 
@@ -73,9 +73,9 @@ def checked_state(state: Any, names: Iterable[str], scene: Scene, rng: np.random
     tree = scene.tree
     one_state("q of the state", tree.check_configuration(state["q"], "q of the state"))
     one_state("v of the state", tree.check_velocity(state["v"], "v of the state"))
-    contacts = ContactSet(*(state[PREFIX + name] for name in ContactSet.__slots__))
+    contacts = ContactSet(**{name: state[PREFIX + name] for name in ContactSet.__slots__})
     n = len(contacts), 3
-    impulses, sustained = (finite_array(state[k], n, f"{k} of the state", PASS_ALL) for k in ("impulses", "sustained"))
+    impulses = {name: finite_array(state[name], n, f"{name} of the state", PASS_ALL) for name in IMPULSES}
     for name, count in (("links", tree.n_links), ("colliders", len(scene.colliders))):
         most = getattr(contacts, name).max(initial=-1)
         if most >= count:
@@ -98,7 +98,7 @@ def checked_state(state: Any, names: Iterable[str], scene: Scene, rng: np.random
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         came = f"{type(error).__name__}: {error}"
         raise ConfigurationError("state", "a generator and statuses", came, PASS_ALL) from error
-    return State(steps, state["rng"], status, statuses, contacts, (impulses, sustained), on_joints, sleep)
+    return State(steps, state["rng"], status, statuses, contacts, impulses, on_joints, sleep)
 
 
 def restored(simulator: Callable[..., S], scene: Scene, options: Mapping[str, Any], state: Mapping[str, Any]) -> S:

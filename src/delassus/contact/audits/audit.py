@@ -4,7 +4,8 @@ With the velocities ``u = J v⁺ + d`` and impulses ``p``, where ``d`` is ``max(
 
 - momentum, ``M (v⁺ − v⁻) = Jᵀ p + dt f``;
 - Coulomb's law, ``K_μ ∋ p ⊥ u + s ∈ K_μ*`` with ``s = (0, 0, μ |u_t|)``, in the measure that solvers here are held to,
-  ``|ω p − P_K(ω p − u − s)|`` (m/s) with the mean mobility ``ω`` of the contact.
+  ``|ω p − P_K(ω p − u − s)|`` (m/s) with the mean mobility ``ω`` of the contact;
+  torsional and rolling friction are part of one vector with that of the tangents.
 
 All other checks are parts of these two in units of their own. Where the law is violated by ``ε``, ``ω p`` and ``u + s``
 are within ``ε`` of a solution: approach, complementarity and cone are then violated by at most ``(1 + μ) ε`` and
@@ -175,7 +176,7 @@ def audit(
 
 def _checks(s: ContactStep, soft: Softness | None, tol: float, penetration: float) -> list[Check]:
     """All checks: of each, the tolerance as a velocity is taken to its unit by masses and mobilities."""
-    p, u, omega, mu = s.impulses, s.along(s.v_after) + s.velocity_offset, s.mobility, s.friction
+    (p, u), omega, mu = s.in_plane(s.v_after), s.mobility, s.cone
     flat, (pn, un), part = np.array([1.0, 1.0, 0.0]), (p[..., 2], u[..., 2]), (3.0 + mu) * tol
 
     def violation(p: Array, v: Array, mu: Array, offset: Array) -> Array:
@@ -193,10 +194,11 @@ def _checks(s: ContactStep, soft: Softness | None, tol: float, penetration: floa
     pt, power = np.hypot(p[..., 0], p[..., 1]), (p * u * flat).sum(axis=-1)
     pushed = np.minimum(omega * pt, power / np.where(pt > 0.0, pt, 1.0))
     # momentum, and what it means for energy: the change of ½ vᵀ M v less the work of all forces and impulses
-    flat_p = p.reshape(*p.shape[:-2], 3 * p.shape[-2], 1)
-    known = (s.J.mT @ flat_p)[..., 0] + s.dt * s.force
+    flat_p, angular = (x.reshape(*x.shape[:-2], 3 * x.shape[-2], 1) for x in (s.impulses, s.angular_impulses))
+    known = (s.J.mT @ flat_p)[..., 0] + (s.J_angular.mT @ angular)[..., 0] + s.dt * s.force
     r, mean = (s.M @ (s.v_after - s.v_before)[..., None])[..., 0] - known, 0.5 * (s.v_before + s.v_after)
     sizes = np.abs(s.M) @ (np.abs(s.v_before) + np.abs(s.v_after))[..., None] + np.abs(s.J.mT) @ np.abs(flat_p)
+    sizes = sizes + np.abs(s.J_angular.mT) @ np.abs(angular)
     r = np.where(np.abs(r) <= ROUNDING * (sizes[..., 0] + s.dt * np.abs(s.force)), 0.0, r)
     at_most = np.abs(r).max(axis=-1, keepdims=True, initial=0.0)
     balance = np.abs((mean * r).sum(axis=-1, keepdims=True))
@@ -204,7 +206,8 @@ def _checks(s: ContactStep, soft: Softness | None, tol: float, penetration: floa
     # what impulses add to the energy of the motion without them, u* → u⁺: ½ pᵀ (u* + u⁺), relative to surfaces
     free = s.v_before + s.dt * np.linalg.solve(s.M, s.force[..., None])[..., 0]
     both = s.along(free) + s.along(s.v_after) + 2.0 * s.velocity_offset * flat
-    work = 0.5 * (p * both).sum(axis=(-2, -1))[..., None]
+    turned = (angular * (s.J_angular @ (free + s.v_after)[..., None])).sum(axis=(-2, -1))
+    work = 0.5 * ((s.impulses * both).sum(axis=(-2, -1)) + turned)[..., None]
     reach = (part * (np.linalg.norm(p, axis=-1) + np.linalg.norm(u, axis=-1) / omega)).sum(axis=-1)[..., None]
     own, moved, at = np.full(pn.shape, WRONG), np.full(at_most.shape, WRONG), s.names
     if soft is not None:

@@ -23,6 +23,9 @@ from delassus.errors import ConfigurationError
 from delassus.formats.mujoco.named import NamedModel
 from delassus.spatial.rotations import Array
 
+PLACES = 0, 1, 5, 3, 4
+"""Of the rows of MuJoCo's friction, sliding, torsional and rolling, among tangents, normal, and turns about these."""
+
 INTEGRATORS = ("euler", "implicit", "implicitfast")
 """Those whose velocities come of one set of forces."""
 
@@ -43,7 +46,10 @@ class Softness(NamedTuple):
 
 
 class _Contact(NamedTuple):
-    """A contact: ``decode`` (3, k) takes velocities along MuJoCo's k ``rows`` to tangent, tangent, normal."""
+    """A contact: ``decode`` (6, k) takes velocities along MuJoCo's k ``rows`` to tangent, tangent, normal.
+
+    And to those about these axes, times lengths over the friction coefficient. ``lengths`` are torsional and rolling.
+    """
 
     J: Array
     p: Array
@@ -51,6 +57,9 @@ class _Contact(NamedTuple):
     gap: float
     offset: Array
     name: str
+    lengths: Array
+    J_angular: Array
+    turning: Array
     rows: slice
     decode: Array
 
@@ -69,26 +78,24 @@ def mujoco_step(given: Any, before: Any) -> tuple[ContactStep, Softness]:
     contacts, others, force = [], np.ones(data.nefc, bool), np.array(data.qfrc_smooth)
     for k, contact in enumerate(data.contact):
         if contact.efc_address >= 0 or contact.exclude == 1:  # 1: within the margin, but farther than forces act
-            made, moments = _contact(model, data, contact, k)
-            contacts.append(made)
-            others[made.rows], force = False, force + moments
+            contacts.append(_contact(model, data, contact, k))
+            others[contacts[-1].rows] = False
     M, rest, n = np.empty((nv, nv)), np.zeros(nv), len(contacts)
     mujoco.mj_mulJacTVec(given, data, rest, data.efc_force * others)
     for column, unit in zip(M, np.eye(nv), strict=True):
         mujoco.mj_mulM(given, data, column, unit)
-    J, p, mu, gaps, offset, names, *_ = zip(*contacts, strict=True) if n else ((),) * 8
+    J, p, mu, gaps, offset, names, lengths, turns, turning, *_ = zip(*contacts, strict=True) if n else ((),) * 11
     step = ContactStep(
         0.5 * (M + M.T), np.reshape(J, (3 * n, nv)), before.qvel, data.qvel, np.reshape(p, (n, 3)),
         np.array([x[0] for x in mu]), np.array(gaps), dt, force + rest, None, np.reshape(offset, (n, 3)), names,
+        torsional=np.reshape(lengths, (n, 2))[:, 0], rolling=np.reshape(lengths, (n, 2))[:, 1],
+        J_angular=np.reshape(turns, (3 * n, nv)), angular_impulses=np.reshape(turning, (n, 3)),
     )  # fmt: skip
     return step, _softness(model, data, step, contacts, others)
 
 
-def _contact(model: NamedModel, data: Any, contact: Any, number: int) -> tuple[_Contact, Array]:
-    """A contact, and the generalised force (nv,) of its moments.
-
-    Where two coefficients of friction differ, the second tangent is scaled so that the cone is round.
-    """
+def _contact(model: NamedModel, data: Any, contact: Any, number: int) -> _Contact:
+    """A contact; where two coefficients differ, along tangents or about them, the second is scaled to a round cone."""
     mujoco, dt, pair, dim = model.mujoco, float(model.opt.timestep), contact.geom.tolist(), int(contact.dim)
     if min(pair) < 0:
         raise ConfigurationError("contacts", "those of geoms", "one of a flex", "Rigid bodies alone are audited.")
@@ -97,22 +104,31 @@ def _contact(model: NamedModel, data: Any, contact: Any, number: int) -> tuple[_
         mujoco.mj_jac(model.model, data, linear, angular, contact.pos, model.geom_bodyid[geom])
     linear, angular = np.reshape(contact.frame, (3, 3)) @ (jacobians[1] - jacobians[0])
     pyramid = dim > 1 and model.opt.cone == mujoco.mjtCone.mjCONE_PYRAMIDAL
-    decode, first, f = np.zeros((3, 2 * (dim - 1) if pyramid else dim)), int(contact.efc_address), np.zeros(6)
+    decode, first, f = np.zeros((6, 2 * (dim - 1) if pyramid else dim)), int(contact.efc_address), np.zeros(6)
+    lengths = np.append(mu[2:4], np.zeros(2))[:2] * (dim > 3)  # torsional, rolling
+    levers = np.array([*lengths[[1, 1]], lengths[0]]) / (mu[0] or 1.0)
     rows = slice(first, first + decode.shape[1]) if first >= 0 else slice(0, 0)
     if pyramid:  # rows are edges: the normal and μ times a tangent, either way
         edges = np.reshape(data.efc_force[rows], (-1, 2))
         f[0], f[1 : 1 + len(edges)] = edges.sum(), (edges[:, 0] - edges[:, 1]) * mu[: len(edges)]
-        decode[0, :2], decode[1, 2:4], decode[2] = [0.5, -0.5] / mu[0], [0.5, -0.5] / mu[1], 1.0 / decode.shape[1]
+        decode[2] = 1.0 / decode.shape[1]
+        for k in range(dim - 1):
+            decode[PLACES[k], 2 * k : 2 * k + 2] = [0.5, -0.5] / mu[k]
     else:
         f[: rows.stop - rows.start], decode[2, 0] = data.efc_force[rows], 1.0
-        decode[:2, 1:3] = np.eye(2)[:, : dim - 1]
+        for k in range(dim - 1):
+            decode[PLACES[k], 1 + k] = 1.0
+    about = np.array([1.0, mu[4] / mu[3] if dim > 5 else 1.0, 1.0])
+    decode[3:] *= (levers * about)[:, None]
     scale, gap = np.array([1.0, mu[1] / mu[0] if dim > 1 else 1.0, 1.0]), float(contact.dist)
     moving = getattr(contact, "surfacevel", np.zeros(3))[:2] * (dim > 1)  # since MuJoCo 3.11
     name = " – ".join(mujoco.mj_id2name(model.model, mujoco.mjtObj.mjOBJ_GEOM, g) or f"geom{g}" for g in pair)
     return _Contact(
         scale[:, None] * linear[[1, 2, 0]], dt * f[[1, 2, 0]] / scale, mu * (dim > 1), gap,
-        scale * [*moving, max(gap, 0.0) / dt], f"contact {number}: {name}", rows, scale[:, None] * decode,
-    ), angular.T @ f[3:]  # fmt: skip
+        scale * [*moving, max(gap, 0.0) / dt], f"contact {number}: {name}", lengths,
+        about[:, None] * angular[[1, 2, 0]], dt * f[[4, 5, 3]] / about, rows,
+        np.concatenate([scale, np.ones(3)])[:, None] * decode,
+    )  # fmt: skip
 
 
 def _softness(model: NamedModel, data: Any, step: ContactStep, contacts: list[_Contact], others: Array) -> Softness:
@@ -129,14 +145,14 @@ def _softness(model: NamedModel, data: Any, step: ContactStep, contacts: list[_C
             own[i] = np.linalg.norm(np.minimum(x, v))  # edges of pyramids, and contacts without friction
             if c.mu[0] and x.size == round_.size:
                 own[i] = _cone_violation(x / round_, v * round_, c.mu[0])
-            soft = c.decode @ aim[c.rows] + c.offset * [0.0, 0.0, 1.0]  # surfaces move in `efc_vel`
-            parts[:, i] = abs(soft[2]), np.linalg.norm(soft[:2])
+            soft = c.decode @ aim[c.rows]
+            parts[:, i] = abs(soft[2] + c.offset[2]), np.linalg.norm(np.delete(soft, 2))  # surfaces move in `efc_vel`
     scale = data.efc_R + (data.efc_diagA if hasattr(data, "efc_diagA") else data.efc_diagApprox)  # before MuJoCo 4
     kinds = np.array([str(model.mujoco.mjtConstraint(int(k))).split("_")[1].lower() for k in data.efc_type], dtype=str)
     most = np.where(kinds == "friction", dt * data.efc_frictionloss, np.inf)
     rest = scale * np.abs(f - np.clip(f - y / scale, np.where(kinds == "limit", 0.0, -most), most))
     causes = dict(zip(("soft normals", "soft friction"), parts, strict=True))
-    causes["convex cones"] = step.friction * np.hypot(u[:, 0], u[:, 1])
+    causes["convex cones"] = step.cone * np.hypot(*step.in_plane(step.v_after)[1].T[:2])
     causes["integrator"] = np.linalg.norm(step.along(change - dt * a), axis=-1)
     names = (*step.names, *(f"{kinds[k]}, row {k}" for k in np.flatnonzero(others)))
     integrator, unsolved = -dt * _implicit(model, data) @ change, dt * step.M @ (data.qacc - a)

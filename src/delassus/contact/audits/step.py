@@ -16,6 +16,23 @@ from delassus.frozen import Frozen, cached_property, read_only
 from delassus.model.check import check_list, check_number, check_text, common_batch, finite_array, real_array
 from delassus.spatial.rotations import Array
 
+OPTIONAL = "force", "friction_offset", "torsional", "rolling", "J_angular", "angular_impulses"
+"""What is zero where it is not given."""
+
+OF_PATCHES = OPTIONAL[2:]
+"""What is none where it is zero, and fits steps of other sizes."""
+
+NOT_NEGATIVE = "friction", "friction_offset", "torsional", "rolling"
+
+
+def is_zero(x: Any) -> bool:
+    """Whether something is an array of zeros."""
+    array = real_array(x)
+    return array is not None and not array.any()
+
+
+TINY = float(np.finfo(float).tiny)
+
 
 @dataclass(frozen=True, eq=False)
 class ContactStep(Frozen):
@@ -46,6 +63,13 @@ class ContactStep(Frozen):
         moving surfaces tangents have minus their velocity.
     names : sequence of str, optional
         Of contacts.
+    torsional, rolling : (..., n) array, optional
+        Lengths (m) of friction about the normal and across it; 0 by default.
+    J_angular : (..., 3n, nv) array, optional
+        ``J_angular v`` are angular velocities of first bodies relative to second ones about the same axes (rad/s);
+        needed where there are lengths.
+    angular_impulses : (..., n, 3) array, optional
+        On first bodies (N m s); these need not be finite.
 
     Raises
     ------
@@ -76,17 +100,27 @@ class ContactStep(Frozen):
     friction_offset: Array | Any = None
     velocity_offset: Array | Any = None
     names: Sequence[str] = ()
+    torsional: Array | Any = None
+    rolling: Array | Any = None
+    J_angular: Array | Any = None
+    angular_impulses: Array | Any = None
 
     def __post_init__(self) -> None:
         advice, a = "All in the same coordinates and order.", dict[str, Array]()
         M, J = (finite_array(getattr(self, name), (..., -1, -1), name, advice) for name in ("M", "J"))
         nv, n, dt = M.shape[-1:], J.shape[-2] // 3, check_number("dt", self.dt, "In s.")
         shapes = {"M": 2 * nv, "J": (3 * n, *nv), "v_before": nv, "v_after": nv, "impulses": (n, 3), "friction": (n,),
-                  "gaps": (n,), "force": nv, "friction_offset": (n,), "velocity_offset": (n, 3)}  # fmt: skip
+                  "gaps": (n,), "force": nv, "friction_offset": (n,), "velocity_offset": (n, 3), "torsional": (n,),
+                  "rolling": (n,), "J_angular": (3 * n, *nv), "angular_impulses": (n, 3)}  # fmt: skip
         for name, shape in shapes.items():
-            x, result = getattr(self, name), name in ("v_after", "impulses")
-            if x is None and name in ("force", "friction_offset", "velocity_offset"):
-                x = np.maximum(a["gaps"], 0.0)[..., None] * [0, 0, 1 / dt] if shape == (n, 3) else np.zeros(shape)
+            x, result = getattr(self, name), name in ("v_after", "impulses", "angular_impulses")
+            if x is None and name == "velocity_offset":
+                x = np.maximum(a["gaps"], 0.0)[..., None] * [0, 0, 1 / dt]
+            elif (x is None and name in OPTIONAL) or (name in OF_PATCHES and is_zero(x)):
+                given, x = x, np.zeros(shape)
+                if name == "J_angular" and given is None and (a["torsional"].any() or a["rolling"].any()):
+                    wanted = "angular velocities where contacts have torsional or rolling friction"
+                    raise ConfigurationError(name, wanted, "none", "Rows about tangent, tangent, normal.")
             known = real_array(x) if result else None
             a[name] = finite_array(x if known is None else np.zeros(known.shape), (..., *shape), name, advice)
             a[name] = a[name] if known is None else known
@@ -96,7 +130,7 @@ class ContactStep(Frozen):
             batch = np.broadcast_shapes(*(x.shape[: x.ndim - len(shapes[k])] for k, x in a.items()))
             np.linalg.cholesky(M := a["M"])
             right = np.abs(M - M.mT).max(initial=0.0) <= ASYMMETRY * np.abs(M).max(initial=0.0) and len(names) == n
-            right = right and min(a[name].min(initial=0.0) for name in ("friction", "friction_offset")) >= 0.0
+            right = right and min(a[name].min(initial=0.0) for name in NOT_NEGATIVE) >= 0.0
         except (ValueError, np.linalg.LinAlgError):
             right = False
         if not right:
@@ -111,7 +145,55 @@ class ContactStep(Frozen):
         W, out = self.J @ np.linalg.solve(self.M, self.J.mT), np.empty(self.gaps.shape)
         for state in np.ndindex(out.shape[:-1]):
             out[state] = mobilities(np.ascontiguousarray(W[state]))[0]
-        return out
+        if not self.is_patch.any():
+            return out
+        turns = np.einsum("...ij,...ji->...i", self.J_angular, np.linalg.solve(self.M, self.J_angular.mT))
+        own = np.diagonal(W, axis1=-2, axis2=-1).reshape(self.impulses.shape)
+        each = np.concatenate([own, turns.reshape(own.shape)], axis=-1) * self._levers**2
+        total = (each[..., :2] * (self.friction > 0.0)[..., None]).sum(axis=-1) + each[..., 2:].sum(axis=-1)
+        return np.where(self.is_patch & (total > 0.0), total / 3.0, out)
+
+    @cached_property
+    def is_patch(self) -> Array:
+        """Which contacts (..., n) have torsional or rolling friction."""
+        return np.asarray((self.torsional > 0.0) | (self.rolling > 0.0))
+
+    @cached_property
+    def cone(self) -> Array:
+        """Coefficient (..., n) of the cone of all friction: ``μ``, or 1 of patches without."""
+        return np.where(self.is_patch & (self.friction == 0.0), 1.0, self.friction)
+
+    @cached_property
+    def _levers(self) -> Array:
+        """By what velocities (..., n, 6) count, tangent, tangent, normal, and angular ones about these (1, m)."""
+        over = np.stack([self.rolling, self.rolling, self.torsional], axis=-1) / np.maximum(self.cone, TINY)[..., None]
+        return np.concatenate([np.ones(over.shape), np.where(self.is_patch[..., None], over, 0.0)], axis=-1)
+
+    def in_plane(self, v: ArrayLike) -> tuple[Array, Array]:
+        """Impulses and velocities (..., n, 3) in the plane of friction and of the velocity ``v`` (..., nv), and normal.
+
+        Of patches, all five components of friction are one vector; along it is the first axis. Of others they are as
+        they are. A torque without a length is no friction at all: infinite.
+        """
+        p, u = self.impulses, self.along(v) + self.velocity_offset
+        if not self.is_patch.any() and not self.angular_impulses.any():
+            return p, u
+        levers, turning = self._levers[..., 3:], self.angular_impulses
+        scaled = np.where(
+            turning == 0.0, 0.0, np.where(levers > 0.0, turning / np.where(levers > 0, levers, 1), np.inf)
+        )
+        slides = (self.friction > 0.0)[..., None]
+        flat = np.where(slides, p[..., :2], np.where(p[..., :2] == 0.0, 0.0, np.inf))
+        every = np.concatenate([flat, scaled], axis=-1)
+        spins = (self.J_angular @ np.asarray(v, dtype=float)[..., None])[..., 0].reshape(u.shape)
+        moves = np.concatenate([np.where(slides, u[..., :2], 0.0), levers * spins], axis=-1)
+        size = np.linalg.norm(every, axis=-1, keepdims=True)
+        axis = every / np.where(size > 0.0, size, 1.0)
+        along = (axis * moves).sum(axis=-1, keepdims=True)
+        across = np.linalg.norm(moves - along * axis, axis=-1, keepdims=True)
+        is_own = np.logical_or(self.is_patch, turning.any(axis=-1))[..., None]
+        whole = np.concatenate([size, 0.0 * size, p[..., 2:]], axis=-1)
+        return np.where(is_own, whole, p), np.where(is_own, np.concatenate([along, across, u[..., 2:]], axis=-1), u)
 
     def along(self, v: ArrayLike) -> Array:
         """Velocities (..., n, 3) of contacts at ``v`` (..., nv) (m/s)."""

@@ -80,7 +80,7 @@ def contact_changes(
     numbers, indices = np.zeros(most), np.zeros((most, 2), np.int64)
     out: Any = ContactArrays(
         indices, _duals((most, 3)), _duals((most, 3, 3)), _duals(most), numbers, numbers.copy(), indices.copy(),
-        _duals((most, 2)),
+        _duals((most, 2)), numbers.copy(), numbers.copy(),
     )  # fmt: skip
     m = find_changes(n, reach, gap, every, memory, out)
     out.colliders[:m] = pairs[out.colliders[:m, 0] // 2]

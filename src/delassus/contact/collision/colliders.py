@@ -61,8 +61,8 @@ class Colliders(NamedTuple):
         without neighbour, with its furthest extent along them (n_axes, 4). Boxes, lower and upper corners, of a tree of
         triangles in depth-first order (n_nodes, 6); and the node after a subtree, and the triangle in its surface that
         a leaf holds, else −1 (n_nodes, 2). See `NEIGHBOURS` and the others.
-    material : (n, 5) array
-        Velocity of each collider's surface in its frame (m/s), friction and restitution.
+    material : (n, 7) array
+        Velocity of each collider's surface in its frame (m/s), friction and restitution, torsional and rolling length.
     allowed : (n, n) array of bool
         Which pairs may touch; symmetric.
     friction_rule : int
@@ -162,6 +162,8 @@ class ContactArrays(NamedTuple):
     restitution: Array
     colliders: NDArray[np.int64]
     surface_velocities: Array
+    torsional: Array
+    rolling: Array
 
 
 def collider_arrays(scene: Solids) -> Colliders:
@@ -180,7 +182,9 @@ def collider_arrays(scene: Solids) -> Colliders:
             shapes[i, FIRST_VERTEX:] = tables.columns(shape, collider.name)
         _describe(shape, shapes[i])
     hulls, surfaces = tables.arrays()
-    material = np.array([(*c.surface_velocity, c.friction, c.restitution) for c in scene.colliders]).reshape(-1, 5)
+    material = np.array(
+        [(*c.surface_velocity, c.friction, c.restitution, c.torsional, c.rolling) for c in scene.colliders]
+    ).reshape(-1, 7)
     rule = rule_number(scene.friction_rule)
     return Colliders(shapes, local, hulls, surfaces, material, may_collide(scene), rule)
 
@@ -213,6 +217,8 @@ def workspace(colliders: Colliders, most: int) -> tuple[Workspace, ContactArrays
         restitution=np.empty(rows),
         colliders=np.empty((rows, 2), np.int64),
         surface_velocities=np.empty((rows, 2)),
+        torsional=np.empty(rows),
+        rolling=np.empty(rows),
     )
     return space, contacts
 

@@ -48,7 +48,7 @@ from delassus.contact.collision.vectors import (
     scaled,
     write,
 )
-from delassus.contact.filters import friction_of
+from delassus.contact.filters import friction_of, radius_of
 from delassus.spatial.rotations import Array
 
 from_block: Callable[[Vector, Vector, float], tuple[float, Vector]] = emitted(nearest_points.from_block)
@@ -179,11 +179,14 @@ def unpack(begin: int, end: int, colliders: Colliders, space: Workspace, contact
         i, j = space.pairs[pair, 0], space.pairs[pair, 1]
         friction = friction_of(colliders.friction_rule, material[i, 3], material[j, 3])
         restitution = math.sqrt(material[i, 4] * material[j, 4])
+        torsional = radius_of(colliders.friction_rule, material[i, 5], material[j, 5])
+        rolling = radius_of(colliders.friction_rule, material[i, 6], material[j, 6])
         for k in range(space.ends[pair], space.ends[pair + 1]):
             found = space.found[MOST_POINTS * pair + k - space.ends[pair]]
             contacts.colliders[k, 0], contacts.links[k, 0] = i, int(colliders.shapes[i, LINK])
             contacts.colliders[k, 1], contacts.links[k, 1] = j, int(colliders.shapes[j, LINK])
             contacts.friction[k], contacts.restitution[k], contacts.depths[k] = friction, restitution, found[7]
+            contacts.torsional[k], contacts.rolling[k] = torsional, rolling
             n = (found[4], found[5], found[6])
             # first tangent: the normal times the unit vector that is furthest from it
             if abs(n[0]) <= abs(n[1]) and abs(n[0]) <= abs(n[2]):

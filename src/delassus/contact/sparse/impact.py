@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.contact.sparse.cone import CONTACT, OUT_OF_REACH, passive_part
+from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH, PATCH, passive_part
 from delassus.contact.sparse.newton import TOO_SMALL, solve_island
 from delassus.contact.sparse.records import (
     CONTACTS,
     ROWS,
+    SPINS,
     Bodies,
     Data,
     Islands,
@@ -17,6 +18,7 @@ from delassus.contact.sparse.records import (
     State,
 )
 from delassus.contact.sparse.rows import add_compliance
+from delassus.contact.sparse.spins import add_spin_impulses
 from delassus.contact.sparse.sweeps import push, velocity, work_on_moved
 from delassus.spatial.rotations import Array
 
@@ -76,7 +78,7 @@ def gains_by_turning(bodies: Bodies, rows: Rows, islands: Islands, k: int, state
         i = islands.members[e]
         u, w = velocity(bodies, rows, i, state.target), velocity(bodies, rows, i, state.after)
         for c in range(3):
-            belt = rows.law.d[i, c] - rows.law.turning[i, c] if rows.kind[i] == CONTACT and c < 2 else 0.0
+            belt = rows.law.d[i, c] - rows.law.turning[i, c] if rows.kind[i] != JOINT and c < 2 else 0.0
             before += 0.5 * rows.r[i, c] * (u[c] + belt)
             after += 0.5 * rows.r[i, c] * (w[c] + belt)
     if before + after <= MOST_GAIN * (after - before):
@@ -106,7 +108,7 @@ def share_loads(data: Data, k: int, gape: float) -> None:
         count[islands.nodes[e]] = 0
     for e in range(begin, end):
         i = islands.members[e]
-        if rows.kind[i] == CONTACT:
+        if rows.kind[i] == CONTACT or rows.kind[i] == PATCH:
             for block in (rows.a[i], rows.b[i]):
                 if block >= 0 and first[block + 1] - first[block] == FREE and (rows.a[i] != a or rows.b[i] != b):
                     count[block] += 1
@@ -114,7 +116,7 @@ def share_loads(data: Data, k: int, gape: float) -> None:
             a, b = rows.a[i], rows.b[i]  # contacts of two bodies follow each other
     for e in range(begin, end if crowded else begin):
         i, most = islands.members[e], 0
-        if rows.kind[i] == CONTACT:
+        if rows.kind[i] == CONTACT or rows.kind[i] == PATCH:
             for block in (rows.a[i], rows.b[i]):
                 if block >= 0:
                     most = max(most, count[block])
@@ -197,6 +199,7 @@ def compress(data: Data) -> None:
         elif i < n_contacts:
             rows.law.d[i, 2] = 0.0 if rows.wrong[i] > 0.0 else OUT_OF_REACH
         rows.law.friction_offset[i] = 0.0
+    for i in range(data.progress.step[SPINS]):
         rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
 
 
@@ -223,6 +226,8 @@ def decompress(data: Data) -> None:
             contacts.sustained[e, 2] = given_back
             rows.law.friction_offset[i] = rows.law.mu[i] * given_back
             push(bodies, rows, i, 0.0, 0.0, given_back, state.target)
+    add_spin_impulses(data, n)
+    for i in range(data.progress.step[SPINS]):
         rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
 
 
@@ -255,6 +260,10 @@ def end_impact(data: Data, options: Options) -> bool:
         if i < n_contacts:
             contacts.impulses[e, 2] += s * contacts.sustained[e, 2]
             contacts.sustained[e, 2] = 0.0
+    for j in range(n, data.progress.step[SPINS]):
+        for c in range(3):
+            rows.r[j, c] *= work.V[islands.island[rows.a[j]]]
+    add_spin_impulses(data, n)
     add_joint_impulses(rows, data.joints, n_contacts, n)
     return reduced
 

@@ -15,7 +15,7 @@ from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.cone import CONTACT, OUT_OF_REACH, gap_correction, limit_correction
+from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH, SPIN, gap_correction, limit_correction
 from delassus.contact.sparse.factor import backward, cholesky, forward, invert
 from delassus.contact.sparse.loops import close_gaps, close_loops, move_loops
 from delassus.contact.sparse.records import (
@@ -157,7 +157,10 @@ def correct_positions(k: int, model: Model, data: Data, options: Options) -> Non
     for m in range(begin, end):
         i = islands.members[m]
         e, moved, back = islands.contact[i], dt * velocity(bodies, rows, i, state.after)[2], 0.0
-        if rows.kind[i] == CONTACT:
+        if rows.kind[i] == SPIN:
+            continue
+        if rows.kind[i] != JOINT:
+            rows.kind[i] = CONTACT  # without friction
             moved += dt * contacts.turning[e, 2]
             back, least = gap_correction(-contacts.found.depths[e], moved, options.penetration, options.correction)
             rows.law.d[i, 2] = -least
@@ -173,7 +176,8 @@ def correct_positions(k: int, model: Model, data: Data, options: Options) -> Non
     for m in range(begin, end):
         i = islands.members[m]
         rows.law.friction_offset[i] = rows.law.mu[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
-        add_compliance(rows, i, STEP.compliance)
+        if rows.kind[i] != SPIN:
+            add_compliance(rows, i, STEP.compliance)
     for _ in range(TUNING.sweeps):
         if sweep(bodies, rows, islands, k, shift) <= accuracy:
             break

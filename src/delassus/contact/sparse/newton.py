@@ -34,9 +34,10 @@ import math
 from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.sparse.cone import CONTACT, impulse
+from delassus.contact.sparse.cone import CONTACT, JOINT, PATCH, impulse
 from delassus.contact.sparse.factor import analyse, factorise, substitute
 from delassus.contact.sparse.records import Bodies, Islands, Options, Rows, Work
+from delassus.contact.sparse.spins import add_partner, advance_patch, linearise_patch, respond_patch
 from delassus.contact.sparse.sweeps import accelerated, add_force, assign, is_moved, keep, push, residual_of, velocity
 from delassus.spatial.rotations import Array
 
@@ -134,6 +135,9 @@ def respond(bodies: Bodies, rows: Rows, work: Work, v: Array, delta: float) -> f
     assign(bodies, work.part, 0, x, work.x)
     for e in range(work.part.member_ends[1]):
         i = members[e]
+        if rows.kind[i] >= PATCH:
+            respond_patch(bodies, rows, i, v, delta, x)
+            continue
         u, mu, R = velocity(bodies, rows, i, v), rows.law.mu[i], delta * rows.law.w[i]
         u0, u1, over = u[0] + rows.law.d[i, 0], u[1] + rows.law.d[i, 1], 1.0 / R
         t = math.sqrt(u0 * u0 + u1 * u1)
@@ -168,6 +172,9 @@ def linearise(bodies: Bodies, rows: Rows, part: Islands, v: Array, delta: float)
     D, q, r = rows.memory.D, rows.memory.q, rows.r
     for e in range(part.member_ends[1]):
         i = part.members[e]
+        if rows.kind[i] >= PATCH:
+            linearise_patch(bodies, rows, i, v, delta)
+            continue
         u, w, mu = velocity(bodies, rows, i, v), rows.law.w[i], rows.law.mu[i]
         u0, u1 = u[0] + rows.law.d[i, 0], u[1] + rows.law.d[i, 1]
         t = math.sqrt(u0 * u0 + u1 * u1)
@@ -217,7 +224,7 @@ def assemble(bodies: Bodies, rows: Rows, work: Work, entries: int) -> None:
             V[to + c] = bodies.M[at + c]
     for e in range(work.part.member_ends[1]):
         i = work.part.members[e]
-        whole = rows.kind[i] == CONTACT
+        whole, patch = rows.kind[i] != JOINT, rows.kind[i] - PATCH  # below 0: none
         height = 3 if whole else 1
         if D[i, 8] == 0.0 and D[i, 0] == 0.0 and D[i, 4] == 0.0:
             continue
@@ -234,6 +241,8 @@ def assemble(bodies: Bodies, rows: Rows, work: Work, entries: int) -> None:
                         K[s * m + c] = D[i, 3 * s] * a + D[i, 3 * s + 1] * b + D[i, 3 * s + 2] * h
                 else:
                     K[c] = D[i, 8] * J[at + c]
+            if patch >= 0:
+                add_partner(rows, i, patch == 1, side, m, K)
             for other in range(2):
                 left, own = (rows.a[i], rows.at_a[i]) if other == 0 else (rows.b[i], rows.at_b[i])
                 if left < 0:
@@ -391,6 +400,9 @@ def step_fully(
         assign(bodies, part, 0, v, work.x)
         for e in range(m):
             i = part.members[e]
+            if rows.kind[i] >= PATCH:
+                advance_patch(bodies, rows, i, p, v)
+                continue
             u = velocity(bodies, rows, i, p)
             for k in range(3):  # Δr = q − D J Δv
                 q[i, k] -= D[i, 3 * k] * u[0] + D[i, 3 * k + 1] * u[1] + D[i, 3 * k + 2] * u[2]

@@ -113,6 +113,7 @@ class RowLaws(NamedTuple):
     Of joints ``d[i]`` begins with the limits of velocities. ``W[i]`` is the group's own block of ``J M⁻¹ Jᵀ``, ``w[i]``
     the mean of its diagonal, ``R[i]`` a compliance, and ``prepared`` what `point_of` takes. Residuals count times
     ``unit[i]``, a length of hinges. Part of ``d`` is ``turning``; see `delassus.contact.sparse.turning`.
+    ``partner`` is that of patches and spins, ``patch`` memory of the former.
     """
 
     W: Array
@@ -124,6 +125,8 @@ class RowLaws(NamedTuple):
     w: Array
     R: Array
     unit: Array
+    partner: Indices
+    patch: Array
 
 
 class RowMemory(NamedTuple):
@@ -139,10 +142,11 @@ class RowMemory(NamedTuple):
 class Rows(NamedTuple):
     """Groups of rows.
 
-    There is one for each contact, and for each joint with limits or friction. Group *i* has the ``kind[i]`` of `cone`,
-    is on blocks ``a[i]`` and ``b[i]`` (−1: none) with Jacobians that begin at ``at_a[i]`` and ``at_b[i]`` in ``J``, row
-    by row. ``Y = J M⁻¹`` is laid out as ``J`` is. Of its impulse ``r[i]``, ``guess[i]`` is where the next solution
-    starts, and ``wrong[i]`` the residual (m/s).
+    There is one for each contact, for each joint with limits or friction, and behind these one for each contact with
+    torsional or rolling friction. Group *i* has the ``kind[i]`` of `cone`, is on blocks ``a[i]`` and ``b[i]`` (−1:
+    none) with Jacobians that begin at ``at_a[i]`` and ``at_b[i]`` in ``J``, row by row. ``Y = J M⁻¹`` is laid out as
+    ``J`` is. Of its impulse ``r[i]``, ``guess[i]`` is where the next solution starts, and ``wrong[i]`` the residual
+    (m/s).
     """
 
     kind: Indices
@@ -229,7 +233,7 @@ class Joints(NamedTuple):
 class ContactsBefore(NamedTuple):
     """Contacts of the step before, ``number[0]`` of them, and their sustained impulses.
 
-    ``used`` says which of them a contact of this step has taken.
+    ``used`` says which of them a contact of this step has taken, ``angular`` are angular impulses in the world.
     """
 
     number: Indices
@@ -238,13 +242,16 @@ class ContactsBefore(NamedTuple):
     frames: Array
     impulses: Array
     used: Indices
+    angular: Array
 
 
 class Contacts(NamedTuple):
     """Contacts of a step, ``row`` the row group of each, or −1, and their impulses, of all phases and ``sustained``.
 
-    ``start`` is where solvers start, ``turning`` what `turn_contacts` finds. Of near pairs, ``groups`` and ``entries``
-    say where their row groups begin and end, and where the Jacobians of these do.
+    ``start`` is where solvers start, ``turning`` what `turn_contacts` finds. ``angular`` (3, n, 3) are angular impulses
+    (N m s) about the same axes, as `delassus.contact.sparse.spins` has them, (3, 0, 3) in scenes that have none. Of
+    near pairs, ``groups`` and ``entries`` say where their row groups begin and end, and where the Jacobians of these
+    do.
     """
 
     found: ContactArrays
@@ -256,6 +263,7 @@ class Contacts(NamedTuple):
     groups: Indices
     entries: Indices
     before: ContactsBefore
+    angular: Array
 
 
 class Sleep(NamedTuple):
@@ -334,10 +342,10 @@ class LinkMotion(NamedTuple):
     tunnelling: Indices
 
 
-ATTEMPT, PHASE, FOUND, CONTACTS, ROWS, BOUNCES, IMPACTS, STATUS = range(8)
+ATTEMPT, PHASE, FOUND, CONTACTS, ROWS, BOUNCES, IMPACTS, STATUS, SPINS = range(9)
 """Places in `Progress.step`: how often the step has been made again, the next of its phases, how many contacts are
 found, how many row groups are those of contacts, how many there are, whether one bounces, how many impacts there were,
-and how the last problem ended."""
+how the last problem ended, and how many row groups there are with those of spins."""
 
 
 SEARCH, POSE, COMPRESSION, DECOMPRESSION, STEP_FORWARD = range(5)

@@ -10,7 +10,7 @@ from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.collision.colliders import ContactArrays
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.cone import CONTACT, impact, point_block
+from delassus.contact.sparse.cone import CONTACT, JOINT, PATCH, impact, point_block
 from delassus.contact.sparse.factor import backward, forward, product
 from delassus.contact.sparse.records import (
     BOUNCES,
@@ -25,6 +25,7 @@ from delassus.contact.sparse.records import (
     Options,
     Rows,
 )
+from delassus.contact.sparse.spins import keep_turning, start_turning
 from delassus.contact.sparse.sweeps import velocity
 from delassus.spatial.rotations import Array
 
@@ -163,7 +164,7 @@ def respond_with_loops(bodies: Bodies, block: int, m: int, rows: Rows, i: int, a
 @inlined
 def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None:
     """``Y``, ``W`` and ``w`` of a group, and what its own problem needs, with a compliance over its mobility."""
-    height, W, Y, J, M = 3 if rows.kind[i] == CONTACT else 1, rows.law.W, rows.Y, rows.J, bodies.inverse
+    height, W, Y, J, M = 1 if rows.kind[i] == JOINT else 3, rows.law.W, rows.Y, rows.J, bodies.inverse
     for r in range(3):
         for s in range(3):
             W[i, r, s] = 0.0
@@ -341,6 +342,8 @@ def add_compliance(rows: Rows, i: int, compliance: float) -> None:
         x[0], x[1], x[2], x[3], x[4], x[5] = closed.a, closed.b, closed.d, closed.det, closed.h, closed.k
         x[6], x[7] = block.normal, block.over_normal
         x[8], x[9], x[10], x[11] = opened.a, opened.b, opened.d, opened.det
+    elif rows.kind[i] == PATCH:
+        x[0] = R + PROXIMAL * rows.law.w[i]
 
 
 @compiled
@@ -463,6 +466,8 @@ def warm_start_contacts(begin: int, end: int, contacts: Contacts) -> None:
                     p += before.frames[nearest, a, c] * before.impulses[nearest, c]
                 for c in range(3):
                     contacts.start[e, c] += found.frames[e, a, c] * p
+        if contacts.angular.shape[1] > 0:
+            start_turning(contacts, e, nearest)
 
 
 @inlined
@@ -482,3 +487,5 @@ def store_impulses(begin: int, end: int, links: Links, data: Data) -> None:
             before.points[e, a], before.impulses[e, a] = found.points[e, a], contacts.sustained[e, a]
             for c in range(3):
                 before.frames[e, a, c] = found.frames[e, a, c]
+        if contacts.angular.shape[1] > 0:
+            keep_turning(data, e, is_asleep)

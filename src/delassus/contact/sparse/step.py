@@ -18,7 +18,7 @@ from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.narrow_phase import find_near_pairs, number_contacts
 from delassus.contact.collision.paths import any_walls, bend_paths, find_overlaps
 from delassus.contact.joint_contacts import STEPS_AHEAD
-from delassus.contact.sparse.cone import JOINT, OUT_OF_REACH
+from delassus.contact.sparse.cone import JOINT, OUT_OF_REACH, PATCH, SPIN
 from delassus.contact.sparse.impact import (
     COARSE_STEP,
     DONE,
@@ -66,11 +66,14 @@ from delassus.contact.sparse.records import (
     POSE,
     ROWS,
     SEARCH,
+    SPINS,
     STATUS,
     STEP_FORWARD,
+    Bodies,
     Data,
     Model,
     Options,
+    Rows,
 )
 from delassus.contact.sparse.rows import (
     add_turning,
@@ -82,6 +85,7 @@ from delassus.contact.sparse.rows import (
     warm_start_joints,
 )
 from delassus.contact.sparse.sleep import fall_asleep, stop_sleeping, wake_touched
+from delassus.contact.sparse.spins import START, lever, prepare_patch, spin_rows
 from delassus.contact.sparse.tape import begin_tape, record_parts, record_problem
 from delassus.contact.sparse.turning import any_turning, place_ahead
 from delassus.spatial.rotations import Array
@@ -107,8 +111,8 @@ is asked for impulses ``r`` of the rows, and for the velocities ``after`` that t
 
 
 @compiled
-def add_joint_groups(data: Data, dt: float, length: float, count: int, at: int) -> int:
-    """Row groups of limits and friction behind the others, whose Jacobians end at ``at``; returns how many."""
+def add_joint_groups(data: Data, dt: float, length: float, count: int, at: int) -> tuple[int, int]:
+    """Row groups of limits and friction behind the others, whose Jacobians end at ``at``; how many, and where, then."""
     bodies, state, rows, joints, islands = data.bodies, data.state, data.rows, data.joints, data.islands
     for e in range(joints.dofs.size):
         dof, block, q = joints.dofs[e], joints.blocks[e], state.q[joints.coordinates[e]]
@@ -126,7 +130,57 @@ def add_joint_groups(data: Data, dt: float, length: float, count: int, at: int) 
         prepare_group(bodies, rows, count, 0.0)
         at += m
         count += 1
+    return count, at
+
+
+@compiled
+def add_spins(model: Model, data: Data, count: int, at: int) -> int:
+    """Row groups of spins behind the others, whose Jacobians end at ``at``; returns how many groups there are."""
+    bodies, rows, contacts, found = data.bodies, data.rows, data.contacts, data.contacts.found
+    for i in range(data.progress.step[CONTACTS]):
+        e, j = data.islands.contact[i], count
+        if found.torsional[e] == 0.0 and found.rolling[e] == 0.0:
+            continue
+        rows.kind[j], rows.a[j], rows.b[j], data.islands.contact[j] = SPIN, rows.a[i], rows.b[i], e
+        rows.law.partner[i], rows.law.partner[j], count = j, i, count + 1
+        for side in range(2):
+            block = rows.a[i] if side == 0 else rows.b[i]
+            if side == 0:
+                rows.at_a[j] = at
+            else:
+                rows.at_b[j] = at
+            if block >= 0:
+                m = 3 * (bodies.first[block + 1] - bodies.first[block])
+                for k in range(at, at + m):
+                    rows.J[k] = 0.0
+                at += m
+        spin_rows(model.links, bodies, data.state.poses, rows, j, found, e)
+        for c in range(3):
+            rows.law.d[j, c] = rows.law.turning[j, c] = 0.0
+        rows.law.mu[j], rows.law.friction_offset[j], rows.law.unit[j] = 0.0, 0.0, 1.0
+        rows.guess[j] = rows.wrong[j] = 0.0
+        prepare_group(bodies, rows, j, 0.0)
+        if found.friction[e] == 0.0:
+            stop_tangents(bodies, rows, i)
+        rows.kind[i] = PATCH
+        prepare_patch(bodies, rows, i)
+        for c in range(3):
+            length = lever(found, e, c)
+            rows.r[j, c] = contacts.angular[START, e, c] / length if length > 0.0 else 0.0
     return count
+
+
+@compiled
+def stop_tangents(bodies: Bodies, rows: Rows, i: int) -> None:
+    """No rows of tangents for a contact without Coulomb's friction; the cone of its spin has ``μ = 1``."""
+    rows.law.mu[i], rows.law.d[i, 0], rows.law.d[i, 1] = 1.0, 0.0, 0.0
+    rows.r[i, 0] = rows.r[i, 1] = 0.0
+    for side in range(2):
+        block, at = (rows.a[i], rows.at_a[i]) if side == 0 else (rows.b[i], rows.at_b[i])
+        if block >= 0:
+            for k in range(at, at + 2 * (bodies.first[block + 1] - bodies.first[block])):
+                rows.J[k] = 0.0
+    prepare_group(bodies, rows, i, 0.0)
 
 
 @compiled
@@ -219,9 +273,10 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
             share(CHOICE, pairs, model, data, options)
             m, at = place_groups(data)
             share(FILLING, pairs, model, data, options)
-            total = add_joint_groups(data, options.dt, model.length, m, at)
-            find_islands(rows, islands, bodies.at.size, total)
+            total, at = add_joint_groups(data, options.dt, model.length, m, at)
             progress[CONTACTS], progress[ROWS], progress[PHASE] = m, total, STEP_FORWARD
+            progress[SPINS] = add_spins(model, data, total, at) if data.contacts.angular.shape[1] > 0 else total
+            find_islands(rows, islands, bodies.at.size, progress[SPINS])
             if progress[BOUNCES] == 1 and progress[IMPACTS] < TUNING.max_attempts:
                 progress[IMPACTS] += 1
                 progress[PHASE] = COMPRESSION

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
@@ -20,7 +20,7 @@ from delassus.contact.results import SolverStatus, worst_of
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.blocks import Blocks
-from delassus.contact.sparse.cone import OUT_OF_REACH
+from delassus.contact.sparse.cone import OUT_OF_REACH, SIZE
 from delassus.contact.sparse.impact import DONE, SINGULAR
 from delassus.contact.sparse.parts import ADDRESS, HELPER, LEAST, PLACE, PLACES, SPAN, STEPS, THREADS, run_part
 from delassus.contact.sparse.records import (
@@ -48,6 +48,7 @@ from delassus.contact.sparse.records import (
     Tape,
     Work,
 )
+from delassus.contact.sparse.spins import SUSTAINED, TOTAL
 from delassus.contact.sparse.step import ASK, NO_FACTOR, NO_ROOM, NOT_FINITE, run
 from delassus.contact.sparse.step import TUNING as STEP
 from delassus.errors import ConfigurationError
@@ -77,6 +78,9 @@ ENOUGH_PAIRS = 256
 """Near pairs from which two threads share a step where their number is not given."""
 
 ImpulsesOf = Callable[[RowProblem], ContactSolution | None]
+
+IMPULSES = "impulses", "sustained", "angular_impulses", "sustained_angular"
+"""Names of what acts at contacts (n, 3) over a step (N s, N m s): in all phases, and without impacts."""
 
 SLEEP = {
     "islands": "i8 links",
@@ -146,14 +150,14 @@ class BlockSteps:
         poses = tree.n_links, 3, 4
         of_links = _zeros(poses, tree.n_links, (tree.n_links, 6), tree.n_links, tree.n_links, poses)
         self._links = LinkMotion(*of_links, *_indices(n))
-        counts = _indices(8, len(STATUSES), len(STATUSES))
+        counts = _indices(9, len(STATUSES), len(STATUSES))
         self._progress = Progress(*[*counts, *_zeros(3, nv, nv), self._tape(0, 0)])
         self.report = self._progress.report
         self._make_room(64, 64, 4096)
         self._contact_set: ContactSet | None = None
-        self._impulses: tuple[Array, Array] | None = None
+        self._impulses: dict[str, Array] | None = None
         self._passive = passive
-        self.set_warm_start(ContactSet.empty(), np.zeros((0, 3)), np.zeros((2, nv)))
+        self.set_warm_start(ContactSet.empty(), np.zeros((2, nv)))
 
     def _calls(self, passive: Passive) -> tuple[Indices, Indices, Indices, LoopMotion]:
         """Arguments of calls of kernels: address, number of blocks, addresses of arrays."""
@@ -202,8 +206,11 @@ class BlockSteps:
         blocks, sizes = len(self.blocks.bodies.at), np.diff(self.blocks.bodies.first)
         widest, nv = int(sizes.max(initial=0)), int(sizes.sum())
         joints = len(self._joints.dofs)
-        g, J = n + joints, 6 * widest * n + widest * joints
-        law = RowLaws(*_zeros((g, 3, 3), (g, 12), (g, 3), (g, 3), g, g, g, g, g))
+        spins = n if any(c.torsional or c.rolling for c in self.blocks.scene.colliders) else 0
+        g, J = n + joints + spins, 6 * widest * (n + spins) + widest * joints
+        law = RowLaws(
+            *[*_zeros((g, 3, 3), (g, 12), (g, 3), (g, 3), g, g, g, g, g), *_indices(g), *_zeros((spins, SIZE))]
+        )
         memory = RowMemory(*_zeros((g, 9), *[(g, 3)] * 4))
         self.rows = Rows(*[*_indices(g, g, g, g, g), *_zeros(J, J), law, *_zeros((g, 3), g, g), memory])
         works = list[Work]()
@@ -217,9 +224,11 @@ class BlockSteps:
         islands = Islands(*_indices(blocks, blocks, blocks + 2, g, blocks + 2, blocks + 1, g), *of_islands)
         before = getattr(self, "_contacts", None)
         pairs = len(self.detector.space.pairs) + 1
-        kept = ContactsBefore(*_indices(1, (n, 2)), *_zeros((n, 3), (n, 3, 3), (n, 3)), *_indices(n))
+        kept = ContactsBefore(
+            *_indices(1, (n, 2)), *_zeros((n, 3), (n, 3, 3), (n, 3)), *_indices(n), *_zeros((spins, 3))
+        )
         of_step = [*_indices(n), *_zeros((n, 3), (n, 3), (n, 3), (n, 3)), *_indices(pairs, pairs)]
-        self._contacts = Contacts(*[self.detector.found, *of_step, kept])
+        self._contacts = Contacts(*[self.detector.found, *of_step, kept, *_zeros((3, spins, 3))])
         if before is not None:
             for to, x in zip(self._contacts.before, before.before, strict=True):
                 to[: len(x)] = x
@@ -253,18 +262,21 @@ class BlockSteps:
                 self._places.append((call, results))
 
     def set_warm_start(
-        self, contacts: ContactSet, sustained: Array, joint_impulses: Array, impulses: Array | None = None
+        self, contacts: ContactSet, joint_impulses: Array, impulses: Mapping[str, Array] | None = None
     ) -> None:
-        """Take contacts and impulses of a step before; solvers start from those that are ``sustained``."""
+        """Take contacts of a step before and their `contact_impulses`; solvers start from those that are sustained."""
         n = len(contacts)
+        found = {name: np.zeros((n, 3)) for name in IMPULSES} if impulses is None else impulses
         while n > len(self._contacts.row):
             self._make_room(2 * n, self.data.work.graph.fill.size, self.data.work.V.size)
         c = self._contacts.before
         self._sleep.island[:] = self._sleep.time[:] = 0
         c.number[0], c.colliders[:n], c.points[:n] = n, contacts.colliders, contacts.points
-        c.frames[:n], c.impulses[:n] = contacts.frames, sustained
+        c.frames[:n], c.impulses[:n] = contacts.frames, found["sustained"]
+        if len(c.angular):
+            c.angular[:n] = np.einsum("nij,nj->ni", contacts.frames, found["sustained_angular"])
         self._joints.before[:] = self._joints.impulses[:] = joint_impulses[:, self.blocks.dofs]
-        self._contact_set, self._impulses = contacts, (sustained if impulses is None else impulses, sustained)
+        self._contact_set, self._impulses = contacts, dict(found)
 
     def sleep_state(self) -> dict[str, Any]:
         """State of sleep, by the names of `SLEEP`."""
@@ -417,20 +429,14 @@ class BlockSteps:
         return self._contact_set
 
     @property
-    def impulses(self) -> Array:
-        """Impulses (n, 3) at these contacts, of all phases."""
-        return self._of_phases[0]
-
-    @property
-    def sustained(self) -> Array:
-        """Impulses (n, 3) at these contacts, of the contact phase."""
-        return self._of_phases[1]
-
-    @property
-    def _of_phases(self) -> tuple[Array, Array]:
+    def contact_impulses(self) -> dict[str, Array]:
+        """Impulses and angular impulses (n, 3) at these contacts; see `IMPULSES`."""
         if self._impulses is None:
             n, c = int(self._contacts.before.number[0]), self._contacts
-            self._impulses = c.impulses[:n].copy(), c.sustained[:n].copy()
+            none = np.zeros((3, n, 3))
+            turning = c.angular[:, :n].copy() if c.angular.shape[1] else none
+            every = c.impulses[:n].copy(), c.sustained[:n].copy(), turning[TOTAL], turning[SUSTAINED]
+            self._impulses = dict(zip(IMPULSES, every, strict=True))
         return self._impulses
 
     @property

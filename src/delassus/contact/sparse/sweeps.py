@@ -10,7 +10,20 @@ import math
 
 from delassus.algorithms.contact.point import PointBlock, Tangents
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.contact.sparse.cone import CONTACT, impulse, solve_point, solve_point_beside
+from delassus.contact.sparse.cone import (
+    CHANGE,
+    CONTACT,
+    JOINT,
+    PATCH,
+    SPEEDS,
+    TAKEN,
+    impulse,
+    patch_law,
+    patch_step,
+    solve_patch,
+    solve_point,
+    solve_point_beside,
+)
 from delassus.contact.sparse.records import Bodies, Islands, Rows
 from delassus.spatial.rotations import Array
 
@@ -21,7 +34,7 @@ FARTHEST = 1e3
 @inlined
 def velocity(bodies: Bodies, rows: Rows, i: int, x: Array) -> tuple[float, float, float]:
     """``J x`` of a group."""
-    J, whole, u0, u1, u2 = rows.J, rows.kind[i] == CONTACT, 0.0, 0.0, 0.0
+    J, whole, u0, u1, u2 = rows.J, rows.kind[i] != JOINT, 0.0, 0.0, 0.0
     block, at = rows.a[i], rows.at_a[i]
     for side in range(2):
         if side == 1:
@@ -49,7 +62,7 @@ def velocity(bodies: Bodies, rows: Rows, i: int, x: Array) -> tuple[float, float
 @inlined
 def push(bodies: Bodies, rows: Rows, i: int, f0: float, f1: float, f2: float, v: Array) -> None:
     """``v += Y f`` of a group."""
-    Y, whole = rows.Y, rows.kind[i] == CONTACT
+    Y, whole = rows.Y, rows.kind[i] != JOINT
     block, at = rows.a[i], rows.at_a[i]
     for side in range(2):
         if side == 1:
@@ -81,7 +94,7 @@ def work_on_moved(bodies: Bodies, rows: Rows, i: int, f0: float, f1: float, f2: 
     work, J = 0.0, rows.J
     for side in range(2):
         block, at = (rows.a[i], rows.at_a[i]) if side == 0 else (rows.b[i], rows.at_b[i])
-        if block >= 0 and rows.kind[i] == CONTACT and is_moved(bodies, block):
+        if block >= 0 and rows.kind[i] != JOINT and is_moved(bodies, block):
             f = bodies.first[block]
             for c in range(6):
                 work += (J[at + c] * f0 + J[at + 6 + c] * f1 + J[at + 12 + c] * f2) * v[f + c]
@@ -91,7 +104,7 @@ def work_on_moved(bodies: Bodies, rows: Rows, i: int, f0: float, f1: float, f2: 
 @compiled
 def add_force(bodies: Bodies, rows: Rows, i: int, p: Array) -> None:
     """``p += Jᵀ q`` of a group."""
-    J, q, whole = rows.J, rows.memory.q, rows.kind[i] == CONTACT
+    J, q, whole = rows.J, rows.memory.q, rows.kind[i] != JOINT
     for side in range(2):
         block, at = (rows.a[i], rows.at_a[i]) if side == 0 else (rows.b[i], rows.at_b[i])
         if block < 0:
@@ -114,6 +127,85 @@ def point_of(rows: Rows, i: int) -> PointBlock:
     )
 
 
+@inlined
+def read_patch(bodies: Bodies, rows: Rows, i: int, v: Array) -> None:
+    """Velocities and impulses of a patch into its memory."""
+    j, x = rows.law.partner[i], rows.law.patch[i]
+    u, w = velocity(bodies, rows, i, v), velocity(bodies, rows, j, v)
+    x[SPEEDS], x[SPEEDS + 1] = u[0] + rows.law.d[i, 0], u[1] + rows.law.d[i, 1]
+    x[SPEEDS + 2], x[SPEEDS + 3], x[SPEEDS + 4], x[SPEEDS + 5] = u[2] + rows.law.d[i, 2], w[0], w[1], w[2]
+    for c in range(3):
+        x[TAKEN + c], x[TAKEN + 3 + c] = rows.r[i, c], rows.r[j, c]
+
+
+@inlined
+def push_patch(bodies: Bodies, rows: Rows, i: int, v: Array) -> None:
+    """``v += Y f`` of the impulse ``CHANGE`` of a patch."""
+    x = rows.law.patch[i]
+    push(bodies, rows, i, x[CHANGE], x[CHANGE + 1], x[CHANGE + 2], v)
+    push(bodies, rows, rows.law.partner[i], x[CHANGE + 3], x[CHANGE + 4], x[CHANGE + 5], v)
+
+
+@inlined
+def put_patch(rows: Rows, i: int, part: float, normal: float) -> None:
+    """``CHANGE``, the normal impulse there and a part of the others, becomes the impulse of a patch."""
+    j, x = rows.law.partner[i], rows.law.patch[i]
+    for c in range(6):
+        x[CHANGE + c] *= part
+    x[CHANGE + 2] = normal
+    for c in range(3):
+        rows.r[i, c], rows.r[j, c] = x[CHANGE + c], x[CHANGE + 3 + c]
+
+
+@compiled
+def sweep_patch(bodies: Bodies, rows: Rows, i: int, v: Array) -> float:
+    """Solve a patch at the newest velocities ``v``; the largest change as a velocity."""
+    j, x, moved, largest = rows.law.partner[i], rows.law.patch[i], 0.0, 0.0
+    read_patch(bodies, rows, i, v)
+    for c in range(6):
+        largest = max(largest, abs(x[TAKEN + c]))
+        x[SPEEDS + c] += rows.law.R[i] * x[TAKEN + c]
+    offset = rows.law.friction_offset[i]
+    if largest == 0.0 and x[SPEEDS + 2] >= 0.0 and offset == 0.0:
+        return 0.0
+    rows.guess[i] = solve_patch(rows.law.mu[i], offset, rows.law.prepared[i, 0], rows.guess[i], x)
+    for c in range(6):
+        moved = max(moved, rows.law.w[i] * abs(x[CHANGE + c]))
+    for c in range(3):
+        rows.r[i, c], rows.r[j, c] = rows.r[i, c] + x[CHANGE + c], rows.r[j, c] + x[CHANGE + 3 + c]
+    push_patch(bodies, rows, i, v)
+    return moved
+
+
+@compiled
+def accelerate_patch(bodies: Bodies, rows: Rows, i: int, theta: float, v: Array) -> None:
+    """The step of `accelerated` of a patch."""
+    r, g, x, j = rows.r, rows.memory.g, rows.law.patch[i], rows.law.partner[i]
+    for c in range(3):
+        x[TAKEN + c], x[TAKEN + 3 + c] = r[i, c], r[j, c]
+        x[CHANGE + c] = r[i, c] - theta * (r[i, c] - g[i, c])
+        x[CHANGE + 3 + c] = r[j, c] - theta * (r[j, c] - g[j, c])
+        g[i, c], g[j, c] = r[i, c], r[j, c]
+    if theta == 0.0:
+        return
+    law = patch_law(rows.law.mu[i], rows.law.friction_offset[i], x, CHANGE)
+    put_patch(rows, i, law[0], law[1])
+    for c in range(6):
+        x[CHANGE + c] -= x[TAKEN + c]
+    push_patch(bodies, rows, i, v)
+
+
+@compiled
+def patch_residual(bodies: Bodies, rows: Rows, i: int, v: Array) -> float:
+    """Violation of the law of a patch (m/s), as `law_residual`."""
+    x, w, square = rows.law.patch[i], rows.law.w[i], 0.0
+    read_patch(bodies, rows, i, v)
+    patch_step(rows.law.mu[i], w * rows.law.friction_offset[i], w, x)
+    for c in range(6):
+        square += x[CHANGE + c] * x[CHANGE + c]
+    return math.sqrt(square)
+
+
 @compiled
 def sweep(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array) -> float:
     """Solve every group once, in order, each at the newest velocities ``v``; the largest change as a velocity."""
@@ -131,6 +223,10 @@ def sweep(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array) -> flo
                 (x, y, z), rows.guess[i] = solve_point_beside(block, rows.law.mu[i], offset, p, velocities, guess)
             else:
                 (x, y, z), rows.guess[i] = solve_point(block, rows.law.mu[i], p, velocities, guess)
+        elif rows.kind[i] != JOINT:
+            if rows.kind[i] == PATCH:
+                moved = max(moved, sweep_patch(bodies, rows, i, v))
+            continue
         else:
             x = y = 0.0
             own, w, offset = rows.law.w[i], rows.law.w[i] + rows.law.R[i], rows.law.friction_offset[i]
@@ -170,6 +266,10 @@ def accelerated(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array, 
     for e in range(begin, end):
         i = members[e]
         x, y, z = r[i, 0], r[i, 1], r[i, 2]
+        if rows.kind[i] >= PATCH:
+            if rows.kind[i] == PATCH:
+                accelerate_patch(bodies, rows, i, theta, v)
+            continue
         if theta != 0.0:
             back = x - theta * (x - g[i, 0]), y - theta * (y - g[i, 1]), z - theta * (z - g[i, 2])
             law = impulse(rows.kind[i], rows.law.mu[i], rows.law.friction_offset[i], back[0], back[1], back[2])
@@ -195,6 +295,11 @@ def residual_of(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array) 
     worst = 0.0
     for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
         i = islands.members[e]
+        if rows.kind[i] >= PATCH:
+            rows.wrong[i] = patch_residual(bodies, rows, i, v) if rows.kind[i] == PATCH else 0.0
+            if not rows.wrong[i] <= worst:
+                worst = rows.wrong[i]
+            continue
         u = velocity(bodies, rows, i, v)
         own = law_residual(rows, i, u[0] + rows.law.d[i, 0], u[1] + rows.law.d[i, 1], u[2] + rows.law.d[i, 2])
         rows.wrong[i] = own

@@ -15,6 +15,9 @@ from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, 
 
 EXPECTED = "a path, the text of a description, a name, or a mujoco.MjModel or mujoco.MjSpec"
 
+TORSIONAL, ROLLING = 4, 6
+"""``condim`` from which on geoms have such friction."""
+
 SEEN = 2
 """MuJoCo shows geoms of the groups up to this one."""
 
@@ -33,8 +36,19 @@ def colliders_of_model(given: Any, visual: bool) -> list[Found]:
         else:
             link, pose = bodies[body], (rotation_of(model.geom_quat[g]), model.geom_pos[g].copy())
         shape = _shape(model, g, names[g], bodies[body], visual)
-        found.append((link, names[g], shape, pose, float(model.geom_friction[g, 0])))
+        found.append((link, names[g], shape, pose, _friction(model, g)))
     return found
+
+
+def _friction(model: NamedModel, g: int) -> dict[str, float]:
+    """Friction coefficient of a geom, torsional length from ``condim`` 4 on, and rolling length of ``condim`` 6."""
+    sliding, torsional, rolling = map(float, model.geom_friction[g])
+    condim = int(model.geom_condim[g])
+    return {
+        "friction": sliding,
+        "torsional": torsional if condim >= TORSIONAL else 0.0,
+        "rolling": rolling if condim >= ROLLING else 0.0,
+    }
 
 
 def ignored_of_model(given: Any) -> list[tuple[str, str]]:

@@ -19,8 +19,8 @@ from delassus.spatial.rotations import Array, exact_quarter_turns
 UNKNOWN = ("disable_default_collisions", "enable_collisions")
 """Rules of SRDF files that reverse the meaning of the others; they are refused."""
 
-Found = tuple[str, str, Shape, tuple[Array, Array], float | None]
-"""Link, name, shape, rotation and position in the frame of the link, and friction if the file says it."""
+Found = tuple[str, str, Shape, tuple[Array, Array], dict[str, float]]
+"""Link, name, shape, rotation and position in the frame of the link, and what of friction the file says, by name."""
 
 Meshes = dict[tuple[str, bytes], Mesh]
 
@@ -40,7 +40,7 @@ def colliders_of_urdf(
             label = element.get("name") or (name if len(elements) == 1 else f"{name}:{k}")
             rotation, position = read_pose(element, what)
             shape = _shape(element, path, folders, convex, what, meshes, max_bytes)
-            found.append((name, label, shape, (exact_quarter_turns(rotation), position), None))
+            found.append((name, label, shape, (exact_quarter_turns(rotation), position), {}))
     return found
 
 

@@ -1,0 +1,428 @@
+"""Torsional and rolling friction: the law of patches, closed forms of balls that come to rest, grips by friction."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact import Box, Collider, ContactSet, ContactStep, HalfSpace, Scene, Sphere, State, audit, formulate
+from delassus.errors import ConfigurationError
+from delassus.simulate import load_checkpoint, save_checkpoint
+from random_trees import ARM, some_mechanism
+
+G, MASS, RADIUS, MU, DT = 9.81, 1.0, 0.1, 0.5, 1e-3
+BALL = Sphere(RADIUS)
+INERTIA = 0.4 * MASS * RADIUS**2
+
+SOLVED = 4e-6
+"""Residual (m/s) of what is solved to 1e-6 m/s over another mobility, which here is up to four times smaller."""
+
+CLOSE = 1e-8
+"""Relative, of velocities after hundreds of steps, each solved to 1e-10 m/s."""
+
+
+def ball_scene(slope=0.0, **friction):
+    """A ball on a plane whose normal is turned about y, in the axes of the plane."""
+    body = ds.mechanisms.free_body(MASS, BALL.inertia(MASS), name="ball")
+    colliders = [Collider("ball", BALL, **{"friction": MU} | friction), Collider("world", HalfSpace(), friction=MU)]
+    gravity = [G * np.sin(slope), 0, -G * np.cos(slope)]
+    rule = "max" if friction.get("friction") != 0 else "harmonic-mean"
+    return Scene(body, colliders, gravity=gravity, friction_rule=rule)
+
+
+def ball_on_plane(v0, slope=0.0, height=RADIUS, dt=DT, turning=True, **friction):
+    return ds.Simulator(
+        ball_scene(slope, **friction), q0=[0, 0, height, 0, 0, 0, 1], v0=v0, dt=dt, tolerance=1e-10, turning=turning
+    )
+
+
+def pile(seed, n, restitution=0.0):
+    """Balls and cubes of all masses and lengths over a floor; their inertia is isotropic, so that spins stay."""
+    rng = np.random.default_rng(seed)
+    robots, colliders, q = {}, [Collider("world", HalfSpace(), torsional=0.01, rolling=0.005)], []
+    for k in range(n):
+        shape, mass = (BALL, Box(0.15, 0.15, 0.15))[k % 2], 10.0 ** rng.uniform(-1, 1)
+        robots[f"b{k}"] = ds.mechanisms.free_body(mass, shape.inertia(mass) * 10.0 ** rng.uniform(-0.5, 0.5))
+        lengths = {"torsional": rng.choice([0, 0.01, 0.1]), "rolling": rng.choice([0, 0.002, 0.05])}
+        colliders.append(
+            Collider(f"b{k}/body", shape, friction=rng.choice([0, 0.3, 0.8]), restitution=restitution, **lengths)
+        )
+        x = rng.normal(size=4)
+        q += [*rng.uniform(-0.12, 0.12, 2), 0.14 + 0.25 * k, *x / np.linalg.norm(x)]
+    return ds.Simulator(Scene(robots, colliders), q0=q, v0=rng.normal(size=6 * n), dt=2e-3, turning=False)
+
+
+def law_of_patches(sim, start):
+    """Residual (m/s) of the law of each contact of the last step, and what friction takes (J), from impulses alone."""
+    c, n, tree = sim.contacts, len(sim.contacts), sim.scene.tree
+    worst, power, weights = 0.0, -np.inf, {}
+    for link in {*c.links.ravel().tolist()} - {-1}:
+        name = tree.link_names[link]
+        at = ds.forward_kinematics(tree, start, name)[:3, 3]
+        inertia = tree.inertias[link]
+        weights[link] = at, sim.twist(name), inertia[0, 0], inertia[3, 3]
+    p = np.concatenate([sim.impulses, sim.angular_impulses], axis=1)
+    for k in range(n):
+        R, x = c.frames[k], c.points[k]
+        u, mobility = np.zeros(6), np.zeros(3)
+        for link, sign in zip(c.links[k].tolist(), (1.0, -1.0), strict=True):
+            if link >= 0:
+                at, twist, mass, turning = weights[link]
+                arm = x - at
+                u += sign * np.concatenate([R.T @ (twist[:3] + np.cross(twist[3:], arm)), R.T @ twist[3:]])
+                mobility += 1.0 / mass + np.diag(R.T @ (arm @ arm * np.eye(3) - np.outer(arm, arm)) @ R) / turning
+        u[2] += max(-c.depths[k], 0.0) / sim.dt
+        mu, w = c.friction[k] or 1.0, mobility.mean()
+        lengths = np.array([c.rolling[k], c.rolling[k], c.torsional[k]]) / mu
+        is_held = np.concatenate([[c.friction[k] > 0] * 2, lengths > 0])
+        over = np.concatenate([[1.0, 1.0], np.where(lengths > 0, lengths, 1.0)])
+        pt = np.where(is_held, np.concatenate([p[k, :2], p[k, 3:]]) / over, 0.0)
+        assert not np.concatenate([p[k, :2], p[k, 3:]])[~is_held].any()  # no friction without its length
+        ut = np.where(is_held, np.concatenate([u[:2], u[3:]]) * over, 0.0)
+        y, z = w * pt - ut, w * p[k, 2] - u[2] - mu * np.linalg.norm(ut)
+        size = np.linalg.norm(y)
+        if mu * size <= -z:
+            y, z = 0.0 * y, 0.0
+        elif size > mu * z:
+            z = (z + mu * size) / (1.0 + mu * mu)
+            y = mu * z * y / size
+        worst = max(worst, np.linalg.norm([*(w * pt - y), w * p[k, 2] - z]))
+        power = max(power, pt @ ut)
+    return worst, power
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "n", "steps"), [(0, 1, 150), (1, 2, 150), (2, 6, 150)])
+def test_every_step_of_a_pile_obeys_the_law_and_gains_no_energy(seed, n, steps):
+    sim = pile(seed, n)
+    turned = 0.0
+    for _ in range(steps):
+        start, energy = sim.q, sum(sim.energy())
+        sim.step()
+        residual, power = law_of_patches(sim, start)
+        assert residual < SOLVED and power < SOLVED
+        assert sum(sim.energy()) < energy + SOLVED
+        turned = max(turned, np.abs(sim.angular_impulses).max(initial=0.0))
+    assert turned > 1e-4 and {status.name for status in sim.statuses} == {"CONVERGED"}
+
+
+def drawn(rng):
+    choices = {"friction": [0, 0.4], "torsional": [0, 0.03], "rolling": [0, 0.01]}
+    return {name: rng.choice(some) for name, some in choices.items()}
+
+
+@pytest.mark.slow
+def test_audits_of_random_arms_with_patches_are_right():
+    """Also where rows of a patch are dependent, as on few joints, and without Coulomb's friction."""
+    worst, touched = 0.0, 0
+    for seed in range(4):
+        made = some_mechanism(seed, 5, "fixed", ARM)
+        tree, rng = made.tree, np.random.default_rng(seed)
+        balls = [Collider(name, BALL, **drawn(rng)) for name in tree.link_names]
+        scene = Scene(tree, [*balls, Collider("world", HalfSpace(), (0, 0, -0.5), torsional=0.01)])
+        sim = ds.Simulator(
+            scene, v0=0.5 * rng.normal(size=tree.nv), max_overlap=5, passive="none", limits=False, turning=False
+        )
+        for _ in range(30):
+            q, v = sim.q, sim.v
+            sim.step()
+            c, n = sim.contacts, len(sim.contacts)
+            J, about = np.zeros((2, n, 3, tree.nv))
+            for k in range(n):
+                R = c.frames[k]
+                for link, sign in zip(c.links[k].tolist(), (1.0, -1.0), strict=True):
+                    if link >= 0:
+                        twist = ds.frame_jacobian(tree, q, tree.link_names[link], reference="world")
+                        J[k] += sign * R.T @ (twist[:3] + np.cross(twist[3:].T, c.points[k]).T)
+                        about[k] += sign * R.T @ twist[3:]
+            step = ContactStep(
+                ds.mass_matrix(tree, q), J.reshape(3 * n, tree.nv), v, sim.v, sim.impulses, c.friction, -c.depths, DT,
+                -ds.bias_force(tree, q, v), torsional=c.torsional, rolling=c.rolling,
+                J_angular=about.reshape(3 * n, tree.nv), angular_impulses=sim.angular_impulses,
+            )  # fmt: skip
+            found = audit(step, penetration=5.0, tolerance=SOLVED)
+            assert found.verdict.name == "RIGHT", str(found)
+            worst, touched = max(worst, *np.abs(sim.angular_impulses).ravel(), 0.0), touched + n
+    assert touched > 20 and worst > 1e-5
+
+
+def test_impacts_with_patches_gain_no_energy():
+    for seed in range(3):
+        sim = pile(seed, 4, restitution=0.8)
+        for _ in range(300):
+            energy = sum(sim.energy())
+            sim.step()
+            assert sum(sim.energy()) < energy + SOLVED
+
+
+def steady_rolling(rolling, mu):
+    """Deceleration (m/s²) of a rolling ball and its slip over ``ω r``: friction ``F`` and torque ``T`` on one ellipse.
+
+    ``m a = F``, ``I ω' = F r − T``, slip over ``ω`` by the normal of the ellipse, and ``v' = (1 + slip) r ω'``.
+    """
+    slip = 0.0
+    for _ in range(50):
+        ratio = (1 + slip) * RADIUS / INERTIA / (1 / MASS + (1 + slip) * RADIUS**2 / INERTIA)  # F / T
+        slip = ratio * (rolling / mu) ** 2 / RADIUS
+    torque = MASS * G / np.hypot(ratio / mu, 1 / rolling)
+    return ratio * torque / MASS, slip
+
+
+@pytest.mark.parametrize(("rolling", "mu"), [(1e-4, 0.5), (2e-3, 0.5), (1e-2, 0.8)])
+def test_a_ball_rolls_to_rest(rolling, mu):
+    """At 5/7 of ``l g / r``, but for the creep that the ellipse has: of order ``(l / μ r)²``."""
+    a, slip = steady_rolling(rolling, mu)
+    assert a == pytest.approx(5 / 7 * rolling * G / RADIUS, rel=2 * (rolling / mu / RADIUS) ** 2)
+    V = 300 * DT * a
+    sim = ball_on_plane([V, 0, 0, 0, V / RADIUS / (1 + slip), 0], rolling=rolling, friction=mu)
+    sim.run(200 * DT)
+    twist = sim.twist("ball")
+    assert twist[0] == pytest.approx(V - 200 * DT * a, rel=1e-6)
+    assert twist[0] - RADIUS * twist[4] == pytest.approx(slip * RADIUS * twist[4], abs=CLOSE)
+    sim.run(110 * DT)
+    at = sim.q[0]
+    sim.run(0.5)
+    assert np.abs(sim.v).max() < 1e-9 and sim.q[0] == at
+
+
+def test_a_ball_rests_on_a_slope_by_rolling_friction():
+    """Up to ``(tan β / μ)² + (r tan β / l)² = 1``: friction holds the weight, and the torque that it has then."""
+    rolling = 0.01
+    limit = 1 / np.hypot(1 / MU, RADIUS / rolling)
+    for part, moves in ((0.999, False), (1.001, True)):
+        sim = ball_on_plane(np.zeros(6), np.arctan(part * limit), rolling=rolling)
+        sim.run(0.3)
+        assert (np.abs(sim.v).max() > 1e-4) == moves
+        assert moves or sim.q[0] == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("mu", [0.5, 0.0])
+def test_a_spinning_ball_comes_to_rest(mu):
+    """At ``l g m / I``, whether or not there is other friction; and it does not lift off by its spin."""
+    torsional, spin = 0.02, 3.0
+    sim = ball_on_plane([0, 0, 0, 0, 0, spin], torsional=torsional, friction=mu)
+    rate = torsional * MASS * G / INERTIA
+    for _ in range(50):
+        sim.step()
+        assert sim.v[5] == pytest.approx(spin - rate * sim.time, abs=CLOSE * spin)
+        assert sim.impulses[0, 2] == pytest.approx(MASS * G * DT, rel=CLOSE) and abs(sim.v[2]) < CLOSE
+        assert sim.angular_impulses[0] == pytest.approx([0, 0, -torsional * MASS * G * DT], rel=CLOSE)
+    sim.run(0.1)
+    assert np.abs(sim.v).max() < 1e-9
+
+
+def test_an_impact_turns_by_its_impulse():
+    """A spinning ball that bounces: both phases together take ``l (1 + ε) m V`` of angular momentum."""
+    torsional, V, spin = 0.01, 2.0, 50.0
+    body = ds.mechanisms.free_body(MASS, BALL.inertia(MASS), name="ball")
+    colliders = [
+        Collider(link, shape, restitution=0.5, torsional=torsional)
+        for link, shape in (("ball", BALL), ("world", HalfSpace()))
+    ]
+    scene = Scene(body, colliders, gravity=[0, 0, 0])
+    sim = ds.Simulator(scene, q0=[0, 0, RADIUS + 1e-9, 0, 0, 0, 1], v0=[0, 0, -V, 0, 0, spin], dt=DT, tolerance=1e-10)
+    sim.step()
+    assert sim.v[2] == pytest.approx(0.5 * V)
+    assert sim.v[5] == pytest.approx(spin - 1.5 * torsional * MASS * V / INERTIA)
+    assert sim.angular_impulses[0] == pytest.approx([0, 0, -1.5 * torsional * MASS * V])
+
+
+FINGER = """<mujoco><worldbody><body name="tip"><joint type="slide" axis="0 1 0"/>
+<geom type="sphere" size="0.02" mass="0.1"/></body></worldbody></mujoco>"""
+
+
+@pytest.fixture(scope="module")
+def finger():
+    return ds.load(FINGER)
+
+
+@pytest.mark.parametrize("part", [0.5, 0.999, 1.001])
+def test_two_fingers_hold_a_rod_off_its_centre_of_mass(finger, part):
+    """Up to ``(m g / 2 μ N)² + (m g d / 2 l N)² = 1`` of both fingers together; then it turns and slides."""
+    N, mass, mu, torsional = 20.0, 0.5, 0.8, 0.02
+    rod = Box(0.4, 0.02, 0.03)
+    lever = 2 * torsional * N * np.sqrt(1 - (mass * G / (2 * mu * N)) ** 2) / (mass * G)
+    robots = {"a": finger, "b": finger, "rod": ds.mechanisms.free_body(mass, rod.inertia(mass))}
+    colliders = [Collider(f"{name}/tip", Sphere(0.02), friction=mu, torsional=torsional) for name in "ab"]
+    scene = Scene(robots, [*colliders, Collider("rod/body", rod, friction=mu)], friction_rule="max")
+    q0 = scene.configuration(a=[-0.03], b=[0.03], rod=[part * lever, 0, 0, 0, 0, 0, 1])
+    sim, tau = ds.Simulator(scene, q0=q0, dt=DT), np.zeros(scene.tree.nv)
+    tau[scene.v_slice("a")], tau[scene.v_slice("b")] = N, -N
+    for _ in range(200):
+        sim.step(tau)
+    turned = np.abs(sim.q[scene.q_slice("rod")][3:6]).max()
+    assert (turned > 1e-4) == (part > 1) and (part > 1 or turned < 1e-8)
+    torques = np.abs(sim.angular_impulses[:, 2]) / DT
+    assert torques.sum() == pytest.approx(min(part, 1.0) * mass * G * lever, rel=1e-2)
+
+
+@pytest.mark.peer
+def test_mujoco_decelerates_as_much(tmp_path):
+    """Its contacts yield, so that it creeps: 1 % at the stiffest."""
+    import mujoco
+
+    rolling, torsional = 2e-3, 5e-3
+    text = f"""<mujoco><option timestep="1e-4" cone="elliptic" impratio="100" tolerance="1e-14"/>
+    <default><geom condim="6" friction="{MU} {torsional} {rolling}" solref="0.002 1" solimp=".999 .999 .001"/></default>
+    <worldbody><geom type="plane" size="9 9 1"/><body pos="0 0 {RADIUS}"><freejoint/>
+    <geom size="{RADIUS}" mass="{MASS}"/></body></worldbody></mujoco>"""
+    for v0 in ([0.5, 0, 0, 0, 5.0, 0], [0, 0, 0, 0, 0, 8.0]):
+        model = mujoco.MjModel.from_xml_string(text)
+        data = mujoco.MjData(model)
+        data.qvel[:] = v0
+        sim = ball_on_plane(v0, rolling=rolling, torsional=torsional, dt=1e-4)
+        mujoco.mj_step(model, data, 1000)
+        sim.run(0.1)
+        lost, there = np.subtract(v0, sim.twist("ball")), np.subtract(v0, data.qvel)
+        assert np.abs(lost).max() > 0.01
+        assert there == pytest.approx(lost, abs=0.01 * np.abs(lost).max())
+
+
+def audited(v0, change=lambda **given: given, **lengths):
+    """Audit of a step of a ball on a plane, in the axes of the world, of which something is changed."""
+    sim = ball_on_plane(v0, turning=False, **lengths)
+    before = sim.twist("ball")
+    sim.step()
+    R, c = sim.contacts.frames[0], sim.contacts
+    arm = sim.contacts.points[0] - [0, 0, RADIUS]
+    linear = np.hstack([R.T, R.T @ np.cross(np.eye(3), arm).T])
+    given = {
+        "M": np.diag([MASS] * 3 + [INERTIA] * 3), "J": linear, "v_before": before, "v_after": sim.twist("ball"),
+        "impulses": sim.impulses, "friction": c.friction, "gaps": -c.depths, "dt": DT,
+        "force": [0, 0, -MASS * G, 0, 0, 0], "torsional": c.torsional, "rolling": c.rolling,
+        "J_angular": np.hstack([0 * R, R.T]), "angular_impulses": sim.angular_impulses,
+    }  # fmt: skip
+    return audit(ContactStep(**change(**given)), tolerance=1e-8)
+
+
+def test_audits_judge_all_friction_of_a_patch():
+    """Steps of ours are right; a torque that is larger, turned around, or not allowed at all is found."""
+    spin, roll = [0.2, 0.1, 0, 1.0, -3.0, 5.0], [0.3, 0, 0, 0, 3.0, 0]
+    for v0, lengths in ((spin, (0.02, 0.01)), (roll, (0.0, 0.01)), (spin, (0.02, 0.0)), (np.zeros(6), (0.02, 0.01))):
+        torsional, rolling = lengths
+        found = audited(v0, torsional=torsional, rolling=rolling)
+        assert found.verdict.name == "RIGHT", str(found)
+    assert audited(spin, torsional=0.02, friction=0.0).verdict.name == "RIGHT"
+    faults = {
+        "cone": lambda **x: x | {"angular_impulses": 1.01 * x["angular_impulses"]},
+        "dissipation": lambda **x: (
+            x | {"angular_impulses": -x["angular_impulses"], "impulses": x["impulses"] * [0, 0, 1]}
+        ),
+        "momentum": lambda **x: x | {"angular_impulses": 0.0 * x["angular_impulses"]},
+        "law": lambda **x: x | {"torsional": 0.0 * x["torsional"]},
+        "friction": lambda **x: x | {"v_after": x["v_after"] * [1, 1, 1, 1, 1, 0.9]},
+    }
+    for name, change in faults.items():
+        found = audited(spin, change, torsional=0.02, rolling=0.01)
+        assert found.verdict.name == "WRONG" and not found.checks[name].worst[1] <= 1.0, name
+    with pytest.raises(ConfigurationError, match="J_angular"):
+        audited(spin, lambda **x: x | {"J_angular": None}, torsional=0.02)
+
+
+def test_lengths_of_two_colliders_mix_as_friction_does():
+    for rule, expected in (("max", 0.04), ("geometric-mean", 0.02), ("harmonic-mean", 0.016)):
+        for lengths, wanted in (((0.01, 0.04), expected), ((0.0, 0.04), 0.04), ((0.03, 0.0), 0.03), ((0.0, 0.0), 0.0)):
+            body = ds.mechanisms.free_body(MASS, BALL.inertia(MASS), name="ball")
+            first, second = (
+                Collider(link, shape, torsional=x, rolling=2 * x)
+                for link, shape, x in zip(("ball", "world"), (BALL, HalfSpace()), lengths, strict=True)
+            )
+            sim = ds.Simulator(Scene(body, [first, second], friction_rule=rule), q0=[0, 0, RADIUS, 0, 0, 0, 1])
+            sim.step()
+            assert sim.contacts.torsional == pytest.approx([wanted]) and sim.contacts.rolling == pytest.approx(
+                [2 * wanted]
+            )
+
+
+def test_states_with_patches_go_on_to_the_last_bit(tmp_path):
+    sim = pile(3, 4)
+    sim.run(0.3)
+    assert np.abs(sim.angular_impulses).max() > 0
+    others = [
+        pickle.loads(pickle.dumps(sim)),
+        load_checkpoint(sim.scene, save_checkpoint(sim, tmp_path / "a.npz")),
+    ]
+    for x in (sim, *others):
+        x.run(0.1)
+    for other in others:
+        assert (other.q == sim.q).all() and (other.v == sim.v).all()
+        assert (other.angular_impulses == sim.angular_impulses).all()
+    stronger = [c if c.link == "world" else Collider(c.link, c.shape, torsional=0.5) for c in sim.scene.colliders]
+    with pytest.raises(ConfigurationError, match="scene"):
+        load_checkpoint(Scene(dict(sim.scene.robots), stronger), tmp_path / "a.npz")
+
+
+def test_force_sensors_feel_torsional_friction():
+    """The joint that carries a fixed ball feels the torque by which it slows another one that spins on top of it."""
+    stand = """<mujoco><worldbody><body name="stand"><joint type="slide" axis="0 0 1" range="0 1e-9" limited="true"/>
+    <geom type="sphere" size="0.1" mass="1"/><site name="s"/></body></worldbody>
+    <sensor><torque name="felt" site="s"/></sensor></mujoco>"""
+    scene = Scene({"s": ds.load(stand), "ball": ds.mechanisms.free_body(MASS, BALL.inertia(MASS))},
+                  [Collider("s/stand", Box(0.3, 0.3, 0.2), torsional=0.02), Collider("ball/body", BALL)])  # fmt: skip
+    q0 = scene.configuration(s=[0.0], ball=[0, 0, 0.2, 0, 0, 0, 1])
+    sim = ds.Simulator(scene, q0=q0, v0=scene.velocity(ball=[0, 0, 0, 0, 0, 9.0]), dt=DT)
+    sim.step()
+    assert sim.sensors()["s/felt"] == pytest.approx([0, 0, -0.02 * MASS * G], abs=1e-6)
+
+
+def slab_on_balls(**lengths):
+    """A slab over 3 × 3 balls on a plane."""
+    box, floor = Box(0.7, 0.7, 0.1), Collider("world", HalfSpace(), friction=1.0, **lengths)
+    scene = Scene({"slab": ds.mechanisms.free_body(4.0, box.inertia(4.0))}, [floor])
+    scene = scene.add("top", Collider("slab/body", box, friction=1.0))
+    for k in range(9):
+        place = 0.25 * (k % 3 - 1), 0.25 * (k // 3 - 1), RADIUS
+        scene = scene.add(f"ball{k}", BALL, mass=MASS, at=place, friction=1.0, **lengths)
+    q = np.array(scene.start)
+    q[2] = 2 * RADIUS + 0.05
+    return ds.Simulator(scene, q0=q)
+
+
+def test_patches_of_small_lengths_are_points():
+    """Their loads, too, which contacts share arbitrarily: mobilities that these depend on are those of points."""
+    ends = []
+    for lengths in ({}, {"torsional": 1e-7, "rolling": 1e-9}):
+        sim = slab_on_balls(**lengths)
+        push = np.zeros(sim.v.size)
+        push[0] = 5.0
+        for _ in range(100):
+            sim.step(push)
+        ends.append((sim.v, sim.impulses / DT))
+    (v, forces), (v_patches, forces_patches) = ends
+    assert v_patches == pytest.approx(v, abs=SOLVED) and v[0] > 0.03
+    assert forces_patches == pytest.approx(forces, abs=MASS * SOLVED / DT)  # of 5 to 15 N
+
+
+@pytest.mark.parametrize("name", ["torsional", "rolling"])
+def test_what_has_no_patches_refuses_them(name):
+    """Nothing leaves the friction of a collider out silently; each names it."""
+    scene = ball_scene(**{name: 0.01})
+    sim = ds.Simulator(scene, q0=[0, 0, RADIUS, 0, 0, 0, 1])
+    sim.step()
+    for call in (
+        lambda: scene.contact_step(),
+        lambda: ds.Simulator(scene, formulation="os"),
+        lambda: ds.Simulator(scene, solver="nsgs"),
+        lambda: formulate(scene, State(sim.q, sim.v)),
+        lambda: sim.step_derivatives(),
+        lambda: sim.gradient(lambda q, v: (0.0, 0 * q, 0 * v), np.zeros((2, 6))),
+    ):
+        with pytest.raises(ConfigurationError, match=rf"{name}=0.01.* of collider 'ball'"):
+            call()
+    plain = scene.with_material(**{name: 0.0})
+    assert plain.constraints() and ds.Simulator(plain, solver="nsgs", q0=sim.q).solver == "nsgs"
+    again = plain.without("ball").add("egg", BALL, mass=1.0, **{name: 0.01})
+    assert [getattr(c, name) for c in again.colliders] == [0.0, 0.01]
+    with pytest.raises(ConfigurationError, match=name):
+        plain.add("other", plain.tree, **{name: 0.01})
+    touch = ContactSet([[0, -1]], [[0, 0, 0]], [np.eye(3)], **{name: 0.01})
+    with pytest.raises(ConfigurationError, match="contact 0"):
+        formulate(ball_scene(), State(sim.q, sim.v), contacts=touch)
+    for wrong, make in itertools.product((-0.1, np.nan, "wide"), (Collider, ContactSet)):
+        with pytest.raises(ConfigurationError, match=name):
+            if make is Collider:
+                Collider("ball", BALL, **{name: wrong})
+            else:
+                ContactSet([[0, -1]], [[0, 0, 0]], [np.eye(3)], **{name: wrong})

@@ -14,7 +14,14 @@ from delassus.accuracy.refinement import Change, relative_error
 from delassus.accuracy.status import Dependent
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics import BY_LINKS, ITERATIVE, METHODS, Method
-from delassus.algorithms.dynamics.actuation import Forces, actuator_forces, pd_forces
+from delassus.algorithms.dynamics.actuation import (
+    Forces,
+    Servos,
+    actuator_forces,
+    pd_forces,
+    servos_of_actuators,
+    servos_of_joints,
+)
 from delassus.algorithms.dynamics.derivatives.accelerations import (
     Dependence,
     Derivatives,
@@ -45,6 +52,7 @@ from delassus.spatial.rotations import quaternion_rows
 from delassus.spatial.trace.trace_ops import TraceOps
 
 _FORCES: Mapping[str, Callable[..., Forces]] = {"actuators": actuator_forces, "pd": pd_forces}
+_SERVOS: Mapping[str, Callable[..., Servos]] = {"actuators": servos_of_actuators, "pd": servos_of_joints}
 
 GENERIC_PLACEMENT = (0.3, 0.5, 0.7), (0.46, 0.2, -0.58, math.sqrt(0.412))
 """Position in lengths of the robot, and unit quaternion."""
@@ -179,6 +187,13 @@ class BoundRequest:
         q, v, *controls = self._controlled(q, v)
         forces = _FORCES[control](self.ops, self.tree, q, v, *controls)
         return self.as_vector([forces.get(dof, 0.0) for dof in range(self.tree.nv)])
+
+    def servos(self) -> Servos:
+        """What of controls pulls back, at the arguments."""
+        control = self.request.options.control
+        if control == "tau":
+            return Servos([], [], [1.0] * self.tree.nv)
+        return _SERVOS[control](self.ops, self.tree, *self._controlled(None, None))
 
     def with_controls(self, found: Mapping[str, Matrix], q: Any = None, v: Any = None) -> dict[str, Matrix]:
         """Derivatives with controls in place of joint forces, where controls make these."""

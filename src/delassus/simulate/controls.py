@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.algorithms.dynamics.actuation import Servos, transmission
+from delassus.contact.sparse.springs import Pull
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import cached_property
 from delassus.model.check import finite_array, real_array
@@ -43,7 +45,8 @@ def check_controller(controller: Any) -> None:
 class Controls:
     """Joint forces (nv,) of what steps are given; ``given`` is that of the last one, with the state.
 
-    Controls (nu,) that are ``held`` act in steps that are given none.
+    Controls (nu,) that are ``held`` act in steps that are given none. ``pulls`` are what servos act on, ``servos`` their
+    stiffness and damping in the last step, and whether each degree of freedom (nv,) is within its effort limit.
     """
 
     def __init__(self, tree: Tree, control: Control, kp: ArrayLike | None, kd: ArrayLike | None, held: Array) -> None:
@@ -54,11 +57,28 @@ class Controls:
         )
         self.given: list[Any] = []
         self.none = none
+        pulls = self._pulls()
+        self._stiff, self.pulls = np.array([*pulls], np.int64), [*pulls.values()]
+        self.servos: tuple[Array, Array, Array] | None = None
         if control != "tau":
-            self._forces = self._kernel("control_forces")
+            self._forces = self._kernel("control_forces", outputs=("tau", *Servos._fields))
 
-    def _kernel(self, what: str) -> Kernel:
-        return compile_kernel(self.tree, (), what, control=self.control, v_target=self.control == "pd")
+    def _pulls(self) -> dict[int, Pull]:
+        """What servos act on, by their numbers, of those that pull back at some state."""
+        tree = self.tree
+        if self.control == "actuators":
+            of_each = (dict(transmission(tree, a)) for a in tree.actuators)
+            return {
+                k: Pull(ratios)
+                for k, (a, ratios) in enumerate(zip(tree.actuators, of_each, strict=True))
+                if any((*a.gain[1:], *a.bias[1:])) and ratios
+            }
+        acts = np.flatnonzero((self.kp > 0.0) | (self.kd > 0.0)) if self.control == "pd" else []
+        one = {at.start for joint, at in zip(tree.joints, tree.v_slices, strict=True) if joint.nq == joint.nv == 1}
+        return {int(dof): Pull({int(dof): 1.0}) for dof in acts if int(dof) in one}
+
+    def _kernel(self, what: str, **options: Any) -> Kernel:
+        return compile_kernel(self.tree, (), what, control=self.control, v_target=self.control == "pd", **options)
 
     @cached_property
     def _changes(self) -> Kernel:
@@ -142,4 +162,6 @@ class Controls:
             v_target = np.zeros(tree.nv) if v_target is None else v_target
             towards = finite_array(v_target, (tree.nv,), "v_target", "Pass a velocity.")
             self.given = [q, v, target, self.kp, self.kd, towards]
-        return np.asarray(self._forces(*self.given))
+        tau, stiffness, damping, acting = (np.asarray(x) for x in self._forces(*self.given))
+        self.servos = stiffness[self._stiff], damping[self._stiff], acting
+        return tau

@@ -224,12 +224,13 @@ class Simulator(Sensing):
             raise unknown_name("solver of the formulation 'blocks'", solver, ["newton"])
         else:
             solver = "newton"
-        self._steps = BlockSteps(scene, passive, limits, self._options, impulses_of, threads)
         self.formulation, self.solver, self.passive, self.limits = formulation, solver, passive, limits
         self.seed = check_whole("seed", seed, "The same one gives the same run.")
         self.rng = np.random.default_rng(self.seed)
         tree = scene.tree
         self._controls, self.control = Controls(tree, control, kp, kd, scene.start_controls), control
+        pulls = self._controls.pulls
+        self._steps = BlockSteps(scene, passive, limits, self._options, impulses_of, threads, pulls)
         self.kp, self.kd, self.tau = self._controls.kp, self._controls.kd, self._controls.none
         q0, v_start = (scene.start, scene.start_velocity) if q0 is None else (q0, np.zeros(tree.nv))
         v0 = v_start if v0 is None else v0
@@ -267,7 +268,10 @@ class Simulator(Sensing):
             ``tau`` or ``v_target`` has the wrong shape or is not finite; ``control="pd"`` without a target;
             ``v_target`` without ``control="pd"``.
         """
-        self._go(self._controls.forces(self.q, self.v, tau, v_target), 1)
+        forces = self._controls.forces(self.q, self.v, tau, v_target)
+        if self._controls.servos is not None:
+            self._steps.set_servos(*self._controls.servos)
+        self._go(forces, 1)
 
     def _go(self, forces: Array, steps: int) -> None:
         for some in in_parts(steps):

@@ -181,5 +181,5 @@ class SceneChanges:
         """Blocks of each island."""
         blocks = self.blocks
         tree, of = blocks.scene.tree, blocks.of_links.block
-        ties = [*(loop.carriers(tree) for loop in blocks.scene.loops), *record.contacts.links.tolist()]
+        ties = [*blocks.ties, *record.contacts.links.tolist()]
         return sorted((np.unique(of[links]) for links in tree.blocks(ties)), key=lambda own: int(own[0]))

@@ -18,6 +18,7 @@ from delassus.contact.scene import Scene
 from delassus.contact.scene_parts import link_of
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import Bodies, Joints, Links
+from delassus.contact.sparse.springs import Pull, pulls_of_joints, springs_of
 from delassus.errors import ModelError
 from delassus.model.edit.combine import part_of
 from delassus.model.edit.massless import require_inertia
@@ -85,10 +86,14 @@ class BodyGroup:
         return replace(self.tree, frames={**self.tree.frames, **own}), names
 
 
-def body_groups(scene: Scene, passive: Passive) -> list[BodyGroup]:
-    """Blocks of a scene by kind, in the order of their first links, free bodies first."""
+def _links_of(tree: Tree, pull: Pull) -> list[int]:
+    """Links whose joints a spring acts on."""
+    return [i for i, at in enumerate(tree.v_slices) if any(at.start <= dof < at.stop for dof in pull.ratios)]
+
+
+def body_groups(scene: Scene, passive: Passive, blocks: list[list[int]]) -> list[BodyGroup]:
+    """Blocks of a scene, given as links, by kind, in the order of their first links, free bodies first."""
     tree = scene.tree
-    blocks = tree.blocks(loop.carriers(tree) for loop in scene.loops)
     block_of = {i: k for k, links in enumerate(blocks) for i in links}
     tied: dict[int, list[Loop]] = {}
     for number, loop in enumerate(scene.loops):
@@ -136,16 +141,20 @@ class Blocks:
     mass, centre, inertias : (k), (k, 3) and (k, 10) arrays
         Of free bodies: kg, m, and the parameters of payloads.
     joints : Joints
+    springs : Springs
+    ties : list of lists of int
+        Links that loops, or servos on several joints, tie to one another.
     loops : (k, 4) array of int
         Of each block with loops: its number, how many rows they have, where these begin in ``J``, and among all rows.
     order_of_loops, ends_of_loops : list and array of int
         Numbers among the scene's loops of those of the blocks, and where their rows end among all rows.
     """
 
-    def __init__(self, scene: Scene, passive: Passive, limits: bool) -> None:
+    def __init__(self, scene: Scene, passive: Passive, limits: bool, servos: Sequence[Pull] = ()) -> None:
         tree = scene.tree
         require_inertia(scene.tree)
-        self.scene, self.kinds = scene, body_groups(scene, passive)
+        self.ties = [*(loop.carriers(tree) for loop in scene.loops), *(_links_of(tree, pull) for pull in servos)]
+        self.scene, self.kinds = scene, body_groups(scene, passive, tree.blocks(self.ties))
         blocks = [links for kind in self.kinds for links in kind.links]
         of = [int(i) for links in blocks for i in links]
         self.links = np.array(of, np.int64)
@@ -184,6 +193,9 @@ class Blocks:
         usual = usual_inertias(tree)[self.dofs]
         self.bodies = Bodies(first, turns, usual, at, mass, M, L, inverse, loop_rows, loops_at, Q)
         self._describe_free(tree)
+        of_joints = pulls_of_joints(tree) if passive == "model" else []
+        on = np.repeat(np.arange(len(blocks)), sizes)
+        self.springs = springs_of(self.bodies, on, place, of_joints, servos)
         ordered = [c for kind in self.kinds for c in kind.loops]
         self.order_of_loops = [number for kind in self.kinds for number in kind.loop_numbers]
         self.ends_of_loops = np.cumsum([c.size for c in ordered]).astype(np.int64)

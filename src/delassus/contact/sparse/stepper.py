@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
@@ -48,6 +48,7 @@ from delassus.contact.sparse.records import (
     Tape,
     Work,
 )
+from delassus.contact.sparse.springs import Pull
 from delassus.contact.sparse.step import ASK, NO_FACTOR, NO_ROOM, NOT_FINITE, run
 from delassus.contact.sparse.step import TUNING as STEP
 from delassus.errors import ConfigurationError
@@ -110,6 +111,8 @@ class BlockSteps:
         From a row problem to its solution, None where there is nothing to solve for; compiled code by default.
     threads : int, optional
         As in `Simulator`.
+    servos : sequence of Pull
+        Springs that controls make; `set_servos` says how stiff they are.
 
     Attributes
     ----------
@@ -119,16 +122,17 @@ class BlockSteps:
 
     def __init__(
         self, scene: Scene, passive: Passive, limits: bool, options: Options, impulses_of: ImpulsesOf | None = None,
-        threads: int | None = None,
+        threads: int | None = None, servos: Sequence[Pull] = (),
     ) -> None:  # fmt: skip
         self.threads = threads
         self._threads, self._least = number_with_helpers(threads), ENOUGH_PAIRS if threads is None else 0
-        self.blocks = blocks = Blocks(scene, passive, limits)
+        self.blocks = blocks = Blocks(scene, passive, limits, servos)
         self.detector = CollisionDetector(scene)
         self._impulses_of = impulses_of
         asks, speed = int(impulses_of is not None), SPEED * options.tolerance
         self.options = options._replace(touching=self.detector.tolerance, asks=asks, speed=speed)
         self._joints, tree = blocks.joints, scene.tree
+        self._ratios = np.array([ratio for pull in servos for ratio in pull.ratios.values()])
         nv, n = tree.nv, len(blocks.bodies.at)
         loops = blocks.loops
         rows = int(loops[:, 1].sum())
@@ -140,7 +144,7 @@ class BlockSteps:
         motions, updates, free, loop_motion = self._calls(passive)
         self.model = Model(
             blocks.of_links, motions, updates, free, loops, loop_motion, np.array(scene.gravity), self.detector.arrays,
-            self.detector.size, self.detector.margin, characteristic_length(tree),
+            self.detector.size, self.detector.margin, characteristic_length(tree), blocks.springs,
         )  # fmt: skip
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
         of_links = _zeros((tree.n_links, 3, 4), tree.n_links, (tree.n_links, 6), tree.n_links, tree.n_links)
@@ -280,6 +284,14 @@ class BlockSteps:
         self._sleep.island[of], self._sleep.time[of] = islands, rested
         self._sleep.island[len(blocks.mass) :] = 0  # free bodies alone sleep
         s.q[:], s.v[:], s.tau[:] = last_q[blocks.coordinates], last_v[blocks.dofs], last_tau[blocks.dofs]
+
+    def set_servos(self, stiffness: Array, damping: Array, acting: Array) -> None:
+        """Stiffness and damping of servos, and of each degree of freedom (nv,) 1 where its force is not cut off."""
+        springs = self.blocks.springs
+        begin = len(springs.block) - len(stiffness)
+        springs.stiffness[begin:], springs.damping[begin:] = stiffness, damping
+        entries = slice(int(springs.first[begin]), None)
+        springs.ratios[entries] = self._ratios * acting[self.blocks.dofs[springs.dofs[entries]]]
 
     def _set(self, q: Array, v: Array, tau: Array) -> None:
         b, s = self.blocks, self.state

@@ -13,6 +13,7 @@ from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.accuracy.refinement import Change, relative_error
 from delassus.accuracy.status import Dependent
 from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.contact.springs import Spring
 from delassus.algorithms.dynamics import BY_LINKS, ITERATIVE, METHODS, Method
 from delassus.algorithms.dynamics.actuation import (
     Forces,
@@ -21,6 +22,7 @@ from delassus.algorithms.dynamics.actuation import (
     pd_forces,
     servos_of_actuators,
     servos_of_joints,
+    transmission,
 )
 from delassus.algorithms.dynamics.derivatives.accelerations import (
     Dependence,
@@ -39,7 +41,7 @@ from delassus.algorithms.osim.least_squares import UNMOVED, LeastSquares, mobili
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Goal
 from delassus.model.inertia import motion_transform
-from delassus.model.kinematics import generic_configurations
+from delassus.model.kinematics import generic_configurations, usual_inertias
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD
 from delassus.planner.elimination import fewest_operations
@@ -194,6 +196,27 @@ class BoundRequest:
         if control == "tau":
             return Servos([], [], [1.0] * self.tree.nv)
         return _SERVOS[control](self.ops, self.tree, *self._controlled(None, None))
+
+    def springs(self) -> list[Spring]:
+        """Springs and damping of joints, and what of controls pulls back, at the arguments."""
+        options, tree, control = self.request.options, self.tree, self.request.options.control
+        found, usual = self.servos(), usual_inertias(self.request.tree).tolist()
+        d = self.entries("damping") if options.damping == "input" else options.damping or [0.0] * tree.nv
+        k = [x for joint in tree.joints for x in (joint.stiffness * options.passive).tolist()]
+        passive = [({i: 1.0}, k[i], d[i]) for i in range(tree.nv) if options.damping == "input" or k[i] or d[i]]
+        pulling = list[tuple[dict[int, float], Scalar, Scalar]]()
+        if control == "actuators":
+            gains = zip(tree.actuators, found.stiffness, found.damping, strict=True)
+            pulling = [(dict(transmission(tree, a)), *own) for a, *own in gains if any((*a.gain[1:], *a.bias[1:]))]
+        if control == "pd":
+            dofs = [at.start for joint, at in zip(tree.joints, tree.v_slices, strict=True) if joint.nq == joint.nv == 1]
+            pulling = [({i: 1.0}, found.stiffness[i], found.damping[i]) for i in dofs]
+        out = list[Spring]()
+        for ratios, *gains in (*passive, *pulling):
+            acting = found.acting if len(out) >= len(passive) else [1.0] * tree.nv
+            mobility = sum(x * x / usual[i] for i, x in ratios.items())
+            out.append(Spring({i: x * acting[i] for i, x in ratios.items()}, *gains, mobility))
+        return out
 
     def with_controls(self, found: Mapping[str, Matrix], q: Any = None, v: Any = None) -> dict[str, Matrix]:
         """Derivatives with controls in place of joint forces, where controls make these."""

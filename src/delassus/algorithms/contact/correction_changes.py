@@ -23,7 +23,7 @@ from delassus.algorithms.contact.point_changes import (
     position_changes,
 )
 from delassus.algorithms.contact.problem import Bounds, largest_of, magnitude
-from delassus.algorithms.contact.response import at_joints, inverted
+from delassus.algorithms.contact.response import at_joints, inverted, together
 from delassus.algorithms.contact.solution import StepSolution
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.dynamics.derivatives.rates import Body, Rates
@@ -93,7 +93,7 @@ def displacement_changes(
     # limits: springs of their joints
     springs = {dof: flags[k] / compliance[k] for dof, k in limits.items()}
     added = at_joints(ops, step.tree, springs)
-    L = SparseFactor(problem, added, {}) if added else step.space.L
+    L = SparseFactor(problem, together(ops, step.added, added), {}) if added else step.space.L
     rest = found.motion.at_rest(ops.zeros(nv, 1), ops.zeros(problem.n_rows, 1))
     turned = position_changes(rest, M, displaced.whole, displaced.whole, displaced.of_rows)
     softer = _compliance_changes(step, rest, goals.rows, goals.least, varied)

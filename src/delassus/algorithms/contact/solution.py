@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from delassus.algorithms.contact.law import TUNING
-from delassus.algorithms.contact.problem import Bounds, LawImage, Outcome, StepProblem
+from delassus.algorithms.contact.problem import Bounds, LawImage, Outcome, StepProblem, magnitude, maximum_of
+from delassus.algorithms.contact.springs import Spring, Springs
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.smooth_motion import (
     MotionChanges,
@@ -37,7 +38,8 @@ class StepInputs:
     of each contact constraint; None is no restitution. ``smoothing`` (m/s) is that of derivatives, None for none, and
     ``penetration`` the overlap (m) that is left alone.
     ``moving`` are the numbers that motion without contacts follows from, velocities apart, by argument and place there;
-    ``along`` makes that motion, and the time, of rates of these and of velocities with their own.
+    ``along`` makes that motion, and the time, of rates of these and of velocities with their own. ``springs`` are those
+    at the state.
     """
 
     motion: Callable[[Sequence[Scalar] | None, Problem | None], DynamicsProblem]
@@ -50,6 +52,14 @@ class StepInputs:
     penetration: float
     moving: Mapping[tuple[str, int], Scalar]
     along: Callable[[Sequence[Rates], Sequence[Any]], tuple[DynamicsProblem, Any]]
+    springs: Sequence[Spring]
+
+    def springs_in(self, problem: Problem) -> Springs | None:
+        """Those that no loop ties, in the step; None without any. Those of loops are explicit."""
+        at = problem.tree.v_slices
+        tied = {k for links, _ in problem.blocks_with_loops for i in links for k in range(at[i].start, at[i].stop)}
+        own = [x for x in self.springs if not tied & {*x.ratios}]
+        return Springs(problem.ops, problem.tree, own, self.h) if own else None
 
 
 def points_of(problem: Problem, given: StepInputs) -> list[tuple[Candidate, Scalar, Scalar | None]]:
@@ -106,6 +116,18 @@ class Block(NamedTuple):
     loops: list[int]
     smooth: SmoothMotion
     changes: MotionChanges
+
+
+def pushes(problem: Problem, space: JointSpace, block: Block, impulses: Mapping[int, Scalar]) -> Scalar:
+    """1 where impulses of other rows, by their numbers, act on a block."""
+    ops = problem.ops
+    acting = [
+        magnitude(ops, impulses[row])
+        for c, rows, columns in zip(problem.constraints, problem.rows, space.Y, strict=True)
+        if c.n_impulses and {*columns} & {*block.dofs}
+        for row in range(rows.start, rows.stop)
+    ]
+    return ops.less(0.0, maximum_of(ops, [0.0, *acting]))
 
 
 class StepMotion(NamedTuple):

@@ -74,7 +74,7 @@ def _inputs(bound: BoundRequest) -> StepInputs:
 
     return StepInputs(
         lambda v, problem: bound.motion(v=v, problem=problem), *at, friction, restitution, smoothing,
-        options.penetration, {(name, k): _number(bound, name, k) for name, k in moving}, along,
+        options.penetration, {(name, k): _number(bound, name, k) for name, k in moving}, along, bound.springs(),
     )  # fmt: skip
 
 

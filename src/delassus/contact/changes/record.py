@@ -79,7 +79,8 @@ class Search(NamedTuple):
 class StepRecord(NamedTuple):
     """A step: state, joint forces and masses before it, its contacts, problems and position correction.
 
-    All in the order of the blocks (`delassus.contact.sparse.blocks.Blocks`).
+    Masses are those that contacts see in the step, with springs, of which there are ratios, stiffness and damping. All in
+    the order of the blocks (`delassus.contact.sparse.blocks.Blocks`).
     """
 
     q: Array
@@ -94,6 +95,7 @@ class StepRecord(NamedTuple):
     problems: list[Problem]
     correction: Correction
     status: SolverStatus
+    springs: tuple[Array, Array, Array]
 
 
 def record_of(steps: BlockSteps) -> StepRecord | None:
@@ -135,7 +137,7 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     touching = np.flatnonzero(np.isin(np.arange(len(counts)), np.repeat(np.arange(len(counts)), counts)[used]))
     state, bodies, asleep = data.state, data.bodies, (tape.asleep.copy(), data.sleep.island.copy())
     assert len(on_joints) == k
-    space = data.space
+    space, springs = data.space, steps.blocks.springs
     search = Search(
         space.pairs[touching], data.links.reach.copy(), space.world.copy(), space.centres.copy(),
         space.paths[touching, 0].copy(), data.links.overlaps.copy(),
@@ -148,4 +150,5 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     return StepRecord(
         tape.q.copy(), data.progress.start.copy(), state.tau.copy(), asleep, data.links.poses.copy(),
         bodies.mass.copy(), bodies.inverse.copy(), found, search, problems, correction, steps.status,
+        (springs.ratios.copy(), springs.stiffness.copy(), springs.damping.copy()),
     )  # fmt: skip

@@ -380,6 +380,10 @@ def request(
             if c.n_points:
                 raise ConstraintError("constraints", f"constraints that always act, of {quantity.name!r}", repr(c),
                                       "Contacts are of 'contact_step'; a Point holds a place.")  # fmt: skip
+    for c in checked:
+        if not (c.holds or quantity.has_springs):
+            raise ConstraintError("constraints", f"constraints that hold, of {quantity.name!r}", repr(c),
+                                  "Springs are of 'contact_step' and scenes.")  # fmt: skip
     given = options.pop("contacts", None) if "contacts" in quantity.options else None
     contacts = () if given is None else check_constraints(tree, given)
     outputs = None if outputs is None else quantity.wanted(outputs)

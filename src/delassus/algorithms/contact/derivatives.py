@@ -18,7 +18,7 @@ from delassus.algorithms.contact.law import bouncing_speed, impact, part_beyond
 from delassus.algorithms.contact.modes import nearest_mode
 from delassus.algorithms.contact.point_changes import PositionChanges, Varied, position_changes
 from delassus.algorithms.contact.response import Response
-from delassus.algorithms.contact.solution import Impact, StepInputs, StepSolution
+from delassus.algorithms.contact.solution import Impact, Springs, StepInputs, StepSolution
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.integrate import position_rates, position_update_changes
@@ -108,7 +108,10 @@ class StepChanges:
         product, with_product = velocity_products(found.motion)
         gained = minus(solved.velocity, found.start)
         qdd = [over_h * a - c for a, c in zip(gained, product, strict=True)]
-        impulses = [over_h * x for x in solved.impulses]
+        pushing = solved.impulses
+        if step.springs is not None:
+            pushing = step.springs.with_lines(pushing, step.springs.impulses(gained, found.start))
+        impulses = [over_h * x for x in pushing]
         changes = position_changes(found.motion, self._M, qdd, solved.velocity, impulses)
         with_q, with_v = self._controls
         rho_v = scaled_matrix(ops, h, changes.forces_with_v - with_v)
@@ -117,8 +120,25 @@ class StepChanges:
             with_gained, with_start = step.springs.matrices()
             rho_v = rho_v - with_gained + with_start
         of_parameters = varied.momentum(gained, varied.impulses(self._last, solved.impulses), with_forces=True)
-        rho = self._beside(nv, q=scaled_matrix(ops, h, changes.forces - with_q), given=of_parameters)
+        with_positions = scaled_matrix(ops, h, changes.forces - with_q)
+        if step.springs is not None and step.springs.lines:
+            with_positions = with_positions + self._along_lines(step.springs, gained, found.start)
+        rho = self._beside(nv, q=with_positions, given=of_parameters)
         return changes, rho + ops.product(rho_v, start)
+
+    def _along_lines(self, springs: Springs, gained: Sequence[Scalar], v: Sequence[Scalar]) -> Matrix:
+        """Changes (nv × nv) of momenta with positions, by impulses of springs along lines, their rows being held."""
+        ops, total = self._ops, self._ops.zeros(*[self._step.tree.nv] * 2)
+        turning = [self._rows_moved(x) for x in (gained, v)]
+        for row, *factors, stiff in springs.factors_of_lines():
+            own, rates = ops.take(self._J, (row,), None), [ops.take(x, (row,), None) for x in turning]
+            parts = [scaled_matrix(ops, f, x) for f, x in zip((*factors, stiff), (*rates, own), strict=True)]
+            total = total + ops.transpose(own) @ (parts[0] + parts[1] + parts[2])
+        return total
+
+    def _rows_moved(self, x: Sequence[Scalar]) -> Matrix:
+        """Changes (m × nv) of ``J x`` with positions."""
+        return self._at_rest(x, x, [0.0] * self._step.problem.n_rows)[0].rows
 
     def _at_rest(
         self,

@@ -92,7 +92,8 @@ class KernelStep:
         self.smoothing, self.moving, self.penetration = given.smoothing, given.moving, given.penetration
         self.loops, self.others = list[int](), list[int]()
         for c, rows in zip(self.problem.constraints, self.problem.rows, strict=True):
-            (self.others if c.n_impulses else self.loops).extend(range(rows.start, rows.stop))
+            if c.holds:
+                (self.others if c.n_impulses else self.loops).extend(range(rows.start, rows.stop))
         self.problem.follow(StepPath(self.motion, self.h, self.penetration, epsilon))
         self.points = points_of(self.problem, given)
         self.weights = Weights.of(self.tree, bounded_joints_of(self.problem.constraints), len(self.points))
@@ -160,7 +161,7 @@ class KernelStep:
             acting = dict(zip(self.others, found.p, strict=True))
             pushed = [pushes(self.problem, self.space, block, acting) for block in blocks]
             moved = StepMotion(last.velocity, correction.shift, blocks, target, column(ops, alone), pushed)
-            moved = self._with_smooth_motion(moved, before)
+            moved = moved.with_smooth_motion(ops, self.h, before)
         if struck is not None:
             for (candidate, *_), late in zip(self.points, self.instant.late(struck), strict=False):  # none without smoothing
                 shift = [_changing(ops, x, rate, candidate.gap) for x, rate in zip(moved.shift, late, strict=True)]
@@ -201,21 +202,6 @@ class KernelStep:
         ops, reached = self.ops, {k: x for b in blocks for k, x in zip(b.dofs, b.smooth.reached, strict=True)}
         over = column(ops, self.over_factor([reached.get(k, 0.0) for k in range(self.tree.nv)]))
         return from_entries(ops, [over[k] if k in reached else x for k, x in enumerate(column(ops, y))])
-
-    def _with_smooth_motion(self, moved: StepMotion, start: Sequence[Scalar]) -> StepMotion:
-        """The same with what smooth motion from the velocity ``start`` changes over the step.
-
-        Where there are no impulses, the step ends where the smooth motion does. Impulses act on the whole step: what
-        they change of the velocity changes the displacement by ``h`` times that, beside that by which contacts are
-        found.
-        """
-        ops, h, v, shift, alone = self.ops, self.h, list(moved.velocity), list(moved.shift), moved.alone
-        for block, pushed in zip(moved.blocks, moved.pushed, strict=True):
-            for k, displacement, reached in zip(block.dofs, block.smooth.moved, block.smooth.reached, strict=True):
-                v[k] = reached + (v[k] - alone[k])
-                straight = ops.select(pushed, h * (alone[k] - 0.5 * (start[k] + reached)), 0.0)
-                shift[k] = shift[k] + (displacement - h * reached) + straight
-        return moved._replace(velocity=v, shift=shift)
 
     def over_factor(self, v: Sequence[Scalar]) -> Matrix:
         """``L v`` (nv × 1)."""

@@ -76,11 +76,20 @@ class Search(NamedTuple):
     overlaps: Array
 
 
+class Masses(NamedTuple):
+    """Mass matrices that contacts see in the step, with springs, and inverses; ratios, stiffness, damping of springs."""
+
+    mass: Array
+    inverse: Array
+    ratios: Array
+    stiffness: Array
+    damping: Array
+
+
 class StepRecord(NamedTuple):
     """A step: state, joint forces and masses before it, its contacts, problems and position correction.
 
-    Masses are those that contacts see in the step, with springs, of which there are ratios, stiffness and damping. All in
-    the order of the blocks (`delassus.contact.sparse.blocks.Blocks`).
+    All in the order of the blocks (`delassus.contact.sparse.blocks.Blocks`).
     """
 
     q: Array
@@ -88,14 +97,12 @@ class StepRecord(NamedTuple):
     tau: Array
     asleep: tuple[Indices, Indices]
     poses: Array
-    mass: Array
-    inverse: Array
+    masses: Masses
     contacts: ContactArrays
     search: Search
     problems: list[Problem]
     correction: Correction
     status: SolverStatus
-    springs: tuple[Array, Array, Array]
 
 
 def record_of(steps: BlockSteps) -> StepRecord | None:
@@ -138,6 +145,7 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     state, bodies, asleep = data.state, data.bodies, (tape.asleep.copy(), data.sleep.island.copy())
     assert len(on_joints) == k
     space, springs = data.space, steps.blocks.springs
+    masses = bodies.mass, bodies.inverse, springs.ratios, springs.stiffness, springs.damping
     search = Search(
         space.pairs[touching], data.links.reach.copy(), space.world.copy(), space.centres.copy(),
         space.paths[touching, 0].copy(), data.links.overlaps.copy(),
@@ -149,6 +157,5 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     correction = Correction(pushes, compliances, on_joints, rows.law.R[m:total].copy(), state.shift.copy(), smooth)
     return StepRecord(
         tape.q.copy(), data.progress.start.copy(), state.tau.copy(), asleep, data.links.poses.copy(),
-        bodies.mass.copy(), bodies.inverse.copy(), found, search, problems, correction, steps.status,
-        (springs.ratios.copy(), springs.stiffness.copy(), springs.damping.copy()),
+        Masses(*(x.copy() for x in masses)), found, search, problems, correction, steps.status,
     )  # fmt: skip

@@ -96,13 +96,13 @@ class StepChanges:
         self.known = bool(known[_acting(record)].all())
         self.J, self.gaps = along(self.contacts), gap_changes(self.contacts)
         self.springs = SpringChanges(scene, record, len(record.problems) > 1)
-        self.M, self.inverse = (BlockDiagonal(scene.batched(x)) for x in (self.springs.mass, record.inverse))
+        self.M, self.inverse = (BlockDiagonal(scene.batched(x)) for x in (self.springs.mass, record.masses.inverse))
         of = blocks.of_links.block
         self.on = np.where(found.links >= 0, of[found.links], -1)
         self.loops = [LoopBlock(scene, record, k) for k in range(len(blocks.loops))]
         for loop in self.loops:
             self.inverse.kinds[loop.kind] = loop.inverse[None]
-        self.mobility = Mobilities(scene, record, self.contacts, self.J, self.inverse, self.loops)
+        self.mobility = Mobilities(scene, record, self.contacts, self.J, self.inverse, self.loops, self.springs)
         self._find_islands()
         v = record.v
         if len(record.problems) > 1:
@@ -135,9 +135,9 @@ class StepChanges:
         members, member_ends = np.argsort(of_groups, kind="stable"), np.concatenate([[0], np.cumsum(counts)])
         nodes = np.concatenate([np.zeros(0, np.int64), *self.islands])
         self.parts = Parts(nodes, ends, members, member_ends, bodies.first, bodies.at)
-        self.response = Response(self.parts, self.record.mass)
+        self.response = Response(self.parts, self.record.masses.mass)
         self.at_impact = self.response
-        if self.springs.mass is not self.record.mass:  # springs do nothing in an instant
+        if self.springs.mass is not self.record.masses.mass:  # springs do nothing in an instant
             self.at_impact = Response(self.parts, self.springs.mass)
 
     def _groups(self, rows: tuple[RowParts, RowParts], units: Array, D: Array, mobility: Array) -> Groups:
@@ -378,6 +378,8 @@ class StepChanges:
             self._pull_loops(c.of_loops, of_rows[m + len(joints.dofs) :], out.q)
             pull_forces(c.forces, weights, m, out.q)
             out.q[:] -= c.lost.T.times(weights)
+            if self.springs.along_lines:
+                out.q[:] -= self.springs.masses_with_positions(c.moved).T.times(weights)
             c.with_q.pulled(normals, out.q)
             c.with_v.pulled(normals, dv)
             out.q[joints.dofs] += c.joints_with_q[:, None] * limits
@@ -420,6 +422,9 @@ class StepChanges:
                 mass -= dt * record.tau[:, None] * weights
                 dv, start = -free.momentum_v.T.times(weights), (self.struck, record.tau)
                 springs, of_controls = self.springs, self.springs.controls.times(weights)
+                if springs.along_lines:
+                    changes = springs.with_positions(self.struck, record.problems[-1].after - self.struck)
+                    out.q[:] -= changes.T.times(weights)
                 dv += springs.gained.times(weights) - springs.start.times(weights) - of_controls
                 out.v[:] += of_controls
                 inertial += smooth.pull(self.scene, start, problem.after, weights, dv, out, self._with_mass)

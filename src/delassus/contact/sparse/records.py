@@ -297,7 +297,9 @@ class Springs(NamedTuple):
 
     Spring *s* of ``block[s]`` acts on the degrees of freedom ``dofs[first[s]:first[s + 1]]`` with as many ``ratios``,
     which are zero where forces are cut off, with its ``stiffness`` and ``damping`` (of what is stretched by 1 in ratios
-    of 1); ``size`` is the mobility along it, of usual inertias, and ``of_controls`` says whether controls make it. In
+    of 1); ``size`` is the mobility along it, of usual inertias, and ``of_controls`` says whether controls make it. Of
+    one along a line between two points, whose ratios change, ``row[s]`` is where these begin in ``Q`` (−1 of others),
+    and ``error[s]`` is the place of its stretch in `LoopState.errors`. In
     steps ``stiff`` blocks are those that some act on, ``push`` what momenta gain without impulses, then velocities.
     """
 
@@ -309,6 +311,8 @@ class Springs(NamedTuple):
     stiffness: Array
     damping: Array
     of_controls: Indices
+    row: Indices
+    error: Indices
     stiff: Indices
     push: Array
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.snapshot import Indices
+from delassus.contact.sparse.cone import step_of_spring
 from delassus.contact.sparse.factor import backward, forward
 from delassus.contact.sparse.records import PHASE, SEARCH, Bodies, Data, Springs
 from delassus.model.tree import Tree
@@ -48,21 +49,38 @@ def pulls_of_joints(tree: Tree) -> list[Pull]:
     return out
 
 
-def springs_of(bodies: Bodies, block_of: Indices, place: Indices, passive: Sequence[Pull], servos: Sequence[Pull]) -> Springs:
+class Line(NamedTuple):
+    """A `SpringDamper` of a block: where its row is in ``Q``, and its error; stiffness, damping and usual mobility."""
+
+    block: int
+    row: int
+    error: int
+    stiffness: float
+    damping: float
+    mobility: float
+
+
+def springs_of(
+    bodies: Bodies, block_of: Indices, place: Indices, passive: Sequence[Pull], lines: Sequence[Line],
+    servos: Sequence[Pull],
+) -> Springs:  # fmt: skip
     """Memory for springs, ``servos`` the last ones; ``place`` is that of degrees of freedom among those of blocks."""
-    pulls = [*passive, *servos]
-    dofs = np.array([place[dof] for pull in pulls for dof in pull.ratios], np.int64)
+    along = [Pull(dict.fromkeys(range(*bodies.first[x.block : x.block + 2].tolist()), 0.0)) for x in lines]
+    before, n = len(passive), len(passive) + len(lines)
+    pulls = [*passive, *along, *servos]
+    dofs = np.array([dof if before <= k < n else place[dof] for k, p in enumerate(pulls) for dof in p.ratios], np.int64)
     ratios = np.array([ratio for pull in pulls for ratio in pull.ratios.values()])
     first = np.cumsum([0, *(len(pull.ratios) for pull in pulls)]).astype(np.int64)
     block = block_of[dofs[first[:-1]]] if pulls else np.zeros(0, np.int64)
     sizes = ratios * ratios / bodies.usual[dofs]
     size = np.array([sizes[a:b].sum() for a, b in zip(first[:-1], first[1:], strict=True)])
     stiffness, damping = (np.array([x[k] for x in pulls], float) for k in (1, 2))
-    nv, n = len(bodies.usual), len(bodies.at)
-    return Springs(
-        first, dofs, ratios, block, size, stiffness, damping, np.arange(len(pulls)) >= len(passive),
-        np.zeros(n, np.int64), np.zeros(nv),
-    )  # fmt: skip
+    row, error = np.full(len(pulls), -1), np.zeros(len(pulls), np.int64)
+    for k, x in enumerate(lines, before):
+        row[k], error[k], stiffness[k], damping[k], size[k] = x.row, x.error, x.stiffness, x.damping, x.mobility
+    of_controls = (np.arange(len(pulls)) >= n).astype(np.int64)
+    memory = np.zeros(len(bodies.at), np.int64), np.zeros(len(bodies.usual))
+    return Springs(first, dofs, ratios, block, size, stiffness, damping, of_controls, row, error, *memory)
 
 
 @compiled
@@ -92,16 +110,18 @@ def add_springs(springs: Springs, data: Data, dt: float) -> None:
             begin, end, speed, gained = springs.first[s], springs.first[s + 1], 0.0, 0.0
             for e in range(begin, end):
                 c = springs.dofs[e]
+                if springs.row[s] >= 0:
+                    springs.ratios[e] = bodies.Q[springs.row[s] + e - begin]
                 speed += springs.ratios[e] * state.v[c]
                 if springs.of_controls[s] == 1 and not is_first:  # controls were those of the start
                     gained += springs.ratios[e] * (state.v[c] - data.progress.start[c])
-            stiffness = dt * dt * k * springs.size[s]
-            ahead = stiffness / (1.0 + stiffness)
-            added = dt * d + 0.25 * (1.0 + 3.0 * ahead) * dt * dt * k
-            force = ahead * dt * k * speed + d * gained
+            added, ahead = step_of_spring(dt, k, d, springs.size[s])
+            momentum = ahead * speed + dt * d * gained
+            if springs.row[s] >= 0:  # forces of others are known
+                momentum += dt * (k * state.loops.errors[springs.error[s]] + d * speed)
             for e in range(begin, end):
                 c = springs.dofs[e]
-                push[c] -= dt * springs.ratios[e] * force
+                push[c] -= springs.ratios[e] * momentum
                 for g in range(begin, end):
                     bodies.mass[at + (c - f) * m + springs.dofs[g] - f] += added * springs.ratios[e] * springs.ratios[g]
 
@@ -117,3 +137,13 @@ def push_stiff(springs: Springs, data: Data) -> None:
             backward(bodies.L, bodies.at[b], m, springs.push, f)
             for c in range(f, f + m):
                 state.target[c] = state.v[c] + springs.push[c]
+
+
+def added_masses(springs: Springs, bodies: Bodies, values: Array) -> Array:
+    """``Σ value w wᵀ`` of springs, by their ``values``, as `Bodies.mass` is laid out; none of blocks with loops."""
+    out = np.zeros_like(bodies.mass)
+    for s in np.flatnonzero((bodies.loop_rows[springs.block] == 0) & (values != 0.0)).tolist():
+        own, b = slice(int(springs.first[s]), int(springs.first[s + 1])), int(springs.block[s])
+        dofs, m = springs.dofs[own] - bodies.first[b], int(bodies.first[b + 1] - bodies.first[b])
+        out[bodies.at[b] + dofs[:, None] * m + dofs] += values[s] * np.outer(springs.ratios[own], springs.ratios[own])
+    return out

@@ -134,8 +134,7 @@ class BlockSteps:
         self._joints, tree = blocks.joints, scene.tree
         self._ratios = np.array([ratio for pull in servos for ratio in pull.ratios.values()])
         nv, n = tree.nv, len(blocks.bodies.at)
-        loops = blocks.loops
-        rows = int(loops[:, 1].sum())
+        rows = blocks.n_rows
         moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, n - len(blocks.mass), nv, nv, nv)
         ends = LoopState(*_zeros(rows, rows, rows, nv, nv)), NextState(*_zeros(tree.nq, nv))
         self.state = State(*[*_zeros(*moving), *ends])
@@ -143,7 +142,7 @@ class BlockSteps:
         self._correction = np.array([options.correction])
         motions, updates, free, loop_motion = self._calls(passive)
         self.model = Model(
-            blocks.of_links, motions, updates, free, loops, loop_motion, np.array(scene.gravity), self.detector.arrays,
+            blocks.of_links, motions, updates, free, blocks.loops, loop_motion, np.array(scene.gravity), self.detector.arrays,
             self.detector.size, self.detector.margin, characteristic_length(tree), blocks.springs,
         )  # fmt: skip
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
@@ -195,6 +194,7 @@ class BlockSteps:
                     + call("constraint_errors", 1, *after, errors, rates)
                     + call("energies", 1, energies, energies[1:])
                 )
+            m += len(kind.springs)
             b, link, q, rows, J = b + k, link + k * tree.n_links, q + k * tree.nq, rows + m, J + m * tree.nv
         calls = _table(loops, 17), np.zeros(len(loops), np.int64)
         loop_motion = LoopMotion(*calls, flags, errors, rates, energies)
@@ -310,7 +310,7 @@ class BlockSteps:
         self._set(q, v, np.zeros(v.size))
         n = self._run(0)
         errors = dict(zip(blocks.order_of_loops, np.split(s.loops.errors, blocks.ends_of_loops), strict=False))
-        in_order = [errors[k] for k in range(len(blocks.order_of_loops))]
+        in_order = [errors[k] for k in range(len(blocks.scene.loops))]
         if self._progress.statuses[SINGULAR]:
             return ContactSet.empty(), in_order, self._without_inertia()
         found = ContactSet.trusted(*(array[:n].copy() for array in self.detector.found))
@@ -473,6 +473,7 @@ class BlockSteps:
             else:
                 both = kind.compile("energies", self._passive)(q[coordinates], v[dofs])
                 kinetic, potential = kinetic + float(both[0].sum()), potential + float(both[1].sum())
+        potential += sum(spring.energy(tree, q) for spring in self.blocks.scene.springs)
         return Energies(kinetic, potential)
 
 

@@ -61,7 +61,7 @@ class Scene(Frozen):
         none. One to the world without a second frame holds its velocity only; with ``Frame("world", …)`` as second
         one it also holds its place.
     gravity : (3,) array_like, optional
-        In m/s², in place of that of the robots.
+        In m/s², in place of the robots' own.
     ignore : iterable of pairs of str
         Names of links, or of colliders, that do not collide with each other, beside those of one link and of a link
         and its parent.
@@ -71,13 +71,11 @@ class Scene(Frozen):
         How coefficients a and b of two colliders make that of their contacts: √(a b); the larger one, as in MuJoCo;
         2 a b / (a + b), as in Drake.
     descriptions : path, text, name, mujoco.MjModel or mujoco.MjSpec, or mapping of str to these, optional
-        What robots were loaded from, by names: viewer and videos show the shapes of these files, not colliders.
+        What robots were loaded from, by names: pictures show the shapes of these files, not colliders.
     start : (nq,) array_like, optional
         Configuration that a `Simulator` starts from; neutral by default.
-    start_velocity : (nv,) array_like, optional
-        Velocity that it starts with; zero by default.
-    start_controls : (nu,) array_like, optional
-        Controls of actuators that act in steps that are given none; zero by default.
+    start_velocity, start_controls : (nv,) and (nu,) array_like, optional
+        Velocity that it starts with, and controls of actuators in steps that are given none; zero by default.
     moved : iterable of str, optional
         Names of robots that are one free body each, which `Simulator.move` moves and nothing else does.
     springs : iterable of SpringDamper, optional
@@ -93,7 +91,7 @@ class Scene(Frozen):
     Raises
     ------
     ModelError
-        Not trees, or no robots at all; robots whose gravity differs.
+        No trees, or robots whose gravity differs.
     UnknownNameError
         A collider or loop on a link that there is not.
     ConfigurationError, ConstraintError
@@ -236,7 +234,6 @@ class Scene(Frozen):
         Examples
         --------
         >>> scene = Scene.from_robot("go1", floor=True, configuration="standing")  # doctest: +SKIP
-        >>> sim = delassus.Simulator(scene)  # doctest: +SKIP
         """
         tree, colliders, ignored = described(cls, robot, friction, root, massless)
         key = None if configuration is None else check_text("configuration", configuration, "Or None.")
@@ -368,7 +365,7 @@ class Scene(Frozen):
         return self.with_material(*names, friction=friction)
 
     def attach(self, *loops: Constraint) -> Scene:
-        """The scene with bilateral constraints more, such as ``Weld("hand", "crate/body")``, or `SpringDamper` s.
+        """The scene with a `SpringDamper` or bilateral constraints more, such as ``Weld("hand", "crate/body")``.
 
         They hold what they hold at the start: `Simulator` refuses those that are open there.
 
@@ -415,7 +412,8 @@ class Scene(Frozen):
         """
         check_none_moved(self, "compiled contact steps")
         named = None if touching is None else names_of("touching", touching, self)
-        return (*self.loops, *self.springs, *contacts_of_colliders(self, named, check_flag("between_links", between_links)))
+        contacts = contacts_of_colliders(self, named, check_flag("between_links", between_links))
+        return (*self.loops, *self.springs, *contacts)
 
     def contact_step(
         self, *, touching: Iterable[str] | None = None, between_links: bool = True, **options: Any

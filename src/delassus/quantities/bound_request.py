@@ -206,16 +206,17 @@ class BoundRequest:
         passive = [({i: 1.0}, k[i], d[i]) for i in range(tree.nv) if options.damping == "input" or k[i] or d[i]]
         pulling = list[tuple[dict[int, float], Scalar, Scalar]]()
         if control == "actuators":
-            gains = zip(tree.actuators, found.stiffness, found.damping, strict=True)
-            pulling = [(dict(transmission(tree, a)), *own) for a, *own in gains if any((*a.gain[1:], *a.bias[1:]))]
+            for actuator, stiffness, damping in zip(tree.actuators, found.stiffness, found.damping, strict=True):
+                if any((*actuator.gain[1:], *actuator.bias[1:])):
+                    pulling.append((dict(transmission(tree, actuator)), stiffness, damping))
         if control == "pd":
             dofs = [at.start for joint, at in zip(tree.joints, tree.v_slices, strict=True) if joint.nq == joint.nv == 1]
             pulling = [({i: 1.0}, found.stiffness[i], found.damping[i]) for i in dofs]
         out = list[Spring]()
-        for ratios, *gains in (*passive, *pulling):
+        for ratios, stiffness, damping in (*passive, *pulling):
             acting = found.acting if len(out) >= len(passive) else [1.0] * tree.nv
             mobility = sum(x * x / usual[i] for i, x in ratios.items())
-            out.append(Spring({i: x * acting[i] for i, x in ratios.items()}, *gains, mobility))
+            out.append(Spring({i: x * acting[i] for i, x in ratios.items()}, stiffness, damping, mobility))
         return out
 
     def with_controls(self, found: Mapping[str, Matrix], q: Any = None, v: Any = None) -> dict[str, Matrix]:

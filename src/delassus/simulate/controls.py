@@ -45,8 +45,8 @@ def check_controller(controller: Any) -> None:
 class Controls:
     """Joint forces (nv,) of what steps are given; ``given`` is that of the last one, with the state.
 
-    Controls (nu,) that are ``held`` act in steps that are given none. ``pulls`` are what servos act on, ``servos`` their
-    stiffness and damping in the last step, and whether each degree of freedom (nv,) is within its effort limit.
+    Controls (nu,) that are ``held`` act in steps that are given none. ``pulls`` are what servos act on; ``servos`` are
+    their stiffness and damping in the last step, and 1 of degrees of freedom (nv,) within effort limits, else 0.
     """
 
     def __init__(self, tree: Tree, control: Control, kp: ArrayLike | None, kd: ArrayLike | None, held: Array) -> None:
@@ -73,12 +73,15 @@ class Controls:
                 for k, (a, ratios) in enumerate(zip(tree.actuators, of_each, strict=True))
                 if any((*a.gain[1:], *a.bias[1:])) and ratios
             }
-        acts = np.flatnonzero((self.kp > 0.0) | (self.kd > 0.0)) if self.control == "pd" else []
-        one = {at.start for joint, at in zip(tree.joints, tree.v_slices, strict=True) if joint.nq == joint.nv == 1}
-        return {int(dof): Pull({int(dof): 1.0}) for dof in acts if int(dof) in one}
+        if self.control != "pd":
+            return {}
+        one = [at.start for joint, at in zip(tree.joints, tree.v_slices, strict=True) if joint.nq == joint.nv == 1]
+        return {dof: Pull({dof: 1.0}) for dof in one if self.kp[dof] > 0.0 or self.kd[dof] > 0.0}
 
     def _kernel(self, what: str, **options: Any) -> Kernel:
-        return compile_kernel(self.tree, (), what, control=self.control, v_target=self.control == "pd", **options)
+        own = {"control": self.control, "v_target": self.control == "pd", **options}
+        kernel: Kernel = compile_kernel(self.tree, (), what, **own)
+        return kernel
 
     @cached_property
     def _changes(self) -> Kernel:

@@ -136,11 +136,11 @@ class Simulator(Sensing):
     the step. In particular, a body that bounces at ``V`` loses ``m g V dt`` at each bounce even with ε = 1; a free body
     that tumbles gains or loses energy in proportion to ``dt``; and loops gape by about ``(V dt)²`` over their size
     where they move at ``V``, before `correction` takes it back. Halve ``dt`` to see what of a result is discretisation.
+    Servos, a `SpringDamper`, springs and damping of joints have the forces of the end of the step where they are stiff:
+    no gain is too large for ``dt``. Servos of robots with loops are explicit, and held over the step.
     Robots with loops move by sub-steps of order 3 between contacts, as an estimate of their error asks. Steps that do
     not resolve that motion or gain energy, and those that open loops, have the statuses COARSE_STEP and LOOPS_OPEN.
-
-    A free body that nothing touches keeps both momenta to round-off; those of floating robots change in proportion to
-    ``dt``.
+    A free body that nothing touches keeps both momenta to round-off; those of floating robots change with ``dt``.
 
     With pyramids of four sides, friction across their edges is up to 29 % too small (8 % with eight sides), and what
     slides turns towards the edges; exact cones have neither. "pgs" converges slowly on stacks. A problem that one of
@@ -229,8 +229,7 @@ class Simulator(Sensing):
         self.rng = np.random.default_rng(self.seed)
         tree = scene.tree
         self._controls, self.control = Controls(tree, control, kp, kd, scene.start_controls), control
-        pulls = self._controls.pulls
-        self._steps = BlockSteps(scene, passive, limits, self._options, impulses_of, threads, pulls)
+        self._steps = BlockSteps(scene, passive, limits, self._options, impulses_of, threads, self._controls.pulls)
         self.kp, self.kd, self.tau = self._controls.kp, self._controls.kd, self._controls.none
         q0, v_start = (scene.start, scene.start_velocity) if q0 is None else (q0, np.zeros(tree.nv))
         v0 = v_start if v0 is None else v0

@@ -151,7 +151,9 @@ class StepChanges:
         ops, step, nv = self._ops, self._step, self._step.tree.nv
         rest = self._found.motion.at_rest(ops.zeros(nv, 1), ops.zeros(step.problem.n_rows, 1))
         changes = position_changes(rest, self._M, gained, velocity, [value(p) for p in impulses])
-        return changes, self._beside(nv, q=changes.forces, given=self._varied.momentum(gained, impulses, in_instant=in_instant))
+        return changes, self._beside(
+            nv, q=changes.forces, given=self._varied.momentum(gained, impulses, in_instant=in_instant)
+        )
 
     # -- loops ---------------------------------------------------------------------------------------------------------
 

@@ -19,8 +19,8 @@ from delassus.algorithms.dynamics.smooth_motion import (
     smooth_motion,
 )
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.problem import Problem
 from delassus.algorithms.jacobian import jacobian_columns
+from delassus.algorithms.problem import Problem
 from delassus.constraints import At, Candidate, SpringDamper
 from delassus.constraints.contact import BoundedJoint
 from delassus.model.topology import characteristic_length

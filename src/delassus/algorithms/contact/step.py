@@ -163,7 +163,9 @@ class KernelStep:
             moved = StepMotion(last.velocity, correction.shift, blocks, target, column(ops, alone), pushed)
             moved = moved.with_smooth_motion(ops, self.h, before)
         if struck is not None:
-            for (candidate, *_), late in zip(self.points, self.instant.late(struck), strict=False):  # none without smoothing
+            for (candidate, *_), late in zip(
+                self.points, self.instant.late(struck), strict=False
+            ):  # none without smoothing
                 shift = [_changing(ops, x, rate, candidate.gap) for x, rate in zip(moved.shift, late, strict=True)]
                 moved = moved._replace(shift=shift)
         q, v = position_update(ops, self.problem, list(self.q), moved.velocity, self.h, moved.shift)

@@ -77,7 +77,7 @@ class Search(NamedTuple):
 
 
 class Masses(NamedTuple):
-    """Mass matrices that contacts see in the step, with springs, and inverses; ratios, stiffness, damping of springs."""
+    """Masses that contacts see in the step, with those of springs, and inverses; what springs were."""
 
     mass: Array
     inverse: Array

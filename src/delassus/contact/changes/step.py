@@ -368,7 +368,7 @@ class StepChanges:
         if self.late.any():
             inverse = self.inverse
             if self.at_impact is not self.response:
-                inverse = BlockDiagonal([np.linalg.inv(x) for x in self.M.kinds])
+                inverse = BlockDiagonal([np.asarray(np.linalg.inv(x), float) for x in self.M.kinds])
             late = (self.late[:, None] @ self.J.times(inverse.times(shift), m))[:, 0]
             self.gaps.pulled(late[:, None], out.q)
         smooth, c = SmoothCounts(self.loops, dt, dv, shift), self.correction

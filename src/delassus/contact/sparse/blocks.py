@@ -169,7 +169,10 @@ class Blocks:
     def __init__(self, scene: Scene, passive: Passive, limits: bool, servos: Sequence[Pull] = ()) -> None:
         tree = scene.tree
         require_inertia(scene.tree)
-        self.ties = [*(loop.carriers(tree) for loop in (*scene.loops, *scene.springs)), *(_links_of(tree, pull) for pull in servos)]
+        self.ties = [
+            *(loop.carriers(tree) for loop in (*scene.loops, *scene.springs)),
+            *(_links_of(tree, pull) for pull in servos),
+        ]
         self.scene, self.kinds = scene, body_groups(scene, passive, tree.blocks(self.ties))
         blocks = [links for kind in self.kinds for links in kind.links]
         of = [int(i) for links in blocks for i in links]

@@ -4,8 +4,8 @@ Each pulls along one row ``w`` of velocities with ``f = … − k w·q − d w·
 
     f − d w·(v⁺ − v) − β k h w·v − α k h w·(v⁺ − v),    β = κ / (1 + κ),    α = (1 + 3 β) / 4,    κ = h² k Σ w² / I,
 
-with the usual inertias ``I`` of what it moves. Stiff ones, ``κ ≫ 1``, have the force of the end of the step, ``q + h v⁺``
-and ``v⁺``; soft ones keep the energy, as an explicit force in semi-implicit steps does: numerical damping takes a part
+with the usual inertias ``I`` of what it moves. Stiff ones, ``κ ≫ 1``, have the force of the end of the step, of
+``q + h v⁺`` and ``v⁺``; soft ones keep the energy, as an explicit force in semi-implicit steps does: numerical damping takes a part
 ``κ²`` of it in a radian. So contacts see the masses ``M + Σ (h d + α h² k) w wᵀ``; what stands still has the forces
 of its positions, exactly. Newmark's energy of steps, with the mass ``M + Σ (h d / 2 + h² k β / 4) w wᵀ`` and the
 mean of positions, never grows: steps are stable at any ``h``.
@@ -18,16 +18,19 @@ Source: Newmark 1959; the choice of ``α`` and ``β`` is ours.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from delassus.algorithms.contact import law
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import step_of_spring
 from delassus.contact.sparse.factor import backward, forward
 from delassus.contact.sparse.records import PHASE, SEARCH, Bodies, Data, Springs
 from delassus.model.tree import Tree
+from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
 
@@ -73,7 +76,7 @@ def springs_of(
     first = np.cumsum([0, *(len(pull.ratios) for pull in pulls)]).astype(np.int64)
     block = block_of[dofs[first[:-1]]] if pulls else np.zeros(0, np.int64)
     sizes = ratios * ratios / bodies.usual[dofs]
-    size = np.array([sizes[a:b].sum() for a, b in zip(first[:-1], first[1:], strict=True)])
+    size = np.array([sizes[a:b].sum() for a, b in pairwise(first)])
     stiffness, damping = (np.array([x[k] for x in pulls], float) for k in (1, 2))
     row, error = np.full(len(pulls), -1), np.zeros(len(pulls), np.int64)
     for k, x in enumerate(lines, before):
@@ -137,6 +140,18 @@ def push_stiff(springs: Springs, data: Data) -> None:
             backward(bodies.L, bodies.at[b], m, springs.push, f)
             for c in range(f, f + m):
                 state.target[c] = state.v[c] + springs.push[c]
+
+
+def masses_in_step(springs: Springs, bodies: Bodies, dofs: Indices, dt: float) -> Array | None:
+    """Masses (nv, nv) that springs add in a step to joints, in the order of the scene; None where they add none."""
+    values, _ = law.step_of_spring(NUMPY, dt, springs.stiffness, springs.damping, springs.size)
+    flat, out = added_masses(springs, bodies, np.asarray(values)), np.zeros((len(dofs), len(dofs)))
+    if not flat.any():
+        return None
+    for at, *ends in zip(bodies.at.tolist(), bodies.first[:-1].tolist(), bodies.first[1:].tolist(), strict=True):
+        own = dofs[slice(*ends)]
+        out[np.ix_(own, own)] = flat[at : at + own.size**2].reshape(own.size, own.size)
+    return out
 
 
 def added_masses(springs: Springs, bodies: Bodies, values: Array) -> Array:

@@ -221,7 +221,7 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
             if progress[BOUNCES] == 1 and progress[IMPACTS] < TUNING.max_attempts:
                 progress[IMPACTS] += 1
                 progress[PHASE] = COMPRESSION
-                if options.asks == 0 and model.springs.block.size > 0:  # they do nothing in an instant
+                if model.springs.block.size > 0:  # they do nothing in an instant
                     free_motion_of_robots(model, data, options, False)
                     share(FILLING, pairs, model, data, options)
                     add_joint_groups(data, options.dt, model.length, m, at)
@@ -339,7 +339,7 @@ def end_step(model: Model, data: Data, options: Options) -> int:
 @compiled
 def smooth_motion(model: Model, data: Data, options: Options) -> None:
     """Motion without contacts, none of what sleeps; statuses `SINGULAR` (masses) and `COARSE_STEP` (time step)."""
-    regular, resolved = free_motion_of_robots(model, data, options, options.asks == 0)
+    regular, resolved = free_motion_of_robots(model, data, options, True)
     share(FREE_MOTION, model.links.slot.size, model, data, options)
     data.progress.statuses[SINGULAR] = 0 if regular else 1
     data.progress.statuses[COARSE_STEP] = 0 if resolved else 1

@@ -25,9 +25,11 @@ from delassus.contact.sparse.impact import DONE, SINGULAR
 from delassus.contact.sparse.parts import ADDRESS, HELPER, LEAST, PLACE, PLACES, SPAN, STEPS, THREADS, run_part
 from delassus.contact.sparse.records import (
     CONTACTS,
+    PHASE,
     ROWS,
     SPEED,
     STATUS,
+    STEP_FORWARD,
     Contacts,
     ContactsBefore,
     Data,
@@ -48,7 +50,7 @@ from delassus.contact.sparse.records import (
     Tape,
     Work,
 )
-from delassus.contact.sparse.springs import Pull
+from delassus.contact.sparse.springs import Pull, masses_in_step
 from delassus.contact.sparse.step import ASK, NO_FACTOR, NO_ROOM, NOT_FINITE, run
 from delassus.contact.sparse.step import TUNING as STEP
 from delassus.errors import ConfigurationError
@@ -103,14 +105,10 @@ class BlockSteps:
     Parameters
     ----------
     scene : Scene
-    passive, limits
+    passive, limits, options, threads
         As in `Simulator`.
-    options : Options
-        Those of `Simulator`.
     impulses_of : callable, optional
         From a row problem to its solution, None where there is nothing to solve for; compiled code by default.
-    threads : int, optional
-        As in `Simulator`.
     servos : sequence of Pull
         Springs that controls make; `set_servos` says how stiff they are.
 
@@ -142,8 +140,8 @@ class BlockSteps:
         self._correction = np.array([options.correction])
         motions, updates, free, loop_motion = self._calls(passive)
         self.model = Model(
-            blocks.of_links, motions, updates, free, blocks.loops, loop_motion, np.array(scene.gravity), self.detector.arrays,
-            self.detector.size, self.detector.margin, characteristic_length(tree), blocks.springs,
+            blocks.of_links, motions, updates, free, blocks.loops, loop_motion, np.array(scene.gravity),
+            self.detector.arrays, self.detector.size, self.detector.margin, characteristic_length(tree), blocks.springs,
         )  # fmt: skip
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
         of_links = _zeros((tree.n_links, 3, 4), tree.n_links, (tree.n_links, 6), tree.n_links, tree.n_links)
@@ -379,6 +377,8 @@ class BlockSteps:
         friction = np.clip(acting, -forces, forces)
         q, v, before = np.empty_like(s.q), np.empty_like(s.v), np.zeros((2, s.v.size))
         q[blocks.coordinates], v[blocks.dofs], before[:, dofs] = s.q, s.target, (acting - friction, friction)
+        is_step = self._progress.step[PHASE] == STEP_FORWARD
+        added = masses_in_step(blocks.springs, blocks.bodies, blocks.dofs, dt) if is_step else None
         problem = RowProblem(
             q, v, ContactSet.trusted(*(x[self.data.islands.contact[near]] for x in self.detector.found)),
             rows.law.d[near, 2], np.divide(offset, mu, out=np.zeros(near.size), where=mu > 0.0),
@@ -387,7 +387,7 @@ class BlockSteps:
                 dt * np.concatenate([-rows.law.d[m:n, 0], rows.law.d[m:n, 1]]),
                 np.concatenate([np.zeros(2 * (n - m)), forces[rubbing] / dt]), dt,
             ),
-            rows.r[near], before,
+            rows.r[near], before, added,
         )  # fmt: skip
         found = self._impulses_of(problem)
         rows.r[:n], s.after[:], self._progress.step[STATUS] = 0.0, s.target, 0

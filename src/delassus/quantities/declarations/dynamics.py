@@ -77,8 +77,12 @@ CONTROL_FORCES = Quantity(
     ("q", "v", "tau"),
     (
         Output("tau", ("nv",), "joint forces in N m and N"),
-        Output("stiffness", ("servos",), "by how much less force of each actuator or joint with its length, N m and N/m",
-               on_request=True),
+        Output(
+            "stiffness",
+            ("servos",),
+            "by how much less force of each actuator or joint with its length, N m and N/m",
+            on_request=True,
+        ),
         Output("damping", ("servos",), "the same with its rate, N m s and N s/m", on_request=True),
         Output("acting", ("nv",), "1 where the joint force is not cut off, else 0", on_request=True),
     ),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from delassus.errors import ConfigurationError, shown
 from delassus.frozen import cached_property
 from delassus.model.check import finite_array, real_array
 from delassus.model.tree import Tree
-from delassus.quantities.declarations.osim import mass_matrix
 from delassus.quantities.options import Control
 from delassus.quantities.quantity import CONTROLS
 from delassus.runtime.compile import compile as compile_kernel
@@ -29,9 +27,6 @@ ControlRates = tuple[Array, Array, Array]
 
 MOST_STEPS = 2**40
 """Of a run: years of computing."""
-
-STABLE = 4.0
-"""``2 d G h + k G h²`` of damping and stiffness from which on semi-implicit steps grow: an eigenvalue is −1 there."""
 
 
 def check_controller(controller: Any) -> None:
@@ -111,42 +106,6 @@ class Controls:
         advice = f"Make the simulator with {' or '.join(fits)}." if fits else f"Pass one number for each {each}."
         expected = f"{wanted}, shape ({self.width},)"
         raise ConfigurationError(CONTROLS[self.control][0], expected, f"shape {array.shape}", advice)
-
-    def blame(self, error: BaseException, dt: float) -> None:
-        """Raise an error that names the stiffest gain, if steps of ``dt`` that end in no number go wrong by it.
-
-        A servo ``−k l − d l̇`` of mobility ``G`` is stable in these steps while ``2 d G dt + k G dt² < 4``.
-        """
-        if not isinstance(error, ConfigurationError) or not self.given or not np.isfinite(self.given[0]).all():
-            return
-        worst, said = STABLE, None
-        M = mass_matrix(self.tree, self.given[0])
-        for name, ratios, k, d in self._servos():
-            G = float(ratios @ np.linalg.solve(M, ratios))
-            size = 2.0 * d * G * dt + k * G * dt * dt
-            if size >= worst:
-                most = STABLE / (d * G + math.sqrt(max((d * G) ** 2 + STABLE * k * G, 0.0)))
-                advice = f"Make dt less than {most:.2g} s, or the gains smaller."
-                came = f"{size:.3g}, with kp = {k:g}, kv = {d:g}"
-                wanted = "2 kv dt + kp dt² below 4 times the inertia that it moves"
-                worst, said = size, ConfigurationError(f"gains of {name}", wanted, came, advice)
-        if said is not None:
-            raise said from error
-
-    def _servos(self) -> Iterator[tuple[str, Array, float, float]]:
-        """Name, ratios to degrees of freedom (nv,), and gains of position and velocity of each servo."""
-        tree, numbers = self.tree, self.given[2]
-        if self.control == "actuators":
-            for actuator, u in zip(tree.actuators, np.asarray(numbers), strict=True):
-                ratios, u = np.zeros(tree.nv), float(np.clip(u, *actuator.control_range))
-                for moved, ratio in actuator.transmission.items():
-                    ratios[tree.v_index(moved)] = ratio
-                k, d = (-(actuator.gain[c] * u + actuator.bias[c]) for c in (1, 2))
-                yield f"actuator {actuator.name!r}", ratios, k, d
-        if self.control == "pd":
-            for name, joint, at in zip(tree.joint_names, tree.joints, tree.v_slices, strict=True):
-                if joint.nq == joint.nv == 1:
-                    yield f"joint {name!r}", np.eye(tree.nv)[at.start], self.kp[at.start], self.kd[at.start]
 
     def forces(self, q: Array, v: Array, given: ArrayLike | None, v_target: ArrayLike | None) -> Array:
         """Joint forces at a state, as `Simulator.step` takes controls."""

@@ -280,10 +280,9 @@ class Simulator(Sensing):
                     self._before = self.q, self._led()
                     self.q, self.v = self._steps.advance(*self._before, forces, n)
                     self._arrive()
-            except BaseException as error:  # interrupts, too: some of the steps may have been made
+            except BaseException:  # interrupts, too: some of the steps may have been made
                 if before is not None:
                     self.set_state(before)
-                self._controls.blame(error, self.dt)
                 raise
             self.tau, self.status = forces, self._steps.status
             self.steps, self.time = self.steps + some, (self.steps + some) * self.dt

@@ -47,7 +47,7 @@ class RowProblem(NamedTuple):
     joints: JointContacts
     impulses: Array
     joint_impulses: Array
-    added: Array | None
+    added: Array | None = None
 
 
 IN_JOINTS = {"nmc": "mc", "nmc-os": "os"}

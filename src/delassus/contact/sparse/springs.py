@@ -5,10 +5,10 @@ Each pulls along one row ``w`` of velocities with ``f = … − k w·q − d w·
     f − d w·(v⁺ − v) − β k h w·v − α k h w·(v⁺ − v),    β = κ / (1 + κ),    α = (1 + 3 β) / 4,    κ = h² k Σ w² / I,
 
 with the usual inertias ``I`` of what it moves. Stiff ones, ``κ ≫ 1``, have the force of the end of the step, of
-``q + h v⁺`` and ``v⁺``; soft ones keep the energy, as an explicit force in semi-implicit steps does: numerical damping takes a part
-``κ²`` of it in a radian. So contacts see the masses ``M + Σ (h d + α h² k) w wᵀ``; what stands still has the forces
-of its positions, exactly. Newmark's energy of steps, with the mass ``M + Σ (h d / 2 + h² k β / 4) w wᵀ`` and the
-mean of positions, never grows: steps are stable at any ``h``.
+``q + h v⁺`` and ``v⁺``; soft ones keep the energy, as an explicit force in semi-implicit steps does: numerical damping
+takes a part ``κ²`` of it in a radian. So contacts see the masses ``M + Σ (h d + α h² k) w wᵀ``; what stands still has
+the forces of its positions, exactly. Newmark's energy of steps, with the mass ``M + Σ (h d / 2 + h² k β / 4) w wᵀ`` and
+the mean of positions, never grows: steps are stable at any ``h``.
 
 In an instant they do nothing: impacts are those of the masses alone.
 

@@ -188,8 +188,6 @@ def governor():
     scene = ds.Scene.from_robot(GOVERNOR)
     pairs = [("left", "base"), ("right", "base"), ("left", "right"), ("axis", "base")]
     return replace(scene, ignore=pairs).attach(*rods)
-        *rods
-    )
 
 
 @pytest.mark.peer

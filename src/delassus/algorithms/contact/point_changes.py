@@ -75,8 +75,9 @@ class Varied:
 
     @property
     def acting(self) -> list[int]:
-        """Parameters that inertias, rows, gaps or the time step vary with: what displacements do."""
+        """Parameters that inertias, rows, gaps, springs or the time step vary with: what displacements do."""
         ops, gaps = self.ops, [candidate.gap for candidate, *_ in self.points]
+        gaps += self._springs.masses if self._springs is not None else []
         entries = [x for a in (*self.problem.inertias, self._J) for row in ops.entries(a) for x in row]
         keys = {key for x in (*entries, *gaps, self.h) for key in rates_of(x)}
         return [k for k, key in enumerate(self.parameters) if key in keys]

@@ -68,6 +68,11 @@ class Springs:
         self._factors = [step_of_spring(ops, h, x.stiffness, x.damping, x.mobility) for x in springs]
 
     @property
+    def masses(self) -> list[Scalar]:
+        """What each adds along its row."""
+        return [a for a, _ in self._factors]
+
+    @property
     def lines(self) -> list[int]:
         """Rows of the problem of those along lines."""
         return [x.row for x in self._springs if x.row is not None]

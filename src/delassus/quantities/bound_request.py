@@ -215,7 +215,7 @@ class BoundRequest:
         out = list[Spring]()
         for ratios, stiffness, damping in (*passive, *pulling):
             acting = found.acting if len(out) >= len(passive) else [1.0] * tree.nv
-            mobility = sum(x * x / usual[i] for i, x in ratios.items())
+            mobility = sum(x * x / usual[i] for i, x in ratios.items() if usual[i] > 0.0)
             out.append(Spring({i: x * acting[i] for i, x in ratios.items()}, stiffness, damping, mobility))
         return out
 

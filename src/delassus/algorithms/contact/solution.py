@@ -202,8 +202,32 @@ class SolvedProblem(NamedTuple):
     impulses: list[Scalar]
 
 
+class RowsOfLaws:
+    """`JointSpace` of some rows of a problem alone: springs along lines have none of the laws."""
+
+    def __init__(self, ops: Ops, space: JointSpace, rows: Sequence[int]) -> None:
+        self._ops, self._space, self._rows = ops, space, list(rows)
+        self.solve_transpose, self.J = space.solve_transpose, ops.take(space.J, self._rows, None)
+        self.G = ops.take(space.G, self._rows, self._rows)
+
+    @classmethod
+    def of(cls, problem: Problem, space: JointSpace, rows: Sequence[int]) -> JointSpace | RowsOfLaws:
+        """The space itself where these are all."""
+        return space if len(rows) == problem.n_rows else cls(problem.ops, space, rows)
+
+    def along_rows(self, x: Matrix) -> Matrix:
+        """``Y x``."""
+        return self._ops.take(self._space.along_rows(x), self._rows, None)
+
+    def back_substitution(self, x: Matrix, f: Matrix) -> Matrix:
+        """``L⁻¹ (x + Yᵀ f)``."""
+        ops, n = self._ops, self._ops.shape(self._space.G)[0]
+        width = self._ops.shape(x)[1]
+        return self._space.back_substitution(x, ops.put(f, (n, width), self._rows, range(width)))
+
+
 def implied(
-    found: SolvedProblem, start: Sequence[Scalar], momentum: Callable[..., Matrix], space: JointSpace,
+    found: SolvedProblem, start: Sequence[Scalar], momentum: Callable[..., Matrix], space: JointSpace | RowsOfLaws,
     image: LawImage,
 ) -> SolvedProblem:  # fmt: skip
     """The same as what follows from laws and momentum, where steps are differentiated; residuals are just numbers.

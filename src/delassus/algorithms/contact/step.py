@@ -52,6 +52,7 @@ from delassus.algorithms.contact.solution import (
     Displacement,
     Impact,
     ImpactTime,
+    RowsOfLaws,
     SolvedProblem,
     StepInputs,
     StepMotion,
@@ -151,7 +152,8 @@ class KernelStep:
         last = plain = self._taken(solved(free, laws, along_rows(start, joints), 0.0, image=follows), y, taken)
         if not self.loops:
             missed = partial(self._momentum, motion, before)
-            last = ops.differentiable(lambda: plain, lambda: implied(plain, before, missed, self.space, image))
+            of_laws = RowsOfLaws.of(self.problem, self.space, self.others)
+            last = ops.differentiable(lambda: plain, lambda: implied(plain, before, missed, of_laws, image))
         found = last.outcome
         correction = self._correction(found.velocities, times, tolerance, blocks)
         moved = StepMotion(last.velocity, correction.shift, [], [], [], [])
@@ -196,7 +198,8 @@ class KernelStep:
         self, motion: DynamicsProblem, v: Sequence[Scalar], gained: Sequence[Scalar], p: Sequence[Scalar]
     ) -> Matrix:
         """`momentum` that is missing, with that of springs, from the velocity ``v``."""
-        own = momentum(motion, self.h, gained, p)
+        of_rows = dict(zip(self.others, p, strict=False))
+        own = momentum(motion, self.h, gained, [of_rows.get(k, 0.0) for k in range(self.problem.n_rows)] if p else [])
         return own if self.springs is None else own + from_entries(self.ops, self.springs.momentum(gained, v))
 
     def _ending_with(self, y: Matrix, blocks: Sequence[Block]) -> Matrix:

@@ -279,7 +279,7 @@ def differences(step, scene, q, v, u):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 4])
+@pytest.mark.parametrize("seed", [3, 5])
 def test_derivatives_of_scenes_and_kernels(seed):
     """By differences, with a bounce or sustained contact beside springs of all kinds."""
     scene, q, v, ctrl, control = some_scene(seed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -430,12 +428,9 @@ def test_cones_slow_down_alike_in_all_directions_and_pyramids_do_not() -> None:
     assert force("lemke", 8, np.pi / 8) == pytest.approx(np.cos(np.pi / 8), abs=1e-6)
 
 
-@pytest.mark.parametrize("damped", [False, True])
-def test_free_motion_is_that_of_a_rollout(damped: bool) -> None:
-    """With the damping of the joints, which acts here and there alike."""
+def test_free_motion_is_that_of_a_rollout() -> None:
+    """Without damping, which is explicit there and implicit here."""
     arm, dt = ds.mechanisms.pendulum(3), 1e-3
-    if damped:
-        arm = replace(arm, joints=tuple(replace(joint, damping=np.array([0.3])) for joint in arm.joints))
     q0, v0, n = [0.5, 0.2, -0.3], [0, 1, 0], 200
     sim = ds.Simulator(ds.Scene(arm), q0=q0, v0=v0, dt=dt)
     sim.run(n * dt)

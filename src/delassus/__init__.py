@@ -23,6 +23,7 @@ Constraints
     `Hinge`                   five rows: two links only turn about an axis
     `Orientation`             three rows: a link does not turn
     `Distance`                one row: two points stay as far apart as they are
+    `SpringDamper`            a force between two points, of steps with contacts
     `CenterOfMass`            three rows: the centre of mass does not move
     `JointRows`               rows on joints: couplings, mimics
     `Rows`                    any rows on a link
@@ -138,6 +139,7 @@ from delassus.constraints import (
     Point,
     Rows,
     Sensor,
+    SpringDamper,
     Weld,
 )
 from delassus.errors import DelassusError, DelassusWarning
@@ -261,6 +263,7 @@ __all__ = [
     "Simulator",
     "SingularError",
     "Singularity",
+    "SpringDamper",
     "Tree",
     "Weld",
     "base_parameters",

@@ -272,7 +272,7 @@ class Problem:
     @cached_property
     def blocks_with_loops(self) -> list[tuple[list[int], list[int]]]:
         """Links that joints and bilateral constraints hold together, and the numbers of these, where there are some."""
-        carriers = {k: c.carriers(self.tree) for k, c in enumerate(self.constraints) if not c.n_impulses}
+        carriers = {k: c.carriers(self.tree) for k, c in enumerate(self.constraints) if not c.n_impulses and c.holds}
         blocks = [(links, [k for k, tied in carriers.items() if {*links} & {*tied}])
                   for links in self.tree.blocks(carriers.values())]  # fmt: skip
         return [(links, loops) for links, loops in blocks if loops]

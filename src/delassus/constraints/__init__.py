@@ -8,6 +8,7 @@ constraint        rows  meaning
 `Hinge`           5     two frames only rotate relative to each other, about one axis
 `Orientation`     3     two frames, or a frame and the world, do not rotate relative to each other; 2 but for an axis
 `Distance`        1     the distance between two origins stays as it is
+`SpringDamper`    1     none is held: a force along the line between two origins; of contact steps
 `Rows`            any   any rows on the twist of a link; they may come with each call
 `JointRows`       any   linear combinations of the velocities of joints: couplings, mimic joints, fixed tendons
 `CenterOfMass`    3     the centre of mass of all links does not move
@@ -42,6 +43,7 @@ from delassus.constraints.joint_rows import JointRows
 from delassus.constraints.pairs import Hinge, Orientation, Point, Weld
 from delassus.constraints.rows import ROW_LAYOUT, Rows
 from delassus.constraints.sensors import Sensor
+from delassus.constraints.spring import SpringDamper
 
 __all__ = [
     "PLACEMENT",
@@ -66,6 +68,7 @@ __all__ = [
     "Rates",
     "Rows",
     "Sensor",
+    "SpringDamper",
     "Weld",
     "bounded_joints",
     "check_constraints",

@@ -336,6 +336,11 @@ class Constraint(ByContent):
         return len(self.frames) == 2 and not any(frame.given for frame in self.frames)
 
     @property
+    def holds(self) -> bool:
+        """Whether its rows are held: not those of a force along them, which is one of steps with contacts alone."""
+        return True
+
+    @property
     def constant_rows(self) -> Array | None:
         """Rows (m, 6) on the relative twist of its frames, in their axes, that are numbers; None of other rows."""
         return None

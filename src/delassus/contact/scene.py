@@ -12,7 +12,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.constraints import Constraint, check_constraints
+from delassus.constraints import Constraint, SpringDamper
 from delassus.contact.filters import FrictionRule
 from delassus.contact.kernel_contacts import check_number_of_points, contacts_of_colliders, names_of
 from delassus.contact.scene_parts import (
@@ -24,6 +24,7 @@ from delassus.contact.scene_parts import (
     first_keyframe,
     ignored_pairs,
     is_free_body,
+    loops_and_springs,
     moved_bodies,
     numbers_of,
     set_down,
@@ -60,7 +61,7 @@ class Scene(Frozen):
         none. One to the world without a second frame holds its velocity only; with ``Frame("world", …)`` as second
         one it also holds its place.
     gravity : (3,) array_like, optional
-        In m/s², in place of that of the robots.
+        In m/s², in place of the robots' own.
     ignore : iterable of pairs of str
         Names of links, or of colliders, that do not collide with each other, beside those of one link and of a link
         and its parent.
@@ -70,16 +71,15 @@ class Scene(Frozen):
         How coefficients a and b of two colliders make that of their contacts: √(a b); the larger one, as in MuJoCo;
         2 a b / (a + b), as in Drake.
     descriptions : path, text, name, mujoco.MjModel or mujoco.MjSpec, or mapping of str to these, optional
-        What robots were loaded from, by their names: the viewer and videos show the shapes that these files show, in
-        place of colliders.
+        What robots were loaded from, by names: pictures show the shapes of these files, not colliders.
     start : (nq,) array_like, optional
         Configuration that a `Simulator` starts from; neutral by default.
-    start_velocity : (nv,) array_like, optional
-        Velocity that it starts with; zero by default.
-    start_controls : (nu,) array_like, optional
-        Controls of actuators that act in steps that are given none; zero by default.
+    start_velocity, start_controls : (nv,) and (nu,) array_like, optional
+        Velocity that it starts with, and controls of actuators in steps that are given none; zero by default.
     moved : iterable of str, optional
         Names of robots that are one free body each, which `Simulator.move` moves and nothing else does.
+    springs : iterable of SpringDamper, optional
+        Those without a length have that of the start. There may be some among ``loops``, too.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Scene(Frozen):
     Raises
     ------
     ModelError
-        Not trees, or no robots at all; robots whose gravity differs.
+        No trees, or robots whose gravity differs.
     UnknownNameError
         A collider or loop on a link that there is not.
     ConfigurationError, ConstraintError
@@ -122,6 +122,7 @@ class Scene(Frozen):
     start_velocity: Array
     start_controls: Array
     moved: frozenset[str]
+    springs: tuple[SpringDamper, ...]
 
     def __init__(
         self,
@@ -138,6 +139,7 @@ class Scene(Frozen):
         start_velocity: ArrayLike | None = None,
         start_controls: ArrayLike | None = None,
         moved: Iterable[str] = (),
+        springs: Iterable[SpringDamper] = (),
     ) -> None:
         named = {"": robots} if isinstance(robots, Tree) else robots
         if not isinstance(named, Mapping) or not named or not all(isinstance(t, Tree) for t in named.values()):
@@ -158,7 +160,7 @@ class Scene(Frozen):
         g = check_vector(gravity, "gravity", "in m/s²")
         given = tree.neutral() if start is None else finite_array(start, (tree.nq,), "start", OTHERS)
         check_choice("friction_rule", friction_rule, get_args(FrictionRule), ConfigurationError)
-        held = check_constraints(tree, loops)
+        held, pulling = loops_and_springs(tree, loops, springs, tree.check_configuration(given, "start"))
         is_same = np.array_equal(tree.gravity, g) and held == tree.constraints
         self._set_attributes(
             robots=MappingProxyType(dict(named)),
@@ -174,7 +176,8 @@ class Scene(Frozen):
             start=tree.check_configuration(given, "start"),
             start_velocity=numbers_of("start_velocity", start_velocity, tree.nv, "degree of freedom"),
             start_controls=numbers_of("start_controls", start_controls, tree.nu, "actuator"),
-            moved=moved_bodies(moved, named, held),
+            moved=moved_bodies(moved, named, (*held, *pulling)),
+            springs=pulling,
         )
 
     def __repr__(self) -> str:
@@ -231,7 +234,6 @@ class Scene(Frozen):
         Examples
         --------
         >>> scene = Scene.from_robot("go1", floor=True, configuration="standing")  # doctest: +SKIP
-        >>> sim = delassus.Simulator(scene)  # doctest: +SKIP
         """
         tree, colliders, ignored = described(cls, robot, friction, root, massless)
         key = None if configuration is None else check_text("configuration", configuration, "Or None.")
@@ -364,7 +366,7 @@ class Scene(Frozen):
         return self.with_material(*names, friction=friction)
 
     def attach(self, *loops: Constraint) -> Scene:
-        """The scene with bilateral constraints more, such as ``Weld("hand", "crate/body")``.
+        """The scene with a `SpringDamper` or bilateral constraints more, such as ``Weld("hand", "crate/body")``.
 
         They hold what they hold at the start: `Simulator` refuses those that are open there.
 
@@ -389,7 +391,7 @@ class Scene(Frozen):
     def constraints(
         self, *, touching: Iterable[str] | None = None, between_links: bool = True
     ) -> tuple[Constraint, ...]:
-        """Loops and contacts of the scene as constraints of its tree: what kernels of ``"contact_step"`` take.
+        """Loops, springs and contacts of the scene as constraints of its tree: what kernels of ``"contact_step"`` take.
 
         There is a `Contact` for each pair of colliders that may touch, with the friction and restitution of both: of
         convex shapes with one another, with half spaces, and with height fields of the world, whose heights
@@ -411,16 +413,16 @@ class Scene(Frozen):
         """
         check_none_moved(self, "compiled contact steps")
         named = None if touching is None else names_of("touching", touching, self)
-        return (*self.loops, *contacts_of_colliders(self, named, check_flag("between_links", between_links)))
+        contacts = contacts_of_colliders(self, named, check_flag("between_links", between_links))
+        return (*self.loops, *self.springs, *contacts)
 
     def contact_step(
         self, *, touching: Iterable[str] | None = None, between_links: bool = True, **options: Any
     ) -> Kernel:
         """Kernel of the scene's time step: `delassus.compile` of its tree and `constraints` for ``"contact_step"``.
 
-        Time to compile grows with the square of the number of contact points and more: of a robot with many colliders,
-        name those that are to touch, or leave out pairs of its links: more than 128 points are refused. Other options
-        are those of `delassus.compile`; what it raises are those of both.
+        Time to compile grows with the square of the number of contact points and more, and more than 128 are refused:
+        name colliders that are to touch, or leave out pairs of links. Options and errors are those of both.
 
         Examples
         --------
@@ -447,6 +449,7 @@ class Scene(Frozen):
             "friction_rule": self.friction_rule,
             "descriptions": dict(self.descriptions),
             "moved": self.moved,
+            "springs": self.springs,
             **{name: np.array(getattr(self, name)) for name in ("start", "start_velocity", "start_controls")},
         }
         return partial(Scene, robots, self.colliders, **options), ()

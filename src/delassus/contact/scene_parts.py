@@ -10,11 +10,11 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.constraints import Constraint
+from delassus.constraints import Constraint, SpringDamper, check_constraints
 from delassus.contact.collision.detector import CollisionDetector
 from delassus.contact.contacts import ContactSet
 from delassus.contact.filters import Solids
-from delassus.errors import ConfigurationError, shown, unknown_name
+from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.formats.colliders import load_colliders, load_ignored
 from delassus.formats.load import load, read_description, srdf_beside
 from delassus.formats.text import MAX_BYTES
@@ -197,13 +197,16 @@ def without(scene: SceneLike, names: Iterable[str]) -> SceneLike:
     colliders = [c for k, c in enumerate(scene.colliders) if k not in dropped]
     prefixes = tuple(name + SEPARATOR for name in robots)
     kept = {name: tree for name, tree in scene.robots.items() if name not in robots}
-    met = [(c, {*(frame.link for frame in c.frames), *c.joints}) for c in scene.loops]
+    met, pulling = (
+        [(c, {*(frame.link for frame in c.frames), *c.joints}) for c in of] for of in (scene.loops, scene.springs)
+    )
     known = {c.name for c in colliders} | {frame for frame in scene.tree.frames if not frame.startswith(prefixes)}
     return replace(
         scene,
         robots=kept,
         colliders=colliders,
         loops=[c for c, of in met if not any(name.startswith(prefixes) for name in of)],
+        springs=[c for c, of in pulling if not any(name.startswith(prefixes) for name in of)],
         ignore=[pair for pair in scene.ignore if pair <= known],
         descriptions={name: x for name, x in scene.descriptions.items() if name in kept},
         moved=[name for name in scene.moved if name in kept],
@@ -219,6 +222,18 @@ def with_material(scene: SceneLike, names: Iterable[str], material: Mapping[str,
     chosen = colliders_of(scene, names) if names else range(len(scene.colliders))
     colliders = (replace(c, **changed) if k in chosen else c for k, c in enumerate(scene.colliders))
     return replace(scene, colliders=tuple(colliders))
+
+
+def loops_and_springs(
+    tree: Tree, loops: Any, springs: Any, start: Array
+) -> tuple[tuple[Constraint, ...], tuple[SpringDamper, ...]]:
+    """Constraints that hold, and springs of both, whose lengths are at the start if they have none."""
+    given = check_constraints(tree, loops), check_constraints(tree, springs)
+    for c in given[1]:
+        if not isinstance(c, SpringDamper):
+            raise ConstraintError("springs", "SpringDamper objects", repr(c), "Pass others as loops.")
+    pulling = [c.at_rest(tree, start) for own in given for c in own if isinstance(c, SpringDamper)]
+    return tuple(c for c in given[0] if c.holds), tuple(pulling)
 
 
 def moved_bodies(moved: Any, robots: Mapping[str, Tree], loops: Iterable[Constraint]) -> frozenset[str]:

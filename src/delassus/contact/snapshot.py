@@ -130,9 +130,13 @@ class ContactDynamics:
         ]
         self.loop_ends = tuple(_indices(column) for column in zip(*ends, strict=True)) if ends else (_indices([]),) * 3
 
-    def at(self, q: Array, v: Array, tau: Array) -> Snapshot:
-        """Evaluate at a state ``q`` (nq,), ``v`` (nv,) under joint forces ``tau`` (nv,); nothing is checked."""
-        return Snapshot(self, q, v, tau, self.kernel(q, v, tau, out=tuple(map(np.empty, self._shapes))))
+    def at(self, q: Array, v: Array, tau: Array, added: Array | None = None) -> Snapshot:
+        """Evaluate at a state ``q`` (nq,), ``v`` (nv,) under joint forces ``tau`` (nv,); nothing is checked.
+
+        Masses (nv, nv) that are ``added`` to those of joints are what impulses see.
+        """
+        results = self.kernel(q, v, tau, out=tuple(map(np.empty, self._shapes)))
+        return Snapshot(self, (q, v, tau), results, added)
 
     @cached_property
     def response(self) -> Kernel:
@@ -224,11 +228,16 @@ class ConstraintRows:
     def delassus(self) -> Array:
         """``J M⁻¹ Jᵀ`` (m, m)."""
         s, G = self.snapshot, np.empty((self.n_rows, self.n_rows))
+        if s.added is not None:
+            half = np.linalg.solve(np.linalg.cholesky(s.mass_matrix), self.jacobian.T)
+            return np.asarray(half.T @ half)
         assembly.delassus(s.dynamics.parents, s.dynamics.depths, s.propagators, s.compliances, self.end_effectors, G)
         return G
 
     def response(self, p: Array) -> Array:
         """``M⁻¹ Jᵀ p`` (nv,): change of joint velocities by impulses ``p`` (m,)."""
+        if self.snapshot.added is not None:
+            return np.asarray(np.linalg.solve(self.snapshot.mass_matrix, p @ self.jacobian))
         dv, no_forces = np.empty(self.snapshot.v.size), np.empty(0)
         self.snapshot.dynamics.response(self.snapshot.q, np.zeros(dv.size), p @ self.jacobian, out=(dv, no_forces))
         return dv
@@ -265,8 +274,10 @@ class Snapshot:
     [[0.0, 1.0], [-0.5, 3.0]]
     """
 
-    def __init__(self, dynamics: ContactDynamics, q: Array, v: Array, tau: Array, results: tuple[Array, ...]) -> None:
-        self.dynamics, self.q, self.v, self.tau = dynamics, q, v, tau
+    def __init__(
+        self, dynamics: ContactDynamics, state: tuple[Array, ...], results: tuple[Array, ...], added: Array | None
+    ) -> None:
+        self.dynamics, self.added, (self.q, self.v, self.tau) = dynamics, added, state
         self.poses, self.twists, self.propagators, self.compliances = results[:4]
         self.qdd, self.loop_rows, self.loop_errors = results[4:]
 
@@ -312,8 +323,9 @@ class Snapshot:
 
     @cached_property
     def mass_matrix(self) -> Array:
-        """``M`` (nv, nv)."""
-        return np.asarray(self.dynamics.mass_matrix(self.q))
+        """``M`` (nv, nv), with masses that are added."""
+        M = np.asarray(self.dynamics.mass_matrix(self.q))
+        return M if self.added is None else M + self.added
 
     def momentum(self, dt: float) -> Array:
         """``M v + dt (τ − c + M δ)`` (nv,): in joint coordinates, after a time ``dt`` without loops and contacts."""

@@ -13,8 +13,17 @@ from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.accuracy.refinement import Change, relative_error
 from delassus.accuracy.status import Dependent
 from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.contact.solution import Spring
 from delassus.algorithms.dynamics import BY_LINKS, ITERATIVE, METHODS, Method
-from delassus.algorithms.dynamics.actuation import Forces, actuator_forces, pd_forces
+from delassus.algorithms.dynamics.actuation import (
+    Forces,
+    Servos,
+    actuator_forces,
+    pd_forces,
+    servos_of_actuators,
+    servos_of_joints,
+    transmission,
+)
 from delassus.algorithms.dynamics.derivatives.accelerations import (
     Dependence,
     Derivatives,
@@ -32,7 +41,7 @@ from delassus.algorithms.osim.least_squares import UNMOVED, LeastSquares, mobili
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Goal
 from delassus.model.inertia import motion_transform
-from delassus.model.kinematics import generic_configurations
+from delassus.model.kinematics import generic_configurations, usual_inertias
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD
 from delassus.planner.elimination import fewest_operations
@@ -45,6 +54,7 @@ from delassus.spatial.rotations import quaternion_rows
 from delassus.spatial.trace.trace_ops import TraceOps
 
 _FORCES: Mapping[str, Callable[..., Forces]] = {"actuators": actuator_forces, "pd": pd_forces}
+_SERVOS: Mapping[str, Callable[..., Servos]] = {"actuators": servos_of_actuators, "pd": servos_of_joints}
 
 GENERIC_PLACEMENT = (0.3, 0.5, 0.7), (0.46, 0.2, -0.58, math.sqrt(0.412))
 """Position in lengths of the robot, and unit quaternion."""
@@ -179,6 +189,35 @@ class BoundRequest:
         q, v, *controls = self._controlled(q, v)
         forces = _FORCES[control](self.ops, self.tree, q, v, *controls)
         return self.as_vector([forces.get(dof, 0.0) for dof in range(self.tree.nv)])
+
+    def servos(self) -> Servos:
+        """What of controls pulls back, at the arguments."""
+        control = self.request.options.control
+        if control == "tau":
+            return Servos([], [], [1.0] * self.tree.nv)
+        return _SERVOS[control](self.ops, self.tree, *self._controlled(None, None))
+
+    def springs(self) -> list[Spring]:
+        """Springs and damping of joints, and what of controls pulls back, at the arguments."""
+        options, tree, control = self.request.options, self.tree, self.request.options.control
+        found, usual = self.servos(), usual_inertias(self.request.tree).tolist()
+        d = self.entries("damping") if options.damping == "input" else options.damping or [0.0] * tree.nv
+        k = [x for joint in tree.joints for x in (joint.stiffness * options.passive).tolist()]
+        passive = [({i: 1.0}, k[i], d[i]) for i in range(tree.nv) if options.damping == "input" or k[i] or d[i]]
+        pulling = list[tuple[dict[int, float], Scalar, Scalar]]()
+        if control == "actuators":
+            for actuator, stiffness, damping in zip(tree.actuators, found.stiffness, found.damping, strict=True):
+                if any((*actuator.gain[1:], *actuator.bias[1:])):
+                    pulling.append((dict(transmission(tree, actuator)), stiffness, damping))
+        if control == "pd":
+            dofs = [at.start for joint, at in zip(tree.joints, tree.v_slices, strict=True) if joint.nq == joint.nv == 1]
+            pulling = [({i: 1.0}, found.stiffness[i], found.damping[i]) for i in dofs]
+        out = list[Spring]()
+        for ratios, stiffness, damping in (*passive, *pulling):
+            acting = found.acting if len(out) >= len(passive) else [1.0] * tree.nv
+            mobility = sum(x * x / usual[i] for i, x in ratios.items() if usual[i] > 0.0)
+            out.append(Spring({i: x * acting[i] for i, x in ratios.items()}, stiffness, damping, mobility))
+        return out
 
     def with_controls(self, found: Mapping[str, Matrix], q: Any = None, v: Any = None) -> dict[str, Matrix]:
         """Derivatives with controls in place of joint forces, where controls make these."""

@@ -97,6 +97,8 @@ class Quantity:
         Whether it says which rows are independent; states at which a program is not certain are solved on NumPy.
     closes_loops : bool
         Whether its constraints are loops that it keeps closed over a time, by their rows `as_loop`.
+    has_springs : bool
+        Whether there may be a `SpringDamper` among its constraints.
     states : int
         Number of outputs, the first ones, that are the next values of its first inputs: what `delassus.rollout`
         repeats; 0 of what is no time step.
@@ -122,6 +124,7 @@ class Quantity:
     iterates: bool = False
     judges_rows: bool = False
     closes_loops: bool = False
+    has_springs: bool = False
     states: int = 0
     report: Callable[..., Any] | None = None
     jacobian: Callable[[Any], Sequence[Sequence[Matrix]]] | None = None

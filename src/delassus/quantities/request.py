@@ -255,7 +255,8 @@ class Request(ByContent):
         """Size by name: nq, nv, nu, n (links), independent (coordinates), m (rows), frames (None: one).
 
         "ends" is that of the rows of all ends of constraints,
-        "controls" is that of what stands for joint forces, "triangle of n" that of half a matrix.
+        "controls" is that of what stands for joint forces, "servos" of what makes forces of them,
+        "triangle of n" that of half a matrix.
         """
         tree, (kind, _, whole) = self.tree, name.partition(" of ")
         if kind == "triangle":
@@ -270,6 +271,8 @@ class Request(ByContent):
                 return 2 * tree.nv
             case "nu":
                 return tree.nu
+            case "servos":
+                return {"tau": 0, "actuators": tree.nu, "pd": tree.nv}[self.options.control]
             case "controls":
                 (size,) = self.shape_of(STATES[self.control][0])
                 return size
@@ -377,6 +380,10 @@ def request(
             if c.n_points:
                 raise ConstraintError("constraints", f"constraints that always act, of {quantity.name!r}", repr(c),
                                       "Contacts are of 'contact_step'; a Point holds a place.")  # fmt: skip
+    for c in checked:
+        if not (c.holds or quantity.has_springs):
+            raise ConstraintError("constraints", f"constraints that hold, of {quantity.name!r}", repr(c),
+                                  "Springs are of 'contact_step' and scenes.")  # fmt: skip
     given = options.pop("contacts", None) if "contacts" in quantity.options else None
     contacts = () if given is None else check_constraints(tree, given)
     outputs = None if outputs is None else quantity.wanted(outputs)

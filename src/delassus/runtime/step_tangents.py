@@ -128,7 +128,7 @@ def derivatives_of_steps(kernel: Kernel, names: tuple[str, ...], times: bool) ->
     request, options = kernel.request, kernel.request.options
     size_of = {a.name: a.size for a in kernel.arguments}
     sizes = {name: size_of[name] for name in names}
-    if request.quantity.name == "contact_step" and all(c.n_impulses for c in request.constraints):
+    if request.quantity.name == "contact_step" and all(c.n_impulses or not c.holds for c in request.constraints):
         ways = _contact_ways(kernel, names, times)
         return StepDerivatives(
             partial(_at_states, ways, sizes), lambda x: [x[name].reshape(len(x[name]), -1) for name in names]

@@ -146,7 +146,7 @@ def scene_fingerprint(scene: Scene) -> str:
         if c.torsional or c.rolling:
             digest.update(repr((c.torsional, c.rolling)).encode())
         digest.update(c.position.tobytes() + c.rotation.tobytes() + c.surface_velocity.tobytes())
-    for loop in scene.loops:
+    for loop in (*scene.loops, *scene.springs):
         digest.update(loop.fingerprint.encode())
     digest.update(repr((sorted(sorted(pair) for pair in scene.ignore), scene.parents_collide)).encode())
     digest.update(scene.friction_rule.encode())

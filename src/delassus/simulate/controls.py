@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.algorithms.dynamics.actuation import Servos, transmission
+from delassus.contact.sparse.springs import Pull
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import cached_property
 from delassus.model.check import finite_array, real_array
 from delassus.model.tree import Tree
-from delassus.quantities.declarations.osim import mass_matrix
 from delassus.quantities.options import Control
 from delassus.quantities.quantity import CONTROLS
 from delassus.runtime.compile import compile as compile_kernel
@@ -28,9 +28,6 @@ ControlRates = tuple[Array, Array, Array]
 MOST_STEPS = 2**40
 """Of a run: years of computing."""
 
-STABLE = 4.0
-"""``2 d G h + k G h²`` of damping and stiffness from which on semi-implicit steps grow: an eigenvalue is −1 there."""
-
 
 def check_controller(controller: Any) -> None:
     """Refuse what is neither None nor a function of the simulator."""
@@ -43,7 +40,8 @@ def check_controller(controller: Any) -> None:
 class Controls:
     """Joint forces (nv,) of what steps are given; ``given`` is that of the last one, with the state.
 
-    Controls (nu,) that are ``held`` act in steps that are given none.
+    Controls (nu,) that are ``held`` act in steps that are given none. ``pulls`` are what servos act on; ``servos`` are
+    their stiffness and damping in the last step, and 1 of degrees of freedom (nv,) within effort limits, else 0.
     """
 
     def __init__(self, tree: Tree, control: Control, kp: ArrayLike | None, kd: ArrayLike | None, held: Array) -> None:
@@ -54,11 +52,31 @@ class Controls:
         )
         self.given: list[Any] = []
         self.none = none
+        pulls = self._pulls()
+        self._stiff, self.pulls = np.array([*pulls], np.int64), [*pulls.values()]
+        self.servos: tuple[Array, Array, Array] | None = None
         if control != "tau":
-            self._forces = self._kernel("control_forces")
+            self._forces = self._kernel("control_forces", outputs=("tau", *Servos._fields))
 
-    def _kernel(self, what: str) -> Kernel:
-        return compile_kernel(self.tree, (), what, control=self.control, v_target=self.control == "pd")
+    def _pulls(self) -> dict[int, Pull]:
+        """What servos act on, by their numbers, of those that pull back at some state."""
+        tree = self.tree
+        if self.control == "actuators":
+            of_each = (dict(transmission(tree, a)) for a in tree.actuators)
+            return {
+                k: Pull(ratios)
+                for k, (a, ratios) in enumerate(zip(tree.actuators, of_each, strict=True))
+                if any((*a.gain[1:], *a.bias[1:])) and ratios
+            }
+        if self.control != "pd":
+            return {}
+        one = [at.start for joint, at in zip(tree.joints, tree.v_slices, strict=True) if joint.nq == joint.nv == 1]
+        return {dof: Pull({dof: 1.0}) for dof in one if self.kp[dof] > 0.0 or self.kd[dof] > 0.0}
+
+    def _kernel(self, what: str, **options: Any) -> Kernel:
+        own = {"control": self.control, "v_target": self.control == "pd", **options}
+        kernel: Kernel = compile_kernel(self.tree, (), what, **own)
+        return kernel
 
     @cached_property
     def _changes(self) -> Kernel:
@@ -89,42 +107,6 @@ class Controls:
         expected = f"{wanted}, shape ({self.width},)"
         raise ConfigurationError(CONTROLS[self.control][0], expected, f"shape {array.shape}", advice)
 
-    def blame(self, error: BaseException, dt: float) -> None:
-        """Raise an error that names the stiffest gain, if steps of ``dt`` that end in no number go wrong by it.
-
-        A servo ``−k l − d l̇`` of mobility ``G`` is stable in these steps while ``2 d G dt + k G dt² < 4``.
-        """
-        if not isinstance(error, ConfigurationError) or not self.given or not np.isfinite(self.given[0]).all():
-            return
-        worst, said = STABLE, None
-        M = mass_matrix(self.tree, self.given[0])
-        for name, ratios, k, d in self._servos():
-            G = float(ratios @ np.linalg.solve(M, ratios))
-            size = 2.0 * d * G * dt + k * G * dt * dt
-            if size >= worst:
-                most = STABLE / (d * G + math.sqrt(max((d * G) ** 2 + STABLE * k * G, 0.0)))
-                advice = f"Make dt less than {most:.2g} s, or the gains smaller."
-                came = f"{size:.3g}, with kp = {k:g}, kv = {d:g}"
-                wanted = "2 kv dt + kp dt² below 4 times the inertia that it moves"
-                worst, said = size, ConfigurationError(f"gains of {name}", wanted, came, advice)
-        if said is not None:
-            raise said from error
-
-    def _servos(self) -> Iterator[tuple[str, Array, float, float]]:
-        """Name, ratios to degrees of freedom (nv,), and gains of position and velocity of each servo."""
-        tree, numbers = self.tree, self.given[2]
-        if self.control == "actuators":
-            for actuator, u in zip(tree.actuators, np.asarray(numbers), strict=True):
-                ratios, u = np.zeros(tree.nv), float(np.clip(u, *actuator.control_range))
-                for moved, ratio in actuator.transmission.items():
-                    ratios[tree.v_index(moved)] = ratio
-                k, d = (-(actuator.gain[c] * u + actuator.bias[c]) for c in (1, 2))
-                yield f"actuator {actuator.name!r}", ratios, k, d
-        if self.control == "pd":
-            for name, joint, at in zip(tree.joint_names, tree.joints, tree.v_slices, strict=True):
-                if joint.nq == joint.nv == 1:
-                    yield f"joint {name!r}", np.eye(tree.nv)[at.start], self.kp[at.start], self.kd[at.start]
-
     def forces(self, q: Array, v: Array, given: ArrayLike | None, v_target: ArrayLike | None) -> Array:
         """Joint forces at a state, as `Simulator.step` takes controls."""
         tree = self.tree
@@ -142,4 +124,6 @@ class Controls:
             v_target = np.zeros(tree.nv) if v_target is None else v_target
             towards = finite_array(v_target, (tree.nv,), "v_target", "Pass a velocity.")
             self.given = [q, v, target, self.kp, self.kd, towards]
-        return np.asarray(self._forces(*self.given))
+        tau, stiffness, damping, acting = (np.asarray(x) for x in self._forces(*self.given))
+        self.servos = stiffness[self._stiff], damping[self._stiff], acting
+        return tau

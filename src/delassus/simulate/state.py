@@ -119,7 +119,7 @@ def checked_start(steps: BlockSteps, q: Array, v: Array, max_overlap: float) -> 
     scene = steps.blocks.scene
     contacts, errors, singular = steps.inspect(q, v)
     if not np.isfinite(steps.blocks.bodies.Q).all():
-        for loop in scene.loops:
+        for loop in (*scene.loops, *scene.springs):
             with np.errstate(all="ignore"):
                 rows = numbers(jacobian(Problem(NumpyOps(), scene.tree, [loop], q)))
             if not np.isfinite(rows).all():

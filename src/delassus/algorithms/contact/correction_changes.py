@@ -23,8 +23,8 @@ from delassus.algorithms.contact.point_changes import (
     position_changes,
 )
 from delassus.algorithms.contact.problem import Bounds, largest_of, magnitude
-from delassus.algorithms.contact.response import at_joints, inverted
-from delassus.algorithms.contact.solution import StepSolution
+from delassus.algorithms.contact.response import at_joints, inverted, together
+from delassus.algorithms.contact.solution import Springs, StepSolution
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.dynamics.derivatives.rates import Body, Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -93,16 +93,23 @@ def displacement_changes(
     # limits: springs of their joints
     springs = {dof: flags[k] / compliance[k] for dof, k in limits.items()}
     added = at_joints(ops, step.tree, springs)
-    L = SparseFactor(problem, added, {}) if added else step.space.L
+    L = SparseFactor(problem, together(ops, step.added, added), {}) if added else step.space.L
     rest = found.motion.at_rest(ops.zeros(nv, 1), ops.zeros(problem.n_rows, 1))
-    turned = position_changes(rest, M, displaced.whole, displaced.whole, displaced.of_rows)
+    exerted, lines = displaced.of_rows, step.springs.factors_of_lines() if step.springs is not None else []
+    if step.springs is not None:
+        exerted = step.springs.with_lines(exerted, step.springs.masses_along(displaced.whole))
+    turned = position_changes(rest, M, displaced.whole, displaced.whole, exerted)
+    of_positions = turned.forces
+    for row, mass, *_ in lines:
+        along = ops.transpose(ops.take(jacobian(problem), (row,), None))
+        of_positions = of_positions + along @ scaled_matrix(ops, mass, ops.take(turned.rows, (row,), None))
     softer = _compliance_changes(step, rest, goals.rows, goals.least, varied)
 
     # M dx − Jᵀ ds = −ρ, J dx + D ds = σ: columns of positions, then of bounds, then of parameters
     r = len(goals.rows)
     width = nv + r + len(varied.parameters)
     others = [*range(nv), *range(nv + r, width)]
-    rho = ops.hstack([turned.forces, ops.zeros(nv, r), varied.momentum(displaced.whole, displaced.of_rows)])
+    rho = ops.hstack([of_positions, ops.zeros(nv, r), varied.momentum(displaced.whole, displaced.of_rows)])
     for dof, k in limits.items():
         moved = found.solved.outcome.velocities[goals.rows[k]] * step.h
         rate = _of_limit(ops, step.distances(joints[goals.rows[k] - 3 * n]), moved, s[k], goals.beyond)
@@ -184,6 +191,8 @@ def _compliance_changes(
         turning = ops.take(ops.hstack([by_q, varied.rows(x)]), step.loops, None)
         taken = ops.transpose(ops.take(mu, None, (k - n,))) @ turning
         changes[k] = changes[k] - scaled_matrix(ops, 2.0, taken)
+    if step.springs is not None and step.springs.lines:
+        changes = _with_masses_of_springs(step, step.springs, rest, columns, changes)
     of_points, first = list[Matrix](), 0
     for index, c in enumerate(problem.constraints):
         if c.n_points:
@@ -201,6 +210,22 @@ def _compliance_changes(
         inert = changes[row - 2] + changes[row - 1] + changes[row]
         turning = ops.hstack([of_points[row // 3], own_rows[row - 2] + own_rows[row - 1] + own_rows[row]])
         out.append(scaled_matrix(ops, part, scaled_matrix(ops, 2.0, turning) + inert))
+    return out
+
+
+def _with_masses_of_springs(
+    step: KernelStep, springs: Springs, rest: DynamicsProblem, columns: Sequence[Matrix], changes: Sequence[Matrix]
+) -> list[Matrix]:
+    """Changes of minus ``xᵀ M x`` with those of the masses that springs along lines add, with positions."""
+    ops, out, none = step.ops, list[Matrix](), [cast(Scalar, 0.0)] * step.problem.n_rows
+    for column_of_x, change in zip(columns, changes, strict=True):
+        x = column(ops, column_of_x)
+        by_q = position_changes(rest, ops.zeros(*[step.tree.nv] * 2), x, x, none).rows
+        for row, mass, *_ in springs.factors_of_lines():
+            along = ops.transpose(ops.take(jacobian(step.problem), (row,), None) @ column_of_x)
+            part = along @ scaled_matrix(ops, 2.0 * mass, ops.take(by_q, (row,), None))
+            change = change - ops.put(part, ops.shape(change), (0,), range(step.tree.nv))
+        out.append(change)
     return out
 
 

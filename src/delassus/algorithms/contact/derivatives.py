@@ -18,7 +18,7 @@ from delassus.algorithms.contact.law import bouncing_speed, impact, part_beyond
 from delassus.algorithms.contact.modes import nearest_mode
 from delassus.algorithms.contact.point_changes import PositionChanges, Varied, position_changes
 from delassus.algorithms.contact.response import Response
-from delassus.algorithms.contact.solution import Impact, StepInputs, StepSolution
+from delassus.algorithms.contact.solution import Impact, Springs, StepInputs, StepSolution
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.integrate import position_rates, position_update_changes
@@ -48,6 +48,9 @@ class StepChanges:
     ) -> None:
         self._ops, self._step, self._found, self._controls = step.ops, step, found, controls
         self._M, self._J = mass_matrix(step.problem), jacobian(step.problem)
+        self._in_step = self._M  # what contacts see
+        if step.springs is not None:
+            self._in_step = self._M + step.springs.matrices()[0]
         self._of_points, nv = step.smoothing_of_points(found.impact), step.tree.nv
         self._last = Response(step, found.solved, step.smoothing, self._of_points)
         self._varying, parameters = varying, [(name, k) for name, size in varying.items() for k in range(size)]
@@ -91,7 +94,7 @@ class StepChanges:
         sigma = self._beside(
             step.problem.n_rows, q=changes.with_gaps(closing), given=varied.velocities(solved.velocity, closing)
         )
-        dv, _ = self._answer(last, rho, sigma)
+        dv, _ = self._answer(last, rho, sigma, self._in_step)
         end, shift = dv, late
         if found.moved.blocks:
             end, shift = self._with_smooth_motion(start, moved, reached, dv)
@@ -105,23 +108,52 @@ class StepChanges:
         product, with_product = velocity_products(found.motion)
         gained = minus(solved.velocity, found.start)
         qdd = [over_h * a - c for a, c in zip(gained, product, strict=True)]
-        impulses = [over_h * x for x in solved.impulses]
+        pushing = solved.impulses
+        if step.springs is not None:
+            pushing = step.springs.with_lines(pushing, step.springs.impulses(gained, found.start))
+        impulses = [over_h * x for x in pushing]
         changes = position_changes(found.motion, self._M, qdd, solved.velocity, impulses)
         with_q, with_v = self._controls
         rho_v = scaled_matrix(ops, h, changes.forces_with_v - with_v)
         rho_v = rho_v - self._M @ (ops.eye(nv) + scaled_matrix(ops, h, with_product))
+        if step.springs is not None:
+            with_gained, with_start = step.springs.matrices()
+            rho_v = rho_v - with_gained + with_start
         of_parameters = varied.momentum(gained, varied.impulses(self._last, solved.impulses), with_forces=True)
-        rho = self._beside(nv, q=scaled_matrix(ops, h, changes.forces - with_q), given=of_parameters)
+        with_positions = scaled_matrix(ops, h, changes.forces - with_q)
+        if step.springs is not None and step.springs.lines:
+            with_positions = with_positions + self._along_lines(step.springs, gained, found.start)
+        rho = self._beside(nv, q=with_positions, given=of_parameters)
         return changes, rho + ops.product(rho_v, start)
 
+    def _along_lines(self, springs: Springs, gained: Sequence[Scalar], v: Sequence[Scalar]) -> Matrix:
+        """Changes (nv × nv) of momenta with positions, by impulses of springs along lines, their rows being held."""
+        ops, total = self._ops, self._ops.zeros(*[self._step.tree.nv] * 2)
+        turning = [self._rows_moved(x) for x in (gained, v)]
+        for row, *factors, stiff in springs.factors_of_lines():
+            own, rates = ops.take(self._J, (row,), None), [ops.take(x, (row,), None) for x in turning]
+            parts = [scaled_matrix(ops, f, x) for f, x in zip((*factors, stiff), (*rates, own), strict=True)]
+            total = total + ops.transpose(own) @ (parts[0] + parts[1] + parts[2])
+        return total
+
+    def _rows_moved(self, x: Sequence[Scalar]) -> Matrix:
+        """Changes (m × nv) of ``J x`` with positions."""
+        return self._at_rest(x, x, [0.0] * self._step.problem.n_rows)[0].rows
+
     def _at_rest(
-        self, gained: Sequence[Scalar], velocity: Sequence[Scalar], impulses: Sequence[Any]
+        self,
+        gained: Sequence[Scalar],
+        velocity: Sequence[Scalar],
+        impulses: Sequence[Any],
+        in_instant: bool = False,
     ) -> tuple[PositionChanges, Matrix]:
         """Changes with positions, and of ``M x − Jᵀ p`` (nv × k) of velocities ``x`` that are gained; rows of ``v``."""
         ops, step, nv = self._ops, self._step, self._step.tree.nv
         rest = self._found.motion.at_rest(ops.zeros(nv, 1), ops.zeros(step.problem.n_rows, 1))
         changes = position_changes(rest, self._M, gained, velocity, [value(p) for p in impulses])
-        return changes, self._beside(nv, q=changes.forces, given=self._varied.momentum(gained, impulses))
+        return changes, self._beside(
+            nv, q=changes.forces, given=self._varied.momentum(gained, impulses, in_instant=in_instant)
+        )
 
     # -- loops ---------------------------------------------------------------------------------------------------------
 
@@ -195,12 +227,12 @@ class StepChanges:
 
     # -- contacts and joints -------------------------------------------------------------------------------------------
 
-    def _answer(self, response: Response, rho: Matrix, sigma: Matrix) -> tuple[Matrix, Matrix]:
+    def _answer(self, response: Response, rho: Matrix, sigma: Matrix, M: Matrix) -> tuple[Matrix, Matrix]:
         """Changes of velocities (nv × k), those of joints that are held too, and of normal impulses (n × k)."""
         ops, nv = self._ops, self._step.tree.nv
         with_time = response.with_time() @ self._varied.rates([self._varied.h])
         held = self._beside(nv, q=response.with_positions(), given=with_time)
-        rho = rho + ops.product(self._M, held)
+        rho = rho + ops.product(M, held)
         sigma = sigma + ops.product(self._J, held)
         if self._step.loops:
             tied = response.of_loops(ops.take(sigma, self._step.loops, None))
@@ -218,9 +250,9 @@ class StepChanges:
         unmoved = self._beside(nv, v=ops.eye(nv))
         v, dv, floors, late = step.v, unmoved, None, None
         for solved in impact.phases:
-            response = Response(step, solved)
+            response = Response(step.instant, solved)
             gained = minus(solved.velocity, v)
-            changes, rho = self._at_rest(gained, solved.velocity, varied.impulses(response, solved.impulses))
+            changes, rho = self._at_rest(gained, solved.velocity, varied.impulses(response, solved.impulses), True)
             rho = rho - ops.product(self._M, dv)
             sigma = self._beside(step.problem.n_rows, q=changes.rows, given=varied.velocities(solved.velocity))
             if step.loops:
@@ -233,7 +265,7 @@ class StepChanges:
                 sigma = sigma + faster
             if floors is not None:
                 rho = rho + response.momentum_of_floors(floors, self._J)
-            dv, normals = self._answer(response, rho, sigma)
+            dv, normals = self._answer(response, rho, sigma, self._M)
             v = solved.velocity
             if floors is not None:
                 break
@@ -263,7 +295,7 @@ class StepChanges:
         """
         ops, step, m = self._ops, self._step, self._step.problem.n_rows
         faster, late = ops.zeros(m, ops.shape(gaps)[1]), ops.zeros(step.tree.nv, ops.shape(gaps)[1])
-        for k, (time, of_displacement) in enumerate(zip(impact.times, step.late(impact), strict=True)):
+        for k, (time, of_displacement) in enumerate(zip(impact.times, step.instant.late(impact), strict=True)):
             rows, gap = step.others[3 * k : 3 * k + 3], ops.take(gaps, (k,), None)
             faster = faster + ops.put(
                 from_entries(ops, time.faster) @ gap, ops.shape(faster), rows, range(ops.shape(gaps)[1])

@@ -180,3 +180,17 @@ def limit_correction(ops: ScalarOps, distance: Scalar, correction: Scalar, toler
 def clamped(ops: ScalarOps, x: Scalar, least: Scalar, most: Scalar) -> Scalar:
     """``x``, or the bound that it is beyond."""
     return ops.maximum(ops.minimum(x, most), least)
+
+
+def step_of_spring(
+    ops: ScalarOps, h: Scalar, stiffness: Scalar, damping: Scalar, mobility: Scalar
+) -> tuple[Scalar, Scalar]:
+    """Mass ``a`` that a spring adds along its row in a step, and momentum ``b`` of a velocity along it.
+
+    What acts over a step ``h``, beside its force at the start, is ``a (v⁺ − v) + b v``. With ``κ = h² k w``, of the
+    mobility ``w``, ``β = κ / (1 + κ)`` and ``α = (1 + 3 β) / 4`` they are ``h d + α h² k`` and ``β h² k``: see
+    `delassus.contact.sparse.springs`.
+    """
+    over = h * h * stiffness
+    ahead = over * mobility / (1.0 + over * mobility)
+    return h * damping + 0.25 * (1.0 + 3.0 * ahead) * over, ahead * over

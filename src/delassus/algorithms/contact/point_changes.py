@@ -70,12 +70,14 @@ class Varied:
         self.ops, self.problem, self.parameters, self.h = cast(DualOps, problem.ops), problem, parameters, given.h
         self.points, self._step, self._J = points_of(problem, given), step, jacobian(problem)
         self._motion = given.motion([Dual(x) for x in start], problem).conserving_momentum()
+        self._springs, self._start = given.springs_in(problem), [Dual(x) for x in start]
         self._at_rest = self._motion.at_rest(self.ops.zeros(step.tree.nv, 1), self.ops.zeros(problem.n_rows, 1))
 
     @property
     def acting(self) -> list[int]:
-        """Parameters that inertias, rows, gaps or the time step vary with: what displacements do."""
+        """Parameters that inertias, rows, gaps, springs or the time step vary with: what displacements do."""
         ops, gaps = self.ops, [candidate.gap for candidate, *_ in self.points]
+        gaps += self._springs.masses if self._springs is not None else []
         entries = [x for a in (*self.problem.inertias, self._J) for row in ops.entries(a) for x in row]
         keys = {key for x in (*entries, *gaps, self.h) for key in rates_of(x)}
         return [k for k, key in enumerate(self.parameters) if key in keys]
@@ -95,10 +97,19 @@ class Varied:
             out[row] = Dual(out[row], {k: y * rate for k, rate in rates_of(varying).items()})
         return out
 
-    def momentum(self, gained: Sequence[Scalar], impulses: Sequence[Any], with_forces: bool = False) -> Matrix:
-        """Changes (nv × k) of ``M (v⁺ − v) − Jᵀ p``, and with forces of ``h (c − τ)``."""
+    def momentum(
+        self, gained: Sequence[Scalar], impulses: Sequence[Any], with_forces: bool = False, in_instant: bool = False
+    ) -> Matrix:
+        """Changes (nv × k) of ``M (v⁺ − v) − Jᵀ p``, and with forces of ``h (c − τ)``; of ``M`` with springs' masses.
+
+        Springs do nothing ``in_instant``.
+        """
         motion, h = (self._motion, self.h) if with_forces else (self._at_rest, 1.0)
-        return self.rates(column(self.ops, momentum(motion, h, gained, impulses)))
+        out = column(self.ops, momentum(motion, h, gained, impulses))
+        if self._springs is not None and not in_instant:
+            start: Sequence[Any] = self._start if with_forces else [0.0] * len(gained)
+            out = plus(out, self._springs.momentum(gained, start))
+        return self.rates(out)
 
     def along_rows(self, x: Sequence[Scalar]) -> list[Any]:
         """``J x`` (m)."""

@@ -73,7 +73,7 @@ class Response:
         self.rows = step.others[: 3 * len(self.modes)]
         held = {dof: x.held for dof, x in self.holds.items()}
         added = at_joints(ops, step.tree, {k: x.added for k, x in self.holds.items() if x.added is not None})
-        self._L = L = SparseFactor(step.problem, added, held) if held else step.space.L
+        self._L = L = SparseFactor(step.problem, together(ops, step.added, added), held) if held else step.space.L
         root = ops.vstack(L.solve_transpose(ops.eye(nv))) if nv else ops.zeros(0, 0)
         self._loops = step.closed_loops(L)
         if self._loops is not None:
@@ -142,6 +142,13 @@ def at_joints(ops: Ops, tree: Tree, values: Mapping[int, Scalar]) -> dict[tuple[
         for i, sv in enumerate(tree.v_slices)
         if any(k in values for k in range(sv.start, sv.stop))
     }
+
+
+def together(
+    ops: Ops, one: Mapping[tuple[int, int], Matrix], other: Mapping[tuple[int, int], Matrix]
+) -> dict[tuple[int, int], Matrix]:
+    """Sums of blocks of the mass matrix, ``other`` ones on its diagonal."""
+    return {**one, **{at: ops.sym_add(one[at], block) if at in one else block for at, block in other.items()}}
 
 
 class Space(NamedTuple):

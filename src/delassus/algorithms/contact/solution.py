@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from delassus.algorithms.contact.law import TUNING
-from delassus.algorithms.contact.problem import Bounds, LawImage, Outcome, StepProblem
+from delassus.algorithms.contact.law import TUNING, step_of_spring
+from delassus.algorithms.contact.problem import Bounds, LawImage, Outcome, StepProblem, magnitude, maximum_of
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.smooth_motion import (
     MotionChanges,
@@ -19,14 +19,139 @@ from delassus.algorithms.dynamics.smooth_motion import (
     smooth_motion,
 )
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
-from delassus.constraints import Candidate
+from delassus.constraints import At, Candidate, SpringDamper
 from delassus.constraints.contact import BoundedJoint
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import Tree
 from delassus.spatial.dual_ops import Dual, Rates
 from delassus.spatial.motion import column, from_entries, minus
-from delassus.spatial.ops import Image, Matrix, Scalar
+from delassus.spatial.ops import Image, Matrix, Ops, Scalar
+
+
+class Spring(NamedTuple):
+    """Ratio to each degree of freedom, stiffness and damping, and the mobility along it of usual inertias.
+
+    One along the line between two points has the row ``row`` of the problem, and by ``stretched`` (m) more than its
+    length; the force of others at the start is one of joints.
+    """
+
+    ratios: Mapping[int, Scalar]
+    stiffness: Scalar
+    damping: Scalar
+    mobility: float
+    stretched: Scalar = 0.0
+    row: int | None = None
+
+
+def springs_along_lines(problem: Problem, described: Tree) -> list[Spring]:
+    """Those that are constraints, of a robot as it is described."""
+    ops, tree, out = problem.ops, problem.tree, list[Spring]()
+    lines = {k: c for k, c in enumerate(problem.constraints) if isinstance(c, SpringDamper)}
+    columns = problem.once(jacobian_columns) if lines else []
+    for k, c in lines.items():
+        ((stretched,),) = ops.entries(c.position(At(problem, k)))
+        ratios = {
+            tree.v_slices[i].start + a: x for i, own in columns[k].items() for a, x in enumerate(ops.entries(own)[0])
+        }
+        row = problem.rows[k].start
+        out.append(Spring(ratios, c.stiffness, c.damping, c.mobility(described), stretched, row))
+    return out
+
+
+class Springs:
+    """Springs and dampers in a step of the length ``h``, implicit in time (`law.step_of_spring`)."""
+
+    def __init__(self, ops: Ops, tree: Tree, springs: Sequence[Spring], h: Scalar) -> None:
+        self._ops, self._tree, self._h, self._springs = ops, tree, h, springs
+        self._factors = [step_of_spring(ops, h, x.stiffness, x.damping, x.mobility) for x in springs]
+
+    @property
+    def masses(self) -> list[Scalar]:
+        """What each adds along its row."""
+        return [a for a, _ in self._factors]
+
+    @property
+    def lines(self) -> list[int]:
+        """Rows of the problem of those along lines."""
+        return [x.row for x in self._springs if x.row is not None]
+
+    def added(self) -> dict[tuple[int, int], Matrix]:
+        """Blocks (n_i × n_j) of the masses that they add, at links i ≥ j."""
+        ops, at, entries = self._ops, self._tree.v_slices, self._entries([a for a, _ in self._factors])
+        link_of = [i for i, own in enumerate(at) for _ in range(own.start, own.stop)]
+        places, nv = dict.fromkeys((link_of[r], link_of[c]) for r, c in entries), range(self._tree.nv)
+        return {
+            (i, j): ops.matrix([[entries.get((r, c), 0.0) for c in nv[at[j]]] for r in nv[at[i]]])
+            for i, j in places
+            if i >= j
+        }
+
+    def matrices(self) -> tuple[Matrix, Matrix]:
+        """Matrices (nv × nv) of what momenta change by with ``v⁺ − v`` and with ``v``."""
+        each, nv = zip(self._springs, self._factors, strict=True), range(self._tree.nv)
+        of_start = [b + self._explicit(x) for x, (_, b) in each]
+        found = self._entries([a for a, _ in self._factors]), self._entries(of_start)
+        first, second = (self._ops.matrix([[x.get((r, c), 0.0) for c in nv] for r in nv]) for x in found)
+        return first, second
+
+    def impulses(self, gained: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
+        """Impulse of each along its row, of those along lines with the force at the start."""
+        out = list[Scalar]()
+        for x, (a, b) in zip(self._springs, self._factors, strict=True):
+            moving = b + self._explicit(x)
+            total: Scalar = 0.0 if x.row is None else self._h * (x.stiffness * x.stretched)
+            for dof, ratio in x.ratios.items():
+                total = total + ratio * (a * gained[dof] + moving * v[dof])
+            out.append(-total)
+        return out
+
+    def momentum(self, gained: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
+        """Momentum (nv) that they take."""
+        out: list[Scalar] = [0.0] * self._tree.nv
+        for x, impulse in zip(self._springs, self.impulses(gained, v), strict=True):
+            for dof, ratio in x.ratios.items():
+                out[dof] = out[dof] - ratio * impulse
+        return out
+
+    def factors_of_lines(self) -> list[tuple[int, Scalar, Scalar, Scalar]]:
+        """Of each along a line its row, and its impulse by the velocity that is gained, that of the start, and length.
+
+        With the other sign.
+        """
+        return [
+            (x.row, a, b + self._explicit(x), self._h * x.stiffness)
+            for x, (a, b) in zip(self._springs, self._factors, strict=True)
+            if x.row is not None
+        ]
+
+    def masses_along(self, moved: Sequence[Scalar]) -> list[Scalar]:
+        """What added masses exert along each row that is moved by these (nv), with the sign of an impulse."""
+        return [
+            -a * sum((ratio * moved[dof] for dof, ratio in x.ratios.items()), cast(Scalar, 0.0))
+            for x, (a, _) in zip(self._springs, self._factors, strict=True)
+        ]
+
+    def with_lines(self, impulses: Sequence[Scalar], of_each: Sequence[Scalar]) -> list[Scalar]:
+        """Impulses of all rows, with those ``of_each`` spring along a line."""
+        out = list(impulses)
+        for x, own in zip(self._springs, of_each, strict=True):
+            if x.row is not None:
+                out[x.row] = own
+        return out
+
+    def _explicit(self, x: Spring) -> Scalar:
+        """Momentum of a velocity along it, by its damping at the start; that of joints is a force of these."""
+        return 0.0 if x.row is None else self._h * x.damping
+
+    def _entries(self, factors: Sequence[Scalar]) -> dict[tuple[int, int], Scalar]:
+        out = dict[tuple[int, int], Scalar]()
+        for x, factor in zip(self._springs, factors, strict=True):
+            for r, one in x.ratios.items():
+                for c, other in x.ratios.items():
+                    out[r, c] = out.get((r, c), 0.0) + factor * (one * other)
+        return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +162,8 @@ class StepInputs:
     of each contact constraint; None is no restitution. ``smoothing`` (m/s) is that of derivatives, None for none, and
     ``penetration`` the overlap (m) that is left alone.
     ``moving`` are the numbers that motion without contacts follows from, velocities apart, by argument and place there;
-    ``along`` makes that motion, and the time, of rates of these and of velocities with their own.
+    ``along`` makes that motion, and the time, of rates of these and of velocities with their own. ``springs`` of
+    joints are those at the state, and ``described`` is the robot with the inertias that it was given.
     """
 
     motion: Callable[[Sequence[Scalar] | None, Problem | None], DynamicsProblem]
@@ -50,6 +176,15 @@ class StepInputs:
     penetration: float
     moving: Mapping[tuple[str, int], Scalar]
     along: Callable[[Sequence[Rates], Sequence[Any]], tuple[DynamicsProblem, Any]]
+    springs: Sequence[Spring]
+    described: Tree
+
+    def springs_in(self, problem: Problem) -> Springs | None:
+        """Those that no loop ties, in the step, and along lines; None without any. Those of loops are explicit."""
+        at = problem.tree.v_slices
+        tied = {k for links, _ in problem.blocks_with_loops for i in links for k in range(at[i].start, at[i].stop)}
+        own = [x for x in (*self.springs, *springs_along_lines(problem, self.described)) if not tied & {*x.ratios}]
+        return Springs(problem.ops, problem.tree, own, self.h) if own else None
 
 
 def points_of(problem: Problem, given: StepInputs) -> list[tuple[Candidate, Scalar, Scalar | None]]:
@@ -67,8 +202,32 @@ class SolvedProblem(NamedTuple):
     impulses: list[Scalar]
 
 
+class RowsOfLaws:
+    """`JointSpace` of some rows of a problem alone: springs along lines have none of the laws."""
+
+    def __init__(self, ops: Ops, space: JointSpace, rows: Sequence[int]) -> None:
+        self._ops, self._space, self._rows = ops, space, list(rows)
+        self.solve_transpose, self.J = space.solve_transpose, ops.take(space.J, self._rows, None)
+        self.G = ops.take(space.G, self._rows, self._rows)
+
+    @classmethod
+    def of(cls, problem: Problem, space: JointSpace, rows: Sequence[int]) -> JointSpace | RowsOfLaws:
+        """The space itself where these are all."""
+        return space if len(rows) == problem.n_rows else cls(problem.ops, space, rows)
+
+    def along_rows(self, x: Matrix) -> Matrix:
+        """``Y x``."""
+        return self._ops.take(self._space.along_rows(x), self._rows, None)
+
+    def back_substitution(self, x: Matrix, f: Matrix) -> Matrix:
+        """``L⁻¹ (x + Yᵀ f)``."""
+        ops, n = self._ops, self._ops.shape(self._space.G)[0]
+        width = self._ops.shape(x)[1]
+        return self._space.back_substitution(x, ops.put(f, (n, width), self._rows, range(width)))
+
+
 def implied(
-    found: SolvedProblem, start: Sequence[Scalar], momentum: Callable[..., Matrix], space: JointSpace,
+    found: SolvedProblem, start: Sequence[Scalar], momentum: Callable[..., Matrix], space: JointSpace | RowsOfLaws,
     image: LawImage,
 ) -> SolvedProblem:  # fmt: skip
     """The same as what follows from laws and momentum, where steps are differentiated; residuals are just numbers.
@@ -108,6 +267,18 @@ class Block(NamedTuple):
     changes: MotionChanges
 
 
+def pushes(problem: Problem, space: JointSpace, block: Block, impulses: Mapping[int, Scalar]) -> Scalar:
+    """1 where impulses of other rows, by their numbers, act on a block."""
+    ops = problem.ops
+    acting = [
+        magnitude(ops, impulses[row])
+        for c, rows, columns in zip(problem.constraints, problem.rows, space.Y, strict=True)
+        if c.n_impulses and {*columns} & {*block.dofs}
+        for row in range(rows.start, rows.stop)
+    ]
+    return ops.less(0.0, maximum_of(ops, [0.0, *acting]))
+
+
 class StepMotion(NamedTuple):
     """Velocity (nv) after a step and displacement (nv) beside ``h`` times that, in the axes of the start.
 
@@ -122,6 +293,21 @@ class StepMotion(NamedTuple):
     alone: list[Scalar]
     impulses: list[Scalar]
     pushed: list[Scalar]
+
+    def with_smooth_motion(self, ops: Ops, h: Scalar, start: Sequence[Scalar]) -> StepMotion:
+        """The same with what smooth motion from the velocity ``start`` changes over the step.
+
+        Where there are no impulses, the step ends where the smooth motion does. Impulses act on the whole step: what
+        they change of the velocity changes the displacement by ``h`` times that, beside that by which contacts are
+        found.
+        """
+        v, shift, alone = list(self.velocity), list(self.shift), self.alone
+        for block, pushed in zip(self.blocks, self.pushed, strict=True):
+            for k, displacement, reached in zip(block.dofs, block.smooth.moved, block.smooth.reached, strict=True):
+                v[k] = reached + (v[k] - alone[k])
+                straight = ops.select(pushed, h * (alone[k] - 0.5 * (start[k] + reached)), 0.0)
+                shift[k] = shift[k] + (displacement - h * reached) + straight
+        return self._replace(velocity=v, shift=shift)
 
 
 def blocks_with_loops(

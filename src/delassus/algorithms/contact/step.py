@@ -22,6 +22,7 @@ and O(m²) a sweep. Source: Stewart and Trinkle 1996; Anitescu and Potra 1997; [
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -51,6 +52,7 @@ from delassus.algorithms.contact.solution import (
     Displacement,
     Impact,
     ImpactTime,
+    RowsOfLaws,
     SolvedProblem,
     StepInputs,
     StepMotion,
@@ -59,6 +61,7 @@ from delassus.algorithms.contact.solution import (
     blocks_with_loops,
     implied,
     points_of,
+    pushes,
 )
 from delassus.algorithms.contact.solvers import fixed_point
 from delassus.algorithms.dynamics.integrate import position_update
@@ -90,11 +93,23 @@ class KernelStep:
         self.smoothing, self.moving, self.penetration = given.smoothing, given.moving, given.penetration
         self.loops, self.others = list[int](), list[int]()
         for c, rows in zip(self.problem.constraints, self.problem.rows, strict=True):
-            (self.others if c.n_impulses else self.loops).extend(range(rows.start, rows.stop))
+            if c.holds:
+                (self.others if c.n_impulses else self.loops).extend(range(rows.start, rows.stop))
         self.problem.follow(StepPath(self.motion, self.h, self.penetration, epsilon))
-        self.space = JointSpace(self.motion)
         self.points = points_of(self.problem, given)
         self.weights = Weights.of(self.tree, bounded_joints_of(self.problem.constraints), len(self.points))
+        self.springs, self.instant = given.springs_in(self.problem), self
+        if self.springs is not None:  # in an instant they do nothing
+            self.instant = copy(self)
+            self.instant.springs, self.instant.instant = None, self.instant
+            if any(restitution is not None for *_, restitution in self.points):
+                self.instant._find_space()
+        self._find_space()
+
+    def _find_space(self) -> None:
+        """Joint space in which contacts act, and what loops leave of it."""
+        self.added = {} if self.springs is None else self.springs.added()
+        self.space = JointSpace(self.motion, self.added)
         self._close_loops()
 
     def solve(
@@ -106,17 +121,17 @@ class KernelStep:
 
         def solved(free: Sequence[Scalar], points: Sequence[PointLaw], start: Sequence[Scalar], budget: Scalar,
                    joints: Sequence[JointLaw] = joints, image: LawImage | None = StepProblem.image,
-                   ) -> tuple[StepProblem, Outcome]:  # fmt: skip
-            problem = StepProblem(ops, self.G, free, self.size_of, points, joints, pyramid)
+                   at: KernelStep = self) -> tuple[StepProblem, Outcome]:  # fmt: skip
+            problem = StepProblem(ops, at.G, free, at.size_of, points, joints, pyramid)
             p = solver(problem, start, times, tolerance) if start else []
             p = p if image is None else problem.implicit(p, image)
-            return problem, problem.safe([self.moves.get(row, 1.0) * x for row, x in enumerate(p)], budget)
+            return problem, problem.safe([at.moves.get(row, 1.0) * x for row, x in enumerate(p)], budget)
 
         y, free, taken = self.free(self.motion)
         ops.mark("contact problem", [ops.matrix([free]), self._held] if free else [])
         struck, motion, before = None, self.motion, self.v
         if any(restitution is not None for *_, restitution in self.points):
-            struck = self._impact(solved, rates, joints, tolerance, free)
+            struck = self.instant._impact(partial(solved, at=self.instant), rates, joints, tolerance, free)
             motion, before = self._given.motion(struck.v, self.problem).conserving_momentum(), struck.v
             y, free, taken = self.free(motion)
         blocks = blocks_with_loops(self._given, motion, before, self.epsilon)
@@ -136,19 +151,23 @@ class KernelStep:
         follows = image if self.loops else None  # else it does from the motion
         last = plain = self._taken(solved(free, laws, along_rows(start, joints), 0.0, image=follows), y, taken)
         if not self.loops:
-            missed = partial(momentum, motion, self.h)
-            last = ops.differentiable(lambda: plain, lambda: implied(plain, before, missed, self.space, image))
+            missed = partial(self._momentum, motion, before)
+            of_laws = RowsOfLaws.of(self.problem, self.space, self.others)
+            last = ops.differentiable(lambda: plain, lambda: implied(plain, before, missed, of_laws, image))
         found = last.outcome
         correction = self._correction(found.velocities, times, tolerance, blocks)
         moved = StepMotion(last.velocity, correction.shift, [], [], [], [])
         if blocks:
             alone = self.all_impulses([0.0] * len(found.p), taken)
             target = column(ops, self.space.back_substitution(y, alone))
-            pushed = [self._pushes(block, found.p) for block in blocks]
+            acting = dict(zip(self.others, found.p, strict=True))
+            pushed = [pushes(self.problem, self.space, block, acting) for block in blocks]
             moved = StepMotion(last.velocity, correction.shift, blocks, target, column(ops, alone), pushed)
-            moved = self._with_smooth_motion(moved, before)
+            moved = moved.with_smooth_motion(ops, self.h, before)
         if struck is not None:
-            for (candidate, *_), late in zip(self.points, self.late(struck), strict=False):  # none without smoothing
+            for (candidate, *_), late in zip(
+                self.points, self.instant.late(struck), strict=False
+            ):  # none without smoothing
                 shift = [_changing(ops, x, rate, candidate.gap) for x, rate in zip(moved.shift, late, strict=True)]
                 moved = moved._replace(shift=shift)
         q, v = position_update(ops, self.problem, list(self.q), moved.velocity, self.h, moved.shift)
@@ -171,41 +190,23 @@ class KernelStep:
         ``L v* = −L⁻ᵀ (h (c − τ) − M v)``, as if all velocity were lost. Velocities of free and planar joints are in the
         axes of now, ``v + h ω × v``.
         """
-        lost = [-x for v in motion.v for x in column(self.ops, v)]
-        y = self.space.solve_transpose(-momentum(motion, self.h, lost, []))
+        v = [x for own in motion.v for x in column(self.ops, own)]
+        y = self.space.solve_transpose(-self._momentum(motion, v, [-x for x in v], []))
         return y, *self._beside_loops(column(self.ops, self.space.along_rows(y)))
+
+    def _momentum(
+        self, motion: DynamicsProblem, v: Sequence[Scalar], gained: Sequence[Scalar], p: Sequence[Scalar]
+    ) -> Matrix:
+        """`momentum` that is missing, with that of springs, from the velocity ``v``."""
+        of_rows = dict(zip(self.others, p, strict=False))
+        own = momentum(motion, self.h, gained, [of_rows.get(k, 0.0) for k in range(self.problem.n_rows)] if p else [])
+        return own if self.springs is None else own + from_entries(self.ops, self.springs.momentum(gained, v))
 
     def _ending_with(self, y: Matrix, blocks: Sequence[Block]) -> Matrix:
         """``L v`` (nv × 1), ``y`` with the velocity that blocks with loops have at the end of their smooth motion."""
         ops, reached = self.ops, {k: x for b in blocks for k, x in zip(b.dofs, b.smooth.reached, strict=True)}
         over = column(ops, self.over_factor([reached.get(k, 0.0) for k in range(self.tree.nv)]))
         return from_entries(ops, [over[k] if k in reached else x for k, x in enumerate(column(ops, y))])
-
-    def _with_smooth_motion(self, moved: StepMotion, start: Sequence[Scalar]) -> StepMotion:
-        """The same with what smooth motion from the velocity ``start`` changes over the step.
-
-        Where there are no impulses, the step ends where the smooth motion does. Impulses act on the whole step: what
-        they change of the velocity changes the displacement by ``h`` times that, beside that by which contacts are
-        found.
-        """
-        ops, h, v, shift, alone = self.ops, self.h, list(moved.velocity), list(moved.shift), moved.alone
-        for block, pushed in zip(moved.blocks, moved.pushed, strict=True):
-            for k, displacement, reached in zip(block.dofs, block.smooth.moved, block.smooth.reached, strict=True):
-                v[k] = reached + (v[k] - alone[k])
-                straight = ops.select(pushed, h * (alone[k] - 0.5 * (start[k] + reached)), 0.0)
-                shift[k] = shift[k] + (displacement - h * reached) + straight
-        return moved._replace(velocity=v, shift=shift)
-
-    def _pushes(self, block: Block, p: Sequence[Scalar]) -> Scalar:
-        """1 where impulses ``p`` of the other rows act on a block."""
-        impulses = dict(zip(self.others, p, strict=True))
-        acting = [
-            magnitude(self.ops, impulses[row])
-            for c, rows, columns in zip(self.problem.constraints, self.problem.rows, self.space.Y, strict=True)
-            if c.n_impulses and {*columns} & {*block.dofs}
-            for row in range(rows.start, rows.stop)
-        ]
-        return self.ops.less(0.0, maximum_of(self.ops, [0.0, *acting]))
 
     def over_factor(self, v: Sequence[Scalar]) -> Matrix:
         """``L v`` (nv × 1)."""

@@ -9,7 +9,7 @@ starts from the same factors.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
 from delassus.algorithms.dynamics.solution import Solution
@@ -24,13 +24,13 @@ from delassus.spatial.ops import Matrix
 
 
 class JointSpace:
-    """``L``, and ``Y`` by constraint and degree of freedom (m_c × 1)."""
+    """``L``, and ``Y`` by constraint and degree of freedom (m_c × 1); with masses ``added`` as in `SparseFactor`."""
 
-    def __init__(self, motion: DynamicsProblem) -> None:
-        self._motion, self._ops = motion, motion.ops
+    def __init__(self, motion: DynamicsProblem, added: Mapping[tuple[int, int], Matrix] | None = None) -> None:
+        self._motion, self._ops, self._added = motion, motion.ops, added
         problem = motion.problem
-        self.L = problem.once(SparseFactor)
-        self.Y = problem.once(_rows)
+        self.L = SparseFactor(problem, added) if added else problem.once(SparseFactor)
+        self.Y = rows_over_factor(problem, self.L) if added else problem.once(_rows)
 
     @cached_property
     def z(self) -> Matrix:
@@ -50,7 +50,8 @@ class JointSpace:
     @cached_property
     def G(self) -> Matrix:
         """Delassus matrix (m × m)."""
-        return self._motion.problem.once(_delassus)
+        problem = self._motion.problem
+        return squared(problem, self.Y) if self._added else problem.once(_delassus)
 
     @cached_property
     def row_deficit(self) -> Matrix:

@@ -123,6 +123,15 @@ class SceneChanges:
             yield number, q[at:end].reshape(k, -1), parts
             at, dof = end, stop
 
+    def batched(self, x: Array) -> list[Array]:
+        """Blocks of each kind of what is laid out as ``bodies.mass``."""
+        out, at = list[Array](), 0
+        for kind in self.blocks.kinds:
+            k, w = len(kind.links), kind.tree.nv
+            out.append(x[at : at + k * w * w].reshape(k, w, w))
+            at += k * w * w
+        return out
+
     def inertia_changes(self, record: StepRecord, x: Array) -> BlockDiagonal:
         """Changes of ``M x``; those of free bodies have none, and of blocks with loops there are none here."""
         out = list[Array]()
@@ -181,5 +190,5 @@ class SceneChanges:
         """Blocks of each island."""
         blocks = self.blocks
         tree, of = blocks.scene.tree, blocks.of_links.block
-        ties = [*(loop.carriers(tree) for loop in blocks.scene.loops), *record.contacts.links.tolist()]
+        ties = [*blocks.ties, *record.contacts.links.tolist()]
         return sorted((np.unique(of[links]) for links in tree.blocks(ties)), key=lambda own: int(own[0]))

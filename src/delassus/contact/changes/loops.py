@@ -55,7 +55,7 @@ class LoopBlock:
         self._changes, self._m = scene.kernel(self.kind, "inertia_changes"), int(blocks.loops[number, 1])
         w = self.at.stop - self.at.start
         first = blocks.bodies.at[self.block]
-        self.M = record.mass[first : first + w * w].reshape(w, w)
+        self.M = record.masses.mass[first : first + w * w].reshape(w, w)
         _, _, J, with_q = self._changes(self.q, np.zeros(w), np.zeros(self._m))
         L = np.linalg.cholesky(self.M)
         over = np.linalg.inv(L)

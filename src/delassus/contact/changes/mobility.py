@@ -10,6 +10,7 @@ from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, Scene
 from delassus.contact.changes.contacts import Contacts, RowParts, row_changes
 from delassus.contact.changes.loops import LoopBlock
 from delassus.contact.changes.record import StepRecord
+from delassus.contact.changes.springs import SpringChanges
 from delassus.spatial.ops import SQUARE_FLOOR
 from delassus.spatial.rotations import Array
 
@@ -25,9 +26,10 @@ class Mobilities:
 
     def __init__(
         self, scene: SceneChanges, record: StepRecord, contacts: Contacts, J: RowParts, inverse: BlockDiagonal,
-        loops: list[LoopBlock],
+        loops: list[LoopBlock], springs: SpringChanges,
     ) -> None:  # fmt: skip
         self._scene, self._record, self._contacts, self._inverse = scene, record, contacts, inverse
+        self._springs = springs
         self._loops = {loop.kind: loop for loop in loops}
         links, of = record.contacts.links, scene.blocks.of_links.block
         m, on = len(links), np.where(links >= 0, of[links], -1)
@@ -92,7 +94,8 @@ class Mobilities:
     def _inertial(self, kind: int, q: Array, y: Array, row: Array) -> Array:
         """Changes (n, w) of ``yᵀ M y``, ``y = M⁻¹ row``; under loops, ``M y = row − Jᵀ μ``, ``2 μᵀ ∂J y`` more."""
         if kind not in self._loops:
-            return np.asarray((y[:, None] @ self._scene.kernel(kind, "inertia_changes")(q, y, y[:, :0])[0])[:, 0])
+            found = (y[:, None] @ self._scene.kernel(kind, "inertia_changes")(q, y, y[:, :0])[0])[:, 0]
+            return np.asarray(found + self._springs.energies_with_positions(kind, y))
         mu = self._loops[kind].impulses(row.T).T
         with_q, rows, *_ = self._scene.kernel(kind, "inertia_changes")(q, y, -mu)
         return np.asarray((y[:, None] @ with_q + mu[:, None] @ rows)[:, 0])

@@ -76,6 +76,16 @@ class Search(NamedTuple):
     overlaps: Array
 
 
+class Masses(NamedTuple):
+    """Masses that contacts see in the step, with those of springs, and inverses; what springs were."""
+
+    mass: Array
+    inverse: Array
+    ratios: Array
+    stiffness: Array
+    damping: Array
+
+
 class StepRecord(NamedTuple):
     """A step: state, joint forces and masses before it, its contacts, problems and position correction.
 
@@ -87,8 +97,7 @@ class StepRecord(NamedTuple):
     tau: Array
     asleep: tuple[Indices, Indices]
     poses: Array
-    mass: Array
-    inverse: Array
+    masses: Masses
     contacts: ContactArrays
     search: Search
     problems: list[Problem]
@@ -135,7 +144,8 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     touching = np.flatnonzero(np.isin(np.arange(len(counts)), np.repeat(np.arange(len(counts)), counts)[used]))
     state, bodies, asleep = data.state, data.bodies, (tape.asleep.copy(), data.sleep.island.copy())
     assert len(on_joints) == k
-    space = data.space
+    space, springs = data.space, steps.blocks.springs
+    masses = bodies.mass, bodies.inverse, springs.ratios, springs.stiffness, springs.damping
     search = Search(
         space.pairs[touching], data.links.reach.copy(), space.world.copy(), space.centres.copy(),
         space.paths[touching, 0].copy(), data.links.overlaps.copy(),
@@ -147,5 +157,5 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     correction = Correction(pushes, compliances, on_joints, rows.law.R[m:total].copy(), state.shift.copy(), smooth)
     return StepRecord(
         tape.q.copy(), data.progress.start.copy(), state.tau.copy(), asleep, data.links.poses.copy(),
-        bodies.mass.copy(), bodies.inverse.copy(), found, search, problems, correction, steps.status,
+        Masses(*(x.copy() for x in masses)), found, search, problems, correction, steps.status,
     )  # fmt: skip

@@ -32,6 +32,7 @@ from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.paths import contacts_on_paths, on_paths
 from delassus.contact.changes.record import Problem, StepRecord
 from delassus.contact.changes.response import Groups, Parts, Response, Solved, SolvedCorrection, holds_of, modes_of
+from delassus.contact.changes.springs import SpringChanges
 from delassus.contact.filters import GEOMETRIC, friction_rates
 from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
@@ -94,13 +95,14 @@ class StepChanges:
             known &= ~on_paths(record)
         self.known = bool(known[_acting(record)].all())
         self.J, self.gaps = along(self.contacts), gap_changes(self.contacts)
-        self.M, self.inverse = (BlockDiagonal(self._batched(x)) for x in (record.mass, record.inverse))
+        self.springs = SpringChanges(scene, record, len(record.problems) > 1)
+        self.M, self.inverse = (BlockDiagonal(scene.batched(x)) for x in (self.springs.mass, record.masses.inverse))
         of = blocks.of_links.block
         self.on = np.where(found.links >= 0, of[found.links], -1)
         self.loops = [LoopBlock(scene, record, k) for k in range(len(blocks.loops))]
         for loop in self.loops:
             self.inverse.kinds[loop.kind] = loop.inverse[None]
-        self.mobility = Mobilities(scene, record, self.contacts, self.J, self.inverse, self.loops)
+        self.mobility = Mobilities(scene, record, self.contacts, self.J, self.inverse, self.loops, self.springs)
         self._find_islands()
         v = record.v
         if len(record.problems) > 1:
@@ -119,15 +121,6 @@ class StepChanges:
         self.problems = self._solved()
         self.correction = self._correction()
 
-    def _batched(self, x: Array) -> list[Array]:
-        """Blocks of each kind of what is laid out as ``bodies.mass``."""
-        out, at = list[Array](), 0
-        for kind in self.scene.blocks.kinds:
-            k, w = len(kind.links), kind.tree.nv
-            out.append(x[at : at + k * w * w].reshape(k, w, w))
-            at += k * w * w
-        return out
-
     def _find_islands(self) -> None:
         self.islands = self.scene.islands(self.record)
         bodies, joints = self.scene.blocks.bodies, self.scene.blocks.joints
@@ -142,7 +135,10 @@ class StepChanges:
         members, member_ends = np.argsort(of_groups, kind="stable"), np.concatenate([[0], np.cumsum(counts)])
         nodes = np.concatenate([np.zeros(0, np.int64), *self.islands])
         self.parts = Parts(nodes, ends, members, member_ends, bodies.first, bodies.at)
-        self.response = Response(self.parts, self.record.mass)
+        self.response = Response(self.parts, self.record.masses.mass)
+        self.at_impact = self.response
+        if self.springs.mass is not self.record.masses.mass:  # springs do nothing in an instant
+            self.at_impact = Response(self.parts, self.springs.mass)
 
     def _groups(self, rows: tuple[RowParts, RowParts], units: Array, D: Array, mobility: Array) -> Groups:
         """Row groups of contacts and of joints: ``C J`` and ``Bᵀ J`` of contacts, and how far joints are held."""
@@ -246,6 +242,9 @@ class StepChanges:
         pushed[joints.dofs, 0] += last.joint_impulses
         gained = last.after - self.struck - self.inverse.times(pushed)[:, 0]  # what bodies gain at any velocity
         self.scene.put_gains_of_robots(record, v, gained)
+        if self.at_impact is not self.response:
+            late = self.M.times(gained[:, None])[:, 0] - self.springs.momentum(v, record.v)
+            gained = self.inverse.times(late[:, None])[:, 0]
         for loop in self.loops:
             gained[loop.at] = loop.inverse @ (loop.M @ (v + gained)[loop.at]) - v[loop.at]
         u, faster = (self.J.times(x[:, None], self.m)[..., 0] for x in (v, gained))
@@ -367,7 +366,10 @@ class StepChanges:
         shift += free.v_by_shift.T.times(v)
         out.q[:] += free.q_by_q.T.times(q)
         if self.late.any():
-            late = (self.late[:, None] @ self.J.times(self.inverse.times(shift), m))[:, 0]
+            inverse = self.inverse
+            if self.at_impact is not self.response:
+                inverse = BlockDiagonal([np.asarray(np.linalg.inv(x), float) for x in self.M.kinds])
+            late = (self.late[:, None] @ self.J.times(inverse.times(shift), m))[:, 0]
             self.gaps.pulled(late[:, None], out.q)
         smooth, c = SmoothCounts(self.loops, dt, dv, shift), self.correction
         if c is not None:
@@ -376,6 +378,8 @@ class StepChanges:
             self._pull_loops(c.of_loops, of_rows[m + len(joints.dofs) :], out.q)
             pull_forces(c.forces, weights, m, out.q)
             out.q[:] -= c.lost.T.times(weights)
+            if self.springs.along_lines:
+                out.q[:] -= self.springs.masses_with_positions(c.moved).T.times(weights)
             c.with_q.pulled(normals, out.q)
             c.with_v.pulled(normals, dv)
             out.q[joints.dofs] += c.joints_with_q[:, None] * limits
@@ -398,7 +402,8 @@ class StepChanges:
             elif not last:
                 part = np.repeat(problem.parts, sizes)[:, None]
                 before, count = (1.0 - part) * dv, part * dv
-            weights, of_rows = self.response.solve(solved.groups, count, of_impulses)
+            response = self.response if last else self.at_impact
+            weights, of_rows = response.solve(solved.groups, count, of_impulses)
             on_contacts = of_rows[: 3 * m].reshape(m, 3, k)
             solved.measured.pulled(on_contacts, out.q)
             pull_forces(solved.forces, weights, m, out.q)
@@ -416,6 +421,12 @@ class StepChanges:
                 out.tau[:] = dt * weights
                 mass -= dt * record.tau[:, None] * weights
                 dv, start = -free.momentum_v.T.times(weights), (self.struck, record.tau)
+                springs, of_controls = self.springs, self.springs.controls.times(weights)
+                if springs.along_lines:
+                    changes = springs.with_positions(self.struck, record.problems[-1].after - self.struck)
+                    out.q[:] -= changes.T.times(weights)
+                dv += springs.gained.times(weights) - springs.start.times(weights) - of_controls
+                out.v[:] += of_controls
                 inertial += smooth.pull(self.scene, start, problem.after, weights, dv, out, self._with_mass)
                 for loop in self.loops:
                     weights[loop.at] = 0.0
@@ -432,7 +443,7 @@ class StepChanges:
             of_bodies = mass[: 6 * len(masses)].reshape(len(masses), 6, k).sum(axis=1)
             out.mass[: len(masses)] = of_bodies / masses[:, None]
             self.scene.with_masses(record, inertial, out.mass)
-        self.known = self.known and self.response.is_regular
+        self.known = self.known and self.response.is_regular and self.at_impact.is_regular
         return out
 
     def _of_loops(self, rows: Array) -> list[Array]:

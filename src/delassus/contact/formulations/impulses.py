@@ -35,6 +35,8 @@ class RowProblem(NamedTuple):
         Limits and friction.
     impulses, joint_impulses : (n, 3) and (2, nv) arrays
         Where solvers start: at contacts; of limits and of friction.
+    added : (nv, nv) array or None
+        Masses that springs add to joints.
     """
 
     q: Array
@@ -45,6 +47,11 @@ class RowProblem(NamedTuple):
     joints: JointContacts
     impulses: Array
     joint_impulses: Array
+    added: Array | None = None
+
+
+IN_JOINTS = {"nmc": "mc", "nmc-os": "os"}
+"""What stands for formulations whose links are bodies of their own where masses are added to joints."""
 
 
 class FormulatedImpulses:
@@ -55,6 +62,7 @@ class FormulatedImpulses:
 
     def __init__(self, dynamics: ContactDynamics, formulation: str, solver: ImpulseSolver) -> None:
         self.dynamics, self.solver, self._formulation = dynamics, solver, FORMULATIONS[formulation]
+        self._in_joints = FORMULATIONS[IN_JOINTS.get(formulation, formulation)]
 
     def __call__(self, problem: RowProblem) -> ContactSolution | None:
         """Solve; None where there is nothing to solve for."""
@@ -63,12 +71,13 @@ class FormulatedImpulses:
         active = limits.distances + np.minimum(STEPS_AHEAD * steps * p.v[dofs], 0.0) <= near
         if not (n or active.any() or p.joints.dofs.size > dofs.size or self._formulation.has_hinges):
             return None
-        snapshot, left = self.dynamics.at(p.q, p.v, np.zeros(p.v.size)), np.zeros((n, 3))
+        snapshot, left = self.dynamics.at(p.q, p.v, np.zeros(p.v.size), p.added), np.zeros((n, 3))
+        formulation = self._formulation if p.added is None else self._in_joints
         left[:, 2] = -p.gaps
         while True:
             joints = p.joints.with_limits(active)
             m = joints.dofs.size
-            model = self._formulation(snapshot.rows(p.contacts, contact_velocities=left.ravel(), joints=joints))
+            model = formulation(snapshot.rows(p.contacts, contact_velocities=left.ravel(), joints=joints))
             start = np.concatenate([p.impulses.ravel(), joints.start(p.joint_impulses)])
             recovered = np.concatenate([p.recovered, np.zeros(m)])
             posed = ContactProblem(model, snapshot, 0.0, self.solver.n_directions, np.zeros(start.size), recovered)

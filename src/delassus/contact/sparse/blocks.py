@@ -12,13 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from delassus.constraints import Constraint, bounded_joints
+from delassus.constraints import Constraint, SpringDamper, bounded_joints
 from delassus.constraints.contact import BoundedJoint
 from delassus.contact.scene import Scene
 from delassus.contact.scene_parts import link_of
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import Bodies, Joints, Links
-from delassus.errors import ModelError
+from delassus.contact.sparse.springs import Line, Pull, pulls_of_joints, springs_of
+from delassus.errors import ConfigurationError, ModelError
 from delassus.model.edit.combine import part_of
 from delassus.model.edit.massless import require_inertia
 from delassus.model.kinematics import usual_inertias
@@ -53,10 +54,14 @@ class BodyGroup:
         Links of the scene of each block.
     is_free : bool
         Whether it is a body on its own.
+    springs : tuple of SpringDamper
+        Those of the tree's blocks, as loops.
     """
 
-    def __init__(self, tree: Tree, loops: Sequence[Loop], links: Indices, is_free: bool) -> None:
-        self.tree, self.links, self.is_free = tree, links, is_free
+    def __init__(
+        self, tree: Tree, loops: Sequence[Loop], links: Indices, is_free: bool, springs: Sequence[SpringDamper] = ()
+    ) -> None:
+        self.tree, self.links, self.is_free, self.springs = tree, links, is_free, tuple(springs)
         self.loops, self.loop_numbers = tuple(c for c, _ in loops), [number for _, number in loops]
 
     def compile(self, what: str, passive: Passive = "none") -> Kernel:
@@ -75,7 +80,10 @@ class BodyGroup:
             tree, added = self._with_added_inertias()
             return compile_kernel(tree, self.loops, "smooth_motion", payloads=added, passive=passive).derivative("jvp")
         if what == "joint_space_motion":
-            return compile_kernel(self.tree, self.loops, what, outputs=MOTION_OF_BLOCKS, passive=passive)
+            rows = (*self.loops, *self.springs)
+            return compile_kernel(self.tree, rows, what, outputs=MOTION_OF_BLOCKS, passive=passive)
+        if what == "spring_changes":
+            return compile_kernel(self.tree, self.springs, "inertia_changes")
         return compile_kernel(self.tree, self.loops, what, passive=passive)
 
     def _with_added_inertias(self) -> tuple[Tree, list[str]]:
@@ -85,25 +93,36 @@ class BodyGroup:
         return replace(self.tree, frames={**self.tree.frames, **own}), names
 
 
-def body_groups(scene: Scene, passive: Passive) -> list[BodyGroup]:
-    """Blocks of a scene by kind, in the order of their first links, free bodies first."""
+def _links_of(tree: Tree, pull: Pull) -> list[int]:
+    """Links whose joints a spring acts on."""
+    return [i for i, at in enumerate(tree.v_slices) if any(at.start <= dof < at.stop for dof in pull.ratios)]
+
+
+def body_groups(scene: Scene, passive: Passive, blocks: list[list[int]]) -> list[BodyGroup]:
+    """Blocks of a scene, given as links, by kind, in the order of their first links, free bodies first."""
     tree = scene.tree
-    blocks = tree.blocks(loop.carriers(tree) for loop in scene.loops)
     block_of = {i: k for k, links in enumerate(blocks) for i in links}
     tied: dict[int, list[Loop]] = {}
     for number, loop in enumerate(scene.loops):
         carrier = next((i for i in loop.carriers(tree) if i != WORLD), 0)  # one on the world alone is on any block
         tied.setdefault(block_of[carrier], []).append((loop, number))
 
+    pulling: dict[int, list[SpringDamper]] = {}
+    for spring in scene.springs:
+        pulling.setdefault(block_of[spring.carriers(tree)[0]], []).append(spring)
+
     made: dict[object, tuple[Tree, list[list[int]]]] = {}
     kinds, free = list[BodyGroup](), list[list[int]]()
     for k, links in enumerate(blocks):
-        loops = tied.get(k, [])
-        own = part_of(tree, links, named=bool(loops))
-        if not loops and _is_free(own, passive):
+        loops, springs = tied.get(k, []), pulling.get(k, [])
+        if loops and springs:
+            advice = "Hold these links by joints, or let Distance constraints with no spring do it."
+            raise ConfigurationError("springs", "links that no loop ties", repr(springs[0]), advice)
+        own = part_of(tree, links, named=bool(loops or springs))
+        if not (loops or springs) and _is_free(own, passive):
             free.append(links)
-        elif loops:
-            kinds.append(BodyGroup(own, loops, np.array([links]), False))
+        elif loops or springs:
+            kinds.append(BodyGroup(own, loops, np.array([links]), False, springs))
         else:
             made.setdefault(own.fingerprint, (own, []))[1].append(links)
     kinds += [BodyGroup(own, (), np.array(links), False) for own, links in made.values()]
@@ -136,16 +155,25 @@ class Blocks:
     mass, centre, inertias : (k), (k, 3) and (k, 10) arrays
         Of free bodies: kg, m, and the parameters of payloads.
     joints : Joints
+    springs : Springs
+    ties : list of lists of int
+        Links that loops, or servos on several joints, tie to one another.
     loops : (k, 4) array of int
         Of each block with loops: its number, how many rows they have, where these begin in ``J``, and among all rows.
+    n_rows : int
+        Rows of all loops and springs.
     order_of_loops, ends_of_loops : list and array of int
-        Numbers among the scene's loops of those of the blocks, and where their rows end among all rows.
+        Numbers among the scene's loops of those of the blocks, −1 of springs, and where their rows end among all rows.
     """
 
-    def __init__(self, scene: Scene, passive: Passive, limits: bool) -> None:
+    def __init__(self, scene: Scene, passive: Passive, limits: bool, servos: Sequence[Pull] = ()) -> None:
         tree = scene.tree
         require_inertia(scene.tree)
-        self.scene, self.kinds = scene, body_groups(scene, passive)
+        self.ties = [
+            *(loop.carriers(tree) for loop in (*scene.loops, *scene.springs)),
+            *(_links_of(tree, pull) for pull in servos),
+        ]
+        self.scene, self.kinds = scene, body_groups(scene, passive, tree.blocks(self.ties))
         blocks = [links for kind in self.kinds for links in kind.links]
         of = [int(i) for links in blocks for i in links]
         self.links = np.array(of, np.int64)
@@ -170,22 +198,29 @@ class Blocks:
             place,
         )
         self.joints = self._joints(bounded_joints(tree, limits, passive == "model"))
-        described, b, rows, J = [], 0, 0, 0
+        described, lines, b, rows, J = [], list[Line](), 0, 0, 0
         loop_rows, loops_at = np.zeros(len(blocks), np.int64), np.zeros(len(blocks), np.int64)
         for kind in self.kinds:
             m = sum(c.size for c in kind.loops)
             if m:
                 described.append([b, m, J, rows])
                 loop_rows[b], loops_at[b] = m, J
-            b, rows, J = b + len(kind.links), rows + m, J + m * kind.tree.nv
+            for n, c in enumerate(kind.springs, m):
+                lines.append(Line(b, J + n * kind.tree.nv, rows + n, c.stiffness, c.damping, c.mobility(kind.tree)))
+            k = m + len(kind.springs)
+            b, rows, J = b + len(kind.links), rows + k, J + k * kind.tree.nv
+        self.n_rows = rows
         self.loops = np.array(described, np.int64).reshape(-1, 4)
         mass, M, L, inverse, Q = (np.zeros(n) for n in (total, total, total, total, J))
         turns = np.array([a >= 3 for j in tree.joints for a in j.motion_axes], np.int64)[self.dofs]
         usual = usual_inertias(tree)[self.dofs]
         self.bodies = Bodies(first, turns, usual, at, mass, M, L, inverse, loop_rows, loops_at, Q)
         self._describe_free(tree)
-        ordered = [c for kind in self.kinds for c in kind.loops]
-        self.order_of_loops = [number for kind in self.kinds for number in kind.loop_numbers]
+        of_joints = pulls_of_joints(tree) if passive == "model" else []
+        on = np.repeat(np.arange(len(blocks)), sizes)
+        self.springs = springs_of(self.bodies, on, place, of_joints, lines, servos)
+        ordered = [c for kind in self.kinds for c in (*kind.loops, *kind.springs)]
+        self.order_of_loops = [k for kind in self.kinds for k in (*kind.loop_numbers, *[-1] * len(kind.springs))]
         self.ends_of_loops = np.cumsum([c.size for c in ordered]).astype(np.int64)
 
     def _joints(self, rows: Sequence[BoundedJoint]) -> Joints:

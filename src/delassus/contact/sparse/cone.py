@@ -45,6 +45,7 @@ passive_part: Callable[..., float] = emitted(law.passive_part)
 impact: Callable[..., tuple[float, float]] = emitted(law.impact)
 gap_correction: Callable[..., tuple[float, float]] = emitted(law.gap_correction)
 limit_correction: Callable[..., tuple[float, float]] = emitted(law.limit_correction)
+step_of_spring: Callable[..., tuple[float, float]] = emitted(law.step_of_spring)
 
 
 @inlined

@@ -30,6 +30,7 @@ from delassus.contact.sparse.records import (
     State,
 )
 from delassus.contact.sparse.rows import add_compliance
+from delassus.contact.sparse.springs import add_springs, push_stiff
 from delassus.contact.sparse.sweeps import is_moved, sweep, velocity
 from delassus.spatial.rotations import Array
 
@@ -85,8 +86,11 @@ def free_motion_of_links(begin: int, end: int, model: Model, data: Data, options
 
 
 @compiled
-def free_motion_of_robots(model: Model, data: Data, options: Options) -> tuple[bool, bool]:
-    """Poses, twists, masses and ``target`` of robots; whether mass matrices are regular, and motions resolved."""
+def free_motion_of_robots(model: Model, data: Data, options: Options, with_springs: bool) -> tuple[bool, bool]:
+    """Poses, twists, masses and ``target`` of robots; whether mass matrices are regular, and motions resolved.
+
+    Masses are those that contacts see in a step, ``with_springs``, or in an instant.
+    """
     bodies, state, motions, n = data.bodies, data.state, model.motions, model.free[1]
     for k in range(motions.shape[0]):
         call = motions[k]
@@ -94,6 +98,8 @@ def free_motion_of_robots(model: Model, data: Data, options: Options) -> tuple[b
             call[2], call[3], call[4], call[5], call[6], call[7], call[8], call[9], call[10], call[11], call[12],
         )  # fmt: skip
         call_at(call[0], call[1], arrays)
+    if with_springs:
+        add_springs(model.springs, data, options.dt)
     regular = True
     for b in range(n, bodies.at.size):
         at, m = bodies.at[b], bodies.first[b + 1] - bodies.first[b]
@@ -108,6 +114,8 @@ def free_motion_of_robots(model: Model, data: Data, options: Options) -> tuple[b
         state.pivots[b - n], regular = pivot, regular and pivot >= LEAST_PIVOT
         if bodies.loop_rows[b] == 0:
             invert(bodies.L, at, m, bodies.inverse)
+    if with_springs:
+        push_stiff(model.springs, data)
     for k in range(model.loops.shape[0]):
         close_loops(bodies, state, model.loops[k], data.work.K)
     return regular, move_loops(bodies, state, model.loops, model.loop_motion, data.work.K)

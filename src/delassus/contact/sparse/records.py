@@ -303,13 +303,38 @@ class Options(NamedTuple):
     speed: float = 1.0
 
 
+class Springs(NamedTuple):
+    """Springs and dampers of blocks, see `delassus.contact.sparse.springs`.
+
+    Spring *s* of ``block[s]`` acts on the degrees of freedom ``dofs[first[s]:first[s + 1]]`` with as many ``ratios``,
+    which are zero where forces are cut off, with its ``stiffness`` and ``damping`` (of what is stretched by 1 in ratios
+    of 1); ``size`` is the mobility along it, of usual inertias, and ``of_controls`` says whether controls make it. Of
+    one along a line between two points, whose ratios change, ``row[s]`` is where these begin in ``Q`` (−1 of others),
+    and ``error[s]`` is the place of its stretch in `LoopState.errors`. In
+    steps ``stiff`` blocks are those that some act on, ``push`` what momenta gain without impulses, then velocities.
+    """
+
+    first: Indices
+    dofs: Indices
+    ratios: Array
+    block: Indices
+    size: Array
+    stiffness: Array
+    damping: Array
+    of_controls: Indices
+    row: Indices
+    error: Indices
+    stiff: Indices
+    push: Array
+
+
 class Model(NamedTuple):
     """Constant data: links, calls of kernels, loops of blocks, gravity, colliders.
 
     Calls are the address of a kernel, the number of blocks, and addresses of arrays: of `joint_space_motion` and of
     `position_update` one for each kind of blocks but free bodies, which have one of `position_update` together.
     ``size`` is the largest distance (m) of a point of a collider from the origin of its link, ``margin`` that of
-    `find_contacts`, ``length`` (m) what turns and slides of joints compare by.
+    `find_contacts`, ``length`` (m) what turns and slides of joints compare by. ``springs`` change with controls.
     """
 
     links: Links
@@ -323,6 +348,7 @@ class Model(NamedTuple):
     size: float
     margin: float
     length: float
+    springs: Springs
 
 
 class LinkMotion(NamedTuple):

@@ -280,6 +280,10 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
             if progress[BOUNCES] == 1 and progress[IMPACTS] < TUNING.max_attempts:
                 progress[IMPACTS] += 1
                 progress[PHASE] = COMPRESSION
+                if model.springs.block.size > 0:  # they do nothing in an instant
+                    free_motion_of_robots(model, data, options, False)
+                    share(FILLING, pairs, model, data, options)
+                    add_joint_groups(data, options.dt, model.length, m, at)
                 compress(data)
             else:
                 add_turning(data)
@@ -402,7 +406,7 @@ def end_step(model: Model, data: Data, options: Options) -> int:
 @compiled
 def smooth_motion(model: Model, data: Data, options: Options) -> None:
     """Motion without contacts, none of what sleeps; statuses `SINGULAR` (masses) and `COARSE_STEP` (time step)."""
-    regular, resolved = free_motion_of_robots(model, data, options)
+    regular, resolved = free_motion_of_robots(model, data, options, True)
     share(FREE_MOTION, model.links.slot.size, model, data, options)
     data.progress.statuses[SINGULAR] = 0 if regular else 1
     data.progress.statuses[COARSE_STEP] = 0 if resolved else 1

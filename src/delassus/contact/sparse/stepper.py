@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
@@ -25,9 +25,11 @@ from delassus.contact.sparse.impact import DONE, SINGULAR
 from delassus.contact.sparse.parts import ADDRESS, HELPER, LEAST, PLACE, PLACES, SPAN, STEPS, THREADS, run_part
 from delassus.contact.sparse.records import (
     CONTACTS,
+    PHASE,
     ROWS,
     SPEED,
     STATUS,
+    STEP_FORWARD,
     Contacts,
     ContactsBefore,
     Data,
@@ -49,6 +51,7 @@ from delassus.contact.sparse.records import (
     Work,
 )
 from delassus.contact.sparse.spins import SUSTAINED, TOTAL
+from delassus.contact.sparse.springs import Pull, masses_in_step
 from delassus.contact.sparse.step import ASK, NO_FACTOR, NO_ROOM, NOT_FINITE, run
 from delassus.contact.sparse.step import TUNING as STEP
 from delassus.errors import ConfigurationError
@@ -106,14 +109,12 @@ class BlockSteps:
     Parameters
     ----------
     scene : Scene
-    passive, limits
+    passive, limits, options, threads
         As in `Simulator`.
-    options : Options
-        Those of `Simulator`.
     impulses_of : callable, optional
         From a row problem to its solution, None where there is nothing to solve for; compiled code by default.
-    threads : int, optional
-        As in `Simulator`.
+    servos : sequence of Pull
+        Springs that controls make; `set_servos` says how stiff they are.
 
     Attributes
     ----------
@@ -123,19 +124,19 @@ class BlockSteps:
 
     def __init__(
         self, scene: Scene, passive: Passive, limits: bool, options: Options, impulses_of: ImpulsesOf | None = None,
-        threads: int | None = None,
+        threads: int | None = None, servos: Sequence[Pull] = (),
     ) -> None:  # fmt: skip
         self.threads = threads
         self._threads, self._least = number_with_helpers(threads), ENOUGH_PAIRS if threads is None else 0
-        self.blocks = blocks = Blocks(scene, passive, limits)
+        self.blocks = blocks = Blocks(scene, passive, limits, servos)
         self.detector = CollisionDetector(scene)
         self._impulses_of = impulses_of
         asks, speed = int(impulses_of is not None), SPEED * options.tolerance
         self.options = options._replace(touching=self.detector.tolerance, asks=asks, speed=speed)
         self._joints, tree = blocks.joints, scene.tree
+        self._ratios = np.array([ratio for pull in servos for ratio in pull.ratios.values()])
         nv, n = tree.nv, len(blocks.bodies.at)
-        loops = blocks.loops
-        rows = int(loops[:, 1].sum())
+        rows = blocks.n_rows
         moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, n - len(blocks.mass), nv, nv, nv)
         ends = LoopState(*_zeros(rows, rows, rows, nv, nv)), NextState(*_zeros(tree.nq, nv))
         self.state = State(*[*_zeros(*moving), *ends])
@@ -143,8 +144,8 @@ class BlockSteps:
         self._correction = np.array([options.correction])
         motions, updates, free, loop_motion = self._calls(passive)
         self.model = Model(
-            blocks.of_links, motions, updates, free, loops, loop_motion, np.array(scene.gravity), self.detector.arrays,
-            self.detector.size, self.detector.margin, characteristic_length(tree),
+            blocks.of_links, motions, updates, free, blocks.loops, loop_motion, np.array(scene.gravity),
+            self.detector.arrays, self.detector.size, self.detector.margin, characteristic_length(tree), blocks.springs,
         )  # fmt: skip
         self._sleep = Sleep(np.zeros(n, np.int64), np.zeros(n))
         poses = tree.n_links, 3, 4
@@ -196,6 +197,7 @@ class BlockSteps:
                     + call("constraint_errors", 1, *after, errors, rates)
                     + call("energies", 1, energies, energies[1:])
                 )
+            m += len(kind.springs)
             b, link, q, rows, J = b + k, link + k * tree.n_links, q + k * tree.nq, rows + m, J + m * tree.nv
         calls = _table(loops, 17), np.zeros(len(loops), np.int64)
         loop_motion = LoopMotion(*calls, flags, errors, rates, energies)
@@ -294,6 +296,14 @@ class BlockSteps:
         self._sleep.island[len(blocks.mass) :] = 0  # free bodies alone sleep
         s.q[:], s.v[:], s.tau[:] = last_q[blocks.coordinates], last_v[blocks.dofs], last_tau[blocks.dofs]
 
+    def set_servos(self, stiffness: Array, damping: Array, acting: Array) -> None:
+        """Stiffness and damping of servos, and of each degree of freedom (nv,) 1 where its force is not cut off."""
+        springs = self.blocks.springs
+        begin = len(springs.block) - len(stiffness)
+        springs.stiffness[begin:], springs.damping[begin:] = stiffness, damping
+        entries = slice(int(springs.first[begin]), None)
+        springs.ratios[entries] = self._ratios * acting[self.blocks.dofs[springs.dofs[entries]]]
+
     def _set(self, q: Array, v: Array, tau: Array) -> None:
         b, s = self.blocks, self.state
         if self._sleep.island.any():
@@ -311,7 +321,7 @@ class BlockSteps:
         self._set(q, v, np.zeros(v.size))
         n = self._run(0)
         errors = dict(zip(blocks.order_of_loops, np.split(s.loops.errors, blocks.ends_of_loops), strict=False))
-        in_order = [errors[k] for k in range(len(blocks.order_of_loops))]
+        in_order = [errors[k] for k in range(len(blocks.scene.loops))]
         if self._progress.statuses[SINGULAR]:
             return ContactSet.empty(), in_order, self._without_inertia()
         found = ContactSet.trusted(*(array[:n].copy() for array in self.detector.found))
@@ -388,16 +398,18 @@ class BlockSteps:
         friction = np.clip(acting, -forces, forces)
         q, v, before = np.empty_like(s.q), np.empty_like(s.v), np.zeros((2, s.v.size))
         q[blocks.coordinates], v[blocks.dofs], before[:, dofs] = s.q, s.target, (acting - friction, friction)
-        *found, _ = (x[self.data.islands.contact[near]] for x in self.detector.found)
+        found = self.detector.found._make(x[self.data.islands.contact[near]] for x in self.detector.found)
+        found = found._replace(surface_velocities=rows.law.d[near, :2])
+        is_step = self._progress.step[PHASE] == STEP_FORWARD
+        added = masses_in_step(blocks.springs, blocks.bodies, blocks.dofs, dt) if is_step else None
         problem = RowProblem(
-            q, v, ContactSet.trusted(*found, rows.law.d[near, :2]),
-            rows.law.d[near, 2], np.divide(offset, mu, out=np.zeros(near.size), where=mu > 0.0),
+            q, v, ContactSet.trusted(*found), rows.law.d[near, 2], np.divide(offset, mu, out=np.zeros(near.size), where=mu > 0.0),
             JointContacts(
                 np.concatenate([dofs, dofs, dofs[rubbing]]), np.repeat([1, -1, 1], [n - m, n - m, rubbing.size]),
                 dt * np.concatenate([-rows.law.d[m:n, 0], rows.law.d[m:n, 1]]),
                 np.concatenate([np.zeros(2 * (n - m)), forces[rubbing] / dt]), dt,
             ),
-            rows.r[near], before,
+            rows.r[near], before, added,
         )  # fmt: skip
         solved = self._impulses_of(problem)
         rows.r[:n], s.after[:], self._progress.step[STATUS] = 0.0, s.target, 0
@@ -477,6 +489,7 @@ class BlockSteps:
             else:
                 both = kind.compile("energies", self._passive)(q[coordinates], v[dofs])
                 kinetic, potential = kinetic + float(both[0].sum()), potential + float(both[1].sum())
+        potential += sum(spring.energy(tree, q) for spring in self.blocks.scene.springs)
         return Energies(kinetic, potential)
 
 

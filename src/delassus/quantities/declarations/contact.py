@@ -74,7 +74,8 @@ def _inputs(bound: BoundRequest) -> StepInputs:
 
     return StepInputs(
         lambda v, problem: bound.motion(v=v, problem=problem), *at, friction, restitution, smoothing,
-        options.penetration, {(name, k): _number(bound, name, k) for name, k in moving}, along,
+        options.penetration, {(name, k): _number(bound, name, k) for name, k in moving}, along, bound.springs(),
+        bound.request.tree,
     )  # fmt: skip
 
 
@@ -299,6 +300,7 @@ CONTACT_STEP = Quantity(
                                    "penetration", "sensors"},
     states=3,
     inverts_mass=True,
+    has_springs=True,
 )  # fmt: skip
 CONTACT_STEP_DERIVATIVES = Quantity(
     "contact_step_derivatives",
@@ -315,6 +317,7 @@ CONTACT_STEP_DERIVATIVES = Quantity(
     closes_loops=True,
     options=CONTACT_STEP.options - {"sensors"},
     inverts_mass=True,
+    has_springs=True,
 )  # fmt: skip
 OPERATIONAL_SPACE_COMPLIANCE = Quantity(
     "operational_space_compliance",
@@ -350,6 +353,7 @@ JOINT_SPACE_MOTION = Quantity(
     closes_loops=True,
     options=MOTION,
     inverts_mass=True,
+    has_springs=True,
 )
 CONSTRAINT_ERRORS = Quantity(
     "constraint_errors",
@@ -360,6 +364,7 @@ CONSTRAINT_ERRORS = Quantity(
         Output("velocities", ("m",), "velocities along the rows in m/s and rad/s"),
     ),
     _constraint_errors,
+    has_springs=True,
 )
 LINK_WRENCHES = Quantity(
     "link_wrenches",
@@ -448,4 +453,5 @@ INERTIA_CHANGES = Quantity(
     ),
     _inertia_changes,
     closes_loops=True,
+    has_springs=True,
 )

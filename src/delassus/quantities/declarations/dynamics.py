@@ -12,7 +12,7 @@ from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number, check_whole
 from delassus.model.tree import Tree
-from delassus.quantities.bound_request import BoundRequest
+from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.direct import CompiledRequest, bind
 from delassus.quantities.options import (
     CONSTRAINED,
@@ -35,7 +35,7 @@ def _dynamics(bound: BoundRequest) -> list[Matrix]:
 
 
 def _control_forces(bound: BoundRequest) -> list[Matrix]:
-    return [bound.motion().applied]
+    return [bound.motion().applied, *(stacked(bound, x) for x in bound.servos())]
 
 
 def _control_force_changes(bound: BoundRequest) -> list[Matrix]:
@@ -75,7 +75,17 @@ CONTROL_FORCES = Quantity(
     "control_forces",
     "Joint forces of controls",
     ("q", "v", "tau"),
-    (Output("tau", ("nv",), "joint forces in N m and N"),),
+    (
+        Output("tau", ("nv",), "joint forces in N m and N"),
+        Output(
+            "stiffness",
+            ("servos",),
+            "by how much less force of each actuator or joint with its length, N m and N/m",
+            on_request=True,
+        ),
+        Output("damping", ("servos",), "the same with its rate, N m s and N s/m", on_request=True),
+        Output("acting", ("nv",), "1 where the joint force is not cut off, else 0", on_request=True),
+    ),
     _control_forces,
     options=CONTROLLED,
 )

@@ -18,7 +18,7 @@ from delassus.contact.kernel_contacts import check_number_of_points, contacts_of
 from delassus.contact.scene_parts import (
     Root,
     add,
-    check_none_moved,
+    as_heavy,
     colliders_of,
     described,
     described_robots,
@@ -79,7 +79,8 @@ class Scene(Frozen):
     start_controls : (nu,) array_like, optional
         Controls of actuators that act in steps that are given none; zero by default.
     moved : iterable of str, optional
-        Names of robots that are one free body each, which `Simulator.move` moves and nothing else does.
+        Names of robots, or of links of a robot, that are one free body each, which `Simulator.move` moves and nothing
+        else does.
 
     Attributes
     ----------
@@ -174,7 +175,7 @@ class Scene(Frozen):
             start=tree.check_configuration(given, "start"),
             start_velocity=numbers_of("start_velocity", start_velocity, tree.nv, "degree of freedom"),
             start_controls=numbers_of("start_controls", start_controls, tree.nu, "actuator"),
-            moved=moved_bodies(moved, named, held),
+            moved=moved_bodies(moved, named, tree, held),
         )
 
     def __repr__(self) -> str:
@@ -408,7 +409,6 @@ class Scene(Frozen):
         UnknownNameError
             Nothing has a name of ``touching``.
         """
-        check_none_moved(self, "compiled contact steps")
         named = None if touching is None else names_of("touching", touching, self)
         return (*self.loops, *contacts_of_colliders(self, named, check_flag("between_links", between_links)))
 
@@ -432,7 +432,7 @@ class Scene(Frozen):
         """
         made = self.constraints(touching=touching, between_links=between_links)
         check_number_of_points(made)
-        kernel: Kernel = compile_kernel(self.tree, made, "contact_step", **options)
+        kernel: Kernel = compile_kernel(as_heavy(self), made, "contact_step", **options)
         return kernel
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from delassus.constraints import Constraint
 from delassus.contact.collision.detector import CollisionDetector
 from delassus.contact.contacts import ContactSet
-from delassus.contact.filters import Solids
+from delassus.contact.filters import Solids, link_of, moved_links, root_of
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.formats.colliders import load_colliders, load_ignored
 from delassus.formats.load import load, read_description, srdf_beside
@@ -27,6 +27,7 @@ from delassus.model.mechanisms import free_body
 from delassus.model.shapes import Collider, Mesh, Shape, Solid
 from delassus.model.topology import Placement
 from delassus.model.tree import WORLD, Tree
+from delassus.quantities.options import Passive
 from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.rotations import Array, matrix_to_quaternion, quaternion_to_matrix
 
@@ -38,6 +39,10 @@ Root = Literal["floating", "fixed"]
 
 SAMPLES, ALWAYS = 100, 0.95
 """Random configurations in which pairs are looked at; a pair that touches in more than this part of them is ignored."""
+
+HEAVY = 1e10
+"""Inertia of bodies that the user moves over the largest of others, where it is not infinite: loops and contacts change
+their velocity by as much less."""
 
 NEAR, FAR = 10.0, 1000.0
 """Gaps up to which a floor is looked for below a robot, at first and at last, over the size of its colliders."""
@@ -204,40 +209,76 @@ def without(scene: SceneLike, names: Iterable[str]) -> SceneLike:
         loops=[c for c, of in met if not any(name.startswith(prefixes) for name in of)],
         ignore=[pair for pair in scene.ignore if pair <= known],
         descriptions={name: x for name, x in scene.descriptions.items() if name in kept},
-        moved=[name for name in scene.moved if name in kept],
+        moved=[name for name in scene.moved if name in kept or _robot_of(scene, name) in kept],
         **(_starts(scene, kept) if robots and kept else {}),
     )
 
 
-def moved_bodies(moved: Any, robots: Mapping[str, Tree], loops: Iterable[Constraint]) -> frozenset[str]:
-    """Names of robots that the user moves, checked: each one free body, without loops."""
+def moved_bodies(moved: Any, robots: Mapping[str, Tree], tree: Tree, loops: Iterable[Constraint]) -> frozenset[str]:
+    """Names of robots and links that the user moves, checked: each one free body, no loop on such bodies alone."""
     names = check_list("moved", moved, "names of bodies", "Such as ['door'].")
+    led = {WORLD}
     for name in names:
-        if not isinstance(name, str) or name not in robots:
-            raise unknown_name("body that is moved", name, robots)
-        if not is_free_body(robots[name]) or robots[name].n_links > 1:
+        if not isinstance(name, str) or name not in {*robots, *tree.link_names}:
+            raise unknown_name("body that is moved", name, {*robots, *tree.link_names})
+        is_robot = name in robots and (name not in tree.frames or not name)
+        link = tree.link_names.index(root_of(name, robots, tree) if is_robot else name)
+        if (is_robot and robots[name].n_links > 1) or not _is_bare(tree, link):
             raise ConfigurationError("moved", "bodies on a free joint each", shown(name), "Add shapes, moved=True.")
-        for loop in loops:
-            tied = {frame.link for frame in loop.frames}
-            if any(link.startswith(name + SEPARATOR) or not name for link in tied):
-                advice = "Tie it to a link that is not moved."
-                raise ConfigurationError(f"body {name!r}", "no loops on what you move", repr(loop), advice)
+        led.add(link)
+    for loop in loops if names else ():
+        if {*loop.carriers(tree)} <= led:
+            wanted, advice = "a loop on something that you do not move, too", "Leave it out: `Simulator.move` places them."
+            raise ConfigurationError(f"loop {loop!r}", wanted, "bodies that you move, or these and the world", advice)
     return frozenset(names)
 
 
-def check_none_moved(scene: Any, what: str) -> None:
-    """Refuse a scene in which the user moves bodies where their motion is not represented."""
-    if scene.moved:
-        came = f"{', '.join(map(repr, sorted(scene.moved)))} in the scene"
-        raise ConfigurationError(what, "no bodies that you move", came, "Simulator's steps alone have them.")
+def _is_bare(tree: Tree, link: int) -> bool:
+    """Whether a link is a free body whose coordinates are its pose, and on which nothing of its joint acts."""
+    joint = tree.joints[link]
+    is_placed = joint.position.any() or np.any(joint.rotation != np.eye(3))
+    acts = joint.damping.any() or joint.stiffness.any() or joint.friction.any()
+    return tree.is_free_body(link) and not (is_placed or acts)
 
 
-def link_of(scene: Any, name: Any) -> str:
-    """The name of a link or frame; of a robot, that of its root link."""
-    if isinstance(name, str) and name in scene.robots and name not in scene.tree.frames:
-        name = name + SEPARATOR + scene.robots[name].link_names[0] if name else scene.tree.link_names[0]
-    scene.tree.placement(name)
-    return str(name)
+def as_heavy(scene: Any) -> Tree:
+    """The scene's tree, with joints of bodies that the user moves so heavy that all else cannot accelerate them.
+
+    The bodies themselves have no mass, so that gravity does not act on them.
+    """
+    tree, links = scene.tree, moved_links(scene)
+    if not links:
+        return cast(Tree, tree)
+    inertias, joints = np.array(tree.inertias), list(tree.joints)
+    inertias[links] = 0.0
+    others = [inertias.max(initial=0.0), *(float(j.armature.max(initial=0.0)) for j in joints)]
+    for i in links:
+        joints[i] = replace(joints[i], armature=np.full(6, HEAVY * (max(others) or 1.0)), armature_is_straight=True)
+    names = {name for name, at in tree.frames.items() if at.link in links}
+    kept = {name: x for name, x in tree.gravity_compensation.items() if name not in names}
+    return cast(Tree, replace(tree, inertias=inertias, joints=tuple(joints), gravity_compensation=kept))
+
+
+def as_weightless(scene: Any, passive: Passive) -> Tree:
+    """The scene's tree, where gravity does not act on bodies that the user moves: compensated, as a passive force.
+
+    Without those of the model it is the only one.
+    """
+    tree, joints = scene.tree, list(scene.tree.joints)
+    kept = dict(tree.gravity_compensation) if passive == "model" else {}
+    if passive == "none":
+        joints = [replace(j, damping=0.0 * j.damping, stiffness=0.0 * j.stiffness) for j in joints]
+    for i in moved_links(scene):
+        mass, *moment = tree.inertial_parameters[i, :4]
+        kept[tree.link_names[i]] = np.array([mass, *(x / mass for x in moment)])
+    return cast(Tree, replace(tree, joints=tuple(joints), gravity_compensation=kept))
+
+
+def _robot_of(scene: Any, link: str) -> str:
+    """Name of the robot that a link of a scene is of."""
+    ends = np.cumsum([tree.n_links for tree in scene.robots.values()])
+    at = scene.tree.placement(link_of(scene, link)).link
+    return [*scene.robots][int(np.searchsorted(ends, at, side="right"))]
 
 
 def _starts(scene: Any, kept: Iterable[str]) -> dict[str, Array]:

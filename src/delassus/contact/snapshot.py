@@ -16,8 +16,9 @@ from delassus.contact import assembly
 from delassus.contact.assembly import EndEffectors
 from delassus.contact.contacts import ContactSet
 from delassus.contact.joint_contacts import NO_JOINTS, JointContacts
+from delassus.contact.filters import moved_links
 from delassus.contact.scene import Scene, check_scene
-from delassus.contact.scene_parts import check_none_moved
+from delassus.contact.scene_parts import as_heavy, as_weightless
 from delassus.errors import ConfigurationError
 from delassus.frozen import Frozen, cached_property
 from delassus.model.check import finite_array
@@ -91,6 +92,11 @@ class ContactDynamics:
 
     Attributes
     ----------
+    tree : Tree
+        That of the scene, where gravity does not accelerate bodies that the user moves, nor loops on them.
+    moved, is_tied : list of int, and bool
+        Links that the user moves: contacts on them are on the world, at the velocities that these have; and whether
+        loops are on them.
     n_loops : int
         Number of rows of the scene's loops.
     parents, depths : (n,) arrays of int
@@ -112,9 +118,13 @@ class ContactDynamics:
 
     def __init__(self, scene: Scene, *, passive: Passive = "model") -> None:
         check_scene(scene)
-        check_none_moved(scene, "dynamics of the whole scene")
+        self.moved, self.is_tied = moved_links(scene), False
         tree = scene.tree
-        self.scene, self.passive = scene, passive
+        if self.moved:
+            self.is_tied = not {*self.moved}.isdisjoint(i for loop in scene.loops for i in loop.carriers(tree))
+            tree = as_heavy(scene) if self.is_tied else as_weightless(scene, passive)
+            passive = passive if self.is_tied else "model"
+        self.scene, self.tree, self.passive = scene, tree, passive
         self.kernel = compile_kernel(tree, scene.loops, "operational_space_compliance", passive=passive, lanes=1)
         self._shapes = [r.shape for r in self.kernel.results]
         self.parents = _indices(tree.parents)
@@ -137,32 +147,32 @@ class ContactDynamics:
     @cached_property
     def response(self) -> Kernel:
         """``M⁻¹ f`` from ``q``, zero velocity, and joint forces ``f``."""
-        return compile_kernel(self.scene.tree, (), "dynamics", method="aba", gravity=(0, 0, 0), passive="none")
+        return compile_kernel(self.tree, (), "dynamics", method="aba", gravity=(0, 0, 0), passive="none")
 
     @cached_property
     def mass_matrix(self) -> Kernel:
         """``M`` from ``q``."""
-        return compile_kernel(self.scene.tree, (), "mass_matrix")
+        return compile_kernel(self.tree, (), "mass_matrix")
 
     @cached_property
     def link_wrenches(self) -> Kernel:
         """Gravity and velocity products on links from ``q`` and ``v``."""
-        return compile_kernel(self.scene.tree, (), "link_wrenches", passive=self.passive)
+        return compile_kernel(self.tree, (), "link_wrenches", passive=self.passive)
 
     @cached_property
     def inverse_dynamics(self) -> Kernel:
         """Joint forces from ``q``, ``v`` and accelerations, damping and springs overcome."""
-        return compile_kernel(self.scene.tree, (), "inverse_dynamics", passive=self.passive)
+        return compile_kernel(self.tree, (), "inverse_dynamics", passive=self.passive)
 
     @cached_property
     def armature(self) -> Array:
         """(nv,) inertias of rotors felt at joints (kg m², kg)."""
-        return np.concatenate([np.zeros(0), *(joint.armature for joint in self.scene.tree.joints)])
+        return np.concatenate([np.zeros(0), *(joint.armature for joint in self.tree.joints)])
 
     @cached_property
     def turning(self) -> Array:
         """(nv,) 1 where axes of rotors turn with the velocity, 0 where they do not (`Joint.armature_is_straight`)."""
-        straight = [joint.straight_armature for joint in self.scene.tree.joints]
+        straight = [joint.straight_armature for joint in self.tree.joints]
         return np.where(np.concatenate([np.zeros(0), *straight]), 0.0, 1.0)
 
 
@@ -284,7 +294,7 @@ class Snapshot:
     @cached_property
     def axes_rate(self) -> Array:
         """``δ`` (nv,): ``ω × v`` of free and planar joints, by which accelerations differ in axes that stay."""
-        tree, out = self.dynamics.scene.tree, np.zeros(self.v.size)
+        tree, out = self.dynamics.tree, np.zeros(self.v.size)
         for joint, at in zip(tree.joints, tree.v_slices, strict=True):
             out[at] = stacked(joint.kind.velocity_product(self.v[at].tolist()), ())
         return out
@@ -308,7 +318,7 @@ class Snapshot:
         """Forces (nv,) of motors, damping and springs."""
         if self.dynamics.passive == "none":
             return self.tau
-        return self.tau + self.dynamics.scene.tree.passive_forces(self.q, self.v)
+        return self.tau + self.dynamics.tree.passive_forces(self.q, self.v)
 
     @cached_property
     def mass_matrix(self) -> Array:
@@ -337,8 +347,11 @@ class Snapshot:
             wanted = f"numbers from −1 to {len(self.poses) - 1}"
             came = str(contacts.links.max())
             raise ConfigurationError("links of contacts", wanted, came, "They count the links of the scene's tree.")
+        given = self._surface_velocities(contacts)
+        contact_velocities = given if contact_velocities is None else contact_velocities + given
+        on = np.where(np.isin(contacts.links, dynamics.moved), WORLD, contacts.links)
         added = assembly.contact_ends(
-            contacts.links, contacts.points, contacts.frames, self.poses, dynamics.n_loops, links[n:], rows[n:], K[k:]
+            on, contacts.points, contacts.frames, self.poses, dynamics.n_loops, links[n:], rows[n:], K[k:]
         )
         sizes = np.full(n + added, 3)
         sizes[:n] = loop_sizes
@@ -346,6 +359,16 @@ class Snapshot:
         if joints.dofs.size:
             ends = ends.joined(self._joint_end_effectors(joints, dynamics.n_loops + 3 * len(contacts)))
         return ConstraintRows(self, contacts, joints, ends, loop_velocities, contact_velocities)
+
+    def _surface_velocities(self, contacts: ContactSet) -> Array:
+        """Velocities (3 n,) at contacts of bodies that the user moves, which are like those of conveyor belts (m/s)."""
+        out = np.zeros((len(contacts), 3))
+        for link in self.dynamics.moved:
+            R, (linear, angular) = self.poses[link, :, :3], self.twists[link].reshape(2, 3)
+            at = (contacts.points - self.poses[link, :, 3]) @ R
+            measured = np.einsum("nji,nj->ni", contacts.frames, (linear + np.cross(angular, at)) @ R.T)
+            out += ((contacts.links[:, 1:] == link) * 1.0 - (contacts.links[:, :1] == link)) * measured
+        return out.ravel()
 
     def _joint_end_effectors(self, joints: JointContacts, start: int) -> EndEffectors:
         """Rows ``± S_iᵀ (V_i − X_i V_{p(i)})`` of joints, from the problem's row ``start`` on."""

@@ -15,7 +15,6 @@ from delassus.contact.changes.matrix import BlockMatrix
 from delassus.contact.changes.step import Pulled, StepChanges
 from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
-from delassus.contact.scene_parts import check_none_moved
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, shown
@@ -78,7 +77,6 @@ class Asked(NamedTuple):
         if solver not in EXACT:
             wanted = f"solvers of friction cones: {', '.join(map(repr, EXACT))}"
             raise ConfigurationError("solver", wanted, repr(solver), "Leave out the formulation and the solver.")
-        check_none_moved(scene, "derivatives of steps")
         smoothing = None if smoothing is None else check_number("smoothing", smoothing, "In m/s.")
         names = check_list("parameters", parameters, "a list of names", f"Some of {', '.join(PARAMETERS)}.")
         for name in names:

@@ -12,14 +12,17 @@ from delassus.constraints import Frame
 from delassus.constraints.sensors import CAUSED, FORCES, Sensor, Sensors, check_no_loops, check_sensors
 from delassus.constraints.shapes.rays import ray_meets
 from delassus.contact.scene import Scene
-from delassus.contact.scene_parts import link_of, pose_of
+from delassus.contact.filters import link_of, moved_links
+from delassus.contact.scene_parts import as_heavy, pose_of
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, shown, unknown_name
+from delassus.frozen import cached_property
 from delassus.model.check import finite_array
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.declarations.kinematics import frame_jacobian, frame_velocity
 from delassus.quantities.options import Control, Reference
 from delassus.runtime.compile import compile as compile_kernel
+from delassus.runtime.kernel import Kernel
 from delassus.simulate.controls import Controls
 from delassus.spatial.joint_kinds import BALL, FREE
 from delassus.spatial.numpy_ops import NUMPY
@@ -85,7 +88,8 @@ class Sensing:
 
     def _places(self) -> list[tuple[slice, slice]]:
         """Slices of ``q`` and ``v`` of bodies that the user moves."""
-        return [(self.scene.q_slice(name), self.scene.v_slice(name)) for name in sorted(self.scene.moved)]
+        tree = self.scene.tree
+        return [(tree.q_slices[link], tree.v_slices[link]) for link in moved_links(self.scene)]
 
     def _led(self) -> Array:
         """Velocities (nv,), those of bodies that the user moves so that a step takes them where they are wanted."""
@@ -97,6 +101,16 @@ class Sensing:
             slide, turn = (pose[:3] - q[:3]) / self.dt, BALL.difference(NUMPY, q[3:].tolist(), pose[3:].tolist())
             v[sv] = *(quaternion_to_matrix(q[3:]).T @ slide), *(np.array(turn) / self.dt)
         return v
+
+    def _pulled(self, v: Array) -> Array:
+        """Velocities (nv,) where loops on bodies that the user moves pull what they hold along."""
+        return v if self._pull is None else np.asarray(self._pull(self.q, v)[0])
+
+    @cached_property
+    def _pull(self) -> Kernel | None:
+        tree, led = self.scene.tree, {*moved_links(self.scene)}
+        tied = [loop for loop in self.scene.loops if not led.isdisjoint(loop.carriers(tree))]
+        return compile_kernel(as_heavy(self.scene), self.scene.loops, "impulse") if tied else None
 
     def _arrive(self) -> None:
         """Put bodies that the user moves where they are wanted, to the last bit."""

@@ -18,7 +18,6 @@ from delassus.contact.formulations.impulses import FormulatedImpulses
 from delassus.contact.problems import check_directions
 from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene import Scene, check_scene
-from delassus.contact.scene_parts import check_none_moved
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import LIMIT, SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.contact.sparse.records import Options
@@ -194,8 +193,6 @@ class Simulator(Sensing):
             raise unknown_name("solver", solver, ("newton", *SOLVERS))
         check_choice("passive", passive, get_args(Passive), ConfigurationError)
         check_choice("control", control, get_args(Control), ConfigurationError)
-        if formulation not in (None, "blocks") or solver not in (None, "newton"):
-            check_none_moved(scene, "formulation")
         if formulation is None:
             formulation = "blocks" if solver in (None, "newton") else "os"
         if not isinstance(formulation, str) or formulation not in ("blocks", *FORMULATIONS):
@@ -275,7 +272,7 @@ class Simulator(Sensing):
             try:
                 for n in filter(None, (1, some - 2, 1) if some > 1 else (1,)):
                     self._before = self.q, self._led()
-                    self.q, self.v = self._steps.advance(*self._before, forces, n)
+                    self.q, self.v = self._steps.advance(self.q, self._pulled(self._before[1]), forces, n)
                     self._arrive()
             except BaseException as error:  # interrupts, too: some of the steps may have been made
                 if before is not None:

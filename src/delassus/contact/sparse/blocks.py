@@ -15,7 +15,8 @@ import numpy as np
 from delassus.constraints import Constraint, bounded_joints
 from delassus.constraints.contact import BoundedJoint
 from delassus.contact.scene import Scene
-from delassus.contact.scene_parts import link_of
+from delassus.contact.filters import moved_links
+from delassus.contact.scene_parts import as_heavy
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import Bodies, Joints, Links
 from delassus.errors import ModelError
@@ -97,9 +98,10 @@ def body_groups(scene: Scene, passive: Passive) -> list[BodyGroup]:
 
     made: dict[object, tuple[Tree, list[list[int]]]] = {}
     kinds, free = list[BodyGroup](), list[list[int]]()
+    heavy = as_heavy(scene)
     for k, links in enumerate(blocks):
         loops = tied.get(k, [])
-        own = part_of(tree, links, named=bool(loops))
+        own = part_of(heavy if loops else tree, links, named=bool(loops))
         if not loops and _is_free(own, passive):
             free.append(links)
         elif loops:
@@ -223,7 +225,7 @@ class Blocks:
         L, k = (np.linalg.cholesky(H) if len(free) else H), np.arange(6)
         L[:, k, k] = 1.0 / L[:, k, k]
         self.bodies.L[:n] = np.swapaxes(L, 1, 2).ravel()  # by columns
-        for b in np.flatnonzero(np.isin(free, [tree.placement(link_of(self.scene, x)).link for x in self.scene.moved])):
+        for b in np.flatnonzero(np.isin(free, moved_links(self.scene))):
             at = slice(36 * b, 36 * b + 36)  # no energy, no response; Newton's method divides by the mass
             self.mass[b] = self.bodies.mass[at] = self.bodies.inverse[at] = self.bodies.L[at] = 0.0
             self.bodies.M[at] = INFINITE * np.eye(6).ravel()

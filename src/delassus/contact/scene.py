@@ -18,7 +18,6 @@ from delassus.contact.kernel_contacts import check_number_of_points, contacts_of
 from delassus.contact.scene_parts import (
     Root,
     add,
-    as_heavy,
     colliders_of,
     described,
     described_robots,
@@ -86,6 +85,7 @@ class Scene(Frozen):
     ----------
     tree : Tree
         All robots as one tree, with the scene's gravity and loops; states ``q`` (nq,) and ``v`` (nv,) are in its order.
+        Bodies that are moved have no mass in it, and joints whose armature is so large that nothing accelerates them.
     links : (n_colliders,) array of int
         Link of each collider; −1 for the world.
 
@@ -160,6 +160,7 @@ class Scene(Frozen):
         given = tree.neutral() if start is None else finite_array(start, (tree.nq,), "start", OTHERS)
         check_choice("friction_rule", friction_rule, get_args(FrictionRule), ConfigurationError)
         held = check_constraints(tree, loops)
+        names_of_moved, tree = moved_bodies(moved, named, tree, held)
         is_same = np.array_equal(tree.gravity, g) and held == tree.constraints
         self._set_attributes(
             robots=MappingProxyType(dict(named)),
@@ -175,7 +176,7 @@ class Scene(Frozen):
             start=tree.check_configuration(given, "start"),
             start_velocity=numbers_of("start_velocity", start_velocity, tree.nv, "degree of freedom"),
             start_controls=numbers_of("start_controls", start_controls, tree.nu, "actuator"),
-            moved=moved_bodies(moved, named, tree, held),
+            moved=names_of_moved,
         )
 
     def __repr__(self) -> str:
@@ -432,12 +433,12 @@ class Scene(Frozen):
         """
         made = self.constraints(touching=touching, between_links=between_links)
         check_number_of_points(made)
-        kernel: Kernel = compile_kernel(as_heavy(self), made, "contact_step", **options)
+        kernel: Kernel = compile_kernel(self.tree, made, "contact_step", **options)
         return kernel
 
     def __reduce__(self) -> tuple[object, ...]:
         """Rebuild from what it was made of."""
-        robots = self.tree if list(self.robots) == [""] else dict(self.robots)
+        robots = self.robots[""] if list(self.robots) == [""] else dict(self.robots)
         options: dict[str, Any] = {
             "loops": self.loops,
             "gravity": np.array(self.gravity),

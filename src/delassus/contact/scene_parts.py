@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from delassus.constraints import Constraint
 from delassus.contact.collision.detector import CollisionDetector
 from delassus.contact.contacts import ContactSet
-from delassus.contact.filters import Solids, link_of, moved_links, root_of
+from delassus.contact.filters import Solids, link_of, root_of
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.formats.colliders import load_colliders, load_ignored
 from delassus.formats.load import load, read_description, srdf_beside
@@ -27,7 +27,6 @@ from delassus.model.mechanisms import free_body
 from delassus.model.shapes import Collider, Mesh, Shape, Solid
 from delassus.model.topology import Placement
 from delassus.model.tree import WORLD, Tree
-from delassus.quantities.options import Passive
 from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.rotations import Array, matrix_to_quaternion, quaternion_to_matrix
 
@@ -214,10 +213,14 @@ def without(scene: SceneLike, names: Iterable[str]) -> SceneLike:
     )
 
 
-def moved_bodies(moved: Any, robots: Mapping[str, Tree], tree: Tree, loops: Iterable[Constraint]) -> frozenset[str]:
-    """Names of robots and links that the user moves, checked: each one free body, no loop on such bodies alone."""
-    names = check_list("moved", moved, "names of bodies", "Such as ['door'].")
-    led = {WORLD}
+def moved_bodies(
+    moved: Any, robots: Mapping[str, Tree], tree: Tree, loops: Iterable[Constraint]
+) -> tuple[frozenset[str], Tree]:
+    """Names of robots and links that the user moves, checked, and the tree where these are heavy.
+
+    Each is one free body, and no loop is on such bodies alone.
+    """
+    names, led = check_list("moved", moved, "names of bodies", "Such as ['door']."), {WORLD}
     for name in names:
         if not isinstance(name, str) or name not in {*robots, *tree.link_names}:
             raise unknown_name("body that is moved", name, {*robots, *tree.link_names})
@@ -228,9 +231,12 @@ def moved_bodies(moved: Any, robots: Mapping[str, Tree], tree: Tree, loops: Iter
         led.add(link)
     for loop in loops if names else ():
         if {*loop.carriers(tree)} <= led:
-            wanted, advice = "a loop on something that you do not move, too", "Leave it out: `Simulator.move` places them."
+            wanted, advice = (
+                "a loop on something that you do not move, too",
+                "Leave it out: `Simulator.move` places them.",
+            )
             raise ConfigurationError(f"loop {loop!r}", wanted, "bodies that you move, or these and the world", advice)
-    return frozenset(names)
+    return frozenset(names), _with_heavy(tree, sorted(led - {WORLD})) if names else tree
 
 
 def _is_bare(tree: Tree, link: int) -> bool:
@@ -241,14 +247,11 @@ def _is_bare(tree: Tree, link: int) -> bool:
     return tree.is_free_body(link) and not (is_placed or acts)
 
 
-def as_heavy(scene: Any) -> Tree:
-    """The scene's tree, with joints of bodies that the user moves so heavy that all else cannot accelerate them.
+def _with_heavy(tree: Tree, links: Sequence[int]) -> Tree:
+    """The tree with joints of some free bodies so heavy that all else cannot accelerate them.
 
     The bodies themselves have no mass, so that gravity does not act on them.
     """
-    tree, links = scene.tree, moved_links(scene)
-    if not links:
-        return cast(Tree, tree)
     inertias, joints = np.array(tree.inertias), list(tree.joints)
     inertias[links] = 0.0
     others = [inertias.max(initial=0.0), *(float(j.armature.max(initial=0.0)) for j in joints)]
@@ -256,22 +259,7 @@ def as_heavy(scene: Any) -> Tree:
         joints[i] = replace(joints[i], armature=np.full(6, HEAVY * (max(others) or 1.0)), armature_is_straight=True)
     names = {name for name, at in tree.frames.items() if at.link in links}
     kept = {name: x for name, x in tree.gravity_compensation.items() if name not in names}
-    return cast(Tree, replace(tree, inertias=inertias, joints=tuple(joints), gravity_compensation=kept))
-
-
-def as_weightless(scene: Any, passive: Passive) -> Tree:
-    """The scene's tree, where gravity does not act on bodies that the user moves: compensated, as a passive force.
-
-    Without those of the model it is the only one.
-    """
-    tree, joints = scene.tree, list(scene.tree.joints)
-    kept = dict(tree.gravity_compensation) if passive == "model" else {}
-    if passive == "none":
-        joints = [replace(j, damping=0.0 * j.damping, stiffness=0.0 * j.stiffness) for j in joints]
-    for i in moved_links(scene):
-        mass, *moment = tree.inertial_parameters[i, :4]
-        kept[tree.link_names[i]] = np.array([mass, *(x / mass for x in moment)])
-    return cast(Tree, replace(tree, joints=tuple(joints), gravity_compensation=kept))
+    return replace(tree, inertias=inertias, joints=tuple(joints), gravity_compensation=kept)
 
 
 def _robot_of(scene: Any, link: str) -> str:

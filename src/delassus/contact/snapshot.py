@@ -6,7 +6,8 @@ the rows of loops and contacts there: ``J``, ``J M⁻¹ Jᵀ`` and ``M⁻¹ Jᵀ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,10 +16,9 @@ from delassus.constraints import row_slices
 from delassus.contact import assembly
 from delassus.contact.assembly import EndEffectors
 from delassus.contact.contacts import ContactSet
-from delassus.contact.joint_contacts import NO_JOINTS, JointContacts
 from delassus.contact.filters import moved_links
+from delassus.contact.joint_contacts import NO_JOINTS, JointContacts
 from delassus.contact.scene import Scene, check_scene
-from delassus.contact.scene_parts import as_heavy, as_weightless
 from delassus.errors import ConfigurationError
 from delassus.frozen import Frozen, cached_property
 from delassus.model.check import finite_array
@@ -118,12 +118,10 @@ class ContactDynamics:
 
     def __init__(self, scene: Scene, *, passive: Passive = "model") -> None:
         check_scene(scene)
-        self.moved, self.is_tied = moved_links(scene), False
-        tree = scene.tree
-        if self.moved:
-            self.is_tied = not {*self.moved}.isdisjoint(i for loop in scene.loops for i in loop.carriers(tree))
-            tree = as_heavy(scene) if self.is_tied else as_weightless(scene, passive)
-            passive = passive if self.is_tied else "model"
+        tree, self.moved = scene.tree, moved_links(scene)
+        self.is_tied = any(not {*self.moved}.isdisjoint(loop.carriers(tree)) for loop in scene.loops)
+        if self.moved and not self.is_tied:
+            tree, passive = _without_heavy(tree, self.moved, passive), "model"
         self.scene, self.tree, self.passive = scene, tree, passive
         self.kernel = compile_kernel(tree, scene.loops, "operational_space_compliance", passive=passive, lanes=1)
         self._shapes = [r.shape for r in self.kernel.results]
@@ -174,6 +172,21 @@ class ContactDynamics:
         """(nv,) 1 where axes of rotors turn with the velocity, 0 where they do not (`Joint.armature_is_straight`)."""
         straight = [joint.straight_armature for joint in self.tree.joints]
         return np.where(np.concatenate([np.zeros(0), *straight]), 0.0, 1.0)
+
+
+def _without_heavy(tree: Tree, links: Sequence[int], passive: Passive) -> Tree:
+    """The tree with some free bodies as ordinary ones, whose weight is compensated as a passive force.
+
+    Others of these are those of the model, or none.
+    """
+    inertias, joints = np.array(tree.inertias), list(tree.joints)
+    kept = dict(tree.gravity_compensation) if passive == "model" else {}
+    if passive == "none":
+        joints = [replace(j, damping=0.0 * j.damping, stiffness=0.0 * j.stiffness) for j in joints]
+    for i in links:
+        inertias[i], kept[tree.link_names[i]] = np.eye(6), np.array([1.0, 0.0, 0.0, 0.0])
+        joints[i] = replace(joints[i], armature=np.zeros(6))
+    return replace(tree, inertias=inertias, joints=tuple(joints), gravity_compensation=kept)
 
 
 def _indices(numbers: object) -> Indices:

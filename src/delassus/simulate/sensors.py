@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from delassus.constraints import Frame
 from delassus.constraints.sensors import CAUSED, FORCES, Sensor, Sensors, check_no_loops, check_sensors
 from delassus.constraints.shapes.rays import ray_meets
-from delassus.contact.scene import Scene
 from delassus.contact.filters import link_of, moved_links
-from delassus.contact.scene_parts import as_heavy, pose_of
+from delassus.contact.scene import Scene
+from delassus.contact.scene_parts import pose_of
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.frozen import cached_property
@@ -24,9 +24,39 @@ from delassus.quantities.options import Control, Reference
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
 from delassus.simulate.controls import Controls
-from delassus.spatial.joint_kinds import BALL, FREE
+from delassus.spatial.dual_ops import Dual, DualOps
+from delassus.spatial.joint_kinds import BALL, FREE, rotated
+from delassus.spatial.motion import minus
 from delassus.spatial.numpy_ops import NUMPY
+from delassus.spatial.ops import Ops, Scalar
 from delassus.spatial.rotations import Array, quaternion_to_matrix
+
+
+def velocity_between(ops: Ops, q: Sequence[Scalar], pose: Sequence[Scalar], dt: float) -> list[Scalar]:
+    """Velocity (6) of a free joint at ``q`` (7) to a pose (7) at its end."""
+    slide = rotated(FREE.rotation(q).inverse(), minus(pose[:3], q[:3]))
+    return [x / dt for x in (*slide, *BALL.difference(ops, q[3:], pose[3:]))]
+
+
+class MovedPose(NamedTuple):
+    """Changes (6, 6) of the velocity of a body that the user moves: with its pose before a step, and that wanted."""
+
+    dofs: slice
+    by_q: Array
+    by_pose: Array
+
+    @classmethod
+    def of(cls, dofs: slice, q: Array, pose: Array, dt: float) -> MovedPose:
+        """From the pose before the step (7,) and the one after it."""
+        ops, still = DualOps(NUMPY), [list(map(Dual, x.tolist())) for x in (q, pose)]
+        steps: Any = [Dual(0.0, {k: 1.0}) for k in range(6)]
+        found = list[Array]()
+        for which in range(2):
+            ends = list[Any](still)
+            ends[which] = FREE.integrate(ops, ends[which], steps)
+            velocity: Any = velocity_between(ops, ends[0], ends[1], dt)
+            found.append(np.array([[float(x.rate(k)) for k in range(6)] for x in velocity]))
+        return cls(dofs, *found)
 
 
 class Sensing:
@@ -97,20 +127,25 @@ class Sensing:
             return self.v
         v = self.v.copy()
         for (sq, sv), pose in zip(self._places(), self._wanted, strict=True):
-            q = self.q[sq]
-            slide, turn = (pose[:3] - q[:3]) / self.dt, BALL.difference(NUMPY, q[3:].tolist(), pose[3:].tolist())
-            v[sv] = *(quaternion_to_matrix(q[3:]).T @ slide), *(np.array(turn) / self.dt)
+            v[sv] = velocity_between(NUMPY, self.q[sq].tolist(), pose.tolist(), self.dt)
         return v
 
     def _pulled(self, v: Array) -> Array:
         """Velocities (nv,) where loops on bodies that the user moves pull what they hold along."""
-        return v if self._pull is None else np.asarray(self._pull(self.q, v)[0])
+        return v if self._pull is None else np.asarray(self._pull(self.q, v, return_status=True)[0])
 
     @cached_property
     def _pull(self) -> Kernel | None:
         tree, led = self.scene.tree, {*moved_links(self.scene)}
         tied = [loop for loop in self.scene.loops if not led.isdisjoint(loop.carriers(tree))]
-        return compile_kernel(as_heavy(self.scene), self.scene.loops, "impulse") if tied else None
+        return compile_kernel(tree, self.scene.loops, "impulse") if tied else None
+
+    def _moved_poses(self) -> list[MovedPose]:
+        """How the velocities of bodies that the user moves came from their poses in the last step."""
+        if self._before is None:
+            return []
+        q, ends = self._before[0], self.q
+        return [MovedPose.of(sv, q[sq], ends[sq], self.dt) for sq, sv in self._places()]
 
     def _arrive(self) -> None:
         """Put bodies that the user moves where they are wanted, to the last bit."""

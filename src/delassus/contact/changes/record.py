@@ -145,7 +145,10 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     moved = loops.moved.copy(), loops.reached.copy(), motion.pushed.copy()
     smooth = Smooth(*moved, closed, errors, loops.mobilities.copy())
     correction = Correction(pushes, compliances, on_joints, rows.law.R[m:total].copy(), state.shift.copy(), smooth)
+    mass = bodies.mass.copy()
+    for b in steps.blocks.moved:
+        mass[36 * b : 36 * b + 36] = bodies.M[36 * b : 36 * b + 36]
     return StepRecord(
         tape.q.copy(), data.progress.start.copy(), state.tau.copy(), asleep, data.links.poses.copy(),
-        bodies.mass.copy(), bodies.inverse.copy(), found, search, problems, correction, steps.status,
+        mass, bodies.inverse.copy(), found, search, problems, correction, steps.status,
     )  # fmt: skip

@@ -266,7 +266,7 @@ def _robot_of(scene: Any, link: str) -> str:
     """Name of the robot that a link of a scene is of."""
     ends = np.cumsum([tree.n_links for tree in scene.robots.values()])
     at = scene.tree.placement(link_of(scene, link)).link
-    return [*scene.robots][int(np.searchsorted(ends, at, side="right"))]
+    return str([*scene.robots][int(np.searchsorted(ends, at, side="right"))])
 
 
 def _starts(scene: Any, kept: Iterable[str]) -> dict[str, Array]:

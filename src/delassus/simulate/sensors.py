@@ -127,7 +127,7 @@ class Sensing:
             return self.v
         v = self.v.copy()
         for (sq, sv), pose in zip(self._places(), self._wanted, strict=True):
-            v[sv] = velocity_between(NUMPY, self.q[sq].tolist(), pose.tolist(), self.dt)
+            v[sv] = np.array(velocity_between(NUMPY, self.q[sq].tolist(), pose.tolist(), self.dt))
         return v
 
     def _pulled(self, v: Array) -> Array:

@@ -27,6 +27,7 @@ from delassus.contact.scene_parts import (
     moved_bodies,
     numbers_of,
     set_down,
+    with_moved_bodies,
     without,
 )
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
@@ -78,14 +79,13 @@ class Scene(Frozen):
     start_controls : (nu,) array_like, optional
         Controls of actuators that act in steps that are given none; zero by default.
     moved : iterable of str, optional
-        Names of robots, or of links of a robot, that are one free body each, which `Simulator.move` moves and nothing
-        else does.
+        Names of robots or links that are one free body each, which `Simulator.move` moves and nothing else does.
 
     Attributes
     ----------
     tree : Tree
         All robots as one tree, with the scene's gravity and loops; states ``q`` (nq,) and ``v`` (nv,) are in its order.
-        Bodies that are moved have no mass in it, and joints whose armature is so large that nothing accelerates them.
+        Bodies that are moved have no mass, and joints with an armature that nothing accelerates.
     links : (n_colliders,) array of int
         Link of each collider; −1 for the world.
 
@@ -200,7 +200,8 @@ class Scene(Frozen):
         Links that never collide are those of the SRDF file beside a URDF file (of its name, or the only one there or in
         the folder ``srdf`` beside its own), whose ``<group_state>`` become ``tree.reference_configurations``, and those
         that touch in all of these configurations or in nearly all of 100 random ones. Where no file names pairs, the
-        neutral configuration is in the place of these. MJCF files say themselves which they are.
+        neutral configuration is in the place of these. MJCF files say themselves which they are; `Simulator.move` moves
+        their ``mocap`` bodies, which are behind the others in ``q``.
 
         Parameters
         ----------
@@ -235,10 +236,16 @@ class Scene(Frozen):
         >>> scene = Scene.from_robot("go1", floor=True, configuration="standing")  # doctest: +SKIP
         >>> sim = delassus.Simulator(scene)  # doctest: +SKIP
         """
-        tree, colliders, ignored = described(cls, robot, friction, root, massless)
+        fixed, colliders, ignored = described(cls, robot, friction, root, massless)
+        tree, moved = with_moved_bodies(fixed)
         key = None if configuration is None else check_text("configuration", configuration, "Or None.")
         at = first_keyframe(tree) if key is None else tree.keyframes[key]
-        given: dict[str, Any] = {"ignore": ignored, "descriptions": robot, "friction_rule": friction_rule}
+        given: dict[str, Any] = {
+            "ignore": ignored,
+            "descriptions": robot,
+            "friction_rule": friction_rule,
+            "moved": moved,
+        }
         given |= {"start": at.q, "start_velocity": at.v, "start_controls": at.ctrl}
         terrain = floor if isinstance(floor, HalfSpace | HeightField) else HalfSpace()
         if floor is not terrain and not check_flag("floor", floor, "Or a HalfSpace or HeightField."):
@@ -248,7 +255,7 @@ class Scene(Frozen):
             warn(f"floor of {tree.name}: its file has one already, {planes[0]!r}. Leave floor=True out.")
         ground = Collider("world", terrain, friction=friction, name="floor")
         scene = cls(tree, [*colliders, ground], **given)
-        return replace(scene, start=scene.set_down(at.q)) if is_free_body(tree) else scene
+        return replace(scene, start=scene.set_down(at.q)) if is_free_body(fixed) else scene
 
     def add(
         self,
@@ -348,12 +355,7 @@ class Scene(Frozen):
         return replace(self, colliders=tuple(colliders))
 
     def with_friction(self, friction: float, *names: str) -> Scene:
-        """The scene with another coefficient of friction: ``with_material(*names, friction=friction)``.
-
-        Raises
-        ------
-        ConfigurationError, UnknownNameError
-            As `with_material`.
+        """The scene with another coefficient of friction: ``with_material(*names, friction=friction)``, and its errors.
 
         Examples
         --------

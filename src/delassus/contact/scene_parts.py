@@ -19,6 +19,7 @@ from delassus.formats.colliders import load_colliders, load_ignored
 from delassus.formats.load import load, read_description, srdf_beside
 from delassus.formats.text import MAX_BYTES
 from delassus.model.check import check_list, check_number, finite_array, shape_of
+from delassus.model.description import unique_name
 from delassus.model.edit.combine import ON_THE_WORLD, SEPARATOR, mount
 from delassus.model.edit.massless import Massless
 from delassus.model.keyframe import Keyframe
@@ -63,12 +64,43 @@ def described(
     is_urdf = found is not None and found.is_urdf
     srdf = srdf_beside(found.path) if found is not None and is_urdf else None
     tree = load(robot, root=root if is_urdf else "fixed", massless=massless)
-    colliders = load_colliders(robot, tree, friction=friction) if is_urdf else load_colliders(robot, tree)
+    with_moved = with_moved_bodies(tree)[0]
+    colliders = load_colliders(robot, tree, friction=friction) if is_urdf else load_colliders(robot, with_moved)
     if not is_urdf:
         return tree, colliders, load_ignored(robot)
     named = load_ignored(srdf, tree=tree) if srdf is not None else ()
     free = [*tree.reference_configurations.values()] if named else [tree.neutral()]
     return tree, colliders, (*named, *touching_always(scene_of(tree, colliders, ignore=named), free))
+
+
+def with_moved_bodies(tree: Tree) -> tuple[Tree, tuple[str, ...]]:
+    """The tree with the ``mocap`` bodies of its MJCF file on free joints, behind the others, and their names."""
+    names = tuple(dict.fromkeys(at.moved_by for at in tree.frames.values() if at.moved_by))
+    if not names:
+        return tree, names
+    frames, keys, joints, n = dict(tree.frames), dict(tree.keyframes) or {}, list(tree.joints), tree.n_links
+    poses = list[Array]()
+    for k, body in enumerate(names, n):
+        R, p = tree.frames[body].rotation, tree.frames[body].position
+        poses.append(np.concatenate([p, matrix_to_quaternion(R)]))
+        own = free_body(1.0, np.ones(3)).joints[0]
+        joints.append(replace(own, name=unique_name(f"{body}:free", {joint.name for joint in joints})))
+        for name, at in tree.frames.items():
+            if at.moved_by == body:
+                frames[name] = Placement(k, R.T @ at.rotation, R.T @ (at.position - p))
+    still = np.zeros(6 * len(names))
+    keys = {
+        name: replace(
+            x, q=np.concatenate([x.q, *([x.mocap] if x.mocap.size else poses)]), v=np.concatenate([x.v, still])
+        )
+        for name, x in {"qpos0": first_keyframe(tree), **keys}.items()
+    }
+    free = replace(
+        tree, link_names=(*tree.link_names, *names), parents=(*tree.parents, *[WORLD] * len(names)),
+        joints=tuple(joints), inertias=np.concatenate([tree.inertias, [np.eye(6)] * len(names)]), frames=frames,
+        keyframes=keys,
+    )  # fmt: skip
+    return free, names
 
 
 def touching_always(scene: Solids, free: Sequence[Array]) -> tuple[tuple[str, str], ...]:
@@ -96,9 +128,9 @@ def first_keyframe(tree: Tree) -> Keyframe:
     return tree.keyframes.get("qpos0", Keyframe(tree.neutral()).fitted(tree.nv, tree.nu))
 
 
-def is_free_body(tree: Tree) -> bool:
-    """Whether all of a tree is on one free joint."""
-    return tree.joints[0].kind is FREE and tree.parents.count(WORLD) == 1
+def is_free_body(tree: Tree, moved: int = 0) -> bool:
+    """Whether all of a tree, but for bodies that the user moves, is on one free joint."""
+    return bool(tree.joints) and tree.joints[0].kind is FREE and tree.parents.count(WORLD) == 1 + moved
 
 
 def add(
@@ -134,6 +166,11 @@ def add(
         start[:3], start[3:7] = pose.position, matrix_to_quaternion(pose.rotation)
     elif at is not None and not is_free_body(tree):
         tree = mount(tree.name, [("", tree, pose)])
+    led = [name] if is_moved else []
+    if not isinstance(what, Shape | Tree):
+        tree, bodies = with_moved_bodies(tree)
+        start = np.concatenate([start, first_keyframe(tree).q[len(start) :]])
+        led = [name + SEPARATOR + body for body in bodies]
     return replace(
         scene,
         robots={**scene.robots, name: tree},
@@ -144,7 +181,7 @@ def add(
         start=np.concatenate([scene.start, start]),
         start_velocity=np.concatenate([scene.start_velocity, np.zeros(tree.nv)]),
         start_controls=np.concatenate([scene.start_controls, np.zeros(tree.nu)]),
-        moved=[*scene.moved, *([name] if is_moved else [])],
+        moved=[*scene.moved, *led],
     )
 
 
@@ -338,7 +375,7 @@ def _renamed(c: Collider, prefix: str, at: Placement) -> Collider:
 def set_down(scene: Solids, q: ArrayLike) -> Array:
     """Configuration (nq,) whose robot touches the world's colliders from above; see `Scene.set_down`."""
     tree = scene.tree
-    if len(scene.robots) != 1 or not is_free_body(tree):
+    if len(scene.robots) != 1 or not is_free_body(tree, len(scene.moved)):
         raise ConfigurationError(
             "scene", "one robot on a free joint", f"{len(scene.robots)} robot(s)", "Give it its place in q."
         )

@@ -601,14 +601,18 @@ def test_names():
 
 MOCAP = """<mujoco><worldbody><geom name="floor" type="plane" size="5 5 .1"/>
 <body name="target" mocap="true" pos="0 0 .5" quat="1 0 0 .1"><site name="tip" pos=".1 0 0"/>
-<body name="pad" pos="0 .1 0" quat="1 .2 0 0"><geom name="plate" type="box" size=".05 .05 .05" pos="0 0 -.1"/></body></body>
+<body name="pad" pos="0 .1 0" quat="1 .2 0 0"><geom name="plate" type="box" size=".05 .05 .05" pos="0 0 -.1"/>
+</body></body>
 <body name="fixed" pos="0 3 0"><geom name="post" size=".1"/></body>
 <body name="hand" pos="0 0 .7"><freejoint name="free"/><geom name="palm" type="box" size=".05 .05 .02" mass="1"/>
-<body name="finger" pos=".05 0 0"><joint name="hinge" axis="0 1 0"/><geom size=".01" pos=".1 0 0" mass=".1"/></body></body>
+<body name="finger" pos=".05 0 0"><joint name="hinge" axis="0 1 0"/><geom size=".01" pos=".1 0 0" mass=".1"/>
+</body></body>
 <body name="cube" pos=".5 0 .05"><freejoint/><geom name="cube" type="box" size=".05 .05 .05" mass=".2"/></body>
 <body name="other" mocap="true" pos="1 2 3"/></worldbody>
-<equality><weld body1="target" body2="hand"/><connect body1="finger" body2="other" anchor="0 0 0" active="false"/></equality>
-<keyframe><key name="up" qpos="0 0 .9 1 0 0 0 .1 .5 0 .05 1 0 0 0" mpos="0 0 .7 0 0 0" mquat="1 0 0 .1 0 2 0 0"/></keyframe>
+<equality><weld body1="target" body2="hand"/>
+<connect body1="finger" body2="other" anchor="0 0 0" active="false"/></equality>
+<keyframe><key name="up" qpos="0 0 .9 1 0 0 0 .1 .5 0 .05 1 0 0 0"
+mpos="0 0 .7 0 0 0" mquat="1 0 0 .1 0 2 0 0"/></keyframe>
 </mujoco>"""
 
 

@@ -401,7 +401,9 @@ def test_twists_are_set_along_the_axes_of_the_world(reference):
         at_origin = slide + np.cross(p, turn)
         parts = {"local-world-aligned": (slide, turn), "local": (R.T @ slide, R.T @ turn), "world": (at_origin, turn)}
         assert np.allclose(np.concatenate(parts[reference]), wanted, atol=TRUNCATED)
-    with pytest.raises(ds.DelassusError, match="name: expected what a free joint carries, got 'post'"):
+    with pytest.raises(
+        ds.DelassusError, match="name: expected what a free joint carries, and no body that you move, got 'post'"
+    ):
         sim.set_twist("post", np.zeros(6))
     with pytest.raises(ds.DelassusError, match="twist: expected"):
         sim.set_twist("ball", np.zeros(3))
@@ -658,6 +660,7 @@ def test_a_run_with_led_bodies_goes_on_from_its_state(tmp_path: Path) -> None:
     [
         (lambda s: ds.Simulator(s).move("crate", (0, 0, 0)), "body that is moved"),
         (lambda s: ds.Simulator(s).move("slab", (0, 0)), "pose"),
+        (lambda s: ds.Simulator(s).set_twist("slab", np.zeros(6)), "no body that you move.*Lead it there by `move`"),
         (lambda s: ds.Simulator(s).move("slab", np.zeros(7)), "pose: expected a quaternion of unit length"),
         (lambda s: s.add("b", ds.mechanisms.chain(2), moved=True), "moved: expected a shape"),
         (lambda s: s.add("b", Box(1, 1, 1), mass=1.0, moved=True), "mass: expected none"),

@@ -244,14 +244,16 @@ class Sensing:
         Raises
         ------
         UnknownNameError, ConfigurationError
-            As `twist`; no free joint carries it; a twist that is not six finite numbers.
+            As `twist`; no free joint carries it, or `move` moves it; a twist that is not six finite numbers.
         """
         tree, frame = self.scene.tree, _frame_of(self.scene, name)
         wanted = finite_array(twist, (6,), "twist", "Linear velocity (m/s), then angular velocity (rad/s).")
         free = [i for i in tree.support(frame.on(tree).link) if tree.joints[i].kind is FREE]
-        if not free:
-            advice = "Set sim.v of its joints."
-            raise ConfigurationError("name", "what a free joint carries", shown(name), advice)
+        if not free or free[-1] in moved_links(self.scene):
+            advice = "Lead it there by `move`." if free else "Set sim.v of its joints."
+            raise ConfigurationError(
+                "name", "what a free joint carries, and no body that you move", shown(name), advice
+            )
         J, at, v = frame_jacobian(tree, self.q, frame, reference=reference), tree.v_slices[free[-1]], self.v.copy()
         v[at] = 0.0
         v[at] = np.linalg.solve(J[:, at], wanted - J @ v)

@@ -84,10 +84,10 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
         element(1, "worldbody", {}, is_open=True),
         *_ground(links[0], [raw for raw in on_world if raw.child not in led], set(tree.frames), weights),
     ]
-    for body in dict.fromkeys(led.values()):
-        own_sites = [_in_body(raw, tree.frames[body]) for raw in on_world if led.get(raw.child) == body != raw.child]
-        at_body = _place((tree.frames[body].rotation, tree.frames[body].position))
-        lines.append(element(2, "body", {"name": body, "mocap": "true", **at_body}, is_open=True))
+    for name in dict.fromkeys(led.values()):
+        own_sites = [_in_body(raw, tree.frames[name]) for raw in on_world if led.get(raw.child) == name != raw.child]
+        at_body = _place((tree.frames[name].rotation, tree.frames[name].position))
+        lines.append(element(2, "body", {"name": name, "mocap": "true", **at_body}, is_open=True))
         lines += [*(_site(3, raw) for raw in own_sites), "    </body>"]
     level = 2
     for body in bodies:

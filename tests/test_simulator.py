@@ -535,10 +535,15 @@ def test_all_formulations_have_led_bodies() -> None:
             assert np.allclose(found.q, wanted.q, atol=LED) and np.allclose(found.v, wanted.v, atol=1e3 * LED)
             assert found.impulses.sum(axis=0) == pytest.approx(wanted.impulses.sum(axis=0), abs=1e3 * LED)
             assert found.statuses.keys() == {SolverStatus.CONVERGED}
-    moving = ds.contact.State(wanted.q, wanted.v)
-    for formulation in ("os", "mc", "nmc"):
-        posed = ds.contact.formulate(scene, moving, formulation, dt=0.01, contacts=found.contacts)
-        assert np.allclose(posed.solve("nsgs").velocity[6:], wanted.v[6:], atol=LED)
+    moving = ds.contact.State(wanted.q, [*wanted.v[:2], wanted.v[2] - 1.0, *wanted.v[3:]])
+    for formulation, dt in (("os", 0.01), ("os", 0.0), ("mc", 0.01), ("nmc", 0.01)):
+        posed = ds.contact.formulate(scene, moving, formulation, dt=dt, contacts=found.contacts)
+        solution = posed.solve("nsgs", tolerance=1e-9)
+        assert np.allclose(solution.velocity[6:], wanted.v[6:], atol=LED)
+        audit = ds.contact.audit(solution)
+        assert audit.verdict is ds.contact.Verdict.RIGHT, str(audit)
+        pushed = dataclasses.replace(audit.step, impulses=1.01 * audit.step.impulses)
+        assert ds.contact.audit(pushed).verdict is ds.contact.Verdict.WRONG
 
 
 def test_kernels_have_led_bodies() -> None:

@@ -360,8 +360,9 @@ class Snapshot:
             wanted = f"numbers from −1 to {len(self.poses) - 1}"
             came = str(contacts.links.max())
             raise ConfigurationError("links of contacts", wanted, came, "They count the links of the scene's tree.")
-        given = self._surface_velocities(contacts)
-        contact_velocities = given if contact_velocities is None else contact_velocities + given
+        if dynamics.moved:  # they move as conveyor belts do
+            given = 0.0 if contact_velocities is None else contact_velocities
+            contact_velocities = given - self.moved_rows(contacts) @ self.v
         on = np.where(np.isin(contacts.links, dynamics.moved), WORLD, contacts.links)
         added = assembly.contact_ends(
             on, contacts.points, contacts.frames, self.poses, dynamics.n_loops, links[n:], rows[n:], K[k:]
@@ -373,15 +374,16 @@ class Snapshot:
             ends = ends.joined(self._joint_end_effectors(joints, dynamics.n_loops + 3 * len(contacts)))
         return ConstraintRows(self, contacts, joints, ends, loop_velocities, contact_velocities)
 
-    def _surface_velocities(self, contacts: ContactSet) -> Array:
-        """Velocities (3 n,) at contacts of bodies that the user moves, which are like those of conveyor belts (m/s)."""
-        out = np.zeros((len(contacts), 3))
+    def moved_rows(self, contacts: ContactSet) -> Array:
+        """Jacobian (3 n, nv) of contacts on bodies that the user moves, which rows do not have."""
+        out = np.zeros((len(contacts), 3, self.v.size))
         for link in self.dynamics.moved:
-            R, (linear, angular) = self.poses[link, :, :3], self.twists[link].reshape(2, 3)
+            R, first = self.poses[link, :, :3], self.dynamics.first_dof[link]
             at = (contacts.points - self.poses[link, :, 3]) @ R
-            measured = np.einsum("nji,nj->ni", contacts.frames, (linear + np.cross(angular, at)) @ R.T)
-            out += ((contacts.links[:, 1:] == link) * 1.0 - (contacts.links[:, :1] == link)) * measured
-        return out.ravel()
+            sides = (contacts.links[:, :1] == link) * 1.0 - (contacts.links[:, 1:] == link)
+            across = sides[..., None] * contacts.frames.mT @ R
+            out[:, :, first : first + 6] += np.concatenate([across, -across @ skew(at)], axis=2)
+        return out.reshape(-1, self.v.size)
 
     def _joint_end_effectors(self, joints: JointContacts, start: int) -> EndEffectors:
         """Rows ``± S_iᵀ (V_i − X_i V_{p(i)})`` of joints, from the problem's row ``start`` on."""

@@ -116,6 +116,7 @@ class Sensing:
             turn /= np.linalg.norm(turn)
             self._wanted[k, 3:] = turn if turn @ self._wanted[k, 3:] >= 0.0 else -turn
 
+    @cached_property
     def _places(self) -> list[tuple[slice, slice]]:
         """Slices of ``q`` and ``v`` of bodies that the user moves."""
         tree = self.scene.tree
@@ -126,8 +127,9 @@ class Sensing:
         if not self.scene.moved:
             return self.v
         v = self.v.copy()
-        for (sq, sv), pose in zip(self._places(), self._wanted, strict=True):
-            v[sv] = np.array(velocity_between(NUMPY, self.q[sq].tolist(), pose.tolist(), self.dt))
+        for (sq, sv), pose in zip(self._places, self._wanted, strict=True):
+            q, to = self.q[sq].tolist(), pose.tolist()
+            v[sv] = np.array(velocity_between(NUMPY, q, to, self.dt)) if q != to else 0.0
         return v
 
     def _pulled(self, v: Array) -> Array:
@@ -145,13 +147,13 @@ class Sensing:
         if self._before is None:
             return []
         q, ends = self._before[0], self.q
-        return [MovedPose.of(sv, q[sq], ends[sq], self.dt) for sq, sv in self._places()]
+        return [MovedPose.of(sv, q[sq], ends[sq], self.dt) for sq, sv in self._places]
 
     def _arrive(self) -> None:
         """Put bodies that the user moves where they are wanted, to the last bit."""
         if self.scene.moved:
             self.q = self.q.copy()
-            for (sq, _), pose in zip(self._places(), self._wanted, strict=True):
+            for (sq, _), pose in zip(self._places, self._wanted, strict=True):
                 self.q[sq] = pose
 
     def sensors(self, sensors: Sensors = None) -> dict[str, Array]:

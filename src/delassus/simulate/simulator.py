@@ -232,7 +232,7 @@ class Simulator(Sensing):
         v0 = v_start if v0 is None else v0
         self.q = one_state("q0", tree.check_configuration(q0, "q0"))
         self.v = one_state("v0", tree.check_velocity(v0, "v0"))
-        self._wanted = np.array([self.q[at] for at, _ in self._places()]).reshape(-1, 7)
+        self._wanted = np.array([self.q[at] for at, _ in self._places]).reshape(-1, 7)
         self.time, self.steps, self._before, self._measured = 0.0, 0, None, {}
         self._earlier, self.status = Counter[SolverStatus](), SolverStatus.CONVERGED
         most = check_number("max_overlap", max_overlap, UNIT, above=False)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.accuracy.rank import REGULAR_CONDITION
 from delassus.constraints import Frame
 from delassus.constraints.sensors import CAUSED, FORCES, Sensor, Sensors, check_no_loops, check_sensors
 from delassus.constraints.shapes.rays import ray_meets
@@ -133,14 +134,29 @@ class Sensing:
         return v
 
     def _pulled(self, v: Array) -> Array:
-        """Velocities (nv,) where loops on bodies that the user moves pull what they hold along."""
-        return v if self._pull is None else np.asarray(self._pull(self.q, v, return_status=True)[0])
+        """Velocities (nv,) where loops on bodies that the user moves pull what they hold along, as an impact does."""
+        if self._tied is None:
+            return v
+        dofs, jacobian, mass_matrix = self._tied
+        J, M = np.asarray(jacobian(self.q)), np.asarray(mass_matrix(self.q))
+        L = np.linalg.cholesky(M[np.ix_(dofs, dofs)])
+        over = np.linalg.solve(
+            L, J[:, dofs].T
+        )  # velocities of least kinetic energy, where these are to be least squares
+        out = v.copy()
+        out[dofs] += np.linalg.solve(L.T, np.linalg.lstsq(over.T, -J @ v, rcond=REGULAR_CONDITION**0.5)[0])
+        return out
 
     @cached_property
-    def _pull(self) -> Kernel | None:
-        tree, led = self.scene.tree, {*moved_links(self.scene)}
-        tied = [loop for loop in self.scene.loops if not led.isdisjoint(loop.carriers(tree))]
-        return compile_kernel(tree, self.scene.loops, "impulse") if tied else None
+    def _tied(self) -> tuple[Array, Kernel, Kernel] | None:
+        """Degrees of freedom that loops tie to bodies that the user moves, and kernels of ``J`` and ``M``."""
+        tree, led, loops = self.scene.tree, {*moved_links(self.scene)}, self.scene.loops
+        blocks = tree.blocks(loop.carriers(tree) for loop in loops)
+        links = [i for block in blocks if len(block) > 1 and led & {*block} for i in block if i not in led]
+        if not links:
+            return None
+        dofs = np.concatenate([np.arange(tree.v_slices[i].start, tree.v_slices[i].stop) for i in links])
+        return dofs, compile_kernel(tree, loops, "jacobian"), compile_kernel(tree, (), "mass_matrix")
 
     def _moved_poses(self) -> list[MovedPose]:
         """How the velocities of bodies that the user moves came from their poses in the last step."""

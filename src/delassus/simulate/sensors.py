@@ -85,7 +85,7 @@ class Sensing:
         Parameters
         ----------
         name : str
-            That of `Scene.add`.
+            That of `Scene.add`, or of the ``mocap`` body in its MJCF file.
         pose : (3,) or (7,) array_like
             Position of its frame in the world (m), and with it the unit quaternion x y z w, which stays by default.
 

@@ -599,6 +599,85 @@ def test_names():
     assert tree.placement("fixed").link == tree.placement("world").link == -1
 
 
+MOCAP = """<mujoco><worldbody><geom name="floor" type="plane" size="5 5 .1"/>
+<body name="target" mocap="true" pos="0 0 .5" quat="1 0 0 .1"><site name="tip" pos=".1 0 0"/>
+<body name="pad" pos="0 .1 0" quat="1 .2 0 0"><geom name="plate" type="box" size=".05 .05 .05" pos="0 0 -.1"/>
+</body></body>
+<body name="fixed" pos="0 3 0"><geom name="post" size=".1"/></body>
+<body name="hand" pos="0 0 .7"><freejoint name="free"/><geom name="palm" type="box" size=".05 .05 .02" mass="1"/>
+<body name="finger" pos=".05 0 0"><joint name="hinge" axis="0 1 0"/><geom size=".01" pos=".1 0 0" mass=".1"/>
+</body></body>
+<body name="cube" pos=".5 0 .05"><freejoint/><geom name="cube" type="box" size=".05 .05 .05" mass=".2"/></body>
+<body name="other" mocap="true" pos="1 2 3"/></worldbody>
+<equality><weld body1="target" body2="hand"/>
+<connect body1="finger" body2="other" anchor="0 0 0" active="false"/></equality>
+<keyframe><key name="up" qpos="0 0 .9 1 0 0 0 .1 .5 0 .05 1 0 0 0"
+mpos="0 0 .7 0 0 0" mquat="1 0 0 .1 0 2 0 0"/></keyframe>
+</mujoco>"""
+
+
+def test_mocap_bodies_are_moved_in_scenes():
+    """With geoms, sites and welds on them; trees have them on the world, and write them back."""
+    model = mujoco.MjModel.from_xml_string(MOCAP)
+    tree, scene = ds.load(MOCAP), ds.Scene.from_robot(MOCAP)
+    assert tree.nq == model.nq and not [what for what in tree.omitted if what.startswith("mocap")]
+    assert scene.moved == {"target", "other"} and scene.tree.link_names[-2:] == ("target", "other")
+    assert {c.name: c.link for c in scene.colliders}["plate"] == "target"
+
+    sim, data = ds.Simulator(scene, dt=2e-3), mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    relative = np.linalg.inv(pose_of(data, "target")) @ pose_of(data, "hand")
+    turned = np.array([0.3, 0.5, 0.8, 0.1])  # x y z w
+    for k in range(100):
+        part = (k + 1) / 100
+        turn = (1 - part) * np.array([0.0, 0.0, 0.1, 1.0]) + part * turned
+        turn /= np.linalg.norm(turn)
+        sim.move("target", [0.1 * part, -0.2 * part, 0.5 + 0.3 * part, *turn])
+        sim.step()
+    data.mocap_pos[0], data.mocap_quat[0] = [0.1, -0.2, 0.8], np.roll(turn, 1)
+    mujoco.mj_kinematics(model, data)
+    placed = {name: ds.forward_kinematics(scene.tree, sim.q, name) for name in ("target", "pad", "tip", "hand")}
+    assert np.allclose(placed["target"], pose_of(data, "target")) and np.allclose(placed["pad"], pose_of(data, "pad"))
+    assert np.allclose(placed["tip"][:3, 3], data.site("tip").xpos)
+    assert np.allclose(placed["hand"], pose_of(data, "target") @ relative, atol=1e-8)  # loops close to 1e-10 here
+    (plate,) = [c for c in scene.colliders if c.name == "plate"]
+    at = placed["target"][:3, :3] @ plate.position + placed["target"][:3, 3]
+    assert np.allclose(at, data.geom("plate").xpos)
+
+    for robot in (MOCAP, model):
+        up = ds.Scene.from_robot(robot, configuration="up")
+        assert np.allclose(up.start[-14:-7], [0, 0, 0.7, 0, 0, 0.1 / 1.01**0.5, 1 / 1.01**0.5])
+        ds.Simulator(up).step()  # the weld is closed there
+    both = ds.Scene(ds.mechanisms.pendulum(1)).add("arm", MOCAP, at=(1, 0, 0))
+    assert both.moved == {"arm/target", "arm/other"} and np.allclose(both.start[-14:-11], [1, 0, 0.5])
+    assert both.without("arm").moved == frozenset()
+
+    again = mujoco.MjModel.from_xml_string(tree.to_mjcf())
+    for what in ("nmocap", "key_mpos", "key_mquat"):
+        assert np.allclose(getattr(again, what), getattr(model, what)), what
+    for name in ("target", "other", "hand"):
+        assert np.allclose(again.body(name).pos, model.body(name).pos), name
+        assert np.allclose(again.body(name).quat, model.body(name).quat), name
+    assert np.allclose(again.site("tip").pos, [0.1, 0, 0]) and np.allclose(again.eq_data[0][:10], model.eq_data[0][:10])
+    names = [mujoco.mj_id2name(again, mujoco.mjtObj.mjOBJ_BODY, int(x[0])) for x in (again.eq_obj1id, again.eq_obj2id)]
+    assert names == ["target", "hand"]
+    assert "target" in tree.to_mjcf() and "bodies that users move" in str(omitted_of(tree.to_urdf))
+
+
+def pose_of(data, body):
+    """Pose of a body (4, 4)."""
+    out = np.eye(4)
+    out[:3, :3], out[:3, 3] = data.body(body).xmat.reshape(3, 3), data.body(body).xpos
+    return out
+
+
+def omitted_of(write):
+    """What a writer leaves out."""
+    with pytest.raises(ModelError) as caught:
+        write(unsupported="refuse")
+    return caught.value
+
+
 def test_numbers_of_joints():
     tree = tree_from_mujoco(compile_case("ball joints"))
     a, slide = tree.joints[0], tree.joints[1]

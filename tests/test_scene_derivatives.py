@@ -461,3 +461,52 @@ def test_what_has_no_derivatives_is_refused_by_name(scene):
     for loss in (None, lambda q, v: 0.0):
         with pytest.raises(ConfigurationError, match="loss: expected three: a number and two arrays"):
             sim.gradient(loss, np.zeros((1, scene.tree.nv)))
+
+
+def test_derivatives_of_steps_with_led_bodies_are_those_of_differences():
+    """With the state before the step, at held poses, and with the pose that a body is led to; a ball bounces off it."""
+    ball, still = ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0)), [0.0, 0.0, 0.0, 1.0]
+    scene = Scene({"ball": ball}, [Collider("ball/body", Sphere(0.1), restitution=0.5)])
+    scene = scene.add("slab", Box(6, 6, 0.1), at=(0, 0, -0.15), moved=True, restitution=0.6)
+    tree = scene.tree
+    before, after = (
+        np.array([t * t, 0.2 * t, t, *Rotation.from_rotvec(t * np.array([0.3, -0.1, 0.2])).as_quat()])
+        for t in (0.4, 0.401)
+    )
+    above = before[:3] + Rotation.from_quat(before[3:]).apply([0.2, 0.1, 0.15 + 1e-3])
+    q0 = np.concatenate([above, still, before])
+
+    def stepped(change):
+        """After a step; ``change`` is of positions, velocities, and of the pose."""
+        q, v = tree.integrate(q0, change[:12]), np.concatenate([[0.3, 0.1, -4.0, 0.2, 0, 0], np.zeros(6)])
+        sim = ds.Simulator(scene, q0=q, v0=v + change[12:24], tolerance=1e-13, max_overlap=1.0)
+        sim.move("slab", tree.integrate([*q0[:7], *after], [*np.zeros(6), *change[24:]])[7:])
+        sim.step()
+        return sim
+
+    none, unit = np.zeros(30), NEAR * np.eye(30)
+    sim = stepped(none)
+    found = sim.step_derivatives(parameters=["friction", "restitution", "mass"])
+    ends = [[(tree.difference(sim.q, x.q), x.v) for x in map(stepped, (e, -e))] for e in unit]
+    wanted = np.array([np.concatenate([a - b for a, b in zip(*two, strict=True)]) for two in ends]).T / (2 * NEAR)
+    assert sim.impulses[:, 2].sum() > 1.0 and found.status is SolverStatus.CONVERGED
+    made = np.hstack([np.asarray(found.A), np.asarray(found.with_moves)])
+    assert np.allclose(made, wanted, atol=AGREES * np.abs(wanted).max())
+    assert np.allclose(made[6:12], np.hstack([np.zeros((6, 24)), np.eye(6)]))
+    assert all(np.isfinite(np.asarray(x)).all() for x in found.with_parameters.values())
+
+    def height(q, v):
+        by_q, by_v = np.zeros_like(q), np.zeros_like(v)
+        by_q[-1, 2] = by_v[-1, 3] = 1.0
+        return q[-1, 2] + v[-1, 3], by_q, by_v
+
+    at = sim.get_state()
+    gradient = sim.gradient(height, np.zeros((3, 12)))
+
+    def end(change):
+        sim.set_state({**at, "q": tree.integrate(at["q"], change)})
+        sim.run(3e-3)
+        return float(height(sim.q[None], sim.v[None])[0])
+
+    by_q = [(end(e) - end(-e)) / (2 * NEAR) for e in unit[:12, :12]]
+    assert np.allclose(gradient.q0, by_q, atol=AGREES * np.abs(by_q).max())

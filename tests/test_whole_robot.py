@@ -718,13 +718,13 @@ frictionloss="1" actuatorgravcomp="true" actuatorfrcrange="-1 2" stiffness="1 2"
 <geom size=".1" pos="1 0 0"/><site name="s"/>
 <site name="u" pos="1 0 0"/>
 <body name="b"><joint name="b" type="ball" stiffness="1" range="0 1"/><geom size=".1" pos="1 0 0"/></body></body>
-<body name="m" mocap="true"/></worldbody><equality>
+<body name="m" mocap="true"><body name="n"><joint name="n"/><geom size=".1"/></body></body></worldbody><equality>
 <connect name="loop" body1="b" anchor="0 0 0" active="false"/></equality>
 <tendon><spatial name="t" stiffness="2" range="0 1"><site site="s"/><site site="u"/></spatial></tendon>
 <sensor><jointpos name="angle" joint="a"/><clock name="clock"/></sensor>
 <actuator><motor name="plain" joint="a"/><muscle name="muscle"
 joint="a"/><motor name="cable" tendon="t"/><general name="slow" joint="a" dyntype="filter" dynprm="1"/></actuator>
-<keyframe><key name="fast" qvel="1 0 0 0"/><key name="lost" act=".5 0"/></keyframe></mujoco>"""
+<keyframe><key name="fast" qvel="1 0 0 0 0"/><key name="lost" act=".5 0"/></keyframe></mujoco>"""
 
 
 @pytest.mark.peer

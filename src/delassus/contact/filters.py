@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +49,7 @@ class Solids(Protocol):
 
     @property
     def moved(self) -> frozenset[str]:
-        """Names of robots that the user moves."""
+        """Names of robots or links that the user moves."""
 
     @property
     def parents_collide(self) -> bool:
@@ -94,6 +94,24 @@ def friction_rates(rule: int, own: Array) -> Array:
     return np.asarray(0.5 * np.sqrt(ratio) if rule == GEOMETRIC else 2.0 * ratio * ratio)
 
 
+def link_of(scene: Solids, name: Any) -> str:
+    """The name of a link or frame; of a robot, that of its root link."""
+    if isinstance(name, str) and name in scene.robots and name not in scene.tree.frames:
+        name = root_of(name, scene.robots, scene.tree)
+    scene.tree.placement(name)
+    return str(name)
+
+
+def root_of(name: str, robots: Mapping[str, Tree], tree: Tree) -> str:
+    """Name in the scene of the root link of a robot."""
+    return name + SEPARATOR + robots[name].link_names[0] if name else tree.link_names[0]
+
+
+def moved_links(scene: Solids) -> list[int]:
+    """Links that the user moves, in the order of their names."""
+    return [scene.tree.placement(link_of(scene, name)).link for name in sorted(scene.moved)]
+
+
 def may_collide(scene: Solids) -> NDArray[np.bool_]:
     """Symmetric matrix (n, n) of the pairs of colliders that may touch.
 
@@ -104,8 +122,7 @@ def may_collide(scene: Solids) -> NDArray[np.bool_]:
     in ``scene.ignore``, by names of colliders, or of the links and frames that they were put on.
     """
     links, names = scene.links, [c.link for c in scene.colliders]
-    prefixes = tuple(name + SEPARATOR if name else "" for name in scene.moved)
-    led = (links == WORLD) | np.array([name.startswith(prefixes) for name in names], dtype=bool)
+    led = np.isin(links, [WORLD, *moved_links(scene)])
     allowed: NDArray[np.bool_] = (links[:, None] != links[None, :]) & ~(led[:, None] & led[None, :])
     if not scene.parents_collide:
         carriers = _carriers(scene)

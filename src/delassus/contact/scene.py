@@ -18,7 +18,6 @@ from delassus.contact.kernel_contacts import check_number_of_points, contacts_of
 from delassus.contact.scene_parts import (
     Root,
     add,
-    check_none_moved,
     described,
     described_robots,
     first_keyframe,
@@ -29,6 +28,7 @@ from delassus.contact.scene_parts import (
     numbers_of,
     set_down,
     with_material,
+    with_moved_bodies,
     without,
 )
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
@@ -77,7 +77,7 @@ class Scene(Frozen):
     start_velocity, start_controls : (nv,) and (nu,) array_like, optional
         Velocity that it starts with, and controls of actuators in steps that are given none; zero by default.
     moved : iterable of str, optional
-        Names of robots that are one free body each, which `Simulator.move` moves and nothing else does.
+        Names of robots or links that are one free body each, which `Simulator.move` moves and nothing else does.
     springs : iterable of SpringDamper, optional
         Those without a length have that of the start. There may be some among ``loops``, too.
 
@@ -85,6 +85,7 @@ class Scene(Frozen):
     ----------
     tree : Tree
         All robots as one tree, with the scene's gravity and loops; states ``q`` (nq,) and ``v`` (nv,) are in its order.
+        Bodies that are moved have no mass, and joints with an armature that nothing accelerates.
     links : (n_colliders,) array of int
         Link of each collider; −1 for the world.
 
@@ -161,6 +162,7 @@ class Scene(Frozen):
         given = tree.neutral() if start is None else finite_array(start, (tree.nq,), "start", OTHERS)
         check_choice("friction_rule", friction_rule, get_args(FrictionRule), ConfigurationError)
         held, pulling = loops_and_springs(tree, loops, springs, tree.check_configuration(given, "start"))
+        names_of_moved, tree = moved_bodies(moved, named, tree, (*held, *pulling))
         is_same = np.array_equal(tree.gravity, g) and held == tree.constraints
         self._set_attributes(
             robots=MappingProxyType(dict(named)),
@@ -176,7 +178,7 @@ class Scene(Frozen):
             start=tree.check_configuration(given, "start"),
             start_velocity=numbers_of("start_velocity", start_velocity, tree.nv, "degree of freedom"),
             start_controls=numbers_of("start_controls", start_controls, tree.nu, "actuator"),
-            moved=moved_bodies(moved, named, (*held, *pulling)),
+            moved=names_of_moved,
             springs=pulling,
         )
 
@@ -201,7 +203,8 @@ class Scene(Frozen):
         Links that never collide are those of the SRDF file beside a URDF file (of its name, or the only one there or in
         the folder ``srdf`` beside its own), whose ``<group_state>`` become ``tree.reference_configurations``, and those
         that touch in all of these configurations or in nearly all of 100 random ones. Where no file names pairs, the
-        neutral configuration is in the place of these. MJCF files say themselves which they are.
+        neutral configuration is in the place of these. MJCF files say themselves which they are; `Simulator.move` moves
+        their ``mocap`` bodies, which are behind the others in ``q``.
 
         Parameters
         ----------
@@ -235,10 +238,16 @@ class Scene(Frozen):
         --------
         >>> scene = Scene.from_robot("go1", floor=True, configuration="standing")  # doctest: +SKIP
         """
-        tree, colliders, ignored = described(cls, robot, friction, root, massless)
+        fixed, colliders, ignored = described(cls, robot, friction, root, massless)
+        tree, moved = with_moved_bodies(fixed)
         key = None if configuration is None else check_text("configuration", configuration, "Or None.")
         at = first_keyframe(tree) if key is None else tree.keyframes[key]
-        given: dict[str, Any] = {"ignore": ignored, "descriptions": robot, "friction_rule": friction_rule}
+        given: dict[str, Any] = {
+            "ignore": ignored,
+            "descriptions": robot,
+            "friction_rule": friction_rule,
+            "moved": moved,
+        }
         given |= {"start": at.q, "start_velocity": at.v, "start_controls": at.ctrl}
         terrain = floor if isinstance(floor, HalfSpace | HeightField) else HalfSpace()
         if floor is not terrain and not check_flag("floor", floor, "Or a HalfSpace or HeightField."):
@@ -248,7 +257,7 @@ class Scene(Frozen):
             warn(f"floor of {tree.name}: its file has one already, {planes[0]!r}. Leave floor=True out.")
         ground = Collider("world", terrain, friction=friction, name="floor")
         scene = cls(tree, [*colliders, ground], **given)
-        return replace(scene, start=scene.set_down(at.q)) if is_free_body(tree) else scene
+        return replace(scene, start=scene.set_down(at.q)) if is_free_body(fixed) else scene
 
     def add(
         self,
@@ -349,12 +358,7 @@ class Scene(Frozen):
         return with_material(self, names, {"friction": friction, "restitution": restitution} | lengths)
 
     def with_friction(self, friction: float, *names: str) -> Scene:
-        """The scene with another coefficient of friction: ``with_material(*names, friction=friction)``.
-
-        Raises
-        ------
-        ConfigurationError, UnknownNameError
-            As `with_material`.
+        """The scene with another coefficient of friction: ``with_material(*names, friction=friction)``, and its errors.
 
         Examples
         --------
@@ -411,7 +415,6 @@ class Scene(Frozen):
         UnknownNameError
             Nothing has a name of ``touching``.
         """
-        check_none_moved(self, "compiled contact steps")
         named = None if touching is None else names_of("touching", touching, self)
         contacts = contacts_of_colliders(self, named, check_flag("between_links", between_links))
         return (*self.loops, *self.springs, *contacts)
@@ -440,7 +443,7 @@ class Scene(Frozen):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Rebuild from what it was made of."""
-        robots = self.tree if list(self.robots) == [""] else dict(self.robots)
+        robots = self.robots[""] if list(self.robots) == [""] else dict(self.robots)
         options: dict[str, Any] = {
             "loops": self.loops,
             "gravity": np.array(self.gravity),

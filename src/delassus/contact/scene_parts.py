@@ -13,12 +13,13 @@ from numpy.typing import ArrayLike
 from delassus.constraints import Constraint, SpringDamper, check_constraints
 from delassus.contact.collision.detector import CollisionDetector
 from delassus.contact.contacts import ContactSet
-from delassus.contact.filters import Solids
+from delassus.contact.filters import Solids, link_of, root_of
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.formats.colliders import load_colliders, load_ignored
 from delassus.formats.load import load, read_description, srdf_beside
 from delassus.formats.text import MAX_BYTES
 from delassus.model.check import check_list, check_number, finite_array, shape_of
+from delassus.model.description import unique_name
 from delassus.model.edit.combine import ON_THE_WORLD, SEPARATOR, mount
 from delassus.model.edit.massless import Massless
 from delassus.model.keyframe import Keyframe
@@ -38,6 +39,10 @@ Root = Literal["floating", "fixed"]
 
 SAMPLES, ALWAYS = 100, 0.95
 """Random configurations in which pairs are looked at; a pair that touches in more than this part of them is ignored."""
+
+HEAVY = 1e10
+"""Inertia of bodies that the user moves over the largest of others, where it is not infinite: loops and contacts change
+their velocity by as much less."""
 
 NEAR, FAR = 10.0, 1000.0
 """Gaps up to which a floor is looked for below a robot, at first and at last, over the size of its colliders."""
@@ -59,12 +64,43 @@ def described(
     is_urdf = found is not None and found.is_urdf
     srdf = srdf_beside(found.path) if found is not None and is_urdf else None
     tree = load(robot, root=root if is_urdf else "fixed", massless=massless)
-    colliders = load_colliders(robot, tree, friction=friction) if is_urdf else load_colliders(robot, tree)
+    with_moved = with_moved_bodies(tree)[0]
+    colliders = load_colliders(robot, tree, friction=friction) if is_urdf else load_colliders(robot, with_moved)
     if not is_urdf:
         return tree, colliders, load_ignored(robot)
     named = load_ignored(srdf, tree=tree) if srdf is not None else ()
     free = [*tree.reference_configurations.values()] if named else [tree.neutral()]
     return tree, colliders, (*named, *touching_always(scene_of(tree, colliders, ignore=named), free))
+
+
+def with_moved_bodies(tree: Tree) -> tuple[Tree, tuple[str, ...]]:
+    """The tree with the ``mocap`` bodies of its MJCF file on free joints, behind the others, and their names."""
+    names = tuple(dict.fromkeys(at.moved_by for at in tree.frames.values() if at.moved_by))
+    if not names:
+        return tree, names
+    frames, keys, joints, n = dict(tree.frames), dict(tree.keyframes) or {}, list(tree.joints), tree.n_links
+    poses = list[Array]()
+    for k, body in enumerate(names, n):
+        R, p = tree.frames[body].rotation, tree.frames[body].position
+        poses.append(np.concatenate([p, matrix_to_quaternion(R)]))
+        own = free_body(1.0, np.ones(3)).joints[0]
+        joints.append(replace(own, name=unique_name(f"{body}:free", {joint.name for joint in joints})))
+        for name, at in tree.frames.items():
+            if at.moved_by == body:
+                frames[name] = Placement(k, R.T @ at.rotation, R.T @ (at.position - p))
+    still = np.zeros(6 * len(names))
+    keys = {
+        name: replace(
+            x, q=np.concatenate([x.q, *([x.mocap] if x.mocap.size else poses)]), v=np.concatenate([x.v, still])
+        )
+        for name, x in {"qpos0": first_keyframe(tree), **keys}.items()
+    }
+    free = replace(
+        tree, link_names=(*tree.link_names, *names), parents=(*tree.parents, *[WORLD] * len(names)),
+        joints=tuple(joints), inertias=np.concatenate([tree.inertias, [np.eye(6)] * len(names)]), frames=frames,
+        keyframes=keys,
+    )  # fmt: skip
+    return free, names
 
 
 def touching_always(scene: Solids, free: Sequence[Array]) -> tuple[tuple[str, str], ...]:
@@ -92,9 +128,9 @@ def first_keyframe(tree: Tree) -> Keyframe:
     return tree.keyframes.get("qpos0", Keyframe(tree.neutral()).fitted(tree.nv, tree.nu))
 
 
-def is_free_body(tree: Tree) -> bool:
-    """Whether all of a tree is on one free joint."""
-    return tree.joints[0].kind is FREE and tree.parents.count(WORLD) == 1
+def is_free_body(tree: Tree, moved: int = 0) -> bool:
+    """Whether all of a tree, but for bodies that the user moves, is on one free joint."""
+    return bool(tree.joints) and tree.joints[0].kind is FREE and tree.parents.count(WORLD) == 1 + moved
 
 
 def add(
@@ -132,6 +168,11 @@ def add(
         start[:3], start[3:7] = pose.position, matrix_to_quaternion(pose.rotation)
     elif at is not None and not is_free_body(tree):
         tree = mount(tree.name, [("", tree, pose)])
+    led = [name] if is_moved else []
+    if not isinstance(what, Shape | Tree):
+        tree, bodies = with_moved_bodies(tree)
+        start = np.concatenate([start, first_keyframe(tree).q[len(start) :]])
+        led = [name + SEPARATOR + body for body in bodies]
     return replace(
         scene,
         robots={**scene.robots, name: tree},
@@ -142,7 +183,7 @@ def add(
         start=np.concatenate([scene.start, start]),
         start_velocity=np.concatenate([scene.start_velocity, np.zeros(tree.nv)]),
         start_controls=np.concatenate([scene.start_controls, np.zeros(tree.nu)]),
-        moved=[*scene.moved, *([name] if is_moved else [])],
+        moved=[*scene.moved, *led],
     )
 
 
@@ -209,7 +250,7 @@ def without(scene: SceneLike, names: Iterable[str]) -> SceneLike:
         springs=[c for c, of in pulling if not any(name.startswith(prefixes) for name in of)],
         ignore=[pair for pair in scene.ignore if pair <= known],
         descriptions={name: x for name, x in scene.descriptions.items() if name in kept},
-        moved=[name for name in scene.moved if name in kept],
+        moved=[name for name in scene.moved if name in kept or _robot_of(scene, name) in kept],
         **(_starts(scene, kept) if robots and kept else {}),
     )
 
@@ -236,32 +277,42 @@ def loops_and_springs(
     return tuple(c for c in given[0] if c.holds), tuple(pulling)
 
 
-def moved_bodies(moved: Any, robots: Mapping[str, Tree], loops: Iterable[Constraint]) -> frozenset[str]:
-    """Names of robots that the user moves, checked: each one free body, without loops."""
-    names = check_list("moved", moved, "names of bodies", "Such as ['door'].")
+def moved_bodies(
+    moved: Any, robots: Mapping[str, Tree], tree: Tree, loops: Iterable[Constraint]
+) -> tuple[frozenset[str], Tree]:
+    """Names of robots and links that the user moves, checked, and the tree where these are heavy.
+
+    Each is one free body, and no loop is on such bodies alone.
+    """
+    names, led = check_list("moved", moved, "names of bodies", "Such as ['door']."), {WORLD}
     for name in names:
-        if not isinstance(name, str) or name not in robots:
-            raise unknown_name("body that is moved", name, robots)
-        if not is_free_body(robots[name]) or robots[name].n_links > 1:
+        if not isinstance(name, str) or name not in {*robots, *tree.link_names}:
+            raise unknown_name("body that is moved", name, {*robots, *tree.link_names})
+        is_robot = name in robots and (name not in tree.frames or not name)
+        link = tree.link_names.index(root_of(name, robots, tree) if is_robot else name)
+        if (is_robot and robots[name].n_links > 1) or not _is_bare(tree, link):
             raise ConfigurationError("moved", "bodies on a free joint each", shown(name), "Add shapes, moved=True.")
-        for loop in loops:
-            tied = {frame.link for frame in loop.frames}
-            if any(link.startswith(name + SEPARATOR) or not name for link in tied):
-                advice = "Tie it to a link that is not moved."
-                raise ConfigurationError(f"body {name!r}", "no loops on what you move", repr(loop), advice)
-    return frozenset(names)
+        led.add(link)
+    for loop in loops if names else ():
+        if {*loop.carriers(tree)} <= led:
+            wanted, advice = (
+                "a loop on something that you do not move, too",
+                "Leave it out: `Simulator.move` places them.",
+            )
+            raise ConfigurationError(f"loop {loop!r}", wanted, "bodies that you move, or these and the world", advice)
+    return frozenset(names), _with_heavy(tree, sorted(led - {WORLD})) if names else tree
 
 
-def check_none_moved(scene: Any, what: str) -> None:
-    """Refuse a scene in which the user moves bodies where their motion is not represented."""
-    if scene.moved:
-        came = f"{', '.join(map(repr, sorted(scene.moved)))} in the scene"
-        raise ConfigurationError(what, "no bodies that you move", came, "Simulator's steps alone have them.")
+def _is_bare(tree: Tree, link: int) -> bool:
+    """Whether a link is a free body whose coordinates are its pose, and on which nothing of its joint acts."""
+    joint = tree.joints[link]
+    is_placed = joint.position.any() or np.any(joint.rotation != np.eye(3))
+    acts = joint.damping.any() or joint.stiffness.any() or joint.friction.any()
+    return tree.is_free_body(link) and not (is_placed or acts)
 
 
 def check_points_alone(scene: Any, what: str) -> None:
-    """Refuse a scene with what only steps of `Simulator` have: bodies that the user moves, friction of patches."""
-    check_none_moved(scene, what)
+    """Refuse a scene with friction of patches, which only steps of `Simulator` have."""
     for c in scene.colliders:
         if c.torsional or c.rolling:
             raise no_lengths(what, f"torsional={c.torsional:g} and rolling={c.rolling:g} of collider {c.name!r}")
@@ -273,12 +324,26 @@ def no_lengths(what: str, came: str) -> ConfigurationError:
     return ConfigurationError(what, "no torsional and rolling friction", came, advice)
 
 
-def link_of(scene: Any, name: Any) -> str:
-    """The name of a link or frame; of a robot, that of its root link."""
-    if isinstance(name, str) and name in scene.robots and name not in scene.tree.frames:
-        name = name + SEPARATOR + scene.robots[name].link_names[0] if name else scene.tree.link_names[0]
-    scene.tree.placement(name)
-    return str(name)
+def _with_heavy(tree: Tree, links: Sequence[int]) -> Tree:
+    """The tree with joints of some free bodies so heavy that all else cannot accelerate them.
+
+    The bodies themselves have no mass, so that gravity does not act on them.
+    """
+    inertias, joints = np.array(tree.inertias), list(tree.joints)
+    inertias[links] = 0.0
+    others = [inertias.max(initial=0.0), *(float(j.armature.max(initial=0.0)) for j in joints)]
+    for i in links:
+        joints[i] = replace(joints[i], armature=np.full(6, HEAVY * (max(others) or 1.0)), armature_is_straight=True)
+    names = {name for name, at in tree.frames.items() if at.link in links}
+    kept = {name: x for name, x in tree.gravity_compensation.items() if name not in names}
+    return replace(tree, inertias=inertias, joints=tuple(joints), gravity_compensation=kept)
+
+
+def _robot_of(scene: Any, link: str) -> str:
+    """Name of the robot that a link of a scene is of."""
+    ends = np.cumsum([tree.n_links for tree in scene.robots.values()])
+    at = scene.tree.placement(link_of(scene, link)).link
+    return str([*scene.robots][int(np.searchsorted(ends, at, side="right"))])
 
 
 def _starts(scene: Any, kept: Iterable[str]) -> dict[str, Array]:
@@ -350,7 +415,7 @@ def _renamed(c: Collider, prefix: str, at: Placement) -> Collider:
 def set_down(scene: Solids, q: ArrayLike) -> Array:
     """Configuration (nq,) whose robot touches the world's colliders from above; see `Scene.set_down`."""
     tree = scene.tree
-    if len(scene.robots) != 1 or not is_free_body(tree):
+    if len(scene.robots) != 1 or not is_free_body(tree, len(scene.moved)):
         raise ConfigurationError(
             "scene", "one robot on a free joint", f"{len(scene.robots)} robot(s)", "Give it its place in q."
         )

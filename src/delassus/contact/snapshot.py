@@ -6,7 +6,8 @@ the rows of loops and contacts there: ``J``, ``J M⁻¹ Jᵀ`` and ``M⁻¹ Jᵀ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +16,7 @@ from delassus.constraints import row_slices
 from delassus.contact import assembly
 from delassus.contact.assembly import EndEffectors
 from delassus.contact.contacts import ContactSet
+from delassus.contact.filters import moved_links
 from delassus.contact.joint_contacts import NO_JOINTS, JointContacts
 from delassus.contact.scene import Scene, check_scene
 from delassus.contact.scene_parts import check_points_alone
@@ -91,6 +93,11 @@ class ContactDynamics:
 
     Attributes
     ----------
+    tree : Tree
+        That of the scene, where gravity does not accelerate bodies that the user moves, nor loops on them.
+    moved, is_tied : list of int, and bool
+        Links that the user moves: contacts on them are on the world, at the velocities that these have; and whether
+        loops are on them.
     n_loops : int
         Number of rows of the scene's loops.
     parents, depths : (n,) arrays of int
@@ -113,8 +120,11 @@ class ContactDynamics:
     def __init__(self, scene: Scene, *, passive: Passive = "model") -> None:
         check_scene(scene)
         check_points_alone(scene, "dynamics of the whole scene")
-        tree = scene.tree
-        self.scene, self.passive = scene, passive
+        tree, self.moved = scene.tree, moved_links(scene)
+        self.is_tied = any(not {*self.moved}.isdisjoint(loop.carriers(tree)) for loop in scene.loops)
+        if self.moved and not self.is_tied:
+            tree, passive = _without_heavy(tree, self.moved, passive), "model"
+        self.scene, self.tree, self.passive = scene, tree, passive
         self.kernel = compile_kernel(tree, scene.loops, "operational_space_compliance", passive=passive, lanes=1)
         self._shapes = [r.shape for r in self.kernel.results]
         self.parents = _indices(tree.parents)
@@ -141,33 +151,48 @@ class ContactDynamics:
     @cached_property
     def response(self) -> Kernel:
         """``M⁻¹ f`` from ``q``, zero velocity, and joint forces ``f``."""
-        return compile_kernel(self.scene.tree, (), "dynamics", method="aba", gravity=(0, 0, 0), passive="none")
+        return compile_kernel(self.tree, (), "dynamics", method="aba", gravity=(0, 0, 0), passive="none")
 
     @cached_property
     def mass_matrix(self) -> Kernel:
         """``M`` from ``q``."""
-        return compile_kernel(self.scene.tree, (), "mass_matrix")
+        return compile_kernel(self.tree, (), "mass_matrix")
 
     @cached_property
     def link_wrenches(self) -> Kernel:
         """Gravity and velocity products on links from ``q`` and ``v``."""
-        return compile_kernel(self.scene.tree, (), "link_wrenches", passive=self.passive)
+        return compile_kernel(self.tree, (), "link_wrenches", passive=self.passive)
 
     @cached_property
     def inverse_dynamics(self) -> Kernel:
         """Joint forces from ``q``, ``v`` and accelerations, damping and springs overcome."""
-        return compile_kernel(self.scene.tree, (), "inverse_dynamics", passive=self.passive)
+        return compile_kernel(self.tree, (), "inverse_dynamics", passive=self.passive)
 
     @cached_property
     def armature(self) -> Array:
         """(nv,) inertias of rotors felt at joints (kg m², kg)."""
-        return np.concatenate([np.zeros(0), *(joint.armature for joint in self.scene.tree.joints)])
+        return np.concatenate([np.zeros(0), *(joint.armature for joint in self.tree.joints)])
 
     @cached_property
     def turning(self) -> Array:
         """(nv,) 1 where axes of rotors turn with the velocity, 0 where they do not (`Joint.armature_is_straight`)."""
-        straight = [joint.straight_armature for joint in self.scene.tree.joints]
+        straight = [joint.straight_armature for joint in self.tree.joints]
         return np.where(np.concatenate([np.zeros(0), *straight]), 0.0, 1.0)
+
+
+def _without_heavy(tree: Tree, links: Sequence[int], passive: Passive) -> Tree:
+    """The tree with some free bodies as ordinary ones, whose weight is compensated as a passive force.
+
+    Others of these are those of the model, or none.
+    """
+    inertias, joints = np.array(tree.inertias), list(tree.joints)
+    kept = dict(tree.gravity_compensation) if passive == "model" else {}
+    if passive == "none":
+        joints = [replace(j, damping=0.0 * j.damping, stiffness=0.0 * j.stiffness) for j in joints]
+    for i in links:
+        inertias[i], kept[tree.link_names[i]] = np.eye(6), np.array([1.0, 0.0, 0.0, 0.0])
+        joints[i] = replace(joints[i], armature=np.zeros(6))
+    return replace(tree, inertias=inertias, joints=tuple(joints), gravity_compensation=kept)
 
 
 def _indices(numbers: object) -> Indices:
@@ -295,7 +320,7 @@ class Snapshot:
     @cached_property
     def axes_rate(self) -> Array:
         """``δ`` (nv,): ``ω × v`` of free and planar joints, by which accelerations differ in axes that stay."""
-        tree, out = self.dynamics.scene.tree, np.zeros(self.v.size)
+        tree, out = self.dynamics.tree, np.zeros(self.v.size)
         for joint, at in zip(tree.joints, tree.v_slices, strict=True):
             out[at] = stacked(joint.kind.velocity_product(self.v[at].tolist()), ())
         return out
@@ -319,7 +344,7 @@ class Snapshot:
         """Forces (nv,) of motors, damping and springs."""
         if self.dynamics.passive == "none":
             return self.tau
-        return self.tau + self.dynamics.scene.tree.passive_forces(self.q, self.v)
+        return self.tau + self.dynamics.tree.passive_forces(self.q, self.v)
 
     @cached_property
     def mass_matrix(self) -> Array:
@@ -349,8 +374,12 @@ class Snapshot:
             wanted = f"numbers from −1 to {len(self.poses) - 1}"
             came = str(contacts.links.max())
             raise ConfigurationError("links of contacts", wanted, came, "They count the links of the scene's tree.")
+        if dynamics.moved:  # they move as conveyor belts do
+            given = 0.0 if contact_velocities is None else contact_velocities
+            contact_velocities = given - self.moved_rows(contacts) @ self.v
+        on = np.where(np.isin(contacts.links, dynamics.moved), WORLD, contacts.links)
         added = assembly.contact_ends(
-            contacts.links, contacts.points, contacts.frames, self.poses, dynamics.n_loops, links[n:], rows[n:], K[k:]
+            on, contacts.points, contacts.frames, self.poses, dynamics.n_loops, links[n:], rows[n:], K[k:]
         )
         sizes = np.full(n + added, 3)
         sizes[:n] = loop_sizes
@@ -358,6 +387,17 @@ class Snapshot:
         if joints.dofs.size:
             ends = ends.joined(self._joint_end_effectors(joints, dynamics.n_loops + 3 * len(contacts)))
         return ConstraintRows(self, contacts, joints, ends, loop_velocities, contact_velocities)
+
+    def moved_rows(self, contacts: ContactSet) -> Array:
+        """Jacobian (3 n, nv) of contacts on bodies that the user moves, which rows do not have."""
+        out = np.zeros((len(contacts), 3, self.v.size))
+        for link in self.dynamics.moved:
+            R, first = self.poses[link, :, :3], self.dynamics.first_dof[link]
+            at = (contacts.points - self.poses[link, :, 3]) @ R
+            sides = (contacts.links[:, :1] == link) * 1.0 - (contacts.links[:, 1:] == link)
+            across = sides[..., None] * contacts.frames.mT @ R
+            out[:, :, first : first + 6] += np.concatenate([across, -across @ skew(at)], axis=2)
+        return out.reshape(-1, self.v.size)
 
     def _joint_end_effectors(self, joints: JointContacts, start: int) -> EndEffectors:
         """Rows ``± S_iᵀ (V_i − X_i V_{p(i)})`` of joints, from the problem's row ``start`` on."""

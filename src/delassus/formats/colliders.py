@@ -59,7 +59,8 @@ def load_colliders(
     -------
     tuple of Collider
         In the order of the file. Each has the name that the file gives it; else that of its link, numbered from 0 if
-        the link has several. Bodies without joints to the world, in MJCF, are part of ``"world"``, as in MuJoCo.
+        the link has several. Bodies without joints to the world, in MJCF, are part of ``"world"``, as in MuJoCo;
+        ``mocap`` bodies are not where the tree has them as links, as that of a scene does.
 
     Raises
     ------
@@ -88,7 +89,7 @@ def load_colliders(
         kind, convex = "visual" if check_flag("visual", visual) else "collision", check_flag("convex", convex)
         found = colliders_of_urdf(source.root, source.path, kind, convex and not visual, folders, max_bytes)
     else:
-        found = colliders_of_model(source, visual)
+        found = colliders_of_model(source, visual, tree.link_names)
     colliders = []
     for link, name, shape, (rotation, position), own in found:
         if link not in tree.frames:

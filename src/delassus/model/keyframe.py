@@ -38,17 +38,20 @@ class Keyframe(ByContent):
         Controls of the tree's actuators; zero by default, and in trees that are given other actuators.
     act : (na,) array
         Activations as the file has them. No actuator of a tree has a state, so that none acts.
+    mocap : (7 k,) array
+        Positions and quaternions x y z w of MJCF's ``mocap`` bodies, which scenes move; empty: as the file places them.
     """
 
     q: Array
     v: Array = field(default_factory=lambda: np.zeros(0))
     ctrl: Array = field(default_factory=lambda: np.zeros(0))
     act: Array = field(default_factory=lambda: np.zeros(0))
+    mocap: Array = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
-        self._make_read_only("q", "v", "ctrl", "act")
+        self._make_read_only("q", "v", "ctrl", "act", "mocap")
 
     def fitted(self, nv: int, nu: int) -> Keyframe:
         """The keyframe in a tree of these sizes: velocities and controls of another size become zero."""
         v, ctrl = (x if x.shape == (n,) else np.zeros(n) for x, n in ((self.v, nv), (self.ctrl, nu)))
-        return Keyframe(self.q, v, ctrl, self.act)
+        return Keyframe(self.q, v, ctrl, self.act, self.mocap)

@@ -56,11 +56,14 @@ class Placement(ByContent):
         Orientation of the frame in the body frame.
     position : (3,) array
         Origin of the frame in the body frame, in m.
+    moved_by : str
+        Name of the ``mocap`` body of MJCF, on the world, that carries the frame; empty where there is none.
     """
 
     link: int
     rotation: Array
     position: Array
+    moved_by: str = ""
 
     def __post_init__(self) -> None:
         self._make_read_only("rotation", "position")
@@ -454,10 +457,7 @@ class Topology(ByContent):
         return frozenset(i for link in self._links("links", links) for i in self.support(link))
 
     def branching_links(self, ends: Sequence[int]) -> tuple[int, ...]:
-        """Links at which the supports of two or more end-effectors meet, root first.
-
-        ``ends`` holds one link per end-effector; a link that carries several of them is branching.
-        """
+        """Links at which supports of several end-effectors, on links ``ends``, or these themselves meet, root first."""
         ends = self._links("ends", ends)
         supporting = self.supporting_links(ends)
         meeting = Counter([*ends, *(self.parents[i] for i in supporting)])

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from delassus.contact.changes.blocks import SceneChanges
 from delassus.contact.changes.matrix import BlockMatrix
 from delassus.contact.changes.step import Pulled, StepChanges
+from delassus.contact.filters import moved_links
 from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.scene_parts import check_points_alone
@@ -23,6 +24,7 @@ from delassus.frozen import Frozen
 from delassus.model.check import check_choice, check_list, check_number, finite_array
 from delassus.model.tree import Tree
 from delassus.simulate.controls import ControlRates, Controls
+from delassus.simulate.sensors import MovedPose
 from delassus.spatial.dual_ops import Dual, DualOps
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
@@ -52,6 +54,9 @@ class StepDerivatives(Frozen):
         (2 nv, nu): with joint forces, controls or target configurations, as `Simulator.step` takes them.
     with_parameters : mapping of str to BlockMatrix
         (2 nv, n): with those asked for; friction and restitution of the scene's colliders, masses of its links.
+    with_moves : BlockMatrix
+        (2 nv, 6 k): with the poses that `Simulator.move` had bodies at, by their names in order, in the tangent that
+        `Tree.integrate` moves on. In ``A`` these are held.
     distance : float
         Change of a velocity (m/s, rad/s) at which a contact or joint sticks, slides or opens that does otherwise now;
         derivatives are others there.
@@ -62,6 +67,7 @@ class StepDerivatives(Frozen):
     A: BlockMatrix
     B: BlockMatrix
     with_parameters: Mapping[str, BlockMatrix]
+    with_moves: BlockMatrix
     distance: float
     status: SolverStatus
 
@@ -79,6 +85,12 @@ class Asked(NamedTuple):
             wanted = f"solvers of friction cones: {', '.join(map(repr, EXACT))}"
             raise ConfigurationError("solver", wanted, repr(solver), "Leave out the formulation and the solver.")
         check_points_alone(scene, "derivatives of steps")
+        moved = {*moved_links(scene)}
+        for loop in scene.loops:
+            if not moved.isdisjoint(loop.carriers(scene.tree)):
+                raise ConfigurationError(
+                    "derivatives of steps", "no loops on bodies that you move", repr(loop), "Take differences of steps."
+                )
         smoothing = None if smoothing is None else check_number("smoothing", smoothing, "In m/s.")
         names = check_list("parameters", parameters, "a list of names", f"Some of {', '.join(PARAMETERS)}.")
         for name in names:
@@ -89,17 +101,33 @@ class Asked(NamedTuple):
 class RecordedStep(NamedTuple):
     """A step to be differentiated: its changes.
 
-    And those of joint forces with positions, velocities and controls, None where they are controls.
+    Those of joint forces with positions, velocities and controls, None where they are controls; and of velocities of
+    bodies that the user moves.
     """
 
     changes: Callable[[], StepChanges]
     of_controls: Callable[[], ControlRates | None]
+    moved: Sequence[MovedPose]
 
     @classmethod
-    def of(cls, scene: SceneChanges, steps: BlockSteps, controls: Controls, asked: Asked) -> RecordedStep:
+    def of(
+        cls, scene: SceneChanges, steps: BlockSteps, controls: Controls, asked: Asked, moved: Sequence[MovedPose]
+    ) -> RecordedStep:
         """The last of some steps, to be differentiated now or later."""
         changes = partial(StepChanges, scene, scene.recorded(steps), asked.smoothing, "mass" in asked.sizes)
-        return cls(changes, partial(controls.rates, controls.given))
+        return cls(changes, partial(controls.rates, controls.given), moved)
+
+    def pull_moves(self, q: Array, v: Array) -> Array:
+        """From what counts positions and velocities (nv, m) before the step to that of poses (6 k, m).
+
+        Velocities of bodies that the user moves are no more their own: they follow from poses before and after.
+        """
+        out = np.zeros((6 * len(self.moved), q.shape[1]))
+        for k, (dofs, by_q, by_pose) in enumerate(self.moved):
+            q[dofs] += by_q.T @ v[dofs]
+            out[6 * k : 6 * k + 6] = by_pose.T @ v[dofs]
+            v[dofs] = 0.0
+        return out
 
 
 def step_derivatives(recorded: RecordedStep, asked: Asked, dofs: Indices) -> StepDerivatives:
@@ -118,6 +146,11 @@ def step_derivatives(recorded: RecordedStep, asked: Asked, dofs: Indices) -> Ste
         column = np.arange(begin, min(begin + COLUMNS, 2 * most))
         found.append(step.pulled(*(1.0 * (number[:, None] == column - shift) for shift in (0, most))))
     every = Pulled(*(np.concatenate(parts, axis=1) for parts in zip(*found, strict=True)))
+    of_scene = np.empty((2, *every.q.shape))
+    of_scene[:, dofs] = every.q, every.v
+    moves = recorded.pull_moves(*of_scene)
+    every = every._replace(q=of_scene[0][dofs], v=of_scene[1][dofs])
+    of_moves, with_moves, order = list[Indices](), list[Array](), [m.dofs.start for m in recorded.moved]
     rows, columns = list[Indices](), list[Indices]()
     A, B, given = list[Array](), list[Array](), {name: list[tuple[Indices, Array]]() for name in asked.sizes}
     for blocks, at in zip(islands, places, strict=True):
@@ -128,6 +161,9 @@ def step_derivatives(recorded: RecordedStep, asked: Asked, dofs: Indices) -> Ste
         B.append(with_u)
         columns.append(acting)
         rows.append(np.concatenate([dofs[at], nv + dofs[at]]))
+        own_moves = [6 * k + np.arange(6) for k, start in enumerate(order) if start in dofs[at]]
+        of_moves.append(np.concatenate([np.zeros(0, np.int64), *own_moves]))
+        with_moves.append(moves[of_moves[-1]][:, own].T)
         for name, of_name in given.items():
             which, counts = step.with_parameter(name, every, blocks)
             of_name.append((which, counts[:, own].T))
@@ -140,7 +176,8 @@ def step_derivatives(recorded: RecordedStep, asked: Asked, dofs: Indices) -> Ste
     return StepDerivatives(
         BlockMatrix(shape, of_rows, of_rows, tuple(A)),
         BlockMatrix((2 * nv, n_controls), of_rows, tuple(columns), tuple(B)),
-        with_parameters, step.distance, step.status,
+        with_parameters, BlockMatrix((2 * nv, len(moves)), of_rows, tuple(of_moves), tuple(with_moves)),
+        step.distance, step.status,
     )  # fmt: skip
 
 
@@ -214,6 +251,7 @@ def trajectory_gradient(
             given[which] += of_name[:, 0]
         of_q, of_v, of_tau = np.zeros((3, tree.nv))
         of_q[dofs], of_v[dofs], of_tau[dofs] = pulled.q[:, 0], pulled.v[:, 0], pulled.tau[:, 0]
+        steps[t].pull_moves(of_q[:, None], of_v[:, None])
         if rates is not None:
             of_q, of_v, of_tau = of_q + rates[0].T @ of_tau, of_v + rates[1].T @ of_tau, rates[2].T @ of_tau
         controls.append(of_tau)

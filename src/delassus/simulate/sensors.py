@@ -3,27 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.accuracy.rank import REGULAR_CONDITION
 from delassus.constraints import Frame
 from delassus.constraints.sensors import CAUSED, FORCES, Sensor, Sensors, check_no_loops, check_sensors
 from delassus.constraints.shapes.rays import ray_meets
+from delassus.contact.filters import link_of, moved_links
 from delassus.contact.scene import Scene
-from delassus.contact.scene_parts import link_of, pose_of
+from delassus.contact.scene_parts import pose_of
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, shown, unknown_name
+from delassus.frozen import cached_property
 from delassus.model.check import finite_array
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.declarations.kinematics import frame_jacobian, frame_velocity
 from delassus.quantities.options import Control, Reference
 from delassus.runtime.compile import compile as compile_kernel
+from delassus.runtime.kernel import Kernel
 from delassus.simulate.controls import Controls
-from delassus.spatial.joint_kinds import BALL, FREE
+from delassus.spatial.dual_ops import Dual, DualOps
+from delassus.spatial.joint_kinds import BALL, FREE, rotated
+from delassus.spatial.motion import minus
 from delassus.spatial.numpy_ops import NUMPY
+from delassus.spatial.ops import Ops, Scalar
 from delassus.spatial.rotations import Array, quaternion_to_matrix
+
+
+def velocity_between(ops: Ops, q: Sequence[Scalar], pose: Sequence[Scalar], dt: float) -> list[Scalar]:
+    """Velocity (6) of a free joint at ``q`` (7) to a pose (7) at its end."""
+    slide = rotated(FREE.rotation(q).inverse(), minus(pose[:3], q[:3]))
+    return [x / dt for x in (*slide, *BALL.difference(ops, q[3:], pose[3:]))]
+
+
+class MovedPose(NamedTuple):
+    """Changes (6, 6) of the velocity of a body that the user moves: with its pose before a step, and that wanted."""
+
+    dofs: slice
+    by_q: Array
+    by_pose: Array
+
+    @classmethod
+    def of(cls, dofs: slice, q: Array, pose: Array, dt: float) -> MovedPose:
+        """From the pose before the step (7,) and the one after it."""
+        ops, still = DualOps(NUMPY), [list(map(Dual, x.tolist())) for x in (q, pose)]
+        steps: Any = [Dual(0.0, {k: 1.0}) for k in range(6)]
+        found = list[Array]()
+        for which in range(2):
+            ends = list[Any](still)
+            ends[which] = FREE.integrate(ops, ends[which], steps)
+            velocity: Any = velocity_between(ops, ends[0], ends[1], dt)
+            found.append(np.array([[float(x.rate(k)) for k in range(6)] for x in velocity]))
+        return cls(dofs, *found)
 
 
 class Sensing:
@@ -51,7 +85,7 @@ class Sensing:
         Parameters
         ----------
         name : str
-            That of `Scene.add`.
+            That of `Scene.add`, or of the ``mocap`` body in its MJCF file.
         pose : (3,) or (7,) array_like
             Position of its frame in the world (m), and with it the unit quaternion x y z w, which stays by default.
 
@@ -83,26 +117,59 @@ class Sensing:
             turn /= np.linalg.norm(turn)
             self._wanted[k, 3:] = turn if turn @ self._wanted[k, 3:] >= 0.0 else -turn
 
+    @cached_property
     def _places(self) -> list[tuple[slice, slice]]:
         """Slices of ``q`` and ``v`` of bodies that the user moves."""
-        return [(self.scene.q_slice(name), self.scene.v_slice(name)) for name in sorted(self.scene.moved)]
+        tree = self.scene.tree
+        return [(tree.q_slices[link], tree.v_slices[link]) for link in moved_links(self.scene)]
 
     def _led(self) -> Array:
         """Velocities (nv,), those of bodies that the user moves so that a step takes them where they are wanted."""
         if not self.scene.moved:
             return self.v
         v = self.v.copy()
-        for (sq, sv), pose in zip(self._places(), self._wanted, strict=True):
-            q = self.q[sq]
-            slide, turn = (pose[:3] - q[:3]) / self.dt, BALL.difference(NUMPY, q[3:].tolist(), pose[3:].tolist())
-            v[sv] = *(quaternion_to_matrix(q[3:]).T @ slide), *(np.array(turn) / self.dt)
+        for (sq, sv), pose in zip(self._places, self._wanted, strict=True):
+            q, to = self.q[sq].tolist(), pose.tolist()
+            v[sv] = np.array(velocity_between(NUMPY, q, to, self.dt)) if q != to else 0.0
         return v
+
+    def _pulled(self, v: Array) -> Array:
+        """Velocities (nv,) where loops on bodies that the user moves pull what they hold along, as an impact does."""
+        if self._tied is None:
+            return v
+        dofs, jacobian, mass_matrix = self._tied
+        J, M = np.asarray(jacobian(self.q)), np.asarray(mass_matrix(self.q))
+        L = np.linalg.cholesky(M[np.ix_(dofs, dofs)])
+        over = np.linalg.solve(
+            L, J[:, dofs].T
+        )  # velocities of least kinetic energy, where these are to be least squares
+        out = v.copy()
+        out[dofs] += np.linalg.solve(L.T, np.linalg.lstsq(over.T, -J @ v, rcond=REGULAR_CONDITION**0.5)[0])
+        return out
+
+    @cached_property
+    def _tied(self) -> tuple[Array, Kernel, Kernel] | None:
+        """Degrees of freedom that loops tie to bodies that the user moves, and kernels of ``J`` and ``M``."""
+        tree, led, loops = self.scene.tree, {*moved_links(self.scene)}, self.scene.loops
+        blocks = tree.blocks(loop.carriers(tree) for loop in loops)
+        links = [i for block in blocks if len(block) > 1 and led & {*block} for i in block if i not in led]
+        if not links:
+            return None
+        dofs = np.concatenate([np.arange(tree.v_slices[i].start, tree.v_slices[i].stop) for i in links])
+        return dofs, compile_kernel(tree, loops, "jacobian"), compile_kernel(tree, (), "mass_matrix")
+
+    def _moved_poses(self) -> list[MovedPose]:
+        """How the velocities of bodies that the user moves came from their poses in the last step."""
+        if self._before is None:
+            return []
+        q, ends = self._before[0], self.q
+        return [MovedPose.of(sv, q[sq], ends[sq], self.dt) for sq, sv in self._places]
 
     def _arrive(self) -> None:
         """Put bodies that the user moves where they are wanted, to the last bit."""
         if self.scene.moved:
             self.q = self.q.copy()
-            for (sq, _), pose in zip(self._places(), self._wanted, strict=True):
+            for (sq, _), pose in zip(self._places, self._wanted, strict=True):
                 self.q[sq] = pose
 
     def sensors(self, sensors: Sensors = None) -> dict[str, Array]:
@@ -195,14 +262,16 @@ class Sensing:
         Raises
         ------
         UnknownNameError, ConfigurationError
-            As `twist`; no free joint carries it; a twist that is not six finite numbers.
+            As `twist`; no free joint carries it, or `move` moves it; a twist that is not six finite numbers.
         """
         tree, frame = self.scene.tree, _frame_of(self.scene, name)
         wanted = finite_array(twist, (6,), "twist", "Linear velocity (m/s), then angular velocity (rad/s).")
         free = [i for i in tree.support(frame.on(tree).link) if tree.joints[i].kind is FREE]
-        if not free:
-            advice = "Set sim.v of its joints."
-            raise ConfigurationError("name", "what a free joint carries", shown(name), advice)
+        if not free or free[-1] in moved_links(self.scene):
+            advice = "Lead it there by `move`." if free else "Set sim.v of its joints."
+            raise ConfigurationError(
+                "name", "what a free joint carries, and no body that you move", shown(name), advice
+            )
         J, at, v = frame_jacobian(tree, self.q, frame, reference=reference), tree.v_slices[free[-1]], self.v.copy()
         v[at] = 0.0
         v[at] = np.linalg.solve(J[:, at], wanted - J @ v)

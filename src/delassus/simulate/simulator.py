@@ -238,7 +238,7 @@ class Simulator(Sensing):
         v0 = v_start if v0 is None else v0
         self.q = one_state("q0", tree.check_configuration(q0, "q0"))
         self.v = one_state("v0", tree.check_velocity(v0, "v0"))
-        self._wanted = np.array([self.q[at] for at, _ in self._places()]).reshape(-1, 7)
+        self._wanted = np.array([self.q[at] for at, _ in self._places]).reshape(-1, 7)
         self.time, self.steps, self._before, self._measured = 0.0, 0, None, {}
         self._earlier, self.status = Counter[SolverStatus](), SolverStatus.CONVERGED
         most = check_number("max_overlap", max_overlap, UNIT, above=False)
@@ -281,7 +281,7 @@ class Simulator(Sensing):
             try:
                 for n in filter(None, (1, some - 2, 1) if some > 1 else (1,)):
                     self._before = self.q, self._led()
-                    self.q, self.v = self._steps.advance(*self._before, forces, n)
+                    self.q, self.v = self._steps.advance(self.q, self._pulled(self._before[1]), forces, n)
                     self._arrive()
             except BaseException:  # interrupts, too: some of the steps may have been made
                 if before is not None:
@@ -321,7 +321,7 @@ class Simulator(Sensing):
 
     def _last_step(self, asked: Asked) -> RecordedStep:
         """What computes the derivatives of the last step, now or later."""
-        return RecordedStep.of(self._changes, self._steps, self._controls, asked)
+        return RecordedStep.of(self._changes, self._steps, self._controls, asked, self._moved_poses())
 
     def gradient(
         self, loss: Loss, controls: ArrayLike, *, parameters: Iterable[str] = (), smoothing: float | None = None

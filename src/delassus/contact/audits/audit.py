@@ -25,6 +25,7 @@ from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.contact.audits.mujoco import Softness, mujoco_step
 from delassus.contact.audits.step import ContactStep
 from delassus.contact.formulations.problem import ContactSolution
+from delassus.contact.scene_parts import HEAVY
 from delassus.contact.solvers.double_double import ROUNDING, cone_distance, de_saxce, natural_map
 from delassus.contact.solvers.registry import TOLERANCE
 from delassus.errors import ConfigurationError
@@ -239,10 +240,19 @@ def _step_of(solution: ContactSolution) -> ContactStep:
     problem, start, rows = solution.problem, solution.problem.motion, solution.problem.model.rows
     dt = problem.dt or 1.0  # an impact takes no time, and nothing depends on it
     known = rows.jacobian.T @ np.concatenate([solution.loops, problem.applied]) + start.momentum(problem.dt)
+    M, J, velocities, found = start.mass_matrix, rows.jacobian, rows.contact_velocities, solution.found.ravel()
+    if moved := start.dynamics.moved:  # what moves them holds them against impulses
+        on, M = np.zeros((len(velocities), len(M))), M.copy()
+        on[: 3 * len(problem.contacts)] = start.moved_rows(problem.contacts)
+        J, velocities = np.concatenate([J[: rows.n_loops], J[rows.n_loops :] + on]), velocities + on @ start.v
+        known = known - on.T @ found
+        for link in [] if start.dynamics.is_tied else moved:
+            dofs = start.dynamics.tree.v_slices[link]
+            M[dofs, dofs] *= HEAVY
+            known[dofs] += M[dofs, dofs] @ start.v[dofs] * (1.0 - 1.0 / HEAVY)
     gaps = np.zeros(rows.friction.size)
     gaps[: len(problem.contacts)] = -problem.contacts.depths
     return ContactStep(
-        start.mass_matrix, rows.jacobian[rows.n_loops :], start.v, solution.velocity, solution.found.reshape(-1, 3),
-        rows.friction, gaps, dt, (known - start.mass_matrix @ start.v) / dt, problem.friction_offset,
-        -rows.contact_velocities.reshape(-1, 3),
+        M, J[rows.n_loops :], start.v, solution.velocity, found.reshape(-1, 3), rows.friction, gaps, dt,
+        (known - M @ start.v) / dt, problem.friction_offset, -velocities.reshape(-1, 3),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from delassus.contact.changes.contacts import supports_of
 from delassus.contact.changes.record import StepRecord, record_of
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.blocks import MOTION_OF_BLOCKS, Blocks
+from delassus.contact.sparse.blocks import INFINITE, MOTION_OF_BLOCKS, Blocks
 from delassus.contact.sparse.records import Options
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError
@@ -53,6 +53,9 @@ class BlockChanges(NamedTuple):
     q_by_shift: BlockDiagonal
     v_by_v: BlockDiagonal
     v_by_shift: BlockDiagonal
+
+
+MOMENTUM_Q, MOMENTUM_V = map(BlockChanges._fields.index, ("momentum_q", "momentum_v"))
 
 
 class InertialForces(NamedTuple):
@@ -111,6 +114,10 @@ class SceneChanges:
             given = [self.blocks.inertias] if self.blocks.kinds[number].is_free else []
             kernel = self.kernel(number, "free_step_changes")
             found.append(kernel(q, of_state[0], of_state[1], self.options.dt, of_state[2], *given))
+            if given and len(self.blocks.moved):
+                found[-1] = list(map(np.array, found[-1]))
+                found[-1][MOMENTUM_Q][self.blocks.moved] = 0.0
+                found[-1][MOMENTUM_V][self.blocks.moved] = -INFINITE * np.eye(6)
         return BlockChanges(*(BlockDiagonal([x[i] for x in found]) for i in range(len(BlockChanges._fields))))
 
     def batches(self, q: Array, *of_dofs: Array) -> Iterator[tuple[int, Array, list[Array]]]:

@@ -145,7 +145,6 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     state, bodies, asleep = data.state, data.bodies, (tape.asleep.copy(), data.sleep.island.copy())
     assert len(on_joints) == k
     space, springs = data.space, steps.blocks.springs
-    masses = bodies.mass, bodies.inverse, springs.ratios, springs.stiffness, springs.damping
     search = Search(
         space.pairs[touching], data.links.reach.copy(), space.world.copy(), space.centres.copy(),
         space.paths[touching, 0].copy(), data.links.overlaps.copy(),
@@ -155,6 +154,10 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     moved = loops.moved.copy(), loops.reached.copy(), motion.pushed.copy()
     smooth = Smooth(*moved, closed, errors, loops.mobilities.copy())
     correction = Correction(pushes, compliances, on_joints, rows.law.R[m:total].copy(), state.shift.copy(), smooth)
+    mass = bodies.mass.copy()
+    for b in steps.blocks.moved:
+        mass[36 * b : 36 * b + 36] = bodies.M[36 * b : 36 * b + 36]
+    masses = mass, bodies.inverse, springs.ratios, springs.stiffness, springs.damping
     return StepRecord(
         tape.q.copy(), data.progress.start.copy(), state.tau.copy(), asleep, data.links.poses.copy(),
         Masses(*(x.copy() for x in masses)), found, search, problems, correction, steps.status,

@@ -441,7 +441,10 @@ class StepChanges:
         if self._with_mass:
             masses = self.scene.blocks.mass
             of_bodies = mass[: 6 * len(masses)].reshape(len(masses), 6, k).sum(axis=1)
-            out.mass[: len(masses)] = of_bodies / masses[:, None]
+            has_mass = masses > 0.0  # bodies that the user moves have none
+            out.mass[: len(masses)] = (
+                np.where(has_mass, 1.0 / np.where(has_mass, masses, 1.0), 0.0)[:, None] * of_bodies
+            )
             self.scene.with_masses(record, inertial, out.mass)
         self.known = self.known and self.response.is_regular and self.at_impact.is_regular
         return out

@@ -99,7 +99,7 @@ def _hinges(dynamics: ContactDynamics, geared: bool) -> tuple[Indices, Indices, 
 @lru_cache(maxsize=8)
 def inverse_inertias(dynamics: ContactDynamics) -> Array:
     """``H_i⁻¹`` (n, 6, 6), which do not change; raises `ModelError` for links that are not bodies with volume."""
-    tree = dynamics.scene.tree
+    tree = dynamics.tree
     size = np.sqrt(tree.inertias.diagonal(axis1=1, axis2=2))
     size[size == 0.0] = 1.0
     scaled = tree.inertias / size[:, :, None] / size[:, None, :]

@@ -21,7 +21,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from delassus.contact.snapshot import ConstraintRows, Indices, Snapshot
+from delassus.contact.snapshot import ConstraintRows, ContactDynamics, Indices, Snapshot
+from delassus.errors import ConfigurationError
 from delassus.spatial.rotations import Array
 
 
@@ -61,7 +62,15 @@ class Formulation(ABC):
     W: Array
 
     def __init__(self, rows: ConstraintRows) -> None:
+        self.check_loops(rows.snapshot.dynamics)
         self.rows = rows
+
+    @classmethod
+    def check_loops(cls, dynamics: ContactDynamics) -> None:
+        """Refuse loops on bodies that the user moves, whose large inertias are beside small ones in other matrices."""
+        if dynamics.is_tied and cls.name not in ("os", "rmc"):
+            wanted, came = "'os' or 'rmc' with loops on bodies that you move", repr(cls.name)
+            raise ConfigurationError("formulation", wanted, came, "Or leave it out.")
 
     def _divide(self, Lambda: Array) -> None:
         """Blocks ``A, B, C, W`` of ``Λ``, bilateral rows first."""

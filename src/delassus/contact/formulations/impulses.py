@@ -63,6 +63,7 @@ class FormulatedImpulses:
     def __init__(self, dynamics: ContactDynamics, formulation: str, solver: ImpulseSolver) -> None:
         self.dynamics, self.solver, self._formulation = dynamics, solver, FORMULATIONS[formulation]
         self._in_joints = FORMULATIONS[IN_JOINTS.get(formulation, formulation)]
+        self._formulation.check_loops(dynamics)
 
     def __call__(self, problem: RowProblem) -> ContactSolution | None:
         """Solve; None where there is nothing to solve for."""

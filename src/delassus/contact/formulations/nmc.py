@@ -50,7 +50,7 @@ class NonMinimalCoordinates(AugmentedFormulation):
         return (
             np.concatenate([np.repeat(place, 6, axis=1).ravel(), np.repeat(columns, 12, axis=1).ravel()]),
             np.concatenate([np.tile(place, (1, 6)).ravel(), np.tile(columns, (1, 12)).ravel()]),
-            np.concatenate([d.scene.tree.inertias.ravel(), value.ravel()]),
+            np.concatenate([d.tree.inertias.ravel(), value.ravel()]),
         )
 
     @cached_property
@@ -62,7 +62,7 @@ class NonMinimalCoordinates(AugmentedFormulation):
     def vector(self, motion: Snapshot, dt: float, applied: Array) -> tuple[Array, Array]:
         """``a = −(M V⁻ + dt (C − M J̇ v) + G_uᵀ applied, U)``, ``b = 0``."""
         rows, e, d = self.rows, self.end_effectors, self.dynamics
-        h = self.smooth_impulses(motion, dt) + np.einsum("iab,ib->ia", d.scene.tree.inertias, motion.twists)
+        h = self.smooth_impulses(motion, dt) + np.einsum("iab,ib->ia", d.tree.inertias, motion.twists)
         h += e.wrenches(np.concatenate([np.zeros(self.n_bilateral), applied]), self.n_links)
         self.add_joint_impulses(h, d.armature * motion.rotor_velocities(dt))
         known = np.concatenate([h.ravel(), np.zeros(self.n_hinges), rows.loop_velocities])

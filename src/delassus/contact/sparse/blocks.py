@@ -14,8 +14,8 @@ import numpy as np
 
 from delassus.constraints import Constraint, SpringDamper, bounded_joints
 from delassus.constraints.contact import BoundedJoint
+from delassus.contact.filters import moved_links
 from delassus.contact.scene import Scene
-from delassus.contact.scene_parts import link_of
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import Bodies, Joints, Links
 from delassus.contact.sparse.springs import Line, Pull, pulls_of_joints, springs_of
@@ -113,13 +113,14 @@ def body_groups(scene: Scene, passive: Passive, blocks: list[list[int]]) -> list
 
     made: dict[object, tuple[Tree, list[list[int]]]] = {}
     kinds, free = list[BodyGroup](), list[list[int]]()
+    moved = moved_links(scene)
     for k, links in enumerate(blocks):
         loops, springs = tied.get(k, []), pulling.get(k, [])
         if loops and springs:
             advice = "Hold these links by joints, or let Distance constraints with no spring do it."
             raise ConfigurationError("springs", "links that no loop ties", repr(springs[0]), advice)
         own = part_of(tree, links, named=bool(loops or springs))
-        if not (loops or springs) and _is_free(own, passive):
+        if not (loops or springs) and (links[0] in moved or _is_free(own, passive)):
             free.append(links)
         elif loops or springs:
             kinds.append(BodyGroup(own, loops, np.array([links]), False, springs))
@@ -154,6 +155,8 @@ class Blocks:
     of_links : Links
     mass, centre, inertias : (k), (k, 3) and (k, 10) arrays
         Of free bodies: kg, m, and the parameters of payloads.
+    moved : array of int
+        Free bodies that the user moves.
     joints : Joints
     springs : Springs
     ties : list of lists of int
@@ -239,7 +242,9 @@ class Blocks:
 
     def _describe_free(self, tree: Tree) -> None:
         free = self.kinds[0].links[:, 0] if self.kinds and self.kinds[0].is_free else np.zeros(0, np.int64)
+        self.moved = np.flatnonzero(np.isin(free, moved_links(self.scene)))
         H = tree.inertias[free]
+        H[self.moved] = np.eye(6)
         self.mass = np.ascontiguousarray(H[:, 0, 0])
         # the upper right block of a spatial inertia is −m ĉ, entry (0, 4) of which is m c_z
         self.centre = np.stack([H[:, 1, 5], H[:, 2, 3], H[:, 0, 4]], axis=1) / self.mass[:, None]
@@ -258,7 +263,7 @@ class Blocks:
         L, k = (np.linalg.cholesky(H) if len(free) else H), np.arange(6)
         L[:, k, k] = 1.0 / L[:, k, k]
         self.bodies.L[:n] = np.swapaxes(L, 1, 2).ravel()  # by columns
-        for b in np.flatnonzero(np.isin(free, [tree.placement(link_of(self.scene, x)).link for x in self.scene.moved])):
+        for b in self.moved:
             at = slice(36 * b, 36 * b + 36)  # no energy, no response; Newton's method divides by the mass
             self.mass[b] = self.bodies.mass[at] = self.bodies.inverse[at] = self.bodies.L[at] = 0.0
             self.bodies.M[at] = INFINITE * np.eye(6).ravel()

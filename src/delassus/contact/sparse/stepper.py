@@ -13,6 +13,7 @@ from delassus.contact.collision import CollisionDetector
 from delassus.contact.collision.colliders import PairMemory
 from delassus.contact.collision.narrow_phase import INVALID_POSE
 from delassus.contact.contacts import ContactSet
+from delassus.contact.filters import moved_links
 from delassus.contact.formulations.impulses import RowProblem
 from delassus.contact.formulations.problem import ContactSolution
 from delassus.contact.joint_contacts import JointContacts
@@ -403,7 +404,8 @@ class BlockSteps:
         is_step = self._progress.step[PHASE] == STEP_FORWARD
         added = masses_in_step(blocks.springs, blocks.bodies, blocks.dofs, dt) if is_step else None
         problem = RowProblem(
-            q, v, ContactSet.trusted(*found), rows.law.d[near, 2], np.divide(offset, mu, out=np.zeros(near.size), where=mu > 0.0),
+            q, v, ContactSet.trusted(*found), rows.law.d[near, 2],
+            np.divide(offset, mu, out=np.zeros(near.size), where=mu > 0.0),
             JointContacts(
                 np.concatenate([dofs, dofs, dofs[rubbing]]), np.repeat([1, -1, 1], [n - m, n - m, rubbing.size]),
                 dt * np.concatenate([-rows.law.d[m:n, 0], rows.law.d[m:n, 1]]),
@@ -474,9 +476,10 @@ class BlockSteps:
         return Counter({status: n for status, n in zip(STATUSES, self._progress.totals.tolist(), strict=True) if n})
 
     def energy(self, q: Array, v: Array) -> Energies:
-        """Kinetic and potential energy (J)."""
-        kinetic = potential = 0.0
-        tree = self.blocks.scene.tree
+        """Kinetic and potential energy (J), without those of bodies that the user moves."""
+        kinetic, potential, tree, v = 0.0, 0.0, self.blocks.scene.tree, v.copy()
+        for link in moved_links(self.blocks.scene):  # whose mass is none of the scene's
+            v[tree.v_slices[link]] = 0.0
         for kind in self.blocks.kinds:
             coordinates = np.array([[c for i in links for c in _range(tree.q_slices[i])] for links in kind.links])
             dofs = np.array([[c for i in links for c in _range(tree.v_slices[i])] for links in kind.links])

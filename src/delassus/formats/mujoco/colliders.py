@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Literal
 
 import numpy as np
@@ -22,16 +23,26 @@ SEEN = 2
 """MuJoCo shows geoms of the groups up to this one."""
 
 
-def colliders_of_model(given: Any, visual: bool) -> list[Found]:
-    """Geoms of a compiled model; see `delassus.formats.colliders.load_colliders`."""
+def colliders_of_model(given: Any, visual: bool, moved: Collection[str] = ()) -> list[Found]:
+    """Geoms of a compiled model; see `delassus.formats.colliders.load_colliders`.
+
+    Those that ``moved`` ones of its mocap bodies carry are on these, others on the world.
+    """
     model = NamedModel(given, EXPECTED)
     data = model.mujoco.MjData(model.model)
     model.mujoco.mj_kinematics(model.model, data)
     names, bodies = _names(model)
     found: list[Found] = []
+    led = {body: root for body, root in model.moved_bodies().items() if bodies[root] in moved}
     for g in np.flatnonzero(model.geom_group <= SEEN).tolist() if visual else _colliding(model):
         body = int(model.geom_bodyid[g])
-        if model.body_weldid[body] == 0:  # it does not move: its place in the world is known
+        if body in led:
+            root, R = led[body], data.xmat[led[body]].reshape(3, 3)
+            link, pose = (
+                bodies[root],
+                (R.T @ data.geom_xmat[g].reshape(3, 3), R.T @ (data.geom_xpos[g] - data.xpos[root])),
+            )
+        elif model.body_weldid[body] == 0:  # it does not move: its place in the world is known
             link, pose = "world", (data.geom_xmat[g].reshape(3, 3).copy(), data.geom_xpos[g].copy())
         else:
             link, pose = bodies[body], (rotation_of(model.geom_quat[g]), model.geom_pos[g].copy())

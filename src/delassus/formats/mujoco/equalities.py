@@ -136,7 +136,8 @@ def equalities(
             for row, rest in rows:
                 _couple(out, row, rest, at_start, taken)
             continue
-        ends = [frame.on(tree) for frame in constraint.frames if frame.given is None]
+        free = [frame for frame in constraint.frames if frame.given is None]
+        ends, led = [frame.on(tree) for frame in free], [tree.placement(frame.link).moved_by for frame in free]
         selected = constraint.constant_rows if len(ends) == len(constraint.frames) > 0 else None
         is_weld = _same(selected, np.eye(6)) and constraint.rigid
         is_point = _same(selected, np.eye(6)[:3]) and not constraint.rigid
@@ -146,12 +147,15 @@ def equalities(
         in_world = [compose(poses[at.link], (at.rotation, at.position)) for at in ends]
         if len(ends) == 1:  # it is held where it starts
             ends.append(Placement(WORLD, *in_world[0]))
+            led.append("")
             in_world.append(in_world[0])
-        names = ["world" if at.link == WORLD else carriers[at.link][0] for at in ends]
-        if not {*names} <= {"world", *bodies}:
+        on = [carriers[at.link] if at.link != WORLD else ("world", carriers[WORLD][1]) for at in ends]
+        on = [(body, tree.frames[body]) if body else at for body, at in zip(led, on, strict=True)]
+        names = [name for name, _ in on]
+        if not {*names} <= {"world", *led, *bodies}:
             out.others.append(repr(constraint))
             continue
-        (R, p), (S, anchor) = (_in_link(at, carriers[at.link][1]) for at in ends)
+        (R, p), (S, anchor) = (_in_link(at, body) for at, (_, body) in zip(ends, on, strict=True))
         between = {"body1": names[0], "body2": names[1]}
         gap = np.max(np.abs(in_world[0][1] - in_world[1][1]))
         if is_point and gap <= SAME * max(1.0, float(np.max(np.abs(in_world[0][1])))):

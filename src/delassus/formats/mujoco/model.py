@@ -2,7 +2,7 @@
 
 Links and degrees of freedom keep MuJoCo's order. A body with several joints becomes as many links, all but the last of
 them without mass; the last has the body's name. Armature of tendons is refused, as it couples joints through the mass
-matrix. A mocap body stays where the model puts it.
+matrix. A mocap body is on the world, where the model puts it; scenes move it.
 
 The layouts of ``qpos`` and ``q`` and of ``qvel`` and ``v`` are the same but for two things: MuJoCo's quaternions are
 ``[w x y z]``, ours ``[x y z w]``; and the linear velocity of a free joint is in the world's axes there, in the body's
@@ -80,8 +80,10 @@ def tree_from_mujoco(given: Any, check_inertia: Check = "warn", source: str = ""
             links.append(own)
             if body:
                 joints.append(RawJoint(unique_name(f"{name}:fixed", carriers), FIXED, parent, name, position, rotation))
+    led = {body_names[body]: body_names[root] for body, root in model.moved_bodies().items()}
     for site, name in enumerate(model.given_names("site")):
         if name and name not in frames:
+            led[name] = led.get(body_names[model.site_bodyid[site]], "")
             frames.add(name)
             links.append(RawLink(name))
             parent, R = body_names[model.site_bodyid[site]], rotation_of(model.site_quat[site])
@@ -89,6 +91,7 @@ def tree_from_mujoco(given: Any, check_inertia: Check = "warn", source: str = ""
             joints.append(RawJoint(carrier, FIXED, parent, name, model.site_pos[site].copy(), R))
     title = bytes(model.names).split(b"\0", 1)[0].decode(errors="replace")
     tree = build_tree(title, links, joints, keep_order=True, check_inertia=check_inertia, source=source)
+    tree = replace(tree, frames={name: replace(at, moved_by=led.get(name, "")) for name, at in tree.frames.items()})
     actuators, other_actuators = actuators_of(model)
     constraints, other_equalities = constraints_of(model, tree)
     balanced, unbalanced = gravity_compensation_of(model)
@@ -114,14 +117,21 @@ def _controls(model: NamedModel, tree: Tree) -> list[int]:
 
 def _keyframes(model: NamedModel, tree: Tree) -> dict[str, Keyframe]:
     """``qpos0``, at rest and without controls, and the keyframes."""
-    held = _controls(model, tree)
+    held, led = (
+        _controls(model, tree),
+        [int(model.body_mocapid[root]) for root in sorted({*model.moved_bodies().values()})],
+    )
     out = {"qpos0": Keyframe(configuration_from_mujoco(tree, _finite("qpos0", model.qpos0)))}
     for k, name in enumerate(model.names_of("key")):
         qpos, qvel, ctrl, act = (
             _finite(name, getattr(model, f"key_{what}")[k]) for what in ("qpos", "qvel", "ctrl", "act")
         )
         v = velocity_from_mujoco(tree, qpos, qvel)
-        out[name] = Keyframe(configuration_from_mujoco(tree, qpos), v, ctrl[held], act)
+        places = np.reshape(_finite(name, model.key_mpos[k]), (-1, 3))[led]
+        turns = np.reshape(_finite(name, model.key_mquat[k]), (-1, 4))[led]
+        turns = np.roll(turns, -1, axis=1) / np.linalg.norm(turns, axis=1, keepdims=True)
+        poses = np.hstack([places, turns]).ravel()
+        out[name] = Keyframe(configuration_from_mujoco(tree, qpos), v, ctrl[held], act, poses)
     return out
 
 

@@ -74,6 +74,13 @@ class NamedModel:
                 which |= np.reshape(given, (which.size, -1)).any(axis=1)
         return self.where(kind, which)
 
+    def moved_bodies(self) -> dict[int, int]:
+        """Bodies that ``mocap`` bodies carry, with these; none of those that carry joints."""
+        roots = self.body_rootid
+        jointed = {int(root) for root, joints in zip(roots, self.body_jntnum, strict=True) if joints}
+        led = {int(root) for root in np.flatnonzero(self.body_mocapid >= 0)} - jointed
+        return {body: int(root) for body, root in enumerate(roots) if int(root) in led}
+
     def is_disabled(self, *what: str) -> bool:
         """Whether the ``<flag>`` of the options disables one of these."""
         bits = (int(getattr(self.mujoco.mjtDisableBit, f"mjDSBL_{name}", 0)) for name in what)

@@ -6,7 +6,7 @@ MuJoCo has no moving bodies without mass: links without mass become further join
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from delassus.model.actuators import Actuator
 from delassus.model.describe import SAME, Carriers, describe
 from delassus.model.description import DEEPEST_XML, FIXED, RawJoint, RawLink, Unsupported, judge_omitted, unique_name
 from delassus.model.inertia import nearest_inertia
-from delassus.model.topology import WORLD, Topology
+from delassus.model.topology import WORLD, Placement, Topology
 from delassus.spatial.joint_kinds import BALL, FREE, PRISMATIC, REVOLUTE
 from delassus.spatial.rotations import Array, matrix_to_quaternion, quaternion_to_matrix, rotation_about
 
@@ -75,13 +75,20 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
     for raw in joints:
         if raw.kind is FIXED:
             sites.setdefault(raw.parent, []).append(raw)
+    on_world = sites.get(links[0].name, [])
+    led = {name: at.moved_by for name, at in tree.frames.items() if at.moved_by}
     lines = [
         element(0, "mujoco", {"model": tree.name}, is_open=True),
         element(1, "compiler", {"angle": "radian", "autolimits": "true"}),
         element(1, "option", {"gravity": tree.gravity}),
         element(1, "worldbody", {}, is_open=True),
-        *_ground(links[0], sites.get(links[0].name, ()), set(tree.frames), weights),
+        *_ground(links[0], [raw for raw in on_world if raw.child not in led], set(tree.frames), weights),
     ]
+    for name in dict.fromkeys(led.values()):
+        own_sites = [_in_body(raw, tree.frames[name]) for raw in on_world if led.get(raw.child) == name != raw.child]
+        at_body = _place((tree.frames[name].rotation, tree.frames[name].position))
+        lines.append(element(2, "body", {"name": name, "mocap": "true", **at_body}, is_open=True))
+        lines += [*(_site(3, raw) for raw in own_sites), "    </body>"]
     level = 2
     for body in bodies:
         lines += [f"{'  ' * k}</body>" for k in range(level - 1, body.level - 1, -1)]
@@ -225,6 +232,12 @@ def _ground(root: RawLink, fixed: Sequence[RawJoint], names: set[str], weights: 
     return [start, element(3, "inertial", _inertial(moved)[0]), "    </body>", *(_site(2, raw) for raw in others)]
 
 
+def _in_body(raw: RawJoint, at: Placement) -> RawJoint:
+    """A frame of the world as one of a body there."""
+    R = at.rotation.T
+    return replace(raw, rotation=R @ raw.rotation, position=R @ (raw.position - at.position))
+
+
 def _place(pose: Pose) -> Attributes:
     """Attributes of a pose that is not the identity."""
     quaternion = np.roll(matrix_to_quaternion(pose[0]), 1)
@@ -301,6 +314,9 @@ def _keys(tree: Topology, order: Sequence[str]) -> list[str]:
             for x, at in zip((qpos, qvel), index, strict=True)
         )
         moving = {key: x for key, x in (("qvel", qvel), ("ctrl", keyframe.ctrl)) if x.any()}
+        if keyframe.mocap.size:
+            poses = keyframe.mocap.reshape(-1, 7)
+            moving |= {"mpos": poses[:, :3].ravel(), "mquat": np.roll(poses[:, 3:], 1, axis=1).ravel()}
         if name != "qpos0":
             lines.append(element(2, "key", {"name": name, "qpos": qpos, **moving}))
     return lines

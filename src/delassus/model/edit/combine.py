@@ -86,7 +86,8 @@ def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:
                 continue
             if placed.link == WORLD:
                 R, p = at.rotation @ placed.rotation, at.position + at.rotation @ placed.position
-                placed = Placement(at.link, R, p)
+                by = prefix + placed.moved_by if placed.moved_by and at.link == WORLD else ""
+                placed = Placement(at.link, R, p, by)
             else:
                 placed = replace(placed, link=placed.link + offset)
             if prefix + frame in frames:

@@ -19,7 +19,7 @@ import numpy as np
 
 from delassus.model.inertia import motion_transform, move_inertia
 from delassus.model.kinematics import joint_displacement, move_body_frames, moved_keyframe
-from delassus.model.topology import WORLD, Placement, Topology
+from delassus.model.topology import WORLD, Topology
 from delassus.spatial.joint_kinds import BALL, NO_LIMIT, REVOLUTE
 from delassus.spatial.joints import LIMITS, PER_DOF, Joint
 from delassus.spatial.rotations import Array, exact_quarter_turns, matrix_to_quaternion
@@ -213,9 +213,7 @@ def _replaced(tree: T, gimbals: list[Gimbal]) -> T:
             joints[i] = replace(joints[i], position=joints[i].position - moved[parent])
     kept = [i for i in range(n) if i not in dropped]
     number = {WORLD: WORLD} | {link: k for k, link in enumerate(kept)}
-    frames = {
-        name: Placement(number[at.link], at.rotation, at.position) for name, at in frames.items() if at.link in number
-    }
+    frames = {name: replace(at, link=number[at.link]) for name, at in frames.items() if at.link in number}
     aliases = {tree.joint_names[i]: tree.joint_names[g.links[-1]] for g in gimbals for i in g.links[:-1]}
     other = replace(
         tree, link_names=tuple(tree.link_names[i] for i in kept), joints=tuple(joints[i] for i in kept),

@@ -188,7 +188,7 @@ def _locked(tree: T, locked: Collection[int]) -> tuple[T, tuple[str, ...]]:
     def placed(at: Placement) -> Placement:
         on = ON_THE_WORLD if at.link == WORLD else places[at.link]
         rotation = exact_quarter_turns(on.rotation @ at.rotation)
-        return Placement(on.link, rotation, on.position + on.rotation @ at.position)
+        return replace(at, link=on.link, rotation=rotation, position=on.position + on.rotation @ at.position)
 
     frames = {name: placed(at) for name, at in tree.frames.items()}
     of_q, of_v = ([k for i in kept for k in range(x[i].start, x[i].stop)] for x in (tree.q_slices, tree.v_slices))

@@ -200,6 +200,10 @@ class MujocoScene:
         """``q`` (nq,)."""
         return configuration_from_mujoco(self._tree, self._data.qpos)
 
+    def step(self) -> None:
+        """One time step."""
+        self._mujoco.mj_step(self._model, self._data)
+
     def run(self, duration: float) -> None:
         """So many seconds, in one call."""
         self._mujoco.mj_step(self._model, self._data, round(duration / self._model.opt.timestep))

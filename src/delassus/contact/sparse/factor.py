@@ -165,6 +165,36 @@ def minus_six(V: Array, T: int, A: int, B: int) -> None:
 
 
 @inlined
+def multiply_six(D: Array, i: int, J: Array, at: int, K: Array) -> None:
+    """``K = D J`` of a contact and a block of six degrees of freedom."""
+    for c in range(6):
+        a, b, h = J[at + c], J[at + 6 + c], J[at + 12 + c]
+        x, y = D[i, 0] * a + D[i, 1] * b + D[i, 2] * h, D[i, 3] * a + D[i, 4] * b + D[i, 5] * h
+        K[c], K[6 + c], K[12 + c] = x, y, D[i, 6] * a + D[i, 7] * b + D[i, 8] * h
+
+
+@inlined
+def add_six(V: Array, to: int, K: Array, J: Array, at: int) -> None:
+    """``V += Jᵀ K`` of a contact and two blocks of six degrees of freedom."""
+    a0, a1, a2, a3, a4, a5 = J[at], J[at + 1], J[at + 2], J[at + 3], J[at + 4], J[at + 5]
+    b0, b1, b2, b3, b4, b5 = J[at + 6], J[at + 7], J[at + 8], J[at + 9], J[at + 10], J[at + 11]
+    c0, c1, c2, c3, c4, c5 = J[at + 12], J[at + 13], J[at + 14], J[at + 15], J[at + 16], J[at + 17]
+    for c in range(6):
+        t, x, y, z = to + 6 * c, K[c], K[6 + c], K[12 + c]
+        s0, s1, s2 = (
+            V[t] + x * a0 + y * b0 + z * c0,
+            V[t + 1] + x * a1 + y * b1 + z * c1,
+            V[t + 2] + x * a2 + y * b2 + z * c2,
+        )
+        s3, s4, s5 = (
+            V[t + 3] + x * a3 + y * b3 + z * c3,
+            V[t + 4] + x * a4 + y * b4 + z * c4,
+            V[t + 5] + x * a5 + y * b5 + z * c5,
+        )
+        V[t], V[t + 1], V[t + 2], V[t + 3], V[t + 4], V[t + 5] = s0, s1, s2, s3, s4, s5
+
+
+@inlined
 def divide_six(V: Array, D: int, X: int, Z: int) -> None:
     """``X ← X U⁻¹`` and ``Z ← L⁻¹ Z`` of 6 × 6 blocks, with the factors of the diagonal block at ``D``."""
     for c in range(1, 6):

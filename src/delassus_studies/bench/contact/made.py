@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,9 @@ REACHING = (0.0, 0.6, 0.0, 1.2, 0.0, 1.34, 0.0)
 
 SHOVE, BALL = 5.0, 5.0
 """Speed (m/s) and mass (kg) of the ball that hits the planks."""
+
+
+Solid = Box | Capsule | Cylinder | Sphere
 
 
 def heap(n: int, layers: int = 2, seed: int = 0) -> ReadyScene:
@@ -122,7 +126,7 @@ def pinch() -> ReadyScene:
     for name, side in (("left", -1.0), ("right", 1.0)):
         links.append(RawLink(name, 0.2, np.zeros(3), np.diag(pad.inertia(0.2))))
         at, x = np.array([0.0, 0.0, 0.5]), np.array([1.0, 0.0, 0.0])
-        spring = {"stiffness": GRIP, "rest_position": -0.02 * side, "damping": 5.0}
+        spring: dict[str, Any] = {"stiffness": GRIP, "rest_position": -0.02 * side, "damping": 5.0}
         joints.append(RawJoint(name, PRISMATIC, "base", name, at, axis=x, **spring))
     colliders = [Collider(f"slides/{name}", pad, friction=RUBBER) for name in ("left", "right")]
     colliders.append(Collider("rod/body", rod, friction=RUBBER))
@@ -140,8 +144,8 @@ def arm_with_gripper() -> ds.Tree:
     for k, (angle, height) in enumerate(zip(REACHING, (0.4, 0.15, 0.25, 0.15, 0.25, 0.1, 0.1), strict=True)):
         links.append(RawLink(f"link{k + 1}", 2.5 - 0.25 * k, 0.08 * z, 0.01 * np.eye(3)))
         axis, at = np.array([0.0, 1.0, 0.0]) if k % 2 else z, height * z
-        held = {"stiffness": 400.0, "damping": 20.0, "rest_position": angle, "friction": 0.1}
-        limits = {"lower": -2.9, "upper": 2.9}
+        held: dict[str, Any] = {"stiffness": 400.0, "damping": 20.0, "rest_position": angle, "friction": 0.1}
+        limits: dict[str, Any] = {"lower": -2.9, "upper": 2.9}
         joints.append(RawJoint(f"joint{k + 1}", REVOLUTE, parent, f"link{k + 1}", at, axis=axis, **held, **limits))
         parent = f"link{k + 1}"
     links.append(RawLink("hand", 0.5, np.zeros(3), np.diag(hand.inertia(0.5))))
@@ -157,8 +161,12 @@ def arm_with_gripper() -> ds.Tree:
 def kitchen() -> ReadyScene:
     """An arm that swings a box between its fingers over a table with a can, a ball and a rod."""
     tree, link = arm_with_gripper(), Capsule(0.05, 0.2)
-    things = {"box": (Box(0.05, 0.05, 0.05), 0.2), "can": (Cylinder(0.035, 0.12), 0.4), "ball": (Sphere(0.04), 0.2),
-              "rod": (Capsule(0.025, 0.1), 0.3)}  # fmt: skip
+    things: dict[str, tuple[Solid, float]] = {
+        "box": (Box(0.05, 0.05, 0.05), 0.2),
+        "can": (Cylinder(0.035, 0.12), 0.4),
+        "ball": (Sphere(0.04), 0.2),
+        "rod": (Capsule(0.025, 0.1), 0.3),
+    }
     colliders = [Collider(f"arm/{name}", link, (0.0, 0.0, 0.05), friction=FRICTION) for name in ("link3", "link5")]
     colliders.append(Collider("arm/hand", Box(0.06, 0.16, 0.06), friction=FRICTION))
     colliders += [Collider(f"arm/{name}", Box(0.02, 0.02, 0.08), friction=RUBBER) for name in ("left", "right")]
@@ -184,7 +192,7 @@ def planks(layers: int = 20, across: int = 4) -> ReadyScene:
         pose[1 if is_along else 0] = aside
         pose[5:] = (0.0, 1.0) if is_along else (half, half)
     poses[-1] = -1.0, 0.02, 0.55, 0.0, 0.0, 0.0, 1.0
-    shapes = {**{f"plank{k}": (plank, 0.5) for k in range(n)}, "ball": (ball, BALL)}
+    shapes: dict[str, tuple[Solid, float]] = {**{f"plank{k}": (plank, 0.5) for k in range(n)}, "ball": (ball, BALL)}
     bodies = {name: free_body(mass, shape.inertia(mass)) for name, (shape, mass) in shapes.items()}
     colliders = [Collider(f"{name}/body", shape, friction=0.5) for name, (shape, _) in shapes.items()]
     scene = ds.Scene(bodies, [*colliders, Collider("world", HalfSpace(), friction=0.5)])

@@ -122,7 +122,10 @@ def _measure_scene(ready: ReadyScene, quick: bool, singly: bool) -> Record:
     peers = {"mujoco": if_present(peer), "mujoco, dense": None}
     if ready.scene.tree.nv <= MOST_DENSE:
         peers["mujoco, dense"] = if_present(partial(peer, dense=True))
-    makers = {"ours": partial(Ours, ready), **({} if peers["mujoco"] is None else {"mujoco": peer})}
+    makers: dict[str, Callable[[], Ours | MujocoScene]] = {
+        "ours": partial(Ours, ready),
+        **({} if peers["mujoco"] is None else {"mujoco": peer}),
+    }
     return {
         **figures,
         "single steps": _profiles(makers, *periods[:2]) if singly else None,

@@ -14,7 +14,7 @@ from rich.console import Console
 
 import delassus as ds
 from delassus_studies.bench import arrays, loops
-from delassus_studies.bench.contact import problems
+from delassus_studies.bench.contact import made, problems
 from delassus_studies.bench.contact.steps import WANTED, Starts, StepCase, TimedRollout, cheapest
 from delassus_studies.bench.peak import FUNCTIONS, RATES
 from delassus_studies.bench.scaling import stem_with
@@ -340,3 +340,25 @@ def test_tables_of_loops_are_all_shown(monkeypatch):
     for title in ("closed states", "from rest", "operations", "lcaba"):
         assert title in shown
     assert shown.count(case.name) >= 4
+
+
+@pytest.mark.slow
+def test_grasps_of_bench_contact_hold_and_planks_stand_until_they_are_hit() -> None:
+    """Rods do not creep, fingers stay on their box, and steps are solved."""
+    for ready, seconds, held in (
+        (made.pinch(), 1.0, "rod"),
+        (made.kitchen(), 0.3, "box"),
+        (made.planks(3, 2), 0.1, ""),
+    ):
+        sim = ready.simulator()
+        sim.run(seconds)
+        assert set(sim.statuses) <= {ds.contact.SolverStatus.CONVERGED}, ready.name
+        if held:
+            links = sim.scene.tree.link_names
+            touched = {
+                links[i] for pair in sim.contacts.links for i in pair if f"{held}/body" in (links[j] for j in pair)
+            }
+            assert sum("left" in name or "right" in name for name in touched) == 2, touched
+        if held != "box":
+            still = np.s_[:-7] if ready.name == "planks" else ready.scene.q_slice("rod")
+            assert np.abs(sim.q[still] - ready.q0[still]).max() < 1e-12  # worst 7e-16

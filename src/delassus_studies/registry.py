@@ -133,8 +133,8 @@ BENCHES = (
           "the rest."),
     Bench("errors", "some minutes", "Compare the true errors of dynamics kernels with their estimates, near and far "
           "from singular states.", (PLOT, QUICK)),
-    Bench("contact", "half a minute", "Time a step of pendulums that touch floor and wall, beside MuJoCo.",
-          module="contact.scenes", given={"which": "pendulums"}),
+    Bench("contact", "ten minutes", "Time a step of pendulums, grasps, planks hit by a ball and piles, the worst one, "
+          "too, beside MuJoCo.", module="contact.scenes", given={"which": "contact"}),
     Bench("contact-steps", "some minutes", "Residual of compiled contact steps against their cost, on Go1 and Talos, "
           "beside MuJoCo in the same run.", (PLOT, QUICK)),
     Bench("contact-derivatives", "two minutes", "Time tangents and cotangents of compiled contact steps, beside "

@@ -170,6 +170,8 @@ def _start(at: int) -> None:
 
 def start(threads: int) -> int:
     """Start what helpers so many threads need, this one among them, and have not; address of the helpers."""
+    if threads == 2 and _HELPER[0]:  # as nearly always
+        return ADDRESS
     with _starting:
         for at in range(0, (threads - 1) * len(FIELDS), len(FIELDS)):
             if not _HELPER[at]:

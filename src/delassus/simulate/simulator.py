@@ -276,19 +276,19 @@ class Simulator(Sensing):
         self._go(forces, 1)
 
     def _go(self, forces: Array, steps: int) -> None:
-        for some in in_parts(steps):
+        for some in (1,) if steps == 1 else in_parts(steps):
             before = self.get_state() if steps > 1 else None
             try:
-                for n in filter(None, (1, some - 2, 1) if some > 1 else (1,)):
-                    self._before = self.q, self._led()
-                    self.q, self.v = self._steps.advance(self.q, self._pulled(self._before[1]), forces, n)
+                for n in (1,) if some == 1 else filter(None, (1, some - 2, 1)):
+                    self._before = q, v = self.q, self._led()
+                    self.q, self.v = self._steps.advance(q, self._pulled(v), forces, n)
                     self._arrive()
             except BaseException:  # interrupts, too: some of the steps may have been made
                 if before is not None:
                     self.set_state(before)
                 raise
-            self.tau, self.status = forces, self._steps.status
-            self.steps, self.time = self.steps + some, (self.steps + some) * self.dt
+            self.tau, self.status, self.steps = forces, self._steps.status, self.steps + some
+            self.time = self.steps * self.dt
 
     def step_derivatives(self, *, parameters: Iterable[str] = (), smoothing: float | None = None) -> StepDerivatives:
         """Derivatives ``A`` and ``B`` of the last step: of the state after it with that before, and with controls.

@@ -163,6 +163,7 @@ class MujocoScene:
         kinds: dict[type, tuple[Any, Callable[[Any], list[float]]]] = {
             ds.contact.Sphere: (mujoco.mjtGeom.mjGEOM_SPHERE, lambda s: [s.radius, 0, 0]),
             ds.contact.Box: (mujoco.mjtGeom.mjGEOM_BOX, lambda s: [s.x / 2, s.y / 2, s.z / 2]),
+            ds.contact.Capsule: (mujoco.mjtGeom.mjGEOM_CAPSULE, lambda s: [s.radius, s.length / 2, 0]),
             ds.contact.Cylinder: (mujoco.mjtGeom.mjGEOM_CYLINDER, lambda s: [s.radius, s.length / 2, 0]),
             ds.contact.HalfSpace: (mujoco.mjtGeom.mjGEOM_PLANE, lambda _: [50, 50, 1]),
             ds.contact.HeightField: (mujoco.mjtGeom.mjGEOM_HFIELD, lambda _: [0, 0, 0]),
@@ -198,6 +199,10 @@ class MujocoScene:
     def configuration(self) -> Array:
         """``q`` (nq,)."""
         return configuration_from_mujoco(self._tree, self._data.qpos)
+
+    def step(self) -> None:
+        """One time step."""
+        self._mujoco.mj_step(self._model, self._data)
 
     def run(self, duration: float) -> None:
         """So many seconds, in one call."""

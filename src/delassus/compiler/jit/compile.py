@@ -148,6 +148,9 @@ class _Machine:
         self.release = _release_type(self.code.address("release_all"))
         self.outside = ctypes.c_int64.from_address(self.code.address_of_data("outside"))
         self.n_results = len(operands_of(self.result))
+        self.out = ctypes.c_int64 * (self.n_results + 1)
+        items = self.result.items if isinstance(self.result, TupleOf) else ()
+        self.whole_numbers = bool(items) and all(item is INT for item in items)
 
 
 def _make(loop: Compiled, types: tuple[Type, ...]) -> bytes:
@@ -185,13 +188,15 @@ class Bound:
     def __call__(self) -> Any:
         """Run; other threads may run the same call, if its arrays allow it."""
         machine = self._machine
-        out = (ctypes.c_int64 * (machine.n_results + 1))()
+        out = machine.out()
         machine.entry(self._from, ctypes.addressof(out))
         if CHECKED and machine.outside.value:
             line, machine.outside.value = machine.outside.value, 0
             raise IndexError(f"{machine.name}: outside of an array at line {line} of it or of a function that it calls")
         if not machine.n_results:
             return None
+        if machine.whole_numbers and not out[0]:
+            return tuple(out[1:])
         try:
             return _unpacked(machine.result, out, [1])
         finally:

@@ -93,6 +93,9 @@ def factorise(n: int, graph: Graph, V: Array) -> bool:
         for a in range(start[k], start[k + 1]):
             i = rows[a]
             h, X, Z = size[i], where[i * n + k], where[k * n + i]
+            if m == 6 and h == 6:
+                divide_six(V, D, X, Z)
+                continue
             for c in range(m):
                 for d in range(c):  # X ← X U⁻¹, a column at a time
                     x = V[D + c * m + d]
@@ -162,6 +165,82 @@ def minus_six(V: Array, T: int, A: int, B: int) -> None:
 
 
 @inlined
+def multiply_six(D: Array, i: int, J: Array, at: int, K: Array) -> None:
+    """``K = D J`` of a contact and a block of six degrees of freedom."""
+    for c in range(6):
+        a, b, h = J[at + c], J[at + 6 + c], J[at + 12 + c]
+        x, y = D[i, 0] * a + D[i, 1] * b + D[i, 2] * h, D[i, 3] * a + D[i, 4] * b + D[i, 5] * h
+        K[c], K[6 + c], K[12 + c] = x, y, D[i, 6] * a + D[i, 7] * b + D[i, 8] * h
+
+
+@inlined
+def add_six(V: Array, to: int, K: Array, J: Array, at: int) -> None:
+    """``V += Jᵀ K`` of a contact and two blocks of six degrees of freedom."""
+    a0, a1, a2, a3, a4, a5 = J[at], J[at + 1], J[at + 2], J[at + 3], J[at + 4], J[at + 5]
+    b0, b1, b2, b3, b4, b5 = J[at + 6], J[at + 7], J[at + 8], J[at + 9], J[at + 10], J[at + 11]
+    c0, c1, c2, c3, c4, c5 = J[at + 12], J[at + 13], J[at + 14], J[at + 15], J[at + 16], J[at + 17]
+    for c in range(6):
+        t, x, y, z = to + 6 * c, K[c], K[6 + c], K[12 + c]
+        s0, s1, s2 = (
+            V[t] + x * a0 + y * b0 + z * c0,
+            V[t + 1] + x * a1 + y * b1 + z * c1,
+            V[t + 2] + x * a2 + y * b2 + z * c2,
+        )
+        s3, s4, s5 = (
+            V[t + 3] + x * a3 + y * b3 + z * c3,
+            V[t + 4] + x * a4 + y * b4 + z * c4,
+            V[t + 5] + x * a5 + y * b5 + z * c5,
+        )
+        V[t], V[t + 1], V[t + 2], V[t + 3], V[t + 4], V[t + 5] = s0, s1, s2, s3, s4, s5
+
+
+@inlined
+def divide_six(V: Array, D: int, X: int, Z: int) -> None:
+    """``X ← X U⁻¹`` and ``Z ← L⁻¹ Z`` of 6 × 6 blocks, with the factors of the diagonal block at ``D``."""
+    for c in range(1, 6):
+        t = X + 6 * c
+        s0, s1, s2, s3, s4, s5 = V[t], V[t + 1], V[t + 2], V[t + 3], V[t + 4], V[t + 5]
+        for d in range(c):
+            x, a = V[D + 6 * c + d], X + 6 * d
+            s0 -= x * V[a]
+            s1 -= x * V[a + 1]
+            s2 -= x * V[a + 2]
+            s3 -= x * V[a + 3]
+            s4 -= x * V[a + 4]
+            s5 -= x * V[a + 5]
+        V[t], V[t + 1], V[t + 2], V[t + 3], V[t + 4], V[t + 5] = s0, s1, s2, s3, s4, s5
+    for c in range(6):
+        forward_six(V, D, V, Z + 6 * c)
+
+
+@inlined
+def forward_six(V: Array, D: int, x: Array, t: int) -> None:
+    """``L⁻¹`` times six numbers, in place."""
+    s0 = x[t] / V[D]
+    s1 = (x[t + 1] - s0 * V[D + 1]) / V[D + 7]
+    s2 = (x[t + 2] - s0 * V[D + 2] - s1 * V[D + 8]) / V[D + 14]
+    s3 = (x[t + 3] - s0 * V[D + 3] - s1 * V[D + 9] - s2 * V[D + 15]) / V[D + 21]
+    s4 = (x[t + 4] - s0 * V[D + 4] - s1 * V[D + 10] - s2 * V[D + 16] - s3 * V[D + 22]) / V[D + 28]
+    s5 = (x[t + 5] - s0 * V[D + 5] - s1 * V[D + 11] - s2 * V[D + 17] - s3 * V[D + 23] - s4 * V[D + 29]) / V[D + 35]
+    x[t], x[t + 1], x[t + 2], x[t + 3], x[t + 4], x[t + 5] = s0, s1, s2, s3, s4, s5
+
+
+@inlined
+def subtract_six(V: Array, A: int, x: Array, t: int, f: int) -> None:
+    """``x_t −= A x_f`` of a 6 × 6 block."""
+    s0, s1, s2, s3, s4, s5 = x[t], x[t + 1], x[t + 2], x[t + 3], x[t + 4], x[t + 5]
+    for c in range(6):
+        y, a = x[f + c], A + 6 * c
+        s0 -= V[a] * y
+        s1 -= V[a + 1] * y
+        s2 -= V[a + 2] * y
+        s3 -= V[a + 3] * y
+        s4 -= V[a + 4] * y
+        s5 -= V[a + 5] * y
+    x[t], x[t + 1], x[t + 2], x[t + 3], x[t + 4], x[t + 5] = s0, s1, s2, s3, s4, s5
+
+
+@inlined
 def substitute(n: int, graph: Graph, V: Array, x: Array, k: int) -> None:
     """``x ← A⁻¹ x`` of k columns, row by row; the rows of the position p begin at ``first[p]``."""
     size, first, start, rows, where = graph.size, graph.first, graph.start, graph.fill, graph.where
@@ -175,6 +254,9 @@ def substitute(n: int, graph: Graph, V: Array, x: Array, k: int) -> None:
                     x[(f + r) * k + j] -= V[D + c * m + r] * x[(f + c) * k + j]
         for a in range(start[p], start[p + 1]):
             X, h, g = where[rows[a] * n + p], size[rows[a]], first[rows[a]]
+            if k == 1 and m == 6 and h == 6:
+                subtract_six(V, X, x, g, f)
+                continue
             for c in range(m):
                 for r in range(h):
                     for j in range(k):
@@ -183,6 +265,9 @@ def substitute(n: int, graph: Graph, V: Array, x: Array, k: int) -> None:
         m, D, f = size[p], where[p * n + p], first[p]
         for a in range(start[p], start[p + 1]):
             Z, h, g = where[p * n + rows[a]], size[rows[a]], first[rows[a]]
+            if k == 1 and m == 6 and h == 6:
+                subtract_six(V, Z, x, f, g)
+                continue
             for c in range(h):
                 for r in range(m):
                     for j in range(k):

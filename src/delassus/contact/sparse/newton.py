@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.sparse.cone import CONTACT, JOINT, PATCH, impulse
-from delassus.contact.sparse.factor import analyse, factorise, substitute
+from delassus.contact.sparse.factor import add_six, analyse, factorise, multiply_six, substitute
 from delassus.contact.sparse.records import Bodies, Islands, Options, Rows, Work
 from delassus.contact.sparse.spins import add_partner, advance_patch, linearise_patch, respond_patch
 from delassus.contact.sparse.sweeps import accelerated, add_force, assign, is_moved, keep, push, residual_of, velocity
@@ -234,7 +234,9 @@ def assemble(bodies: Bodies, rows: Rows, work: Work, entries: int) -> None:
                 continue
             k = graph.degree[graph.local[block]]
             m = graph.size[k]
-            for c in range(m):  # K = D J
+            if whole and m == 6:
+                multiply_six(D, i, J, at, K)
+            for c in range(0 if whole and m == 6 else m):  # K = D J
                 if whole:
                     a, b, h = J[at + c], J[at + m + c], J[at + 2 * m + c]
                     for s in range(3):
@@ -249,6 +251,9 @@ def assemble(bodies: Bodies, rows: Rows, work: Work, entries: int) -> None:
                     continue
                 j = graph.degree[graph.local[left]]
                 to, tall = graph.where[j * n + k], graph.size[j]
+                if whole and m == 6 and tall == 6:
+                    add_six(V, to, K, J, own)
+                    continue
                 for s in range(height):
                     for c in range(m):
                         y = K[s * m + c]

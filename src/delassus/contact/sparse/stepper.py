@@ -131,7 +131,8 @@ class BlockSteps:
         self._threads, self._least = number_with_helpers(threads), ENOUGH_PAIRS if threads is None else 0
         self.blocks = blocks = Blocks(scene, passive, limits, servos)
         self.detector = CollisionDetector(scene)
-        self._impulses_of = impulses_of
+        self._impulses_of, self._sleeps = impulses_of, options.sleep > 0.0
+        self._of_scene = np.argsort(blocks.coordinates), np.argsort(blocks.dofs)
         asks, speed = int(impulses_of is not None), SPEED * options.tolerance
         self.options = options._replace(touching=self.detector.tolerance, asks=asks, speed=speed)
         self._joints, tree = blocks.joints, scene.tree
@@ -239,7 +240,7 @@ class BlockSteps:
             self.blocks.bodies, self.state, self.rows, self._contacts, self._joints, islands, self._sleep, self._links,
             self.detector.space, works[0], self._progress, *_indices(PLACES + self._threads * PLACE // 8),
         )  # fmt: skip
-        self._steps = cast(Compiled, run).bound(STEPS, 0, 0, self.model, self.data, self.options)
+        self._steps, self._asked = cast(Compiled, run).bound(STEPS, 0, 0, self.model, self.data, self.options), 0
         self._make_team(works)
 
     def _tape(self, groups: int, nv: int) -> Tape:
@@ -294,6 +295,7 @@ class BlockSteps:
         """Let bodies sleep as `sleep_state` says."""
         blocks, s, of = self.blocks, self.state, self.blocks.of_links.block
         self._sleep.island[of], self._sleep.time[of] = islands, rested
+        self._sleeps = self._sleeps or bool(np.any(islands))
         self._sleep.island[len(blocks.mass) :] = 0  # free bodies alone sleep
         s.q[:], s.v[:], s.tau[:] = last_q[blocks.coordinates], last_v[blocks.dofs], last_tau[blocks.dofs]
 
@@ -307,14 +309,17 @@ class BlockSteps:
 
     def _set(self, q: Array, v: Array, tau: Array) -> None:
         b, s = self.blocks, self.state
-        if self._sleep.island.any():
+        if self._sleeps and self._sleep.island.any():
             moved = (s.v != v[b.dofs]) | (s.tau != tau[b.dofs])
             touched = np.add.reduceat(moved, b.bodies.first[:-1]) > 0
             touched[: len(b.mass)] |= (s.q != q[b.coordinates])[: 7 * len(b.mass)].reshape(-1, 7).any(axis=1)
             woken = np.isin(self._sleep.island, self._sleep.island[touched]) & (self._sleep.island > 0)
             self._sleep.island[woken] = self._sleep.time[woken] = 0
-        s.q[:], s.v[:], s.tau[:] = q[b.coordinates], v[b.dofs], tau[b.dofs]
-        self._progress.step[:] = self._links.tunnelling[:] = 0
+        q.take(b.coordinates, out=s.q, mode="clip")  # which needs no memory in between
+        v.take(b.dofs, out=s.v, mode="clip")
+        tau.take(b.dofs, out=s.tau, mode="clip")
+        self._progress.step.fill(0)
+        self._links.tunnelling.fill(0)
 
     def inspect(self, q: Array, v: Array) -> tuple[ContactSet, list[Array], int | None]:
         """Contacts at a state, errors of each loop, and the first link that has no inertia along its joint."""
@@ -357,17 +362,16 @@ class BlockSteps:
         self._set(q, v, tau)
         self._run(steps)
         self._contact_set = self._impulses = None
-        b, s = self.blocks, self.state
-        q, v = np.empty_like(s.q), np.empty_like(s.v)
-        q[b.coordinates], v[b.dofs] = s.q, s.v
-        return q, v
+        return self.state.q[self._of_scene[0]], self.state.v[self._of_scene[1]]
 
     def _run(self, steps: int) -> int:
         """Make steps, and provide what compiled code asks for; with no steps, returns the number of contacts found."""
         if self._threads > 1:
             start(self._threads)  # again in a forked child
         while True:
-            self._steps.set(2, steps)
+            if steps != self._asked:
+                self._steps.set(2, steps)
+                self._asked = steps
             done, code = self._steps()
             if code == DONE:
                 return int(done)
@@ -468,7 +472,10 @@ class BlockSteps:
     @property
     def status(self) -> SolverStatus:
         """Worst status of the problems of the last step."""
-        return worst_of(s for s, n in zip(STATUSES, self._progress.statuses.tolist(), strict=True) if n)
+        counts = self._progress.statuses.tolist()
+        if not any(counts[1:]):
+            return STATUSES[0]
+        return worst_of(s for s, n in zip(STATUSES, counts, strict=True) if n)
 
     @property
     def totals(self) -> Counter[SolverStatus]:

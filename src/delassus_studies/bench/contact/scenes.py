@@ -9,7 +9,6 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -17,9 +16,9 @@ from rich.table import Table
 
 import delassus as ds
 from delassus.contact.results import SOLVED
-from delassus.model.mechanisms import free_body
-from delassus.scenes import ReadyScene, pendulum, quadruped
+from delassus.scenes import ReadyScene
 from delassus.spatial.rotations import Array
+from delassus_studies.bench.contact.made import SCENES, SWING, heaps
 from delassus_studies.peers import if_present
 from delassus_studies.peers.mujoco import MujocoScene
 from delassus_studies.tables import table
@@ -28,121 +27,17 @@ from delassus_studies.timing import Record, each, environment, pinned
 REST, PARTS = 1.0, 20
 """Seconds after a scene's own duration, and in how many parts these are looked at."""
 
-DT, FALL, SWING = 1e-3, 3.0, 12.0
-"""Time step of heaps (s), seconds until they are at rest, and seconds of a pendulum's swing."""
-
 MOST_DENSE = 180
 """Degrees of freedom up to which MuJoCo is timed with dense Jacobians, too, whose time grows with their cube."""
 
 QUICK = 0.06, 0.04
 """Duration of a scene, and after it, of a quick run (s)."""
 
-BUMPS = 0.06
-"""Heights of rough ground (m)."""
-
-EDGE, MASS, FRICTION, SPACING, JITTER = 0.2, 1.0, 0.6, 0.4, 0.02
-"""Of boxes: edges (m), mass (kg), friction, distances in the grid they fall from and deviations from it (m)."""
-
-ISLANDS = 4.0
-"""Distance of heaps that do not touch (m)."""
+ROUNDS = 2
+"""Runs of a scene in which single steps are timed; each step counts by its fastest."""
 
 WINDOWS, CHUNKS, CHUNK = 15, 20, 5e-3
 """Of steps on one thread and on two: windows of which each has a median, chunks in each, and how long these are (s)."""
-
-STIFFNESS, DAMPING = 200.0, 5.0
-"""Springs and dampers that hold the legs of the standing quadruped (N m/rad, N m s/rad)."""
-
-
-def heap(n: int, layers: int = 2, seed: int = 0) -> ReadyScene:
-    """Boxes of random attitudes that fall from a grid of so many layers onto a floor."""
-    rng = np.random.default_rng(seed)
-    side, k = int(np.ceil(np.sqrt(n / layers))), np.arange(n)
-    grid = np.stack([k % side - (side - 1) / 2, k // side % side - (side - 1) / 2, k // side**2], axis=1)
-    positions = SPACING * grid + [0.0, 0.0, 0.25] + rng.uniform(-JITTER, JITTER, (n, 3))
-    quaternions = rng.normal(size=(n, 4))
-    quaternions /= np.linalg.norm(quaternions, axis=1, keepdims=True)
-    return _boxes(np.concatenate([positions, quaternions], axis=1))
-
-
-def stack(n: int) -> ReadyScene:
-    """Boxes on one another, just touching."""
-    poses = np.tile([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], (n, 1))
-    poses[:, 2] = EDGE * (np.arange(n) + 0.5)
-    return _boxes(poses)
-
-
-def heaps(k: int, n: int) -> ReadyScene:
-    """So many heaps of n boxes, far from each other."""
-    side, poses = int(np.ceil(np.sqrt(k))), [heap(n, seed=i).q0.reshape(n, 7).copy() for i in range(k)]
-    for i, own in enumerate(poses):
-        own[:, :2] += ISLANDS * np.array([i % side, i // side])
-    return _boxes(np.concatenate(poses))
-
-
-def _boxes(poses: Array) -> ReadyScene:
-    """Boxes at poses (n, 7) over a floor."""
-    n, shape = len(poses), ds.contact.Box(EDGE, EDGE, EDGE)
-    body = free_body(MASS, shape.inertia(MASS))
-    colliders = [ds.contact.Collider(f"box{k}/body", shape, friction=FRICTION) for k in range(n)]
-    floor = ds.contact.Collider("world", ds.contact.HalfSpace(), friction=FRICTION)
-    scene = ds.Scene({f"box{k}": body for k in range(n)}, [*colliders, floor])
-    return ReadyScene("boxes", scene, poses.ravel(), np.zeros(6 * n), DT, None, FALL, "")
-
-
-def rough_ground() -> ds.contact.Collider:
-    """60 × 60 points, 0.1 m from each other, up to 6 cm higher or lower than their neighbours."""
-    heights = np.random.default_rng(0).uniform(-0.5 * BUMPS, 0.5 * BUMPS, (60, 60))
-    return ds.contact.Collider("world", ds.contact.HeightField(heights, (6.0, 6.0)), friction=FRICTION, name="ground")
-
-
-def on_ground(shape: ds.contact.Box | ds.contact.Cylinder, n: int) -> ReadyScene:
-    """So many bodies of a shape that fall onto rough ground side by side."""
-    rng, side = np.random.default_rng(0), int(np.ceil(np.sqrt(n)))
-    poses = rng.normal(size=(n, 7))
-    poses[:, 3:] /= np.linalg.norm(poses[:, 3:], axis=1, keepdims=True)
-    poses[:, 0], poses[:, 1], poses[:, 2] = np.arange(n) % side - side / 2, np.arange(n) // side - side / 2, 0.5
-    body = free_body(MASS, shape.inertia(MASS))
-    bodies = [ds.contact.Collider(f"body{k}/body", shape, friction=FRICTION) for k in range(n)]
-    scene = ds.Scene({f"body{k}": body for k in range(n)}, [*bodies, rough_ground()])
-    return ReadyScene("terrain", scene, poses.ravel(), np.zeros(6 * n), DT, None, FALL, "")
-
-
-def standing_on_ground() -> ReadyScene:
-    """The standing quadruped, set down on rough ground."""
-    ready = standing()
-    scene = replace(ready.scene, colliders=(*ready.scene.colliders[:-1], rough_ground()))
-    return replace(ready, scene=scene, q0=scene.set_down(ready.q0))
-
-
-def standing() -> ReadyScene:
-    """Go1, or the generic quadruped where that is not installed, on four feet, its legs held by springs."""
-    ready = quadruped()
-    tree = ready.scene.tree
-    legs = [
-        replace(joint, stiffness=np.full(1, STIFFNESS), rest_position=np.array([q]), damping=np.full(1, DAMPING))
-        for joint, q in zip(tree.joints[1:], ready.q0[7:], strict=True)
-    ]
-    held = ds.Scene(replace(tree, joints=(tree.joints[0], *legs)), ready.scene.colliders)
-    return replace(ready, scene=held, controller=None, duration=FALL)
-
-
-SCENES: Mapping[str, Mapping[str, Callable[[], ReadyScene]]] = {
-    "pendulums": {f"pendulum of {n}": partial(pendulum, n) for n in (3, 12, 30)},
-    "piles": {
-        "loose heap of 10": partial(heap, 10),
-        "standing quadruped": standing,
-        **{f"stack of {n}": partial(stack, n) for n in (5, 10, 20)},
-        **{f"loose heap of {n}": partial(heap, n) for n in (30, 100, 300)},
-        **{f"pile of {n}, {layers} layers": partial(heap, n, layers) for n, layers in ((30, 4), (100, 5), (300, 7))},
-    },
-    "terrain": {
-        "box": partial(on_ground, ds.contact.Box(0.5, 0.3, 0.2), 1),
-        "25 boxes": partial(on_ground, ds.contact.Box(0.5, 0.3, 0.2), 25),
-        "25 cylinders": partial(on_ground, ds.contact.Cylinder(0.2, 0.2), 25),
-        "standing quadruped": standing_on_ground,
-    },
-}
-"""Makers by command and name. Pendulums swing down, along the floor, to the wall, and back and forth on the floor."""
 
 
 class Ours:
@@ -154,6 +49,10 @@ class Ours:
     def run(self, duration: float) -> None:
         """So many seconds, in one call."""
         self.sim.run(duration)
+
+    def step(self) -> None:
+        """One time step."""
+        self.sim.step()
 
     @property
     def positions(self) -> Array:
@@ -196,7 +95,23 @@ def _timed(scene: Ours | MujocoScene, dt: float, duration: float, rest: float) -
     }
 
 
-def _measure_scene(ready: ReadyScene, quick: bool) -> Record:
+def _profiles(makers: Mapping[str, Callable[[], Ours | MujocoScene]], dt: float, duration: float) -> Record:
+    """Mean, median and worst time (µs) of single steps, each a call, and each by its fastest of `ROUNDS` runs."""
+    spent = np.full((len(makers), round(duration / dt)), np.inf)
+    for _ in range(ROUNDS):
+        for k, make in enumerate(makers.values()):
+            scene = make()
+            for n in range(spent.shape[1]):
+                start = time.thread_time()
+                scene.step()
+                spent[k, n] = min(spent[k, n], 1e6 * (time.thread_time() - start))
+    return {
+        name: {"mean": float(x.mean()), "median": float(np.median(x)), "worst": float(x.max())}
+        for name, x in zip(makers, spent, strict=True)
+    }
+
+
+def _measure_scene(ready: ReadyScene, quick: bool, singly: bool) -> Record:
     begin = time.perf_counter()
     Ours(ready).run(ready.dt)
     first, ours = time.perf_counter() - begin, Ours(ready)
@@ -207,8 +122,13 @@ def _measure_scene(ready: ReadyScene, quick: bool) -> Record:
     peers = {"mujoco": if_present(peer), "mujoco, dense": None}
     if ready.scene.tree.nv <= MOST_DENSE:
         peers["mujoco, dense"] = if_present(partial(peer, dense=True))
+    makers: dict[str, Callable[[], Ours | MujocoScene]] = {
+        "ours": partial(Ours, ready),
+        **({} if peers["mujoco"] is None else {"mujoco": peer}),
+    }
     return {
         **figures,
+        "single steps": _profiles(makers, *periods[:2]) if singly else None,
         "first step": first,
         "not solved": failed / ours.sim.steps,
         **{name: None if scene is None else _timed(scene, *periods) for name, scene in peers.items()},
@@ -216,7 +136,8 @@ def _measure_scene(ready: ReadyScene, quick: bool) -> Record:
 
 
 FIRST = (
-    "import time; from delassus_studies.bench.contact.scenes import heap, Ours; ready = heap(100); "
+    "import time; from delassus_studies.bench.contact.made import heap; "
+    "from delassus_studies.bench.contact.scenes import Ours; ready = heap(100); "
     "start = time.perf_counter(); Ours(ready).run(ready.dt); print(time.perf_counter() - start)"
 )
 
@@ -254,7 +175,7 @@ def measure(which: str, quick: bool = False) -> Iterator[Record]:
         warnings.simplefilter("ignore", ds.DelassusWarning)
         makers = SCENES[which]
         names = list(makers)[: 1 if quick else None]
-        yield from each(record, "scenes", names, lambda name: _measure_scene(makers[name](), quick))
+        yield from each(record, "scenes", names, lambda name: _measure_scene(makers[name](), quick, which == "contact"))
         if which == "piles" and not quick:
             record["first step of 100 boxes"] = first_steps()
             yield record
@@ -286,8 +207,25 @@ def tables(record: Record) -> Iterator[Table | str]:
         "first step:.3f",
     )
     yield table("µs a step, and a step of what follows, at rest if anything rests; first step: s", columns, rows,
-                grows=(max(map(len, SCENES["piles"])),))  # fmt: skip
+                grows=(max(len(name) for group in SCENES.values() for name in group),))  # fmt: skip
     lasting = ("contacts:,", "MuJoCo:,", "overlap:.3f", "MuJoCo:.3f", "drift:.1e", "MuJoCo:.1e", "unsolved:.2f %")
+    if any(x["single steps"] for x in record["scenes"].values()):
+        single = []
+        for name, x in record["scenes"].items():
+            ours, peer = x["single steps"]["ours"], x["single steps"].get("mujoco")
+            theirs = (None,) * 4 if peer is None else (peer["mean"], ours["mean"] / peer["mean"], *_worst(peer))
+            single.append((name, ours["mean"], *theirs[:2], *_worst(ours), *theirs[2:]))
+        columns = (
+            "scene",
+            "ours:,.1f",
+            "MuJoCo:,.1f",
+            "ratio:.2f",
+            "worst:,.0f",
+            "/ median:.1f",
+            "MuJoCo:,.0f",
+            "/ median:.1f",
+        )
+        yield table(f"a call a step, µs, each step by its fastest of {ROUNDS} runs; the worst step", columns, single)
     yield table("what follows: contacts, overlap and drift (mm)", ("scene", *lasting), left)
     if first := record["first step of 100 boxes"]:
         yield f"first step of 100 boxes in a new process: {first['cold']:.1f} s, in the next {first['warm']:.2f} s"
@@ -296,3 +234,8 @@ def tables(record: Record) -> Iterator[Table | str]:
             f"1,000 boxes in 50 islands: {both['one']:,.0f} µs a step on one thread, {both['two']:,.0f} on two "
             f"({both['ratio']:.2f} ×), {'the same' if both['same'] else 'not the same'} to the last bit"
         )
+
+
+def _worst(steps: Record) -> tuple[float, float]:
+    """The worst of single steps (µs), and over the median."""
+    return steps["worst"], steps["worst"] / steps["median"]

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled, inlined
+from delassus.constraints.paths import SAME_FACE
 from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
     HALF_SPACE,
@@ -44,17 +45,14 @@ CALM, LOOK, LATE, FOLLOWED, BENT = range(5)
 """What is to be done with a near pair: nothing; it is looked at on its path; once more on the bent one. And what has
 been done: its contacts are those of its path, or of the bent one."""
 
-SLOP = 0.1
-"""Of the overlap that is left alone, the part that is no obstacle."""
-
 MOST_STEPS = 16
 """Of Newton's method for the time of a hit."""
 
 ARRIVED = 1e-3
 """Part of the slop by which gaps at a hit may differ."""
 
-SAME_FACE, SAME_SLIDE = 1.0 - 1e-12, 0.9
-"""Cosines of the angles up to which a normal is that of the start of the step: of one face; of what is slid along."""
+SAME_SLIDE = 0.9
+"""Cosine of the angle up to which the normal of what is slid along is that of the start of the step."""
 
 WHOLE = 1.0 - 1e-6
 """Added to a number before it is cut off: the next whole number above."""

@@ -6,9 +6,8 @@ velocity with which the step begins, they are looked at once more (`delassus.con
 - They come together in the step: contacts are those along the axis of that hit, where the shapes are at that time.
 - They do not: contacts are those along the axis that parts them most, at the end of the path.
 
-They are moved back to the start of the step, with gaps that make them the same at the end. Paths of pairs that hit
-later are bent by what either link hits first: what lands beside the edge of two tiles does not run into the side of the
-second.
+They are moved back to the start of the step, with gaps that make them the same at the end. Paths are bent by
+what each link hits first: what lands beside the edge of two tiles does not run into the side of the second.
 """
 
 from __future__ import annotations
@@ -124,16 +123,12 @@ class Paths:
         """Contacts of all constraints that have some."""
         normals = {k: self._worst(k) for k in self.pairs}
         entries = {k: self._entry(k, *normals[k], self.twists) for k in self.pairs}
-        paths = {k: self.twists for k in self.pairs}
-        first = self._first_hits(entries)
+        first, bent = self._first_hits(entries), self.twists
         if first:
             bent = self._bent(self.twists, first)
-            for k, own in entries.items():
-                late = self._is_late(k, own, first)
-                entries[k] = own.rather(self.ops, self._entry(k, *normals[k], bent), late)
-                paths[k] = {link: _on_twist(self.ops, late, bent[link], self.twists[link]) for link in bent}
+            entries = {k: self._entry(k, *normals[k], bent) for k in self.pairs}
         return {
-            k: self._on_path(k, *normals[k], entries[k], paths[k]) if k in self.pairs else found
+            k: self._on_path(k, *normals[k], entries[k], bent) if k in self.pairs else found
             for k, found in self.found.items()
         }
 
@@ -257,15 +252,6 @@ class Paths:
             for link, twist in twists.items()
         }
 
-    def _is_late(self, k: int, x: Entry, first: Mapping[int, Hit]) -> Scalar:
-        """1 where a pair hits later than either of its links hits something else: its path is bent."""
-        ops = self.ops
-        earliest: Scalar = NEVER
-        for link in self.found[k][0].arms:
-            if link in first:
-                earliest = ops.minimum(earliest, first[link].time)
-        return ops.less(earliest + TOGETHER, x.time) * ops.less(x.time, 1.0 + TOGETHER)
-
     def _meeting(self, x: Candidate) -> tuple[Scalar, Scalar, Vector]:
         """When a point hits a plane, the change of velocity that keeps it above it, and its normal."""
         ops, gap, into = self.ops, self.ops.maximum(x.gap, 0.0), -self.h * self._speed(x, self.twists)
@@ -324,7 +310,3 @@ def turned(ops: Ops, angular: Vector, t: Scalar, R: Matrix) -> Matrix:
 
 def _either(ops: Ops, condition: Scalar, a: Matrix, b: Matrix) -> Matrix:
     return ops.matrix([chosen(ops, condition, x, y) for x, y in zip(ops.entries(a), ops.entries(b), strict=True)])
-
-
-def _on_twist(ops: Ops, late: Scalar, bent: Twist, own: Twist) -> Twist:
-    return own if bent is own else Twist(chosen(ops, late, bent.linear, own.linear), own.angular)

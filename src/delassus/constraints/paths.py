@@ -6,8 +6,8 @@ velocity with which the step begins, they are looked at once more (`delassus.con
 - They come together in the step: contacts are those along the axis of that hit, where the shapes are at that time.
 - They do not: contacts are those along the axis that parts them most, at the end of the path.
 
-They are moved back to the start of the step, with gaps that make them the same at the end. Paths are bent by what each
-link hits first: what lands beside the edge of two tiles does not run into the side of the second.
+They are moved back to the start of the step, with gaps that make them the same at the end. Paths are bent by
+what each link hits first: what lands beside the edge of two tiles does not run into the side of the second.
 """
 
 from __future__ import annotations
@@ -19,7 +19,18 @@ from typing import Any, NamedTuple
 from delassus.constraints.constraint import At, Candidate, Configuration, Constraint, Motion
 from delassus.constraints.contact import Contact
 from delassus.constraints.shapes.convex_distance import TINY, Placed
-from delassus.constraints.shapes.separating_axes import NEVER, TOGETHER, Entry, axes_between, contacts_along, entry
+from delassus.constraints.shapes.nearest_points import has_formula, touches
+from delassus.constraints.shapes.separating_axes import (
+    NEVER,
+    PASSING,
+    TOGETHER,
+    Axis,
+    Entry,
+    axes_between,
+    contacts_along,
+    entry,
+    later_entry,
+)  # fmt: skip
 from delassus.spatial.motion import (
     ANGULAR,
     LINEAR,
@@ -44,6 +55,9 @@ ROUNDING = 64.0
 
 SAME_FACE = 1.0 - 1e-12
 """Cosine of the angle of two normals above which they are those of one face."""
+
+ROUNDS = 3
+"""Rounds of Newton's method for the time of a hit, of pairs whose normals follow from formulas."""
 
 Vector = list["Scalar"]
 
@@ -108,10 +122,11 @@ class Paths:
     def candidates(self) -> dict[int, Sequence[Candidate]]:
         """Contacts of all constraints that have some."""
         normals = {k: self._worst(k) for k in self.pairs}
-        entries = {k: self._entry(k, normals[k][0], self.twists) for k in self.pairs}
-        bent = self._bent(entries)
-        if bent is not self.twists:
-            entries = {k: self._entry(k, normals[k][0], bent) for k in self.pairs}
+        entries = {k: self._entry(k, *normals[k], self.twists) for k in self.pairs}
+        first, bent = self._first_hits(entries), self.twists
+        if first:
+            bent = self._bent(self.twists, first)
+            entries = {k: self._entry(k, *normals[k], bent) for k in self.pairs}
         return {
             k: self._on_path(k, *normals[k], entries[k], bent) if k in self.pairs else found
             for k, found in self.found.items()
@@ -164,12 +179,30 @@ class Paths:
 
     # -- paths ---------------------------------------------------------------------------------------------------------
 
-    def _entry(self, k: int, normal: Vector, twists: Twists) -> Entry:
+    def _entry(self, k: int, normal: Vector, acts: Scalar, twists: Twists) -> Entry:
         """When and along which axis the shapes of a pair come together on the paths that twists make."""
-        start, end = self.placed[k], self._moved(k, twists, 1.0)
-        shift = minus(minus(end[0].origin, start[0].origin), minus(end[1].origin, start[1].origin))
-        axes = axes_between(*start, normal, shift)
-        return entry(start, end, axes, self.least[k], self._round_off(k))
+        start, end, limits = self.placed[k], self._moved(k, twists, 1.0), (self.least[k], self._round_off(k))
+        found = entry(start, end, axes_between(start, end, normal), *limits)
+        if not any(has_formula(x.shape, y.shape) for x, y in (start, start[::-1])):
+            return found
+        ops, straight = self.ops, found
+        for _ in range(ROUNDS):  # Newton's method: the axis of the time of the hit
+            hits = acts * ops.less(found.time, PASSING)
+            n = self._deepest(*self._moved(k, twists, ops.minimum(found.time, 1.0)))
+            found = found.rather(ops, later_entry(start, end, Axis(n, n), found, *limits), hits)
+        later = acts * ops.less(straight.time + TOGETHER, found.time) * ops.less(found.time, PASSING)
+        n = self._deepest(*self._moved(k, twists, ops.minimum(found.time, 1.0)))
+        return found.rather(ops, found._replace(axis=Axis(n, n)), later)
+
+    def _deepest(self, a: Placed, b: Placed) -> Vector:
+        """Normal of the contact of two shapes that is deepest."""
+        first, *others = touches(a, b)
+        gap, normal = first.gap, list(first.normal)
+        for x in others:
+            own = x.gap if x.apart is None else x.gap + x.apart
+            deeper = self.ops.less(own, gap)
+            gap, normal = self.ops.minimum(own, gap), chosen(self.ops, deeper, x.normal, normal)
+        return normal
 
     def _moved(self, k: int, twists: Twists, part: Scalar) -> tuple[Placed, Placed]:
         """Shapes of a pair after a part of the step."""
@@ -181,12 +214,12 @@ class Paths:
         there: Any = SimpleNamespace(ops=self.ops, tree=robot.tree, link_rotations=rotations, origins=origins)
         return self.pairs[k].placed(At(there, k))
 
-    def _bent(self, entries: Mapping[int, Entry]) -> Twists:
-        """Twists that keep each link out of what it hits first; the same where nothing else could be hit."""
+    def _first_hits(self, entries: Mapping[int, Entry]) -> dict[int, Hit]:
+        """What each link hits first that could hit something else; none where there is no such link."""
         others = {link: [k for k, points in self.found.items() if link in points[0].arms] for link in self.twists}
         shared = {link for link, on in others.items() if len(on) > 1 and {*on} & {*self.pairs}}
         if not shared:
-            return self.twists
+            return {}
         ops, first = self.ops, {link: Hit(NEVER, [0.0] * 3) for link in shared}
 
         def hit(link: int, sign: float, share: float, time: Scalar, push: Scalar, n: Vector) -> None:
@@ -203,16 +236,20 @@ class Paths:
                 x = entries[k]
                 hits = ops.less(-0.5, x.time) * ops.less(x.time, 1.0 + TOGETHER)
                 push = (ops.minimum(x.before, 0.0) - x.after) * (1.0 / self.h)
-                meetings = [(ops.select(hits, x.time, NEVER), push, x.normal)]
+                meetings = [(ops.select(hits, x.time, NEVER), push, x.axis.at(ops, ops.minimum(x.time, 1.0)))]
             else:
                 meetings = [self._meeting(x) for x in points]
             for time, push, n in meetings:
                 for sign, link in zip((1.0, -1.0), links, strict=False):
                     if link in shared:
                         hit(link, sign, share, time, push, n)
+        return first
+
+    def _bent(self, twists: Twists, first: Mapping[int, Hit]) -> Twists:
+        """Twists that keep each link out of what it hits first."""
         return {
-            link: twist if link not in shared else Twist(plus(twist.linear, first[link].change), twist.angular)
-            for link, twist in self.twists.items()
+            link: twist if link not in first else Twist(plus(twist.linear, first[link].change), twist.angular)
+            for link, twist in twists.items()
         }
 
     def _meeting(self, x: Candidate) -> tuple[Scalar, Scalar, Vector]:
@@ -229,10 +266,11 @@ class Paths:
         ops, h, now = self.ops, self.h, self.found[k]
         part = ops.minimum(x.time, 1.0)
         start, then = self.placed[k], self._moved(k, twists, part)
-        instead = acts * ops.less(0.0, x.time) * ops.less(dot(x.normal, normal), SAME_FACE)
-        back = self._way_back(start, then, x.normal)
-        found = [(gap, x.normal, minus(point, back), there)
-                 for gap, point, there in contacts_along(*then, x.normal, len(now))]  # fmt: skip
+        instead = acts * ops.less(0.0, x.time) * ops.less(dot(x.axis.start, normal), SAME_FACE)
+        n = x.axis.at(ops, part)
+        back = self._way_back(start, then, n)
+        found = [(gap, n, minus(point, back), there)
+                 for gap, point, there in contacts_along(*then, n, len(now))]  # fmt: skip
         far, out = 2.0 * (start[0].size + start[1].size), list[Candidate]()
         moved = self.pairs[k].between_links(At(self.robot, k), start, found)
         for old, new, (gap, _, _, there) in zip(now, moved, found, strict=True):

@@ -2,8 +2,8 @@
 
 Shapes overlap where they do so along all axes. An axis along which they are apart at both ends of a straight path says
 that they do not meet on it; of others they are entered one after the other, and the last one is that of the hit. Axes
-are normals of faces, the normal of a contact, and what of that is across the motion. Where an axis is not among them,
-as that of two edges, a hit is only said too early.
+are normals of faces and straight sides, which turn with their shapes, the normal of a contact, and what of that is
+across the motion. Where an axis is not among them, as that of two edges, a hit is only said too early.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from delassus.constraints.shapes.convex_distance import TINY, Placed, Vector
 from delassus.constraints.shapes.convex_patch import EXACT, face_normals, has_flats, patch
-from delassus.model.shapes import Box, Cylinder, Mesh
+from delassus.model.shapes import Box, Capsule, Cylinder, Mesh
 from delassus.spatial.motion import chosen, dot, minus, plus_scaled
-from delassus.spatial.ops import Scalar
+from delassus.spatial.ops import Ops, Scalar
 
 MOST_FACES = 16
 """Of a hull whose faces are axes; a pebble has more, and each costs the supports of both shapes four times."""
@@ -28,21 +28,45 @@ TOGETHER = 1e-12
 NEVER = 2.0
 """Time, as a part of the step, of an axis that is not entered in it."""
 
-
 PASSING = 1.5
 """The same of the axis across the motion, along which nothing comes closer: it tells what passes by from a hit."""
+
+
+class Axis(NamedTuple):
+    """A unit vector (3,) to the first shape at the start of a path and at its end: normals of faces turn with these."""
+
+    start: Vector
+    end: Vector
+
+    def at(self, ops: Ops, part: Scalar) -> Vector:
+        """The axis after a part of the path."""
+        if self.start is self.end:
+            return self.start
+        n = plus_scaled(self.start, minus(self.end, self.start), part)
+        over = 1.0 / ops.sqrt(dot(n, n))
+        return [over * x for x in n]
 
 
 class Entry(NamedTuple):
     """When shapes come together, as a part of the step: above 1 where they do not, −1 where they are together already.
 
-    ``normal`` (3,) is the axis, a unit vector to the first shape, with the separations (m) along it at both ends.
+    ``axis`` is that of the hit, with the separations (m) along it at both ends.
     """
 
     time: Scalar
-    normal: Vector
+    axis: Axis
     before: Scalar
     after: Scalar
+
+    def rather(self, ops: Ops, other: Entry, better: Scalar) -> Entry:
+        """The other one where that is ``better``."""
+        axis = Axis(*(chosen(ops, better, x, y) for x, y in zip(other.axis, self.axis, strict=True)))
+        numbers = zip((other.time, other.before, other.after), (self.time, self.before, self.after), strict=True)
+        time, before, after = (ops.select(better, x, y) for x, y in numbers)
+        return Entry(time, axis, before, after)
+
+
+Pair = tuple[Placed, Placed]
 
 
 def separation(a: Placed, b: Placed, n: Vector) -> Scalar:
@@ -52,24 +76,29 @@ def separation(a: Placed, b: Placed, n: Vector) -> Scalar:
     return dot(n, minus(p, q)) - (a.radius + b.radius)
 
 
-def axes_between(a: Placed, b: Placed, normal: Vector, motion: Vector) -> list[Vector]:
+def axes_between(start: Pair, end: Pair, normal: Vector) -> list[Axis]:
     """Unit vectors from B to A along which two shapes may be apart.
 
-    The first is the ``normal`` of a contact, the second what of it is across the ``motion`` (3,) of A beside B.
+    The first is the ``normal`` of a contact, the second what of it is across the motion of A beside B.
     """
+    a, b = start
     ops = a.ops
+    motion = minus(minus(end[0].origin, a.origin), minus(end[1].origin, b.origin))
     square = dot(motion, motion)
     across = plus_scaled(normal, motion, -dot(normal, motion) * (1.0 / ops.maximum(square, TINY)))
     length = dot(across, across)
     there = ops.less(1e-6, length)  # else it is lost in round-off
     over = 1.0 / ops.sqrt(ops.select(there, length, 1.0))
-    out = [normal, chosen(ops, there, [over * x for x in across], normal)]
+    across = chosen(ops, there, [over * x for x in across], normal)
+    out = [Axis(normal, normal), Axis(across, across)]
     between = minus(a.at(a.middle.tolist()), b.at(b.middle.tolist()))
-    for shape, sign in ((a, -1.0), (b, 1.0)):
+    for shape, later, sign in ((a, end[0], -1.0), (b, end[1], 1.0)):
         for axis, is_one_sided in _face_axes(shape):
             n = shape.to_world(axis)
             side = sign if is_one_sided else ops.copysign(1.0, dot(n, between))
-            out.append([side * x for x in n])
+            out.append(Axis(*([side * x for x in m] for m in (n, later.to_world(axis)))))
+        if isinstance(shape.shape, Capsule | Cylinder):  # a straight side
+            out.append(Axis(normal, later.to_world(shape.to_own(normal))))
     return out
 
 
@@ -87,32 +116,32 @@ def _face_axes(a: Placed) -> list[tuple[list[float], bool]]:
     return []
 
 
-def entry(
-    start: tuple[Placed, Placed], end: tuple[Placed, Placed], axes: Sequence[Vector], least: Scalar, round_off: float
-) -> Entry:
+def entry(start: Pair, end: Pair, axes: Sequence[Axis], least: Scalar, round_off: float) -> Entry:
     """When two shapes that go from one place to another overlap by ``least`` (m), and along which axis.
 
     Where they do not, the axis is that of which least is lost; the first, unless another is better by more than
     ``round_off`` (m). The second is taken if there is no other.
     """
-    ops = start[0].ops
-    best = Entry(-1.0, list(axes[0]), 0.0, 0.0)
-    left: Scalar = 0.0
-    for k, n in enumerate(axes):
-        before, after = separation(*start, n), separation(*end, n)
-        apart = ops.less(-least, before)
-        stays = apart * ops.less(-least, after)
-        part = (before + least) * (1.0 / ops.maximum(before - after, TINY))
-        time = ops.select(apart, ops.select(stays, NEVER if k != 1 else PASSING, ops.minimum(part, 1.0)), -1.0)
-        lost = after - ops.minimum(before, 0.0)
-        both = ops.less(PASSING, best.time) * ops.less(PASSING, time)
-        better = ops.maximum(ops.less(best.time + TOGETHER, time), both * ops.less(left + round_off, lost))
-        left = ops.select(better, lost, left)
-        best = Entry(
-            ops.select(better, time, best.time), chosen(ops, better, n, best.normal),
-            ops.select(better, before, best.before), ops.select(better, after, best.after),
-        )  # fmt: skip
+    best = Entry(-1.0, axes[0], 0.0, 0.0)
+    for k, axis in enumerate(axes):
+        best = later_entry(start, end, axis, best, least, round_off, NEVER if k != 1 else PASSING)
     return best
+
+
+def later_entry(
+    start: Pair, end: Pair, axis: Axis, best: Entry, least: Scalar, round_off: float, never: float = NEVER
+) -> Entry:
+    """The better of an entry and that along one more axis, whose time is ``never`` where it is not entered."""
+    ops = start[0].ops
+    before, after = separation(*start, axis.start), separation(*end, axis.end)
+    apart = ops.less(-least, before)
+    stays = apart * ops.less(-least, after)
+    part = (before + least) * (1.0 / ops.maximum(before - after, TINY))
+    time = ops.select(apart, ops.select(stays, never, ops.minimum(part, 1.0)), -1.0)
+    left, lost = (x - ops.minimum(y, 0.0) for x, y in ((best.after, best.before), (after, before)))
+    both = ops.less(PASSING, best.time) * ops.less(PASSING, time)
+    better = ops.maximum(ops.less(best.time + TOGETHER, time), both * ops.less(left + round_off, lost))
+    return best.rather(ops, Entry(time, axis, before, after), better)
 
 
 def contacts_along(a: Placed, b: Placed, n: Vector, number: int) -> list[tuple[Scalar, Vector, Scalar]]:

@@ -213,7 +213,7 @@ def lines(p: Array, q: Array, n: Vector, most_depth: float, most: float, out: Ar
 
 @compiled
 def patch_along(a: Solid, b: Solid, hulls: Any, n: Vector, depth: float, most: float, memory: PairMemory) -> int:
-    """Contacts of two convex shapes along a normal of a face, in ``later``; how many."""
+    """Contacts of two convex shapes along a normal of a face, in ``memory.later``; how many."""
     back, out = scaled(-1.0, n), memory.later
     if a.shape[KIND] == SPHERE or a.shape[KIND] == ELLIPSOID:
         radius = a.shape[SIZE] if a.shape[KIND] == SPHERE else 0.0

@@ -21,9 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from delassus.compiler.jit.compile import compiled, inlined
+from delassus.compiler.jit.compile import compiled
+from delassus.constraints.paths import SAME_FACE
 from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
+    BOX,
     HALF_SPACE,
     HULL,
     KIND,
@@ -36,16 +38,23 @@ from delassus.contact.collision.colliders import (
 )  # fmt: skip
 from delassus.contact.collision.narrow_phase import most_gap, touch
 from delassus.contact.collision.patches import patch_along
-from delassus.contact.collision.support import core_gap, face_normal, number_of_faces
-from delassus.contact.collision.vectors import Vector, along, column, cross, dot, norm, row_of, scaled
+from delassus.contact.collision.support import core_gap, face_normal, is_round, number_of_faces
+from delassus.contact.collision.surfaces import pass_edge
+from delassus.contact.collision.vectors import (
+    Vector,
+    along,
+    column,
+    cross,
+    dot,
+    norm,
+    row_of,
+    scaled,
+)  # fmt: skip
 from delassus.spatial.rotations import Array
 
 CALM, LOOK, LATE, FOLLOWED, BENT = range(5)
 """What is to be done with a near pair: nothing; it is looked at on its path; once more on the bent one. And what has
 been done: its contacts are those of its path, or of the bent one."""
-
-SLOP = 0.1
-"""Of the overlap that is left alone, the part that is no obstacle."""
 
 MOST_STEPS = 16
 """Of Newton's method for the time of a hit."""
@@ -53,8 +62,8 @@ MOST_STEPS = 16
 ARRIVED = 1e-3
 """Part of the slop by which gaps at a hit may differ."""
 
-SAME_FACE, SAME_SLIDE = 1.0 - 1e-12, 0.9
-"""Cosines of the angles up to which a normal is that of the start of the step: of one face; of what is slid along."""
+SAME_SLIDE = 0.9
+"""Cosine of the angle up to which the normal of what is slid along is that of the start of the step."""
 
 WHOLE = 1.0 - 1e-6
 """Added to a number before it is cut off: the next whole number above."""
@@ -130,59 +139,48 @@ def moved(T: Array, link: int, t: float, paths: Paths, out: Array) -> None:
 
 
 @compiled
-def approach(k: int, r: int, rows: Array, paths: Paths) -> float:
-    """Velocity (m/s) by which the bodies of pair ``k`` come together along the normal of a contact."""
-    colliders, space = paths.colliders, paths.space
-    x, n = (rows[r, 1], rows[r, 2], rows[r, 3]), (rows[r, 4], rows[r, 5], rows[r, 6])
-    i, j = int(colliders.shapes[space.pairs[k, 0], LINK]), int(colliders.shapes[space.pairs[k, 1], LINK])
-    return dot(n, link_velocity(j, x, paths)) - dot(n, link_velocity(i, x, paths))
+def motion_at(k: int, r: int, rows: Array, t: float, paths: Paths) -> Vector:
+    """Velocity (m/s) of A beside B where a contact of pair ``k`` is after a time."""
+    twists, colliders, space, motion = paths.twists, paths.colliders, paths.space, (0.0, 0.0, 0.0)
+    x = rows[r, 1], rows[r, 2], rows[r, 3]
+    for side in range(2):
+        link = int(colliders.shapes[space.pairs[k, side], LINK])
+        if link >= 0:
+            motion = along(motion, 1.0 - 2.0 * side, link_velocity(link, along(x, -t, row_of(twists, link)), paths))
+    return motion
 
 
 @compiled
-def speed(k: int, r: int, paths: Paths) -> float:
-    """Speed (m/s) of the bodies of a pair beside one another where a contact is."""
-    found, pairs, shapes = paths.space.found, paths.space.pairs, paths.colliders.shapes
-    x = found[r, 1], found[r, 2], found[r, 3]
-    u = link_velocity(int(shapes[pairs[k, 0], LINK]), x, paths)
-    return norm(along(u, -1.0, link_velocity(int(shapes[pairs[k, 1], LINK]), x, paths)))
+def approach(k: int, r: int, rows: Array, t: float, paths: Paths) -> float:
+    """Velocity (m/s) by which the bodies of pair ``k`` come together along the normal of a contact after a time."""
+    return -dot((rows[r, 4], rows[r, 5], rows[r, 6]), motion_at(k, r, rows, t, paths))
 
 
 @compiled
 def find_walls(begin: int, end: int, paths: Paths) -> None:
     """Mark some near pairs: those that run into a contact, whose gap may be overlapped by ``closed`` (m)."""
-    dt, closed, colliders, space = paths.dt, paths.closed, paths.colliders, paths.space
-    shapes = colliders.shapes
+    dt, closed, space, shapes = paths.dt, paths.closed, paths.space, paths.colliders.shapes
+    found = space.found
     for k in range(begin, end):
         space.paths[k, 0], space.paths[k, 1] = CALM, np.inf
         if shapes[space.pairs[k, 0], KIND] == HALF_SPACE or shapes[space.pairs[k, 1], KIND] == HALF_SPACE:
             continue
         for r in range(MOST_POINTS * k, MOST_POINTS * k + space.ends[k + 1]):
-            into = dt * approach(k, r, space.found, paths)
-            if into > closed and into + space.found[r, 7] > closed and into > GRAZING * dt * speed(k, r, paths):
+            into, least = dt * approach(k, r, found, 0.0, paths), dt * norm(motion_at(k, r, found, 0.0, paths))
+            if into > closed and into + found[r, 7] > closed and into > GRAZING * least:
                 space.paths[k, 0] = LOOK
-
-
-@compiled
-def any_walls(pairs: int, space: Workspace) -> bool:
-    """Whether any near pair is marked."""
-    for k in range(pairs):
-        if space.paths[k, 0] != CALM:
-            return True
-    return False
 
 
 @compiled
 def find_overlaps(pairs: int, paths: Paths) -> None:
     """Deepest overlap (m) of each link."""
-    overlaps, colliders, space = paths.overlaps, paths.colliders, paths.space
+    overlaps, shapes, space = paths.overlaps, paths.colliders.shapes, paths.space
     for link in range(overlaps.size):
         overlaps[link] = 0.0
-    for k in range(pairs):
-        for side in range(2):
-            link = int(colliders.shapes[space.pairs[k, side], LINK])
-            for r in range(MOST_POINTS * k, MOST_POINTS * k + space.ends[k + 1]):
-                if link >= 0:
-                    overlaps[link] = max(overlaps[link], space.found[r, 7])
+    for k in range(2 * pairs):
+        link, first = int(shapes[space.pairs[k // 2, k % 2], LINK]), MOST_POINTS * (k // 2)
+        for r in range(first, first + (space.ends[k // 2 + 1] if link >= 0 else 0)):
+            overlaps[link] = max(overlaps[link], space.found[r, 7])
 
 
 @compiled
@@ -206,13 +204,10 @@ def follow_paths(begin: int, end: int, paths: Paths) -> None:
             t, count = 1.0, end_of_path(k, least, most, paths)
         else:
             source = found[first + hit] if t == 0.0 else space.work.later[hit]
-            space.paths[k, 1], space.paths[k, 2], space.paths[k, 3], space.paths[k, 4] = (
-                t,
-                source[4],
-                source[5],
-                source[6],
-            )
-        if t > 0.0 and not is_as_before(k, hit, count, paths):
+            space.paths[k, 1] = t
+            for c in range(3):
+                space.paths[k, 2 + c] = source[4 + c]
+        if t > 0.0 and not is_as_before(k, t, hit, count, paths):
             move_back(k, t, count, paths)
             space.ends[k + 1], space.paths[k, 0] = count, FOLLOWED if what == LOOK else BENT
 
@@ -256,7 +251,7 @@ def find_hit(k: int, least: float, most: float, paths: Paths) -> tuple[float, in
     for _ in range(MOST_STEPS):
         following, which = np.inf, -1
         for r in range(count):
-            speed = dt * approach_later(k, r, t * dt, paths)
+            speed = dt * approach(k, r, later, t * dt, paths)
             left = least - later[r, 7]
             if speed > 0.0 and t + left / speed < following:
                 following, which = t + left / speed, r
@@ -265,32 +260,18 @@ def find_hit(k: int, least: float, most: float, paths: Paths) -> tuple[float, in
         if least - later[which, 7] <= ARRIVED * slop:
             return t, count, which
         t = following
-        place_pair(k, t * dt, paths)
-        count = touch_later(k, most, paths)
+        count = touch_later(k, t * dt, most, paths)
     return 1.0, 0, -1
 
 
 @compiled
-def touch_later(k: int, most: float, paths: Paths) -> int:
-    """Contacts of a pair at the poses of `place_pair`, in ``later``; how many."""
+def touch_later(k: int, t: float, most: float, paths: Paths) -> int:
+    """Contacts of a pair after a time, in ``later``; how many."""
+    place_pair(k, t, paths)
     shapes, space = paths.colliders.shapes, paths.space
     a = Solid(shapes[space.pairs[k, 0]], space.work.poses[0])
     b = Solid(shapes[space.pairs[k, 1]], space.work.poses[1])
     return touch(a, b, most, paths.colliders, space.work, space.work.later, 0)
-
-
-@compiled
-def approach_later(k: int, r: int, t: float, paths: Paths) -> float:
-    """As `approach`, of a contact in ``later`` after a time."""
-    twists, colliders, space = paths.twists, paths.colliders, paths.space
-    later, speed = space.work.later, 0.0
-    x, n = (later[r, 1], later[r, 2], later[r, 3]), (later[r, 4], later[r, 5], later[r, 6])
-    for side in range(2):
-        link = int(colliders.shapes[space.pairs[k, side], LINK])
-        if link >= 0:
-            v = link_velocity(link, along(x, -t, row_of(twists, link)), paths)
-            speed += (2.0 * side - 1.0) * dot(n, v)
-    return speed
 
 
 @compiled
@@ -321,31 +302,56 @@ def end_of_path(k: int, least: float, most: float, paths: Paths) -> int:
     """Contacts of a pair at the end of its path, in ``later``, along the normal that is violated least; how many."""
     dt, colliders, space = paths.dt, paths.colliders, paths.space
     i, j, shapes, later = space.pairs[k, 0], space.pairs[k, 1], colliders.shapes, space.work.later
-    place_pair(k, dt, paths)
-    count = touch_later(k, most, paths)
-    deepest = 0
+    count, deepest = touch_later(k, dt, most, paths), 0
     for r in range(1, count):
         if later[r, 7] > later[deepest, 7]:
             deepest = r
-    if count == 0 or later[deepest, 7] <= 0.0 or shapes[i, KIND] == SURFACE or shapes[j, KIND] == SURFACE:
+    if count == 0 or later[deepest, 7] <= 0.0:
         return count
-    n = later[deepest, 4], later[deepest, 5], later[deepest, 6]
-    best, depth, changed = violation(k, n, least, paths)[0] + ARRIVED * least, 0.0, False
-    for side in range(2):
+    surfaces = shapes[i, KIND] == SURFACE or shapes[j, KIND] == SURFACE
+    n, changed = (later[deepest, 4], later[deepest, 5], later[deepest, 6]), False
+    has_round = is_round(shapes[i]) != is_round(shapes[j])
+    best, depth = -np.inf if surfaces else violation(k, n, least, paths)[0], 0.0
+    best += 0.0 if has_round else ARRIVED * least
+    for side in range(0 if surfaces else 2):
         c = space.pairs[k, side]
         for f in range(number_of_faces(shapes[c])):
             d = towards(k, side, f, space.work.poses[side], paths)
             least_violated, after = violation(k, d, least, paths)
             if least_violated > best:
                 best, n, depth, changed = least_violated, d, -after, True
+    made = 0
     if changed:
         a, b = Solid(shapes[i], space.work.poses[0]), Solid(shapes[j], space.work.poses[1])
-        count = patch_along(a, b, colliders.hulls, n, depth, most, space.work)
-    return count
+        made = patch_along(a, b, colliders.hulls, n, depth, most, space.work)
+    side, hulls = 0 if is_round(shapes[i]) else 1, colliders.hulls
+    solid = Solid(shapes[space.pairs[k, side]], space.work.poses[side])
+    for r in range(count if made == 0 else 0):
+        motion, turned = motion_at(k, r, later, dt, paths), False
+        if has_round and not is_flat(k, (later[r, 4], later[r, 5], later[r, 6]), paths):
+            turned = pass_edge(later[r], motion, solid, 1.0 - 2.0 * side, paths.slop, hulls[VERTICES])
+        if turned or not changed:
+            for e in range(1, 8):
+                later[made, e] = later[r, e]
+            made += 1
+    return made
 
 
 @compiled
-def is_as_before(k: int, hit: int, count: int, paths: Paths) -> bool:
+def is_flat(k: int, n: Vector, paths: Paths) -> bool:
+    """Whether a normal at the end of the path is that of a face of the pair, or of a contact at its start."""
+    space, found, same = paths.space, paths.space.found, False
+    for r in range(MOST_POINTS * k, MOST_POINTS * k + space.ends[k + 1]):
+        same = same or dot(n, (found[r, 4], found[r, 5], found[r, 6])) >= SAME_FACE
+    for side in range(2):
+        c = space.pairs[k, side]
+        for f in range(number_of_faces(paths.colliders.shapes[c])):
+            same = same or dot(n, towards(k, side, f, space.work.poses[side], paths)) >= SAME_FACE
+    return same
+
+
+@compiled
+def is_as_before(k: int, t: float, hit: int, count: int, paths: Paths) -> bool:
     """Whether the wall at the start of the step is what is hit, or what is slid along: it stays as it is."""
     dt, closed, colliders, space = paths.dt, paths.closed, paths.colliders, paths.space
     later, found, first, same = space.work.later, space.found, MOST_POINTS * k, SAME_FACE
@@ -357,13 +363,13 @@ def is_as_before(k: int, hit: int, count: int, paths: Paths) -> bool:
                 r = c
         if count == 0:
             return False
-        start = later[r, 7] - dt * approach_later(k, r, dt, paths)
+        start = later[r, 7] - dt * approach(k, r, later, dt, paths)
         if later[r, 7] > max(start, 0.0) + closed:
             same = SAME_SLIDE
     n, deepest = (later[r, 4], later[r, 5], later[r, 6]), first
     worst = -np.inf
     for r in range(first, first + space.ends[k + 1]):
-        into = found[r, 7] + dt * approach(k, r, found, paths)
+        into = found[r, 7] + dt * approach(k, r, found, 0.0, paths)
         if into > worst:
             worst, deepest = into, r
     if found[deepest, 7] < -paths.slop:
@@ -373,7 +379,7 @@ def is_as_before(k: int, hit: int, count: int, paths: Paths) -> bool:
         return True
     i, j, shapes = space.pairs[k, 0], space.pairs[k, 1], colliders.shapes
     return bool(
-        hit >= 0 and shapes[i, KIND] != SURFACE and shapes[j, KIND] != SURFACE and is_entered_last(k, n0, paths)
+        hit >= 0 and shapes[i, KIND] != SURFACE and shapes[j, KIND] != SURFACE and is_entered_last(k, t, n0, paths)
     )
 
 
@@ -402,11 +408,18 @@ def entry(k: int, n: Vector, later: Vector, least: float, paths: Paths) -> float
 
 
 @compiled
-def is_entered_last(k: int, n: Vector, paths: Paths) -> bool:
-    """Whether shapes that hit overlap along a normal of the start no earlier than along those of their faces."""
+def is_entered_last(k: int, hit: float, n: Vector, paths: Paths) -> bool:
+    """Whether shapes that hit overlap along a normal of the start no earlier than along those of their faces.
+
+    Nor earlier than they ``hit``, as a part of the path, where not all normals are those of faces.
+    """
     space, shapes, least = paths.space, paths.colliders.shapes, no_obstacle(k, paths)
     place_pair(k, paths.dt, paths)
     own, faces = entry(k, n, n, least, paths), 0
+    for side in range(2):
+        kind = shapes[space.pairs[k, side], KIND]
+        if kind != BOX and kind != HULL and own + TOGETHER < hit:
+            return False
     for side in range(2):
         c = space.pairs[k, side]
         for f in range(number_of_faces(shapes[c])):
@@ -438,7 +451,7 @@ def move_back(k: int, t: float, count: int, paths: Paths) -> None:
             found[first + r, c] = later[r, c]
         for c in range(3):
             found[first + r, 1 + c] -= shift[c]
-        depth = later[r, 7] - t * dt * approach(k, first + r, found, paths)
+        depth = later[r, 7] - t * dt * approach(k, first + r, found, 0.0, paths)
         found[first + r, 7] = min(depth, max(later[r, 7], 0.0))  # what parts is no overlap
 
 
@@ -467,10 +480,11 @@ def bend_paths(pairs: int, paths: Paths) -> bool:
     for k in range(pairs):
         if not space.paths[k, 1] < np.inf or space.paths[k, 0] == LATE:
             continue
-        i, j, n = int(shapes[space.pairs[k, 0], LINK]), int(shapes[space.pairs[k, 1], LINK]), row_of_hit(k, space)
+        i, j = int(shapes[space.pairs[k, 0], LINK]), int(shapes[space.pairs[k, 1], LINK])
+        n = space.paths[k, 2], space.paths[k, 3], space.paths[k, 4]
         part = 0.0
         for r in range(MOST_POINTS * k, MOST_POINTS * k + space.ends[k + 1]):
-            part = max(part, approach(k, r, space.found, paths) + min(space.found[r, 7], 0.0) / paths.dt)
+            part = max(part, approach(k, r, space.found, 0.0, paths) + min(space.found[r, 7], 0.0) / paths.dt)
         if i >= 0 and j >= 0:
             part *= 0.5
         for c in range(3):
@@ -479,9 +493,3 @@ def bend_paths(pairs: int, paths: Paths) -> bool:
             if j >= 0:
                 twists[j, c] -= part * n[c]
     return True
-
-
-@inlined
-def row_of_hit(k: int, space: Workspace) -> Vector:
-    """Normal at the hit of a pair."""
-    return space.paths[k, 2], space.paths[k, 3], space.paths[k, 4]

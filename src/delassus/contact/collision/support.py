@@ -252,3 +252,10 @@ def face_normal(shape: Array, f: int, pose: Array, hulls: Any) -> Vector:
     if shape[KIND] == HULL:
         return in_world(pose, row_of(hulls[NORMALS], int(shape[FIRST_FACE]) + f))
     return column(pose, 2 if shape[KIND] == CYLINDER else f)
+
+
+@compiled
+def is_round(shape: Array) -> bool:
+    """Whether a shape rolls."""
+    kind = shape[KIND]
+    return bool(kind <= CAPSULE or kind == CYLINDER or kind == ELLIPSOID)

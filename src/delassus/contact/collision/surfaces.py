@@ -23,6 +23,7 @@ from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
     CENTRE,
+    CYLINDER,
     ELLIPSOID,
     FANS,
     FIRST_AXIS,
@@ -57,7 +58,9 @@ from delassus.contact.collision.patches import patch
 from delassus.contact.collision.support import support_point
 from delassus.contact.collision.vectors import (
     Vector,
+    across_motion,
     along,
+    column,
     cross,
     dot,
     in_frame,
@@ -414,3 +417,34 @@ def spread(chosen: Array, n: int, size: float, out: Array) -> int:
                 best, worth = i, chosen[i, 0] - STEEP * (chosen[deepest, 7] - chosen[i, 7])
         kept += 1
     return kept
+
+
+@compiled
+def pass_edge(row: Array, motion: Vector, solid: Solid, side: float, slop: float, vertices: Array) -> bool:
+    """Turn a contact of a shape that rolls and another to what of its normal is across the motion of A beside B.
+
+    That is done where its point of the other one is no obstacle: an edge that is higher by no more than twice the slop
+    than what the shape moves on. The shape is A if ``side`` is 1, B if it is −1. Returns whether it is.
+    """
+    n, x, depth = (row[4], row[5], row[6]), (row[1], row[2], row[3]), row[7]
+    there, d = across_motion(n, motion)
+    if depth <= 0.0 or not there:
+        return False
+    up, radius, kind = scaled(side, d), solid.shape[SIZE], solid.shape[KIND]  # to the round shape
+    if kind == SPHERE or kind == CAPSULE:
+        p = along(x, side * (radius - 0.5 * depth), n)
+    else:
+        p, radius = support_point(solid, vertices, scaled(-1.0, up)), 0.0
+    if kind == CYLINDER:
+        axis = column(solid.pose, 2)
+        if abs(dot(axis, up)) > ALIGNED:  # it does not roll that way
+            return False
+        p = along(p, dot(along(x, -1.0, p), axis), axis)
+    gap = dot(along(p, -1.0, along(x, 0.5 * side * depth, n)), up) - radius
+    if gap <= -2.0 * slop:
+        return False
+    x = along(p, -0.5 * gap - radius, up)
+    for c in range(3):
+        row[1 + c], row[4 + c] = x[c], d[c]
+    row[7] = -gap
+    return True

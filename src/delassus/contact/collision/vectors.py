@@ -18,6 +18,9 @@ tangents: Callable[[Vector], tuple[Vector, Vector]] = emitted(lowest_points.tang
 on_ellipsoid: Callable[[Vector, Vector], Vector] = emitted(lowest_points.on_ellipsoid)
 on_rim: Callable[[float, float, float], tuple[float, float]] = emitted(lowest_points.on_rim)
 
+LEAST_ACROSS = 1e-3
+"""Part of a normal that is across a motion from which on it has a direction."""
+
 
 @compiled
 def column(T: Array, k: int) -> Vector:
@@ -96,3 +99,12 @@ def write(out: Array, m: int, x: Vector, n: Vector, depth: float) -> int:
     out[m, 4], out[m, 5], out[m, 6] = n
     out[m, 7] = depth
     return m + 1
+
+
+@compiled
+def across_motion(n: Vector, motion: Vector) -> tuple[bool, Vector]:
+    """What of a normal is across a motion that runs into it, as a unit vector; whether there is any."""
+    into = dot(n, motion)
+    d = along(n, -into / dot(motion, motion), motion) if into < 0.0 else (0.0, 0.0, 0.0)
+    length = norm(d)
+    return (False, n) if length < LEAST_ACROSS else (True, scaled(1.0 / length, d))

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at, compare_exchange, load, store
+from delassus.constraints.paths import SLOP
 from delassus.contact.collision.narrow_phase import find_touching, unpack
 from delassus.contact.collision.near_pairs import place_colliders
-from delassus.contact.collision.paths import SLOP, Paths, find_walls, follow_paths
+from delassus.contact.collision.paths import Paths, find_walls, follow_paths
 from delassus.contact.sparse.impact import solve_some
 from delassus.contact.sparse.motion import correct_positions, free_motion_of_links, integrate_positions
 from delassus.contact.sparse.records import Data, Model, Options

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.narrow_phase import find_near_pairs, number_contacts
-from delassus.contact.collision.paths import any_walls, bend_paths, find_overlaps
+from delassus.contact.collision.paths import CALM, bend_paths, find_overlaps
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.sparse.cone import JOINT, OUT_OF_REACH, PATCH, SPIN
 from delassus.contact.sparse.impact import (
@@ -318,7 +318,10 @@ def find_contacts(model: Model, data: Data, options: Options) -> int:
     if pairs < 0:
         return pairs
     share(TOUCHING, pairs, model, data, options)
-    if any_walls(pairs, data.space):
+    walls = False
+    for k in range(pairs):
+        walls = walls or data.space.paths[k, 0] != CALM
+    if walls:
         paths = paths_of(model, data, options)
         find_overlaps(pairs, paths)
         share(FOLLOWING, pairs, model, data, options)

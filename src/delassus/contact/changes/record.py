@@ -61,6 +61,17 @@ class Correction(NamedTuple):
     smooth: Smooth
 
 
+class Turning(NamedTuple):
+    """Offsets ``κ`` of contacts that turn (m, 3): as ``found``, and as the last problem has ``taken`` them.
+
+    ``ahead`` are poses of links where the velocities of the start lead.
+    """
+
+    found: Array
+    taken: Array
+    ahead: Array
+
+
 class Search(NamedTuple):
     """How contacts were found: near pairs of colliders that have some, reach of links (m), poses of colliders.
 
@@ -79,6 +90,8 @@ class Search(NamedTuple):
 class StepRecord(NamedTuple):
     """A step: state, joint forces and masses before it, its contacts, problems and position correction.
 
+    ``turning`` is None where no contact turns.
+
     All in the order of the blocks (`delassus.contact.sparse.blocks.Blocks`).
     """
 
@@ -93,6 +106,7 @@ class StepRecord(NamedTuple):
     search: Search
     problems: list[Problem]
     correction: Correction
+    turning: Turning | None
     status: SolverStatus
 
 
@@ -133,6 +147,11 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     found = ContactArrays(*[x[used] for x in list[Any](data.contacts.found)])
     counts = np.diff(data.space.ends[: int(data.space.counts[0]) + 1])
     touching = np.flatnonzero(np.isin(np.arange(len(counts)), np.repeat(np.arange(len(counts)), counts)[used]))
+    turns, turning = data.contacts.turning[used], None
+    if turns.any():
+        taken = np.zeros_like(turns)
+        taken[at] = rows.law.turning[:m]
+        turning = Turning(turns, taken, data.links.ahead.copy())
     state, bodies, asleep = data.state, data.bodies, (tape.asleep.copy(), data.sleep.island.copy())
     assert len(on_joints) == k
     space = data.space
@@ -147,5 +166,6 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     correction = Correction(pushes, compliances, on_joints, rows.law.R[m:total].copy(), state.shift.copy(), smooth)
     return StepRecord(
         tape.q.copy(), data.progress.start.copy(), state.tau.copy(), asleep, data.links.poses.copy(),
-        bodies.mass.copy(), bodies.inverse.copy(), found, search, problems, correction, steps.status,
+        bodies.mass.copy(), bodies.inverse.copy(), found, search, problems, correction, turning,
+        steps.status,
     )  # fmt: skip

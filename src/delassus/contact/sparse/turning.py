@@ -227,12 +227,11 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     slip = along(link_velocity(i, x, paths), -1.0, link_velocity(j, x, paths))
     halfway = along(halfway_velocity(i, middle, dt, data), -1.0, halfway_velocity(j, middle, dt, data))
     halfway = along(halfway, 1.0, along(of_a[1], -1.0, of_b[1]))
+    parts = dot(n, slip)  # belts move along surfaces
     slip, size = along(slip, 1.0, along(of_a[0], -1.0, of_b[0])), 0.0
-    now = dot(column(found.frames[e], 0), slip), dot(column(found.frames[e], 1), slip), dot(n, slip)
+    now = dot(column(found.frames[e], 0), slip), dot(column(found.frames[e], 1), slip), parts
     for c in range(2):
-        t = column(found.frames[e], c)
-        turned = along(t, -dot(t, both) / dot(both, both), both)  # the tangent halfway
-        out[e, c] = dot(turned, halfway) / norm(turned) - now[c]
+        out[e, c] = along_tangent_halfway(column(found.frames[e], c), both, halfway) - now[c]
         size += out[e, c] * out[e, c]
     most = now[0] * now[0] + now[1] * now[1]
     for c in range(2 if size > most else 0):
@@ -269,11 +268,23 @@ def same_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
 
 
 @compiled
+def along_tangent_halfway(t: Vector, both: Vector, u: Vector) -> float:
+    """Part of ``u`` along a tangent as it is halfway, between two normals whose sum is ``both``."""
+    turned = along(t, -dot(t, both) / dot(both, both), both)
+    return dot(turned, u) / norm(turned)
+
+
+@compiled
 def halfway_velocity(link: int, x: Vector, dt: float, data: Data) -> Vector:
     """Velocity of the point of a link that is at ``x`` halfway between its pose and that ``ahead``."""
     if link < 0:
         return 0.0, 0.0, 0.0
-    T, E = data.links.poses[link], data.links.ahead[link]
+    return velocity_between(data.links.poses[link], data.links.ahead[link], x, dt)
+
+
+@compiled
+def velocity_between(T: Array, E: Array, x: Vector, dt: float) -> Vector:
+    """The same between two poses."""
     way, turn = along(column(E, 3), -1.0, column(T, 3)), (0.0, 0.0, 0.0)
     for c in range(3):
         turn = along(turn, 0.5, cross(column(T, c), column(E, c)))

@@ -1,0 +1,247 @@
+"""How the offsets of contacts that turn change with positions, and with the velocities of the start.
+
+They are ``κ = H − u``, cut where they would bring energy (`delassus.contact.sparse.turning`). ``u`` is what rows
+measure at the start, and ``H`` follows from the poses ``T`` of both links there, and from those ``T̃`` ahead:
+
+    ∂H = ∂H/∂T G ∂q + ∂H/∂T̃ G̃ (A ∂q + B ∂v),
+
+``A`` and ``B`` the changes of positions ahead. Those of ``H`` are of the searches for contacts at both poses, and of
+the slip between these, on numbers with their changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from delassus.compiler.jit.compile import compiled
+from delassus.compiler.jit.types import DUALS
+from delassus.contact.changes.blocks import BlockDiagonal, SceneChanges
+from delassus.contact.changes.collision import SAME, changes_at, searched
+from delassus.contact.changes.contacts import (
+    Contacts,
+    Coupling,
+    RowParts,
+    coupling_of,
+    cross_matrices,
+    row_changes,
+    sides_of,
+)
+from delassus.contact.changes.mobility import Mobilities
+from delassus.contact.changes.record import StepRecord, Turning
+from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS
+from delassus.contact.collision.paths import SLOP
+from delassus.contact.collision.vectors import Vector, along, column, in_frame, in_world, row_of, scaled
+from delassus.contact.snapshot import Indices
+from delassus.contact.sparse.turning import CHANGE, along_tangent_halfway, velocity_between
+from delassus.spatial.numpy_ops import NUMPY
+from delassus.spatial.rotations import Array
+
+ALIKE = 1e-9
+"""Over the time step, the part of the size of colliders by which velocities differ and are alike."""
+
+LARGEST = 1e3
+"""Size (m) of what is larger."""
+
+
+class TurningChanges(NamedTuple):
+    """Changes of ``κ`` with positions and with velocities of the start, three rows each; which are known (m,)."""
+
+    with_q: RowParts
+    with_v: RowParts
+    known: Any
+
+
+class Ends(NamedTuple):
+    """Of some contacts those that they are ahead: points, normals, depths, and how these change with poses.
+
+    ``known`` says of each whether there is one.
+    """
+
+    points: Array
+    normals: Array
+    depths: Array
+    coupling: Coupling
+    known: Any
+
+
+class Chords(NamedTuple):
+    """What slips halfway follow from: of contacts (n) their frames, points at the start and ahead, and normals there.
+
+    Of their sides (2 n) poses and velocities of surfaces at the start, and poses ahead.
+    """
+
+    frames: Any
+    starts: Any
+    ends: Any
+    normals: Any
+    before: Any
+    after: Any
+    belts: Any
+
+
+@compiled
+def find_slips(n: int, dt: float, chords: Chords, out: Array) -> None:
+    """Slips (m/s) of contacts along both tangents halfway."""
+    for k in range(n):
+        frame, x = chords.frames[k], scaled(0.5, along(row_of(chords.starts, k), 1.0, row_of(chords.ends, k)))
+        both = along(column(frame, 2), 1.0, row_of(chords.normals, k))
+        u = along(side_velocity(2 * k, x, dt, chords), -1.0, side_velocity(2 * k + 1, x, dt, chords))
+        for c in range(2):
+            out[k, c] = along_tangent_halfway(column(frame, c), both, u)
+
+
+@compiled
+def side_velocity(k: int, x: Vector, dt: float, chords: Chords) -> Vector:
+    """Velocity of the surface of a side that is at ``x`` halfway."""
+    T, E, belt = chords.before[k], chords.after[k], row_of(chords.belts, k)
+    later = in_world(E, in_frame(T, belt))
+    return along(velocity_between(T, E, x, dt), 0.5, along(belt, 1.0, later))
+
+
+def turning_changes(
+    scene: SceneChanges, record: StepRecord, turning: Turning, contacts: Contacts, J: RowParts, mobility: Mobilities
+) -> TurningChanges:
+    """Those of all contacts that turn, zero of others."""
+    found, v, dt, start = record.contacts, record.v, scene.options.dt, contacts.couplings[0]
+    m, at = len(found.points), np.flatnonzero(turning.found.any(axis=1))
+    ends = _found_ahead(scene, record, turning, at)
+    H, by_T, by_E = np.zeros((m, 3)), np.zeros((m, 2, 3, 6)), np.zeros((m, 2, 3, 6))
+    H[at, :2], by_T[at, :, :2], by_E[at, :, :2] = _slips(scene, record, turning, start, ends, at)
+    H[at, 2] = (found.depths[at] - ends.depths) / dt
+    by_T[at, :, 2], by_E[at, :, 2] = -start.gaps[at] / dt, ends.coupling.gaps / dt
+    points, turns = found.points.copy(), np.zeros((m, 1, 1))
+    points[at], turns[at] = ends.points, 1.0
+    now = J.times(v[:, None], m)[..., 0]
+    now[:, :2] += found.surface_velocities
+    alike = ALIKE / dt * np.minimum(scene.detector.arrays.shapes[found.colliders, RADIUS], LARGEST).sum(axis=1)
+    kept, cut, offsets = _cuts(H, now, alike)
+    near = alike + SAME * (np.abs(H) + np.abs(now)).max(axis=1)
+    known = np.ones(m, bool)
+    known[at] = ends.known & (np.abs(offsets - turning.found).max(axis=1) < near)[at]
+    kept, cut = turns * kept, turns * (cut - kept)
+    sides, with_q, with_v = sides_of(found.links, points, scene.blocks, scene.supports, turning.ahead), [], []
+    moves = zip(*map(mobility.of_sides, _moves(scene, record)), strict=True)
+    for side, ahead, (A, B) in zip(contacts.sides, sides, moves, strict=True):
+        which = side.contact, side.second
+        of_end = by_E[which] @ ahead.G
+        with_q.append(kept[side.contact] @ (by_T[which] @ side.G + of_end @ A))
+        with_v.append(kept[side.contact] @ of_end @ B)
+    of_start = row_changes(contacts, [v[side.dofs] for side in contacts.sides])
+    return TurningChanges(
+        RowParts(contacts.sides, with_q).plus(of_start.mapped(cut)),
+        RowParts(contacts.sides, with_v).plus(J.mapped(cut)),
+        known,
+    )
+
+
+def _found_ahead(scene: SceneChanges, record: StepRecord, turning: Turning, at: Indices) -> Ends:
+    """What contacts ``at`` some places are ahead: that of the pair which is nearest to where both links carry them."""
+    found, arrays, options = record.contacts, scene.detector.arrays, scene.options
+    links = arrays.shapes[:, LINK].astype(np.int64)
+    world = record.search.world.copy()
+    on = links >= 0
+    T = turning.ahead[links[on]]
+    world[on] = T[:, :, :3] @ arrays.local[on]
+    world[on, :, 3] += T[:, :, 3]
+    centres = world[:, :, 3] + np.einsum("nij,nj->ni", world[:, :, :3], arrays.shapes[:, CENTRE:HALF])
+    space = scene.detector.space._replace(world=world, centres=centres)
+    pairs, of_pair = np.unique(found.colliders[at], axis=0, return_inverse=True)
+    out, m = searched(pairs, record.search.reach, options.touching, arrays, space)
+    carried = np.zeros((len(at), 3))
+    for side in range(2):
+        T, E = (np.concatenate([x, [np.eye(3, 4)]])[found.links[at, side]] for x in (record.poses, turning.ahead))
+        own = np.swapaxes(T[:, :, :3], 1, 2) @ (found.points[at] - T[:, :, 3])[..., None]
+        carried += 0.5 * ((E[:, :, :3] @ own)[..., 0] + E[:, :, 3])
+    closed, chosen, known = 2.0 * SLOP * options.penetration, np.zeros(len(at), np.int64), np.zeros(len(at), bool)
+    points, depths = out.points["x"], out.depths["x"]
+    of_colliders = [np.flatnonzero((out.colliders[:m] == pair).all(axis=1)) for pair in pairs]
+    for k, (e, pair) in enumerate(zip(at.tolist(), of_pair.ravel().tolist(), strict=True)):
+        own = of_colliders[pair]
+        deepest = depths[own].max(initial=-np.inf)
+        own = own[(deepest - depths[own] <= closed) & (np.abs(found.depths[e] - depths[own]) <= CHANGE * closed)]
+        if len(own):
+            chosen[k] = own[np.argmin(((points[own] - carried[k]) ** 2).sum(axis=1))]
+            known[k] = True
+    changes = changes_at(out, chosen, known, world[found.colliders[at, 0], :, 3])
+    coupling = coupling_of(changes, points[chosen], out.frames["x"][chosen])
+    return Ends(points[chosen], out.frames["x"][chosen][:, :, 2], depths[chosen], coupling, known)
+
+
+def _slips(
+    scene: SceneChanges, record: StepRecord, turning: Turning, start: Coupling, ends: Ends, at: Indices
+) -> tuple[Array, Array, Array]:
+    """Slips halfway (n, 2), and changes (n, 2, 2, 6) along twists of both links at the contact, and at that ahead."""
+    found, n, shape = record.contacts, len(at), (len(at), 4)
+    arrays, frames, x, y = scene.detector.arrays, found.frames[at], found.points[at], ends.points
+    links = found.links[at]
+    before, after = (np.concatenate([T, [np.eye(3, 4)]])[links] for T in (record.poses, turning.ahead))
+    world, material = record.search.world[found.colliders[at]], arrays.material[found.colliders[at], :3]
+    belts = (world[..., :3] @ material[..., None])[..., 0]
+    numbers = frames, x, y, ends.normals, before, after, belts
+    chords = Chords(*[np.zeros((*shape, *own.shape[1:]), DUALS) for own in numbers])
+    for dual, own in zip(chords, numbers, strict=True):
+        dual["x"] = own[:, None]
+    for side in range(2):
+        chords.frames["changes"][:, side, ..., :6] = start.frames[at, side]
+        chords.starts["changes"][:, side, ..., :6] = start.points[at, side]
+        chords.ends["changes"][:, 2 + side, ..., :6] = ends.coupling.points[:, side]
+        chords.normals["changes"][:, 2 + side, ..., :6] = ends.coupling.frames[:, side, :, 2]
+        chords.before["changes"][:, side, side, ..., :6] = _twisted(before[:, side], x)
+        chords.after["changes"][:, 2 + side, side, ..., :6] = _twisted(after[:, side], y)
+        chords.belts["changes"][:, side, side, :, 3:6] = -cross_matrices(belts[:, side])
+    flat = Chords(
+        *[own.reshape(4 * n, *own.shape[2:]) for own in chords[:4]],
+        *[own.reshape(8 * n, *own.shape[3:]) for own in chords[4:]],
+    )
+    out = np.zeros((4 * n, 2), DUALS)
+    find_slips(4 * n, scene.options.dt, flat, out)
+    changes = np.swapaxes(out["changes"][..., :6].reshape(n, 2, 2, 2, 6), 0, 1)
+    return out["x"][::4], changes[0], changes[1]
+
+
+def _twisted(T: Array, about: Array) -> Array:
+    """Changes (n, 3, 4, 6) of poses along twists at points (n, 3)."""
+    out = np.zeros((*T.shape, 6))
+    out[:, :, 3, :3] = np.eye(3)
+    for c in range(4):
+        out[:, :, c, 3:] = -cross_matrices(T[:, :, c] - (about if c == 3 else 0.0))
+    return out
+
+
+def _cuts(H: Array, now: Array, alike: Array) -> tuple[Array, Array, Array]:
+    """How ``κ`` changes with ``H − u`` and with ``u`` (m, 3, 3 each), and ``κ``."""
+    m, raw = len(H), H - now
+    kept, cut, out = np.zeros((m, 3, 3)), np.zeros((m, 3, 3)), raw.copy()
+    size, most = (np.linalg.norm(x[:, :2], axis=1) for x in (raw, now))
+    kept[:, [0, 1, 2], [0, 1, 2]] = 1.0
+    for k in np.flatnonzero(size > most + alike):
+        unit, along_now = raw[k, :2] / size[k], now[k, :2] / most[k] if most[k] > 0.0 else np.zeros(2)
+        out[k, :2] = most[k] * unit
+        kept[k, :2, :2] = most[k] / size[k] * (np.eye(2) - np.outer(unit, unit))
+        cut[k, :2, :2] = np.outer(unit, along_now)
+    least = np.minimum(now[:, 2], 0.0)
+    below = raw[:, 2] < least - alike
+    out[below, 2], kept[below, 2, 2], cut[below, 2, 2] = least[below], 0.0, 1.0 * (now[below, 2] < 0.0)
+    return kept, cut, out
+
+
+def _moves(scene: SceneChanges, record: StepRecord) -> tuple[BlockDiagonal, BlockDiagonal]:
+    """Changes of positions ahead with positions and velocities at the start."""
+    by_q, by_v, dt = list[Array](), list[Array](), scene.options.dt
+    for number, q, (v,) in scene.batches(record.q, record.v):
+        kind, n = scene.blocks.kinds[number], len(q)
+        if kind.is_free:
+            found = scene.kernel(number, "free_step_changes")(q, v, v, dt, 0.0 * v, scene.blocks.inertias)
+            by_q.append(found[2])
+            by_v.append(found[3])
+            continue
+        A, B = np.zeros((n, v.shape[1], v.shape[1])), np.zeros((n, v.shape[1], v.shape[1]))
+        for joint, at in zip(kind.tree.joints, kind.tree.v_slices, strict=True):
+            own: Any = list(v[:, at].T)
+            with_q, with_step, *_ = joint.kind.position_update_changes(NUMPY, own, [dt * x for x in own])
+            A[:, at, at], B[:, at, at] = with_q, dt * np.asarray(with_step)
+        by_q.append(A)
+        by_v.append(B)
+    return BlockDiagonal(by_q), BlockDiagonal(by_v)

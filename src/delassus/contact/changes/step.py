@@ -316,12 +316,8 @@ class StepChanges:
 
     def _correction(self) -> SolvedCorrection | None:
         """The position correction, None where there is none."""
-        record, options, found, joints = (
-            self.record,
-            self.scene.options,
-            self.record.correction,
-            self.scene.blocks.joints,
-        )
+        record, options, joints = self.record, self.scene.options, self.scene.blocks.joints
+        found = record.correction
         s, of_joints = found.pushes, found.joint_pushes
         pushed, limited = s > 0.0, of_joints != 0.0
         if not (pushed.any() or limited.any() or any(loop.gaps.any() for loop in self.loops)):

@@ -17,6 +17,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.compiler.jit.types import DUALS
+from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.changes.blocks import BlockDiagonal, SceneChanges
 from delassus.contact.changes.collision import SAME, changes_at, searched
 from delassus.contact.changes.contacts import (
@@ -137,7 +138,10 @@ def turning_changes(
 
 
 def _found_ahead(scene: SceneChanges, record: StepRecord, turning: Turning, at: Indices) -> Ends:
-    """What contacts ``at`` some places are ahead: that of the pair which is nearest to where both links carry them."""
+    """What contacts ``at`` some places are ahead: that of the pair which is nearest to where both links carry them.
+
+    Which it is `same_later` has decided; here it is found again.
+    """
     found, arrays, options = record.contacts, scene.detector.arrays, scene.options
     links = arrays.shapes[:, LINK].astype(np.int64)
     world = record.search.world.copy()
@@ -154,19 +158,21 @@ def _found_ahead(scene: SceneChanges, record: StepRecord, turning: Turning, at: 
         T, E = (np.concatenate([x, [np.eye(3, 4)]])[found.links[at, side]] for x in (record.poses, turning.ahead))
         own = np.swapaxes(T[:, :, :3], 1, 2) @ (found.points[at] - T[:, :, 3])[..., None]
         carried += 0.5 * ((E[:, :, :3] @ own)[..., 0] + E[:, :, 3])
-    closed, chosen, known = 2.0 * SLOP * options.penetration, np.zeros(len(at), np.int64), np.zeros(len(at), bool)
-    points, depths = out.points["x"], out.depths["x"]
-    of_colliders = [np.flatnonzero((out.colliders[:m] == pair).all(axis=1)) for pair in pairs]
-    for k, (e, pair) in enumerate(zip(at.tolist(), of_pair.ravel().tolist(), strict=True)):
-        own = of_colliders[pair]
-        deepest = depths[own].max(initial=-np.inf)
-        own = own[(deepest - depths[own] <= closed) & (np.abs(found.depths[e] - depths[own]) <= CHANGE * closed)]
-        if len(own):
-            chosen[k] = own[np.argmin(((points[own] - carried[k]) ** 2).sum(axis=1))]
-            known[k] = True
+    closed, of_pair = 2.0 * SLOP * options.penetration, of_pair.ravel()
+    most = 1 + pairs.max()
+    ends = [np.searchsorted(out.colliders[:m] @ [most, 1], pairs @ [most, 1], side) for side in ("left", "right")]
+    first, end = (x[of_pair, None] for x in ends)
+    every = first + np.arange(MOST_POINTS)  # those of the pair of each, of which some follow
+    places = np.minimum(every, len(out.points) - 1)
+    points, depths = out.points["x"][places], np.where(every < end, out.depths["x"][places], -np.inf)
+    alike = np.abs(found.depths[at, None] - depths) <= CHANGE * closed
+    alike &= depths.max(axis=1, keepdims=True) - depths <= closed
+    distances = np.where(alike, ((points - carried[:, None]) ** 2).sum(axis=2), np.inf)
+    chosen = places[np.arange(len(at)), np.argmin(distances, axis=1)]
+    known, points, depths = alike.any(axis=1), out.points["x"][chosen], out.depths["x"][chosen]
     changes = changes_at(out, chosen, known, world[found.colliders[at, 0], :, 3])
-    coupling = coupling_of(changes, points[chosen], out.frames["x"][chosen])
-    return Ends(points[chosen], out.frames["x"][chosen][:, :, 2], depths[chosen], coupling, known)
+    frames = out.frames["x"][chosen]
+    return Ends(points, frames[:, :, 2], depths, coupling_of(changes, points, frames), known)
 
 
 def _slips(
@@ -216,11 +222,11 @@ def _cuts(H: Array, now: Array, alike: Array) -> tuple[Array, Array, Array]:
     kept, cut, out = np.zeros((m, 3, 3)), np.zeros((m, 3, 3)), raw.copy()
     size, most = (np.linalg.norm(x[:, :2], axis=1) for x in (raw, now))
     kept[:, [0, 1, 2], [0, 1, 2]] = 1.0
-    for k in np.flatnonzero(size > most + alike):
-        unit, along_now = raw[k, :2] / size[k], now[k, :2] / most[k] if most[k] > 0.0 else np.zeros(2)
-        out[k, :2] = most[k] * unit
-        kept[k, :2, :2] = most[k] / size[k] * (np.eye(2) - np.outer(unit, unit))
-        cut[k, :2, :2] = np.outer(unit, along_now)
+    k = np.flatnonzero(size > most + alike)
+    unit, along_now = raw[k, :2] / size[k, None], now[k, :2] / np.where(most > 0.0, most, 1.0)[k, None]
+    out[k, :2] = most[k, None] * unit
+    kept[k, :2, :2] = (most[k] / size[k])[:, None, None] * (np.eye(2) - unit[:, :, None] * unit[:, None])
+    cut[k, :2, :2] = unit[:, :, None] * along_now[:, None]
     least = np.minimum(now[:, 2], 0.0)
     below = raw[:, 2] < least - alike
     out[below, 2], kept[below, 2, 2], cut[below, 2, 2] = least[below], 0.0, 1.0 * (now[below, 2] < 0.0)

@@ -685,6 +685,7 @@ def of_simulators(folder):
         "Simulator.set_twist": (
             simulator().set_twist, {"name": "body", "twist": np.zeros(6), "reference": "world"},
         ),
+        "Simulator.half_kick": (simulator().half_kick, {}),
         "Simulator.step_derivatives": (
             lambda **given: stepped().step_derivatives(**given), {"parameters": ("mass",), "smoothing": 0.1},
         ),

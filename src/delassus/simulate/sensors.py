@@ -208,6 +208,28 @@ class Sensing:
         v[at] = np.linalg.solve(J[:, at], wanted - J @ v)
         self.v = v
 
+    def half_kick(self) -> None:
+        """Take ``v`` as the velocity at this time, and go back to that of the displacement before.
+
+        The velocity of a simulator is that of its last displacement, half a step ago, as of MuJoCo and of leapfrog
+        integrators. One that begins with the velocity of its time is late by half a kick: what falls from rest falls by
+        ``½ g t dt`` too far. Call this once, where you have set ``q`` and ``v``: positions are second order in time
+        from there on. Forces are those of the step before; contacts do not count, for the next step finds theirs.
+
+        Examples
+        --------
+        A ball that falls for a second.
+
+        >>> import delassus as ds
+        >>> sim = ds.Simulator(ds.Scene(ds.mechanisms.free_body(1.0, [1, 1, 1])), q0=[0, 0, 9, 0, 0, 0, 1])
+        >>> sim.half_kick()
+        >>> for _ in range(1000):
+        ...     sim.step()
+        >>> round(float(9 - sim.q[2]), 9)
+        4.905
+        """
+        self.v = self.v - 0.5 * (self._steps.kicked(self.q, self.v, self.tau) - self.v)
+
     @property
     def asleep(self) -> Array:
         """Whether each link's body sleeps (n_links,); see ``sleep``."""

@@ -11,6 +11,7 @@ from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import COMPRESSION, CONTACTS, DECOMPRESSION, ROWS
 from delassus.contact.sparse.stepper import BlockSteps
+from delassus.contact.sparse.turning import NONE
 from delassus.spatial.rotations import Array
 
 
@@ -64,11 +65,13 @@ class Correction(NamedTuple):
 class Turning(NamedTuple):
     """Offsets ``κ`` of contacts that turn (m, 3): as ``found``, and as the last problem has ``taken`` them.
 
-    ``ahead`` are poses of links where the velocities of the start lead.
+    ``later`` (m,) are numbers of contacts at the end of the path, see `delassus.contact.sparse.turning`; ``ahead`` are
+    poses of links where the velocities of the start lead.
     """
 
     found: Array
     taken: Array
+    later: Indices
     ahead: Array
 
 
@@ -147,11 +150,11 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     found = ContactArrays(*[x[used] for x in list[Any](data.contacts.found)])
     counts = np.diff(data.space.ends[: int(data.space.counts[0]) + 1])
     touching = np.flatnonzero(np.isin(np.arange(len(counts)), np.repeat(np.arange(len(counts)), counts)[used]))
-    turns, turning = data.contacts.turning[used], None
-    if turns.any():
-        taken = np.zeros_like(turns)
+    later, turning = data.contacts.later[used], None
+    if (later != NONE).any():
+        taken = np.zeros((len(used), 3))
         taken[at] = rows.law.turning[:m]
-        turning = Turning(turns, taken, data.links.ahead.copy())
+        turning = Turning(data.contacts.turning[used], taken, later, data.links.ahead.copy())
     state, bodies, asleep = data.state, data.bodies, (tape.asleep.copy(), data.sleep.island.copy())
     assert len(on_joints) == k
     space = data.space

@@ -17,7 +17,6 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.compiler.jit.types import DUALS
-from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.changes.blocks import BlockDiagonal, SceneChanges
 from delassus.contact.changes.collision import SAME, changes_at, searched
 from delassus.contact.changes.contacts import (
@@ -32,10 +31,9 @@ from delassus.contact.changes.contacts import (
 from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.record import StepRecord, Turning
 from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS
-from delassus.contact.collision.paths import SLOP
-from delassus.contact.collision.vectors import Vector, along, column, in_frame, in_world, row_of, scaled
+from delassus.contact.collision.vectors import Vector, along, column, dot, in_frame, in_world, row_of, scaled
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.turning import CHANGE, along_tangent_halfway, velocity_between
+from delassus.contact.sparse.turning import NONE, along_tangent_halfway, carried, velocity_between
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
@@ -68,29 +66,38 @@ class Ends(NamedTuple):
 
 
 class Chords(NamedTuple):
-    """What slips halfway follow from: of contacts (n) their frames, points at the start and ahead, and normals there.
+    """What offsets follow from: of contacts (n) frames, points and depths at the start, and normals and these ahead.
 
-    Of their sides (2 n) poses and velocities of surfaces at the start, and poses ahead.
+    Whether they lie on faces; and of their sides (2 n) poses and velocities of surfaces at the start, and poses ahead.
     """
 
     frames: Any
     starts: Any
-    ends: Any
+    depths: Any
     normals: Any
+    ends: Any
+    end_depths: Any
+    on_faces: Any
     before: Any
     after: Any
     belts: Any
 
 
 @compiled
-def find_slips(n: int, dt: float, chords: Chords, out: Array) -> None:
-    """Slips (m/s) of contacts along both tangents halfway."""
+def find_chords(n: int, dt: float, chords: Chords, out: Array) -> None:
+    """``H`` of contacts: slips along both tangents halfway, and what gaps change by (m/s)."""
     for k in range(n):
-        frame, x = chords.frames[k], scaled(0.5, along(row_of(chords.starts, k), 1.0, row_of(chords.ends, k)))
-        both = along(column(frame, 2), 1.0, row_of(chords.normals, k))
-        u = along(side_velocity(2 * k, x, dt, chords), -1.0, side_velocity(2 * k + 1, x, dt, chords))
+        frame, start, end = chords.frames[k], row_of(chords.starts, k), row_of(chords.ends, k)
+        change, normal, a, b = chords.depths[k] - chords.end_depths[k], row_of(chords.normals, k), 2 * k, 2 * k + 1
+        if chords.on_faces[k] > 0.0:
+            to_a = carried(start, chords.before[a], chords.after[a])
+            to_b = carried(start, chords.before[b], chords.after[b])
+            end, change = scaled(0.5, along(to_a, 1.0, to_b)), dot(normal, along(to_a, -1.0, to_b))
+        x, both = scaled(0.5, along(start, 1.0, end)), along(column(frame, 2), 1.0, normal)
+        u = along(side_velocity(a, x, dt, chords), -1.0, side_velocity(b, x, dt, chords))
         for c in range(2):
             out[k, c] = along_tangent_halfway(column(frame, c), both, u)
+        out[k, 2] = (1.0 / dt) * change
 
 
 @compiled
@@ -106,12 +113,10 @@ def turning_changes(
 ) -> TurningChanges:
     """Those of all contacts that turn, zero of others."""
     found, v, dt, start = record.contacts, record.v, scene.options.dt, contacts.couplings[0]
-    m, at = len(found.points), np.flatnonzero(turning.found.any(axis=1))
+    m, at = len(found.points), np.flatnonzero(turning.later != NONE)
     ends = _found_ahead(scene, record, turning, at)
     H, by_T, by_E = np.zeros((m, 3)), np.zeros((m, 2, 3, 6)), np.zeros((m, 2, 3, 6))
-    H[at, :2], by_T[at, :, :2], by_E[at, :, :2] = _slips(scene, record, turning, start, ends, at)
-    H[at, 2] = (found.depths[at] - ends.depths) / dt
-    by_T[at, :, 2], by_E[at, :, 2] = -start.gaps[at] / dt, ends.coupling.gaps / dt
+    H[at], by_T[at], by_E[at] = _chords(scene, record, turning, start, ends, at)
     points, turns = found.points.copy(), np.zeros((m, 1, 1))
     points[at], turns[at] = ends.points, 1.0
     now = J.times(v[:, None], m)[..., 0]
@@ -138,10 +143,7 @@ def turning_changes(
 
 
 def _found_ahead(scene: SceneChanges, record: StepRecord, turning: Turning, at: Indices) -> Ends:
-    """What contacts ``at`` some places are ahead: that of the pair which is nearest to where both links carry them.
-
-    Which it is `same_later` has decided; here it is found again.
-    """
+    """What contacts ``at`` some places are ahead."""
     found, arrays, options = record.contacts, scene.detector.arrays, scene.options
     links = arrays.shapes[:, LINK].astype(np.int64)
     world = record.search.world.copy()
@@ -153,57 +155,46 @@ def _found_ahead(scene: SceneChanges, record: StepRecord, turning: Turning, at: 
     space = scene.detector.space._replace(world=world, centres=centres)
     pairs, of_pair = np.unique(found.colliders[at], axis=0, return_inverse=True)
     out, m = searched(pairs, record.search.reach, options.touching, arrays, space)
-    carried = np.zeros((len(at), 3))
-    for side in range(2):
-        T, E = (np.concatenate([x, [np.eye(3, 4)]])[found.links[at, side]] for x in (record.poses, turning.ahead))
-        own = np.swapaxes(T[:, :, :3], 1, 2) @ (found.points[at] - T[:, :, 3])[..., None]
-        carried += 0.5 * ((E[:, :, :3] @ own)[..., 0] + E[:, :, 3])
-    closed, of_pair = 2.0 * SLOP * options.penetration, of_pair.ravel()
-    most = 1 + pairs.max()
+    most, later = 1 + pairs.max(), turning.later[at]
     ends = [np.searchsorted(out.colliders[:m] @ [most, 1], pairs @ [most, 1], side) for side in ("left", "right")]
-    first, end = (x[of_pair, None] for x in ends)
-    every = first + np.arange(MOST_POINTS)  # those of the pair of each, of which some follow
-    places = np.minimum(every, len(out.points) - 1)
-    points, depths = out.points["x"][places], np.where(every < end, out.depths["x"][places], -np.inf)
-    alike = np.abs(found.depths[at, None] - depths) <= CHANGE * closed
-    alike &= depths.max(axis=1, keepdims=True) - depths <= closed
-    distances = np.where(alike, ((points - carried[:, None]) ** 2).sum(axis=2), np.inf)
-    chosen = places[np.arange(len(at)), np.argmin(distances, axis=1)]
-    known, points, depths = alike.any(axis=1), out.points["x"][chosen], out.depths["x"][chosen]
+    first, end = (x[of_pair.ravel()] for x in ends)
+    chosen = first + np.where(later >= 0, later, -2 - later)
+    known, chosen = chosen < end, np.minimum(chosen, len(out.points) - 1)
+    points, depths = out.points["x"][chosen], out.depths["x"][chosen]
     changes = changes_at(out, chosen, known, world[found.colliders[at, 0], :, 3])
     frames = out.frames["x"][chosen]
     return Ends(points, frames[:, :, 2], depths, coupling_of(changes, points, frames), known)
 
 
-def _slips(
+def _chords(
     scene: SceneChanges, record: StepRecord, turning: Turning, start: Coupling, ends: Ends, at: Indices
 ) -> tuple[Array, Array, Array]:
-    """Slips halfway (n, 2), and changes (n, 2, 2, 6) along twists of both links at the contact, and at that ahead."""
-    found, n, shape = record.contacts, len(at), (len(at), 4)
-    arrays, frames, x, y = scene.detector.arrays, found.frames[at], found.points[at], ends.points
-    links = found.links[at]
+    """``H`` (n, 3), and changes (n, 2, 3, 6) along twists of both links at the contact, and at that ahead."""
+    found, n, arrays, links = record.contacts, len(at), scene.detector.arrays, record.contacts.links[at]
+    frames, x = found.frames[at], found.points[at]
     before, after = (np.concatenate([T, [np.eye(3, 4)]])[links] for T in (record.poses, turning.ahead))
     world, material = record.search.world[found.colliders[at]], arrays.material[found.colliders[at], :3]
     belts = (world[..., :3] @ material[..., None])[..., 0]
-    numbers = frames, x, y, ends.normals, before, after, belts
-    chords = Chords(*[np.zeros((*shape, *own.shape[1:]), DUALS) for own in numbers])
-    for dual, own in zip(chords, numbers, strict=True):
-        dual["x"] = own[:, None]
+    own = frames, x, found.depths[at], ends.normals, ends.points, ends.depths
+    numbers = *own, 1.0 * (turning.later[at] < NONE), before, after, belts
+    chords = Chords(*[np.zeros((n, 4, *part.shape[1:]), DUALS) for part in numbers])
+    for dual, part in zip(chords, numbers, strict=True):
+        dual["x"] = part[:, None]
     for side in range(2):
         chords.frames["changes"][:, side, ..., :6] = start.frames[at, side]
         chords.starts["changes"][:, side, ..., :6] = start.points[at, side]
-        chords.ends["changes"][:, 2 + side, ..., :6] = ends.coupling.points[:, side]
+        chords.depths["changes"][:, side, ..., :6] = -start.gaps[at, side]
         chords.normals["changes"][:, 2 + side, ..., :6] = ends.coupling.frames[:, side, :, 2]
+        chords.ends["changes"][:, 2 + side, ..., :6] = ends.coupling.points[:, side]
+        chords.end_depths["changes"][:, 2 + side, ..., :6] = -ends.coupling.gaps[:, side]
         chords.before["changes"][:, side, side, ..., :6] = _twisted(before[:, side], x)
-        chords.after["changes"][:, 2 + side, side, ..., :6] = _twisted(after[:, side], y)
+        chords.after["changes"][:, 2 + side, side, ..., :6] = _twisted(after[:, side], ends.points)
         chords.belts["changes"][:, side, side, :, 3:6] = -cross_matrices(belts[:, side])
-    flat = Chords(
-        *[own.reshape(4 * n, *own.shape[2:]) for own in chords[:4]],
-        *[own.reshape(8 * n, *own.shape[3:]) for own in chords[4:]],
-    )
-    out = np.zeros((4 * n, 2), DUALS)
-    find_slips(4 * n, scene.options.dt, flat, out)
-    changes = np.swapaxes(out["changes"][..., :6].reshape(n, 2, 2, 2, 6), 0, 1)
+    flat = [part.reshape(-1, *part.shape[2:]) for part in chords[:7]]
+    flat += [part.reshape(-1, *part.shape[3:]) for part in chords[7:]]
+    out = np.zeros((4 * n, 3), DUALS)
+    find_chords(4 * n, scene.options.dt, Chords(*flat), out)
+    changes = np.swapaxes(out["changes"][..., :6].reshape(n, 2, 2, 3, 6), 0, 1)
     return out["x"][::4], changes[0], changes[1]
 
 

@@ -17,7 +17,7 @@ from delassus.contact.sparse.records import (
     State,
 )
 from delassus.contact.sparse.rows import add_compliance
-from delassus.contact.sparse.sweeps import push, work_on_moved
+from delassus.contact.sparse.sweeps import push, velocity, work_on_moved
 from delassus.spatial.rotations import Array
 
 DONE, UNSOLVED, REDUCED, SINGULAR, COARSE_STEP, LOOPS_OPEN, RAY, TROUBLE, ROUND_OFF, CONFLICT = range(10)
@@ -34,7 +34,7 @@ PROXIMAL_TERM = 1.0
 """Compliance of these about their last impulses in sweeps, over their mobility."""
 
 MOST_GAIN = 0.1
-"""Of the energy that impulses alone would bring to what rests, the part up to which a gain is an error of the step."""
+"""Of the energy that impulses bring to what rests, the part up to which a gain is an error of the step."""
 
 GAPE_TIME = 10.0
 """Time (s) in which velocities that are wrong by the tolerance open a contact by so much that it bears no more."""
@@ -66,14 +66,20 @@ def gains_by_turning(bodies: Bodies, rows: Rows, islands: Islands, k: int, state
     Impulses are zero, and velocities ``after`` those without, where that is so. What turns steadily gains none: from
     ``J v = κ`` to ``J v = −κ``.
     """
-    turns = False
+    turns, before, after = False, 0.0, 0.0
     for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
         for c in range(3):
             turns = turns or rows.law.turning[islands.members[e], c] != 0.0
     if not turns:
         return False
-    linear, square = energy_terms(bodies, rows, islands, k, state.target, state.after)
-    if linear + square <= MOST_GAIN * square:
+    for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
+        i = islands.members[e]
+        u, w = velocity(bodies, rows, i, state.target), velocity(bodies, rows, i, state.after)
+        for c in range(3):
+            belt = rows.law.d[i, c] - rows.law.turning[i, c] if rows.kind[i] == CONTACT and c < 2 else 0.0
+            before += 0.5 * rows.r[i, c] * (u[c] + belt)
+            after += 0.5 * rows.r[i, c] * (w[c] + belt)
+    if before + after <= MOST_GAIN * (after - before):
         return False
     for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
         i = islands.members[e]
@@ -113,7 +119,8 @@ def share_loads(data: Data, k: int, gape: float) -> None:
                 if block >= 0:
                     most = max(most, count[block])
             if rows.r[i, 2] > 0.0:
-                rows.law.d[i, 2] = max(rows.law.d[i, 2] - gape, 0.0)
+                turning = rows.law.turning[i, 2]
+                rows.law.d[i, 2] = max(rows.law.d[i, 2] - turning - gape, 0.0) + turning
         if most >= CROWD:
             add_compliance(rows, i, PROXIMAL_TERM)
             rows.law.R[i] = 0.0

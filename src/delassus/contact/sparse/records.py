@@ -243,8 +243,9 @@ class ContactsBefore(NamedTuple):
 class Contacts(NamedTuple):
     """Contacts of a step, ``row`` the row group of each, or −1, and their impulses, of all phases and ``sustained``.
 
-    ``start`` is where solvers start, ``turning`` what `turn_contacts` finds. Of near pairs, ``groups`` and ``entries``
-    say where their row groups begin and end, and where the Jacobians of these do.
+    ``start`` is where solvers start, ``turning`` what `turn_contacts` finds, from which contacts of pairs ``later``. Of
+    near pairs, ``groups`` and ``entries`` say where their row groups begin and end, and where the Jacobians of these
+    do.
     """
 
     found: ContactArrays
@@ -253,6 +254,7 @@ class Contacts(NamedTuple):
     sustained: Array
     start: Array
     turning: Array
+    later: Indices
     groups: Indices
     entries: Indices
     before: ContactsBefore

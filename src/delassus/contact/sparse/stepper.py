@@ -218,7 +218,7 @@ class BlockSteps:
         before = getattr(self, "_contacts", None)
         pairs = len(self.detector.space.pairs) + 1
         kept = ContactsBefore(*_indices(1, (n, 2)), *_zeros((n, 3), (n, 3, 3), (n, 3)), *_indices(n))
-        of_step = [*_indices(n), *_zeros((n, 3), (n, 3), (n, 3), (n, 3)), *_indices(pairs, pairs)]
+        of_step = [*_indices(n), *_zeros((n, 3), (n, 3), (n, 3), (n, 3)), *_indices(n, pairs, pairs)]
         self._contacts = Contacts(*[self.detector.found, *of_step, kept])
         if before is not None:
             for to, x in zip(self._contacts.before, before.before, strict=True):
@@ -304,6 +304,14 @@ class BlockSteps:
             return ContactSet.empty(), in_order, self._without_inertia()
         found = ContactSet.trusted(*(array[:n].copy() for array in self.detector.found))
         return found.some(found.depths >= -self.options.touching), in_order, None
+
+    def kicked(self, q: Array, v: Array, tau: Array) -> Array:
+        """Velocity (nv,) after a step without contacts."""
+        self._set(q, v, tau)
+        self._run(0)
+        out = np.empty_like(v)
+        out[self.blocks.dofs] = self.state.target
+        return out
 
     def _without_inertia(self) -> int:
         """Link whose joint moves most where the block with the worst mass matrix has least inertia."""

@@ -43,7 +43,7 @@ from delassus.spatial.rotations import Array
 TURNS = 1.0
 """Mark of the first contact of a pair that turns."""
 
-NEGLIGIBLE = 1e-2
+NEGLIGIBLE = 0.1
 """Of what closed contacts may be apart, the part that turning may change a gap by and is left alone."""
 
 STRAIGHT = 1e-9
@@ -51,6 +51,15 @@ STRAIGHT = 1e-9
 
 CHANGE = 10.0
 """Over the gap up to which contacts are closed, what turning may change a gap by in a step."""
+
+NONE = -1
+"""Instead of the contact at the end of the path: there is none for certain. Of faces there is −2 less its number."""
+
+OF_FACE = 3
+"""Contacts of what lies on a face."""
+
+MERGED = 1.05
+"""Square of a way over that of another up to which their ends are in one place: the two rims of a thin disk."""
 
 SAME_SIDE = 0.9
 """Cosine of the angle up to which the normal of a contact may turn in a step."""
@@ -85,9 +94,9 @@ def pair_turns(k: int, x: Vector, paths: Paths) -> bool:
     i, j = int(shapes[pairs[k, 0], LINK]), int(shapes[pairs[k, 1], LINK])
     for link in (i, j):
         if link >= 0:
-            w = angular(link, paths)
-            turn += paths.dt * norm(w)
-            way += paths.dt * norm(cross(w, along(x, -1.0, column(paths.poses[link], 3))))
+            angle = paths.dt * norm(angular(link, paths))
+            turn += angle
+            way += angle * norm(along(x, -1.0, column(paths.poses[link], 3)))
     if turn <= STRAIGHT and is_flat(shapes[pairs[k, 0], KIND]) and is_flat(shapes[pairs[k, 1], KIND]):
         return False
     way += paths.dt * norm(along(link_velocity(i, x, paths), -1.0, link_velocity(j, x, paths)))
@@ -101,6 +110,7 @@ def mark_turning(begin: int, end: int, model: Model, data: Data, paths: Paths) -
     for k in range(begin, end):
         first = ends[k]
         for e in range(first, ends[k + 1]):
+            contacts.later[e] = NONE
             for c in range(3):
                 contacts.turning[e, c] = 0.0
         if first == ends[k + 1] or data.space.paths[k, 0] != CALM:
@@ -215,12 +225,17 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     found, later, out, dt = data.contacts.found, data.space.work.later, data.contacts.turning, paths.dt
     i, j, x, gap = found.links[e, 0], found.links[e, 1], row_of(found.points, e), -found.depths[e]
     r = same_later(k, e, count, 2.0 * paths.slop, data)
-    if r < 0:
+    is_same = r >= 0
+    if not is_same:
+        r = face_later(k, e, count, 2.0 * paths.slop, data)
+    n, n_end = column(found.frames[e], 2), (later[r, 4], later[r, 5], later[r, 6])
+    if r < 0 or dot(n, n_end) < SAME_SIDE:
         return
-    y, n = (later[r, 1], later[r, 2], later[r, 3]), column(found.frames[e], 2)
-    n_end = later[r, 4], later[r, 5], later[r, 6]
-    if dot(n, n_end) < SAME_SIDE:
-        return
+    data.contacts.later[e] = r if is_same else -2 - r
+    y, gap_end = (later[r, 1], later[r, 2], later[r, 3]), -later[r, 7]
+    if not is_same:
+        to_a, to_b = with_link(x, i, True, data), with_link(x, j, True, data)
+        y, gap_end = scaled(0.5, along(to_a, 1.0, to_b)), gap + dot(n_end, along(to_a, -1.0, to_b))
     middle, both = scaled(0.5, along(x, 1.0, y)), along(n, 1.0, n_end)
     of_a = belt_of(found.colliders[e, 0], i, paths, data)
     of_b = belt_of(found.colliders[e, 1], j, paths, data)
@@ -236,7 +251,7 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     most = now[0] * now[0] + now[1] * now[1]
     for c in range(2 if size > most else 0):
         out[e, c] *= math.sqrt(most / size)
-    out[e, 2] = max((-later[r, 7] - gap) / dt - now[2], min(now[2], 0.0))
+    out[e, 2] = max((gap_end - gap) / dt - now[2], min(now[2], 0.0))
 
 
 @compiled
@@ -245,7 +260,7 @@ def same_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
 
     Its gap is at most ``closed`` (m) and differs by at most `CHANGE` times as much at the end, where no other is deeper
     by more than ``closed``. Of such contacts it is nearest to where both bodies carry it, by less than half of the way
-    to any other.
+    to any other; of those in one place it is the one with its gap.
     """
     found, later, ends = data.contacts.found, data.space.work.later, data.space.ends
     i, j, x = found.links[e, 0], found.links[e, 1], row_of(found.points, e)
@@ -256,14 +271,18 @@ def same_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
     for r in range(count if -found.depths[e] <= closed else 0):
         if deepest - later[r, 7] <= closed and abs(found.depths[e] - later[r, 7]) <= CHANGE * closed:
             d = along((later[r, 1], later[r, 2], later[r, 3]), -1.0, middle)
-            if dot(d, d) < least:
-                nearest, least, other = r, dot(d, d), least
-            else:
-                other = min(other, dot(d, d))
+            square, change = dot(d, d), abs(found.depths[e] - later[r, 7])
+            if square > MERGED * least:
+                other = min(other, square)
+            elif MERGED * square < least:
+                nearest, least, other = r, square, least
+            elif change < abs(found.depths[e] - later[nearest, 7]):
+                nearest, least = r, square
     for c in range(ends[k], ends[k + 1]):
         if c != e and -found.depths[c] <= closed:
             d = along(row_of(found.points, c), -1.0, x)
-            other = min(other, dot(d, d))
+            if dot(d, d) > (MERGED - 1.0) ** 2 * least:
+                other = min(other, dot(d, d))
     return nearest if 4.0 * least < other else -1
 
 
@@ -272,6 +291,20 @@ def along_tangent_halfway(t: Vector, both: Vector, u: Vector) -> float:
     """Part of ``u`` along a tangent as it is halfway, between two normals whose sum is ``both``."""
     turned = along(t, -dot(t, both) / dot(both, both), both)
     return dot(turned, u) / norm(turned)
+
+
+@compiled
+def face_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
+    """The deepest contact at the end of the path of a pair that lies on a face then and at the start; else −1.
+
+    Corners of what touches there may be others then: what turns about the normal of a face has any.
+    """
+    found, later, ends, touching, deepest = data.contacts.found, data.space.work.later, data.space.ends, 0, 0
+    for c in range(ends[k], ends[k + 1]):
+        touching += 1 if -found.depths[c] <= closed else 0
+    for r in range(1, count):
+        deepest = r if later[r, 7] > later[deepest, 7] else deepest
+    return deepest if min(touching, count) >= OF_FACE and -found.depths[e] <= closed else -1
 
 
 @compiled

@@ -1,0 +1,116 @@
+"""Contacts that turn: errors of a step fall by four when the time step is halved."""
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.contact import Box, Collider, Cylinder, HalfSpace, Scene, Sphere
+
+G = 9.81
+
+LEAST_FALL = 3.5
+"""Of an error of second order that falls by four at half of the time step; one of first order falls by two."""
+
+TURNTABLE = """<mujoco><worldbody><body name="table"><joint type="hinge" axis="0 0 1"/>
+<inertial pos="0 0 0" mass="1" diaginertia="1e9 1e9 1e9"/></body></worldbody></mujoco>"""
+
+ARM = """<mujoco><worldbody>
+<body name="yaw"><joint type="hinge" axis="0 0 1"/><inertial pos="0 0 0" mass="1e6" diaginertia="1e6 1e6 1e6"/>
+<body name="boom" pos=".3 0 0"><joint type="slide" axis="1 0 0"/>
+<inertial pos="0 0 0" mass="1e6" diaginertia="1e6 1e6 1e6"/>
+<body name="plate" pos=".1 .05 .02"><joint type="hinge" axis="0 .6 .8"/>
+<inertial pos="0 0 0" mass="1e6" diaginertia="1e6 1e6 1e6"/></body></body></body></worldbody></mujoco>"""
+
+
+def on_robot(xml, link, top, shape, mass, friction, dt):
+    """A body on the top of a robot's link; friction of both."""
+    body = ds.mechanisms.free_body(mass, shape.inertia(mass), name="body")
+    colliders = [Collider("body/body", shape, friction=friction), Collider(f"robot/{link}", *top, friction=friction)]
+    scene = Scene({"body": body, "robot": ds.load(xml)}, colliders)
+    return ds.Simulator(scene, dt=dt, max_overlap=1.0)
+
+
+def coin_on_a_turntable(dt, shape=Cylinder(0.03, 0.02), rate=3.13):  # noqa: B008
+    """Way (m) outwards in a second."""
+    sim = on_robot(TURNTABLE, "table", (Box(4, 4, 0.2), (0, 0, -0.1)), shape, 0.1, 1.0, dt)
+    sim.q, sim.v = np.array([0.5, 0, 0.01, 0, 0, 0, 1, 0]), np.array([0, 0.5 * rate, 0, 0, 0, rate, rate])
+    for _ in range(round(1.0 / dt)):
+        sim.step()
+    return np.hypot(*sim.q[:2]) - 0.5
+
+
+def ball_on_a_turntable(dt, rate=3.0, radius=0.05):
+    """Distance (m) from its start after one turn: it goes in a circle at 2/7 of the rate of the table."""
+    n = round(2 * np.pi / (2 / 7 * rate) / dt)
+    sim = on_robot(TURNTABLE, "table", (Box(4, 4, 0.2), (0, 0, -0.1)), Sphere(radius), 1.0, 2.0, 7 * np.pi / rate / n)
+    place, v = np.array([0.2, 0, radius]), np.array([0.3, 0, 0])
+    slip = v - np.cross([0, 0, rate], place)
+    sim.q, sim.v = np.array([*place, 0, 0, 0, 1, 0]), np.array([*v, -slip[1] / radius, slip[0] / radius, 0, rate])
+    for _ in range(n):
+        sim.step()
+    return np.linalg.norm(sim.q[:3] - place)
+
+
+def box_on_a_plate(dt, shape=Box(0.05, 0.04, 0.02)):  # noqa: B008
+    """Way (m) on the plate of a robot that turns, slides and turns about a tilted axis."""
+    sim = on_robot(ARM, "plate", (Box(1, 1, 0.02), (0, 0, -0.01)), shape, 0.1, 2.0, dt)
+    place, q, v = np.array([0.07, -0.05, 0.01]), sim.q.copy(), np.zeros(9)
+    pose = ds.forward_kinematics(sim.scene.tree, q, ["robot/plate"])[0]
+    q[:7] = *(pose[:3, :3] @ place + pose[:3, 3]), 0, 0, 0, 1
+    v[6:] = 2.0, 0.1, 0.8
+    sim.q, sim.v = q, v
+    twist = sim.twist("robot/plate", reference="world")
+    v[:3], v[3:6] = twist[:3] + np.cross(twist[3:], q[:3]), twist[3:]
+    sim.v = v
+    for _ in range(round(0.24 / dt)):
+        sim.step()
+    pose = ds.forward_kinematics(sim.scene.tree, sim.q, ["robot/plate"])[0]
+    return np.linalg.norm(pose[:3, :3].T @ (sim.q[:3] - pose[:3, 3]) - place)
+
+
+def euler_disk(dt, tilt=0.3, radius=0.05):
+    """Largest error (rad) of the tilt in a third of a second: a thin disk rolls about its standing centre of mass."""
+    rate = 2.0 * np.sqrt(G / (radius * np.sin(tilt)))
+    body = ds.mechanisms.free_body(1.0, radius**2 * np.array([0.25, 0.25, 0.5]), name="disk")
+    colliders = [Collider("disk", Cylinder(radius, 1e-6), friction=2.0), Collider("world", HalfSpace(), friction=2.0)]
+    height, sine, cosine = radius * np.sin(tilt), np.sin(tilt / 2), np.cos(tilt / 2)
+    q0, v0 = [0, 0, height + 5e-7 * np.cos(tilt), 0, sine, 0, cosine], [0, 0, 0, -rate * np.sin(tilt), 0, 0]
+    sim = ds.Simulator(Scene(body, colliders), q0=q0, v0=v0, dt=dt)
+    sim.half_kick()
+    worst = 0.0
+    for _ in range(round(0.33 / dt)):
+        sim.step()
+        x, y = sim.q[3:5]
+        worst = max(worst, abs(np.arccos(1.0 - 2.0 * (x * x + y * y)) - tilt))
+    return worst
+
+
+CASES = {
+    "coin on a turntable": (coin_on_a_turntable, 4e-3, 1e-3),
+    "box on a turntable": (lambda dt: coin_on_a_turntable(dt, Box(0.05, 0.04, 0.02)), 4e-3, 1e-3),
+    "ball on a turntable": (ball_on_a_turntable, 8e-3, 1e-3),
+    "box on a plate": (box_on_a_plate, 4e-3, 1e-3),
+    "coin on a plate": (lambda dt: box_on_a_plate(dt, Cylinder(0.03, 0.02)), 4e-3, 1e-3),
+    "Euler's disk": (euler_disk, 1e-3, 1e-2),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_turns_is_second_order(case):
+    error, dt, most = CASES[case]
+    coarse, fine = abs(error(dt)), abs(error(dt / 2))
+    assert coarse < most
+    assert coarse > LEAST_FALL * fine
+
+
+def test_what_falls_is_second_order_after_half_a_kick():
+    """Exactly where it should be; without, ``½ g t dt`` too low."""
+    body, fallen = ds.mechanisms.free_body(1.0, [1, 1, 1]), []
+    for kicked in (True, False):
+        sim = ds.Simulator(Scene(body), dt=0.01)
+        if kicked:
+            sim.half_kick()
+        for _ in range(100):
+            sim.step()
+        fallen.append(-sim.q[2])
+    assert fallen == pytest.approx([0.5 * G, 0.5 * G * 1.01], rel=1e-12)

@@ -37,11 +37,8 @@ from delassus.contact.sparse.turning import NONE, along_tangent_halfway, carried
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
-ALIKE = 1e-9
-"""Over the time step, the part of the size of colliders by which velocities differ and are alike."""
-
-LARGEST = 1e3
-"""Size (m) of what is larger."""
+ALIKE = 1e-12
+"""Over the time step, the part of the size of the smaller collider by which velocities differ and are alike."""
 
 
 class TurningChanges(NamedTuple):
@@ -121,7 +118,7 @@ def turning_changes(
     points[at], turns[at] = ends.points, 1.0
     now = J.times(v[:, None], m)[..., 0]
     now[:, :2] += found.surface_velocities
-    alike = ALIKE / dt * np.minimum(scene.detector.arrays.shapes[found.colliders, RADIUS], LARGEST).sum(axis=1)
+    alike = ALIKE / dt * scene.detector.arrays.shapes[found.colliders, RADIUS].min(axis=1)
     kept, cut, offsets = _cuts(H, now, alike)
     near = alike + SAME * (np.abs(H) + np.abs(now)).max(axis=1)
     known = np.ones(m, bool)

@@ -23,8 +23,7 @@ from delassus.contact import (
     Sphere,
 )
 from delassus.errors import ConfigurationError
-from internals import joint_kinds
-from random_trees import some_rotors
+from random_trees import INNER, some_rotors
 from test_closed_loops import closed, consistent, four_bar
 
 DT = 2e-3
@@ -518,11 +517,11 @@ def what_turns(name, rng):
         scene = Scene({"box": free, "ball": free}, [under, over, plane])
         q = scene.configuration(box=[0, 0, 0.04999, 0, 0, 0, 1], ball=[0, 0, 0.19998, *(0, 0.6, 0, 0.8)])
         return scene, q, [0.3, 0.1, 0, 0, 0, 1.0, 0.2, 0.5, 0, 2.0, 1.0, 3.0]
-    return on_a_robot(rng, {"planar": joint_kinds.PLANAR, "floating": joint_kinds.FREE}[name])
+    return on_a_robot(rng, next(kind for kind in INNER if kind.name == name))
 
 
 TURNING = ("slides on a ball", "rolls on its rim", "spins on a belt", "on a turning table", "on one another",
-           "planar", "floating")  # fmt: skip
+           "planar", "free")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TURNING)

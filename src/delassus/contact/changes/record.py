@@ -79,7 +79,8 @@ class Search(NamedTuple):
     """How contacts were found: near pairs of colliders that have some, reach of links (m), poses of colliders.
 
     And centres of balls that hold these. ``followed`` says of each pair whether its contacts are those of its path, see
-    `delassus.contact.collision.paths`; ``overlaps`` are those of links at the start.
+    `delassus.contact.collision.paths`; ``overlaps`` are those of links at the start; ``turning`` is None where no
+    contact turns.
     """
 
     pairs: Indices
@@ -88,12 +89,11 @@ class Search(NamedTuple):
     centres: Array
     followed: Array
     overlaps: Array
+    turning: Turning | None
 
 
 class StepRecord(NamedTuple):
     """A step: state, joint forces and masses before it, its contacts, problems and position correction.
-
-    ``turning`` is None where no contact turns.
 
     All in the order of the blocks (`delassus.contact.sparse.blocks.Blocks`).
     """
@@ -109,7 +109,6 @@ class StepRecord(NamedTuple):
     search: Search
     problems: list[Problem]
     correction: Correction
-    turning: Turning | None
     status: SolverStatus
 
 
@@ -160,7 +159,7 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     space = data.space
     search = Search(
         space.pairs[touching], data.links.reach.copy(), space.world.copy(), space.centres.copy(),
-        space.paths[touching, 0].copy(), data.links.overlaps.copy(),
+        space.paths[touching, 0].copy(), data.links.overlaps.copy(), turning,
     )  # fmt: skip
     loops, motion = state.loops, steps.model.loop_motion
     closed, errors = motion.flags[:, 0].copy(), loops.errors.copy()
@@ -169,6 +168,5 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     correction = Correction(pushes, compliances, on_joints, rows.law.R[m:total].copy(), state.shift.copy(), smooth)
     return StepRecord(
         tape.q.copy(), data.progress.start.copy(), state.tau.copy(), asleep, data.links.poses.copy(),
-        bodies.mass.copy(), bodies.inverse.copy(), found, search, problems, correction, turning,
-        steps.status,
+        bodies.mass.copy(), bodies.inverse.copy(), found, search, problems, correction, steps.status,
     )  # fmt: skip

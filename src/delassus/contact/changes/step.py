@@ -103,8 +103,8 @@ class StepChanges:
             self.inverse.kinds[loop.kind] = loop.inverse[None]
         self.mobility = Mobilities(scene, record, self.contacts, self.J, self.inverse, self.loops)
         self.turning = None
-        if record.turning is not None:
-            self.turning = turning_changes(scene, record, record.turning, self.contacts, self.J, self.mobility)
+        if record.search.turning is not None:
+            self.turning = turning_changes(scene, record, record.search.turning, self.contacts, self.J, self.mobility)
             self.known = self.known and bool(self.turning.known[_acting(record)].all())
         self._find_islands()
         v = record.v
@@ -201,8 +201,8 @@ class StepChanges:
             if last:
                 self.measured = measured
                 rates, dt = problem.rates[:, 2], self.scene.options.dt
-                if record.turning is not None:
-                    rates = rates - record.turning.taken[:, 2]
+                if record.search.turning is not None:
+                    rates = rates - record.search.turning.taken[:, 2]
                 closing: Any = 1.0 * (rates > 0.0)
                 if self.smoothing is not None:
                     closing = part_beyond(NUMPY, -record.contacts.depths / dt, self.smoothings)
@@ -216,8 +216,8 @@ class StepChanges:
                     for part, more in zip(later.parts, lifted, strict=True):
                         part[:, 2:] += more
                 measured, lost = RowParts(self.sides, parts), self.free.momentum_q
-                if record.turning is not None and self.turning is not None:
-                    turns = 1.0 * record.turning.taken.any(axis=1)[:, None]
+                if record.search.turning is not None and self.turning is not None:
+                    turns = 1.0 * np.any(record.search.turning.taken, axis=1, keepdims=True)
                     measured, own = measured.plus(self.turning.with_q.scaled(turns)), self.turning.with_v.scaled(turns)
                     later = own if later is None else later.plus(own)
             else:
@@ -335,8 +335,8 @@ class StepChanges:
         normal = self.J.row(2)
         gap = -record.contacts.depths
         moved = normal.times(after[:, None], self.m)[:, 0, 0] if self.sides else gap
-        if record.turning is not None:
-            moved = moved + record.turning.found[:, 2]
+        if record.search.turning is not None:
+            moved = moved + record.search.turning.found[:, 2]
         left = 1.0 * (gap + dt * moved > 0.0) * pushed
         back = options.correction * (-gap - options.penetration > 0.0) * pushed
         mobility = self.mobility.changes(STEP.compliance * s)

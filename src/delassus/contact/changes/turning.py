@@ -189,7 +189,7 @@ def _chords(
         chords.belts["changes"][:, side, side, :, 3:6] = -cross_matrices(belts[:, side])
     flat = [part.reshape(-1, *part.shape[2:]) for part in chords[:7]]
     flat += [part.reshape(-1, *part.shape[3:]) for part in chords[7:]]
-    out = np.zeros((4 * n, 3), DUALS)
+    out: Any = np.zeros((4 * n, 3), DUALS)
     find_chords(4 * n, scene.options.dt, Chords(*flat), out)
     changes = np.swapaxes(out["changes"][..., :6].reshape(n, 2, 2, 3, 6), 0, 1)
     return out["x"][::4], changes[0], changes[1]
@@ -235,7 +235,7 @@ def _moves(scene: SceneChanges, record: StepRecord) -> tuple[BlockDiagonal, Bloc
         for joint, at in zip(kind.tree.joints, kind.tree.v_slices, strict=True):
             own: Any = list(v[:, at].T)
             with_q, with_step, *_ = joint.kind.position_update_changes(NUMPY, own, [dt * x for x in own])
-            A[:, at, at], B[:, at, at] = with_q, dt * np.asarray(with_step)
+            A[:, at, at], B[:, at, at] = np.asarray(with_q), dt * np.asarray(with_step)
         by_q.append(A)
         by_v.append(B)
     return BlockDiagonal(by_q), BlockDiagonal(by_v)

@@ -45,7 +45,7 @@ FORM = {
         **dict.fromkeys(("formulation", "solver", "passive", "control"), str),
         **dict.fromkeys(("dt", "resting", "penetration", "correction", "sleep", "tolerance"), float),
         **dict.fromkeys(("n_directions", "seed", "max_iterations"), int),
-        "limits": bool,
+        **dict.fromkeys(("limits", "turning"), bool),
         "kp": [float],
         "kd": [float],
     },

@@ -31,7 +31,7 @@ from delassus.contact.changes.contacts import (
 from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.record import StepRecord, Turning
 from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS
-from delassus.contact.collision.vectors import Vector, along, column, dot, in_frame, in_world, row_of, scaled
+from delassus.contact.collision.vectors import Vector, along, column, dot, in_frame, in_world, norm, row_of, scaled
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.turning import NONE, along_tangent_halfway, carried, velocity_between
 from delassus.spatial.numpy_ops import NUMPY
@@ -90,10 +90,11 @@ def find_chords(n: int, dt: float, chords: Chords, out: Array) -> None:
             to_a = carried(start, chords.before[a], chords.after[a])
             to_b = carried(start, chords.before[b], chords.after[b])
             end, change = scaled(0.5, along(to_a, 1.0, to_b)), dot(normal, along(to_a, -1.0, to_b))
-        x, both = scaled(0.5, along(start, 1.0, end)), along(column(frame, 2), 1.0, normal)
+        x, half = scaled(0.5, along(start, 1.0, end)), along(column(frame, 2), 1.0, normal)
+        half = scaled(1.0 / norm(half), half)
         u = along(side_velocity(a, x, dt, chords), -1.0, side_velocity(b, x, dt, chords))
         for c in range(2):
-            out[k, c] = along_tangent_halfway(column(frame, c), both, u)
+            out[k, c] = along_tangent_halfway(column(frame, c), column(frame, 2), half, u)
         out[k, 2] = (1.0 / dt) * change
 
 

@@ -376,8 +376,9 @@ class BlockSteps:
         friction = np.clip(acting, -forces, forces)
         q, v, before = np.empty_like(s.q), np.empty_like(s.v), np.zeros((2, s.v.size))
         q[blocks.coordinates], v[blocks.dofs], before[:, dofs] = s.q, s.target, (acting - friction, friction)
+        *found, _ = (x[self.data.islands.contact[near]] for x in self.detector.found)
         problem = RowProblem(
-            q, v, ContactSet.trusted(*(x[self.data.islands.contact[near]] for x in self.detector.found)),
+            q, v, ContactSet.trusted(*found, rows.law.d[near, :2]),
             rows.law.d[near, 2], np.divide(offset, mu, out=np.zeros(near.size), where=mu > 0.0),
             JointContacts(
                 np.concatenate([dofs, dofs, dofs[rubbing]]), np.repeat([1, -1, 1], [n - m, n - m, rubbing.size]),
@@ -386,11 +387,11 @@ class BlockSteps:
             ),
             rows.r[near], before,
         )  # fmt: skip
-        found = self._impulses_of(problem)
+        solved = self._impulses_of(problem)
         rows.r[:n], s.after[:], self._progress.step[STATUS] = 0.0, s.target, 0
-        if found is not None:
-            rows.r[near], rows.r[m:n, 2] = found.impulses, found.joint_impulses.sum(axis=0)[dofs]
-            s.after[:], self._progress.step[STATUS] = found.velocity[blocks.dofs], STATUSES.index(found.status)
+        if solved is not None:
+            rows.r[near], rows.r[m:n, 2] = solved.impulses, solved.joint_impulses.sum(axis=0)[dofs]
+            s.after[:], self._progress.step[STATUS] = solved.velocity[blocks.dofs], STATUSES.index(solved.status)
 
     def _refuse(self) -> NoReturn:
         """Raise `ConfigurationError` for a step that ends in velocities that are not finite."""

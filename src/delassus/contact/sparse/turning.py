@@ -236,7 +236,8 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     if not is_same:
         to_a, to_b = with_link(x, i, True, data), with_link(x, j, True, data)
         y, gap_end = scaled(0.5, along(to_a, 1.0, to_b)), gap + dot(n_end, along(to_a, -1.0, to_b))
-    middle, both = scaled(0.5, along(x, 1.0, y)), along(n, 1.0, n_end)
+    middle, half = scaled(0.5, along(x, 1.0, y)), along(n, 1.0, n_end)
+    half = scaled(1.0 / norm(half), half)  # the normal halfway
     of_a = belt_of(found.colliders[e, 0], i, paths, data)
     of_b = belt_of(found.colliders[e, 1], j, paths, data)
     slip = along(link_velocity(i, x, paths), -1.0, link_velocity(j, x, paths))
@@ -246,7 +247,7 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     slip, size = along(slip, 1.0, along(of_a[0], -1.0, of_b[0])), 0.0
     now = dot(column(found.frames[e], 0), slip), dot(column(found.frames[e], 1), slip), parts
     for c in range(2):
-        out[e, c] = along_tangent_halfway(column(found.frames[e], c), both, halfway) - now[c]
+        out[e, c] = along_tangent_halfway(column(found.frames[e], c), n, half, halfway) - now[c]
         size += out[e, c] * out[e, c]
     most = now[0] * now[0] + now[1] * now[1]
     for c in range(2 if size > most else 0):
@@ -287,10 +288,9 @@ def same_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
 
 
 @compiled
-def along_tangent_halfway(t: Vector, both: Vector, u: Vector) -> float:
-    """Part of ``u`` along a tangent as it is halfway, between two normals whose sum is ``both``."""
-    turned = along(t, -dot(t, both) / dot(both, both), both)
-    return dot(turned, u) / norm(turned)
+def along_tangent_halfway(t: Vector, n: Vector, half: Vector, u: Vector) -> float:
+    """Part of ``u`` along a tangent as it is halfway, turned as the normal ``n`` to that ``half`` of the way."""
+    return dot(along(t, -dot(t, half) / (1.0 + dot(n, half)), along(n, 1.0, half)), u)
 
 
 @compiled

@@ -23,6 +23,7 @@ from delassus.contact import (
     Sphere,
 )
 from delassus.errors import ConfigurationError
+from random_trees import INNER, some_rotors
 from test_closed_loops import closed, consistent, four_bar
 
 DT = 2e-3
@@ -96,7 +97,7 @@ def start(scene, rng, struck):
     return q, v
 
 
-def differences(sim, state, controls, directions):
+def differences(sim, state, controls, directions, near=NEAR):
     """Changes of the step from a state along columns of ``[q; v; controls]``, by central differences of order 4."""
     tree, nv = sim.scene.tree, sim.scene.tree.nv
     sim.set_state(state)
@@ -111,7 +112,7 @@ def differences(sim, state, controls, directions):
     def along(d):
         return (8.0 * (after(d) - after(-d)) - (after(2.0 * d) - after(-2.0 * d))) / 12.0
 
-    return np.stack([along(NEAR * d) / NEAR for d in directions.T], axis=1)
+    return np.stack([along(near * d) / near for d in directions.T], axis=1)
 
 
 @pytest.mark.parametrize("struck", [False, True])
@@ -452,6 +453,120 @@ def test_derivatives_of_steps_over_a_seam(name):
         wanted = differences(sim, state, np.zeros(6), np.vstack([directions, np.zeros((6, 3))]))
         assert np.abs(found.A @ directions - wanted).max() < AGREES * np.abs(wanted).max()
     assert seen >= 1
+
+
+def test_derivatives_of_faces_that_are_almost_parallel():
+    """A box on a round table: of which of both faces the normal is."""
+    rng, box, seen = np.random.default_rng(6), Box(0.3, 0.25, 0.1), 0
+    body, table = ds.mechanisms.free_body(0.5, np.diag([1e-3, 1.2e-3, 2e-3])), Cylinder(0.5, 0.2)
+    scene = Scene(body, [Collider("body", box, friction=0.0), Collider("world", table, (0, 0, -0.1), friction=0.0)])
+    for _ in range(4):
+        tilt, v = 4e-6 * rng.normal(size=2), [0.1, 0.2, -0.01, *(0.02 * rng.normal(size=2)), 0.0]
+        q = [0.0, 0.0, 0.04999, *(0.5 * tilt), 0.1, np.sqrt(0.99)]
+        sim = ds.Simulator(scene, q0=q, v0=v, dt=DT, tolerance=1e-13)
+        state, directions = sim.get_state(), rng.normal(size=(18, 3))
+        sim.step()
+        found = sim.step_derivatives()
+        if found.status is SolverStatus.CONVERGED:
+            wanted, seen = differences(sim, state, np.zeros(6), directions), seen + 1
+            made = found.A @ directions[:12] + found.B @ directions[12:]
+            assert np.abs(made - wanted).max() < AGREES * np.abs(wanted).max()
+    assert seen >= 2
+
+
+TABLE = """<mujoco><worldbody><body name="table"><joint name="hinge" type="hinge" axis="0 0 1"/>
+<inertial pos="0 0 0" mass="3" diaginertia="0.1 0.1 0.2"/></body></worldbody></mujoco>"""
+
+
+PRISM = np.array([(x, y, z) for x, y in ((-0.1, -0.1), (0.2, -0.05), (-0.05, 0.15)) for z in (-0.05, 0.05)])
+"""Corners of a body that lies on three of them: how four share friction is not unique."""
+
+
+def on_a_robot(rng, root):
+    """A round foot of a robot that moves in the world by a joint of some kind, and the floor below it."""
+    robot, foot = some_rotors(rng, root, None), Collider("b", Sphere(0.1), rng.normal(size=3), friction=0.5)
+    q, v, at = robot.random(rng), rng.normal(size=robot.nv), ds.Frame("b", foot.position)
+    height, later = (ds.forward_kinematics(robot, x, at)[2, 3] for x in (q, robot.integrate(q, DT * v)))
+    floor = Collider("world", HalfSpace(), (0.0, 0.0, height - 0.1 + 1e-5), friction=0.5)
+    return Scene(robot, [foot, floor]), q, v if later < height else -v
+
+
+def what_turns(name, rng):
+    """A scene in which contacts turn, and where it starts."""
+    ball = Sphere(0.1)
+    plane, body = Collider("world", HalfSpace(), friction=0.4), Collider("body", Mesh(PRISM), friction=0.4)
+    free, half = ds.mechanisms.free_body(0.5, np.diag([1e-3, 1.2e-3, 2e-3])), np.sqrt(0.5)
+    if name == "slides on a ball":
+        colliders = replace(body, shape=ball, friction=0.1), Collider("world", Sphere(0.3), friction=0.1)
+        return Scene(free, colliders), [0, 0, 0.39999, 0, 0, 0, 1], [0.5, 0.1, 0, 1.0, 0.4, 2.0]
+    if name == "rolls on its rim":
+        turn = half, 0, 0, half
+        colliders = replace(body, shape=Cylinder(0.1, 0.02)), plane
+        return Scene(free, colliders), [0, 0, 0.09999, *turn], [-0.5, 0.0, 0, 0.3, 2.0, 5.0]
+    if name == "spins on a belt":
+        colliders = body, replace(plane, surface_velocity=(0.2, 0.3, 0.1))
+        return Scene(free, colliders), [0, 0, 0.04999, 0, 0, 0, 1], [0.4, 0.2, 0, 0, 0, 5.0]
+    if name == "on a turning table":
+        top = Collider("table/table", Cylinder(0.5, 0.02), (0, 0, -0.01), friction=0.4, surface_velocity=(0, 0.1, 0.2))
+        scene = Scene({"table": ds.load(TABLE), "ball": free}, [top, Collider("ball/body", ball, friction=0.4)])
+        v = np.zeros(7)
+        v[scene.tree.v_index("table/hinge")], v[scene.tree.v_index("ball/root_joint")] = 2.0, [0.3, 0.1, 0, 1, 2, 3.0]
+        return scene, scene.configuration(table=[0.3], ball=[0.2, 0.1, 0.09999, 0, 0, 0.3, np.sqrt(0.91)]), v
+    if name == "on one another":
+        under, over = replace(body, link="box/body"), Collider("ball/body", ball, friction=0.5)
+        scene = Scene({"box": free, "ball": free}, [under, over, plane])
+        q = scene.configuration(box=[0, 0, 0.04999, 0, 0, 0, 1], ball=[0, 0, 0.19998, *(0, 0.6, 0, 0.8)])
+        return scene, q, [0.3, 0.1, 0, 0, 0, 1.0, 0.2, 0.5, 0, 2.0, 1.0, 3.0]
+    return on_a_robot(rng, next(kind for kind in INNER if kind.name == name))
+
+
+TURNING = ("slides on a ball", "rolls on its rim", "spins on a belt", "on a turning table", "on one another",
+           "planar", "free")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TURNING)
+def test_derivatives_of_what_turns(name):
+    """After some steps, from a state that differs a little: there, what turns gains no energy, and no gap is zero."""
+    rng, seen = np.random.default_rng(TURNING.index(name)), 0
+    scene, q, v = what_turns(name, rng)
+    sim, nv = ds.Simulator(scene, q0=q, v0=v, dt=DT, tolerance=1e-13, max_overlap=1.0), scene.tree.nv
+    for _ in range(8):
+        for _ in range(3):
+            sim.step()
+        sim.q, sim.v = scene.tree.integrate(sim.q, 1e-5 * rng.normal(size=nv)), sim.v + 0.02 * rng.normal(size=nv)
+        state, controls, directions = sim.get_state(), rng.normal(size=nv), rng.normal(size=(3 * nv, 3))
+        sim.step(controls)
+        found, gaps = sim.step_derivatives(), sim.contacts.depths
+        assert found.status is not SolverStatus.NOT_DIFFERENTIABLE
+        is_far = found.distance > 5e-3 and np.abs(gaps).min(initial=np.inf) > 2e-6
+        if found.status is SolverStatus.CONVERGED and is_far and sim.impulses.any():
+            wanted, seen = differences(sim, state, controls, directions, 4e-7), seen + 1
+            made = found.A @ directions[: 2 * nv] + found.B @ directions[2 * nv :]
+            assert np.abs(made - wanted).max() < AGREES * np.abs(wanted).max()
+        sim.set_state(state)
+    assert seen >= 2
+
+
+def test_derivatives_of_what_turns_by_parameters():
+    """By friction of colliders and masses of links: what contacts turn by depends on neither."""
+    scene, q, v = what_turns("on one another", np.random.default_rng(0))
+
+    def after(d):
+        """Velocities after a step with other parameters, and the simulator."""
+        changed = [replace(c, friction=c.friction + x) for c, x in zip(scene.colliders, d, strict=False)]
+        trees = [replace(t, inertias=(1.0 + x / t.inertias[0, 0, 0]) * t.inertias) for t, x in
+                 zip(scene.robots.values(), d[3:], strict=True)]  # fmt: skip
+        changed = Scene(dict(zip(scene.robots, trees, strict=True)), changed)
+        sim = ds.Simulator(changed, q0=q, v0=v, dt=DT, tolerance=1e-13)
+        sim.step()
+        return sim.v, sim
+
+    sim = after(np.zeros(5))[1]
+    found = sim.step_derivatives(parameters=["friction", "mass"])
+    assert found.status is SolverStatus.CONVERGED and found.distance > 1e-3
+    made = np.hstack([np.asarray(found.with_parameters[name])[12:] for name in ("friction", "mass")])
+    wanted = np.stack([(after(1e-6 * e)[0] - after(-1e-6 * e)[0]) / 2e-6 for e in np.eye(5)], axis=1)
+    assert np.abs(made - wanted).max() < AGREES * np.abs(wanted).max()
 
 
 def test_what_has_no_derivatives_is_refused_by_name(scene):

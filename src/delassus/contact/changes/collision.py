@@ -60,6 +60,21 @@ def contact_changes(
 
     ``space`` holds the poses of colliders, ``found`` the contacts of these pairs in their order.
     """
+    out, m = searched(pairs, reach, gap, colliders, space)
+    radii = colliders.shapes[found.colliders, RADIUS]
+    sizes = np.where(np.isfinite(radii), radii, 0.0).sum(axis=1)
+    at, known = _found_again(found, out, m, sizes)
+    return changes_at(out, at, known, space.world[found.colliders[:, 0], :, 3])
+
+
+def changes_at(out: Any, at: Indices, known: Any, about: Array) -> ContactChanges:
+    """Those of contacts ``at`` places among those that were `searched`."""
+    changed = [_changes(x, at) for x in (out.points, out.frames, out.depths, out.surface_velocities)]
+    return ContactChanges(*[*changed, about, known])
+
+
+def searched(pairs: Indices, reach: Array, gap: float, colliders: Colliders, space: Workspace) -> tuple[Any, int]:
+    """Contacts of near ``pairs`` in their order, with changes along twists of A, and their number; rows to spare."""
     n, own = len(pairs), pairs.ravel()
     world = _duals((2 * n, 3, 4))
     world["x"] = space.world[own]
@@ -84,11 +99,7 @@ def contact_changes(
     )  # fmt: skip
     m = find_changes(n, reach, gap, every, memory, out)
     out.colliders[:m] = pairs[out.colliders[:m, 0] // 2]
-    radii = colliders.shapes[found.colliders, RADIUS]
-    sizes = np.where(np.isfinite(radii), radii, 0.0).sum(axis=1)
-    at, known = _found_again(found, out, m, sizes)
-    changed = [_changes(x, at) for x in (out.points, out.frames, out.depths, out.surface_velocities)]
-    return ContactChanges(*[*changed, space.world[found.colliders[:, 0], :, 3], known])
+    return out, m
 
 
 def _duals(shape: int | tuple[int, ...]) -> Any:

@@ -45,7 +45,7 @@ class Mobilities:
                         at = np.flatnonzero(both[side.contact] & (place[side.contact] >= 0))
                         part[at] += added[place[side.contact[at]]]
         self._whole = RowParts(self._sides, whole)
-        self._Y = [part @ own for part, own in zip(whole, self._of_sides(inverse), strict=True)]
+        self._Y = [part @ own for part, own in zip(whole, self.of_sides(inverse), strict=True)]
         squares = np.zeros((m, 3))
         for side, part, y in zip(self._sides, whole, self._Y, strict=True):
             squares[side.contact] += self._shares[side.contact, None] * (y * part).sum(axis=2)
@@ -53,7 +53,7 @@ class Mobilities:
         diagonal = np.concatenate([np.diagonal(x, axis1=1, axis2=2).ravel() for x in inverse.kinds])
         self.of_joints = diagonal[scene.blocks.joints.dofs]
 
-    def _of_sides(self, x: BlockDiagonal) -> list[Array]:
+    def of_sides(self, x: BlockDiagonal) -> list[Array]:
         """Blocks (n, w, w) of sides."""
         kinds = self._scene.blocks.kinds
         ends = np.cumsum([0, *(len(kind.links) for kind in kinds)])

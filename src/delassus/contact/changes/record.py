@@ -11,6 +11,7 @@ from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import COMPRESSION, CONTACTS, DECOMPRESSION, ROWS
 from delassus.contact.sparse.stepper import BlockSteps
+from delassus.contact.sparse.turning import NONE
 from delassus.spatial.rotations import Array
 
 
@@ -61,11 +62,25 @@ class Correction(NamedTuple):
     smooth: Smooth
 
 
+class Turning(NamedTuple):
+    """Offsets ``κ`` of contacts that turn (m, 3): as ``found``, and as the last problem has ``taken`` them.
+
+    ``later`` (m,) are numbers of contacts at the end of the path, see `delassus.contact.sparse.turning`; ``ahead`` are
+    poses of links where the velocities of the start lead.
+    """
+
+    found: Array
+    taken: Array
+    later: Indices
+    ahead: Array
+
+
 class Search(NamedTuple):
     """How contacts were found: near pairs of colliders that have some, reach of links (m), poses of colliders.
 
     And centres of balls that hold these. ``followed`` says of each pair whether its contacts are those of its path, see
-    `delassus.contact.collision.paths`; ``overlaps`` are those of links at the start.
+    `delassus.contact.collision.paths`; ``overlaps`` are those of links at the start; ``turning`` is None where no
+    contact turns.
     """
 
     pairs: Indices
@@ -74,6 +89,7 @@ class Search(NamedTuple):
     centres: Array
     followed: Array
     overlaps: Array
+    turning: Turning | None
 
 
 class Masses(NamedTuple):
@@ -142,12 +158,17 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     found = ContactArrays(*[x[used] for x in list[Any](data.contacts.found)])
     counts = np.diff(data.space.ends[: int(data.space.counts[0]) + 1])
     touching = np.flatnonzero(np.isin(np.arange(len(counts)), np.repeat(np.arange(len(counts)), counts)[used]))
+    later, turning = data.contacts.later[used], None
+    if steps.options.turning and (later != NONE).any():
+        taken = np.zeros((len(used), 3))
+        taken[at] = rows.law.turning[:m]
+        turning = Turning(data.contacts.turning[used], taken, later, data.links.ahead.copy())
     state, bodies, asleep = data.state, data.bodies, (tape.asleep.copy(), data.sleep.island.copy())
     assert len(on_joints) == k
     space, springs = data.space, steps.blocks.springs
     search = Search(
         space.pairs[touching], data.links.reach.copy(), space.world.copy(), space.centres.copy(),
-        space.paths[touching, 0].copy(), data.links.overlaps.copy(),
+        space.paths[touching, 0].copy(), data.links.overlaps.copy(), turning,
     )  # fmt: skip
     loops, motion = state.loops, steps.model.loop_motion
     closed, errors = motion.flags[:, 0].copy(), loops.errors.copy()

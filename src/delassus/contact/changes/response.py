@@ -262,7 +262,8 @@ class Response:
 class Solved(NamedTuple):
     """A problem of a step: row groups in their modes, and what it has of positions and of parameters.
 
-    ``measured_late`` and ``wrenches_late`` are what rows and forces of contacts on paths have of velocities.
+    ``measured_late`` and ``wrenches_late`` are what rows and forces have of velocities of the start: of contacts on
+    paths, and rows of those that turn.
     """
 
     problem: Problem
@@ -280,11 +281,15 @@ class Solved(NamedTuple):
 
 
 class SolvedCorrection(NamedTuple):
-    """The position correction: rows of normals and of joints, with positions and with velocities."""
+    """The position correction: rows of normals and of joints, with positions and with velocities.
+
+    And ``with_start`` of normals that turn, with velocities of the start.
+    """
 
     groups: Groups
     with_q: RowParts
     with_v: RowParts
+    with_start: RowParts | None
     joints_with_q: Array
     joints_with_v: Array
     joints_with_mobility: Array

@@ -33,6 +33,7 @@ from delassus.contact.changes.paths import contacts_on_paths, on_paths
 from delassus.contact.changes.record import Problem, StepRecord
 from delassus.contact.changes.response import Groups, Parts, Response, Solved, SolvedCorrection, holds_of, modes_of
 from delassus.contact.changes.springs import SpringChanges
+from delassus.contact.changes.turning import turning_changes
 from delassus.contact.filters import GEOMETRIC, friction_rates
 from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
@@ -103,6 +104,10 @@ class StepChanges:
         for loop in self.loops:
             self.inverse.kinds[loop.kind] = loop.inverse[None]
         self.mobility = Mobilities(scene, record, self.contacts, self.J, self.inverse, self.loops, self.springs)
+        self.turning = None
+        if record.search.turning is not None:
+            self.turning = turning_changes(scene, record, record.search.turning, self.contacts, self.J, self.mobility)
+            self.known = self.known and bool(self.turning.known[_acting(record)].all())
         self._find_islands()
         v = record.v
         if len(record.problems) > 1:
@@ -192,6 +197,8 @@ class StepChanges:
             if last:
                 self.measured = measured
                 rates, dt = problem.rates[:, 2], self.scene.options.dt
+                if record.search.turning is not None:
+                    rates = rates - record.search.turning.taken[:, 2]
                 closing: Any = 1.0 * (rates > 0.0)
                 if self.smoothing is not None:
                     closing = part_beyond(NUMPY, -record.contacts.depths / dt, self.smoothings)
@@ -205,6 +212,10 @@ class StepChanges:
                     for part, more in zip(later.parts, lifted, strict=True):
                         part[:, 2:] += more
                 measured, lost = RowParts(self.sides, parts), self.free.momentum_q
+                if record.search.turning is not None and self.turning is not None:
+                    turns = 1.0 * np.any(record.search.turning.taken, axis=1, keepdims=True)
+                    measured, own = measured.plus(self.turning.with_q.scaled(turns)), self.turning.with_v.scaled(turns)
+                    later = own if later is None else later.plus(own)
             else:
                 lost = self.scene.inertia_changes(record, after - v)
                 if problem.phase == COMPRESSION and self.smoothing:
@@ -304,12 +315,8 @@ class StepChanges:
 
     def _correction(self) -> SolvedCorrection | None:
         """The position correction, None where there is none."""
-        record, options, found, joints = (
-            self.record,
-            self.scene.options,
-            self.record.correction,
-            self.scene.blocks.joints,
-        )
+        record, options, joints = self.record, self.scene.options, self.scene.blocks.joints
+        found = record.correction
         s, of_joints = found.pushes, found.joint_pushes
         pushed, limited = s > 0.0, of_joints != 0.0
         if not (pushed.any() or limited.any() or any(loop.gaps.any() for loop in self.loops)):
@@ -327,11 +334,17 @@ class StepChanges:
         normal = self.J.row(2)
         gap = -record.contacts.depths
         moved = normal.times(after[:, None], self.m)[:, 0, 0] if self.sides else gap
+        if record.search.turning is not None:
+            moved = moved + record.search.turning.found[:, 2]
         left = 1.0 * (gap + dt * moved > 0.0) * pushed
         back = options.correction * (-gap - options.penetration > 0.0) * pushed
         mobility = self.mobility.changes(STEP.compliance * s)
         with_q = self.gaps.scaled(-(back + left)[:, None]).plus(self.measured.row(2).scaled(-(left * dt)[:, None]))
         with_q = with_q.plus(row_changes(self.contacts, self._velocities(x)).row(2).scaled(-1.0 * pushed[:, None]))
+        with_start = None
+        if self.turning is not None:
+            turned = (x.row(2).scaled(-(left * dt)[:, None]) for x in (self.turning.with_q, self.turning.with_v))
+            with_q, with_start = with_q.plus(next(turned)), next(turned)
         q = record.q[joints.coordinates] + dt * after[joints.dofs]
         apart = np.where(of_joints > 0.0, q - joints.lower, joints.upper - q)
         factor = (options.correction * (apart < -dt * options.tolerance) + (apart > 0.0)) * limited
@@ -347,7 +360,7 @@ class StepChanges:
             lost.kinds[loop.kind] = own[None]
             of_loops.append(measured + loop.gaps_with_q)
         return SolvedCorrection(
-            groups, with_q.plus(mobility[0]), normal.scaled(-(left * dt)[:, None]), -factor, -dt * factor,
+            groups, with_q.plus(mobility[0]), normal.scaled(-(left * dt)[:, None]), with_start, -factor, -dt * factor,
             self.mobility.of_limits(), force_changes(self.contacts, impulses), lost, mobility[1], x, of_loops,
         )  # fmt: skip
 
@@ -382,6 +395,8 @@ class StepChanges:
                 out.q[:] -= self.springs.masses_with_positions(c.moved).T.times(weights)
             c.with_q.pulled(normals, out.q)
             c.with_v.pulled(normals, dv)
+            if c.with_start is not None:
+                c.with_start.pulled(normals, out.v)
             out.q[joints.dofs] += c.joints_with_q[:, None] * limits
             dv[joints.dofs] += c.joints_with_v[:, None] * limits
             out.q[:] += c.joints_with_mobility.T @ limits[record.correction.joint_pushes != 0.0]
@@ -407,8 +422,9 @@ class StepChanges:
             on_contacts = of_rows[: 3 * m].reshape(m, 3, k)
             solved.measured.pulled(on_contacts, out.q)
             pull_forces(solved.forces, weights, m, out.q)
-            if solved.measured_late is not None and solved.wrenches_late is not None:
+            if solved.measured_late is not None:
                 solved.measured_late.pulled(on_contacts, out.v)
+            if solved.wrenches_late is not None:
                 solved.wrenches_late.pulled(solved.forces.twists.times(weights, m), out.v)
             out.q[:] -= solved.lost.T.times(weights)
             out.q[joints.dofs] += solved.held[:, None] * of_rows[3 * m : 3 * m + len(joints.dofs)]

@@ -210,6 +210,9 @@ def stationary(a: Solid, b: Solid, vertices: Array, gap: float, n: Vector, p: Ve
         w = between(a, b, vertices, m)
         g = dot(w, m)
         ends = not g >= gap - least
+        if ends and of_a[0] == 2 and of_b[0] == 2:  # the normal is that of the face of B
+            m = newton_step(a, b, vertices, gap, n, of_b)
+            g = dot(between(a, b, vertices, m), m)
         if ends:
             m, g = along(n, 1.0, along(m, -1.0, real(m))), gap + (g - np.real(g))
             w = between(a, b, vertices, m)  # of the same ends of what is flat as the point below

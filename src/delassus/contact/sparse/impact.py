@@ -121,7 +121,8 @@ def share_loads(data: Data, k: int, gape: float) -> None:
                 if block >= 0:
                     most = max(most, count[block])
             if rows.r[i, 2] > 0.0:
-                rows.law.d[i, 2] = max(rows.law.d[i, 2] - gape, 0.0)
+                turning = rows.law.turning[i, 2]
+                rows.law.d[i, 2] = max(rows.law.d[i, 2] - turning - gape, 0.0) + turning
         if most >= CROWD:
             add_compliance(rows, i, PROXIMAL_TERM)
             rows.law.R[i] = 0.0

@@ -248,8 +248,9 @@ class ContactsBefore(NamedTuple):
 class Contacts(NamedTuple):
     """Contacts of a step, ``row`` the row group of each, or −1, and their impulses, of all phases and ``sustained``.
 
-    ``start`` is where solvers start, ``turning`` what `turn_contacts` finds. ``angular`` (3, n, 3) are angular impulses
-    (N m s) about the same axes, as `delassus.contact.sparse.spins` has them, (3, 0, 3) in scenes that have none. Of
+    ``start`` is where solvers start, ``turning`` what `turn_contacts` finds, from which contacts of pairs ``later``.
+    ``angular`` (3, n, 3) are angular impulses (N m s) about the same axes, as `delassus.contact.sparse.spins` has them,
+    (3, 0, 3) in scenes that have none. Of
     near pairs, ``groups`` and ``entries`` say where their row groups begin and end, and where the Jacobians of these
     do.
     """
@@ -260,6 +261,7 @@ class Contacts(NamedTuple):
     sustained: Array
     start: Array
     turning: Array
+    later: Indices
     groups: Indices
     entries: Indices
     before: ContactsBefore

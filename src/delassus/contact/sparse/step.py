@@ -335,6 +335,7 @@ def find_contacts(model: Model, data: Data, options: Options) -> int:
         state = data.state
         for c in range(state.v.size):
             state.after[c], state.shift[c] = state.v[c], 0.0
+        find_twists(model, data, state.v, state.v)  # not those of bent paths
         share(INTEGRATION, model.free[1], model, data, options)
         place_ahead(model, data, options.dt)
         share(TURNING, pairs, model, data, options)

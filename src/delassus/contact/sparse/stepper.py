@@ -231,7 +231,7 @@ class BlockSteps:
         kept = ContactsBefore(
             *_indices(1, (n, 2)), *_zeros((n, 3), (n, 3, 3), (n, 3)), *_indices(n), *_zeros((spins, 3))
         )
-        of_step = [*_indices(n), *_zeros((n, 3), (n, 3), (n, 3), (n, 3)), *_indices(pairs, pairs)]
+        of_step = [*_indices(n), *_zeros((n, 3), (n, 3), (n, 3), (n, 3)), *_indices(n, pairs, pairs)]
         self._contacts = Contacts(*[self.detector.found, *of_step, kept, *_zeros((3, spins, 3))])
         if before is not None:
             for to, x in zip(self._contacts.before, before.before, strict=True):

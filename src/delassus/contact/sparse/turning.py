@@ -52,6 +52,9 @@ STRAIGHT = 1e-9
 CHANGE = 10.0
 """Over the gap up to which contacts are closed, what turning may change a gap by in a step."""
 
+NONE = -1
+"""Instead of the contact at the end of the path: there is none for certain. Of faces there is −2 less its number."""
+
 OF_FACE = 3
 """Contacts of what lies on a face."""
 
@@ -107,6 +110,7 @@ def mark_turning(begin: int, end: int, model: Model, data: Data, paths: Paths) -
     for k in range(begin, end):
         first = ends[k]
         for e in range(first, ends[k + 1]):
+            contacts.later[e] = NONE
             for c in range(3):
                 contacts.turning[e, c] = 0.0
         if first == ends[k + 1] or data.space.paths[k, 0] != CALM:
@@ -227,6 +231,7 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     n, n_end = column(found.frames[e], 2), (later[r, 4], later[r, 5], later[r, 6])
     if r < 0 or dot(n, n_end) < SAME_SIDE:
         return
+    data.contacts.later[e] = r if is_same else -2 - r
     y, gap_end = (later[r, 1], later[r, 2], later[r, 3]), -later[r, 7]
     if not is_same:
         to_a, to_b = with_link(x, i, True, data), with_link(x, j, True, data)
@@ -238,12 +243,11 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     slip = along(link_velocity(i, x, paths), -1.0, link_velocity(j, x, paths))
     halfway = along(halfway_velocity(i, middle, dt, data), -1.0, halfway_velocity(j, middle, dt, data))
     halfway = along(halfway, 1.0, along(of_a[1], -1.0, of_b[1]))
+    parts = dot(n, slip)  # belts move along surfaces
     slip, size = along(slip, 1.0, along(of_a[0], -1.0, of_b[0])), 0.0
-    now = dot(column(found.frames[e], 0), slip), dot(column(found.frames[e], 1), slip), dot(n, slip)
+    now = dot(column(found.frames[e], 0), slip), dot(column(found.frames[e], 1), slip), parts
     for c in range(2):
-        t = column(found.frames[e], c)
-        turned = along(t, -dot(t, half) / (1.0 + dot(n, half)), along(n, 1.0, half))  # the tangent halfway
-        out[e, c] = dot(turned, halfway) - now[c]
+        out[e, c] = along_tangent_halfway(column(found.frames[e], c), n, half, halfway) - now[c]
         size += out[e, c] * out[e, c]
     most = now[0] * now[0] + now[1] * now[1]
     for c in range(2 if size > most else 0):
@@ -284,6 +288,12 @@ def same_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
 
 
 @compiled
+def along_tangent_halfway(t: Vector, n: Vector, half: Vector, u: Vector) -> float:
+    """Part of ``u`` along a tangent as it is halfway, turned as the normal ``n`` to that ``half`` of the way."""
+    return dot(along(t, -dot(t, half) / (1.0 + dot(n, half)), along(n, 1.0, half)), u)
+
+
+@compiled
 def face_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
     """The deepest contact at the end of the path of a pair that lies on a face then and at the start; else −1.
 
@@ -302,7 +312,12 @@ def halfway_velocity(link: int, x: Vector, dt: float, data: Data) -> Vector:
     """Velocity of the point of a link that is at ``x`` halfway between its pose and that ``ahead``."""
     if link < 0:
         return 0.0, 0.0, 0.0
-    T, E = data.links.poses[link], data.links.ahead[link]
+    return velocity_between(data.links.poses[link], data.links.ahead[link], x, dt)
+
+
+@compiled
+def velocity_between(T: Array, E: Array, x: Vector, dt: float) -> Vector:
+    """The same between two poses."""
     way, turn = along(column(E, 3), -1.0, column(T, 3)), (0.0, 0.0, 0.0)
     for c in range(3):
         turn = along(turn, 0.5, cross(column(T, c), column(E, c)))

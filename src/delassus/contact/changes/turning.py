@@ -1,0 +1,242 @@
+"""How the offsets of contacts that turn change with positions, and with the velocities of the start.
+
+They are ``κ = H − u``, cut where they would bring energy (`delassus.contact.sparse.turning`). ``u`` is what rows
+measure at the start, and ``H`` follows from the poses ``T`` of both links there, and from those ``T̃`` ahead:
+
+    ∂H = ∂H/∂T G ∂q + ∂H/∂T̃ G̃ (A ∂q + B ∂v),
+
+``A`` and ``B`` the changes of positions ahead. Those of ``H`` are of the searches for contacts at both poses, and of
+the slip between these, on numbers with their changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from delassus.compiler.jit.compile import compiled
+from delassus.compiler.jit.types import DUALS
+from delassus.contact.changes.blocks import BlockDiagonal, SceneChanges
+from delassus.contact.changes.collision import SAME, changes_at, searched
+from delassus.contact.changes.contacts import (
+    Contacts,
+    Coupling,
+    RowParts,
+    coupling_of,
+    cross_matrices,
+    row_changes,
+    sides_of,
+)
+from delassus.contact.changes.mobility import Mobilities
+from delassus.contact.changes.record import StepRecord, Turning
+from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS
+from delassus.contact.collision.vectors import Vector, along, column, dot, in_frame, in_world, norm, row_of, scaled
+from delassus.contact.snapshot import Indices
+from delassus.contact.sparse.turning import NONE, along_tangent_halfway, carried, velocity_between
+from delassus.spatial.numpy_ops import NUMPY
+from delassus.spatial.rotations import Array
+
+ALIKE = 1e-12
+"""Over the time step, the part of the size of the smaller collider by which velocities differ and are alike."""
+
+
+class TurningChanges(NamedTuple):
+    """Changes of ``κ`` with positions and with velocities of the start, three rows each; which are known (m,)."""
+
+    with_q: RowParts
+    with_v: RowParts
+    known: Any
+
+
+class Ends(NamedTuple):
+    """Of some contacts those that they are ahead: points, normals, depths, and how these change with poses.
+
+    ``known`` says of each whether there is one.
+    """
+
+    points: Array
+    normals: Array
+    depths: Array
+    coupling: Coupling
+    known: Any
+
+
+class Chords(NamedTuple):
+    """What offsets follow from: of contacts (n) frames, points and depths at the start, and normals and these ahead.
+
+    Whether they lie on faces; and of their sides (2 n) poses and velocities of surfaces at the start, and poses ahead.
+    """
+
+    frames: Any
+    starts: Any
+    depths: Any
+    normals: Any
+    ends: Any
+    end_depths: Any
+    on_faces: Any
+    before: Any
+    after: Any
+    belts: Any
+
+
+@compiled
+def find_chords(n: int, dt: float, chords: Chords, out: Array) -> None:
+    """``H`` of contacts: slips along both tangents halfway, and what gaps change by (m/s)."""
+    for k in range(n):
+        frame, start, end = chords.frames[k], row_of(chords.starts, k), row_of(chords.ends, k)
+        change, normal, a, b = chords.depths[k] - chords.end_depths[k], row_of(chords.normals, k), 2 * k, 2 * k + 1
+        if chords.on_faces[k] > 0.0:
+            to_a = carried(start, chords.before[a], chords.after[a])
+            to_b = carried(start, chords.before[b], chords.after[b])
+            end, change = scaled(0.5, along(to_a, 1.0, to_b)), dot(normal, along(to_a, -1.0, to_b))
+        x, half = scaled(0.5, along(start, 1.0, end)), along(column(frame, 2), 1.0, normal)
+        half = scaled(1.0 / norm(half), half)
+        u = along(side_velocity(a, x, dt, chords), -1.0, side_velocity(b, x, dt, chords))
+        for c in range(2):
+            out[k, c] = along_tangent_halfway(column(frame, c), column(frame, 2), half, u)
+        out[k, 2] = (1.0 / dt) * change
+
+
+@compiled
+def side_velocity(k: int, x: Vector, dt: float, chords: Chords) -> Vector:
+    """Velocity of the surface of a side that is at ``x`` halfway."""
+    T, E, belt = chords.before[k], chords.after[k], row_of(chords.belts, k)
+    later = in_world(E, in_frame(T, belt))
+    return along(velocity_between(T, E, x, dt), 0.5, along(belt, 1.0, later))
+
+
+def turning_changes(
+    scene: SceneChanges, record: StepRecord, turning: Turning, contacts: Contacts, J: RowParts, mobility: Mobilities
+) -> TurningChanges:
+    """Those of all contacts that turn, zero of others."""
+    found, v, dt, start = record.contacts, record.v, scene.options.dt, contacts.couplings[0]
+    m, at = len(found.points), np.flatnonzero(turning.later != NONE)
+    ends = _found_ahead(scene, record, turning, at)
+    H, by_T, by_E = np.zeros((m, 3)), np.zeros((m, 2, 3, 6)), np.zeros((m, 2, 3, 6))
+    H[at], by_T[at], by_E[at] = _chords(scene, record, turning, start, ends, at)
+    points, turns = found.points.copy(), np.zeros((m, 1, 1))
+    points[at], turns[at] = ends.points, 1.0
+    now = J.times(v[:, None], m)[..., 0]
+    now[:, :2] += found.surface_velocities
+    alike = ALIKE / dt * scene.detector.arrays.shapes[found.colliders, RADIUS].min(axis=1)
+    kept, cut, offsets = _cuts(H, now, alike)
+    near = alike + SAME * (np.abs(H) + np.abs(now)).max(axis=1)
+    known = np.ones(m, bool)
+    known[at] = ends.known & (np.abs(offsets - turning.found).max(axis=1) < near)[at]
+    kept, cut = turns * kept, turns * (cut - kept)
+    sides, with_q, with_v = sides_of(found.links, points, scene.blocks, scene.supports, turning.ahead), [], []
+    moves = zip(*map(mobility.of_sides, _moves(scene, record)), strict=True)
+    for side, ahead, (A, B) in zip(contacts.sides, sides, moves, strict=True):
+        which = side.contact, side.second
+        of_end = by_E[which] @ ahead.G
+        with_q.append(kept[side.contact] @ (by_T[which] @ side.G + of_end @ A))
+        with_v.append(kept[side.contact] @ of_end @ B)
+    of_start = row_changes(contacts, [v[side.dofs] for side in contacts.sides])
+    return TurningChanges(
+        RowParts(contacts.sides, with_q).plus(of_start.mapped(cut)),
+        RowParts(contacts.sides, with_v).plus(J.mapped(cut)),
+        known,
+    )
+
+
+def _found_ahead(scene: SceneChanges, record: StepRecord, turning: Turning, at: Indices) -> Ends:
+    """What contacts ``at`` some places are ahead."""
+    found, arrays, options = record.contacts, scene.detector.arrays, scene.options
+    links = arrays.shapes[:, LINK].astype(np.int64)
+    world = record.search.world.copy()
+    on = links >= 0
+    T = turning.ahead[links[on]]
+    world[on] = T[:, :, :3] @ arrays.local[on]
+    world[on, :, 3] += T[:, :, 3]
+    centres = world[:, :, 3] + np.einsum("nij,nj->ni", world[:, :, :3], arrays.shapes[:, CENTRE:HALF])
+    space = scene.detector.space._replace(world=world, centres=centres)
+    pairs, of_pair = np.unique(found.colliders[at], axis=0, return_inverse=True)
+    out, m = searched(pairs, record.search.reach, options.touching, arrays, space)
+    most, later = 1 + pairs.max(), turning.later[at]
+    ends = [np.searchsorted(out.colliders[:m] @ [most, 1], pairs @ [most, 1], side) for side in ("left", "right")]
+    first, end = (x[of_pair.ravel()] for x in ends)
+    chosen = first + np.where(later >= 0, later, -2 - later)
+    known, chosen = chosen < end, np.minimum(chosen, len(out.points) - 1)
+    points, depths = out.points["x"][chosen], out.depths["x"][chosen]
+    changes = changes_at(out, chosen, known, world[found.colliders[at, 0], :, 3])
+    frames = out.frames["x"][chosen]
+    return Ends(points, frames[:, :, 2], depths, coupling_of(changes, points, frames), known)
+
+
+def _chords(
+    scene: SceneChanges, record: StepRecord, turning: Turning, start: Coupling, ends: Ends, at: Indices
+) -> tuple[Array, Array, Array]:
+    """``H`` (n, 3), and changes (n, 2, 3, 6) along twists of both links at the contact, and at that ahead."""
+    found, n, arrays, links = record.contacts, len(at), scene.detector.arrays, record.contacts.links[at]
+    frames, x = found.frames[at], found.points[at]
+    before, after = (np.concatenate([T, [np.eye(3, 4)]])[links] for T in (record.poses, turning.ahead))
+    world, material = record.search.world[found.colliders[at]], arrays.material[found.colliders[at], :3]
+    belts = (world[..., :3] @ material[..., None])[..., 0]
+    own = frames, x, found.depths[at], ends.normals, ends.points, ends.depths
+    numbers = *own, 1.0 * (turning.later[at] < NONE), before, after, belts
+    chords = Chords(*[np.zeros((n, 4, *part.shape[1:]), DUALS) for part in numbers])
+    for dual, part in zip(chords, numbers, strict=True):
+        dual["x"] = part[:, None]
+    for side in range(2):
+        chords.frames["changes"][:, side, ..., :6] = start.frames[at, side]
+        chords.starts["changes"][:, side, ..., :6] = start.points[at, side]
+        chords.depths["changes"][:, side, ..., :6] = -start.gaps[at, side]
+        chords.normals["changes"][:, 2 + side, ..., :6] = ends.coupling.frames[:, side, :, 2]
+        chords.ends["changes"][:, 2 + side, ..., :6] = ends.coupling.points[:, side]
+        chords.end_depths["changes"][:, 2 + side, ..., :6] = -ends.coupling.gaps[:, side]
+        chords.before["changes"][:, side, side, ..., :6] = _twisted(before[:, side], x)
+        chords.after["changes"][:, 2 + side, side, ..., :6] = _twisted(after[:, side], ends.points)
+        chords.belts["changes"][:, side, side, :, 3:6] = -cross_matrices(belts[:, side])
+    flat = [part.reshape(-1, *part.shape[2:]) for part in chords[:7]]
+    flat += [part.reshape(-1, *part.shape[3:]) for part in chords[7:]]
+    out: Any = np.zeros((4 * n, 3), DUALS)
+    find_chords(4 * n, scene.options.dt, Chords(*flat), out)
+    changes = np.swapaxes(out["changes"][..., :6].reshape(n, 2, 2, 3, 6), 0, 1)
+    return out["x"][::4], changes[0], changes[1]
+
+
+def _twisted(T: Array, about: Array) -> Array:
+    """Changes (n, 3, 4, 6) of poses along twists at points (n, 3)."""
+    out = np.zeros((*T.shape, 6))
+    out[:, :, 3, :3] = np.eye(3)
+    for c in range(4):
+        out[:, :, c, 3:] = -cross_matrices(T[:, :, c] - (about if c == 3 else 0.0))
+    return out
+
+
+def _cuts(H: Array, now: Array, alike: Array) -> tuple[Array, Array, Array]:
+    """How ``κ`` changes with ``H − u`` and with ``u`` (m, 3, 3 each), and ``κ``."""
+    m, raw = len(H), H - now
+    kept, cut, out = np.zeros((m, 3, 3)), np.zeros((m, 3, 3)), raw.copy()
+    size, most = (np.linalg.norm(x[:, :2], axis=1) for x in (raw, now))
+    kept[:, [0, 1, 2], [0, 1, 2]] = 1.0
+    k = np.flatnonzero(size > most + alike)
+    unit, along_now = raw[k, :2] / size[k, None], now[k, :2] / np.where(most > 0.0, most, 1.0)[k, None]
+    out[k, :2] = most[k, None] * unit
+    kept[k, :2, :2] = (most[k] / size[k])[:, None, None] * (np.eye(2) - unit[:, :, None] * unit[:, None])
+    cut[k, :2, :2] = unit[:, :, None] * along_now[:, None]
+    least = np.minimum(now[:, 2], 0.0)
+    below = raw[:, 2] < least - alike
+    out[below, 2], kept[below, 2, 2], cut[below, 2, 2] = least[below], 0.0, 1.0 * (now[below, 2] < 0.0)
+    return kept, cut, out
+
+
+def _moves(scene: SceneChanges, record: StepRecord) -> tuple[BlockDiagonal, BlockDiagonal]:
+    """Changes of positions ahead with positions and velocities at the start."""
+    by_q, by_v, dt = list[Array](), list[Array](), scene.options.dt
+    for number, q, (v,) in scene.batches(record.q, record.v):
+        kind, n = scene.blocks.kinds[number], len(q)
+        if kind.is_free:
+            found = scene.kernel(number, "free_step_changes")(q, v, v, dt, 0.0 * v, scene.blocks.inertias)
+            by_q.append(found[2])
+            by_v.append(found[3])
+            continue
+        A, B = np.zeros((n, v.shape[1], v.shape[1])), np.zeros((n, v.shape[1], v.shape[1]))
+        for joint, at in zip(kind.tree.joints, kind.tree.v_slices, strict=True):
+            own: Any = list(v[:, at].T)
+            with_q, with_step, *_ = joint.kind.position_update_changes(NUMPY, own, [dt * x for x in own])
+            A[:, at, at], B[:, at, at] = np.asarray(with_q), dt * np.asarray(with_step)
+        by_q.append(A)
+        by_v.append(B)
+    return BlockDiagonal(by_q), BlockDiagonal(by_v)

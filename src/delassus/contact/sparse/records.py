@@ -250,9 +250,8 @@ class Contacts(NamedTuple):
 
     ``start`` is where solvers start, ``turning`` what `turn_contacts` finds, from which contacts of pairs ``later``.
     ``angular`` (3, n, 3) are angular impulses (N m s) about the same axes, as `delassus.contact.sparse.spins` has them,
-    (3, 0, 3) in scenes that have none. Of
-    near pairs, ``groups`` and ``entries`` say where their row groups begin and end, and where the Jacobians of these
-    do.
+    (3, 0, 3) in scenes that have none. Of near pairs, ``groups`` and ``entries`` say where their row groups begin and
+    end, and where the Jacobians of these do.
     """
 
     found: ContactArrays

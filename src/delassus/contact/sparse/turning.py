@@ -19,9 +19,9 @@ from __future__ import annotations
 import math
 
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.contact.collision.colliders import BOX, HALF_SPACE, HULL, KIND, LINK, RADIUS
-from delassus.contact.collision.narrow_phase import most_gap
-from delassus.contact.collision.paths import CALM, Paths, link_velocity, touch_later
+from delassus.contact.collision.colliders import BOX, HALF_SPACE, HULL, KIND, LINK, RADIUS, Solid
+from delassus.contact.collision.narrow_phase import most_gap, touch
+from delassus.contact.collision.paths import CALM, Paths, link_velocity
 from delassus.contact.collision.vectors import (
     Vector,
     along,
@@ -206,15 +206,17 @@ def turn_contacts(begin: int, end: int, data: Data, paths: Paths) -> None:
         for side in range(2):
             c = space.pairs[k, side]
             link, pose = int(shapes[c, LINK]), space.work.poses[side]
-            for a in range(4):
-                x = column(space.world[c], a)
+            for axis in range(4):
+                x = column(space.world[c], axis)
                 if link >= 0:
-                    x = in_world(data.links.ahead[link], column(local[c], a))
-                    if a == 3:
+                    x = in_world(data.links.ahead[link], column(local[c], axis))
+                    if axis == 3:
                         x = along(x, 1.0, column(data.links.ahead[link], 3))
-                pose[0, a], pose[1, a], pose[2, a] = x
+                pose[0, axis], pose[1, axis], pose[2, axis] = x
         most = most_gap(space.pairs[k, 0], space.pairs[k, 1], paths.reach, paths.gap, paths.colliders)
-        count = touch_later(k, most, paths)
+        a = Solid(shapes[space.pairs[k, 0]], space.work.poses[0])
+        b = Solid(shapes[space.pairs[k, 1]], space.work.poses[1])
+        count = touch(a, b, most, paths.colliders, space.work, space.work.later, 0)
         for e in range(first, space.ends[k + 1]):
             turn_contact(k, e, count, data, paths)
 

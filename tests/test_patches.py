@@ -402,7 +402,6 @@ def test_what_has_no_patches_refuses_them(name):
     sim = ds.Simulator(scene, q0=[0, 0, RADIUS, 0, 0, 0, 1])
     sim.step()
     for call in (
-        lambda: scene.contact_step(),
         lambda: ds.Simulator(scene, formulation="os"),
         lambda: ds.Simulator(scene, solver="nsgs"),
         lambda: formulate(scene, State(sim.q, sim.v)),
@@ -411,6 +410,10 @@ def test_what_has_no_patches_refuses_them(name):
     ):
         with pytest.raises(ConfigurationError, match=rf"{name}=0.01.* of collider 'ball'"):
             call()
+    with pytest.warns(
+        ds.DelassusWarning, match=f"leave out torsional.*{name}=0.01.* of collider 'ball'|{name}=0.01.* of"
+    ):
+        scene.constraints()
     plain = scene.with_material(**{name: 0.0})
     assert plain.constraints() and ds.Simulator(plain, solver="nsgs", q0=sim.q).solver == "nsgs"
     again = plain.without("ball").add("egg", BALL, mass=1.0, **{name: 0.01})

@@ -12,8 +12,7 @@ from delassus.constraints.contact import Contact, Ground, contacts_of, ground_na
 from delassus.constraints.shapes.nearest_points import PAIRS, n_touches
 from delassus.contact.collision.meshes import hull_of
 from delassus.contact.filters import Solids, friction_of, may_collide, rule_number
-from delassus.contact.scene_parts import no_lengths
-from delassus.errors import ConfigurationError, shown, unknown_name
+from delassus.errors import ConfigurationError, shown, unknown_name, warn
 from delassus.model.check import check_list
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Mesh, Shape
 from delassus.model.topology import check_tree
@@ -87,7 +86,7 @@ def _contact(rule: int, a: Collider, shape: Shape, b: Collider, other: Shape) ->
     if any((a.torsional, a.rolling, b.torsional, b.rolling)):
         own = next(c for c in (a, b) if c.torsional or c.rolling)
         came = f"torsional={own.torsional:g} and rolling={own.rolling:g} of collider {own.name!r}"
-        raise no_lengths("scene of a contact step", came)
+        warn(f"Contact steps that are compiled take contacts as points: they leave out {came}.", kind="patches")
     return Contact(
         _frame(a), shape, ground,
         friction=float(friction_of(rule, a.friction, b.friction)),

@@ -21,8 +21,9 @@ from delassus.contact.scene import Scene, check_scene
 from delassus.contact.scene_parts import check_points_alone
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import LIMIT, SOLVERS, TOLERANCE, ImpulseSolver
+from delassus.contact.sparse.energies import Energies
 from delassus.contact.sparse.records import Options
-from delassus.contact.sparse.stepper import BlockSteps, Energies
+from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, shown, unknown_name, warn
 from delassus.frozen import cached_property
 from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array, shape_of
@@ -134,20 +135,16 @@ class Simulator(Sensing):
 
     Notes
     -----
-    Steps are those of semi-implicit Euler, errors proportional to ``dt``: joints move by the velocities of the end of
-    the step. In particular, a body that bounces at ``V`` loses ``m g V dt`` at each bounce even with ε = 1; a free body
-    that tumbles gains or loses energy in proportion to ``dt``; and loops gape by about ``(V dt)²`` over their size
-    where they move at ``V``, before `correction` takes it back. Halve ``dt`` to see what of a result is discretisation.
+    Places move by the velocities of the end of the step, as of leapfrog integrators (`half_kick`): second order in time
+    where forces depend on places, and at contacts that turn. Halve ``dt`` to see what of a result is discretisation.
     Servos, a `SpringDamper`, springs and damping of joints have the forces of the end of the step where they are stiff:
     no gain is too large for ``dt``. Servos of robots with loops are explicit, and held over the step.
     Robots with loops move by sub-steps of order 3 between contacts, as an estimate of their error asks. Steps that do
     not resolve that motion or gain energy, and those that open loops, have the statuses COARSE_STEP and LOOPS_OPEN.
     A free body that nothing touches keeps both momenta to round-off; those of floating robots change with ``dt``.
-
     With pyramids of four sides, friction across their edges is up to 29 % too small (8 % with eight sides), and what
     slides turns towards the edges; exact cones have neither. "pgs" converges slowly on stacks. A problem that one of
-    these cannot solve is given to "nsgs"; `statuses` has what came of it. Arrays that the simulator gives are never
-    changed by later steps.
+    these cannot solve is given to "nsgs"; `statuses` has what came of it. Arrays that it gives never change.
 
     References
     ----------

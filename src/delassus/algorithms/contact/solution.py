@@ -23,6 +23,7 @@ from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
 from delassus.constraints import At, Candidate, SpringDamper
 from delassus.constraints.contact import BoundedJoint
+from delassus.errors import ConstraintError
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import Tree
 from delassus.spatial.dual_ops import Dual, Rates
@@ -180,10 +181,20 @@ class StepInputs:
     described: Tree
 
     def springs_in(self, problem: Problem) -> Springs | None:
-        """Those that no loop ties, in the step, and along lines; None without any. Those of loops are explicit."""
+        """Those that no loop ties, in the step, and along lines; None without any. Those of loops are explicit.
+
+        Raises
+        ------
+        ConstraintError
+            A `SpringDamper` on links that loops tie.
+        """
         at = problem.tree.v_slices
         tied = {k for links, _ in problem.blocks_with_loops for i in links for k in range(at[i].start, at[i].stop)}
-        own = [x for x in (*self.springs, *springs_along_lines(problem, self.described)) if not tied & {*x.ratios}]
+        lines = springs_along_lines(problem, self.described)
+        if any(tied & {*x.ratios} for x in lines):
+            advice = "Hold these links by joints, or leave the spring out."
+            raise ConstraintError("contact_step", "springs on links that no loop ties", "a SpringDamper on one", advice)
+        own = [x for x in (*self.springs, *lines) if not tied & {*x.ratios}]
         return Springs(problem.ops, problem.tree, own, self.h) if own else None
 
 

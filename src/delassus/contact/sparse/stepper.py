@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from delassus.contact.collision import CollisionDetector
 from delassus.contact.collision.colliders import PairMemory
 from delassus.contact.collision.narrow_phase import INVALID_POSE
 from delassus.contact.contacts import ContactSet
-from delassus.contact.filters import moved_links
 from delassus.contact.formulations.impulses import RowProblem
 from delassus.contact.formulations.problem import ContactSolution
 from delassus.contact.joint_contacts import JointContacts
@@ -95,13 +94,6 @@ SLEEP = {
 }
 """Arrays that say which bodies sleep: the island of each link's body (0: it is awake), and how long it has been at
 rest (s); and the state and the joint forces that the last step left, for bodies wake where others are set."""
-
-
-class Energies(NamedTuple):
-    """Kinetic and potential energy (J)."""
-
-    kinetic: float
-    potential: float
 
 
 class BlockSteps:
@@ -484,37 +476,11 @@ class BlockSteps:
 
     def energy(self, q: Array, v: Array) -> Energies:
         """Kinetic and potential energy (J), without those of bodies that the user moves."""
-        kinetic, potential, tree, v = 0.0, 0.0, self.blocks.scene.tree, v.copy()
-        for link in moved_links(self.blocks.scene):  # whose mass is none of the scene's
-            v[tree.v_slices[link]] = 0.0
-        for kind in self.blocks.kinds:
-            coordinates = np.array([[c for i in links for c in _range(tree.q_slices[i])] for links in kind.links])
-            dofs = np.array([[c for i in links for c in _range(tree.v_slices[i])] for links in kind.links])
-            if kind.is_free:
-                n = len(kind.links)
-                H = self.blocks.bodies.mass[: 36 * n].reshape(n, 6, 6)
-                kinetic += 0.5 * float(np.einsum("ni,nij,nj->", v[dofs], H, v[dofs]))
-                centres = q[coordinates[:, :3]] + _rotated(q[coordinates[:, 3:]], self.blocks.centre)
-                potential -= float(self.blocks.mass @ centres @ tree.gravity)
-            else:
-                both = kind.compile("energies", self._passive)(q[coordinates], v[dofs])
-                kinetic, potential = kinetic + float(both[0].sum()), potential + float(both[1].sum())
-        potential += sum(spring.energy(tree, q) for spring in self.blocks.scene.springs)
-        return Energies(kinetic, potential)
+        return energies_of(self.blocks, self._passive, q, v)
 
 
 def _table(rows: list[list[int]], width: int) -> Indices:
     return np.array(rows, np.int64).reshape(-1, width)
-
-
-def _range(part: slice) -> range:
-    return range(part.start, part.stop)
-
-
-def _rotated(quaternions: Array, x: Array) -> Array:
-    """Vectors (n, 3) in axes turned by quaternions (n, 4)."""
-    u, w = quaternions[:, :3], quaternions[:, 3:]
-    return np.asarray(x + 2.0 * np.cross(u, np.cross(u, x) + w * x))
 
 
 def _zeros(*shapes: Any) -> list[Any]:

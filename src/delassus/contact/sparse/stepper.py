@@ -21,6 +21,7 @@ from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.blocks import Blocks
 from delassus.contact.sparse.cone import OUT_OF_REACH, SIZE
+from delassus.contact.sparse.energies import Energies, energies_of
 from delassus.contact.sparse.impact import DONE, SINGULAR
 from delassus.contact.sparse.parts import ADDRESS, HELPER, LEAST, PLACE, PLACES, SPAN, STEPS, THREADS, run_part
 from delassus.contact.sparse.records import (

@@ -61,14 +61,11 @@ class Simulator(Sensing):
         exact friction cones, in compiled code. The others are those of [OS], dense; all give the same motion.
     solver : str, optional
         Of "blocks", "newton": sweeps, then Newton's method. Of the others "lemke" (the default) or "pgs" for pyramids
-        of ``n_directions`` sides, "nsgs", "admm" or "interior" for exact friction cones; naming one of
-        these alone means "os".
+        of ``n_directions`` sides, "nsgs", "admm" or "interior" for exact cones; naming one of these alone means "os".
     dt : float
         Time step (s).
-    q0 : (nq,) array_like, optional
-        Configuration at the start; by default the scene's.
-    v0 : (nv,) array_like, optional
-        Velocity at the start; by default the scene's, or at rest where ``q0`` is given.
+    q0, v0 : (nq,) and (nv,) array_like, optional
+        State at the start; by default the scene's, and at rest where ``q0`` alone is given.
     n_directions : int
         Sides of the pyramids that stand for friction cones, an even number.
     seed : int

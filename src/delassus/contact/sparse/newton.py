@@ -24,8 +24,7 @@ of ``u + s``:
 They may lead over larger residuals, and out of where the others stay. Either method factorises ``M + Jᵀ D J``, a matrix
 with a block for each pair of bodies that touch.
 
-Source: Rockafellar 1976 for proximal points; Alart and Curnier 1991 for Newton's method on projections.
-*Deviations*: Newton's unknowns are velocities, so that masses and not contacts are factorised; parts; ``δ``.
+Source: Rockafellar 1976; Alart and Curnier 1991. *Deviations*: Newton's unknowns are velocities, parts, and ``δ``.
 """
 
 from __future__ import annotations

@@ -71,6 +71,9 @@ WHOLE = 1.0 - 1e-6
 GRAZING = 1e-5
 """Angle (rad) below which what runs into a contact grazes it."""
 
+EARLY = 0.3
+"""Part of a step by which what is round may seem to hit along a normal of the start before it does."""
+
 TOGETHER = 1e-6
 """Parts of a step that hits may differ by and are at one time."""
 
@@ -411,14 +414,14 @@ def entry(k: int, n: Vector, later: Vector, least: float, paths: Paths) -> float
 def is_entered_last(k: int, hit: float, n: Vector, paths: Paths) -> bool:
     """Whether shapes that hit overlap along a normal of the start no earlier than along those of their faces.
 
-    Nor earlier than they ``hit``, as a part of the path, where not all normals are those of faces.
+    Nor earlier by `EARLY` than they ``hit``, as a part of the path, where not all normals are those of faces.
     """
     space, shapes, least = paths.space, paths.colliders.shapes, no_obstacle(k, paths)
     place_pair(k, paths.dt, paths)
     own, faces = entry(k, n, n, least, paths), 0
     for side in range(2):
         kind = shapes[space.pairs[k, side], KIND]
-        if kind != BOX and kind != HULL and own + TOGETHER < hit:
+        if kind != BOX and kind != HULL and own + EARLY < hit:
             return False
     for side in range(2):
         c = space.pairs[k, side]

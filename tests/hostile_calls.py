@@ -42,9 +42,8 @@ FINITE = {
 """What has no results that are not finite, whatever numbers it is given."""
 
 PROTOCOL = {
-    "arguments", "between_links", "candidates", "carrier", "carriers", "check", "coefficients", "drift", "gravity",
-    "is_internal",
-    "line", "links", "measured", "periods",
+    "arguments", "at_rest", "between_links", "candidates", "carrier", "carriers", "check", "coefficients", "drift",
+    "energy", "gravity", "is_internal", "line", "links", "measured", "mobility", "periods",
     "place", "placed", "position", "prefixed", "position_coefficients", "rates", "row_sizes", "rows_on_links",
     "selection", "sides", "top", "velocity", "velocity_drift", "within_a_turn",
 }  # fmt: skip
@@ -151,6 +150,7 @@ def of_models(folder):
     constraints = {
         "Weld": weld, "Point": weld, "Orientation": {**weld, "axis": None}, "Hinge": {**weld, "axis": (0, 0, 1)},
         "Rows": {"first": "a", "K": 3, "axes": "local"}, "Distance": {"first": "a", "second": "b", "length": 1.0},
+        "SpringDamper": {"first": "a", "second": "b", "stiffness": 1.0, "damping": 1.0, "length": 1.0},
         "JointRows": {"rows": {"j": 1.0}, "rest": [0.0]}, "CenterOfMass": {},
         "Contact": {"frame": "a", "shape": contact.Sphere(0.1), "ground": "input", "friction": 0.5, "restitution": 0.1,
                     "surface_velocity": (0.0, 0.0, 0.0)},
@@ -590,7 +590,7 @@ def of_contact(folder):
             {"robots": {"a": ball}, "colliders": [c.Collider("a/body", sphere)], "loops": (), "gravity": none,
              "ignore": [("a/body", "a/body")], "parents_collide": False, "friction_rule": "max",
              "descriptions": {"a": "nothing"}, "start": ball.neutral(), "start_velocity": np.zeros(6),
-             "start_controls": (), "moved": ["a"]},
+             "start_controls": (), "moved": ["a"], "springs": ()},
         ),
         "Scene: tree": (ds.Scene, {"robots": ball, "colliders": [on_ball], "start": ball.neutral()}),
         "Scene.add": (

@@ -50,8 +50,14 @@ from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 SLOP = 0.1
 """Part of the overlap that is left alone by which bodies may overlap and are in nobody's way; twice this is a hit."""
 
+EARLY = 0.3
+"""Part of a step by which what is round may seem to hit along a normal of the start before it does."""
+
 ROUNDING = 64.0
 """Error of separations over the size of shapes and the round-off of numbers."""
+
+SAME_NORMAL = 1.0 - 1e-9
+"""The same of a normal that iterations find."""
 
 SAME_FACE = 1.0 - 1e-12
 """Cosine of the angle of two normals above which they are those of one face."""
@@ -183,16 +189,18 @@ class Paths:
         """When and along which axis the shapes of a pair come together on the paths that twists make."""
         start, end, limits = self.placed[k], self._moved(k, twists, 1.0), (self.least[k], self._round_off(k))
         found = entry(start, end, axes_between(start, end, normal), *limits)
-        if not any(has_formula(x.shape, y.shape) for x, y in (start, start[::-1])):
+        if not _is_formula(start):
             return found
         ops, straight = self.ops, found
         for _ in range(ROUNDS):  # Newton's method: the axis of the time of the hit
             hits = acts * ops.less(found.time, PASSING)
             n = self._deepest(*self._moved(k, twists, ops.minimum(found.time, 1.0)))
             found = found.rather(ops, later_entry(start, end, Axis(n, n), found, *limits), hits)
-        later = acts * ops.less(straight.time + TOGETHER, found.time) * ops.less(found.time, PASSING)
+        hits = acts * ops.less(found.time, PASSING)
+        later = hits * ops.less(straight.time + EARLY, found.time)
         n = self._deepest(*self._moved(k, twists, ops.minimum(found.time, 1.0)))
-        return found.rather(ops, found._replace(axis=Axis(n, n)), later)
+        found = found.rather(ops, found._replace(axis=Axis(n, n)), later)
+        return found.rather(ops, straight, hits - later)
 
     def _deepest(self, a: Placed, b: Placed) -> Vector:
         """Normal of the contact of two shapes that is deepest."""
@@ -266,7 +274,8 @@ class Paths:
         ops, h, now = self.ops, self.h, self.found[k]
         part = ops.minimum(x.time, 1.0)
         start, then = self.placed[k], self._moved(k, twists, part)
-        instead = acts * ops.less(0.0, x.time) * ops.less(dot(x.axis.start, normal), SAME_FACE)
+        same = SAME_FACE if _is_formula(start) else SAME_NORMAL
+        instead = acts * ops.less(0.0, x.time) * ops.less(dot(x.axis.start, normal), same)
         n = x.axis.at(ops, part)
         back = self._way_back(start, then, n)
         found = [(gap, n, minus(point, back), there)
@@ -310,3 +319,8 @@ def turned(ops: Ops, angular: Vector, t: Scalar, R: Matrix) -> Matrix:
 
 def _either(ops: Ops, condition: Scalar, a: Matrix, b: Matrix) -> Matrix:
     return ops.matrix([chosen(ops, condition, x, y) for x, y in zip(ops.entries(a), ops.entries(b), strict=True)])
+
+
+def _is_formula(pair: tuple[Placed, Placed]) -> bool:
+    """Whether contacts of two shapes follow from formulas, without iterations."""
+    return any(has_formula(x.shape, y.shape) for x, y in (pair, pair[::-1]))

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
-from delassus.constraints.paths import SAME_FACE
+from delassus.constraints.paths import EARLY, SAME_FACE
 from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
     BOX,
@@ -70,9 +70,6 @@ WHOLE = 1.0 - 1e-6
 
 GRAZING = 1e-5
 """Angle (rad) below which what runs into a contact grazes it."""
-
-EARLY = 0.3
-"""Part of a step by which what is round may seem to hit along a normal of the start before it does."""
 
 TOGETHER = 1e-6
 """Parts of a step that hits may differ by and are at one time."""

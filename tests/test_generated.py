@@ -126,14 +126,19 @@ def test_trees(kind):
 def test_limits_cut_controls():
     """What the cases are to find: controls are beyond the limits of joints, of actuators and of controls."""
     for control in CHOICES["control"][1:]:
+        cut = False
         for number in range(NUMBER, NUMBER + 9):
             tree = some_robot(np.random.default_rng(number), 6).tree
-            if tree.nu and np.isfinite(tree.effort_limit).any():
+            if not (tree.nu and np.isfinite(tree.effort_limit).any()):
+                continue
+            kernel = ds.compile(tree, (), "control_forces", control=control)
+            state = {a.name: np.full(a.shape, 1e3) for a in kernel.arguments}
+            tau = kernel(**{**state, "q": tree.neutral(), "v": np.zeros(tree.nv)})
+            assert np.all(np.abs(tau) <= tree.effort_limit)
+            cut = control == "actuators" or np.any(tau == tree.effort_limit)  # "pd" drives some of the joints
+            if cut:
                 break
-        kernel = ds.compile(tree, (), "control_forces", control=control)
-        state = {a.name: np.full(a.shape, 1e3) for a in kernel.arguments}
-        tau = kernel(**{**state, "q": tree.neutral(), "v": np.zeros(tree.nv)})
-        assert np.all(np.abs(tau) <= tree.effort_limit) and (control == "actuators" or np.any(tau == tree.effort_limit))
+        assert cut
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 import delassus as ds
 from delassus.contact import Box, Collider, Cylinder, HalfSpace, Scene, Sphere
 
-G = 9.81
+G, COIN, BOX = 9.81, Cylinder(0.03, 0.02), Box(0.05, 0.04, 0.02)
 
 LEAST_FALL = 3.5
 """Of an error of second order that falls by four at half of the time step; one of first order falls by two."""
@@ -30,7 +30,7 @@ def on_robot(xml, link, top, shape, mass, friction, dt):
     return ds.Simulator(scene, dt=dt, max_overlap=1.0)
 
 
-def coin_on_a_turntable(dt, shape=Cylinder(0.03, 0.02), rate=3.13):  # noqa: B008
+def coin_on_a_turntable(dt, shape=COIN, rate=3.13):
     """Way (m) outwards in a second."""
     sim = on_robot(TURNTABLE, "table", (Box(4, 4, 0.2), (0, 0, -0.1)), shape, 0.1, 1.0, dt)
     sim.q, sim.v = np.array([0.5, 0, 0.01, 0, 0, 0, 1, 0]), np.array([0, 0.5 * rate, 0, 0, 0, rate, rate])
@@ -51,7 +51,7 @@ def ball_on_a_turntable(dt, rate=3.0, radius=0.05):
     return np.linalg.norm(sim.q[:3] - place)
 
 
-def box_on_a_plate(dt, shape=Box(0.05, 0.04, 0.02)):  # noqa: B008
+def box_on_a_plate(dt, shape=BOX):
     """Way (m) on the plate of a robot that turns, slides and turns about a tilted axis."""
     sim = on_robot(ARM, "plate", (Box(1, 1, 0.02), (0, 0, -0.01)), shape, 0.1, 2.0, dt)
     place, q, v = np.array([0.07, -0.05, 0.01]), sim.q.copy(), np.zeros(9)
@@ -87,10 +87,10 @@ def euler_disk(dt, tilt=0.3, radius=0.05):
 
 CASES = {
     "coin on a turntable": (coin_on_a_turntable, 4e-3, 1e-3),
-    "box on a turntable": (lambda dt: coin_on_a_turntable(dt, Box(0.05, 0.04, 0.02)), 4e-3, 1e-3),
+    "box on a turntable": (lambda dt: coin_on_a_turntable(dt, BOX), 4e-3, 1e-3),
     "ball on a turntable": (ball_on_a_turntable, 8e-3, 1e-3),
     "box on a plate": (box_on_a_plate, 4e-3, 1e-3),
-    "coin on a plate": (lambda dt: box_on_a_plate(dt, Cylinder(0.03, 0.02)), 4e-3, 1e-3),
+    "coin on a plate": (lambda dt: box_on_a_plate(dt, COIN), 4e-3, 1e-3),
     "Euler's disk": (euler_disk, 1e-3, 1e-2),
 }
 

@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -427,3 +428,24 @@ def test_what_has_no_patches_refuses_them(name):
                 Collider("ball", BALL, **{name: wrong})
             else:
                 ContactSet([[0, -1]], [[0, 0, 0]], [np.eye(3)], **{name: wrong})
+
+
+def test_a_spinning_ball_bounces_the_same_beside_an_arm_with_springs_and_limits():
+    """Rows are filled once more for impacts, which springs have no part in: those of joints and of spins as well."""
+    arm, ends = ds.mechanisms.pendulum(2), []
+    own = {"stiffness": [30.0], "damping": [0.5], "lower": [-1.0], "upper": [1.0]}
+    arm = replace(arm, joints=tuple(replace(j, **{k: np.array(x) for k, x in own.items()}) for j in arm.joints))
+    for robots in ({}, {"arm": arm}):
+        body = ds.mechanisms.free_body(MASS, BALL.inertia(MASS), name="ball")
+        colliders = [
+            Collider("ball/ball", BALL, friction=0.3, restitution=0.5, torsional=0.02, rolling=0.01),
+            Collider("world", HalfSpace(), friction=0.3, restitution=0.5),
+        ]
+        scene = Scene({"ball": body, **robots}, colliders)
+        q0, v0 = scene.neutral(), np.zeros(scene.tree.nv)
+        q0[2], v0[:6] = 1.2 * RADIUS, [0.5, 0, -1.0, 3.0, 1.0, 8.0]
+        sim = ds.Simulator(scene, q0=q0, v0=v0, dt=DT, tolerance=1e-10)
+        for _ in range(round(0.1 / DT)):
+            sim.step()
+        ends.append(sim.v[:6])
+    assert ends[0][5] < 7.9 and ends[1] == pytest.approx(ends[0], abs=1e-8)

@@ -273,9 +273,9 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
             share(CHOICE, pairs, model, data, options)
             m, at = place_groups(data)
             share(FILLING, pairs, model, data, options)
-            total, at = add_joint_groups(data, options.dt, model.length, m, at)
+            total, end = add_joint_groups(data, options.dt, model.length, m, at)
             progress[CONTACTS], progress[ROWS], progress[PHASE] = m, total, STEP_FORWARD
-            progress[SPINS] = add_spins(model, data, total, at) if data.contacts.angular.shape[1] > 0 else total
+            progress[SPINS] = add_spins(model, data, total, end) if data.contacts.angular.shape[1] > 0 else total
             find_islands(rows, islands, bodies.at.size, progress[SPINS])
             if progress[BOUNCES] == 1 and progress[IMPACTS] < TUNING.max_attempts:
                 progress[IMPACTS] += 1
@@ -283,7 +283,9 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
                 if model.springs.block.size > 0:  # they do nothing in an instant
                     free_motion_of_robots(model, data, options, False)
                     share(FILLING, pairs, model, data, options)
-                    add_joint_groups(data, options.dt, model.length, m, at)
+                    total, end = add_joint_groups(data, options.dt, model.length, m, at)
+                    if data.contacts.angular.shape[1] > 0:
+                        add_spins(model, data, total, end)
                 compress(data)
             else:
                 add_turning(data)

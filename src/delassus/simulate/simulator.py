@@ -133,7 +133,7 @@ class Simulator(Sensing):
     Notes
     -----
     Places move by the velocities of the end of the step, as of leapfrog integrators (`half_kick`): second order in time
-    where forces depend on places, and at contacts that turn. Halve ``dt`` to see what of a result is discretisation.
+    where forces depend on places, and at contacts that turn. A bounce at ``V`` loses ``m g V dt``. Halve ``dt`` to see.
     Servos, a `SpringDamper`, springs and damping of joints have the forces of the end of the step where they are stiff:
     no gain is too large for ``dt``. Servos of robots with loops are explicit, and held over the step.
     Robots with loops move by sub-steps of order 3 between contacts, as an estimate of their error asks. Steps that do

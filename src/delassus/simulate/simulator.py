@@ -191,12 +191,12 @@ class Simulator(Sensing):
             raise unknown_name("solver", solver, ("newton", *SOLVERS))
         check_choice("passive", passive, get_args(Passive), ConfigurationError)
         check_choice("control", control, get_args(Control), ConfigurationError)
-        if formulation not in (None, "blocks") or solver not in (None, "newton"):
-            check_points_alone(scene, "formulation")
         if formulation is None:
             formulation = "blocks" if solver in (None, "newton") else "os"
         if not isinstance(formulation, str) or formulation not in ("blocks", *FORMULATIONS):
             raise unknown_name("formulation", formulation, ("blocks", *FORMULATIONS))
+        if formulation != "blocks" or solver not in (None, "newton"):
+            check_points_alone(scene, "formulation")
         self.scene, self.dt, limits = scene, check_number("dt", dt, UNIT), check_flag("limits", limits)
         fall = 2.0 * math.hypot(*scene.gravity) * self.dt
         if not fall < math.inf:

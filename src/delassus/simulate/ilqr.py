@@ -255,7 +255,8 @@ class _Problem:
         """
         length, time = characteristic_length(self.tree), len(plan.controls) * self.dt
         axes = np.concatenate([np.zeros(0, dtype=int), *(joint.motion_axes for joint in self.tree.joints)])
-        moved, energy = np.where(np.isin(axes, LINEAR), length, 1.0), total_mass(self.tree) * (length / time) ** 2
+        moved, speed = np.where(np.isin(axes, LINEAR), length, 1.0), length / time
+        energy = total_mass(self.tree) * speed * speed
         usual = moved / time, energy / moved if plan.controls.shape[1] == len(moved) else energy, energy / length
         largest = (np.nan_to_num(np.abs(x)).max(axis=0, initial=0.0) for x in (plan.v, plan.controls, plan.forces))
         return [moved, *(np.maximum(x, least) for x, least in zip(largest, usual, strict=True))]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from delassus.algorithms.contact import law
 from delassus.algorithms.contact.law import TUNING
 from delassus.algorithms.contact.problem import Bounds, LawImage, Outcome, StepProblem
 from delassus.algorithms.dynamics.ltl import JointSpace
@@ -21,11 +22,11 @@ from delassus.algorithms.dynamics.smooth_motion import (
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Candidate
-from delassus.constraints.contact import BoundedJoint
+from delassus.constraints.contact import BoundedJoint, bounded_joints_of
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import Tree
 from delassus.spatial.dual_ops import Dual, Rates
-from delassus.spatial.motion import column, from_entries, minus
+from delassus.spatial.motion import column, cross_matrix, from_entries, minus
 from delassus.spatial.ops import Image, Matrix, Scalar
 
 
@@ -208,39 +209,55 @@ class Displacement(NamedTuple):
         return self.by_rows * self.by_joints
 
 
-class ImpactTime(NamedTuple):
-    """What the gap (m) of a point changes by the time ``t = φ / |φ̇|`` within the step at which it bounces.
+NEVER = 1e15
+"""Time (s) of what is not struck, and velocity (m/s) at which nothing closes: float32 holds its square."""
 
-    ``rate`` is that of ``t`` (s/m), ``faster`` that of velocities of its rows (3) that the impact starts from, by the
-    acceleration without contacts. Zero where it does not bounce.
+
+class ImpactTimes(NamedTuple):
+    """Impact of a step.
+
+    Of each point (n): 1 where it ``hits`` and takes part, where it ``bounces``, and where it is ``fast`` enough to do
+    so if it were closed; when it is closed (s), ``at``, and its velocity along the normal then, ``closing``.
+    Of each degree of freedom (nv): 1 where the impact has ``struck`` it and where it ``falls``, its ``times`` (s) and
+    of which points (n) they are, ``of_points``; the velocity ``gained`` over the step, and ``kick``.
     """
 
-    rate: Scalar
-    faster: list[Scalar]
+    hits: list[Scalar]
+    bounces: list[Scalar]
+    fast: list[Scalar]
+    closing: list[Scalar]
+    at: list[Scalar]
+    struck: list[Scalar]
+    falls: list[Scalar]
+    times: list[Scalar]
+    of_points: list[list[Scalar]]
+    gained: list[Scalar]
+    kick: list[Scalar]
 
 
 class Impact(NamedTuple):
-    """Velocities after an impact, its impulses along rows, and residuals; 1 where anything is ``struck``.
+    """Velocities (nv) after an impact, half a step behind, its impulses along rows, and residuals.
 
-    For each point ``bounces`` is 1 where it bounces, ``fast`` where it would if it were closed, else 0; ``phases`` are
-    compression and decompression. Of smoothed derivatives each point has its `ImpactTime`.
+    And 1 where anything is ``struck``; ``when`` it is, velocities (nv) that it starts from, the displacement (nv) as it
+    is not at the start of the step, and its ``phases``, compression and decompression.
     """
 
     v: list[Scalar]
     p: list[Scalar]
     residuals: list[Scalar]
     struck: Scalar
-    bounces: list[Scalar]
-    fast: list[Scalar]
+    when: ImpactTimes
+    start: list[Scalar]
+    late: list[Scalar]
     phases: tuple[SolvedProblem, SolvedProblem]
-    times: list[ImpactTime]
 
 
 class StepSolution(NamedTuple):
     """``q``, ``v``, impulses and residuals after a step, and what they follow from.
 
     That is the motion that forces are of, at its velocity (nv), the problem that says what contacts do to it, the
-    correction of positions, the impact before it, if anything bounces, and how the step moves.
+    correction of positions, the impact before it, if anything bounces, how the step moves, and how far it moves rows of
+    points and joints besides as the impact is not at its start (m, rad).
     """
 
     q: list[Scalar]
@@ -253,6 +270,7 @@ class StepSolution(NamedTuple):
     correction: Correction
     impact: Impact | None
     moved: StepMotion
+    displaced: list[Scalar]
 
     @property
     def resolved(self) -> Scalar:
@@ -261,3 +279,96 @@ class StepSolution(NamedTuple):
         for block in self.moved.blocks:
             flag = flag * block.smooth.resolved
         return flag
+
+
+def impact_times(
+    step: Any, rates: Sequence[Scalar], free: Sequence[Scalar], restitution: Sequence[Scalar | None],
+    tolerance: Scalar,
+) -> ImpactTimes:  # fmt: skip
+    """The impact of a step that without contacts ends at velocities ``free`` (nv). Cost O(n b) for b bodies.
+
+    An impact of the time ``t`` starts from ``w₀ = v + k``, ``k = (h / 2 + t) a``: velocities are half a step behind.
+    It ends at ``w``; the step goes on from ``w − k``, and displaces by ``−t (w − w₀)`` besides: what moves by the
+    velocity after the impact from the start of the step on is where the two parts of its path end. ``a`` is the
+    acceleration without contacts; zero of links that rest on something, or are tied by loops. The time is that at which
+    the first point that bounces is closed, for all that points tie that hit, of a free body on the world, else that of
+    the start of the step: impulses on two bodies, or on joints, would act where these are not. Free bodies turn by
+    their momentum, so that their centres of mass alone are displaced. Momentum and energy stay as they are.
+    """
+    ops, tree, n = step.ops, step.tree, len(step.points)
+    ties = [c.carriers(tree) for c in step.problem.constraints if not c.n_impulses]
+    bodies, tied = tree.blocks(ties), {link for tie in ties for link in tie}
+    body_of = {link: b for b, links in enumerate(bodies) for link in links}
+    dofs = [[k for i in links for k in range(tree.v_slices[i].start, tree.v_slices[i].stop)] for links in bodies]
+    falls = [cast(Scalar, 0.0 if tied & {*links} else 1.0) for links in bodies]
+    falling = [links[0] in step.problem.free_bodies for links in bodies]
+    gained, e = minus(free, step.v), [cast(Scalar, 0.0 if x is None else x) for x in restitution]
+    fall = law.bouncing_speed(ops, column(ops, step.motion.gravity), step.h)
+    J, own, approach, more = ops.entries(step.space.J), list[list[int]](), list[Scalar](), list[dict[int, Scalar]]()
+    for k, (candidate, *_) in enumerate(step.points):
+        row = J[step.others[3 * k + 2]]
+        own.append(sorted({body_of[link] for link in candidate.arms}))
+        approach.append(sum((row[c] * step.v[c] for b in own[k] for c in dofs[b]), cast(Scalar, 0.0)))
+        more.append({b: sum((row[c] * gained[c] for c in dofs[b]), cast(Scalar, 0.0)) for b in own[k]})
+
+    def along_path(k: int) -> Scalar:
+        return sum((falls[b] * x for b, x in more[k].items()), approach[k])
+
+    fast = [law.impact(ops, 0.0, u, u, x, tolerance, fall)[1] for u, x in zip(approach, e, strict=True)]
+    for _ in bodies:  # what rests on something that rests
+        for k, (candidate, *_) in enumerate(step.points):
+            into = ops.less(along_path(k), -tolerance) * (1.0 - ops.less(step.h * tolerance, candidate.gap))
+            holds = into * (1.0 - fast[k])
+            for b in own[k]:
+                falls[b] = falls[b] * (1.0 - holds)
+        for c in bounded_joints_of(step.problem.constraints):
+            (b,) = (b for b, of_body in enumerate(dofs) if c.dof in of_body)
+            u = step.v[c.dof] + falls[b] * gained[c.dof]
+            for distance, side in zip(step.distances(c), (1.0, -1.0), strict=True):
+                if distance is not None:
+                    beyond = 1.0 - ops.less(0.0, distance)
+                    falls[b] = falls[b] * (1.0 - beyond * ops.less(side * u, -tolerance))
+    reached, hits, bounces, at = [along_path(k) for k in range(n)], list[Scalar](), list[Scalar](), list[Scalar]()
+    for rate, before, u, x in zip(rates, approach, reached, e, strict=True):
+        both = law.impact(ops, rate, before, u, x, tolerance, fall)
+        hits.append(both[0])
+        bounces.append(both[1])
+        (body, *others), t = own[len(at)], law.impact_time(ops, rate, before, u, step.h)
+        at.append(t if falling[body] and not others else 0.0)
+    closing = [u + (0.5 + t * step.over_h) * (x - u) for u, x, t in zip(approach, reached, at, strict=True)]
+    times, of = [cast(Scalar, NEVER)] * len(bodies), [[cast(Scalar, 0.0)] * n for _ in bodies]
+    for k in range(n):
+        for b in own[k]:
+            first = bounces[k] * ops.less(at[k], times[b])
+            times[b] = ops.select(first, at[k], times[b])
+            of[b] = [ops.select(first, float(j == k), x) for j, x in enumerate(of[b])]
+    for _ in bodies[1:]:
+        for k in range(n):
+            if len(own[k]) == 2:
+                for a, b in (own[k], own[k][::-1]):
+                    earlier = hits[k] * ops.less(times[a], times[b])
+                    times[b] = ops.select(earlier, times[a], times[b])
+                    of[b] = [ops.select(earlier, x, y) for x, y in zip(of[a], of[b], strict=True)]
+    struck = [ops.less(t, NEVER) for t in times]
+    body_of_dof = [b for k in range(tree.nv) for b, of_body in enumerate(dofs) if k in of_body]
+    kick, late = list[Scalar](), [ops.select(x, t, 0.0) for x, t in zip(struck, times, strict=True)]
+    for b, x in zip(body_of_dof, gained, strict=True):
+        kick.append(ops.select(struck[b] * falls[b], (0.5 + late[b] * step.over_h) * x, 0.0))
+    return ImpactTimes(
+        [x * struck[own[k][0]] for k, x in enumerate(hits)], bounces, fast, closing, at,
+        [struck[b] for b in body_of_dof], [falls[b] for b in body_of_dof], [late[b] for b in body_of_dof],
+        [of[b] for b in body_of_dof], gained, kick,
+    )  # fmt: skip
+
+
+def of_centres(problem: Problem) -> Matrix:
+    """Velocities of centres of mass of free bodies, in their axes, from those of all links (nv × nv); 0 of others."""
+    ops, parts = problem.ops, [problem.ops.zeros(0, 0)]
+    for i, joint in enumerate(problem.tree.joints):
+        if i not in problem.free_bodies:
+            parts.append(ops.zeros(joint.nv, joint.nv))
+            continue
+        H = ops.entries(problem.inertias[i])
+        centre = from_entries(ops, [x / H[0][0] for x in (H[1][5], H[2][3], H[0][4])])
+        parts.append(ops.vstack([ops.hstack([ops.eye(3), -cross_matrix(ops, centre)]), ops.zeros(3, 6)]))
+    return ops.block_diagonal(parts)

@@ -262,7 +262,8 @@ class Response:
 class Solved(NamedTuple):
     """A problem of a step: row groups in their modes, and what it has of positions and of parameters.
 
-    ``measured_late`` and ``wrenches_late`` are what rows and forces of contacts on paths have of velocities.
+    ``by_velocities`` are what rows and wrenches of contacts on paths have of velocities,
+    ``with_late`` what rows of the step have of displacements by impacts.
     """
 
     problem: Problem
@@ -275,8 +276,8 @@ class Solved(NamedTuple):
     sliding: RowParts
     with_floor: Array
     of_loops: list[Array]
-    measured_late: RowParts | None
-    wrenches_late: RowParts | None
+    by_velocities: tuple[RowParts, RowParts] | None
+    with_late: RowParts | None
 
 
 class SolvedCorrection(NamedTuple):

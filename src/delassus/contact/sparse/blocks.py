@@ -182,7 +182,10 @@ class Blocks:
         mass, M, L, inverse, Q = (np.zeros(n) for n in (total, total, total, total, J))
         turns = np.array([a >= 3 for j in tree.joints for a in j.motion_axes], np.int64)[self.dofs]
         usual = usual_inertias(tree)[self.dofs]
-        self.bodies = Bodies(first, turns, usual, at, mass, M, L, inverse, loop_rows, loops_at, Q)
+        alone = np.array(
+            [not kind.loops and kind.tree.is_free_body(0) for kind in self.kinds for _ in kind.links], np.int64
+        )
+        self.bodies = Bodies(first, turns, usual, at, mass, M, L, inverse, loop_rows, loops_at, Q, alone)
         self._describe_free(tree)
         ordered = [c for kind in self.kinds for c in kind.loops]
         self.order_of_loops = [number for kind in self.kinds for number in kind.loop_numbers]

@@ -26,6 +26,7 @@ solve_point: Callable[..., Solved] = emitted(point.solve_point)
 solve_point_beside: Callable[..., Solved] = emitted(point.solve_point_beside)
 passive_part: Callable[..., float] = emitted(law.passive_part)
 impact: Callable[..., tuple[float, float]] = emitted(law.impact)
+impact_time: Callable[..., float] = emitted(law.impact_time)
 gap_correction: Callable[..., tuple[float, float]] = emitted(law.gap_correction)
 limit_correction: Callable[..., tuple[float, float]] = emitted(law.limit_correction)
 

@@ -21,6 +21,7 @@ from delassus.contact.sparse.loops import close_gaps, close_loops, move_loops
 from delassus.contact.sparse.records import (
     ATTEMPT,
     CONTACTS,
+    IMPACTS,
     PHASE,
     SEARCH,
     Bodies,
@@ -157,6 +158,8 @@ def correct_positions(k: int, model: Model, data: Data, options: Options) -> Non
     for m in range(begin, end):
         i = islands.members[m]
         e, moved, back = islands.contact[i], dt * velocity(bodies, rows, i, state.after)[2], 0.0
+        if data.progress.step[IMPACTS] > 0:
+            moved += velocity(bodies, rows, i, data.progress.bounces.late)[2]
         if rows.kind[i] == CONTACT:
             back, least = gap_correction(-contacts.found.depths[e], moved, options.penetration, options.correction)
             rows.law.d[i, 2] = -least

@@ -31,6 +31,7 @@ from delassus.contact.sparse.impact import (
     compress,
     decompress,
     end_impact,
+    find_bounces,
     make_safe,
 )
 from delassus.contact.sparse.loops import add_smooth_motion, find_pushed, gains_energy, loops_open
@@ -108,7 +109,8 @@ def add_joint_groups(data: Data, dt: float, length: float, count: int, at: int) 
     """Row groups of limits and friction behind the others, whose Jacobians end at ``at``; returns how many."""
     bodies, state, rows, joints, islands = data.bodies, data.state, data.rows, data.joints, data.islands
     for e in range(joints.dofs.size):
-        dof, block, q = joints.dofs[e], joints.blocks[e], state.q[joints.coordinates[e]]
+        dof, block = joints.dofs[e], joints.blocks[e]
+        q = state.q[joints.coordinates[e]] + data.progress.bounces.late[dof]
         m = bodies.first[block + 1] - bodies.first[block]
         rows.a[count], rows.b[count], rows.at_a[count] = block, -1, at
         islands.contact[count] = -1
@@ -169,6 +171,8 @@ def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
         if contacts.row[e] >= 0 or is_at_rest(model.links, data.sleep.island, contacts, e):
             continue
         moved = dt * normal_velocity(links, data.state.poses, contacts.found, e, v)
+        if data.progress.step[IMPACTS] > 0:
+            moved += normal_velocity(links, data.state.poses, contacts.found, e, data.progress.bounces.late)
         if moved - contacts.found.depths[e] < -dt * options.tolerance:
             found = True
             for side in range(2):
@@ -189,8 +193,12 @@ def begin_step(data: Data, n: int) -> None:
     for c in range(report.size):
         report[c] = 0.0
     for c in range(state.v.size):
-        joints.impulses[0, c] = joints.impulses[1, c] = 0.0
+        joints.impulses[0, c] = joints.impulses[1, c] = data.progress.bounces.late[c] = data.progress.bounces.kick[
+            c
+        ] = 0.0
         data.progress.start[c] = state.v[c]
+    for b in range(data.bodies.at.size):
+        data.progress.bounces.last[b], data.progress.bounces.source[b] = 0.0, b
     begin_tape(data)
 
 
@@ -218,10 +226,10 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
             total = add_joint_groups(data, options.dt, model.length, m, at)
             find_islands(rows, islands, bodies.at.size, total)
             progress[CONTACTS], progress[ROWS], progress[PHASE] = m, total, STEP_FORWARD
-            if progress[BOUNCES] == 1 and progress[IMPACTS] < TUNING.max_attempts:
+            if progress[BOUNCES] == 1 and progress[IMPACTS] < TUNING.max_attempts and find_bounces(data, options):
                 progress[IMPACTS] += 1
                 progress[PHASE] = COMPRESSION
-                compress(data)
+                compress(data, options.dt)
             else:
                 warm_start_joints(data.rows, data.joints, m, total)
         elif phase == COMPRESSION:
@@ -323,11 +331,13 @@ def end_step(model: Model, data: Data, options: Options) -> int:
     find_pushed(rows, total, model.loops, model.loop_motion)
     start_correction(model, data, options)
     share(CORRECTION, data.islands.island[bodies.at.size], model, data, options)
+    for c in range(state.shift.size if progress[IMPACTS] > 0 else 0):
+        state.shift[c] += data.progress.bounces.late[c]
     add_smooth_motion(bodies, state, model.loops, model.loop_motion, options.dt)
     update_positions(model.updates)
     share(INTEGRATION, model.free[1], model, data, options)
     statuses[LOOPS_OPEN] = 1 if loops_open(state, model.loops, model.loop_motion) else 0
-    if gains_energy(bodies, state, model.loops, model.loop_motion, options.dt, data.work.K):
+    if gains_energy(bodies, state, model.loops, model.loop_motion, options.dt, data.work.K, data.progress.bounces.last):
         statuses[COARSE_STEP] = 1
     return DONE
 

@@ -45,7 +45,7 @@ PROTOCOL = {
     "arguments", "between_links", "candidates", "carrier", "carriers", "check", "coefficients", "drift", "gravity",
     "is_internal",
     "line", "links", "measured", "periods",
-    "place", "placed", "position", "position_coefficients", "rates", "row_sizes", "rows_on_links",
+    "place", "placed", "position", "prefixed", "position_coefficients", "rates", "row_sizes", "rows_on_links",
     "selection", "sides", "top", "velocity", "velocity_drift", "within_a_turn",
 }  # fmt: skip
 """What algorithms ask constraints, with arguments of their own."""
@@ -63,7 +63,8 @@ UNCHECKED = {
     "CudaKernel", "Kernel.compute", "Kernel.roll", "Kernel.ill_conditioned", "Kernel.warn_once",
     "Kernel.returned", "Kernel.rolled", "contact.Snapshot.rotor_velocities",
     "contact.CollisionDetector.find", "contact.CollisionDetector.refuse", "contact.ContactDynamics.at",
-    "contact.ContactSet.some", "contact.ContactSet.trusted", "contact.Snapshot.momentum", "contact.Snapshot.rows",
+    "contact.ContactSet.some", "contact.ContactSet.trusted", "contact.Snapshot.momentum",
+    "contact.Snapshot.moved_rows", "contact.Snapshot.rows",
     "simulate.Recorder.add", "simulate.Recorder.finish", "simulate.Recorder.start", "pictures.Viewer",
     "pictures.Viewer.play",
     *(f"gym.{envs}.{method}" for envs in ("Worlds", "ArmReach", "Go1Velocity", "HumanoidStand")

@@ -415,6 +415,9 @@ def test_gravity_compensation_in_file(name):
 ONE_SECOND = 1e-8
 """Round-off that grows for a second."""
 
+SPRUNG = 1.2e-6
+"""The same where joints have springs: `Simulator` takes some of their force at the end of a step, MuJoCo none."""
+
 
 @pytest.mark.parametrize("name", [name for name in TRAJECTORIES if name in FILES])
 def test_one_second(name):
@@ -425,7 +428,8 @@ def test_one_second(name):
     tree, rng = loaded(name), generator(f"{name} second")
     model = represented(compiled(name), tree)
     model.opt.integrator = int(mujoco.mjtIntegrator.mjINT_EULER)
-    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_EULERDAMP)
+    if not tree.is_floating:  # `"step"` is explicit, `Simulator` takes damping at the end of the step
+        model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_EULERDAMP)
     dt, n = model.opt.timestep, round(1.0 / model.opt.timestep)
     theirs, ours = (0.1 * ctrl for ctrl in controls_of(tree, model, rng))
     data = mujoco.MjData(model)
@@ -443,7 +447,9 @@ def test_one_second(name):
         path, _ = ds.rollout(step, q, v, np.tile(ours, (n, 1)), dt)
         reached = path[-1]
     assert distance(tree, reached, q) > 0.01
-    assert distance(tree, reached, configuration_from_mujoco(tree, data.qpos)) < ONE_SECOND
+    is_sprung = tree.is_floating and any(j.stiffness.any() for j in tree.joints)
+    bound = SPRUNG if is_sprung else ONE_SECOND
+    assert distance(tree, reached, configuration_from_mujoco(tree, data.qpos)) < bound
 
 
 def check_states(tree, model, rng):

@@ -103,6 +103,7 @@ def whole_scene():
         loops=[ds.Weld("arm/link3")], gravity=(1, 2, 3), ignore=[("s", "a")], parents_collide=True,
         friction_rule="max", descriptions={"arm": "arm.urdf"}, start=[0.1, 0.2, 0.3, 1, 2, 3, 0, 0, 0, 1],
         start_velocity=np.arange(1.0, 10.0), start_controls=[0.4], moved=["ball"],
+        springs=[ds.SpringDamper("arm/link1", "world", stiffness=2.0, damping=0.1, length=0.5)],
     )  # fmt: skip
 
 

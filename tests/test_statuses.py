@@ -266,7 +266,7 @@ def test_every_method_of_simulators_that_solves_says_how():
     """By `status`, that of the last step, and `statuses`, of which runs warn; derivatives have those of their own."""
     methods = {name for name, x in inspect.getmembers(ds.Simulator, inspect.isfunction) if not name.startswith("_")}
     steps, derivatives = {"step", "step_by", "run"}, {"step_derivatives", "gradient"}
-    exact = {"sensors", "energy", "get_state", "set_state", "move", "twist", "set_twist"}
+    exact = {"sensors", "energy", "get_state", "set_state", "move", "twist", "set_twist", "half_kick"}
     assert methods == steps | derivatives | exact
     assert "status : SolverStatus" in str(ds.Simulator.__doc__) and isinstance(ds.Simulator.statuses, property)
     for name in derivatives:

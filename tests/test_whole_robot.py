@@ -252,10 +252,10 @@ def test_simulator_step_and_rollout_are_one(pendulum, passive):
     q, v, n, dt = np.array([0.3]), np.array([0.1]), 100, 1e-2
     sim = ds.Simulator(ds.Scene(tree), q0=q, v0=v, dt=dt, passive=passive)
     sim.run(n * dt)
-    step = ds.compile(tree, [], "step", passive=passive)
-    qs, vs = ds.rollout(step, q, v, np.zeros((n, 1)), dt)
+    step = ds.compile(tree, [], "contact_step", passive=passive)  # springs and damping are implicit in both
+    qs, vs, *_ = ds.rollout(step, q, v, np.zeros((n, 1)), dt)
     for _ in range(n):
-        q, v = step(q, v, np.zeros(1), dt)
+        q, v, *_ = step(q, v, np.zeros(step.arguments[2].shape), np.zeros(1), dt)
     assert error(sim.q, q) < 1e-10 and error(sim.v, v) < 1e-10
     assert error(qs[-1], q) < ROUND_OFF and error(vs[-1], v) < ROUND_OFF
 
@@ -625,8 +625,8 @@ def test_simulators_take_controls(actuated):
     for control, given, more in (("actuators", ctrl, {}), ("pd", target, gains)):
         sim = ds.Simulator(ds.Scene(tree), q0=q, dt=dt, control=control, **more)
         sim.run(n * dt, lambda _, given=given: given)
-        step = ds.compile(tree, [], "step", control=control)
-        qs, vs = ds.rollout(step, q, v, np.tile(given, (n, 1)), dt, **more)
+        step = ds.compile(tree, [], "contact_step", control=control)
+        qs, vs, *_ = ds.rollout(step, q, v, np.tile(given, (n, 1)), dt, **more)
         assert error(sim.q, qs[-1]) < 1e-10 and error(sim.v, vs[-1]) < 1e-10
     with pytest.raises(ds.DelassusError, match="q_target"):
         sim.step()
@@ -635,8 +635,8 @@ def test_simulators_take_controls(actuated):
     sim.run(n * dt, lambda _: (target, v_target))
     for _ in range(n):
         other.step(target, v_target=v_target)
-    step = ds.compile(tree, [], "step", control="pd", v_target=True)
-    qs, vs = ds.rollout(step, q, v, np.tile(target, (n, 1)), dt, v_target=v_target, **gains)
+    step = ds.compile(tree, [], "contact_step", control="pd", v_target=True)
+    qs, vs, *_ = ds.rollout(step, q, v, np.tile(target, (n, 1)), dt, v_target=v_target, **gains)
     assert error(sim.q, qs[-1]) < 1e-10 and error(sim.v, vs[-1]) < 1e-10 and (sim.q == other.q).all()
     with pytest.raises(ds.DelassusError, match="v_target: expected none without control='pd'"):
         ds.Simulator(ds.Scene(tree)).step(None, v_target)

@@ -1,14 +1,13 @@
 """Constrained rigid-body dynamics from Python.
 
 Load a robot, state constraints, compute the Delassus matrix ``G = J M⁻¹ Jᵀ`` by every algorithm of its literature.
+All names are below, by topic; ``help(ds.load)`` and so on say all of each.
 
 >>> import delassus as ds
 >>> robot = ds.mechanisms.humanoid()
 >>> feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
 >>> ds.delassus(robot, feet, robot.random(0, batch=100)).shape
 (100, 12, 12)
-
-All names, by topic; ``help(ds.load)`` and so on say all of each.
 
 Robots
     `load`                    a robot from a URDF or MJCF file, by name, or of Pinocchio or MuJoCo

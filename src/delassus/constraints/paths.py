@@ -50,6 +50,9 @@ from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 SLOP = 0.1
 """Part of the overlap that is left alone by which bodies may overlap and are in nobody's way; twice this is a hit."""
 
+EARLY = 0.3
+"""Part of a step by which what is round may seem to hit along a normal of the start before it does."""
+
 ROUNDING = 64.0
 """Error of separations over the size of shapes and the round-off of numbers."""
 
@@ -190,9 +193,11 @@ class Paths:
             hits = acts * ops.less(found.time, PASSING)
             n = self._deepest(*self._moved(k, twists, ops.minimum(found.time, 1.0)))
             found = found.rather(ops, later_entry(start, end, Axis(n, n), found, *limits), hits)
-        later = acts * ops.less(straight.time + TOGETHER, found.time) * ops.less(found.time, PASSING)
+        hits = acts * ops.less(found.time, PASSING)
+        later = hits * ops.less(straight.time + EARLY, found.time)
         n = self._deepest(*self._moved(k, twists, ops.minimum(found.time, 1.0)))
-        return found.rather(ops, found._replace(axis=Axis(n, n)), later)
+        found = found.rather(ops, found._replace(axis=Axis(n, n)), later)
+        return found.rather(ops, straight, hits - later)
 
     def _deepest(self, a: Placed, b: Placed) -> Vector:
         """Normal of the contact of two shapes that is deepest."""

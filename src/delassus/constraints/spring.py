@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
 
-from delassus.constraints.constraint import At
+from delassus.constraints.constraint import At, Constraint
 from delassus.constraints.distance import Distance
 from delassus.constraints.frame import Frame
 from delassus.errors import ConstraintError, shown
@@ -128,3 +129,8 @@ class SpringDamper(Distance):
             mass = sum(float(tree.inertias[i][0, 0]) for i in range(tree.n_links) if link in tree.support(i))
             total += 1.0 / mass if mass > 0.0 else 0.0
         return total
+
+
+def springs_among(constraints: Iterable[Constraint]) -> dict[int, SpringDamper]:
+    """Those that are springs, by their places."""
+    return {k: c for k, c in enumerate(constraints) if isinstance(c, SpringDamper)}

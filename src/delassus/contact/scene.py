@@ -57,19 +57,16 @@ class Scene(Frozen):
     colliders : iterable of Collider
         Shapes on links and on the world.
     loops : iterable of Constraint, optional
-        Bilateral constraints: between two links, or to the world; by default those of the robots' files, ``()`` is
-        none. One to the world without a second frame holds its velocity only; with ``Frame("world", …)`` as second
-        one it also holds its place.
+        Bilateral constraints; by default those of the robots' files, ``()`` is none. One to the world without a second
+        frame holds its velocity only; with ``Frame("world", …)`` as second one it also holds its place.
     gravity : (3,) array_like, optional
         In m/s², in place of the robots' own.
     ignore : iterable of pairs of str
-        Names of links, or of colliders, that do not collide with each other, beside those of one link and of a link
-        and its parent.
+        Names of links or colliders that do not collide, beside those of one link and of a link and its parent.
     parents_collide : bool
         Whether links collide with their parents too.
     friction_rule : {"geometric-mean", "max", "harmonic-mean"}
-        How coefficients a and b of two colliders make that of their contacts: √(a b); the larger one, as in MuJoCo;
-        2 a b / (a + b), as in Drake.
+        How a and b of two colliders make that of contacts: √(a b); the larger, as in MuJoCo; 2 a b / (a + b), as Drake.
     descriptions : path, text, name, mujoco.MjModel or mujoco.MjSpec, or mapping of str to these, optional
         What robots were loaded from, by names: pictures show the shapes of these files, not colliders.
     start : (nq,) array_like, optional
@@ -96,8 +93,7 @@ class Scene(Frozen):
     UnknownNameError
         A collider or loop on a link that there is not.
     ConfigurationError, ConstraintError
-        Gravity that is not three finite numbers, a loop or collider of another type, or a pair that does not name two
-        links or colliders.
+        Gravity that is not finite, loops or colliders of another type, pairs that do not name two links or colliders.
 
     Examples
     --------

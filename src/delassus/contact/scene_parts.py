@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.constraints import Constraint, SpringDamper, check_constraints
+from delassus.constraints.spring import springs_among
 from delassus.contact.collision.detector import CollisionDetector
 from delassus.contact.contacts import ContactSet
 from delassus.contact.filters import Solids, link_of, root_of
@@ -271,9 +272,9 @@ def loops_and_springs(
     """Constraints that hold, and springs of both, whose lengths are at the start if they have none."""
     given = check_constraints(tree, loops), check_constraints(tree, springs)
     for c in given[1]:
-        if not isinstance(c, SpringDamper):
+        if c.holds:
             raise ConstraintError("springs", "SpringDamper objects", repr(c), "Pass others as loops.")
-    pulling = [c.at_rest(tree, start) for own in given for c in own if isinstance(c, SpringDamper)]
+    pulling = [c.at_rest(tree, start) for own in given for c in springs_among(own).values()]
     return tuple(c for c in given[0] if c.holds), tuple(pulling)
 
 

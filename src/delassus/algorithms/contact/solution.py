@@ -29,8 +29,9 @@ from delassus.algorithms.dynamics.smooth_motion import (
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
-from delassus.constraints import At, Candidate, SpringDamper
+from delassus.constraints import At, Candidate
 from delassus.constraints.contact import BoundedJoint
+from delassus.constraints.spring import springs_among
 from delassus.errors import ConstraintError
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import Tree
@@ -57,7 +58,7 @@ class Spring(NamedTuple):
 def springs_along_lines(problem: Problem, described: Tree) -> list[Spring]:
     """Those that are constraints, of a robot as it is described."""
     ops, tree, out = problem.ops, problem.tree, list[Spring]()
-    lines = {k: c for k, c in enumerate(problem.constraints) if isinstance(c, SpringDamper)}
+    lines = springs_among(problem.constraints)
     columns = problem.once(jacobian_columns) if lines else []
     for k, c in lines.items():
         ((stretched,),) = ops.entries(c.position(At(problem, k)))

@@ -205,3 +205,11 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
         tape.q.copy(), data.progress.start.copy(), state.tau.copy(), asleep, data.links.poses.copy(),
         Masses(*(x.copy() for x in masses)), found, search, problems, correction, steps.status,
     )  # fmt: skip
+
+
+def acting(record: StepRecord) -> Any:
+    """Whether a contact has an impulse or is pushed apart (m,)."""
+    acts = record.correction.pushes > 0.0
+    for problem in record.problems:
+        acts = acts | problem.impulses.any(axis=1)
+    return acts

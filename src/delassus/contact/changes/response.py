@@ -298,3 +298,8 @@ class SolvedCorrection(NamedTuple):
     mobility: RowParts
     moved: Array
     of_loops: list[Array]
+
+
+def columns_of(entries: Sequence[Any], m: int) -> Array:
+    """Array (m, k) of k columns, numbers among them."""
+    return np.asarray(np.stack([np.broadcast_to(x, m) for x in entries], axis=-1))

@@ -7,7 +7,6 @@ matrix (`delassus.contact.changes.response`); derivatives of all results count e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,8 +31,17 @@ from delassus.contact.changes.impacts import ImpactChanges
 from delassus.contact.changes.loops import LoopBlock, SmoothCounts
 from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.paths import contacts_on_paths, on_paths
-from delassus.contact.changes.record import Problem, StepRecord
-from delassus.contact.changes.response import Groups, Parts, Response, Solved, SolvedCorrection, holds_of, modes_of
+from delassus.contact.changes.record import Problem, StepRecord, acting
+from delassus.contact.changes.response import (
+    Groups,
+    Parts,
+    Response,
+    Solved,
+    SolvedCorrection,
+    columns_of,
+    holds_of,
+    modes_of,
+)
 from delassus.contact.changes.springs import SpringChanges
 from delassus.contact.changes.turning import turning_changes
 from delassus.contact.filters import GEOMETRIC, friction_rates
@@ -96,7 +104,7 @@ class StepChanges:
         )
         if smoothing is not None:
             known &= ~on_paths(record)
-        self.known = bool(known[_acting(record)].all())
+        self.known = bool(known[acting(record)].all())
         self.J, self.gaps = along(self.contacts), gap_changes(self.contacts)
         self.springs = SpringChanges(scene, record, len(record.problems) > 1)
         self.M, self.inverse = (BlockDiagonal(scene.batched(x)) for x in (self.springs.mass, record.masses.inverse))
@@ -109,7 +117,7 @@ class StepChanges:
         self.turning = None
         if record.search.turning is not None:
             self.turning = turning_changes(scene, record, record.search.turning, self.contacts, self.J, self.mobility)
-            self.known = self.known and bool(self.turning.known[_acting(record)].all())
+            self.known = self.known and bool(self.turning.known[acting(record)].all())
         self._find_islands()
         v, late, self.impacts = record.v, np.zeros(self.n), list[ImpactChanges]()
         for squeezed, last in zip(record.problems[:-1:2], record.problems[1::2], strict=True):
@@ -282,17 +290,16 @@ class StepChanges:
             beside = np.where(added > 0.0, 1.0 / np.maximum(added, TINY), beside)
         C, B = np.broadcast_to(modes.C, (m, 3, 3)), np.broadcast_to(modes.B, (m, 3, 3))
         rows = self.J.mapped(C), self.J.mapped(np.swapaxes(B, 1, 2))
-        D = np.concatenate([_columns(modes.D, m).reshape(-1), beside])
+        D = np.concatenate([columns_of(modes.D, m).reshape(-1), beside])
         groups = self._groups(
             rows, held, D, np.concatenate([self.mobility.of_contacts.reshape(-1), self.mobility.of_joints])
         )
         nearest = (float(np.min(x.distance, initial=np.inf)) for x in (modes, holds))
         self.distance = min(self.distance, *nearest)
         along_friction = np.zeros((m, 1, 3))
-        along_friction[:, 0, :2] = _columns(modes.with_friction, m)
+        along_friction[:, 0, :2] = columns_of(modes.with_friction, m)
         return Solved(
-            problem, groups, measured.mapped(-C), force_changes(self.contacts, problem.impulses), lost,
-            change,
+            problem, groups, measured.mapped(-C), force_changes(self.contacts, problem.impulses), lost, change,
             held * np.broadcast_to(holds.with_position, k), self.J.mapped(along_friction),
             np.broadcast_to(modes.with_floor, m)[:, None] + np.zeros((m, 1)), [],
             None if later is None else (later.mapped(-C), None if self.by_velocities is None else
@@ -303,8 +310,7 @@ class StepChanges:
     def _correction(self) -> SolvedCorrection | None:
         """The position correction, None where there is none."""
         record, options, joints = self.record, self.scene.options, self.scene.blocks.joints
-        found = record.correction
-        s, of_joints = found.pushes, found.joint_pushes
+        found, s, of_joints = record.correction, record.correction.pushes, record.correction.joint_pushes
         pushed, limited = s > 0.0, of_joints != 0.0
         if not (pushed.any() or limited.any() or any(loop.gaps.any() for loop in self.loops)):
             return None
@@ -317,9 +323,7 @@ class StepChanges:
             x[loop.at] -= loop.whole_inverse @ (loop.J.T @ loop.gaps)
         taken, late = found.shift - self.smooth_shift - record.correction.late, record.correction.late
         self.known = self.known and bool(np.abs(x - taken).max() <= CUT * np.abs(x).max())
-        after, dt = record.problems[-1].after, options.dt
-        normal = self.J.row(2)
-        gap = -record.contacts.depths
+        after, dt, normal, gap = record.problems[-1].after, options.dt, self.J.row(2), -record.contacts.depths
         moved = normal.times((after + late / dt)[:, None], self.m)[:, 0, 0] if self.sides else gap
         if record.search.turning is not None:
             moved = moved + record.search.turning.found[:, 2]
@@ -482,16 +486,3 @@ class StepChanges:
         for side in range(2):
             np.add.at(out, np.searchsorted(which, colliders[:, side]), rates[:, side, None] * of_contacts[own])
         return which, out
-
-
-def _acting(record: StepRecord) -> Any:
-    """Whether a contact has an impulse or is pushed apart (m,)."""
-    acts = record.correction.pushes > 0.0
-    for problem in record.problems:
-        acts = acts | problem.impulses.any(axis=1)
-    return acts
-
-
-def _columns(entries: Sequence[Any], m: int) -> Array:
-    """Array (m, k) of k columns, numbers among them."""
-    return np.asarray(np.stack([np.broadcast_to(x, m) for x in entries], axis=-1))

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
-from delassus.constraints.paths import SAME_FACE
+from delassus.constraints.paths import EARLY, SAME_FACE
 from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
     BOX,
@@ -411,14 +411,14 @@ def entry(k: int, n: Vector, later: Vector, least: float, paths: Paths) -> float
 def is_entered_last(k: int, hit: float, n: Vector, paths: Paths) -> bool:
     """Whether shapes that hit overlap along a normal of the start no earlier than along those of their faces.
 
-    Nor earlier than they ``hit``, as a part of the path, where not all normals are those of faces.
+    Nor earlier by `EARLY` than they ``hit``, as a part of the path, where not all normals are those of faces.
     """
     space, shapes, least = paths.space, paths.colliders.shapes, no_obstacle(k, paths)
     place_pair(k, paths.dt, paths)
     own, faces = entry(k, n, n, least, paths), 0
     for side in range(2):
         kind = shapes[space.pairs[k, side], KIND]
-        if kind != BOX and kind != HULL and own + TOGETHER < hit:
+        if kind != BOX and kind != HULL and own + EARLY < hit:
             return False
     for side in range(2):
         c = space.pairs[k, side]

@@ -10,7 +10,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import Compiled, address_of
 from delassus.contact.collision import CollisionDetector
-from delassus.contact.collision.colliders import PairMemory
+from delassus.contact.collision.colliders import ContactArrays, PairMemory
 from delassus.contact.collision.narrow_phase import INVALID_POSE
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations.impulses import RowProblem
@@ -399,7 +399,8 @@ class BlockSteps:
         friction = np.clip(acting, -forces, forces)
         q, v, before = np.empty_like(s.q), np.empty_like(s.v), np.zeros((2, s.v.size))
         q[blocks.coordinates], v[blocks.dofs], before[:, dofs] = s.q, s.target, (acting - friction, friction)
-        found = self.detector.found._make(x[self.data.islands.contact[near]] for x in self.detector.found)
+        every: list[Any] = [x[self.data.islands.contact[near]] for x in self.detector.found]
+        found = ContactArrays(*every)
         found = found._replace(surface_velocities=rows.law.d[near, :2])
         is_step = self._progress.step[PHASE] == STEP_FORWARD
         added = masses_in_step(blocks.springs, blocks.bodies, blocks.dofs, dt) if is_step else None

@@ -230,8 +230,10 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     is_same = r >= 0
     if not is_same:
         r = face_later(k, e, count, 2.0 * paths.slop, data)
+    if r < 0:
+        return
     n, n_end = column(found.frames[e], 2), (later[r, 4], later[r, 5], later[r, 6])
-    if r < 0 or dot(n, n_end) < SAME_SIDE:
+    if dot(n, n_end) < SAME_SIDE:
         return
     data.contacts.later[e] = r if is_same else -2 - r
     y, gap_end = (later[r, 1], later[r, 2], later[r, 3]), -later[r, 7]

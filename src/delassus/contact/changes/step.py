@@ -291,9 +291,9 @@ class StepChanges:
         C, B = np.broadcast_to(modes.C, (m, 3, 3)), np.broadcast_to(modes.B, (m, 3, 3))
         rows = self.J.mapped(C), self.J.mapped(np.swapaxes(B, 1, 2))
         D = np.concatenate([columns_of(modes.D, m).reshape(-1), beside])
-        groups = self._groups(
-            rows, held, D, np.concatenate([self.mobility.of_contacts.reshape(-1), self.mobility.of_joints])
-        )
+        of_contacts = self.mobility.of_contacts.max(axis=1, initial=0.0)  # rows are turned, and some may move nothing
+        of_rows = np.repeat(np.where(of_contacts > 0.0, of_contacts, 1.0), 3)
+        groups = self._groups(rows, held, D, np.concatenate([of_rows, self.mobility.of_joints]))
         nearest = (float(np.min(x.distance, initial=np.inf)) for x in (modes, holds))
         self.distance = min(self.distance, *nearest)
         along_friction = np.zeros((m, 1, 3))

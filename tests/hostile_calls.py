@@ -42,9 +42,8 @@ FINITE = {
 """What has no results that are not finite, whatever numbers it is given."""
 
 PROTOCOL = {
-    "arguments", "between_links", "candidates", "carrier", "carriers", "check", "coefficients", "drift", "gravity",
-    "is_internal",
-    "line", "links", "measured", "periods",
+    "arguments", "at_rest", "between_links", "candidates", "carrier", "carriers", "check", "coefficients", "drift",
+    "energy", "gravity", "is_internal", "line", "links", "measured", "mobility", "periods",
     "place", "placed", "position", "prefixed", "position_coefficients", "rates", "row_sizes", "rows_on_links",
     "selection", "sides", "top", "velocity", "velocity_drift", "within_a_turn",
 }  # fmt: skip

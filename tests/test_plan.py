@@ -198,7 +198,8 @@ def test_auto_on_random_mechanisms(mechanism):
     expected = ds.delassus(tree, constraints, q, method="dense", rows=rows)
     assert error(ds.delassus(tree, constraints, q, method="auto", rows=rows), expected) < AGREEMENT
     chosen = plan(tree, constraints)
-    assert chosen.operations <= min(chosen.named.values())
+    cheaper = {name for name, n in chosen.named.items() if n < chosen.operations}
+    assert cheaper <= {"dense", "ltl-osim"}  # which lose light links, and are not taken where these are
     assert str(chosen)
 
 

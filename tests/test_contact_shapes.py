@@ -223,11 +223,10 @@ MOVING = (
 )  # fmt: skip
 """Pairs that are also tried on a link that gives way: rows of the second link follow from point and normal."""
 
-NEARLY = {"capsule over an edge": 1e-6, "capsule on cylinder": 1e-4, "egg on egg": 1e-5, "box on cylinder": 1e-4}
+NEARLY = {"capsule over an edge": 1e-6, "capsule on cylinder": 1e-4, "egg on egg": 1e-5}
 """Pairs that differ by more than 1e-8: where a capsule leans, points of the simulator are those of its side seen along
 the normal, kernels' those of balls in it, by the square of the angle; of two curved shapes, the nearest points are
-known to the root of the round-off of their distance. A box that tips on a cylinder differs by 2e-5, for its paths end
-at other contacts."""
+known to the root of the round-off of their distance."""
 
 
 def above(scene, q, gap):

@@ -56,6 +56,9 @@ EARLY = 0.3
 ROUNDING = 64.0
 """Error of separations over the size of shapes and the round-off of numbers."""
 
+SAME_NORMAL = 1.0 - 1e-9
+"""The same of a normal that iterations find."""
+
 SAME_FACE = 1.0 - 1e-12
 """Cosine of the angle of two normals above which they are those of one face."""
 
@@ -271,7 +274,7 @@ class Paths:
         ops, h, now = self.ops, self.h, self.found[k]
         part = ops.minimum(x.time, 1.0)
         start, then = self.placed[k], self._moved(k, twists, part)
-        instead = acts * ops.less(0.0, x.time) * ops.less(dot(x.axis.start, normal), SAME_FACE)
+        instead = acts * ops.less(0.0, x.time) * ops.less(dot(x.axis.start, normal), SAME_NORMAL)
         n = x.axis.at(ops, part)
         back = self._way_back(start, then, n)
         found = [(gap, n, minus(point, back), there)

@@ -189,7 +189,7 @@ class Paths:
         """When and along which axis the shapes of a pair come together on the paths that twists make."""
         start, end, limits = self.placed[k], self._moved(k, twists, 1.0), (self.least[k], self._round_off(k))
         found = entry(start, end, axes_between(start, end, normal), *limits)
-        if not any(has_formula(x.shape, y.shape) for x, y in (start, start[::-1])):
+        if not _is_formula(start):
             return found
         ops, straight = self.ops, found
         for _ in range(ROUNDS):  # Newton's method: the axis of the time of the hit
@@ -274,7 +274,8 @@ class Paths:
         ops, h, now = self.ops, self.h, self.found[k]
         part = ops.minimum(x.time, 1.0)
         start, then = self.placed[k], self._moved(k, twists, part)
-        instead = acts * ops.less(0.0, x.time) * ops.less(dot(x.axis.start, normal), SAME_NORMAL)
+        same = SAME_FACE if _is_formula(start) else SAME_NORMAL
+        instead = acts * ops.less(0.0, x.time) * ops.less(dot(x.axis.start, normal), same)
         n = x.axis.at(ops, part)
         back = self._way_back(start, then, n)
         found = [(gap, n, minus(point, back), there)
@@ -318,3 +319,8 @@ def turned(ops: Ops, angular: Vector, t: Scalar, R: Matrix) -> Matrix:
 
 def _either(ops: Ops, condition: Scalar, a: Matrix, b: Matrix) -> Matrix:
     return ops.matrix([chosen(ops, condition, x, y) for x, y in zip(ops.entries(a), ops.entries(b), strict=True)])
+
+
+def _is_formula(pair: tuple[Placed, Placed]) -> bool:
+    """Whether contacts of two shapes follow from formulas, without iterations."""
+    return any(has_formula(x.shape, y.shape) for x, y in (pair, pair[::-1]))

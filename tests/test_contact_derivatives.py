@@ -390,6 +390,32 @@ def test_a_ball_that_rolls_slides_and_bounces(rolling):
         np.testing.assert_allclose([moved[2], moved[8]], by_height, rtol=1e-3)
 
 
+def test_smoothed_derivatives_are_means_over_times_of_impacts(tmp_path):
+    """Of a robot, whose impacts are at the starts of steps: what it does later jumps where one passes to the next step.
+
+    Over starts from which it hits in one step, 16 of them, their mean is the slope between both ends. Speeds of impacts
+    differ by ``g dt`` from step to step, which is what the bound allows; a derivative that holds the time has no part.
+    """
+    path = tmp_path / "slider.urdf"
+    path.write_text(BLOCKS.format(BLOCK.format(name="a").replace("0.6 -0.5 0.3", "0 0 1")))
+    contact, (dt, steps, n), g = ds.Contact("a", Sphere(r), restitution=0.7), (1e-3, 30, 16), 9.81
+    how = {"smoothing": "input", "tolerance": 1e-12}
+    slider = ds.load(path)
+    step = ds.compile(slider, contact, "contact_step_derivatives", outputs=("q_next", "v_next", "A"), **how)
+    speed = 3.0 + g * 0.05 / 3.0
+    for smoothing in (0.3, 0.0):
+        shift = speed * dt * np.r_[0.0, 1.0, (np.arange(n) + 0.5) / n]
+        q, v, moved = r + 0.05 + shift[:, None], np.full((n + 2, 1), -3.0), np.tile([[1.0], [0.0]], (n + 2, 1, 1))
+        for _ in range(steps):
+            q, v, A = step(q, v, np.zeros(4), np.zeros(1), dt, smoothing)
+            moved = A @ moved
+        slope, mean = (np.r_[q[1] - q[0], v[1] - v[0]] / (speed * dt)), moved[2:, :, 0].mean(axis=0)
+        if smoothing:
+            np.testing.assert_allclose(mean, slope, rtol=4.0 * g * dt / speed)
+        else:
+            np.testing.assert_allclose(mean, [1.0, 0.0], atol=1e-9)
+
+
 def test_a_pyramid_on_corners_has_one_derivative_of_its_velocity():
     """Impulses of four corners are not unique: velocities and their derivatives are, and nothing is large."""
     body = ds.mechanisms.free_body(1.0, INERTIA, name="pyramid")

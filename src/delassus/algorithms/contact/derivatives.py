@@ -17,7 +17,7 @@ from delassus.algorithms.contact.correction_changes import bound_changes, displa
 from delassus.algorithms.contact.law import part_beyond
 from delassus.algorithms.contact.modes import nearest_mode
 from delassus.algorithms.contact.point_changes import PositionChanges, Varied, position_changes
-from delassus.algorithms.contact.problem import impact_times, maximum_of, of_centres
+from delassus.algorithms.contact.problem import impact_times, maximum_of, of_displaced
 from delassus.algorithms.contact.response import Response
 from delassus.algorithms.contact.solution import Impact, Springs, StepInputs, StepSolution
 from delassus.algorithms.contact.step import KernelStep
@@ -302,10 +302,11 @@ class StepChanges:
             pressed = diagonal(ops, solved.outcome.p[2 : 3 * len(bounces) : 3])
             with_restitution = pressed @ varied.rates([e for *_, e in varied.points])
             floors = diagonal(ops, bounces) @ normals + self._beside(len(bounces), given=with_restitution)
-        gained, centres = minus(v, impact.start), of_centres(step, step.problem)
-        moved = varied.rates(column(varied.ops, of_centres(step, varied.problem) @ from_entries(varied.ops, gained)))
+        gained, centres = minus(v, impact.start), of_displaced(step, step.problem)
+        moved = varied.rates(column(varied.ops, of_displaced(step, varied.problem) @ from_entries(varied.ops, gained)))
         late = diagonal(ops, when.times) @ (centres @ (dv - start) + self._beside(nv, given=moved))
-        late = -(late + diagonal(ops, column(ops, centres @ from_entries(ops, gained))) @ times)
+        by_time = step.mean_by_time(column(ops, centres @ from_entries(ops, gained)), gained)
+        late = -(late + diagonal(ops, by_time) @ times)
         none = ops.zeros(*ops.shape(late))
         return self._where(when.struck, dv - kick, unmoved), self._where(when.struck, late, none)
 
@@ -328,7 +329,8 @@ class StepChanges:
         over = list[Scalar]()
         shares: tuple[list[Scalar], list[Scalar]] = [], []  # of the velocities at either end of the path
         for u, t, bounces in zip(when.closing, when.at, when.bounces, strict=True):
-            within = bounces * ops.less(0.0, t) * ops.less(t, step.h)
+            late = ops.less(0.0, t)
+            within = bounces * ops.select(late, ops.less(t, step.h), step.has_mean)
             over.append(ops.select(within, -1.0 / ops.select(within, u, 1.0), 0.0))
             for share, sign in zip(shares, (-1.0, 1.0), strict=True):
                 share.append(0.5 * over[-1] * t * (1.0 + sign * t * step.over_h))

@@ -28,6 +28,10 @@ TINY = 1e-30
 """Length below which there is none."""
 
 
+ALIKE = 1e-6
+"""Difference of moments of inertia about centres of mass, over their sum, up to which a body turns alike."""
+
+
 class Tuning(NamedTuple):
     """Numbers of the step, in kernels and in `delassus.Simulator`."""
 
@@ -134,6 +138,21 @@ def impact_time(ops: ScalarOps, rate: Scalar, approach: Scalar, reached: Scalar,
     root = ops.sqrt(ops.maximum(slope * slope - 2.0 * curve * rate, 0.0))
     over = ops.maximum(root - slope, TINY)
     return h * clamped(ops, 2.0 * rate / over, 0.0, 1.0)
+
+
+def turns_alike(
+    ops: ScalarOps, m: Scalar, x: Scalar, y: Scalar, z: Scalar, xx: Scalar, yy: Scalar, zz: Scalar, xy: Scalar,
+    xz: Scalar, yz: Scalar,
+) -> Scalar:  # fmt: skip
+    """1 where a body has the same inertia about all axes through its centre of mass: its energy has no orientation.
+
+    From its mass, that centre, and its inertia about the origin.
+    """
+    a, b, c = xx - m * (y * y + z * z), yy - m * (x * x + z * z), zz - m * (x * x + y * y)
+    worst: Scalar = 0.0
+    for apart in (a - b, b - c, xy + m * (x * y), xz + m * (x * z), yz + m * (y * z)):
+        worst = ops.maximum(worst, ops.maximum(apart, -apart))
+    return 1.0 - ops.less(ALIKE * (a + b + c), worst)
 
 
 def part_beyond(ops: ScalarOps, margin: Scalar, smoothing: Scalar | None) -> Scalar:

@@ -20,11 +20,12 @@ from delassus.algorithms.contact.law import (
     joint,
     passive_part,
     point_image,
+    turns_alike,
 )
 from delassus.algorithms.contact.point import PointBlock, point_block
 from delassus.algorithms.problem import Problem
 from delassus.constraints.contact import bounded_joints_of
-from delassus.spatial.motion import column, cross_matrix, from_entries, minus, plus
+from delassus.spatial.motion import column, cross_matrix, from_entries, minus, plus, scaled_matrix
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
 STOP_RATIO = 0.5
@@ -324,8 +325,8 @@ def impact_times(
     acceleration without contacts, in which springs are implicit; zero of links that rest on something, or are tied by
     loops. The time is that at which the first point that bounces is closed, for all that points tie that hit, of a free
     body on the world, else that of the start of the step: impulses on two bodies, or on joints, would act where these
-    are not. Free bodies turn by their momentum, so that their centres of mass alone are displaced. Momentum and energy
-    stay as they are.
+    are not. Of bodies whose energy depends on how they are turned, centres of mass alone are displaced. Momentum and
+    energy stay as they are.
     """
     ops, tree, n = step.ops, step.tree, len(step.points)
     bodies, tied = step.bodies, {link for links, _ in step.problem.blocks_with_loops for link in links}
@@ -365,7 +366,13 @@ def impact_times(
         hits.append(both[0])
         bounces.append(both[1])
         (body, *others), t = own[len(at)], impact_time(ops, rate, before, u, step.h)
-        at.append(t if falling[body] and not others else 0.0)
+        t = t if falling[body] and not others else 0.0
+        if step.smoothing is not None:  # in the mean over starts no impact stays at the start
+            speed = ops.select(bounces[-1] * step.has_mean, 0.5 * (before + u), NEVER)
+            t = ops.select(
+                ops.less(0.0, t), t, ops.derived(0.0, -step.points[len(at)][0].gap / ops.derived(speed, 0.0))
+            )
+        at.append(t)
     closing = [u + (0.5 + t * step.over_h) * (x - u) for u, x, t in zip(approach, reached, at, strict=True)]
     times, of = [cast(Scalar, NEVER)] * len(bodies), [[cast(Scalar, 0.0)] * n for _ in bodies]
     for k in range(n):
@@ -398,10 +405,10 @@ def alone(step: Any) -> frozenset[int]:
     return falling
 
 
-def of_centres(step: Any, problem: Problem) -> Matrix:
-    """Velocities of centres of mass of free bodies, in their axes, from those of all links (nv × nv); 0 of others.
+def of_displaced(step: Any, problem: Problem) -> Matrix:
+    """Velocities, of those of all links (nv × nv), by which impacts displace; ``problem`` may have rates.
 
-    ``problem`` is that of the step, or the same one with rates.
+    Those of centres of mass of free bodies, in their axes, and all of bodies with one inertia about all axes; 0 else.
     """
     ops, parts, falling = problem.ops, [problem.ops.zeros(0, 0)], alone(step)
     for i, own in enumerate(problem.tree.joints):
@@ -409,6 +416,9 @@ def of_centres(step: Any, problem: Problem) -> Matrix:
             parts.append(ops.zeros(own.nv, own.nv))
             continue
         H = ops.entries(problem.inertias[i])
-        centre = from_entries(ops, [x / H[0][0] for x in (H[1][5], H[2][3], H[0][4])])
-        parts.append(ops.vstack([ops.hstack([ops.eye(3), -cross_matrix(ops, centre)]), ops.zeros(3, 6)]))
+        c, (x, y, z) = [x / H[0][0] for x in (H[1][5], H[2][3], H[0][4])], (H[k][3:] for k in (3, 4, 5))
+        alike = ops.derived(turns_alike(ops, H[0][0], *c, x[0], y[1], z[2], x[1], x[2], y[2]), 0.0)
+        across = scaled_matrix(ops, alike - 1.0, cross_matrix(ops, from_entries(ops, c)))
+        turning = ops.hstack([ops.zeros(3, 3), scaled_matrix(ops, alike, ops.eye(3))])
+        parts.append(ops.vstack([ops.hstack([ops.eye(3), across]), turning]))
     return ops.block_diagonal(parts)

@@ -46,7 +46,7 @@ from delassus.algorithms.contact.problem import (
     largest_of,
     magnitude,
     maximum_of,
-    of_centres,
+    of_displaced,
 )
 from delassus.algorithms.contact.solution import (
     Block,
@@ -290,6 +290,18 @@ class KernelStep:
 
     # -- derivatives ---------------------------------------------------------------------------------------------------
 
+    @property
+    def has_mean(self) -> Scalar:
+        """1 where derivatives are means, over all times of impacts in their steps too."""
+        return 0.0 if self.smoothing is None else self.ops.less(0.0, self.smoothing)
+
+    def mean_by_time(self, displaced: Sequence[Scalar], gained: Sequence[Scalar]) -> list[Scalar]:
+        """By what a displacement (nv) becomes less with the time of an impact; what is not displaced jumps at steps.
+
+        By ``h`` times what the impact changes of the velocity: in the mean it moves like the rest.
+        """
+        return [x + self.has_mean * (y - x) for x, y in zip(displaced, gained, strict=True)]
+
     def smoothing_of_points(self, impact: Impact | None) -> list[Scalar | None]:
         """Smoothing (m/s) of each contact point: bounces are no contact that is held in part."""
         if self.smoothing is None or impact is None:
@@ -361,8 +373,11 @@ class KernelStep:
         worst = [ops.maximum(x, y) for x, y in zip(first.residuals, second.residuals, strict=True)]
         both = zip(when.struck, minus(parted.velocity, when.kick), self.v, strict=True)
         after = [ops.select(x, y, z) for x, y, z in both]
-        moved = column(ops, of_centres(self, self.problem) @ from_entries(ops, minus(parted.velocity, start)))
+        moved = column(ops, of_displaced(self, self.problem) @ from_entries(ops, minus(parted.velocity, start)))
         late = [-t * x for t, x in zip(when.times, moved, strict=True)]
+        if self.smoothing is not None:
+            more = minus(self.mean_by_time(moved, minus(parted.velocity, start)), moved)
+            late = [ops.derived(s, s - ops.derived(x, 0.0) * t) for s, x, t in zip(late, more, when.times, strict=True)]
         return Impact(
             after,
             p,

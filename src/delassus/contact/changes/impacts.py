@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from delassus.algorithms.contact.law import turns_alike
 from delassus.contact.changes.blocks import InertialForces
 from delassus.contact.changes.contacts import cross_matrices, gap_changes, row_changes
 from delassus.contact.changes.record import ImpactRecord
+from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
 
@@ -42,24 +44,29 @@ class ImpactChanges:
         self._acceleration = of.kick / np.where(self._part > 0.0, self._part, 1.0)  # over the step
         self._gained = np.where(self._part > 0.0, after - self._begin, 0.0)
         bodies = step.scene.blocks.bodies
-        alone, entries = np.flatnonzero(bodies.alone), np.array([0, 11, 15, 4])  # of mass matrices: m, m c
-        H = step.springs.mass[bodies.at[alone][:, None] + entries]
-        self._free, self._centres = bodies.first[alone][:, None] + np.arange(6), cross_matrices(H[:, 1:] / H[:, :1])
-        self.late = late - self._times * self._of_centres(self._gained[:, None])[:, 0]
-        within = struck & (times > 0.0) & (times < dt)
+        alone = np.flatnonzero(bodies.alone)  # of mass matrices: m, m c, inertia
+        m, *H = step.springs.mass[bodies.at[alone][:, None] + [0, 11, 15, 4, 21, 28, 35, 22, 23, 29]].T
+        centres = [x / m for x in H[:3]]
+        self._alike = turns_alike(NUMPY, m, *centres, *H[3:])[:, None, None]
+        self._free = bodies.first[alone][:, None] + np.arange(6)
+        self._centres = (1.0 - self._alike) * cross_matrices(np.stack(centres, axis=-1))
+        self.late = late - self._times * self._displaced(self._gained[:, None])[:, 0]
+        within = struck & np.where(times > 0.0, times < dt, bool(step.smoothing))
         self._struck, self._own = struck, np.flatnonzero(within & (of.first >= 0))
         self._earlier = np.flatnonzero(within & (of.first < 0))
 
-    def _of_centres(self, x: Array) -> Array:
-        """Velocities of centres of mass of free bodies from those of all blocks (n, k); zero of others."""
+    def _displaced(self, x: Array) -> Array:
+        """Velocities (n, k) by which impacts displace, of those of all blocks: see `end_impact`."""
         out, own = np.zeros_like(x), x[self._free]
         out[self._free[:, :3]] = own[:, :3] - self._centres @ own[:, 3:]
+        out[self._free[:, 3:]] = self._alike * own[:, 3:]
         return out
 
     def _of_displacements(self, x: Array) -> Array:
-        """What counts velocities (n, k) from what counts those of centres of mass."""
-        out, own = np.zeros_like(x), x[self._free[:, :3]]
-        out[self._free] = np.concatenate([own, self._centres @ own], axis=1)
+        """What counts velocities (n, k) from what counts those of displacements."""
+        out, own = np.zeros_like(x), x[self._free]
+        linear = own[:, :3]
+        out[self._free] = np.concatenate([linear, self._centres @ linear + self._alike * own[:, 3:]], axis=1)
         return out
 
     def start(self, dv: Array, late: Array) -> Array:
@@ -79,7 +86,8 @@ class ImpactChanges:
         kicked = np.where(part > 0.0, counts - self._dv, 0.0)
         path = part * kicked
         at_times = self._acceleration[:, None] * kicked / dt
-        at_times -= self._of_centres(self._gained[:, None]) * self._dlate
+        moved = self._gained[:, None]
+        at_times -= (moved if step.smoothing else self._displaced(moved)) * self._dlate
         dv = counts - path
         of_blocks = np.add.reduceat(at_times, step.first[:-1], axis=0)
         of_blocks[self._struck] += times[self._struck]

@@ -5,7 +5,16 @@ from __future__ import annotations
 import math
 
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH, PATCH, impact, impact_time, passive_part
+from delassus.contact.sparse.cone import (
+    CONTACT,
+    JOINT,
+    OUT_OF_REACH,
+    PATCH,
+    impact,
+    impact_time,
+    passive_part,
+    turns_alike,
+)
 from delassus.contact.sparse.newton import TOO_SMALL, solve_island
 from delassus.contact.sparse.records import (
     CONTACTS,
@@ -319,12 +328,21 @@ def gain(data: Data, c: int) -> float:
     return float(data.state.after[c] - (data.state.v[c] + data.progress.bounces.kick[c]))
 
 
+@inlined
+def has_one_inertia(H: Array, at: int) -> bool:
+    """Whether a free body with the mass matrix at that place has the same inertia about all axes (`turns_alike`)."""
+    m, x, y, z = H[at], H[at + 11] / H[at], H[at + 15] / H[at], H[at + 4] / H[at]
+    of_axes = H[at + 21], H[at + 28], H[at + 35], H[at + 22], H[at + 23], H[at + 29]
+    return turns_alike(m, x, y, z, of_axes[0], of_axes[1], of_axes[2], of_axes[3], of_axes[4], of_axes[5]) == 1.0
+
+
 @compiled
 def end_impact(data: Data, options: Options) -> bool:
     """Velocities ``v`` after decompression, of which the part is taken that brings no more energy than there was.
 
     They are half a step behind again. Free bodies move in this step by the velocity after the impact, from the start
-    on: their centres of mass are displaced by as much as it is later. Returns whether what is left out changes a
+    on: they are displaced by as much as it is later, those whose energy depends on how they are turned with their
+    centres of mass alone. Returns whether what is left out changes a
     velocity by more than the tolerance.
     """
     bodies, state, rows, contacts, islands = data.bodies, data.state, data.rows, data.contacts, data.islands
@@ -345,10 +363,14 @@ def end_impact(data: Data, options: Options) -> bool:
         if t < math.inf:
             bounces.last[b], bounces.source[b], f, H, at = t, b, bodies.first[b], bodies.mass, bodies.at[b]
             is_late = bodies.alone[b] == 1 and t > 0.0 and not is_moved(bodies, b)
-            for i in range(3 if is_late else 0):  # centres of mass: free bodies turn by their momentum
+            alike = is_late and has_one_inertia(H, at)
+            for i in range(6 if alike else 3 if is_late else 0):
                 j, k = (i + 1) % 3, (i + 2) % 3
-                moved = H[at] * gain(data, f + i) + gain(data, f + 3 + j) * H[at + 6 * i + 3 + j]
-                moved -= gain(data, f + 3 + k) * H[at + 6 * k + 3 + i]
+                moved = H[at] * gain(data, f + i)
+                if not alike:  # that of the centre of mass
+                    moved += (
+                        gain(data, f + 3 + j) * H[at + 6 * i + 3 + j] - gain(data, f + 3 + k) * H[at + 6 * k + 3 + i]
+                    )
                 bounces.late[f + i] -= t * moved / H[at]
             for c in range(f, bodies.first[b + 1]):
                 state.v[c] = state.after[c] - bounces.kick[c]

@@ -69,7 +69,8 @@ def test_what_is_not_solved_takes_no_part(bouncing):
         found = ds.identify(step, few, {"restitution": 0.5}, friction=friction, **how)
     assert found.unsolved == 1 and abs(found.values["restitution"] - 0.6) < 4 * found.errors["restitution"]
     with pytest.warns(ds.DelassusWarning, match="12 of 12 unit"):
-        none = ds.identify(step, few, {"restitution": 0.5}, friction=friction[0], **how)
+        none = ds.identify(step, {name: x[:3] for name, x in few.items()}, {"restitution": 0.5}, friction=friction[0],
+                           **{**how, "controls": how["controls"][:10]})  # fmt: skip
     assert np.isinf(none.errors["restitution"])
 
 

@@ -335,7 +335,7 @@ def test_bounces_under_loops_are_those_of_kernels():
         np.testing.assert_allclose(sim.v, v_next, rtol=0, atol=1e-11)
         np.testing.assert_allclose(found.A, A, rtol=0, atol=1e-9)
         np.testing.assert_allclose(found.B, B, rtol=0, atol=1e-11)
-    assert np.abs(changes[1] - changes[0]).max() > 0.1
+    assert np.abs(changes[1] - changes[0]).max() > 0.1  # smoothed ones have the time of the impact
 
 
 def test_derivatives_with_target_configurations(scene):

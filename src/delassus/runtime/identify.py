@@ -13,8 +13,9 @@ Source: Kaufman 1975 (variable projection); Bock 1987 (multiple shooting).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Literal
 
@@ -313,7 +314,8 @@ def identify(
     by "contact_step_derivatives", of all else by ``kernel.derivative("jvp")``. At an impact trajectories have a kink,
     and where impacts change their order a jump, at which derivatives say nothing about what is on the other side: with
     ``window`` trajectories are cut into stretches that are short enough to hold one bounce or so, each from a start of
-    its own, over which sums of squares are smooth.
+    its own, over which sums of squares are smooth. Without, a search over what bounces, from measured starts, begins
+    with stretches from each measurement to the next.
 
     Parameters
     ----------
@@ -391,18 +393,37 @@ def identify(
             raise ConfigurationError(name, "a dict of arrays", shown(given), "Arrays by names of arguments or results.")
     parameters = _parameters(kernel, start, prior)
     is_step = bool(kernel.request.states)
-    data: Measured = (
-        Windows(kernel, measured, scale, inputs, every, window, starts == "estimated")
-        if is_step
-        else Samples(kernel, measured, scale, inputs)
-    )
+    cut = partial(Windows, kernel, measured, scale, inputs, every)
+    data: Measured = cut(window, starts == "estimated") if is_step else Samples(kernel, measured, scale, inputs)
     low, high = _limits(parameters, bounds)
     begin = np.concatenate([p.start for p in parameters])
     of = _LeastSquares(data, parameters, kernel.request.tree, loss == "huber")
     bodies = [np.arange(at.start, at.stop) for p, at in zip(parameters, of.columns, strict=True) if p.is_body]
     domain = Domain(np.array(bodies, dtype=np.intp).reshape(-1, 10), low, high)
+    if is_step and window is None and starts == "measured" and kernel.request.bounces:
+        begin = _within_bounces(of, cut, begin, domain)
+    return _identified(of, _fitted(of, begin, domain))
+
+
+def _fitted(of: _LeastSquares, begin: Array, domain: Domain) -> Minimum:
     left = max(1, int(np.count_nonzero(of.counted())) - begin.size)
-    return _identified(of, least_squares(of.residuals, of.jacobian, begin, domain, lambda f: float(f @ f) / left))
+    return least_squares(of.residuals, of.jacobian, begin, domain, lambda f: float(f @ f) / left)
+
+
+def _within_bounces(of: _LeastSquares, cut: Callable[[int, bool], Windows], begin: Array, domain: Domain) -> Array:
+    """Where a search over trajectories that bounce begins: what suits stretches from each measurement to the next.
+
+    Velocities of a trajectory whose bounces are at other times are those of another flight at some measurements, so
+    that derivatives there lead away. It is the given one where that suits whole trajectories better, or where no
+    stretch of two measurements has a start.
+    """
+    try:
+        short = _LeastSquares(cut(2, False), of.parameters, of.tree, of.is_robust)
+    except ConfigurationError:
+        return begin
+    found = _fitted(short, begin, domain).x
+    before, after = (float(np.sum(of.residuals(x) ** 2)) for x in (begin, found))
+    return found if after < before else begin
 
 
 def _parameters(kernel: Kernel, start: Mapping[str, ArrayLike], prior: Mapping[str, ArrayLike]) -> list[_Parameter]:

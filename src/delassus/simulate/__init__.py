@@ -2,9 +2,9 @@
 
 import typing as _typing
 
-from delassus.contact.changes.matrix import BlockMatrix
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.derivatives import StepDerivatives, TrajectoryGradient
+from delassus.simulate.matrix import BlockMatrix
 from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.simulator import Simulator
 from delassus.version import renamed as _renamed

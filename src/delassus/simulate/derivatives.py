@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.contact.changes.blocks import SceneChanges
-from delassus.contact.changes.matrix import BlockMatrix
 from delassus.contact.changes.step import Pulled, StepChanges
 from delassus.contact.filters import moved_links
 from delassus.contact.results import SolverStatus
@@ -24,6 +23,7 @@ from delassus.frozen import Frozen
 from delassus.model.check import check_choice, check_list, check_number, finite_array
 from delassus.model.tree import Tree
 from delassus.simulate.controls import ControlRates, Controls
+from delassus.simulate.matrix import BlockMatrix
 from delassus.simulate.sensors import MovedPose
 from delassus.spatial.dual_ops import Dual, DualOps
 from delassus.spatial.numpy_ops import NUMPY

@@ -43,10 +43,12 @@ def bound_changes(
 ) -> tuple[Matrix, Matrix, Matrix]:
     """Changes of bounds of rows that may be pushed (r × …): with positions, velocities after the step, and parameters.
 
+    Velocities are with displacements by impacts over the time step.
     Those of limits are changes of where the joint is after it. ``J`` and ``changes`` are those of the step.
     """
     ops, nv, n, v = step.ops, step.tree.nv, len(step.points), found.solved.velocity
     dual, joints, moving = varied.ops, bounded_joints_of(step.problem.constraints), varied.along_rows(v)
+    displaced = [] if found.impact is None else varied.along_rows(found.impact.late)
 
     def with_rates(x: Any, **by: Sequence[Scalar]) -> Dual:
         of_state: dict[Hashable, Scalar] = {
@@ -65,6 +67,8 @@ def bound_changes(
         own = step.others[row]
         gap = with_rates(varied.points[row // 3][0].gap, q=gaps[row // 3])
         moved = h * with_rates(Dual(u, rates_of(moving[own])), q=rows[own], v=rows_of_v[own])
+        if displaced:
+            moved = moved + displaced[own]
         bounds.append(law.gap_correction(dual, gap, moved, step.penetration, TUNING.correction)[1])
     states = ([(name, k) for k in range(nv)] for name in ("q", "v"))
     with_q, with_v, with_parameters = (dual.rates(bounds, keys) for keys in (*states, varied.parameters))
@@ -111,7 +115,7 @@ def displacement_changes(
     others = [*range(nv), *range(nv + r, width)]
     rho = ops.hstack([of_positions, ops.zeros(nv, r), varied.momentum(displaced.whole, displaced.of_rows)])
     for dof, k in limits.items():
-        moved = found.solved.outcome.velocities[goals.rows[k]] * step.h
+        moved = found.solved.outcome.velocities[goals.rows[k]] * step.h + found.displaced[goals.rows[k]]
         rate = _of_limit(ops, step.distances(joints[goals.rows[k] - 3 * n]), moved, s[k], goals.beyond)
         rho = rho - ops.put(ops.matrix([[springs[dof] * rate]]), ops.shape(rho), (dof,), (nv + k,))
         rho = rho + ops.put(scaled_matrix(ops, springs[dof] * s[k], softer[k]), ops.shape(rho), (dof,), others)
@@ -156,7 +160,8 @@ def displacement_changes(
     (change,) = ops.by_column(taken, z, apart)
     moving = is_cut[0] if limits else cast(Scalar, 0.0)
     for k, row in enumerate(goals.rows):
-        left = step.points[row // 3][0].gap + step.h * found.solved.outcome.velocities[row] if row < 3 * n else 1.0
+        moved = step.h * found.solved.outcome.velocities[row] + found.displaced[row]
+        left = step.points[row // 3][0].gap + moved if row < 3 * n else 1.0
         moving = ops.maximum(moving, flags[k] * ops.less(0.0, left))
     return change, 1.0 - moving
 
@@ -275,7 +280,7 @@ def _most_wanted(step: KernelStep, found: StepSolution, gaps: Matrix, varied: Va
     ops, n, goals = step.ops, len(step.points), found.correction.goals
     joints, wanted, sides = bounded_joints_of(step.problem.constraints), list[Scalar](), list[tuple[int, float]]()
     for k, row in enumerate(goals.rows):
-        moved = step.h * found.solved.outcome.velocities[row]
+        moved = step.h * found.solved.outcome.velocities[row] + found.displaced[row]
         if row < 3 * n:
             gap = step.points[row // 3][0].gap
             wanted.append(law.gap_correction(ops, gap, moved, step.penetration, TUNING.correction)[0])

@@ -14,9 +14,10 @@ from itertools import pairwise
 from typing import Any, cast
 
 from delassus.algorithms.contact.correction_changes import bound_changes, displacement_changes
-from delassus.algorithms.contact.law import bouncing_speed, impact, part_beyond
+from delassus.algorithms.contact.law import part_beyond
 from delassus.algorithms.contact.modes import nearest_mode
 from delassus.algorithms.contact.point_changes import PositionChanges, Varied, position_changes
+from delassus.algorithms.contact.problem import impact_times, maximum_of, of_displaced
 from delassus.algorithms.contact.response import Response
 from delassus.algorithms.contact.solution import Impact, Springs, StepInputs, StepSolution
 from delassus.algorithms.contact.step import KernelStep
@@ -26,22 +27,22 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.spatial.dual_ops import Rates, value
-from delassus.spatial.motion import column, diagonal, from_entries, minus, scaled_matrix
+from delassus.spatial.motion import column, diagonal, from_entries, minus, plus, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 
 class StepChanges:
     """Derivatives of a step that has been solved.
 
-    ``controls`` are changes of joint forces with positions and velocities (`control_rates`); ``inputs`` and ``problem``
-    are those of `Varied`, and ``varying`` the names and sizes of arguments that vary.
+    ``controls`` are changes of joint forces with positions and velocities (`control_rates`), after an impact and before
+    it; ``inputs`` and ``problem`` are those of `Varied`, and ``varying`` the names and sizes of arguments that vary.
     """
 
     def __init__(
         self,
         step: KernelStep,
         found: StepSolution,
-        controls: tuple[Matrix, Matrix],
+        controls: Sequence[tuple[Matrix, Matrix]],
         inputs: StepInputs,
         problem: Problem,
         varying: Mapping[str, int],
@@ -52,10 +53,12 @@ class StepChanges:
         if step.springs is not None:
             self._in_step = self._M + step.springs.matrices()[0]
         self._of_points, nv = step.smoothing_of_points(found.impact), step.tree.nv
-        self._last = Response(step, found.solved, step.smoothing, self._of_points)
+        late = None if found.impact is None else found.impact.late
+        self._last = Response(step, found.solved, step.smoothing, self._of_points, late)
         self._varying, parameters = varying, [(name, k) for name, size in varying.items() for k in range(size)]
         self._widths = {"q": nv, "v": nv, "given": len(parameters)}
         self._varied = Varied(step, inputs, problem, found.start, parameters)
+        self._before = self._varied if found.impact is None else Varied(step, inputs, problem, step.v, parameters)
 
     def distance(self) -> Matrix:
         """Distance (m/s, rad/s) of the nearest other mode (1 × 1), of the step and of its impacts."""
@@ -83,6 +86,7 @@ class StepChanges:
             start, late = self._struck(found.impact)
         moved, reached = self._smooth_motion(start)
         changes, rho = self._in_motion(start)
+        impact, beside = found.impact, ops.zeros(step.problem.n_rows, ops.shape(start)[1])
         if found.moved.blocks:
             gained = self._beyond_smooth_motion(solved.velocity)
             changes, at_rest = self._at_rest(gained, solved.velocity, varied.impulses(last, solved.impulses))
@@ -91,38 +95,63 @@ class StepChanges:
             part_beyond(ops, over_h * c.gap, own) * over_h
             for (c, *_), own in zip(step.points, self._of_points, strict=True)
         ]
-        sigma = self._beside(
-            step.problem.n_rows, q=changes.with_gaps(closing), given=varied.velocities(solved.velocity, closing)
-        )
-        dv, _ = self._answer(last, rho, sigma, self._in_step)
+        if impact is not None and late is not None:
+            changes, beside = self._displaced(changes, impact.late, late)
+        given = varied.velocities(solved.velocity, closing, None if impact is None else impact.late)
+        sigma = beside + self._beside(step.problem.n_rows, q=changes.with_gaps(closing), given=given)
+        dv, _ = self._answer(last, rho, sigma, self._in_step, late)
         end, shift = dv, late
         if found.moved.blocks:
             end, shift = self._with_smooth_motion(start, moved, reached, dv)
             shift = shift if late is None else shift + late
+        if late is not None:
+            dv = dv + scaled_matrix(ops, over_h, late)
         return self._after(changes, dv, end, shift)
+
+    def _displaced(
+        self, changes: PositionChanges, late: Sequence[Scalar], with_late: Matrix
+    ) -> tuple[PositionChanges, Matrix]:
+        """``changes`` with those of what normals have by a displacement ``late`` (nv); those of rows by it (m × k)."""
+        ops, step, over_h = self._ops, self._step, self._step.over_h
+        still: list[Scalar] = [0.0] * step.problem.n_rows
+        turned, _ = self._at_rest(late, [over_h * x for x in late], still)
+        normals, shape = changes.rows_of_gaps, ops.shape(changes.rows)
+        by_late = scaled_matrix(ops, over_h, ops.take(self._J, normals, None) @ with_late)
+        own = ops.put(ops.take(turned.rows, normals, None), shape, normals, range(shape[1]))
+        wide = len(still), ops.shape(with_late)[1]
+        return changes._replace(rows=changes.rows + own), ops.put(by_late, wide, normals, range(wide[1]))
 
     def _in_motion(self, start: Matrix) -> tuple[PositionChanges, Matrix]:
         """Changes with positions, and of momentum (nv × k) at velocities ``v⁺`` and impulses that are held."""
-        ops, step, found, varied = self._ops, self._step, self._found, self._varied
-        nv, h, over_h, solved = step.tree.nv, step.h, step.over_h, found.solved
-        product, with_product = velocity_products(found.motion)
-        gained = minus(solved.velocity, found.start)
+        found, solved = self._found, self._found.solved
+        gained, varied = minus(solved.velocity, found.start), self._varied
+        impulses = solved.impulses, varied.impulses(self._last, solved.impulses)
+        return self._of_motion(found.motion, gained, solved.velocity, impulses, start, varied, self._controls[0])
+
+    def _of_motion(
+        self, motion: DynamicsProblem, gained: Sequence[Scalar], velocity: Sequence[Scalar],
+        impulses: tuple[Sequence[Scalar], Sequence[Any]], start: Matrix, varied: Varied,
+        controls: tuple[Matrix, Matrix],
+    ) -> tuple[PositionChanges, Matrix]:  # fmt: skip
+        """The same of a motion that gains velocities (nv); impulses are those of rows, also as they vary."""
+        ops, step, over_h = self._ops, self._step, self._step.over_h
+        nv, h = step.tree.nv, step.h
+        product, with_product = velocity_products(motion)
         qdd = [over_h * a - c for a, c in zip(gained, product, strict=True)]
-        pushing = solved.impulses
+        v, pushing = [x for own in motion.v for x in column(ops, own)], impulses[0]
         if step.springs is not None:
-            pushing = step.springs.with_lines(pushing, step.springs.impulses(gained, found.start))
-        impulses = [over_h * x for x in pushing]
-        changes = position_changes(found.motion, self._M, qdd, solved.velocity, impulses)
-        with_q, with_v = self._controls
+            pushing = step.springs.with_lines(pushing, step.springs.impulses(gained, v))
+        changes = position_changes(motion, self._M, qdd, velocity, [over_h * x for x in pushing])
+        with_q, with_v = controls
         rho_v = scaled_matrix(ops, h, changes.forces_with_v - with_v)
         rho_v = rho_v - self._M @ (ops.eye(nv) + scaled_matrix(ops, h, with_product))
         if step.springs is not None:
             with_gained, with_start = step.springs.matrices()
             rho_v = rho_v - with_gained + with_start
-        of_parameters = varied.momentum(gained, varied.impulses(self._last, solved.impulses), with_forces=True)
+        of_parameters = varied.momentum(gained, impulses[1], with_forces=True)
         with_positions = scaled_matrix(ops, h, changes.forces - with_q)
         if step.springs is not None and step.springs.lines:
-            with_positions = with_positions + self._along_lines(step.springs, gained, found.start)
+            with_positions = with_positions + self._along_lines(step.springs, gained, v)
         rho = self._beside(nv, q=with_positions, given=of_parameters)
         return changes, rho + ops.product(rho_v, start)
 
@@ -227,11 +256,18 @@ class StepChanges:
 
     # -- contacts and joints -------------------------------------------------------------------------------------------
 
-    def _answer(self, response: Response, rho: Matrix, sigma: Matrix, M: Matrix) -> tuple[Matrix, Matrix]:
-        """Changes of velocities (nv × k), those of joints that are held too, and of normal impulses (n × k)."""
+    def _answer(
+        self, response: Response, rho: Matrix, sigma: Matrix, M: Matrix, late: Matrix | None = None
+    ) -> tuple[Matrix, Matrix]:
+        """Changes of velocities (nv × k), those of joints that are held too, and of normal impulses (n × k).
+
+        ``late`` (nv × k) are changes of what an impact displaces.
+        """
         ops, nv = self._ops, self._step.tree.nv
         with_time = response.with_time() @ self._varied.rates([self._varied.h])
         held = self._beside(nv, q=response.with_positions(), given=with_time)
+        if late is not None:
+            held = held + response.with_positions() @ late
         rho = rho + ops.product(M, held)
         sigma = sigma + ops.product(self._J, held)
         if self._step.loops:
@@ -241,14 +277,13 @@ class StepChanges:
         normals = response.normal_impulses(rho, sigma) if response.modes else ops.zeros(0, ops.shape(rho)[1])
         return response.velocities(rho, sigma) + held, normals
 
-    def _struck(self, impact: Impact) -> tuple[Matrix, Matrix | None]:
-        """Change of velocities after an impact (nv × k) with what varies; where there is none, that of the state.
-
-        And of smoothed derivatives that of the displacement in the step (nv × k), by when the impact is.
-        """
-        ops, step, nv, varied = self._ops, self._step, self._step.tree.nv, self._varied
+    def _struck(self, impact: Impact) -> tuple[Matrix, Matrix]:
+        """Changes of velocities after an impact (nv × k), of the state where there is none, and of its displacement."""
+        ops, step, nv, varied, when = self._ops, self._step, self._step.tree.nv, self._varied, impact.when
         unmoved = self._beside(nv, v=ops.eye(nv))
-        v, dv, floors, late = step.v, unmoved, None, None
+        times, kick = self._impact_time(impact, unmoved)
+        v, floors, dv = impact.start, None, unmoved + kick
+        start = dv
         for solved in impact.phases:
             response = Response(step.instant, solved)
             gained = minus(solved.velocity, v)
@@ -257,12 +292,6 @@ class StepChanges:
             sigma = self._beside(step.problem.n_rows, q=changes.rows, given=varied.velocities(solved.velocity))
             if step.loops:
                 sigma = self._keeping_loops(sigma, gained, dv)
-            if floors is None and step.smoothing is not None:
-                gaps = self._beside(
-                    len(step.points), q=changes.gaps, given=varied.rates([c.gap for c, *_ in varied.points])
-                )
-                faster, late = self._with_impact_times(impact, gaps)
-                sigma = sigma + faster
             if floors is not None:
                 rho = rho + response.momentum_of_floors(floors, self._J)
             dv, normals = self._answer(response, rho, sigma, self._M)
@@ -273,8 +302,55 @@ class StepChanges:
             pressed = diagonal(ops, solved.outcome.p[2 : 3 * len(bounces) : 3])
             with_restitution = pressed @ varied.rates([e for *_, e in varied.points])
             floors = diagonal(ops, bounces) @ normals + self._beside(len(bounces), given=with_restitution)
-        pairs = (zip(*rows, strict=True) for rows in zip(ops.entries(dv), ops.entries(unmoved), strict=True))
-        return ops.matrix([[ops.select(impact.struck, x, y) for x, y in row] for row in pairs]), late
+        gained, centres = minus(v, impact.start), of_displaced(step, step.problem)
+        moved = varied.rates(column(varied.ops, of_displaced(step, varied.problem) @ from_entries(varied.ops, gained)))
+        late = diagonal(ops, when.times) @ (centres @ (dv - start) + self._beside(nv, given=moved))
+        by_time = step.mean_by_time(column(ops, centres @ from_entries(ops, gained)), gained)
+        late = -(late + diagonal(ops, by_time) @ times)
+        none = ops.zeros(*ops.shape(late))
+        return self._where(when.struck, dv - kick, unmoved), self._where(when.struck, late, none)
+
+    def _where(self, flags: Sequence[Scalar], a: Matrix, b: Matrix) -> Matrix:
+        """Rows of ``a`` where a flag is 1, else of ``b``."""
+        ops = self._ops
+        rows = zip(flags, ops.entries(a), ops.entries(b), strict=True)
+        return ops.matrix([[ops.select(x, y, z) for y, z in zip(p, q, strict=True)] for x, p, q in rows])
+
+    def _impact_time(self, impact: Impact, unmoved: Matrix) -> tuple[Matrix, Matrix]:
+        """Changes (nv × k) of the time of an impact, of each degree of freedom, and of the velocities that it gains."""
+        ops, step, when, varied = self._ops, self._step, impact.when, self._before
+        n, m = len(step.points), step.problem.n_rows
+        none, free = [cast(Scalar, 0.0)] * m, plus(step.v, when.gained)
+        _, rho = self._of_motion(step.motion, when.gained, free, (none, none), unmoved, varied, self._controls[1])
+        with_free = -step.space.L.solved(step.space.solve_transpose(rho))
+        further = diagonal(ops, when.falls) @ (with_free - unmoved)
+        gained = [x * y for x, y in zip(when.falls, when.gained, strict=True)]
+        faster, path = column(ops, self._J @ from_entries(ops, gained)), plus(step.v, gained)
+        over = list[Scalar]()
+        shares: tuple[list[Scalar], list[Scalar]] = [], []  # of the velocities at either end of the path
+        for u, t, bounces in zip(when.closing, when.at, when.bounces, strict=True):
+            late = ops.less(0.0, t)
+            within = bounces * ops.select(late, ops.less(t, step.h), step.has_mean)
+            over.append(ops.select(within, -1.0 / ops.select(within, u, 1.0), 0.0))
+            for share, sign in zip(shares, (-1.0, 1.0), strict=True):
+                share.append(0.5 * over[-1] * t * (1.0 + sign * t * step.over_h))
+        of_h = self._beside(1, given=varied.rates([varied.h]))
+        at = ops.zeros(n, ops.shape(unmoved)[1])
+        for share, v, dv in zip(shares, (step.v, path), (unmoved, unmoved + further), strict=True):
+            changes, _ = self._at_rest(v, v, none)
+            of_rows = self._beside(m, q=changes.rows, given=varied.rows(v)) + ops.product(self._J, dv)
+            at = at + diagonal(ops, share) @ ops.take(of_rows, changes.rows_of_gaps, None)
+        gaps = self._beside(n, q=changes.gaps, given=varied.rates([c.gap for c, *_ in varied.points]))
+        curves = [-0.5 * (t * step.over_h) * (t * step.over_h) * faster[row]
+                  for row, t in zip(changes.rows_of_gaps, when.at, strict=True)]  # fmt: skip
+        at = at + diagonal(ops, over) @ (gaps + from_entries(ops, curves) @ of_h)
+        times = ops.matrix(when.of_points) @ at
+        over_h, parts, rates = step.over_h, list[Scalar](), list[Scalar]()
+        for struck, t in zip(when.struck, when.times, strict=True):
+            parts.append(struck * (0.5 + t * over_h))
+            rates.append(-struck * t * over_h * over_h)
+        kicked = diagonal(ops, gained) @ (scaled_matrix(ops, over_h, times) + from_entries(ops, rates) @ of_h)
+        return times, diagonal(ops, parts) @ further + self._where(when.struck, kicked, ops.zeros(*ops.shape(kicked)))
 
     def _keeping_loops(self, sigma: Matrix, gained: Sequence[Scalar], dv: Matrix) -> Matrix:
         """Changes of rows (m × k), those of loops of ``J x`` with velocities ``x`` gained, on top of changing ones."""
@@ -287,21 +363,6 @@ class StepChanges:
         parts = ((ops.take(sigma, others, None), others), (kept, step.loops))
         first, second = (ops.put(x, ops.shape(sigma), rows, columns) for x, rows in parts)
         return first + second
-
-    def _with_impact_times(self, impact: Impact, gaps: Matrix) -> tuple[Matrix, Matrix]:
-        """Changes by times of impacts (`ImpactTime`), of changes of ``gaps`` (n × k).
-
-        Of velocities of rows (m × k) that impacts start from, and of the displacement in the step (nv × k).
-        """
-        ops, step, m = self._ops, self._step, self._step.problem.n_rows
-        faster, late = ops.zeros(m, ops.shape(gaps)[1]), ops.zeros(step.tree.nv, ops.shape(gaps)[1])
-        for k, (time, of_displacement) in enumerate(zip(impact.times, step.instant.late(impact), strict=True)):
-            rows, gap = step.others[3 * k : 3 * k + 3], ops.take(gaps, (k,), None)
-            faster = faster + ops.put(
-                from_entries(ops, time.faster) @ gap, ops.shape(faster), rows, range(ops.shape(gaps)[1])
-            )
-            late = late + from_entries(ops, of_displacement) @ gap
-        return faster, late
 
     def _after(
         self, changes: PositionChanges, dv: Matrix, end_velocity: Matrix, shift: Matrix | None
@@ -372,12 +433,9 @@ class StepChanges:
 
 def is_struck(step: KernelStep, tolerance: Scalar) -> Scalar:
     """1 where a contact would bounce if it had restitution, else 0."""
-    ops, u, flag = step.ops, column(step.ops, step.space.along_rows(step.over_factor(step.v))), cast(Scalar, 0.0)
-    fall = bouncing_speed(ops, column(ops, step.motion.gravity), step.h)
-    for (candidate, *_), row in zip(step.points, step.others[2::3], strict=False):
-        rate = ops.maximum(candidate.gap, 0.0) * step.over_h
-        flag = ops.maximum(flag, impact(ops, rate, u[row], 1.0, tolerance, fall)[1])
-    return flag
+    free = column(step.ops, step.space.L.solved(step.free(step.motion)[0]))
+    rates = [step.ops.maximum(candidate.gap, 0.0) * step.over_h for candidate, *_ in step.points]
+    return maximum_of(step.ops, [0.0, *impact_times(step, rates, free, [1.0] * len(rates), tolerance).bounces])
 
 
 def velocity_products(motion: DynamicsProblem) -> tuple[list[Scalar], Matrix]:

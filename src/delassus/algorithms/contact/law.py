@@ -28,6 +28,10 @@ TINY = 1e-30
 """Length below which there is none."""
 
 
+ALIKE = 1e-6
+"""Difference of moments of inertia about centres of mass, over their sum, up to which a body turns alike."""
+
+
 class Tuning(NamedTuple):
     """Numbers of the step, in kernels and in `delassus.Simulator`."""
 
@@ -109,26 +113,46 @@ def bouncing_speed(ops: ScalarOps, gravity: Sequence[Scalar], h: Scalar) -> Scal
 
 
 def impact(
-    ops: ScalarOps, rate: Scalar, approach: Scalar, restitution: Scalar, tolerance: Scalar, resting: Scalar
-) -> tuple[Scalar, Scalar]:
+    ops: ScalarOps, rate: Scalar, approach: Scalar, reached: Scalar, restitution: Scalar, tolerance: Scalar,
+    resting: Scalar,
+) -> tuple[Scalar, Scalar]:  # fmt: skip
     """Whether a contact hits within the step, and whether it bounces: 1 or 0.
 
-    ``rate`` is that at which its gap closes in the step, ``approach`` its normal velocity, ``resting`` the speed from
-    which on it bounces (m/s). What is closed hits, whether or not it approaches: bodies that are struck lean on it.
+    ``rate`` is that at which its gap closes in the step, ``approach`` its normal velocity, ``reached`` that by which
+    the step moves it without contacts, ``resting`` the speed from which on it bounces (m/s). What is closed hits,
+    whether or not it approaches: bodies that are struck lean on it. A rate below zero is that of what parts after an
+    impact of this step.
     """
-    hits = ops.less(rate + ops.minimum(approach, 0.0), tolerance)
+    parts = ops.less(rate, -tolerance)
+    hits = ops.less(rate + ops.select(parts, reached, ops.minimum(reached, 0.0)), tolerance)
     return hits, hits * ops.less(approach, -resting) * ops.less(0.0, restitution)
 
 
-def impact_time(
-    ops: ScalarOps, bounces: Scalar, approach: Scalar, gained: Sequence[Scalar], over_h: Scalar
-) -> tuple[Scalar, list[Scalar]]:
-    """What the time ``t = φ / |φ̇|`` of an impact within the step changes by with the gap ``φ`` (s/m), zero without one.
+def impact_time(ops: ScalarOps, rate: Scalar, approach: Scalar, reached: Scalar, h: Scalar) -> Scalar:
+    """When within the step (s) a contact is closed that hits.
 
-    And what velocities of rows that the impact starts from do, which gain that much over the step without contacts.
+    Half a step behind its gap parts by ``approach``, and by ``reached`` a step later, with an acceleration that is
+    constant: ``φ + t (u + u*) / 2 + t² (u* − u) / (2 h) = 0``, in parts of the step.
     """
-    rate = ops.select(bounces, -1.0 / ops.select(bounces, approach, 1.0), 0.0)
-    return rate, [rate * over_h * x for x in gained]
+    slope, curve = 0.5 * (approach + reached), reached - approach
+    root = ops.sqrt(ops.maximum(slope * slope - 2.0 * curve * rate, 0.0))
+    over = ops.maximum(root - slope, TINY)
+    return h * clamped(ops, 2.0 * rate / over, 0.0, 1.0)
+
+
+def turns_alike(
+    ops: ScalarOps, m: Scalar, x: Scalar, y: Scalar, z: Scalar, xx: Scalar, yy: Scalar, zz: Scalar, xy: Scalar,
+    xz: Scalar, yz: Scalar,
+) -> Scalar:  # fmt: skip
+    """1 where a body has the same inertia about all axes through its centre of mass: its energy has no orientation.
+
+    From its mass, that centre, and its inertia about the origin.
+    """
+    a, b, c = xx - m * (y * y + z * z), yy - m * (x * x + z * z), zz - m * (x * x + y * y)
+    worst: Scalar = 0.0
+    for apart in (a - b, b - c, xy + m * (x * y), xz + m * (x * z), yz + m * (y * z)):
+        worst = ops.maximum(worst, ops.maximum(apart, -apart))
+    return 1.0 - ops.less(ALIKE * (a + b + c), worst)
 
 
 def part_beyond(ops: ScalarOps, margin: Scalar, smoothing: Scalar | None) -> Scalar:

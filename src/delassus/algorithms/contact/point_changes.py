@@ -123,17 +123,21 @@ class Varied:
         """Changes (m × k) of position errors of constraints."""
         return self.rates(column(self.ops, position_errors(self._motion)))
 
-    def velocities(self, v: Sequence[Scalar], closing: Sequence[Scalar] | None = None) -> Matrix:
+    def velocities(
+        self, v: Sequence[Scalar], closing: Sequence[Scalar] | None = None, late: Sequence[Scalar] | None = None
+    ) -> Matrix:
         """Changes (m × k) of ``J v`` with the motion of surfaces, and with rates at which gaps may close.
 
-        ``closing`` (n) are changes of these with gaps (1/s).
+        ``closing`` (n) are changes of these with gaps (1/s), ``late`` (nv) what an impact displaces.
         """
         base, out, own = self.ops.base, self.along_rows(v), iter(self._step.others)
-        over_h = 1.0 / self.h
+        over_h, displaced = 1.0 / self.h, None if late is None else self.along_rows(late)
         for k, (candidate, *_) in enumerate(self.points):
             rate: Any = 0.0
             if closing is not None:
                 rate = candidate.gap * closing[k] + over_h * base.maximum(value(candidate.gap), 0.0)
+            if displaced is not None:
+                rate = rate + over_h * displaced[self._step.others[3 * k + 2]]
             for x in (*candidate.belt, *([0.0] * (2 - len(candidate.belt))), rate):
                 row = next(own)
                 out[row] = out[row] + x

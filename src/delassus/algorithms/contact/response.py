@@ -66,10 +66,11 @@ class Response:
         solved: SolvedProblem,
         smoothing: Scalar | None = None,
         of_points: Sequence[Scalar | None] | None = None,
+        late: Sequence[Scalar] | None = None,
     ) -> None:
         ops, nv = step.ops, step.tree.nv
         self._ops, self._step, self._solved = ops, step, solved
-        self.modes, self.holds = step.modes(solved.problem, solved.outcome.p, smoothing, of_points)
+        self.modes, self.holds = step.modes(solved.problem, solved.outcome.p, smoothing, of_points, late)
         self.rows = step.others[: 3 * len(self.modes)]
         held = {dof: x.held for dof, x in self.holds.items()}
         added = at_joints(ops, step.tree, {k: x.added for k, x in self.holds.items() if x.added is not None})

@@ -8,7 +8,15 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from delassus.algorithms.contact.law import TUNING, step_of_spring
-from delassus.algorithms.contact.problem import Bounds, LawImage, Outcome, StepProblem, magnitude, maximum_of
+from delassus.algorithms.contact.problem import (
+    Bounds,
+    ImpactTimes,
+    LawImage,
+    Outcome,
+    StepProblem,
+    magnitude,
+    maximum_of,
+)
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.smooth_motion import (
     MotionChanges,
@@ -197,6 +205,12 @@ class StepInputs:
             raise ConstraintError("contact_step", "springs on links that no loop ties", "a SpringDamper on one", advice)
         own = [x for x in (*self.springs, *lines) if not tied & {*x.ratios}]
         return Springs(problem.ops, problem.tree, own, self.h) if own else None
+
+    def bodies(self, problem: Problem) -> list[list[int]]:
+        """Links that joints, loops, springs or servos tie to one another."""
+        at, ties = problem.tree.v_slices, [c.carriers(problem.tree) for c in problem.constraints if not c.n_impulses]
+        pulled = [[i for i, own in enumerate(at) if {*range(own.start, own.stop)} & {*x.ratios}] for x in self.springs]
+        return problem.tree.blocks([*ties, *pulled])
 
 
 def points_of(problem: Problem, given: StepInputs) -> list[tuple[Candidate, Scalar, Scalar | None]]:
@@ -406,39 +420,29 @@ class Displacement(NamedTuple):
         return self.by_rows * self.by_joints
 
 
-class ImpactTime(NamedTuple):
-    """What the gap (m) of a point changes by the time ``t = φ / |φ̇|`` within the step at which it bounces.
-
-    ``rate`` is that of ``t`` (s/m), ``faster`` that of velocities of its rows (3) that the impact starts from, by the
-    acceleration without contacts. Zero where it does not bounce.
-    """
-
-    rate: Scalar
-    faster: list[Scalar]
-
-
 class Impact(NamedTuple):
-    """Velocities after an impact, its impulses along rows, and residuals; 1 where anything is ``struck``.
+    """Velocities (nv) after an impact, half a step behind, its impulses along rows, and residuals.
 
-    For each point ``bounces`` is 1 where it bounces, ``fast`` where it would if it were closed, else 0; ``phases`` are
-    compression and decompression. Of smoothed derivatives each point has its `ImpactTime`.
+    And 1 where anything is ``struck``; ``when`` it is, velocities (nv) that it starts from, the displacement (nv) as it
+    is not at the start of the step, and its ``phases``, compression and decompression.
     """
 
     v: list[Scalar]
     p: list[Scalar]
     residuals: list[Scalar]
     struck: Scalar
-    bounces: list[Scalar]
-    fast: list[Scalar]
+    when: ImpactTimes
+    start: list[Scalar]
+    late: list[Scalar]
     phases: tuple[SolvedProblem, SolvedProblem]
-    times: list[ImpactTime]
 
 
 class StepSolution(NamedTuple):
     """``q``, ``v``, impulses and residuals after a step, and what they follow from.
 
     That is the motion that forces are of, at its velocity (nv), the problem that says what contacts do to it, the
-    correction of positions, the impact before it, if anything bounces, and how the step moves.
+    correction of positions, the impact before it, if anything bounces, how the step moves, and how far it moves rows of
+    points and joints besides as the impact is not at its start (m, rad).
     """
 
     q: list[Scalar]
@@ -451,6 +455,7 @@ class StepSolution(NamedTuple):
     correction: Correction
     impact: Impact | None
     moved: StepMotion
+    displaced: list[Scalar]
 
     @property
     def resolved(self) -> Scalar:

@@ -30,6 +30,7 @@ from typing import cast
 from delassus.algorithms.contact import law
 from delassus.algorithms.contact.law import TUNING
 from delassus.algorithms.contact.modes import Hold, Mode, image_by_modes, joint_hold, point_mode, smoothed_rate
+from delassus.algorithms.contact.problem import NEVER as OUT_OF_REACH
 from delassus.algorithms.contact.problem import (
     PROXIMAL,
     Bounds,
@@ -41,9 +42,11 @@ from delassus.algorithms.contact.problem import (
     StepProblem,
     along_rows,
     apart,
+    impact_times,
     largest_of,
     magnitude,
     maximum_of,
+    of_displaced,
 )
 from delassus.algorithms.contact.solution import (
     Block,
@@ -51,7 +54,6 @@ from delassus.algorithms.contact.solution import (
     CorrectionGoals,
     Displacement,
     Impact,
-    ImpactTime,
     RowsOfLaws,
     SolvedProblem,
     StepInputs,
@@ -73,11 +75,8 @@ from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import BoundedJoint
 from delassus.constraints.contact import bounded_joints_of
 from delassus.constraints.paths import StepPath
-from delassus.spatial.motion import chosen, column, from_entries, minus, plus
-from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
-
-OUT_OF_REACH = 1e15
-"""Velocity (m/s) at which nothing closes: beyond all others in any unit, and float32 holds its square."""
+from delassus.spatial.motion import column, from_entries, minus, plus
+from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
 Solved = Callable[..., tuple[StepProblem, Outcome]]
 """From free velocities, laws, impulses to start from, an energy and joints to a problem and its outcome."""
@@ -98,7 +97,7 @@ class KernelStep:
         self.problem.follow(StepPath(self.motion, self.h, self.penetration, epsilon))
         self.points = points_of(self.problem, given)
         self.weights = Weights.of(self.tree, bounded_joints_of(self.problem.constraints), len(self.points))
-        self.springs, self.instant = given.springs_in(self.problem), self
+        self.springs, self.instant, self.bodies = given.springs_in(self.problem), self, given.bodies(self.problem)
         if self.springs is not None:  # in an instant they do nothing
             self.instant = copy(self)
             self.instant.springs, self.instant.instant = None, self.instant
@@ -117,10 +116,11 @@ class KernelStep:
     ) -> StepSolution:
         """Configuration and velocity after the step, impulses and residuals, and what they follow from."""
         ops = self.ops
-        joints, rates = self._joint_laws(), [self.ops.maximum(c.gap, 0.0) * self.over_h for c, *_ in self.points]
+        late, joints = cast(list[Scalar], [0.0] * self.tree.nv), self._joint_laws()
+        rates = [self.ops.maximum(c.gap, 0.0) * self.over_h for c, *_ in self.points]
 
         def solved(free: Sequence[Scalar], points: Sequence[PointLaw], start: Sequence[Scalar], budget: Scalar,
-                   joints: Sequence[JointLaw] = joints, image: LawImage | None = StepProblem.image,
+                   joints: Sequence[JointLaw], image: LawImage | None = StepProblem.image,
                    at: KernelStep = self) -> tuple[StepProblem, Outcome]:  # fmt: skip
             problem = StepProblem(ops, at.G, free, at.size_of, points, joints, pyramid)
             p = solver(problem, start, times, tolerance) if start else []
@@ -131,31 +131,35 @@ class KernelStep:
         ops.mark("contact problem", [ops.matrix([free]), self._held] if free else [])
         struck, motion, before = None, self.motion, self.v
         if any(restitution is not None for *_, restitution in self.points):
-            struck = self.instant._impact(partial(solved, at=self.instant), rates, joints, tolerance, free)
+            ahead = column(ops, self.space.L.solved(y))
+            struck = self.instant._impact(partial(solved, at=self.instant), rates, joints, tolerance, ahead)
+            late, joints = struck.late, self._joint_laws(struck.late)
             motion, before = self._given.motion(struck.v, self.problem).conserving_momentum(), struck.v
             y, free, taken = self.free(motion)
         blocks = blocks_with_loops(self._given, motion, before, self.epsilon)
         if blocks:
             y = self._ending_with(y, blocks)
             free, taken = self._beside_loops(column(ops, self.space.along_rows(y)))
-        of_each = zip(self.points, rates, strict=True)
-        laws = [PointLaw(3 * k, friction, rate, c.belt) for k, ((c, friction, _), rate) in enumerate(of_each)]
+        displaced = self.displaced_rows(late)
+        of_each = zip(self.points, rates, displaced[2::3], strict=False)
+        laws = [PointLaw(3 * k, mu, x + self.over_h * s, c.belt) for k, ((c, mu, _), x, s) in enumerate(of_each)]
         image: LawImage = StepProblem.image
         if self.smoothing is not None:
             of_points = self.smoothing_of_points(struck)
             laws = [
-                replace(x, rate=ops.derived(x.rate, smoothed_rate(ops, c.gap, self.over_h, own)))
-                for x, (c, *_), own in zip(laws, self.points, of_points, strict=True)
+                replace(x, rate=ops.derived(x.rate, smoothed_rate(ops, c.gap, self.over_h, own) + self.over_h * s))
+                for x, (c, *_), own, s in zip(laws, self.points, of_points, displaced[2::3], strict=False)
             ]
-            image = partial(self._image_by_modes, of_points)
+            image = partial(self._image_by_modes, of_points, late)
         follows = image if self.loops else None  # else it does from the motion
-        last = plain = self._taken(solved(free, laws, along_rows(start, joints), 0.0, image=follows), y, taken)
+        last = plain = self._taken(solved(free, laws, along_rows(start, joints), 0.0, joints, follows), y, taken)
         if not self.loops:
             missed = partial(self._momentum, motion, before)
             of_laws = RowsOfLaws.of(self.problem, self.space, self.others)
             last = ops.differentiable(lambda: plain, lambda: implied(plain, before, missed, of_laws, image))
         found = last.outcome
-        correction = self._correction(found.velocities, times, tolerance, blocks)
+        moving = [x + self.over_h * s for x, s in zip(found.velocities, displaced, strict=True)]
+        correction = self._correction(moving, times, tolerance, blocks)
         moved = StepMotion(last.velocity, correction.shift, [], [], [], [])
         if blocks:
             alone = self.all_impulses([0.0] * len(found.p), taken)
@@ -165,18 +169,14 @@ class KernelStep:
             moved = StepMotion(last.velocity, correction.shift, blocks, target, column(ops, alone), pushed)
             moved = moved.with_smooth_motion(ops, self.h, before)
         if struck is not None:
-            for (candidate, *_), late in zip(
-                self.points, self.instant.late(struck), strict=False
-            ):  # none without smoothing
-                shift = [_changing(ops, x, rate, candidate.gap) for x, rate in zip(moved.shift, late, strict=True)]
-                moved = moved._replace(shift=shift)
+            moved = moved._replace(shift=plus(moved.shift, late))
         q, v = position_update(ops, self.problem, list(self.q), moved.velocity, self.h, moved.shift)
         impulses, residuals = apart(ops, found.p, joints), list(found.residuals)
         if struck is not None:
             of_impact = apart(ops, struck.p, joints, of_limits=True)
             impulses = plus(impulses, of_impact)
             residuals = [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
-        return StepSolution(q, v, impulses, residuals, motion, before, last, correction, struck, moved)
+        return StepSolution(q, v, impulses, residuals, motion, before, last, correction, struck, moved, displaced)
 
     def _taken(self, solved: tuple[StepProblem, Outcome], y: Matrix, taken: Matrix | None) -> SolvedProblem:
         """What impulses make of velocities ``L⁻¹ y``, with those that `_beside_loops` takes."""
@@ -282,130 +282,133 @@ class KernelStep:
                 out[row] = -x
         return from_entries(ops, out) if out else ops.zeros(0, 1)
 
+    def displaced_rows(self, late: Sequence[Scalar]) -> list[Scalar]:
+        """How far a displacement (nv) moves points along their normals, and joints; zero of other rows."""
+        ops, n = self.ops, 3 * len(self.points)
+        moved = column(ops, self.space.J @ from_entries(ops, late)) if self.others else []
+        return [moved[row] if k >= n or k % 3 == 2 else 0.0 for k, row in enumerate(self.others)]
+
     # -- derivatives ---------------------------------------------------------------------------------------------------
+
+    @property
+    def has_mean(self) -> Scalar:
+        """1 where derivatives are means, over all times of impacts in their steps too."""
+        return 0.0 if self.smoothing is None else self.ops.less(0.0, self.smoothing)
+
+    def mean_by_time(self, displaced: Sequence[Scalar], gained: Sequence[Scalar]) -> list[Scalar]:
+        """By what a displacement (nv) becomes less with the time of an impact; what is not displaced jumps at steps.
+
+        By ``h`` times what the impact changes of the velocity: in the mean it moves like the rest.
+        """
+        return [x + self.has_mean * (y - x) for x, y in zip(displaced, gained, strict=True)]
 
     def smoothing_of_points(self, impact: Impact | None) -> list[Scalar | None]:
         """Smoothing (m/s) of each contact point: bounces are no contact that is held in part."""
         if self.smoothing is None or impact is None:
             return [self.smoothing] * len(self.points)
-        return [self.ops.select(fast, 0.0, self.smoothing) for fast in impact.fast]
+        return [self.ops.select(fast, 0.0, self.smoothing) for fast in impact.when.fast]
 
     def modes(
         self, problem: StepProblem, p: Sequence[Scalar], of_joints: Scalar | None = None,
-        of_points: Sequence[Scalar | None] | None = None,
+        of_points: Sequence[Scalar | None] | None = None, late: Sequence[Scalar] | None = None,
     ) -> tuple[list[Mode], dict[int, Hold]]:  # fmt: skip
-        """Modes of contact points, and holds of joints, by degree of freedom, at a solution; smoothing of each."""
+        """Modes of contact points, and holds of joints, by degree of freedom, at a solution; smoothing of each.
+
+        ``late`` (nv) is how far an impact has displaced joints.
+        """
         modes, u = list[Mode](), [problem.velocity(row, p) for row in range(len(p))]
         for x, own in zip(problem.points, of_points or [None] * len(problem.points), strict=True):
             at = slice(x.row, x.row + 3)
             modes.append(point_mode(problem, x, p[at], u[at], self.moves.get(x.row + 2, 1.0), own))
         holds = {
-            c.dof: joint_hold(problem, y, p[y.row], u[y.row], self.distances(c), self.over_h, of_joints)
+            c.dof: joint_hold(problem, y, p[y.row], u[y.row], self.distances(c, late), self.over_h, of_joints)
             for c, y in zip(bounded_joints_of(self.problem.constraints), problem.joints, strict=True)
         }
         return modes, holds
 
     def _image_by_modes(
-        self, of_points: Sequence[Scalar | None], problem: StepProblem, p: Sequence[Scalar], u: Sequence[Scalar]
-    ) -> list[Scalar]:
+        self, of_points: Sequence[Scalar | None], late: Sequence[Scalar], problem: StepProblem, p: Sequence[Scalar],
+        u: Sequence[Scalar],
+    ) -> list[Scalar]:  # fmt: skip
         """Impulses with the changes of smoothed modes."""
-        modes, holds = self.modes(problem, p, self.smoothing, of_points)
-        joints = [(holds[c.dof], self.position(c)) for c in bounded_joints_of(self.problem.constraints)]
+        modes, holds = self.modes(problem, p, self.smoothing, of_points, late)
+        joints = [(holds[c.dof], self.position(c) + late[c.dof]) for c in bounded_joints_of(self.problem.constraints)]
         return image_by_modes(problem, p, u, modes, joints, self.h)
-
-    def _impact_times(self, u: Sequence[Scalar], free: Sequence[Scalar], bounces: Sequence[Scalar]) -> list[ImpactTime]:
-        """Of each point, if derivatives are smoothed; velocities of rows before and after the step without contacts."""
-        ops, smoothing, out = self.ops, self.smoothing, list[ImpactTime]()
-        if smoothing is None:
-            return out
-        for k, bounce in enumerate(bounces):
-            rows, acts = range(3 * k, 3 * k + 3), bounce * ops.less(0.0, smoothing)
-            gained = [free[r] - u[self.others[r]] for r in rows]
-            out.append(ImpactTime(*law.impact_time(ops, acts, u[self.others[rows[2]]], gained, self.over_h)))
-        return out
-
-    def late(self, impact: Impact) -> list[list[Scalar]]:
-        """Changes of the displacement in the step (nv) with gaps, ``−M⁻¹ Jᵀ p t``: of points that have `ImpactTime`.
-
-        Impacts are at the start of the step, and in the mean over steps of all phases ``t`` later.
-        """
-        out = list[list[Scalar]]()
-        for k, time in enumerate(impact.times):
-            alone = [x if j // 3 == k else 0.0 for j, x in enumerate(impact.p)]
-            pushed = self.space.back_substitution(self.ops.zeros(self.tree.nv, 1), self.all_impulses(alone, None))
-            out.append([-time.rate * x for x in column(self.ops, pushed)])
-        return out
 
     # -- laws ----------------------------------------------------------------------------------------------------------
 
     def _impact(
         self, solved: Solved, rates: Sequence[Scalar], joints: Sequence[JointLaw], tolerance: float,
-        accelerated: Sequence[Scalar],
+        reached: Sequence[Scalar],
     ) -> Impact:  # fmt: skip
         """Compression and decompression of what hits, where something bounces ([OS] eqs. 54 to 58): Poisson's law.
 
         What rests is closed as well, and leans on others. Decompression gives back ``ε`` of each normal impulse, on the
-        same cones, and no more energy than compression has taken.
+        same cones, and no more energy than compression has taken. Velocities ``reached`` (nv) are without contacts.
         """
         ops = self.ops
-        y = self.over_factor(self.v)
+        when = impact_times(self, rates, reached, [e for *_, e in self.points], tolerance)
+        start = plus(self.v, when.kick)
+        y = self.over_factor(start)
         u = column(ops, self.space.along_rows(y))
-        free = [u[k] for k in self.others]  # what opens loops is left to the motion after the impact
-        fall = law.bouncing_speed(ops, column(ops, self.motion.gravity), self.h)
-        bounces, fast, laws = list[Scalar](), list[Scalar](), []
-        for k, ((candidate, friction, restitution), rate) in enumerate(zip(self.points, rates, strict=True)):
-            approach, given = u[self.others[3 * k + 2]], 0.0 if restitution is None else restitution
-            hits, bounce = law.impact(ops, rate, approach, given, tolerance, fall)
-            laws.append(PointLaw(3 * k, friction, ops.select(hits, 0.0, OUT_OF_REACH), candidate.belt))
-            bounces.append(bounce)
-            fast.append(law.impact(ops, 0.0, approach, given, tolerance, fall)[1])
-        times = self._impact_times(u, accelerated, bounces)
-        by_gaps = [(rate, c.gap) for (c, *_), time in zip(self.points, times, strict=False) for rate in time.faster]
-        limits, none = [replace(x, friction=None) for x in joints], cast(list[Scalar], [0.0] * len(free))
-        begin = list(free)
-        for k, (rate, gap) in enumerate(by_gaps):
-            begin[k] = _changing(ops, free[k], rate, gap)
+        begin = [u[k] for k in self.others]  # what opens loops is left to the motion after the impact
+        laws = [
+            PointLaw(3 * k, friction, ops.select(hits, 0.0, OUT_OF_REACH), candidate.belt)
+            for k, ((candidate, friction, _), hits) in enumerate(zip(self.points, when.hits, strict=True))
+        ]
+        limits, none = list[JointLaw](), cast(list[Scalar], [0.0] * len(begin))
+        for x, c in zip(joints, bounded_joints_of(self.problem.constraints), strict=True):
+            sides = zip(x.bounds, (-OUT_OF_REACH, OUT_OF_REACH), strict=True)
+            least, most = (None if y is None else ops.select(when.struck[c.dof], y, far) for y, far in sides)
+            limits.append(replace(x, bounds=(least, most), friction=None))
         compressed = self._taken(solved(begin, laws, none, 0.0, limits), y, None)
-        first, start = compressed.outcome, list(none)
+        first, floors = compressed.outcome, list(none)
         for k, (_, _, restitution) in enumerate(self.points):
-            start[3 * k + 2] = 0.0 if restitution is None else restitution * first.p[3 * k + 2]
-        laws = [replace(x, belt=(), floor=start[x.row + 2]) for x in laws]
+            floors[3 * k + 2] = 0.0 if restitution is None else restitution * first.p[3 * k + 2]
+        laws = [replace(x, belt=(), floor=floors[x.row + 2]) for x in laws]
         between = self.over_factor(compressed.velocity)
-        left = list(first.velocities)
-        for k, (rate, gap) in enumerate(by_gaps):
-            left[k] = _changing(ops, left[k], -rate, gap)
-        parted = self._taken(solved(left, laws, start, -first.energy, limits), between, None)
-        second = parted.outcome
-        struck = maximum_of(ops, bounces)
+        parted = self._taken(solved(first.velocities, laws, floors, -first.energy, limits), between, None)
+        second, struck = parted.outcome, maximum_of(ops, when.bounces)
         p = [ops.select(struck, x + y, 0.0) for x, y in zip(first.p, second.p, strict=True)]
         worst = [ops.maximum(x, y) for x, y in zip(first.residuals, second.residuals, strict=True)]
+        both = zip(when.struck, minus(parted.velocity, when.kick), self.v, strict=True)
+        after = [ops.select(x, y, z) for x, y, z in both]
+        moved = column(ops, of_displaced(self, self.problem) @ from_entries(ops, minus(parted.velocity, start)))
+        late = [-t * x for t, x in zip(when.times, moved, strict=True)]
+        if self.smoothing is not None:
+            more = minus(self.mean_by_time(moved, minus(parted.velocity, start)), moved)
+            late = [ops.derived(s, s - ops.derived(x, 0.0) * t) for s, x, t in zip(late, more, when.times, strict=True)]
         return Impact(
-            chosen(ops, struck, parted.velocity, self.v),
+            after,
             p,
             [ops.select(struck, x, 0.0) for x in worst],
             struck,
-            bounces,
-            fast,
+            when,
+            start,
+            [ops.select(x, y, 0.0) for x, y in zip(when.struck, late, strict=True)],
             (compressed, parted),
-            times,
         )
 
-    def _joint_laws(self) -> list[JointLaw]:
+    def _joint_laws(self, late: Sequence[Scalar] | None = None) -> list[JointLaw]:
         """Laws of all limits and of dry friction: within the step, a joint moves up to a limit."""
         out, row = list[JointLaw](), 3 * len(self.points)
         for c in bounded_joints_of(self.problem.constraints):
-            sides = zip(self.distances(c), (-1.0, 1.0), strict=True)
+            sides = zip(self.distances(c, late), (-1.0, 1.0), strict=True)
             least, most = (None if x is None else side * self.over_h * self.ops.maximum(x, 0.0) for x, side in sides)
             friction = c.friction * self.h if c.friction else None
             out.append(JointLaw(row + len(out), (least, most), friction))
         return out
 
-    def distances(self, c: BoundedJoint) -> list[Scalar | None]:
-        """Distances of the lower and of the upper limit of a joint, negative beyond it; None is without."""
+    def distances(self, c: BoundedJoint, late: Sequence[Scalar] | None = None) -> list[Scalar | None]:
+        """Distances of the lower and of the upper limit of a joint, negative beyond it; None is without.
+
+        ``late`` (nv) is how far an impact has displaced joints.
+        """
         if not c.has_limits:
             return [None, None]
         limits = ((c.lower, 1.0), (c.upper, -1.0))
-        return [side * (self.position(c) - x) if abs(x) < float("inf") else None for x, side in limits]
+        q = self.position(c) + (0.0 if late is None else late[c.dof])
+        return [side * (q - x) if abs(x) < float("inf") else None for x, side in limits]
 
     def position(self, c: BoundedJoint) -> Scalar:
         """Position of a joint."""
@@ -493,8 +496,3 @@ class KernelStep:
         moved, turned = largest_of(ops, moves, self.weights.rows), largest_of(ops, whole, self.weights.joints)
         by_rows = ops.minimum(TUNING.most_displacement * goals.most / moved, 1.0)
         return Displacement(whole, by_rows, ops.minimum(1.0 / (by_rows * turned), 1.0), column(ops, of_rows), moves)
-
-
-def _changing(ops: Ops, x: Scalar, rate: Scalar, gap: Scalar) -> Scalar:
-    """``x``, which changes with a gap besides."""
-    return ops.derived(x, x + ops.derived(rate, 0.0) * gap)

@@ -11,7 +11,7 @@ from delassus.contact.changes.contacts import supports_of
 from delassus.contact.changes.record import StepRecord, record_of
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.blocks import INFINITE, MOTION_OF_BLOCKS, Blocks
+from delassus.contact.sparse.blocks import INFINITE, Blocks
 from delassus.contact.sparse.records import Options
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError
@@ -19,8 +19,6 @@ from delassus.model.inertia import parameters_of_inertia
 from delassus.model.tree import Tree
 from delassus.quantities.options import Passive
 from delassus.spatial.rotations import Array
-
-QDD = MOTION_OF_BLOCKS.index("qdd")
 
 
 class BlockDiagonal(NamedTuple):
@@ -149,9 +147,9 @@ class SceneChanges:
                 out.append(self.kernel(number, "inertia_changes")(q, own, own[:, :0])[0])
         return BlockDiagonal(out)
 
-    def joint_accelerations(self, record: StepRecord, v: Array) -> tuple[Array, Array]:
-        """Velocities whose products act, and accelerations of joints, of the step from ``v``."""
-        turning, out = v.copy(), (record.problems[-1].after - v) / self.options.dt
+    def joint_accelerations(self, record: StepRecord, v: Array, after: Array) -> tuple[Array, Array]:
+        """Velocities whose products act, and accelerations of joints, of the step from ``v`` to ``after``."""
+        turning, out = v.copy(), (after - v) / self.options.dt
         for number, _, (own, change) in self.batches(record.q, turning, out):
             tree = self.blocks.kinds[number].tree
             for link, (joint, at) in enumerate(zip(tree.joints, tree.v_slices, strict=True)):
@@ -161,12 +159,6 @@ class SceneChanges:
                 for k, product in enumerate(products, at.start):
                     change[:, k] -= product
         return turning, out
-
-    def put_gains_of_robots(self, record: StepRecord, v: Array, gained: Array) -> None:
-        """Put what velocities ``v`` of robots gain in the step without contacts and loops in ``gained`` (n,)."""
-        for number, q, (own, tau, out) in self.batches(record.q, v, record.tau, gained):
-            if not self.blocks.kinds[number].is_free:
-                out[:] = self.options.dt * self.kernel(number, "joint_space_motion")(q, own, tau)[QDD]
 
     def with_masses(self, record: StepRecord, forces: Sequence[InertialForces], to: Array) -> None:
         """Add to ``to`` (n_links, k) what masses of links of robots, whose radii of inertia stay, do by forces."""

@@ -15,10 +15,23 @@ from delassus.contact.sparse.turning import NONE
 from delassus.spatial.rotations import Array
 
 
+class ImpactRecord(NamedTuple):
+    """When an impact of a step is: `delassus.contact.sparse.records.Bounces` of it, ``first`` among the contacts (m).
+
+    ``kick`` (n,), the others of blocks.
+    """
+
+    kick: Array
+    times: Array
+    falls: Array
+    first: Indices
+
+
 class Problem(NamedTuple):
     """A problem of a step: of contacts (m) and joints (k) what moves without motion, impulses, and free friction.
 
-    ``phase`` is one of `COMPRESSION` and those after it; contacts that take no part have the rate infinity.
+    ``phase`` is one of `COMPRESSION` and those after it; contacts that take no part have the rate infinity. ``impact``
+    is that of compression and decompression, None of the step.
     """
 
     phase: int
@@ -30,6 +43,7 @@ class Problem(NamedTuple):
     joint_friction: Array
     after: Array
     parts: Array
+    impact: ImpactRecord | None
 
 
 class Smooth(NamedTuple):
@@ -51,7 +65,7 @@ class Correction(NamedTuple):
     """The position correction: of contacts (m) and joints (k) pushes, and compliances, zero where there is none.
 
     ``shift`` is the displacement of all degrees of freedom beside that by velocities, with the one that ``smooth``
-    motion has.
+    motion has, and with ``late``, that by impacts that are not at the start.
     """
 
     pushes: Array
@@ -59,6 +73,7 @@ class Correction(NamedTuple):
     joint_pushes: Array
     joint_compliances: Array
     shift: Array
+    late: Array
     smooth: Smooth
 
 
@@ -141,14 +156,18 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
         at, on = place[own[of_contacts]], numbers[of_contacts]
         rates, impulses = np.full((len(used), 3), np.inf), np.zeros((len(used), 3))
         rates[at], impulses[at] = on[:, :3], on[:, 3:6]
-        phase, floors = int(tape.phases[index]), np.zeros(len(used))
+        phase, floors, impact = int(tape.phases[index]), np.zeros(len(used)), None
+        if phase in (COMPRESSION, DECOMPRESSION):
+            first = np.array([place[e] if e >= 0 else e for e in tape.impacts.firsts[index]], np.int64)
+            kicks, times, falls, _ = tape.impacts
+            impact = ImpactRecord(kicks[index].copy(), times[index].copy(), falls[index].copy(), first)
         if phase == COMPRESSION:
             given = data.contacts.found.restitution[used] * impulses[:, 2]
         elif phase == DECOMPRESSION:
             floors = given
             impulses[:, 2] += given
         others = numbers[~of_contacts]
-        parts = tape.after[index].copy(), tape.parts[index].copy()
+        parts = tape.after[index].copy(), tape.parts[index].copy(), impact
         problems.append(Problem(phase, rates, impulses, floors, others[:, :2], others[:, 5], others[:, 6], *parts))
     pushes, compliances = np.zeros(len(used)), np.zeros(len(used))
     at, rows = place[data.islands.contact[:m]], data.rows
@@ -173,8 +192,11 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     loops, motion = state.loops, steps.model.loop_motion
     closed, errors = motion.flags[:, 0].copy(), loops.errors.copy()
     moved = loops.moved.copy(), loops.reached.copy(), motion.pushed.copy()
+    late = data.progress.bounces.late.copy()
     smooth = Smooth(*moved, closed, errors, loops.mobilities.copy())
-    correction = Correction(pushes, compliances, on_joints, rows.law.R[m:total].copy(), state.shift.copy(), smooth)
+    correction = Correction(
+        pushes, compliances, on_joints, rows.law.R[m:total].copy(), state.shift.copy(), late, smooth
+    )
     mass = bodies.mass.copy()
     for b in steps.blocks.moved:
         mass[36 * b : 36 * b + 36] = bodies.M[36 * b : 36 * b + 36]

@@ -262,8 +262,8 @@ class Response:
 class Solved(NamedTuple):
     """A problem of a step: row groups in their modes, and what it has of positions and of parameters.
 
-    ``measured_late`` and ``wrenches_late`` are what rows and forces have of velocities of the start: of contacts on
-    paths, and rows of those that turn.
+    ``by_velocities`` are what rows have of velocities of the start, of contacts on paths and of those that turn, and
+    wrenches of contacts on paths, None without; ``with_late`` what rows of the step have of displacements by impacts.
     """
 
     problem: Problem
@@ -276,8 +276,8 @@ class Solved(NamedTuple):
     sliding: RowParts
     with_floor: Array
     of_loops: list[Array]
-    measured_late: RowParts | None
-    wrenches_late: RowParts | None
+    by_velocities: tuple[RowParts, RowParts | None] | None
+    with_late: RowParts | None
 
 
 class SolvedCorrection(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -50,10 +51,6 @@ class SpringChanges:
         """Whether there are any along lines, whose rows change with positions."""
         return bool((self._springs.row >= 0).any())
 
-    def momentum(self, v: Array, before: Array) -> Array:
-        """What momenta (n,) of free motion miss, of the velocity ``v`` after an impact, but for springs' lengths."""
-        return np.asarray((self.start.times(v[:, None]) + self.controls.times((v - before)[:, None]))[:, 0])
-
     def with_positions(self, v: Array, gained: Array) -> BlockDiagonal:
         """Changes of momenta of the step by springs along lines, with positions."""
         errors, out = self._record.correction.smooth.errors, self._none()
@@ -64,6 +61,14 @@ class SpringChanges:
             own = turning + self._dt * k[:, None] * W
             out.kinds[number] = (self._forces(number, q, -p) + W.T @ own)[None]
         return out
+
+    def pull(self, v: Array, gained: Array, weights: Array, to: Any) -> Array:
+        """What counts the velocities ``v`` (n, k), from what counts momenta, beside changes of free motion."""
+        of_controls = self.controls.times(weights)
+        if self.along_lines:
+            to.q[:] -= self.with_positions(v, gained).T.times(weights)
+        to.v[:] += of_controls
+        return np.asarray(self.gained.times(weights) - self.start.times(weights) - of_controls)
 
     def masses_with_positions(self, x: Array) -> BlockDiagonal:
         """Changes of ``A x`` of the masses ``A`` that these add, with positions."""

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.algorithms.contact.law import TINY, impact_time, part_beyond
+from delassus.algorithms.contact.law import TINY, part_beyond
 from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.algorithms.contact.problem import JointLaw
 from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, SceneChanges
 from delassus.contact.changes.collision import contact_changes
 from delassus.contact.changes.contacts import (
+    Contacts,
     RowParts,
     along,
     coupling_of,
@@ -26,6 +27,7 @@ from delassus.contact.changes.contacts import (
     row_changes,
     sides_of,
 )
+from delassus.contact.changes.impacts import ImpactChanges
 from delassus.contact.changes.loops import LoopBlock, SmoothCounts
 from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.paths import contacts_on_paths, on_paths
@@ -117,12 +119,14 @@ class StepChanges:
             self.turning = turning_changes(scene, record, record.search.turning, self.contacts, self.J, self.mobility)
             self.known = self.known and bool(self.turning.known[acting(record)].all())
         self._find_islands()
-        v = record.v
-        if len(record.problems) > 1:
-            last, before = record.problems[-2], record.problems[-3].after
-            parts = np.repeat(last.parts, np.diff(self.first))
-            v = np.where(parts == 1.0, last.after, before + parts * (last.after - before))
-        self.late, self.smoothings = np.zeros((self.m, 3)), self._smoothings()
+        v, late, self.impacts = record.v, np.zeros(self.n), list[ImpactChanges]()
+        for squeezed, last in zip(record.problems[:-1:2], record.problems[1::2], strict=True):
+            assert last.impact is not None, "of decompression"
+            parts, before = np.repeat(last.parts, np.diff(self.first)), squeezed.after
+            w = np.where(parts == 1.0, last.after, before + parts * (last.after - before))
+            self.impacts.append(ImpactChanges(self, last.impact, v, w, late))
+            v, late = w - last.impact.kick, self.impacts[-1].late
+        self.smoothings = self._smoothings()
         after = record.problems[-1].after.copy()
         self.smooth_shift = np.zeros(self.n)
         for loop in self.loops:
@@ -192,20 +196,19 @@ class StepChanges:
 
     def _solved(self) -> list[Solved]:
         """Problems of the step."""
-        out, record, v = list[Solved](), self.record, self.record.v
+        out, record, v, dt = list[Solved](), self.record, self.record.v, self.scene.options.dt
         for number, problem in enumerate(record.problems):
             last = number + 1 == len(record.problems)
-            after = problem.after
-            measured = row_changes(self.contacts, self._velocities(after))
-            later = None
+            after, late = problem.after, self.record.correction.late if last else self.impacts[number // 2].late_before
+            if problem.phase == COMPRESSION and problem.impact is not None:
+                v = v + problem.impact.kick
+            measured, later = self._measured(self.contacts, after, last), None
             if self.by_velocities is not None:
-                later = row_changes(self.by_velocities, self._velocities(after), alone=True)
+                later = self._measured(self.by_velocities, after, last, alone=True)
             if last:
                 self.measured = measured
-                rates, dt = problem.rates[:, 2], self.scene.options.dt
-                if record.search.turning is not None:
-                    rates = rates - record.search.turning.taken[:, 2]
-                closing: Any = 1.0 * (rates > 0.0)
+                rates = problem.rates[:, 2]
+                closing: Any = 1.0 * (-record.contacts.depths > dt * self.scene.options.tolerance)
                 if self.smoothing is not None:
                     closing = part_beyond(NUMPY, -record.contacts.depths / dt, self.smoothings)
                 over = np.where(np.isfinite(rates), closing / dt, 0.0)[:, None]
@@ -224,8 +227,6 @@ class StepChanges:
                     later = own if later is None else later.plus(own)
             else:
                 lost = self.scene.inertia_changes(record, after - v)
-                if problem.phase == COMPRESSION and self.smoothing:
-                    measured = measured.plus(self._impact_times(number, v))
             of_loops, lost = list[Array](), BlockDiagonal([*lost.kinds])
             pushed = self._exerted(problem.impulses)[:, 0]
             pushed[self.scene.blocks.joints.dofs] += problem.joint_impulses
@@ -235,12 +236,19 @@ class StepChanges:
                 with_q, rows = loop.changes(gained, pushed[loop.at], measured_at)
                 lost.kinds[loop.kind] = with_q[None]
                 of_loops.append(rows)
-            out.append(self._in_modes(problem, measured, lost, after - v, later)._replace(of_loops=of_loops))
-            if problem.phase == COMPRESSION:
-                v = after
-            elif not last:
-                taken = np.repeat(problem.parts, np.diff(self.first))
-                v = np.where(taken == 1.0, after, v + taken * (after - v))
+            out.append(self._in_modes(problem, measured, lost, after - v, later, late)._replace(of_loops=of_loops))
+            v = after
+            if problem.phase != COMPRESSION:
+                v = self.impacts[number // 2 + 1].v if number // 2 + 1 < len(self.impacts) else self.struck
+        return out
+
+    def _measured(self, contacts: Contacts, after: Array, last: bool, alone: bool = False) -> RowParts:
+        """`row_changes` at the velocities ``after`` a problem; at the ``last`` one with displacements by impacts."""
+        out = row_changes(contacts, self._velocities(after), alone)
+        if last and self.record.correction.late.any():
+            moved = row_changes(contacts, self._velocities(self.record.correction.late / self.scene.options.dt), alone)
+            for part, more in zip(out.parts, moved.parts, strict=True):
+                part[:, 2] += more[:, 2]
         return out
 
     def _smoothings(self) -> Any:
@@ -251,28 +259,6 @@ class StepChanges:
         fast = (self.record.contacts.restitution > 0.0) & (approach < -self.scene.options.resting)
         return np.where(fast, 0.0, self.smoothing)
 
-    def _impact_times(self, number: int, v: Array) -> RowParts:
-        """Changes of velocities of rows by `impact_time`; `late` is what displacements have of it."""
-        record, options, joints = self.record, self.scene.options, self.scene.blocks.joints
-        (squeezed, parted), last = record.problems[number : number + 2], record.problems[-1]
-        pushed = self._exerted(last.impulses)
-        pushed[joints.dofs, 0] += last.joint_impulses
-        gained = last.after - self.struck - self.inverse.times(pushed)[:, 0]  # what bodies gain at any velocity
-        self.scene.put_gains_of_robots(record, v, gained)
-        if self.at_impact is not self.response:
-            late = self.M.times(gained[:, None])[:, 0] - self.springs.momentum(v, record.v)
-            gained = self.inverse.times(late[:, None])[:, 0]
-        for loop in self.loops:
-            gained[loop.at] = loop.inverse @ (loop.M @ (v + gained)[loop.at]) - v[loop.at]
-        u, faster = (self.J.times(x[:, None], self.m)[..., 0] for x in (v, gained))
-        bounces = (record.contacts.restitution > 0.0) & (u[:, 2] < -options.resting) & np.isfinite(squeezed.rates[:, 2])
-        rate, by_rows = impact_time(NUMPY, bounces, u[:, 2], [*faster.T], 1.0 / options.dt)
-        taken = parted.parts[self.block_of][:, None]
-        self.late = self.late - np.asarray(rate)[:, None] * (squeezed.impulses + taken * parted.impulses)
-        gaps = zip(self.sides, self.gaps.parts, strict=True)
-        by_gaps = np.stack(list[Any](by_rows), axis=1)[..., None]
-        return RowParts(self.sides, [by_gaps[side.contact] * part for side, part in gaps])
-
     def _exerted(self, impulses: Array) -> Array:
         """What impulses (m, 3) of contacts exert (n, 1)."""
         out = np.zeros((self.n, 1))
@@ -280,17 +266,19 @@ class StepChanges:
         return out
 
     def _in_modes(
-        self, problem: Problem, measured: RowParts, lost: BlockDiagonal, change: Array, later: RowParts | None
-    ) -> Solved:
+        self, problem: Problem, measured: RowParts, lost: BlockDiagonal, change: Array, later: RowParts | None,
+        late: Array,
+    ) -> Solved:  # fmt: skip
         found, options, joints = self.record.contacts, self.scene.options, self.scene.blocks.joints
         m, k, after, smoothing = self.m, len(joints.dofs), problem.after, self.smoothing
         u = self.J.times(after[:, None], m)[..., 0] if self.sides else np.zeros((m, 3))
+        part = 1.0 * np.isfinite(problem.rates[:, 2:, None])
         u = u + np.where(np.isfinite(problem.rates), problem.rates, FAR)
         modes = modes_of(
             found.friction, problem.floors, problem.impulses, u, self.mobility.of_contacts, self.smoothings
         )
         law = JointLaw(0, (problem.limits[:, 0], problem.limits[:, 1]), problem.joint_friction)
-        q = self.record.q[joints.coordinates]
+        q = self.record.q[joints.coordinates] + late[joints.dofs]
         distances, over_h = (q - joints.lower, joints.upper - q), 1.0 / options.dt
         velocities = after[joints.dofs]
         holds = holds_of(law, problem.joint_impulses, velocities, self.mobility.of_joints, distances, over_h, smoothing)
@@ -314,8 +302,9 @@ class StepChanges:
             problem, groups, measured.mapped(-C), force_changes(self.contacts, problem.impulses), lost, change,
             held * np.broadcast_to(holds.with_position, k), self.J.mapped(along_friction),
             np.broadcast_to(modes.with_floor, m)[:, None] + np.zeros((m, 1)), [],
-            None if later is None else later.mapped(-C),
-            None if self.by_velocities is None else force_changes(self.by_velocities, problem.impulses).wrenches,
+            None if later is None else (later.mapped(-C), None if self.by_velocities is None else
+                force_changes(self.by_velocities, problem.impulses).wrenches),
+            None if problem.impact is not None else self.J.row(2).mapped(-over_h * part * C[:, :, 2:]),
         )  # fmt: skip
 
     def _correction(self) -> SolvedCorrection | None:
@@ -332,10 +321,10 @@ class StepChanges:
         x = self.inverse.times(forced)[:, 0]
         for loop in self.loops:
             x[loop.at] -= loop.whole_inverse @ (loop.J.T @ loop.gaps)
-        taken = found.shift - self.smooth_shift
+        taken, late = found.shift - self.smooth_shift - record.correction.late, record.correction.late
         self.known = self.known and bool(np.abs(x - taken).max() <= CUT * np.abs(x).max())
         after, dt, normal, gap = record.problems[-1].after, options.dt, self.J.row(2), -record.contacts.depths
-        moved = normal.times(after[:, None], self.m)[:, 0, 0] if self.sides else gap
+        moved = normal.times((after + late / dt)[:, None], self.m)[:, 0, 0] if self.sides else gap
         if record.search.turning is not None:
             moved = moved + record.search.turning.found[:, 2]
         left = 1.0 * (gap + dt * moved > 0.0) * pushed
@@ -347,7 +336,7 @@ class StepChanges:
         if self.turning is not None:
             turned = (x.row(2).scaled(-(left * dt)[:, None]) for x in (self.turning.with_q, self.turning.with_v))
             with_q, with_start = with_q.plus(next(turned)), next(turned)
-        q = record.q[joints.coordinates] + dt * after[joints.dofs]
+        q = record.q[joints.coordinates] + late[joints.dofs] + dt * after[joints.dofs]
         apart = np.where(of_joints > 0.0, q - joints.lower, joints.upper - q)
         factor = (options.correction * (apart < -dt * options.tolerance) + (apart > 0.0)) * limited
         D = np.concatenate([np.where(pushed, found.compliances, 1.0), np.where(limited, found.joint_compliances, 1.0)])
@@ -380,13 +369,7 @@ class StepChanges:
         dv, shift = free.q_by_v.T.times(q) + free.v_by_v.T.times(v), free.q_by_shift.T.times(q)
         shift += free.v_by_shift.T.times(v)
         out.q[:] += free.q_by_q.T.times(q)
-        if self.late.any():
-            inverse = self.inverse
-            if self.at_impact is not self.response:
-                inverse = BlockDiagonal([np.asarray(np.linalg.inv(x), float) for x in self.M.kinds])
-            late = (self.late[:, None] @ self.J.times(inverse.times(shift), m))[:, 0]
-            self.gaps.pulled(late[:, None], out.q)
-        smooth, c = SmoothCounts(self.loops, dt, dv, shift), self.correction
+        smooth, c, late = SmoothCounts(self.loops, dt, dv, shift), self.correction, shift.copy()
         if c is not None:
             weights, of_rows = self.response.solve(c.groups, shift, np.zeros((len(c.groups.D), k)))
             normals, limits = of_rows[:m, None], of_rows[m : m + len(joints.dofs)]
@@ -399,7 +382,9 @@ class StepChanges:
             c.with_v.pulled(normals, dv)
             if c.with_start is not None:
                 c.with_start.pulled(normals, out.v)
+            c.with_v.pulled(normals / dt, late)
             out.q[joints.dofs] += c.joints_with_q[:, None] * limits
+            late[joints.dofs] += c.joints_with_q[:, None] * limits
             dv[joints.dofs] += c.joints_with_v[:, None] * limits
             out.q[:] += c.joints_with_mobility.T @ limits[record.correction.joint_pushes != 0.0]
             mass -= self.M.times(c.moved[:, None]) * weights
@@ -407,7 +392,7 @@ class StepChanges:
             inertial.append(InertialForces(nothing, c.moved, -weights))
             if self._with_mass:
                 inertial += self.mobility.of_masses(normals[:, 0], limits)
-        floors = np.zeros((m, k))
+        floors, times = np.zeros((m, k)), np.zeros((len(sizes), k))
         for number in range(len(self.problems) - 1, -1, -1):
             solved = self.problems[number]
             problem, last = solved.problem, number + 1 == len(self.problems)
@@ -417,6 +402,7 @@ class StepChanges:
                 of_impulses[2 : 3 * m : 3] = record.contacts.restitution[:, None] * floors
                 out.restitution[:] += problem.impulses[:, 2:] * floors
             elif not last:
+                dv = self.impacts[number // 2].start(dv, late)
                 part = np.repeat(problem.parts, sizes)[:, None]
                 before, count = (1.0 - part) * dv, part * dv
             response = self.response if last else self.at_impact
@@ -424,12 +410,17 @@ class StepChanges:
             on_contacts = of_rows[: 3 * m].reshape(m, 3, k)
             solved.measured.pulled(on_contacts, out.q)
             pull_forces(solved.forces, weights, m, out.q)
-            if solved.measured_late is not None:
-                solved.measured_late.pulled(on_contacts, out.v)
-            if solved.wrenches_late is not None:
-                solved.wrenches_late.pulled(solved.forces.twists.times(weights, m), out.v)
+            if solved.by_velocities is not None:
+                rows, wrenches = solved.by_velocities
+                rows.pulled(on_contacts, out.v)
+                if wrenches is not None:
+                    wrenches.pulled(solved.forces.twists.times(weights, m), out.v)
             out.q[:] -= solved.lost.T.times(weights)
-            out.q[joints.dofs] += solved.held[:, None] * of_rows[3 * m : 3 * m + len(joints.dofs)]
+            of_limits = solved.held[:, None] * of_rows[3 * m : 3 * m + len(joints.dofs)]
+            out.q[joints.dofs] += of_limits
+            late[joints.dofs] += of_limits
+            if solved.with_late is not None:
+                solved.with_late.pulled(on_contacts, late)
             self._pull_loops(solved.of_loops, of_rows[3 * m + len(joints.dofs) :], out.q)
             floors = solved.with_floor * on_contacts[:, 2]
             if self.sides:
@@ -439,22 +430,19 @@ class StepChanges:
                 out.tau[:] = dt * weights
                 mass -= dt * record.tau[:, None] * weights
                 dv, start = -free.momentum_v.T.times(weights), (self.struck, record.tau)
-                springs, of_controls = self.springs, self.springs.controls.times(weights)
-                if springs.along_lines:
-                    changes = springs.with_positions(self.struck, record.problems[-1].after - self.struck)
-                    out.q[:] -= changes.T.times(weights)
-                dv += springs.gained.times(weights) - springs.start.times(weights) - of_controls
-                out.v[:] += of_controls
+                dv += self.springs.pull(self.struck, problem.after - self.struck, weights, out)
                 inertial += smooth.pull(self.scene, start, problem.after, weights, dv, out, self._with_mass)
                 for loop in self.loops:
                     weights[loop.at] = 0.0
-                in_motion = self.scene.joint_accelerations(record, self.struck)
+                in_motion = self.scene.joint_accelerations(record, self.struck, problem.after)
                 inertial.append(InertialForces(*in_motion, -dt * weights, True))
             else:
                 inertial.append(InertialForces(nothing, solved.change, -weights))
                 dv = before + self.M.times(weights)
                 for loop, own in zip(self.loops, self._of_loops(of_rows[3 * m + len(joints.dofs) :]), strict=True):
                     dv[loop.at] += loop.J.T @ own
+                if problem.phase == COMPRESSION:
+                    dv = self.impacts[number // 2].end(dv, late, times, mass, inertial, out)
         out.v[:] += dv
         if self._with_mass:
             masses = self.scene.blocks.mass

@@ -217,7 +217,9 @@ class Blocks:
         mass, M, L, inverse, Q = (np.zeros(n) for n in (total, total, total, total, J))
         turns = np.array([a >= 3 for j in tree.joints for a in j.motion_axes], np.int64)[self.dofs]
         usual = usual_inertias(tree)[self.dofs]
-        self.bodies = Bodies(first, turns, usual, at, mass, M, L, inverse, loop_rows, loops_at, Q)
+        one = [not k.loops and k.tree.n_links == 1 and k.tree.is_free_body(0) for k in self.kinds for _ in k.links]
+        alone = np.array(one, np.int64)
+        self.bodies = Bodies(first, turns, usual, at, mass, M, L, inverse, loop_rows, loops_at, Q, alone)
         self._describe_free(tree)
         of_joints = pulls_of_joints(tree) if passive == "model" else []
         on = np.repeat(np.arange(len(blocks)), sizes)

@@ -87,20 +87,11 @@ def block_impulses(
                 blocks[i, c, e] = W[3 * i + c, 3 * i + e]
     first, ends = np.full(2, 0), np.full(3, n)
     first[1], ends[0] = m, 0
-    bodies = Bodies(first, zero, unit, zero, unit, unit, unit, np.empty(0), zero, zero, np.empty(0))
+    bodies = Bodies(first, zero, unit, zero, unit, unit, unit, np.empty(0), zero, zero, np.empty(0), zero)
     law = RowLaws(
-        blocks,
-        np.empty((n, 12)),
-        d,
-        np.zeros((n, 3)),
-        mu,
-        friction_offset,
-        omega,
-        np.empty(n),
-        np.ones(n),
-        zero,
+        blocks, np.empty((n, 12)), d, np.zeros((n, 3)), mu, friction_offset, omega, np.empty(n), np.ones(n), zero,
         np.empty((0, 1)),
-    )
+    )  # fmt: skip
     memory = RowMemory(np.empty((n, 9)), np.empty((n, 3)), np.empty((n, 3)), np.empty((n, 3)), np.zeros((n, 3)))
     rows = Rows(
         np.full(n, CONTACT), np.zeros(n, np.int64), none, at, at, J, J, law, r, np.zeros(n), np.empty(n), memory

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH, PATCH, passive_part
+from delassus.contact.sparse.cone import (
+    CONTACT,
+    JOINT,
+    OUT_OF_REACH,
+    PATCH,
+    impact,
+    impact_time,
+    passive_part,
+    turns_alike,
+)
 from delassus.contact.sparse.newton import TOO_SMALL, solve_island
 from delassus.contact.sparse.records import (
     CONTACTS,
@@ -19,7 +30,7 @@ from delassus.contact.sparse.records import (
 )
 from delassus.contact.sparse.rows import add_compliance
 from delassus.contact.sparse.spins import add_spin_impulses
-from delassus.contact.sparse.sweeps import push, velocity, work_on_moved
+from delassus.contact.sparse.sweeps import is_moved, push, velocity, work_on_moved
 from delassus.spatial.rotations import Array
 
 DONE, UNSOLVED, REDUCED, SINGULAR, COARSE_STEP, LOOPS_OPEN, RAY, TROUBLE, ROUND_OFF, CONFLICT = range(10)
@@ -182,19 +193,98 @@ def make_safe(bodies: Bodies, rows: Rows, islands: Islands, k: int, state: State
 
 
 @compiled
-def compress(data: Data) -> None:
-    """Problem of compression: contacts that hit stop approaching. Islands where nothing bounces are left alone."""
-    rows, islands, work = data.rows, data.islands, data.work
-    n_contacts, n = data.progress.step[CONTACTS], data.progress.step[ROWS]
-    for c in range(data.state.v.size):
-        data.state.target[c] = data.state.v[c]
-    for k in range(islands.island[data.bodies.at.size]):
-        work.V[k] = 0.0
+def find_falling(data: Data, options: Options) -> None:
+    """Find the blocks that nothing holds; ``after`` becomes the velocity by which the step moves them without contacts.
+
+    It is that of now of blocks with loops, of bodies that the user moves, and of those that would move into what they
+    touch: they rest on it.
+    """
+    bodies, state, rows, contacts, falls = (
+        data.bodies, data.state, data.rows, data.contacts, data.progress.bounces.falls,
+    )  # fmt: skip
+    closed, n_contacts = options.dt * options.tolerance, data.progress.step[CONTACTS]
+    changed = True
+    for b in range(bodies.at.size):
+        falls[b] = 1.0 if bodies.loop_rows[b] == 0 and not is_moved(bodies, b) else 0.0
+        for c in range(bodies.first[b], bodies.first[b + 1]):
+            state.after[c] = state.target[c] if falls[b] == 1.0 else state.v[c]
+    while changed:
+        changed = False
+        for i in range(data.progress.step[ROWS]):
+            e, d = data.islands.contact[i], rows.law.d[i]
+            u = velocity(bodies, rows, i, state.after)[2]
+            holds = (d[0] >= 0.0 and u < -options.tolerance) or (d[1] <= 0.0 and u > options.tolerance)
+            if i < n_contacts:
+                holds = -contacts.found.depths[e] <= closed and u < -options.tolerance
+                if holds and contacts.found.restitution[e] > 0.0:
+                    holds = velocity(bodies, rows, i, state.v)[2] >= -options.resting
+            for b in (rows.a[i], rows.b[i]):
+                if holds and b >= 0 and falls[b] == 1.0:
+                    falls[b], changed = 0.0, True
+                    for c in range(bodies.first[b], bodies.first[b + 1]):
+                        state.after[c] = state.v[c]
+
+
+@compiled
+def find_bounces(data: Data, options: Options) -> bool:
+    """Whether anything bounces; if so, blocks that this strikes, and when.
+
+    ``wrong`` becomes 1 where a contact hits, 2 where it bounces. All that contacts tie that hit is struck at one time,
+    when the first of them bounces, and not before an earlier impact. Of a free body and the world that is where the gap
+    is closed, else the start of the step: impulses on two bodies, or on joints, would act where these are not, and
+    momentum and energy would be lost or gained.
+    """
+    bodies, state, rows, found, b = data.bodies, data.state, data.rows, data.contacts.found, data.progress.bounces
+    n_contacts, any_bounces, changed = data.progress.step[CONTACTS], False, True
+    find_falling(data, options)
+    for k in range(bodies.at.size):
+        b.times[k], b.first[k] = math.inf, -1
     for i in range(n_contacts):
-        if rows.wrong[i] == 2.0:
-            work.V[islands.island[rows.a[i]]] = 1.0
+        e, rate = data.islands.contact[i], rows.law.d[i, 2]
+        approach, reached = velocity(bodies, rows, i, state.v)[2], velocity(bodies, rows, i, state.after)[2]
+        hits, bounces = impact(rate, approach, reached, found.restitution[e], options.tolerance, options.resting)
+        rows.wrong[i] = hits + bounces
+        if bounces > 0.0:
+            t, any_bounces = 0.0, True
+            if rows.b[i] < 0 and bodies.alone[rows.a[i]] == 1:
+                t = impact_time(rate, approach, reached, options.dt)
+            for block in (rows.a[i], rows.b[i]):
+                if block >= 0 and t < b.times[block]:
+                    b.times[block], b.first[block] = t, e
+    while any_bounces and changed:
+        changed = False
+        for i in range(n_contacts):
+            k, j = rows.a[i], rows.b[i]
+            if rows.wrong[i] > 0.0 and j >= 0 and b.times[k] != b.times[j]:
+                if b.times[j] < b.times[k]:
+                    k, j = j, k
+                b.times[j], b.first[j], changed = b.times[k], b.first[k], True
+            if rows.wrong[i] > 0.0 and j >= 0 and b.last[k] != b.last[j]:
+                if b.last[j] < b.last[k]:
+                    k, j = j, k
+                b.last[k], b.source[k], changed = b.last[j], b.source[j], True
+    for k in range(bodies.at.size):
+        if b.times[k] < b.last[k]:
+            b.times[k], b.first[k] = b.last[k], -1 - b.source[k]
+    return any_bounces
+
+
+@compiled
+def compress(data: Data, dt: float) -> None:
+    """Problem of compression, at the time of the impact: contacts that hit stop approaching.
+
+    Velocities are half a step behind, so that those at the time ``t`` have ``dt / 2 + t`` of the acceleration more.
+    What is not struck is left alone.
+    """
+    rows, bounces, state, first = data.rows, data.progress.bounces, data.state, data.bodies.first
+    n_contacts, n = data.progress.step[CONTACTS], data.progress.step[ROWS]
+    for b in range(data.bodies.at.size):
+        part = 0.5 + bounces.times[b] / dt if bounces.times[b] < math.inf else 0.0
+        for c in range(first[b], first[b + 1]):
+            bounces.kick[c] = part * (state.after[c] - state.v[c])
+            state.target[c] = state.v[c] + bounces.kick[c]
     for i in range(n):
-        if work.V[islands.island[rows.a[i]]] == 0.0:
+        if not bounces.times[rows.a[i]] < math.inf:
             rows.law.d[i, 0], rows.law.d[i, 1] = -OUT_OF_REACH, OUT_OF_REACH
             rows.law.d[i, 2] = OUT_OF_REACH if i < n_contacts else 0.0
         elif i < n_contacts:
@@ -232,11 +322,28 @@ def decompress(data: Data) -> None:
         rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
 
 
+@inlined
+def gain(data: Data, c: int) -> float:
+    """Velocity that an impact has given to a degree of freedom."""
+    return float(data.state.after[c] - (data.state.v[c] + data.progress.bounces.kick[c]))
+
+
+@inlined
+def has_one_inertia(H: Array, at: int) -> bool:
+    """Whether a free body with the mass matrix at that place has the same inertia about all axes (`turns_alike`)."""
+    m, x, y, z = H[at], H[at + 11] / H[at], H[at + 15] / H[at], H[at + 4] / H[at]
+    of_axes = H[at + 21], H[at + 28], H[at + 35], H[at + 22], H[at + 23], H[at + 29]
+    return turns_alike(m, x, y, z, of_axes[0], of_axes[1], of_axes[2], of_axes[3], of_axes[4], of_axes[5]) == 1.0
+
+
 @compiled
 def end_impact(data: Data, options: Options) -> bool:
     """Velocities ``v`` after decompression, of which the part is taken that brings no more energy than there was.
 
-    Returns whether that changes a velocity by more than the tolerance.
+    They are half a step behind again. Free bodies move in this step by the velocity after the impact, from the start
+    on: they are displaced by as much as it is later, those whose energy depends on how they are turned with their
+    centres of mass alone. Returns whether what is left out changes a
+    velocity by more than the tolerance.
     """
     bodies, state, rows, contacts, islands = data.bodies, data.state, data.rows, data.contacts, data.islands
     work, reduced, n_contacts, n = data.work, False, data.progress.step[CONTACTS], data.progress.step[ROWS]
@@ -250,8 +357,23 @@ def end_impact(data: Data, options: Options) -> bool:
         s = passive_part(linear, square, islands.lost[k])
         reduced = move(bodies, islands, k, s, data.progress.squeezed, state.after) > options.tolerance or reduced
         work.V[k] = s
-    for c in range(state.v.size):
-        state.v[c] = state.after[c]
+    bounces = data.progress.bounces
+    for b in range(bodies.at.size):
+        t = bounces.times[b]
+        if t < math.inf:
+            bounces.last[b], bounces.source[b], f, H, at = t, b, bodies.first[b], bodies.mass, bodies.at[b]
+            is_late = bodies.alone[b] == 1 and t > 0.0 and not is_moved(bodies, b)
+            alike = is_late and has_one_inertia(H, at)
+            for i in range(6 if alike else 3 if is_late else 0):
+                j, k = (i + 1) % 3, (i + 2) % 3
+                moved = H[at] * gain(data, f + i)
+                if not alike:  # that of the centre of mass
+                    moved += (
+                        gain(data, f + 3 + j) * H[at + 6 * i + 3 + j] - gain(data, f + 3 + k) * H[at + 6 * k + 3 + i]
+                    )
+                bounces.late[f + i] -= t * moved / H[at]
+            for c in range(f, bodies.first[b + 1]):
+                state.v[c] = state.after[c] - bounces.kick[c]
     for i in range(n):
         e, s = islands.contact[i], work.V[islands.island[rows.a[i]]]
         for c in range(3):

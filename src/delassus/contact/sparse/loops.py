@@ -206,10 +206,13 @@ def loops_open(state: State, loops: Indices, motion: LoopMotion) -> bool:
 
 
 @compiled
-def gains_energy(bodies: Bodies, state: State, loops: Indices, motion: LoopMotion, dt: float, x: Array) -> bool:
+def gains_energy(
+    bodies: Bodies, state: State, loops: Indices, motion: LoopMotion, dt: float, x: Array, last: Array
+) -> bool:
     """Whether a block with loops on which no impulses act has gained energy in a step, beyond the work of ``tau``.
 
-    What it gains counts beside its kinetic energy, or what its accelerations make of that in a step. ``x`` is memory.
+    What it gains counts beside its kinetic energy, or what its accelerations make of that in a step. ``x`` is memory,
+    ``last`` that of `Bounces`.
     """
     for k in range(loops.shape[0]):
         call, b, opened, energy = motion.calls[k], loops[k, 0], 0.0, motion.energies
@@ -217,7 +220,7 @@ def gains_energy(bodies: Bodies, state: State, loops: Indices, motion: LoopMotio
         m = bodies.first[b + 1] - f
         for r in range(loops[k, 1]):
             opened = max(opened, abs(state.loops.errors[loops[k, 3] + r]))
-        if opened > TUNING.gain_checked_below or motion.pushed[k] == 1:
+        if opened > TUNING.gain_checked_below or motion.pushed[k] == 1 or last[b] > 0.0:
             continue
         call_at(call[14], 1, call[1], call[2], call[15], call[16])
         kinetic, gained = energy[0], -energy[0] - energy[1]

@@ -21,6 +21,7 @@ from delassus.contact.sparse.loops import close_gaps, close_loops, move_loops
 from delassus.contact.sparse.records import (
     ATTEMPT,
     CONTACTS,
+    IMPACTS,
     PHASE,
     SEARCH,
     Bodies,
@@ -167,6 +168,8 @@ def correct_positions(k: int, model: Model, data: Data, options: Options) -> Non
         e, moved, back = islands.contact[i], dt * velocity(bodies, rows, i, state.after)[2], 0.0
         if rows.kind[i] == SPIN:
             continue
+        if data.progress.step[IMPACTS] > 0:
+            moved += velocity(bodies, rows, i, data.progress.bounces.late)[2]
         if rows.kind[i] != JOINT:
             rows.kind[i] = CONTACT  # without friction
             moved += dt * contacts.turning[e, 2]

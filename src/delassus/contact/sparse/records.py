@@ -33,7 +33,7 @@ class Bodies(NamedTuple):
     added theirs, and in ``L`` the Cholesky factor of that without loops, by columns, with the reciprocals of its
     diagonal; in ``inverse`` is the inverse of that of blocks without loops. The first blocks are free bodies. Block *i*
     has ``loop_rows[i]`` rows of loops, which begin at ``loops_at[i]`` in ``Q``: Jacobians, then orthonormal rows; see
-    `close_loops`.
+    `close_loops`. ``alone[i]`` is 1 for a body on its own (`Tree.is_free_body`), damped or not.
     """
 
     first: Indices
@@ -47,6 +47,7 @@ class Bodies(NamedTuple):
     loop_rows: Indices
     loops_at: Indices
     Q: Array
+    alone: Indices
 
 
 class LoopState(NamedTuple):
@@ -68,6 +69,29 @@ class NextState(NamedTuple):
 
     q: Array
     v: Array
+
+
+NOT_STRUCK = -1.0
+"""Time (s) of the last impact of a block that none has struck in this step."""
+
+
+class Bounces(NamedTuple):
+    """Impacts within a step, each of which has one time for all blocks that it strikes.
+
+    Of blocks: ``falls`` is 1 where nothing holds them, so that they accelerate as without contacts; ``times`` (s) when
+    this impact is, infinite where it does not strike, and ``last`` when the one before was, of the block ``source``, or
+    `NOT_STRUCK`; ``first`` the contact whose gap says so, or −1 − the block whose impact before does. Of degrees of
+    freedom: ``kick`` is what velocities at the time of the impact have more than ``v``, ``late`` how far bodies are
+    displaced by impacts that are not at the start of the step.
+    """
+
+    falls: Array
+    times: Array
+    last: Array
+    first: Indices
+    source: Indices
+    kick: Array
+    late: Array
 
 
 class State(NamedTuple):
@@ -380,13 +404,23 @@ SEARCH, POSE, COMPRESSION, DECOMPRESSION, STEP_FORWARD = range(5)
 decompression; of the step."""
 
 
+class ImpactTape(NamedTuple):
+    """`Bounces` of each problem of a step."""
+
+    kicks: Array
+    times: Array
+    falls: Array
+    firsts: Indices
+
+
 class Tape(NamedTuple):
     """What a step has solved: ``number[0]`` problems in their order, for its derivatives.
 
     Problem *k* was of ``phases[k]`` (`COMPRESSION` and those after it) and has the row groups ``ends[k]`` to
     ``ends[k + 1]``: of contact ``groups[i]``, or of joint ``−1 − groups[i]``, with what moves without motion, the
     impulse and the friction without pressure in ``numbers[i]`` (3, 3, 1). It ended at the velocities ``after[k]``, of
-    which each block took the part ``parts[k]``. ``q`` and ``asleep`` are from before the step.
+    which each block took the part ``parts[k]``; the impact of compression is in ``impacts``. ``q`` and ``asleep`` are
+    from before the step.
     """
 
     number: Indices
@@ -396,6 +430,7 @@ class Tape(NamedTuple):
     numbers: Array
     after: Array
     parts: Array
+    impacts: ImpactTape
     q: Array
     asleep: Indices
 
@@ -414,6 +449,7 @@ class Progress(NamedTuple):
     start: Array
     squeezed: Array
     tape: Tape
+    bounces: Bounces
 
 
 class Data(NamedTuple):

@@ -10,11 +10,11 @@ from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.collision.colliders import ContactArrays
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.cone import CONTACT, JOINT, PATCH, impact, point_block
+from delassus.contact.sparse.cone import CONTACT, JOINT, PATCH, point_block
 from delassus.contact.sparse.factor import backward, forward, product
 from delassus.contact.sparse.records import (
     BOUNCES,
-    CONTACTS,
+    IMPACTS,
     Bodies,
     Contacts,
     Data,
@@ -273,10 +273,10 @@ def place_groups(data: Data) -> tuple[int, int]:
 def fill_groups(begin: int, end: int, model: Model, data: Data, options: Options) -> None:
     """Fill the row groups of contacts of some near pairs; impulses start where those of the step before were.
 
-    ``wrong`` becomes 1 where one hits, 2 where it bounces, and `BOUNCES` 1 if any does.
+    `BOUNCES` becomes 1 where one comes together fast enough to bounce.
     """
     bodies, rows, contacts, found = data.bodies, data.rows, data.contacts, data.contacts.found
-    closed = options.dt * options.tolerance  # what rests may be that far apart
+    closed, late = options.dt * options.tolerance, data.progress.step[IMPACTS] > 0  # what rests may be that far apart
     for pair in range(begin, end):
         i, at = contacts.groups[pair], contacts.entries[pair]
         for e in range(data.space.ends[pair], data.space.ends[pair + 1]):
@@ -289,25 +289,15 @@ def fill_groups(begin: int, end: int, model: Model, data: Data, options: Options
             rows.law.d[i, 2] = gap / options.dt if gap > closed else 0.0
             rows.law.mu[i], rows.law.friction_offset[i], rows.law.unit[i] = found.friction[e], 0.0, 1.0
             prepare_group(bodies, rows, i, 0.0)
-            approach = velocity(bodies, rows, i, data.state.v)[2]
-            hits, bounces = impact(rows.law.d[i, 2], approach, found.restitution[e], options.tolerance, options.resting)
-            rows.guess[i], rows.wrong[i] = 0.0, hits + bounces
-            if bounces > 0.0:
+            if late:
+                rows.law.d[i, 2] += velocity(bodies, rows, i, data.progress.bounces.late)[2] / options.dt
+            rows.guess[i] = rows.wrong[i] = 0.0
+            if found.restitution[e] > 0.0 and velocity(bodies, rows, i, data.state.v)[2] < -options.resting:
                 data.progress.step[BOUNCES] = 1
             for c in range(3):
                 rows.r[i, c], rows.law.turning[i, c] = contacts.start[e, c], 0.0
             contacts.row[e], data.islands.contact[i] = i, e
             i += 1
-
-
-@compiled
-def add_turning(data: Data) -> None:
-    """Add to row groups of contacts what these turn by."""
-    rows, contacts = data.rows, data.contacts
-    for i in range(data.progress.step[CONTACTS]):
-        for c in range(3):
-            rows.law.turning[i, c] = contacts.turning[data.islands.contact[i], c]
-            rows.law.d[i, c] += rows.law.turning[i, c]
 
 
 @compiled

@@ -31,6 +31,7 @@ from delassus.contact.sparse.impact import (
     compress,
     decompress,
     end_impact,
+    find_bounces,
     make_safe,
 )
 from delassus.contact.sparse.loops import add_smooth_motion, find_pushed, gains_energy, loops_open
@@ -62,6 +63,7 @@ from delassus.contact.sparse.records import (
     DECOMPRESSION,
     FOUND,
     IMPACTS,
+    NOT_STRUCK,
     PHASE,
     POSE,
     ROWS,
@@ -76,7 +78,6 @@ from delassus.contact.sparse.records import (
     Rows,
 )
 from delassus.contact.sparse.rows import (
-    add_turning,
     find_islands,
     is_at_rest,
     normal_velocity,
@@ -87,7 +88,7 @@ from delassus.contact.sparse.rows import (
 from delassus.contact.sparse.sleep import fall_asleep, stop_sleeping, wake_touched
 from delassus.contact.sparse.spins import START, lever, prepare_patch, spin_rows
 from delassus.contact.sparse.tape import begin_tape, record_parts, record_problem
-from delassus.contact.sparse.turning import any_turning, place_ahead
+from delassus.contact.sparse.turning import add_turning, any_turning, place_ahead
 from delassus.spatial.rotations import Array
 
 
@@ -115,7 +116,8 @@ def add_joint_groups(data: Data, dt: float, length: float, count: int, at: int) 
     """Row groups of limits and friction behind the others, whose Jacobians end at ``at``; how many, and where, then."""
     bodies, state, rows, joints, islands = data.bodies, data.state, data.rows, data.joints, data.islands
     for e in range(joints.dofs.size):
-        dof, block, q = joints.dofs[e], joints.blocks[e], state.q[joints.coordinates[e]]
+        dof, block = joints.dofs[e], joints.blocks[e]
+        q = state.q[joints.coordinates[e]] + data.progress.bounces.late[dof]
         m = bodies.first[block + 1] - bodies.first[block]
         rows.a[count], rows.b[count], rows.at_a[count] = block, -1, at
         islands.contact[count] = -1
@@ -184,6 +186,17 @@ def stop_tangents(bodies: Bodies, rows: Rows, i: int) -> None:
 
 
 @compiled
+def leave_springs_out(model: Model, data: Data, options: Options) -> None:
+    """Masses of an instant, in which springs do nothing, and row groups with these."""
+    free_motion_of_robots(model, data, options, False)
+    for i in range(data.progress.step[SPINS]):
+        prepare_group(data.bodies, data.rows, i, 0.0)
+    for i in range(data.progress.step[CONTACTS]):
+        if data.rows.kind[i] == PATCH:
+            prepare_patch(data.bodies, data.rows, i)
+
+
+@compiled
 def find_twists(model: Model, data: Data, v: Array, driven: Array) -> None:
     """Twists of links in the axes of the world, at the origins of their frames, from velocities of all blocks.
 
@@ -227,6 +240,8 @@ def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
         if contacts.row[e] >= 0 or is_at_rest(model.links, data.sleep.island, contacts, e):
             continue
         moved = dt * normal_velocity(links, data.state.poses, contacts.found, e, v)
+        if data.progress.step[IMPACTS] > 0:
+            moved += normal_velocity(links, data.state.poses, contacts.found, e, data.progress.bounces.late)
         if moved - contacts.found.depths[e] < -dt * options.tolerance:
             found = True
             for side in range(2):
@@ -238,7 +253,7 @@ def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
 @compiled
 def begin_step(data: Data, n: int) -> None:
     """Nothing has acted yet; ``n`` contacts are found."""
-    state, joints = data.state, data.joints
+    state, joints, bounces = data.state, data.joints, data.progress.bounces
     progress, statuses, report = data.progress.step, data.progress.statuses, data.progress.report
     progress[PHASE], progress[FOUND], progress[IMPACTS] = POSE, n, 0
     for c in range(statuses.size):
@@ -247,8 +262,10 @@ def begin_step(data: Data, n: int) -> None:
     for c in range(report.size):
         report[c] = 0.0
     for c in range(state.v.size):
-        joints.impulses[0, c] = joints.impulses[1, c] = 0.0
+        joints.impulses[0, c] = joints.impulses[1, c] = bounces.late[c] = bounces.kick[c] = 0.0
         data.progress.start[c] = state.v[c]
+    for b in range(data.bodies.at.size):
+        bounces.last[b], bounces.source[b] = NOT_STRUCK, b
     begin_tape(data)
 
 
@@ -277,16 +294,12 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
             progress[CONTACTS], progress[ROWS], progress[PHASE] = m, total, STEP_FORWARD
             progress[SPINS] = add_spins(model, data, total, end) if data.contacts.angular.shape[1] > 0 else total
             find_islands(rows, islands, bodies.at.size, progress[SPINS])
-            if progress[BOUNCES] == 1 and progress[IMPACTS] < TUNING.max_attempts:
+            if progress[BOUNCES] == 1 and progress[IMPACTS] < TUNING.max_attempts and find_bounces(data, options):
                 progress[IMPACTS] += 1
                 progress[PHASE] = COMPRESSION
-                if model.springs.block.size > 0:  # they do nothing in an instant
-                    free_motion_of_robots(model, data, options, False)
-                    share(FILLING, pairs, model, data, options)
-                    total, end = add_joint_groups(data, options.dt, model.length, m, at)
-                    if data.contacts.angular.shape[1] > 0:
-                        add_spins(model, data, total, end)
-                compress(data)
+                if model.springs.block.size > 0:
+                    leave_springs_out(model, data, options)
+                compress(data, options.dt)
             else:
                 add_turning(data)
                 warm_start_joints(data.rows, data.joints, m, total)
@@ -400,11 +413,13 @@ def end_step(model: Model, data: Data, options: Options) -> int:
     find_pushed(rows, total, model.loops, model.loop_motion)
     start_correction(model, data, options)
     share(CORRECTION, data.islands.island[bodies.at.size], model, data, options)
+    for c in range(state.shift.size if progress[IMPACTS] > 0 else 0):
+        state.shift[c] += data.progress.bounces.late[c]
     add_smooth_motion(bodies, state, model.loops, model.loop_motion, options.dt)
     update_positions(model.updates)
     share(INTEGRATION, model.free[1], model, data, options)
     statuses[LOOPS_OPEN] = 1 if loops_open(state, model.loops, model.loop_motion) else 0
-    if gains_energy(bodies, state, model.loops, model.loop_motion, options.dt, data.work.K):
+    if gains_energy(bodies, state, model.loops, model.loop_motion, options.dt, data.work.K, data.progress.bounces.last):
         statuses[COARSE_STEP] = 1
     return DONE
 

@@ -31,10 +31,12 @@ from delassus.contact.sparse.records import (
     SPEED,
     STATUS,
     STEP_FORWARD,
+    Bounces,
     Contacts,
     ContactsBefore,
     Data,
     Graph,
+    ImpactTape,
     Islands,
     LinkMotion,
     LoopMotion,
@@ -147,7 +149,8 @@ class BlockSteps:
         of_links = _zeros(poses, tree.n_links, (tree.n_links, 6), tree.n_links, tree.n_links, poses)
         self._links = LinkMotion(*of_links, *_indices(n))
         counts = _indices(9, len(STATUSES), len(STATUSES))
-        self._progress = Progress(*[*counts, *_zeros(3, nv, nv), self._tape(0, 0)])
+        bounces = Bounces(*_zeros(n, n, n), *_indices(n, n), *_zeros(nv, nv))
+        self._progress = Progress(*[*counts, *_zeros(3, nv, nv), self._tape(0, 0), bounces])
         self.report = self._progress.report
         self._make_room(64, 64, 4096)
         self._contact_set: ContactSet | None = None
@@ -240,9 +243,9 @@ class BlockSteps:
         """Memory for all problems of a step that has so many row groups."""
         most, blocks = 2 * STEP.max_attempts + 1, len(self.blocks.bodies.at)
         problems = _indices(1, most, most + 1, most * groups)
-        return Tape(
-            *problems, *_zeros((most * groups, 7), (most, nv), (most, blocks), len(self.state.q)), *_indices(blocks)
-        )
+        impacts = ImpactTape(*_zeros((most, nv), (most, blocks), (most, blocks)), *_indices((most, blocks)))
+        of_each = _zeros((most * groups, 7), (most, nv), (most, blocks))
+        return Tape(*[*problems, *of_each, impacts, *_zeros(len(self.state.q)), *_indices(blocks)])
 
     def _make_team(self, works: list[Work]) -> None:
         """Places for threads, each with its own memory; see `delassus.contact.sparse.parts`."""

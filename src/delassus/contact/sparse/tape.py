@@ -31,8 +31,12 @@ def record_problem(data: Data) -> None:
         tape.numbers[at + i, 6] = rows.law.friction_offset[i]
     for c in range(data.state.after.size):
         tape.after[k, c] = data.state.after[c]
+        tape.impacts.kicks[k, c] = data.progress.bounces.kick[c]
     for b in range(data.bodies.at.size):
-        tape.parts[k, b] = 1.0
+        tape.parts[k, b], bounces = 1.0, data.progress.bounces
+        impacts = tape.impacts
+        impacts.times[k, b], impacts.falls[k, b] = bounces.times[b], bounces.falls[b]
+        impacts.firsts[k, b] = bounces.first[b]
 
 
 @compiled

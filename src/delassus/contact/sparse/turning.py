@@ -36,7 +36,7 @@ from delassus.contact.collision.vectors import (
     scaled,
 )
 from delassus.contact.sparse.motion import rotation_of
-from delassus.contact.sparse.records import Data, Model
+from delassus.contact.sparse.records import CONTACTS, NOT_STRUCK, Data, Model
 from delassus.contact.sparse.rows import is_at_rest
 from delassus.spatial.rotations import Array
 
@@ -257,6 +257,26 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     for c in range(2 if size > most else 0):
         out[e, c] *= math.sqrt(most / size)
     out[e, 2] = max((gap_end - gap) / dt - now[2], min(now[2], 0.0))
+
+
+@compiled
+def add_turning(data: Data) -> None:
+    """Add to row groups of contacts what these turn by; of islands that an impact has struck, no contact turns."""
+    rows, contacts, islands, last = data.rows, data.contacts, data.islands, data.progress.bounces.last
+    for k in range(islands.island[data.bodies.at.size]):
+        struck = False
+        for e in range(islands.node_ends[k], islands.node_ends[k + 1]):
+            struck = struck or last[islands.nodes[e]] != NOT_STRUCK
+        for m in range(islands.member_ends[k], islands.member_ends[k + 1]):
+            i, e = islands.members[m], islands.contact[islands.members[m]]
+            if i >= data.progress.step[CONTACTS]:
+                continue
+            if struck:
+                contacts.later[e] = NONE
+            for c in range(3):
+                contacts.turning[e, c] = 0.0 if struck else contacts.turning[e, c]
+                rows.law.turning[i, c] = contacts.turning[e, c]
+                rows.law.d[i, c] += rows.law.turning[i, c]
 
 
 @compiled

@@ -136,13 +136,13 @@ def _contact_step_derivatives(
     asked = {output.name for output in request.quantity.outputs}
     varying = {a.name: a.size for a in request.arguments if columns.get(a.name) in asked}
     varied = bound.varied(varying)
-    with_q, with_v, _ = bound.control_rates(v=None if found.impact is None else found.start)
+    controls = [bound.control_rates(v=None if found.impact is None else found.start)[:2], bound.control_rates()[:2]]
     problem, inputs = step.problem.held(cast(DualOps, varied.ops), varied.values), _inputs(varied)
     if step.problem.path is not None:
         varying[PATH] = step.tree.nv
         v = [Dual(x, {(PATH, k): 1.0}) for k, x in enumerate(step.v)]
         problem.follow(step.problem.path._replace(motion=inputs.motion(v, problem), h=inputs.h))
-    changes = StepChanges(step, found, (with_q, with_v), inputs, problem, varying)
+    changes = StepChanges(step, found, controls, inputs, problem, varying)
     made, distance = changes.all(), changes.distance()
     if PATH in made:
         made["v"] = made["v"] + made[PATH]

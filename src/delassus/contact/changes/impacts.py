@@ -1,0 +1,136 @@
+"""When impacts within a step are, as it changes: `delassus.contact.sparse.impact`, backwards.
+
+An impact of the time ``t`` starts from ``w₀ = v + k``, ``k = (h / 2 + t) a``, with the acceleration ``a`` of what
+nothing holds; it ends at ``w``, ``v ← w − k``, and centres of mass of free bodies are displaced by ``−t (w − w₀)``.
+With the gap ``φ`` of the contact that says when, all earlier displacements ``s``, and the velocity ``x = v + h a`` that
+a step without contacts reaches,
+
+    φ + J (s + y) = 0,   y = t (1 − t / h) v / 2 + t (1 + t / h) x / 2,   dt = −(dφ + d(J (s + y))) / (J w₀).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from delassus.algorithms.contact.law import turns_alike
+from delassus.contact.changes.blocks import InertialForces
+from delassus.contact.changes.contacts import cross_matrices, gap_changes, row_changes
+from delassus.contact.changes.record import ImpactRecord
+from delassus.spatial.numpy_ops import NUMPY
+from delassus.spatial.rotations import Array
+
+
+class ImpactChanges:
+    """An impact, of velocities (n,) ``before`` and ``after`` it at its time, and the displacement ``late`` before it.
+
+    Attributes
+    ----------
+    v : (n,) array
+        Velocities before it, half a step behind.
+    late_before, late : (n,) array
+        Displacements by impacts before it, and with it.
+    """
+
+    def __init__(self, step: Any, of: ImpactRecord, v: Array, after: Array, late: Array) -> None:
+        self._step, self.late_before, self.v = step, late, v
+        self._of_block = np.repeat(np.arange(len(of.times)), np.diff(step.first))
+        struck, times = np.isfinite(of.times), np.where(np.isfinite(of.times), of.times, 0.0)
+        dt = step.scene.options.dt
+        self._first, self._times, self._falls = of.first, times[self._of_block], of.falls[self._of_block]
+        self._part = np.where(struck, 0.5 + times / dt, 0.0)[self._of_block]
+        self._begin = v + of.kick
+        self._acceleration = of.kick / np.where(self._part > 0.0, self._part, 1.0)  # over the step
+        self._gained = np.where(self._part > 0.0, after - self._begin, 0.0)
+        bodies = step.scene.blocks.bodies
+        alone = np.flatnonzero(bodies.alone)  # of mass matrices: m, m c, inertia
+        m, *H = step.springs.mass[bodies.at[alone][:, None] + [0, 11, 15, 4, 21, 28, 35, 22, 23, 29]].T
+        centres = [x / m for x in H[:3]]
+        self._alike = turns_alike(NUMPY, m, *centres, *H[3:])[:, None, None]
+        self._free = bodies.first[alone][:, None] + np.arange(6)
+        self._centres = (1.0 - self._alike) * cross_matrices(np.stack(centres, axis=-1))
+        self.late = late - self._times * self._displaced(self._gained[:, None])[:, 0]
+        within = struck & np.where(times > 0.0, times < dt, bool(step.smoothing))
+        self._struck, self._own = struck, np.flatnonzero(within & (of.first >= 0))
+        self._earlier = np.flatnonzero(within & (of.first < 0))
+
+    def _displaced(self, x: Array) -> Array:
+        """Velocities (n, k) by which impacts displace, of those of all blocks: see `end_impact`."""
+        out, own = np.zeros_like(x), x[self._free]
+        out[self._free[:, :3]] = own[:, :3] - self._centres @ own[:, 3:]
+        out[self._free[:, 3:]] = self._alike * own[:, 3:]
+        return out
+
+    def _of_displacements(self, x: Array) -> Array:
+        """What counts velocities (n, k) from what counts those of displacements."""
+        out, own = np.zeros_like(x), x[self._free]
+        linear = own[:, :3]
+        out[self._free] = np.concatenate([linear, self._centres @ linear + self._alike * own[:, 3:]], axis=1)
+        return out
+
+    def start(self, dv: Array, late: Array) -> Array:
+        """What counts the end of the impact, from what counts velocities after it and displacements (n, k)."""
+        self._dv, self._dlate = dv, late.copy()
+        return dv - self._of_displacements(self._times[:, None] * late)
+
+    def end(
+        self, counts: Array, late: Array, times: Array, mass: Array, inertial: list[InertialForces], to: Any
+    ) -> Array:
+        """What counts velocities before it, from what counts those that it starts from; added to the rest.
+
+        ``times`` (blocks, k) are what later impacts count of times of these blocks.
+        """
+        step, part, dt = self._step, self._part[:, None], self._step.scene.options.dt
+        counts = counts + self._of_displacements(self._times[:, None] * self._dlate)
+        kicked = np.where(part > 0.0, counts - self._dv, 0.0)
+        path = part * kicked
+        at_times = self._acceleration[:, None] * kicked / dt
+        moved = self._gained[:, None]
+        at_times -= (moved if step.smoothing else self._displaced(moved)) * self._dlate
+        dv = counts - path
+        of_blocks = np.add.reduceat(at_times, step.first[:-1], axis=0)
+        of_blocks[self._struck] += times[self._struck]
+        times[self._struck] = 0.0
+        np.add.at(times, -1 - self._first[self._earlier], of_blocks[self._earlier])
+        if len(self._own):
+            of_times = self._pull_times(of_blocks[self._own], late, to)
+            dv, path = dv + of_times[0], path + of_times[1]
+        dv += (1.0 - self._falls[:, None]) * path
+        falls = self._falls[:, None] * path
+        if falls.any():
+            reached = self.v + self._acceleration
+            free, weights = step.scene.block_changes(step.record, self.v, reached), step.inverse.times(falls)
+            to.q[:] -= free.momentum_q.T.times(weights)
+            to.tau[:] += dt * weights
+            dv -= free.momentum_v.T.times(weights)
+            dv += step.springs.pull(self.v, self._acceleration, weights, to)
+            mass -= dt * step.record.tau[:, None] * weights
+            turning, accelerations = step.scene.joint_accelerations(step.record, self.v, reached)
+            inertial.append(InertialForces(turning, accelerations, -dt * weights, True))
+        return np.asarray(dv)
+
+    def _pull_times(self, counts: Array, late: Array, to: Any) -> tuple[Array, Array]:
+        """What counts velocities before and without the impact (n, k), from what counts its times (blocks, k)."""
+        step, own, m, k = self._step, self._own, self._step.m, counts.shape[1]
+        normal, dt, ends = step.J.row(2), step.scene.options.dt, list[tuple[Array, Array]]()
+        times, of_gaps = np.zeros(m), np.zeros((m, 1, k))
+        contacts = self._first[own]
+        u = normal.times(self._begin[:, None], m)[contacts, 0, 0]
+        np.add.at(of_gaps[:, 0], contacts, -counts / u[:, None])
+        times[contacts] = self._times[step.first[own]]
+        for velocities, sign in ((self.v, -1.0), (self.v + self._acceleration, 1.0)):
+            ends.append((velocities, (0.5 * times * (1.0 + sign * times / dt))[:, None, None] * of_gaps))
+        v, path = np.zeros((step.n, k)), np.zeros((step.n, k))
+        step.gaps.pulled(of_gaps, to.q)
+        for (_, of_rows), counted in zip([*ends, (None, of_gaps)], (v, path, late), strict=True):
+            normal.pulled(of_rows, counted)
+        for found, alone, counted in ((step.contacts, False, to.q), (step.by_velocities, True, to.v)):
+            if found is None:
+                continue
+            if alone:
+                gap_changes(found).pulled(of_gaps, counted)
+            for velocities, of_each in (*ends, (self.late_before, of_gaps)):
+                x: Any = [velocities[side.dofs] for side in step.sides]
+                row_changes(found, x, alone=alone).row(2).pulled(of_each, counted)
+        return v, path

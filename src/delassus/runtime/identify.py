@@ -413,9 +413,8 @@ def _fitted(of: _LeastSquares, begin: Array, domain: Domain) -> Minimum:
 def _within_bounces(of: _LeastSquares, cut: Callable[[int, bool], Windows], begin: Array, domain: Domain) -> Array:
     """Where a search over trajectories that bounce begins: what suits stretches from each measurement to the next.
 
-    Velocities of a trajectory whose bounces are at other times are those of another flight at some measurements, so
-    that derivatives there lead away. It is the given one where that suits whole trajectories better, or where no
-    stretch of two measurements has a start.
+    Velocities of a trajectory whose bounces are at other times are those of another flight at some measurements, where
+    derivatives lead away. The given one where that suits all better, or where no two measurements follow each other.
     """
     try:
         short = _LeastSquares(cut(2, False), of.parameters, of.tree, of.is_robust)

@@ -140,19 +140,17 @@ def impact_time(ops: ScalarOps, rate: Scalar, approach: Scalar, reached: Scalar,
     return h * clamped(ops, 2.0 * rate / over, 0.0, 1.0)
 
 
-def turns_alike(
-    ops: ScalarOps, m: Scalar, x: Scalar, y: Scalar, z: Scalar, xx: Scalar, yy: Scalar, zz: Scalar, xy: Scalar,
-    xz: Scalar, yz: Scalar,
-) -> Scalar:  # fmt: skip
+def turns_alike(ops: ScalarOps, m: Scalar, c: Sequence[Scalar], about: Sequence[Scalar]) -> Scalar:
     """1 where a body has the same inertia about all axes through its centre of mass: its energy has no orientation.
 
-    From its mass, that centre, and its inertia about the origin.
+    From its mass, that centre, and its inertia about the origin: xx, yy, zz, xy, xz, yz.
     """
-    a, b, c = xx - m * (y * y + z * z), yy - m * (x * x + z * z), zz - m * (x * x + y * y)
+    (x, y, z), (xx, yy, zz, xy, xz, yz) = c, about
+    a, b, d = xx - m * (y * y + z * z), yy - m * (x * x + z * z), zz - m * (x * x + y * y)
     worst: Scalar = 0.0
-    for apart in (a - b, b - c, xy + m * (x * y), xz + m * (x * z), yz + m * (y * z)):
+    for apart in (a - b, b - d, xy + m * (x * y), xz + m * (x * z), yz + m * (y * z)):
         worst = ops.maximum(worst, ops.maximum(apart, -apart))
-    return 1.0 - ops.less(ALIKE * (a + b + c), worst)
+    return 1.0 - ops.less(ALIKE * (a + b + d), worst)
 
 
 def part_beyond(ops: ScalarOps, margin: Scalar, smoothing: Scalar | None) -> Scalar:

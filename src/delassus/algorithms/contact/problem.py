@@ -417,7 +417,7 @@ def of_displaced(step: Any, problem: Problem) -> Matrix:
             continue
         H = ops.entries(problem.inertias[i])
         c, (x, y, z) = [x / H[0][0] for x in (H[1][5], H[2][3], H[0][4])], (H[k][3:] for k in (3, 4, 5))
-        alike = ops.derived(turns_alike(ops, H[0][0], *c, x[0], y[1], z[2], x[1], x[2], y[2]), 0.0)
+        alike = ops.derived(turns_alike(ops, H[0][0], c, [x[0], y[1], z[2], x[1], x[2], y[2]]), 0.0)
         across = scaled_matrix(ops, alike - 1.0, cross_matrix(ops, from_entries(ops, c)))
         turning = ops.hstack([ops.zeros(3, 3), scaled_matrix(ops, alike, ops.eye(3))])
         parts.append(ops.vstack([ops.hstack([ops.eye(3), across]), turning]))

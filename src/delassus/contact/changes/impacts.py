@@ -47,7 +47,8 @@ class ImpactChanges:
         alone = np.flatnonzero(bodies.alone)  # of mass matrices: m, m c, inertia
         m, *H = step.springs.mass[bodies.at[alone][:, None] + [0, 11, 15, 4, 21, 28, 35, 22, 23, 29]].T
         centres = [x / m for x in H[:3]]
-        self._alike = turns_alike(NUMPY, m, *centres, *H[3:])[:, None, None]
+        alike: Any = turns_alike(NUMPY, m, centres, H[3:])
+        self._alike = np.asarray(alike)[:, None, None]
         self._free = bodies.first[alone][:, None] + np.arange(6)
         self._centres = (1.0 - self._alike) * cross_matrices(np.stack(centres, axis=-1))
         self.late = late - self._times * self._displaced(self._gained[:, None])[:, 0]

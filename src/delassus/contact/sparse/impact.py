@@ -331,9 +331,9 @@ def gain(data: Data, c: int) -> float:
 @inlined
 def has_one_inertia(H: Array, at: int) -> bool:
     """Whether a free body with the mass matrix at that place has the same inertia about all axes (`turns_alike`)."""
-    m, x, y, z = H[at], H[at + 11] / H[at], H[at + 15] / H[at], H[at + 4] / H[at]
-    of_axes = H[at + 21], H[at + 28], H[at + 35], H[at + 22], H[at + 23], H[at + 29]
-    return turns_alike(m, x, y, z, of_axes[0], of_axes[1], of_axes[2], of_axes[3], of_axes[4], of_axes[5]) == 1.0
+    c = H[at + 11] / H[at], H[at + 15] / H[at], H[at + 4] / H[at]
+    about = H[at + 21], H[at + 28], H[at + 35], H[at + 22], H[at + 23], H[at + 29]
+    return turns_alike(H[at], c, about) == 1.0
 
 
 @compiled

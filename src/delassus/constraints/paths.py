@@ -288,7 +288,7 @@ class Paths:
             gap = ops.select(instead, gap + (1.0 - there) * far, old.gap)
             arms = {link: _either(ops, instead, arm, old.arms[link]) for link, arm in new.arms.items()}
             belt = chosen(ops, instead, new.belt, old.belt)
-            out.append(Candidate(gap, _either(ops, instead, new.axes, old.axes), arms, belt))
+            out.append(Candidate(gap, _either(ops, instead, new.axes, old.axes), arms, belt, instead))
         return out
 
     def _way_back(self, start: tuple[Placed, Placed], then: tuple[Placed, Placed], n: Vector) -> Vector:

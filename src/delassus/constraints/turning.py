@@ -1,0 +1,312 @@
+"""Contacts that turn within a step, in kernels: offsets ``κ`` of those that touch, as scenes have them.
+
+``κ`` (m/s) is what gap and slip over the displacement of the step differ by from what the rows of the start say of the
+velocity ``ṽ`` of the start, along two tangents and the normal; see `delassus.contact.sparse.turning`, whose law this
+is. Contacts at the poses ahead are those of the same number, where a shape is on a plane or touches at one point, and
+else those nearest to where both bodies carry them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from delassus.constraints.constraint import At, Candidate, Configuration
+from delassus.constraints.contact import Contact
+from delassus.constraints.paths import Twist, Twists
+from delassus.model.shapes import Box, Cylinder, Mesh
+from delassus.spatial.motion import chosen, column, cross_entries, dot, from_entries, minus, plus, plus_scaled
+from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
+
+RESTING = 1e-5
+"""Velocity (m/s) up to which what touches rests, and does not turn: ``κ`` goes with its square."""
+
+STRAIGHT = 1e-9
+"""Angle (rad) that flat shapes may turn in a step beside one another, and do not turn."""
+
+CHANGE = 10.0
+"""Over the gap up to which contacts are closed, what turning may change a gap by in a step."""
+
+OF_FACE = 3
+"""Contacts of what lies on a face."""
+
+MERGED = 1.05
+"""Square of a way over that of another up to which their ends are in one place."""
+
+SAME_SIDE = 0.9
+"""Cosine of the angle up to which the normal of a contact may turn in a step."""
+
+FAR = 1e30
+"""Square of a length (m²) that is longer than any."""
+
+Vector = list["Scalar"]
+
+
+class Chord(NamedTuple):
+    """Path of a link over a step, in axes of the world.
+
+    Its rotation (3 × 3) and origin (3) at both ends, its twist at the start, the ``way`` (3) of the origin, and
+    ``turn`` (3), the rotation vector (rad).
+    """
+
+    R: Matrix
+    origin: Vector
+    R_end: Matrix
+    origin_end: Vector
+    twist: Twist
+    way: Vector
+    turn: Vector
+
+    def to_end(self, ops: Ops, x: Vector) -> Vector:
+        """Where a point at ``x`` goes with the link."""
+        own = ops.transpose(self.R) @ from_entries(ops, minus(x, self.origin))
+        return plus(self.origin_end, column(ops, self.R_end @ own))
+
+    def velocity(self, x: Vector) -> Vector:
+        """Velocity (m/s) at the start of the point at ``x``."""
+        return plus(self.twist.linear, cross_entries(self.twist.angular, minus(x, self.origin)))
+
+    def way_of(self, x: Vector) -> Vector:
+        """How far the point goes that is at ``x`` halfway (m)."""
+        arm = [a - 0.5 * (b + c) for a, b, c in zip(x, self.origin, self.origin_end, strict=True)]
+        return plus(self.way, cross_entries(self.turn, arm))
+
+
+def chord_of(ops: Ops, R: Matrix, origin: Matrix, R_end: Matrix, origin_end: Matrix, twist: Twist) -> Chord:
+    """Path of a link from its poses at both ends (origins 3 × 1) and its twist at the start."""
+    turn: Vector = [0.0] * 3
+    for a, b in zip(ops.entries(ops.transpose(R)), ops.entries(ops.transpose(R_end)), strict=True):
+        turn = plus_scaled(turn, cross_entries(a, b), 0.5)
+    square = dot(turn, turn)  # of the sine; what follows begins the series of the angle over it
+    over = 1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0 + square * (5.0 / 112.0)))
+    start, end = column(ops, origin), column(ops, origin_end)
+    return Chord(R, start, R_end, end, twist, minus(end, start), [over * x for x in turn])
+
+
+class Place(NamedTuple):
+    """A contact: its gap (m), tangents and normal (3 each), and its point (3) in the world."""
+
+    gap: Scalar
+    tangents: Sequence[Vector]
+    normal: Vector
+    point: Vector
+
+    def rather(self, ops: Ops, other: Place, better: Scalar) -> Place:
+        """Gap, normal and point of the other one where that is ``better``; tangents stay."""
+        gap = ops.select(better, other.gap, self.gap)
+        return Place(gap, self.tangents, *(chosen(ops, better, x, y) for x, y in zip(other[2:], self[2:], strict=True)))
+
+
+def turning_of(
+    ops: Ops, h: Scalar, start: Place, end: Place, is_same: Scalar, chords: tuple[Chord, Chord | None],
+    belts: tuple[Vector, Vector] | None,
+) -> Vector:  # fmt: skip
+    """``κ`` (3, m/s) of one contact along its tangents and normal, over a step of ``h`` seconds.
+
+    ``end`` is the contact at the poses ahead that ``is_same`` (1); where it is not (0), it has the normal of the face
+    that both lie on, and both bodies carry the point. ``chords`` are the paths of both links, None of the world;
+    ``belts`` are velocities of the first's surface over the second's in the world, at the start and halfway.
+    """
+    a, b = chords
+    n, x = start.normal, start.point
+    to_a, to_b = a.to_end(ops, x), x if b is None else b.to_end(ops, x)
+    opened = ops.select(is_same, end.gap - start.gap, dot(end.normal, minus(to_a, to_b)))
+    y = chosen(ops, is_same, end.point, [0.5 * (p + q) for p, q in zip(to_a, to_b, strict=True)])
+    middle = [0.5 * (p + q) for p, q in zip(x, y, strict=True)]
+    half = plus(n, end.normal)
+    over = 1.0 / ops.sqrt(dot(half, half) + SQUARE_FLOOR)
+    half = [over * c for c in half]  # the normal halfway
+    velocity, way = a.velocity(x), a.way_of(middle)
+    if b is not None:
+        velocity, way = minus(velocity, b.velocity(x)), minus(way, b.way_of(middle))
+    slip, halfway = velocity, [(1.0 / h) * c for c in way]
+    if belts is not None:  # these move along surfaces
+        slip, halfway = plus(slip, belts[0]), plus(halfway, belts[1])
+    now, turned, both = [dot(t, slip) for t in start.tangents], list[Scalar](), plus(n, half)
+    part = 1.0 / (1.0 + dot(n, half))
+    for t, own in zip(start.tangents, now, strict=True):  # tangents turn with the normal
+        turned.append(dot(plus_scaled(t, both, -part * dot(t, half)), halfway) - own)
+    size, most = dot(turned, turned), dot(now, now)
+    larger = ops.less(most, size)
+    cut = ops.select(larger, ops.sqrt(most / ops.select(larger, size, 1.0) + SQUARE_FLOOR), 1.0)
+    u = dot(n, velocity)
+    normal = ops.maximum((1.0 / h) * opened - u, ops.minimum(u, 0.0))
+    turns = 1.0 - ops.less(dot(n, end.normal), SAME_SIDE)
+    return [turns * x for x in (*(cut * x for x in turned), normal)]
+
+
+class TurningPair:
+    """Contacts of one constraint at the start of a step and at the poses ahead, and which of these are the same."""
+
+    def __init__(
+        self, contact: At, ahead: At, h: Scalar, closed: float, chords: tuple[Chord, Chord | None]
+    ) -> None:  # fmt: skip
+        self.ops, self.h, self.closed, self.chords, self._at, self._ahead = (
+            contact.ops,
+            h,
+            closed,
+            chords,
+            contact,
+            ahead,
+        )
+        found = contact.robot.candidates[contact.index]
+        self.starts, self.ends = self._places(contact, found), self._places(ahead, ahead.robot.candidates[ahead.index])
+        self.touching = [(1.0 - self.ops.less(closed, x.gap)) * (1.0 - x.on_path) for x in found]
+        deepest = self.ends[0]
+        for end in self.ends[1:]:
+            deepest = deepest.rather(self.ops, end, self.ops.less(end.gap, deepest.gap))
+        self.deepest = deepest
+
+    def offsets(self) -> list[Vector]:
+        """``κ`` of each contact, zero where it does not turn, or is apart."""
+        belts, rotates, out = self._belts(), self._rotates(), list[Vector]()
+        for e, start in enumerate(self.starts):
+            by_number = self.contact.second is None or len(self.ends) == 1
+            end, same = self._by_number(e) if by_number else self._nearest(e)
+            acts = self.touching[e] * rotates * self.ops.maximum(same, self._lies_on_face())
+            kappa = turning_of(self.ops, self.h, start, end, same, self.chords, belts)
+            out.append([self.ops.select(acts, x, 0.0) for x in kappa])
+        return out
+
+    def turns(self) -> Scalar:
+        """1 where some contact touches and moves by enough to turn."""
+        ops = self.ops
+        out: Scalar = 0.0
+        for x, touching in zip(self.starts, self.touching, strict=True):
+            speed: Scalar = 0.0
+            for a in self.chords:
+                if a is not None:
+                    u = cross_entries(a.twist.angular, minus(x.point, a.origin))
+                    speed = ops.maximum(speed, ops.maximum(dot(u, u), dot(a.twist.linear, a.twist.linear)))
+            out = ops.maximum(out, touching * ops.less(RESTING * RESTING, speed))
+        return out * self._rotates()
+
+    @property
+    def contact(self) -> Contact:
+        """The constraint."""
+        found = self._at.robot.constraints[self._at.index]
+        assert isinstance(found, Contact), "others have no candidates"
+        return found
+
+    def _by_number(self, e: int) -> tuple[Place, Scalar]:
+        """The contact at the end, and 1 where it is the same one."""
+        ops, start, end, shape = self.ops, self.starts[e], self.ends[e], self.contact.shape
+        same = self._is_as_deep(start, end)
+        if isinstance(shape, Cylinder):  # the lowest point of a rim goes round
+            away = minus(end.point, self._carried(start))
+            same = same * ops.less(dot(away, away), 0.5 * shape.radius * shape.radius)
+        return self.deepest.rather(ops, end, same), same
+
+    def _nearest(self, e: int) -> tuple[Place, Scalar]:
+        """The same of a pair that touches at several points, which have no numbers.
+
+        It is nearest to where both bodies carry it, by less than half of the way to any other; of those in one place it
+        is the one with its gap.
+        """
+        ops, start, middle = self.ops, self.starts[e], self._carried(self.starts[e])
+        least: Scalar = FAR
+        other: Scalar = FAR
+        change: Scalar = FAR
+        best = self.ends[0]
+        for end in self.ends:
+            away, own, fits = minus(end.point, middle), _size(ops, end.gap - start.gap), self._is_as_deep(start, end)
+            square = dot(away, away)
+            farther, nearer = ops.less(MERGED * least, square), ops.less(MERGED * square, least)
+            closer = (1.0 - farther) * (1.0 - nearer) * ops.less(own, change)
+            passed = ops.select(farther, ops.minimum(other, square), ops.select(nearer, least, other))
+            taken, other = fits * ops.maximum(nearer, closer), ops.select(fits, passed, other)
+            least, change = ops.select(taken, square, least), ops.select(taken, own, change)
+            best = best.rather(ops, end, taken)
+        for c, beside in enumerate(self.starts):
+            if c != e:
+                away = minus(beside.point, start.point)
+                square = dot(away, away)
+                apart = self.touching[c] * ops.less((MERGED - 1.0) ** 2 * least, square)
+                other = ops.select(apart, ops.minimum(other, square), other)
+        same = ops.less(4.0 * least, other)
+        return self.deepest.rather(ops, best, same), same
+
+    def _is_as_deep(self, start: Place, end: Place) -> Scalar:
+        """1 where a gap changes little, and none at the end is deeper."""
+        little = 1.0 - self.ops.less(CHANGE * self.closed, _size(self.ops, end.gap - start.gap))
+        return little * (1.0 - self.ops.less(self.closed, end.gap - self.deepest.gap))
+
+    def _lies_on_face(self) -> Scalar:
+        """1 where as many contacts touch as on a face."""
+        if len(self.starts) < OF_FACE:
+            return 0.0
+        count: Scalar = 0.0
+        for x in self.touching:
+            count = count + x
+        return self.ops.less(OF_FACE - 0.5, count)
+
+    def _rotates(self) -> Scalar:
+        """1 where a pair may turn: flat shapes do where they rotate."""
+        ops, contact = self.ops, self.contact
+        shapes = (contact.shape, contact.second_shape) if contact.second is not None else (contact.shape,)
+        if not all(isinstance(x, Box | Mesh) for x in shapes):
+            return 1.0
+        angle: Scalar = 0.0
+        for a in self.chords:
+            if a is not None:
+                angle = angle + self.h * ops.sqrt(dot(a.twist.angular, a.twist.angular) + SQUARE_FLOOR)
+        return ops.less(STRAIGHT, angle)
+
+    def _places(self, at: At, found: Sequence[Candidate]) -> list[Place]:
+        out = list[Place]()
+        for x in found:
+            t, s, n = self.ops.entries(self.ops.transpose(x.axes))
+            link, arm = next(iter(x.arms.items()))
+            out.append(Place(x.gap, (t, s), n, column(self.ops, at.robot.origins[link] + arm)))
+        return out
+
+    def _carried(self, start: Place) -> Vector:
+        """The middle of where both bodies carry a contact."""
+        x, (a, b) = start.point, self.chords
+        to_b = x if b is None else b.to_end(self.ops, x)
+        return [0.5 * (p + q) for p, q in zip(a.to_end(self.ops, x), to_b, strict=True)]
+
+    def _belts(self) -> tuple[Vector, Vector] | None:
+        """Velocity of the first's surface over the second's, at the start and halfway."""
+        now, later = (self.contact.surface_motion(at) for at in (self._at, self._ahead))
+        if now is None or later is None:
+            return None
+        return now, [0.5 * (x + y) for x, y in zip(now, later, strict=True)]
+
+
+class Turning:
+    """Offsets of all contacts of a step.
+
+    ``robot`` is at the start, with its contacts (`Configuration.candidates`, those on paths), and ``ahead`` the same
+    robot, on the same operations, where it would be with the velocity of the start after ``h`` (s). ``twists`` are those
+    of the start, of all links that have contacts. Contacts touch up to a gap ``closed`` (m). All may be numbers with
+    rates (`DualOps`): of ``robot`` and ``ahead`` only ``ops``, ``tree``, ``constraints``, ``inputs``,
+    ``link_rotations``, ``origins`` and ``candidates`` are asked for.
+    """
+
+    def __init__(
+        self, robot: Configuration, ahead: Configuration, twists: Twists, h: Scalar, closed: float
+    ) -> None:  # fmt: skip
+        self.ops, self.pairs, chords = robot.ops, list[TurningPair](), dict[int, Chord]()
+        for link, twist in twists.items():
+            poses = (x for p in (robot, ahead) for x in (p.link_rotations[link], p.origins[link]))
+            chords[link] = chord_of(self.ops, *poses, twist)
+        for k, found in robot.candidates.items():
+            first, *others = found[0].arms
+            links = chords[first], chords[others[0]] if others else None
+            self.pairs.append(TurningPair(At(robot, k), At(ahead, k), h, closed, links))
+
+    def offsets(self) -> list[Vector]:
+        """``κ`` (3) of each contact point, in the order of constraints."""
+        return [x for pair in self.pairs for x in pair.offsets()]
+
+    def turn(self) -> Scalar:
+        """1 where any contact turns."""
+        out: Scalar = 0.0
+        for pair in self.pairs:
+            out = self.ops.maximum(out, pair.turns())
+        return out
+
+
+def _size(ops: Ops, x: Scalar) -> Scalar:
+    return ops.maximum(x, -x)

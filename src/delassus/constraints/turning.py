@@ -8,12 +8,12 @@ else those nearest to where both bodies carry them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
 
-from delassus.constraints.constraint import At, Candidate, Configuration
+from delassus.constraints.constraint import At, Configuration
 from delassus.constraints.contact import Contact
-from delassus.constraints.paths import Twist, Twists
+from delassus.constraints.paths import StepPath, Twist, Twists
 from delassus.model.shapes import Box, Cylinder, Mesh
 from delassus.spatial.motion import chosen, column, cross_entries, dot, from_entries, minus, plus, plus_scaled
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
@@ -138,55 +138,25 @@ def turning_of(
 class TurningPair:
     """Contacts of one constraint at the start of a step and at the poses ahead, and which of these are the same."""
 
-    def __init__(
-        self, contact: At, ahead: At, h: Scalar, closed: float, chords: tuple[Chord, Chord | None]
-    ) -> None:  # fmt: skip
-        self.ops, self.h, self.closed, self.chords, self._at, self._ahead = (
-            contact.ops,
-            h,
-            closed,
-            chords,
-            contact,
-            ahead,
-        )
-        found = contact.robot.candidates[contact.index]
-        self.starts, self.ends = self._places(contact, found), self._places(ahead, ahead.robot.candidates[ahead.index])
-        self.touching = [(1.0 - self.ops.less(closed, x.gap)) * (1.0 - x.on_path) for x in found]
-        deepest = self.ends[0]
+    def __init__(self, start: At, ahead: At, h: Scalar, closed: float, chords: tuple[Chord, Chord | None]) -> None:
+        self.ops, self.h, self.closed, self.chords, self._at, self._ahead = start.ops, h, closed, chords, start, ahead
+        self.contact, self.touching = _contact(start), _touching(start, closed)
+        self.starts, self.ends = _places(start), _places(ahead)
+        self.rotates = _rotates(start, [a.twist for a in chords if a is not None], h)
+        self.deepest = self.ends[0]
         for end in self.ends[1:]:
-            deepest = deepest.rather(self.ops, end, self.ops.less(end.gap, deepest.gap))
-        self.deepest = deepest
+            self.deepest = self.deepest.rather(self.ops, end, self.ops.less(end.gap, self.deepest.gap))
 
     def offsets(self) -> list[Vector]:
         """``κ`` of each contact, zero where it does not turn, or is apart."""
-        belts, rotates, out = self._belts(), self._rotates(), list[Vector]()
+        belts, out = self._belts(), list[Vector]()
         for e, start in enumerate(self.starts):
             by_number = self.contact.second is None or len(self.ends) == 1
             end, same = self._by_number(e) if by_number else self._nearest(e)
-            acts = self.touching[e] * rotates * self.ops.maximum(same, self._lies_on_face())
+            acts = self.touching[e] * self.rotates * self.ops.maximum(same, self._lies_on_face())
             kappa = turning_of(self.ops, self.h, start, end, same, self.chords, belts)
             out.append([self.ops.select(acts, x, 0.0) for x in kappa])
         return out
-
-    def turns(self) -> Scalar:
-        """1 where some contact touches and moves by enough to turn."""
-        ops = self.ops
-        out: Scalar = 0.0
-        for x, touching in zip(self.starts, self.touching, strict=True):
-            speed: Scalar = 0.0
-            for a in self.chords:
-                if a is not None:
-                    u = cross_entries(a.twist.angular, minus(x.point, a.origin))
-                    speed = ops.maximum(speed, ops.maximum(dot(u, u), dot(a.twist.linear, a.twist.linear)))
-            out = ops.maximum(out, touching * ops.less(RESTING * RESTING, speed))
-        return out * self._rotates()
-
-    @property
-    def contact(self) -> Contact:
-        """The constraint."""
-        found = self._at.robot.constraints[self._at.index]
-        assert isinstance(found, Contact), "others have no candidates"
-        return found
 
     def _by_number(self, e: int) -> tuple[Place, Scalar]:
         """The contact at the end, and 1 where it is the same one."""
@@ -240,26 +210,6 @@ class TurningPair:
             count = count + x
         return self.ops.less(OF_FACE - 0.5, count)
 
-    def _rotates(self) -> Scalar:
-        """1 where a pair may turn: flat shapes do where they rotate."""
-        ops, contact = self.ops, self.contact
-        shapes = (contact.shape, contact.second_shape) if contact.second is not None else (contact.shape,)
-        if not all(isinstance(x, Box | Mesh) for x in shapes):
-            return 1.0
-        angle: Scalar = 0.0
-        for a in self.chords:
-            if a is not None:
-                angle = angle + self.h * ops.sqrt(dot(a.twist.angular, a.twist.angular) + SQUARE_FLOOR)
-        return ops.less(STRAIGHT, angle)
-
-    def _places(self, at: At, found: Sequence[Candidate]) -> list[Place]:
-        out = list[Place]()
-        for x in found:
-            t, s, n = self.ops.entries(self.ops.transpose(x.axes))
-            link, arm = next(iter(x.arms.items()))
-            out.append(Place(x.gap, (t, s), n, column(self.ops, at.robot.origins[link] + arm)))
-        return out
-
     def _carried(self, start: Place) -> Vector:
         """The middle of where both bodies carry a contact."""
         x, (a, b) = start.point, self.chords
@@ -278,9 +228,9 @@ class Turning:
     """Offsets of all contacts of a step.
 
     ``robot`` is at the start, with its contacts (`Configuration.candidates`, those on paths), and ``ahead`` the same
-    robot, on the same operations, where it would be with the velocity of the start after ``h`` (s). ``twists`` are those
-    of the start, of all links that have contacts. Contacts touch up to a gap ``closed`` (m). All may be numbers with
-    rates (`DualOps`): of ``robot`` and ``ahead`` only ``ops``, ``tree``, ``constraints``, ``inputs``,
+    robot, on the same operations, where it would be with the velocity of the start after ``h`` (s). ``twists`` are
+    those of the start, of all links that have contacts. Contacts touch up to a gap ``closed`` (m). All may be numbers
+    with rates (`DualOps`): of ``robot`` and ``ahead`` only ``ops``, ``tree``, ``constraints``, ``inputs``,
     ``link_rotations``, ``origins`` and ``candidates`` are asked for.
     """
 
@@ -300,12 +250,69 @@ class Turning:
         """``κ`` (3) of each contact point, in the order of constraints."""
         return [x for pair in self.pairs for x in pair.offsets()]
 
-    def turn(self) -> Scalar:
-        """1 where any contact turns."""
-        out: Scalar = 0.0
-        for pair in self.pairs:
-            out = self.ops.maximum(out, pair.turns())
-        return out
+
+def turning(robot: Configuration, ahead: Callable[[], Configuration], path: StepPath) -> list[Vector]:
+    """`Turning.offsets` of a step, for which nothing is done where no contact turns."""
+    ops, n = robot.ops, sum(3 * len(x) for x in robot.candidates.values())
+    if not n:
+        return []
+    twists = path.twists(robot)
+
+    def found(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
+        return [x for own in Turning(robot, ahead(), twists, path.h, path.closed).offsets() for x in own], 1.0
+
+    nothing = 1.0 - turns(robot, twists, path.h, path.closed)
+    offsets = ops.repeat(1, [0.0] * n, found, nothing)
+    return [offsets[k : k + 3] for k in range(0, n, 3)]
+
+
+def turns(robot: Configuration, twists: Twists, h: Scalar, closed: float) -> Scalar:
+    """1 where some contact of `Turning` touches and moves by enough to turn."""
+    ops = robot.ops
+    out: Scalar = 0.0
+    for k, found in robot.candidates.items():
+        at, moving = At(robot, k), cast(Scalar, 0.0)
+        of_pair = [(column(ops, robot.origins[link]), twists[link]) for link in found[0].arms]
+        for x, touches in zip(_places(at), _touching(at, closed), strict=True):
+            speed: Scalar = 0.0
+            for origin, twist in of_pair:
+                u = cross_entries(twist.angular, minus(x.point, origin))
+                speed = ops.maximum(speed, ops.maximum(dot(u, u), dot(twist.linear, twist.linear)))
+            moving = ops.maximum(moving, touches * ops.less(RESTING * RESTING, speed))
+        out = ops.maximum(out, moving * _rotates(at, [twist for _, twist in of_pair], h))
+    return out
+
+
+def _rotates(at: At, twists: Sequence[Twist], h: Scalar) -> Scalar:
+    """1 where a pair may turn: flat shapes do where they rotate."""
+    ops, contact = at.ops, _contact(at)
+    shapes = (contact.shape, contact.second_shape) if contact.second is not None else (contact.shape,)
+    if not all(isinstance(x, Box | Mesh) for x in shapes):
+        return 1.0
+    angle: Scalar = 0.0
+    for twist in twists:
+        angle = angle + h * ops.sqrt(dot(twist.angular, twist.angular) + SQUARE_FLOOR)
+    return ops.less(STRAIGHT, angle)
+
+
+def _contact(at: At) -> Contact:
+    found = at.robot.constraints[at.index]
+    assert isinstance(found, Contact), "others have no candidates"
+    return found
+
+
+def _touching(at: At, closed: float) -> list[Scalar]:
+    """1 for each contact that touches, and was not sought on a path."""
+    return [(1.0 - at.ops.less(closed, x.gap)) * (1.0 - x.on_path) for x in at.robot.candidates[at.index]]
+
+
+def _places(at: At) -> list[Place]:
+    out = list[Place]()
+    for x in at.robot.candidates[at.index]:
+        t, s, n = at.ops.entries(at.ops.transpose(x.axes))
+        link, arm = next(iter(x.arms.items()))
+        out.append(Place(x.gap, (t, s), n, column(at.ops, at.robot.origins[link] + arm)))
+    return out
 
 
 def _size(ops: Ops, x: Scalar) -> Scalar:

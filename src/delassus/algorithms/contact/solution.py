@@ -273,6 +273,8 @@ def implied(
         u, gained = along_rows(v), minus(v, start)
         for x in problem.points:
             u[x.row + 2] = u[x.row + 2] + x.rate
+            for k, offset in enumerate(x.turning):
+                u[x.row + k] = u[x.row + k] + offset
         return column(ops, momentum(gained, p)), u, lambda u: image(problem, p, u)
 
     v, p = ops.implicit_motion(found.velocity, plain.p, equations, space)

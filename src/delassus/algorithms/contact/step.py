@@ -64,13 +64,13 @@ from delassus.algorithms.contact.solution import (
     implied,
     points_of,
     pushes,
+    robot_ahead,
 )
 from delassus.algorithms.contact.solvers import fixed_point
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.loops.impulses import ClosedLoops, LoopImpulses
-from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import momentum
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import BoundedJoint
@@ -183,7 +183,8 @@ class KernelStep:
             of_impact = apart(ops, struck.p, joints, of_limits=True)
             impulses = plus(impulses, of_impact)
             residuals = [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
-        return StepSolution(q, v, impulses, residuals, motion, before, last, correction, struck, moved, displaced)
+        out = q, v, impulses, residuals, motion, before, last, correction, struck, moved, displaced, offsets
+        return StepSolution(*out)
 
     def _taken(self, solved: tuple[StepProblem, Outcome], y: Matrix, taken: Matrix | None) -> SolvedProblem:
         """What impulses make of velocities ``L⁻¹ y``, with those that `_beside_loops` takes."""
@@ -332,18 +333,11 @@ class KernelStep:
 
     def _turning(self, impact: Impact | None) -> list[list[Scalar]]:
         """What contact points turn by (3 each, m/s): none of what an impact has struck."""
-        ops, problem, at = self.ops, self.problem, self.tree.v_slices
-
-        def ahead() -> Problem:
-            q, _ = position_update(ops, problem, list(self.q), list(self.v), self.h, [0.0] * self.tree.nv)
-            return problem.at(ops.state_vector(q), range(len(problem.constraints)))
-
-        out = turning(problem, ahead, self.path)
-        for k, (candidate, *_) in enumerate(self.points if impact is not None else []):
-            for link in candidate.arms:
-                struck = impact.when.struck[at[link].start]
-                out[k] = [ops.select(struck, 0.0, x) for x in out[k]]
-        return out
+        out = turning(self.problem, partial(robot_ahead, self.problem, self.q, self.v, self.h), self.path)
+        if impact is None:
+            return out
+        each = zip(out, impact.struck_points(self), strict=True)
+        return [[self.ops.select(struck, 0.0, x) for x in own] for own, struck in each]
 
     # -- laws ----------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from delassus.spatial.motion import chosen, column, cross_entries, dot, from_ent
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
 RESTING = 1e-5
-"""Velocity (m/s) up to which what touches rests, and does not turn: ``κ`` goes with its square."""
+"""Velocity (m/s, rad/s) up to which what touches rests, and does not turn: ``κ`` goes with its square."""
 
 STRAIGHT = 1e-9
 """Angle (rad) that flat shapes may turn in a step beside one another, and do not turn."""
@@ -270,17 +270,21 @@ def turns(robot: Configuration, twists: Twists, h: Scalar, closed: float) -> Sca
     """1 where some contact of `Turning` touches and moves by enough to turn."""
     ops = robot.ops
     out: Scalar = 0.0
+    moving = {link: _moves(ops, twist) for link, twist in twists.items()}
     for k, found in robot.candidates.items():
-        at, moving = At(robot, k), cast(Scalar, 0.0)
-        of_pair = [(column(ops, robot.origins[link]), twists[link]) for link in found[0].arms]
-        for x, touches in zip(_places(at), _touching(at, closed), strict=True):
-            speed: Scalar = 0.0
-            for origin, twist in of_pair:
-                u = cross_entries(twist.angular, minus(x.point, origin))
-                speed = ops.maximum(speed, ops.maximum(dot(u, u), dot(twist.linear, twist.linear)))
-            moving = ops.maximum(moving, touches * ops.less(RESTING * RESTING, speed))
-        out = ops.maximum(out, moving * _rotates(at, [twist for _, twist in of_pair], h))
+        at, moves, touches = At(robot, k), cast(Scalar, 0.0), cast(Scalar, 0.0)
+        for link in found[0].arms:
+            moves = ops.maximum(moves, moving[link])
+        for x in _touching(at, closed):
+            touches = ops.maximum(touches, x)
+        out = ops.maximum(out, moves * touches * _rotates(at, [twists[link] for link in found[0].arms], h))
     return out
+
+
+def _moves(ops: Ops, twist: Twist) -> Scalar:
+    """1 where a link is not at rest."""
+    squares = (dot(x, x) for x in twist)
+    return ops.less(RESTING * RESTING, ops.maximum(*squares))
 
 
 def _rotates(at: At, twists: Sequence[Twist], h: Scalar) -> Scalar:

@@ -47,6 +47,19 @@ class Outcome(NamedTuple):
     residuals: tuple[Scalar, Scalar, Scalar]
 
 
+class Gain(NamedTuple):
+    """``G p``, and the parts of the kinetic energy (J) that impulses add: ``pᵀ free`` and ``½ pᵀ G p``."""
+
+    moved: list[Scalar]
+    work: Scalar
+    square: Scalar
+
+    @property
+    def numbers(self) -> list[Scalar]:
+        """All of them."""
+        return [*self.moved, self.work, self.square]
+
+
 Bounds: TypeAlias = "tuple[Scalar | None, Scalar | None]"
 """Least and largest velocity; None is without."""
 
@@ -151,39 +164,41 @@ class StepProblem:
 
     def without_gain(
         self, p: Sequence[Scalar], again: Callable[[StepProblem], list[Scalar]]
-    ) -> tuple[StepProblem, list[Scalar]]:
-        """The problem and its impulses; where these would bring energy, the one whose contacts do not turn."""
-        gains, straight = self.gains(p), self.turning(0.0)
-        p = self.ops.repeat(1, list(p), lambda _: (again(straight), 1.0), 1.0 - gains)
-        return self.turning(1.0 - gains), p
+    ) -> tuple[StepProblem, list[Scalar], Gain]:
+        """The problem, its impulses and what they gain; where they gain some, those if contacts do not turn."""
+        energies = self.energies(p)
+        gains = self.ops.less(MOST_GAIN * energies.square, energies.work + energies.square)
+        straight, n = self.turning(0.0), len(p)
+
+        def solved(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
+            p = again(straight)
+            return [*p, *self.energies(p).numbers], 1.0
+
+        found = self.ops.repeat(1, [*p, *energies.numbers], solved, 1.0 - gains)
+        return self.turning(1.0 - gains), found[:n], Gain(found[n:-2], *found[-2:])
 
     def velocity(self, row: int, p: Sequence[Scalar]) -> Scalar:
         """``u`` of a row."""
         return sum((g * x for g, x in zip(self.G[row], p, strict=True)), self.b[row])
 
-    def _energies(self, p: Sequence[Scalar]) -> tuple[list[Scalar], Scalar, Scalar]:
-        """``G p``, and the parts of the kinetic energy (J) that impulses add: ``pᵀ free`` and ``½ pᵀ G p``."""
+    def energies(self, p: Sequence[Scalar]) -> Gain:
+        """What impulses do to velocities, and to the kinetic energy."""
         moved = [sum((g * x for g, x in zip(row, p, strict=True)), cast(Scalar, 0.0)) for row in self.G]
         square: Scalar = 0.0
         work: Scalar = 0.0
         for x, change, free in zip(p, moved, self.free, strict=True):
             square, work = square + 0.5 * (x * change), work + x * free
-        return moved, work, square
+        return Gain(moved, work, square)
 
-    def gains(self, p: Sequence[Scalar]) -> Scalar:
-        """1 where impulses bring energy, by more than a part that is an error of the step."""
-        _, work, square = self._energies(p)
-        return self.ops.less(MOST_GAIN * square, work + square)
-
-    def safe(self, p: Sequence[Scalar], budget: Scalar = 0.0) -> Outcome:
+    def safe(self, p: Sequence[Scalar], budget: Scalar = 0.0, energies: Gain | None = None) -> Outcome:
         """Impulses that add no kinetic energy beyond a budget (J): ``½ α² pᵀ G p + α pᵀ free ≤ budget``.
 
-        Where contacts turn they may add a part of ``½ pᵀ G p``.
+        Where contacts turn they may add `MOST_GAIN` of ``½ pᵀ G p``. ``energies`` are those of ``p``, if known.
         """
         ops = self.ops
-        moved, work, square = self._energies(p)
-        size = sum((y * y for x in self.points for y in x.turning), cast(Scalar, 0.0))
+        moved, work, square = self.energies(p) if energies is None else energies
         if any(x.turning for x in self.points):
+            size = sum((y * y for x in self.points for y in x.turning), cast(Scalar, 0.0))
             budget = budget + ops.select(ops.less(0.0, size), MOST_GAIN * square, 0.0)
         part = passive_part(ops, work, square, budget)
         p, moved = [part * x for x in p], [part * x for x in moved]

@@ -127,10 +127,13 @@ class KernelStep:
                    at: KernelStep = self) -> tuple[StepProblem, Outcome]:  # fmt: skip
             problem = StepProblem(ops, at.G, free, at.size_of, points, joints, pyramid)
             p = solver(problem, start, times, tolerance) if start else []
+            energies = None
             if any(x.turning for x in points):
-                problem, p = problem.without_gain(p, lambda x: solver(x, start, times, tolerance))
+                problem, p, energies = problem.without_gain(p, lambda x: solver(x, start, times, tolerance))
             p = p if image is None else problem.implicit(p, image)
-            return problem, problem.safe([at.moves.get(row, 1.0) * x for row, x in enumerate(p)], budget)
+            if at.moves:
+                p, energies = [at.moves.get(row, 1.0) * x for row, x in enumerate(p)], None
+            return problem, problem.safe(p, budget, energies)
 
         y, free, taken = self.free(self.motion)
         ops.mark("contact problem", [ops.matrix([free]), self._held] if free else [])

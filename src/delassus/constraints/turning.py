@@ -36,6 +36,12 @@ MERGED = 1.05
 SAME_SIDE = 0.9
 """Cosine of the angle up to which the normal of a contact may turn in a step."""
 
+ROUNDING = 64.0
+"""Round-off of a way over that of numbers (m): offsets over a step that differ by less are not cut."""
+
+NEVER = 1e30
+"""Velocity (m/s) of what is cut nowhere near."""
+
 FAR = 1e30
 """Square of a length (m²) that is longer than any."""
 
@@ -97,11 +103,18 @@ class Place(NamedTuple):
         return Place(gap, self.tangents, *(chosen(ops, better, x, y) for x, y in zip(other[2:], self[2:], strict=True)))
 
 
+class Offset(NamedTuple):
+    """``κ`` (3, m/s) of a contact, and by how much velocities (m/s) are apart at which it is cut, or is not."""
+
+    kappa: Vector
+    distance: Scalar
+
+
 def turning_of(
     ops: Ops, h: Scalar, start: Place, end: Place, is_same: Scalar, chords: tuple[Chord, Chord | None],
     belts: tuple[Vector, Vector] | None,
-) -> Vector:  # fmt: skip
-    """``κ`` (3, m/s) of one contact along its tangents and normal, over a step of ``h`` seconds.
+) -> Offset:  # fmt: skip
+    """``κ`` of one contact along its tangents and normal, over a step of ``h`` seconds.
 
     ``end`` is the contact at the poses ahead that ``is_same`` (1); where it is not (0), it has the normal of the face
     that both lie on, and both bodies carry the point. ``chords`` are the paths of both links, None of the world;
@@ -126,13 +139,17 @@ def turning_of(
     part = 1.0 / (1.0 + dot(n, half))
     for t, own in zip(start.tangents, now, strict=True):  # tangents turn with the normal
         turned.append(dot(plus_scaled(t, both, -part * dot(t, half)), halfway) - own)
-    size, most = dot(turned, turned), dot(now, now)
-    larger = ops.less(most, size)
-    cut = ops.select(larger, ops.sqrt(most / ops.select(larger, size, 1.0) + SQUARE_FLOOR), 1.0)
-    u = dot(n, velocity)
-    normal = ops.maximum((1.0 / h) * opened - u, ops.minimum(u, 0.0))
+    size, most = (ops.sqrt(dot(x, x) + SQUARE_FLOOR) for x in (turned, now))
+    alike, u = ROUNDING * ops.epsilon / h, dot(n, velocity)
+    larger, opens, least = ops.less(most + alike, size), (1.0 / h) * opened - u, ops.minimum(u, 0.0)
+    cut = ops.select(larger, most / ops.select(larger, size, 1.0), 1.0)
+    opening = ops.select(ops.less(opens, least - alike), least, opens)
     turns = 1.0 - ops.less(dot(n, end.normal), SAME_SIDE)
-    return [turns * x for x in (*(cut * x for x in turned), normal)]
+    kappa = [turns * x for x in (*(cut * x for x in turned), opening)]
+    slides = ops.select(ops.less(alike, size), _size(ops, size - most), NEVER)
+    presses = ops.select(ops.less(opens, 0.0), ops.minimum(_size(ops, opens - least), _size(ops, u)), opens)
+    presses = ops.select(ops.less(alike, _size(ops, opens)), presses, NEVER)
+    return Offset(kappa, ops.minimum(slides, presses))
 
 
 class TurningPair:
@@ -147,15 +164,16 @@ class TurningPair:
         for end in self.ends[1:]:
             self.deepest = self.deepest.rather(self.ops, end, self.ops.less(end.gap, self.deepest.gap))
 
-    def offsets(self) -> list[Vector]:
-        """``κ`` of each contact, zero where it does not turn, or is apart."""
-        belts, out = self._belts(), list[Vector]()
+    def offsets(self) -> list[Offset]:
+        """That of each contact, ``κ`` zero where it does not turn, or is apart."""
+        belts, out = self._belts(), list[Offset]()
         for e, start in enumerate(self.starts):
             by_number = self.contact.second is None or len(self.ends) == 1
             end, same = self._by_number(e) if by_number else self._nearest(e)
             acts = self.touching[e] * self.rotates * self.ops.maximum(same, self._lies_on_face())
-            kappa = turning_of(self.ops, self.h, start, end, same, self.chords, belts)
-            out.append([self.ops.select(acts, x, 0.0) for x in kappa])
+            kappa, distance = turning_of(self.ops, self.h, start, end, same, self.chords, belts)
+            kappa = [self.ops.select(acts, x, 0.0) for x in kappa]
+            out.append(Offset(kappa, self.ops.select(acts, distance, NEVER)))
         return out
 
     def _by_number(self, e: int) -> tuple[Place, Scalar]:
@@ -248,7 +266,11 @@ class Turning:
 
     def offsets(self) -> list[Vector]:
         """``κ`` (3) of each contact point, in the order of constraints."""
-        return [x for pair in self.pairs for x in pair.offsets()]
+        return [x.kappa for pair in self.pairs for x in pair.offsets()]
+
+    def distances(self) -> list[Scalar]:
+        """`Offset.distance` of each of them."""
+        return [x.distance for pair in self.pairs for x in pair.offsets()]
 
 
 def turning(robot: Configuration, ahead: Callable[[], Configuration], path: StepPath) -> list[Vector]:

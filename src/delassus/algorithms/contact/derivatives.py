@@ -59,12 +59,17 @@ class StepChanges:
         self._varying, parameters = varying, [(name, k) for name, size in varying.items() for k in range(size)]
         self._widths = {"q": nv, "v": nv, "given": len(parameters)}
         self._varied = Varied(step, inputs, problem, found.start, parameters)
+        self._turned = turning_changes(step, self._varied)
         self._before = self._varied if found.impact is None else Varied(step, inputs, problem, step.v, parameters)
 
     def distance(self) -> Matrix:
         """Distance (m/s, rad/s) of the nearest other mode (1 × 1), of the step and of its impacts."""
         ops, impact = self._ops, self._found.impact
-        nearest = nearest_mode(ops, self._last.modes, self._last.holds)
+        nearest, solved = nearest_mode(ops, self._last.modes, self._last.holds), self._found.solved
+        for k, (x, turns) in enumerate(zip(self._turned.distances, self._turns(), strict=True)):
+            acts = turns * solved.problem.turns * ops.less(0.0, solved.outcome.p[3 * k + 2])
+            ((y,),) = ops.entries(nearest)
+            nearest = ops.matrix([[ops.select(acts, ops.minimum(x, y), y)]])
         if impact is None:
             return nearest
         for solved in impact.phases:
@@ -114,12 +119,14 @@ class StepChanges:
 
     def _turning(self) -> Matrix:
         """Changes (3 n × k) of what contacts turn by, of those that no impact has struck."""
-        ops, step, impact = self._ops, self._step, self._found.impact
-        found = turning_changes(step, self._varied)
+        ops, step, found = self._ops, self._step, self._turned
         out = self._beside(3 * len(step.points), q=found.with_q, v=found.with_v, given=found.given)
-        if impact is None:
-            return out
-        return diagonal(ops, [1.0 - struck for struck in impact.struck_points(step) for _ in range(3)]) @ out
+        return diagonal(ops, [x for x in self._turns() for _ in range(3)]) @ out if step.points else out
+
+    def _turns(self) -> list[Scalar]:
+        """0 for each contact point that an impact has struck, else 1."""
+        step, impact = self._step, self._found.impact
+        return [1.0] * len(step.points) if impact is None else [1.0 - x for x in impact.struck_points(step)]
 
     def _displaced(
         self, changes: PositionChanges, late: Sequence[Scalar], with_late: Matrix

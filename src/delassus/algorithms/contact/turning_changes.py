@@ -31,7 +31,8 @@ from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.integrate import position_update_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.constraints.turning import Turning, turns
+from delassus.algorithms.problem import Problem
+from delassus.constraints.turning import NEVER, Turning, turns
 from delassus.spatial.dual_ops import Dual
 from delassus.spatial.ops import Matrix, Scalar
 
@@ -40,35 +41,41 @@ AHEAD = "ahead"
 
 
 class TurningChanges(NamedTuple):
-    """Changes of ``κ`` (3 n × …) of all contact points with positions, velocities of the start, and parameters."""
+    """Changes of ``κ`` (3 n × …) of all contact points with positions, velocities of the start, and parameters.
+
+    ``distances`` (n) are velocities (m/s) by which points are apart from where offsets are cut, or are not.
+    """
 
     with_q: Matrix
     with_v: Matrix
     given: Matrix
+    distances: list[Scalar]
 
 
 def turning_changes(step: KernelStep, varied: Varied) -> TurningChanges:
     """Those at the start of a step, which are not looked for where no contact turns."""
     ops, problem, path = step.ops, step.problem, step.path
-    height, widths = 3 * len(step.points), [step.tree.nv, step.tree.nv, len(varied.parameters)]
-    if not height:
-        return TurningChanges(*(ops.zeros(0, width) for width in widths))
-    total = sum(widths)
+    n, widths = len(step.points), [step.tree.nv, step.tree.nv, len(varied.parameters)]
+    if not n:
+        return TurningChanges(*(ops.zeros(0, width) for width in widths), [])
+    total, twists = sum(widths), path.twists(problem)
 
     def found(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
-        return [x for row in ops.entries(_changes(step, varied)) for x in row], 1.0
+        ahead = robot_ahead(problem, step.q, step.v, step.h)
+        distances = Turning(problem, ahead, twists, step.h, path.closed).distances()
+        return [*distances, *(x for row in ops.entries(_changes(step, ahead, varied)) for x in row)], 1.0
 
-    nothing = 1.0 - turns(problem, path.twists(problem), step.h, path.closed)
-    made = ops.repeat(1, [0.0] * (height * total), found, nothing)
-    whole = ops.matrix([made[k : k + total] for k in range(0, height * total, total)])
+    nothing = 1.0 - turns(problem, twists, step.h, path.closed)
+    made = ops.repeat(1, [NEVER] * n + [0.0] * (3 * n * total), found, nothing)
+    whole = ops.matrix([made[k : k + total] for k in range(n, len(made), total)])
     ends = [0, widths[0], widths[0] + widths[1], total]
-    return TurningChanges(*(ops.take(whole, None, range(*part)) for part in pairwise(ends)))
+    return TurningChanges(*(ops.take(whole, None, range(*part)) for part in pairwise(ends)), made[:n])
 
 
-def _changes(step: KernelStep, varied: Varied) -> Matrix:
+def _changes(step: KernelStep, ahead: Problem, varied: Varied) -> Matrix:
     """All of them side by side (3 n × (2 nv + k))."""
     ops, problem, path, nv, k = step.ops, step.problem, step.path, step.tree.nv, len(varied.parameters)
-    ahead, still = robot_ahead(problem, step.q, step.v, step.h), [ops.zeros(joint.nv, 1) for joint in step.tree.joints]
+    still = [ops.zeros(joint.nv, 1) for joint in step.tree.joints]
     start, end = Rates(step.motion, still), Rates(DynamicsProblem(ahead, None, None, gravity=ops.zeros(3, 1)), still)
     with_q, moved, _ = position_update_changes(varied.problem, list(step.v), varied.h, [0.0] * nv, varied.parameters)
     moving = ops.hstack([with_q, ops.take(moved, None, [*range(nv), *range(2 * nv, 2 * nv + k)])])

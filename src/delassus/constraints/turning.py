@@ -98,41 +98,53 @@ class Place(NamedTuple):
 
 
 def turning_of(
-    ops: Ops, h: Scalar, start: Place, end: Place, is_same: Scalar, chords: tuple[Chord, Chord | None],
+    ops: Ops, h: Scalar, start: Place, end: Place, is_same: Scalar | None, chords: tuple[Chord, Chord | None],
     belts: tuple[Vector, Vector] | None,
 ) -> Vector:  # fmt: skip
     """``κ`` (3, m/s) of one contact along its tangents and normal, over a step of ``h`` seconds.
 
-    ``end`` is the contact at the poses ahead that ``is_same`` (1); where it is not (0), it has the normal of the face
-    that both lie on, and both bodies carry the point. ``chords`` are the paths of both links, None of the world;
-    ``belts`` are velocities of the first's surface over the second's in the world, at the start and halfway.
+    ``end`` is the contact at the poses ahead that ``is_same`` (1, or None for certain); where it is not (0), it has the
+    normal of the face that both lie on, and both bodies carry the point. Its normal is ``start.normal`` itself where
+    that cannot turn. ``chords`` are the paths of both links, None of the world; ``belts`` are velocities of the first's
+    surface over the second's in the world, at the start and halfway.
     """
     a, b = chords
-    n, x = start.normal, start.point
-    to_a, to_b = a.to_end(ops, x), x if b is None else b.to_end(ops, x)
-    opened = ops.select(is_same, end.gap - start.gap, dot(end.normal, minus(to_a, to_b)))
-    y = chosen(ops, is_same, end.point, [0.5 * (p + q) for p, q in zip(to_a, to_b, strict=True)])
+    n, x, y, opened = start.normal, start.point, end.point, end.gap - start.gap
+    if is_same is not None:
+        to_a, to_b = a.to_end(ops, x), x if b is None else b.to_end(ops, x)
+        opened = ops.select(is_same, opened, dot(end.normal, minus(to_a, to_b)))
+        y = chosen(ops, is_same, y, [0.5 * (p + q) for p, q in zip(to_a, to_b, strict=True)])
     middle = [0.5 * (p + q) for p, q in zip(x, y, strict=True)]
-    half = plus(n, end.normal)
-    over = 1.0 / ops.sqrt(dot(half, half) + SQUARE_FLOOR)
-    half = [over * c for c in half]  # the normal halfway
     velocity, way = a.velocity(x), a.way_of(middle)
     if b is not None:
         velocity, way = minus(velocity, b.velocity(x)), minus(way, b.way_of(middle))
     slip, halfway = velocity, [(1.0 / h) * c for c in way]
     if belts is not None:  # these move along surfaces
         slip, halfway = plus(slip, belts[0]), plus(halfway, belts[1])
-    now, turned, both = [dot(t, slip) for t in start.tangents], list[Scalar](), plus(n, half)
-    part = 1.0 / (1.0 + dot(n, half))
-    for t, own in zip(start.tangents, now, strict=True):  # tangents turn with the normal
-        turned.append(dot(plus_scaled(t, both, -part * dot(t, half)), halfway) - own)
+    now, turned = [dot(t, slip) for t in start.tangents], list[Scalar]()
+    for t, own in zip(_tangents_halfway(ops, start, end), now, strict=True):
+        turned.append(dot(t, halfway) - own)
     size, most = dot(turned, turned), dot(now, now)
     larger = ops.less(most, size)
     cut = ops.select(larger, ops.sqrt(most / ops.select(larger, size, 1.0) + SQUARE_FLOOR), 1.0)
     u = dot(n, velocity)
-    normal = ops.maximum((1.0 / h) * opened - u, ops.minimum(u, 0.0))
+    kappa = [*(cut * x for x in turned), ops.maximum((1.0 / h) * opened - u, ops.minimum(u, 0.0))]
+    if end.normal is n:
+        return kappa
     turns = 1.0 - ops.less(dot(n, end.normal), SAME_SIDE)
-    return [turns * x for x in (*(cut * x for x in turned), normal)]
+    return [turns * x for x in kappa]
+
+
+def _tangents_halfway(ops: Ops, start: Place, end: Place) -> Sequence[Vector]:
+    """Tangents of the start, turned as the normal is halfway."""
+    n = start.normal
+    if end.normal is n:
+        return start.tangents
+    half = plus(n, end.normal)
+    over = 1.0 / ops.sqrt(dot(half, half) + SQUARE_FLOOR)
+    half = [over * c for c in half]
+    both, part = plus(n, half), 1.0 / (1.0 + dot(n, half))
+    return [plus_scaled(t, both, -part * dot(t, half)) for t in start.tangents]
 
 
 class TurningPair:
@@ -143,31 +155,46 @@ class TurningPair:
         self.contact, self.touching = _contact(start), _touching(start, closed)
         self.starts, self.ends = _places(start), _places(ahead)
         self.rotates = _rotates(start, [a.twist for a in chords if a is not None], h)
-        self.deepest = self.ends[0]
+        self._least = self.ends[0].gap
         for end in self.ends[1:]:
-            self.deepest = self.deepest.rather(self.ops, end, self.ops.less(end.gap, self.deepest.gap))
+            self._least = self.ops.minimum(self._least, end.gap)
 
     def offsets(self) -> list[Vector]:
         """``κ`` of each contact, zero where it does not turn, or is apart."""
-        belts, out = self._belts(), list[Vector]()
+        ops, belts, out = self.ops, self._belts(), list[Vector]()
+        deepest = self._deepest() if self.contact.second is not None and len(self.ends) > 1 else None
         for e, start in enumerate(self.starts):
-            by_number = self.contact.second is None or len(self.ends) == 1
-            end, same = self._by_number(e) if by_number else self._nearest(e)
-            acts = self.touching[e] * self.rotates * self.ops.maximum(same, self._lies_on_face())
-            kappa = turning_of(self.ops, self.h, start, end, same, self.chords, belts)
-            out.append([self.ops.select(acts, x, 0.0) for x in kappa])
+            if deepest is None:
+                end, same, is_same = self._by_number(e)
+            else:
+                end, same = self._nearest(e, deepest)
+                is_same = same
+            acts = self.touching[e] * self.rotates * ops.maximum(same, self._lies_on_face())
+            kappa = turning_of(ops, self.h, start, end, is_same, self.chords, belts)
+            out.append([ops.select(acts, x, 0.0) for x in kappa])
         return out
 
-    def _by_number(self, e: int) -> tuple[Place, Scalar]:
-        """The contact at the end, and 1 where it is the same one."""
+    def _by_number(self, e: int) -> tuple[Place, Scalar, Scalar | None]:
+        """The contact at the end, and 1 where it is the same one, twice; the second is None where it follows a body."""
         ops, start, end, shape = self.ops, self.starts[e], self.ends[e], self.contact.shape
         same = self._is_as_deep(start, end)
+        if self.contact.second is not None:
+            return end, same, None
+        end = Place(end.gap, end.tangents, start.normal, end.point)  # planes stay
         if isinstance(shape, Cylinder):  # the lowest point of a rim goes round
             away = minus(end.point, self._carried(start))
             same = same * ops.less(dot(away, away), 0.5 * shape.radius * shape.radius)
-        return self.deepest.rather(ops, end, same), same
+            return end, same, same
+        return end, same, None
 
-    def _nearest(self, e: int) -> tuple[Place, Scalar]:
+    def _deepest(self) -> Place:
+        """The deepest contact at the end."""
+        deepest, *others = self.ends
+        for end in others:
+            deepest = deepest.rather(self.ops, end, self.ops.less(end.gap, deepest.gap))
+        return deepest
+
+    def _nearest(self, e: int, deepest: Place) -> tuple[Place, Scalar]:
         """The same of a pair that touches at several points, which have no numbers.
 
         It is nearest to where both bodies carry it, by less than half of the way to any other; of those in one place it
@@ -194,12 +221,14 @@ class TurningPair:
                 apart = self.touching[c] * ops.less((MERGED - 1.0) ** 2 * least, square)
                 other = ops.select(apart, ops.minimum(other, square), other)
         same = ops.less(4.0 * least, other)
-        return self.deepest.rather(ops, best, same), same
+        return deepest.rather(ops, best, same), same
 
     def _is_as_deep(self, start: Place, end: Place) -> Scalar:
         """1 where a gap changes little, and none at the end is deeper."""
         little = 1.0 - self.ops.less(CHANGE * self.closed, _size(self.ops, end.gap - start.gap))
-        return little * (1.0 - self.ops.less(self.closed, end.gap - self.deepest.gap))
+        if len(self.ends) == 1:
+            return little
+        return little * (1.0 - self.ops.less(self.closed, end.gap - self._least))
 
     def _lies_on_face(self) -> Scalar:
         """1 where as many contacts touch as on a face."""

@@ -36,8 +36,11 @@ MERGED = 1.05
 SAME_SIDE = 0.9
 """Cosine of the angle up to which the normal of a contact may turn in a step."""
 
+ALIKE = 1e-7
+"""Velocity (m/s) up to which offsets are of no matter to derivatives: these are not cut, and not near that."""
+
 ROUNDING = 64.0
-"""Round-off of a way over that of numbers (m): offsets over a step that differ by less are not cut."""
+"""Round-off of a way over that of numbers (m), which may be more over a step."""
 
 NEVER = 1e30
 """Velocity (m/s) of what is cut nowhere near."""
@@ -111,81 +114,114 @@ class Offset(NamedTuple):
 
 
 def turning_of(
-    ops: Ops, h: Scalar, start: Place, end: Place, is_same: Scalar, chords: tuple[Chord, Chord | None],
-    belts: tuple[Vector, Vector] | None,
+    ops: Ops, h: Scalar, start: Place, end: Place, is_same: Scalar | None, chords: tuple[Chord, Chord | None],
+    belts: tuple[Vector, Vector] | None, alike: Scalar,
 ) -> Offset:  # fmt: skip
     """``κ`` of one contact along its tangents and normal, over a step of ``h`` seconds.
 
-    ``end`` is the contact at the poses ahead that ``is_same`` (1); where it is not (0), it has the normal of the face
-    that both lie on, and both bodies carry the point. ``chords`` are the paths of both links, None of the world;
-    ``belts`` are velocities of the first's surface over the second's in the world, at the start and halfway.
+    ``end`` is the contact at the poses ahead that ``is_same`` (1, or None for certain); where it is not (0), it has the
+    normal of the face that both lie on, and both bodies carry the point. Its normal is ``start.normal`` itself where
+    that cannot turn. ``chords`` are the paths of both links, None of the world; ``belts`` are velocities of the first's
+    surface over the second's in the world, at the start and halfway.
     """
     a, b = chords
-    n, x = start.normal, start.point
-    to_a, to_b = a.to_end(ops, x), x if b is None else b.to_end(ops, x)
-    opened = ops.select(is_same, end.gap - start.gap, dot(end.normal, minus(to_a, to_b)))
-    y = chosen(ops, is_same, end.point, [0.5 * (p + q) for p, q in zip(to_a, to_b, strict=True)])
+    n, x, y, opened = start.normal, start.point, end.point, end.gap - start.gap
+    if is_same is not None:
+        to_a, to_b = a.to_end(ops, x), x if b is None else b.to_end(ops, x)
+        opened = ops.select(is_same, opened, dot(end.normal, minus(to_a, to_b)))
+        y = chosen(ops, is_same, y, [0.5 * (p + q) for p, q in zip(to_a, to_b, strict=True)])
     middle = [0.5 * (p + q) for p, q in zip(x, y, strict=True)]
-    half = plus(n, end.normal)
-    over = 1.0 / ops.sqrt(dot(half, half) + SQUARE_FLOOR)
-    half = [over * c for c in half]  # the normal halfway
     velocity, way = a.velocity(x), a.way_of(middle)
     if b is not None:
         velocity, way = minus(velocity, b.velocity(x)), minus(way, b.way_of(middle))
     slip, halfway = velocity, [(1.0 / h) * c for c in way]
     if belts is not None:  # these move along surfaces
         slip, halfway = plus(slip, belts[0]), plus(halfway, belts[1])
-    now, turned, both = [dot(t, slip) for t in start.tangents], list[Scalar](), plus(n, half)
-    part = 1.0 / (1.0 + dot(n, half))
-    for t, own in zip(start.tangents, now, strict=True):  # tangents turn with the normal
-        turned.append(dot(plus_scaled(t, both, -part * dot(t, half)), halfway) - own)
+    now, turned = [dot(t, slip) for t in start.tangents], list[Scalar]()
+    for t, own in zip(_tangents_halfway(ops, start, end), now, strict=True):
+        turned.append(dot(t, halfway) - own)
+    cosine = 1.0 if end.normal is n else dot(n, end.normal)
+    return _cut(ops, turned, now, (1.0 / h) * opened, dot(n, velocity), cosine, alike)
+
+
+def _cut(
+    ops: Ops, turned: Sequence[Scalar], now: Sequence[Scalar], opened: Scalar, u: Scalar, cosine: Scalar, alike: Scalar
+) -> Offset:  # fmt: skip
+    """``κ``, from what turns along tangents and slips ``now``, and from rates ``opened`` and ``u`` of the gap."""
     size, most = (ops.sqrt(dot(x, x) + SQUARE_FLOOR) for x in (turned, now))
-    alike, u = ROUNDING * ops.epsilon / h, dot(n, velocity)
-    larger, opens, least = ops.less(most + alike, size), (1.0 / h) * opened - u, ops.minimum(u, 0.0)
+    larger, opens, least = ops.less(most + alike, size), opened - u, ops.minimum(u, 0.0)
     cut = ops.select(larger, most / ops.select(larger, size, 1.0), 1.0)
     opening = ops.select(ops.less(opens, least - alike), least, opens)
-    turns = 1.0 - ops.less(dot(n, end.normal), SAME_SIDE)
-    kappa = [turns * x for x in (*(cut * x for x in turned), opening)]
+    turns = 1.0 - ops.less(cosine, SAME_SIDE)
     slides = ops.select(ops.less(alike, size), _size(ops, size - most), NEVER)
     presses = ops.select(ops.less(opens, 0.0), ops.minimum(_size(ops, opens - least), _size(ops, u)), opens)
     presses = ops.select(ops.less(alike, _size(ops, opens)), presses, NEVER)
-    return Offset(kappa, ops.minimum(slides, presses))
+    return Offset([turns * x for x in (*(cut * x for x in turned), opening)], ops.minimum(slides, presses))
+
+
+def _tangents_halfway(ops: Ops, start: Place, end: Place) -> Sequence[Vector]:
+    """Tangents of the start, turned as the normal is halfway."""
+    n = start.normal
+    if end.normal is n:
+        return start.tangents
+    half = plus(n, end.normal)
+    over = 1.0 / ops.sqrt(dot(half, half) + SQUARE_FLOOR)
+    half = [over * c for c in half]
+    both, part = plus(n, half), 1.0 / (1.0 + dot(n, half))
+    return [plus_scaled(t, both, -part * dot(t, half)) for t in start.tangents]
 
 
 class TurningPair:
     """Contacts of one constraint at the start of a step and at the poses ahead, and which of these are the same."""
 
-    def __init__(self, start: At, ahead: At, h: Scalar, closed: float, chords: tuple[Chord, Chord | None]) -> None:
+    def __init__(
+        self, start: At, ahead: At, h: Scalar, closed: float, alike: Scalar, chords: tuple[Chord, Chord | None]
+    ) -> None:  # fmt: skip
         self.ops, self.h, self.closed, self.chords, self._at, self._ahead = start.ops, h, closed, chords, start, ahead
+        self.alike = alike
         self.contact, self.touching = _contact(start), _touching(start, closed)
         self.starts, self.ends = _places(start), _places(ahead)
         self.rotates = _rotates(start, [a.twist for a in chords if a is not None], h)
-        self.deepest = self.ends[0]
+        self._least = self.ends[0].gap
         for end in self.ends[1:]:
-            self.deepest = self.deepest.rather(self.ops, end, self.ops.less(end.gap, self.deepest.gap))
+            self._least = self.ops.minimum(self._least, end.gap)
 
     def offsets(self) -> list[Offset]:
         """That of each contact, ``κ`` zero where it does not turn, or is apart."""
-        belts, out = self._belts(), list[Offset]()
+        ops, belts, out = self.ops, self._belts(), list[Offset]()
+        deepest = self._deepest() if self.contact.second is not None and len(self.ends) > 1 else None
         for e, start in enumerate(self.starts):
-            by_number = self.contact.second is None or len(self.ends) == 1
-            end, same = self._by_number(e) if by_number else self._nearest(e)
-            acts = self.touching[e] * self.rotates * self.ops.maximum(same, self._lies_on_face())
-            kappa, distance = turning_of(self.ops, self.h, start, end, same, self.chords, belts)
-            kappa = [self.ops.select(acts, x, 0.0) for x in kappa]
-            out.append(Offset(kappa, self.ops.select(acts, distance, NEVER)))
+            if deepest is None:
+                end, same, is_same = self._by_number(e)
+            else:
+                end, same = self._nearest(e, deepest)
+                is_same = same
+            acts = self.touching[e] * self.rotates * ops.maximum(same, self._lies_on_face())
+            kappa, distance = turning_of(ops, self.h, start, end, is_same, self.chords, belts, self.alike)
+            out.append(Offset([ops.select(acts, x, 0.0) for x in kappa], ops.select(acts, distance, NEVER)))
         return out
 
-    def _by_number(self, e: int) -> tuple[Place, Scalar]:
-        """The contact at the end, and 1 where it is the same one."""
+    def _by_number(self, e: int) -> tuple[Place, Scalar, Scalar | None]:
+        """The contact at the end, and 1 where it is the same one, twice; the second is None where it follows a body."""
         ops, start, end, shape = self.ops, self.starts[e], self.ends[e], self.contact.shape
         same = self._is_as_deep(start, end)
+        if self.contact.second is not None:
+            return end, same, None
+        end = Place(end.gap, end.tangents, start.normal, end.point)  # planes stay
         if isinstance(shape, Cylinder):  # the lowest point of a rim goes round
             away = minus(end.point, self._carried(start))
             same = same * ops.less(dot(away, away), 0.5 * shape.radius * shape.radius)
-        return self.deepest.rather(ops, end, same), same
+            return end, same, same
+        return end, same, None
 
-    def _nearest(self, e: int) -> tuple[Place, Scalar]:
+    def _deepest(self) -> Place:
+        """The deepest contact at the end."""
+        deepest, *others = self.ends
+        for end in others:
+            deepest = deepest.rather(self.ops, end, self.ops.less(end.gap, deepest.gap))
+        return deepest
+
+    def _nearest(self, e: int, deepest: Place) -> tuple[Place, Scalar]:
         """The same of a pair that touches at several points, which have no numbers.
 
         It is nearest to where both bodies carry it, by less than half of the way to any other; of those in one place it
@@ -212,12 +248,14 @@ class TurningPair:
                 apart = self.touching[c] * ops.less((MERGED - 1.0) ** 2 * least, square)
                 other = ops.select(apart, ops.minimum(other, square), other)
         same = ops.less(4.0 * least, other)
-        return self.deepest.rather(ops, best, same), same
+        return deepest.rather(ops, best, same), same
 
     def _is_as_deep(self, start: Place, end: Place) -> Scalar:
         """1 where a gap changes little, and none at the end is deeper."""
         little = 1.0 - self.ops.less(CHANGE * self.closed, _size(self.ops, end.gap - start.gap))
-        return little * (1.0 - self.ops.less(self.closed, end.gap - self.deepest.gap))
+        if len(self.ends) == 1:
+            return little
+        return little * (1.0 - self.ops.less(self.closed, end.gap - self._least))
 
     def _lies_on_face(self) -> Scalar:
         """1 where as many contacts touch as on a face."""
@@ -249,11 +287,12 @@ class Turning:
     robot, on the same operations, where it would be with the velocity of the start after ``h`` (s). ``twists`` are
     those of the start, of all links that have contacts. Contacts touch up to a gap ``closed`` (m). All may be numbers
     with rates (`DualOps`): of ``robot`` and ``ahead`` only ``ops``, ``tree``, ``constraints``, ``inputs``,
-    ``link_rotations``, ``origins`` and ``candidates`` are asked for.
+    ``link_rotations``, ``origins`` and ``candidates`` are asked for. What exceeds a cut by no more than a velocity that
+    is ``alike`` (m/s) zero is not cut.
     """
 
     def __init__(
-        self, robot: Configuration, ahead: Configuration, twists: Twists, h: Scalar, closed: float
+        self, robot: Configuration, ahead: Configuration, twists: Twists, h: Scalar, closed: float, alike: Scalar = 0.0
     ) -> None:  # fmt: skip
         self.ops, self.pairs, chords = robot.ops, list[TurningPair](), dict[int, Chord]()
         for link, twist in twists.items():
@@ -262,7 +301,7 @@ class Turning:
         for k, found in robot.candidates.items():
             first, *others = found[0].arms
             links = chords[first], chords[others[0]] if others else None
-            self.pairs.append(TurningPair(At(robot, k), At(ahead, k), h, closed, links))
+            self.pairs.append(TurningPair(At(robot, k), At(ahead, k), h, closed, alike, links))
 
     def offsets(self) -> list[Vector]:
         """``κ`` (3) of each contact point, in the order of constraints."""

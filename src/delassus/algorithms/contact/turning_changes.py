@@ -32,7 +32,7 @@ from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.integrate import position_update_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
-from delassus.constraints.turning import NEVER, Turning, turns
+from delassus.constraints.turning import ALIKE, NEVER, ROUNDING, Turning, turns
 from delassus.spatial.dual_ops import Dual
 from delassus.spatial.ops import Matrix, Scalar
 
@@ -57,19 +57,21 @@ def turning_changes(step: KernelStep, varied: Varied) -> TurningChanges:
     ops, problem, path = step.ops, step.problem, step.path
     n, widths = len(step.points), [step.tree.nv, step.tree.nv, len(varied.parameters)]
     if not n:
-        return TurningChanges(*(ops.zeros(0, width) for width in widths), [])
+        with_q, with_v, given = (ops.zeros(0, width) for width in widths)
+        return TurningChanges(with_q, with_v, given, [])
     total, twists = sum(widths), path.twists(problem)
 
     def found(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
         ahead = robot_ahead(problem, step.q, step.v, step.h)
-        distances = Turning(problem, ahead, twists, step.h, path.closed).distances()
+        distances = Turning(problem, ahead, twists, step.h, path.closed, _alike(step)).distances()
         return [*distances, *(x for row in ops.entries(_changes(step, ahead, varied)) for x in row)], 1.0
 
     nothing = 1.0 - turns(problem, twists, step.h, path.closed)
     made = ops.repeat(1, [NEVER] * n + [0.0] * (3 * n * total), found, nothing)
     whole = ops.matrix([made[k : k + total] for k in range(n, len(made), total)])
     ends = [0, widths[0], widths[0] + widths[1], total]
-    return TurningChanges(*(ops.take(whole, None, range(*part)) for part in pairwise(ends)), made[:n])
+    with_q, with_v, given = (ops.take(whole, None, range(*part)) for part in pairwise(ends))
+    return TurningChanges(with_q, with_v, given, made[:n])
 
 
 def _changes(step: KernelStep, ahead: Problem, varied: Varied) -> Matrix:
@@ -89,14 +91,20 @@ def _changes(step: KernelStep, ahead: Problem, varied: Varied) -> Matrix:
         by_twists[VELOCITY, link] = to_link, ops.hstack([turned, S, none[1]])
         by_twists[AHEAD, link] = to_link_of(ops, end.poses[link]), end.axes_moving(link) @ moving
     h = cast(Scalar, Dual(step.h))
-    found = Turning(robot, later, path.twists(robot, cast(Any, twists)), h, path.closed).offsets()
+    found = Turning(robot, later, path.twists(robot, cast(Any, twists)), h, path.closed, _alike(step)).offsets()
     total = along_ways(ops, [x for own in found for x in own], by_twists)
 
     # by parameters, places of the path and velocities being held
     dual, held = varied.ops, ahead.held(varied.ops, {**varied.problem.inputs, "q": ahead.q})
     V = {link: dual.lifted(step.motion.V[link]) for link in robot.origins}
-    found = Turning(varied.problem, held, path.twists(varied.problem, cast(Any, V)), varied.h, path.closed).offsets()
+    twists_held = path.twists(varied.problem, cast(Any, V))
+    found = Turning(varied.problem, held, twists_held, varied.h, path.closed, _alike(step)).offsets()
     own = varied.rates([x for each in found for x in each])
     at = [j for j, key in enumerate(varied.parameters) if cast(Any, key)[0] != PATH]  # that is by velocities
     rows = range(3 * len(step.points))
     return total + ops.put(ops.take(own, None, at), ops.shape(total), rows, [2 * nv + j for j in at])
+
+
+def _alike(step: KernelStep) -> Scalar:
+    """Velocity (m/s) up to which offsets are of no matter."""
+    return step.ops.maximum(ALIKE, ROUNDING * step.ops.epsilon * step.over_h)

@@ -321,7 +321,6 @@ class Options(NamedTuple):
     tolerance: float
     sleep: float
     max_iterations: int
-    turning: bool = True
     touching: float = 0.0
     asks: int = 0
     max_parts: int = MAX_PARTS

@@ -346,7 +346,7 @@ def find_contacts(model: Model, data: Data, options: Options) -> int:
     if n > data.contacts.row.size:
         return NO_ROOM
     share(UNPACKING, pairs, model, data, options)
-    if options.turning and any_turning(pairs, data):
+    if any_turning(pairs, data):
         state = data.state
         for c in range(state.v.size):
             state.after[c], state.shift[c] = state.v[c], 0.0

@@ -273,9 +273,9 @@ def add_turning(data: Data) -> None:
                 continue
             if struck:
                 contacts.later[e] = NONE
-            for c in range(3):
+            for c in range(3):  # a patch without Coulomb's friction has no rows along tangents
                 contacts.turning[e, c] = 0.0 if struck else contacts.turning[e, c]
-                rows.law.turning[i, c] = contacts.turning[e, c]
+                rows.law.turning[i, c] = contacts.turning[e, c] if c == 2 or contacts.found.friction[e] > 0.0 else 0.0
                 rows.law.d[i, c] += rows.law.turning[i, c]
 
 

@@ -167,7 +167,11 @@ class StepProblem:
     ) -> tuple[StepProblem, list[Scalar], Gain]:
         """The problem, its impulses and what they gain; where they gain some, those if contacts do not turn."""
         energies = self.energies(p)
-        gains = self.ops.less(MOST_GAIN * energies.square, energies.work + energies.square)
+        most = 2.0 * (magnitude(self.ops, energies.work) + magnitude(self.ops, energies.square))
+        gains = self.ops.maximum(
+            self.ops.less(MOST_GAIN * energies.square, energies.work + energies.square),
+            self.ops.less(most, self._by_turning(p)),  # where nothing can follow what turns, impulses have no end
+        )
         straight, n = self.turning(0.0), len(p)
 
         def solved(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
@@ -190,16 +194,19 @@ class StepProblem:
             square, work = square + 0.5 * (x * change), work + x * free
         return Gain(moved, work, square)
 
+    def _by_turning(self, p: Sequence[Scalar]) -> Scalar:
+        """``−pᵀ κ``: the energy (J) that turning may bring."""
+        return sum((-y * p[x.row + k] for x in self.points for k, y in enumerate(x.turning)), cast(Scalar, 0.0))
+
     def safe(self, p: Sequence[Scalar], budget: Scalar = 0.0, energies: Gain | None = None) -> Outcome:
         """Impulses that add no kinetic energy beyond a budget (J): ``½ α² pᵀ G p + α pᵀ free ≤ budget``.
 
-        Where contacts turn they may add `MOST_GAIN` of ``½ pᵀ G p``. ``energies`` are those of ``p``, if known.
+        Where contacts turn they may add ``−pᵀ κ``, and `MOST_GAIN` of ``½ pᵀ G p``; ``energies`` are those of ``p``.
         """
         ops = self.ops
         moved, work, square = self.energies(p) if energies is None else energies
         if any(x.turning for x in self.points):
-            size = sum((y * y for x in self.points for y in x.turning), cast(Scalar, 0.0))
-            budget = budget + ops.select(ops.less(0.0, size), MOST_GAIN * square, 0.0)
+            budget = budget + ops.maximum(ops.minimum(self._by_turning(p), MOST_GAIN * square), 0.0)
         part = passive_part(ops, work, square, budget)
         p, moved = [part * x for x in p], [part * x for x in moved]
         energy = part * (work + part * square)

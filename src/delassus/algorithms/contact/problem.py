@@ -163,22 +163,28 @@ class StepProblem:
         return out
 
     def without_gain(
-        self, p: Sequence[Scalar], again: Callable[[StepProblem], list[Scalar]]
+        self, p: Sequence[Scalar], again: Callable[[StepProblem], list[Scalar]], most: float | None
     ) -> tuple[StepProblem, list[Scalar], Gain]:
-        """The problem, its impulses and what they gain; where they gain some, those if contacts do not turn."""
-        energies = self.energies(p)
-        most = 2.0 * (magnitude(self.ops, energies.work) + magnitude(self.ops, energies.square))
-        gains = self.ops.maximum(
-            self.ops.less(MOST_GAIN * energies.square, energies.work + energies.square),
-            self.ops.less(most, self._by_turning(p)),  # where nothing can follow what turns, impulses have no end
+        """The problem, its impulses and what they gain; where that is energy, those if contacts do not turn.
+
+        So it is where turning would do more work than all impulses, and, if ``most`` is given, where the residual (m/s)
+        is larger: there is no solution where nothing can follow what turns.
+        """
+        ops, energies, straight, n = self.ops, self.energies(p), self.turning(0.0), len(p)
+        work, square = energies.work, energies.square
+        size = 2.0 * (magnitude(ops, work) + magnitude(ops, square))
+        gains = ops.maximum(
+            ops.less(MOST_GAIN * square, work + square),
+            ops.less(size, self._by_turning(p)),
         )
-        straight, n = self.turning(0.0), len(p)
+        if most is not None:
+            gains = ops.maximum(gains, ops.less(most, maximum_of(ops, self.residuals(p, plus(energies.moved, self.b)))))
 
         def solved(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
             p = again(straight)
             return [*p, *self.energies(p).numbers], 1.0
 
-        found = self.ops.repeat(1, [*p, *energies.numbers], solved, 1.0 - gains)
+        found = ops.repeat(1, [*p, *energies.numbers], solved, 1.0 - gains)
         return self.turning(1.0 - gains), found[:n], Gain(found[n:-2], *found[-2:])
 
     def velocity(self, row: int, p: Sequence[Scalar]) -> Scalar:

@@ -134,12 +134,15 @@ def any_turning(pairs: int, data: Data) -> bool:
 
 @compiled
 def place_ahead(model: Model, data: Data, dt: float) -> None:
-    """Poses of links ``ahead``, at the end of a step with the velocities of its start: ``next`` has free bodies'."""
+    """Poses of links ``ahead``, at the end of a step with the velocities of its start.
+
+    Of bodies on their own, which turn by their momentum, ``next`` has them.
+    """
     links, state, ahead, poses = model.links, data.state, data.links.ahead, data.links.poses
     for link in range(links.parents.size):
         T, own, parent = poses[link], ahead[link], links.parents[link]
-        if links.block[link] < model.free[1]:
-            at, q = 7 * links.block[link], state.next.q
+        at, q = data.bodies.alone[links.block[link]], state.next.q
+        if at >= 0:
             rotation_of(q[at + 3], q[at + 4], q[at + 5], q[at + 6], own)
             for r in range(3):
                 own[r, 3] = q[at + r]

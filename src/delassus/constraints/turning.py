@@ -55,7 +55,7 @@ class Chord(NamedTuple):
     """Path of a link over a step, in axes of the world.
 
     Its rotation (3 × 3) and origin (3) at both ends, its twist at the start, the ``way`` (3) of the origin, and
-    ``turn`` (3), the rotation vector (rad).
+    ``turn`` (3), along the axis of the rotation, twice the tangent of half of its angle: chords follow from that.
     """
 
     R: Matrix
@@ -83,11 +83,10 @@ class Chord(NamedTuple):
 
 def chord_of(ops: Ops, R: Matrix, origin: Matrix, R_end: Matrix, origin_end: Matrix, twist: Twist) -> Chord:
     """Path of a link from its poses at both ends (origins 3 × 1) and its twist at the start."""
-    turn: Vector = [0.0] * 3
+    turn, trace = cast(Vector, [0.0] * 3), cast(Scalar, 0.0)
     for a, b in zip(ops.entries(ops.transpose(R)), ops.entries(ops.transpose(R_end)), strict=True):
-        turn = plus_scaled(turn, cross_entries(a, b), 0.5)
-    square = dot(turn, turn)  # of the sine; what follows begins the series of the angle over it
-    over = 1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0 + square * (5.0 / 112.0)))
+        turn, trace = plus(turn, cross_entries(a, b)), trace + dot(a, b)
+    over = 2.0 / (1.0 + trace)
     start, end = column(ops, origin), column(ops, origin_end)
     return Chord(R, start, R_end, end, twist, minus(end, start), [over * x for x in turn])
 
@@ -181,6 +180,8 @@ class TurningPair:
         self.alike = alike
         self.contact, self.touching = _contact(start), _touching(start, closed)
         self.starts, self.ends = _places(start), _places(ahead)
+        if self.contact.second is None:
+            self.ends = [self._on_plane(*both) for both in zip(self.starts, self.ends, strict=True)]
         self.rotates = _rotates(start, [a.twist for a in chords if a is not None], h)
         self._least = self.ends[0].gap
         for end in self.ends[1:]:
@@ -207,12 +208,19 @@ class TurningPair:
         same = self._is_as_deep(start, end)
         if self.contact.second is not None:
             return end, same, None
-        end = Place(end.gap, end.tangents, start.normal, end.point)  # planes stay
         if isinstance(shape, Cylinder):  # the lowest point of a rim goes round
             away = minus(end.point, self._carried(start))
             same = same * ops.less(dot(away, away), 0.5 * shape.radius * shape.radius)
             return end, same, same
         return end, same, None
+
+    def _on_plane(self, start: Place, end: Place) -> Place:
+        """A contact at the end with the plane of the start: where planes come with calls, they are those below it."""
+        if self.contact.ground != "input":
+            return end._replace(normal=start.normal)
+        n, change = start.normal, 0.5 * (end.gap - start.gap)
+        opened = dot(n, minus(end.point, start.point)) + change
+        return Place(start.gap + opened, end.tangents, n, plus_scaled(end.point, n, change - 0.5 * opened))
 
     def _deepest(self) -> Place:
         """The deepest contact at the end."""

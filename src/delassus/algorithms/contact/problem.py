@@ -163,18 +163,28 @@ class StepProblem:
         return out
 
     def without_gain(
-        self, p: Sequence[Scalar], again: Callable[[StepProblem], list[Scalar]]
+        self, p: Sequence[Scalar], again: Callable[[StepProblem], list[Scalar]], most: float | None
     ) -> tuple[StepProblem, list[Scalar], Gain]:
-        """The problem, its impulses and what they gain; where they gain some, those if contacts do not turn."""
-        energies = self.energies(p)
-        gains = self.ops.less(MOST_GAIN * energies.square, energies.work + energies.square)
-        straight, n = self.turning(0.0), len(p)
+        """The problem, its impulses and what they gain; where that is energy, those if contacts do not turn.
+
+        So it is where turning would do more work than all impulses, and, if ``most`` is given, where the residual (m/s)
+        is larger: there is no solution where nothing can follow what turns.
+        """
+        ops, energies, straight, n = self.ops, self.energies(p), self.turning(0.0), len(p)
+        work, square = energies.work, energies.square
+        size = 2.0 * (magnitude(ops, work) + magnitude(ops, square))
+        gains = ops.maximum(
+            ops.less(MOST_GAIN * square, work + square),
+            ops.less(size, self._by_turning(p)),
+        )
+        if most is not None:
+            gains = ops.maximum(gains, ops.less(most, maximum_of(ops, self.residuals(p, plus(energies.moved, self.b)))))
 
         def solved(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
             p = again(straight)
             return [*p, *self.energies(p).numbers], 1.0
 
-        found = self.ops.repeat(1, [*p, *energies.numbers], solved, 1.0 - gains)
+        found = ops.repeat(1, [*p, *energies.numbers], solved, 1.0 - gains)
         return self.turning(1.0 - gains), found[:n], Gain(found[n:-2], *found[-2:])
 
     def velocity(self, row: int, p: Sequence[Scalar]) -> Scalar:
@@ -190,16 +200,19 @@ class StepProblem:
             square, work = square + 0.5 * (x * change), work + x * free
         return Gain(moved, work, square)
 
+    def _by_turning(self, p: Sequence[Scalar]) -> Scalar:
+        """``−pᵀ κ``: the energy (J) that turning may bring."""
+        return sum((-y * p[x.row + k] for x in self.points for k, y in enumerate(x.turning)), cast(Scalar, 0.0))
+
     def safe(self, p: Sequence[Scalar], budget: Scalar = 0.0, energies: Gain | None = None) -> Outcome:
         """Impulses that add no kinetic energy beyond a budget (J): ``½ α² pᵀ G p + α pᵀ free ≤ budget``.
 
-        Where contacts turn they may add `MOST_GAIN` of ``½ pᵀ G p``. ``energies`` are those of ``p``, if known.
+        Where contacts turn they may add ``−pᵀ κ``, and `MOST_GAIN` of ``½ pᵀ G p``; ``energies`` are those of ``p``.
         """
         ops = self.ops
         moved, work, square = self.energies(p) if energies is None else energies
         if any(x.turning for x in self.points):
-            size = sum((y * y for x in self.points for y in x.turning), cast(Scalar, 0.0))
-            budget = budget + ops.select(ops.less(0.0, size), MOST_GAIN * square, 0.0)
+            budget = budget + ops.maximum(ops.minimum(self._by_turning(p), MOST_GAIN * square), 0.0)
         part = passive_part(ops, work, square, budget)
         p, moved = [part * x for x in p], [part * x for x in moved]
         energy = part * (work + part * square)

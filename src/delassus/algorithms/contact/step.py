@@ -66,7 +66,7 @@ from delassus.algorithms.contact.solution import (
     pushes,
     robot_ahead,
 )
-from delassus.algorithms.contact.solvers import fixed_point
+from delassus.algorithms.contact.solvers import exact, fixed_point
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -129,7 +129,9 @@ class KernelStep:
             p = solver(problem, start, times, tolerance) if start else []
             energies = None
             if any(x.turning for x in points):
-                problem, p, energies = problem.without_gain(p, lambda x: solver(x, start, times, tolerance))
+                problem, p, energies = problem.without_gain(
+                    p, lambda x: solver(x, start, times, tolerance), tolerance if solver is exact else None
+                )
             p = p if image is None else problem.implicit(p, image)
             if at.moves:
                 p, energies = [at.moves.get(row, 1.0) * x for row, x in enumerate(p)], None

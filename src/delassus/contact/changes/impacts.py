@@ -42,7 +42,7 @@ class ImpactChanges:
         self._acceleration = of.kick / np.where(self._part > 0.0, self._part, 1.0)  # over the step
         self._gained = np.where(self._part > 0.0, after - self._begin, 0.0)
         bodies = step.scene.blocks.bodies
-        alone, entries = np.flatnonzero(bodies.alone), np.array([0, 11, 15, 4])  # of mass matrices: m, m c
+        alone, entries = np.flatnonzero(bodies.alone >= 0), np.array([0, 11, 15, 4])  # of mass matrices: m, m c
         H = step.springs.mass[bodies.at[alone][:, None] + entries]
         self._free, self._centres = bodies.first[alone][:, None] + np.arange(6), cross_matrices(H[:, 1:] / H[:, :1])
         self.late = late - self._times * self._of_centres(self._gained[:, None])[:, 0]

@@ -237,8 +237,9 @@ def _moves(scene: SceneChanges, record: StepRecord) -> tuple[BlockDiagonal, Bloc
     by_q, by_v, dt = list[Array](), list[Array](), scene.options.dt
     for number, q, (v,) in scene.batches(record.q, record.v):
         kind, n = scene.blocks.kinds[number], len(q)
-        if kind.is_free:
-            found = scene.kernel(number, "free_step_changes")(q, v, v, dt, 0.0 * v, scene.blocks.inertias)
+        if kind.is_free or (not kind.loops and kind.tree.n_links == 1 and kind.tree.is_free_body(0)):
+            inertias = [scene.blocks.inertias] if kind.is_free else []
+            found = scene.kernel(number, "free_step_changes")(q, v, v, dt, 0.0 * v, *inertias)
             by_q.append(found[2])
             by_v.append(found[3])
             continue

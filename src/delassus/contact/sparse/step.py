@@ -352,6 +352,11 @@ def find_contacts(model: Model, data: Data, options: Options) -> int:
             state.after[c], state.shift[c] = state.v[c], 0.0
         find_twists(model, data, state.v, state.v)  # not those of bent paths
         share(INTEGRATION, model.free[1], model, data, options)
+        damped = False
+        for b in range(model.free[1], data.bodies.at.size):
+            damped = damped or data.bodies.alone[b] >= 0
+        if damped:
+            update_positions(model.updates)
         place_ahead(model, data, options.dt)
         share(TURNING, pairs, model, data, options)
     return n

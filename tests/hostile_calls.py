@@ -652,7 +652,7 @@ def of_simulators(folder):
     options = {"dt": 1e-3, "v0": np.zeros(6), "n_directions": 4, "seed": 0, "resting": 1e-2, "penetration": 1e-3,
                "correction": 0.2, "sleep": 0.0, "max_overlap": 1e-3, "tolerance": 1e-6, "max_iterations": 50,
                "passive": "model", "limits": True, "control": "tau", "kp": np.zeros(6), "kd": np.zeros(6),
-               "turning": True, "threads": 1}  # fmt: skip
+               "threads": 1}  # fmt: skip
     recording = simulator().run(0.003, record=simulate.Recorder())
     saved, checkpoint = (
         recording.save(folder.parent / "r.npz"),

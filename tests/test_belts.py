@@ -141,7 +141,7 @@ def test_contact_steps_of_two_links_have_belts_as_scenes_do():
         step = ds.compile(scene.tree, contact, "contact_step")
         q = scene.neutral()
         q[:3], v[:3], v[6:9] = 0.2 * n, -0.5 * n, local.normal(size=3) * 0.1
-        simulator = ds.Simulator(scene, q0=q, v0=v, dt=DT, tolerance=1e-10, turning=False)
+        simulator = ds.Simulator(scene, q0=q, v0=v, dt=DT, tolerance=1e-10)
         simulator.step()
         _, found, _, _ = step(q, v, np.zeros(3), np.zeros(12), DT)
         assert np.abs(found[3:6]).max() > 1e-3  # it was spun

@@ -108,7 +108,7 @@ def test_kernel_and_simulator_go_the_same_way(name):
         bouncing = [replace(c, restitution=restitution) for c in feet]
         sim = ds.Simulator(
             ds.Scene(tree, bouncing, ignore=scene.ignore), solver="nsgs", tolerance=1e-11, dt=DT, q0=q0, v0=v0,
-            max_overlap=9.0, turning=False,
+            max_overlap=9.0,
         )  # fmt: skip
         q, v, p, solved = sim.q, sim.v, np.zeros(kernel.arguments[2].shape), 0
         for _ in range(STEPS):

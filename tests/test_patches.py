@@ -33,10 +33,8 @@ def ball_scene(slope=0.0, **friction):
     return Scene(body, colliders, gravity=gravity, friction_rule=rule)
 
 
-def ball_on_plane(v0, slope=0.0, height=RADIUS, dt=DT, turning=True, **friction):
-    return ds.Simulator(
-        ball_scene(slope, **friction), q0=[0, 0, height, 0, 0, 0, 1], v0=v0, dt=dt, tolerance=1e-10, turning=turning
-    )
+def ball_on_plane(v0, slope=0.0, height=RADIUS, dt=DT, **friction):
+    return ds.Simulator(ball_scene(slope, **friction), q0=[0, 0, height, 0, 0, 0, 1], v0=v0, dt=dt, tolerance=1e-10)
 
 
 def pile(seed, n, restitution=0.0):
@@ -52,7 +50,7 @@ def pile(seed, n, restitution=0.0):
         )
         x = rng.normal(size=4)
         q += [*rng.uniform(-0.12, 0.12, 2), 0.14 + 0.25 * k, *x / np.linalg.norm(x)]
-    return ds.Simulator(Scene(robots, colliders), q0=q, v0=rng.normal(size=6 * n), dt=2e-3, turning=False)
+    return ds.Simulator(Scene(robots, colliders), q0=q, v0=rng.normal(size=6 * n), dt=2e-3)
 
 
 def law_of_patches(sim, start):
@@ -74,6 +72,7 @@ def law_of_patches(sim, start):
                 arm = x - at
                 u += sign * np.concatenate([R.T @ (twist[:3] + np.cross(twist[3:], arm)), R.T @ twist[3:]])
                 mobility += 1.0 / mass + np.diag(R.T @ (arm @ arm * np.eye(3) - np.outer(arm, arm)) @ R) / turning
+        u += [*sim.turning[k], 0, 0, 0]
         u[2] += max(-c.depths[k], 0.0) / sim.dt
         mu, w = c.friction[k] or 1.0, mobility.mean()
         lengths = np.array([c.rolling[k], c.rolling[k], c.torsional[k]]) / mu
@@ -123,9 +122,7 @@ def test_audits_of_random_arms_with_patches_are_right():
         tree, rng = made.tree, np.random.default_rng(seed)
         balls = [Collider(name, BALL, **drawn(rng)) for name in tree.link_names]
         scene = Scene(tree, [*balls, Collider("world", HalfSpace(), (0, 0, -0.5), torsional=0.01)])
-        sim = ds.Simulator(
-            scene, v0=0.5 * rng.normal(size=tree.nv), max_overlap=5, passive="none", limits=False, turning=False
-        )
+        sim = ds.Simulator(scene, v0=0.5 * rng.normal(size=tree.nv), max_overlap=5, passive="none", limits=False)
         for _ in range(30):
             q, v = sim.q, sim.v
             sim.step()
@@ -141,6 +138,7 @@ def test_audits_of_random_arms_with_patches_are_right():
             step = ContactStep(
                 ds.mass_matrix(tree, q), J.reshape(3 * n, tree.nv), v, sim.v, sim.impulses, c.friction, -c.depths, DT,
                 -ds.bias_force(tree, q, v), torsional=c.torsional, rolling=c.rolling,
+                velocity_offset=sim.turning + np.maximum(-c.depths, 0.0)[:, None] * [0, 0, 1 / DT],
                 J_angular=about.reshape(3 * n, tree.nv), angular_impulses=sim.angular_impulses,
             )  # fmt: skip
             found = audit(step, penetration=5.0, tolerance=SOLVED)
@@ -283,7 +281,7 @@ def test_mujoco_decelerates_as_much(tmp_path):
 
 def audited(v0, change=lambda **given: given, **lengths):
     """Audit of a step of a ball on a plane, in the axes of the world, of which something is changed."""
-    sim = ball_on_plane(v0, turning=False, **lengths)
+    sim = ball_on_plane(v0, **lengths)
     before = sim.twist("ball")
     sim.step()
     R, c = sim.contacts.frames[0], sim.contacts

@@ -551,7 +551,7 @@ def test_kernels_have_led_bodies() -> None:
     """A ball that bounces off a slab: its pose and its velocity are in the state that the kernel takes."""
     scene = ds.Scene({"ball": BALL}, [Collider("ball/body", Sphere(0.1))])
     scene = scene.add("slab", Box(6, 6, 0.1), at=(0, 0, -0.15), moved=True).with_material(friction=0.3, restitution=0.5)
-    sim, step = ds.Simulator(scene, tolerance=1e-12, turning=False), scene.contact_step()
+    sim, step = ds.Simulator(scene, tolerance=1e-12), scene.contact_step()
     v, pose, impulses = np.zeros(12), np.array(winding(0.0)), np.zeros(3)
     for k in range(100):
         sim.move("slab", winding((k + 1) * sim.dt))

@@ -238,7 +238,7 @@ def test_kernels_and_formulations_go_as_scenes_do(seed):
     """30 steps of what is stiff, and bounces; all formulations see the masses that springs add."""
     scene, q, v, ctrl, control = some_scene(seed)
     kernel = scene.contact_step(control=control, tolerance=1e-12, sweeps=5000)
-    sim = ds.Simulator(scene, q0=q, v0=v, dt=DT, control=control, tolerance=1e-12, turning=False)
+    sim = ds.Simulator(scene, q0=q, v0=v, dt=DT, control=control, tolerance=1e-12)
     formulation = ("os", "mc", "nmc", "rmc", "nmc-os")[seed % 5]
     other = ds.Simulator(
         scene,
@@ -249,7 +249,6 @@ def test_kernels_and_formulations_go_as_scenes_do(seed):
         tolerance=1e-12,
         solver="nsgs",
         formulation=formulation,
-        turning=False,
     )
     q, v, p = sim.q, sim.v, np.zeros(kernel.arguments[2].shape)
     for _ in range(30):
@@ -300,7 +299,7 @@ def test_derivatives_of_scenes_and_kernels(seed):
     scale = np.abs(A).max()
     np.testing.assert_allclose(found[4], A, atol=1e-6 * scale)
     np.testing.assert_allclose(found[5], B, atol=1e-6 * scale)
-    sim = ds.Simulator(scene, q0=q, v0=v, dt=DT, control=control, tolerance=1e-12, turning=False)
+    sim = ds.Simulator(scene, q0=q, v0=v, dt=DT, control=control, tolerance=1e-12)
     sim.step(ctrl)
     of_scene = sim.step_derivatives()
     assert of_scene.status.name == "CONVERGED"

@@ -260,7 +260,7 @@ def beside_simulator(scene, q, v, tau, steps, dt, near=1e-8, **options):
     kernel = scene.contact_step(**options)
     sim = ds.Simulator(
         scene, solver="nsgs", tolerance=1e-11, dt=dt, q0=q, v0=v, passive=options.get("passive", "model"),
-        limits=options.get("limits", True), max_overlap=9.0, turning=False,
+        limits=options.get("limits", True), max_overlap=9.0,
     )  # fmt: skip
     q, v, p = sim.q, sim.v, np.zeros(kernel.arguments[2].shape)
     for _ in range(steps):

@@ -81,13 +81,15 @@ class Candidate:
     ``gap`` is its signed distance (m). Rows are the velocity of the first link over the second at the contact point,
     along ``axes`` (3 × 3), two tangents and the normal, which points to the first. ``arms`` (3 × 1) go from the origin
     of each link that moves to the point; both in axes of the world. ``belt`` is the velocity of the first's surface
-    over the second's along the tangents (m/s), beside that of the links; empty if there is none.
+    over the second's along the tangents (m/s), beside that of the links; empty if there is none. ``on_path`` is 1 where
+    it was sought on the path of the step (`delassus.constraints.paths`).
     """
 
     gap: Scalar
     axes: Matrix
     arms: dict[int, Matrix]
     belt: Sequence[Scalar] = ()
+    on_path: Scalar = 0.0
 
 
 class Configuration(Protocol):

@@ -292,15 +292,28 @@ class Contact(Constraint):
             out.append(Candidate(gap if apart is None else gap + apart, axes, arms, belt))
         return out
 
-    def _belt(self, at: At, frame: Matrix, axes: Matrix) -> list[Scalar]:
-        """Velocity of the first surface over the second along the tangents of a frame, from the axes of the second."""
+    def surface_motion(self, at: At) -> list[Scalar] | None:
+        """Velocity (3,) of the first surface over the second in the world (m/s), beside that of links; None if none."""
+        axes = at.ops.constant(_clean(self.ground.rotation)) if isinstance(self.ground, Frame) else at.ops.eye(3)
+        if self.second is not None:
+            on = self.second.on(at.tree)
+            axes = at.ops.constant(_clean(on.rotation))
+            axes = axes if on.link == WORLD else at.robot.link_rotations[on.link] @ axes
+        velocity = self._velocity_of_surface(at)
+        return None if velocity is None else column(at.ops, -(axes @ velocity))
+
+    def _velocity_of_surface(self, at: At) -> Matrix | None:
+        """Velocity (3 × 1) of the second surface, along the axes of its frame."""
         ops, given = at.ops, self.surface_velocity
         if isinstance(given, str):
             x = at.robot.inputs[surface_velocity_name(at.index)]
-            velocity = from_entries(ops, [ops.entry(x, k) for k in range(3)])
-        elif given.any():
-            velocity = ops.constant(given[:, None])
-        else:
+            return from_entries(ops, [ops.entry(x, k) for k in range(3)])
+        return ops.constant(given[:, None]) if given.any() else None
+
+    def _belt(self, at: At, frame: Matrix, axes: Matrix) -> list[Scalar]:
+        """Velocity of the first surface over the second along the tangents of a frame, from the axes of the second."""
+        ops, velocity = at.ops, self._velocity_of_surface(at)
+        if velocity is None:
             return []
         return column(ops, -(ops.transpose(ops.take(frame, None, (0, 1))) @ (axes @ velocity)))
 

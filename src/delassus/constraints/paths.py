@@ -98,16 +98,24 @@ class StepPath(NamedTuple):
 
     def candidates(self, robot: Configuration, V: Sequence[Matrix] | None = None) -> Mapping[int, Sequence[Candidate]]:
         """`Configuration.candidates`, those of two shapes on their way; ``V`` (6 × 1) are twists in body frames."""
-        ops, pairs = robot.ops, pairs_of(robot.constraints)
+        pairs = pairs_of(robot.constraints)
         if not pairs:
             return robot.candidates
-        links = sorted({link for points in robot.candidates.values() for link in points[0].arms})
-        twists = dict[int, Twist]()
-        for link in links:
+        return Paths(robot, pairs, self.twists(robot, V), self).candidates()
+
+    def twists(self, robot: Configuration, V: Sequence[Matrix] | None = None) -> Twists:
+        """Twists at the start of the step of all links that have contacts; ``V`` (6 × 1) are those in body frames."""
+        ops, out = robot.ops, dict[int, Twist]()
+        for link in sorted({link for points in robot.candidates.values() for link in points[0].arms}):
             R, own = robot.link_rotations[link], (self.motion.V if V is None else V)[link]
             parts = (ops.take(own, part, None) for part in (LINEAR, ANGULAR))
-            twists[link] = Twist(*(column(ops, R @ x) for x in parts))
-        return Paths(robot, pairs, twists, self).candidates()
+            out[link] = Twist(*(column(ops, R @ x) for x in parts))
+        return out
+
+    @property
+    def closed(self) -> float:
+        """Gap (m) up to which contacts touch: twice the slop."""
+        return 2.0 * SLOP * self.penetration
 
 
 def pairs_of(constraints: Sequence[Constraint]) -> dict[int, Contact]:
@@ -288,7 +296,7 @@ class Paths:
             gap = ops.select(instead, gap + (1.0 - there) * far, old.gap)
             arms = {link: _either(ops, instead, arm, old.arms[link]) for link, arm in new.arms.items()}
             belt = chosen(ops, instead, new.belt, old.belt)
-            out.append(Candidate(gap, _either(ops, instead, new.axes, old.axes), arms, belt))
+            out.append(Candidate(gap, _either(ops, instead, new.axes, old.axes), arms, belt, instead))
         return out
 
     def _way_back(self, start: tuple[Placed, Placed], then: tuple[Placed, Placed], n: Vector) -> Vector:

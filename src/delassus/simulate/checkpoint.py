@@ -46,7 +46,7 @@ FORM = {
         **dict.fromkeys(("formulation", "solver", "passive", "control"), str),
         **dict.fromkeys(("dt", "resting", "penetration", "correction", "sleep", "tolerance"), float),
         **dict.fromkeys(("n_directions", "seed", "max_iterations"), int),
-        **dict.fromkeys(("limits", "turning"), bool),
+        "limits": bool,
         "kp": [float],
         "kd": [float],
     },

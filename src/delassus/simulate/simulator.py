@@ -98,8 +98,6 @@ class Simulator(Sensing):
         What `step` and controllers give: joint forces, controls of actuators, or target configurations.
     kp, kd : (nv,) array_like, optional
         Gains of ``"pd"``, as in `delassus.forward_dynamics`.
-    turning : bool
-        Whether contacts turn within a step, which is second order in time; else as in compiled kernels, first order.
     threads : int, optional
         Threads that share a step: near pairs, contacts and islands are independent of each other, so that results are
         the same whatever their number. 1 stays on this thread; by default two where there are many near pairs.
@@ -183,7 +181,6 @@ class Simulator(Sensing):
         control: Control = "tau",
         kp: ArrayLike | None = None,
         kd: ArrayLike | None = None,
-        turning: bool = True,
         threads: int | None = None,
     ) -> None:
         check_scene(scene)
@@ -210,7 +207,6 @@ class Simulator(Sensing):
             self.tolerance,
             check_number("sleep", sleep, "In seconds; 0: never.", above=False),
             check_whole("max_iterations", max_iterations, "Allow at least one.", least=1, most=10**9),
-            check_flag("turning", turning),
         )
         self.n_directions, impulses_of = check_directions(n_directions), None
         if formulation != "blocks":
@@ -385,6 +381,11 @@ class Simulator(Sensing):
     def angular_impulses(self) -> Array:
         """Those (n, 3) of torsional and rolling friction there, about the same axes (N m s)."""
         return self._steps.contact_impulses["angular_impulses"]
+
+    @property
+    def turning(self) -> Array:
+        """By what slip and gap over the last displacement differed (n, 3) there from ``J v``, over the step (m/s)."""
+        return self._steps.turning
 
     @cached_property
     def dynamics(self) -> ContactDynamics:

@@ -7,7 +7,7 @@ state, are numbers with their rates, at which momentum and rows are computed onc
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
@@ -194,14 +194,15 @@ def point_changes(
     """
     ops, tree = problem.ops, problem.tree
     links = [link for link in problem.constraints[index].carriers(tree) if link != WORLD]
-    to_link = {link: _to_link(ops, moved.poses[link]) for link in links}
+    to_link = {link: to_link_of(ops, moved.poses[link]) for link in links}
     twists = {link: column(ops, to_link[link] @ moved.a[link]) for link in links}
     ways = _ways(problem, moved, links)
     turns = {link: moved.of_link(link, moved.xi) for link in links}
     gaps, rows = list[Matrix](), list[Matrix]()
     wrenches: dict[int, list[Any]] = {link: [Dual(0.0)] * 6 for link in links}
-    candidates, rotations = _displaced(problem, index, links)
-    for k, (candidate, now) in enumerate(zip(candidates, problem.candidates[index], strict=True)):
+    robot = problem.once(displaced_robot)
+    rotations = robot.link_rotations
+    for k, (candidate, now) in enumerate(zip(robot.candidates[index], problem.candidates[index], strict=True)):
         p, belt = impulses[3 * k : 3 * k + 3], [*candidate.belt, *([Dual(0.0)] * (3 - len(candidate.belt)))]
         force = [dot(row, p) for row in candidate.axes.tolist()]
         u = plus(belt, _velocity(candidate, rotations, twists))
@@ -212,7 +213,7 @@ def point_changes(
             wrenches[link] = plus(wrenches[link], parts)
             K = _common_rows(problem, moved, link, now)
             own = own + (K if sign > 0.0 else -K) @ turns[link]
-        both = _along(ops, [*u, candidate.gap], ways)
+        both = along_ways(ops, [*u, candidate.gap], ways)
         rows.append(own + ops.take(both, range(3), None))
         gaps.append(ops.take(both, (3,), None))
     at_links, changes = dict[int, Matrix](), dict[int, Matrix]()
@@ -233,10 +234,11 @@ def mobility_changes(problem: Problem, index: int, moved: Sequence[Rates]) -> li
     """
     ops, nv = problem.ops, problem.tree.nv
     links = [link for link in problem.constraints[index].carriers(problem.tree) if link != WORLD]
-    to_link = {link: _to_link(ops, moved[0].poses[link]) for link in links}
+    to_link = {link: to_link_of(ops, moved[0].poses[link]) for link in links}
     ways, out = _ways(problem, moved[0], links), list[Matrix]()
-    candidates, rotations = _displaced(problem, index, links)
-    for k, (candidate, now) in enumerate(zip(candidates, problem.candidates[index], strict=True)):
+    robot = problem.once(displaced_robot)
+    rotations = robot.link_rotations
+    for k, (candidate, now) in enumerate(zip(robot.candidates[index], problem.candidates[index], strict=True)):
         total, own = Dual(0.0), ops.zeros(1, nv)
         for i, of_row in enumerate(moved[3 * k : 3 * k + 3]):
             twists = {link: column(ops, to_link[link] @ of_row.a[link]) for link in links}
@@ -244,7 +246,7 @@ def mobility_changes(problem: Problem, index: int, moved: Sequence[Rates]) -> li
             for sign, link in zip((1.0, -1.0), candidate.arms, strict=False):
                 K = ops.take(_common_rows(problem, of_row, link, now), (i,), None)
                 own = own + (K if sign > 0.0 else -K) @ of_row.of_link(link, of_row.xi)
-        out.append(own + _along(ops, [total], ways))
+        out.append(own + along_ways(ops, [total], ways))
     return out
 
 
@@ -272,7 +274,7 @@ def _common_rows(problem: Problem, moved: Rates, link: int, point: Candidate) ->
     return ops.hstack([along, -(along @ cross_matrix(ops, at))])
 
 
-def _to_link(ops: Ops, pose: tuple[Matrix, Matrix]) -> Matrix:
+def to_link_of(ops: Ops, pose: tuple[Matrix, Matrix]) -> Matrix:
     """Twists of the common frame in the axes of a link with that pose (6 × 6)."""
     R, p = pose
     back = ops.transpose(R)
@@ -285,8 +287,8 @@ def _ways(problem: Problem, moved: Rates, links: Sequence[int]) -> dict[Hashable
     Of each, twists of the common frame in the axes of the link (6 × 6), and changes there with positions (6 × nv).
     """
     out = dict[Hashable, tuple[Matrix, Matrix]]()
-    for link in links if problem.path is None else _carriers(problem):
-        to_link = _to_link(problem.ops, moved.poses[link])
+    for link in links if problem.path is None else carriers_of(problem):
+        to_link = to_link_of(problem.ops, moved.poses[link])
         out[link] = to_link, moved.axes_moving(link)
         if problem.path is not None:
             start = problem.once(_at_start)
@@ -301,12 +303,12 @@ def _at_start(problem: Problem) -> Rates:
     return Rates(motion, motion.by_joint([0.0] * problem.tree.nv))
 
 
-def _carriers(problem: Problem) -> list[int]:
+def carriers_of(problem: Problem) -> list[int]:
     """Links that move and are part of any contact."""
     return sorted({link for points in problem.candidates.values() for link in points[0].arms})
 
 
-def _along(ops: Ops, numbers: Sequence[Any], ways: Mapping[Hashable, tuple[Matrix, Matrix]]) -> Matrix:
+def along_ways(ops: Ops, numbers: Sequence[Any], ways: Mapping[Hashable, tuple[Matrix, Matrix]]) -> Matrix:
     """Changes (k × nv) of k numbers that vary in these ways."""
     total = ops.zeros(len(numbers), ops.shape(next(iter(ways.values()))[1])[1])
     for key, (to_link, S) in ways.items():
@@ -314,50 +316,46 @@ def _along(ops: Ops, numbers: Sequence[Any], ways: Mapping[Hashable, tuple[Matri
     return total
 
 
-def _displaced(problem: Problem, index: int, links: Sequence[int]) -> tuple[Sequence[Any], Mapping[int, Any]]:
-    """Candidates of a contact, and rotations of its links, with changes along twists of links in body axes.
+def displaced_robot(problem: Problem) -> Any:
+    """The robot as its contacts see it, and these, with changes along twists of links in body axes.
 
     ``R (1 + ω ×)``, ``o + R v``. On the paths of a step, with those along the twists that links have, too.
     """
-    if problem.path is None:
-        robot = _varying(problem, [index], links)
-        return problem.constraints[index].candidates(At(robot, index)), robot.link_rotations
-    candidates, rotations = problem.once(_displaced_on_path)
-    return candidates[index], rotations
+    robot, path = varying(problem), problem.path
+    if path is not None:
+        V = {link: with_velocity(robot.ops, path.motion.V[link], link) for link in robot.origins}
+        path = path._replace(h=cast(Scalar, Dual(path.h)))
+        robot.candidates = path.candidates(robot, cast(Sequence[Matrix], V))
+    return robot
 
 
-def _displaced_on_path(problem: Problem) -> tuple[Mapping[int, Sequence[Any]], Mapping[int, Any]]:
-    """The same of all contacts, on the paths of a step."""
-    path, links = problem.path, _carriers(problem)
-    assert path is not None, "asked for on paths"
-    robot, V = _varying(problem, list(problem.candidates), links), dict[int, Any]()
-    for link in links:
-        V[link] = robot.ops.lifted(path.motion.V[link], lambda k, _, link=link: {((VELOCITY, link), k): 1.0})
-    robot.candidates = {k: problem.constraints[k].candidates(At(robot, k)) for k in problem.candidates}
-    path = path._replace(h=cast(Scalar, Dual(path.h)))
-    return path.candidates(robot, cast(Sequence[Matrix], V)), robot.link_rotations
+def with_velocity(ops: DualOps, V: Matrix, link: int) -> Any:
+    """Twist (6 × 1) of a link in body axes, with its changes."""
+    return ops.lifted(V, lambda k, _: {((VELOCITY, link), k): 1.0})
 
 
-def _varying(problem: Problem, contacts: Sequence[int], links: Sequence[int]) -> Any:
-    """The robot as its contacts see it, with changes along twists of links in body axes."""
-    ops = DualOps(problem.ops)
+def varying(problem: Problem, name_of: Callable[[int], Hashable] = lambda link: link) -> Any:
+    """The robot as its contacts see it, and these, with changes along twists of links in body axes, by their names."""
+    ops, links, contacts = DualOps(problem.ops), carriers_of(problem), problem.candidates
     rotations, origins = dict[int, Any](), dict[int, Any]()
     for link in links:
-        R = problem.ops.entries(problem.link_rotations[link])
+        R, own = problem.ops.entries(problem.link_rotations[link]), name_of(link)
 
         turns = dict[tuple[int, int], Any]()
         for i, j in product(range(3), repeat=2):
             a, b = (j + 1) % 3, (j + 2) % 3  # column j of R ω ×
-            turns[i, j] = {(link, 3 + b): R[i][a], (link, 3 + a): -R[i][b]}
+            turns[i, j] = {(own, 3 + b): R[i][a], (own, 3 + a): -R[i][b]}
         rotations[link] = ops.lifted(problem.link_rotations[link], lambda i, j, turns=turns: turns[i, j])  # type: ignore[misc]
-        steps = {i: {(link, k): R[i][k] for k in LINEAR} for i in LINEAR}
+        steps = {i: {(own, k): R[i][k] for k in LINEAR} for i in LINEAR}
         origins[link] = ops.lifted(problem.origins[link], lambda i, _, steps=steps: steps[i])  # type: ignore[misc]
     inputs = dict[str, Any]()
     for argument in (a for index in contacts for a in problem.constraints[index].arguments(index)):
         given, name = problem.inputs[argument.name], argument.name
         is_matrix = len(argument.shape) == 2
         inputs[name] = ops.lifted(given) if is_matrix else [problem.ops.entry(given, k) for k in range(argument.size)]
-    return SimpleNamespace(
+    robot = SimpleNamespace(
         ops=ops, tree=problem.tree, link_rotations=rotations, origins=origins, inputs=inputs,
         constraints=problem.constraints,
     )  # fmt: skip
+    robot.candidates = {k: problem.constraints[k].candidates(At(cast(Any, robot), k)) for k in contacts}
+    return robot

@@ -9,7 +9,8 @@ may be in place of cones: ``|p_x|, |p_y| ≤ μ p_n``. Of a step that begins wit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from delassus.algorithms.contact.law import (
@@ -31,6 +32,9 @@ from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 STOP_RATIO = 0.5
 """Solvers end where a pass changes velocities by less than this part of the tolerance."""
 
+MOST_GAIN = 0.1
+"""Of the energy that impulses bring to what rests, the part up to which a gain by turning is an error of the step."""
+
 PROXIMAL = 1e-9
 """What is added to mobilities by which impulses are found, relative to those of the point if loops were open."""
 
@@ -44,6 +48,19 @@ class Outcome(NamedTuple):
     residuals: tuple[Scalar, Scalar, Scalar]
 
 
+class Gain(NamedTuple):
+    """``G p``, and the parts of the kinetic energy (J) that impulses add: ``pᵀ free`` and ``½ pᵀ G p``."""
+
+    moved: list[Scalar]
+    work: Scalar
+    square: Scalar
+
+    @property
+    def numbers(self) -> list[Scalar]:
+        """All of them."""
+        return [*self.moved, self.work, self.square]
+
+
 Bounds: TypeAlias = "tuple[Scalar | None, Scalar | None]"
 """Least and largest velocity; None is without."""
 
@@ -53,7 +70,8 @@ class PointLaw:
     """A contact point: its first row, its friction coefficient, and the rate ``d`` at which its gap may close.
 
     ``belt`` is what the motion of surfaces adds to the velocities along the tangents; ``floor`` is the least normal
-    impulse, zero if None.
+    impulse, zero if None. ``turning`` (3) is what velocities of the displacement differ by from those of rows, as the
+    contact turns (`delassus.constraints.turning`); empty if there is none.
     """
 
     row: int
@@ -61,6 +79,7 @@ class PointLaw:
     rate: Scalar
     belt: Sequence[Scalar] = ()
     floor: Scalar | None = None
+    turning: Sequence[Scalar] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +133,7 @@ class StepProblem:
         for x in self.points:
             for k, velocity in enumerate(x.belt):
                 self.free[x.row + k] = self.free[x.row + k] + velocity
-        self.b = list(self.free)
-        for x in self.points:
-            self.b[x.row + 2] = self.free[x.row + 2] + x.rate
-        self.pyramid = pyramid
+        self.b, self.pyramid, self.turns = self._with_rates(1.0), pyramid, cast(Scalar, 1.0)
         # a little more: some rows cannot move, and what stays where it is solves a law whatever the step
         least = [PROXIMAL * size + SQUARE_FLOOR for size in size_of]
         for x in self.points:
@@ -131,18 +147,73 @@ class StepProblem:
             self.mobility[own] = [sum(self.own_mobility[own], cast(Scalar, 0.0)) * (1.0 / 3.0)] * 3
             self.blocks.append(point_block(ops, W, x.friction, least[x.row], len(G) == 3))
 
+    def _with_rates(self, turns: Scalar) -> list[Scalar]:
+        """``b`` with a part of what turns."""
+        b = list(self.free)
+        for x in self.points:
+            b[x.row + 2] = b[x.row + 2] + x.rate
+            for k, offset in enumerate(x.turning):
+                b[x.row + k] = b[x.row + k] + turns * offset
+        return b
+
+    def turning(self, turns: Scalar) -> StepProblem:
+        """The same problem, whose contacts turn where ``turns`` is 1 and do not where it is 0."""
+        out = copy(self)
+        out.b, out.turns = self._with_rates(turns), turns
+        out.points = [replace(x, turning=[turns * offset for offset in x.turning]) for x in self.points]
+        return out
+
+    def without_gain(
+        self, p: Sequence[Scalar], again: Callable[[StepProblem], list[Scalar]], most: float | None
+    ) -> tuple[StepProblem, list[Scalar], Gain]:
+        """The problem, its impulses and what they gain; where that is energy, those if contacts do not turn.
+
+        So it is where turning would do more work than all impulses, and, if ``most`` is given, where the residual (m/s)
+        is larger: there is no solution where nothing can follow what turns.
+        """
+        ops, energies, straight, n = self.ops, self.energies(p), self.turning(0.0), len(p)
+        work, square = energies.work, energies.square
+        size = 2.0 * (magnitude(ops, work) + magnitude(ops, square))
+        gains = ops.maximum(
+            ops.less(MOST_GAIN * square, work + square),
+            ops.less(size, self._by_turning(p)),
+        )
+        if most is not None:
+            gains = ops.maximum(gains, ops.less(most, maximum_of(ops, self.residuals(p, plus(energies.moved, self.b)))))
+
+        def solved(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
+            p = again(straight)
+            return [*p, *self.energies(p).numbers], 1.0
+
+        found = ops.repeat(1, [*p, *energies.numbers], solved, 1.0 - gains)
+        return self.turning(1.0 - gains), found[:n], Gain(found[n:-2], *found[-2:])
+
     def velocity(self, row: int, p: Sequence[Scalar]) -> Scalar:
         """``u`` of a row."""
         return sum((g * x for g, x in zip(self.G[row], p, strict=True)), self.b[row])
 
-    def safe(self, p: Sequence[Scalar], budget: Scalar = 0.0) -> Outcome:
-        """Impulses that add no kinetic energy beyond a budget (J): ``½ α² pᵀ G p + α pᵀ free ≤ budget``."""
-        ops = self.ops
+    def energies(self, p: Sequence[Scalar]) -> Gain:
+        """What impulses do to velocities, and to the kinetic energy."""
         moved = [sum((g * x for g, x in zip(row, p, strict=True)), cast(Scalar, 0.0)) for row in self.G]
         square: Scalar = 0.0
         work: Scalar = 0.0
         for x, change, free in zip(p, moved, self.free, strict=True):
             square, work = square + 0.5 * (x * change), work + x * free
+        return Gain(moved, work, square)
+
+    def _by_turning(self, p: Sequence[Scalar]) -> Scalar:
+        """``−pᵀ κ``: the energy (J) that turning may bring."""
+        return sum((-y * p[x.row + k] for x in self.points for k, y in enumerate(x.turning)), cast(Scalar, 0.0))
+
+    def safe(self, p: Sequence[Scalar], budget: Scalar = 0.0, energies: Gain | None = None) -> Outcome:
+        """Impulses that add no kinetic energy beyond a budget (J): ``½ α² pᵀ G p + α pᵀ free ≤ budget``.
+
+        Where contacts turn they may add ``−pᵀ κ``, and `MOST_GAIN` of ``½ pᵀ G p``; ``energies`` are those of ``p``.
+        """
+        ops = self.ops
+        moved, work, square = self.energies(p) if energies is None else energies
+        if any(x.turning for x in self.points):
+            budget = budget + ops.maximum(ops.minimum(self._by_turning(p), MOST_GAIN * square), 0.0)
         part = passive_part(ops, work, square, budget)
         p, moved = [part * x for x in p], [part * x for x in moved]
         energy = part * (work + part * square)

@@ -17,6 +17,7 @@ from delassus.algorithms.contact.problem import (
     magnitude,
     maximum_of,
 )
+from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.smooth_motion import (
     MotionChanges,
@@ -219,6 +220,12 @@ def points_of(problem: Problem, given: StepInputs) -> list[tuple[Candidate, Scal
     return [(candidate, mu, e) for candidates, mu, e in of_each for candidate in candidates]
 
 
+def robot_ahead(problem: Problem, q: Sequence[Scalar], v: Sequence[Scalar], h: Scalar) -> Problem:
+    """The problem where it would be after a step with the velocity of its start."""
+    ahead, _ = position_update(problem.ops, problem, list(q), list(v), h, [0.0] * problem.tree.nv)
+    return problem.at(problem.ops.state_vector(ahead), range(len(problem.constraints)))
+
+
 class SolvedProblem(NamedTuple):
     """A problem of a step, its outcome, velocities (nv) after it in the axes of the start, and impulses (m) of rows."""
 
@@ -273,6 +280,8 @@ def implied(
         u, gained = along_rows(v), minus(v, start)
         for x in problem.points:
             u[x.row + 2] = u[x.row + 2] + x.rate
+            for k, offset in enumerate(x.turning):
+                u[x.row + k] = u[x.row + k] + offset
         return column(ops, momentum(gained, p)), u, lambda u: image(problem, p, u)
 
     v, p = ops.implicit_motion(found.velocity, plain.p, equations, space)
@@ -436,13 +445,18 @@ class Impact(NamedTuple):
     late: list[Scalar]
     phases: tuple[SolvedProblem, SolvedProblem]
 
+    def struck_points(self, step: Any) -> list[Scalar]:
+        """1 for each contact point of a step of which it has struck a link, else 0."""
+        at, of_dofs = step.tree.v_slices, self.when.struck
+        return [maximum_of(step.ops, [of_dofs[at[link].start] for link in c.arms]) for c, *_ in step.points]
+
 
 class StepSolution(NamedTuple):
     """``q``, ``v``, impulses and residuals after a step, and what they follow from.
 
     That is the motion that forces are of, at its velocity (nv), the problem that says what contacts do to it, the
     correction of positions, the impact before it, if anything bounces, how the step moves, and how far it moves rows of
-    points and joints besides as the impact is not at its start (m, rad).
+    points and joints besides as the impact is not at its start (m, rad). ``turning`` is what points turn by (3 each).
     """
 
     q: list[Scalar]
@@ -456,6 +470,7 @@ class StepSolution(NamedTuple):
     impact: Impact | None
     moved: StepMotion
     displaced: list[Scalar]
+    turning: list[list[Scalar]]
 
     @property
     def resolved(self) -> Scalar:

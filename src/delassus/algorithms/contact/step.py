@@ -30,8 +30,8 @@ from typing import cast
 from delassus.algorithms.contact import law
 from delassus.algorithms.contact.law import TUNING
 from delassus.algorithms.contact.modes import Hold, Mode, image_by_modes, joint_hold, point_mode, smoothed_rate
-from delassus.algorithms.contact.problem import NEVER as OUT_OF_REACH
 from delassus.algorithms.contact.problem import (
+    NEVER,
     PROXIMAL,
     Bounds,
     JointLaw,
@@ -64,8 +64,9 @@ from delassus.algorithms.contact.solution import (
     implied,
     points_of,
     pushes,
+    robot_ahead,
 )
-from delassus.algorithms.contact.solvers import fixed_point
+from delassus.algorithms.contact.solvers import exact, fixed_point
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -75,6 +76,7 @@ from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import BoundedJoint
 from delassus.constraints.contact import bounded_joints_of
 from delassus.constraints.paths import StepPath
+from delassus.constraints.turning import turning
 from delassus.spatial.motion import column, from_entries, minus, plus
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
@@ -94,7 +96,8 @@ class KernelStep:
         for c, rows in zip(self.problem.constraints, self.problem.rows, strict=True):
             if c.holds:
                 (self.others if c.n_impulses else self.loops).extend(range(rows.start, rows.stop))
-        self.problem.follow(StepPath(self.motion, self.h, self.penetration, epsilon))
+        self.path = StepPath(self.motion, self.h, self.penetration, epsilon)
+        self.problem.follow(self.path)
         self.points = points_of(self.problem, given)
         self.weights = Weights.of(self.tree, bounded_joints_of(self.problem.constraints), len(self.points))
         self.springs, self.instant, self.bodies = given.springs_in(self.problem), self, given.bodies(self.problem)
@@ -124,8 +127,15 @@ class KernelStep:
                    at: KernelStep = self) -> tuple[StepProblem, Outcome]:  # fmt: skip
             problem = StepProblem(ops, at.G, free, at.size_of, points, joints, pyramid)
             p = solver(problem, start, times, tolerance) if start else []
+            energies = None
+            if any(x.turning for x in points):
+                problem, p, energies = problem.without_gain(
+                    p, lambda x: solver(x, start, times, tolerance), tolerance if solver is exact else None
+                )
             p = p if image is None else problem.implicit(p, image)
-            return problem, problem.safe([at.moves.get(row, 1.0) * x for row, x in enumerate(p)], budget)
+            if at.moves:
+                p, energies = [at.moves.get(row, 1.0) * x for row, x in enumerate(p)], None
+            return problem, problem.safe(p, budget, energies)
 
         y, free, taken = self.free(self.motion)
         ops.mark("contact problem", [ops.matrix([free]), self._held] if free else [])
@@ -140,9 +150,10 @@ class KernelStep:
         if blocks:
             y = self._ending_with(y, blocks)
             free, taken = self._beside_loops(column(ops, self.space.along_rows(y)))
-        displaced = self.displaced_rows(late)
+        displaced, offsets = self.displaced_rows(late), self._turning(struck)
         of_each = zip(self.points, rates, displaced[2::3], strict=False)
-        laws = [PointLaw(3 * k, mu, x + self.over_h * s, c.belt) for k, ((c, mu, _), x, s) in enumerate(of_each)]
+        laws = [PointLaw(3 * k, mu, x + self.over_h * s, c.belt, turning=offsets[k])
+                for k, ((c, mu, _), x, s) in enumerate(of_each)]  # fmt: skip
         image: LawImage = StepProblem.image
         if self.smoothing is not None:
             of_points = self.smoothing_of_points(struck)
@@ -158,7 +169,8 @@ class KernelStep:
             of_laws = RowsOfLaws.of(self.problem, self.space, self.others)
             last = ops.differentiable(lambda: plain, lambda: implied(plain, before, missed, of_laws, image))
         found = last.outcome
-        moving = [x + self.over_h * s for x, s in zip(found.velocities, displaced, strict=True)]
+        opening = [y for x in offsets for y in (0.0, 0.0, x[2])] + [0.0] * (len(found.p) - 3 * len(offsets))
+        moving = [x + y + self.over_h * s for x, y, s in zip(found.velocities, opening, displaced, strict=True)]
         correction = self._correction(moving, times, tolerance, blocks)
         moved = StepMotion(last.velocity, correction.shift, [], [], [], [])
         if blocks:
@@ -176,7 +188,8 @@ class KernelStep:
             of_impact = apart(ops, struck.p, joints, of_limits=True)
             impulses = plus(impulses, of_impact)
             residuals = [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
-        return StepSolution(q, v, impulses, residuals, motion, before, last, correction, struck, moved, displaced)
+        out = q, v, impulses, residuals, motion, before, last, correction, struck, moved, displaced, offsets
+        return StepSolution(*out)
 
     def _taken(self, solved: tuple[StepProblem, Outcome], y: Matrix, taken: Matrix | None) -> SolvedProblem:
         """What impulses make of velocities ``L⁻¹ y``, with those that `_beside_loops` takes."""
@@ -335,6 +348,14 @@ class KernelStep:
         joints = [(holds[c.dof], self.position(c) + late[c.dof]) for c in bounded_joints_of(self.problem.constraints)]
         return image_by_modes(problem, p, u, modes, joints, self.h)
 
+    def _turning(self, impact: Impact | None) -> list[list[Scalar]]:
+        """What contact points turn by (3 each, m/s): none of what an impact has struck."""
+        out = turning(self.problem, partial(robot_ahead, self.problem, self.q, self.v, self.h), self.path)
+        if impact is None:
+            return out
+        each = zip(out, impact.struck_points(self), strict=True)
+        return [[self.ops.select(struck, 0.0, x) for x in own] for own, struck in each]
+
     # -- laws ----------------------------------------------------------------------------------------------------------
 
     def _impact(
@@ -353,12 +374,12 @@ class KernelStep:
         u = column(ops, self.space.along_rows(y))
         begin = [u[k] for k in self.others]  # what opens loops is left to the motion after the impact
         laws = [
-            PointLaw(3 * k, friction, ops.select(hits, 0.0, OUT_OF_REACH), candidate.belt)
+            PointLaw(3 * k, friction, ops.select(hits, 0.0, NEVER), candidate.belt)
             for k, ((candidate, friction, _), hits) in enumerate(zip(self.points, when.hits, strict=True))
         ]
         limits, none = list[JointLaw](), cast(list[Scalar], [0.0] * len(begin))
         for x, c in zip(joints, bounded_joints_of(self.problem.constraints), strict=True):
-            sides = zip(x.bounds, (-OUT_OF_REACH, OUT_OF_REACH), strict=True)
+            sides = zip(x.bounds, (-NEVER, NEVER), strict=True)
             least, most = (None if y is None else ops.select(when.struck[c.dof], y, far) for y, far in sides)
             limits.append(replace(x, bounds=(least, most), friction=None))
         compressed = self._taken(solved(begin, laws, none, 0.0, limits), y, None)

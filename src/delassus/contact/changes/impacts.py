@@ -44,7 +44,7 @@ class ImpactChanges:
         self._acceleration = of.kick / np.where(self._part > 0.0, self._part, 1.0)  # over the step
         self._gained = np.where(self._part > 0.0, after - self._begin, 0.0)
         bodies = step.scene.blocks.bodies
-        alone = np.flatnonzero(bodies.alone)  # of mass matrices: m, m c, inertia
+        alone = np.flatnonzero(bodies.alone >= 0)  # of mass matrices: m, m c, inertia
         m, *H = step.springs.mass[bodies.at[alone][:, None] + [0, 11, 15, 4, 21, 28, 35, 22, 23, 29]].T
         centres = [x / m for x in H[:3]]
         alike: Any = turns_alike(NUMPY, m, centres, H[3:])

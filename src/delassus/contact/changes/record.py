@@ -178,7 +178,7 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     counts = np.diff(data.space.ends[: int(data.space.counts[0]) + 1])
     touching = np.flatnonzero(np.isin(np.arange(len(counts)), np.repeat(np.arange(len(counts)), counts)[used]))
     later, turning = data.contacts.later[used], None
-    if steps.options.turning and (later != NONE).any():
+    if (later != NONE).any():
         taken = np.zeros((len(used), 3))
         taken[at] = rows.law.turning[:m]
         turning = Turning(data.contacts.turning[used], taken, later, data.links.ahead.copy())

@@ -218,7 +218,8 @@ class Blocks:
         turns = np.array([a >= 3 for j in tree.joints for a in j.motion_axes], np.int64)[self.dofs]
         usual = usual_inertias(tree)[self.dofs]
         one = [not k.loops and k.tree.n_links == 1 and k.tree.is_free_body(0) for k in self.kinds for _ in k.links]
-        alone = np.array(one, np.int64)
+        widths = np.array([sum(tree.joints[i].nq for i in links) for links in blocks], np.int64)
+        alone = np.where(np.array(one, bool), np.cumsum(widths) - widths, -1)
         self.bodies = Bodies(first, turns, usual, at, mass, M, L, inverse, loop_rows, loops_at, Q, alone)
         self._describe_free(tree)
         of_joints = pulls_of_joints(tree) if passive == "model" else []

@@ -246,7 +246,7 @@ def find_bounces(data: Data, options: Options) -> bool:
         rows.wrong[i] = hits + bounces
         if bounces > 0.0:
             t, any_bounces = 0.0, True
-            if rows.b[i] < 0 and bodies.alone[rows.a[i]] == 1:
+            if rows.b[i] < 0 and bodies.alone[rows.a[i]] >= 0:
                 t = impact_time(rate, approach, reached, options.dt)
             for block in (rows.a[i], rows.b[i]):
                 if block >= 0 and t < b.times[block]:
@@ -362,7 +362,7 @@ def end_impact(data: Data, options: Options) -> bool:
         t = bounces.times[b]
         if t < math.inf:
             bounces.last[b], bounces.source[b], f, H, at = t, b, bodies.first[b], bodies.mass, bodies.at[b]
-            is_late = bodies.alone[b] == 1 and t > 0.0 and not is_moved(bodies, b)
+            is_late = bodies.alone[b] >= 0 and t > 0.0 and not is_moved(bodies, b)
             alike = is_late and has_one_inertia(H, at)
             for i in range(6 if alike else 3 if is_late else 0):
                 j, k = (i + 1) % 3, (i + 2) % 3

@@ -65,8 +65,7 @@ def compute_part(part: int, begin: int, end: int, model: Model, data: Data, opti
     elif part == UNPACKING:
         unpack(begin, end, model.colliders, data.space, data.contacts.found)
         warm_start_contacts(data.space.ends[begin], data.space.ends[end], data.contacts)
-        if options.turning:
-            mark_turning(begin, end, model, data, paths_of(model, data, options))
+        mark_turning(begin, end, model, data, paths_of(model, data, options))
     elif part == TURNING:
         turn_contacts(begin, end, data, paths_of(model, data, options))
     elif part == CHOICE:

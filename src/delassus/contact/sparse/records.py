@@ -33,7 +33,8 @@ class Bodies(NamedTuple):
     added theirs, and in ``L`` the Cholesky factor of that without loops, by columns, with the reciprocals of its
     diagonal; in ``inverse`` is the inverse of that of blocks without loops. The first blocks are free bodies. Block *i*
     has ``loop_rows[i]`` rows of loops, which begin at ``loops_at[i]`` in ``Q``: Jacobians, then orthonormal rows; see
-    `close_loops`. ``alone[i]`` is 1 for a body on its own (`Tree.is_free_body`), damped or not.
+    `close_loops`. ``alone[i]`` is where coordinates begin in ``q`` of a body on its own (`Tree.is_free_body`), damped
+    or not, else −1.
     """
 
     first: Indices
@@ -321,7 +322,6 @@ class Options(NamedTuple):
     tolerance: float
     sleep: float
     max_iterations: int
-    turning: bool = True
     touching: float = 0.0
     asks: int = 0
     max_parts: int = MAX_PARTS

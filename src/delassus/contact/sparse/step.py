@@ -346,12 +346,17 @@ def find_contacts(model: Model, data: Data, options: Options) -> int:
     if n > data.contacts.row.size:
         return NO_ROOM
     share(UNPACKING, pairs, model, data, options)
-    if options.turning and any_turning(pairs, data):
+    if any_turning(pairs, data):
         state = data.state
         for c in range(state.v.size):
             state.after[c], state.shift[c] = state.v[c], 0.0
         find_twists(model, data, state.v, state.v)  # not those of bent paths
         share(INTEGRATION, model.free[1], model, data, options)
+        damped = False
+        for b in range(model.free[1], data.bodies.at.size):
+            damped = damped or data.bodies.alone[b] >= 0
+        if damped:
+            update_positions(model.updates)
         place_ahead(model, data, options.dt)
         share(TURNING, pairs, model, data, options)
     return n

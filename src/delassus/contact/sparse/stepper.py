@@ -455,6 +455,11 @@ class BlockSteps:
         return self._impulses
 
     @property
+    def turning(self) -> Array:
+        """Offsets (n, 3) of these contacts as they turn (m/s), see `delassus.contact.sparse.turning`."""
+        return self._contacts.turning[: int(self._contacts.before.number[0])].copy()
+
+    @property
     def asleep(self) -> Array:
         """Whether each link's body sleeps (n_links,)."""
         return np.asarray(self._sleep.island[self.blocks.of_links.block] > 0)

@@ -134,12 +134,15 @@ def any_turning(pairs: int, data: Data) -> bool:
 
 @compiled
 def place_ahead(model: Model, data: Data, dt: float) -> None:
-    """Poses of links ``ahead``, at the end of a step with the velocities of its start: ``next`` has free bodies'."""
+    """Poses of links ``ahead``, at the end of a step with the velocities of its start.
+
+    Of bodies on their own, which turn by their momentum, ``next`` has them.
+    """
     links, state, ahead, poses = model.links, data.state, data.links.ahead, data.links.poses
     for link in range(links.parents.size):
         T, own, parent = poses[link], ahead[link], links.parents[link]
-        if links.block[link] < model.free[1]:
-            at, q = 7 * links.block[link], state.next.q
+        at, q = data.bodies.alone[links.block[link]], state.next.q
+        if at >= 0:
             rotation_of(q[at + 3], q[at + 4], q[at + 5], q[at + 6], own)
             for r in range(3):
                 own[r, 3] = q[at + r]
@@ -273,9 +276,9 @@ def add_turning(data: Data) -> None:
                 continue
             if struck:
                 contacts.later[e] = NONE
-            for c in range(3):
+            for c in range(3):  # a patch without Coulomb's friction has no rows along tangents
                 contacts.turning[e, c] = 0.0 if struck else contacts.turning[e, c]
-                rows.law.turning[i, c] = contacts.turning[e, c]
+                rows.law.turning[i, c] = contacts.turning[e, c] if c == 2 or contacts.found.friction[e] > 0.0 else 0.0
                 rows.law.d[i, c] += rows.law.turning[i, c]
 
 
@@ -342,10 +345,9 @@ def halfway_velocity(link: int, x: Vector, dt: float, data: Data) -> Vector:
 @compiled
 def velocity_between(T: Array, E: Array, x: Vector, dt: float) -> Vector:
     """The same between two poses."""
-    way, turn = along(column(E, 3), -1.0, column(T, 3)), (0.0, 0.0, 0.0)
+    way, turn, trace = along(column(E, 3), -1.0, column(T, 3)), (0.0, 0.0, 0.0), 0.0
     for c in range(3):
-        turn = along(turn, 0.5, cross(column(T, c), column(E, c)))
-    square = dot(turn, turn)  # of the sine; what follows begins the series of the angle over it
-    turn = scaled(1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0 + square * 5.0 / 112.0)), turn)
+        turn, trace = along(turn, 1.0, cross(column(T, c), column(E, c))), trace + dot(column(T, c), column(E, c))
+    turn = scaled(2.0 / (1.0 + trace), turn)  # twice the tangent of half of the angle, which chords follow from
     arm = along(along(x, -0.5, column(T, 3)), -0.5, column(E, 3))
     return scaled(1.0 / dt, along(way, 1.0, cross(turn, arm)))

@@ -18,7 +18,6 @@ from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_whole, is_whole
 from delassus.quantities.options import Passive
-from delassus.runtime.compile import compile as compile_kernel
 from delassus.simulate import storage
 from delassus.spatial.rotations import Array
 
@@ -75,7 +74,7 @@ class Recording(Frozen):
     tau : (T, nv) array
         Of motors on joints, in the step that led to each sample (N m, N); zero at the start.
     kinetic, potential : (T,) arrays
-        Energies in J; empty if they were not asked for.
+        Energies (J) at the times of velocities, half a step before places; empty if they were not asked for.
     joint_impulses : (T, 2, nv) array
         Of limits, and of Coulomb friction, on joints in the step that led to each sample (N m s, N s).
     contact_counts : (T,) array of int
@@ -295,6 +294,9 @@ class Run(Protocol):
     def joint_impulses(self) -> Array:
         """Those of `Simulator`."""
 
+    def energy(self, q: Array, v: Array) -> tuple[Array, Array]:
+        """Those of `Simulator`, of states (T, nq) and (T, nv)."""
+
 
 class Recorder:
     """Collects samples of a simulation; ``Simulator.run(…, record=Recorder())`` returns them as a `Recording`.
@@ -367,7 +369,7 @@ class Recorder:
         q, v = np.array(qs), np.array(vs)
         kinetic, potential = np.zeros(0), np.zeros(0)
         if self.energy:
-            kinetic, potential = compile_kernel(scene.tree, (), "energies", passive=sim.passive)(q, v)
+            kinetic, potential = sim.energy(q, v)
         contact_times, sets, impulses = zip((0.0, ContactSet.empty(), np.zeros((0, 3))), *self._touching, strict=True)
         links, colliders, points, frames, depths = (
             np.concatenate([getattr(contacts, name) for contacts in sets])

@@ -131,7 +131,7 @@ class Simulator(Sensing):
     Notes
     -----
     Places move by the velocities of the end of the step, as of leapfrog integrators (`half_kick`): second order in time
-    where forces depend on places, and at contacts that turn. A bounce at ``V`` loses ``m g V dt``. Halve ``dt`` to see.
+    where forces depend on places, and at contacts that turn. Bounces of robots, or off each other, lose ``m g V dt``.
     Servos, a `SpringDamper`, springs and damping of joints have the forces of the end of the step where they are stiff:
     no gain is too large for ``dt``. Servos of robots with loops are explicit, and held over the step.
     Robots with loops move by sub-steps of order 3 between contacts, as an estimate of their error asks. Steps that do
@@ -459,9 +459,9 @@ class Simulator(Sensing):
                 warn(said, kind=f"contact problems: {status.name}")
         return None if record is None else record.finish(self)
 
-    def energy(self) -> Energies:
-        """Energies, ``kinetic`` and ``potential`` (J), a named tuple; the latter is zero at the origin of the world."""
-        return self._steps.energy(self.q, self.v)
+    def energy(self, q: Array | None = None, v: Array | None = None) -> Energies:
+        """Energies, ``kinetic``, ``potential`` (J, 0 at the origin), half a step ago as `v`; of states if given."""
+        return self._steps.energy(self.q if q is None else q, self.v if v is None else v)
 
     def get_state(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on, as arrays and numbers."""

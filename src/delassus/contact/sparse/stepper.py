@@ -485,8 +485,8 @@ class BlockSteps:
         return Counter({status: n for status, n in zip(STATUSES, self._progress.totals.tolist(), strict=True) if n})
 
     def energy(self, q: Array, v: Array) -> Energies:
-        """Kinetic and potential energy (J), without those of bodies that the user moves."""
-        return energies_of(self.blocks, self._passive, q, v)
+        """Kinetic and potential energy (J), without those of bodies that the user moves: `energies_of`."""
+        return energies_of(self.blocks, self._passive, q, v, self.options.dt)
 
 
 def _table(rows: list[list[int]], width: int) -> Indices:

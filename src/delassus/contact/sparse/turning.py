@@ -35,6 +35,7 @@ from delassus.contact.collision.vectors import (
     row_of,
     scaled,
 )
+from delassus.contact.sparse.cone import PATCH
 from delassus.contact.sparse.motion import rotation_of
 from delassus.contact.sparse.records import CONTACTS, NOT_STRUCK, Data, Model
 from delassus.contact.sparse.rows import is_at_rest
@@ -275,7 +276,8 @@ def add_turning(data: Data) -> None:
                 contacts.later[e] = NONE
             for c in range(3):
                 contacts.turning[e, c] = 0.0 if struck else contacts.turning[e, c]
-                rows.law.turning[i, c] = contacts.turning[e, c]
+                stopped = c < 2 and rows.kind[i] == PATCH and contacts.found.friction[e] == 0.0
+                rows.law.turning[i, c] = 0.0 if stopped else contacts.turning[e, c]
                 rows.law.d[i, c] += rows.law.turning[i, c]
 
 

@@ -62,10 +62,14 @@ def modes_of(
     (m, r), w = impulses.shape, mobilities
     kinds, axes = [0, 1, 2], np.eye(3)[None]
     if r > 3:
-        tangents, kinds = [0, 1, 3, 4, 5], [0, 1, 2, 1, 1, 1]
-        size, axes = 0.5 * w[:, tangents].sum(axis=1), np.zeros((m, r, r))
-        turned = axes_along(size[:, None] * impulses[:, tangents] - velocities[:, tangents])
-        axes[np.ix_(range(m), tangents, tangents)], axes[:, 2, 2] = turned, 1.0
+        tangents, kinds, axes = [0, 1, 3, 4, 5], [0, 1, 2, 1, 1, 1], np.zeros((m, r, r))
+        mean = 0.5 * w[:, :2].sum(axis=1)  # of a point
+        most = np.maximum(mean, w[:, 3:].max(axis=1, initial=0.0))
+        tried = most[:, None] * impulses[:, tangents] - velocities[:, tangents]  # along both of them
+        axes[np.ix_(range(m), tangents, tangents)], axes[:, 2, 2] = axes_along(tried), 1.0
+        squares, has_direction = axes[:, 0] ** 2, np.linalg.norm(tried, axis=1) > NO_DIRECTION
+        own = squares[:, :2].sum(axis=1) * mean + (squares[:, 3:] * w[:, 3:]).sum(axis=1)
+        size = np.where(has_direction, own, most)
         impulses, velocities = (
             np.stack([x[:, 0], np.linalg.norm(x[:, [1, 3, 4, 5]], axis=1), x[:, 2]], axis=1)
             for x in ((axes @ y[..., None])[..., 0] for y in (impulses, velocities))

@@ -404,8 +404,6 @@ def test_what_has_no_patches_refuses_them(name):
         lambda: ds.Simulator(scene, formulation="os"),
         lambda: ds.Simulator(scene, solver="nsgs"),
         lambda: formulate(scene, State(sim.q, sim.v)),
-        lambda: sim.step_derivatives(),
-        lambda: sim.gradient(lambda q, v: (0.0, 0 * q, 0 * v), np.zeros((2, 6))),
     ):
         with pytest.raises(ConfigurationError, match=rf"{name}=0.01.* of collider 'ball'"):
             call()
@@ -447,3 +445,33 @@ def test_a_spinning_ball_bounces_the_same_beside_an_arm_with_springs_and_limits(
             sim.step()
         ends.append(sim.v[:6])
     assert ends[0][5] < 7.9 and ends[1] == pytest.approx(ends[0], abs=1e-8)
+
+
+def test_what_slides_in_a_curve_without_coulomb_friction_has_all_of_its_torque():
+    """Its rows of tangents are left out, and so is what they turn by."""
+    body = ds.mechanisms.free_body(MASS, BALL.inertia(MASS), name="ball")
+    ball = Collider("ball", BALL, friction=0.0, torsional=0.02, rolling=0.01)
+    scene = Scene(body, [ball, Collider("world", Sphere(0.2), friction=0.0)])
+    sim = ds.Simulator(scene, q0=[0, 0, 0.3, 0, 0, 0, 1], v0=[0.8, 0, 0, 2.0, 1.0, 9.0], dt=2e-3, tolerance=1e-10)
+    for _ in range(20):
+        sim.step()
+        held = np.linalg.norm(sim.angular_impulses[0] / [0.01, 0.01, 0.02])
+        assert sim.impulses[0, 2] > 0.0 and held == pytest.approx(sim.impulses[0, 2], rel=1e-6)
+        assert not sim.impulses[0, :2].any()
+
+
+@pytest.mark.parametrize("part", [0.2, 0.9, 0.999, 1.001, 1.1, 1.6])
+def test_smoothed_derivatives_of_a_ball_that_spins(part):
+    """Of the spin after a step by that before it: the mean of 0, held, and 1, over changes of what friction stops.
+
+    And the distance of the other mode is that of the spin from what friction just stops, times the length ``l / μ``.
+    """
+    torsional, smoothing = 0.02, 1e-3
+    most = torsional * G * DT * MASS / INERTIA
+    sim = ball_on_plane([0, 0, 0, 0, 0, part * most], torsional=torsional, turning=False)
+    sim.step()
+    margin = torsional / MU * (part - 1.0) * most
+    found, smoothed = sim.step_derivatives(), sim.step_derivatives(smoothing=smoothing)
+    assert np.asarray(found.A)[11, 11] == pytest.approx(1.0 * (part > 1.0), abs=CLOSE)
+    assert np.asarray(smoothed.A)[11, 11] == pytest.approx(np.clip(0.5 + 0.5 * margin / smoothing, 0.0, 1.0), abs=CLOSE)
+    assert found.distance == pytest.approx(abs(margin), abs=CLOSE * torsional / MU * most)

@@ -94,6 +94,12 @@ def friction_rates(rule: int, own: Array) -> Array:
     return np.asarray(0.5 * np.sqrt(ratio) if rule == GEOMETRIC else 2.0 * ratio * ratio)
 
 
+def radius_rates(rule: int, own: Array) -> Array:
+    """Derivatives of `radius_of` by the lengths of two colliders (m, 2); a length of zero counts as constant."""
+    both = (own > 0.0).all(axis=1, keepdims=True)
+    return np.where(both, friction_rates(rule, own), 1.0 * (own > 0.0))
+
+
 def link_of(scene: Solids, name: Any) -> str:
     """The name of a link or frame; of a robot, that of its root link."""
     if isinstance(name, str) and name in scene.robots and name not in scene.tree.frames:

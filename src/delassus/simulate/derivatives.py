@@ -15,7 +15,6 @@ from delassus.contact.changes.step import Pulled, StepChanges
 from delassus.contact.filters import moved_links
 from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
-from delassus.contact.scene_parts import check_points_alone
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, shown
@@ -29,8 +28,8 @@ from delassus.spatial.dual_ops import Dual, DualOps
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
-PARAMETERS = ("friction", "restitution", "mass")
-"""What derivatives may be taken with: friction and restitution of colliders, and masses of links."""
+PARAMETERS = ("friction", "restitution", "torsional", "rolling", "mass")
+"""What derivatives may be taken with: coefficients and lengths (m) of colliders, and masses of links."""
 
 COLUMNS = 32
 """Numbers at the end of a step that are pulled back at a time: more do not stay in the cache, fewer are more calls."""
@@ -53,7 +52,7 @@ class StepDerivatives(Frozen):
     B : BlockMatrix
         (2 nv, nu): with joint forces, controls or target configurations, as `Simulator.step` takes them.
     with_parameters : mapping of str to BlockMatrix
-        (2 nv, n): with those asked for; friction and restitution of the scene's colliders, masses of its links.
+        (2 nv, n): with those asked for; coefficients and lengths of the scene's colliders, masses of its links.
     with_moves : BlockMatrix
         (2 nv, 6 k): with the poses that `Simulator.move` had bodies at, by their names in order, in the tangent that
         `Tree.integrate` moves on. In ``A`` these are held.
@@ -84,7 +83,6 @@ class Asked(NamedTuple):
         if solver not in EXACT:
             wanted = f"solvers of friction cones: {', '.join(map(repr, EXACT))}"
             raise ConfigurationError("solver", wanted, repr(solver), "Leave out the formulation and the solver.")
-        check_points_alone(scene, "derivatives of steps")
         moved = {*moved_links(scene)}
         for loop in scene.loops:
             if not moved.isdisjoint(loop.carriers(scene.tree)):
@@ -206,7 +204,7 @@ class TrajectoryGradient(Frozen):
     q0, v0 : (nv,) arrays
         With the state at the start, that of positions in the tangent that `Tree.integrate` moves on.
     parameters : mapping of str to (n,) array
-        With those asked for; friction and restitution of the scene's colliders, masses of its links.
+        With those asked for; coefficients and lengths of the scene's colliders, masses of its links.
     distance : float
         The smallest of the steps, see `StepDerivatives`.
     statuses : tuple of SolverStatus

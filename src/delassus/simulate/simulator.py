@@ -289,8 +289,8 @@ class Simulator(Sensing):
         ``smoothing`` (m/s) they are means over changes of velocities of that size.
 
         Several points of a face that slide may share their load, and move, in many ways: derivatives are those of
-        points that yield alike. ``parameters`` are names of what else to differentiate with: "friction" and
-        "restitution" of colliders, "mass" of links (whose radii of inertia stay).
+        points that yield alike. ``parameters`` are names of what else to differentiate with: "friction", "restitution",
+        "torsional" and "rolling" of colliders (lengths of zero stay so), "mass" of links (radii of inertia stay).
 
         Raises
         ------

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from delassus.contact.changes.collision import ContactChanges
+from delassus.contact.collision.colliders import ContactArrays
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.blocks import Blocks
 from delassus.spatial.rotations import Array
@@ -199,17 +200,53 @@ class Contacts(NamedTuple):
     """Contacts of a step: their frames (m, 3, 3), their sides, and how they change with ``causes`` (…, 6, w) on sides.
 
     Causes are twists of poses, and, of contacts on paths, of velocities; what they cause is in the same place of
-    ``couplings``. The first are those of poses.
+    ``couplings``. The first are those of poses. Of steps with patches ``scales`` (m, 6) are those of rows of relative
+    velocities and of spins, see `delassus.contact.sparse.spins`; of others (m, 3), without spins.
     """
 
     frames: Array
+    scales: Array
     sides: list[Sides]
     couplings: list[Coupling]
     causes: list[list[Array]]
 
+    @property
+    def has_spins(self) -> bool:
+        """Whether there are rows of spins."""
+        return bool(self.scales.shape[1] > 3)
+
     def by_velocities(self, with_twists: Coupling) -> Contacts:
         """The same contacts, as they change with velocities."""
-        return Contacts(self.frames, self.sides, [with_twists], [[side.G for side in self.sides]])
+        return self._replace(couplings=[with_twists], causes=[[side.G for side in self.sides]])
+
+    def scaled(self, parts: list[Array]) -> RowParts:
+        """Rows, of relative velocities and of spins one behind the other, by their scales."""
+        return RowParts(self.sides, parts).scaled(self.scales) if self.has_spins else RowParts(self.sides, parts)
+
+
+def scales_of(found: ContactArrays) -> Array:
+    """Scales of rows of contacts, see `Contacts`: what has no Coulomb friction has no rows of tangents as a patch."""
+    out, is_patch = np.ones((len(found.points), 3)), (found.torsional > 0.0) | (found.rolling > 0.0)
+    if not is_patch.any():
+        return out
+    out[is_patch & (found.friction == 0.0), :2] = 0.0
+    lengths = np.stack([found.rolling, found.rolling, found.torsional], axis=1)
+    return np.hstack([out, lengths / np.where(found.friction > 0.0, found.friction, 1.0)[:, None]])
+
+
+def pull_scales(found: ContactArrays, counts: Array) -> tuple[Array, Array, Array]:
+    """What counts friction, torsional and rolling lengths (m, k), from what counts scales of spins (m, 3, k).
+
+    Of what has no friction or no length, nothing counts that.
+    """
+    mu = found.friction[:, None]
+    rolling, torsional = counts[:, :2].sum(axis=1), counts[:, 2]
+    torsional, rolling = (
+        np.where(length[:, None] > 0.0, x / np.where(mu > 0.0, mu, 1.0), 0.0)
+        for length, x in ((found.torsional, torsional), (found.rolling, rolling))
+    )
+    lost = found.torsional[:, None] * torsional + found.rolling[:, None] * rolling
+    return np.where(mu > 0.0, -lost / np.where(mu > 0.0, mu, 1.0), 0.0), torsional, rolling
 
 
 def twist_changes(sides: list[Sides], velocities: Sequence[Array]) -> list[Array]:
@@ -225,9 +262,19 @@ def twist_changes(sides: list[Sides], velocities: Sequence[Array]) -> list[Array
 
 
 def along(contacts: Contacts) -> RowParts:
-    """Jacobian of contacts, of three rows."""
+    """Jacobian of contacts: three rows of relative velocities, and of steps with patches three of spins."""
     turned = np.swapaxes(contacts.frames, 1, 2)
-    return RowParts(contacts.sides, [s.sign * turned[s.contact] @ s.G[:, :3] for s in contacts.sides])
+    parts = [s.sign * turned[s.contact] @ s.G[:, :3] for s in contacts.sides]
+    if contacts.has_spins:
+        spins = spins_of(contacts)
+        parts = [np.concatenate(both, axis=1) for both in zip(parts, spins.parts, strict=True)]
+    return contacts.scaled(parts)
+
+
+def spins_of(contacts: Contacts) -> RowParts:
+    """Relative angular velocities along the axes of contacts, three rows."""
+    turned = np.swapaxes(contacts.frames, 1, 2)
+    return RowParts(contacts.sides, [s.sign * turned[s.contact] @ s.G[:, 3:] for s in contacts.sides])
 
 
 def gap_changes(contacts: Contacts) -> RowParts:
@@ -240,7 +287,7 @@ def gap_changes(contacts: Contacts) -> RowParts:
 
 
 def row_changes(contacts: Contacts, velocities: Sequence[Array], alone: bool = False) -> RowParts:
-    """Changes with positions of what contacts measure (three rows) at velocities of sides (n, w), which are held.
+    """Changes with positions of what contacts measure, row by row, at velocities of sides (n, w), which are held.
 
     Surfaces move along. ``alone`` leaves out what links measure where contacts stay.
     """
@@ -259,8 +306,14 @@ def row_changes(contacts: Contacts, velocities: Sequence[Array], alone: bool = F
             measured += turning[contact] @ coupling.points[which]
             measured[:, :2] += coupling.belts[which]
             part += measured @ causes[k]
+        if contacts.has_spins:
+            spin = side.sign * np.swapaxes(F[contact], 1, 2) @ turns[k][:, 3:]
+            for coupling, causes in zip(contacts.couplings, contacts.causes, strict=True):
+                turned = (apart[contact, None, None, 3:] @ moved_first(coupling.frames[which]))[:, :, 0]
+                spin += turned @ causes[k]
+            part = np.concatenate([part, spin], axis=1)
         out.append(part)
-    return RowParts(sides, out)
+    return contacts.scaled(out)
 
 
 def moved_first(x: Array) -> Array:
@@ -280,18 +333,25 @@ class ForceChanges(NamedTuple):
 
 
 def force_changes(contacts: Contacts, impulses: Array) -> ForceChanges:
-    """Of impulses (m, 3)."""
-    pushed, sides = cross_matrices((contacts.frames @ impulses[..., None])[..., 0]), contacts.sides
+    """Of impulses (m, 3), or of these and of those of spins (m, 6)."""
+    sides, r, exerted = contacts.sides, impulses.shape[1], contacts.scales[:, : impulses.shape[1]] * impulses
+    pushed = cross_matrices((contacts.frames @ exerted[:, :3, None])[..., 0])
+    twisted = cross_matrices((contacts.frames @ exerted[:, 3:, None])[..., 0]) if r > 3 else None
     wrenches, within = list[Array](), list[Array]()
     for k, side in enumerate(sides):
         which, P = (side.contact, side.second), pushed[side.contact]
         wrench = np.zeros((len(P), 6, side.G.shape[2]))
         for coupling, causes in zip(contacts.couplings, contacts.causes, strict=True):
-            turned = (impulses[side.contact, None, None] @ coupling.frames[which])[:, :, 0]
-            wrench += np.concatenate([turned, -P @ coupling.points[which]], axis=1) @ causes[k]
+            turned = (exerted[side.contact, None, None, :3] @ coupling.frames[which])[:, :, 0]
+            moments = -P @ coupling.points[which]
+            if r > 3:
+                moments += (exerted[side.contact, None, None, 3:] @ coupling.frames[which])[:, :, 0]
+            wrench += np.concatenate([turned, moments], axis=1) @ causes[k]
         wrenches.append(wrench)
         linear, angular = side.G[:, :3], side.G[:, 3:]
         H = np.swapaxes(linear, 1, 2) @ P @ angular + np.swapaxes(angular, 1, 2) @ P @ linear
+        if twisted is not None:
+            H += np.swapaxes(angular, 1, 2) @ twisted[side.contact] @ angular
         within.append(side.sign * side.at_or_above * H)
     twists = [side.sign * side.G for side in sides]
     return ForceChanges(RowParts(sides, twists), RowParts(sides, wrenches), RowParts(sides, within))

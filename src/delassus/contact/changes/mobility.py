@@ -20,7 +20,7 @@ class Mobilities:
 
     Attributes
     ----------
-    of_contacts : (m, 3) array
+    of_contacts : (m, r) array
     of_joints : (k,) array
     """
 
@@ -46,7 +46,7 @@ class Mobilities:
                         part[at] += added[place[side.contact[at]]]
         self._whole = RowParts(self._sides, whole)
         self._Y = [part @ own for part, own in zip(whole, self.of_sides(inverse), strict=True)]
-        squares = np.zeros((m, 3))
+        squares = np.zeros((m, contacts.scales.shape[1]))
         for side, part, y in zip(self._sides, whole, self._Y, strict=True):
             squares[side.contact] += self._shares[side.contact, None] * (y * part).sum(axis=2)
         self.of_contacts = squares + PROXIMAL * squares.max(axis=1, initial=0.0)[:, None] + SQUARE_FLOOR
@@ -72,7 +72,7 @@ class Mobilities:
         by_q, by_mass = [np.zeros((len(s.block), 1, s.G.shape[2])) for s in self._sides], list[Array]()
         ends = np.cumsum([0, *(len(kind.links) for kind in kinds)])
         begins = np.cumsum([0, *(len(kind.links) * kind.tree.nq for kind in kinds)])
-        for r in range(3):
+        for r in range(self._contacts.scales.shape[1]):
             own = [y[:, r] for y in self._Y]
             for part, one in zip(by_q, row_changes(self._contacts, own).row(r).parts, strict=True):
                 part += 2.0 * one
@@ -90,6 +90,12 @@ class Mobilities:
             by_mass.append(-self._shares[side.contact, None, None] * (y * whole).sum(axis=1, keepdims=True))
         factors = (-weights / 3.0)[:, None]
         return RowParts(self._sides, by_q).scaled(factors), RowParts(self._sides, by_mass).scaled(factors)
+
+    def with_scales(self, scales: Array) -> Array:
+        """Changes (m, 3) of compliances of the correction, times pushes, with scales of spins."""
+        pushes, own = self._record.correction.pushes, scales[:, 3:]
+        over = np.divide(1.0, own, out=np.zeros_like(own), where=own > 0.0)
+        return np.asarray(2.0 / 3.0 * STEP.compliance * pushes[:, None] * self.of_contacts[:, 3:] * over)
 
     def _inertial(self, kind: int, q: Array, y: Array, row: Array) -> Array:
         """Changes (n, w) of ``yᵀ M y``, ``y = M⁻¹ row``; under loops, ``M y = row − Jᵀ μ``, ``2 μᵀ ∂J y`` more."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.constraints.paths import SLOP
-from delassus.contact.changes.contacts import Contacts, Coupling, Sides, cross_matrices, twist_changes
+from delassus.contact.changes.contacts import Contacts, Coupling, Sides, cross_matrices, scales_of, twist_changes
 from delassus.contact.changes.record import StepRecord
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS, ContactArrays, workspace
@@ -191,18 +191,19 @@ def contacts_on_paths(
     In place: which of them are known. Of those on paths that are pushed apart, the changes are not.
     """
     late, causes = on_paths(record), [[side.G for side in sides]]
-    plain, v = Contacts(record.contacts.frames, sides, [coupling], causes), [record.v[side.dofs] for side in sides]
+    found, v = record.contacts, [record.v[side.dofs] for side in sides]
+    plain = Contacts(found.frames, scales_of(found), sides, [coupling], causes)
     if not late.any():
         return plain, None
     twists = np.zeros((len(late), 2, 6))
     for side, own in zip(sides, v, strict=True):
         twists[side.contact, side.second] = (side.G @ own[..., None])[..., 0]
-    found = path_changes(record, twists, detector, options)
+    changes = path_changes(record, twists, detector, options)
     known[late] = False
-    known[found.contacts] = True
+    known[changes.contacts] = True
     known &= ~(late & (record.correction.pushes > 0.0))
     with_twists = Coupling(*(np.zeros_like(x) for x in coupling))
-    for x, y, of_poses, of_twists in zip(coupling, with_twists, found.with_poses, found.with_twists, strict=True):
-        x[found.contacts], y[found.contacts] = of_poses, of_twists
-    both = Contacts(plain.frames, sides, [coupling, with_twists], [*causes, twist_changes(sides, v)])
+    for x, y, of_poses, of_twists in zip(coupling, with_twists, changes.with_poses, changes.with_twists, strict=True):
+        x[changes.contacts], y[changes.contacts] = of_poses, of_twists
+    both = plain._replace(couplings=[coupling, with_twists], causes=[*causes, twist_changes(sides, v)])
     return both, plain.by_velocities(with_twists)

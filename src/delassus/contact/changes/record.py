@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from delassus.contact.changes.contacts import scales_of
 from delassus.contact.collision.colliders import ContactArrays
 from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
@@ -30,6 +31,7 @@ class ImpactRecord(NamedTuple):
 class Problem(NamedTuple):
     """A problem of a step: of contacts (m) and joints (k) what moves without motion, impulses, and free friction.
 
+    Rows of contacts are those of `delassus.contact.changes.contacts.along`, and these are (m, 3) or (m, 6).
     ``phase`` is one of `COMPRESSION` and those after it; contacts that take no part have the rate infinity. ``impact``
     is that of compression and decompression, None of the step.
     """
@@ -148,14 +150,14 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     used = np.unique(groups[groups >= 0])
     place = np.zeros(used[-1] + 1 if len(used) else 0, np.int64)
     place[used] = np.arange(len(used))
-    problems = list[Problem]()
-    given = np.zeros(len(used))
+    found = ContactArrays(*[x[used] for x in list[Any](data.contacts.found)])
+    problems, given, r = list[Problem](), np.zeros(len(used)), scales_of(found).shape[1]
     for index in range(n):
         own, numbers = groups[ends[index] : ends[index + 1]], tape.numbers[ends[index] : ends[index + 1]]
         of_contacts = own >= 0
         at, on = place[own[of_contacts]], numbers[of_contacts]
-        rates, impulses = np.full((len(used), 3), np.inf), np.zeros((len(used), 3))
-        rates[at], impulses[at] = on[:, :3], on[:, 3:6]
+        rates, impulses = np.full((len(used), r), np.inf), np.zeros((len(used), r))
+        rates[at, :3], rates[at, 3:], impulses[at, :3], impulses[at, 3:] = on[:, :3], 0.0, on[:, 3:6], on[:, 7 : r + 4]
         phase, floors, impact = int(tape.phases[index]), np.zeros(len(used)), None
         if phase in (COMPRESSION, DECOMPRESSION):
             first = np.array([place[e] if e >= 0 else e for e in tape.impacts.firsts[index]], np.int64)
@@ -174,7 +176,6 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     corrected = rows.law.R[:total] > 0.0
     pushes[at], compliances[at] = np.where(corrected, rows.r[:total, 2], 0.0)[:m], rows.law.R[:m]
     on_joints = np.where(corrected, rows.r[:total, 2], 0.0)[m:]
-    found = ContactArrays(*[x[used] for x in list[Any](data.contacts.found)])
     counts = np.diff(data.space.ends[: int(data.space.counts[0]) + 1])
     touching = np.flatnonzero(np.isin(np.arange(len(counts)), np.repeat(np.arange(len(counts)), counts)[used]))
     later, turning = data.contacts.later[used], None

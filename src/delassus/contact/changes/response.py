@@ -19,15 +19,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.algorithms.contact.modes import joint_hold, point_mode
+from delassus.algorithms.contact.modes import NO_DIRECTION, joint_hold, point_mode
 from delassus.algorithms.contact.problem import JointLaw, PointLaw
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.changes.blocks import BlockDiagonal
-from delassus.contact.changes.contacts import ForceChanges, RowParts
+from delassus.contact.changes.contacts import ForceChanges, RowParts, Sides
+from delassus.contact.changes.loops import LoopBlock
 from delassus.contact.changes.record import Problem
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import analyse, factorise, substitute
-from delassus.contact.sparse.records import Graph
+from delassus.contact.sparse.records import Graph, Joints
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
@@ -35,10 +36,71 @@ REFINEMENTS = 2
 """Steps that take back what ``δ`` changes: each leaves ``δ`` of it."""
 
 
+class Modes(NamedTuple):
+    """Modes of contacts (m,) with ``r`` rows, as those of `delassus.algorithms.contact.modes.Mode`.
+
+    ``C`` and ``B`` (m, r, r), ``D`` (m, r), ``with_friction`` (m, r) of all impulses, ``with_floor`` (m,), and the
+    ``distance`` of the nearest other mode.
+    """
+
+    C: Array
+    B: Array
+    D: Array
+    with_friction: Array
+    with_floor: Array
+    distance: float
+
+
 def modes_of(
     friction: Array, floors: Array, impulses: Array, velocities: Array, mobilities: Array, smoothing: Any
+) -> Modes:
+    """Modes of contacts at friction coefficients (m,), impulses, velocities and mobilities of rows (m, r).
+
+    Friction of patches has five rows and one round cone. In axes along its direction and across it, it is that of a
+    point: what is across has one law in all directions.
+    """
+    (m, r), w = impulses.shape, mobilities
+    kinds, axes = [0, 1, 2], np.eye(3)[None]
+    if r > 3:
+        tangents, kinds, axes = [0, 1, 3, 4, 5], [0, 1, 2, 1, 1, 1], np.zeros((m, r, r))
+        mean = 0.5 * w[:, :2].sum(axis=1)  # of a point
+        most = np.maximum(mean, w[:, 3:].max(axis=1, initial=0.0))
+        tried = most[:, None] * impulses[:, tangents] - velocities[:, tangents]  # along both of them
+        axes[np.ix_(range(m), tangents, tangents)], axes[:, 2, 2] = axes_along(tried), 1.0
+        squares, has_direction = axes[:, 0] ** 2, np.linalg.norm(tried, axis=1) > NO_DIRECTION
+        own = squares[:, :2].sum(axis=1) * mean + (squares[:, 3:] * w[:, 3:]).sum(axis=1)
+        size = np.where(has_direction, own, most)
+        impulses, velocities = (
+            np.stack([x[:, 0], np.linalg.norm(x[:, [1, 3, 4, 5]], axis=1), x[:, 2]], axis=1)
+            for x in ((axes @ y[..., None])[..., 0] for y in (impulses, velocities))
+        )
+        w = np.stack([size, size, w[:, 2]], axis=1)
+    found = _point_modes(friction, floors, impulses, velocities, w, smoothing)
+    C, B = (np.broadcast_to(x, (m, 3, 3)) for x in (found.C, found.B))
+    along = np.hstack([columns_of(found.with_friction, m), np.zeros((m, 1))])
+    if r > 3:
+        kept, coupled = np.diagonal(C, axis1=1, axis2=2)[:, kinds], np.tile(np.eye(r), (m, 1, 1))
+        coupled[:, 0, 2] = B[:, 0, 2]
+        C, B, along = kept[..., None] * axes, np.swapaxes(axes, 1, 2) @ coupled, along[:, :1] * axes[:, 0]
+    nearest, floor = float(np.min(found.distance, initial=np.inf)), np.broadcast_to(found.with_floor, m)
+    return Modes(C, B, columns_of(found.D, m)[:, kinds], along, floor, nearest)
+
+
+def axes_along(x: Array) -> Array:
+    """Orthonormal rows (m, k, k), the first ones along vectors (m, k) that have a direction."""
+    size, first = np.linalg.norm(x, axis=1, keepdims=True), np.eye(x.shape[1])[:1]
+    e = np.where(size > NO_DIRECTION, x / np.maximum(size, NO_DIRECTION), first)
+    mirror = e + np.copysign(first, e[:, :1])  # Householder: the first axis becomes −e or e
+    over = 2.0 / (mirror * mirror).sum(axis=1)
+    out = np.eye(x.shape[1]) - over[:, None, None] * mirror[:, :, None] * mirror[:, None, :]
+    out[:, 0] = e
+    return np.asarray(out)
+
+
+def _point_modes(
+    friction: Array, floors: Array, impulses: Array, velocities: Array, mobilities: Array, smoothing: Any
 ) -> Any:
-    """Modes of contacts (m,) at impulses, velocities and mobilities of rows (m, 3), a `Mode` of arrays."""
+    """Modes of contact points at impulses, velocities and mobilities of rows (m, 3), a `Mode` of arrays."""
     own = list(mobilities.T)
     problem: Any = SimpleNamespace(
         ops=NUMPY, pyramid=False, own_mobility=own, mobility=[sum(own) / 3.0], G=[[None] * 2 + [x] for x in own]
@@ -72,6 +134,49 @@ class Groups(NamedTuple):
     BJ: Array
     D: Array
     raised: Array
+
+
+class Ties(NamedTuple):
+    """What ties blocks: of contacts their sides and the blocks ``on`` these (m, 2), joints of blocks, and loops.
+
+    Block *i* has the degrees of freedom from ``first[i]`` on.
+    """
+
+    sides: list[Sides]
+    on: Indices
+    joints: Joints
+    loops: list[LoopBlock]
+    first: Indices
+
+    def groups(self, rows: tuple[RowParts, RowParts], units: Array, D: Array, mobility: Array) -> Groups:
+        """Row groups: ``C J`` and ``Bᵀ J`` of contacts, how far joints are held, and of both ``D`` and mobilities."""
+        m, joints, first, loops = len(self.on), self.joints, self.first, self.loops
+        k = rows[0].parts[0].shape[1] if rows[0].parts else 3
+        at = np.zeros((m + len(joints.dofs) + len(loops), 2), np.int64)
+        size, flat = 0, (list[Array](), list[Array]())
+        for side, one, other in zip(self.sides, rows[0].parts, rows[1].parts, strict=True):
+            at[side.contact, side.second] = size + k * one.shape[2] * np.arange(len(one))
+            flat[0].append(one.ravel())
+            flat[1].append(other.ravel())
+            size += one.size
+        a = np.concatenate([self.on[:, 0], joints.blocks, np.array([loop.block for loop in loops], np.int64)])
+        b = np.concatenate([self.on[:, 1], np.full(len(a) - m, -1)])
+        of_joints = list[Array]()
+        for dof, block, unit in zip(joints.dofs, joints.blocks, units, strict=True):
+            of_joints.append(np.zeros(first[block + 1] - first[block]))
+            of_joints[-1][dof - first[block]] = unit
+        for j, row in enumerate([*of_joints, *(loop.J for loop in loops)], m):
+            at[j] = size
+            for x in flat:
+                x.append(row.ravel())
+            size += row.size
+        sizes = np.concatenate([np.full(m, k), np.ones(len(joints.dofs)), [len(loop.J) for loop in loops]])
+        of_rows = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        D = np.concatenate([D, np.zeros(of_rows[-1] - len(D))])
+        mobility = np.concatenate([mobility, np.ones(of_rows[-1] - len(mobility))])
+        CJ, BJ = (np.concatenate([np.zeros(0), *x]) for x in flat)
+        at_a, at_b = np.ascontiguousarray(at.T)
+        return Groups(of_rows, a, b, at_a, at_b, CJ, BJ, D, D + NUMPY.epsilon**0.5 * mobility)
 
 
 class Parts(NamedTuple):
@@ -259,6 +364,25 @@ class Response:
         return x.velocities, x.impulses
 
 
+class OfFriction(NamedTuple):
+    """What a problem has of friction coefficients, and of scales of spins.
+
+    Momenta by ``sliding`` (one row) and ``spun`` (three), and rows by ``slips`` (m, r, 3), None without spins.
+    """
+
+    sliding: RowParts
+    spun: RowParts | None
+    slips: Array | None
+
+    def pull(self, weights: Array, on_contacts: Array, friction: Array, scales: Array) -> None:
+        """Add what momenta (n, k) and rows (m, r, k) count to what friction (m, k) and scales (m, 3, k) do."""
+        if not self.sliding.sides:
+            return
+        friction += self.sliding.times(weights, len(friction))[:, 0]
+        if self.spun is not None and self.slips is not None:
+            scales += self.spun.times(weights, len(friction)) - np.swapaxes(self.slips, 1, 2) @ on_contacts
+
+
 class Solved(NamedTuple):
     """A problem of a step: row groups in their modes, and what it has of positions and of parameters.
 
@@ -273,7 +397,7 @@ class Solved(NamedTuple):
     lost: BlockDiagonal
     change: Array
     held: Array
-    sliding: RowParts
+    of_friction: OfFriction
     with_floor: Array
     of_loops: list[Array]
     by_velocities: tuple[RowParts, RowParts | None] | None

@@ -24,8 +24,10 @@ from delassus.contact.changes.contacts import (
     force_changes,
     gap_changes,
     pull_forces,
+    pull_scales,
     row_changes,
     sides_of,
+    spins_of,
 )
 from delassus.contact.changes.impacts import ImpactChanges
 from delassus.contact.changes.loops import LoopBlock, SmoothCounts
@@ -33,18 +35,18 @@ from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.paths import contacts_on_paths, on_paths
 from delassus.contact.changes.record import Problem, StepRecord, acting
 from delassus.contact.changes.response import (
-    Groups,
+    OfFriction,
     Parts,
     Response,
     Solved,
     SolvedCorrection,
-    columns_of,
+    Ties,
     holds_of,
     modes_of,
 )
 from delassus.contact.changes.springs import SpringChanges
 from delassus.contact.changes.turning import turning_changes
-from delassus.contact.filters import GEOMETRIC, friction_rates
+from delassus.contact.filters import GEOMETRIC, friction_rates, radius_rates
 from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import COMPRESSION
@@ -58,8 +60,12 @@ CUT = 1e-9
 """Part of a displacement by which the one that was taken differs where it was cut off."""
 
 
+MATERIAL = {"friction": 3, "restitution": 4, "torsional": 5, "rolling": 6}
+"""Places of what contacts have of colliders in `Colliders.material`."""
+
+
 class Pulled(NamedTuple):
-    """What counts the state before a step and joint forces (n, k), friction and restitution of contacts (m, k).
+    """What counts the state before a step and joint forces (n, k), and of contacts (m, k) coefficients and lengths.
 
     And ``mass`` of links (n_links, k) of the blocks.
     """
@@ -69,6 +75,8 @@ class Pulled(NamedTuple):
     tau: Array
     friction: Array
     restitution: Array
+    torsional: Array
+    rolling: Array
     mass: Array
 
 
@@ -116,10 +124,11 @@ class StepChanges:
         self.mobility = Mobilities(scene, record, self.contacts, self.J, self.inverse, self.loops, self.springs)
         self.turning = None
         if record.search.turning is not None:
-            self.turning = turning_changes(scene, record, record.search.turning, self.contacts, self.J, self.mobility)
+            self.turning = turning_changes(scene, record, record.search.turning, self.contacts, self.mobility)
             self.known = self.known and bool(self.turning.known[acting(record)].all())
             turns = (record.problems[-1].impulses[:, 2] > 0.0) & np.any(record.search.turning.taken, axis=1)
             self.distance = float(np.min(self.turning.distances[turns], initial=np.inf))
+        self.ties = Ties(self.sides, self.on, blocks.joints, self.loops, self.first)
         self._find_islands()
         v, late, self.impacts = record.v, np.zeros(self.n), list[ImpactChanges]()
         for squeezed, last in zip(record.problems[:-1:2], record.problems[1::2], strict=True):
@@ -159,40 +168,6 @@ class StepChanges:
         if self.springs.mass is not self.record.masses.mass:  # springs do nothing in an instant
             self.at_impact = Response(self.parts, self.springs.mass)
 
-    def _groups(self, rows: tuple[RowParts, RowParts], units: Array, D: Array, mobility: Array) -> Groups:
-        """Row groups of contacts and of joints: ``C J`` and ``Bᵀ J`` of contacts, and how far joints are held."""
-        joints, m = self.scene.blocks.joints, self.m
-        k = rows[0].parts[0].shape[1] if rows[0].parts else 3
-        at = np.zeros((m + len(joints.dofs) + len(self.loops), 2), np.int64)
-        size, flat = 0, (list[Array](), list[Array]())
-        for side, one, other in zip(self.sides, rows[0].parts, rows[1].parts, strict=True):
-            at[side.contact, side.second] = size + k * one.shape[2] * np.arange(len(one))
-            flat[0].append(one.ravel())
-            flat[1].append(other.ravel())
-            size += one.size
-        a = np.concatenate([self.on[:, 0], joints.blocks, np.array([loop.block for loop in self.loops], np.int64)])
-        b = np.concatenate([self.on[:, 1], np.full(len(a) - m, -1)])
-        for j, (dof, block, unit) in enumerate(zip(joints.dofs, joints.blocks, units, strict=True)):
-            row = np.zeros(self.first[block + 1] - self.first[block])
-            row[dof - self.first[block]] = unit
-            at[m + j] = size
-            flat[0].append(row)
-            flat[1].append(row)
-            size += len(row)
-        for j, loop in enumerate(self.loops, m + len(joints.dofs)):
-            at[j] = size
-            flat[0].append(loop.J.ravel())
-            flat[1].append(loop.J.ravel())
-            size += loop.J.size
-        sizes = np.concatenate([np.full(m, k), np.ones(len(joints.dofs)), [len(loop.J) for loop in self.loops]])
-        first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        D = np.concatenate([D, np.zeros(first[-1] - len(D))])
-        mobility = np.concatenate([mobility, np.ones(first[-1] - len(mobility))])
-        CJ, BJ = (np.concatenate([np.zeros(0), *x]) for x in flat)
-        raised = D + NUMPY.epsilon**0.5 * mobility
-        at_a, at_b = np.ascontiguousarray(at.T)
-        return Groups(first, a, b, at_a, at_b, CJ, BJ, D, raised)
-
     def _velocities(self, x: Array) -> list[Array]:
         return [x[side.dofs] for side in self.sides]
 
@@ -217,15 +192,16 @@ class StepChanges:
                 lifted = self.gaps.scaled(over).parts
                 parts = [x.copy() for x in measured.parts]
                 for part, more in zip(parts, lifted, strict=True):
-                    part[:, 2:] += more
+                    part[:, 2:3] += more
                 if later is not None and self.by_velocities is not None:
                     lifted = gap_changes(self.by_velocities).scaled(over).parts
                     for part, more in zip(later.parts, lifted, strict=True):
-                        part[:, 2:] += more
+                        part[:, 2:3] += more
                 measured, lost = RowParts(self.sides, parts), self.free.momentum_q
                 if record.search.turning is not None and self.turning is not None:
-                    turns = 1.0 * np.any(record.search.turning.taken, axis=1, keepdims=True)
-                    measured, own = measured.plus(self.turning.with_q.scaled(turns)), self.turning.with_v.scaled(turns)
+                    turns, scales = np.any(record.search.turning.taken, axis=1), self.contacts.scales
+                    rows = turns[:, None, None] * np.where(np.eye(scales.shape[1], 3), scales[:, :, None], 0.0)
+                    measured, own = measured.plus(self.turning.with_q.mapped(rows)), self.turning.with_v.mapped(rows)
                     later = own if later is None else later.plus(own)
             else:
                 lost = self.scene.inertia_changes(record, after - v)
@@ -257,7 +233,7 @@ class StepChanges:
         """Of contacts (m,), None without; zero of those that close fast enough to bounce: nothing is uncertain."""
         if self.smoothing is None:
             return None
-        approach = self.J.times(self.record.v[:, None], self.m)[:, 2:, 0].sum(axis=1)
+        approach = self.J.times(self.record.v[:, None], self.m)[:, 2:3, 0].sum(axis=1)
         fast = (self.record.contacts.restitution > 0.0) & (approach < -self.scene.options.resting)
         return np.where(fast, 0.0, self.smoothing)
 
@@ -274,11 +250,11 @@ class StepChanges:
         found, options, joints = self.record.contacts, self.scene.options, self.scene.blocks.joints
         m, k, after, smoothing = self.m, len(joints.dofs), problem.after, self.smoothing
         u = self.J.times(after[:, None], m)[..., 0] if self.sides else np.zeros((m, 3))
-        part = 1.0 * np.isfinite(problem.rates[:, 2:, None])
+        part = 1.0 * np.isfinite(problem.rates[:, 2:3, None])
         u = u + np.where(np.isfinite(problem.rates), problem.rates, FAR)
-        modes = modes_of(
-            found.friction, problem.floors, problem.impulses, u, self.mobility.of_contacts, self.smoothings
-        )
+        has_tangents = self.contacts.scales[:, 0] > 0.0
+        mu = np.where(has_tangents, found.friction, 1.0)
+        modes = modes_of(mu, problem.floors, problem.impulses, u, self.mobility.of_contacts, self.smoothings)
         law = JointLaw(0, (problem.limits[:, 0], problem.limits[:, 1]), problem.joint_friction)
         q = self.record.q[joints.coordinates] + late[joints.dofs]
         distances, over_h = (q - joints.lower, joints.upper - q), 1.0 / options.dt
@@ -290,23 +266,24 @@ class StepChanges:
             added = np.broadcast_to(holds.added, k)
             held = np.where(added > 0.0, 1.0, held)
             beside = np.where(added > 0.0, 1.0 / np.maximum(added, TINY), beside)
-        C, B = np.broadcast_to(modes.C, (m, 3, 3)), np.broadcast_to(modes.B, (m, 3, 3))
-        rows = self.J.mapped(C), self.J.mapped(np.swapaxes(B, 1, 2))
-        D = np.concatenate([columns_of(modes.D, m).reshape(-1), beside])
+        C, r = modes.C, modes.D.shape[1]
+        rows = self.J.mapped(C), self.J.mapped(np.swapaxes(modes.B, 1, 2))
+        D = np.concatenate([modes.D.reshape(-1), beside])
         of_contacts = self.mobility.of_contacts.max(axis=1, initial=0.0)  # rows are turned, and some may move nothing
-        of_rows = np.repeat(np.where(of_contacts > 0.0, of_contacts, 1.0), 3)
-        groups = self._groups(rows, held, D, np.concatenate([of_rows, self.mobility.of_joints]))
-        nearest = (float(np.min(x.distance, initial=np.inf)) for x in (modes, holds))
-        self.distance = min(self.distance, *nearest)
-        along_friction = np.zeros((m, 1, 3))
-        along_friction[:, 0, :2] = columns_of(modes.with_friction, m)
+        of_rows = np.repeat(np.where(of_contacts > 0.0, of_contacts, 1.0), r)
+        groups = self.ties.groups(rows, held, D, np.concatenate([of_rows, self.mobility.of_joints]))
+        self.distance = min(self.distance, modes.distance, float(np.min(holds.distance, initial=np.inf)))
+        of_friction = OfFriction(self.J.mapped((has_tangents[:, None] * modes.with_friction)[:, None]), None, None)
+        if self.contacts.has_spins:
+            spins = spins_of(self.contacts)
+            turned = spins.times(after[:, None], m)[:, None, :, 0]
+            of_friction = of_friction._replace(spun=spins.scaled(problem.impulses[:, 3:]), slips=C[:, :, 3:] * turned)
         return Solved(
             problem, groups, measured.mapped(-C), force_changes(self.contacts, problem.impulses), lost, change,
-            held * np.broadcast_to(holds.with_position, k), self.J.mapped(along_friction),
-            np.broadcast_to(modes.with_floor, m)[:, None] + np.zeros((m, 1)), [],
+            held * np.broadcast_to(holds.with_position, k), of_friction, modes.with_floor[:, None], [],
             None if later is None else (later.mapped(-C), None if self.by_velocities is None else
                 force_changes(self.by_velocities, problem.impulses).wrenches),
-            None if problem.impact is not None else self.J.row(2).mapped(-over_h * part * C[:, :, 2:]),
+            None if problem.impact is not None else self.J.row(2).mapped(-over_h * part * C[:, :, 2:3]),
         )  # fmt: skip
 
     def _correction(self) -> SolvedCorrection | None:
@@ -344,7 +321,7 @@ class StepChanges:
         D = np.concatenate([np.where(pushed, found.compliances, 1.0), np.where(limited, found.joint_compliances, 1.0)])
         rows = normal.scaled(1.0 * pushed[:, None])
         mean = self.mobility.of_contacts.sum(axis=1) / 3.0
-        groups = self._groups((rows, rows), 1.0 * limited, D, np.concatenate([mean, self.mobility.of_joints]))
+        groups = self.ties.groups((rows, rows), 1.0 * limited, D, np.concatenate([mean, self.mobility.of_joints]))
         impulses = np.zeros((self.m, 3))
         impulses[:, 2] = s
         of_loops, lost = list[Array](), self.scene.inertia_changes(record, x)
@@ -363,7 +340,9 @@ class StepChanges:
         free, joints, (asleep, sleeping) = self.free, self.scene.blocks.joints, record.asleep
         sizes = np.diff(self.first)
         still = np.repeat(asleep > 0, sizes)
-        out = Pulled(*(np.zeros((size, k)) for size in (n, n, n, m, m, len(self.scene.blocks.links))))
+        sizes_of_all = (n, n, n, m, m, m, m, len(self.scene.blocks.links))
+        out, r = Pulled(*(np.zeros((size, k)) for size in sizes_of_all)), self.contacts.scales.shape[1]
+        scales = np.zeros((m, 3, k))
         mass, inertial, nothing = np.zeros((n, k)), list[InertialForces](), np.zeros(n)  # of free bodies by axes
         out.q[still] = q[still]
         q = np.where(still[:, None], 0.0, q)
@@ -394,6 +373,8 @@ class StepChanges:
             inertial.append(InertialForces(nothing, c.moved, -weights))
             if self._with_mass:
                 inertial += self.mobility.of_masses(normals[:, 0], limits)
+            if r > 3:
+                scales -= self.mobility.with_scales(self.contacts.scales)[..., None] * normals
         floors, times = np.zeros((m, k)), np.zeros((len(sizes), k))
         for number in range(len(self.problems) - 1, -1, -1):
             solved = self.problems[number]
@@ -401,15 +382,15 @@ class StepChanges:
             of_impulses = np.zeros((len(solved.groups.D), k))
             before, count = np.zeros((n, k)), dv
             if problem.phase == COMPRESSION and not last:
-                of_impulses[2 : 3 * m : 3] = record.contacts.restitution[:, None] * floors
-                out.restitution[:] += problem.impulses[:, 2:] * floors
+                of_impulses[2 : r * m : r] = record.contacts.restitution[:, None] * floors
+                out.restitution[:] += problem.impulses[:, 2:3] * floors
             elif not last:
                 dv = self.impacts[number // 2].start(dv, late)
                 part = np.repeat(problem.parts, sizes)[:, None]
                 before, count = (1.0 - part) * dv, part * dv
             response = self.response if last else self.at_impact
             weights, of_rows = response.solve(solved.groups, count, of_impulses)
-            on_contacts = of_rows[: 3 * m].reshape(m, 3, k)
+            on_contacts = of_rows[: r * m].reshape(m, r, k)
             solved.measured.pulled(on_contacts, out.q)
             pull_forces(solved.forces, weights, m, out.q)
             if solved.by_velocities is not None:
@@ -418,15 +399,15 @@ class StepChanges:
                 if wrenches is not None:
                     wrenches.pulled(solved.forces.twists.times(weights, m), out.v)
             out.q[:] -= solved.lost.T.times(weights)
-            of_limits = solved.held[:, None] * of_rows[3 * m : 3 * m + len(joints.dofs)]
+            of_limits = solved.held[:, None] * of_rows[r * m : r * m + len(joints.dofs)]
             out.q[joints.dofs] += of_limits
             late[joints.dofs] += of_limits
             if solved.with_late is not None:
                 solved.with_late.pulled(on_contacts, late)
-            self._pull_loops(solved.of_loops, of_rows[3 * m + len(joints.dofs) :], out.q)
+            self._pull_loops(solved.of_loops, of_rows[r * m + len(joints.dofs) :], out.q)
             floors = solved.with_floor * on_contacts[:, 2]
+            solved.of_friction.pull(weights, on_contacts, out.friction, scales)
             if self.sides:
-                out.friction[:] += solved.sliding.times(weights, m)[:, 0]
                 mass -= self._exerted(problem.impulses) * weights
             if last:
                 out.tau[:] = dt * weights
@@ -441,11 +422,13 @@ class StepChanges:
             else:
                 inertial.append(InertialForces(nothing, solved.change, -weights))
                 dv = before + self.M.times(weights)
-                for loop, own in zip(self.loops, self._of_loops(of_rows[3 * m + len(joints.dofs) :]), strict=True):
+                for loop, own in zip(self.loops, self._of_loops(of_rows[r * m + len(joints.dofs) :]), strict=True):
                     dv[loop.at] += loop.J.T @ own
                 if problem.phase == COMPRESSION:
                     dv = self.impacts[number // 2].end(dv, late, times, mass, inertial, out)
         out.v[:] += dv
+        of_friction, out.torsional[:], out.rolling[:] = pull_scales(record.contacts, scales)
+        out.friction[:] += of_friction
         if self._with_mass:
             masses = self.scene.blocks.mass
             of_bodies = mass[: 6 * len(masses)].reshape(len(masses), 6, k).sum(axis=1)
@@ -477,13 +460,13 @@ class StepChanges:
         if name == "mass":
             own = np.flatnonzero(np.isin(scene.of_links.block[scene.links], blocks))
             return scene.links[own], pulled.mass[own]
-        of_contacts, column = (pulled.friction, 3) if name == "friction" else (pulled.restitution, 4)
+        of_contacts, column = getattr(pulled, name), MATERIAL[name]
         own = np.flatnonzero(np.isin(self.block_of, blocks))
         colliders = self.record.contacts.colliders[own]
         which = np.unique(colliders)
         arrays = self.scene.detector.arrays
-        rule = arrays.friction_rule if name == "friction" else GEOMETRIC
-        rates = friction_rates(rule, arrays.material[colliders, column])
+        rule, of_two = GEOMETRIC if name == "restitution" else arrays.friction_rule, arrays.material[colliders, column]
+        rates = friction_rates(rule, of_two) if name in ("friction", "restitution") else radius_rates(rule, of_two)
         out = np.zeros((len(which), of_contacts.shape[1]))
         for side in range(2):
             np.add.at(out, np.searchsorted(which, colliders[:, side]), rates[:, side, None] * of_contacts[own])

@@ -29,6 +29,7 @@ from delassus.contact.changes.contacts import (
     row_changes,
     sides_of,
 )
+from delassus.contact.changes.contacts import along as along_rows
 from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.record import StepRecord, Turning
 from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS
@@ -112,10 +113,12 @@ def side_velocity(k: int, x: Vector, dt: float, chords: Chords) -> Vector:
 
 
 def turning_changes(
-    scene: SceneChanges, record: StepRecord, turning: Turning, contacts: Contacts, J: RowParts, mobility: Mobilities
+    scene: SceneChanges, record: StepRecord, turning: Turning, contacts: Contacts, mobility: Mobilities
 ) -> TurningChanges:
     """Those of all contacts that turn, zero of others."""
     found, v, dt, start = record.contacts, record.v, scene.options.dt, contacts.couplings[0]
+    contacts = contacts._replace(scales=np.ones((len(found.points), 3)))
+    J = along_rows(contacts)
     m, at = len(found.points), np.flatnonzero(turning.later != NONE)
     ends = _found_ahead(scene, record, turning, at)
     H, by_T, by_E = np.zeros((m, 3)), np.zeros((m, 2, 3, 6)), np.zeros((m, 2, 3, 6))

@@ -418,9 +418,9 @@ class Tape(NamedTuple):
 
     Problem *k* was of ``phases[k]`` (`COMPRESSION` and those after it) and has the row groups ``ends[k]`` to
     ``ends[k + 1]``: of contact ``groups[i]``, or of joint ``−1 − groups[i]``, with what moves without motion, the
-    impulse and the friction without pressure in ``numbers[i]`` (3, 3, 1). It ended at the velocities ``after[k]``, of
-    which each block took the part ``parts[k]``; the impact of compression is in ``impacts``. ``q`` and ``asleep`` are
-    from before the step.
+    impulse, the friction without pressure and the impulse of its spin in ``numbers[i]`` (3, 3, 1, 3). It ended at the
+    velocities ``after[k]``, of which each block took the part ``parts[k]``; the impact of compression is in
+    ``impacts``. ``q`` and ``asleep`` are from before the step.
     """
 
     number: Indices

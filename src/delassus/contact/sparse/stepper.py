@@ -244,7 +244,7 @@ class BlockSteps:
         most, blocks = 2 * STEP.max_attempts + 1, len(self.blocks.bodies.at)
         problems = _indices(1, most, most + 1, most * groups)
         impacts = ImpactTape(*_zeros((most, nv), (most, blocks), (most, blocks)), *_indices((most, blocks)))
-        of_each = _zeros((most * groups, 7), (most, nv), (most, blocks))
+        of_each = _zeros((most * groups, 10), (most, nv), (most, blocks))
         return Tape(*[*problems, *of_each, impacts, *_zeros(len(self.state.q)), *_indices(blocks)])
 
     def _make_team(self, works: list[Work]) -> None:

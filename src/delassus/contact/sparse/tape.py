@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from delassus.compiler.jit.compile import compiled
+from delassus.contact.sparse.cone import PATCH
 from delassus.contact.sparse.records import CONTACTS, PHASE, ROWS, Data
 
 
@@ -29,6 +30,8 @@ def record_problem(data: Data) -> None:
         for c in range(3):
             tape.numbers[at + i, c], tape.numbers[at + i, 3 + c] = rows.law.d[i, c], rows.r[i, c]
         tape.numbers[at + i, 6] = rows.law.friction_offset[i]
+        for c in range(3 if data.contacts.angular.shape[1] > 0 else 0):
+            tape.numbers[at + i, 7 + c] = rows.r[rows.law.partner[i], c] if rows.kind[i] == PATCH else 0.0
     for c in range(data.state.after.size):
         tape.after[k, c] = data.state.after[c]
         tape.impacts.kicks[k, c] = data.progress.bounces.kick[c]

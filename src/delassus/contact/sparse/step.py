@@ -34,7 +34,7 @@ from delassus.contact.sparse.impact import (
     find_bounces,
     make_safe,
 )
-from delassus.contact.sparse.loops import add_smooth_motion, find_pushed, gains_energy, loops_open
+from delassus.contact.sparse.loops import add_smooth_motion, find_pushed, gains_energy, loops_open, move_loop
 from delassus.contact.sparse.motion import free_motion_of_robots, start_correction, update_positions
 from delassus.contact.sparse.newton import TOO_SMALL
 from delassus.contact.sparse.parts import (
@@ -415,6 +415,8 @@ def end_step(model: Model, data: Data, options: Options) -> int:
     share(CORRECTION, data.islands.island[bodies.at.size], model, data, options)
     for c in range(state.shift.size if progress[IMPACTS] > 0 else 0):
         state.shift[c] += data.progress.bounces.late[c]
+    if not move_stiff_loops(model):
+        statuses[COARSE_STEP] = 1
     add_smooth_motion(bodies, state, model.loops, model.loop_motion, options.dt)
     update_positions(model.updates)
     share(INTEGRATION, model.free[1], model, data, options)
@@ -422,6 +424,16 @@ def end_step(model: Model, data: Data, options: Options) -> int:
     if gains_energy(bodies, state, model.loops, model.loop_motion, options.dt, data.work.K, data.progress.bounces.last):
         statuses[COARSE_STEP] = 1
     return DONE
+
+
+@compiled
+def move_stiff_loops(model: Model) -> bool:
+    """Smooth motion of blocks with loops that springs act on and no impulses; whether it is resolved."""
+    resolved, motion, springs = True, model.loop_motion, model.springs
+    for k in range(model.loops.shape[0]):
+        if springs.block.size > 0 and motion.pushed[k] == 0 and springs.stiff[model.loops[k, 0]] == 1:
+            resolved = move_loop(motion, k) and resolved
+    return resolved
 
 
 @compiled

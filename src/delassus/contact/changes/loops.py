@@ -13,6 +13,7 @@ of the smooth motion, or the end of a second one under their forces.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,9 @@ from delassus.algorithms.dynamics.integrate import position_rates
 from delassus.algorithms.osim.least_squares import UNMOVED
 from delassus.contact.changes.blocks import InertialForces, SceneChanges, by_masses
 from delassus.contact.changes.record import StepRecord
+from delassus.contact.sparse.blocks import Blocks
+from delassus.contact.sparse.springs import part_at_once
+from delassus.errors import ConfigurationError
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
@@ -31,8 +35,9 @@ class LoopSprings(NamedTuple):
     """Springs (s) of joints and servos that act on a block with loops, in a step of the length ``h``.
 
     Rows ``W`` (s, w), stiffness ``k`` and damping ``d``, the mass ``added`` and the momentum ``ahead`` of
-    `law.step_of_spring`; ``passive`` is 1 of those of joints, ``stretch`` (s,) by how far these are, and ``served`` (w,)
-    1 where joint forces are those of servos.
+    `law.step_of_spring`; ``passive`` is 1 of those of joints, ``stretch`` (s,) by how far these are from rest, and
+    ``served`` (w,) 1 where joint forces are those of servos. The part ``at_once`` acts at the start of a motion
+    without impulses.
     """
 
     W: Array
@@ -43,6 +48,7 @@ class LoopSprings(NamedTuple):
     passive: Array
     stretch: Array
     served: Array
+    at_once: float
     h: float
 
     @classmethod
@@ -63,12 +69,13 @@ class LoopSprings(NamedTuple):
         at_q = springs.coordinate[own]
         stretch = np.where(at_q >= 0, record.q[at_q] - springs.rest[own], 0.0)
         served = 1.0 * (W[passive == 0.0] != 0.0).any(axis=0)
-        return cls(W, k, d, added, ahead, passive, stretch, served, h)
+        at_once = part_at_once(springs._replace(stiffness=masses.stiffness, damping=masses.damping), block, h)
+        return cls(W, k, d, added, ahead, passive, stretch, served, float(at_once), h)
 
     def momentum(self, v: Array, tau: Array, gained: Array, centred: float) -> Array:
         """Momentum (w,) that they bring beside the motion that gains the velocity ``gained``.
 
-        ``centred`` is 1 for the force of the mean position, 0 for that of the start.
+        ``centred`` is what counts of the force of the mean position, 0 for that of the start.
         """
         h, speed = self.h, self.W @ v
         along = self.passive * h * (self.k * self.stretch + self.d * speed) + self.ahead * speed
@@ -142,6 +149,11 @@ class LoopBlock:
         self.gaps = back * (self._mix @ smooth.errors[rows : rows + self._m])
         self.gaps_with_q = back * (self._mix @ with_q)
 
+    def is_struck(self, record: StepRecord) -> bool:
+        """Whether impacts strike it where springs act: derivatives do not know the masses of an instant."""
+        v = record.v[self.at]
+        return self.springs is not None and any((x.after[self.at] != v).any() for x in record.problems[:-1])
+
     def impulses(self, momentum: Array) -> Array:
         """Impulses (m, …) of all rows that exert the part of a momentum (w, …) that loops take."""
         return np.asarray(self._mix.T @ (self.J @ (self.whole_inverse @ momentum)))
@@ -176,7 +188,7 @@ class LoopBlock:
             x[:, 2 * w :] *= 1.0 - springs.served
         gained, gained_rates = ended - v, reached.copy()
         gained_rates[:, w : 2 * w] -= np.eye(w)
-        centred = 1.0 - self.pushed
+        centred = (1.0 - self.pushed) * (1.0 - springs.at_once)
         momentum = springs.momentum(v, tau, gained, centred)
         rates = springs.momentum_rates(gained_rates, centred)
         brought = self.inverse @ momentum
@@ -186,13 +198,14 @@ class LoopBlock:
         if self.pushed:
             return (moved + 0.5 * h * by).T, (reached + by).T
         answer = (springs.W.T * springs.added) @ springs.W
-        forces = free + (momentum - answer @ brought) / h
-        by_forces = (rates - answer @ by) / h
+        held, at_once = (1.0 - springs.at_once) / h, springs.at_once
+        forces = free + held * (momentum - answer @ brought)
+        by_forces, by_start = held * (rates - answer @ by), at_once * by
         by_forces[:, 2 * w :] += np.diag(1.0 - springs.served)
         found = list[Array]()
-        for x in self._tangents(scene, v, forces, False):
+        for x in self._tangents(scene, v + at_once * brought, forces, False):
             own = np.concatenate([x[: 2 * w].T, np.zeros((w, w))], axis=1)
-            found.append((own + x[2 * w :].T @ by_forces).T)
+            found.append((own + x[w : 2 * w].T @ by_start + x[2 * w :].T @ by_forces).T)
         return found[0], found[1]
 
     def _tangents(self, scene: SceneChanges, v: Array, tau: Array, with_mass: bool) -> tuple[Array, Array]:
@@ -207,6 +220,27 @@ class LoopBlock:
         turned: Any = position_rates(NUMPY, tree, self.q.tolist())
         moved, reached, _ = kernel(*at, by_q @ turned.T, *others, 0.0, 0.0, *added)
         return moved, reached
+
+
+def settled(record: StepRecord, loops: Sequence[LoopBlock], blocks: Blocks, with_mass: bool) -> StepRecord:
+    """A step whose blocks with loops and springs end, where no impulses act, with the velocity of their motion.
+
+    Raises
+    ------
+    ConfigurationError
+        Derivatives with masses of such blocks.
+    """
+    *impacts, last = record.problems
+    after = last.after.copy()
+    for loop in loops:
+        if loop.springs is not None:
+            if with_mass:
+                joint = blocks.joint_of(loop.at.start + int(np.argmax(loop.springs.W[0] != 0.0)))
+                wanted = "no 'mass' where servos or stiff springs act on joints in loops"
+                advice = "Leave 'mass' out, or take differences of steps."
+                raise ConfigurationError("parameters", wanted, f"a servo or spring on joint {joint!r}", advice)
+            after[loop.at] = np.where(loop.pushed, after[loop.at], loop.alone)
+    return record._replace(problems=[*impacts, last._replace(after=after)])
 
 
 class SmoothCounts:

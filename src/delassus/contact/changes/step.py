@@ -28,7 +28,7 @@ from delassus.contact.changes.contacts import (
     sides_of,
 )
 from delassus.contact.changes.impacts import ImpactChanges
-from delassus.contact.changes.loops import LoopBlock, SmoothCounts
+from delassus.contact.changes.loops import LoopBlock, SmoothCounts, settled
 from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.paths import contacts_on_paths, on_paths
 from delassus.contact.changes.record import Problem, StepRecord, acting
@@ -48,7 +48,6 @@ from delassus.contact.filters import GEOMETRIC, friction_rates
 from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import COMPRESSION
-from delassus.errors import ConfigurationError
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
@@ -114,7 +113,8 @@ class StepChanges:
         self.loops = [LoopBlock(scene, record, k) for k in range(len(blocks.loops))]
         for loop in self.loops:
             self.inverse.kinds[loop.kind] = loop.inverse[None]
-        self._settle_loops()
+        self.record = record = settled(record, self.loops, blocks, with_mass)
+        self.known = self.known and not any(loop.is_struck(record) for loop in self.loops)
         self.mobility = Mobilities(scene, record, self.contacts, self.J, self.inverse, self.loops, self.springs)
         self.turning = None
         if record.search.turning is not None:
@@ -139,31 +139,6 @@ class StepChanges:
         self.struck, self.free = v, scene.block_changes(record, v, after)
         self.problems = self._solved()
         self.correction = self._correction()
-
-    def _settle_loops(self) -> None:
-        """Velocities after the step of blocks with loops and springs on which no impulses act: those of their motion.
-
-        Derivatives are not known where impacts strike such blocks: in an instant springs do nothing.
-
-        Raises
-        ------
-        ConfigurationError
-            Derivatives with masses of such blocks.
-        """
-        *impacts, last = self.record.problems
-        after, v = last.after.copy(), self.record.v
-        for loop in self.loops:
-            if loop.springs is not None:
-                if self._with_mass:
-                    joint = self.scene.blocks.joint_of(loop.at.start + int(np.argmax(loop.springs.W[0] != 0.0)))
-                    wanted = "no 'mass' where servos or stiff springs act on joints in loops"
-                    advice = "Leave 'mass' out, or take differences of steps."
-                    raise ConfigurationError("parameters", wanted, f"a servo or spring on joint {joint!r}", advice)
-                struck = any((x.impulses.any() or x.joint_impulses.any()) for x in impacts)
-                moved = any((x.after[loop.at] != v[loop.at]).any() for x in impacts)
-                self.known = self.known and not (struck and moved)
-                after[loop.at] = np.where(loop.pushed, after[loop.at], loop.alone)
-        self.record = self.record._replace(problems=[*impacts, last._replace(after=after)])
 
     def _find_islands(self) -> None:
         self.islands = self.scene.islands(self.record)

@@ -227,7 +227,7 @@ def gains_energy(
             opened = max(opened, abs(state.loops.errors[loops[k, 3] + r]))
         if opened > TUNING.gain_checked_below or motion.pushed[k] == 1 or last[b] > 0.0:
             continue
-        call_at(call[14], 1, call[1], call[2], call[15], call[16])
+        call_at(call[14], 1, call[1], call[2], call[15], call[16])  # of the velocity that it started with
         kinetic, gained = energy[0], -energy[0] - energy[1]
         call_at(call[14], 1, call[10], call[11], call[15], call[16])
         kinetic, gained = max(kinetic, energy[0]), gained + energy[0] + energy[1]

@@ -120,8 +120,8 @@ class LoopMotion(NamedTuple):
 
     ``calls`` are addresses: of `smooth_motion` and its arrays, of `constraint_errors` after the step and its own, and
     of `energies`. ``flags`` are those of `smooth_motion`, ``pushed`` whether impulses acted. ``errors``,
-    ``rates`` and ``energies`` (J, kinetic and potential) are of one block at a time. ``forces`` (nv) are joint forces of
-    smooth motion: ``tau``, and those of springs in the place of what servos exert.
+    ``rates`` and ``energies`` (J, kinetic and potential) are of one block at a time. Smooth motion begins
+    with the velocity ``start`` (nv), under joint ``forces`` (nv): those of now, or with what springs do to them.
     """
 
     calls: Indices
@@ -130,6 +130,7 @@ class LoopMotion(NamedTuple):
     errors: Array
     rates: Array
     energies: Array
+    start: Array
     forces: Array
 
 

@@ -14,10 +14,11 @@ In an instant they do nothing: impacts are those of the masses alone.
 
 Blocks with loops move without these forces first (`smooth_motion`), to the velocity ``v_s``. Springs act on the whole
 step by the geometry of its start, as contacts do, with ``v_s − v`` gained without them, and loops take their part.
-Where no impulses act, the block moves once more, under these forces, held over the step: loops stay closed, and products
-of velocities are those of its own motion. Positions then move by the mean velocity, so that the force of the mean
-position is that of ``q + h v / 2`` where trees have that of ``q``. Of springs and damping of joints in loops those
-are implicit that sub-steps would have to follow (`STIFF`).
+Where no impulses act, the block moves once more: loops stay closed, and products of velocities are those of its own
+motion. A part ``φ = ρ / (1 + ρ)``, ``ρ = Σ (κ + h d Σ w² / I)``, of what springs do to velocities is there from the
+start, and the rest is done by forces that are held over the step. So soft ones have the force of the mean position,
+for which ``(1 − φ) h² k w·v / 2`` comes to what acts; stiff ones move positions by ``h v⁺``, as in trees. Of springs
+and damping of joints in loops those are implicit that sub-steps would have to follow (`STIFF`).
 
 Source: Newmark 1959; the choice of ``α`` and ``β`` is ours.
 """
@@ -36,16 +37,15 @@ from delassus.compiler.jit.compile import compiled
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import step_of_spring
 from delassus.contact.sparse.factor import backward, forward
-from delassus.contact.sparse.loops import remove_loop_rows
+from delassus.contact.sparse.loops import move_loop, remove_loop_rows
 from delassus.contact.sparse.records import PHASE, SEARCH, Bodies, Data, LoopMotion, Springs
 from delassus.model.kinematics import usual_inertias
 from delassus.model.tree import Tree
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
-
 STIFF = 0.25
-"""Rate of a joint's spring and damping over a step, ``h √(k / I) + h d / I``, above which sub-steps do not follow it."""
+"""Rate of a joint's spring and damping over a step, ``h √(k / I) + h d / I``, up to which sub-steps follow it."""
 
 
 class Pull(NamedTuple):
@@ -207,11 +207,11 @@ def push_stiff(springs: Springs, data: Data) -> None:
 
 @compiled
 def force_loops(springs: Springs, data: Data, loops: Indices, motion: LoopMotion) -> None:
-    """``forces`` of blocks with loops without those of joints that servos act on."""
+    """Velocities and ``forces`` of blocks with loops, without those of joints that servos act on."""
     for k in range(loops.shape[0]):
         b = loops[k, 0]
         for c in range(data.bodies.first[b], data.bodies.first[b + 1]):
-            motion.forces[c] = data.state.tau[c]
+            motion.start[c], motion.forces[c] = data.state.v[c], data.state.tau[c]
     for s in range(springs.block.size if loops.shape[0] > 0 else 0):
         acts = springs.of_controls[s] == 1 and (springs.stiffness[s] > 0.0 or springs.damping[s] > 0.0)
         for e in range(springs.first[s] if acts else springs.first[s + 1], springs.first[s + 1]):
@@ -223,13 +223,14 @@ def force_loops(springs: Springs, data: Data, loops: Indices, motion: LoopMotion
 def pull_loops(springs: Springs, data: Data, loop: Indices, motion: LoopMotion, dt: float, x: Array) -> None:
     """Add to the smooth motion of a block with loops what springs do to it; ``x`` is memory.
 
-    ``forces`` become those with springs' in a step without impulses.
+    ``start`` and ``forces`` become those with springs' in a step without impulses.
     """
     bodies, state, push, pull, b = data.bodies, data.state, springs.push, springs.pull, loop[0]
     f = bodies.first[b]
     m = bodies.first[b + 1] - f
     for c in range(f, f + m):
         push[c] = pull[c] = dt * (state.tau[c] - motion.forces[c])
+    at_once = part_at_once(springs, b, dt)
     for s in range(springs.block.size):
         k, d = springs.stiffness[s], springs.damping[s]
         if springs.block[s] == b and (k > 0.0 or d > 0.0):
@@ -242,8 +243,10 @@ def pull_loops(springs: Springs, data: Data, loop: Indices, motion: LoopMotion, 
             momentum = momentum_of(springs, data, s, dt) + added * gained
             for e in range(springs.first[s], springs.first[s + 1]):
                 push[springs.dofs[e]] -= springs.ratios[e] * momentum
-                pull[springs.dofs[e]] -= springs.ratios[e] * (momentum + 0.5 * dt * dt * k * speed)
+                pull[springs.dofs[e]] -= springs.ratios[e] * (momentum + 0.5 * (1.0 - at_once) * dt * dt * k * speed)
     give_way(bodies, loop, pull, x)
+    for c in range(m):
+        motion.start[f + c] += at_once * x[c]
     for s in range(springs.block.size):
         k, d = springs.stiffness[s], springs.damping[s]
         if springs.block[s] == b and (k > 0.0 or d > 0.0):
@@ -255,9 +258,29 @@ def pull_loops(springs: Springs, data: Data, loop: Indices, motion: LoopMotion, 
                 pull[springs.dofs[e]] -= springs.ratios[e] * added * gained
     give_way(bodies, loop, push, x)
     for c in range(m):
-        motion.forces[f + c] += pull[f + c] / dt
+        motion.forces[f + c] += (1.0 - at_once) * pull[f + c] / dt
         state.loops.reached[f + c] += x[c]
         state.loops.moved[f + c] += 0.5 * dt * x[c]
+
+
+@compiled
+def move_stiff_loops(springs: Springs, loops: Indices, motion: LoopMotion) -> bool:
+    """Smooth motion of blocks with loops that springs act on and no impulses; whether it is resolved."""
+    resolved = True
+    for k in range(loops.shape[0]):
+        if springs.block.size > 0 and motion.pushed[k] == 0 and springs.stiff[loops[k, 0]] == 1:
+            resolved = move_loop(motion, k) and resolved
+    return resolved
+
+
+@compiled
+def part_at_once(springs: Springs, b: int, dt: float) -> float:
+    """Part of what springs do to a block with loops that acts at the start of its motion."""
+    rate = 0.0
+    for s in range(springs.block.size):
+        if springs.block[s] == b:
+            rate += springs.size[s] * dt * (springs.damping[s] + dt * springs.stiffness[s])
+    return rate / (1.0 + rate)
 
 
 @compiled

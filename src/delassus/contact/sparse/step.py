@@ -34,7 +34,7 @@ from delassus.contact.sparse.impact import (
     find_bounces,
     make_safe,
 )
-from delassus.contact.sparse.loops import add_smooth_motion, find_pushed, gains_energy, loops_open, move_loop
+from delassus.contact.sparse.loops import add_smooth_motion, find_pushed, gains_energy, loops_open
 from delassus.contact.sparse.motion import free_motion_of_robots, start_correction, update_positions
 from delassus.contact.sparse.newton import TOO_SMALL
 from delassus.contact.sparse.parts import (
@@ -87,6 +87,7 @@ from delassus.contact.sparse.rows import (
 )
 from delassus.contact.sparse.sleep import fall_asleep, stop_sleeping, wake_touched
 from delassus.contact.sparse.spins import START, lever, prepare_patch, spin_rows
+from delassus.contact.sparse.springs import move_stiff_loops
 from delassus.contact.sparse.tape import begin_tape, record_parts, record_problem
 from delassus.contact.sparse.turning import add_turning, any_turning, place_ahead
 from delassus.spatial.rotations import Array
@@ -415,7 +416,7 @@ def end_step(model: Model, data: Data, options: Options) -> int:
     share(CORRECTION, data.islands.island[bodies.at.size], model, data, options)
     for c in range(state.shift.size if progress[IMPACTS] > 0 else 0):
         state.shift[c] += data.progress.bounces.late[c]
-    if not move_stiff_loops(model):
+    if not move_stiff_loops(model.springs, model.loops, model.loop_motion):
         statuses[COARSE_STEP] = 1
     add_smooth_motion(bodies, state, model.loops, model.loop_motion, options.dt)
     update_positions(model.updates)
@@ -424,16 +425,6 @@ def end_step(model: Model, data: Data, options: Options) -> int:
     if gains_energy(bodies, state, model.loops, model.loop_motion, options.dt, data.work.K, data.progress.bounces.last):
         statuses[COARSE_STEP] = 1
     return DONE
-
-
-@compiled
-def move_stiff_loops(model: Model) -> bool:
-    """Smooth motion of blocks with loops that springs act on and no impulses; whether it is resolved."""
-    resolved, motion, springs = True, model.loop_motion, model.springs
-    for k in range(model.loops.shape[0]):
-        if springs.block.size > 0 and motion.pushed[k] == 0 and springs.stiff[model.loops[k, 0]] == 1:
-            resolved = move_loop(motion, k) and resolved
-    return resolved
 
 
 @compiled

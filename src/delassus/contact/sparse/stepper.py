@@ -164,7 +164,7 @@ class BlockSteps:
         self._kernels = list[Kernel]()
         sizes = blocks.loops[:, 1]
         flags, energies, (errors, rates) = np.zeros((len(sizes), 2)), np.zeros(2), np.zeros((2, sizes.max(initial=0)))
-        forces = np.zeros(len(blocks.dofs))
+        start, forces = np.zeros((2, len(blocks.dofs)))
         motions, updates, free, loops = list[list[int]](), list[list[int]](), [0] * 9, list[list[int]]()
         b = link = q = rows = J = 0
 
@@ -192,14 +192,14 @@ class BlockSteps:
             if m:
                 reached = s.loops.moved[v:], s.loops.reached[v:], flags[len(loops) :]
                 loops.append(
-                    call("smooth_motion", 1, *state[:2], forces[v:], self._dt, correction, *reached)
+                    call("smooth_motion", 1, s.q[q:], start[v:], forces[v:], self._dt, correction, *reached)
                     + call("constraint_errors", 1, *after, errors, rates)
                     + call("smooth_energies", 1, energies, energies[1:])
                 )
             m += len(kind.springs)
             b, link, q, rows, J = b + k, link + k * tree.n_links, q + k * tree.nq, rows + m, J + m * tree.nv
         calls = _table(loops, 17), np.zeros(len(loops), np.int64)
-        loop_motion = LoopMotion(*calls, flags, errors, rates, energies, forces)
+        loop_motion = LoopMotion(*calls, flags, errors, rates, energies, start, forces)
         return _table(motions, 13), _table(updates, 8), np.array(free, np.int64), loop_motion
 
     def _make_room(self, n: int, fill: int, entries: int) -> None:

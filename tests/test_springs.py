@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Collider, HalfSpace, Sphere
-from random_trees import MIXED, some_actuator, some_mechanism
+from delassus.contact import Box, Collider, HalfSpace, Sphere
+from random_trees import MIXED, TURNS_OR_SLIDES, some_actuator, some_mechanism
+from test_closed_loops import consistent
 from tools import random_frame
 
 pytestmark = pytest.mark.usefixtures("one_lane")
@@ -204,6 +205,29 @@ def test_the_flyball_governor_at_a_millisecond():
     np.testing.assert_allclose(errors[:2] / errors[1:], 2.2, atol=0.4)
 
 
+def governor_of_rods():
+    """The same with rods that do not yield, and a spring and damper between its collars."""
+    rods = [ds.Distance(ds.Frame(ball, (x, 0, -0.433)), "base", length=0.5)
+            for ball, x in (("left", -0.25), ("right", 0.25))]  # fmt: skip
+    spring = ds.SpringDamper(ds.Frame("axis", (0, 0, -0.1)), "base", 1e3, 50.0)
+    return replace(governor(), springs=()).attach(*rods, spring)
+
+
+@pytest.mark.peer
+def test_a_governor_of_rods_with_a_spring_between_its_collars():
+    """At a millisecond; errors fall by two with the time step, loops stay closed, and the sides alike."""
+    scene, at = governor_of_rods(), []
+    for dt in (4e-3, 2e-3, 1e-3, 2.5e-4):
+        sim = ds.Simulator(scene, dt=dt, v0=[2.0 * np.pi, 0, 0, 0])
+        sim.run(0.4)
+        assert sim.statuses.total() == 0
+        np.testing.assert_allclose(sim.q[1], -sim.q[2], atol=1e-9)
+        at.append(np.r_[sim.q[1:], sim.v])
+    errors = np.array([np.abs(x - at[-1]).max() for x in at[:-1]])
+    assert errors[2] < 0.01 * np.abs(at[-1]).max()
+    np.testing.assert_allclose(errors[:2] / errors[1:], 2.3, atol=0.5)
+
+
 # -- random trees ---------------------------------------------------------------------------------------------------
 
 
@@ -307,6 +331,190 @@ def test_derivatives_of_scenes_and_kernels(seed):
     np.testing.assert_allclose(np.asarray(of_scene.B), B, atol=1e-6 * scale)
 
 
+@pytest.mark.slow
+@pytest.mark.peer
+@pytest.mark.parametrize("pressed", [False, True])
+@pytest.mark.parametrize(("kp", "kd"), [(1e2, 1.0), (1e5, 1e2), (1e7, 1e4)])
+def test_derivatives_of_servos_on_loops(parallelogram, kp, kd, pressed):
+    """With a stiff joint beside the servo, free and at the wall."""
+    joints = list(parallelogram.tree.joints)
+    joints[2] = replace(joints[2], stiffness=np.full(1, 1e4), damping=np.full(1, 1e2))
+    scene = beside_a_wall(ds.Scene(replace(parallelogram.tree, joints=tuple(joints)), loops=parallelogram.loops))
+    turned = (np.arcsin(0.1) + 1e-4 if pressed else 0.05) * TURN
+    options = {"dt": DT, "control": "pd", "kp": [kp, 0, 0], "kd": [kd, 0, 0], "tolerance": 1e-12, "turning": False}
+    sim = ds.Simulator(scene, q0=turned, v0=0.3 * TURN, **options)
+    state, target = sim.get_state(), (0.5 if pressed else 0.06) * TURN
+    sim.step(target)
+    found = sim.step_derivatives()
+    assert found.status.name == "CONVERGED"
+
+    def step(q, v, u):
+        sim.set_state({**state, "q": q, "v": v})
+        sim.step(u)
+        return sim.q, sim.v
+
+    A, B = differences(step, scene, turned, 0.3 * TURN, target)
+    scale = np.abs(A).max()
+    np.testing.assert_allclose(np.asarray(found.A), A, atol=STIFF * scale)
+    np.testing.assert_allclose(np.asarray(found.B), B, atol=STIFF * max(scale, np.abs(B).max()))
+
+
+STIFF = 1e-4
+"""Errors of differences over the largest derivative where κ is up to 100; 6e-6 is the worst seen."""
+
+
+# -- loops ----------------------------------------------------------------------------------------------------------
+
+PARALLELOGRAM = """<mujoco><option gravity="0 0 0" timestep="1e-3" integrator="implicitfast"/>
+<default><geom type="capsule" size=".02" contype="0" conaffinity="0"/></default><worldbody>
+<body name="crank"><joint name="a" axis="0 1 0"/><geom fromto="0 0 0 0 0 -.5" mass="1"/>
+<body name="rod" pos="0 0 -.5"><joint name="c" axis="0 1 0"/><geom fromto="0 0 0 1 0 0" mass="2"/></body></body>
+<body name="rocker" pos="1 0 0"><joint name="b" axis="0 1 0"/><geom fromto="0 0 0 0 0 -.5" mass="1"/></body></worldbody>
+<equality><connect body1="rod" body2="rocker" anchor="1 0 0" solref="1e-3 1"/></equality>
+<actuator><position joint="a" kp="40" kv="3"/></actuator></mujoco>"""
+TURN = np.array([1.0, -1.0, 1.0])
+"""Joints of the parallelogram as its crank turns: the rod does not, so that all is one hinge with one inertia."""
+
+
+@pytest.fixture(scope="module")
+def parallelogram():
+    pytest.importorskip("mujoco")
+    return ds.Scene.from_robot(PARALLELOGRAM)
+
+
+def inertia(scene):
+    return TURN @ ds.mass_matrix(scene.tree, scene.neutral()) @ TURN
+
+
+def on_crank(scene, k, d, turned=0.0, speed=0.0, dt=DT, **options):
+    """The crank held by a spring and a damper, with κ = k dt² / I and δ = d dt / I of these for the time step `DT`."""
+    kp, kd = inertia(scene) * np.array([k / DT**2, d / DT])
+    gains = {"kp": kp * np.eye(3)[0], "kd": kd * np.eye(3)[0], "control": "pd"}
+    return ds.Simulator(scene, q0=turned * TURN, v0=speed * TURN, dt=dt, **gains, **options)
+
+
+def energy(sim):
+    """Energy (J) with that of the springs that controls make."""
+    return sum(sim.energy()) + 0.5 * sim.kp @ sim.q**2
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("d", [0.01, 0.1, 1.0, 2.0, 10.0, 100.0, 1e4])
+def test_dampers_on_loops_are_those_of_the_hinge_that_a_parallelogram_is(parallelogram, d):
+    """``v⁺ = v / (1 + δ)`` as in trees; forces that are held end in no number from δ = 2 on."""
+    sim = on_crank(parallelogram, 0.0, d, speed=1.0)
+    for k in np.arange(1.0, 101.0):
+        before = energy(sim)
+        sim.step(np.zeros(3))
+        np.testing.assert_allclose(sim.v, TURN * (1.0 + d) ** -k, rtol=1e-9, atol=1e-14)
+        assert energy(sim) <= before
+    assert sim.statuses.total() == 0
+    assert np.abs(sim.q - sim.q[0] * TURN).max() < LOOPS
+
+
+LOOPS = 1e-12
+"""Errors of loops after steps (m, rad): round-off, 2e-15 seen."""
+
+
+@pytest.mark.peer
+def test_springs_on_loops_are_of_second_order_and_stiff_ones_settle(parallelogram):
+    """κ of 1e-4 by the closed form of an oscillation, of 1e-2 to 1e8 by the energy, which never is above the first."""
+    errors = []
+    for dt in (DT, 0.5 * DT, 0.25 * DT):
+        sim = on_crank(parallelogram, 1e-4, 0.0, turned=0.3, dt=dt)
+        sim.run(0.4, lambda sim: np.zeros(3))
+        errors.append(np.abs(np.r_[sim.q[0] - 0.3 * np.cos(4.0), 0.1 * sim.v[0] + 0.3 * np.sin(4.0)]).max())
+    np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 4.0, rtol=0.1)
+    for k in (1e-2, 1.0, 1e2, 1e4, 1e8):
+        for state in ({"turned": 0.3}, {"speed": 1.0}):
+            sim = on_crank(parallelogram, k, 0.0, **state)
+            for _ in range(200):
+                before = energy(sim)
+                sim.step(np.zeros(3))
+                assert energy(sim) <= before * (1.0 + 1e-9) + 0.5 * sim.kp[0] * LOOPS**2
+            assert k < 1.0 or np.abs(sim.q).max() < 1e-6
+            assert sim.statuses.total() == 0
+
+
+@pytest.mark.peer
+def test_an_overdamped_servo_on_a_loop_creeps_as_it_should(parallelogram):
+    """``δ = 100`` and ``κ = 1``: the closed form is met to 1e-3, a tenth of the creep in ten steps."""
+    slow, fast = ((50.0 + side * np.sqrt(50.0**2 - 1.0)) / DT for side in (-1.0, 1.0))
+    sim = on_crank(parallelogram, 1.0, 100.0, turned=0.3)
+    sim.run(0.1, lambda sim: np.zeros(3))
+    assert sim.q[0] / 0.3 == pytest.approx(np.exp(-0.1 * slow) * fast / (fast - slow), abs=5e-3)
+
+
+@pytest.mark.peer
+def test_servos_on_loops_go_as_mujocos_implicitfast(parallelogram):
+    """Its loops yield, by some millimetres: the motion is alike where both halve the time step."""
+    mujoco = pytest.importorskip("mujoco")
+    model = mujoco.MjModel.from_xml_string(PARALLELOGRAM)
+    model.opt.timestep = 1e-4
+    data = mujoco.MjData(model)
+    sim = ds.Simulator(parallelogram, dt=DT, control="actuators")
+    for _ in range(500):
+        sim.step([0.7])
+        data.ctrl[:] = 0.7
+        for _ in range(10):
+            mujoco.mj_step(model, data)
+    np.testing.assert_allclose(sim.q, data.qpos, atol=5e-3)
+    np.testing.assert_allclose(sim.v, data.qvel, atol=2e-2)
+
+
+def beside_a_wall(scene):
+    """The parallelogram, whose rocker touches a wall where its sine is 0.1."""
+    tip = Collider("rocker", Sphere(0.05), (0.0, 0.0, -0.5), friction=0.0)
+    return scene.add("wall", Box(0.1, 1, 1), at=(0.85, 0, -0.5), friction=0.0).add("tip", tip)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("kp", [1e3, 1e5, 1e9])
+def test_a_wall_holds_all_of_a_servos_force_through_a_loop(parallelogram, kp):
+    sim = ds.Simulator(beside_a_wall(parallelogram), dt=DT, control="pd", kp=[kp, 0, 0], kd=[0.01 * kp, 0, 0])
+    for _ in range(400):
+        sim.step(0.5 * TURN)
+    force = sim.impulses[:, 2].sum() / DT
+    assert 0.5 * np.cos(sim.q[2]) * force == pytest.approx(kp * (0.5 - sim.q[0]), rel=1e-6)
+    assert np.sin(sim.q[2]) == pytest.approx(0.1, abs=2e-4)
+    assert np.abs(sim.v).max() < 1e-6
+    assert {status.name for status in sim.statuses} == {"CONVERGED"}
+
+
+def some_loop(seed, n=5):
+    """A random chain of hinges and slides, some with stiff springs, held at one point; a state that keeps it there."""
+    rng, mechanism = np.random.default_rng(2000 + seed), some_mechanism(seed, n, "fixed", TURNS_OR_SLIDES)
+    joints = [replace(x, stiffness=10 ** rng.uniform(0, 9, 1), damping=10 ** rng.uniform(-2, 7, 1))
+              if rng.random() < 0.4 else x for x in mechanism.tree.joints]  # fmt: skip
+    tree = replace(mechanism.tree, joints=tuple(joints))
+    q = 0.5 * rng.normal(size=tree.nv)
+    frame = random_frame(rng, mechanism.moving[-1])
+    place = ds.forward_kinematics(tree, q, frame)[:3, 3]
+    loop = ds.Point(frame, ds.Frame("world", place))
+    v = consistent(tree, [loop], q, rng.normal(size=tree.nv))
+    rest = [replace(x, rest_position=q[at]) for x, at in zip(tree.joints, tree.v_slices, strict=True)]
+    scene = ds.Scene(replace(tree, joints=tuple(rest)), loops=[loop], gravity=(0, 0, 0))
+    return scene, q, v, (frame, place), rng
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_any_gain_on_random_loops(seed):
+    """δ of 0.01 to 1e4 beside joints with stiffness to 1e9 and damping to 1e7: loops stay closed, energy falls."""
+    scene, q, v, (frame, place), rng = some_loop(seed)
+    usual = np.diagonal(ds.mass_matrix(scene.tree, q))
+    for d in (0.01, 1.0, 1e2, 1e4):
+        kd = d * usual / DT * (rng.random(len(v)) < 0.6)
+        sim = ds.Simulator(scene, q0=q, v0=v, dt=DT, control="pd", kd=kd)
+        start = sum(sim.energy())
+        for _ in range(60):
+            sim.step(q)
+            gap = ds.forward_kinematics(scene.tree, sim.q, frame)[:3, 3] - place
+            assert np.abs(gap).max() < LOOPS
+            assert sum(sim.energy()) <= start * (1.0 + 1e-9)
+        assert sim.statuses.total() == 0
+
+
 def test_errors_name_springs():
     arm = ds.mechanisms.pendulum(2)
     for given, text in (
@@ -320,5 +528,16 @@ def test_errors_name_springs():
     spring = ds.SpringDamper("rod2", ds.Frame("world", (1, 0, 0)), 10.0)
     with pytest.raises(ds.DelassusError, match=r"constraints that hold, of 'dynamics'"):
         ds.forward_dynamics(arm, np.zeros(2), np.zeros(2), np.zeros(2), spring)
-    with pytest.raises(ds.DelassusError, match="links that no loop ties"):
-        ds.Simulator(ds.Scene(arm, loops=[ds.Distance("rod2", ds.Frame("world", (1, 0, 0))), spring]))
+    held = ds.Scene(arm, loops=[ds.Distance("rod2", ds.Frame("world", (1, 0, 0)))]).attach(spring)
+    with pytest.raises(ds.DelassusError, match=r"no loop ties, got SpringDamper"):
+        held.contact_step()
+    sim = ds.Simulator(held)
+    sim.step()
+    with pytest.raises(ds.DelassusError, match=r"springs on links that loops tie, got SpringDamper"):
+        sim.step_derivatives()
+    sim = ds.Simulator(replace(held, springs=()), control="pd", kd=[0.0, 1.0])
+    sim.step(np.zeros(2))
+    with pytest.raises(ds.DelassusError, match=r"a servo or spring on joint 'rod2"):
+        sim.step_derivatives(parameters=["mass"])
+    with pytest.warns(ds.DelassusWarning, match="hold forces of servos on joints in loops over the step"):
+        replace(held, springs=()).contact_step(control="pd")

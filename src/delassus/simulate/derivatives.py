@@ -89,6 +89,14 @@ class Asked(NamedTuple):
                 raise ConfigurationError(
                     "derivatives of steps", "no loops on bodies that you move", repr(loop), "Take differences of steps."
                 )
+        tied = [{*links} for links in scene.tree.blocks([c.carriers(scene.tree) for c in scene.loops])]
+        held = {i for links in tied for i in links if any({*c.carriers(scene.tree)} & links for c in scene.loops)}
+        for spring in scene.springs:
+            if not held.isdisjoint(spring.carriers(scene.tree)):
+                raise ConfigurationError(
+                    "derivatives of steps", "no springs on links that loops tie", repr(spring),
+                    "Take differences of steps.",
+                )  # fmt: skip
         smoothing = None if smoothing is None else check_number("smoothing", smoothing, "In m/s.")
         names = check_list("parameters", parameters, "a list of names", f"Some of {', '.join(PARAMETERS)}.")
         for name in names:

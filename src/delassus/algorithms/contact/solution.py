@@ -201,9 +201,13 @@ class StepInputs:
         at = problem.tree.v_slices
         tied = {k for links, _ in problem.blocks_with_loops for i in links for k in range(at[i].start, at[i].stop)}
         lines = springs_along_lines(problem, self.described)
-        if any(tied & {*x.ratios} for x in lines):
-            advice = "Hold these links by joints, or leave the spring out."
-            raise ConstraintError("contact_step", "springs on links that no loop ties", "a SpringDamper on one", advice)
+        for x, spring in zip(lines, springs_among(problem.constraints).values(), strict=True):
+            if tied & {*x.ratios}:
+                wanted, advice = (
+                    "springs on links that no loop ties",
+                    "Steps of Simulator take it.",
+                )
+                raise ConstraintError("contact_step", wanted, repr(spring), advice)
         own = [x for x in (*self.springs, *lines) if not tied & {*x.ratios}]
         return Springs(problem.ops, problem.tree, own, self.h) if own else None
 

@@ -76,6 +76,9 @@ TUNING = Tuning()
 LOST = 1.0 / TUNING.energy_tolerance
 """Estimate at which the smallest sub-steps make errors of the energy as large as that over a step: it ends there."""
 
+STILL = 1e-100
+"""Kinetic energy (J) of what is at rest: squares of smaller velocities underflow."""
+
 INFINITE = 1e30
 """Estimate of what is not finite."""
 
@@ -392,7 +395,7 @@ def _error(steps: SubSteps, at: Progress, end: Stage, dt: Scalar, closed: Scalar
     )
     speed, acceleration = _root(ops, end.speed), _root(ops, end.acceleration)
     kinetic = 0.5 * (end.speed + dt * dt * (end.acceleration + TUNING.held_fraction * end.free))
-    allowed = TUNING.energy_tolerance * (kinetic + (1.0 - ops.less(0.0, kinetic)))  # at rest there is no error
+    allowed = TUNING.energy_tolerance * (kinetic + (1.0 - ops.less(STILL, kinetic)))  # at rest there is no error
     energy = dt / h * (speed * of_w + acceleration * of_u) / allowed
     gap = closed * steps.largest(minus(end.errors, at.before)) * (1.0 / TUNING.gap_tolerance)
     is_finite = ops.less(energy, INFINITE) * ops.less(gap, INFINITE)

@@ -6,21 +6,91 @@ motion; the velocity after the step is ``w + v_s − v_0``, ``v_0`` what loops a
 
 With ``M = L Lᵀ`` rows ``T J`` are orthonormal in ``M⁻¹``, those that depend on others left out. They measure zero, so
 that ``T`` does not count where they change.
+
+Where springs act on a block (`delassus.contact.sparse.springs`), ``M`` has what they add, and ``w`` is what they make
+of the smooth motion, or the end of a second one under their forces.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from delassus.accuracy.rank import REGULAR_CONDITION
+from delassus.algorithms.contact.law import step_of_spring
 from delassus.algorithms.dynamics.integrate import position_rates
 from delassus.algorithms.osim.least_squares import UNMOVED
 from delassus.contact.changes.blocks import InertialForces, SceneChanges, by_masses
 from delassus.contact.changes.record import StepRecord
+from delassus.contact.sparse.blocks import Blocks
+from delassus.contact.sparse.springs import part_at_once
+from delassus.errors import ConfigurationError
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
+
+
+class LoopSprings(NamedTuple):
+    """Springs (s) of joints and servos that act on a block with loops, in a step of the length ``h``.
+
+    Rows ``W`` (s, w), stiffness ``k`` and damping ``d``, the mass ``added`` and the momentum ``ahead`` of
+    `law.step_of_spring`; ``passive`` is 1 of those of joints, ``stretch`` (s,) by how far these are from rest, and
+    ``served`` (w,) 1 where joint forces are those of servos. The part ``at_once`` acts at the start of a motion
+    without impulses.
+    """
+
+    W: Array
+    k: Array
+    d: Array
+    added: Array
+    ahead: Array
+    passive: Array
+    stretch: Array
+    served: Array
+    at_once: float
+    h: float
+
+    @classmethod
+    def of(cls, scene: SceneChanges, record: StepRecord, block: int) -> LoopSprings | None:
+        """Those of a block in the step, None without any."""
+        blocks, masses, h = scene.blocks, record.masses, scene.options.dt
+        springs, first = blocks.springs, int(blocks.bodies.first[block])
+        acts = (springs.block == block) & ((masses.stiffness > 0.0) | (masses.damping > 0.0))
+        own = np.flatnonzero(acts & (springs.row < 0))
+        if not own.size:
+            return None
+        W = np.zeros((own.size, int(blocks.bodies.first[block + 1]) - first))
+        for row, s in zip(W, own, strict=True):
+            at = slice(int(springs.first[s]), int(springs.first[s + 1]))
+            row[springs.dofs[at] - first] = masses.ratios[at]
+        k, d, passive = masses.stiffness[own], masses.damping[own], 1.0 - springs.of_controls[own]
+        added, ahead = (np.asarray(x) for x in step_of_spring(NUMPY, h, k, d, springs.size[own]))
+        at_q = springs.coordinate[own]
+        stretch = np.where(at_q >= 0, record.q[at_q] - springs.rest[own], 0.0)
+        served = 1.0 * (W[passive == 0.0] != 0.0).any(axis=0)
+        at_once = part_at_once(springs._replace(stiffness=masses.stiffness, damping=masses.damping), block, h)
+        return cls(W, k, d, added, ahead, passive, stretch, served, float(at_once), h)
+
+    def momentum(self, v: Array, tau: Array, gained: Array, centred: float) -> Array:
+        """Momentum (w,) that they bring beside the motion that gains the velocity ``gained``.
+
+        ``centred`` is what counts of the force of the mean position, 0 for that of the start.
+        """
+        h, speed = self.h, self.W @ v
+        along = self.passive * h * (self.k * self.stretch + self.d * speed) + self.ahead * speed
+        along += 0.5 * centred * h * h * self.k * speed + self.added * (self.W @ gained)
+        return np.asarray(h * self.served * tau - self.W.T @ along)
+
+    def momentum_rates(self, gained: Array, centred: float) -> Array:
+        """Its changes (w, 3 w) with positions, velocities and joint forces, where ``gained`` changes by those."""
+        h, w = self.h, len(self.served)
+        of_v = self.passive * h * self.d + self.ahead + 0.5 * centred * h * h * self.k
+        out = -(self.W.T * self.added) @ (self.W @ gained)
+        out[:, :w] -= (self.W.T * (self.passive * h * self.k)) @ self.W
+        out[:, w : 2 * w] -= (self.W.T * of_v) @ self.W
+        out[:, 2 * w :] += h * np.diag(self.served)
+        return np.asarray(out)
 
 
 class LoopBlock:
@@ -44,6 +114,8 @@ class LoopBlock:
         1 where impulses of contacts or joints act on it, else 0.
     gaps : (r,) array
         Position errors of loops that the correction takes back, zero of those that smooth motion does.
+    springs : LoopSprings, optional
+        Those that act on it.
     """
 
     def __init__(self, scene: SceneChanges, record: StepRecord, number: int) -> None:
@@ -72,9 +144,15 @@ class LoopBlock:
         self.moved, self.reached = smooth.moved[self.at], smooth.reached[self.at]
         self.alone = self.inverse @ (self.M @ self.reached)
         self.pushed = 1.0 * smooth.pushed[number]
+        self.springs = LoopSprings.of(scene, record, self.block)
         back = scene.options.correction * (1.0 - smooth.closed[number])
         self.gaps = back * (self._mix @ smooth.errors[rows : rows + self._m])
         self.gaps_with_q = back * (self._mix @ with_q)
+
+    def is_struck(self, record: StepRecord) -> bool:
+        """Whether impacts strike it where springs act: derivatives do not know the masses of an instant."""
+        v = record.v[self.at]
+        return self.springs is not None and any((x.after[self.at] != v).any() for x in record.problems[:-1])
 
     def impulses(self, momentum: Array) -> Array:
         """Impulses (m, …) of all rows that exert the part of a momentum (w, …) that loops take."""
@@ -94,6 +172,44 @@ class LoopBlock:
 
         A batch goes through the motion side by side.
         """
+        if self.springs is not None:
+            return self._with_springs(scene, self.springs, v, tau)
+        return self._tangents(scene, v, tau, with_mass)
+
+    def _with_springs(
+        self, scene: SceneChanges, springs: LoopSprings, v: Array, tau: Array
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """`smooth_tangents` of what springs make of smooth motion."""
+        h, w, free = springs.h, len(self.M), (1.0 - springs.served) * tau
+        given = scene.options.dt, scene.options.correction
+        _, ended, _ = scene.kernel(self.kind, "smooth_motion")(self.q, v, free, *given)
+        moved, reached = (x.T.copy() for x in self._tangents(scene, v, free, False))
+        for x in (moved, reached):
+            x[:, 2 * w :] *= 1.0 - springs.served
+        gained, gained_rates = ended - v, reached.copy()
+        gained_rates[:, w : 2 * w] -= np.eye(w)
+        centred = (1.0 - self.pushed) * (1.0 - springs.at_once)
+        momentum = springs.momentum(v, tau, gained, centred)
+        rates = springs.momentum_rates(gained_rates, centred)
+        brought = self.inverse @ momentum
+        with_q, rows = self.changes(brought, momentum, brought)
+        by = self.inverse @ rates
+        by[:, :w] -= self.inverse @ with_q + self.whole_inverse @ (self.J.T @ rows)
+        if self.pushed:
+            return (moved + 0.5 * h * by).T, (reached + by).T
+        answer = (springs.W.T * springs.added) @ springs.W
+        held, at_once = (1.0 - springs.at_once) / h, springs.at_once
+        forces = free + held * (momentum - answer @ brought)
+        by_forces, by_start = held * (rates - answer @ by), at_once * by
+        by_forces[:, 2 * w :] += np.diag(1.0 - springs.served)
+        found = list[Array]()
+        for x in self._tangents(scene, v + at_once * brought, forces, False):
+            own = np.concatenate([x[: 2 * w].T, np.zeros((w, w))], axis=1)
+            found.append((own + x[w : 2 * w].T @ by_start + x[2 * w :].T @ by_forces).T)
+        return found[0], found[1]
+
+    def _tangents(self, scene: SceneChanges, v: Array, tau: Array, with_mass: bool) -> tuple[Array, Array]:
+        """`smooth_tangents` without springs."""
         tree, w = scene.blocks.kinds[self.kind].tree, len(self.M)
         inertias = by_masses(tree) if with_mass else np.zeros((0, 10))
         unit = np.eye(3 * w + len(inertias))
@@ -104,6 +220,27 @@ class LoopBlock:
         turned: Any = position_rates(NUMPY, tree, self.q.tolist())
         moved, reached, _ = kernel(*at, by_q @ turned.T, *others, 0.0, 0.0, *added)
         return moved, reached
+
+
+def settled(record: StepRecord, loops: Sequence[LoopBlock], blocks: Blocks, with_mass: bool) -> StepRecord:
+    """A step whose blocks with loops and springs end, where no impulses act, with the velocity of their motion.
+
+    Raises
+    ------
+    ConfigurationError
+        Derivatives with masses of such blocks.
+    """
+    *impacts, last = record.problems
+    after = last.after.copy()
+    for loop in loops:
+        if loop.springs is not None:
+            if with_mass:
+                joint = blocks.joint_of(loop.at.start + int(np.argmax(loop.springs.W[0] != 0.0)))
+                wanted = "no 'mass' where servos or stiff springs act on joints in loops"
+                advice = "Leave 'mass' out, or take differences of steps."
+                raise ConfigurationError("parameters", wanted, f"a servo or spring on joint {joint!r}", advice)
+            after[loop.at] = np.where(loop.pushed, after[loop.at], loop.alone)
+    return record._replace(problems=[*impacts, last._replace(after=after)])
 
 
 class SmoothCounts:

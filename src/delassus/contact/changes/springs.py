@@ -38,11 +38,12 @@ class SpringChanges:
         found = step_of_spring(NUMPY, dt, springs.stiffness, springs.damping, springs.size)
         self._added, self._ahead = (np.asarray(x) for x in found)
         self._ahead = self._ahead + np.where(springs.row >= 0, dt * springs.damping, 0.0)
+        alone = bodies.loop_rows[springs.block] == 0  # others are `LoopSprings`
         values = self._added, self._ahead, np.where(springs.of_controls == 1, dt * springs.damping, 0.0)
         self.gained, self.start, self.controls = (
-            BlockDiagonal(scene.batched(added_masses(springs, bodies, x))) for x in values
+            BlockDiagonal(scene.batched(added_masses(springs, bodies, np.where(alone, x, 0.0)))) for x in values
         )
-        self._acting = (bodies.loop_rows[springs.block] == 0) & (self._added > 0.0)
+        self._acting = alone & (self._added > 0.0)
         if has_impacts and self._acting.any():
             self.mass = np.concatenate([x.ravel() for x in self._masses()])
 

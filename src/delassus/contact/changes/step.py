@@ -30,7 +30,7 @@ from delassus.contact.changes.contacts import (
     spins_of,
 )
 from delassus.contact.changes.impacts import ImpactChanges
-from delassus.contact.changes.loops import LoopBlock, SmoothCounts
+from delassus.contact.changes.loops import LoopBlock, SmoothCounts, settled
 from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.paths import contacts_on_paths, on_paths
 from delassus.contact.changes.record import Problem, StepRecord, acting
@@ -121,6 +121,8 @@ class StepChanges:
         self.loops = [LoopBlock(scene, record, k) for k in range(len(blocks.loops))]
         for loop in self.loops:
             self.inverse.kinds[loop.kind] = loop.inverse[None]
+        self.record = record = settled(record, self.loops, blocks, with_mass)
+        self.known = self.known and not any(loop.is_struck(record) for loop in self.loops)
         self.mobility = Mobilities(scene, record, self.contacts, self.J, self.inverse, self.loops, self.springs)
         self.turning = None
         if record.search.turning is not None:

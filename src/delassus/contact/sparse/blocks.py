@@ -18,8 +18,8 @@ from delassus.contact.filters import moved_links
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import Bodies, Joints, Links
-from delassus.contact.sparse.springs import Line, Pull, pulls_of_joints, springs_of
-from delassus.errors import ConfigurationError, ModelError
+from delassus.contact.sparse.springs import Line, Pull, pulls_of_joints, springs_of, stiff_joints, without_springs
+from delassus.errors import ModelError
 from delassus.model.edit.combine import part_of
 from delassus.model.edit.massless import require_inertia
 from delassus.model.kinematics import usual_inertias
@@ -56,12 +56,16 @@ class BodyGroup:
         Whether it is a body on its own.
     springs : tuple of SpringDamper
         Those of the tree's blocks, as loops.
+    smooth_tree : Tree
+        That of smooth motion: without joints' springs that steps of ``dt`` take implicitly.
     """
 
     def __init__(
-        self, tree: Tree, loops: Sequence[Loop], links: Indices, is_free: bool, springs: Sequence[SpringDamper] = ()
-    ) -> None:
+        self, tree: Tree, loops: Sequence[Loop], links: Indices, is_free: bool, springs: Sequence[SpringDamper] = (),
+        dt: float = 0.0,
+    ) -> None:  # fmt: skip
         self.tree, self.links, self.is_free, self.springs = tree, links, is_free, tuple(springs)
+        self.smooth_tree = without_springs(tree, stiff_joints(tree, dt)) if loops else tree
         self.loops, self.loop_numbers = tuple(c for c, _ in loops), [number for _, number in loops]
 
     def compile(self, what: str, passive: Passive = "none") -> Kernel:
@@ -75,13 +79,15 @@ class BodyGroup:
             tree, added = self._with_added_inertias()
             return compile_kernel(tree, (), "inverse_dynamics", payloads=added, passive="none").derivative("vjp")
         if what == "smooth_tangents":
-            return compile_kernel(self.tree, self.loops, "smooth_motion", passive=passive).derivative("jvp")
+            return compile_kernel(self.smooth_tree, self.loops, "smooth_motion", passive=passive).derivative("jvp")
         if what == "smooth_tangents_of_inertias":
             tree, added = self._with_added_inertias()
             return compile_kernel(tree, self.loops, "smooth_motion", payloads=added, passive=passive).derivative("jvp")
         if what == "joint_space_motion":
             rows = (*self.loops, *self.springs)
             return compile_kernel(self.tree, rows, what, outputs=MOTION_OF_BLOCKS, passive=passive)
+        if what in ("smooth_motion", "smooth_energies"):
+            return compile_kernel(self.smooth_tree, self.loops, what.replace("smooth_e", "e"), passive=passive)
         if what == "spring_changes":
             return compile_kernel(self.tree, self.springs, "inertia_changes")
         return compile_kernel(self.tree, self.loops, what, passive=passive)
@@ -98,7 +104,7 @@ def _links_of(tree: Tree, pull: Pull) -> list[int]:
     return [i for i, at in enumerate(tree.v_slices) if any(at.start <= dof < at.stop for dof in pull.ratios)]
 
 
-def body_groups(scene: Scene, passive: Passive, blocks: list[list[int]]) -> list[BodyGroup]:
+def body_groups(scene: Scene, passive: Passive, blocks: list[list[int]], dt: float) -> list[BodyGroup]:
     """Blocks of a scene, given as links, by kind, in the order of their first links, free bodies first."""
     tree = scene.tree
     block_of = {i: k for k, links in enumerate(blocks) for i in links}
@@ -116,14 +122,11 @@ def body_groups(scene: Scene, passive: Passive, blocks: list[list[int]]) -> list
     moved = moved_links(scene)
     for k, links in enumerate(blocks):
         loops, springs = tied.get(k, []), pulling.get(k, [])
-        if loops and springs:
-            advice = "Hold these links by joints, or let Distance constraints with no spring do it."
-            raise ConfigurationError("springs", "links that no loop ties", repr(springs[0]), advice)
         own = part_of(tree, links, named=bool(loops or springs))
         if not (loops or springs) and (links[0] in moved or _is_free(own, passive)):
             free.append(links)
         elif loops or springs:
-            kinds.append(BodyGroup(own, loops, np.array([links]), False, springs))
+            kinds.append(BodyGroup(own, loops, np.array([links]), False, springs, dt))
         else:
             made.setdefault(own.fingerprint, (own, []))[1].append(links)
     kinds += [BodyGroup(own, (), np.array(links), False) for own, links in made.values()]
@@ -169,14 +172,14 @@ class Blocks:
         Numbers among the scene's loops of those of the blocks, −1 of springs, and where their rows end among all rows.
     """
 
-    def __init__(self, scene: Scene, passive: Passive, limits: bool, servos: Sequence[Pull] = ()) -> None:
+    def __init__(self, scene: Scene, passive: Passive, limits: bool, dt: float, servos: Sequence[Pull] = ()) -> None:
         tree = scene.tree
         require_inertia(scene.tree)
         self.ties = [
             *(loop.carriers(tree) for loop in (*scene.loops, *scene.springs)),
             *(_links_of(tree, pull) for pull in servos),
         ]
-        self.scene, self.kinds = scene, body_groups(scene, passive, tree.blocks(self.ties))
+        self.scene, self.kinds = scene, body_groups(scene, passive, tree.blocks(self.ties), dt)
         blocks = [links for kind in self.kinds for links in kind.links]
         of = [int(i) for links in blocks for i in links]
         self.links = np.array(of, np.int64)
@@ -189,7 +192,8 @@ class Blocks:
         block_of, place = np.zeros(tree.n_links, np.int64), np.zeros(tree.nv, np.int64)
         for b, links in enumerate(blocks):
             block_of[links] = b
-        place[self.dofs] = np.arange(tree.nv)
+        place[self.dofs], in_q = np.arange(tree.nv), np.zeros(tree.nq, np.int64)
+        in_q[self.coordinates] = np.arange(tree.nq)
         slot = np.zeros(tree.n_links, np.int64)
         slot[self.links] = np.arange(tree.n_links)
         self.of_links = Links(
@@ -222,12 +226,18 @@ class Blocks:
         alone = np.where(np.array(one, bool), np.cumsum(widths) - widths, -1)
         self.bodies = Bodies(first, turns, usual, at, mass, M, L, inverse, loop_rows, loops_at, Q, alone)
         self._describe_free(tree)
-        of_joints = pulls_of_joints(tree) if passive == "model" else []
+        tied = {i for b, links in enumerate(blocks) if loop_rows[b] for i in links}
+        of_joints = pulls_of_joints(tree, tied, dt) if passive == "model" else []
         on = np.repeat(np.arange(len(blocks)), sizes)
-        self.springs = springs_of(self.bodies, on, place, of_joints, lines, servos)
+        self.springs = springs_of(self.bodies, on, place, in_q, of_joints, lines, servos)
         ordered = [c for kind in self.kinds for c in (*kind.loops, *kind.springs)]
         self.order_of_loops = [k for kind in self.kinds for k in (*kind.loop_numbers, *[-1] * len(kind.springs))]
         self.ends_of_loops = np.cumsum([c.size for c in ordered]).astype(np.int64)
+
+    def joint_of(self, dof: int) -> str:
+        """Name of the joint that has a degree of freedom of the blocks."""
+        link = int(np.searchsorted(self.of_links.first_dof, self.dofs[dof], side="right")) - 1
+        return self.scene.tree.joint_names[link]
 
     def _joints(self, rows: Sequence[BoundedJoint]) -> Joints:
         """Joints with limits or friction, in the order of the scene."""

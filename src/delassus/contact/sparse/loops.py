@@ -31,6 +31,8 @@ class Tuning(NamedTuple):
     """Fraction of the kinetic energy that a step may gain beyond the work of joint forces."""
     gain_checked_below: float = 1e-8
     """Errors of loops (m, rad) at the start up to which that is checked: to take back larger ones takes work."""
+    round_off: float = 1e-14
+    """Displacement (m, rad) of joints that is round-off of closed loops: the work along it counts as none."""
 
 
 TUNING = Tuning()
@@ -137,25 +139,28 @@ def close_gaps(bodies: Bodies, state: State, loop: Indices, part: float, x: Arra
     return most
 
 
-@compiled
-def move_loops(bodies: Bodies, state: State, loops: Indices, motion: LoopMotion, x: Array) -> bool:
-    """Smooth motion of all blocks with loops, and their ``target``; whether all of it is resolved. ``x`` is memory.
+@inlined
+def move_loop(motion: LoopMotion, k: int) -> bool:
+    """Smooth motion of the block with loops of a number, under ``forces``; whether it is resolved."""
+    call = motion.calls[k]
+    call_at(call[0], 1, call[1], call[2], call[3], call[4], call[5], call[6], call[7], call[8])
+    return motion.flags[k, 1] == 1.0
 
-    ``target`` is the velocity at its end, without what loops by their rows of now hold.
+
+@compiled
+def aim_loop(bodies: Bodies, state: State, loop: Indices, x: Array) -> None:
+    """``target`` of a block with loops: the velocity at the end of its smooth motion that its rows of now leave.
+
+    ``x`` is memory.
     """
-    resolved = True
-    for k in range(loops.shape[0]):
-        call, b = motion.calls[k], loops[k, 0]
-        call_at(call[0], 1, call[1], call[2], call[3], call[4], call[5], call[6], call[7], call[8])
-        resolved = resolved and motion.flags[k, 1] == 1.0
-        f = bodies.first[b]
-        m = bodies.first[b + 1] - f
-        multiply_by_transpose(bodies.L, bodies.at[b], m, state.loops.reached, f, x)
-        remove_loop_rows(bodies.Q, loops[k, 2], loops[k, 1], m, x)
-        backward(bodies.L, bodies.at[b], m, x, 0)
-        for c in range(m):
-            state.target[f + c] = x[c]
-    return resolved
+    b = loop[0]
+    f = bodies.first[b]
+    m = bodies.first[b + 1] - f
+    multiply_by_transpose(bodies.L, bodies.at[b], m, state.loops.reached, f, x)
+    remove_loop_rows(bodies.Q, loop[2], loop[1], m, x)
+    backward(bodies.L, bodies.at[b], m, x, 0)
+    for c in range(m):
+        state.target[f + c] = x[c]
 
 
 @compiled
@@ -215,21 +220,22 @@ def gains_energy(
     ``last`` that of `Bounces`.
     """
     for k in range(loops.shape[0]):
-        call, b, opened, energy = motion.calls[k], loops[k, 0], 0.0, motion.energies
+        call, b, opened, energy, none = motion.calls[k], loops[k, 0], 0.0, motion.energies, 0.0
         f = bodies.first[b]
         m = bodies.first[b + 1] - f
         for r in range(loops[k, 1]):
             opened = max(opened, abs(state.loops.errors[loops[k, 3] + r]))
         if opened > TUNING.gain_checked_below or motion.pushed[k] == 1 or last[b] > 0.0:
             continue
-        call_at(call[14], 1, call[1], call[2], call[15], call[16])
+        call_at(call[14], 1, call[1], call[2], call[15], call[16])  # of the velocity that it started with
         kinetic, gained = energy[0], -energy[0] - energy[1]
         call_at(call[14], 1, call[10], call[11], call[15], call[16])
         kinetic, gained = max(kinetic, energy[0]), gained + energy[0] + energy[1]
         for c in range(f, f + m):
-            gained -= state.tau[c] * state.loops.moved[c]
+            gained -= motion.forces[c] * state.loops.moved[c]
+            none += TUNING.round_off * abs(motion.forces[c])
         multiply_by_transpose(bodies.L, bodies.at[b], m, state.qdd, f, x)
-        if gained > TUNING.energy_gain * (kinetic + 0.5 * dt * dt * product(x, 0, x, 0, m)):
+        if gained > TUNING.energy_gain * (kinetic + 0.5 * dt * dt * product(x, 0, x, 0, m)) + none:
             return True
     return False
 

@@ -17,7 +17,7 @@ from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH, SPIN, gap_correction, limit_correction
 from delassus.contact.sparse.factor import backward, cholesky, forward, invert
-from delassus.contact.sparse.loops import close_gaps, close_loops, move_loops
+from delassus.contact.sparse.loops import aim_loop, close_gaps, close_loops, move_loop
 from delassus.contact.sparse.records import (
     ATTEMPT,
     CONTACTS,
@@ -31,7 +31,7 @@ from delassus.contact.sparse.records import (
     State,
 )
 from delassus.contact.sparse.rows import add_compliance
-from delassus.contact.sparse.springs import add_springs, push_stiff
+from delassus.contact.sparse.springs import add_springs, force_loops, pull_loops, push_stiff
 from delassus.contact.sparse.sweeps import is_moved, sweep, velocity
 from delassus.spatial.rotations import Array
 
@@ -117,9 +117,15 @@ def free_motion_of_robots(model: Model, data: Data, options: Options, with_sprin
             invert(bodies.L, at, m, bodies.inverse)
     if with_springs:
         push_stiff(model.springs, data)
-    for k in range(model.loops.shape[0]):
-        close_loops(bodies, state, model.loops[k], data.work.K)
-    return regular, move_loops(bodies, state, model.loops, model.loop_motion, data.work.K)
+    resolved, loops, motion, x = True, model.loops, model.loop_motion, data.work.K
+    force_loops(model.springs, data, loops, motion)
+    for k in range(loops.shape[0]):
+        close_loops(bodies, state, loops[k], x)
+        resolved = move_loop(motion, k) and resolved
+        if with_springs and model.springs.block.size > 0 and model.springs.stiff[loops[k, 0]] == 1:
+            pull_loops(model.springs, data, loops[k], motion, options.dt, x)
+        aim_loop(bodies, state, loops[k], x)
+    return regular, resolved
 
 
 @compiled

@@ -121,7 +121,8 @@ class LoopMotion(NamedTuple):
 
     ``calls`` are addresses: of `smooth_motion` and its arrays, of `constraint_errors` after the step and its own, and
     of `energies`. ``flags`` are those of `smooth_motion`, ``pushed`` whether impulses acted. ``errors``,
-    ``rates`` and ``energies`` (J, kinetic and potential) are of one block at a time.
+    ``rates`` and ``energies`` (J, kinetic and potential) are of one block at a time. Smooth motion begins
+    with the velocity ``start`` (nv), under joint ``forces`` (nv): those of now, or with what springs do to them.
     """
 
     calls: Indices
@@ -130,6 +131,8 @@ class LoopMotion(NamedTuple):
     errors: Array
     rates: Array
     energies: Array
+    start: Array
+    forces: Array
 
 
 class RowLaws(NamedTuple):
@@ -335,8 +338,10 @@ class Springs(NamedTuple):
     which are zero where forces are cut off, with its ``stiffness`` and ``damping`` (of what is stretched by 1 in ratios
     of 1); ``size`` is the mobility along it, of usual inertias, and ``of_controls`` says whether controls make it. Of
     one along a line between two points, whose ratios change, ``row[s]`` is where these begin in ``Q`` (−1 of others),
-    and ``error[s]`` is the place of its stretch in `LoopState.errors`. In
+    and ``error[s]`` is the place of its stretch in `LoopState.errors`. Of one of a joint in loops, ``coordinate[s]`` is
+    that of its position in ``q`` (−1 of others), and ``rest[s]`` that without force. In
     steps ``stiff`` blocks are those that some act on, ``push`` what momenta gain without impulses, then velocities.
+    Of blocks with loops ``pull`` is what springs add to momenta of the step without contacts.
     """
 
     first: Indices
@@ -349,8 +354,11 @@ class Springs(NamedTuple):
     of_controls: Indices
     row: Indices
     error: Indices
+    coordinate: Indices
+    rest: Array
     stiff: Indices
     push: Array
+    pull: Array
 
 
 class Model(NamedTuple):

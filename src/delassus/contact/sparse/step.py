@@ -87,6 +87,7 @@ from delassus.contact.sparse.rows import (
 )
 from delassus.contact.sparse.sleep import fall_asleep, stop_sleeping, wake_touched
 from delassus.contact.sparse.spins import START, lever, prepare_patch, spin_rows
+from delassus.contact.sparse.springs import move_stiff_loops
 from delassus.contact.sparse.tape import begin_tape, record_parts, record_problem
 from delassus.contact.sparse.turning import add_turning, any_turning, place_ahead
 from delassus.spatial.rotations import Array
@@ -420,6 +421,8 @@ def end_step(model: Model, data: Data, options: Options) -> int:
     share(CORRECTION, data.islands.island[bodies.at.size], model, data, options)
     for c in range(state.shift.size if progress[IMPACTS] > 0 else 0):
         state.shift[c] += data.progress.bounces.late[c]
+    if not move_stiff_loops(model.springs, model.loops, model.loop_motion):
+        statuses[COARSE_STEP] = 1
     add_smooth_motion(bodies, state, model.loops, model.loop_motion, options.dt)
     update_positions(model.updates)
     share(INTEGRATION, model.free[1], model, data, options)

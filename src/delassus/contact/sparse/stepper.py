@@ -124,7 +124,7 @@ class BlockSteps:
     ) -> None:  # fmt: skip
         self.threads = threads
         self._threads, self._least = number_with_helpers(threads), ENOUGH_PAIRS if threads is None else 0
-        self.blocks = blocks = Blocks(scene, passive, limits, servos)
+        self.blocks = blocks = Blocks(scene, passive, limits, options.dt, servos)
         self.detector = CollisionDetector(scene)
         self._impulses_of, self._sleeps = impulses_of, options.sleep > 0.0
         self._of_scene = np.argsort(blocks.coordinates), np.argsort(blocks.dofs)
@@ -164,6 +164,7 @@ class BlockSteps:
         self._kernels = list[Kernel]()
         sizes = blocks.loops[:, 1]
         flags, energies, (errors, rates) = np.zeros((len(sizes), 2)), np.zeros(2), np.zeros((2, sizes.max(initial=0)))
+        start, forces = np.zeros((2, len(blocks.dofs)))
         motions, updates, free, loops = list[list[int]](), list[list[int]](), [0] * 9, list[list[int]]()
         b = link = q = rows = J = 0
 
@@ -191,14 +192,14 @@ class BlockSteps:
             if m:
                 reached = s.loops.moved[v:], s.loops.reached[v:], flags[len(loops) :]
                 loops.append(
-                    call("smooth_motion", 1, *state, self._dt, correction, *reached)
+                    call("smooth_motion", 1, s.q[q:], start[v:], forces[v:], self._dt, correction, *reached)
                     + call("constraint_errors", 1, *after, errors, rates)
-                    + call("energies", 1, energies, energies[1:])
+                    + call("smooth_energies", 1, energies, energies[1:])
                 )
             m += len(kind.springs)
             b, link, q, rows, J = b + k, link + k * tree.n_links, q + k * tree.nq, rows + m, J + m * tree.nv
         calls = _table(loops, 17), np.zeros(len(loops), np.int64)
-        loop_motion = LoopMotion(*calls, flags, errors, rates, energies)
+        loop_motion = LoopMotion(*calls, flags, errors, rates, energies, start, forces)
         return _table(motions, 13), _table(updates, 8), np.array(free, np.int64), loop_motion
 
     def _make_room(self, n: int, fill: int, entries: int) -> None:

@@ -62,6 +62,7 @@ from delassus.algorithms.contact.solution import (
     Weights,
     blocks_with_loops,
     implied,
+    patches_of,
     points_of,
     pushes,
 )
@@ -73,7 +74,7 @@ from delassus.algorithms.loops.impulses import ClosedLoops, LoopImpulses
 from delassus.algorithms.rnea import momentum
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import BoundedJoint
-from delassus.constraints.contact import bounded_joints_of
+from delassus.constraints.contact import bounded_joints_of, spins_of
 from delassus.constraints.paths import StepPath
 from delassus.spatial.motion import column, from_entries, minus, plus
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
@@ -96,7 +97,10 @@ class KernelStep:
                 (self.others if c.n_impulses else self.loops).extend(range(rows.start, rows.stop))
         self.problem.follow(StepPath(self.motion, self.h, self.penetration, epsilon))
         self.points = points_of(self.problem, given)
-        self.weights = Weights.of(self.tree, bounded_joints_of(self.problem.constraints), len(self.points))
+        joints, spins = bounded_joints_of(self.problem.constraints), spins_of(self.problem.constraints)
+        self.lengths = [length for c in spins for length in c.row_lengths()]
+        self.patches = patches_of(self.problem, self.points, 3 * len(self.points) + len(joints))
+        self.weights = Weights.of(self.tree, joints, len(self.points), len(self.lengths))
         self.springs, self.instant, self.bodies = given.springs_in(self.problem), self, given.bodies(self.problem)
         if self.springs is not None:  # in an instant they do nothing
             self.instant = copy(self)
@@ -110,6 +114,13 @@ class KernelStep:
         self.added = {} if self.springs is None else self.springs.added()
         self.space = JointSpace(self.motion, self.added)
         self._close_loops()
+
+    def _law(self, point: int, rate: Scalar) -> PointLaw:
+        """Law of a contact point whose gap may close at a rate."""
+        candidate, mu, _ = self.points[point]
+        if point not in self.patches:
+            return PointLaw(3 * point, mu, rate, candidate.belt)
+        return replace(self.patches[point], rate=rate, belt=candidate.belt)
 
     def solve(
         self, start: Sequence[Scalar], solver: Solver, times: int, tolerance: float, pyramid: bool
@@ -141,8 +152,7 @@ class KernelStep:
             y = self._ending_with(y, blocks)
             free, taken = self._beside_loops(column(ops, self.space.along_rows(y)))
         displaced = self.displaced_rows(late)
-        of_each = zip(self.points, rates, displaced[2::3], strict=False)
-        laws = [PointLaw(3 * k, mu, x + self.over_h * s, c.belt) for k, ((c, mu, _), x, s) in enumerate(of_each)]
+        laws = [self._law(k, x + self.over_h * displaced[3 * k + 2]) for k, x in enumerate(rates)]
         image: LawImage = StepProblem.image
         if self.smoothing is not None:
             of_points = self.smoothing_of_points(struck)
@@ -152,7 +162,8 @@ class KernelStep:
             ]
             image = partial(self._image_by_modes, of_points, late)
         follows = image if self.loops else None  # else it does from the motion
-        last = plain = self._taken(solved(free, laws, along_rows(start, joints), 0.0, joints, follows), y, taken)
+        begin = along_rows(start, joints, self.lengths)
+        last = plain = self._taken(solved(free, laws, begin, 0.0, joints, follows), y, taken)
         if not self.loops:
             missed = partial(self._momentum, motion, before)
             of_laws = RowsOfLaws.of(self.problem, self.space, self.others)
@@ -171,9 +182,9 @@ class KernelStep:
         if struck is not None:
             moved = moved._replace(shift=plus(moved.shift, late))
         q, v = position_update(ops, self.problem, list(self.q), moved.velocity, self.h, moved.shift)
-        impulses, residuals = apart(ops, found.p, joints), list(found.residuals)
+        impulses, residuals = apart(ops, found.p, joints, lengths=self.lengths), list(found.residuals)
         if struck is not None:
-            of_impact = apart(ops, struck.p, joints, of_limits=True)
+            of_impact = apart(ops, struck.p, joints, True, self.lengths)
             impulses = plus(impulses, of_impact)
             residuals = [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
         return StepSolution(q, v, impulses, residuals, motion, before, last, correction, struck, moved, displaced)
@@ -250,8 +261,8 @@ class KernelStep:
             terms = [x * x * g for x, g in zip(impulses, mobilities, strict=True)]
             moves[k] = ops.less(TUNING.held_fraction * self.epsilon * sum(terms, size), G[k][k])
         for row in range(0, 3 * len(self.points), 3):
-            for k in range(2):
-                moves[row + k] = moves[row + k] * moves[row + 2]
+            for k in (row, row + 1, *(self.patches[row // 3].spins if row // 3 in self.patches else ())):
+                moves[k] = moves[k] * moves[row + 2]
         for k, size in enumerate(self.size_of):
             G[k][k] = ops.select(moves[k], G[k][k], PROXIMAL * size)
             for j in range(k):
@@ -284,9 +295,9 @@ class KernelStep:
 
     def displaced_rows(self, late: Sequence[Scalar]) -> list[Scalar]:
         """How far a displacement (nv) moves points along their normals, and joints; zero of other rows."""
-        ops, n = self.ops, 3 * len(self.points)
+        ops, n, end = self.ops, 3 * len(self.points), len(self.others) - len(self.lengths)
         moved = column(ops, self.space.J @ from_entries(ops, late)) if self.others else []
-        return [moved[row] if k >= n or k % 3 == 2 else 0.0 for k, row in enumerate(self.others)]
+        return [moved[row] if n <= k < end or (k < n and k % 3 == 2) else 0.0 for k, row in enumerate(self.others)]
 
     # -- derivatives ---------------------------------------------------------------------------------------------------
 
@@ -340,10 +351,7 @@ class KernelStep:
         y = self.over_factor(start)
         u = column(ops, self.space.along_rows(y))
         begin = [u[k] for k in self.others]  # what opens loops is left to the motion after the impact
-        laws = [
-            PointLaw(3 * k, friction, ops.select(hits, 0.0, OUT_OF_REACH), candidate.belt)
-            for k, ((candidate, friction, _), hits) in enumerate(zip(self.points, when.hits, strict=True))
-        ]
+        laws = [self._law(k, ops.select(hits, 0.0, OUT_OF_REACH)) for k, hits in enumerate(when.hits)]
         limits, none = list[JointLaw](), cast(list[Scalar], [0.0] * len(begin))
         for x, c in zip(joints, bounded_joints_of(self.problem.constraints), strict=True):
             sides = zip(x.bounds, (-OUT_OF_REACH, OUT_OF_REACH), strict=True)
@@ -478,6 +486,10 @@ class KernelStep:
         of_rows = self.all_impulses(impulses, goals.taken)
         whole = column(ops, self.space.back_substitution(ops.zeros(self.tree.nv, 1), of_rows))
         moves = [sum((g * x for g, x in zip(G[k], impulses, strict=True)), goals.by_loops[k]) for k in range(len(G))]
-        moved, turned = largest_of(ops, moves, self.weights.rows), largest_of(ops, whole, self.weights.joints)
+        in_laws = list(moves)
+        for x in self.patches.values():
+            for k in x.spins:
+                in_laws[k] = x.over * moves[k]
+        moved, turned = largest_of(ops, in_laws, self.weights.rows), largest_of(ops, whole, self.weights.joints)
         by_rows = ops.minimum(TUNING.most_displacement * goals.most / moved, 1.0)
         return Displacement(whole, by_rows, ops.minimum(1.0 / (by_rows * turned), 1.0), column(ops, of_rows), moves)

@@ -82,6 +82,12 @@ class PointLaw:
         """Impulses of its law from those of its rows."""
         return [*p[:3], *(self.friction * x for x in p[3:])]
 
+    def sizes(self, mobilities: Sequence[Scalar]) -> list[Scalar]:
+        """Mobilities of its law from those of all rows."""
+        a, b, normal = mobilities[self.row : self.row + 3]
+        tangents = [a, b] if self.slides is None else [self.slides * a, self.slides * b]
+        return [*tangents, normal, *(self.over * self.over * mobilities[k] for k in self.spins)]
+
     def of_block(self, W: Sequence[Sequence[Scalar]]) -> list[list[Scalar]]:
         """Mobility of its law from a matrix of all rows."""
         own = [self.in_law([W[i][k] for k in self.rows]) for i in self.rows]
@@ -148,9 +154,8 @@ class StepProblem:
         # a little more: some rows cannot move, and what stays where it is solves a law whatever the step
         least = [PROXIMAL * size + SQUARE_FLOOR for size in size_of]
         for x in self.points:
-            sizes = [*size_of[x.row : x.row + 3], *(x.over * x.over * size_of[k] for k in x.spins)]
             for k in x.rows:
-                least[k] = PROXIMAL * maximum_of(ops, sizes) + SQUARE_FLOOR
+                least[k] = PROXIMAL * maximum_of(ops, x.sizes(size_of)) + SQUARE_FLOOR
         # solutions do not depend on mobilities that scale laws
         self.own_mobility = [ops.derived(self.G[k][k] + size, 0.0) for k, size in enumerate(least)]
         self.mobility, self.blocks = list(self.own_mobility), list[PointBlock | PatchBlock]()

@@ -439,7 +439,7 @@ class KernelStep:
             back, least = law.gap_correction(ops, candidate.gap, moved, self.penetration, TUNING.correction)
             wanted.append(back)
             bounds[row] = least, None
-            mean = sum(self.size_of[row - 2 : row + 1]) * (1.0 / 3.0)
+            mean = sum(self._law(row // 3, 0.0).sizes(self.size_of)) * (1.0 / 3.0)
             own.append(G[row][row] + TUNING.compliance * ops.maximum(mean, immobile))
         for bounded, row in limited:
             sides: list[Scalar | None] = [None, None]
@@ -488,8 +488,8 @@ class KernelStep:
         moves = [sum((g * x for g, x in zip(G[k], impulses, strict=True)), goals.by_loops[k]) for k in range(len(G))]
         in_laws = list(moves)
         for x in self.patches.values():
-            for k in x.spins:
-                in_laws[k] = x.over * moves[k]
+            for k, y in zip(x.rows, x.in_law([moves[k] for k in x.rows]), strict=True):
+                in_laws[k] = y if x.slides is None or k not in (x.row, x.row + 1) else x.slides * y
         moved, turned = largest_of(ops, in_laws, self.weights.rows), largest_of(ops, whole, self.weights.joints)
         by_rows = ops.minimum(TUNING.most_displacement * goals.most / moved, 1.0)
         return Displacement(whole, by_rows, ops.minimum(1.0 / (by_rows * turned), 1.0), column(ops, of_rows), moves)

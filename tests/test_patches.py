@@ -11,7 +11,9 @@ import delassus as ds
 from delassus.contact import Box, Collider, ContactSet, ContactStep, HalfSpace, Scene, Sphere, State, audit, formulate
 from delassus.errors import ConfigurationError
 from delassus.simulate import load_checkpoint, save_checkpoint
+from internals import NumpyRequest
 from random_trees import ARM, some_mechanism
+from tools import requested
 
 G, MASS, RADIUS, MU, DT = 9.81, 1.0, 0.1, 0.5, 1e-3
 BALL = Sphere(RADIUS)
@@ -31,6 +33,48 @@ def ball_scene(slope=0.0, **friction):
     gravity = [G * np.sin(slope), 0, -G * np.cos(slope)]
     rule = "max" if friction.get("friction") != 0 else "harmonic-mean"
     return Scene(body, colliders, gravity=gravity, friction_rule=rule)
+
+
+class InKernel:
+    """A simulator's scene in steps of its kernel, with the simulator's names; contacts have all of their lengths."""
+
+    def __init__(self, sim):
+        self._sim, self.dt, self.q, self.v, self.time = sim, sim.dt, sim.q, sim.v, 0.0
+        self._kernel = sim.scene.contact_step(tolerance=1e-10, sweeps=2000, gravity=sim.scene.gravity)
+        self._p, self._none = np.zeros(self._kernel.arguments[2].shape), np.zeros(self.v.size)
+
+    def step(self, tau=None):
+        tau = self._none if tau is None else tau
+        self.q, self.v, self._p, _ = self._kernel(self.q, self.v, self._p, tau, self.dt)
+        self.time += self.dt
+
+    def run(self, duration):
+        for _ in range(round(duration / self.dt)):
+            self.step()
+
+    def twist(self, name):
+        self._sim.q, self._sim.v = self.q, self.v
+        return self._sim.twist(name)
+
+    @property
+    def _contacts(self):
+        return [c for c in self._kernel.request.constraints if isinstance(c, ds.Contact)]
+
+    @property
+    def impulses(self):
+        return self._p[: 3 * sum(c.n_points for c in self._contacts)].reshape(-1, 3)
+
+    @property
+    def angular_impulses(self):
+        axes = [axis for c in self._contacts for _ in range(c.n_points) for axis, _ in c.lengths]
+        owner = [k for k, c in enumerate(self._contacts) for _ in range(c.n_points) for _ in c.lengths]
+        out = np.zeros((len(self.impulses), 3))
+        out[owner, axes] = self._p[self._p.size - len(axes) :]
+        return out
+
+
+IN_BOTH = pytest.mark.parametrize("made", [lambda sim: sim, InKernel], ids=["scene", "kernel"])
+"""What holds in steps of scenes and of kernels."""
 
 
 def ball_on_plane(v0, slope=0.0, height=RADIUS, dt=DT, **friction):
@@ -169,13 +213,14 @@ def steady_rolling(rolling, mu):
     return ratio * torque / MASS, slip
 
 
+@IN_BOTH
 @pytest.mark.parametrize(("rolling", "mu"), [(1e-4, 0.5), (2e-3, 0.5), (1e-2, 0.8)])
-def test_a_ball_rolls_to_rest(rolling, mu):
+def test_a_ball_rolls_to_rest(rolling, mu, made):
     """At 5/7 of ``l g / r``, but for the creep that the ellipse has: of order ``(l / μ r)²``."""
     a, slip = steady_rolling(rolling, mu)
     assert a == pytest.approx(5 / 7 * rolling * G / RADIUS, rel=2 * (rolling / mu / RADIUS) ** 2)
     V = 300 * DT * a
-    sim = ball_on_plane([V, 0, 0, 0, V / RADIUS / (1 + slip), 0], rolling=rolling, friction=mu)
+    sim = made(ball_on_plane([V, 0, 0, 0, V / RADIUS / (1 + slip), 0], rolling=rolling, friction=mu))
     sim.run(200 * DT)
     twist = sim.twist("ball")
     assert twist[0] == pytest.approx(V - 200 * DT * a, rel=1e-6)
@@ -186,22 +231,24 @@ def test_a_ball_rolls_to_rest(rolling, mu):
     assert np.abs(sim.v).max() < 1e-9 and sim.q[0] == at
 
 
-def test_a_ball_rests_on_a_slope_by_rolling_friction():
+@IN_BOTH
+def test_a_ball_rests_on_a_slope_by_rolling_friction(made):
     """Up to ``(tan β / μ)² + (r tan β / l)² = 1``: friction holds the weight, and the torque that it has then."""
     rolling = 0.01
     limit = 1 / np.hypot(1 / MU, RADIUS / rolling)
     for part, moves in ((0.999, False), (1.001, True)):
-        sim = ball_on_plane(np.zeros(6), np.arctan(part * limit), rolling=rolling)
+        sim = made(ball_on_plane(np.zeros(6), np.arctan(part * limit), rolling=rolling))
         sim.run(0.3)
         assert (np.abs(sim.v).max() > 1e-4) == moves
         assert moves or sim.q[0] == pytest.approx(0.0, abs=1e-12)
 
 
+@IN_BOTH
 @pytest.mark.parametrize("mu", [0.5, 0.0])
-def test_a_spinning_ball_comes_to_rest(mu):
+def test_a_spinning_ball_comes_to_rest(mu, made):
     """At ``l g m / I``, whether or not there is other friction; and it does not lift off by its spin."""
     torsional, spin = 0.02, 3.0
-    sim = ball_on_plane([0, 0, 0, 0, 0, spin], torsional=torsional, friction=mu)
+    sim = made(ball_on_plane([0, 0, 0, 0, 0, spin], torsional=torsional, friction=mu))
     rate = torsional * MASS * G / INERTIA
     for _ in range(50):
         sim.step()
@@ -212,7 +259,8 @@ def test_a_spinning_ball_comes_to_rest(mu):
     assert np.abs(sim.v).max() < 1e-9
 
 
-def test_an_impact_turns_by_its_impulse():
+@IN_BOTH
+def test_an_impact_turns_by_its_impulse(made):
     """A spinning ball that bounces: both phases together take ``l (1 + ε) m V`` of angular momentum."""
     torsional, V, spin = 0.01, 2.0, 50.0
     body = ds.mechanisms.free_body(MASS, BALL.inertia(MASS), name="ball")
@@ -221,7 +269,8 @@ def test_an_impact_turns_by_its_impulse():
         for link, shape in (("ball", BALL), ("world", HalfSpace()))
     ]
     scene = Scene(body, colliders, gravity=[0, 0, 0])
-    sim = ds.Simulator(scene, q0=[0, 0, RADIUS + 1e-9, 0, 0, 0, 1], v0=[0, 0, -V, 0, 0, spin], dt=DT, tolerance=1e-10)
+    q0, v0 = [0, 0, RADIUS + 1e-9, 0, 0, 0, 1], [0, 0, -V, 0, 0, spin]
+    sim = made(ds.Simulator(scene, q0=q0, v0=v0, dt=DT, tolerance=1e-10))
     sim.step()
     assert sim.v[2] == pytest.approx(0.5 * V)
     assert sim.v[5] == pytest.approx(spin - 1.5 * torsional * MASS * V / INERTIA)
@@ -237,8 +286,9 @@ def finger():
     return ds.load(FINGER)
 
 
+@IN_BOTH
 @pytest.mark.parametrize("part", [0.5, 0.999, 1.001])
-def test_two_fingers_hold_a_rod_off_its_centre_of_mass(finger, part):
+def test_two_fingers_hold_a_rod_off_its_centre_of_mass(finger, part, made):
     """Up to ``(m g / 2 μ N)² + (m g d / 2 l N)² = 1`` of both fingers together; then it turns and slides."""
     N, mass, mu, torsional = 20.0, 0.5, 0.8, 0.02
     rod = Box(0.4, 0.02, 0.03)
@@ -247,7 +297,7 @@ def test_two_fingers_hold_a_rod_off_its_centre_of_mass(finger, part):
     colliders = [Collider(f"{name}/tip", Sphere(0.02), friction=mu, torsional=torsional) for name in "ab"]
     scene = Scene(robots, [*colliders, Collider("rod/body", rod, friction=mu)], friction_rule="max")
     q0 = scene.configuration(a=[-0.03], b=[0.03], rod=[part * lever, 0, 0, 0, 0, 0, 1])
-    sim, tau = ds.Simulator(scene, q0=q0, dt=DT), np.zeros(scene.tree.nv)
+    sim, tau = made(ds.Simulator(scene, q0=q0, dt=DT)), np.zeros(scene.tree.nv)
     tau[scene.v_slice("a")], tau[scene.v_slice("b")] = N, -N
     for _ in range(200):
         sim.step(tau)
@@ -353,6 +403,94 @@ def test_states_with_patches_go_on_to_the_last_bit(tmp_path):
         load_checkpoint(Scene(dict(sim.scene.robots), stronger), tmp_path / "a.npz")
 
 
+def go_alike(sim, steps, atol):
+    """Steps of a simulator, each made by its kernel too; the largest impulse of spins."""
+    kernel = sim.scene.contact_step(tolerance=1e-10, sweeps=2000, passive="none", limits=False)
+    p, tau, turned = np.zeros(kernel.arguments[2].shape), np.zeros(sim.v.size), 0.0
+    for _ in range(steps):
+        q, v = sim.q, sim.v
+        sim.step()
+        q, v, p, residuals = kernel(q, v, p, tau, sim.dt)
+        np.testing.assert_allclose(v, sim.v, atol=atol)
+        np.testing.assert_allclose(q, sim.q, atol=atol)
+        assert residuals[:2].max() < 1e-10
+        turned = max(turned, np.abs(sim.angular_impulses).max(initial=0.0))
+    return turned
+
+
+ALIKE = 2e-7
+"""Of velocities (m/s, rad/s), both solved to 1e-10 m/s: times what turns by it, and over small mobilities."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 5, 8, 9])
+def test_kernels_of_random_trees_go_as_scenes_do(seed):
+    """Spheres on a floor and in one another, with any of friction, torsional and rolling friction; rows may depend."""
+    tree, rng = some_mechanism(seed, 5, ("fixed", "floating")[seed % 2]).tree, np.random.default_rng(seed)
+    balls = [
+        Collider(
+            name, Sphere(0.15), friction=float(rng.choice([0, 0.4, 0.9])), torsional=float(rng.choice([0, 0.02, 0.1])),
+            rolling=float(rng.choice([0, 0.01, 0.05])),
+        )
+        for name in tree.link_names[-3:]
+    ]  # fmt: skip
+    q0 = tree.random(rng)
+    lowest = min(ds.forward_kinematics(tree, q0, c.link)[2, 3] for c in balls)
+    scene = Scene(tree, [Collider("world", HalfSpace(), (0, 0, lowest - 0.149)), *balls])
+    options = {"max_overlap": 9.0, "passive": "none", "limits": False, "turning": False, "tolerance": 1e-10}
+    sim = ds.Simulator(scene, q0=q0, v0=rng.normal(size=tree.nv), dt=DT, **options)
+    assert go_alike(sim, 100, ALIKE) > 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("restitution", [0.0, 0.8])
+def test_kernels_of_two_bodies_go_as_scenes_do(restitution):
+    """A cube that falls on a ball, both of which turn, slide and roll on."""
+    sim = pile(1, 2, restitution)
+    sim.tolerance = 1e-10
+    assert go_alike(sim, 100, ALIKE) > 1e-5
+
+
+def test_kernels_take_friction_that_comes_with_calls_and_batches():
+    """Also none, with which tangents have no rows; on a belt; each state as it is alone, and as its own scene."""
+    n, rng = 6, np.random.default_rng(0)
+    mu = np.where(np.arange(n) % 3 == 0, 0.0, rng.uniform(0.1, 1.0, n))
+    v = rng.normal(size=(n, 6)) * [1, 1, 0.1, 10, 10, 10]
+    given = np.tile([0, 0, RADIUS, 0, 0, 0, 1.0], (n, 1)), v, np.zeros((n, 6)), np.zeros((n, 6)), DT
+
+    def scene(friction):
+        floor = Collider("world", HalfSpace(), friction=friction, surface_velocity=(0.3, -0.2, 0))
+        body = ds.mechanisms.free_body(MASS, BALL.inertia(MASS), name="ball")
+        return Scene(body, [Collider("ball", BALL, friction=friction, torsional=0.02, rolling=0.01), floor])
+
+    kernel = scene(0.5).contact_step(friction="input", tolerance=1e-10, sweeps=2000)
+    _, found, p, _ = kernel(*given, mu[:, None])
+    for k in range(n):
+        sim = ds.Simulator(scene(mu[k]), q0=given[0][k], v0=v[k], dt=DT, tolerance=1e-10)
+        sim.step()
+        assert found[k] == pytest.approx(sim.v, abs=CLOSE)
+        assert p[k, 5] == pytest.approx(sim.angular_impulses[0, 2], abs=CLOSE)  # about the normal
+        assert kernel(*(x[k] for x in given[:4]), DT, mu[k : k + 1])[1] == pytest.approx(found[k], abs=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("restitution", [0.0, 0.6])
+def test_solvers_of_scenes_solve_patches_of_kernels(restitution):
+    """The last fallback of calls, here at every state: a cube on its corners, also without Coulomb's friction."""
+    n, rng, cube = 6, np.random.default_rng(0), Box(0.2, 0.2, 0.2)
+    body, lengths = ds.mechanisms.free_body(MASS, cube.inertia(MASS), name="cube"), {"torsional": 0.02, "rolling": 0.01}
+    contact = ds.Contact("cube", cube, friction=0.5, restitution=restitution, **lengths)
+    asked = requested(body, contact, "contact_step", friction="input", tolerance=1e-8)
+    exact = replace(asked, options=replace(asked.options, solver="exact"))
+    values = {
+        "q": np.tile([0, 0, 0.1, 0, 0, 0, 1.0], (n, 1)), "v": rng.normal(size=(n, 6)) * [1, 1, 0.5, 1, 1, 9],
+        "impulses": np.zeros((n, 48)), "tau": np.zeros((n, 6)), "dt": np.full(n, DT),
+        "friction": np.where(np.arange(n)[:, None] % 3 == 0, 0.0, 0.5),
+    }  # fmt: skip
+    found = NumpyRequest(exact, values, (n,)).run()
+    assert found["residuals"].max() < 1e-8 and np.count_nonzero(found["impulses_next"][:, 24:]) > 3 * n
+
+
 def test_force_sensors_feel_torsional_friction():
     """The joint that carries a fixed ball feels the torque by which it slows another one that spins on top of it."""
     stand = """<mujoco><worldbody><body name="stand"><joint type="slide" axis="0 0 1" range="0 1e-9" limited="true"/>
@@ -361,9 +499,12 @@ def test_force_sensors_feel_torsional_friction():
     scene = Scene({"s": ds.load(stand), "ball": ds.mechanisms.free_body(MASS, BALL.inertia(MASS))},
                   [Collider("s/stand", Box(0.3, 0.3, 0.2), torsional=0.02), Collider("ball/body", BALL)])  # fmt: skip
     q0 = scene.configuration(s=[0.0], ball=[0, 0, 0.2, 0, 0, 0, 1])
-    sim = ds.Simulator(scene, q0=q0, v0=scene.velocity(ball=[0, 0, 0, 0, 0, 9.0]), dt=DT)
+    v0, expected = scene.velocity(ball=[0, 0, 0, 0, 0, 9.0]), pytest.approx([0, 0, -0.02 * MASS * G], abs=1e-6)
+    sim = ds.Simulator(scene, q0=q0, v0=v0, dt=DT)
     sim.step()
-    assert sim.sensors()["s/felt"] == pytest.approx([0, 0, -0.02 * MASS * G], abs=1e-6)
+    assert sim.sensors()["s/felt"] == expected
+    kernel = scene.contact_step(outputs=("sensors",), tolerance=1e-8)
+    assert kernel(q0, v0, np.zeros(kernel.arguments[2].shape), 0 * v0, DT) == expected
 
 
 def slab_on_balls(**lengths):
@@ -407,8 +548,18 @@ def test_what_has_no_patches_refuses_them(name):
     ):
         with pytest.raises(ConfigurationError, match=rf"{name}=0.01.* of collider 'ball'"):
             call()
-    with pytest.warns(ds.DelassusWarning, match=rf"leave out .*{name}=0.01.* of collider 'ball'"):
-        scene.constraints()
+    made = scene.constraints()
+    with pytest.raises(ConfigurationError, match=r"solver: .*'pgs', and torsional or rolling .*Contact\('ball'"):
+        ds.compile(scene.tree, made, "contact_step", solver="pgs")
+    for derivative in (
+        lambda: ds.compile(scene.tree, made, "contact_step_derivatives"),
+        lambda: ds.compile(scene.tree, made, "contact_step").derivative("vjp"),
+    ):
+        with pytest.raises(ConfigurationError, match=rf"{name}=0.01.* of Contact\('ball'"):
+            derivative()
+    for wrong in (-0.1, np.nan, "wide"):
+        with pytest.raises(ConfigurationError, match=f"{name} of a contact on 'ball'"):
+            ds.Contact("ball", BALL, **{name: wrong})
     plain = scene.with_material(**{name: 0.0})
     assert plain.constraints() and ds.Simulator(plain, solver="nsgs", q0=sim.q).solver == "nsgs"
     again = plain.without("ball").add("egg", BALL, mass=1.0, **{name: 0.01})
@@ -468,7 +619,7 @@ def test_smoothed_derivatives_of_a_ball_that_spins(part):
     """
     torsional, smoothing = 0.02, 1e-3
     most = torsional * G * DT * MASS / INERTIA
-    sim = ball_on_plane([0, 0, 0, 0, 0, part * most], torsional=torsional, turning=False)
+    sim = ball_on_plane([0, 0, 0, 0, 0, part * most], torsional=torsional)
     sim.step()
     margin = torsional / MU * (part - 1.0) * most
     found, smoothed = sim.step_derivatives(), sim.step_derivatives(smoothing=smoothing)

@@ -18,6 +18,7 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.kinematics import body_poses, frame_pose, seen_from
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import accelerations
+from delassus.constraints.contact import spins_of
 from delassus.constraints.frame import as_frame
 from delassus.constraints.sensors import KINDS, UNLIMITED, Sensor
 from delassus.constraints.shapes.rays import ray_meets
@@ -321,6 +322,18 @@ def contact_wrenches(problem: Problem, forces: Sequence[ContactForce]) -> dict[i
                 moment = cross(ops, x.point - problem.origins[link], force)
                 wrench = ops.vstack([to_link @ force, to_link @ moment])
                 out[link] = out[link] + wrench if link in out else wrench
+    return out
+
+
+def spin_wrenches(problem: Problem, impulses: Sequence[Scalar], over_h: Scalar) -> list[tuple[int, Matrix]]:
+    """Links and mean wrenches (6 × 1) in body frames of angular impulses about axes of contacts (N m s)."""
+    ops, given, out = problem.ops, iter(impulses), list[tuple[int, Matrix]]()
+    for c in spins_of(problem.constraints):
+        for point in problem.candidates[c.of]:
+            axes = [ops.take(point.axes, None, (axis,)) for axis, _ in c.contact.lengths]
+            moment = ops.hstack(axes) @ from_entries(ops, [over_h * next(given) for _ in axes])
+            for link, own in zip(point.arms, (moment, -moment), strict=False):
+                out.append((link, ops.vstack([ops.zeros(3, 1), ops.transpose(problem.link_rotations[link]) @ own])))
     return out
 
 

@@ -12,7 +12,8 @@ constraint        rows  meaning
 `Rows`            any   any rows on the twist of a link; they may come with each call
 `JointRows`       any   linear combinations of the velocities of joints: couplings, mimic joints, fixed tendons
 `CenterOfMass`    3     the centre of mass of all links does not move
-`Contact`         any   three rows a point that may touch the ground or another link; of contact steps
+`Contact`         any   three rows a point that may touch the ground or another link; of contact steps, which have
+                        rows of their own for torsional and rolling friction
 ================  ====  =======================================================================================
 
 `Frame` says where on a link, `Sensor` what is measured there.

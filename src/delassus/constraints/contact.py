@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import isfinite
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ from delassus.frozen import Parts, read_only
 from delassus.model.check import check_number, check_vector
 from delassus.model.shapes import Mesh
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.motion import column, cross_matrix, dot, from_entries, scaled
+from delassus.spatial.motion import column, cross_matrix, dot, from_entries, scaled, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import Array
 
@@ -70,13 +71,17 @@ class Contact(Constraint):
         Velocity (m/s) of the surface of the ground, or of the other shape, over itself, as of a conveyor belt: along
         the axes of its frame, which are the world's for ``"plane"`` and ``"input"``. What of it lies in the plane of a
         contact counts. ``"input"`` makes it the argument ``surface_velocity{i}`` (3,) of the i-th constraint.
+    torsional, rolling : float
+        Lengths (m) of torsional and of rolling friction, as of a `Collider`: a normal force ``N`` resists turning
+        about the normal by up to ``torsional N``, and rolling by up to ``rolling N``, if it resists nothing else. Such
+        contacts have impulses about their axes, too, and kernels of them have no derivatives.
 
     Raises
     ------
     ConstraintError
         Another kind of shape or ground; with a robot: a frame that does not move, or two on one link.
     ConfigurationError
-        Negative friction, or restitution outside [0, 1].
+        Negative friction or lengths, or restitution outside [0, 1].
 
     Examples
     --------
@@ -91,6 +96,8 @@ class Contact(Constraint):
     friction: float
     restitution: float
     surface_velocity: Array | Literal["input"]
+    torsional: float
+    rolling: float
 
     def __init__(
         self,
@@ -101,6 +108,8 @@ class Contact(Constraint):
         friction: float = 0.5,
         restitution: float = 0.0,
         surface_velocity: ArrayLike | Literal["input"] = (0.0, 0.0, 0.0),
+        torsional: float = 0.0,
+        rolling: float = 0.0,
     ) -> None:
         first = as_frame(frame, "frame of a contact")
         what = f"contact on {first.link!r}"
@@ -129,6 +138,8 @@ class Contact(Constraint):
             friction=check_number(f"friction of a {what}", friction, "Coulomb's coefficient.", above=False),
             restitution=check_number(f"restitution of a {what}", restitution, "From 0 to 1.", above=False, most=1.0),
             surface_velocity=belt,
+            torsional=check_number(f"torsional of a {what}", torsional, "A length in m.", above=False),
+            rolling=check_number(f"rolling of a {what}", rolling, "A length in m.", above=False),
         )
         for each in self.frames:
             if each.given is not None:
@@ -166,6 +177,8 @@ class Contact(Constraint):
     def header_lines(self) -> Iterator[str]:
         """Friction and restitution."""
         yield f"friction {self.friction:g}, restitution {self.restitution:g}"
+        if self.lengths:
+            yield f"torsional {self.torsional:g} m, rolling {self.rolling:g} m"
 
     def arguments(self, index: int) -> Iterator[Argument]:
         """The ground below its points, if it comes with each call."""
@@ -178,8 +191,14 @@ class Contact(Constraint):
 
     @property
     def has_derivatives(self) -> bool:
-        """Whether its points follow from formulas, and not from a loop."""
-        return self.second_shape is None or has_formula(self.shape, self.second_shape)
+        """Whether its points follow from formulas, and not from a loop, and it has no spins."""
+        return not self.lengths and (self.second_shape is None or has_formula(self.shape, self.second_shape))
+
+    @property
+    def lengths(self) -> list[tuple[int, float]]:
+        """Axes about which a point has friction, tangents and the normal, each with its length (m)."""
+        each = enumerate((self.rolling, self.rolling, self.torsional))
+        return [(axis, length) for axis, length in each if length]
 
     @property
     def spheres(self) -> list[tuple[Array, float]]:
@@ -199,13 +218,14 @@ class Contact(Constraint):
             ground = self.second.fingerprint, _text(self.second_shape)
         belt = self.surface_velocity if isinstance(self.surface_velocity, str) else self.surface_velocity.tolist()
         of = self.frame.fingerprint, _text(self.shape), ground, self.friction, self.restitution, belt
-        return repr(("Contact", *of))
+        return repr(("Contact", *of, *((self.torsional, self.rolling) if self.lengths else ())))
 
     def prefixed(self, prefix: str) -> Contact:
         """The contact with a prefix on all names."""
         other: Any = self.ground if self.second is None else (self.second.prefixed(prefix), self.second_shape)
         return Contact(self.frame.prefixed(prefix), self.shape, other, friction=self.friction,
-                       restitution=self.restitution, surface_velocity=self.surface_velocity)  # fmt: skip
+                       restitution=self.restitution, surface_velocity=self.surface_velocity,
+                       torsional=self.torsional, rolling=self.rolling)  # fmt: skip
 
     def check(self, tree: Tree) -> None:
         """Refuse a robot that it does not fit: raises `UnknownNameError` or `ConstraintError`."""
@@ -381,6 +401,87 @@ class BoundedJoint(JointRows):
     def fingerprint(self) -> str:
         """Unambiguous text of the constraint."""
         return repr((*self.joints, self.dof, self.lower, self.upper, self.friction))
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+class Spins(Constraint):
+    """Relative angular velocities about axes of a contact's points, times lengths (m/s): rows of a contact step.
+
+    Of each point after the other, about its tangents with rolling friction and its normal with torsional friction.
+
+    Attributes
+    ----------
+    contact : Contact
+    of : int
+        Index of the contact among the constraints.
+    """
+
+    contact: Contact
+    of: int
+
+    def __init__(self, contact: Contact, of: int) -> None:
+        self._set_attributes(size=contact.n_points * len(contact.lengths), contact=contact, of=of)
+
+    def __repr__(self) -> str:
+        return f"Spins of {self.contact!r}"
+
+    @property
+    def n_impulses(self) -> int:
+        """Number of impulses: one about each axis."""
+        return self.size
+
+    @property
+    def is_loop(self) -> bool:
+        """Never, as its contact."""
+        return False
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """Those of its contact."""
+        return self.contact.frames
+
+    @property
+    def has_derivatives(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    def fingerprint(self) -> str:
+        """Unambiguous text of the constraint."""
+        return repr(("Spins", self.contact.fingerprint, self.of))
+
+    def prefixed(self, prefix: str) -> Spins:
+        """That of the contact with a prefix on all names."""
+        return Spins(self.contact.prefixed(prefix), self.of)
+
+    def top(self, tree: Tree) -> int:
+        """That of its contact."""
+        return self.contact.top(tree)
+
+    def row_lengths(self) -> list[float]:
+        """Length (m) of each row."""
+        return [length for _ in range(self.contact.n_points) for _, length in self.contact.lengths]
+
+    def rows_on_links(self, at: At) -> dict[int, Matrix]:
+        """Rows of all points, one below the other."""
+        ops, out, points = at.ops, dict[int, Matrix](), at.robot.candidates[self.of]
+        for link in points[0].arms:
+            R, rows = at.robot.link_rotations[link], []
+            for x, (axis, length) in product(points, self.contact.lengths):
+                about = ops.transpose(ops.take(x.axes, None, (axis,))) @ R
+                rows.append(ops.hstack([ops.zeros(1, 3), scaled_matrix(ops, length, about)]))
+            out[link] = -ops.vstack(rows) if out else ops.vstack(rows)
+        return out
+
+
+def spins_of(constraints: Sequence[Constraint]) -> list[Spins]:
+    """Spins among constraints."""
+    return [c for c in constraints if isinstance(c, Spins)]
+
+
+def spins_of_contacts(constraints: Sequence[Constraint]) -> tuple[Spins, ...]:
+    """Rows of the torsional and rolling friction of contacts."""
+    return tuple(Spins(c, k) for k, c in enumerate(constraints) if isinstance(c, Contact) and c.lengths)
 
 
 def contacts_of(constraints: Iterable[Constraint]) -> list[Contact]:

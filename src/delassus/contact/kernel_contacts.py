@@ -11,8 +11,8 @@ from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.constraints.contact import Contact, Ground, contacts_of, ground_name
 from delassus.constraints.shapes.nearest_points import PAIRS, n_touches
 from delassus.contact.collision.meshes import hull_of
-from delassus.contact.filters import Solids, friction_of, may_collide, rule_number
-from delassus.errors import ConfigurationError, shown, unknown_name, warn
+from delassus.contact.filters import Solids, friction_of, may_collide, radius_of, rule_number
+from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import check_list
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Mesh, Shape
 from delassus.model.topology import check_tree
@@ -83,15 +83,13 @@ def _contact(rule: int, a: Collider, shape: Shape, b: Collider, other: Shape) ->
     if ground is None or isinstance(shape, HalfSpace) or is_surface or a.surface_velocity.any():
         came = f"{type(a.shape).__name__} {a.name!r} and {type(b.shape).__name__} {b.name!r}"
         raise ConfigurationError("scene of a contact step", TOUCHING, came, "Approximate one, or ignore the pair.")
-    if any((a.torsional, a.rolling, b.torsional, b.rolling)):
-        own = next(c for c in (a, b) if c.torsional or c.rolling)
-        came = f"torsional={own.torsional:g} and rolling={own.rolling:g} of collider {own.name!r}"
-        warn(f"Contact steps that are compiled take contacts as points: they leave out {came}.", kind="patches")
     return Contact(
         _frame(a), shape, ground,
         friction=float(friction_of(rule, a.friction, b.friction)),
         restitution=float(np.sqrt(a.restitution * b.restitution)),
         surface_velocity=b.surface_velocity,
+        torsional=float(radius_of(rule, a.torsional, b.torsional)),
+        rolling=float(radius_of(rule, a.rolling, b.rolling)),
     )  # fmt: skip
 
 

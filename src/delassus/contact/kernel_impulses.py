@@ -2,6 +2,7 @@
 
 The problem of a contact step becomes that of `ConeProblem`: each side of a limit is a contact without friction, dry
 friction one without a normal (`delassus.contact.joint_contacts`), and a least normal impulse an offset of friction.
+Problems with patches are solved as islands of scenes are, with rows of spins as further groups of three.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import numpy as np
 
 from delassus.algorithms.contact.problem import StepProblem
 from delassus.contact.solvers.registry import ImpulseSolver
+from delassus.contact.sparse.dense import block_impulses
+from delassus.contact.sparse.records import MAX_PARTS
 from delassus.spatial.rotations import Array
 
 PASSES, STRICTER = 2000, 0.1
@@ -32,9 +35,10 @@ def exact_impulses(problem: StepProblem, start: Sequence[Any], times: int, toler
     floors = [0.0 if point.floor is None else point.floor for point in problem.points]
     raised = [(point.row + 2, floor) for point, floor in zip(problem.points, floors, strict=True)]
     free = [sum((row[k] * floor for k, floor in raised), x) for row, x in zip(problem.G, problem.b, strict=True)]
-    rows, signs, right, mu, offsets = list[int](), list[float](), list[Any](), list[Any](), list[Any]()
+    rows, signs, right, mu, offsets = list[int](), list[Any](), list[Any](), list[Any](), list[Any]()
+    patches = dict[int, int]()
 
-    def add(own: Sequence[int], sides: Sequence[float], bound: Any, friction: Any, offset: Any) -> None:
+    def add(own: Sequence[int], sides: Sequence[Any], bound: Any, friction: Any, offset: Any) -> None:
         rows.extend(own)
         signs.extend(sides)
         right.extend(side * (free[row] - bound) for row, side in zip(own, sides, strict=True))
@@ -49,14 +53,28 @@ def exact_impulses(problem: StepProblem, start: Sequence[Any], times: int, toler
                 add([joint.row] * 3, (0.0, 0.0, side), bound, 0.0, 0.0)
         if joint.friction is not None:
             add([joint.row] * 3, (1.0, 0.0, 0.0), 0.0, 0.0, joint.friction)
-    S = np.array(signs)[:, None]
+    for k, point in enumerate(problem.points):
+        if point.spins:
+            patches[k], own = len(mu), list(point.spins)
+            missing = 3 - len(own)
+            add([*own, *own[:1] * missing], [point.over] * len(own) + [0.0] * missing, 0.0, 0.0, 0.0)
+    S = np.stack([states(x) for x in signs])
     G = np.stack([np.stack([states(problem.G[i][j]) for j in rows]) for i in rows]) * S[:, None] * S
+    partner = np.full(len(mu) if patches else 0, -1)
+    for i, j in patches.items():
+        partner[i], partner[j] = j, i
     b, *of_each = (np.stack([states(x) for x in values]) for values in (right, mu, offsets))
     out, solver = np.zeros((len(problem.G), b.shape[1])), ImpulseSolver("nsgs", 4, STRICTER * tolerance, PASSES)
     for k in range(b.shape[1]):
         W = np.ascontiguousarray(0.5 * (G[:, :, k] + G[:, :, k].T))
         friction, offset = (np.ascontiguousarray(x[:, k]) for x in of_each)
-        np.add.at(out[:, k], rows, S[:, 0] * solver(W, np.ascontiguousarray(b[:, k]), friction, offset).p)
+        problem_of_state = W, np.ascontiguousarray(b[:, k]), friction, offset
+        p = np.zeros(len(rows))
+        if patches:
+            block_impulses(*problem_of_state, p, solver.tolerance, PASSES, MAX_PARTS, partner)
+        else:
+            p = solver(*problem_of_state).p
+        np.add.at(out[:, k], rows, S[:, k] * p)
     for point, floor in zip(problem.points, floors, strict=True):
         out[point.row + 2] += states(floor)
     return [x.reshape(shape) for x in out]

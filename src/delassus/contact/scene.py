@@ -393,7 +393,7 @@ class Scene(Frozen):
     ) -> tuple[Constraint, ...]:
         """Loops, springs and contacts of the scene as constraints of its tree: what kernels of ``"contact_step"`` take.
 
-        There is a `Contact` for each pair of colliders that may touch, with the friction and restitution of both: of
+        There is a `Contact` for each pair of colliders that may touch, with the materials of both: of
         convex shapes with one another, with half spaces, and with height fields of the world, whose heights
         `ground_below` finds (``ground="input"``).
 

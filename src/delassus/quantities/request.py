@@ -15,7 +15,7 @@ from delassus.accuracy.closed_loops import (
 from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
-from delassus.constraints.contact import contacts_of
+from delassus.constraints.contact import Contact, Spins, contacts_of, spins_of, spins_of_contacts
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name, warn
 from delassus.frozen import ByContent
 from delassus.model.check import check_choice, check_flag, check_list
@@ -89,7 +89,7 @@ class Request(ByContent):
 
     def without_contacts(self) -> Request:
         """The request of the same robot that touches nothing."""
-        kept = [k for k, c in enumerate(self.constraints) if not c.n_points]
+        kept = [k for k, c in enumerate(self.constraints) if not (c.n_points or isinstance(c, Spins))]
         options: dict[str, Any] = {name: tuple(getattr(self.options, name)[k] for k in kept)
                    for name in ("targets", "poses", "gains", "compliance")}  # fmt: skip
         checked = replace(self.options, friction=None, restitution=None, **options)
@@ -341,6 +341,10 @@ def check_first(derivative: Sequence[str]) -> None:
 def check_derivatives(constraints: Iterable[Constraint]) -> None:
     """Refuse constraints without derivatives."""
     for c in constraints:
+        if isinstance(c, Contact) and c.lengths:
+            came = f"torsional={c.torsional:g} and rolling={c.rolling:g} of {c!r}"
+            advice = "scene.with_material(torsional=0, rolling=0) has none; kernels without derivatives have it."
+            raise ConfigurationError("contacts of a derivative", "no torsional and rolling friction", came, advice)
         if not c.has_derivatives:
             expected = "constraints whose points follow from formulas"
             raise ConfigurationError("constraints of a derivative", expected, repr(c), "Approximate its shapes.")
@@ -375,6 +379,7 @@ def request(
         _tell_left_out(tree, checked)
         limits, passive = check_flag("limits", options.get("limits", True)), options.get("passive", "model")
         checked = (*checked, *bounded_joints(tree, limits, isinstance(passive, str) and passive == "model"))
+        checked = (*checked, *spins_of_contacts(checked))
     else:
         for c in checked:
             if c.n_points:
@@ -396,6 +401,10 @@ def request(
     known = check_options(tree, checked, quantity.name, taking, options, contacts)
     if quantity.has_springs and known.control != "tau":
         _tell_servos_on_loops(tree, checked, known.control)
+    for spins in spins_of(checked):
+        if known.solver == "pgs":
+            came = f"'pgs', and torsional or rolling friction of {spins.contact!r}"
+            raise ConfigurationError("solver", "'nsgs' or 'admm'", came, "Pyramids are of points: pass one of these.")
     checked = (*checked, *contacts)
     taken = _resolve_method(tree, checked, quantity, method, known)
     asked = Request(tree, checked, quantity, taken, known, loads, method == AUTO)

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delassus.algorithms.contact.law import cone, joint
-from delassus.algorithms.contact.problem import STOP_RATIO, StepProblem
+from delassus.algorithms.contact.law import TINY, cone, joint, size_of
+from delassus.algorithms.contact.problem import STOP_RATIO, PointLaw, StepProblem
 from delassus.spatial.motion import column, from_entries, plus
 from delassus.spatial.ops import Scalar
 
@@ -40,8 +40,12 @@ def admm(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: f
         """``z − s``."""
         out = list(z)
         for x in problem.points:
-            out[x.row + 2] = z[x.row + 2] - x.friction * ops.length(z[x.row], z[x.row + 1])
+            out[x.row + 2] = z[x.row + 2] - x.friction * sliding(x, z)
         return out
+
+    def sliding(x: PointLaw, z: Sequence[Scalar]) -> Scalar:
+        """Length of the sliding velocity of a point, and with spins."""
+        return size_of(ops, [z[k] for k in x.rows if k != x.row + 2]) if x.spins else ops.length(z[x.row], z[x.row + 1])
 
     def iteration(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
         y, z = values[:n], values[n:]
@@ -60,7 +64,7 @@ def admm(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: f
     u = column(ops, ops.matrix(W) @ from_entries(ops, y))
     z = plus(u, b)
     for x in problem.points:  # velocities with the shift
-        z[x.row + 2] = ops.maximum(z[x.row + 2], 0.0) + x.friction * ops.length(z[x.row], z[x.row + 1])
+        z[x.row + 2] = ops.maximum(z[x.row + 2], 0.0) + x.friction * sliding(x, z)
     found = ops.repeat(times, [*y, *z], iteration)
     return [s * a for s, a in zip(scale, found[:n], strict=True)]
 
@@ -73,6 +77,14 @@ def _nearest(
     for x in problem.points:
         k = x.row
         floor = 0.0 if x.floor is None else over[k] * x.floor
+        if x.spins:
+            rows = [row for row in x.rows if row != k + 2]
+            size = size_of(ops, [v[row] for row in rows])
+            along, _, n, *_ = cone(ops, x.friction, x.friction * floor, size, 0.0, v[k + 2] - floor)
+            for row in rows:
+                out[row] = along / ops.maximum(size, TINY) * v[row]
+            out[k + 2] = n + floor
+            continue
         a, b, n = cone(ops, x.friction, x.friction * floor, v[k], v[k + 1], v[k + 2] - floor)[:3]
         out[k : k + 3] = [a, b, n + floor]
     for y in problem.joints:

@@ -8,7 +8,8 @@ with ``P`` the projection on what is allowed, and ``s``, De Saxcé's shift, ``(0
 distance from that, a velocity, is the *residual*.
 
 - *Contacts*, tangent, tangent, normal: ``|p_t| ≤ μ p_n + friction_offset``, ``p_n ≥ 0``. With the shift, the optimality
-  of a convex problem becomes Coulomb's law.
+  of a convex problem becomes Coulomb's law. Of *patches*, contacts with torsional or rolling friction, ``p_t`` has
+  spins too, relative angular velocities times lengths over ``μ``: see `delassus.contact.sparse.spins`.
 - *Joints*: friction up to ``friction``, and limits that hold velocities from ``least ≤ 0`` to ``most ≥ 0``. Of both
   together, ``−p`` is a subgradient of ``friction |u|`` within the limits; ``P(z) = z + u`` with the velocity ``u`` that
   friction and limits leave of ``−z``.
@@ -20,7 +21,7 @@ Source: De Saxcé and Feng 1998; Alart and Curnier 1991.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from delassus.spatial.ops import SQUARE_FLOOR, Scalar, ScalarOps
 
@@ -105,6 +106,22 @@ def point_image(
         ops, mu, w * friction_offset, w * p[0] - u[0], w * p[1] - u[1], w * p[2] - u[2] - mu * ops.length(u[0], u[1])
     )
     return found[0], found[1], found[2]
+
+
+def size_of(ops: ScalarOps, friction: Sequence[Scalar]) -> Scalar:
+    """Length of a vector, with a derivative where it is zero."""
+    return ops.sqrt(sum((x * x for x in friction), cast(Scalar, SQUARE_FLOOR)))
+
+
+def patch_image(
+    ops: ScalarOps, mu: Scalar, friction_offset: Scalar, w: Scalar, p: Sequence[Scalar], u: Sequence[Scalar]
+) -> list[Scalar]:
+    """The same of a patch: tangent, tangent, normal, then spins; all of its friction is one vector in one cone."""
+    tried, speed = [w * a - b for a, b in zip(p, u, strict=True)], size_of(ops, [*u[:2], *u[3:]])
+    size = size_of(ops, [*tried[:2], *tried[3:]])
+    along, _, normal, *_ = cone(ops, mu, w * friction_offset, size, 0.0, tried[2] - mu * speed)
+    part = along / ops.maximum(size, TINY)
+    return [part * tried[0], part * tried[1], normal, *(part * x for x in tried[3:])]
 
 
 def bouncing_speed(ops: ScalarOps, gravity: Sequence[Scalar], h: Scalar) -> Scalar:

@@ -17,15 +17,21 @@ the block of the tangents for ``A`` and no normal, as long as that does not make
 the law at rest is the same. Points at which friction may press in as much as the normal impulse itself have two
 solutions or none nearby, between which sweeps over several points would go back and forth without end.
 
+A *patch*, a contact with torsional or rolling friction, has spins beside its tangents: angular velocities times lengths
+over ``μ`` (`delassus.contact.sparse.spins`). All of its friction is one vector of three to five numbers, so that
+``(A + α) r_t = −c̃`` is solved by a factor, and ``α`` by Newton's method on ``(μ r_n + offset) / |r_t|``, nearly a line.
+
 Source: Bonnefon and Daviet 2011 find the same roots from a quartic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from delassus.spatial.ops import Scalar, ScalarOps
+from delassus.algorithms.contact.law import size_of
+from delassus.spatial.motion import dot, minus, plus_scaled
+from delassus.spatial.ops import SQUARE_FLOOR, Scalar, ScalarOps
 
 STEPS = 2
 """Steps of Newton's method at a time."""
@@ -38,6 +44,9 @@ LARGEST_PRESSING = 0.5
 
 LEAST_SHARE = 1e-6
 """Least normal impulse without friction, relative to that with it."""
+
+PIVOT = 4.0
+"""Least pivot of the friction of a patch, over the round-off of its mobility."""
 
 Impulse = tuple[Scalar, Scalar, Scalar]
 
@@ -82,8 +91,10 @@ def _tangents(ops: ScalarOps, a: Scalar, b: Scalar, d: Scalar, h: Scalar, k: Sca
     return Tangents(a, b, d, ops.maximum(a * d - b * b, 0.5 * least * (a + d)), h, k)
 
 
-def farthest_slip(block: PointBlock) -> Scalar:
+def farthest_slip(block: PointBlock | PatchBlock) -> Scalar:
     """The largest ``α`` (1/kg), to start from: the first step goes to where it is if ``A`` is isotropic."""
+    if isinstance(block, PatchBlock):
+        return LARGEST_SLIP * _trace(block.closed)
     return LARGEST_SLIP * (block.closed.a + block.closed.d)
 
 
@@ -161,3 +172,125 @@ def _with_friction(
         return [share * f0, share * f1, (alone * length + offset * pressing) * over, x]
 
     return ops.where(slides, sliding, [s0, s1, alone - (h * s0 + k * s1), slip])
+
+
+class Factor(NamedTuple):
+    """Unit lower triangle, row by row, and one over each pivot."""
+
+    rows: list[list[Scalar]]
+    over: list[Scalar]
+
+    def solved(self, b: Sequence[Scalar]) -> list[Scalar]:
+        """``(L D Lᵀ)⁻¹ b``."""
+        x, n = list(b), len(self.over)
+        for i, row in enumerate(self.rows):
+            x[i] = x[i] - dot(row, x[:i])
+        x = [a * y for a, y in zip(self.over, x, strict=True)]
+        for i in reversed(range(n)):
+            x[i] = x[i] - dot((row[i] for row in self.rows[i + 1 :]), x[i + 1 :])
+        return x
+
+
+class PatchBlock(NamedTuple):
+    """A patch alone: mobility ``A`` of its friction where ``u_n = 0``, its factor, and ``A`` where ``r_n = 0``.
+
+    ``beside`` is ``W_tn / W_nn``, and ``least`` (1/kg) what mobilities have more.
+    """
+
+    closed: list[list[Scalar]]
+    sticking: Factor
+    normal: Scalar
+    over_normal: Scalar
+    beside: list[Scalar]
+    open: list[list[Scalar]]
+    least: Scalar
+
+
+def patch_block(
+    ops: ScalarOps, W: Sequence[Sequence[Scalar]], friction: Scalar, least: Scalar, is_only: bool = False
+) -> PatchBlock:
+    """`point_block` of a patch: tangent, tangent, normal, then spins."""
+    n, beside = len(W), [W[k][2] for k in range(len(W)) if k != 2]
+    own = [[W[i][k] + least if i == k else W[i][k] for k in range(n) if k != 2] for i in range(n) if i != 2]
+    normal = W[2][2] + least
+    if not is_only:
+        normal = ops.maximum(normal, (1.0 / LARGEST_PRESSING) * (friction * size_of(ops, beside)))
+    over = 1.0 / normal
+    h = [x * over for x in beside]
+    closed = [[x - h[i] * (h[k] * normal) for k, x in enumerate(row)] for i, row in enumerate(own)]
+    return PatchBlock(closed, _factor(ops, closed, 0.0, least), normal, over, h, own, least)
+
+
+def solve_patch(
+    ops: ScalarOps, block: PatchBlock, mu: Scalar, p: Sequence[Scalar], u: Sequence[Scalar], slip: Scalar,
+    offset: Scalar | None = None,
+) -> tuple[list[Scalar], Scalar]:  # fmt: skip
+    """`solve_point` of a patch, and with an ``offset`` (N s) `solve_point_beside`."""
+    given, speeds, h = [*p[:2], *p[3:]], [*u[:2], *u[3:]], block.beside
+    alone = p[2] + dot(h, given) - u[2] * block.over_normal
+    others, presses = [*([0.0] * len(given)), 0.0, slip], alone
+    if offset is not None:
+        v, none = plus_scaled(speeds, h, -(block.normal * p[2])), [0.0] * len(given)
+        sticking = _factor(ops, block.open, 0.0, block.least)
+        *found, _, following = _resisting(ops, block, (block.open, sticking, none), mu, offset, given, v, 0.0, slip)
+        others, presses = [*found, 0.0, following], alone - dot(h, found)
+
+    def closed() -> list[Scalar]:
+        v, limit = plus_scaled(speeds, h, -u[2]), 0.0 if offset is None else offset
+        return _resisting(ops, block, (block.closed, block.sticking, h), mu, limit, given, v, alone, slip)
+
+    *friction, normal, following = ops.where(ops.less(0.0, presses), closed, others)
+    return [*friction[:2], normal, *friction[2:]], following
+
+
+def _resisting(
+    ops: ScalarOps, block: PatchBlock, at: tuple[list[list[Scalar]], Factor, list[Scalar]], mu: Scalar, offset: Scalar,
+    p: Sequence[Scalar], v: Sequence[Scalar], alone: Scalar, slip: Scalar,
+) -> list[Scalar]:  # fmt: skip
+    """`_with_friction` of a patch."""
+    A, sticking, h = at
+    stuck, trace = minus(p, sticking.solved(v)), _trace(A)
+    n0, square = alone - dot(h, stuck), dot(stuck, stuck)
+    limit = ops.maximum(mu * n0 + offset, 0.0)
+    slides = ops.less(limit * limit, square)
+
+    def sliding() -> list[Scalar]:
+        x = slip
+
+        def resisting(x: Scalar) -> tuple[Factor, list[Scalar], Scalar]:
+            factor = _factor(ops, A, x, block.least)
+            r = minus(p, factor.solved(plus_scaled(v, p, x)))
+            return factor, r, ops.sqrt(ops.maximum(ops.select(slides, dot(r, r), 1.0), SQUARE_FLOOR))
+
+        for _ in range(STEPS):
+            factor, r, size = resisting(x)
+            q = factor.solved(r)  # r changes by −q
+            most = mu * (alone - dot(h, r)) + offset
+            slope = (mu * dot(h, q)) * size + most * (dot(r, q) / size)
+            rises = ops.less(0.0, slope)
+            step = x - (most - size) * size / ops.select(rises, slope, 1.0)
+            x = ops.maximum(ops.minimum(ops.select(rises, step, 2.0 * x + trace), LARGEST_SLIP * trace), 0.0)
+        _, r, size = resisting(x)
+        pressing = dot(h, r)
+        share = (mu * alone + offset) / ops.maximum(size + mu * pressing, LEAST_SHARE * size)
+        return [*(share * a for a in r), alone - share * pressing, x]
+
+    return ops.where(slides, sliding, [*stuck, n0, slip])
+
+
+def _trace(A: Sequence[Sequence[Scalar]]) -> Scalar:
+    return sum((row[k] for k, row in enumerate(A)), cast(Scalar, 0.0))
+
+
+def _factor(ops: ScalarOps, A: Sequence[Sequence[Scalar]], alpha: Scalar, least: Scalar) -> Factor:
+    """Factor of ``A + α``; pivots that are round-off become larger than that, and than what mobilities have more."""
+    rows, over = list[list[Scalar]](), list[Scalar]()
+    for i, own in enumerate(A):
+        left, row = list[Scalar](), list[Scalar]()
+        for k, other in enumerate(rows):
+            left.append(own[k] - dot(left, other))
+            row.append(left[k] * over[k])
+        pivot = own[i] + alpha - dot(left, row)
+        over.append(1.0 / ops.maximum(pivot, 0.5 * least + PIVOT * ops.epsilon * own[i]))
+        rows.append(row)
+    return Factor(rows, over)

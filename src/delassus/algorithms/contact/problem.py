@@ -2,8 +2,9 @@
 
 ``b`` are velocities without impulses, and for normals also ``d``, what is left of the gap, ``φ / h``. The laws are
 those of `delassus.algorithms.contact.law`; there is an impulse along each row, and a joint has one row. A contact point
-may have a least normal impulse, as in decompression, with friction up to ``μ`` times the whole. Pyramids of four sides
-may be in place of cones: ``|p_x|, |p_y| ≤ μ p_n``. Of a step that begins with an impact, `impact_times` says when.
+may have a least normal impulse, as in decompression, with friction up to ``μ`` times the whole; with torsional or
+rolling friction it is a *patch*, and has rows of spins behind those of joints. Pyramids of four sides may be in place
+of cones of points: ``|p_x|, |p_y| ≤ μ p_n``. Of a step that begins with an impact, `impact_times` says when.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from delassus.algorithms.contact.law import (
     impact_time,
     joint,
     passive_part,
+    patch_image,
     point_image,
+    size_of,
     turns_alike,
 )
-from delassus.algorithms.contact.point import PointBlock, point_block
+from delassus.algorithms.contact.point import PatchBlock, PointBlock, patch_block, point_block
 from delassus.algorithms.problem import Problem
 from delassus.constraints.contact import bounded_joints_of
 from delassus.spatial.motion import column, cross_matrix, from_entries, minus, plus, scaled_matrix
@@ -72,6 +75,10 @@ class PointLaw:
     ``belt`` is what the motion of surfaces adds to the velocities along the tangents; ``floor`` is the least normal
     impulse, zero if None. ``turning`` (3) is what velocities of the displacement differ by from those of rows, as the
     contact turns (`delassus.constraints.turning`); empty if there is none.
+
+    A patch, with torsional or rolling friction, has rows of ``spins`` too, lengths times angular velocities; times
+    ``over``, one over the friction coefficient, they are velocities of its law. ``slides`` is 1 where its tangents have
+    friction, and else 0: such a patch has no rows of them, and the coefficient 1. None is all 1.
     """
 
     row: int
@@ -80,6 +87,33 @@ class PointLaw:
     belt: Sequence[Scalar] = ()
     floor: Scalar | None = None
     turning: Sequence[Scalar] = ()
+    spins: Sequence[int] = ()
+    over: Scalar = 1.0
+    slides: Scalar | None = None
+
+    @property
+    def rows(self) -> list[int]:
+        """Tangent, tangent, normal, and spins."""
+        return [*range(self.row, self.row + 3), *self.spins]
+
+    def in_law(self, u: Sequence[Scalar]) -> list[Scalar]:
+        """Velocities of its law from those of its rows; and impulses of its rows from those of its law."""
+        return [*u[:3], *(self.over * x for x in u[3:])]
+
+    def of_law(self, p: Sequence[Scalar]) -> list[Scalar]:
+        """Impulses of its law from those of its rows."""
+        return [*p[:3], *(self.friction * x for x in p[3:])]
+
+    def sizes(self, mobilities: Sequence[Scalar]) -> list[Scalar]:
+        """Mobilities of its law from those of all rows."""
+        a, b, normal = mobilities[self.row : self.row + 3]
+        tangents = [a, b] if self.slides is None else [self.slides * a, self.slides * b]
+        return [*tangents, normal, *(self.over * self.over * mobilities[k] for k in self.spins)]
+
+    def of_block(self, W: Sequence[Sequence[Scalar]]) -> list[list[Scalar]]:
+        """Mobility of its law from a matrix of all rows."""
+        own = [self.in_law([W[i][k] for k in self.rows]) for i in self.rows]
+        return [list(row) for row in zip(*(self.in_law(column) for column in zip(*own, strict=True)), strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +167,39 @@ class StepProblem:
         for x in self.points:
             for k, velocity in enumerate(x.belt):
                 self.free[x.row + k] = self.free[x.row + k] + velocity
+            if x.slides is not None:
+                self._stop_tangents(x)
         self.b, self.pyramid, self.turns = self._with_rates(1.0), pyramid, cast(Scalar, 1.0)
         # a little more: some rows cannot move, and what stays where it is solves a law whatever the step
         least = [PROXIMAL * size + SQUARE_FLOOR for size in size_of]
         for x in self.points:
-            own = slice(x.row, x.row + 3)
-            least[own] = [PROXIMAL * maximum_of(ops, size_of[own]) + SQUARE_FLOOR] * 3
+            for k in x.rows:
+                least[k] = PROXIMAL * maximum_of(ops, x.sizes(size_of)) + SQUARE_FLOOR
         # solutions do not depend on mobilities that scale laws
-        self.own_mobility = [ops.derived(G[k][k] + size, 0.0) for k, size in enumerate(least)]
-        self.mobility, self.blocks = list(self.own_mobility), list[PointBlock]()
+        self.own_mobility = [ops.derived(self.G[k][k] + size, 0.0) for k, size in enumerate(least)]
+        self.mobility, self.blocks = list(self.own_mobility), list[PointBlock | PatchBlock]()
         for x in self.points:
-            own, W = slice(x.row, x.row + 3), [G[x.row + k][x.row : x.row + 3] for k in range(3)]
-            self.mobility[own] = [sum(self.own_mobility[own], cast(Scalar, 0.0)) * (1.0 / 3.0)] * 3
-            self.blocks.append(point_block(ops, W, x.friction, least[x.row], len(G) == 3))
+            W, is_only = x.of_block(self.G), len(self.G) == len(x.rows)
+            if x.spins:
+                total = sum((W[k][k] for k in range(len(W))), len(W) * least[x.row])
+                w = ops.derived(total, 0.0) * (1.0 / 3.0)
+                for row, unit in zip(x.rows, x.of_law([1.0] * len(W)), strict=True):
+                    self.mobility[row] = w * unit * unit
+                self.blocks.append(patch_block(ops, W, x.friction, least[x.row], is_only))
+            else:
+                own = slice(x.row, x.row + 3)
+                self.mobility[own] = [sum(self.own_mobility[own], cast(Scalar, 0.0)) * (1.0 / 3.0)] * 3
+                self.blocks.append(point_block(ops, W, x.friction, least[x.row], is_only))
+
+    def _stop_tangents(self, x: PointLaw) -> None:
+        """No rows of tangents for a patch without Coulomb's friction."""
+        assert x.slides is not None
+        self.G = [list(row) for row in self.G]
+        for k in (x.row, x.row + 1):
+            self.free[k] = x.slides * self.free[k]
+            self.G[k] = [x.slides * g for g in self.G[k]]
+            for row in self.G:
+                row[k] = x.slides * row[k]
 
     def _with_rates(self, turns: Scalar) -> list[Scalar]:
         """``b`` with a part of what turns."""
@@ -224,15 +278,21 @@ class StepProblem:
         """What impulses do to the velocities of their own points and joints: none, where a point cannot move."""
         out = [self.G[k][k] * x for k, x in enumerate(p)]
         for x, block in zip(self.points, self.blocks, strict=True):
-            own = slice(x.row, x.row + 3)
-            *tangents, (a, b, _) = (self.G[x.row + k][own] for k in range(3))
-            rows = [*tangents, (a, b, block.normal)]
-            out[own] = [sum((g * y for g, y in zip(row, p[own], strict=True)), cast(Scalar, 0.0)) for row in rows]
+            own, W = x.of_law([p[k] for k in x.rows]), x.of_block(self.G)
+            W[2][2] = block.normal
+            for k, row in zip(x.rows, W, strict=True):
+                out[k] = sum((g * y for g, y in zip(row, own, strict=True)), cast(Scalar, 0.0))
         return out
 
     def point_image(self, x: PointLaw, p: Sequence[Scalar], u: Sequence[Scalar]) -> list[Scalar]:
-        """Impulses of a point that the law makes of its own ones and of its velocities, as velocities."""
+        """Impulses of a law that it makes of its own ones and of its velocities, as velocities."""
         ops, w = self.ops, self.mobility[x.row]
+        if x.spins:
+            floor: Scalar = 0.0 if x.floor is None else x.floor
+            above = [*p[:2], p[2] - floor, *p[3:]]
+            out = patch_image(ops, x.friction, x.friction * floor, w, above, u)
+            out[2] = out[2] + w * floor
+            return out
         if self.pyramid:
             n = ops.maximum(w * p[2] - u[2], 0.0 if x.floor is None else w * x.floor)
             limit = w * x.friction * p[2]
@@ -242,6 +302,10 @@ class StepProblem:
         above = [p[0], p[1], p[2] - x.floor]
         a, b, n = point_image(ops, x.friction, x.friction * x.floor, w, above, u)
         return [a, b, n + w * x.floor]
+
+    def in_law_of(self, x: PointLaw, p: Sequence[Scalar], u: Sequence[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
+        """Impulses and velocities of the law of a point from those of all rows."""
+        return x.of_law([p[k] for k in x.rows]), x.in_law([u[k] for k in x.rows])
 
     def joint_impulse(self, x: JointLaw, p: Scalar, u: Scalar) -> Scalar:
         """Impulse of friction and limits by which the joint, alone, would obey both."""
@@ -253,8 +317,9 @@ class StepProblem:
         """Impulses that each law makes of these and of velocities: of a solution, the same."""
         out = list(p)
         for x in self.points:
-            own, over = slice(x.row, x.row + 3), 1.0 / self.mobility[x.row]
-            out[own] = [over * v for v in self.point_image(x, p[own], u[own])]
+            over, (own, speeds) = 1.0 / self.mobility[x.row], self.in_law_of(x, p, u)
+            for k, v in zip(x.rows, x.in_law(self.point_image(x, own, speeds)), strict=True):
+                out[k] = over * v
         for y in self.joints:
             out[y.row] = self.joint_impulse(y, p[y.row], u[y.row])
         return out
@@ -273,10 +338,10 @@ class StepProblem:
         friction: list[Scalar] = [0.0]
         penetration: list[Scalar] = [0.0]
         for x in self.points:
-            own, w = slice(x.row, x.row + 3), self.mobility[x.row]
-            a, b, n = (w * y - z for y, z in zip(p[own], self.point_image(x, p[own], u[own]), strict=True))
+            w, (own, speeds) = self.mobility[x.row], self.in_law_of(x, p, u)
+            a, b, n, *turned = (w * y - z for y, z in zip(own, self.point_image(x, own, speeds), strict=True))
             complementarity.append(magnitude(ops, n))
-            friction.append(ops.length(a, b))
+            friction.append(size_of(ops, [a, b, *turned]) if x.spins else ops.length(a, b))
             penetration.append(-u[x.row + 2])
         for y in self.joints:
             missed = p[y.row] - self.joint_impulse(y, p[y.row], u[y.row])
@@ -327,19 +392,22 @@ def accelerated(
     return moved, [new - theta * (new - old) for new, old in zip(g, g_before, strict=True)]
 
 
-def along_rows(impulses: Sequence[Scalar], joints: Sequence[JointLaw]) -> list[Scalar]:
-    """Impulses along rows from those of contacts, of limits and of dry friction."""
-    n = len(impulses) - sum(x.has_limits + (x.friction is not None) for x in joints)
+def along_rows(impulses: Sequence[Scalar], joints: Sequence[JointLaw], lengths: Sequence[float] = ()) -> list[Scalar]:
+    """Impulses along rows from those of contacts, of limits, of dry friction and of spins of ``lengths`` (m)."""
+    n = len(impulses) - sum(x.has_limits + (x.friction is not None) for x in joints) - len(lengths)
     out, given = list(impulses[:n]) + cast("list[Scalar]", [0.0] * len(joints)), iter(impulses[n:])
     for x in (x for x in joints if x.has_limits):
         out[x.row] = next(given)
     for x in (x for x in joints if x.friction is not None):
         out[x.row] = out[x.row] + next(given)
-    return out
+    return [*out, *(x * (1.0 / length) for x, length in zip(given, lengths, strict=True))]
 
 
-def apart(ops: Ops, p: Sequence[Scalar], joints: Sequence[JointLaw], of_limits: bool = False) -> list[Scalar]:
-    """Impulses of contacts, of limits and of dry friction from those along rows; or they are all ``of_limits``."""
+def apart(
+    ops: Ops, p: Sequence[Scalar], joints: Sequence[JointLaw], of_limits: bool = False, lengths: Sequence[float] = ()
+) -> list[Scalar]:
+    """What `along_rows` is of, from impulses along rows; those of joints may be all ``of_limits``."""
+    p, spins = p[: len(p) - len(lengths)], p[len(p) - len(lengths) :]
     limits, dry = list[Scalar](), list[Scalar]()
     for x in joints:
         friction: Scalar = 0.0
@@ -348,7 +416,8 @@ def apart(ops: Ops, p: Sequence[Scalar], joints: Sequence[JointLaw], of_limits: 
             dry.append(friction)
         if x.has_limits:
             limits.append(p[x.row] - friction)
-    return [*p[: len(p) - len(joints)], *limits, *dry]
+    turned = [length * x for length, x in zip(lengths, spins, strict=True)]
+    return [*p[: len(p) - len(joints)], *limits, *dry, *turned]
 
 
 Solver = Callable[[StepProblem, Sequence[Scalar], int, float], list["Scalar"]]

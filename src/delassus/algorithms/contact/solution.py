@@ -13,6 +13,7 @@ from delassus.algorithms.contact.problem import (
     ImpactTimes,
     LawImage,
     Outcome,
+    PointLaw,
     StepProblem,
     magnitude,
     maximum_of,
@@ -31,7 +32,7 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
 from delassus.constraints import At, Candidate
-from delassus.constraints.contact import BoundedJoint
+from delassus.constraints.contact import BoundedJoint, spins_of
 from delassus.constraints.spring import springs_among
 from delassus.errors import ConstraintError
 from delassus.model.topology import characteristic_length
@@ -230,6 +231,22 @@ def robot_ahead(problem: Problem, q: Sequence[Scalar], v: Sequence[Scalar], h: S
     return problem.at(problem.ops.state_vector(ahead), range(len(problem.constraints)))
 
 
+def patches_of(
+    problem: Problem, points: Sequence[tuple[Candidate, Scalar, Scalar | None]], row: int
+) -> dict[int, PointLaw]:
+    """Laws of those contact points that have spins, whose rows begin at ``row``, by number."""
+    ops, out, first, count = problem.ops, dict[int, PointLaw](), dict[int, int](), 0
+    for index, candidates in problem.candidates.items():
+        first[index], count = count, count + len(candidates)
+    for c in spins_of(problem.constraints):
+        for k in range(first[c.of], first[c.of] + c.contact.n_points):
+            mu, rows = points[k][1], range(row, row + len(c.contact.lengths))
+            slides = None if isinstance(mu, float) and mu > 0.0 else ops.less(0.0, mu)
+            mu = mu if slides is None else ops.select(slides, mu, 1.0)
+            out[k], row = PointLaw(3 * k, mu, 0.0, spins=rows, over=1.0 / mu, slides=slides), rows.stop
+    return out
+
+
 class SolvedProblem(NamedTuple):
     """A problem of a step, its outcome, velocities (nv) after it in the axes of the start, and impulses (m) of rows."""
 
@@ -398,10 +415,10 @@ class Weights(NamedTuple):
     joints: list[float]
 
     @classmethod
-    def of(cls, tree: Tree, joints: Sequence[BoundedJoint], n_points: int) -> Weights:
-        """Those of contact points, then joints; a turn counts as far as it moves what is at a length."""
+    def of(cls, tree: Tree, joints: Sequence[BoundedJoint], n_points: int, n_spins: int = 0) -> Weights:
+        """Those of contact points, joints, then spins; a turn counts as far as it moves what is at a length."""
         length, turns = characteristic_length(tree), [axis >= 3 for joint in tree.joints for axis in joint.motion_axes]
-        rows = [1.0] * (3 * n_points) + [length if turns[c.dof] else 1.0 for c in joints]
+        rows = [1.0] * (3 * n_points) + [length if turns[c.dof] else 1.0 for c in joints] + [1.0] * n_spins
         return cls(rows, [1.0 / (TUNING.most_turn if turn else TUNING.most_slide * length) for turn in turns])
 
 

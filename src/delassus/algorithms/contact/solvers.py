@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from delassus.algorithms.contact.admm import admm
 from delassus.algorithms.contact.law import clamped
-from delassus.algorithms.contact.point import farthest_slip, solve_point, solve_point_beside
+from delassus.algorithms.contact.point import PatchBlock, farthest_slip, solve_patch, solve_point, solve_point_beside
 from delassus.algorithms.contact.problem import (
     STOP_RATIO,
     PointLaw,
@@ -43,8 +43,11 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
             if problem.pyramid:
                 p[own] = pyramid(problem, x, p)
                 continue
-            u = [problem.velocity(row, p) for row in range(x.row, x.row + 3)]
+            u = [problem.velocity(row, p) for row in x.rows]
             block, before = problem.blocks[i], p[own]
+            if isinstance(block, PatchBlock):
+                following[i] = patch(problem, x, block, p, u, slips[i])
+                continue
             if x.floor is None:
                 p[own], following[i] = solve_point(ops, block, x.friction, before, u, slips[i])
             else:
@@ -65,6 +68,9 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
         for i, (new, old) in enumerate(zip(following_slips, slips, strict=True)):  # by velocities −α r_t
             change = new - old
             left = left + change * change * (g[3 * i] * g[3 * i] + g[3 * i + 1] * g[3 * i + 1])
+            x = problem.points[i]
+            for row in x.spins:
+                left = left + change * change * (x.friction * g[row]) * (x.friction * g[row])
         for x in problem.points:
             following[x.row + 2] = ops.maximum(following[x.row + 2], 0.0 if x.floor is None else x.floor)
         return [*following, *g, *F, moved, *following_slips], ops.less(left, square)
@@ -103,6 +109,23 @@ def fixed_point(
 
     *found, last = ops.repeat(times, [0.0] * (3 * n + 2), sweep, unless)
     return found[n : 2 * n], last
+
+
+def patch(
+    problem: StepProblem, x: PointLaw, block: PatchBlock, p: list[Scalar], u: Sequence[Scalar], slip: Scalar
+) -> Scalar:
+    """Put the impulse of a patch that solves its law in the place of the one in ``p``; its ``α``."""
+    before, speeds = x.of_law([p[row] for row in x.rows]), x.in_law(u)
+    if x.floor is None:
+        found, following = solve_patch(problem.ops, block, x.friction, before, speeds, slip)
+    else:
+        before[2] = before[2] - x.floor
+        offset = x.friction * x.floor
+        found, following = solve_patch(problem.ops, block, x.friction, before, speeds, slip, offset)
+        found[2] = found[2] + x.floor
+    for row, impulse in zip(x.rows, x.in_law(found), strict=True):
+        p[row] = impulse
+    return following
 
 
 def pyramid(problem: StepProblem, x: PointLaw, p: Sequence[Scalar]) -> list[Scalar]:

@@ -62,6 +62,7 @@ from delassus.algorithms.contact.solution import (
     Weights,
     blocks_with_loops,
     implied,
+    patches_of,
     points_of,
     pushes,
     robot_ahead,
@@ -74,7 +75,7 @@ from delassus.algorithms.loops.impulses import ClosedLoops, LoopImpulses
 from delassus.algorithms.rnea import momentum
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import BoundedJoint
-from delassus.constraints.contact import bounded_joints_of
+from delassus.constraints.contact import bounded_joints_of, spins_of
 from delassus.constraints.paths import StepPath
 from delassus.constraints.turning import turning
 from delassus.spatial.motion import column, from_entries, minus, plus
@@ -99,7 +100,10 @@ class KernelStep:
         self.path = StepPath(self.motion, self.h, self.penetration, epsilon)
         self.problem.follow(self.path)
         self.points = points_of(self.problem, given)
-        self.weights = Weights.of(self.tree, bounded_joints_of(self.problem.constraints), len(self.points))
+        joints, spins = bounded_joints_of(self.problem.constraints), spins_of(self.problem.constraints)
+        self.lengths = [length for c in spins for length in c.row_lengths()]
+        self.patches = patches_of(self.problem, self.points, 3 * len(self.points) + len(joints))
+        self.weights = Weights.of(self.tree, joints, len(self.points), len(self.lengths))
         self.springs, self.instant, self.bodies = given.springs_in(self.problem), self, given.bodies(self.problem)
         if self.springs is not None:  # in an instant they do nothing
             self.instant = copy(self)
@@ -113,6 +117,16 @@ class KernelStep:
         self.added = {} if self.springs is None else self.springs.added()
         self.space = JointSpace(self.motion, self.added)
         self._close_loops()
+
+    def _law(self, point: int, rate: Scalar, turning: Sequence[Scalar] = ()) -> PointLaw:
+        """Law of a contact point whose gap may close at a rate."""
+        candidate, mu, _ = self.points[point]
+        if point not in self.patches:
+            return PointLaw(3 * point, mu, rate, candidate.belt, turning=turning)
+        patch = self.patches[point]
+        if turning and patch.slides is not None:  # without Coulomb's friction it has no rows of tangents
+            turning = [*(patch.slides * x for x in turning[:2]), turning[2]]
+        return replace(patch, rate=rate, belt=candidate.belt, turning=turning)
 
     def solve(
         self, start: Sequence[Scalar], solver: Solver, times: int, tolerance: float, pyramid: bool
@@ -151,9 +165,7 @@ class KernelStep:
             y = self._ending_with(y, blocks)
             free, taken = self._beside_loops(column(ops, self.space.along_rows(y)))
         displaced, offsets = self.displaced_rows(late), self._turning(struck)
-        of_each = zip(self.points, rates, displaced[2::3], strict=False)
-        laws = [PointLaw(3 * k, mu, x + self.over_h * s, c.belt, turning=offsets[k])
-                for k, ((c, mu, _), x, s) in enumerate(of_each)]  # fmt: skip
+        laws = [self._law(k, x + self.over_h * displaced[3 * k + 2], offsets[k]) for k, x in enumerate(rates)]
         image: LawImage = StepProblem.image
         if self.smoothing is not None:
             of_points = self.smoothing_of_points(struck)
@@ -163,7 +175,8 @@ class KernelStep:
             ]
             image = partial(self._image_by_modes, of_points, late)
         follows = image if self.loops else None  # else it does from the motion
-        last = plain = self._taken(solved(free, laws, along_rows(start, joints), 0.0, joints, follows), y, taken)
+        begin = along_rows(start, joints, self.lengths)
+        last = plain = self._taken(solved(free, laws, begin, 0.0, joints, follows), y, taken)
         if not self.loops:
             missed = partial(self._momentum, motion, before)
             of_laws = RowsOfLaws.of(self.problem, self.space, self.others)
@@ -183,9 +196,9 @@ class KernelStep:
         if struck is not None:
             moved = moved._replace(shift=plus(moved.shift, late))
         q, v = position_update(ops, self.problem, list(self.q), moved.velocity, self.h, moved.shift)
-        impulses, residuals = apart(ops, found.p, joints), list(found.residuals)
+        impulses, residuals = apart(ops, found.p, joints, lengths=self.lengths), list(found.residuals)
         if struck is not None:
-            of_impact = apart(ops, struck.p, joints, of_limits=True)
+            of_impact = apart(ops, struck.p, joints, True, self.lengths)
             impulses = plus(impulses, of_impact)
             residuals = [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
         out = q, v, impulses, residuals, motion, before, last, correction, struck, moved, displaced, offsets
@@ -263,8 +276,8 @@ class KernelStep:
             terms = [x * x * g for x, g in zip(impulses, mobilities, strict=True)]
             moves[k] = ops.less(TUNING.held_fraction * self.epsilon * sum(terms, size), G[k][k])
         for row in range(0, 3 * len(self.points), 3):
-            for k in range(2):
-                moves[row + k] = moves[row + k] * moves[row + 2]
+            for k in (row, row + 1, *(self.patches[row // 3].spins if row // 3 in self.patches else ())):
+                moves[k] = moves[k] * moves[row + 2]
         for k, size in enumerate(self.size_of):
             G[k][k] = ops.select(moves[k], G[k][k], PROXIMAL * size)
             for j in range(k):
@@ -297,9 +310,9 @@ class KernelStep:
 
     def displaced_rows(self, late: Sequence[Scalar]) -> list[Scalar]:
         """How far a displacement (nv) moves points along their normals, and joints; zero of other rows."""
-        ops, n = self.ops, 3 * len(self.points)
+        ops, n, end = self.ops, 3 * len(self.points), len(self.others) - len(self.lengths)
         moved = column(ops, self.space.J @ from_entries(ops, late)) if self.others else []
-        return [moved[row] if k >= n or k % 3 == 2 else 0.0 for k, row in enumerate(self.others)]
+        return [moved[row] if n <= k < end or (k < n and k % 3 == 2) else 0.0 for k, row in enumerate(self.others)]
 
     # -- derivatives ---------------------------------------------------------------------------------------------------
 
@@ -373,10 +386,7 @@ class KernelStep:
         y = self.over_factor(start)
         u = column(ops, self.space.along_rows(y))
         begin = [u[k] for k in self.others]  # what opens loops is left to the motion after the impact
-        laws = [
-            PointLaw(3 * k, friction, ops.select(hits, 0.0, NEVER), candidate.belt)
-            for k, ((candidate, friction, _), hits) in enumerate(zip(self.points, when.hits, strict=True))
-        ]
+        laws = [self._law(k, ops.select(hits, 0.0, NEVER)) for k, hits in enumerate(when.hits)]
         limits, none = list[JointLaw](), cast(list[Scalar], [0.0] * len(begin))
         for x, c in zip(joints, bounded_joints_of(self.problem.constraints), strict=True):
             sides = zip(x.bounds, (-NEVER, NEVER), strict=True)
@@ -467,7 +477,7 @@ class KernelStep:
             back, least = law.gap_correction(ops, candidate.gap, moved, self.penetration, TUNING.correction)
             wanted.append(back)
             bounds[row] = least, None
-            mean = sum(self.size_of[row - 2 : row + 1]) * (1.0 / 3.0)
+            mean = sum(self._law(row // 3, 0.0).sizes(self.size_of)) * (1.0 / 3.0)
             own.append(G[row][row] + TUNING.compliance * ops.maximum(mean, immobile))
         for bounded, row in limited:
             sides: list[Scalar | None] = [None, None]
@@ -514,6 +524,10 @@ class KernelStep:
         of_rows = self.all_impulses(impulses, goals.taken)
         whole = column(ops, self.space.back_substitution(ops.zeros(self.tree.nv, 1), of_rows))
         moves = [sum((g * x for g, x in zip(G[k], impulses, strict=True)), goals.by_loops[k]) for k in range(len(G))]
-        moved, turned = largest_of(ops, moves, self.weights.rows), largest_of(ops, whole, self.weights.joints)
+        in_laws = list(moves)
+        for x in self.patches.values():
+            for k, y in zip(x.rows, x.in_law([moves[k] for k in x.rows]), strict=True):
+                in_laws[k] = y if x.slides is None or k not in (x.row, x.row + 1) else x.slides * y
+        moved, turned = largest_of(ops, in_laws, self.weights.rows), largest_of(ops, whole, self.weights.joints)
         by_rows = ops.minimum(TUNING.most_displacement * goals.most / moved, 1.0)
         return Displacement(whole, by_rows, ops.minimum(1.0 / (by_rows * turned), 1.0), column(ops, of_rows), moves)

@@ -24,7 +24,7 @@ from delassus.contact.results import SOLVED, Impulses, Solution, SolverStatus, s
 from delassus.contact.solvers.interior import solved
 from delassus.contact.solvers.linear import mobilities, rounding
 from delassus.contact.solvers.newton import concluded, newton
-from delassus.contact.sparse.dense import block_impulses
+from delassus.contact.sparse.dense import NO_PATCHES, block_impulses
 from delassus.contact.sparse.newton import TUNING as ISLANDS
 from delassus.contact.sparse.records import MAX_PARTS
 from delassus.spatial.rotations import Array
@@ -82,7 +82,7 @@ class Search:
         """Impulses by sweeps, and by Newton's method where these do not end, and their residual."""
         p = start.copy()
         most = min(limit, self.limit - self.iterations)
-        residual, sweeps = block_impulses(W, *self.laws, p, self.tolerance, most, parts)
+        residual, sweeps = block_impulses(W, *self.laws, p, self.tolerance, most, parts, NO_PATCHES)
         self.iterations += sweeps
         return (p, residual) if residual <= self.tolerance else self.refined(W, p)
 

@@ -12,16 +12,20 @@ import numpy as np
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.snapshot import Indices
 from delassus.contact.solvers.linear import mobilities, rounding
-from delassus.contact.sparse.cone import CONTACT, cone_law
+from delassus.contact.sparse.cone import CHANGE, CONTACT, PATCH, SIZE, SPEEDS, SPIN, TAKEN, cone_law, patch_step
 from delassus.contact.sparse.newton import TUNING as ISLANDS
 from delassus.contact.sparse.newton import begin_part, choose_part, solve_island, step_fully
 from delassus.contact.sparse.records import Bodies, Graph, Islands, Options, RowLaws, RowMemory, Rows, Work
 from delassus.contact.sparse.rows import add_compliance
+from delassus.contact.sparse.spins import prepare_patch
 from delassus.contact.sparse.sweeps import push, residual_of
 from delassus.spatial.rotations import Array
 
 PIVOT = 1e-15
 """Smallest pivot over the largest one: below it, a diagonal entry is round-off."""
+
+NO_PATCHES = np.zeros(0, np.int64)
+"""Partners of contacts that are all points."""
 
 GOAL = 1e-5
 """Residual over the tolerance at which iterations end, if that is above round-off."""
@@ -58,16 +62,22 @@ def root_of(W: Array, Y: Array, order: Indices) -> int:
 
 @compiled
 def block_impulses(
-    W: Array, b: Array, mu: Array, friction_offset: Array, p: Array, tolerance: float, limit: int, parts: int
-) -> tuple[float, int]:
+    W: Array, b: Array, mu: Array, friction_offset: Array, p: Array, tolerance: float, limit: int, parts: int,
+    partner: Indices,
+) -> tuple[float, int]:  # fmt: skip
     """Impulses ``p`` (3n,) as `solve_island` finds them with so many sweeps and parts, to round-off by Newton's method.
 
+    ``partner`` (n,) are the spins of patches, behind these, and the other way round, −1 of points; or there are none.
     Returns their residual (m/s) and the number of sweeps; a start within the tolerance is left as it is.
     """
     n, size, omega, speed = mu.size, b.size, mobilities(W)[0], 0.0
     for i in range(size):
         speed = max(speed, abs(b[i]))
-    residual = violation(W, b, mu, friction_offset, omega, p)
+    has_patches, kinds = partner.size > 0, np.full(n, CONTACT)
+    for i in range(partner.size):
+        if partner[i] > i:
+            kinds[i], kinds[partner[i]] = PATCH, SPIN
+    residual = violation(W, b, mu, friction_offset, omega, p, partner)
     if residual <= tolerance:
         return residual, 0
     Y, order = np.zeros((size, size)), np.empty(size, np.int64)
@@ -89,12 +99,12 @@ def block_impulses(
     first[1], ends[0] = m, 0
     bodies = Bodies(first, zero, unit, zero, unit, unit, unit, np.empty(0), zero, zero, np.empty(0), zero)
     law = RowLaws(
-        blocks, np.empty((n, 12)), d, np.zeros((n, 3)), mu, friction_offset, omega, np.empty(n), np.ones(n), zero,
-        np.empty((0, 1)),
+        blocks, np.empty((n, 12)), d, np.zeros((n, 3)), mu, friction_offset, omega, np.empty(n), np.ones(n),
+        partner if has_patches else zero, np.empty((n, SIZE)) if has_patches else np.empty((0, 1)),
     )  # fmt: skip
     memory = RowMemory(np.empty((n, 9)), np.empty((n, 3)), np.empty((n, 3)), np.empty((n, 3)), np.zeros((n, 3)))
     rows = Rows(
-        np.full(n, CONTACT), np.zeros(n, np.int64), none, at, at, J, J, law, r, np.zeros(n), np.empty(n), memory
+        kinds, np.zeros(n, np.int64), none, at, at, J, J, law, r, np.zeros(n), np.empty(n), memory
     )  # fmt: skip
     of_none = np.empty(0), np.empty((0, 3)), np.empty(0)
     islands = Islands(zero, zero, np.arange(2), np.arange(n), ends, zero, zero, of_none[0], of_none[1], of_none[2])
@@ -114,6 +124,8 @@ def block_impulses(
     options = Options(0.0, 0.0, 0.0, 0.0, GOAL / ISLANDS.goal * tolerance, 0.0, limit, False, 0.0, 0, parts, speed)
     v, report = np.zeros(m), np.zeros(3)
     for i in range(n):
+        if kinds[i] == PATCH:
+            prepare_patch(bodies, rows, i)
         add_compliance(rows, i, 0.0)
         push(bodies, rows, i, r[i, 0], r[i, 1], r[i, 2], v)
     solve_island(bodies, rows, work, islands, 0, v, options, report)
@@ -124,7 +136,7 @@ def block_impulses(
         entries = begin_part(bodies, rows, work, v)
         step_fully(bodies, rows, work, v, residual, goal, entries, ISLANDS.full_deltas[0])
         copy(r, p)
-    return violation(W, b, mu, friction_offset, omega, p), int(report[1])
+    return violation(W, b, mu, friction_offset, omega, p, partner), int(report[1])
 
 
 @compiled
@@ -135,10 +147,17 @@ def copy(r: Array, p: Array) -> None:
 
 
 @compiled
-def violation(W: Array, b: Array, mu: Array, friction_offset: Array, omega: Array, p: Array) -> float:
+def violation(
+    W: Array, b: Array, mu: Array, friction_offset: Array, omega: Array, p: Array, partner: Indices
+) -> float:  # fmt: skip
     """Residual ``max |ω p − P_K(ω p − u − s)|`` (m/s) at ``u = W p + b``."""
     worst = 0.0
     for i in range(mu.size):
+        if partner.size > 0 and partner[i] >= 0:
+            own = patch_violation(W, b, mu[i], friction_offset[i], p, i, partner[i]) if partner[i] > i else 0.0
+            if not own <= worst:
+                worst = own
+            continue
         k = 3 * i
         u0, u1, u2, w = b[k], b[k + 1], b[k + 2], omega[i]
         for j in range(p.size):
@@ -152,3 +171,20 @@ def violation(W: Array, b: Array, mu: Array, friction_offset: Array, omega: Arra
         if not own <= worst:
             worst = own
     return worst if worst < np.inf else np.inf
+
+
+@compiled
+def patch_violation(W: Array, b: Array, mu: float, friction_offset: float, p: Array, i: int, j: int) -> float:
+    """The same of a patch ``i`` and its spins ``j``."""
+    x, w, square = np.zeros(SIZE), 0.0, 0.0
+    for c in range(6):
+        row = 3 * i + c if c < 3 else 3 * j + c - 3
+        x[TAKEN + c], x[SPEEDS + c] = p[row], b[row]
+        w += W[row, row] / 3.0
+        for k in range(p.size):
+            x[SPEEDS + c] += W[row, k] * p[k]
+    w = w if w > 0.0 else 1.0
+    patch_step(mu, w * friction_offset, w, x)
+    for c in range(6):
+        square += x[CHANGE + c] * x[CHANGE + c]
+    return float(np.sqrt(square))

@@ -20,6 +20,7 @@ from delassus.algorithms.sensors import (
     contact_forces,
     contact_wrenches,
     mean_accelerations,
+    spin_wrenches,
     touch,
 )
 from delassus.constraints.sensors import FORCES, Sensor, Sensors, check_no_loops
@@ -65,7 +66,10 @@ def stepped_sensors(bound: BoundRequest, step: KernelStep, found: StepSolution) 
     start = own.motion(v=None if found.impact is None else found.start)
     motion, forces = start.at_state(found.q, found.v, []), contact_forces(step.problem, found.impulses, step.over_h)
     if any(x.kind in FORCES for x in options.sensors):
-        for link, wrench in contact_wrenches(start.problem, forces).items():
+        of_spins = found.impulses[len(found.impulses) - len(step.lengths) :]
+        for link, wrench in [
+            *contact_wrenches(start.problem, forces).items(), *spin_wrenches(start.problem, of_spins, step.over_h)
+        ]:  # fmt: skip
             motion.wrenches[link] = motion.wrenches[link] + wrench if link in motion.wrenches else wrench
     states = (step.q, step.v), (found.q, found.v)
     return _measured(

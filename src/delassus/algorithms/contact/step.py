@@ -62,9 +62,9 @@ from delassus.algorithms.contact.solution import (
     Weights,
     blocks_with_loops,
     implied,
+    offsets_of,
     points_of,
     pushes,
-    robot_ahead,
 )
 from delassus.algorithms.contact.solvers import exact, fixed_point
 from delassus.algorithms.dynamics.integrate import position_update
@@ -76,7 +76,6 @@ from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import BoundedJoint
 from delassus.constraints.contact import bounded_joints_of
 from delassus.constraints.paths import StepPath
-from delassus.constraints.turning import turning
 from delassus.spatial.motion import column, from_entries, minus, plus
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
@@ -150,7 +149,7 @@ class KernelStep:
         if blocks:
             y = self._ending_with(y, blocks)
             free, taken = self._beside_loops(column(ops, self.space.along_rows(y)))
-        displaced, offsets = self.displaced_rows(late), self._turning(struck)
+        displaced, offsets = self.displaced_rows(late), offsets_of(self, struck)
         of_each = zip(self.points, rates, displaced[2::3], strict=False)
         laws = [PointLaw(3 * k, mu, x + self.over_h * s, c.belt, turning=offsets[k])
                 for k, ((c, mu, _), x, s) in enumerate(of_each)]  # fmt: skip
@@ -335,14 +334,6 @@ class KernelStep:
         modes, holds = self.modes(problem, p, self.smoothing, of_points, late)
         joints = [(holds[c.dof], self.position(c) + late[c.dof]) for c in bounded_joints_of(self.problem.constraints)]
         return image_by_modes(problem, p, u, modes, joints, self.h)
-
-    def _turning(self, impact: Impact | None) -> list[list[Scalar]]:
-        """What contact points turn by (3 each, m/s): none of what an impact has struck."""
-        out = turning(self.problem, partial(robot_ahead, self.problem, self.q, self.v, self.h), self.path)
-        if impact is None:
-            return out
-        each = zip(out, impact.struck_points(self), strict=True)
-        return [[self.ops.select(struck, 0.0, x) for x in own] for own, struck in each]
 
     # -- laws ----------------------------------------------------------------------------------------------------------
 

@@ -251,11 +251,17 @@ def assert_parameter(kernel, tree, given, place, found):
 
 
 def in_reach(scene, rng, n, overlap):
-    """States within limits whose lowest foot is that deep in the floor (m), one for each."""
+    """States within limits whose lowest foot is that deep in the floor (m), one for each; half of these roll on it."""
     q, v = standing(scene, rng, n)
     q[:, 7:] = np.clip(q[:, 7:], -0.05 + 1e-4, 0.05 - 1e-4)
     feet = [c.frame for c in scene.constraints()]
-    q[:, 2] -= ds.forward_kinematics(scene.tree, q, feet)[..., 2, 3].min(axis=1) - (0.03 - overlap)
+    heights = ds.forward_kinematics(scene.tree, q, feet)[..., 2, 3]
+    q[:, 2] -= heights.min(axis=1) - (0.03 - overlap)
+    up = ds.forward_kinematics(scene.tree, q, scene.tree.link_names[0])[:, 2, :3]
+    for k, foot in enumerate(feet):
+        of_foot = np.arange(n)[(heights.argmin(axis=1) == k) & (np.arange(n) % 2 == 0)]
+        falls = ds.frame_velocity(scene.tree, q, v, foot, reference="local-world-aligned")[of_foot, 2:3]
+        v[of_foot, :3] -= (falls + rng.uniform(-2e-3, 2e-3, falls.shape)) * up[of_foot]
     return q, v
 
 

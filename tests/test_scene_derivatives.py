@@ -538,9 +538,9 @@ def test_derivatives_of_what_turns(name):
         sim.step(controls)
         found, gaps = sim.step_derivatives(), sim.contacts.depths
         assert found.status is not SolverStatus.NOT_DIFFERENTIABLE
-        is_far = found.distance > 5e-3 and np.abs(gaps).min(initial=np.inf) > 2e-6
+        is_far = found.distance > 5e-6 and np.abs(gaps).min(initial=np.inf) > 2e-7
         if found.status is SolverStatus.CONVERGED and is_far and sim.impulses.any():
-            wanted, seen = differences(sim, state, controls, directions, 4e-7), seen + 1
+            wanted, seen = differences(sim, state, controls, directions, 4e-8), seen + 1
             made = found.A @ directions[: 2 * nv] + found.B @ directions[2 * nv :]
             assert np.abs(made - wanted).max() < AGREES * np.abs(wanted).max()
         sim.set_state(state)

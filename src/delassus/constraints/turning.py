@@ -36,6 +36,15 @@ MERGED = 1.05
 SAME_SIDE = 0.9
 """Cosine of the angle up to which the normal of a contact may turn in a step."""
 
+ALIKE = 1e-7
+"""Velocity (m/s) up to which offsets are of no matter to derivatives: these are not cut, and not near that."""
+
+ROUNDING = 64.0
+"""Round-off of a way over that of numbers (m), which may be more over a step."""
+
+NEVER = 1e30
+"""Velocity (m/s) of what is cut nowhere near."""
+
 FAR = 1e30
 """Square of a length (m²) that is longer than any."""
 
@@ -97,11 +106,18 @@ class Place(NamedTuple):
         return Place(gap, self.tangents, *(chosen(ops, better, x, y) for x, y in zip(other[2:], self[2:], strict=True)))
 
 
+class Offset(NamedTuple):
+    """``κ`` (3, m/s) of a contact, and by how much velocities (m/s) are apart at which it is cut, or is not."""
+
+    kappa: Vector
+    distance: Scalar
+
+
 def turning_of(
     ops: Ops, h: Scalar, start: Place, end: Place, is_same: Scalar | None, chords: tuple[Chord, Chord | None],
-    belts: tuple[Vector, Vector] | None,
-) -> Vector:  # fmt: skip
-    """``κ`` (3, m/s) of one contact along its tangents and normal, over a step of ``h`` seconds.
+    belts: tuple[Vector, Vector] | None, alike: Scalar,
+) -> Offset:  # fmt: skip
+    """``κ`` of one contact along its tangents and normal, over a step of ``h`` seconds.
 
     ``end`` is the contact at the poses ahead that ``is_same`` (1, or None for certain); where it is not (0), it has the
     normal of the face that both lie on, and both bodies carry the point. Its normal is ``start.normal`` itself where
@@ -124,15 +140,23 @@ def turning_of(
     now, turned = [dot(t, slip) for t in start.tangents], list[Scalar]()
     for t, own in zip(_tangents_halfway(ops, start, end), now, strict=True):
         turned.append(dot(t, halfway) - own)
-    size, most = dot(turned, turned), dot(now, now)
-    larger = ops.less(most, size)
-    cut = ops.select(larger, ops.sqrt(most / ops.select(larger, size, 1.0) + SQUARE_FLOOR), 1.0)
-    u = dot(n, velocity)
-    kappa = [*(cut * x for x in turned), ops.maximum((1.0 / h) * opened - u, ops.minimum(u, 0.0))]
-    if end.normal is n:
-        return kappa
-    turns = 1.0 - ops.less(dot(n, end.normal), SAME_SIDE)
-    return [turns * x for x in kappa]
+    cosine = 1.0 if end.normal is n else dot(n, end.normal)
+    return _cut(ops, turned, now, (1.0 / h) * opened, dot(n, velocity), cosine, alike)
+
+
+def _cut(
+    ops: Ops, turned: Sequence[Scalar], now: Sequence[Scalar], opened: Scalar, u: Scalar, cosine: Scalar, alike: Scalar
+) -> Offset:  # fmt: skip
+    """``κ``, from what turns along tangents and slips ``now``, and from rates ``opened`` and ``u`` of the gap."""
+    size, most = (ops.sqrt(dot(x, x) + SQUARE_FLOOR) for x in (turned, now))
+    larger, opens, least = ops.less(most + alike, size), opened - u, ops.minimum(u, 0.0)
+    cut = ops.select(larger, most / ops.select(larger, size, 1.0), 1.0)
+    opening = ops.select(ops.less(opens, least - alike), least, opens)
+    turns = 1.0 - ops.less(cosine, SAME_SIDE)
+    slides = ops.select(ops.less(alike, size), _size(ops, size - most), NEVER)
+    presses = ops.select(ops.less(opens, 0.0), ops.minimum(_size(ops, opens - least), _size(ops, u)), opens)
+    presses = ops.select(ops.less(alike, _size(ops, opens)), presses, NEVER)
+    return Offset([turns * x for x in (*(cut * x for x in turned), opening)], ops.minimum(slides, presses))
 
 
 def _tangents_halfway(ops: Ops, start: Place, end: Place) -> Sequence[Vector]:
@@ -150,8 +174,11 @@ def _tangents_halfway(ops: Ops, start: Place, end: Place) -> Sequence[Vector]:
 class TurningPair:
     """Contacts of one constraint at the start of a step and at the poses ahead, and which of these are the same."""
 
-    def __init__(self, start: At, ahead: At, h: Scalar, closed: float, chords: tuple[Chord, Chord | None]) -> None:
+    def __init__(
+        self, start: At, ahead: At, h: Scalar, closed: float, alike: Scalar, chords: tuple[Chord, Chord | None]
+    ) -> None:  # fmt: skip
         self.ops, self.h, self.closed, self.chords, self._at, self._ahead = start.ops, h, closed, chords, start, ahead
+        self.alike = alike
         self.contact, self.touching = _contact(start), _touching(start, closed)
         self.starts, self.ends = _places(start), _places(ahead)
         if self.contact.second is None:
@@ -161,9 +188,9 @@ class TurningPair:
         for end in self.ends[1:]:
             self._least = self.ops.minimum(self._least, end.gap)
 
-    def offsets(self) -> list[Vector]:
-        """``κ`` of each contact, zero where it does not turn, or is apart."""
-        ops, belts, out = self.ops, self._belts(), list[Vector]()
+    def offsets(self) -> list[Offset]:
+        """That of each contact, ``κ`` zero where it does not turn, or is apart."""
+        ops, belts, out = self.ops, self._belts(), list[Offset]()
         deepest = self._deepest() if self.contact.second is not None and len(self.ends) > 1 else None
         for e, start in enumerate(self.starts):
             if deepest is None:
@@ -172,8 +199,8 @@ class TurningPair:
                 end, same = self._nearest(e, deepest)
                 is_same = same
             acts = self.touching[e] * self.rotates * ops.maximum(same, self._lies_on_face())
-            kappa = turning_of(ops, self.h, start, end, is_same, self.chords, belts)
-            out.append([ops.select(acts, x, 0.0) for x in kappa])
+            kappa, distance = turning_of(ops, self.h, start, end, is_same, self.chords, belts, self.alike)
+            out.append(Offset([ops.select(acts, x, 0.0) for x in kappa], ops.select(acts, distance, NEVER)))
         return out
 
     def _by_number(self, e: int) -> tuple[Place, Scalar, Scalar | None]:
@@ -269,11 +296,12 @@ class Turning:
     robot, on the same operations, where it would be with the velocity of the start after ``h`` (s). ``twists`` are
     those of the start, of all links that have contacts. Contacts touch up to a gap ``closed`` (m). All may be numbers
     with rates (`DualOps`): of ``robot`` and ``ahead`` only ``ops``, ``tree``, ``constraints``, ``inputs``,
-    ``link_rotations``, ``origins`` and ``candidates`` are asked for.
+    ``link_rotations``, ``origins`` and ``candidates`` are asked for. What exceeds a cut by no more than a velocity that
+    is ``alike`` (m/s) zero is not cut.
     """
 
     def __init__(
-        self, robot: Configuration, ahead: Configuration, twists: Twists, h: Scalar, closed: float
+        self, robot: Configuration, ahead: Configuration, twists: Twists, h: Scalar, closed: float, alike: Scalar = 0.0
     ) -> None:  # fmt: skip
         self.ops, self.pairs, chords = robot.ops, list[TurningPair](), dict[int, Chord]()
         for link, twist in twists.items():
@@ -282,11 +310,15 @@ class Turning:
         for k, found in robot.candidates.items():
             first, *others = found[0].arms
             links = chords[first], chords[others[0]] if others else None
-            self.pairs.append(TurningPair(At(robot, k), At(ahead, k), h, closed, links))
+            self.pairs.append(TurningPair(At(robot, k), At(ahead, k), h, closed, alike, links))
 
     def offsets(self) -> list[Vector]:
         """``κ`` (3) of each contact point, in the order of constraints."""
-        return [x for pair in self.pairs for x in pair.offsets()]
+        return [x.kappa for pair in self.pairs for x in pair.offsets()]
+
+    def distances(self) -> list[Scalar]:
+        """`Offset.distance` of each of them."""
+        return [x.distance for pair in self.pairs for x in pair.offsets()]
 
 
 def turning(robot: Configuration, ahead: Callable[[], Configuration], path: StepPath) -> list[Vector]:

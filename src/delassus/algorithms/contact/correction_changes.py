@@ -37,12 +37,16 @@ from delassus.spatial.dual_ops import Dual, rates_of, value
 from delassus.spatial.motion import column, diagonal, from_entries, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
+TURNING = "turning"
+"""Name of what contacts turn by along their normals."""
+
 
 def bound_changes(
     step: KernelStep, found: StepSolution, J: Matrix, changes: PositionChanges, varied: Varied
-) -> tuple[Matrix, Matrix, Matrix]:
+) -> tuple[Matrix, Matrix, Matrix, list[Scalar]]:
     """Changes of bounds of rows that may be pushed (r × …): with positions, velocities after the step, and parameters.
 
+    And with what contacts turn by along their normals (r).
     Velocities are with displacements by impacts over the time step.
     Those of limits are changes of where the joint is after it. ``J`` and ``changes`` are those of the step.
     """
@@ -66,13 +70,15 @@ def bound_changes(
             continue
         own = step.others[row]
         gap = with_rates(varied.points[row // 3][0].gap, q=gaps[row // 3])
-        moved = h * with_rates(Dual(u, rates_of(moving[own])), q=rows[own], v=rows_of_v[own])
+        turning = Dual(found.turning[row // 3][2], {TURNING: 1.0})
+        moved = h * (with_rates(Dual(u, rates_of(moving[own])), q=rows[own], v=rows_of_v[own]) + turning)
         if displaced:
             moved = moved + displaced[own]
         bounds.append(law.gap_correction(dual, gap, moved, step.penetration, TUNING.correction)[1])
     states = ([(name, k) for k in range(nv)] for name in ("q", "v"))
     with_q, with_v, with_parameters = (dual.rates(bounds, keys) for keys in (*states, varied.parameters))
-    return with_q, with_v, with_parameters
+    with_moved = [rates_of(x).get(TURNING, 0.0) for x in bounds]
+    return with_q, with_v, with_parameters, with_moved
 
 
 def displacement_changes(
@@ -161,6 +167,8 @@ def displacement_changes(
     moving = is_cut[0] if limits else cast(Scalar, 0.0)
     for k, row in enumerate(goals.rows):
         moved = step.h * found.solved.outcome.velocities[row] + found.displaced[row]
+        if row < 3 * n:
+            moved = moved + step.h * found.turning[row // 3][2]
         left = step.points[row // 3][0].gap + moved if row < 3 * n else 1.0
         moving = ops.maximum(moving, flags[k] * ops.less(0.0, left))
     return change, 1.0 - moving

@@ -16,7 +16,7 @@ from typing import Any, cast
 from delassus.algorithms.contact.correction_changes import bound_changes, displacement_changes
 from delassus.algorithms.contact.law import part_beyond
 from delassus.algorithms.contact.modes import nearest_mode
-from delassus.algorithms.contact.point_changes import PositionChanges, Varied, position_changes
+from delassus.algorithms.contact.point_changes import PositionChanges, Varied, position_changes, turning_changes
 from delassus.algorithms.contact.problem import impact_times, maximum_of, of_centres
 from delassus.algorithms.contact.response import Response
 from delassus.algorithms.contact.solution import Impact, Springs, StepInputs, StepSolution
@@ -58,12 +58,17 @@ class StepChanges:
         self._varying, parameters = varying, [(name, k) for name, size in varying.items() for k in range(size)]
         self._widths = {"q": nv, "v": nv, "given": len(parameters)}
         self._varied = Varied(step, inputs, problem, found.start, parameters)
+        self._turned = turning_changes(step, self._varied)
         self._before = self._varied if found.impact is None else Varied(step, inputs, problem, step.v, parameters)
 
     def distance(self) -> Matrix:
         """Distance (m/s, rad/s) of the nearest other mode (1 × 1), of the step and of its impacts."""
         ops, impact = self._ops, self._found.impact
-        nearest = nearest_mode(ops, self._last.modes, self._last.holds)
+        nearest, solved = nearest_mode(ops, self._last.modes, self._last.holds), self._found.solved
+        for k, (x, turns) in enumerate(zip(self._turned.distances, self._turns(), strict=True)):
+            acts = turns * solved.problem.turns * ops.less(0.0, solved.outcome.p[3 * k + 2])
+            ((y,),) = ops.entries(nearest)
+            nearest = ops.matrix([[ops.select(acts, ops.minimum(x, y), y)]])
         if impact is None:
             return nearest
         for solved in impact.phases:
@@ -99,6 +104,9 @@ class StepChanges:
             changes, beside = self._displaced(changes, impact.late, late)
         given = varied.velocities(solved.velocity, closing, None if impact is None else impact.late)
         sigma = beside + self._beside(step.problem.n_rows, q=changes.with_gaps(closing), given=given)
+        turning, shape = self._turning(), ops.shape(sigma)
+        taken = scaled_matrix(ops, solved.problem.turns, turning)
+        sigma = sigma + ops.put(taken, shape, step.others[: ops.shape(turning)[0]], range(shape[1]))
         dv, _ = self._answer(last, rho, sigma, self._in_step, late)
         end, shift = dv, late
         if found.moved.blocks:
@@ -106,7 +114,18 @@ class StepChanges:
             shift = shift if late is None else shift + late
         if late is not None:
             dv = dv + scaled_matrix(ops, over_h, late)
-        return self._after(changes, dv, end, shift)
+        return self._after(changes, dv, end, shift, turning)
+
+    def _turning(self) -> Matrix:
+        """Changes (3 n × k) of what contacts turn by, of those that no impact has struck."""
+        ops, step, found = self._ops, self._step, self._turned
+        out = self._beside(3 * len(step.points), q=found.with_q, v=found.with_v, given=found.given)
+        return diagonal(ops, [x for x in self._turns() for _ in range(3)]) @ out if step.points else out
+
+    def _turns(self) -> list[Scalar]:
+        """0 for each contact point that an impact has struck, else 1."""
+        step, impact = self._step, self._found.impact
+        return [1.0] * len(step.points) if impact is None else [1.0 - x for x in impact.struck_points(step)]
 
     def _displaced(
         self, changes: PositionChanges, late: Sequence[Scalar], with_late: Matrix
@@ -363,7 +382,7 @@ class StepChanges:
         return first + second
 
     def _after(
-        self, changes: PositionChanges, dv: Matrix, end_velocity: Matrix, shift: Matrix | None
+        self, changes: PositionChanges, dv: Matrix, end_velocity: Matrix, shift: Matrix | None, offsets: Matrix
     ) -> dict[str, Matrix]:
         """Changes of the state after the step (2 nv × k), by name.
 
@@ -388,7 +407,11 @@ class StepChanges:
             turning = [k for j, sv in zip(step.tree.joints, step.tree.v_slices, strict=True) if j.nv > 1
                        for k in range(sv.start, sv.stop)]  # fmt: skip
             moving = ops.vstack([by_shift, ops.take(v_by_shift, turning, None)])  # of what a displacement changes
-            with_q, with_v, with_parameters = bound_changes(step, found, self._J, changes, self._varied)
+            with_q, with_v, with_parameters, with_moved = bound_changes(step, found, self._J, changes, self._varied)
+            normals = [row // 3 for row in correction.goals.rows if row < 3 * len(step.points)]
+            turned = ops.take(offsets, [3 * k + 2 for k in normals], None)
+            turned = ops.put(turned, (m, n), range(len(normals)), range(n))
+            along = ops.product(with_v, dv) + diagonal(ops, with_moved) @ turned
             acting = self._varied.acting  # parameters that change displacements at velocities that are held
             own = [*range(nv), *(2 * nv + k for k in acting)]
             others = [k for k in range(n) if k not in own]
@@ -412,7 +435,7 @@ class StepChanges:
 
             def moved(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
                 by_bounds = _matrix(ops, values[: height * m], m)
-                further = _entries(ops, ops.product(by_bounds, ops.product(with_v, dv)))
+                further = _entries(ops, ops.product(by_bounds, along))
                 pairs = zip(values[height * m :], further, strict=True)
                 return [*values[: height * m], *(x + y for x, y in pairs)], 1.0
 

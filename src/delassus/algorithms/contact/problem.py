@@ -132,7 +132,7 @@ class StepProblem:
         for x in self.points:
             for k, velocity in enumerate(x.belt):
                 self.free[x.row + k] = self.free[x.row + k] + velocity
-        self.b, self.pyramid = self._with_rates(1.0), pyramid
+        self.b, self.pyramid, self.turns = self._with_rates(1.0), pyramid, cast(Scalar, 1.0)
         # a little more: some rows cannot move, and what stays where it is solves a law whatever the step
         least = [PROXIMAL * size + SQUARE_FLOOR for size in size_of]
         for x in self.points:
@@ -158,7 +158,7 @@ class StepProblem:
     def turning(self, turns: Scalar) -> StepProblem:
         """The same problem, whose contacts turn where ``turns`` is 1 and do not where it is 0."""
         out = copy(self)
-        out.b = self._with_rates(turns)
+        out.b, out.turns = self._with_rates(turns), turns
         out.points = [replace(x, turning=[turns * offset for offset in x.turning]) for x in self.points]
         return out
 

@@ -17,6 +17,7 @@ from delassus.algorithms.contact.problem import (
     magnitude,
     maximum_of,
 )
+from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.smooth_motion import (
     MotionChanges,
@@ -32,6 +33,7 @@ from delassus.algorithms.problem import Problem
 from delassus.constraints import At, Candidate
 from delassus.constraints.contact import BoundedJoint
 from delassus.constraints.spring import springs_among
+from delassus.constraints.turning import turning
 from delassus.errors import ConstraintError
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import Tree
@@ -217,6 +219,12 @@ def points_of(problem: Problem, given: StepInputs) -> list[tuple[Candidate, Scal
     """Contact points, with their friction and restitution."""
     of_each = zip(problem.candidates.values(), given.friction, given.restitution, strict=True)
     return [(candidate, mu, e) for candidates, mu, e in of_each for candidate in candidates]
+
+
+def robot_ahead(problem: Problem, q: Sequence[Scalar], v: Sequence[Scalar], h: Scalar) -> Problem:
+    """The problem where it would be after a step with the velocity of its start."""
+    ahead, _ = position_update(problem.ops, problem, list(q), list(v), h, [0.0] * problem.tree.nv)
+    return problem.at(problem.ops.state_vector(ahead), range(len(problem.constraints)))
 
 
 class SolvedProblem(NamedTuple):
@@ -438,13 +446,27 @@ class Impact(NamedTuple):
     late: list[Scalar]
     phases: tuple[SolvedProblem, SolvedProblem]
 
+    def struck_points(self, step: Any) -> list[Scalar]:
+        """1 for each contact point of a step of which it has struck a link, else 0."""
+        at, of_dofs = step.tree.v_slices, self.when.struck
+        return [maximum_of(step.ops, [of_dofs[at[link].start] for link in c.arms]) for c, *_ in step.points]
+
+
+def offsets_of(step: Any, impact: Impact | None) -> list[list[Scalar]]:
+    """What contact points of a step turn by (3 each, m/s): none of what an impact has struck."""
+    out = turning(step.problem, partial(robot_ahead, step.problem, step.q, step.v, step.h), step.path)
+    if impact is None:
+        return out
+    each = zip(out, impact.struck_points(step), strict=True)
+    return [[step.ops.select(struck, 0.0, x) for x in own] for own, struck in each]
+
 
 class StepSolution(NamedTuple):
     """``q``, ``v``, impulses and residuals after a step, and what they follow from.
 
     That is the motion that forces are of, at its velocity (nv), the problem that says what contacts do to it, the
     correction of positions, the impact before it, if anything bounces, how the step moves, and how far it moves rows of
-    points and joints besides as the impact is not at its start (m, rad).
+    points and joints besides as the impact is not at its start (m, rad). ``turning`` is what points turn by (3 each).
     """
 
     q: list[Scalar]
@@ -458,6 +480,7 @@ class StepSolution(NamedTuple):
     impact: Impact | None
     moved: StepMotion
     displaced: list[Scalar]
+    turning: list[list[Scalar]]
 
     @property
     def resolved(self) -> Scalar:

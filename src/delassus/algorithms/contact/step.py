@@ -62,6 +62,7 @@ from delassus.algorithms.contact.solution import (
     Weights,
     blocks_with_loops,
     implied,
+    offsets_of,
     points_of,
     pushes,
 )
@@ -70,13 +71,11 @@ from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.loops.impulses import ClosedLoops, LoopImpulses
-from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import momentum
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import BoundedJoint
 from delassus.constraints.contact import bounded_joints_of
 from delassus.constraints.paths import StepPath
-from delassus.constraints.turning import turning
 from delassus.spatial.motion import column, from_entries, minus, plus
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
@@ -150,7 +149,7 @@ class KernelStep:
         if blocks:
             y = self._ending_with(y, blocks)
             free, taken = self._beside_loops(column(ops, self.space.along_rows(y)))
-        displaced, offsets = self.displaced_rows(late), self._turning(struck)
+        displaced, offsets = self.displaced_rows(late), offsets_of(self, struck)
         of_each = zip(self.points, rates, displaced[2::3], strict=False)
         laws = [PointLaw(3 * k, mu, x + self.over_h * s, c.belt, turning=offsets[k])
                 for k, ((c, mu, _), x, s) in enumerate(of_each)]  # fmt: skip
@@ -188,7 +187,8 @@ class KernelStep:
             of_impact = apart(ops, struck.p, joints, of_limits=True)
             impulses = plus(impulses, of_impact)
             residuals = [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
-        return StepSolution(q, v, impulses, residuals, motion, before, last, correction, struck, moved, displaced)
+        out = q, v, impulses, residuals, motion, before, last, correction, struck, moved, displaced, offsets
+        return StepSolution(*out)
 
     def _taken(self, solved: tuple[StepProblem, Outcome], y: Matrix, taken: Matrix | None) -> SolvedProblem:
         """What impulses make of velocities ``L⁻¹ y``, with those that `_beside_loops` takes."""
@@ -334,21 +334,6 @@ class KernelStep:
         modes, holds = self.modes(problem, p, self.smoothing, of_points, late)
         joints = [(holds[c.dof], self.position(c) + late[c.dof]) for c in bounded_joints_of(self.problem.constraints)]
         return image_by_modes(problem, p, u, modes, joints, self.h)
-
-    def _turning(self, impact: Impact | None) -> list[list[Scalar]]:
-        """What contact points turn by (3 each, m/s): none of what an impact has struck."""
-        ops, problem, at = self.ops, self.problem, self.tree.v_slices
-
-        def ahead() -> Problem:
-            q, _ = position_update(ops, problem, list(self.q), list(self.v), self.h, [0.0] * self.tree.nv)
-            return problem.at(ops.state_vector(q), range(len(problem.constraints)))
-
-        out = turning(problem, ahead, self.path)
-        for k, (candidate, *_) in enumerate(self.points if impact is not None else []):
-            for link in candidate.arms:
-                struck = impact.when.struck[at[link].start]
-                out[k] = [ops.select(struck, 0.0, x) for x in out[k]]
-        return out
 
     # -- laws ----------------------------------------------------------------------------------------------------------
 

@@ -118,6 +118,8 @@ class StepChanges:
         if record.search.turning is not None:
             self.turning = turning_changes(scene, record, record.search.turning, self.contacts, self.J, self.mobility)
             self.known = self.known and bool(self.turning.known[acting(record)].all())
+            turns = (record.problems[-1].impulses[:, 2] > 0.0) & np.any(record.search.turning.taken, axis=1)
+            self.distance = float(np.min(self.turning.distances[turns], initial=np.inf))
         self._find_islands()
         v, late, self.impacts = record.v, np.zeros(self.n), list[ImpactChanges]()
         for squeezed, last in zip(record.problems[:-1:2], record.problems[1::2], strict=True):

@@ -17,6 +17,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.compiler.jit.types import DUALS
+from delassus.constraints.turning import ALIKE
 from delassus.contact.changes.blocks import BlockDiagonal, SceneChanges
 from delassus.contact.changes.collision import SAME, changes_at, searched
 from delassus.contact.changes.contacts import (
@@ -37,16 +38,20 @@ from delassus.contact.sparse.turning import NONE, along_tangent_halfway, carried
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
-ALIKE = 1e-12
+ROUNDING = 1e-12
 """Over the time step, the part of the size of the smaller collider by which velocities differ and are alike."""
 
 
 class TurningChanges(NamedTuple):
-    """Changes of ``κ`` with positions and with velocities of the start, three rows each; which are known (m,)."""
+    """Changes of ``κ`` with positions and with velocities of the start, three rows each; which are known (m,).
+
+    ``distances`` (m,) are velocities (m/s) by which contacts are apart from where offsets are cut, or are not.
+    """
 
     with_q: RowParts
     with_v: RowParts
     known: Any
+    distances: Array
 
 
 class Ends(NamedTuple):
@@ -119,8 +124,8 @@ def turning_changes(
     points[at], turns[at] = ends.points, 1.0
     now = J.times(v[:, None], m)[..., 0]
     now[:, :2] += found.surface_velocities
-    alike = ALIKE / dt * scene.detector.arrays.shapes[found.colliders, RADIUS].min(axis=1)
-    kept, cut, offsets = _cuts(H, now, alike)
+    alike = np.maximum(ALIKE, ROUNDING / dt * scene.detector.arrays.shapes[found.colliders, RADIUS].min(axis=1))
+    kept, cut, offsets, distances = _cuts(H, now, alike)
     near = alike + SAME * (np.abs(H) + np.abs(now)).max(axis=1)
     known = np.ones(m, bool)
     known[at] = ends.known & (np.abs(offsets - turning.found).max(axis=1) < near)[at]
@@ -137,6 +142,7 @@ def turning_changes(
         RowParts(contacts.sides, with_q).plus(of_start.mapped(cut)),
         RowParts(contacts.sides, with_v).plus(J.mapped(cut)),
         known,
+        np.where(turns[:, 0, 0] > 0.0, distances, np.inf),
     )
 
 
@@ -205,8 +211,8 @@ def _twisted(T: Array, about: Array) -> Array:
     return out
 
 
-def _cuts(H: Array, now: Array, alike: Array) -> tuple[Array, Array, Array]:
-    """How ``κ`` changes with ``H − u`` and with ``u`` (m, 3, 3 each), and ``κ``."""
+def _cuts(H: Array, now: Array, alike: Array) -> tuple[Array, Array, Array, Array]:
+    """How ``κ`` changes with ``H − u`` and with ``u`` (m, 3, 3 each), ``κ``, and distances (m,) of where it is cut."""
     m, raw = len(H), H - now
     kept, cut, out = np.zeros((m, 3, 3)), np.zeros((m, 3, 3)), raw.copy()
     size, most = (np.linalg.norm(x[:, :2], axis=1) for x in (raw, now))
@@ -216,10 +222,14 @@ def _cuts(H: Array, now: Array, alike: Array) -> tuple[Array, Array, Array]:
     out[k, :2] = most[k, None] * unit
     kept[k, :2, :2] = (most[k] / size[k])[:, None, None] * (np.eye(2) - unit[:, :, None] * unit[:, None])
     cut[k, :2, :2] = unit[:, :, None] * along_now[:, None]
-    least = np.minimum(now[:, 2], 0.0)
-    below = raw[:, 2] < least - alike
-    out[below, 2], kept[below, 2, 2], cut[below, 2, 2] = least[below], 0.0, 1.0 * (now[below, 2] < 0.0)
-    return kept, cut, out
+    opens, u = raw[:, 2], now[:, 2]
+    least = np.minimum(u, 0.0)
+    slides = np.where(size > alike, np.abs(size - most), np.inf)
+    presses = np.where(opens < 0.0, np.minimum(np.abs(opens - least), np.abs(u)), opens)
+    presses = np.where(np.abs(opens) > alike, presses, np.inf)
+    below = opens < least - alike
+    out[below, 2], kept[below, 2, 2], cut[below, 2, 2] = least[below], 0.0, 1.0 * (u[below] < 0.0)
+    return kept, cut, out, np.minimum(slides, presses)
 
 
 def _moves(scene: SceneChanges, record: StepRecord) -> tuple[BlockDiagonal, BlockDiagonal]:

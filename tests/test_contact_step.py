@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 import delassus as ds
 from delassus.contact import Box, Capsule, Collider, ConeProblem, Cylinder, HalfSpace, Mesh, Sphere
@@ -299,12 +300,11 @@ def poses_ahead(tree, q, v):
 
 
 def turned(pose, ahead, gap, u):
-    """By what the displacement of a ball's lowest point differs from ``u`` (m/s), if it touches and that brings none."""
+    """By what the displacement of a ball's lowest point differs from ``u`` (m/s), cut to what brings no energy."""
     change, way = ahead[2, 3] - pose[2, 3], ahead[:3, 3] - pose[:3, 3]
     turn = Rotation.from_matrix(ahead[:3, :3] @ pose[:3, :3].T).as_rotvec()
-    angle = np.linalg.norm(turn)
     arm = [0, 0, -RADIUS - 0.5 * gap - 0.25 * change]  # of the place halfway
-    out = (way + np.cross(turn * np.tan(angle / 2) / (angle / 2), arm)) / DT - u
+    out = (way + np.cross(turn, arm)) / DT - u
     size, most = np.linalg.norm(out[:2]), np.linalg.norm(u[:2])
     out[:2] *= min(most / size, 1.0)
     out[2] = max(change / DT - u[2], min(u[2], 0.0))

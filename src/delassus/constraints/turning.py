@@ -55,7 +55,7 @@ class Chord(NamedTuple):
     """Path of a link over a step, in axes of the world.
 
     Its rotation (3 × 3) and origin (3) at both ends, its twist at the start, the ``way`` (3) of the origin, and
-    ``turn`` (3), along the axis of the rotation, twice the tangent of half of its angle: chords follow from that.
+    ``turn`` (3), the rotation vector (rad).
     """
 
     R: Matrix
@@ -83,10 +83,11 @@ class Chord(NamedTuple):
 
 def chord_of(ops: Ops, R: Matrix, origin: Matrix, R_end: Matrix, origin_end: Matrix, twist: Twist) -> Chord:
     """Path of a link from its poses at both ends (origins 3 × 1) and its twist at the start."""
-    turn, trace = cast(Vector, [0.0] * 3), cast(Scalar, 0.0)
+    turn: Vector = [0.0] * 3
     for a, b in zip(ops.entries(ops.transpose(R)), ops.entries(ops.transpose(R_end)), strict=True):
-        turn, trace = plus(turn, cross_entries(a, b)), trace + dot(a, b)
-    over = 2.0 / (1.0 + trace)
+        turn = plus_scaled(turn, cross_entries(a, b), 0.5)
+    square = dot(turn, turn)  # of the sine; what follows begins the series of the angle over it
+    over = 1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0 + square * (5.0 / 112.0)))
     start, end = column(ops, origin), column(ops, origin_end)
     return Chord(R, start, R_end, end, twist, minus(end, start), [over * x for x in turn])
 

@@ -526,8 +526,14 @@ TURNING = ("slides on a ball", "rolls on its rim", "spins on a belt", "on a turn
 AS_KERNELS = ("slides on a ball", "rolls on its rim", "spins on a belt", "free")
 """Of these, some that compiled steps are held to: both bodies' places, rims, belts and robots."""
 
+ON_FACES = ("spins on a belt", "on one another")
+"""Of these, those whose corners hardly turn along their normals: their offsets are cut near where they are."""
+
 ALIKE = 1e-9
-"""Difference of kernels and scenes over the largest number: both are solved to 1e-12 m/s or less; 1e-11 seen."""
+"""Difference (m/s) of kernels and scenes, solved to 1e-12 and 1e-13; 1e-10 seen."""
+
+ALIKE_RATES = 1e-7
+"""Difference of their derivatives over the largest of these, which are up to 4e3; 2e-9 seen."""
 
 
 @pytest.mark.parametrize("name", TURNING)
@@ -539,6 +545,7 @@ def test_derivatives_of_what_turns(name):
     rng, seen, alike, kernel = np.random.default_rng(TURNING.index(name)), 0, 0, None
     scene, q, v = what_turns(name, rng)
     sim, nv = ds.Simulator(scene, q0=q, v0=v, dt=DT, tolerance=1e-13, max_overlap=1.0), scene.tree.nv
+    near = 4e-8 if name in ON_FACES else 4e-7
     if name in AS_KERNELS:
         how = {"tolerance": 1e-12, "sweeps": 5000}
         kernel = ds.compile(scene.tree, scene.constraints(), "contact_step_derivatives", **how)
@@ -556,11 +563,11 @@ def test_derivatives_of_what_turns(name):
             if np.abs(after - sim.v).max() < ALIKE:  # else one of both finds that turning gains energy
                 alike += 1
                 for x, y in ((A, found.A), (B, found.B)):
-                    assert np.abs(x - y).max() < ALIKE * np.abs(x).max()
+                    assert np.abs(x - y).max() < ALIKE_RATES * np.abs(x).max()
                 assert distance == pytest.approx(found.distance, rel=1e-3) or found.distance == np.inf
-        is_far = found.distance > 5e-6 and np.abs(gaps).min(initial=np.inf) > 2e-7
+        is_far = found.distance > 100 * near and np.abs(gaps).min(initial=np.inf) > 5 * near
         if found.status is SolverStatus.CONVERGED and is_far and sim.impulses.any():
-            wanted, seen = differences(sim, state, controls, directions, 4e-8), seen + 1
+            wanted, seen = differences(sim, state, controls, directions, near), seen + 1
             made = found.A @ directions[: 2 * nv] + found.B @ directions[2 * nv :]
             assert np.abs(made - wanted).max() < AGREES * np.abs(wanted).max()
         sim.set_state(state)

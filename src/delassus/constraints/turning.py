@@ -8,6 +8,7 @@ else those nearest to where both bodies carry them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
@@ -15,6 +16,7 @@ from delassus.constraints.constraint import At, Configuration
 from delassus.constraints.contact import Contact
 from delassus.constraints.paths import StepPath, Twist, Twists
 from delassus.model.shapes import Box, Cylinder, Mesh
+from delassus.model.topology import characteristic_length
 from delassus.spatial.motion import chosen, column, cross_entries, dot, from_entries, minus, plus, plus_scaled
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
@@ -331,16 +333,17 @@ def turning(robot: Configuration, ahead: Callable[[], Configuration], path: Step
     def found(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
         return [x for own in Turning(robot, ahead(), twists, path.h, path.closed).offsets() for x in own], 1.0
 
-    nothing = 1.0 - turns(robot, twists, path.h, path.closed)
+    nothing = 1.0 - turns(robot, twists, path)
     offsets = ops.repeat(1, [0.0] * n, found, nothing)
     return [offsets[k : k + 3] for k in range(0, n, 3)]
 
 
-def turns(robot: Configuration, twists: Twists, h: Scalar, closed: float) -> Scalar:
-    """1 where some contact of `Turning` touches and moves by enough to turn."""
-    ops = robot.ops
+def turns(robot: Configuration, twists: Twists, path: StepPath) -> Scalar:
+    """1 where some contact of `Turning` touches and moves by enough to turn: offsets are more than round-off."""
+    ops, h, closed = robot.ops, path.h, path.closed
     out: Scalar = 0.0
-    moving = {link: _moves(ops, twist) for link, twist in twists.items()}
+    least = ops.maximum(RESTING, math.sqrt(ROUNDING * path.epsilon) * characteristic_length(robot.tree) / h)
+    moving = {link: _moves(ops, twist, least) for link, twist in twists.items()}
     for k, found in robot.candidates.items():
         at, moves, touches = At(robot, k), cast(Scalar, 0.0), cast(Scalar, 0.0)
         for link in found[0].arms:
@@ -351,10 +354,10 @@ def turns(robot: Configuration, twists: Twists, h: Scalar, closed: float) -> Sca
     return out
 
 
-def _moves(ops: Ops, twist: Twist) -> Scalar:
+def _moves(ops: Ops, twist: Twist, least: Scalar) -> Scalar:
     """1 where a link is not at rest."""
     squares = (dot(x, x) for x in twist)
-    return ops.less(RESTING * RESTING, ops.maximum(*squares))
+    return ops.less(least * least, ops.maximum(*squares))
 
 
 def _rotates(at: At, twists: Sequence[Twist], h: Scalar) -> Scalar:

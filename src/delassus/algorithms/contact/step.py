@@ -5,6 +5,7 @@ With ``v* = v + h M⁻¹ (τ − c)`` and ``M = Lᵀ L``, ``Y = J L⁻¹``: ``y 
 
 - A gap that is open may close in the step: ``u_n + φ / h ≥ 0``. Nothing is switched; what stays open has no impulse.
   Gaps of two shapes are those on the paths that links are expected to take (`delassus.constraints.paths`).
+- What touches turns (`delassus.constraints.turning`), unless impulses would bring energy by that.
 - Limits of joints are gaps of the same kind on either side.
 - Where something closes faster than gravity would close it in two steps and bounces, there is an impact first:
   compression and decompression (Poisson's restitution), after which forces are those of the new velocities.
@@ -151,6 +152,8 @@ class KernelStep:
             free, taken = self._beside_loops(column(ops, self.space.along_rows(y)))
         displaced, offsets = self.displaced_rows(late), offsets_of(self, struck)
         of_each = zip(self.points, rates, displaced[2::3], strict=False)
+        if self.moves:  # a point that is held does not turn
+            offsets = [[self.moves[3 * k + c] * y for c, y in enumerate(x)] for k, x in enumerate(offsets)]
         laws = [PointLaw(3 * k, mu, x + self.over_h * s, c.belt, turning=offsets[k])
                 for k, ((c, mu, _), x, s) in enumerate(of_each)]  # fmt: skip
         image: LawImage = StepProblem.image

@@ -437,7 +437,7 @@ def test_kernels_of_random_trees_go_as_scenes_do(seed):
     q0 = tree.random(rng)
     lowest = min(ds.forward_kinematics(tree, q0, c.link)[2, 3] for c in balls)
     scene = Scene(tree, [Collider("world", HalfSpace(), (0, 0, lowest - 0.149)), *balls])
-    options = {"max_overlap": 9.0, "passive": "none", "limits": False, "turning": False, "tolerance": 1e-10}
+    options = {"max_overlap": 9.0, "passive": "none", "limits": False, "tolerance": 1e-10}
     sim = ds.Simulator(scene, q0=q0, v0=rng.normal(size=tree.nv), dt=DT, **options)
     assert go_alike(sim, 100, ALIKE) > 1e-5
 

@@ -8,6 +8,7 @@ else those nearest to where both bodies carry them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
@@ -15,6 +16,7 @@ from delassus.constraints.constraint import At, Configuration
 from delassus.constraints.contact import Contact
 from delassus.constraints.paths import StepPath, Twist, Twists
 from delassus.model.shapes import Box, Cylinder, Mesh
+from delassus.model.topology import characteristic_length
 from delassus.spatial.motion import chosen, column, cross_entries, dot, from_entries, minus, plus, plus_scaled
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
@@ -55,7 +57,7 @@ class Chord(NamedTuple):
     """Path of a link over a step, in axes of the world.
 
     Its rotation (3 × 3) and origin (3) at both ends, its twist at the start, the ``way`` (3) of the origin, and
-    ``turn`` (3), along the axis of the rotation, twice the tangent of half of its angle: chords follow from that.
+    ``turn`` (3), the rotation vector (rad).
     """
 
     R: Matrix
@@ -83,10 +85,11 @@ class Chord(NamedTuple):
 
 def chord_of(ops: Ops, R: Matrix, origin: Matrix, R_end: Matrix, origin_end: Matrix, twist: Twist) -> Chord:
     """Path of a link from its poses at both ends (origins 3 × 1) and its twist at the start."""
-    turn, trace = cast(Vector, [0.0] * 3), cast(Scalar, 0.0)
+    turn: Vector = [0.0] * 3
     for a, b in zip(ops.entries(ops.transpose(R)), ops.entries(ops.transpose(R_end)), strict=True):
-        turn, trace = plus(turn, cross_entries(a, b)), trace + dot(a, b)
-    over = 2.0 / (1.0 + trace)
+        turn = plus_scaled(turn, cross_entries(a, b), 0.5)
+    square = dot(turn, turn)  # of the sine; what follows begins the series of the angle over it
+    over = 1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0 + square * (5.0 / 112.0)))
     start, end = column(ops, origin), column(ops, origin_end)
     return Chord(R, start, R_end, end, twist, minus(end, start), [over * x for x in turn])
 
@@ -330,16 +333,17 @@ def turning(robot: Configuration, ahead: Callable[[], Configuration], path: Step
     def found(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
         return [x for own in Turning(robot, ahead(), twists, path.h, path.closed).offsets() for x in own], 1.0
 
-    nothing = 1.0 - turns(robot, twists, path.h, path.closed)
+    nothing = 1.0 - turns(robot, twists, path)
     offsets = ops.repeat(1, [0.0] * n, found, nothing)
     return [offsets[k : k + 3] for k in range(0, n, 3)]
 
 
-def turns(robot: Configuration, twists: Twists, h: Scalar, closed: float) -> Scalar:
-    """1 where some contact of `Turning` touches and moves by enough to turn."""
-    ops = robot.ops
+def turns(robot: Configuration, twists: Twists, path: StepPath) -> Scalar:
+    """1 where some contact of `Turning` touches and moves by enough to turn: offsets are more than round-off."""
+    ops, h, closed = robot.ops, path.h, path.closed
     out: Scalar = 0.0
-    moving = {link: _moves(ops, twist) for link, twist in twists.items()}
+    least = ops.maximum(RESTING, math.sqrt(ROUNDING * path.epsilon) * characteristic_length(robot.tree) / h)
+    moving = {link: _moves(ops, twist, least) for link, twist in twists.items()}
     for k, found in robot.candidates.items():
         at, moves, touches = At(robot, k), cast(Scalar, 0.0), cast(Scalar, 0.0)
         for link in found[0].arms:
@@ -350,10 +354,10 @@ def turns(robot: Configuration, twists: Twists, h: Scalar, closed: float) -> Sca
     return out
 
 
-def _moves(ops: Ops, twist: Twist) -> Scalar:
+def _moves(ops: Ops, twist: Twist, least: Scalar) -> Scalar:
     """1 where a link is not at rest."""
     squares = (dot(x, x) for x in twist)
-    return ops.less(RESTING * RESTING, ops.maximum(*squares))
+    return ops.less(least * least, ops.maximum(*squares))
 
 
 def _rotates(at: At, twists: Sequence[Twist], h: Scalar) -> Scalar:

@@ -16,12 +16,11 @@ from typing import Any, cast
 from delassus.algorithms.contact.correction_changes import bound_changes, displacement_changes
 from delassus.algorithms.contact.law import part_beyond
 from delassus.algorithms.contact.modes import nearest_mode
-from delassus.algorithms.contact.point_changes import PositionChanges, Varied, position_changes
+from delassus.algorithms.contact.point_changes import PositionChanges, Varied, position_changes, turning_changes
 from delassus.algorithms.contact.problem import impact_times, maximum_of, of_displaced
 from delassus.algorithms.contact.response import Response
 from delassus.algorithms.contact.solution import Impact, Springs, StepInputs, StepSolution
 from delassus.algorithms.contact.step import KernelStep
-from delassus.algorithms.contact.turning_changes import turning_changes
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.integrate import position_rates, position_update_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem

@@ -3,27 +3,38 @@
 `Contact.candidates` is carried out with changes along the twists of its links, so that what holds for any shape is said
 once. Changes with positions of joints follow by the axes of joints. Parameters, what comes with the call beside the
 state, are numbers with their rates, at which momentum and rows are computed once more: `Varied`.
+
+Offsets ``κ`` of contacts that turn follow from the robot at the start of a step and ahead, both with such changes, and
+from velocities of links (`delassus.constraints.turning`):
+
+    ∂κ = K G ∂q + K̃ G̃ (A ∂q + B ∂v + C ∂p) + K_V (Ψ ∂q + G ∂v) + ∂κ/∂p ∂p.
+
+``G`` and ``G̃`` are Jacobians of links at the start and ahead, ``Ψ`` how their velocities change with positions, and
+``A``, ``B``, ``C`` changes of the positions ahead, with parameters ``p`` too. Derivatives are those of the side of its
+cut that a state is on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from delassus.algorithms.contact.response import Response
-from delassus.algorithms.contact.solution import StepInputs, points_of
+from delassus.algorithms.contact.solution import StepInputs, points_of, robot_ahead
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors
 from delassus.algorithms.dynamics.derivatives.accelerations import residual_changes
 from delassus.algorithms.dynamics.derivatives.rates import Rates
+from delassus.algorithms.dynamics.integrate import position_update_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import momentum
 from delassus.constraints import At, Candidate, ConstraintRates
+from delassus.constraints.turning import ALIKE, NEVER, ROUNDING, Turning, turns
 from delassus.model.tree import WORLD
 from delassus.spatial.dual_ops import Dual, DualOps, rates_of, value
 from delassus.spatial.motion import LINEAR, column, cross_entries, cross_matrix, dot, from_entries, plus, plus_scaled
@@ -34,6 +45,10 @@ VELOCITY = "velocity"
 
 PATH = "path"
 """Name of the velocity (nv) by which links go on their paths, among parameters: contacts depend on it by themselves."""
+
+
+AHEAD = "ahead"
+"""Name of the twists by which links are displaced at the end of their path, among what offsets vary with."""
 
 
 class PositionChanges(NamedTuple):
@@ -194,13 +209,13 @@ def point_changes(
     """
     ops, tree = problem.ops, problem.tree
     links = [link for link in problem.constraints[index].carriers(tree) if link != WORLD]
-    to_link = {link: to_link_of(ops, moved.poses[link]) for link in links}
+    to_link = {link: _to_link(ops, moved.poses[link]) for link in links}
     twists = {link: column(ops, to_link[link] @ moved.a[link]) for link in links}
     ways = _ways(problem, moved, links)
     turns = {link: moved.of_link(link, moved.xi) for link in links}
     gaps, rows = list[Matrix](), list[Matrix]()
     wrenches: dict[int, list[Any]] = {link: [Dual(0.0)] * 6 for link in links}
-    robot = problem.once(displaced_robot)
+    robot = problem.once(_displaced)
     rotations = robot.link_rotations
     for k, (candidate, now) in enumerate(zip(robot.candidates[index], problem.candidates[index], strict=True)):
         p, belt = impulses[3 * k : 3 * k + 3], [*candidate.belt, *([Dual(0.0)] * (3 - len(candidate.belt)))]
@@ -213,7 +228,7 @@ def point_changes(
             wrenches[link] = plus(wrenches[link], parts)
             K = _common_rows(problem, moved, link, now)
             own = own + (K if sign > 0.0 else -K) @ turns[link]
-        both = along_ways(ops, [*u, candidate.gap], ways)
+        both = _along(ops, [*u, candidate.gap], ways)
         rows.append(own + ops.take(both, range(3), None))
         gaps.append(ops.take(both, (3,), None))
     at_links, changes = dict[int, Matrix](), dict[int, Matrix]()
@@ -234,9 +249,9 @@ def mobility_changes(problem: Problem, index: int, moved: Sequence[Rates]) -> li
     """
     ops, nv = problem.ops, problem.tree.nv
     links = [link for link in problem.constraints[index].carriers(problem.tree) if link != WORLD]
-    to_link = {link: to_link_of(ops, moved[0].poses[link]) for link in links}
+    to_link = {link: _to_link(ops, moved[0].poses[link]) for link in links}
     ways, out = _ways(problem, moved[0], links), list[Matrix]()
-    robot = problem.once(displaced_robot)
+    robot = problem.once(_displaced)
     rotations = robot.link_rotations
     for k, (candidate, now) in enumerate(zip(robot.candidates[index], problem.candidates[index], strict=True)):
         total, own = Dual(0.0), ops.zeros(1, nv)
@@ -246,7 +261,7 @@ def mobility_changes(problem: Problem, index: int, moved: Sequence[Rates]) -> li
             for sign, link in zip((1.0, -1.0), candidate.arms, strict=False):
                 K = ops.take(_common_rows(problem, of_row, link, now), (i,), None)
                 own = own + (K if sign > 0.0 else -K) @ of_row.of_link(link, of_row.xi)
-        out.append(own + along_ways(ops, [total], ways))
+        out.append(own + _along(ops, [total], ways))
     return out
 
 
@@ -274,7 +289,7 @@ def _common_rows(problem: Problem, moved: Rates, link: int, point: Candidate) ->
     return ops.hstack([along, -(along @ cross_matrix(ops, at))])
 
 
-def to_link_of(ops: Ops, pose: tuple[Matrix, Matrix]) -> Matrix:
+def _to_link(ops: Ops, pose: tuple[Matrix, Matrix]) -> Matrix:
     """Twists of the common frame in the axes of a link with that pose (6 × 6)."""
     R, p = pose
     back = ops.transpose(R)
@@ -287,8 +302,8 @@ def _ways(problem: Problem, moved: Rates, links: Sequence[int]) -> dict[Hashable
     Of each, twists of the common frame in the axes of the link (6 × 6), and changes there with positions (6 × nv).
     """
     out = dict[Hashable, tuple[Matrix, Matrix]]()
-    for link in links if problem.path is None else carriers_of(problem):
-        to_link = to_link_of(problem.ops, moved.poses[link])
+    for link in links if problem.path is None else _carriers(problem):
+        to_link = _to_link(problem.ops, moved.poses[link])
         out[link] = to_link, moved.axes_moving(link)
         if problem.path is not None:
             start = problem.once(_at_start)
@@ -303,12 +318,12 @@ def _at_start(problem: Problem) -> Rates:
     return Rates(motion, motion.by_joint([0.0] * problem.tree.nv))
 
 
-def carriers_of(problem: Problem) -> list[int]:
+def _carriers(problem: Problem) -> list[int]:
     """Links that move and are part of any contact."""
     return sorted({link for points in problem.candidates.values() for link in points[0].arms})
 
 
-def along_ways(ops: Ops, numbers: Sequence[Any], ways: Mapping[Hashable, tuple[Matrix, Matrix]]) -> Matrix:
+def _along(ops: Ops, numbers: Sequence[Any], ways: Mapping[Hashable, tuple[Matrix, Matrix]]) -> Matrix:
     """Changes (k × nv) of k numbers that vary in these ways."""
     total = ops.zeros(len(numbers), ops.shape(next(iter(ways.values()))[1])[1])
     for key, (to_link, S) in ways.items():
@@ -316,27 +331,27 @@ def along_ways(ops: Ops, numbers: Sequence[Any], ways: Mapping[Hashable, tuple[M
     return total
 
 
-def displaced_robot(problem: Problem) -> Any:
+def _displaced(problem: Problem) -> Any:
     """The robot as its contacts see it, and these, with changes along twists of links in body axes.
 
     ``R (1 + ω ×)``, ``o + R v``. On the paths of a step, with those along the twists that links have, too.
     """
-    robot, path = varying(problem), problem.path
+    robot, path = _varying(problem), problem.path
     if path is not None:
-        V = {link: with_velocity(robot.ops, path.motion.V[link], link) for link in robot.origins}
+        V = {link: _with_velocity(robot.ops, path.motion.V[link], link) for link in robot.origins}
         path = path._replace(h=cast(Scalar, Dual(path.h)))
         robot.candidates = path.candidates(robot, cast(Sequence[Matrix], V))
     return robot
 
 
-def with_velocity(ops: DualOps, V: Matrix, link: int) -> Any:
+def _with_velocity(ops: DualOps, V: Matrix, link: int) -> Any:
     """Twist (6 × 1) of a link in body axes, with its changes."""
     return ops.lifted(V, lambda k, _: {((VELOCITY, link), k): 1.0})
 
 
-def varying(problem: Problem, name_of: Callable[[int], Hashable] = lambda link: link) -> Any:
+def _varying(problem: Problem, name_of: Callable[[int], Hashable] = lambda link: link) -> Any:
     """The robot as its contacts see it, and these, with changes along twists of links in body axes, by their names."""
-    ops, links, contacts = DualOps(problem.ops), carriers_of(problem), problem.candidates
+    ops, links, contacts = DualOps(problem.ops), _carriers(problem), problem.candidates
     rotations, origins = dict[int, Any](), dict[int, Any]()
     for link in links:
         R, own = problem.ops.entries(problem.link_rotations[link]), name_of(link)
@@ -359,3 +374,73 @@ def varying(problem: Problem, name_of: Callable[[int], Hashable] = lambda link: 
     )  # fmt: skip
     robot.candidates = {k: problem.constraints[k].candidates(At(cast(Any, robot), k)) for k in contacts}
     return robot
+
+
+class TurningChanges(NamedTuple):
+    """Changes of ``κ`` (3 n × …) of all contact points with positions, velocities of the start, and parameters.
+
+    ``distances`` (n) are velocities (m/s) by which points are apart from where offsets are cut, or are not.
+    """
+
+    with_q: Matrix
+    with_v: Matrix
+    given: Matrix
+    distances: list[Scalar]
+
+
+def turning_changes(step: KernelStep, varied: Varied) -> TurningChanges:
+    """Those at the start of a step, which are not looked for where no contact turns."""
+    ops, problem, path = step.ops, step.problem, step.path
+    n, widths = len(step.points), [step.tree.nv, step.tree.nv, len(varied.parameters)]
+    if not n:
+        with_q, with_v, given = (ops.zeros(0, width) for width in widths)
+        return TurningChanges(with_q, with_v, given, [])
+    total, twists = sum(widths), path.twists(problem)
+
+    def found(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
+        ahead = robot_ahead(problem, step.q, step.v, step.h)
+        distances = Turning(problem, ahead, twists, step.h, path.closed, _alike(step)).distances()
+        return [*distances, *(x for row in ops.entries(_changes(step, ahead, varied)) for x in row)], 1.0
+
+    nothing = 1.0 - turns(problem, twists, step.h, path.closed)
+    made = ops.repeat(1, [NEVER] * n + [0.0] * (3 * n * total), found, nothing)
+    whole = ops.matrix([made[k : k + total] for k in range(n, len(made), total)])
+    ends = [0, widths[0], widths[0] + widths[1], total]
+    with_q, with_v, given = (ops.take(whole, None, range(*part)) for part in pairwise(ends))
+    return TurningChanges(with_q, with_v, given, made[:n])
+
+
+def _changes(step: KernelStep, ahead: Problem, varied: Varied) -> Matrix:
+    """All of them side by side (3 n × (2 nv + k))."""
+    ops, problem, path, nv, k = step.ops, step.problem, step.path, step.tree.nv, len(varied.parameters)
+    still = [ops.zeros(joint.nv, 1) for joint in step.tree.joints]
+    start, end = Rates(step.motion, still), Rates(DynamicsProblem(ahead, None, None, gravity=ops.zeros(3, 1)), still)
+    with_q, moved, _ = position_update_changes(varied.problem, list(step.v), varied.h, [0.0] * nv, varied.parameters)
+    moving = ops.hstack([with_q, ops.take(moved, None, [*range(nv), *range(2 * nv, 2 * nv + k)])])
+    robot, later = problem.once(_displaced), _varying(ahead, lambda link: (AHEAD, link))
+    twists, by_twists = dict[int, Any](), dict[Hashable, tuple[Matrix, Matrix]]()
+    none = ops.zeros(6, nv), ops.zeros(6, k)
+    for link in robot.origins:
+        twists[link] = _with_velocity(robot.ops, step.motion.V[link], link)
+        to_link, S, turned = _to_link(ops, start.poses[link]), start.axes_moving(link), start.of_link(link, start.psi)
+        by_twists[link] = to_link, ops.hstack([S, *none])
+        by_twists[VELOCITY, link] = to_link, ops.hstack([turned, S, none[1]])
+        by_twists[AHEAD, link] = _to_link(ops, end.poses[link]), end.axes_moving(link) @ moving
+    h = cast(Scalar, Dual(step.h))
+    found = Turning(robot, later, path.twists(robot, cast(Any, twists)), h, path.closed, _alike(step)).offsets()
+    total = _along(ops, [x for own in found for x in own], by_twists)
+
+    # by parameters, places of the path and velocities being held
+    dual, held = varied.ops, ahead.held(varied.ops, {**varied.problem.inputs, "q": ahead.q})
+    V = {link: dual.lifted(step.motion.V[link]) for link in robot.origins}
+    twists_held = path.twists(varied.problem, cast(Any, V))
+    found = Turning(varied.problem, held, twists_held, varied.h, path.closed, _alike(step)).offsets()
+    own = varied.rates([x for each in found for x in each])
+    at = [j for j, key in enumerate(varied.parameters) if cast(Any, key)[0] != PATH]  # that is by velocities
+    rows = range(3 * len(step.points))
+    return total + ops.put(ops.take(own, None, at), ops.shape(total), rows, [2 * nv + j for j in at])
+
+
+def _alike(step: KernelStep) -> Scalar:
+    """Velocity (m/s) up to which offsets are of no matter."""
+    return step.ops.maximum(ALIKE, ROUNDING * step.ops.epsilon * step.over_h)

@@ -34,6 +34,7 @@ from delassus.algorithms.problem import Problem
 from delassus.constraints import At, Candidate
 from delassus.constraints.contact import BoundedJoint, spins_of
 from delassus.constraints.spring import springs_among
+from delassus.constraints.turning import turning
 from delassus.errors import ConstraintError
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import Tree
@@ -470,6 +471,15 @@ class Impact(NamedTuple):
         """1 for each contact point of a step of which it has struck a link, else 0."""
         at, of_dofs = step.tree.v_slices, self.when.struck
         return [maximum_of(step.ops, [of_dofs[at[link].start] for link in c.arms]) for c, *_ in step.points]
+
+
+def offsets_of(step: Any, impact: Impact | None) -> list[list[Scalar]]:
+    """What contact points of a step turn by (3 each, m/s): none of what an impact has struck."""
+    out = turning(step.problem, partial(robot_ahead, step.problem, step.q, step.v, step.h), step.path)
+    if impact is None:
+        return out
+    each = zip(out, impact.struck_points(step), strict=True)
+    return [[step.ops.select(struck, 0.0, x) for x in own] for own, struck in each]
 
 
 class StepSolution(NamedTuple):

@@ -5,6 +5,7 @@ With ``v* = v + h M⁻¹ (τ − c)`` and ``M = Lᵀ L``, ``Y = J L⁻¹``: ``y 
 
 - A gap that is open may close in the step: ``u_n + φ / h ≥ 0``. Nothing is switched; what stays open has no impulse.
   Gaps of two shapes are those on the paths that links are expected to take (`delassus.constraints.paths`).
+- What touches turns (`delassus.constraints.turning`), unless impulses would bring energy by that.
 - Limits of joints are gaps of the same kind on either side.
 - Where something closes faster than gravity would close it in two steps and bounces, there is an impact first:
   compression and decompression (Poisson's restitution), after which forces are those of the new velocities.
@@ -62,10 +63,10 @@ from delassus.algorithms.contact.solution import (
     Weights,
     blocks_with_loops,
     implied,
+    offsets_of,
     patches_of,
     points_of,
     pushes,
-    robot_ahead,
 )
 from delassus.algorithms.contact.solvers import exact, fixed_point
 from delassus.algorithms.dynamics.integrate import position_update
@@ -77,7 +78,6 @@ from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import BoundedJoint
 from delassus.constraints.contact import bounded_joints_of, spins_of
 from delassus.constraints.paths import StepPath
-from delassus.constraints.turning import turning
 from delassus.spatial.motion import column, from_entries, minus, plus
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
@@ -164,7 +164,9 @@ class KernelStep:
         if blocks:
             y = self._ending_with(y, blocks)
             free, taken = self._beside_loops(column(ops, self.space.along_rows(y)))
-        displaced, offsets = self.displaced_rows(late), self._turning(struck)
+        displaced, offsets = self.displaced_rows(late), offsets_of(self, struck)
+        if self.moves:  # a point that is held does not turn
+            offsets = [[self.moves[3 * k + c] * y for c, y in enumerate(x)] for k, x in enumerate(offsets)]
         laws = [self._law(k, x + self.over_h * displaced[3 * k + 2], offsets[k]) for k, x in enumerate(rates)]
         image: LawImage = StepProblem.image
         if self.smoothing is not None:
@@ -360,14 +362,6 @@ class KernelStep:
         modes, holds = self.modes(problem, p, self.smoothing, of_points, late)
         joints = [(holds[c.dof], self.position(c) + late[c.dof]) for c in bounded_joints_of(self.problem.constraints)]
         return image_by_modes(problem, p, u, modes, joints, self.h)
-
-    def _turning(self, impact: Impact | None) -> list[list[Scalar]]:
-        """What contact points turn by (3 each, m/s): none of what an impact has struck."""
-        out = turning(self.problem, partial(robot_ahead, self.problem, self.q, self.v, self.h), self.path)
-        if impact is None:
-            return out
-        each = zip(out, impact.struck_points(self), strict=True)
-        return [[self.ops.select(struck, 0.0, x) for x in own] for own, struck in each]
 
     # -- laws ----------------------------------------------------------------------------------------------------------
 

@@ -346,9 +346,10 @@ def halfway_velocity(link: int, x: Vector, dt: float, data: Data) -> Vector:
 @compiled
 def velocity_between(T: Array, E: Array, x: Vector, dt: float) -> Vector:
     """The same between two poses."""
-    way, turn, trace = along(column(E, 3), -1.0, column(T, 3)), (0.0, 0.0, 0.0), 0.0
+    way, turn = along(column(E, 3), -1.0, column(T, 3)), (0.0, 0.0, 0.0)
     for c in range(3):
-        turn, trace = along(turn, 1.0, cross(column(T, c), column(E, c))), trace + dot(column(T, c), column(E, c))
-    turn = scaled(2.0 / (1.0 + trace), turn)  # twice the tangent of half of the angle, which chords follow from
+        turn = along(turn, 0.5, cross(column(T, c), column(E, c)))
+    square = dot(turn, turn)  # of the sine; what follows begins the series of the angle over it
+    turn = scaled(1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0 + square * 5.0 / 112.0)), turn)
     arm = along(along(x, -0.5, column(T, 3)), -0.5, column(E, 3))
     return scaled(1.0 / dt, along(way, 1.0, cross(turn, arm)))

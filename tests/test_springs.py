@@ -341,7 +341,7 @@ def test_derivatives_of_servos_on_loops(parallelogram, kp, kd, pressed):
     joints[2] = replace(joints[2], stiffness=np.full(1, 1e4), damping=np.full(1, 1e2))
     scene = beside_a_wall(ds.Scene(replace(parallelogram.tree, joints=tuple(joints)), loops=parallelogram.loops))
     turned = (np.arcsin(0.1) + 1e-4 if pressed else 0.05) * TURN
-    options = {"dt": DT, "control": "pd", "kp": [kp, 0, 0], "kd": [kd, 0, 0], "tolerance": 1e-12, "turning": False}
+    options = {"dt": DT, "control": "pd", "kp": [kp, 0, 0], "kd": [kd, 0, 0], "tolerance": 1e-12}
     sim = ds.Simulator(scene, q0=turned, v0=0.3 * TURN, **options)
     state, target = sim.get_state(), (0.5 if pressed else 0.06) * TURN
     sim.step(target)

@@ -35,7 +35,6 @@ from delassus.contact.collision.vectors import (
     row_of,
     scaled,
 )
-from delassus.contact.sparse.cone import PATCH
 from delassus.contact.sparse.motion import rotation_of
 from delassus.contact.sparse.records import CONTACTS, NOT_STRUCK, Data, Model
 from delassus.contact.sparse.rows import is_at_rest

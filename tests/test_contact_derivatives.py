@@ -396,30 +396,34 @@ def test_a_ball_that_rolls_slides_and_bounces(rolling):
         np.testing.assert_allclose([moved[2], moved[8]], by_height, rtol=1e-3)
 
 
-def test_smoothed_derivatives_are_means_over_times_of_impacts(tmp_path):
-    """Of a robot, whose impacts are at the starts of steps: what it does later jumps where one passes to the next step.
+def test_derivatives_are_means_over_times_of_impacts(tmp_path):
+    """Slopes between ends of starts from which something hits in one step are the means of derivatives at 16 of them.
 
-    Over starts from which it hits in one step, 16 of them, their mean is the slope between both ends. Speeds of impacts
-    differ by ``g dt`` from step to step, which is what the bound allows; a derivative that holds the time has no part.
+    Of a ball that spins these are exact derivatives, too. A robot is struck at the start of a step: what it
+    does later jumps where the impact passes to the next one, and exact derivatives hold its time. Speeds of impacts
+    differ by ``g dt`` from step to step, which is what the bound allows.
     """
     path = tmp_path / "slider.urdf"
     path.write_text(BLOCKS.format(BLOCK.format(name="a").replace("0.6 -0.5 0.3", "0 0 1")))
-    contact, (dt, steps, n), g = ds.Contact("a", Sphere(r), restitution=0.7), (1e-3, 30, 16), 9.81
-    how = {"smoothing": "input", "tolerance": 1e-12}
-    slider = ds.load(path)
-    step = ds.compile(slider, contact, "contact_step_derivatives", outputs=("q_next", "v_next", "A"), **how)
-    speed = 3.0 + g * 0.05 / 3.0
-    for smoothing in (0.3, 0.0):
+    (dt, steps, n), g, how = (1e-3, 30, 16), 9.81, {"smoothing": "input", "outputs": ("q_next", "v_next", "A")}
+    free = ds.mechanisms.free_body(1.0, 0.004 * np.eye(3), name="a")
+    cases = (ds.load(path), [r + 0.05], [-3.0], 0), (free, [0, 0, r + 0.05, 0, 0, 0, 1.0], [1, 0.5, -3, 2, -1, 3.0], 2)
+    for tree, q0, v0, up in cases:
+        contact, nv = ds.Contact("a", Sphere(r), friction=0.0, restitution=0.7), tree.nv
+        step = ds.compile(tree, contact, "contact_step_derivatives", tolerance=1e-12, **how)
+        speed, p = 3.0 + g * 0.05 / 3.0, np.zeros(next(a.size for a in step.arguments if a.name == "impulses"))
         shift = speed * dt * np.r_[0.0, 1.0, (np.arange(n) + 0.5) / n]
-        q, v, moved = r + 0.05 + shift[:, None], np.full((n + 2, 1), -3.0), np.tile([[1.0], [0.0]], (n + 2, 1, 1))
-        for _ in range(steps):
-            q, v, A = step(q, v, np.zeros(4), np.zeros(1), dt, smoothing)
-            moved = A @ moved
-        slope, mean = (np.r_[q[1] - q[0], v[1] - v[0]] / (speed * dt)), moved[2:, :, 0].mean(axis=0)
-        if smoothing:
-            np.testing.assert_allclose(mean, slope, rtol=4.0 * g * dt / speed)
-        else:
-            np.testing.assert_allclose(mean, [1.0, 0.0], atol=1e-9)
+        for smoothing in (0.3, 0.0):
+            q, v = q0 + shift[:, None] * np.eye(tree.nq)[up], np.tile(v0, (n + 2, 1))
+            moved = np.tile(np.eye(2 * nv)[:, up : up + 1], (n + 2, 1, 1))
+            for _ in range(steps):
+                q, v, A = step(q, v, p, np.zeros(nv), dt, smoothing)
+                moved = A @ moved
+            slope, mean = np.r_[tree.difference(q[0], q[1]), v[1] - v[0]] / (speed * dt), moved[2:, :, 0].mean(axis=0)
+            if nv > 1 or smoothing:
+                np.testing.assert_allclose(mean, slope, rtol=4.0 * g * dt / speed, atol=1e-3)
+            else:
+                np.testing.assert_allclose(mean, [1.0, 0.0], atol=1e-9)
 
 
 def test_a_pyramid_on_corners_has_one_derivative_of_its_velocity():

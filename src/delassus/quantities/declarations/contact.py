@@ -290,8 +290,8 @@ CONTACT_STEP = Quantity(
         Output("q_next", ("nq",), "configuration after the step"),
         Output("v_next", ("nv",), "velocity after the step"),
         Output("impulses_next", ("impulses",), "impulses of the step: of each contact point tangent, tangent, normal "
-               "on the first link, then of limits, then of dry friction of joints, then of torsional and rolling friction "
-               "about the axes that contacts have it about, N s and N m s"),
+               "on the first link, then of limits, then of dry friction of joints, then of torsional and rolling "
+               "friction about the axes that contacts have it about, N s and N m s"),
         Output("residuals", (3,), "violation of complementarity and of friction, and velocity of penetration, m/s"),
         replace(NUMBERS, on_request=True),
     ),

@@ -68,11 +68,11 @@ def exact_impulses(problem: StepProblem, start: Sequence[Any], times: int, toler
     for k in range(b.shape[1]):
         W = np.ascontiguousarray(0.5 * (G[:, :, k] + G[:, :, k].T))
         friction, offset = (np.ascontiguousarray(x[:, k]) for x in of_each)
-        own, p = np.ascontiguousarray(b[:, k]), np.zeros(len(rows))
+        free_of, p = np.ascontiguousarray(b[:, k]), np.zeros(len(rows))
         if patches:
-            block_impulses(W, own, Cones(friction, offset, partner), p, solver.tolerance, PASSES, MAX_PARTS)
+            block_impulses(W, free_of, Cones(friction, offset, partner), p, solver.tolerance, PASSES, MAX_PARTS)
         else:
-            p = solver(W, own, friction, offset).p
+            p = solver(W, free_of, friction, offset).p
         np.add.at(out[:, k], rows, S[:, k] * p)
     for point, floor in zip(problem.points, floors, strict=True):
         out[point.row + 2] += states(floor)

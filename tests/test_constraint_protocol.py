@@ -271,7 +271,7 @@ def test_names_that_a_robot_does_not_have():
 # -- kinds that are forgotten --------------------------------------------------------------------------------------
 
 REQUIRED = ("fingerprint", "prefixed", "drift", "rates")
-CONTACTS = {"Contact", "BoundedJoint"}
+CONTACTS = {"Contact", "BoundedJoint", "Spins"}
 """Rows of contact steps, of which dynamics ask nothing."""
 
 
@@ -306,7 +306,7 @@ def forgotten(room):
             out += [f"{path.name}: {name} does not state {x}" for x in lacks if name != "BoundedJoint"]
             if f'"{name}"' not in catalogue:
                 out.append(f"__init__.py: {name} of {path.name} is not in __all__")
-            if name not in ("FrameConstraint", "BoundedJoint") and f"`{name}`" not in catalogue:
+            if name not in ("FrameConstraint", "BoundedJoint", "Spins") and f"`{name}`" not in catalogue:
                 out.append(f"__init__.py: {name} of {path.name} is not in the table")
     return out
 

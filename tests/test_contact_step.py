@@ -631,10 +631,18 @@ def test_rollouts_are_steps():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("restitution", [0.0, 0.6])
-def test_solvers_of_scenes_solve_what_no_sweeps_do(biped, restitution):
+@pytest.mark.parametrize(
+    ("restitution", "material"),
+    [
+        (e, x)
+        for e in (0.0, 0.6)
+        for x in ({}, {"torsional": 0.02, "rolling": 0.01}, {"friction": 0.0, "rolling": 0.01})
+    ],
+)
+def test_solvers_of_scenes_solve_what_no_sweeps_do(biped, restitution, material):
     """The last fallback of calls, here at every state: feet between ground of any slope, limits, dry friction."""
-    contacts = [ds.Contact(s, Sphere(RADIUS), "input", friction=1.0, restitution=restitution) for s in SOLES]
+    material = {"friction": 1.0, "restitution": restitution, **material}
+    contacts = [ds.Contact(s, Sphere(RADIUS), "input", **material) for s in SOLES]
     rng, n = np.random.default_rng(0), 100
     q, v = biped.random(rng, batch=n), rng.normal(size=(n, biped.nv))
     q[:, 7:] = np.where(rng.random((n, 4)) < 0.3, np.sign(q[:, 7:]), q[:, 7:])

@@ -37,7 +37,7 @@ from delassus.constraints.constraint import (
     exact,
     row_slices,
 )
-from delassus.constraints.contact import BoundedJoint, Contact, bounded_joints
+from delassus.constraints.contact import BoundedJoint, Contact, Spins, bounded_joints
 from delassus.constraints.distance import Distance
 from delassus.constraints.frame import Frame
 from delassus.constraints.joint_rows import JointRows
@@ -69,6 +69,7 @@ __all__ = [
     "Rates",
     "Rows",
     "Sensor",
+    "Spins",
     "SpringDamper",
     "Weld",
     "bounded_joints",

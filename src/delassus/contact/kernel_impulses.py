@@ -14,7 +14,7 @@ import numpy as np
 
 from delassus.algorithms.contact.problem import StepProblem
 from delassus.contact.solvers.registry import ImpulseSolver
-from delassus.contact.sparse.dense import block_impulses
+from delassus.contact.sparse.dense import Cones, block_impulses
 from delassus.contact.sparse.records import MAX_PARTS
 from delassus.spatial.rotations import Array
 
@@ -68,12 +68,11 @@ def exact_impulses(problem: StepProblem, start: Sequence[Any], times: int, toler
     for k in range(b.shape[1]):
         W = np.ascontiguousarray(0.5 * (G[:, :, k] + G[:, :, k].T))
         friction, offset = (np.ascontiguousarray(x[:, k]) for x in of_each)
-        problem_of_state = W, np.ascontiguousarray(b[:, k]), friction, offset
-        p = np.zeros(len(rows))
+        free_of, p = np.ascontiguousarray(b[:, k]), np.zeros(len(rows))
         if patches:
-            block_impulses(*problem_of_state, p, solver.tolerance, PASSES, MAX_PARTS, partner)
+            block_impulses(W, free_of, Cones(friction, offset, partner), p, solver.tolerance, PASSES, MAX_PARTS)
         else:
-            p = solver(*problem_of_state).p
+            p = solver(W, free_of, friction, offset).p
         np.add.at(out[:, k], rows, S[:, k] * p)
     for point, floor in zip(problem.points, floors, strict=True):
         out[point.row + 2] += states(floor)

@@ -15,7 +15,7 @@ from delassus.accuracy.closed_loops import (
 from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
-from delassus.constraints.contact import Contact, Spins, contacts_of, spins_of, spins_of_contacts
+from delassus.constraints.contact import contacts_of, spins_of, spins_of_contacts
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name, warn
 from delassus.frozen import ByContent
 from delassus.model.check import check_choice, check_flag, check_list
@@ -89,7 +89,8 @@ class Request(ByContent):
 
     def without_contacts(self) -> Request:
         """The request of the same robot that touches nothing."""
-        kept = [k for k, c in enumerate(self.constraints) if not (c.n_points or isinstance(c, Spins))]
+        spins = spins_of(self.constraints)
+        kept = [k for k, c in enumerate(self.constraints) if not (c.n_points or c in spins)]
         options: dict[str, Any] = {name: tuple(getattr(self.options, name)[k] for k in kept)
                    for name in ("targets", "poses", "gains", "compliance")}  # fmt: skip
         checked = replace(self.options, friction=None, restitution=None, **options)
@@ -338,13 +339,14 @@ def check_first(derivative: Sequence[str]) -> None:
         raise ConfigurationError("derivative", "the first, of steps with contacts", "a further one", "Take the first.")
 
 
-def check_derivatives(constraints: Iterable[Constraint]) -> None:
+def check_derivatives(constraints: Sequence[Constraint]) -> None:
     """Refuse constraints without derivatives."""
-    for c in constraints:
-        if isinstance(c, Contact) and c.lengths:
+    for c in contacts_of(constraints):
+        if c.lengths:
             came = f"torsional={c.torsional:g} and rolling={c.rolling:g} of {c!r}"
             advice = "scene.with_material(torsional=0, rolling=0) has none; kernels without derivatives have it."
             raise ConfigurationError("contacts of a derivative", "no torsional and rolling friction", came, advice)
+    for c in constraints:
         if not c.has_derivatives:
             expected = "constraints whose points follow from formulas"
             raise ConfigurationError("constraints of a derivative", expected, repr(c), "Approximate its shapes.")

@@ -206,6 +206,15 @@ class PatchBlock(NamedTuple):
     least: Scalar
 
 
+class Friction(NamedTuple):
+    """Mobility of the friction of a patch, its factor, ``W_tn / W_nn`` (0 without normal), and what it has more."""
+
+    A: list[list[Scalar]]
+    sticking: Factor
+    beside: list[Scalar]
+    least: Scalar
+
+
 def patch_block(
     ops: ScalarOps, W: Sequence[Sequence[Scalar]], friction: Scalar, least: Scalar, is_only: bool = False
 ) -> PatchBlock:
@@ -228,27 +237,29 @@ def solve_patch(
     """`solve_point` of a patch, and with an ``offset`` (N s) `solve_point_beside`."""
     given, speeds, h = [*p[:2], *p[3:]], [*u[:2], *u[3:]], block.beside
     alone = p[2] + dot(h, given) - u[2] * block.over_normal
-    others, presses = [*([0.0] * len(given)), 0.0, slip], alone
+    none = [cast(Scalar, 0.0)] * len(given)
+    others, presses = [*none, 0.0, slip], alone
     if offset is not None:
-        v, none = plus_scaled(speeds, h, -(block.normal * p[2])), [0.0] * len(given)
-        sticking = _factor(ops, block.open, 0.0, block.least)
-        *found, _, following = _resisting(ops, block, (block.open, sticking, none), mu, offset, given, v, 0.0, slip)
+        v = plus_scaled(speeds, h, -(block.normal * p[2]))
+        opened = Friction(block.open, _factor(ops, block.open, 0.0, block.least), none, block.least)
+        *found, _, following = _resisting(ops, opened, mu, offset, given, v, 0.0, slip)
         others, presses = [*found, 0.0, following], alone - dot(h, found)
 
     def closed() -> list[Scalar]:
         v, limit = plus_scaled(speeds, h, -u[2]), 0.0 if offset is None else offset
-        return _resisting(ops, block, (block.closed, block.sticking, h), mu, limit, given, v, alone, slip)
+        own = Friction(block.closed, block.sticking, h, block.least)
+        return _resisting(ops, own, mu, limit, given, v, alone, slip)
 
     *friction, normal, following = ops.where(ops.less(0.0, presses), closed, others)
     return [*friction[:2], normal, *friction[2:]], following
 
 
 def _resisting(
-    ops: ScalarOps, block: PatchBlock, at: tuple[list[list[Scalar]], Factor, list[Scalar]], mu: Scalar, offset: Scalar,
-    p: Sequence[Scalar], v: Sequence[Scalar], alone: Scalar, slip: Scalar,
+    ops: ScalarOps, own: Friction, mu: Scalar, offset: Scalar, p: Sequence[Scalar], v: Sequence[Scalar], alone: Scalar,
+    slip: Scalar,
 ) -> list[Scalar]:  # fmt: skip
     """`_with_friction` of a patch."""
-    A, sticking, h = at
+    A, sticking, h, more = own
     stuck, trace = minus(p, sticking.solved(v)), _trace(A)
     n0, square = alone - dot(h, stuck), dot(stuck, stuck)
     limit = ops.maximum(mu * n0 + offset, 0.0)
@@ -258,7 +269,7 @@ def _resisting(
         x = slip
 
         def resisting(x: Scalar) -> tuple[Factor, list[Scalar], Scalar]:
-            factor = _factor(ops, A, x, block.least)
+            factor = _factor(ops, A, x, more)
             r = minus(p, factor.solved(plus_scaled(v, p, x)))
             return factor, r, ops.sqrt(ops.maximum(ops.select(slides, dot(r, r), 1.0), SQUARE_FLOOR))
 

@@ -78,7 +78,7 @@ class PointLaw:
 
     A patch, with torsional or rolling friction, has rows of ``spins`` too, lengths times angular velocities; times
     ``over``, one over the friction coefficient, they are velocities of its law. ``slides`` is 1 where its tangents have
-    friction, and else 0: such a patch has no rows of them, and the coefficient 1. None is all 1.
+    friction, and else 0: such a patch has no rows of them, and the coefficient 1.
     """
 
     row: int
@@ -89,7 +89,7 @@ class PointLaw:
     turning: Sequence[Scalar] = ()
     spins: Sequence[int] = ()
     over: Scalar = 1.0
-    slides: Scalar | None = None
+    slides: Scalar = 1.0
 
     @property
     def rows(self) -> list[int]:
@@ -107,8 +107,8 @@ class PointLaw:
     def sizes(self, mobilities: Sequence[Scalar]) -> list[Scalar]:
         """Mobilities of its law from those of all rows."""
         a, b, normal = mobilities[self.row : self.row + 3]
-        tangents = [a, b] if self.slides is None else [self.slides * a, self.slides * b]
-        return [*tangents, normal, *(self.over * self.over * mobilities[k] for k in self.spins)]
+        turning = [self.over * self.over * mobilities[k] for k in self.spins]
+        return [self.slides * a, self.slides * b, normal, *turning] if self.spins else [a, b, normal]
 
     def of_block(self, W: Sequence[Sequence[Scalar]]) -> list[list[Scalar]]:
         """Mobility of its law from a matrix of all rows."""
@@ -162,12 +162,13 @@ class StepProblem:
         joints: Sequence[JointLaw],
         pyramid: bool,
     ) -> None:
-        self.ops, self.G, self.points, self.joints = ops, G, list(points), list(joints)
+        self.ops, self.points, self.joints = ops, list(points), list(joints)
+        self.G: list[Sequence[Scalar]] = list(G)
         self.free = list(free)
         for x in self.points:
             for k, velocity in enumerate(x.belt):
                 self.free[x.row + k] = self.free[x.row + k] + velocity
-            if x.slides is not None:
+            if x.spins:
                 self._stop_tangents(x)
         self.b, self.pyramid, self.turns = self._with_rates(1.0), pyramid, cast(Scalar, 1.0)
         # a little more: some rows cannot move, and what stays where it is solves a law whatever the step
@@ -193,13 +194,11 @@ class StepProblem:
 
     def _stop_tangents(self, x: PointLaw) -> None:
         """No rows of tangents for a patch without Coulomb's friction."""
-        assert x.slides is not None
-        self.G = [list(row) for row in self.G]
         for k in (x.row, x.row + 1):
             self.free[k] = x.slides * self.free[k]
-            self.G[k] = [x.slides * g for g in self.G[k]]
-            for row in self.G:
-                row[k] = x.slides * row[k]
+            for i, row in enumerate(self.G):
+                own = [x.slides * g if i == k or at == k else g for at, g in enumerate(row)]
+                self.G[i] = own
 
     def _with_rates(self, turns: Scalar) -> list[Scalar]:
         """``b`` with a part of what turns."""

@@ -241,9 +241,8 @@ def patches_of(
         first[index], count = count, count + len(candidates)
     for c in spins_of(problem.constraints):
         for k in range(first[c.of], first[c.of] + c.contact.n_points):
-            mu, rows = points[k][1], range(row, row + len(c.contact.lengths))
-            slides = None if isinstance(mu, float) and mu > 0.0 else ops.less(0.0, mu)
-            mu = mu if slides is None else ops.select(slides, mu, 1.0)
+            slides, rows = ops.less(0.0, points[k][1]), range(row, row + len(c.contact.lengths))
+            mu = ops.select(slides, points[k][1], 1.0)
             out[k], row = PointLaw(3 * k, mu, 0.0, spins=rows, over=1.0 / mu, slides=slides), rows.stop
     return out
 

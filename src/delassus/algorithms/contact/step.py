@@ -124,7 +124,7 @@ class KernelStep:
         if point not in self.patches:
             return PointLaw(3 * point, mu, rate, candidate.belt, turning=turning)
         patch = self.patches[point]
-        if turning and patch.slides is not None:  # without Coulomb's friction it has no rows of tangents
+        if turning:  # without Coulomb's friction it has no rows of tangents
             turning = [*(patch.slides * x for x in turning[:2]), turning[2]]
         return replace(patch, rate=rate, belt=candidate.belt, turning=turning)
 
@@ -519,9 +519,9 @@ class KernelStep:
         whole = column(ops, self.space.back_substitution(ops.zeros(self.tree.nv, 1), of_rows))
         moves = [sum((g * x for g, x in zip(G[k], impulses, strict=True)), goals.by_loops[k]) for k in range(len(G))]
         in_laws = list(moves)
-        for x in self.patches.values():
-            for k, y in zip(x.rows, x.in_law([moves[k] for k in x.rows]), strict=True):
-                in_laws[k] = y if x.slides is None or k not in (x.row, x.row + 1) else x.slides * y
+        for law_of in self.patches.values():
+            for k, y in zip(law_of.rows, law_of.in_law([moves[k] for k in law_of.rows]), strict=True):
+                in_laws[k] = law_of.slides * y if k in (law_of.row, law_of.row + 1) else y
         moved, turned = largest_of(ops, in_laws, self.weights.rows), largest_of(ops, whole, self.weights.joints)
         by_rows = ops.minimum(TUNING.most_displacement * goals.most / moved, 1.0)
         return Displacement(whole, by_rows, ops.minimum(1.0 / (by_rows * turned), 1.0), column(ops, of_rows), moves)

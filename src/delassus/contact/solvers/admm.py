@@ -25,7 +25,7 @@ from delassus.contact.results import Impulses, Solution, solved_cones
 from delassus.contact.solvers.linear import factor, mobilities, substitute
 from delassus.contact.solvers.newton import concluded, newton
 from delassus.contact.sparse.cone import cone_law
-from delassus.contact.sparse.dense import NO_PATCHES, block_impulses
+from delassus.contact.sparse.dense import NO_PATCHES, Cones, block_impulses
 from delassus.spatial.rotations import Array
 
 
@@ -108,7 +108,7 @@ def admm_contacts(
     best = start, np.inf
     while True:
         found = scale * y
-        residual, _ = block_impulses(W, b, mu, friction_offset, found, tolerance, 1, 0, NO_PATCHES)
+        residual, _ = block_impulses(W, b, Cones(mu, friction_offset, NO_PATCHES), found, tolerance, 1, 0)
         if residual > tolerance and iteration >= min(TUNING.far_check, limit):
             found, _, residual = newton(W, b, mu, friction_offset, found, tolerance)
         best = min(best, (found, residual), key=lambda way: way[1])

@@ -24,7 +24,7 @@ from delassus.contact.results import SOLVED, Impulses, Solution, SolverStatus, s
 from delassus.contact.solvers.interior import solved
 from delassus.contact.solvers.linear import mobilities, rounding
 from delassus.contact.solvers.newton import concluded, newton
-from delassus.contact.sparse.dense import NO_PATCHES, block_impulses
+from delassus.contact.sparse.dense import NO_PATCHES, Cones, block_impulses
 from delassus.contact.sparse.newton import TUNING as ISLANDS
 from delassus.contact.sparse.records import MAX_PARTS
 from delassus.spatial.rotations import Array
@@ -81,8 +81,8 @@ class Search:
     def swept(self, W: Array, start: Array, limit: int, parts: int) -> tuple[Array, float]:
         """Impulses by sweeps, and by Newton's method where these do not end, and their residual."""
         p = start.copy()
-        most = min(limit, self.limit - self.iterations)
-        residual, sweeps = block_impulses(W, *self.laws, p, self.tolerance, most, parts, NO_PATCHES)
+        most, (b, mu, offset) = min(limit, self.limit - self.iterations), self.laws
+        residual, sweeps = block_impulses(W, b, Cones(mu, offset, NO_PATCHES), p, self.tolerance, most, parts)
         self.iterations += sweeps
         return (p, residual) if residual <= self.tolerance else self.refined(W, p)
 

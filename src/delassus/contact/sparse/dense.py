@@ -7,6 +7,8 @@ Source: Higham 2002, section 10.3.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
@@ -26,6 +28,18 @@ PIVOT = 1e-15
 
 NO_PATCHES = np.zeros(0, np.int64)
 """Partners of contacts that are all points."""
+
+
+class Cones(NamedTuple):
+    """Friction coefficients (n,), offsets of friction (n,), and of patches their spins, which are behind them.
+
+    ``partner`` (n,) is also the other way round, and −1 of points; or there are none.
+    """
+
+    mu: Array
+    friction_offset: Array
+    partner: Indices
+
 
 GOAL = 1e-5
 """Residual over the tolerance at which iterations end, if that is above round-off."""
@@ -62,14 +76,13 @@ def root_of(W: Array, Y: Array, order: Indices) -> int:
 
 @compiled
 def block_impulses(
-    W: Array, b: Array, mu: Array, friction_offset: Array, p: Array, tolerance: float, limit: int, parts: int,
-    partner: Indices,
+    W: Array, b: Array, cones: Cones, p: Array, tolerance: float, limit: int, parts: int
 ) -> tuple[float, int]:  # fmt: skip
     """Impulses ``p`` (3n,) as `solve_island` finds them with so many sweeps and parts, to round-off by Newton's method.
 
-    ``partner`` (n,) are the spins of patches, behind these, and the other way round, −1 of points; or there are none.
     Returns their residual (m/s) and the number of sweeps; a start within the tolerance is left as it is.
     """
+    mu, friction_offset, partner = cones.mu, cones.friction_offset, cones.partner
     n, size, omega, speed = mu.size, b.size, mobilities(W)[0], 0.0
     for i in range(size):
         speed = max(speed, abs(b[i]))

@@ -63,7 +63,8 @@ class ImpactChanges:
             normal.times(x[:, None], m)[:, 0, 0] for x in (self.v, self.v + self._acceleration, self.late_before)
         )
         rates = np.maximum(moved - found.depths, 0.0) / dt
-        at = impact_time(NUMPY, rates, approach, reached, dt)
+        at: Any = impact_time(NUMPY, rates, approach, reached, dt)
+        bounces: Any
         _, bounces = impact(NUMPY, rates, approach, reached, found.restitution, step.scene.options.tolerance,
                             step.scene.options.resting)  # fmt: skip
         closing = approach + (0.5 + at / dt) * (reached - approach)

@@ -265,7 +265,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("write(out, m, along(x, -0.5 * h, n), n, -h) if h <= most else m",
              "write(out, m, along(x, -0.5 * h, n), n, -h)"),
         ),
-        "test_collision.py::test_faces_of_many_corners_have_eight_contacts_at_most": (
+        "test_collision.py::test_faces_of_many_corners_have_few_contacts": (
             ("if reach < height - least:", "if reach < height:"),
             ("if n <= DIRECTIONS + 1:\n        return n", "if n <= DIRECTIONS + 2:\n        return n"),
             ("if points[deepest, 3] > most + EXACT * size:", "if points[deepest, 3] > most:"),

@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.spatial import ConvexHull, HalfspaceIntersection
 
 import delassus as ds
 from delassus.contact import (
@@ -308,9 +309,10 @@ def prism(n):
 @pytest.mark.parametrize("ground", [HalfSpace(), Box(4.0, 4.0, 0.2)], ids=["plane", "box"])
 @pytest.mark.parametrize("shape", [*map(prism, (4, 5, 8, 9, 13)), Mesh([*prism(8).vertices[:8], (0, 0, 0.1)])],
                          ids=["prism4", "prism5", "prism8", "prism9", "prism13", "pyramid8"])  # fmt: skip
-def test_faces_of_many_corners_have_eight_contacts_at_most(shape, ground):
-    """Of either of two bodies, the deepest among them; also where all are near; round-off does not choose others."""
-    local = np.random.default_rng(0)
+def test_faces_of_many_corners_have_few_contacts(shape, ground):
+    """Eight of either of two bodies at most on a plane, twelve on a box, the deepest among them, also where all are
+    near; round-off does not choose others."""
+    most, local = 12 if isinstance(ground, Box) else 8, np.random.default_rng(0)
     below = (0, 0, -0.1) if isinstance(ground, Box) else (0, 0, 0)
     scene = Scene(TWO, [*(Collider(f"{x}/body", shape) for x in "ab"), Collider("world", ground, below)])
     detector = CollisionDetector(scene)
@@ -323,10 +325,34 @@ def test_faces_of_many_corners_have_eight_contacts_at_most(shape, ground):
             of_ground = contacts.links[:, 1] == -1
             for body in range(2):
                 own = contacts.depths[of_ground & (contacts.links[:, 0] == body)]
-                assert 3 <= len(own) <= 8 and own.max() == pytest.approx(0.01, abs=ROUND_OFF)
+                assert 3 <= len(own) <= most and own.max() == pytest.approx(0.01, abs=ROUND_OFF)
     flat = np.array([pose(about(2, 0.3), np.array([x, 0, 0.099])) for x in (-0.5, 0.5)])
     places = [np.sort(detector.contacts(flat + 1e-16 * local.normal(size=flat.shape)).points, axis=0) for _ in range(9)]
     assert all(x.shape == places[0].shape and np.abs(x - places[0]).max() < 1e-9 for x in places)
+
+
+def test_contacts_span_the_support_polygon():
+    """Of disks, boxes and prisms that stand on boxes of all sizes, over edges and corners: what both faces share."""
+    local, seen, body = np.random.default_rng(0), 0, ds.mechanisms.free_body(1.0, np.eye(3))
+    angles = np.pi / 4 * np.arange(8)
+    disk = 0.1 * np.stack([np.cos(angles), np.sin(angles)], axis=1)  # the rim of a cylinder has eight points
+    bases = [(Cylinder(0.1, 0.2), disk), (prism(8), 3.0 * disk)]
+    bases += [(Box(0.2, 0.1, 0.2), np.array([(x, y) for x in (-0.1, 0.1) for y in (-0.05, 0.05)]))]
+    for shape, base in bases:
+        for _ in range(80):
+            x, y = local.uniform(0.5, 2.0, 2) * np.abs(base).max()
+            place, R = np.array([*(local.uniform(-1, 1, 2) * [x, y]), 0.1 - 1e-5]), about(2, local.uniform(0, 7))
+            table = Collider("world", Box(2 * x, 2 * y, 0.2), (0, 0, -0.1))
+            detector = CollisionDetector(Scene(body, [Collider("body", shape), table]))
+            points = detector.contacts(pose(R, place)[None], 1e-3).points[:, :2]
+            if len(points) < 3:
+                continue
+            faces = ConvexHull(base @ R[:2, :2].T + place[:2]).equations
+            edges = [[1, 0, -x], [-1, 0, -x], [0, 1, -y], [0, -1, -y]]
+            shared = HalfspaceIntersection(np.vstack([faces, edges]), points.mean(axis=0)).intersections
+            assert ConvexHull(points).volume > 0.99 * ConvexHull(shared).volume
+            seen += len(points) > 8
+    assert seen > 5
 
 
 def test_contacts_start_at_the_tolerance():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Collider, HalfSpace, Mesh, Scene, Sphere
+from delassus.contact import Capsule, Collider, HalfSpace, Mesh, Scene, Sphere
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -441,6 +441,10 @@ def test_a_pyramid_on_corners_has_one_derivative_of_its_velocity():
     speed, unit = np.hypot(1.2, 0.5), v[:2] / np.hypot(1.2, 0.5)
     turned = np.eye(2) - 0.3 * 9.81 * DT / speed * (np.eye(2) - np.outer(unit, unit))
     np.testing.assert_allclose(A[6:8, 6:8], turned, atol=1e-7)
+    spins = np.array([0.0, 1e-3, 0.1, 1.0, 10.0])  # as it turns, friction of corners depends on how they share its load
+    turning = v + spins[:, None] * np.eye(6)[5]
+    distance = derivatives(q, turning, *at_rest, 0.0)[-1]
+    assert distance[0] > 1e-3 and (distance[1:] == 0.0).all()
     for smoothing in (0.5, 5.0, 1e3, 1e9):  # corners that act in part leave a part of each velocity, in no direction
         moved = derivatives(q, np.zeros(6), *at_rest, smoothing)[4][6:, 6:]
         assert np.all((np.diag(moved) > 0.05) & (np.diag(moved) < 1.0))
@@ -455,6 +459,18 @@ def test_a_pyramid_on_corners_has_one_derivative_of_its_velocity():
     assert (status == ds.DynamicsStatus.SOLVED).all()
     apart = np.abs(found[4][:, 6:, 6:] - found[4][-1, 6:, 6:]).max(axis=(1, 2))
     assert apart.max() < 1e-9
+
+
+@pytest.mark.slow
+def test_which_end_bounces_first_is_a_mode():
+    """A capsule that falls flat bounces when its first end does, and either may be: its derivatives have a kink."""
+    body, lying = ds.mechanisms.free_body(1.0, INERTIA, name="rod"), [[0, 0, 1], [0, 1, 0], [-1, 0, 0]]
+    contact = ds.Contact(ds.Frame("rod", rotation=lying), Capsule(0.05, 0.3), friction=0.0, restitution=0.5)
+    derivatives, tilts = derived(body, contact, smoothing=None, outputs="distance"), np.array([0.0, 1e-6, 1e-3])
+    q, v = np.zeros((3, 7)), np.array([0.1, 0.2, -0.5, 0, 0, 0])
+    q[:, 2], q[:, 4], q[:, 6] = 0.05 + 0.15 * tilts + 2e-4, np.sin(0.5 * tilts), np.cos(0.5 * tilts)
+    found = derivatives(q, v, np.zeros(derivatives.arguments[2].shape), np.zeros(6), DT)
+    assert found == pytest.approx(0.3 * tilts / DT, rel=1e-2, abs=1e-9)
 
 
 def test_smoothed_derivatives_are_means_over_changes_of_velocities(rolling):

@@ -181,6 +181,24 @@ def test_balls_bounce_when_they_touch(restitution: float, dt: float) -> None:
         assert found == pytest.approx(speed * left - 0.5 * G * left**2, abs=1e-10)
 
 
+@pytest.mark.parametrize("solver", ["nsgs", "pgs"])
+def test_what_decompresses_and_sticks_is_solved(solver: str) -> None:
+    """A rod that jams against a floor stays: friction holds it though ε presses, which takes and adds no energy.
+
+    The energy of decompression is round-off: it must not decide what part of the impulses is left.
+    """
+    rng, n, tip = np.random.default_rng(0), 300, ds.Frame("rod1", (0.0, 0.0, -1.0))
+    rod, ball = ds.mechanisms.pendulum(1, length=1.0), Sphere(0.05)
+    contact = ds.Contact(tip, ball, "input", friction=1.0, restitution=0.5)
+    kernel = ds.compile(rod, [contact], "contact_step", solver=solver)
+    q, v = rng.uniform(0.2, 0.7, (n, 1)), -rng.uniform(0.5, 2.0, (n, 1))
+    ground = np.zeros((n, 1, 4))
+    ground[:, 0, 0], ground[:, 0, 3] = ds.forward_kinematics(rod, q, [tip])[:, 0, 2, 3] - ball.radius, 1.0
+    found = kernel(q=q, v=v, impulses=np.zeros((n, 3)), tau=np.zeros((n, 1)), dt=DT, ground0=ground)
+    assert found.residuals.max() < 1e-6  # the tolerance of kernels
+    assert found.v_next == pytest.approx(0.0, abs=1e-6)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_a_box_that_tumbles_and_bounces_keeps_its_energy(seed: int) -> None:
     """On its corners and edges, with e = 1 and no friction: neither time nor turn of an impact makes any."""

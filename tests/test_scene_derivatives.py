@@ -492,6 +492,35 @@ def test_derivatives_of_steps_over_a_seam(name):
     assert seen >= 1
 
 
+@pytest.mark.parametrize("restitution", [0.0, 0.5])
+def test_derivatives_of_boxes_that_land(restitution):
+    """On four corners that share loads in any way derivatives are those of differences, or have the status of none.
+
+    The former where all corners slide alike, or three bear; the latter where a box slides and turns on all of them.
+    """
+    rng, box, seen = np.random.default_rng(0), Box(0.1, 0.12, 0.08), {False: 0, True: 0}
+    material = {"friction": 0.5, "restitution": restitution}
+    colliders = [Collider("body", box, **material), Collider("world", HalfSpace(), **material)]
+    scene = Scene(ds.mechanisms.free_body(1.0, box.inertia(1.0)), colliders)
+    for k in range(24):
+        turn = Rotation.from_rotvec([*rng.choice([0.0, 1e-3]) * rng.normal(size=2), rng.uniform(0.0, 6.0)])
+        low = 0.5 * np.abs(turn.as_matrix()[2]) @ [0.1, 0.12, 0.08]
+        v = np.array([-1.0, -0.5, -0.5, *rng.normal(size=3)]) * [1, 1, 1, *(k % 3 > 0, k % 3 > 0, k % 2)]
+        height = low + rng.uniform(-1e-4, 1e-4)
+        sim = ds.Simulator(scene, q0=[0, 0, height, *turn.as_quat()], v0=v, dt=DT, tolerance=1e-13)
+        state = sim.get_state()
+        sim.step()
+        found, turns = sim.step_derivatives(), abs(sim.v[5]) > 1e-6
+        known = found.status is SolverStatus.CONVERGED
+        assert known or (found.status is SolverStatus.NOT_DIFFERENTIABLE and found.distance == 0.0)
+        assert known or (turns and (sim.impulses[:, 2] > 0.0).sum() == 4)
+        if known and found.distance > 1e-3:
+            wanted = differences(sim, state, np.zeros(6), np.eye(18))[:, :12]
+            assert np.abs(np.asarray(found.A) - wanted).max() < AGREES * np.abs(wanted).max()
+        seen[known] += known is False or found.distance > 1e-3
+    assert min(seen.values()) >= 3
+
+
 def test_derivatives_of_faces_that_are_almost_parallel():
     """A box on a round table: of which of both faces the normal is."""
     rng, box, seen = np.random.default_rng(6), Box(0.3, 0.25, 0.1), 0

@@ -209,3 +209,18 @@ def test_loose_tiles_stay() -> None:
         sim.run(0.1 / v)
         assert abs(sim.v[12] - v) < LOOSE
         assert np.abs(sim.v[:12]).max() < LOOSE
+
+
+def test_capsules_over_a_seam_are_solved_by_machine_code():
+    """Ends over edges touch either of two tiles; what round-off chooses is no error of the matrix of a step."""
+    rod = Capsule(0.05, 0.2)
+    body, tiles = ds.mechanisms.free_body(1.0, rod.inertia(1.0)), [(-0.5, 0.0, -0.1), (0.5, 0.0, -0.1)]
+    kernel = ds.Scene(
+        body, [Collider("body", rod), *(Collider("world", Box(1, 1, 0.2), x) for x in tiles)]
+    ).contact_step()
+    x, half = np.linspace(-0.3, 0.3, 25), np.sqrt(0.5)
+    q = np.column_stack([x, 0.0 * x, 0.05 - 1e-5 + 0.0 * x, np.tile([0.0, half, 0.0, half], (25, 1))])
+    given = [q, np.zeros((25, 6)), np.zeros((25, kernel.arguments[2].size)), np.zeros((25, 6)), np.full(25, 1e-3)]
+    results = tuple(np.empty((25, *r.shape)) for r in kernel.results)
+    assert not kernel.ill_conditioned(kernel.compute(given, results, (25,), None), (25,)).any()
+    assert results[1] == pytest.approx(0.0, abs=1e-6)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from delassus.accuracy.closed_loops import closed_states
-from delassus.accuracy.pivots import ByPivots, by_pivots
+from delassus.accuracy.pivots import TUNING, ByPivots, by_pivots
 from delassus.algorithms.inputs import CONFIGURATIONS, generic_values
 from delassus.algorithms.loops.cone_program import WITHIN_CONES
 from delassus.algorithms.osim.least_squares import JUDGED
@@ -82,7 +82,8 @@ def rcond_by_pivots(asked: Request, ops: TraceOps, outputs: Sequence[Sequence[in
         start += argument.size
     if judged := [nodes for phase, nodes in ops.phases if phase in ITERATED]:
         outputs = judged
-    return by_pivots(ops, outputs, x, scaled, asked.quantity.has_status, asked.options.active)
+    known = TUNING.chosen if judged else TUNING.known
+    return by_pivots(ops, outputs, x, scaled, asked.quantity.has_status, asked.options.active, known)
 
 
 def usual_states(asked: Request) -> list[Array]:

@@ -51,6 +51,9 @@ class Tuning(NamedTuple):
     """Relative size of the noise: far above round-off, and so small that errors are proportional to it."""
     known: float = 0.1
     """Relative error, with that noise, above which a number is round-off."""
+    chosen: float = 1e-5
+    """The same of matrices of contacts, where noise of any size chooses which of two features touch that are alike.
+    Errors that grow by less are within the error bound of float64 (1e-6) by a factor of 90."""
     zero_fraction: float = 1e-10
     """A result counts as zero below this fraction of what its terms would make without cancelling one another; never
     above this number, for quotients of round-off are large."""
@@ -96,13 +99,15 @@ def by_pivots(
     scaled: Sequence[slice] = (),
     is_solved: bool = True,
     is_switched: bool = False,
+    known: float = TUNING.known,
 ) -> ByPivots | None:
     """``rcond`` of a program, zero if nothing is known at any state; None if it has no pivots and no coarse numbers.
 
     ``outputs`` are the nodes of each result, ``states`` (n, inputs) usual ones by kind. Pivots are compared with what
     they are at these, at the kind at which they are smallest; with rows of any size, the inputs ``scaled``, by the
     size that the rows have. Where ``is_solved``, all pivots count, as all rows of the system have to be independent;
-    else those that the results need. ``is_switched``: whether constraints can be off.
+    else those that the results need. ``is_switched``: whether constraints can be off. What grows by more than ``known``
+    over the noise is round-off.
     """
     pivots = [(node, *found) for node, found in sorted(ops.pivots.items())]
     graph = ops.graph([*outputs, [*ops.pivots, *(size for _, size, *_ in pivots)]])
@@ -113,7 +118,8 @@ def by_pivots(
         return None
     x, kind = np.concatenate(states), np.repeat(range(len(states)), [len(some) for some in states])
     x = _with_loops(ops, graph, x)
-    values, error, regular = _measured(graph, x, [size for _, size, *_ in pivots] if is_solved else (), ops.rounding)
+    of_pivots = [size for _, size, *_ in pivots] if is_solved else ()
+    values, error, regular = _measured(graph, x, of_pivots, ops.rounding, known)
     sizes = [_size(values, size, squared) for _, size, squared, _ in pivots]
     kinds = [regular & (kind == k) for k in range(len(states)) if np.any(regular & (kind == k))]
     usual = [min((_usual(size[some], is_switched) for some in kinds), default=0.0) for size in sizes]
@@ -175,7 +181,7 @@ def _least_product(
 
 
 def _measured(
-    graph: Graph, x: Array, pivots: Sequence[int], rounding: Callable[[float], float]
+    graph: Graph, x: Array, pivots: Sequence[int], rounding: Callable[[float], float], known: float
 ) -> tuple[list[Any], Array, NDArray[np.bool_]]:
     """Values of all nodes, the relative error of results at each state, and at which of them something is known.
 
@@ -210,7 +216,7 @@ def _measured(
                     size < TUNING.zero_fraction * np.minimum(np.max([whole[k] for k in nodes.tolist()], axis=0), 1.0)
                 ] = 0.0
             error = np.maximum(error, own)
-    regular = error < TUNING.known
+    regular = error < known
     for k in pivots:
         if graph.op[k] != Op.CONSTANT:
             with np.errstate(invalid="ignore"):  # pivots of constraints that are off

@@ -21,10 +21,11 @@ from delassus.frozen import cached_property
 from delassus.model.check import finite_array
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.declarations.kinematics import frame_jacobian, frame_velocity
-from delassus.quantities.options import Control, Reference
+from delassus.quantities.options import Reference
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
 from delassus.simulate.controls import Controls
+from delassus.simulate.state import Settable
 from delassus.spatial.dual_ops import Dual, DualOps
 from delassus.spatial.joint_kinds import BALL, FREE, rotated
 from delassus.spatial.motion import minus
@@ -60,15 +61,9 @@ class MovedPose(NamedTuple):
         return cls(dofs, *found)
 
 
-class Sensing:
+class Sensing(Settable):
     """Sensors and twists of a scene that moves, and bodies that the user moves; base of `Simulator`."""
 
-    scene: Scene
-    q: Array
-    v: Array
-    tau: Array
-    dt: float
-    control: Control
     _steps: BlockSteps
     _controls: Controls
     _before: tuple[Array, Array] | None
@@ -168,7 +163,7 @@ class Sensing:
     def _arrive(self) -> None:
         """Put bodies that the user moves where they are wanted, to the last bit."""
         if self.scene.moved:
-            self.q = self.q.copy()
+            self._q = self._q.copy()
             for (sq, _), pose in zip(self._places, self._wanted, strict=True):
                 self.q[sq] = pose
 
@@ -275,7 +270,7 @@ class Sensing:
         J, at, v = frame_jacobian(tree, self.q, frame, reference=reference), tree.v_slices[free[-1]], self.v.copy()
         v[at] = 0.0
         v[at] = np.linalg.solve(J[:, at], wanted - J @ v)
-        self.v = v
+        self._v = v
 
     def half_kick(self) -> None:
         """Take ``v`` as the velocity at this time, and go back to that of the displacement before.
@@ -297,7 +292,7 @@ class Sensing:
         >>> round(float(9 - sim.q[2]), 9)
         4.905
         """
-        self.v = self.v - 0.5 * (self._steps.kicked(self.q, self.v, self.tau) - self.v)
+        self._v = self.v - 0.5 * (self._steps.kicked(self.q, self.v, self.tau) - self.v)
 
     @property
     def asleep(self) -> Array:

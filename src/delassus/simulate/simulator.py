@@ -223,11 +223,11 @@ class Simulator(Sensing):
         tree = scene.tree
         self._controls, self.control = Controls(tree, control, kp, kd, scene.start_controls), control
         self._steps = BlockSteps(scene, passive, limits, self._options, impulses_of, threads, self._controls.pulls)
-        self.kp, self.kd, self.tau = self._controls.kp, self._controls.kd, self._controls.none
+        self.kp, self.kd, self._tau = self._controls.kp, self._controls.kd, self._controls.none
         q0, v_start = (scene.start, scene.start_velocity) if q0 is None else (q0, np.zeros(tree.nv))
         v0 = v_start if v0 is None else v0
-        self.q = one_state("q0", tree.check_configuration(q0, "q0"))
-        self.v = one_state("v0", tree.check_velocity(v0, "v0"))
+        self._q = one_state("q0", tree.check_configuration(q0, "q0"))
+        self._v = one_state("v0", tree.check_velocity(v0, "v0"))
         self._wanted = np.array([self.q[at] for at, _ in self._places]).reshape(-1, 7)
         self.time, self.steps, self._before, self._measured = 0.0, 0, None, {}
         self._earlier, self.status = Counter[SolverStatus](), SolverStatus.CONVERGED
@@ -271,13 +271,13 @@ class Simulator(Sensing):
             try:
                 for n in (1,) if some == 1 else filter(None, (1, some - 2, 1)):
                     self._before = q, v = self.q, self._led()
-                    self.q, self.v = self._steps.advance(q, self._pulled(v), forces, n)
+                    self._q, self._v = self._steps.advance(q, self._pulled(v), forces, n)
                     self._arrive()
             except BaseException:  # interrupts, too: some of the steps may have been made
                 if before is not None:
                     self.set_state(before)
                 raise
-            self.tau, self.status, self.steps = forces, self._steps.status, self.steps + some
+            self._tau, self.status, self.steps = forces, self._steps.status, self.steps + some
             self.time = self.steps * self.dt
 
     def step_derivatives(self, *, parameters: Iterable[str] = (), smoothing: float | None = None) -> StepDerivatives:
@@ -491,7 +491,7 @@ class Simulator(Sensing):
         found = checked_state(state, self.get_state(), self.scene, self.rng)
         steps, rng, status, statuses, contacts, on_contacts, on_joints, sleep = found
         # as they are: quaternions that are normalised once more may change in their last bit
-        self.q, self.v, self.tau = (np.array(state[name], dtype=float) for name in ("q", "v", "last_tau"))
+        self._q, self._v, self._tau = (np.array(state[name], dtype=float) for name in ("q", "v", "last_tau"))
         self.steps, self.time = steps, steps * self.dt
         self.rng.bit_generator.state = rng
         self.status, self._earlier = status, statuses

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
@@ -16,6 +17,7 @@ from delassus.contact.scene import Scene
 from delassus.contact.sparse.stepper import IMPULSES, SLEEP, BlockSteps
 from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.model.check import check_text, check_whole, finite_array
+from delassus.quantities.options import Control
 from delassus.spatial.numpy_ops import NumpyOps, numbers
 from delassus.spatial.rotations import Array
 
@@ -28,11 +30,92 @@ MOST_NAMED = 10
 ANY_OVERLAP = float(np.finfo(float).max)
 """Overlap (m, rad) that a state in the middle of a run may have: more than is allowed at a start."""
 
+ROUNDING = 4.0 * float(np.finfo(float).eps)
+"""Round-off of entries of unit quaternions."""
+
 PASS_ALL = "Pass what get_state returned."
 
 
 S = TypeVar("S", bound=Any)
 """`delassus.Simulator`, which is built on this."""
+
+
+class Fixed:
+    """An attribute that is set once; steps have followed it from the start on."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, at: Any, owner: type | None = None) -> Any:
+        return self if at is None else at.__dict__[self._name]
+
+    def __set__(self, at: Any, value: Any) -> None:
+        if self._name in at.__dict__:
+            advice = f"Make another simulator with {self._name}=, and go on by set_state."
+            raise ConfigurationError(f"sim.{self._name}", "that of its start", shown(value), advice)
+        at.__dict__[self._name] = value
+
+
+class Settable:
+    """State of a simulator, which may be set at any time, and numbers that may not; base of `Simulator`."""
+
+    scene: Scene
+    _q: Array
+    _v: Array
+    _tau: Array
+    dt: float = cast(float, Fixed())
+    tolerance: float = cast(float, Fixed())
+    control: Control = cast("Control", Fixed())
+    kp: Array = cast("Array", Fixed())
+    kd: Array = cast("Array", Fixed())
+
+    @property
+    def q(self) -> Array:
+        """Configuration (nq,), in the order of ``scene.tree``; set it as an array or a list of numbers.
+
+        Raises
+        ------
+        ConfigurationError
+            Not ``nq`` finite numbers, or a quaternion whose length is off by more than 1e-6.
+        """
+        return self._q
+
+    @q.setter
+    def q(self, q: ArrayLike) -> None:
+        checked = one_state("q", self.scene.tree.check_configuration(q))
+        given = np.array(q, dtype=float)
+        is_unit = np.abs(given - checked).max(initial=0.0) <= ROUNDING
+        self._q = given if is_unit else np.array(checked)  # normalised once more, the last bit may be another one
+
+    @property
+    def v(self) -> Array:
+        """Velocity (nv,); set it as an array or a list of numbers.
+
+        Raises
+        ------
+        ConfigurationError
+            Not ``nv`` finite numbers.
+        """
+        return self._v
+
+    @v.setter
+    def v(self, v: ArrayLike) -> None:
+        self._v = np.array(one_state("v", self.scene.tree.check_velocity(v)))
+
+    @property
+    def tau(self) -> Array:
+        """Joint forces (nv,) of the last step (N m, N); set what `half_kick` goes back by as an array or a list.
+
+        Raises
+        ------
+        ConfigurationError
+            Not ``nv`` finite numbers.
+        """
+        return self._tau
+
+    @tau.setter
+    def tau(self, tau: ArrayLike) -> None:
+        self._tau = np.array(one_state("tau", self.scene.tree.check_velocity(tau, "tau")))
 
 
 class State(NamedTuple):

@@ -17,7 +17,7 @@ from delassus.algorithms.contact.correction_changes import bound_changes, displa
 from delassus.algorithms.contact.law import part_beyond
 from delassus.algorithms.contact.modes import nearest_mode
 from delassus.algorithms.contact.point_changes import PositionChanges, Varied, position_changes, turning_changes
-from delassus.algorithms.contact.problem import impact_times, maximum_of, of_displaced
+from delassus.algorithms.contact.problem import impact_times, magnitude, maximum_of, of_displaced
 from delassus.algorithms.contact.response import Response
 from delassus.algorithms.contact.solution import Impact, Springs, StepInputs, StepSolution
 from delassus.algorithms.contact.step import KernelStep
@@ -55,6 +55,7 @@ class StepChanges:
         self._of_points, nv = step.smoothing_of_points(found.impact), step.tree.nv
         late = None if found.impact is None else found.impact.late
         self._last = Response(step, found.solved, step.smoothing, self._of_points, late)
+        self._are_unique = self._last.is_unique
         self._varying, parameters = varying, [(name, k) for name, size in varying.items() for k in range(size)]
         self._widths = {"q": nv, "v": nv, "given": len(parameters)}
         self._varied = Varied(step, inputs, problem, found.start, parameters)
@@ -62,9 +63,13 @@ class StepChanges:
         self._before = self._varied if found.impact is None else Varied(step, inputs, problem, step.v, parameters)
 
     def distance(self) -> Matrix:
-        """Distance (m/s, rad/s) of the nearest other mode (1 × 1), of the step and of its impacts."""
+        """Distance (m/s, rad/s) of the nearest other mode (1 × 1), of the step and of its impacts, after `all`.
+
+        Zero where several velocities obey the laws.
+        """
         ops, impact = self._ops, self._found.impact
-        nearest, solved = nearest_mode(ops, self._last.modes, self._last.holds), self._found.solved
+        solved, nearest = self._found.solved, nearest_mode(ops, self._last.modes, self._last.holds)
+        nearest = scaled_matrix(ops, self._are_unique, nearest)
         for k, (x, turns) in enumerate(zip(self._turned.distances, self._turns(), strict=True)):
             acts = turns * solved.problem.turns * ops.less(0.0, solved.outcome.p[3 * k + 2])
             ((y,),) = ops.entries(nearest)
@@ -75,7 +80,13 @@ class StepChanges:
             own = nearest_mode(ops, *self._step.modes(solved.problem, solved.outcome.p))
             ((x,),), ((y,),) = ops.entries(nearest), ops.entries(own)
             nearest = ops.matrix([[ops.select(impact.struck, ops.minimum(x, y), x)]])
-        return nearest
+        ((x,),), when = ops.entries(nearest), impact.when
+        for k, (candidate, *_) in enumerate(self._step.points):  # another point may be the first that bounces
+            dof = self._step.tree.v_slices[min(candidate.arms)].start
+            t, is_other = when.times[dof], when.bounces[k] * (1.0 - when.of_points[dof][k])
+            later = self._step.over_h * magnitude(ops, (when.at[k] - t) * when.closing[k])
+            x = ops.select(is_other * ops.less(0.0, t), ops.minimum(x, later), x)
+        return ops.matrix([[x]])
 
     def _beside(self, height: int, **parts: Matrix) -> Matrix:
         """Columns of what varies, side by side; those that are not given are zero."""
@@ -306,6 +317,7 @@ class StepChanges:
         start = dv
         for solved in impact.phases:
             response = Response(step.instant, solved)
+            self._are_unique = ops.select(impact.struck, self._are_unique * response.is_unique, self._are_unique)
             gained = minus(solved.velocity, v)
             changes, rho = self._at_rest(gained, solved.velocity, varied.impulses(response, solved.impulses), True)
             rho = rho - ops.product(self._M, dv)

@@ -196,7 +196,10 @@ def passive_part(ops: ScalarOps, linear: Scalar, square: Scalar, budget: Scalar)
     size = ops.maximum(ops.maximum(linear, -linear), ops.maximum(ops.maximum(square, budget), SQUARE_FLOOR))
     linear, square, budget = linear / size, square / size, budget / size
     root = ops.sqrt(ops.maximum(linear * linear + 4.0 * square * budget, 0.0) + SQUARE_FLOOR)
-    return ops.minimum(ops.maximum(0.0, (root - linear) / (2.0 * square + SQUARE_FLOOR)), 1.0)
+    takes = ops.less(linear, 0.0)  # the form of the root in which nothing cancels
+    over = ops.select(takes, 2.0 * square, root + linear) + SQUARE_FLOOR
+    part = ops.minimum(ops.select(takes, root - linear, 2.0 * budget) / over, 1.0)
+    return ops.select(ops.less(budget, linear + square), part, 1.0)
 
 
 def gap_correction(

@@ -57,7 +57,7 @@ too, and costs no accuracy.
 class Response:
     """How velocities answer changes of momentum and of rows, contacts and joints in the modes of a solved problem.
 
-    ``rows`` are those of points; ``Phi`` (nv × nv) and ``N`` (nv × m).
+    ``rows`` are those of points; ``Phi`` (nv × nv) and ``N`` (nv × m). ``is_unique`` is 0 where these are one of many.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Response:
         if self._loops is not None:
             root = self._loops.kept(root)
         inverse = ops.product(ops.transpose(root), root, symmetric=True)
-        self.Phi, self.N = inverse, ops.zeros(nv, len(self.rows))
+        self.Phi, self.N, self.is_unique = inverse, ops.zeros(nv, len(self.rows)), cast(Scalar, 1.0)
         if not self.rows:
             return
         G = ops.take(step.space.G, self.rows, self.rows)
@@ -98,7 +98,7 @@ class Response:
             else:
                 R = ops.take(step.space.along_rows(root), self.rows, None)
             law = PointLaws(ops, self.modes, G, R, step.size_of[: len(self.rows)] if step.loops else None)
-        self._law, self.N = law, law.N
+        self._law, self.N, self.is_unique = law, law.N, law.is_unique
         self.Phi = inverse - ops.product(law.along, law.R)
 
     def with_positions(self) -> Matrix:
@@ -203,7 +203,7 @@ class PointLaws:
     """Impulses along independent rows, ``Q = H = B (C G B + D)⁻¹ C``.
 
     Loops may make these depend on others; ``beside_loops`` are their mobilities without, which round-off is of.
-    Attributes: ``R`` (3 n × nv), ``N = Rᵀ H`` and ``along = Rᵀ Q``.
+    Attributes: ``R`` (3 n × nv), ``N = Rᵀ H`` and ``along = Rᵀ Q``; ``is_unique`` is 1.
     """
 
     def __init__(
@@ -220,6 +220,7 @@ class PointLaws:
         Q = ops.product(B @ over, C)
         self.R, self._normals = R, ops.take(Q, range(2, 3 * len(modes), 3), None)
         self.N = self.along = ops.product(ops.transpose(R), Q)
+        self.is_unique: Scalar = 1.0
 
     def normal_impulses(self, V: Matrix, sigma: Matrix) -> Matrix:
         """Changes (n × k) with the motion of points and of rows."""
@@ -242,6 +243,10 @@ class WrenchLaws:
 
     Both together: ``f = −K (W V + T ∂σ) − L (U V + Γ ∂σ)`` with ``E = (1 + W G)⁻¹``, ``L = E β (U G E β)⁻¹`` and
     ``K = E − L U G E``. Attributes: ``R`` (d × nv), ``N = Rᵀ H`` and ``along = Rᵀ Q``.
+
+    Friction of normal impulses is ``f = Σ s S⁻¹ x``, the part of ``b`` that is not in ``c``. Where ``s`` is no linear
+    function of ``c``, impulses that move no normal move the space along the rest: ``Σ s S⁻¹ sᵀ − β_s Δ β_sᵀ``, with
+    ``β_s = β − Uᵀ``. Velocities ``Rᵀ K f`` are not unique then, and ``is_unique`` is 0.
     """
 
     def __init__(
@@ -253,26 +258,34 @@ class WrenchLaws:
         d, first = ops.shape(Z)[0], 0
         W, U, beta, sizes = list[Matrix](), list[Matrix](), list[Matrix](), list[Scalar]()
         T, Gamma, normals = ops.zeros(d, 3 * n), ops.zeros(d, 3 * n), ops.zeros(d, n)
+        slides, any_way = list[Matrix](), list[Matrix]()
         for space in given:
             size = ops.shape(space.motion)[0]
             rows = range(first, first + size)
             first += size
-            springs, hard, sliding, beside = *[ops.zeros(size, size)] * 3, list[Matrix]()
+            springs, hard, sliding, pushed, beside = *[ops.zeros(size, size)] * 4, list[Matrix]()
             for X, k in zip(space.rows, space.points, strict=True):
                 mode, back = modes[k], ops.transpose(X)
                 soft = softness(ops, mode, (1,) if is_exact else (0, 1, 2))
                 spring = mode.B @ (diagonal(ops, [x for x, _ in soft]) @ mode.C)
-                stiff = diagonal(ops, [x * (1.0 / mode.mobility) for _, x in soft]) @ mode.C
+                firm = diagonal(ops, [x * (1.0 / mode.mobility) for _, x in soft])
+                stiff, along = firm @ mode.C, back @ (mode.B - ops.transpose(mode.axes))
                 springs = springs + back @ (spring @ X)
                 T = T + ops.put(back @ spring, (d, 3 * n), rows, range(3 * k, 3 * k + 3))
                 hard = ops.sym_add(hard, ops.sym_product(back, (ops.transpose(mode.C) @ stiff) @ X))
-                sliding = sliding + back @ (((mode.B - ops.transpose(mode.axes)) @ stiff) @ X)
+                sliding = sliding + along @ (stiff @ X)
+                pushed = ops.sym_add(pushed, ops.sym_product(along, firm @ ops.transpose(along)))
                 beside.append(back @ ops.transpose(stiff))
             reduced, over_pivots = echelon(ops, hard, ops.hstack([ops.transpose(hard + sliding), *beside]))
             sizes += over_pivots
             W.append(springs)
             U.append(ops.take(reduced, None, range(size)))
             beta.append(ops.transpose(ops.take(reduced, None, range(size, 2 * size))))
+            with_normals = beta[-1] - ops.transpose(U[-1])
+            pivots = [ops.less(0.0, x) / ops.maximum(x, SQUARE_FLOOR) for x in over_pivots]
+            told = ops.sym_product(with_normals, diagonal(ops, pivots) @ ops.transpose(with_normals))
+            slides.append(pushed)
+            any_way.append(ops.sym_subtract(pushed, told))
             for at, k in enumerate(space.points):
                 own = ops.take(reduced, None, range(2 * size + 3 * at, 2 * size + 3 * at + 3))
                 Gamma = Gamma + ops.put(own @ modes[k].C, (d, 3 * n), rows, range(3 * k, 3 * k + 3))
@@ -286,6 +299,8 @@ class WrenchLaws:
         K, back = E - L @ UGE, ops.transpose(self.R)
         self._ops, self._normals = ops, ops.transpose(normals) @ ops.hstack([over @ UGE, -over])
         both = back @ K, back @ L
+        free, whole = (_trace(ops, x, ops.block_diagonal(y)) for x, y in ((both[0], any_way), (back, slides)))
+        self.is_unique = 1.0 - ops.less(ROUNDING * ops.epsilon * whole, free)
         self.along = both[0] @ self._W + both[1] @ self._U
         self.N = ops.product(ops.hstack(both), ops.vstack([T, Gamma]))
 
@@ -294,6 +309,12 @@ class WrenchLaws:
         ops, both = self._ops, self._ops.vstack([V, sigma])
         laws = ops.vstack([ops.hstack([self._W, self._T]), ops.hstack([self._U, self._Gamma])])
         return ops.product(ops.product(self._normals, laws), both)
+
+
+def _trace(ops: Ops, x: Matrix, A: Matrix) -> Scalar:
+    """Trace of ``x A xᵀ``."""
+    pairs = zip(ops.entries(x @ A), ops.entries(x), strict=True)
+    return sum((dot(y, z) for y, z in pairs), cast(Scalar, 0.0))
 
 
 def softness(ops: Ops, mode: Mode, rows: Sequence[int]) -> list[tuple[Scalar, Scalar]]:

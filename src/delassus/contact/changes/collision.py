@@ -12,8 +12,8 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.compiler.jit.types import DUALS
-from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
+    MOST_CONTACTS,
     RADIUS,
     Colliders,
     ContactArrays,
@@ -89,9 +89,9 @@ def searched(pairs: Indices, reach: Array, gap: float, colliders: Colliders, spa
     work = pair_memory(space.work.rows.shape[1], _duals)
     memory = space._replace(
         world=world, centres=space.centres[own], pairs=np.arange(2 * n).reshape(-1, 2), work=work,
-        ends=np.zeros(n + 1, np.int64), found=_duals((MOST_POINTS * n, 8)), counts=np.array([n, 1]),
+        ends=np.zeros(n + 1, np.int64), found=_duals((MOST_CONTACTS * n, 8)), counts=np.array([n, 1]),
     )  # fmt: skip
-    most = MOST_POINTS * n
+    most = MOST_CONTACTS * n
     numbers, indices = np.zeros(most), np.zeros((most, 2), np.int64)
     out: Any = ContactArrays(
         indices, _duals((most, 3)), _duals((most, 3, 3)), _duals(most), numbers, numbers.copy(), indices.copy(),

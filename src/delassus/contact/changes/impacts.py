@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.algorithms.contact.law import turns_alike
+from delassus.algorithms.contact.law import impact, impact_time, turns_alike
 from delassus.contact.changes.blocks import InertialForces
 from delassus.contact.changes.contacts import cross_matrices, gap_changes, row_changes
 from delassus.contact.changes.record import ImpactRecord
@@ -55,6 +55,26 @@ class ImpactChanges:
         within = struck & np.where(times > 0.0, times < dt, bool(step.smoothing))
         self._struck, self._own = struck, np.flatnonzero(within & (of.first >= 0))
         self._earlier = np.flatnonzero(within & (of.first < 0))
+
+    @property
+    def distance(self) -> float:
+        """Change of a velocity (m/s) at which another contact is the first that bounces: it says when the impact is."""
+        step, dt = self._step, self._step.scene.options.dt
+        found, m, normal = step.record.contacts, step.m, step.J.row(2)
+        if not len(self._own):
+            return np.inf
+        approach, reached, moved = (
+            normal.times(x[:, None], m)[:, 0, 0] for x in (self.v, self.v + self._acceleration, self.late_before)
+        )
+        rates = np.maximum(moved - found.depths, 0.0) / dt
+        at: Any = impact_time(NUMPY, rates, approach, reached, dt)
+        bounces: Any
+        _, bounces = impact(NUMPY, rates, approach, reached, found.restitution, step.scene.options.tolerance,
+                            step.scene.options.resting)  # fmt: skip
+        closing = approach + (0.5 + at / dt) * (reached - approach)
+        body, times = step.on[:, 0], self._times[step.first[:-1]]
+        others = np.isin(body, self._own) & (step.on[:, 1] < 0) & (bounces > 0.0) & (self._first[body] != np.arange(m))
+        return float(np.min(np.abs((at - times[body]) * closing)[others] / dt, initial=np.inf))
 
     def _displaced(self, x: Array) -> Array:
         """Velocities (n, k) by which impacts displace, of those of all blocks: see `end_impact`."""

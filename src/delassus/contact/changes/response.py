@@ -35,6 +35,10 @@ from delassus.spatial.rotations import Array
 REFINEMENTS = 2
 """Steps that take back what ``δ`` changes: each leaves ``δ`` of it."""
 
+UNIQUE = 1e-7
+"""What a row may miss of its equation, over its terms: round-off over ``δ`` is 1e-8. More is missed where redundant
+contacts slide in different directions: loads that move no normal, but friction with them, are any."""
+
 
 class Modes(NamedTuple):
     """Modes of contacts (m,) with ``r`` rows, as those of `delassus.algorithms.contact.modes.Mode`.
@@ -341,8 +345,36 @@ def solve_transposed(
     return most
 
 
+@compiled
+def most_missed(groups: Groups, parts: Parts, mass: Array, counts: Unknowns, x: Unknowns) -> float:
+    """What equations ``−Bᵀ J λ + D μ = r`` miss, over the largest of their terms for the same island and count."""
+    worst, first = 0.0, parts.first
+    for q in range(parts.node_ends.size - 1):
+        for j in range(x.velocities.shape[1]):
+            missed = size = 0.0
+            for e in range(parts.member_ends[q], parts.member_ends[q + 1]):
+                i = parts.members[e]
+                for r in range(groups.first[i], groups.first[i + 1]):
+                    missed = max(missed, abs((groups.raised[r] - groups.D[r]) * x.step[r, j]))
+                    own = abs(counts.impulses[r, j]) + abs(groups.D[r] * x.impulses[r, j])
+                    for side in range(2):
+                        block, at = (groups.a[i], groups.at_a[i]) if side == 0 else (groups.b[i], groups.at_b[i])
+                        w = first[block + 1] - first[block] if block >= 0 else 0
+                        for c in range(w):
+                            inertia, f = mass[parts.at[block] + c * w + c], first[block] + c
+                            free = abs(counts.velocities[f, j]) / inertia if inertia > 0.0 else 0.0
+                            own += abs(groups.BJ[at + (r - groups.first[i]) * w + c]) * (abs(x.velocities[f, j]) + free)
+                    size = max(size, own)
+            if size > 0.0:
+                worst = max(worst, missed / size)
+    return worst
+
+
 class Response:
-    """Solutions of what counts, with the memory for them; ``parts`` are the islands of all problems of a step."""
+    """Solutions of what counts, with the memory for them; ``parts`` are the islands of all problems of a step.
+
+    ``is_regular``: whether equations have been so regular that these solutions are unique.
+    """
 
     def __init__(self, parts: Parts, mass: Array) -> None:
         n = int(np.diff(parts.node_ends).max(initial=0))
@@ -360,7 +392,8 @@ class Response:
             if room <= len(self._V):
                 break
             self._V = np.zeros(room)
-        self.is_regular = self.is_regular and room >= 0
+        missed = most_missed(groups, self._parts, self._mass, counts, x) if room >= 0 else np.inf
+        self.is_regular = self.is_regular and missed <= UNIQUE
         return x.velocities, x.impulses
 
 

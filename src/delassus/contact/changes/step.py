@@ -90,7 +90,7 @@ class StepChanges:
     links_of : (m,) array of int
         Block of each contact.
     distance : float
-        Of the nearest other mode (m/s).
+        Of the nearest other mode (m/s); zero, once pulled, where velocities are one of several that obey the laws.
     known : bool
         Whether all derivatives are.
     """
@@ -139,6 +139,7 @@ class StepChanges:
             w = np.where(parts == 1.0, last.after, before + parts * (last.after - before))
             self.impacts.append(ImpactChanges(self, last.impact, v, w, late))
             v, late = w - last.impact.kick, self.impacts[-1].late
+            self.distance = min(self.distance, self.impacts[-1].distance)
         self.smoothings = self._smoothings()
         after = record.problems[-1].after.copy()
         self.smooth_shift = np.zeros(self.n)
@@ -439,7 +440,8 @@ class StepChanges:
                 np.where(has_mass, 1.0 / np.where(has_mass, masses, 1.0), 0.0)[:, None] * of_bodies
             )
             self.scene.with_masses(record, inertial, out.mass)
-        self.known = self.known and self.response.is_regular and self.at_impact.is_regular
+        if not (self.response.is_regular and self.at_impact.is_regular):
+            self.known, self.distance = False, 0.0
         return out
 
     def _of_loops(self, rows: Array) -> list[Array]:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.meshes import MeshTables
 from delassus.contact.filters import Solids, may_collide, rule_number
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, Mesh, Shape, Sphere
@@ -33,6 +32,9 @@ VERTICES, ENDS, CORNERS, NORMALS = range(4)
 
 NEIGHBOURS, FANS, RINGS, SPOKES, FIRST_AXIS, AXES, NODE_BOUNDS, NODES = range(8)
 """Parts of `Colliders.surfaces`."""
+
+MOST_CONTACTS = 12
+"""Contacts of a pair: all corners of what the base of a cylinder and a rectangle share, of 8 points and of 4."""
 
 MOST_CORNERS, MOST_FACES = 128, 256
 """Of a polytope that expands: closed ones have 2 n − 4 triangles."""
@@ -191,7 +193,7 @@ def collider_arrays(scene: Solids) -> Colliders:
 
 def workspace(colliders: Colliders, most: int) -> tuple[Workspace, ContactArrays]:
     """Memory for ``most`` near pairs."""
-    n, ends, rows = len(colliders.shapes), colliders.hulls[ENDS], MOST_POINTS * most
+    n, ends, rows = len(colliders.shapes), colliders.hulls[ENDS], MOST_CONTACTS * most
     on_links = colliders.shapes[(colliders.shapes[:, LINK] >= 0) | (colliders.shapes[:, KIND] == HULL)]
     corners = max(8, int(np.diff(ends).max(initial=0)), int(on_links[:, N_VERTICES].max(initial=0)))
     space = Workspace(
@@ -225,7 +227,7 @@ def workspace(colliders: Colliders, most: int) -> tuple[Workspace, ContactArrays
 
 def pair_memory(most: int, zeros: Callable[..., Any] = np.zeros) -> PairMemory:
     """Memory for one pair whose polygons and polytopes have at most so many corners."""
-    return PairMemory(zeros((5, most, 8)), zeros((2, COLUMNS)), zeros((MOST_POINTS, 8)), zeros((2, 3, 4)))
+    return PairMemory(zeros((5, most, 8)), zeros((2, COLUMNS)), zeros((MOST_CONTACTS, 8)), zeros((2, 3, 4)))
 
 
 def _describe(shape: Shape, row: Array) -> None:

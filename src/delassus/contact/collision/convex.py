@@ -17,12 +17,12 @@ import numpy as np
 from delassus.compiler.jit.compile import compiled
 from delassus.constraints.shapes.convex_distance import NEAR, ROUND_OFF, THIN
 from delassus.constraints.shapes.convex_patch import EXACT
-from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
     ELLIPSOID,
     KIND,
+    MOST_CONTACTS,
     MOST_CORNERS,
     MOST_FACES,
     RADIUS,
@@ -367,7 +367,7 @@ def manifold(
     is_curved = kind == SPHERE or kind == ELLIPSOID or b.shape[KIND] == ELLIPSOID  # it has no flat parts
     end = m if is_curved else patch(a, b, hulls, (n, depth), most, work, out, m)
     if end == m or max_depth(out, m, end) < depth - EXACT * size:
-        if end == m + MOST_POINTS:  # the shallowest gives way
+        if end == m + MOST_CONTACTS:  # the shallowest gives way
             end -= 1
             least = m
             for k in range(m, end + 1):

@@ -21,6 +21,7 @@ from delassus.contact.collision.colliders import (
     ELLIPSOID,
     FIRST_VERTEX,
     HALF,
+    MOST_CONTACTS,
     N_VERTICES,
     SIZE,
     SPHERE,
@@ -43,7 +44,7 @@ from delassus.contact.collision.vectors import (
 )
 from delassus.spatial.rotations import Array
 
-DIRECTIONS = MOST_POINTS - 1
+DIRECTIONS = MOST_CONTACTS - 1
 """Of more points than fit, the deepest and the furthest in so many directions are kept: all four of a rectangle."""
 
 

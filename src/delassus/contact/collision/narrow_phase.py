@@ -12,7 +12,6 @@ from collections.abc import Callable
 from delassus.compiler.jit.compile import compiled
 from delassus.compiler.jit.loop_ops import emitted
 from delassus.constraints.shapes import nearest_points
-from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
@@ -20,6 +19,7 @@ from delassus.contact.collision.colliders import (
     HALF_SPACE,
     KIND,
     LINK,
+    MOST_CONTACTS,
     RADIUS,
     SIZE,
     SPHERE,
@@ -119,7 +119,7 @@ def find_touching(begin: int, end: int, reach: Array, gap: float, colliders: Col
     """Find contacts of some near pairs, and how many each has."""
     shapes = colliders.shapes
     for k in range(begin, end):
-        i, j, first = space.pairs[k, 0], space.pairs[k, 1], MOST_POINTS * k
+        i, j, first = space.pairs[k, 0], space.pairs[k, 1], MOST_CONTACTS * k
         space.ends[k + 1] = 0
         most = most_gap(i, j, reach, gap, colliders)
         if shapes[i, KIND] != HALF_SPACE and shapes[j, KIND] != HALF_SPACE:
@@ -182,7 +182,7 @@ def unpack(begin: int, end: int, colliders: Colliders, space: Workspace, contact
         torsional = radius_of(colliders.friction_rule, material[i, 5], material[j, 5])
         rolling = radius_of(colliders.friction_rule, material[i, 6], material[j, 6])
         for k in range(space.ends[pair], space.ends[pair + 1]):
-            found = space.found[MOST_POINTS * pair + k - space.ends[pair]]
+            found = space.found[MOST_CONTACTS * pair + k - space.ends[pair]]
             contacts.colliders[k, 0], contacts.links[k, 0] = i, int(colliders.shapes[i, LINK])
             contacts.colliders[k, 1], contacts.links[k, 1] = j, int(colliders.shapes[j, LINK])
             contacts.friction[k], contacts.restitution[k], contacts.depths[k] = friction, restitution, found[7]

@@ -23,13 +23,13 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.constraints.paths import EARLY, SAME_FACE
-from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
     BOX,
     HALF_SPACE,
     HULL,
     KIND,
     LINK,
+    MOST_CONTACTS,
     SURFACE,
     VERTICES,
     Colliders,
@@ -165,7 +165,7 @@ def find_walls(begin: int, end: int, paths: Paths) -> None:
         space.paths[k, 0], space.paths[k, 1] = CALM, np.inf
         if shapes[space.pairs[k, 0], KIND] == HALF_SPACE or shapes[space.pairs[k, 1], KIND] == HALF_SPACE:
             continue
-        for r in range(MOST_POINTS * k, MOST_POINTS * k + space.ends[k + 1]):
+        for r in range(MOST_CONTACTS * k, MOST_CONTACTS * k + space.ends[k + 1]):
             into, least = dt * approach(k, r, found, 0.0, paths), dt * norm(motion_at(k, r, found, 0.0, paths))
             if into > closed and into + found[r, 7] > closed and into > GRAZING * least:
                 space.paths[k, 0] = LOOK
@@ -178,7 +178,7 @@ def find_overlaps(pairs: int, paths: Paths) -> None:
     for link in range(overlaps.size):
         overlaps[link] = 0.0
     for k in range(2 * pairs):
-        link, first = int(shapes[space.pairs[k // 2, k % 2], LINK]), MOST_POINTS * (k // 2)
+        link, first = int(shapes[space.pairs[k // 2, k % 2], LINK]), MOST_CONTACTS * (k // 2)
         for r in range(first, first + (space.ends[k // 2 + 1] if link >= 0 else 0)):
             overlaps[link] = max(overlaps[link], space.found[r, 7])
 
@@ -193,7 +193,7 @@ def follow_paths(begin: int, end: int, paths: Paths) -> None:
         if what != LOOK and what != LATE:
             continue
         space.paths[k, 0] = CALM
-        i, j, first = space.pairs[k, 0], space.pairs[k, 1], MOST_POINTS * k
+        i, j, first = space.pairs[k, 0], space.pairs[k, 1], MOST_CONTACTS * k
         most, least = most_gap(i, j, reach, gap, colliders), no_obstacle(k, paths)
         if what == LATE:
             a, b = Solid(colliders.shapes[i], space.world[i]), Solid(colliders.shapes[j], space.world[j])
@@ -243,7 +243,7 @@ def find_hit(k: int, least: float, most: float, paths: Paths) -> tuple[float, in
     The last is −1 where it does not, or where it cannot be said.
     """
     dt, slop, space = paths.dt, paths.slop, paths.space
-    first, count = MOST_POINTS * k, space.ends[k + 1]
+    first, count = MOST_CONTACTS * k, space.ends[k + 1]
     later, t = space.work.later, 0.0
     for r in range(count):
         for c in range(1, 8):
@@ -341,7 +341,7 @@ def end_of_path(k: int, least: float, most: float, paths: Paths) -> int:
 def is_flat(k: int, n: Vector, paths: Paths) -> bool:
     """Whether a normal at the end of the path is that of a face of the pair, or of a contact at its start."""
     space, found, same = paths.space, paths.space.found, False
-    for r in range(MOST_POINTS * k, MOST_POINTS * k + space.ends[k + 1]):
+    for r in range(MOST_CONTACTS * k, MOST_CONTACTS * k + space.ends[k + 1]):
         same = same or dot(n, (found[r, 4], found[r, 5], found[r, 6])) >= SAME_FACE
     for side in range(2):
         c = space.pairs[k, side]
@@ -354,7 +354,7 @@ def is_flat(k: int, n: Vector, paths: Paths) -> bool:
 def is_as_before(k: int, t: float, hit: int, count: int, paths: Paths) -> bool:
     """Whether the wall at the start of the step is what is hit, or what is slid along: it stays as it is."""
     dt, closed, colliders, space = paths.dt, paths.closed, paths.colliders, paths.space
-    later, found, first, same = space.work.later, space.found, MOST_POINTS * k, SAME_FACE
+    later, found, first, same = space.work.later, space.found, MOST_CONTACTS * k, SAME_FACE
     r = hit
     if hit < 0:
         r = 0
@@ -440,7 +440,7 @@ def move_back(k: int, t: float, count: int, paths: Paths) -> None:
     The point is where it is on that link that moves more.
     """
     dt, space = paths.dt, paths.space
-    later, found, first, pairs = space.work.later, space.found, MOST_POINTS * k, space.pairs
+    later, found, first, pairs = space.work.later, space.found, MOST_CONTACTS * k, space.pairs
     place_pair(k, t * dt, paths)
     shift, weights = (0.0, 0.0, 0.0), 0.0
     for side in range(2):
@@ -485,7 +485,7 @@ def bend_paths(pairs: int, paths: Paths) -> bool:
         i, j = int(shapes[space.pairs[k, 0], LINK]), int(shapes[space.pairs[k, 1], LINK])
         n = space.paths[k, 2], space.paths[k, 3], space.paths[k, 4]
         part = 0.0
-        for r in range(MOST_POINTS * k, MOST_POINTS * k + space.ends[k + 1]):
+        for r in range(MOST_CONTACTS * k, MOST_CONTACTS * k + space.ends[k + 1]):
             part = max(part, approach(k, r, space.found, 0.0, paths) + min(space.found[r, 7], 0.0) / paths.dt)
         if i >= 0 and j >= 0:
             part *= 0.5

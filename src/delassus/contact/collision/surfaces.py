@@ -17,7 +17,6 @@ import numpy as np
 from delassus.compiler.jit.compile import compiled
 from delassus.constraints.shapes.convex_distance import NEAR
 from delassus.constraints.shapes.convex_patch import ALIGNED, BESIDE
-from delassus.constraints.shapes.lowest_points import MOST_POINTS
 from delassus.contact.collision.colliders import (
     AXES,
     BOX,
@@ -35,6 +34,7 @@ from delassus.contact.collision.colliders import (
     HALF,
     HULL,
     KIND,
+    MOST_CONTACTS,
     N_FACES,
     N_VERTICES,
     NEIGHBOURS,
@@ -290,7 +290,7 @@ def convex_on_surface(
                         for c in range(1, 8):
                             work[4, m, c] = work[4, i, c]
                         m += 1
-                if m + 3 * MOST_POINTS + n_corners(a.shape) > work.shape[1]:
+                if m + 3 * MOST_CONTACTS + n_corners(a.shape) > work.shape[1]:
                     m = reduce_contacts(work, m, a.shape[RADIUS])
             k, node = next_triangle(b.shape, surfaces, node, low, high)
         if m > start or not is_skipped:
@@ -328,7 +328,7 @@ def surface_pair(a: Solid, b: Solid, colliders: Colliders, most: float, memory: 
 
 @compiled
 def reduce_contacts(work: Array, n: int, size: float) -> int:
-    """Leave of contacts in ``work[4]`` at most `MOST_POINTS`; returns how many.
+    """Leave of contacts in ``work[4]`` at most `MOST_CONTACTS`; returns how many.
 
     Of those of one normal, the corners of what they span and the deepest; of all, the deepest, and those that are
     furthest from the others chosen in place and normal, less `STEEP` their gaps.
@@ -397,14 +397,14 @@ def outline(points: Array, n: int, N: Vector, same: float, spare: Array) -> int:
 
 @compiled
 def spread(chosen: Array, n: int, size: float, out: Array) -> int:
-    """Copy contacts, or of more than `MOST_POINTS` the deepest and the furthest from those before."""
+    """Copy contacts, or of more than `MOST_CONTACTS` the deepest and the furthest from those before."""
     deepest, kept = 0 * n, 0 * n
     for i in range(n):
         chosen[i, 0] = np.inf
         if chosen[i, 7] > chosen[deepest, 7]:
             deepest = i
     best = deepest
-    while kept < min(n, MOST_POINTS):
+    while kept < min(n, MOST_CONTACTS):
         for c in range(1, 8):
             out[kept, c] = chosen[best, c]
         chosen[best, 0] = -np.inf

@@ -489,4 +489,4 @@ def _passive_part(first: ContactSolution, second: ContactSolution) -> float:
     p, q = (np.concatenate([s.loops, s._impulses.ravel()]) for s in (first, second))
     before, u, w = (rows.jacobian @ v for v in (first.problem.motion.v, first.velocity, second.velocity))
     square, linear, lost = (q - p) @ (w - u), p @ (w - u) + (q - p) @ (before + u), np.maximum(-p @ (before + u), 0.0)
-    return 1.0 if square + linear <= lost else float(cast(Any, passive_part(NUMPY, linear, square, lost)))
+    return float(cast(Any, passive_part(NUMPY, linear, square, lost)))

@@ -315,7 +315,7 @@ class Simulator(Sensing):
 
     def _last_step(self, asked: Asked) -> RecordedStep:
         """What computes the derivatives of the last step, now or later."""
-        return RecordedStep.of(self._changes, self._steps, self._controls, asked, self._moved_poses())
+        return RecordedStep.of(self._changes, self._steps, self._controls, asked, *self._moves())
 
     def gradient(
         self, loss: Loss, controls: ArrayLike, *, parameters: Iterable[str] = (), smoothing: float | None = None

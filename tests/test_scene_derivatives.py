@@ -729,6 +729,55 @@ def test_derivatives_of_steps_with_led_bodies_are_those_of_differences():
     assert np.allclose(gradient.q0, by_q, atol=AGREES * np.abs(by_q).max())
 
 
+def test_derivatives_of_steps_with_loops_on_led_bodies():
+    """A lift pulls an arm by its tip, against a servo's damping; across the plane of the arm the loop gapes."""
+    tree, tip = ds.mechanisms.pendulum(3), ds.Frame("rod3", (0, 0, -0.5))
+    scene = Scene(tree).add("lift", Box(0.1, 0.1, 0.1), at=(0.3, 0, -1.2), moved=True)
+    q0 = scene.neutral()
+    place, way = ds.forward_kinematics(tree, [0.3, 0.4, 0.2], tip)[:3, 3], np.array([1e-3, 0, 1e-4])
+    q0[:6] = [0.3, 0.4, 0.2, *place]
+    scene = scene.attach(ds.Point(tip, "lift/body"))
+    sim = ds.Simulator(scene, q0=q0, dt=1e-3, tolerance=1e-12, control="pd", kd=[20.0, *np.zeros(8)])
+    for k in range(1, 4):
+        sim.move("lift", place + k * way)
+        sim.step(q0)
+    state = sim.get_state()
+
+    def stepped(change):
+        """After a step; ``change`` is of positions, velocities, and of the place of the lift."""
+        sim.set_state({**state, "q": scene.tree.integrate(state["q"], change[:9]), "v": state["v"] + change[9:18]})
+        sim.move("lift", place + 4 * way + change[18:])
+        sim.step(q0)
+        return sim.q, sim.v
+
+    unit, near = np.eye(21), 1e-6
+    ends = [(stepped(near * e), stepped(-near * e)) for e in unit]
+    wanted = np.array([np.r_[scene.tree.difference(y[0], x[0]), x[1] - y[1]] / (2.0 * near) for x, y in ends]).T
+    stepped(np.zeros(21))
+    found = sim.step_derivatives()
+    assert found.status is SolverStatus.CONVERGED
+    made = np.hstack([np.asarray(found.A), np.asarray(found.with_moves)[:, :3]])
+    assert np.abs(made - wanted).max() < AGREES * np.abs(wanted).max()
+    sim, none = ds.Simulator(scene, q0=state["q"], v0=state["v"], dt=1e-3, tolerance=1e-12), np.zeros(9)
+    state, (by_q, by_v) = sim.get_state(), np.random.default_rng(0).normal(size=(2, 4, 10))
+
+    def loss(q, v):
+        return (by_q * q).sum() + (by_v[:, :9] * v).sum(), by_q, by_v[:, :9]
+
+    def total(q):
+        sim.set_state({**state, "q": q})
+        states = [(sim.q, sim.v)]
+        for _ in range(3):
+            sim.step(none)
+            states.append((sim.q, sim.v))
+        return float(loss(*map(np.array, zip(*states, strict=True)))[0])
+
+    gradient = sim.gradient(loss, np.zeros((3, 9)))
+    ends = [[total(scene.tree.integrate(state["q"], s * near * e)) for s in (1.0, -1.0)] for e in np.eye(9)]
+    wanted = np.array([(a - b) / (2.0 * near) for a, b in ends])
+    assert np.abs(gradient.q0 - wanted).max() < AGREES * np.abs(wanted).max()
+
+
 def test_derivatives_of_planar_arms_that_stick():
     """One tangent of their contact moves nothing, and rows of a contact are turned along its friction."""
     tree, tip, seen, rng = ds.mechanisms.pendulum(3), (0, 0, -0.5), 0, np.random.default_rng(0)

@@ -654,7 +654,7 @@ def test_a_run_with_led_bodies_goes_on_from_its_state(tmp_path: Path) -> None:
         (lambda s: s.add("b", Box(1, 1, 1), mass=1.0, moved=True), "mass: expected none"),
         (lambda s: s.attach(ds.Weld("slab/body", ds.Frame("world"))), "a loop on something that you do not move"),
         (lambda s: ds.Simulator(hung(s), formulation="nmc"), "'os' or 'rmc' with loops on bodies that you move"),
-        (lambda s: ds.Simulator(hung(s)).step_derivatives(), "no loops on bodies that you move"),
+        (lambda s: ds.Simulator(hung(s)).step_derivatives(parameters=["mass"]), "no 'mass' with loops on bodies that"),
         (lambda s: dataclasses.replace(s, moved=["crate", "crate/bodies"]), "body that is moved"),
         (lambda s: dataclasses.replace(s, moved=["ball"]), "body that is moved"),
     ],

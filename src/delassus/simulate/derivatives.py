@@ -84,12 +84,6 @@ class Asked(NamedTuple):
         if solver not in EXACT:
             wanted = f"solvers of friction cones: {', '.join(map(repr, EXACT))}"
             raise ConfigurationError("solver", wanted, repr(solver), "Leave out the formulation and the solver.")
-        moved = {*moved_links(scene)}
-        for loop in scene.loops:
-            if not moved.isdisjoint(loop.carriers(scene.tree)):
-                raise ConfigurationError(
-                    "derivatives of steps", "no loops on bodies that you move", repr(loop), "Take differences of steps."
-                )
         tied = [{*links} for links in scene.tree.blocks([c.carriers(scene.tree) for c in scene.loops])]
         held = {i for links in tied for i in links if any({*c.carriers(scene.tree)} & links for c in scene.loops)}
         for spring in scene.springs:
@@ -102,6 +96,10 @@ class Asked(NamedTuple):
         names = check_list("parameters", parameters, "a list of names", f"Some of {', '.join(PARAMETERS)}.")
         for name in names:
             check_choice("parameters", name, PARAMETERS, ConfigurationError)
+        for loop in scene.loops if "mass" in names else ():
+            if not {*moved_links(scene)}.isdisjoint(loop.carriers(scene.tree)):
+                wanted, advice = "no 'mass' with loops on bodies that you move", "Leave 'mass' out."
+                raise ConfigurationError("parameters", wanted, repr(loop), advice)
         return cls({x: scene.tree.n_links if x == "mass" else len(scene.colliders) for x in names}, smoothing)
 
 
@@ -109,26 +107,38 @@ class RecordedStep(NamedTuple):
     """A step to be differentiated: its changes.
 
     Those of joint forces with positions, velocities and controls, None where they are controls; and of velocities of
-    bodies that the user moves.
+    bodies that the user moves, and of those that loops pull along, with positions and velocities (nv, nv).
     """
 
     changes: Callable[[], StepChanges]
     of_controls: Callable[[], ControlRates | None]
     moved: Sequence[MovedPose]
+    pulled: tuple[Array, Array] | None
 
     @classmethod
     def of(
-        cls, scene: SceneChanges, steps: BlockSteps, controls: Controls, asked: Asked, moved: Sequence[MovedPose]
-    ) -> RecordedStep:
+        cls, scene: SceneChanges, steps: BlockSteps, controls: Controls, asked: Asked, moved: Sequence[MovedPose],
+        pulled: tuple[Array, Array] | None,
+    ) -> RecordedStep:  # fmt: skip
         """The last of some steps, to be differentiated now or later."""
         changes = partial(StepChanges, scene, scene.recorded(steps), asked.smoothing, "mass" in asked.sizes)
-        return cls(changes, partial(controls.rates, controls.given), moved)
+        return cls(changes, partial(controls.rates, controls.given), moved, pulled)
+
+    @property
+    def led(self) -> Indices:
+        """Degrees of freedom (6 k,) that end where the user wants them, whatever loops do; none without such loops."""
+        own = [np.arange(dofs.start, dofs.stop) for dofs, *_ in self.moved] if self.pulled is not None else []
+        return np.concatenate([np.zeros(0, np.int64), *own])
 
     def pull_moves(self, q: Array, v: Array) -> Array:
         """From what counts positions and velocities (nv, m) before the step to that of poses (6 k, m).
 
         Velocities of bodies that the user moves are no more their own: they follow from poses before and after.
         """
+        if self.pulled is not None:
+            by_q, by_v = self.pulled
+            q += by_q.T @ v
+            v[:] = by_v.T @ v
         out = np.zeros((6 * len(self.moved), q.shape[1]))
         for k, (dofs, by_q, by_pose) in enumerate(self.moved):
             q[dofs] += by_q.T @ v[dofs]
@@ -148,14 +158,17 @@ def step_derivatives(recorded: RecordedStep, asked: Asked, dofs: Indices) -> Ste
     most, number = max(map(len, places), default=0), np.zeros(nv, np.int64)
     for at in places:
         number[at] = np.arange(len(at))
-    found = list[Pulled]()
+    found, led = list[Pulled](), np.argsort(dofs)[recorded.led]
     for begin in range(0, 2 * most, COLUMNS):
         column = np.arange(begin, min(begin + COLUMNS, 2 * most))
-        found.append(step.pulled(*(1.0 * (number[:, None] == column - shift) for shift in (0, most))))
+        with_q, with_v = (1.0 * (number[:, None] == column - shift) for shift in (0, most))
+        with_q[led] = 0.0
+        found.append(step.pulled(with_q, with_v))
     every = Pulled(*(np.concatenate(parts, axis=1) for parts in zip(*found, strict=True)))
     of_scene = np.empty((2, *every.q.shape))
     of_scene[:, dofs] = every.q, every.v
     moves = recorded.pull_moves(*of_scene)
+    moves[np.arange(len(led)), number[led]] += 1.0
     every = every._replace(q=of_scene[0][dofs], v=of_scene[1][dofs])
     of_moves, with_moves, order = list[Indices](), list[Array](), [m.dofs.start for m in recorded.moved]
     rows, columns = list[Indices](), list[Indices]()
@@ -248,10 +261,11 @@ def trajectory_gradient(
     advice = "One row for each state, from the start on."
     by_q = _in_tangents(tree, q, finite_array(found[1], q.shape, "derivatives of the loss with q", advice))
     by_v = finite_array(found[2], v.shape, "derivatives of the loss with v", advice)
-    counts, distance, statuses, controls = (by_q[-1], by_v[-1]), np.inf, list[SolverStatus](), list[Array]()
+    counts, distance, statuses, controls = (by_q[-1].copy(), by_v[-1]), np.inf, list[SolverStatus](), list[Array]()
     parameters = {name: np.zeros(size) for name, size in asked.sizes.items()}
     for t in range(len(steps) - 1, -1, -1):
         step, rates = steps[t].changes(), steps[t].of_controls()
+        counts[0][steps[t].led] = 0.0
         pulled = step.pulled(*(x[dofs, None] for x in counts))
         for name, given in parameters.items():
             which, of_name = step.with_parameter(name, pulled, np.arange(len(step.first) - 1))

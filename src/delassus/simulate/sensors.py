@@ -142,6 +142,29 @@ class Sensing(Settable):
         out[dofs] += np.linalg.solve(L.T, np.linalg.lstsq(over.T, -J @ v, rcond=REGULAR_CONDITION**0.5)[0])
         return out
 
+    def _pull_rates(self) -> tuple[Array, Array] | None:
+        """Changes (nv, nv) of what `_pulled` made of velocities in the last step, with positions and with these.
+
+        ``M y = −Jᵀ λ`` of what is held, ``J (v + y) = 0``: of changes of these, those along rows come first.
+        """
+        if self._tied is None or self._before is None:
+            return None
+        (dofs, jacobian, mass_matrix), (q, v) = self._tied, self._before
+        J, M, nv = np.asarray(jacobian(q)), np.asarray(mass_matrix(q)), len(v)
+        L = np.linalg.cholesky(M[np.ix_(dofs, dofs)])
+        over = np.linalg.solve(L, J[:, dofs].T)
+        inverse = np.linalg.pinv(over.T, rcond=REGULAR_CONDITION**0.5)
+        gained = np.zeros(nv)
+        gained[dofs] = np.linalg.solve(L.T, inverse @ (J @ -v))
+        impulses = inverse.T @ (L.T @ gained[dofs])
+        changes = compile_kernel(self.scene.tree, self.scene.loops, "inertia_changes")
+        momentum = np.linalg.solve(L, np.asarray(changes(q, gained, impulses)[0])[dofs])
+        rows = np.asarray(changes(q, v + gained, 0.0 * impulses)[1])
+        by_q, by_v = np.zeros((nv, nv)), np.eye(nv)
+        by_q[dofs] = -np.linalg.solve(L.T, inverse @ rows + momentum - inverse @ (over.T @ momentum))
+        by_v[dofs] -= np.linalg.solve(L.T, inverse @ J)
+        return by_q, by_v
+
     @cached_property
     def _tied(self) -> tuple[Array, Kernel, Kernel] | None:
         """Degrees of freedom that loops tie to bodies that the user moves, and kernels of ``J`` and ``M``."""
@@ -153,12 +176,12 @@ class Sensing(Settable):
         dofs = np.concatenate([np.arange(tree.v_slices[i].start, tree.v_slices[i].stop) for i in links])
         return dofs, compile_kernel(tree, loops, "jacobian"), compile_kernel(tree, (), "mass_matrix")
 
-    def _moved_poses(self) -> list[MovedPose]:
-        """How the velocities of bodies that the user moves came from their poses in the last step."""
+    def _moves(self) -> tuple[list[MovedPose], tuple[Array, Array] | None]:
+        """How the velocities of bodies that the user moves came from their poses in the last step; `_pull_rates`."""
         if self._before is None:
-            return []
+            return [], None
         q, ends = self._before[0], self.q
-        return [MovedPose.of(sv, q[sq], ends[sq], self.dt) for sq, sv in self._places]
+        return [MovedPose.of(sv, q[sq], ends[sq], self.dt) for sq, sv in self._places], self._pull_rates()
 
     def _arrive(self) -> None:
         """Put bodies that the user moves where they are wanted, to the last bit."""

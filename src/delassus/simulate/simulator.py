@@ -133,7 +133,7 @@ class Simulator(Sensing):
     Places move by the velocities of the end of the step, as of leapfrog integrators (`half_kick`): second order in time
     where forces depend on places, and at contacts that turn. Bounces of robots, or off each other, lose ``m g V dt``.
     Servos, a `SpringDamper`, springs and damping of joints have the forces of the end of the step where they are stiff:
-    no gain is too large for ``dt``. Servos of robots with loops are explicit, and held over the step.
+    no gain is too large for ``dt``, with loops or without.
     Robots with loops move by sub-steps of order 3 between contacts, as an estimate of their error asks. Steps that do
     not resolve that motion or gain energy, and those that open loops, have the statuses COARSE_STEP and LOOPS_OPEN.
     A free body that nothing touches keeps both momenta to round-off; those of floating robots change with ``dt``.
@@ -311,7 +311,7 @@ class Simulator(Sensing):
 
     def _last_step(self, asked: Asked) -> RecordedStep:
         """What computes the derivatives of the last step, now or later."""
-        return RecordedStep.of(self._changes, self._steps, self._controls, asked, self._moved_poses())
+        return RecordedStep.of(self._changes, self._steps, self._controls, asked, *self._moves())
 
     def gradient(
         self, loss: Loss, controls: ArrayLike, *, parameters: Iterable[str] = (), smoothing: float | None = None

@@ -57,17 +57,18 @@ class LoopSprings(NamedTuple):
         blocks, masses, h = scene.blocks, record.masses, scene.options.dt
         springs, first = blocks.springs, int(blocks.bodies.first[block])
         acts = (springs.block == block) & ((masses.stiffness > 0.0) | (masses.damping > 0.0))
-        own = np.flatnonzero(acts & (springs.row < 0))
+        own = np.flatnonzero(acts & (springs.at.row < 0))
         if not own.size:
             return None
         W = np.zeros((own.size, int(blocks.bodies.first[block + 1]) - first))
         for row, s in zip(W, own, strict=True):
             at = slice(int(springs.first[s]), int(springs.first[s + 1]))
             row[springs.dofs[at] - first] = masses.ratios[at]
-        k, d, passive = masses.stiffness[own], masses.damping[own], 1.0 - springs.of_controls[own]
+        k, d = masses.stiffness[own], masses.damping[own]
+        passive = np.where(springs.of_controls[own] == 1, 0.0, 1.0)
         added, ahead = (np.asarray(x) for x in step_of_spring(NUMPY, h, k, d, springs.size[own]))
-        at_q = springs.coordinate[own]
-        stretch = np.where(at_q >= 0, record.q[at_q] - springs.rest[own], 0.0)
+        at_q = springs.at.coordinate[own]
+        stretch = np.where(at_q >= 0, record.q[at_q] - springs.at.rest[own], 0.0)
         served = 1.0 * (W[passive == 0.0] != 0.0).any(axis=0)
         at_once = part_at_once(springs._replace(stiffness=masses.stiffness, damping=masses.damping), block, h)
         return cls(W, k, d, added, ahead, passive, stretch, served, float(at_once), h)

@@ -37,7 +37,7 @@ class SpringChanges:
         )
         found = step_of_spring(NUMPY, dt, springs.stiffness, springs.damping, springs.size)
         self._added, self._ahead = (np.asarray(x) for x in found)
-        self._ahead = self._ahead + np.where(springs.row >= 0, dt * springs.damping, 0.0)
+        self._ahead = self._ahead + np.where(springs.at.row >= 0, dt * springs.damping, 0.0)
         alone = bodies.loop_rows[springs.block] == 0  # others are `LoopSprings`
         values = self._added, self._ahead, np.where(springs.of_controls == 1, dt * springs.damping, 0.0)
         self.gained, self.start, self.controls = (
@@ -50,14 +50,14 @@ class SpringChanges:
     @property
     def along_lines(self) -> bool:
         """Whether there are any along lines, whose rows change with positions."""
-        return bool((self._springs.row >= 0).any())
+        return bool((self._springs.at.row >= 0).any())
 
     def with_positions(self, v: Array, gained: Array) -> BlockDiagonal:
         """Changes of momenta of the step by springs along lines, with positions."""
         errors, out = self._record.correction.smooth.errors, self._none()
         for number, q, (own_v, own_gained), at, W in self._lines(v, gained):
             k, a, b = self._springs.stiffness[at], self._added[at], self._ahead[at]
-            p = self._dt * k * errors[self._springs.error[at]] + a * (W @ own_gained) + b * (W @ own_v)
+            p = self._dt * k * errors[self._springs.at.error[at]] + a * (W @ own_gained) + b * (W @ own_v)
             turning = a[:, None] * self._rows(number, q, own_gained) + b[:, None] * self._rows(number, q, own_v)
             own = turning + self._dt * k[:, None] * W
             out.kinds[number] = (self._forces(number, q, -p) + W.T @ own)[None]
@@ -98,7 +98,7 @@ class SpringChanges:
         for number, q, parts in self._scene.batches(self._record.q, *of_dofs):
             kind = blocks.kinds[number]
             if kind.springs:
-                at = np.flatnonzero((springs.row >= 0) & (springs.block == b))
+                at = np.flatnonzero((springs.at.row >= 0) & (springs.block == b))
                 W = np.array([springs.ratios[springs.first[s] : springs.first[s + 1]] for s in at])
                 yield number, q[0], [x[0] for x in parts], at, W
             b += len(kind.links)

@@ -144,7 +144,8 @@ def move_loop(motion: LoopMotion, k: int) -> bool:
     """Smooth motion of the block with loops of a number, under ``forces``; whether it is resolved."""
     call = motion.calls[k]
     call_at(call[0], 1, call[1], call[2], call[3], call[4], call[5], call[6], call[7], call[8])
-    return motion.flags[k, 1] == 1.0
+    resolved: bool = motion.flags[k, 1] == 1.0
+    return resolved
 
 
 @compiled

@@ -122,7 +122,7 @@ def free_motion_of_robots(model: Model, data: Data, options: Options, with_sprin
     for k in range(loops.shape[0]):
         close_loops(bodies, state, loops[k], x)
         resolved = move_loop(motion, k) and resolved
-        if with_springs and model.springs.block.size > 0 and model.springs.stiff[loops[k, 0]] == 1:
+        if with_springs and model.springs.block.size > 0 and model.springs.memory.stiff[loops[k, 0]] == 1:
             pull_loops(model.springs, data, loops[k], motion, options.dt, x)
         aim_loop(bodies, state, loops[k], x)
     return regular, resolved

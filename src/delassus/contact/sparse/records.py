@@ -331,17 +331,37 @@ class Options(NamedTuple):
     speed: float = 1.0
 
 
+class Stretches(NamedTuple):
+    """How far springs are stretched.
+
+    Of those along a line between two points, ``row[s]`` is where their ratios, which change, begin in ``Q`` (−1 of
+    others), and ``error[s]`` the place of the stretch in `LoopState.errors`. Of those of joints in loops,
+    ``coordinate[s]`` is that of the position in ``q`` (−1 of others), and ``rest[s]`` the position without force.
+    """
+
+    row: Indices
+    error: Indices
+    coordinate: Indices
+    rest: Array
+
+
+class SpringMemory(NamedTuple):
+    """Of a step ``stiff`` blocks, those that springs act on, and what momenta gain without impulses, then velocities.
+
+    In blocks with loops, ``push`` is what springs add to momenta in steps with impulses, and ``pull`` in those without.
+    """
+
+    stiff: Indices
+    push: Array
+    pull: Array
+
+
 class Springs(NamedTuple):
     """Springs and dampers of blocks, see `delassus.contact.sparse.springs`.
 
     Spring *s* of ``block[s]`` acts on the degrees of freedom ``dofs[first[s]:first[s + 1]]`` with as many ``ratios``,
     which are zero where forces are cut off, with its ``stiffness`` and ``damping`` (of what is stretched by 1 in ratios
-    of 1); ``size`` is the mobility along it, of usual inertias, and ``of_controls`` says whether controls make it. Of
-    one along a line between two points, whose ratios change, ``row[s]`` is where these begin in ``Q`` (−1 of others),
-    and ``error[s]`` is the place of its stretch in `LoopState.errors`. Of one of a joint in loops, ``coordinate[s]`` is
-    that of its position in ``q`` (−1 of others), and ``rest[s]`` that without force. In
-    steps ``stiff`` blocks are those that some act on, ``push`` what momenta gain without impulses, then velocities.
-    Of blocks with loops ``pull`` is what springs add to momenta of the step without contacts.
+    of 1); ``size`` is the mobility along it, of usual inertias, and ``of_controls`` says whether controls make it.
     """
 
     first: Indices
@@ -352,13 +372,8 @@ class Springs(NamedTuple):
     stiffness: Array
     damping: Array
     of_controls: Indices
-    row: Indices
-    error: Indices
-    coordinate: Indices
-    rest: Array
-    stiff: Indices
-    push: Array
-    pull: Array
+    at: Stretches
+    memory: SpringMemory
 
 
 class Model(NamedTuple):

@@ -38,7 +38,7 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import step_of_spring
 from delassus.contact.sparse.factor import backward, forward
 from delassus.contact.sparse.loops import move_loop, remove_loop_rows
-from delassus.contact.sparse.records import PHASE, SEARCH, Bodies, Data, LoopMotion, Springs
+from delassus.contact.sparse.records import PHASE, SEARCH, Bodies, Data, LoopMotion, SpringMemory, Springs, Stretches
 from delassus.model.kinematics import usual_inertias
 from delassus.model.tree import Tree
 from delassus.spatial.numpy_ops import NUMPY
@@ -128,9 +128,9 @@ def springs_of(
         row[k], error[k], stiffness[k], damping[k], size[k] = x.row, x.error, x.stiffness, x.damping, x.mobility
     of_controls = (np.arange(len(pulls)) >= n).astype(np.int64)
     coordinate = np.array([in_q[p.coordinate] if p.coordinate >= 0 else -1 for p in pulls], np.int64)
-    at, rest = (row, error, coordinate), np.array([p.rest for p in pulls])
-    memory = np.zeros(len(bodies.at), np.int64), np.zeros(len(bodies.usual)), np.zeros(len(bodies.usual))
-    return Springs(first, dofs, ratios, block, size, stiffness, damping, of_controls, *at, rest, *memory)
+    at = Stretches(row, error, coordinate, np.array([p.rest for p in pulls]))
+    memory = SpringMemory(np.zeros(len(bodies.at), np.int64), *np.zeros((2, len(bodies.usual))))
+    return Springs(first, dofs, ratios, block, size, stiffness, damping, of_controls, at, memory)
 
 
 @compiled
@@ -140,7 +140,7 @@ def add_springs(springs: Springs, data: Data, dt: float) -> None:
     ``push`` begins with those of the motion without springs' answer, ``h M q̈``; that of blocks with loops is left to
     `pull_loops`. Blocks that springs act on are ``stiff``.
     """
-    bodies, state, stiff, push = data.bodies, data.state, springs.stiff, springs.push
+    bodies, state, stiff, push = data.bodies, data.state, springs.memory.stiff, springs.memory.push
     for b in range(stiff.size if springs.block.size > 0 else 0):
         stiff[b] = 0
     for s in range(springs.block.size):
@@ -157,9 +157,9 @@ def add_springs(springs: Springs, data: Data, dt: float) -> None:
         if stiff[b] == 1 and (k > 0.0 or d > 0.0):
             at, f, m = bodies.at[b], bodies.first[b], bodies.first[b + 1] - bodies.first[b]
             begin, end = springs.first[s], springs.first[s + 1]
-            if springs.row[s] >= 0:
+            if springs.at.row[s] >= 0:
                 for e in range(begin, end):
-                    springs.ratios[e] = bodies.Q[springs.row[s] + e - begin]
+                    springs.ratios[e] = bodies.Q[springs.at.row[s] + e - begin]
             added, _ = step_of_spring(dt, k, d, springs.size[s])
             momentum = momentum_of(springs, data, s, dt) if bodies.loop_rows[b] == 0 else 0.0
             for e in range(begin, end):
@@ -183,11 +183,11 @@ def momentum_of(springs: Springs, data: Data, s: int, dt: float) -> float:
         if springs.of_controls[s] == 1 and not is_first:  # controls were those of the start
             gained += springs.ratios[e] * (state.v[c] - data.progress.start[c])
     _, ahead = step_of_spring(dt, k, d, springs.size[s])
-    momentum = ahead * speed + dt * d * gained
-    if springs.row[s] >= 0:  # forces of others are known
-        momentum += dt * (k * state.loops.errors[springs.error[s]] + d * speed)
+    momentum: float = ahead * speed + dt * d * gained
+    if springs.at.row[s] >= 0:  # forces of others are known
+        momentum += dt * (k * state.loops.errors[springs.at.error[s]] + d * speed)
     elif data.bodies.loop_rows[springs.block[s]] > 0 and springs.of_controls[s] == 0:
-        stretch = state.q[springs.coordinate[s]] - springs.rest[s] if springs.coordinate[s] >= 0 else 0.0
+        stretch = state.q[springs.at.coordinate[s]] - springs.at.rest[s] if springs.at.coordinate[s] >= 0 else 0.0
         momentum += dt * (k * stretch + d * speed)
     return momentum
 
@@ -196,13 +196,13 @@ def momentum_of(springs: Springs, data: Data, s: int, dt: float) -> float:
 def push_stiff(springs: Springs, data: Data) -> None:
     """``target`` of stiff blocks without loops, from the factors of their masses with springs."""
     bodies, state = data.bodies, data.state
-    for b in range(springs.stiff.size if springs.block.size > 0 else 0):
-        if springs.stiff[b] == 1 and bodies.loop_rows[b] == 0:
+    for b in range(springs.memory.stiff.size if springs.block.size > 0 else 0):
+        if springs.memory.stiff[b] == 1 and bodies.loop_rows[b] == 0:
             f, m = bodies.first[b], bodies.first[b + 1] - bodies.first[b]
-            forward(bodies.L, bodies.at[b], m, springs.push, f)
-            backward(bodies.L, bodies.at[b], m, springs.push, f)
+            forward(bodies.L, bodies.at[b], m, springs.memory.push, f)
+            backward(bodies.L, bodies.at[b], m, springs.memory.push, f)
             for c in range(f, f + m):
-                state.target[c] = state.v[c] + springs.push[c]
+                state.target[c] = state.v[c] + springs.memory.push[c]
 
 
 @compiled
@@ -225,7 +225,7 @@ def pull_loops(springs: Springs, data: Data, loop: Indices, motion: LoopMotion, 
 
     ``start`` and ``forces`` become those with springs' in a step without impulses.
     """
-    bodies, state, push, pull, b = data.bodies, data.state, springs.push, springs.pull, loop[0]
+    bodies, state, push, pull, b = data.bodies, data.state, springs.memory.push, springs.memory.pull, loop[0]
     f = bodies.first[b]
     m = bodies.first[b + 1] - f
     for c in range(f, f + m):
@@ -268,7 +268,7 @@ def move_stiff_loops(springs: Springs, loops: Indices, motion: LoopMotion) -> bo
     """Smooth motion of blocks with loops that springs act on and no impulses; whether it is resolved."""
     resolved = True
     for k in range(loops.shape[0]):
-        if springs.block.size > 0 and motion.pushed[k] == 0 and springs.stiff[loops[k, 0]] == 1:
+        if springs.block.size > 0 and motion.pushed[k] == 0 and springs.memory.stiff[loops[k, 0]] == 1:
             resolved = move_loop(motion, k) and resolved
     return resolved
 

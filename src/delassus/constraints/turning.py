@@ -307,8 +307,8 @@ class Turning:
     ) -> None:  # fmt: skip
         self.ops, self.pairs, chords = robot.ops, list[TurningPair](), dict[int, Chord]()
         for link, twist in twists.items():
-            poses = (x for p in (robot, ahead) for x in (p.link_rotations[link], p.origins[link]))
-            chords[link] = chord_of(self.ops, *poses, twist)
+            R, p, R_ahead, p_ahead = (x for at in (robot, ahead) for x in (at.link_rotations[link], at.origins[link]))
+            chords[link] = chord_of(self.ops, R, p, R_ahead, p_ahead, twist)
         for k, found in robot.candidates.items():
             first, *others = found[0].arms
             links = chords[first], chords[others[0]] if others else None

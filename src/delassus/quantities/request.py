@@ -341,9 +341,9 @@ def check_first(derivative: Sequence[str]) -> None:
 
 def check_derivatives(constraints: Sequence[Constraint]) -> None:
     """Refuse constraints without derivatives."""
-    for c in contacts_of(constraints):
-        if c.lengths:
-            came = f"torsional={c.torsional:g} and rolling={c.rolling:g} of {c!r}"
+    for contact in contacts_of(constraints):
+        if contact.lengths:
+            came = f"torsional={contact.torsional:g} and rolling={contact.rolling:g} of {contact!r}"
             advice = "scene.with_material(torsional=0, rolling=0) has none; kernels without derivatives have it."
             raise ConfigurationError("contacts of a derivative", "no torsional and rolling friction", came, advice)
     for c in constraints:

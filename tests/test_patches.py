@@ -416,12 +416,12 @@ def go_alike(sim, steps, atol):
     return turned
 
 
-ALIKE = 2e-7
-"""Of velocities (m/s, rad/s), both solved to 1e-10 m/s: times what turns by it, and over small mobilities."""
+ALIKE = 2e-8
+"""Of velocities (m/s, rad/s), both solved to 1e-10 m/s: 1e-9 at most."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 5, 8, 9])
+@pytest.mark.parametrize("seed", [1, 8])
 def test_kernels_of_random_trees_go_as_scenes_do(seed):
     """Spheres on a floor and in one another, with any of friction, torsional and rolling friction; rows may depend."""
     tree, rng = some_mechanism(seed, 5, ("fixed", "floating")[seed % 2]).tree, np.random.default_rng(seed)
@@ -446,6 +446,18 @@ def test_kernels_of_two_bodies_go_as_scenes_do():
     sim = pile(1, 2)
     sim.tolerance = 1e-10
     assert go_alike(sim, 100, ALIKE) > 1e-5
+
+
+@pytest.mark.slow
+def test_kernels_with_loops_go_as_scenes_do():
+    """A chain whose last link is held rests on a ball in its middle."""
+    tree, q0 = ds.mechanisms.chain(6), np.random.default_rng(1).uniform(-0.6, 0.6, 6)
+    middle, end = ds.forward_kinematics(tree, q0, ["link3", "link6"])[:, :3, 3]
+    ball = Collider("link3", BALL, friction=0.4, torsional=0.02, rolling=0.01)
+    floor = Collider("world", HalfSpace(), (0, 0, middle[2] - RADIUS + 1e-5), friction=0.4)
+    scene = Scene(tree, [ball, floor], loops=[ds.Point("link6", ds.Frame("world", end))])
+    options = {"passive": "none", "limits": False, "turning": False, "tolerance": 1e-10}
+    assert go_alike(ds.Simulator(scene, q0=q0, dt=DT, **options), 60, ALIKE) > 1e-5
 
 
 def test_kernels_take_friction_that_comes_with_calls_and_batches():

@@ -422,7 +422,7 @@ def _tell_left_out(tree: Tree, given: Sequence[Constraint]) -> None:
     if (
         tree.constraints
         and any(c.n_points for c in given)
-        and known.isdisjoint(c.fingerprint for c in tree.constraints)
+        and known.isdisjoint(x.fingerprint for c in tree.constraints for x in (c, c.as_loop))
     ):
         others = ", ".join(map(repr, tree.constraints))
         warn(f"{tree.name}: contacts alone leave out constraints of its file, {others}; "

@@ -133,8 +133,9 @@ def read_patch(bodies: Bodies, rows: Rows, i: int, v: Array) -> None:
     j, x = rows.law.partner[i], rows.law.patch[i]
     u, w = velocity(bodies, rows, i, v), velocity(bodies, rows, j, v)
     x[SPEEDS], x[SPEEDS + 1] = u[0] + rows.law.d[i, 0], u[1] + rows.law.d[i, 1]
-    x[SPEEDS + 2], x[SPEEDS + 3], x[SPEEDS + 4], x[SPEEDS + 5] = u[2] + rows.law.d[i, 2], w[0], w[1], w[2]
+    x[SPEEDS + 2] = u[2] + rows.law.d[i, 2]
     for c in range(3):
+        x[SPEEDS + 3 + c] = w[c] + rows.law.d[j, c]
         x[TAKEN + c], x[TAKEN + 3 + c] = rows.r[i, c], rows.r[j, c]
 
 

@@ -44,14 +44,16 @@ SOLVED = 2e-8
 """Velocities that should vanish (m/s): twice the tolerance of solvers."""
 
 
-def some_contacts(rng, n_links, n, most=1.2):
+def some_contacts(rng, n_links, n, most=1.2, lengths=False):
     """Contacts at random places, between two links or a link and the world, in rotated frames, with friction."""
+    radii = rng.uniform(0, 0.1, (2, n)) * (rng.random((2, n)) < 0.6) if lengths else np.zeros((2, n))
     links = rng.integers(-1, n_links, size=(n, 2))
     same = links[:, 0] == links[:, 1]
     links[same] = [0, -1]
     frames = np.array([random_rotation(rng) for _ in range(n)]).reshape(-1, 3, 3)
     friction = rng.uniform(0, most, n) * (rng.random(n) < 0.8)
-    return ContactSet(links, rng.normal(size=(n, 3)), frames, friction=friction, restitution=rng.uniform(0, 1, n))
+    places, given = rng.normal(size=(n, 3)), {"friction": friction, "restitution": rng.uniform(0, 1, n)}
+    return ContactSet(links, places, frames, **given, torsional=radii[0], rolling=radii[1])
 
 
 def some_state(rng, tree):
@@ -121,12 +123,12 @@ def solved(scene, dynamics, state, contacts, **options):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 def test_all_give_the_same_velocities(name):
-    """Polyhedral friction, 1 to 8 contacts: forces may differ where contacts are redundant, velocities may not."""
+    """Of 1 to 8 contacts, with torsional and rolling friction, too: forces may differ where contacts are redundant."""
     scene, dynamics = made(name)
     rng = np.random.default_rng(len(name))
-    for _ in range(2):
+    for lengths in (False, False, True):
         state = some_state(rng, scene.tree)
-        contacts = some_contacts(rng, scene.tree.n_links, int(rng.integers(1, 9)))
+        contacts = some_contacts(rng, scene.tree.n_links, int(rng.integers(1, 9)), lengths=lengths)
         found = solved(scene, dynamics, state, contacts)
         expected = found["os"].velocity
         scale = max(1.0, np.abs(expected).max())
@@ -134,7 +136,8 @@ def test_all_give_the_same_velocities(name):
             assert solution.status is SolverStatus.CONVERGED, formulation
             assert np.abs(solution.velocity - expected).max() < SAME_MOTION * scale, formulation
             problem = solution.problem
-            own = problem.model.recover(solution.free, solution.impulses.ravel(), problem.motion, problem.dt)[0]
+            all_impulses = np.concatenate([solution.impulses, solution.spins]).ravel()
+            own = problem.model.recover(solution.free, all_impulses, problem.motion, problem.dt)[0]
             assert np.abs(own - expected).max() < SAME_MOTION * scale, formulation  # by its unknowns
             check_physics(solution)
 

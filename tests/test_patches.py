@@ -20,6 +20,9 @@ INERTIA = 0.4 * MASS * RADIUS**2
 SOLVED = 4e-6
 """Residual (m/s) of what is solved to 1e-6 m/s over another mobility, which here is up to four times smaller."""
 
+FORMULATED = 1e-7
+"""Velocities (m/s, rad/s) after 50 steps, each solved to 1e-9 m/s."""
+
 CLOSE = 1e-8
 """Relative, of velocities after hundreds of steps, each solved to 1e-10 m/s."""
 
@@ -148,6 +151,38 @@ def test_every_step_of_a_pile_obeys_the_law_and_gains_no_energy(seed, n, steps):
         assert sum(sim.energy()) < energy + SOLVED
         turned = max(turned, np.abs(sim.angular_impulses).max(initial=0.0))
     assert turned > 1e-4 and {status.name for status in sim.statuses} == {"CONVERGED"}
+
+
+@pytest.mark.slow
+def test_formulations_go_as_scenes_do():
+    """Piles with bounces beside joints with limits and friction, on a plate that turns and slides below them."""
+    own = {"friction": [0.05], "lower": [-1.0], "upper": [0.2]}
+    arm = ds.mechanisms.pendulum(2)
+    arm = replace(arm, joints=tuple(replace(j, **{k: np.array(x) for k, x in own.items()}) for j in arm.joints))
+    piled, tip = pile(3, 3, restitution=0.3), Collider("arm/rod2", BALL, (0, 0, -0.6), friction=0.4, torsional=0.03)
+    scene = Scene({**piled.scene.robots, "arm": arm}, [*piled.scene.colliders[1:], tip])
+    scene = scene.add("plate", Box(3, 3, 0.1), at=(0, 0, -0.05), moved=True, friction=0.5, torsional=0.01)
+    q0, v0 = np.array(scene.start), np.zeros(scene.tree.nv)
+    q0[:21], v0[:18] = piled.q, piled.v
+    q0[scene.q_slice("arm")] = 0.1, 0.15
+
+    def ends(**options):
+        sim = ds.Simulator(scene, q0=q0, v0=v0, dt=2e-3, turning=False, tolerance=1e-9, max_overlap=1.0, **options)
+        found, turned = [], 0.0
+        for k in range(1, 51):
+            sim.move("plate", [2e-3 * k, 0, -0.05, 0, 0, np.sin(1e-3 * k), np.cos(1e-3 * k)])
+            sim.step()
+            found.append(sim.v)
+            turned = max(turned, *np.abs(sim.angular_impulses).ravel(), 0.0)
+        assert {status.name for status in sim.statuses} == {"CONVERGED"} and turned > 1e-3
+        assert sim.joint_impulses.any()
+        return np.array(found), sim.angular_impulses
+
+    expected = ends()
+    for formulation in ("os", "nmc-os", "rmc", "mc", "nmc"):
+        velocities, turned = ends(formulation=formulation, solver="nsgs")
+        assert velocities == pytest.approx(expected[0], abs=FORMULATED)
+        assert turned == pytest.approx(expected[1], abs=FORMULATED)
 
 
 def drawn(rng):
@@ -532,12 +567,12 @@ def test_what_has_no_patches_refuses_them(name):
     scene = ball_scene(**{name: 0.01})
     sim = ds.Simulator(scene, q0=[0, 0, RADIUS, 0, 0, 0, 1])
     sim.step()
-    for call in (
-        lambda: ds.Simulator(scene, formulation="os"),
-        lambda: ds.Simulator(scene, solver="nsgs"),
-        lambda: formulate(scene, State(sim.q, sim.v)),
-    ):
-        with pytest.raises(ConfigurationError, match=rf"{name}=0.01.* of collider 'ball'"):
+    for options in ({"formulation": "os"}, {"formulation": "mc", "solver": "admm"}, {"solver": "interior"}):
+        with pytest.raises(ConfigurationError, match=rf"{name}=0.01.* of collider 'ball'.* solver='nsgs'"):
+            ds.Simulator(scene, **options)
+    problem = formulate(scene, State(sim.q, sim.v))
+    for call in (lambda: problem.solve("lemke"), problem.lcp, problem.cone, lambda: problem.matrix):
+        with pytest.raises(ConfigurationError, match=r"some of contact 0.* solver='nsgs'"):
             call()
     made = scene.constraints()
     with pytest.raises(ConfigurationError, match=r"solver: .*'pgs', and torsional or rolling .*Contact\('ball'"):
@@ -557,9 +592,6 @@ def test_what_has_no_patches_refuses_them(name):
     assert [getattr(c, name) for c in again.colliders] == [0.0, 0.01]
     with pytest.raises(ConfigurationError, match=name):
         plain.add("other", plain.tree, **{name: 0.01})
-    touch = ContactSet([[0, -1]], [[0, 0, 0]], [np.eye(3)], **{name: 0.01})
-    with pytest.raises(ConfigurationError, match="contact 0"):
-        formulate(ball_scene(), State(sim.q, sim.v), contacts=touch)
     for wrong, make in itertools.product((-0.1, np.nan, "wide"), (Collider, ContactSet)):
         with pytest.raises(ConfigurationError, match=name):
             if make is Collider:
@@ -587,6 +619,29 @@ def test_a_spinning_ball_bounces_the_same_beside_an_arm_with_springs_and_limits(
             sim.step()
         ends.append(sim.v[:6])
     assert ends[0][5] < 7.9 and ends[1] == pytest.approx(ends[0], abs=1e-8)
+
+
+@pytest.mark.parametrize("name", ["friction", "torsional", "rolling"])
+def test_derivatives_of_corrections_by_lengths(name):
+    """A ball at rest is pushed out of the plane, with a compliance over a mobility that the lengths are part of."""
+    lengths, ends = {"friction": 0.7, "torsional": 0.05, "rolling": 0.03}, []
+    for change in (-1e-6, 1e-6, 0.0):
+        given = lengths | {name: lengths[name] + change}
+        sim = ball_on_plane(np.zeros(6), height=RADIUS - 5e-4, **given)
+        sim.step()
+        ends.append(sim.q[2])
+    wanted, found = (ends[1] - ends[0]) / 2e-6, sim.step_derivatives(parameters=[name]).with_parameters[name]
+    assert abs(wanted) > 1e-8 and np.asarray(found)[2, 0] == pytest.approx(wanted, rel=1e-4)  # round-off: 1e-16 / 1e-6
+
+
+def test_no_coulomb_friction_beside_lengths_counts_as_constant():
+    body, given = ds.mechanisms.free_body(MASS, BALL.inertia(MASS), name="ball"), {"friction": 0.0, "torsional": 0.02}
+    scene = Scene(body, [Collider(*x, **given) for x in (("ball", BALL), ("world", HalfSpace()))], friction_rule="max")
+    sim = ds.Simulator(scene, q0=[0, 0, RADIUS, 0, 0, 0, 1], v0=[0.1, 0, 0, 0, 0, 5.0], dt=DT, tolerance=1e-10)
+    sim.step()
+    found = sim.step_derivatives(parameters=["friction", "torsional"]).with_parameters
+    assert not np.asarray(found["friction"]).any()
+    assert np.asarray(found["torsional"])[11] == pytest.approx([-0.5 * MASS * G * DT / INERTIA] * 2, rel=CLOSE)
 
 
 def test_what_slides_in_a_curve_without_coulomb_friction_has_all_of_its_torque():

@@ -17,7 +17,8 @@ from delassus.contact.audits.step import ContactStep
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet, frames_of
 from delassus.contact.formulate import formulate
-from delassus.contact.formulations.problem import ContactProblem, ContactSolution, collide
+from delassus.contact.formulations.collide import collide
+from delassus.contact.formulations.problem import ContactProblem, ContactSolution
 from delassus.contact.kernel_contacts import ground_below
 from delassus.contact.problems import LCP, MLCP, ConeProblem, PolyhedralLCP, RelaxedProblem
 from delassus.contact.results import Solution, SolverStatus

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -189,3 +190,18 @@ def _numbers(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Array:
     array = real_array(value)
     whole = value if array is None or array.shape else np.broadcast_to(array, shape)
     return finite_array(whole, shape, f"{name} of contacts", "One for each contact.")
+
+
+def scales_of(contacts: Any) -> Array:
+    """Scales of rows of contacts: of relative velocities (n, 3), and of spins where there are patches (n, 6).
+
+    Of `ContactSet` or `ContactArrays`. See `delassus.contact.sparse.spins`: what has no Coulomb friction has no rows of
+    tangents as a patch.
+    """
+    is_patch = (contacts.torsional > 0.0) | (contacts.rolling > 0.0)
+    out = np.ones((len(is_patch), 3))
+    if not is_patch.any():
+        return out
+    out[is_patch & (contacts.friction == 0.0), :2] = 0.0
+    lengths = np.stack([contacts.rolling, contacts.rolling, contacts.torsional], axis=1)
+    return np.hstack([out, lengths / np.where(contacts.friction > 0.0, contacts.friction, 1.0)[:, None]])

@@ -13,7 +13,6 @@ from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import ContactProblem
 from delassus.contact.problems import check_directions
 from delassus.contact.scene import Scene, check_scene
-from delassus.contact.scene_parts import no_lengths
 from delassus.contact.snapshot import ContactDynamics, State
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import check_number, finite_array
@@ -100,15 +99,13 @@ def formulate(
         contacts = CollisionDetector(scene).contacts(snapshot.poses)
     elif not isinstance(contacts, ContactSet):
         raise ConfigurationError("contacts", "a ContactSet", shown(contacts), "Make one, or leave it out.")
-    if contacts.torsional.any() or contacts.rolling.any():
-        k = int(np.argmax((contacts.torsional > 0.0) | (contacts.rolling > 0.0)))
-        raise no_lengths("contacts", f"some of contact {k}")
-    wanted, moving, n = np.zeros(dynamics.n_loops), np.zeros((len(contacts), 3)), len(contacts)
+    wanted, moving = np.zeros(dynamics.n_loops), np.zeros((len(contacts), 3))
     if loop_velocities is not None:
         wanted = finite_array(loop_velocities, wanted.shape, "loop_velocities", "One for each row.")
     if contact_velocities is not None:
         moving = finite_array(contact_velocities, moving.shape, "contact_velocities", "One row for each contact.")
     model = FORMULATIONS[formulation](snapshot.rows(contacts, wanted, moving.ravel()))
+    n = model.rows.friction.size
     return ContactProblem(model, snapshot, step, n_directions, np.zeros(3 * n), np.zeros(n))
 
 

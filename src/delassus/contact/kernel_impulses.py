@@ -14,7 +14,7 @@ import numpy as np
 
 from delassus.algorithms.contact.problem import StepProblem
 from delassus.contact.solvers.registry import ImpulseSolver
-from delassus.contact.sparse.dense import Cones, block_impulses
+from delassus.contact.sparse.dense import ConeLaws, block_impulses
 from delassus.contact.sparse.records import MAX_PARTS
 from delassus.spatial.rotations import Array
 
@@ -60,9 +60,9 @@ def exact_impulses(problem: StepProblem, start: Sequence[Any], times: int, toler
             add([*own, *own[:1] * missing], [point.over] * len(own) + [0.0] * missing, 0.0, 0.0, 0.0)
     S = np.stack([states(x) for x in signs])
     G = np.stack([np.stack([states(problem.G[i][j]) for j in rows]) for i in rows]) * S[:, None] * S
-    partner = np.full(len(mu) if patches else 0, -1)
+    partner = np.full(len(mu), -1)
     for i, j in patches.items():
-        partner[i], partner[j] = j, i
+        partner[i] = j
     b, *of_each = (np.stack([states(x) for x in values]) for values in (right, mu, offsets))
     out, solver = np.zeros((len(problem.G), b.shape[1])), ImpulseSolver("nsgs", 4, STRICTER * tolerance, PASSES)
     for k in range(b.shape[1]):
@@ -70,7 +70,7 @@ def exact_impulses(problem: StepProblem, start: Sequence[Any], times: int, toler
         friction, offset = (np.ascontiguousarray(x[:, k]) for x in of_each)
         free_of, p = np.ascontiguousarray(b[:, k]), np.zeros(len(rows))
         if patches:
-            block_impulses(W, free_of, Cones(friction, offset, partner), p, solver.tolerance, PASSES, MAX_PARTS)
+            block_impulses(W, free_of, ConeLaws(friction, offset, partner), p, solver.tolerance, PASSES, MAX_PARTS)
         else:
             p = solver(W, free_of, friction, offset).p
         np.add.at(out[:, k], rows, S[:, k] * p)

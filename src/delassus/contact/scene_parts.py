@@ -321,7 +321,7 @@ def check_points_alone(scene: Any, what: str) -> None:
 
 def no_lengths(what: str, came: str) -> ConfigurationError:
     """What says that torsional and rolling friction are not represented."""
-    advice = "scene.with_material(torsional=0, rolling=0) has none; Simulator's default solver has it."
+    advice = "Simulator's default has it, and solver='nsgs'; scene.with_material(torsional=0, rolling=0) has none."
     return ConfigurationError(what, "no torsional and rolling friction", came, advice)
 
 

@@ -15,11 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.constraints import row_slices
 from delassus.contact import assembly
 from delassus.contact.assembly import EndEffectors
-from delassus.contact.contacts import ContactSet
+from delassus.contact.contacts import ContactSet, scales_of
 from delassus.contact.filters import moved_links
 from delassus.contact.joint_contacts import NO_JOINTS, JointContacts
 from delassus.contact.scene import Scene, check_scene
-from delassus.contact.scene_parts import check_points_alone
 from delassus.errors import ConfigurationError
 from delassus.frozen import Frozen, cached_property
 from delassus.model.check import finite_array
@@ -119,7 +118,6 @@ class ContactDynamics:
 
     def __init__(self, scene: Scene, *, passive: Passive = "model") -> None:
         check_scene(scene)
-        check_points_alone(scene, "dynamics of the whole scene")
         tree, self.moved = scene.tree, moved_links(scene)
         self.is_tied = any(not {*self.moved}.isdisjoint(loop.carriers(tree)) for loop in scene.loops)
         if self.moved and not self.is_tied:
@@ -195,12 +193,20 @@ def _without_heavy(tree: Tree, links: Sequence[int], passive: Passive) -> Tree:
     return replace(tree, inertias=inertias, joints=tuple(joints), gravity_compensation=kept)
 
 
+def patches_of(scales: Array) -> Indices:
+    """Which contacts have scales of spins."""
+    return np.flatnonzero(scales[:, 3:].any(axis=1))
+
+
 def _indices(numbers: object) -> Indices:
     return np.array(numbers, dtype=np.int64)
 
 
 class ConstraintRows:
-    """Rows of the scene's loops, then three of each contact, then three of each joint that is a contact.
+    """Rows of the scene's loops, of each contact three, of spins of patches, and of each joint that is a contact.
+
+    Patches are contacts with torsional or rolling friction, see `delassus.contact.sparse.spins`. All are groups of
+    three rows but loops; there are n_u of them.
 
     Attributes
     ----------
@@ -208,13 +214,17 @@ class ConstraintRows:
         Rows on each link that moves.
     joints : JointContacts
         Limits and friction of joints.
+    partner : (n_u,) array of int
+        Of patches the group of their spins; −1 of others.
+    spins : slice
+        Groups of spins.
     n_loops, n_rows : int
     loop_velocities : (n_loops,) array
         ``U``: velocities along the rows of loops that are to be reached (m/s, rad/s); zero by default.
     contact_velocities : (3 n_u,) array
-        Velocities at contacts from which relative ones are measured, as those of a conveyor belt (m/s).
+        Velocities at contacts, and of spins, from which relative ones are measured, as those of a conveyor belt (m/s).
     friction, restitution : (n_u,) arrays
-        ``μ`` and ``ε`` of contacts; 0 of joints.
+        ``μ`` and ``ε`` of contacts; 0 of joints and of spins. Of patches without Coulomb friction, ``μ`` is 1.
     forces : (n_u,) array
         Coulomb friction of joints (N m, N); 0 of contacts.
     """
@@ -229,18 +239,24 @@ class ConstraintRows:
         contact_velocities: Array | None = None,
     ) -> None:
         self.snapshot, self.contacts, self.joints, self.end_effectors = snapshot, contacts, joints, end_effectors
-        none = np.zeros(joints.dofs.size)
-        self.friction = np.concatenate([contacts.friction, none])
-        self.forces = np.concatenate([0.0 * contacts.friction, joints.forces])
-        self.restitution = np.concatenate([contacts.restitution, none])
-        self.n_loops, n = snapshot.dynamics.n_loops, 3 * len(contacts)
+        self.scales, n = scales_of(contacts), 3 * len(contacts)
+        patches, stopped = patches_of(self.scales), self.scales[:, 0] == 0.0
+        self.spins = slice(len(contacts), len(contacts) + patches.size)
+        none_of_spins = np.zeros(patches.size + joints.dofs.size)
+        self.friction = np.concatenate([np.where(stopped, 1.0, contacts.friction), none_of_spins])
+        self.forces = np.concatenate([np.zeros(self.spins.stop), joints.forces])
+        self.restitution = np.concatenate([contacts.restitution, none_of_spins])
+        self.partner = np.full(self.friction.size, -1)
+        self.partner[patches] = np.arange(self.spins.start, self.spins.stop)
+        self.n_loops = snapshot.dynamics.n_loops
         self.n_rows = self.n_loops + 3 * self.friction.size
         self.loop_velocities = np.zeros(self.n_loops) if loop_velocities is None else loop_velocities
         self.contact_velocities = np.zeros(self.n_rows - self.n_loops)
         self.contact_velocities[:n].reshape(-1, 3)[:, :2] = -contacts.surface_velocities
         if contact_velocities is not None:
-            self.contact_velocities[:n] += contact_velocities
-        self.contact_velocities[n + joints.rows[: joints.n_limits]] = joints.velocities
+            self.contact_velocities[: len(contact_velocities)] += contact_velocities
+        self.contact_velocities[:n].reshape(-1, 3)[stopped, :2] = 0.0
+        self.contact_velocities[3 * self.spins.stop + joints.rows[: joints.n_limits]] = joints.velocities
 
     @cached_property
     def jacobian(self) -> Array:
@@ -375,8 +391,9 @@ class Snapshot:
             came = str(contacts.links.max())
             raise ConfigurationError("links of contacts", wanted, came, "They count the links of the scene's tree.")
         if dynamics.moved:  # they move as conveyor belts do
-            given = 0.0 if contact_velocities is None else contact_velocities
-            contact_velocities = given - self.moved_rows(contacts) @ self.v
+            given, contact_velocities = contact_velocities, -(self.moved_rows(contacts) @ self.v)
+            if given is not None:
+                contact_velocities[: given.size] += given
         on = np.where(np.isin(contacts.links, dynamics.moved), WORLD, contacts.links)
         added = assembly.contact_ends(
             on, contacts.points, contacts.frames, self.poses, dynamics.n_loops, links[n:], rows[n:], K[k:]
@@ -384,20 +401,38 @@ class Snapshot:
         sizes = np.full(n + added, 3)
         sizes[:n] = loop_sizes
         ends = EndEffectors(links[: n + added], sizes, rows[: n + added], K[: k + 3 * added])
+        scales, start = scales_of(contacts), dynamics.n_loops + 3 * len(contacts)
+        if scales.shape[1] > 3:
+            ends = ends.joined(self._spin_ends(scales, links[n : n + added], rows[n : n + added], K[k : k + 3 * added]))
         if joints.dofs.size:
-            ends = ends.joined(self._joint_end_effectors(joints, dynamics.n_loops + 3 * len(contacts)))
+            ends = ends.joined(self._joint_end_effectors(joints, start + 3 * patches_of(scales).size))
         return ConstraintRows(self, contacts, joints, ends, loop_velocities, contact_velocities)
 
     def moved_rows(self, contacts: ContactSet) -> Array:
-        """Jacobian (3 n, nv) of contacts on bodies that the user moves, which rows do not have."""
-        out = np.zeros((len(contacts), 3, self.v.size))
+        """Jacobian (3 n, nv) of contacts, and spins, on bodies that the user moves, which rows do not have."""
+        scales = scales_of(contacts)
+        patches, out = patches_of(scales), np.zeros((len(contacts), 3, self.v.size))
+        spins = np.zeros((patches.size, 3, self.v.size))
         for link in self.dynamics.moved:
             R, first = self.poses[link, :, :3], self.dynamics.first_dof[link]
             at = (contacts.points - self.poses[link, :, 3]) @ R
             sides = (contacts.links[:, :1] == link) * 1.0 - (contacts.links[:, 1:] == link)
             across = sides[..., None] * contacts.frames.mT @ R
             out[:, :, first : first + 6] += np.concatenate([across, -across @ skew(at)], axis=2)
-        return out.reshape(-1, self.v.size)
+            if patches.size:
+                spins[:, :, first + 3 : first + 6] += scales[patches, 3:, None] * across[patches]
+        return np.concatenate([out, spins]).reshape(-1, self.v.size)
+
+    def _spin_ends(self, scales: Array, links: Indices, rows: Indices, K: Array) -> EndEffectors:
+        """Rows of spins, from those of contacts; those of tangents that patches do not have become zero."""
+        n_loops, of_ends, patches = self.dynamics.n_loops, K.reshape(-1, 3, 6), patches_of(scales)
+        contact = (rows - n_loops) // 3
+        own = np.flatnonzero(np.isin(contact, patches))
+        spins = np.zeros((own.size, 3, 6))
+        spins[:, :, 3:] = scales[contact[own], 3:, None] * of_ends[own, :, :3]
+        of_ends *= scales[contact, :3, None]
+        places = n_loops + 3 * (len(scales) + np.searchsorted(patches, contact[own]))
+        return EndEffectors(links[own], np.full(own.size, 3), places, spins.reshape(-1, 6))
 
     def _joint_end_effectors(self, joints: JointContacts, start: int) -> EndEffectors:
         """Rows ``± S_iᵀ (V_i − X_i V_{p(i)})`` of joints, from the problem's row ``start`` on."""

@@ -20,7 +20,7 @@ from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene import Scene, check_scene
 from delassus.contact.scene_parts import check_points_alone
 from delassus.contact.snapshot import ContactDynamics
-from delassus.contact.solvers.registry import LIMIT, SOLVERS, TOLERANCE, ImpulseSolver
+from delassus.contact.solvers.registry import LIMIT, PATCHES, SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.contact.sparse.energies import Energies
 from delassus.contact.sparse.records import Options
 from delassus.contact.sparse.stepper import BlockSteps
@@ -192,8 +192,8 @@ class Simulator(Sensing):
             formulation = "blocks" if solver in (None, "newton") else "os"
         if not isinstance(formulation, str) or formulation not in ("blocks", *FORMULATIONS):
             raise unknown_name("formulation", formulation, ("blocks", *FORMULATIONS))
-        if formulation != "blocks" or solver not in (None, "newton"):
-            check_points_alone(scene, "formulation")
+        if formulation != "blocks" and solver != PATCHES:
+            check_points_alone(scene, f"solver of the formulation {formulation!r}")
         self.scene, self.dt, limits = scene, check_number("dt", dt, UNIT), check_flag("limits", limits)
         fall = 2.0 * math.hypot(*scene.gravity) * self.dt
         if not fall < math.inf:

@@ -224,16 +224,6 @@ class Contacts(NamedTuple):
         return RowParts(self.sides, parts).scaled(self.scales) if self.has_spins else RowParts(self.sides, parts)
 
 
-def scales_of(found: ContactArrays) -> Array:
-    """Scales of rows of contacts, see `Contacts`: what has no Coulomb friction has no rows of tangents as a patch."""
-    out, is_patch = np.ones((len(found.points), 3)), (found.torsional > 0.0) | (found.rolling > 0.0)
-    if not is_patch.any():
-        return out
-    out[is_patch & (found.friction == 0.0), :2] = 0.0
-    lengths = np.stack([found.rolling, found.rolling, found.torsional], axis=1)
-    return np.hstack([out, lengths / np.where(found.friction > 0.0, found.friction, 1.0)[:, None]])
-
-
 def pull_scales(found: ContactArrays, counts: Array) -> tuple[Array, Array, Array]:
     """What counts friction, torsional and rolling lengths (m, k), from what counts scales of spins (m, 3, k).
 

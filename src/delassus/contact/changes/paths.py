@@ -12,12 +12,13 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.constraints.paths import SLOP
-from delassus.contact.changes.contacts import Contacts, Coupling, Sides, cross_matrices, scales_of, twist_changes
+from delassus.contact.changes.contacts import Contacts, Coupling, Sides, cross_matrices, twist_changes
 from delassus.contact.changes.record import StepRecord
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS, ContactArrays, workspace
 from delassus.contact.collision.narrow_phase import find_touching, number_contacts, unpack
 from delassus.contact.collision.paths import CALM, FOLLOWED, LOOK, Paths, follow_paths
+from delassus.contact.contacts import scales_of
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import Options
 from delassus.spatial.rotations import Array

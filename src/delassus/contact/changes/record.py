@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.contact.changes.contacts import scales_of
 from delassus.contact.collision.colliders import ContactArrays
+from delassus.contact.contacts import scales_of
 from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import COMPRESSION, CONTACTS, DECOMPRESSION, ROWS

@@ -37,6 +37,8 @@ class RowProblem(NamedTuple):
         Where solvers start: at contacts; of limits and of friction.
     added : (nv, nv) array or None
         Masses that springs add to joints.
+    spins : (s, 3) array
+        Where solvers start at spins of patches, see `delassus.contact.sparse.spins`.
     """
 
     q: Array
@@ -48,6 +50,7 @@ class RowProblem(NamedTuple):
     impulses: Array
     joint_impulses: Array
     added: Array | None = None
+    spins: Array = np.zeros((0, 3))
 
 
 IN_JOINTS = {"nmc": "mc", "nmc-os": "os"}
@@ -79,8 +82,8 @@ class FormulatedImpulses:
             joints = p.joints.with_limits(active)
             m = joints.dofs.size
             model = formulation(snapshot.rows(p.contacts, contact_velocities=left.ravel(), joints=joints))
-            start = np.concatenate([p.impulses.ravel(), joints.start(p.joint_impulses)])
-            recovered = np.concatenate([p.recovered, np.zeros(m)])
+            start = np.concatenate([p.impulses.ravel(), p.spins.ravel(), joints.start(p.joint_impulses)])
+            recovered = np.concatenate([p.recovered, np.zeros(len(p.spins) + m)])
             posed = ContactProblem(model, snapshot, 0.0, self.solver.n_directions, np.zeros(start.size), recovered)
             found = posed.solve(self.solver, start=start)
             passed = (limits.distances + steps * found.velocity[dofs] < -near) & ~active

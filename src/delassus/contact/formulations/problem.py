@@ -1,28 +1,28 @@
-"""`ContactProblem`: a formulated problem that can be taken away, or solved; `ContactSolution`; and `collide`."""
+"""`ContactProblem`: a formulated problem that can be taken away, or solved; and `ContactSolution`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from delassus.algorithms.contact.law import passive_part
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations.elimination import Reduced, reduced
 from delassus.contact.formulations.formulation import Formulation
 from delassus.contact.formulations.operational_space import OperationalSpace
 from delassus.contact.problems import LCP, MLCP, ConeProblem
 from delassus.contact.results import SOLVED, SolverStatus
+from delassus.contact.scene_parts import no_lengths
 from delassus.contact.snapshot import Snapshot
 from delassus.contact.solvers.double_double import ROUNDING, de_saxce, natural_map, velocities
 from delassus.contact.solvers.linear import mobilities
+from delassus.contact.solvers.newton import patch_steps
 from delassus.contact.solvers.pyramids import contact_blocks, impulse_directions, linear_problem, regular_directions
-from delassus.contact.solvers.registry import SOLVERS, TOLERANCE, ImpulseSolver
-from delassus.errors import ConfigurationError, require, shown
+from delassus.contact.solvers.registry import PATCHES, SOLVERS, TOLERANCE, ImpulseSolver
+from delassus.errors import ConfigurationError, require
 from delassus.frozen import Frozen, cached_property
 from delassus.model.check import flat_array
-from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
 CORRECTIONS = 3
@@ -86,6 +86,7 @@ class ContactProblem(Frozen):
     @property
     def sizes(self) -> dict[str, int]:
         """Number of unknowns by kind: velocity, bilateral (``p_b``), cone (``β̲``), slack (``σ``)."""
+        self._check_points("pyramids of friction")
         n, f = self.model.rows.friction.size, self.model
         return {
             "velocity": f.n_velocities,
@@ -93,6 +94,12 @@ class ContactProblem(Frozen):
             "cone": n * (self.n_directions + 1),
             "slack": n,
         }
+
+    def _check_points(self, what: str) -> None:
+        """Refuse torsional and rolling friction, which has rows of its own."""
+        patches = np.flatnonzero(self.model.rows.partner >= 0)
+        if patches.size:
+            raise no_lengths(what, f"some of contact {patches[0]}")
 
     @property
     def size(self) -> int:
@@ -129,6 +136,7 @@ class ContactProblem(Frozen):
     @cached_property
     def _pyramids(self) -> tuple[Array, Array]:
         """``[D̲ᵀ W D̲, Ê; Ē, 0]`` and ``(D̲ᵀ b, friction_offset)``: rows and unknowns of contacts."""
+        self._check_points("pyramids of friction")
         mu, directions = self.model.rows.friction, regular_directions(self.n_directions)
         return linear_problem(np.ascontiguousarray(self.model.W), self.terms[1], mu, directions, self.friction_offset)
 
@@ -194,6 +202,7 @@ class ContactProblem(Frozen):
 
     def cone(self) -> ConeProblem:
         """The problem of exact Coulomb cones, free unknowns eliminated: ``W − C A⁺ B`` and ``b − C A⁺ a``."""
+        self._check_points("a ConeProblem")
         return ConeProblem(self.reduced.W, self.reduced.b, self.model.rows.friction, self.friction_offset)
 
     def solve(
@@ -205,7 +214,8 @@ class ContactProblem(Frozen):
         ----------
         solver : {"nsgs", "admm", "interior", "lemke", "pgs", "convex"} or ImpulseSolver
             On exact cones; "lemke" and "pgs" on pyramids of ``n_directions`` sides. Where another one fails, "nsgs" is
-            asked. "convex" solves a relaxation, in which what slides also lifts off.
+            asked. "convex" solves a relaxation, in which what slides also lifts off. "nsgs" alone has torsional and
+            rolling friction.
         tolerance : float
             Residual that the solver is held to (m/s), 1e-6 by default; an `ImpulseSolver` has its own.
         start : (3 n_u,) array, optional
@@ -216,30 +226,34 @@ class ContactProblem(Frozen):
         UnknownNameError
             No such solver.
         ConfigurationError
-            A tolerance that is not positive.
+            A tolerance that is not positive; another solver than "nsgs" for torsional and rolling friction.
         MissingDependencyError
             A package of the extra ``contact`` is not installed.
         """
         if not isinstance(solver, ImpulseSolver):
             solver = ImpulseSolver(solver, self.n_directions, tolerance)
+        if solver.name != PATCHES:
+            self._check_points(f"solver {solver.name!r}")
         if start is not None:
             start = flat_array(start, self.applied.size, "start", "Impulses of a step before.")
         W, b, _, _, consistent = self.reduced
         mu, converged, tolerance = self.model.rows.friction, SolverStatus.CONVERGED, solver.tolerance
         checked = self.n_free > 0 or self.model.mobility is not None or self.model.rows.joints.dofs.size > 0
+        partner = self.model.rows.partner
 
         def accept(p: Array) -> bool:
             solution = ContactSolution(self, p, converged, 0)
             return max(solution.residual(), solution._law_residual(solver.name)) <= tolerance
 
-        found = solver(W, b, mu, self.friction_offset, start, accept if checked else None)
+        found = solver(W, b, mu, self.friction_offset, start, accept if checked else None, partner)
         iterations, judge = found.iterations, self.judged if checked else self.reduced
         for _ in range(CORRECTIONS if judge is not self.reduced else 0):
             missed = velocities(judge.W, found.p, judge.b) - velocities(W, found.p, b)
             if found.status is not converged or np.abs(missed).max(initial=0.0) <= GOAL * tolerance:
                 break
             b = b + missed
-            found = solver(W, b, mu, self.friction_offset, None, accept)  # a start within the tolerance would be left
+            # a start within the tolerance would be left
+            found = solver(W, b, mu, self.friction_offset, None, accept, partner)
             iterations += found.iterations
         status = found.status
         if not consistent:
@@ -287,9 +301,22 @@ class ContactSolution(Frozen):
         return self._impulses[: len(self.problem.contacts)]
 
     @property
+    def angular_impulses(self) -> Array:
+        """(n_u, 3), of torsional and rolling friction about the same axes (N m s)."""
+        rows, out = self.problem.model.rows, np.zeros((len(self.problem.contacts), 3))
+        patches = np.flatnonzero(rows.partner >= 0)
+        out[patches] = rows.scales[patches, 3:] * self.spins if patches.size else 0.0
+        return out
+
+    @property
+    def spins(self) -> Array:
+        """Impulses (s, 3) of spins, in the rows of `delassus.contact.sparse.spins` (N s)."""
+        return self._impulses[self.problem.model.rows.spins]
+
+    @property
     def joint_impulses(self) -> Array:
         """Impulses (2, nv) of limits, and of friction, on joints (N s, N m s)."""
-        joints, n = self.problem.model.rows.joints, len(self.problem.contacts)
+        joints, n = self.problem.model.rows.joints, self.problem.model.rows.spins.stop
         return joints.impulses(self._impulses[n:], self.problem.motion.v.size)
 
     @cached_property
@@ -340,21 +367,32 @@ class ContactSolution(Frozen):
 
     def complementarity(self) -> float:
         """``max |F_n u_n⁺|`` (J): impulses that the problem asks for, and velocities, along normals."""
-        return float(np.abs(self.found[2::3] * self._velocities[:, 2]).max(initial=0.0))
+        return float(np.abs((self.found.reshape(-1, 3) * self._velocities)[self._normals, 2]).max(initial=0.0))
 
     def penetration_velocity(self) -> float:
         """Largest velocity at which bodies approach, or joints their limits (m/s, rad/s)."""
-        return float(np.maximum(-self._velocities[:, 2], 0.0).max(initial=0.0))
+        return float(np.maximum(-self._velocities[self._normals, 2], 0.0).max(initial=0.0))
+
+    @property
+    def _normals(self) -> Any:
+        """Groups of rows whose third one is a normal, or a limit: all but spins (·,)."""
+        at = np.arange(self.problem.model.rows.friction.size)
+        return np.delete(at, self.problem.model.rows.spins)
 
     def cone_violation(self) -> float:
         """Largest distance of impulses from the exact friction cones (N s); pyramids are inside of them."""
-        r = self.impulses
-        beyond = np.linalg.norm(r[:, :2], axis=1) - self.problem.contacts.friction * r[:, 2]
+        r, rows = self.impulses, self.problem.model.rows
+        squares = (r[:, :2] ** 2).sum(axis=1)
+        squares[rows.partner[: len(r)] >= 0] += (self.spins**2).sum(axis=1)
+        beyond = np.sqrt(squares) - rows.friction[: len(r)] * r[:, 2]
         return float(np.maximum(beyond, -r[:, 2]).max(initial=0.0))
 
     def dissipation(self) -> Array:
         """``−F_tᵀ u_t⁺`` (n_u,): what friction takes at each contact by velocities at the end (J)."""
-        return np.asarray(-(self.impulses[:, :2] * self.contact_velocities[:, :2]).sum(axis=1))
+        spins, patches = self.problem.model.rows.spins, self.problem.model.rows.partner[: len(self.impulses)] >= 0
+        out = (self.impulses[:, :2] * self.contact_velocities[:, :2]).sum(axis=1)
+        out[patches] += (self._impulses * self._velocities)[spins].sum(axis=1)
+        return np.asarray(-out)
 
     def momentum_residual(self) -> float:
         """``‖M (v⁺ − v) − dt (τ − c + M δ) − Jᵀ p‖`` in joint coordinates (N s, N m s)."""
@@ -381,7 +419,7 @@ class ContactSolution(Frozen):
         ``ω`` is the mobility of the joint and ``u`` its velocity, at limits beyond the one allowed.
         """
         problem = self.problem
-        joints, n = problem.model.rows.joints, len(problem.contacts)
+        joints, n = problem.model.rows.joints, problem.model.rows.spins.stop
         at = 3 * n + joints.rows
         omega, bound = problem.reduced.W.diagonal()[at], problem.bounds[n:]
         most = np.where(np.arange(bound.size) < joints.n_limits, np.inf, omega * bound)
@@ -403,90 +441,7 @@ class ContactSolution(Frozen):
         p, omega = self.found.reshape(-1, 3), mobilities(self.problem.judged.W)[0]
         v = u if solver == "convex" else de_saxce(u, mu)
         steps = natural_map(p, v, mu, self.problem.friction_offset, omega)
+        patch_steps(steps, p, u, (mu, self.problem.friction_offset), self.problem.judged.W.diagonal(), rows.partner)
         if SOLVERS[solver].kind == "linear":
             steps = np.minimum(omega * p[:, 2], u[:, 2])
         return float(max(np.abs(gap).max(initial=0.0), np.abs(steps).max(initial=0.0)))
-
-
-def collide(
-    problem: ContactProblem, solver: str | ImpulseSolver = "nsgs", *, tolerance: float = TOLERANCE
-) -> tuple[ContactSolution, ...]:
-    """Solutions of the phases of an impact; all contacts of the problem take part.
-
-    1. Compression: contacts stop approaching ([OS] eqs. 54 and 55).
-    2. Decompression: ``ϑ = ε`` times the normal impulse of compression is given back, together with what else contacts
-       need so as not to approach under it ([OS] eqs. 56 to 58). Skipped where no contact has restitution.
-
-    The last solution has the velocities after the impact and the impulses of both phases.
-
-    Deviations: friction may reach ``μ`` times the whole normal impulse of decompression, ``ϑ`` included; in [OS] eq.
-    57, ``ϑ`` brings none, and a fast spinning ball would leave with too little of it. And kinetic energy never grows,
-    as by Poisson's law it can where friction turns around in between: the largest part ``s`` of decompression is taken
-    that brings none, status `SolverStatus.RESTITUTION_REDUCED`. Compression brings none, and impulses stay within their
-    cones and bodies apart for every ``s``, as both are convex. Belts and loops that are driven may bring energy.
-
-    Parameters
-    ----------
-    problem : ContactProblem
-        From ``formulate(…, dt=0)``.
-    solver, tolerance
-        As in `ContactProblem.solve`.
-
-    Raises
-    ------
-    UnknownNameError
-        No such solver.
-    ConfigurationError
-        The problem is one of a time step, or the tolerance is not positive.
-
-    References
-    ----------
-    [OS] section 7.
-
-    Examples
-    --------
-    >>> import delassus as ds
-    >>> from delassus.contact import ContactSet, Scene, State, formulate, frames_of
-    >>> scene = Scene(ds.mechanisms.pendulum(1))
-    >>> wall = ContactSet([[0, -1]], [[0, 0, -0.5]], frames_of([[1, 0, 0]]), restitution=0.5, friction=0)
-    >>> problem = formulate(scene, State([0], [1]), "mc", dt=0, contacts=wall)
-    >>> collide(problem)[-1].velocity.round(9).tolist()
-    [-0.5]
-    """
-    if not isinstance(problem, ContactProblem):
-        raise ConfigurationError("problem", "a ContactProblem", shown(problem), "Make it by formulate(…, dt=0).")
-    if problem.dt != 0.0:
-        raise ConfigurationError(
-            "an impact's problem", "dt = 0", f"dt = {problem.dt:g}", "Make it by formulate(…, dt=0)."
-        )
-    if not isinstance(solver, ImpulseSolver):
-        solver = ImpulseSolver(solver, problem.n_directions, tolerance)
-    first = problem.solve(solver)
-    restitution = problem.model.rows.restitution
-    if not restitution.any():
-        return (first,)
-    recovered, given = restitution * first.found[2::3], np.zeros(first.found.size)
-    given[2::3] = recovered
-    second = replace(problem, applied=first.found + given, recovered=recovered).solve(solver)
-    part = _passive_part(first, second)
-    if part == 1.0:
-        return first, second
-    scaled = replace(problem, applied=first.found + part * given, recovered=part * recovered)
-    changed = (1.0 - part) * np.abs(second._velocities - first._velocities).max() > solver.tolerance
-    status = SolverStatus.RESTITUTION_REDUCED if changed and second.status in SOLVED else second.status
-    return first, ContactSolution(scaled, part * second.found, status, second.iterations)
-
-
-def _passive_part(first: ContactSolution, second: ContactSolution) -> float:
-    """Largest part of decompression, up to 1, after which there is no more kinetic energy than before the impact.
-
-    Energy changes by ``½ p · (u⁻ + u)``, with the impulses ``p`` of all rows and the velocities ``u`` along them: a
-    quadratic function of the part.
-    """
-    rows = first.problem.model.rows
-    if rows.loop_velocities.any() or rows.contact_velocities[: 3 * len(rows.contacts)].any():
-        return 1.0
-    p, q = (np.concatenate([s.loops, s._impulses.ravel()]) for s in (first, second))
-    before, u, w = (rows.jacobian @ v for v in (first.problem.motion.v, first.velocity, second.velocity))
-    square, linear, lost = (q - p) @ (w - u), p @ (w - u) + (q - p) @ (before + u), np.maximum(-p @ (before + u), 0.0)
-    return float(cast(Any, passive_part(NUMPY, linear, square, lost)))

@@ -25,7 +25,7 @@ from delassus.contact.results import Impulses, Solution, solved_cones
 from delassus.contact.solvers.linear import factor, mobilities, substitute
 from delassus.contact.solvers.newton import concluded, newton
 from delassus.contact.sparse.cone import cone_law
-from delassus.contact.sparse.dense import NO_PATCHES, Cones, block_impulses
+from delassus.contact.sparse.dense import ConeLaws, alone, block_impulses
 from delassus.spatial.rotations import Array
 
 
@@ -105,10 +105,10 @@ def admm_contacts(
     u[(start[2::3] == 0.0) & (friction_offset == 0.0)] = 0.0
     u[:, 2] = np.maximum(u[:, 2], 0.0) + mu * np.hypot(u[:, 0], u[:, 1])
     z, penalty, iteration, check = u.ravel(), TUNING.first_penalty, 0, TUNING.first_check
-    best = start, np.inf
+    best, laws = (start, np.inf), ConeLaws(mu, friction_offset, alone(mu.size))
     while True:
         found = scale * y
-        residual, _ = block_impulses(W, b, Cones(mu, friction_offset, NO_PATCHES), found, tolerance, 1, 0)
+        residual, _ = block_impulses(W, b, laws, found, tolerance, 1, 0)
         if residual > tolerance and iteration >= min(TUNING.far_check, limit):
             found, _, residual = newton(W, b, mu, friction_offset, found, tolerance)
         best = min(best, (found, residual), key=lambda way: way[1])

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from delassus.algorithms.contact.law import cone
+from delassus.contact.assembly import Indices
 from delassus.contact.results import Impulses, SolverStatus
 from delassus.contact.solvers.double_double import cone_residual, natural_map, two_sum, velocities
 from delassus.contact.solvers.linear import mobilities, rounding
@@ -84,6 +85,24 @@ def newton(
             break
         r, low = (r - step, None) if low is None else two_sum(r, low - step)
     return best[0].ravel(), None if best[1] is None else best[1].ravel(), least
+
+
+def patch_steps(steps: Array, p: Array, u: Array, laws: tuple[Array, Array], diagonal: Array, partner: Indices) -> None:
+    """Of patches and their spins, groups ``partner`` (n,), ``ω r − P_K(ω r − u − s)`` in the place of ``steps`` (n, 3).
+
+    ``laws`` are friction coefficients and what friction may exceed these by, ``diagonal`` (3 n,) is that of ``W``.
+    """
+    i = np.flatnonzero(partner >= 0)
+    j = partner[i]
+    mu, friction_offset = (x[i] for x in laws)
+    own = diagonal.reshape(-1, 3).sum(axis=1) / 3.0
+    omega = (own[i] + own[j])[:, None]
+    friction, slip = (np.hstack([x[i, :2], x[j]]) for x in (p, u))
+    y = omega * friction - slip
+    size, normal = np.linalg.norm(y, axis=1), omega[:, 0] * p[i, 2] - u[i, 2] - mu * np.linalg.norm(slip, axis=1)
+    onto: Any = cone(NUMPY, mu, omega[:, 0] * friction_offset, size, np.zeros(len(i)), normal)
+    left = omega * friction - (onto[0] / np.where(size > 0.0, size, 1.0))[:, None] * y
+    steps[i, :2], steps[i, 2], steps[j] = left[:, :2], omega[:, 0] * p[i, 2] - onto[2], left[:, 2:]
 
 
 def slopes(y: Any, mu: Any, friction_offset: Any) -> Array:

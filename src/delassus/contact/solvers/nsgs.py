@@ -19,12 +19,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.contact.assembly import Indices
 from delassus.contact.problems import ConeProblem
 from delassus.contact.results import SOLVED, Impulses, Solution, SolverStatus, solved_cones
 from delassus.contact.solvers.interior import solved
 from delassus.contact.solvers.linear import mobilities, rounding
 from delassus.contact.solvers.newton import concluded, newton
-from delassus.contact.sparse.dense import NO_PATCHES, Cones, block_impulses
+from delassus.contact.sparse.dense import ConeLaws, alone, block_impulses
 from delassus.contact.sparse.newton import TUNING as ISLANDS
 from delassus.contact.sparse.records import MAX_PARTS
 from delassus.spatial.rotations import Array
@@ -70,7 +71,7 @@ class Search:
 
     def __init__(self, W: Array, b: Array, mu: Array, friction_offset: Array, tolerance: float, limit: int) -> None:
         self.W, self.laws, self.tolerance = W, (b, mu, friction_offset), tolerance
-        self.limit, self.iterations = limit, 0
+        self.limit, self.iterations, self.cones = limit, 0, ConeLaws(mu, friction_offset, alone(mu.size))
         self.best: Candidate = Impulses(np.zeros(b.size), SolverStatus.ITERATION_LIMIT, 0), np.inf
 
     @property
@@ -81,8 +82,8 @@ class Search:
     def swept(self, W: Array, start: Array, limit: int, parts: int) -> tuple[Array, float]:
         """Impulses by sweeps, and by Newton's method where these do not end, and their residual."""
         p = start.copy()
-        most, (b, mu, offset) = min(limit, self.limit - self.iterations), self.laws
-        residual, sweeps = block_impulses(W, b, Cones(mu, offset, NO_PATCHES), p, self.tolerance, most, parts)
+        most = min(limit, self.limit - self.iterations)
+        residual, sweeps = block_impulses(W, self.laws[0], self.cones, p, self.tolerance, most, parts)
         self.iterations += sweeps
         return (p, residual) if residual <= self.tolerance else self.refined(W, p)
 
@@ -125,6 +126,20 @@ class Search:
         return last
 
 
+class PatchSearch(Search):
+    """The same with patches, groups that have a ``partner``: by the solver of islands alone."""
+
+    def refined(self, W: Array, p: Array) -> tuple[Array, float]:
+        """Impulses by Newton's method, after as few sweeps as it takes, and their residual."""
+        p, most = p.copy(), ISLANDS.sweeps_before_newton
+        return p, block_impulses(W, self.laws[0], self.cones, p, self.tolerance, most, MAX_PARTS)[0]
+
+    def offer(self, p: Array, residual: float) -> None:
+        """Take impulses, if they are better than what there is."""
+        status = SolverStatus.CONVERGED if residual <= self.tolerance else SolverStatus.ITERATION_LIMIT
+        self.best = min(self.best, (Impulses(p, status, 0), residual), key=quality)
+
+
 def follow_paths(search: Search, n_contacts: int) -> None:
     """Follow paths, one after the other, until one arrives."""
     weights, end, random, paths = np.ones(n_contacts), TUNING.first_compliance, np.random.default_rng(0), 0
@@ -151,6 +166,18 @@ def nsgs_contacts(
         # a factorisation counts as a sweep for each contact, as it takes so long
         parts = (limit - search.iterations) // (ISLANDS.max_factorisations * mu.size)
         search.offer(*search.swept(W, start, limit, min(parts, MAX_PARTS)))
+    if not search.ended:
+        follow_paths(search, mu.size)
+    return search.best[0]._replace(iterations=search.iterations)
+
+
+def patch_impulses(
+    W: Array, b: Array, mu: Array, friction_offset: Array, partner: Indices, start: Array, tolerance: float, limit: int
+) -> Impulses:
+    """The same of a problem with patches, whose spins are their ``partner``: no interior points."""
+    search = PatchSearch(W, b, mu, friction_offset, tolerance, limit)
+    search.cones = ConeLaws(mu, friction_offset, partner)
+    search.offer(*search.swept(W, start, limit, MAX_PARTS))
     if not search.ended:
         follow_paths(search, mu.size)
     return search.best[0]._replace(iterations=search.iterations)

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from delassus.contact.assembly import Indices
 from delassus.contact.problems import check_directions
 from delassus.contact.results import SOLVED, Impulses, SolverStatus
 from delassus.contact.solvers.admm import admm_contacts
@@ -21,7 +22,7 @@ from delassus.contact.solvers.double_double import cone_residual
 from delassus.contact.solvers.interior import convex_contacts, interior_contacts
 from delassus.contact.solvers.lemke import lemke_contacts
 from delassus.contact.solvers.linear import mobilities
-from delassus.contact.solvers.nsgs import nsgs_contacts, quality
+from delassus.contact.solvers.nsgs import nsgs_contacts, patch_impulses, quality
 from delassus.contact.solvers.pgs import pgs_contacts
 from delassus.contact.solvers.pyramids import regular_directions
 from delassus.errors import unknown_name
@@ -51,6 +52,9 @@ SOLVERS: Mapping[str, Solver] = MappingProxyType(
         "convex": Solver("cone", convex_contacts),
     }
 )
+
+PATCHES = "nsgs"
+"""The solver that has torsional and rolling friction."""
 
 TOLERANCE = 1e-6
 """Residual that solvers of steps and impacts are held to by default (m/s): of no account to what moves at 1 mm/s."""
@@ -108,16 +112,20 @@ class ImpulseSolver:
         friction_offset: Array,
         start: Array | None = None,
         accept: Callable[[Array], bool] | None = None,
+        partner: Indices | None = None,
     ) -> Impulses:
         """Impulses (3 n,) that obey the law of contact for ``W`` (3 n, 3 n), ``b`` (3 n,) and ``mu`` (n,).
 
         Friction may exceed ``μ`` times the normal impulse by ``friction_offset`` (n,), in N s. ``start`` (3 n,) are
         impulses of a step before. ``accept`` says of those on pyramids whether they solve the problem that ``W`` and
-        ``b`` were reduced from. Of two solvers that fail, the impulses with the smaller residual on exact cones are
-        returned.
+        ``b`` were reduced from. Groups of rows with a ``partner`` (n,) are patches, and these are their spins; "nsgs"
+        alone has these. Of two solvers that fail, the impulses with the smaller residual on exact cones are returned.
         """
         if not mu.size:
             return Impulses(np.zeros(0), SolverStatus.CONVERGED, 0)
+        if partner is not None and (partner >= 0).any():
+            first = np.zeros(b.size) if start is None else start
+            return patch_impulses(W, b, mu, friction_offset, partner, first, self.tolerance, self.max_iterations)
         found = self._solved(self.name, W, b, mu, friction_offset, np.zeros(b.size) if start is None else start, accept)
         then = SOLVERS[self.name].then
         if found.status in SOLVED or not then:

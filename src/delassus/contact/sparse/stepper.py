@@ -20,7 +20,7 @@ from delassus.contact.results import SolverStatus, worst_of
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.blocks import Blocks
-from delassus.contact.sparse.cone import OUT_OF_REACH, SIZE
+from delassus.contact.sparse.cone import OUT_OF_REACH, PATCH, SIZE
 from delassus.contact.sparse.energies import Energies, energies_of
 from delassus.contact.sparse.impact import DONE, SINGULAR
 from delassus.contact.sparse.parts import ADDRESS, HELPER, LEAST, PLACE, PLACES, SPAN, STEPS, THREADS, run_part
@@ -395,6 +395,7 @@ class BlockSteps:
         m, n = self._progress.step[CONTACTS], self._progress.step[ROWS]
         near = np.flatnonzero(rows.law.d[:m, 2] < OUT_OF_REACH)
         offset, mu = rows.law.friction_offset[near], rows.law.mu[near]
+        spins = rows.law.partner[near[rows.kind[near] == PATCH]]
         rubbing, dofs = np.flatnonzero(rows.law.friction_offset[m:n]), blocks.dofs[joints.dofs]
         forces, acting = rows.law.friction_offset[m:n], rows.r[m:n, 2]
         friction = np.clip(acting, -forces, forces)
@@ -413,11 +414,12 @@ class BlockSteps:
                 dt * np.concatenate([-rows.law.d[m:n, 0], rows.law.d[m:n, 1]]),
                 np.concatenate([np.zeros(2 * (n - m)), forces[rubbing] / dt]), dt,
             ),
-            rows.r[near], before, added,
+            rows.r[near], before, added, rows.r[spins],
         )  # fmt: skip
         solved = self._impulses_of(problem)
-        rows.r[:n], s.after[:], self._progress.step[STATUS] = 0.0, s.target, 0
+        rows.r[:n], rows.r[spins], s.after[:], self._progress.step[STATUS] = 0.0, 0.0, s.target, 0
         if solved is not None:
+            rows.r[spins] = solved.spins
             rows.r[near], rows.r[m:n, 2] = solved.impulses, solved.joint_impulses.sum(axis=0)[dofs]
             s.after[:], self._progress.step[STATUS] = solved.velocity[blocks.dofs], STATUSES.index(solved.status)
 

@@ -374,6 +374,8 @@ def is_as_before(k: int, t: float, hit: int, count: int, paths: Paths) -> bool:
             worst, deepest = into, r
     if found[deepest, 7] < -paths.slop:
         same = SAME_FACE
+    elif hit < 0 and is_round(colliders.shapes[space.pairs[k, 0]]) and is_round(colliders.shapes[space.pairs[k, 1]]):
+        same = SAME_SLIDE  # normals of what has no corners turn
     n0 = found[deepest, 4], found[deepest, 5], found[deepest, 6]
     if dot(n, n0) >= same or is_one_face(k, n0, n, paths):
         return True

@@ -219,11 +219,17 @@ class TurningPair:
 
     def _on_plane(self, start: Place, end: Place) -> Place:
         """A contact at the end with the plane of the start: where planes come with calls, they are those below it."""
+        n, gap = start.normal, start.gap
+        if isinstance(self.contact.shape, Mesh):  # of many corners another one may have the number
+            corner = plus_scaled(start.point, n, 0.5 * gap)
+            later = self.chords[0].to_end(self.ops, corner)
+            gap = gap + dot(n, minus(later, corner))
+            return Place(gap, end.tangents, n, plus_scaled(later, n, -0.5 * gap))
         if self.contact.ground != "input":
-            return end._replace(normal=start.normal)
-        n, change = start.normal, 0.5 * (end.gap - start.gap)
+            return end._replace(normal=n)
+        change = 0.5 * (end.gap - gap)
         opened = dot(n, minus(end.point, start.point)) + change
-        return Place(start.gap + opened, end.tangents, n, plus_scaled(end.point, n, change - 0.5 * opened))
+        return Place(gap + opened, end.tangents, n, plus_scaled(end.point, n, change - 0.5 * opened))
 
     def _deepest(self) -> Place:
         """The deepest contact at the end."""

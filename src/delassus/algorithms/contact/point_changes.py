@@ -402,7 +402,7 @@ def turning_changes(step: KernelStep, varied: Varied) -> TurningChanges:
         distances = Turning(problem, ahead, twists, step.h, path.closed, _alike(step)).distances()
         return [*distances, *(x for row in ops.entries(_changes(step, ahead, varied)) for x in row)], 1.0
 
-    nothing = 1.0 - turns(problem, twists, step.h, path.closed)
+    nothing = 1.0 - turns(problem, twists, path)
     made = ops.repeat(1, [NEVER] * n + [0.0] * (3 * n * total), found, nothing)
     whole = ops.matrix([made[k : k + total] for k in range(n, len(made), total)])
     ends = [0, widths[0], widths[0] + widths[1], total]

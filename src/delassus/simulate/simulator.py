@@ -293,8 +293,8 @@ class Simulator(Sensing):
         ``smoothing`` (m/s) they are means over changes of velocities of that size.
 
         Where points of a face that slides and turns share its load, and move, in many ways, derivatives are not known:
-        the status says so, and `distance` is 0. ``parameters`` are names of what else to differentiate with: "friction" and
-        "restitution" of colliders, "mass" of links (whose radii of inertia stay).
+        the status says so, and `distance` is 0. ``parameters`` are names of what else to differentiate with: "friction"
+        and "restitution" of colliders, "mass" of links (whose radii of inertia stay).
 
         Raises
         ------

@@ -272,8 +272,8 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("if reach > best + AS_LOW * size:", "if reach > best:"),
             ("if count <= MOST_POINTS:", "if count <= MOST_POINTS + 1:"),
         ),
-        "test_collision.py::test_patches_of_flat_faces": (
-            ("if n <= DIRECTIONS + 1:\n        return n", "if n <= DIRECTIONS:\n        return n"),
+        "test_collision.py::test_contacts_span_the_support_polygon": (
+            ("DIRECTIONS = MOST_CONTACTS - 1", "DIRECTIONS = MOST_POINTS - 1"),
         ),
         "test_collision.py::test_surfaces_are_not_filled": (
             ("twice = twice or work[j, 0] == lowest", "twice = False"),

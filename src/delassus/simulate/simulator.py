@@ -288,10 +288,10 @@ class Simulator(Sensing):
         Contacts at rest are at the edge of overlap: derivatives are those of the side that the step was on. With
         ``smoothing`` (m/s) they are means over changes of velocities of that size.
 
-        Where points of a face that slides and turns share its load, and move, in many ways, derivatives are not known:
-        the status says so, and `distance` is 0. ``parameters`` are names of what else to differentiate with: "friction",
-        "restitution", "torsional" and "rolling" of colliders (lengths of zero stay so), "mass" of links (radii of
-        inertia stay).
+        Where points of a face that slides and turns share its load, and move, in many ways, derivatives are not
+        known: the status says so, and `distance` is 0. ``parameters`` are names of what else to differentiate with:
+        "friction", "restitution", "torsional" and "rolling" of colliders (lengths of zero stay so), "mass" of links
+        (radii of inertia stay).
 
         Raises
         ------

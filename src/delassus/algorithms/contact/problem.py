@@ -70,7 +70,7 @@ class PointLaw:
 
     ``belt`` is what the motion of surfaces adds to the velocities along the tangents; ``floor`` is the least normal
     impulse, zero if None. ``turning`` (3) is what velocities of the displacement differ by from those of rows, as the
-    contact turns (`delassus.constraints.turning`); empty if there is none.
+    contact turns (`delassus.constraints.shapes.turning`); empty if there is none.
     """
 
     row: int

@@ -225,9 +225,8 @@ class Simulator(Sensing):
         self._steps = BlockSteps(scene, passive, limits, self._options, impulses_of, threads, self._controls.pulls)
         self.kp, self.kd, self.tau = self._controls.kp, self._controls.kd, self._controls.none
         q0, v_start = (scene.start, scene.start_velocity) if q0 is None else (q0, np.zeros(tree.nv))
-        v0 = v_start if v0 is None else v0
         self.q = one_state("q0", tree.check_configuration(q0, "q0"))
-        self.v = one_state("v0", tree.check_velocity(v0, "v0"))
+        self.v = one_state("v0", tree.check_velocity(v_start if v0 is None else v0, "v0"))
         self._wanted = np.array([self.q[at] for at, _ in self._places]).reshape(-1, 7)
         self.time, self.steps, self._before, self._measured = 0.0, 0, None, {}
         self._earlier, self.status = Counter[SolverStatus](), SolverStatus.CONVERGED

@@ -313,8 +313,8 @@ class Turning:
     ) -> None:  # fmt: skip
         self.ops, self.pairs, chords = robot.ops, list[TurningPair](), dict[int, Chord]()
         for link, twist in twists.items():
-            poses = (x for p in (robot, ahead) for x in (p.link_rotations[link], p.origins[link]))
-            chords[link] = chord_of(self.ops, *poses, twist)
+            end = ahead.link_rotations[link], ahead.origins[link]
+            chords[link] = chord_of(self.ops, robot.link_rotations[link], robot.origins[link], *end, twist)
         for k, found in robot.candidates.items():
             first, *others = found[0].arms
             links = chords[first], chords[others[0]] if others else None

@@ -111,7 +111,7 @@ def block_impulses(
         graph, part, np.empty(m * m), np.empty(3 * m), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m),
         np.empty(m), np.empty((n, 3)),
     )  # fmt: skip
-    options = Options(0.0, 0.0, 0.0, 0.0, GOAL / ISLANDS.goal * tolerance, 0.0, limit, False, 0.0, 0, parts, speed)
+    options = Options(0.0, 0.0, 0.0, 0.0, GOAL / ISLANDS.goal * tolerance, 0.0, limit, 0.0, 0, parts, speed)
     v, report = np.zeros(m), np.zeros(3)
     for i in range(n):
         add_compliance(rows, i, 0.0)

@@ -117,10 +117,11 @@ class StepChanges:
         return self._after(changes, dv, end, shift, turning)
 
     def _turning(self) -> Matrix:
-        """Changes (3 n × k) of what contacts turn by, of those that no impact has struck."""
+        """Changes (3 n × k) of what contacts turn by, of those that no impact has struck and no loop holds."""
         ops, step, found = self._ops, self._step, self._turned
         out = self._beside(3 * len(step.points), q=found.with_q, v=found.with_v, given=found.given)
-        return diagonal(ops, [x for x in self._turns() for _ in range(3)]) @ out if step.points else out
+        parts = [x * step.moves.get(3 * k + c, 1.0) for k, x in enumerate(self._turns()) for c in range(3)]
+        return diagonal(ops, parts) @ out if parts else out
 
     def _turns(self) -> list[Scalar]:
         """0 for each contact point that an impact has struck, else 1."""

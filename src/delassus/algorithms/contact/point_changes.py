@@ -5,7 +5,7 @@ once. Changes with positions of joints follow by the axes of joints. Parameters,
 state, are numbers with their rates, at which momentum and rows are computed once more: `Varied`.
 
 Offsets ``κ`` of contacts that turn follow from the robot at the start of a step and ahead, both with such changes, and
-from velocities of links (`delassus.constraints.turning`):
+from velocities of links (`delassus.constraints.shapes.turning`):
 
     ∂κ = K G ∂q + K̃ G̃ (A ∂q + B ∂v + C ∂p) + K_V (Ψ ∂q + G ∂v) + ∂κ/∂p ∂p.
 
@@ -34,7 +34,7 @@ from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import momentum
 from delassus.constraints import At, Candidate, ConstraintRates
-from delassus.constraints.turning import ALIKE, NEVER, ROUNDING, Turning, turns
+from delassus.constraints.shapes.turning import ALIKE, NEVER, ROUNDING, Turning, turns
 from delassus.model.tree import WORLD
 from delassus.spatial.dual_ops import Dual, DualOps, rates_of, value
 from delassus.spatial.motion import LINEAR, column, cross_entries, cross_matrix, dot, from_entries, plus, plus_scaled

@@ -74,7 +74,7 @@ class PointLaw:
 
     ``belt`` is what the motion of surfaces adds to the velocities along the tangents; ``floor`` is the least normal
     impulse, zero if None. ``turning`` (3) is what velocities of the displacement differ by from those of rows, as the
-    contact turns (`delassus.constraints.turning`); empty if there is none.
+    contact turns (`delassus.constraints.shapes.turning`); empty if there is none.
 
     A patch, with torsional or rolling friction, has rows of ``spins`` too, lengths times angular velocities; times
     ``over``, one over the friction coefficient, they are velocities of its law. ``slides`` is 1 where its tangents have

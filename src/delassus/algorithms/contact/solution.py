@@ -33,8 +33,8 @@ from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
 from delassus.constraints import At, Candidate
 from delassus.constraints.contact import BoundedJoint, spins_of
+from delassus.constraints.shapes.turning import turning
 from delassus.constraints.spring import springs_among
-from delassus.constraints.turning import turning
 from delassus.errors import ConstraintError
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import Tree

@@ -5,7 +5,7 @@ With ``v* = v + h M⁻¹ (τ − c)`` and ``M = Lᵀ L``, ``Y = J L⁻¹``: ``y 
 
 - A gap that is open may close in the step: ``u_n + φ / h ≥ 0``. Nothing is switched; what stays open has no impulse.
   Gaps of two shapes are those on the paths that links are expected to take (`delassus.constraints.paths`).
-- What touches turns (`delassus.constraints.turning`), unless impulses would bring energy by that.
+- What touches turns (`delassus.constraints.shapes.turning`), unless impulses would bring energy by that.
 - Limits of joints are gaps of the same kind on either side.
 - Where something closes faster than gravity would close it in two steps and bounces, there is an impact first:
   compression and decompression (Poisson's restitution), after which forces are those of the new velocities.

@@ -17,7 +17,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.compiler.jit.types import DUALS
-from delassus.constraints.turning import ALIKE
+from delassus.constraints.shapes.turning import ALIKE
 from delassus.contact.changes.blocks import BlockDiagonal, SceneChanges
 from delassus.contact.changes.collision import SAME, changes_at, searched
 from delassus.contact.changes.contacts import (

@@ -451,8 +451,7 @@ class BlockSteps:
         """Impulses and angular impulses (n, 3) at these contacts; see `IMPULSES`."""
         if self._impulses is None:
             n, c = int(self._contacts.before.number[0]), self._contacts
-            none = np.zeros((3, n, 3))
-            turning = c.angular[:, :n].copy() if c.angular.shape[1] else none
+            turning = c.angular[:, :n].copy() if c.angular.shape[1] else np.zeros((3, n, 3))
             every = c.impulses[:n].copy(), c.sustained[:n].copy(), turning[TOTAL], turning[SUSTAINED]
             self._impulses = dict(zip(IMPULSES, every, strict=True))
         return self._impulses

@@ -36,7 +36,7 @@ from delassus.compiler.targets.casadi import casadi_function
 from delassus.compiler.targets.llvm import parts as llvm_parts
 from delassus.compiler.targets.llvm.module import llvm_module
 from delassus.constraints import Goal, check_constraints
-from delassus.constraints.contact import BoundedJoint
+from delassus.constraints.joint_rows import BoundedJoint
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.results import SOLVED
 from delassus.contact.solvers.registry import SOLVERS, ImpulseSolver

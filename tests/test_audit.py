@@ -28,6 +28,7 @@ from delassus.contact import (
     nsgs,
 )
 from delassus.errors import ConfigurationError
+from tools import turning_of_ball
 
 MATERIAL = 1e-3
 """Size (m/s, N s) from which a planted fault counts: a thousand times the tolerance."""
@@ -407,8 +408,13 @@ def test_steps_of_kernels_are_right():
     down = -(radius + gaps / 2)[..., None]  # from centres to points half-way to the ground
     J = twists[:, :, 0]
     J[:, :, 0], J[:, :, 1] = J[:, :, 0] + down * twists[:, :, 1, 1], J[:, :, 1] - down * twists[:, :, 1, 0]
+    poses, ahead = (ds.forward_kinematics(robot, x, frames) for x in (q, robot.integrate(q, 1e-3 * v)))
+    u = np.einsum("kcij,kj->kci", J, v)
+    states = zip(poses, ahead, gaps, u, strict=True)
+    offset = np.array([[turning_of_ball(radius, 1e-3, *x) for x in zip(*own, strict=True)] for own in states])
+    offset[..., 2] += np.maximum(gaps, 0.0) / 1e-3
     step = ContactStep(ds.mass_matrix(robot, q), J.reshape(400, 6, robot.nv), v, after, impulses.reshape(400, 2, 3),
-                       [0.5, 0.5], gaps, 1e-3, -ds.bias_force(robot, q, v))  # fmt: skip
+                       [0.5, 0.5], gaps, 1e-3, -ds.bias_force(robot, q, v), velocity_offset=offset)  # fmt: skip
     found = audit(step, penetration=1.0)
     assert residuals.max() < 1e-7 and (impulses != 0.0).any(axis=1).sum() > 50
     assert set(found.verdict) == {Verdict.RIGHT}, str(found)

@@ -9,13 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.spatial.transform import Rotation
 
 import delassus as ds
 from delassus.contact import Box, Capsule, Collider, ConeProblem, Cylinder, HalfSpace, Mesh, Sphere
 from delassus.errors import ConfigurationError
 from internals import NumpyRequest, configuration_from_mujoco
-from tools import beside_simulator, frame_pose, requested
+from tools import beside_simulator, frame_pose, requested, turning_of_ball
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -285,7 +284,7 @@ def test_residuals_and_impulses_solve_the_cone_problem(biped, solver):
         b[2::3] += np.maximum(gaps, 0.0) / DT
         ahead = poses_ahead(biped, q[k], v[k])
         of_each = zip(poses[k], ahead, gaps, (J @ v[k]).reshape(2, 3), strict=True)
-        W, kappa = J @ np.linalg.solve(M, J.T), np.concatenate([turned(*x) for x in of_each])
+        W, kappa = J @ np.linalg.solve(M, J.T), np.concatenate([turning_of_ball(RADIUS, DT, *x) for x in of_each])
         straight, problem = (ConeProblem(W, x, mu=[0.5, 0.5]) for x in (b, b + kappa))
         n_turning += straight.residual(p[k].reshape(2, 3)) > 1e-6
         assert problem.residual(p[k].reshape(2, 3)) < 1e-7
@@ -299,18 +298,6 @@ def poses_ahead(tree, q, v):
     end, R = tree.integrate(q, DT * v), frame_pose(tree, ds.Frame("base"), q)[0]
     end[:3] = q[:3] + DT * R @ v[:3]  # straight in the world
     return ds.forward_kinematics(tree, end, SOLES)
-
-
-def turned(pose, ahead, gap, u):
-    """By what the displacement of a ball's lowest point differs from ``u`` (m/s), cut to what brings no energy."""
-    change, way = ahead[2, 3] - pose[2, 3], ahead[:3, 3] - pose[:3, 3]
-    turn = Rotation.from_matrix(ahead[:3, :3] @ pose[:3, :3].T).as_rotvec()
-    arm = [0, 0, -RADIUS - 0.5 * gap - 0.25 * change]  # of the place halfway
-    out = (way + np.cross(turn, arm)) / DT - u
-    size, most = np.linalg.norm(out[:2]), np.linalg.norm(u[:2])
-    out[:2] *= min(most / size, 1.0)
-    out[2] = max(change / DT - u[2], min(u[2], 0.0))
-    return out * (gap <= 2e-5 and abs(change) <= 2e-4)
 
 
 def agrees_with_simulator(tree, contacts, q, v, tau, steps, loops=(), **options):

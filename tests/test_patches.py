@@ -82,7 +82,7 @@ def ball_on_plane(v0, slope=0.0, height=RADIUS, dt=DT, **friction):
     return ds.Simulator(ball_scene(slope, **friction), q0=[0, 0, height, 0, 0, 0, 1], v0=v0, dt=dt, tolerance=1e-10)
 
 
-def pile(seed, n, restitution=0.0):
+def pile(seed, n, restitution=0.0, **options):
     """Balls and cubes of all masses and lengths over a floor; their inertia is isotropic, so that spins stay."""
     rng = np.random.default_rng(seed)
     robots, colliders, q = {}, [Collider("world", HalfSpace(), torsional=0.01, rolling=0.005)], []
@@ -95,7 +95,7 @@ def pile(seed, n, restitution=0.0):
         )
         x = rng.normal(size=4)
         q += [*rng.uniform(-0.12, 0.12, 2), 0.14 + 0.25 * k, *x / np.linalg.norm(x)]
-    return ds.Simulator(Scene(robots, colliders), q0=q, v0=rng.normal(size=6 * n), dt=2e-3)
+    return ds.Simulator(Scene(robots, colliders), q0=q, v0=rng.normal(size=6 * n), dt=2e-3, **options)
 
 
 def law_of_patches(sim, start):
@@ -167,7 +167,7 @@ def test_formulations_go_as_scenes_do():
     q0[scene.q_slice("arm")] = 0.1, 0.15
 
     def ends(**options):
-        sim = ds.Simulator(scene, q0=q0, v0=v0, dt=2e-3, turning=False, tolerance=1e-9, max_overlap=1.0, **options)
+        sim = ds.Simulator(scene, q0=q0, v0=v0, dt=2e-3, tolerance=1e-9, max_overlap=1.0, **options)
         found, turned = [], 0.0
         for k in range(1, 51):
             sim.move("plate", [2e-3 * k, 0, -0.05, 0, 0, np.sin(1e-3 * k), np.cos(1e-3 * k)])
@@ -478,8 +478,7 @@ def test_kernels_of_random_trees_go_as_scenes_do(seed):
 @pytest.mark.slow
 def test_kernels_of_two_bodies_go_as_scenes_do():
     """A cube that falls on a ball, both of which turn, slide and roll on."""
-    sim = pile(1, 2)
-    sim.tolerance = 1e-10
+    sim = pile(1, 2, tolerance=1e-10)
     assert go_alike(sim, 100, ALIKE) > 1e-5
 
 
@@ -491,7 +490,7 @@ def test_kernels_with_loops_go_as_scenes_do():
     ball = Collider("link3", BALL, friction=0.4, torsional=0.02, rolling=0.01)
     floor = Collider("world", HalfSpace(), (0, 0, middle[2] - RADIUS + 1e-5), friction=0.4)
     scene = Scene(tree, [ball, floor], loops=[ds.Point("link6", ds.Frame("world", end))])
-    options = {"passive": "none", "limits": False, "turning": False, "tolerance": 1e-10}
+    options = {"passive": "none", "limits": False, "tolerance": 1e-10}
     assert go_alike(ds.Simulator(scene, q0=q0, dt=DT, **options), 60, ALIKE) > 1e-5
 
 

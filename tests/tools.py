@@ -11,6 +11,7 @@ from pathlib import Path
 
 import mpmath
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 import delassus as ds
 from internals import (
@@ -279,3 +280,15 @@ def projected(x, y, z, mu, friction_offset):
     n = max((z + mu * (t - friction_offset)) / (1.0 + mu * mu), 0.0)
     part = min((mu * n + friction_offset) / t, 1.0) if t > 0.0 else 1.0
     return np.array([part * x, part * y, n])
+
+
+def turning_of_ball(radius, dt, pose, ahead, gap, u):
+    """By what the displacement of a ball's lowest point differs from ``u`` (m/s), cut to what brings no energy."""
+    change, way = ahead[2, 3] - pose[2, 3], ahead[:3, 3] - pose[:3, 3]
+    turn = Rotation.from_matrix(ahead[:3, :3] @ pose[:3, :3].T).as_rotvec()
+    arm = [0, 0, -radius - 0.5 * gap - 0.25 * change]  # of the place halfway
+    out = (way + np.cross(turn, arm)) / dt - u
+    size, most = np.linalg.norm(out[:2]), np.linalg.norm(u[:2])
+    out[:2] *= min(most / size, 1.0)
+    out[2] = max(change / dt - u[2], min(u[2], 0.0))
+    return out * (gap <= 2e-5 and abs(change) <= 2e-4)

@@ -37,10 +37,10 @@ from delassus.constraints.constraint import (
     exact,
     row_slices,
 )
-from delassus.constraints.contact import BoundedJoint, Contact, Spins, bounded_joints
+from delassus.constraints.contact import Contact, Spins
 from delassus.constraints.distance import Distance
 from delassus.constraints.frame import Frame
-from delassus.constraints.joint_rows import JointRows
+from delassus.constraints.joint_rows import BoundedJoint, JointRows, bounded_joints
 from delassus.constraints.pairs import Hinge, Orientation, Point, Weld
 from delassus.constraints.rows import ROW_LAYOUT, Rows
 from delassus.constraints.sensors import Sensor

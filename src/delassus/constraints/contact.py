@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import isfinite
 from typing import Any, Literal
 
 import numpy as np
@@ -17,12 +16,11 @@ from numpy.typing import ArrayLike
 
 from delassus.constraints.constraint import Argument, At, Candidate, Constraint
 from delassus.constraints.frame import Frame, as_frame
-from delassus.constraints.joint_rows import JointRows
 from delassus.constraints.shapes.convex_distance import Placed
 from delassus.constraints.shapes.lowest_points import Solid, offsets, sites, tangents
 from delassus.constraints.shapes.nearest_points import PAIRS, has_formula, n_touches, touches
 from delassus.errors import ConstraintError, shown
-from delassus.frozen import Parts, read_only
+from delassus.frozen import read_only
 from delassus.model.check import check_number, check_vector
 from delassus.model.shapes import Mesh
 from delassus.model.tree import WORLD, Tree
@@ -358,52 +356,6 @@ def frame_of(ops: Ops, n: Sequence[Scalar]) -> Matrix:
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
-class BoundedJoint(JointRows):
-    """The velocity of one degree of freedom, with its limits and its dry friction; one row of a contact step.
-
-    Attributes
-    ----------
-    dof : int
-        Index of the degree of freedom.
-    lower, upper : float
-        Limits of its position (rad, m); infinite where there are none.
-    friction : float
-        Largest force of dry friction (N·m, N).
-    """
-
-    dof: int
-    lower: float
-    upper: float
-    friction: float
-
-    def __init__(self, joint: str, axis: ArrayLike, dof: int, lower: float, upper: float, friction: float) -> None:
-        JointRows.__init__(self, {joint: axis})
-        self._set_attributes(dof=dof, lower=lower, upper=upper, friction=friction)
-
-    def __repr__(self) -> str:
-        return f"BoundedJoint({self.joints[0]!r}, {self.lower:g}, {self.upper:g}, {self.friction:g})"
-
-    def _parts(self) -> Parts:
-        ((joint, axis),) = self.rows[0].items()
-        return BoundedJoint, (joint, axis, self.dof, self.lower, self.upper, self.friction)
-
-    @property
-    def n_impulses(self) -> int:
-        """Number of impulses: of its limits, and of its friction."""
-        return self.has_limits + (self.friction > 0.0)
-
-    @property
-    def has_limits(self) -> bool:
-        """Whether there is a limit on either side."""
-        return bool(np.isfinite(self.lower) or np.isfinite(self.upper))
-
-    @property
-    def fingerprint(self) -> str:
-        """Unambiguous text of the constraint."""
-        return repr((*self.joints, self.dof, self.lower, self.upper, self.friction))
-
-
-@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Spins(Constraint):
     """Relative angular velocities about axes of a contact's points, times lengths (m/s): rows of a contact step.
 
@@ -487,22 +439,3 @@ def spins_of_contacts(constraints: Sequence[Constraint]) -> tuple[Spins, ...]:
 def contacts_of(constraints: Iterable[Constraint]) -> list[Contact]:
     """Contacts among constraints."""
     return [c for c in constraints if isinstance(c, Contact)]
-
-
-def bounded_joints_of(constraints: Iterable[Constraint]) -> list[BoundedJoint]:
-    """Bounded joints among constraints."""
-    return [c for c in constraints if isinstance(c, BoundedJoint)]
-
-
-def bounded_joints(tree: Tree, limits: bool, friction: bool) -> tuple[BoundedJoint, ...]:
-    """All degrees of freedom of a robot that have limits, or dry friction, if these are to act."""
-    out = []
-    for joint, sv in zip(tree.joints, tree.v_slices, strict=True):
-        for k in range(joint.nv):
-            # positions of joints of one coordinate per degree of freedom are what limits are for
-            stops = limits and joint.nq == joint.nv
-            lower, upper = (float(joint.lower[k]), float(joint.upper[k])) if stops else (-np.inf, np.inf)
-            force = float(joint.friction[k]) if friction else 0.0
-            if force or isfinite(lower) or isfinite(upper):
-                out.append(BoundedJoint(joint.name, np.eye(joint.nv)[k], sv.start + k, lower, upper, force))
-    return tuple(out)

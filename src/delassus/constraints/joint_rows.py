@@ -7,10 +7,10 @@ are the least of those at any number of turns, up to half a `JointRows.periods` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import gcd, lcm
+from math import gcd, isfinite, lcm
 from types import MappingProxyType
 
 import numpy as np
@@ -266,3 +266,68 @@ def _checked_row(row: object, argument: str) -> Mapping[str, Array]:
     if not any(x.any() for x in out.values()):
         raise ConstraintError(argument, "a coefficient that is not zero", shown(row), "Leave this row out.")
     return MappingProxyType(out)
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+class BoundedJoint(JointRows):
+    """The velocity of one degree of freedom, with its limits and its dry friction; one row of a contact step.
+
+    Attributes
+    ----------
+    dof : int
+        Index of the degree of freedom.
+    lower, upper : float
+        Limits of its position (rad, m); infinite where there are none.
+    friction : float
+        Largest force of dry friction (N·m, N).
+    """
+
+    dof: int
+    lower: float
+    upper: float
+    friction: float
+
+    def __init__(self, joint: str, axis: ArrayLike, dof: int, lower: float, upper: float, friction: float) -> None:
+        JointRows.__init__(self, {joint: axis})
+        self._set_attributes(dof=dof, lower=lower, upper=upper, friction=friction)
+
+    def __repr__(self) -> str:
+        return f"BoundedJoint({self.joints[0]!r}, {self.lower:g}, {self.upper:g}, {self.friction:g})"
+
+    def _parts(self) -> Parts:
+        ((joint, axis),) = self.rows[0].items()
+        return BoundedJoint, (joint, axis, self.dof, self.lower, self.upper, self.friction)
+
+    @property
+    def n_impulses(self) -> int:
+        """Number of impulses: of its limits, and of its friction."""
+        return self.has_limits + (self.friction > 0.0)
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether there is a limit on either side."""
+        return bool(np.isfinite(self.lower) or np.isfinite(self.upper))
+
+    @property
+    def fingerprint(self) -> str:
+        """Unambiguous text of the constraint."""
+        return repr((*self.joints, self.dof, self.lower, self.upper, self.friction))
+
+
+def bounded_joints_of(constraints: Iterable[Constraint]) -> list[BoundedJoint]:
+    """Bounded joints among constraints."""
+    return [c for c in constraints if isinstance(c, BoundedJoint)]
+
+
+def bounded_joints(tree: Tree, limits: bool, friction: bool) -> tuple[BoundedJoint, ...]:
+    """All degrees of freedom of a robot that have limits, or dry friction, if these are to act."""
+    out = []
+    for joint, sv in zip(tree.joints, tree.v_slices, strict=True):
+        for k in range(joint.nv):
+            # positions of joints of one coordinate per degree of freedom are what limits are for
+            stops = limits and joint.nq == joint.nv
+            lower, upper = (float(joint.lower[k]), float(joint.upper[k])) if stops else (-np.inf, np.inf)
+            force = float(joint.friction[k]) if friction else 0.0
+            if force or isfinite(lower) or isfinite(upper):
+                out.append(BoundedJoint(joint.name, np.eye(joint.nv)[k], sv.start + k, lower, upper, force))
+    return tuple(out)

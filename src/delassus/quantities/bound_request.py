@@ -13,7 +13,7 @@ from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.accuracy.refinement import Change, relative_error
 from delassus.accuracy.status import Dependent
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.contact.solution import Spring
+from delassus.algorithms.contact.springs import Spring
 from delassus.algorithms.dynamics import BY_LINKS, ITERATIVE, METHODS, Method
 from delassus.algorithms.dynamics.actuation import (
     Forces,

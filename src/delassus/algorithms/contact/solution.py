@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from delassus.algorithms.contact.law import TUNING, step_of_spring
+from delassus.algorithms.contact.correction import Correction
+from delassus.algorithms.contact.impacts import ImpactTimes
+from delassus.algorithms.contact.law import TUNING
 from delassus.algorithms.contact.problem import (
-    Bounds,
-    ImpactTimes,
     LawImage,
     Outcome,
     PointLaw,
@@ -18,6 +18,7 @@ from delassus.algorithms.contact.problem import (
     magnitude,
     maximum_of,
 )
+from delassus.algorithms.contact.springs import Spring, Springs, springs_along_lines
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.smooth_motion import (
@@ -29,142 +30,16 @@ from delassus.algorithms.dynamics.smooth_motion import (
     smooth_motion,
 )
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
-from delassus.constraints import At, Candidate
-from delassus.constraints.contact import BoundedJoint, spins_of
+from delassus.constraints import Candidate
+from delassus.constraints.contact import spins_of
 from delassus.constraints.shapes.turning import turning
 from delassus.constraints.spring import springs_among
 from delassus.errors import ConstraintError
-from delassus.model.topology import characteristic_length
 from delassus.model.tree import Tree
 from delassus.spatial.dual_ops import Dual, Rates
 from delassus.spatial.motion import column, from_entries, minus
 from delassus.spatial.ops import Image, Matrix, Ops, Scalar
-
-
-class Spring(NamedTuple):
-    """Ratio to each degree of freedom, stiffness and damping, and the mobility along it of usual inertias.
-
-    One along the line between two points has the row ``row`` of the problem, and by ``stretched`` (m) more than its
-    length; the force of others at the start is one of joints.
-    """
-
-    ratios: Mapping[int, Scalar]
-    stiffness: Scalar
-    damping: Scalar
-    mobility: float
-    stretched: Scalar = 0.0
-    row: int | None = None
-
-
-def springs_along_lines(problem: Problem, described: Tree) -> list[Spring]:
-    """Those that are constraints, of a robot as it is described."""
-    ops, tree, out = problem.ops, problem.tree, list[Spring]()
-    lines = springs_among(problem.constraints)
-    columns = problem.once(jacobian_columns) if lines else []
-    for k, c in lines.items():
-        ((stretched,),) = ops.entries(c.position(At(problem, k)))
-        ratios = {
-            tree.v_slices[i].start + a: x for i, own in columns[k].items() for a, x in enumerate(ops.entries(own)[0])
-        }
-        row = problem.rows[k].start
-        out.append(Spring(ratios, c.stiffness, c.damping, c.mobility(described), stretched, row))
-    return out
-
-
-class Springs:
-    """Springs and dampers in a step of the length ``h``, implicit in time (`law.step_of_spring`)."""
-
-    def __init__(self, ops: Ops, tree: Tree, springs: Sequence[Spring], h: Scalar) -> None:
-        self._ops, self._tree, self._h, self._springs = ops, tree, h, springs
-        self._factors = [step_of_spring(ops, h, x.stiffness, x.damping, x.mobility) for x in springs]
-
-    @property
-    def masses(self) -> list[Scalar]:
-        """What each adds along its row."""
-        return [a for a, _ in self._factors]
-
-    @property
-    def lines(self) -> list[int]:
-        """Rows of the problem of those along lines."""
-        return [x.row for x in self._springs if x.row is not None]
-
-    def added(self) -> dict[tuple[int, int], Matrix]:
-        """Blocks (n_i × n_j) of the masses that they add, at links i ≥ j."""
-        ops, at, entries = self._ops, self._tree.v_slices, self._entries([a for a, _ in self._factors])
-        link_of = [i for i, own in enumerate(at) for _ in range(own.start, own.stop)]
-        places, nv = dict.fromkeys((link_of[r], link_of[c]) for r, c in entries), range(self._tree.nv)
-        return {
-            (i, j): ops.matrix([[entries.get((r, c), 0.0) for c in nv[at[j]]] for r in nv[at[i]]])
-            for i, j in places
-            if i >= j
-        }
-
-    def matrices(self) -> tuple[Matrix, Matrix]:
-        """Matrices (nv × nv) of what momenta change by with ``v⁺ − v`` and with ``v``."""
-        each, nv = zip(self._springs, self._factors, strict=True), range(self._tree.nv)
-        of_start = [b + self._explicit(x) for x, (_, b) in each]
-        found = self._entries([a for a, _ in self._factors]), self._entries(of_start)
-        first, second = (self._ops.matrix([[x.get((r, c), 0.0) for c in nv] for r in nv]) for x in found)
-        return first, second
-
-    def impulses(self, gained: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
-        """Impulse of each along its row, of those along lines with the force at the start."""
-        out = list[Scalar]()
-        for x, (a, b) in zip(self._springs, self._factors, strict=True):
-            moving = b + self._explicit(x)
-            total: Scalar = 0.0 if x.row is None else self._h * (x.stiffness * x.stretched)
-            for dof, ratio in x.ratios.items():
-                total = total + ratio * (a * gained[dof] + moving * v[dof])
-            out.append(-total)
-        return out
-
-    def momentum(self, gained: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
-        """Momentum (nv) that they take."""
-        out: list[Scalar] = [0.0] * self._tree.nv
-        for x, impulse in zip(self._springs, self.impulses(gained, v), strict=True):
-            for dof, ratio in x.ratios.items():
-                out[dof] = out[dof] - ratio * impulse
-        return out
-
-    def factors_of_lines(self) -> list[tuple[int, Scalar, Scalar, Scalar]]:
-        """Of each along a line its row, and its impulse by the velocity that is gained, that of the start, and length.
-
-        With the other sign.
-        """
-        return [
-            (x.row, a, b + self._explicit(x), self._h * x.stiffness)
-            for x, (a, b) in zip(self._springs, self._factors, strict=True)
-            if x.row is not None
-        ]
-
-    def masses_along(self, moved: Sequence[Scalar]) -> list[Scalar]:
-        """What added masses exert along each row that is moved by these (nv), with the sign of an impulse."""
-        return [
-            -a * sum((ratio * moved[dof] for dof, ratio in x.ratios.items()), cast(Scalar, 0.0))
-            for x, (a, _) in zip(self._springs, self._factors, strict=True)
-        ]
-
-    def with_lines(self, impulses: Sequence[Scalar], of_each: Sequence[Scalar]) -> list[Scalar]:
-        """Impulses of all rows, with those ``of_each`` spring along a line."""
-        out = list(impulses)
-        for x, own in zip(self._springs, of_each, strict=True):
-            if x.row is not None:
-                out[x.row] = own
-        return out
-
-    def _explicit(self, x: Spring) -> Scalar:
-        """Momentum of a velocity along it, by its damping at the start; that of joints is a force of these."""
-        return 0.0 if x.row is None else self._h * x.damping
-
-    def _entries(self, factors: Sequence[Scalar]) -> dict[tuple[int, int], Scalar]:
-        out = dict[tuple[int, int], Scalar]()
-        for x, factor in zip(self._springs, factors, strict=True):
-            for r, one in x.ratios.items():
-                for c, other in x.ratios.items():
-                    out[r, c] = out.get((r, c), 0.0) + factor * (one * other)
-        return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,66 +263,6 @@ def blocks_with_loops(
         changes = partial(motion_changes, motion.ops, varied)
         out.append(Block(start.steps.dofs, loops, smooth_motion(start, numbers, changes), changes))
     return out
-
-
-class CorrectionGoals(NamedTuple):
-    """Rows of `StepProblem` that a position correction may push, bounds of how far they move, and mobilities.
-
-    These are with compliance. ``by_loops`` is how far rows (m) move by loops, which take ``taken`` (`_beside_loops`);
-    ``most`` is the largest displacement wanted, of hinges times a length, ``beyond`` how far a limit is passed that is
-    left alone (m, rad), and ``least`` a mobility (1/kg) that counts as none.
-    """
-
-    rows: list[int]
-    bounds: list[Bounds]
-    mobility: list[Scalar]
-    by_loops: list[Scalar]
-    taken: Matrix | None
-    most: Scalar
-    beyond: Scalar = 0.0
-    least: Scalar = 0.0
-
-
-class Weights(NamedTuple):
-    """By what displacements compare: of rows to lengths (m), of degrees of freedom to how far these may move (1)."""
-
-    rows: list[float]
-    joints: list[float]
-
-    @classmethod
-    def of(cls, tree: Tree, joints: Sequence[BoundedJoint], n_points: int, n_spins: int = 0) -> Weights:
-        """Those of contact points, joints, then spins; a turn counts as far as it moves what is at a length."""
-        length, turns = characteristic_length(tree), [axis >= 3 for joint in tree.joints for axis in joint.motion_axes]
-        rows = [1.0] * (3 * n_points) + [length if turns[c.dof] else 1.0 for c in joints] + [1.0] * n_spins
-        return cls(rows, [1.0 / (TUNING.most_turn if turn else TUNING.most_slide * length) for turn in turns])
-
-
-class Correction(NamedTuple):
-    """A position correction: its goals, impulses of its rows, 1 where there is ``nothing`` to do, and its ``shift``.
-
-    ``converged`` is 1 where a last sweep has moved rows by less than the tolerance of velocities makes in a step.
-    """
-
-    goals: CorrectionGoals
-    impulses: list[Scalar]
-    nothing: Scalar
-    shift: list[Scalar]
-    converged: Scalar
-
-
-class Displacement(NamedTuple):
-    """Displacement (nv) by impulses ``of_rows`` (m), parts of it that rows and joints allow, how far rows (m) move."""
-
-    whole: list[Scalar]
-    by_rows: Scalar
-    by_joints: Scalar
-    of_rows: list[Scalar]
-    moves: list[Scalar]
-
-    @property
-    def part(self) -> Scalar:
-        """Part of it that is taken."""
-        return self.by_rows * self.by_joints
 
 
 class Impact(NamedTuple):

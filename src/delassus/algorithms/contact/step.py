@@ -28,13 +28,12 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from delassus.algorithms.contact import law
+from delassus.algorithms.contact.correction import Weights, correction
+from delassus.algorithms.contact.impacts import NEVER, impact_times, of_displaced
 from delassus.algorithms.contact.law import TUNING
 from delassus.algorithms.contact.modes import Hold, Mode, image_by_modes, joint_hold, point_mode, smoothed_rate
 from delassus.algorithms.contact.problem import (
-    NEVER,
     PROXIMAL,
-    Bounds,
     JointLaw,
     LawImage,
     Outcome,
@@ -43,24 +42,16 @@ from delassus.algorithms.contact.problem import (
     StepProblem,
     along_rows,
     apart,
-    impact_times,
-    largest_of,
-    magnitude,
     maximum_of,
-    of_displaced,
 )
 from delassus.algorithms.contact.solution import (
     Block,
-    Correction,
-    CorrectionGoals,
-    Displacement,
     Impact,
     RowsOfLaws,
     SolvedProblem,
     StepInputs,
     StepMotion,
     StepSolution,
-    Weights,
     blocks_with_loops,
     implied,
     offsets_of,
@@ -68,18 +59,18 @@ from delassus.algorithms.contact.solution import (
     points_of,
     pushes,
 )
-from delassus.algorithms.contact.solvers import exact, fixed_point
+from delassus.algorithms.contact.solvers import exact
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.loops.impulses import ClosedLoops, LoopImpulses
 from delassus.algorithms.rnea import momentum
 from delassus.algorithms.sparse_factor import SparseFactor
-from delassus.constraints import BoundedJoint
-from delassus.constraints.contact import bounded_joints_of, spins_of
+from delassus.constraints.contact import spins_of
+from delassus.constraints.joint_rows import BoundedJoint, bounded_joints_of
 from delassus.constraints.paths import StepPath
 from delassus.spatial.motion import column, from_entries, minus, plus
-from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
+from delassus.spatial.ops import Matrix, Scalar
 
 Solved = Callable[..., tuple[StepProblem, Outcome]]
 """From free velocities, laws, impulses to start from, an energy and joints to a problem and its outcome."""
@@ -118,7 +109,7 @@ class KernelStep:
         self.space = JointSpace(self.motion, self.added)
         self._close_loops()
 
-    def _law(self, point: int, rate: Scalar, turning: Sequence[Scalar] = ()) -> PointLaw:
+    def law(self, point: int, rate: Scalar, turning: Sequence[Scalar] = ()) -> PointLaw:
         """Law of a contact point whose gap may close at a rate."""
         candidate, mu, _ = self.points[point]
         if point not in self.patches:
@@ -163,11 +154,11 @@ class KernelStep:
         blocks = blocks_with_loops(self._given, motion, before, self.epsilon)
         if blocks:
             y = self._ending_with(y, blocks)
-            free, taken = self._beside_loops(column(ops, self.space.along_rows(y)))
+            free, taken = self.beside_loops(column(ops, self.space.along_rows(y)))
         displaced, offsets = self.displaced_rows(late), offsets_of(self, struck)
         if self.moves:  # a point that is held does not turn
             offsets = [[self.moves[3 * k + c] * y for c, y in enumerate(x)] for k, x in enumerate(offsets)]
-        laws = [self._law(k, x + self.over_h * displaced[3 * k + 2], offsets[k]) for k, x in enumerate(rates)]
+        laws = [self.law(k, x + self.over_h * displaced[3 * k + 2], offsets[k]) for k, x in enumerate(rates)]
         image: LawImage = StepProblem.image
         if self.smoothing is not None:
             of_points = self.smoothing_of_points(struck)
@@ -186,14 +177,15 @@ class KernelStep:
         found = last.outcome
         opening = [y for x in offsets for y in (0.0, 0.0, x[2])] + [0.0] * (len(found.p) - 3 * len(offsets))
         moving = [x + y + self.over_h * s for x, y, s in zip(found.velocities, opening, displaced, strict=True)]
-        correction = self._correction(moving, times, tolerance, blocks)
-        moved = StepMotion(last.velocity, correction.shift, [], [], [], [])
+        gaping = {k: TUNING.correction * (1.0 - block.smooth.closed) for block in blocks for k in block.loops}
+        corrected = correction(self, moving, times, tolerance, gaping)
+        moved = StepMotion(last.velocity, corrected.shift, [], [], [], [])
         if blocks:
             alone = self.all_impulses([0.0] * len(found.p), taken)
             target = column(ops, self.space.back_substitution(y, alone))
             acting = dict(zip(self.others, found.p, strict=True))
             pushed = [pushes(self.problem, self.space, block, acting) for block in blocks]
-            moved = StepMotion(last.velocity, correction.shift, blocks, target, column(ops, alone), pushed)
+            moved = StepMotion(last.velocity, corrected.shift, blocks, target, column(ops, alone), pushed)
             moved = moved.with_smooth_motion(ops, self.h, before)
         if struck is not None:
             moved = moved._replace(shift=plus(moved.shift, late))
@@ -203,24 +195,24 @@ class KernelStep:
             of_impact = apart(ops, struck.p, joints, True, self.lengths)
             impulses = plus(impulses, of_impact)
             residuals = [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
-        out = q, v, impulses, residuals, motion, before, last, correction, struck, moved, displaced, offsets
+        out = q, v, impulses, residuals, motion, before, last, corrected, struck, moved, displaced, offsets
         return StepSolution(*out)
 
     def _taken(self, solved: tuple[StepProblem, Outcome], y: Matrix, taken: Matrix | None) -> SolvedProblem:
-        """What impulses make of velocities ``L⁻¹ y``, with those that `_beside_loops` takes."""
+        """What impulses make of velocities ``L⁻¹ y``, with those that `beside_loops` takes."""
         impulses = self.all_impulses(solved[1].p, taken)
         v = column(self.ops, self.space.back_substitution(y, impulses))
         return SolvedProblem(*solved, v, column(self.ops, impulses))
 
     def free(self, motion: DynamicsProblem) -> tuple[Matrix, list[Scalar], Matrix | None]:
-        """``L v*`` (nv × 1) of the motion without contacts, and `_beside_loops` of it.
+        """``L v*`` (nv × 1) of the motion without contacts, and `beside_loops` of it.
 
         ``L v* = −L⁻ᵀ (h (c − τ) − M v)``, as if all velocity were lost. Velocities of free and planar joints are in the
         axes of now, ``v + h ω × v``.
         """
         v = [x for own in motion.v for x in column(self.ops, own)]
         y = self.space.solve_transpose(-self._momentum(motion, v, [-x for x in v], []))
-        return y, *self._beside_loops(column(self.ops, self.space.along_rows(y)))
+        return y, *self.beside_loops(column(self.ops, self.space.along_rows(y)))
 
     def _momentum(
         self, motion: DynamicsProblem, v: Sequence[Scalar], gained: Sequence[Scalar], p: Sequence[Scalar]
@@ -285,7 +277,7 @@ class KernelStep:
             for j in range(k):
                 G[k][j] = G[j][k] = moves[k] * moves[j] * G[k][j]
 
-    def _beside_loops(self, u: Sequence[Scalar]) -> tuple[list[Scalar], Matrix | None]:
+    def beside_loops(self, u: Sequence[Scalar]) -> tuple[list[Scalar], Matrix | None]:
         """Velocities of the other rows once loops have taken theirs, and the impulses (negative) that do it."""
         ops, free = self.ops, [u[k] for k in self.others]
         if not self.loops:
@@ -297,7 +289,7 @@ class KernelStep:
         return minus(free, changes), taken
 
     def all_impulses(self, p: Sequence[Scalar], taken: Matrix | None) -> Matrix:
-        """Impulses of all rows (m × 1), those of loops with what `_beside_loops` takes, if that is given."""
+        """Impulses of all rows (m × 1), those of loops with what `beside_loops` takes, if that is given."""
         ops = self.ops
         out: list[Scalar] = [0.0] * self.problem.n_rows
         for row, x in zip(self.others, p, strict=True):
@@ -380,7 +372,7 @@ class KernelStep:
         y = self.over_factor(start)
         u = column(ops, self.space.along_rows(y))
         begin = [u[k] for k in self.others]  # what opens loops is left to the motion after the impact
-        laws = [self._law(k, ops.select(hits, 0.0, NEVER)) for k, hits in enumerate(when.hits)]
+        laws = [self.law(k, ops.select(hits, 0.0, NEVER)) for k, hits in enumerate(when.hits)]
         limits, none = list[JointLaw](), cast(list[Scalar], [0.0] * len(begin))
         for x, c in zip(joints, bounded_joints_of(self.problem.constraints), strict=True):
             sides = zip(x.bounds, (-NEVER, NEVER), strict=True)
@@ -441,87 +433,3 @@ class KernelStep:
         joint = self.tree.joint_names.index(name)
         place: int = self.tree.q_slices[joint].start + c.dof - self.tree.v_slices[joint].start
         return self.q[place]
-
-    # -- displacement --------------------------------------------------------------------------------------------------
-
-    def _correction(
-        self, velocities: Sequence[Scalar], times: int, tolerance: float, blocks: Sequence[Block]
-    ) -> Correction:
-        """Displacement of joints (nv) that takes back overlaps, errors of loops that gape and passed limits.
-
-        It closes no gap that velocities of the other rows leave after the step, and passes no limit.
-        """
-        ops, tree, G = self.ops, self.tree, self.G
-        joints = bounded_joints_of(self.problem.constraints)
-        limited = [(c, 3 * len(self.points) + k) for k, c in enumerate(joints) if c.has_limits]
-        if not self.points and not limited and not self.loops:
-            return Correction(CorrectionGoals([], [], [], [], None, 0.0), [], 1.0, [0.0] * tree.nv, 1.0)
-        errors: list[Scalar] = [0.0] * self.problem.n_rows
-        gaping = {k: TUNING.correction * (1.0 - block.smooth.closed) for block in blocks for k in block.loops}
-        for k, (c, at) in enumerate(self.motion.each_constraint()):
-            if k in gaping:
-                errors[self.problem.rows[k]] = [gaping[k] * x for x in column(ops, c.position(at))]
-        by_loops, taken = self._beside_loops(errors)
-        wanted, own, beyond = list[Scalar](), list[Scalar](), self.h * tolerance
-        immobile = TUNING.least_mobility * maximum_of(ops, [SQUARE_FLOOR, *self.size_of[: 3 * len(self.points)]])
-        bounds: dict[int, Bounds] = {}
-        for row, (candidate, _, _) in enumerate(self.points):
-            row = 3 * row + 2
-            moved = self.h * velocities[row]
-            back, least = law.gap_correction(ops, candidate.gap, moved, self.penetration, TUNING.correction)
-            wanted.append(back)
-            bounds[row] = least, None
-            mean = sum(self._law(row // 3, 0.0).sizes(self.size_of)) * (1.0 / 3.0)
-            own.append(G[row][row] + TUNING.compliance * ops.maximum(mean, immobile))
-        for bounded, row in limited:
-            sides: list[Scalar | None] = [None, None]
-            for k, distance in enumerate(self.distances(bounded)):
-                if distance is not None:
-                    side = 1.0 - 2.0 * k
-                    after = distance + side * self.h * velocities[row]
-                    back, least = law.limit_correction(ops, after, TUNING.correction, beyond)
-                    wanted.append(self.weights.rows[row] * back)
-                    sides[k] = side * least
-            bounds[row] = sides[0], sides[1]
-            own.append((1.0 + TUNING.compliance) * G[row][row] + SQUARE_FLOOR)
-        rows, over = list(bounds), [1.0 / x for x in own]
-        most = maximum_of(ops, [*wanted, *(magnitude(ops, x) for x in by_loops), SQUARE_FLOOR])
-
-        def image(s: Sequence[Scalar], i: int) -> Scalar:
-            u = own[i] * s[i] + by_loops[rows[i]]
-            for j, other in enumerate(rows):
-                if j != i:
-                    u = u + G[rows[i]][other] * s[j]
-            return law.joint(ops, None, *bounds[rows[i]], own[i] * s[i] - u)[0] * over[i]
-
-        goals = CorrectionGoals(rows, list(bounds.values()), own, by_loops, taken, most, beyond, immobile)
-
-        def shift(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
-            s = values[: len(rows)]
-            found = self.displaced(goals, ops.implicit(s, lambda s: [image(s, i) for i in range(len(s))], mobility))
-            return [*s, *(found.part * x for x in found.whole)], 1.0
-
-        nothing = ops.less(most, 2.0 * SQUARE_FLOOR)
-        accuracy = ops.maximum(TUNING.correction_tolerance * beyond, self.epsilon * most)
-        s, last = fixed_point(ops, image, own, times, accuracy, nothing)
-        mobility = [[own[i] if j == i else G[row][other] for j, other in enumerate(rows)] for i, row in enumerate(rows)]
-        converged = ops.less(last, ops.maximum(beyond, self.epsilon * most))
-        taken_back = ops.repeat(1, [*s, *([0.0] * tree.nv)], shift, nothing)[len(rows) :]
-        return Correction(goals, s, nothing, taken_back, converged)
-
-    def displaced(self, goals: CorrectionGoals, s: Sequence[Scalar]) -> Displacement:
-        """Displacement by impulses of the rows that a position correction may push."""
-        ops, G = self.ops, self.G
-        impulses: list[Scalar] = [0.0] * len(G)
-        for row, x in zip(goals.rows, s, strict=True):
-            impulses[row] = x
-        of_rows = self.all_impulses(impulses, goals.taken)
-        whole = column(ops, self.space.back_substitution(ops.zeros(self.tree.nv, 1), of_rows))
-        moves = [sum((g * x for g, x in zip(G[k], impulses, strict=True)), goals.by_loops[k]) for k in range(len(G))]
-        in_laws = list(moves)
-        for law_of in self.patches.values():
-            for k, y in zip(law_of.rows, law_of.in_law([moves[k] for k in law_of.rows]), strict=True):
-                in_laws[k] = law_of.slides * y if k in (law_of.row, law_of.row + 1) else y
-        moved, turned = largest_of(ops, in_laws, self.weights.rows), largest_of(ops, whole, self.weights.joints)
-        by_rows = ops.minimum(TUNING.most_displacement * goals.most / moved, 1.0)
-        return Displacement(whole, by_rows, ops.minimum(1.0 / (by_rows * turned), 1.0), column(ops, of_rows), moves)

@@ -60,7 +60,8 @@ class ContactStep(Frozen):
         By how much friction may exceed ``μ p_n`` (N s); 0 by default.
     velocity_offset : (..., n, 3) array, optional
         ``d`` (m/s), ``max(φ, 0) / dt`` along normals by default. With Newton's restitution normals have ``ε u_n⁻``; on
-        moving surfaces tangents have minus their velocity.
+        moving surfaces tangents have minus their velocity. Steps of this library add what contacts that touch turn by,
+        as `Simulator.turning` has it.
     names : sequence of str, optional
         Of contacts.
     torsional, rolling : (..., n) array, optional

@@ -2,7 +2,7 @@
 
 The momentum of a block in a step is that at rest, ``M (v_s − w) − Jᵀ p`` with the velocity ``w`` at the end of smooth
 motion; the velocity after the step is ``w + v_s − v_0``, ``v_0`` what loops alone leave of ``w``: see
-`delassus.algorithms.contact.derivatives`.
+`delassus.algorithms.contact.changes.step`.
 
 With ``M = L Lᵀ`` rows ``T J`` are orthonormal in ``M⁻¹``, those that depend on others left out. They measure zero, so
 that ``T`` does not count where they change.

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from delassus.constraints import Constraint, SpringDamper, bounded_joints
-from delassus.constraints.contact import BoundedJoint
+from delassus.constraints.joint_rows import BoundedJoint
 from delassus.contact.filters import moved_links
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, cast
 
-from delassus.algorithms.contact.derivatives import StepChanges, is_struck, velocity_products
-from delassus.algorithms.contact.point_changes import PATH, error_changes, position_changes
+from delassus.algorithms.contact.changes.points import PATH, error_changes, position_changes
+from delassus.algorithms.contact.changes.step import StepChanges, is_struck, velocity_products
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import StepInputs, StepSolution
 from delassus.algorithms.contact.solvers import FALLBACK, SOLVERS, exact

@@ -14,24 +14,26 @@ from collections.abc import Hashable, Sequence
 from typing import Any, cast
 
 from delassus.algorithms.contact import law
-from delassus.algorithms.contact.law import TUNING
-from delassus.algorithms.contact.point_changes import (
+from delassus.algorithms.contact.changes.points import (
     PositionChanges,
     Varied,
     error_changes,
     mobility_changes,
     position_changes,
 )
+from delassus.algorithms.contact.changes.response import at_joints, inverted, together
+from delassus.algorithms.contact.correction import displaced
+from delassus.algorithms.contact.law import TUNING
 from delassus.algorithms.contact.problem import Bounds, largest_of, magnitude
-from delassus.algorithms.contact.response import at_joints, inverted, together
-from delassus.algorithms.contact.solution import Springs, StepSolution
+from delassus.algorithms.contact.solution import StepSolution
+from delassus.algorithms.contact.springs import Springs
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.dynamics.derivatives.rates import Body, Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.osim.ltl import dense_rows
 from delassus.algorithms.sparse_factor import SparseFactor
-from delassus.constraints.contact import bounded_joints_of
+from delassus.constraints.joint_rows import bounded_joints_of
 from delassus.model.tree import WORLD
 from delassus.spatial.dual_ops import Dual, rates_of, value
 from delassus.spatial.motion import column, diagonal, from_entries, scaled_matrix
@@ -90,13 +92,11 @@ def displacement_changes(
     """
     ops, nv, problem, n = step.ops, step.tree.nv, step.problem, len(step.points)
     goals, joints = found.correction.goals, bounded_joints_of(step.problem.constraints)
-    displaced = step.displaced(goals, s)
+    moved_by = displaced(step, goals, s)
     flags, compliance = list[Scalar](), list[Scalar]()
     for k, row in enumerate(goals.rows):
         compliance.append(goals.mobility[k] - step.G[row][row])
-        flags.append(
-            _pushes(ops, goals.bounds[k], s[k], displaced.moves[row] + compliance[k] * s[k], goals.mobility[k])
-        )
+        flags.append(_pushes(ops, goals.bounds[k], s[k], moved_by.moves[row] + compliance[k] * s[k], goals.mobility[k]))
     points = [k for k, row in enumerate(goals.rows) if row < 3 * n]
     limits = {joints[row - 3 * n].dof: k for k, row in enumerate(goals.rows) if row >= 3 * n}
 
@@ -105,10 +105,10 @@ def displacement_changes(
     added = at_joints(ops, step.tree, springs)
     L = SparseFactor(problem, together(ops, step.added, added), {}) if added else step.space.L
     rest = found.motion.at_rest(ops.zeros(nv, 1), ops.zeros(problem.n_rows, 1))
-    exerted, lines = displaced.of_rows, step.springs.factors_of_lines() if step.springs is not None else []
+    exerted, lines = moved_by.of_rows, step.springs.factors_of_lines() if step.springs is not None else []
     if step.springs is not None:
-        exerted = step.springs.with_lines(exerted, step.springs.masses_along(displaced.whole))
-    turned = position_changes(rest, M, displaced.whole, displaced.whole, exerted)
+        exerted = step.springs.with_lines(exerted, step.springs.masses_along(moved_by.whole))
+    turned = position_changes(rest, M, moved_by.whole, moved_by.whole, exerted)
     of_positions = turned.forces
     for row, mass, *_ in lines:
         along = ops.transpose(ops.take(jacobian(problem), (row,), None))
@@ -119,14 +119,14 @@ def displacement_changes(
     r = len(goals.rows)
     width = nv + r + len(varied.parameters)
     others = [*range(nv), *range(nv + r, width)]
-    rho = ops.hstack([of_positions, ops.zeros(nv, r), varied.momentum(displaced.whole, displaced.of_rows)])
+    rho = ops.hstack([of_positions, ops.zeros(nv, r), varied.momentum(moved_by.whole, moved_by.of_rows)])
     for dof, k in limits.items():
         moved = found.solved.outcome.velocities[goals.rows[k]] * step.h + found.displaced[goals.rows[k]]
         rate = _of_limit(ops, step.distances(joints[goals.rows[k] - 3 * n]), moved, s[k], goals.beyond)
         rho = rho - ops.put(ops.matrix([[springs[dof] * rate]]), ops.shape(rho), (dof,), (nv + k,))
         rho = rho + ops.put(scaled_matrix(ops, springs[dof] * s[k], softer[k]), ops.shape(rho), (dof,), others)
     (z,) = ops.by_column(lambda x: [-ops.vstack(L.solve_transpose(x))], rho)
-    turning = ops.hstack([turned.rows, varied.rows(displaced.whole)])
+    turning = ops.hstack([turned.rows, varied.rows(moved_by.whole)])
     loops = step.closed_loops(L)
     if loops is not None:
         gaping = _gap_changes(found, rest, varied)
@@ -149,18 +149,18 @@ def displacement_changes(
         pushes = ops.product(inverted(ops, G), every @ sigma - ops.product(open_Y, z))
         z = z + ops.product(ops.transpose(Y), pushes)
     # cut off, by rows and then by joints: what moves most moves as far as it may
-    is_cut = [ops.less(part, 1.0) for part in (displaced.by_rows, displaced.by_joints)]
-    of_moves = _of_largest(ops, displaced.moves, step.weights.rows)
-    of_joints = _of_largest(ops, displaced.whole, step.weights.joints)
+    is_cut = [ops.less(part, 1.0) for part in (moved_by.by_rows, moved_by.by_joints)]
+    of_moves = _of_largest(ops, moved_by.moves, step.weights.rows)
+    of_joints = _of_largest(ops, moved_by.whole, step.weights.joints)
     farthest = ops.put(of_moves, (1, problem.n_rows), (0,), step.others)
     along = farthest @ jacobian(problem)
-    whole = from_entries(ops, displaced.whole)
+    whole = from_entries(ops, moved_by.whole)
 
     def taken(z: Matrix, farther: Matrix) -> list[Matrix]:
         change = L.solved(z)
         change = change - whole @ scaled_matrix(ops, is_cut[0], along @ change + farther)
         change = change - whole @ scaled_matrix(ops, is_cut[1], of_joints @ change)
-        return [scaled_matrix(ops, displaced.part, change)]
+        return [scaled_matrix(ops, moved_by.part, change)]
 
     apart = ops.put(farthest @ turning, (1, width), (0,), others) - _most_wanted(step, found, gaps, varied)
     (change,) = ops.by_column(taken, z, apart)

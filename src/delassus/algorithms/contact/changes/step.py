@@ -1,7 +1,7 @@
 """Derivatives of a step with contacts: of the state after it with that before, and with what else the call takes.
 
 Impacts, the step itself and the correction of positions follow one another, each with the modes of its own solution;
-see `delassus.algorithms.contact.response`. Nothing here is from a source.
+see `delassus.algorithms.contact.changes.response`. Nothing here is from a source.
 
 Where loops tie links, the momentum of the step is at rest, ``ρ = M (v_s − w) − Jᵀ p`` with the velocity ``w`` at the
 end of smooth motion; that after the step is ``w + v_s − v_0``, ``v_0`` what loops alone leave of ``w``.
@@ -13,13 +13,15 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
-from delassus.algorithms.contact.correction_changes import bound_changes, displacement_changes
+from delassus.algorithms.contact.changes.correction import bound_changes, displacement_changes
+from delassus.algorithms.contact.changes.points import PositionChanges, Varied, position_changes, turning_changes
+from delassus.algorithms.contact.changes.response import Response
+from delassus.algorithms.contact.impacts import impact_times, of_displaced
 from delassus.algorithms.contact.law import part_beyond
 from delassus.algorithms.contact.modes import nearest_mode
-from delassus.algorithms.contact.point_changes import PositionChanges, Varied, position_changes, turning_changes
-from delassus.algorithms.contact.problem import impact_times, magnitude, maximum_of, of_displaced
-from delassus.algorithms.contact.response import Response
-from delassus.algorithms.contact.solution import Impact, Springs, StepInputs, StepSolution
+from delassus.algorithms.contact.problem import magnitude, maximum_of
+from delassus.algorithms.contact.solution import Impact, StepInputs, StepSolution
+from delassus.algorithms.contact.springs import Springs
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.integrate import position_rates, position_update_changes

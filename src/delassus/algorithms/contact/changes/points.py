@@ -22,7 +22,7 @@ from itertools import pairwise, product
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
-from delassus.algorithms.contact.response import Response
+from delassus.algorithms.contact.changes.response import Response
 from delassus.algorithms.contact.solution import StepInputs, points_of, robot_ahead
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors

@@ -1,0 +1,1 @@
+"""Derivatives of compiled steps with contacts, and what contacts do to them."""

@@ -1,0 +1,148 @@
+"""Impacts of a step: which contact points hit and bounce, when, and by what they displace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+from delassus.algorithms.contact.law import bouncing_speed, impact, impact_time, turns_alike
+from delassus.algorithms.problem import Problem
+from delassus.constraints.joint_rows import bounded_joints_of
+from delassus.spatial.motion import column, cross_matrix, from_entries, minus, scaled_matrix
+from delassus.spatial.ops import Matrix, Scalar
+
+NEVER = 1e15
+"""Time (s) of what is not struck, and velocity (m/s) at which nothing closes: float32 holds its square."""
+
+
+class ImpactTimes(NamedTuple):
+    """Impact of a step.
+
+    Of each point (n): 1 where it ``hits`` and takes part, where it ``bounces``, and where it is ``fast`` enough to do
+    so if it were closed; when it is closed (s), ``at``, and its velocity along the normal then, ``closing``.
+    Of each degree of freedom (nv): 1 where the impact has ``struck`` it and where it ``falls``, its ``times`` (s) and
+    of which points (n) they are, ``of_points``; the velocity ``gained`` over the step, and ``kick``.
+    """
+
+    hits: list[Scalar]
+    bounces: list[Scalar]
+    fast: list[Scalar]
+    closing: list[Scalar]
+    at: list[Scalar]
+    struck: list[Scalar]
+    falls: list[Scalar]
+    times: list[Scalar]
+    of_points: list[list[Scalar]]
+    gained: list[Scalar]
+    kick: list[Scalar]
+
+
+def impact_times(
+    step: Any, rates: Sequence[Scalar], free: Sequence[Scalar], restitution: Sequence[Scalar | None],
+    tolerance: Scalar,
+) -> ImpactTimes:  # fmt: skip
+    """The impact of a step that without contacts ends at velocities ``free`` (nv). Cost O(n b) for b bodies.
+
+    An impact of the time ``t`` starts from ``w₀ = v + k``, ``k = (h / 2 + t) a``: velocities are half a step behind.
+    It ends at ``w``; the step goes on from ``w − k``, and displaces by ``−t (w − w₀)`` besides: what moves by the
+    velocity after the impact from the start of the step on is where the two parts of its path end. ``a`` is the
+    acceleration without contacts, in which springs are implicit; zero of links that rest on something, or are tied by
+    loops. The time is that at which the first point that bounces is closed, for all that points tie that hit, of a free
+    body on the world, else that of the start of the step: impulses on two bodies, or on joints, would act where these
+    are not. Of bodies whose energy depends on how they are turned, centres of mass alone are displaced. Momentum and
+    energy stay as they are.
+    """
+    ops, tree, n = step.ops, step.tree, len(step.points)
+    bodies, tied = step.bodies, {link for links, _ in step.problem.blocks_with_loops for link in links}
+    body_of = {link: b for b, links in enumerate(bodies) for link in links}
+    dofs = [[k for i in links for k in range(tree.v_slices[i].start, tree.v_slices[i].stop)] for links in bodies]
+    falls = [cast(Scalar, 0.0 if tied & {*links} else 1.0) for links in bodies]
+    falling = [links[0] in alone(step) for links in bodies]
+    gained, e = minus(free, step.v), [cast(Scalar, 0.0 if x is None else x) for x in restitution]
+    fall = bouncing_speed(ops, column(ops, step.motion.gravity), step.h)
+    J, own, approach, more = ops.entries(step.space.J), list[list[int]](), list[Scalar](), list[dict[int, Scalar]]()
+    for k, (candidate, *_) in enumerate(step.points):
+        row = J[step.others[3 * k + 2]]
+        own.append(sorted({body_of[link] for link in candidate.arms}))
+        approach.append(sum((row[c] * step.v[c] for b in own[k] for c in dofs[b]), cast(Scalar, 0.0)))
+        more.append({b: sum((row[c] * gained[c] for c in dofs[b]), cast(Scalar, 0.0)) for b in own[k]})
+
+    def along_path(k: int) -> Scalar:
+        return sum((falls[b] * x for b, x in more[k].items()), approach[k])
+
+    fast = [impact(ops, 0.0, u, u, x, tolerance, fall)[1] for u, x in zip(approach, e, strict=True)]
+    for _ in bodies:  # what rests on something that rests
+        for k, (candidate, *_) in enumerate(step.points):
+            into = ops.less(along_path(k), -tolerance) * (1.0 - ops.less(step.h * tolerance, candidate.gap))
+            holds = into * (1.0 - fast[k])
+            for b in own[k]:
+                falls[b] = falls[b] * (1.0 - holds)
+        for c in bounded_joints_of(step.problem.constraints):
+            (b,) = (b for b, of_body in enumerate(dofs) if c.dof in of_body)
+            u = step.v[c.dof] + falls[b] * gained[c.dof]
+            for distance, side in zip(step.distances(c), (1.0, -1.0), strict=True):
+                if distance is not None:
+                    beyond = 1.0 - ops.less(0.0, distance)
+                    falls[b] = falls[b] * (1.0 - beyond * ops.less(side * u, -tolerance))
+    reached, hits, bounces, at = [along_path(k) for k in range(n)], list[Scalar](), list[Scalar](), list[Scalar]()
+    for rate, before, u, x in zip(rates, approach, reached, e, strict=True):
+        both = impact(ops, rate, before, u, x, tolerance, fall)
+        hits.append(both[0])
+        bounces.append(both[1])
+        (body, *others), t = own[len(at)], impact_time(ops, rate, before, u, step.h)
+        t = t if falling[body] and not others else 0.0
+        if step.smoothing is not None:  # in the mean over starts no impact stays at the start
+            speed = ops.select(bounces[-1] * step.has_mean, 0.5 * (before + u), NEVER)
+            t = ops.select(
+                ops.less(0.0, t), t, ops.derived(0.0, -step.points[len(at)][0].gap / ops.derived(speed, 0.0))
+            )
+        at.append(t)
+    closing = [u + (0.5 + t * step.over_h) * (x - u) for u, x, t in zip(approach, reached, at, strict=True)]
+    times, of = [cast(Scalar, NEVER)] * len(bodies), [[cast(Scalar, 0.0)] * n for _ in bodies]
+    for k in range(n):
+        for b in own[k]:
+            first = bounces[k] * ops.less(at[k], times[b])
+            times[b] = ops.select(first, at[k], times[b])
+            of[b] = [ops.select(first, float(j == k), x) for j, x in enumerate(of[b])]
+    for _ in bodies[1:]:
+        for k in range(n):
+            if len(own[k]) == 2:
+                for a, b in (own[k], own[k][::-1]):
+                    earlier = hits[k] * ops.less(times[a], times[b])
+                    times[b] = ops.select(earlier, times[a], times[b])
+                    of[b] = [ops.select(earlier, x, y) for x, y in zip(of[a], of[b], strict=True)]
+    struck = [ops.less(t, NEVER) for t in times]
+    body_of_dof = [b for k in range(tree.nv) for b, of_body in enumerate(dofs) if k in of_body]
+    kick, late = list[Scalar](), [ops.select(x, t, 0.0) for x, t in zip(struck, times, strict=True)]
+    for b, x in zip(body_of_dof, gained, strict=True):
+        kick.append(ops.select(struck[b] * falls[b], (0.5 + late[b] * step.over_h) * x, 0.0))
+    return ImpactTimes(
+        [x * struck[own[k][0]] for k, x in enumerate(hits)], bounces, fast, closing, at,
+        [struck[b] for b in body_of_dof], [falls[b] for b in body_of_dof], [late[b] for b in body_of_dof],
+        [of[b] for b in body_of_dof], gained, kick,
+    )  # fmt: skip
+
+
+def alone(step: Any) -> frozenset[int]:
+    """Free bodies that nothing ties to others."""
+    falling: frozenset[int] = step.problem.free_bodies & {links[0] for links in step.bodies if len(links) == 1}
+    return falling
+
+
+def of_displaced(step: Any, problem: Problem) -> Matrix:
+    """Velocities, of those of all links (nv × nv), by which impacts displace; ``problem`` may have rates.
+
+    Those of centres of mass of free bodies, in their axes, and all of bodies with one inertia about all axes; 0 else.
+    """
+    ops, parts, falling = problem.ops, [problem.ops.zeros(0, 0)], alone(step)
+    for i, own in enumerate(problem.tree.joints):
+        if i not in falling:
+            parts.append(ops.zeros(own.nv, own.nv))
+            continue
+        H = ops.entries(problem.inertias[i])
+        c, (x, y, z) = [x / H[0][0] for x in (H[1][5], H[2][3], H[0][4])], (H[k][3:] for k in (3, 4, 5))
+        alike = ops.derived(turns_alike(ops, H[0][0], c, [x[0], y[1], z[2], x[1], x[2], y[2]]), 0.0)
+        across = scaled_matrix(ops, alike - 1.0, cross_matrix(ops, from_entries(ops, c)))
+        turning = ops.hstack([ops.zeros(3, 3), scaled_matrix(ops, alike, ops.eye(3))])
+        parts.append(ops.vstack([ops.hstack([ops.eye(3), across]), turning]))
+    return ops.block_diagonal(parts)

@@ -45,7 +45,7 @@ PROTOCOL = {
     "arguments", "at_rest", "between_links", "candidates", "carrier", "carriers", "check", "coefficients", "drift",
     "energy", "gravity", "is_internal", "line", "links", "measured", "mobility", "periods",
     "place", "placed", "position", "prefixed", "position_coefficients", "rates", "row_sizes", "rows_on_links",
-    "selection", "sides", "top", "velocity", "velocity_drift", "within_a_turn",
+    "selection", "sides", "surface_motion", "top", "velocity", "velocity_drift", "within_a_turn",
 }  # fmt: skip
 """What algorithms ask constraints, with arguments of their own."""
 
@@ -153,7 +153,7 @@ def of_models(folder):
         "SpringDamper": {"first": "a", "second": "b", "stiffness": 1.0, "damping": 1.0, "length": 1.0},
         "JointRows": {"rows": {"j": 1.0}, "rest": [0.0]}, "CenterOfMass": {},
         "Contact": {"frame": "a", "shape": contact.Sphere(0.1), "ground": "input", "friction": 0.5, "restitution": 0.1,
-                    "surface_velocity": (0.0, 0.0, 0.0)},
+                    "torsional": 0.01, "rolling": 0.01, "surface_velocity": (0.0, 0.0, 0.0)},
     }  # fmt: skip
     constraints["Contact"]["ground"] = inspect.signature(ds.Contact).parameters["ground"].default
     made = {name: (getattr(ds, name), arguments) for name, arguments in constraints.items()}
@@ -690,6 +690,7 @@ def of_simulators(folder):
             simulator().set_twist, {"name": "body", "twist": np.zeros(6), "reference": "world"},
         ),
         "Simulator.half_kick": (simulator().half_kick, {}),
+        "Simulator.energy": (simulator().energy, {"q": q, "v": np.zeros(6)}),
         "Simulator.step_derivatives": (
             lambda **given: stepped().step_derivatives(**given), {"parameters": ("mass",), "smoothing": 0.1},
         ),

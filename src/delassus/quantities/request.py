@@ -341,11 +341,9 @@ def check_first(derivative: Sequence[str]) -> None:
 
 def check_derivatives(constraints: Sequence[Constraint]) -> None:
     """Refuse constraints without derivatives."""
-    for contact in contacts_of(constraints):
-        if contact.lengths:
-            came = f"torsional={contact.torsional:g} and rolling={contact.rolling:g} of {contact!r}"
-            advice = "scene.with_material(torsional=0, rolling=0) has none; kernels without derivatives have it."
-            raise ConfigurationError("contacts of a derivative", "no torsional and rolling friction", came, advice)
+    for contact in (x for x in contacts_of(constraints) if x.lengths):
+        advice = "scene.with_material(torsional=0, rolling=0) has none; kernels without derivatives have it."
+        raise ConfigurationError("contacts of a derivative", "no 'torsional' and 'rolling'", repr(contact), advice)
     for c in constraints:
         if not c.has_derivatives:
             expected = "constraints whose points follow from formulas"
@@ -396,17 +394,16 @@ def request(
     outputs = None if outputs is None else quantity.wanted(outputs)
     taking = quantity.options
     if "sensors" in taking and "sensors" not in quantity.wanted(outputs):
-        taking -= {"sensors"}
+        taking, wanted = taking - {"sensors"}, f"none of {quantity.name!r} without an output of them"
         if options.pop("sensors", None) is not None:
-            wanted, advice = f"none of {quantity.name!r} without an output of them", "Pass outputs=(…, 'sensors')."
-            raise ConfigurationError("sensors", wanted, "some", advice)
+            raise ConfigurationError("sensors", wanted, "some", "Pass outputs=(…, 'sensors').")
     known = check_options(tree, checked, quantity.name, taking, options, contacts)
     if quantity.has_springs and known.control != "tau":
         _tell_servos_on_loops(tree, checked, known.control)
     for spins in spins_of(checked):
         if known.solver == "pgs":
-            came = f"'pgs', and torsional or rolling friction of {spins.contact!r}"
-            raise ConfigurationError("solver", "'nsgs' or 'admm'", came, "Pyramids are of points: pass one of these.")
+            wanted, came = "'nsgs' or 'admm' with torsional or rolling friction", f"'pgs' and {spins.contact!r}"
+            raise ConfigurationError("solver", wanted, came, "Pyramids are of points: pass one of these.")
     checked = (*checked, *contacts)
     taken = _resolve_method(tree, checked, quantity, method, known)
     asked = Request(tree, checked, quantity, taken, known, loads, method == AUTO)

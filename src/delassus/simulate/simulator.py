@@ -220,17 +220,15 @@ class Simulator(Sensing):
         self.formulation, self.solver, self.passive, self.limits = formulation, solver, passive, limits
         self.seed = check_whole("seed", seed, "The same one gives the same run.")
         self.rng = np.random.default_rng(self.seed)
-        tree = scene.tree
+        tree, self._earlier, self.status = scene.tree, Counter[SolverStatus](), SolverStatus.CONVERGED
         self._controls, self.control = Controls(tree, control, kp, kd, scene.start_controls), control
         self._steps = BlockSteps(scene, passive, limits, self._options, impulses_of, threads, self._controls.pulls)
         self.kp, self.kd, self._tau = self._controls.kp, self._controls.kd, self._controls.none
         q0, v_start = (scene.start, scene.start_velocity) if q0 is None else (q0, np.zeros(tree.nv))
-        v0 = v_start if v0 is None else v0
         self._q = one_state("q0", tree.check_configuration(q0, "q0"))
-        self._v = one_state("v0", tree.check_velocity(v0, "v0"))
+        self._v = one_state("v0", tree.check_velocity(v_start if v0 is None else v0, "v0"))
         self._wanted = np.array([self.q[at] for at, _ in self._places]).reshape(-1, 7)
         self.time, self.steps, self._before, self._measured = 0.0, 0, None, {}
-        self._earlier, self.status = Counter[SolverStatus](), SolverStatus.CONVERGED
         most = check_number("max_overlap", max_overlap, UNIT, above=False)
         contacts = checked_start(self._steps, self.q, self.v, most)
         self._steps.set_warm_start(contacts, np.zeros((2, tree.nv)))

@@ -20,8 +20,8 @@ class CorrectionGoals(NamedTuple):
     """Rows of `StepProblem` that a position correction may push, bounds of how far they move, and mobilities.
 
     These are with compliance. ``by_loops`` is how far rows (m) move by loops, which take ``taken``
-    (`KernelStep.beside_loops`); ``most`` is the largest displacement wanted, of hinges times a length, ``beyond`` how far a limit is passed that is
-    left alone (m, rad), and ``least`` a mobility (1/kg) that counts as none.
+    (`KernelStep.beside_loops`); ``most`` is the largest displacement wanted, of hinges times a length, ``beyond`` how
+    far a limit is passed that is left alone (m, rad), and ``least`` a mobility (1/kg) that counts as none.
     """
 
     rows: list[int]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 from delassus.constraints.constraint import At, Configuration
-from delassus.constraints.contact import Contact
+from delassus.constraints.contact import Contact, contacts_of
 from delassus.constraints.paths import StepPath, Twist, Twists
 from delassus.model.shapes import Box, Cylinder, Mesh
 from delassus.model.topology import characteristic_length
@@ -379,8 +379,7 @@ def _rotates(at: At, twists: Sequence[Twist], h: Scalar) -> Scalar:
 
 
 def _contact(at: At) -> Contact:
-    found = at.robot.constraints[at.index]
-    assert isinstance(found, Contact), "others have no candidates"
+    (found,) = contacts_of([at.robot.constraints[at.index]])  # others have no candidates
     return found
 
 

@@ -162,9 +162,8 @@ class BlockSteps:
         """Arguments of calls of kernels: address, number of blocks, addresses of arrays."""
         s, bodies, blocks, correction = self.state, self.blocks.bodies, self.blocks, self._correction
         self._kernels = list[Kernel]()
-        sizes = blocks.loops[:, 1]
-        flags, energies, (errors, rates) = np.zeros((len(sizes), 2)), np.zeros(2), np.zeros((2, sizes.max(initial=0)))
-        start, forces = np.zeros((2, len(blocks.dofs)))
+        widest, flags, energies = blocks.loops[:, 1].max(initial=0), np.zeros((len(blocks.loops), 2)), np.zeros(2)
+        (errors, rates), (start, forces) = np.zeros((2, widest)), np.zeros((2, len(blocks.dofs)))
         motions, updates, free, loops = list[list[int]](), list[list[int]](), [0] * 9, list[list[int]]()
         b = link = q = rows = J = 0
 
@@ -174,8 +173,7 @@ class BlockSteps:
             return [kernel.address(n), *(x.ctypes.data for x in arrays)]
 
         for kind in blocks.kinds:
-            k, tree, v = len(kind.links), kind.tree, int(bodies.first[b])
-            m = sum(c.size for c in kind.loops)
+            k, tree, v, m = len(kind.links), kind.tree, int(bodies.first[b]), sum(c.size for c in kind.loops)
             state, after = (s.q[q:], s.v[v:], s.tau[v:]), (s.next.q[q:], s.next.v[v:])
             moves = s.q[q:], s.after[v:], self._dt, s.shift[v:]
             if kind.is_free:
@@ -184,8 +182,8 @@ class BlockSteps:
             else:
                 found = s.poses[link:], s.twists[link:], bodies.mass[int(bodies.at[b]) :], s.qdd[v:]
                 of_loops = bodies.Q[J:], s.loops.errors[rows:], s.loops.mobilities[rows:]
-                pivots = s.pivots[b - len(blocks.mass) :]
-                motions.append(call("joint_space_motion", k, *state, *found, *of_loops, pivots))
+                least = s.pivots[b - len(blocks.mass) :]
+                motions.append(call("joint_space_motion", k, *state, *found, *of_loops, least))
                 updates.append(call("position_update", k, *moves, *after))
                 for made in (motions[-1], updates[-1]):
                     made.insert(1, k)
@@ -209,9 +207,8 @@ class BlockSteps:
         joints = len(self._joints.dofs)
         spins = n if any(c.torsional or c.rolling for c in self.blocks.scene.colliders) else 0
         g, J = n + joints + spins, 6 * widest * (n + spins) + widest * joints
-        law = RowLaws(
-            *[*_zeros((g, 3, 3), (g, 12), (g, 3), (g, 3), g, g, g, g, g), *_indices(g), *_zeros((spins, SIZE))]
-        )
+        of_laws = _zeros((g, 3, 3), (g, 12), (g, 3), (g, 3), g, g, g, g, g)
+        law = RowLaws(*[*of_laws, *_indices(g), *_zeros((spins, SIZE))])
         memory = RowMemory(*_zeros((g, 9), *[(g, 3)] * 4))
         self.rows = Rows(*[*_indices(g, g, g, g, g), *_zeros(J, J), law, *_zeros((g, 3), g, g), memory])
         works = list[Work]()

@@ -599,7 +599,7 @@ TURNING = ("slides on a ball", "rolls on its rim", "spins on a belt", "on a turn
            "planar", "free", "spins on a ball")  # fmt: skip
 
 AS_KERNELS = ("slides on a ball", "rolls on its rim", "spins on a belt", "planar")
-"""Of these, some without torsional and rolling friction that compiled steps are held to: places, rims, belts, robots."""
+"""Of these, some without torsional and rolling friction that compiled steps are held to: rims, belts and robots."""
 
 ON_FACES = ("spins on a belt", "on one another")
 """Of these, those whose corners hardly turn along their normals: their offsets are cut near where they are."""

@@ -492,14 +492,14 @@ def test_derivatives_of_steps_over_a_seam(name):
     assert seen >= 1
 
 
-@pytest.mark.parametrize("restitution", [0.0, 0.5])
-def test_derivatives_of_boxes_that_land(restitution):
+@pytest.mark.parametrize(("restitution", "length"), [(0.0, 0.0), (0.5, 0.0), (0.0, 0.02)])
+def test_derivatives_of_boxes_that_land(restitution, length):
     """On four corners that share loads in any way derivatives are those of differences, or have the status of none.
 
     The former where all corners slide alike, or three bear; the latter where a box slides and turns on all of them.
     """
     rng, box, seen = np.random.default_rng(0), Box(0.1, 0.12, 0.08), {False: 0, True: 0}
-    material = {"friction": 0.5, "restitution": restitution}
+    material = {"friction": 0.5, "restitution": restitution, "torsional": length, "rolling": 0.1 * length}
     colliders = [Collider("body", box, **material), Collider("world", HalfSpace(), **material)]
     scene = Scene(ds.mechanisms.free_body(1.0, box.inertia(1.0)), colliders)
     for k in range(24):

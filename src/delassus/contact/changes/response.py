@@ -347,7 +347,10 @@ def solve_transposed(
 
 @compiled
 def most_missed(groups: Groups, parts: Parts, mass: Array, counts: Unknowns, x: Unknowns) -> float:
-    """What equations ``−Bᵀ J λ + D μ = r`` miss, over the largest of their terms for the same island and count."""
+    """What equations ``−Bᵀ J λ + D μ = r`` miss, over the largest of their terms for the same island and count.
+
+    Of rows that hold nothing, ``C J = 0``, no ``μ`` counts; ``D`` may be less than ``δ`` there, and they miss anything.
+    """
     worst, first = 0.0, parts.first
     for q in range(parts.node_ends.size - 1):
         for j in range(x.velocities.shape[1]):
@@ -355,8 +358,7 @@ def most_missed(groups: Groups, parts: Parts, mass: Array, counts: Unknowns, x: 
             for e in range(parts.member_ends[q], parts.member_ends[q + 1]):
                 i = parts.members[e]
                 for r in range(groups.first[i], groups.first[i + 1]):
-                    missed = max(missed, abs((groups.raised[r] - groups.D[r]) * x.step[r, j]))
-                    own = abs(counts.impulses[r, j]) + abs(groups.D[r] * x.impulses[r, j])
+                    own, held = abs(counts.impulses[r, j]) + abs(groups.D[r] * x.impulses[r, j]), 0.0
                     for side in range(2):
                         block, at = (groups.a[i], groups.at_a[i]) if side == 0 else (groups.b[i], groups.at_b[i])
                         w = first[block + 1] - first[block] if block >= 0 else 0
@@ -364,6 +366,9 @@ def most_missed(groups: Groups, parts: Parts, mass: Array, counts: Unknowns, x: 
                             inertia, f = mass[parts.at[block] + c * w + c], first[block] + c
                             free = abs(counts.velocities[f, j]) / inertia if inertia > 0.0 else 0.0
                             own += abs(groups.BJ[at + (r - groups.first[i]) * w + c]) * (abs(x.velocities[f, j]) + free)
+                            held = max(held, abs(groups.CJ[at + (r - groups.first[i]) * w + c]))
+                    if held > 0.0:
+                        missed = max(missed, abs((groups.raised[r] - groups.D[r]) * x.step[r, j]))
                     size = max(size, own)
             if size > 0.0:
                 worst = max(worst, missed / size)

@@ -44,6 +44,9 @@ ALIKE = 1e-7
 ROUNDING = 64.0
 """Round-off of a way over that of numbers (m), which may be more over a step."""
 
+HALF_TURN = 1e-12
+"""What is added to ``2 + 2 cos θ``, which is zero of half a turn."""
+
 NEVER = 1e30
 """Velocity (m/s) of what is cut nowhere near."""
 
@@ -57,7 +60,8 @@ class Chord(NamedTuple):
     """Path of a link over a step, in axes of the world.
 
     Its rotation (3 × 3) and origin (3) at both ends, its twist at the start, the ``way`` (3) of the origin, and
-    ``turn`` (3), the rotation vector (rad).
+    ``turn`` (3), the axis of its rotation times ``2 tan ½ θ``: where points halfway go follows from that, whatever the
+    origin.
     """
 
     R: Matrix
@@ -85,11 +89,10 @@ class Chord(NamedTuple):
 
 def chord_of(ops: Ops, R: Matrix, origin: Matrix, R_end: Matrix, origin_end: Matrix, twist: Twist) -> Chord:
     """Path of a link from its poses at both ends (origins 3 × 1) and its twist at the start."""
-    turn: Vector = [0.0] * 3
+    turn, cosines = cast(Vector, [0.0] * 3), cast(Scalar, 1.0 + HALF_TURN)
     for a, b in zip(ops.entries(ops.transpose(R)), ops.entries(ops.transpose(R_end)), strict=True):
-        turn = plus_scaled(turn, cross_entries(a, b), 0.5)
-    square = dot(turn, turn)  # of the sine; what follows begins the series of the angle over it
-    over = 1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0 + square * (5.0 / 112.0)))
+        turn, cosines = plus(turn, cross_entries(a, b)), cosines + dot(a, b)
+    over = 2.0 / cosines
     start, end = column(ops, origin), column(ops, origin_end)
     return Chord(R, start, R_end, end, twist, minus(end, start), [over * x for x in turn])
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 
 from delassus.compiler.jit.compile import compiled, inlined
+from delassus.constraints.shapes.turning import HALF_TURN
 from delassus.contact.collision.colliders import BOX, HALF_SPACE, HULL, KIND, LINK, RADIUS, Solid
 from delassus.contact.collision.narrow_phase import most_gap, touch
 from delassus.contact.collision.paths import CALM, Paths, link_velocity
@@ -51,6 +52,9 @@ STRAIGHT = 1e-9
 
 CHANGE = 10.0
 """Over the gap up to which contacts are closed, what turning may change a gap by in a step."""
+
+SERIES = 1e-3
+"""Angle (rad) up to which two terms of the series of its sine and cosine are all, but for round-off."""
 
 NONE = -1
 """Instead of the contact at the end of the path: there is none for certain. Of faces there is −2 less its number."""
@@ -155,8 +159,8 @@ def place_ahead(model: Model, data: Data, dt: float) -> None:
             else:
                 turn = along(turn, way, column(T, a - 3))
         angle, place = norm(turn), along(column(T, 3), 1.0, slide)
-        once, twice = 1.0, 0.5
-        if angle > 1e-4:
+        once, twice = 1.0 - angle * angle / 6.0, 0.5 - angle * angle / 24.0
+        if angle > SERIES:
             once, twice = math.sin(angle) / angle, (1.0 - math.cos(angle)) / (angle * angle)
         for c in range(4):
             x = place
@@ -344,11 +348,10 @@ def halfway_velocity(link: int, x: Vector, dt: float, data: Data) -> Vector:
 
 @compiled
 def velocity_between(T: Array, E: Array, x: Vector, dt: float) -> Vector:
-    """The same between two poses."""
-    way, turn = along(column(E, 3), -1.0, column(T, 3)), (0.0, 0.0, 0.0)
+    """The same between two poses: of a point whose places at both are as far from ``x``, whatever their origins."""
+    way, turn, cosines = along(column(E, 3), -1.0, column(T, 3)), (0.0, 0.0, 0.0), 0.0
     for c in range(3):
-        turn = along(turn, 0.5, cross(column(T, c), column(E, c)))
-    square = dot(turn, turn)  # of the sine; what follows begins the series of the angle over it
-    turn = scaled(1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0 + square * 5.0 / 112.0)), turn)
+        turn, cosines = along(turn, 1.0, cross(column(T, c), column(E, c))), cosines + dot(column(T, c), column(E, c))
+    turn = scaled(2.0 / (1.0 + HALF_TURN + cosines), turn)
     arm = along(along(x, -0.5, column(T, 3)), -0.5, column(E, 3))
     return scaled(1.0 / dt, along(way, 1.0, cross(turn, arm)))

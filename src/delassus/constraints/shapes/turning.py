@@ -245,7 +245,7 @@ class TurningPair:
         """The same of a pair that touches at several points, which have no numbers.
 
         It is nearest to where both bodies carry it, by less than half of the way to any other; of those in one place it
-        is the one with its gap.
+        is the one with its gap. Where fewer touch at the end, as of what slides over an edge, none is for certain.
         """
         ops, start, middle = self.ops, self.starts[e], self._carried(self.starts[e])
         least: Scalar = FAR
@@ -267,7 +267,10 @@ class TurningPair:
                 square = dot(away, away)
                 apart = self.touching[c] * ops.less((MERGED - 1.0) ** 2 * least, square)
                 other = ops.select(apart, ops.minimum(other, square), other)
-        same = ops.less(4.0 * least, other)
+        left = sum(self.touching, cast(Scalar, 0.0))
+        for end in self.ends:
+            left = left - (1.0 - ops.less(self.closed, end.gap))
+        same = ops.less(4.0 * least, other) * ops.less(left, 0.5)
         return deepest.rather(ops, best, same), same
 
     def _is_as_deep(self, start: Place, end: Place) -> Scalar:
@@ -281,10 +284,7 @@ class TurningPair:
         """1 where as many contacts touch as on a face."""
         if len(self.starts) < OF_FACE:
             return 0.0
-        count: Scalar = 0.0
-        for x in self.touching:
-            count = count + x
-        return self.ops.less(OF_FACE - 0.5, count)
+        return self.ops.less(OF_FACE - 0.5, sum(self.touching, cast(Scalar, 0.0)))
 
     def _carried(self, start: Place) -> Vector:
         """The middle of where both bodies carry a contact."""

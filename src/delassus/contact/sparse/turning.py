@@ -292,10 +292,17 @@ def same_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
 
     Its gap is at most ``closed`` (m) and differs by at most `CHANGE` times as much at the end, where no other is deeper
     by more than ``closed``. Of such contacts it is nearest to where both bodies carry it, by less than half of the way
-    to any other; of those in one place it is the one with its gap.
+    to any other; of those in one place it is the one with its gap. Where fewer touch then, as of what slides over an
+    edge, none is for certain.
     """
     found, later, ends = data.contacts.found, data.space.work.later, data.space.ends
-    i, j, x = found.links[e, 0], found.links[e, 1], row_of(found.points, e)
+    i, j, x, left = found.links[e, 0], found.links[e, 1], row_of(found.points, e), 0
+    for c in range(ends[k], ends[k + 1]):
+        left += 1 if -found.depths[c] <= closed else 0
+    for r in range(count):
+        left -= 1 if -later[r, 7] <= closed else 0
+    if left > 0:
+        return -1
     middle = scaled(0.5, along(with_link(x, i, True, data), 1.0, with_link(x, j, True, data)))
     nearest, least, other, deepest = -1, math.inf, math.inf, -math.inf
     for r in range(count):

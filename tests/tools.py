@@ -286,8 +286,6 @@ def turning_of_ball(radius, dt, pose, ahead, gap, u):
     """By what the displacement of a ball's lowest point differs from ``u`` (m/s), cut to what brings no energy."""
     change, way = ahead[2, 3] - pose[2, 3], ahead[:3, 3] - pose[:3, 3]
     turn = Rotation.from_matrix(ahead[:3, :3] @ pose[:3, :3].T).as_rotvec()
-    angle = np.linalg.norm(turn)
-    turn *= 2 * np.tan(angle / 2) / angle
     arm = [0, 0, -radius - 0.5 * gap - 0.25 * change]  # of the place halfway
     out = (way + np.cross(turn, arm)) / dt - u
     size, most = np.linalg.norm(out[:2]), np.linalg.norm(u[:2])

@@ -14,6 +14,7 @@ from typing import NamedTuple, cast
 
 from delassus.constraints.constraint import At, Configuration
 from delassus.constraints.contact import Contact, contacts_of
+from delassus.constraints.frame import Frame
 from delassus.constraints.paths import StepPath, Twist, Twists
 from delassus.model.shapes import Box, Cylinder, Mesh
 from delassus.model.topology import characteristic_length
@@ -44,9 +45,6 @@ ALIKE = 1e-7
 ROUNDING = 64.0
 """Round-off of a way over that of numbers (m), which may be more over a step."""
 
-HALF_TURN = 1e-12
-"""What is added to ``2 + 2 cos θ``, which is zero of half a turn."""
-
 NEVER = 1e30
 """Velocity (m/s) of what is cut nowhere near."""
 
@@ -60,8 +58,7 @@ class Chord(NamedTuple):
     """Path of a link over a step, in axes of the world.
 
     Its rotation (3 × 3) and origin (3) at both ends, its twist at the start, the ``way`` (3) of the origin, and
-    ``turn`` (3), the axis of its rotation times ``2 tan ½ θ``: where points halfway go follows from that, whatever the
-    origin.
+    ``turn`` (3), the rotation vector (rad).
     """
 
     R: Matrix
@@ -71,6 +68,14 @@ class Chord(NamedTuple):
     twist: Twist
     way: Vector
     turn: Vector
+
+    def of_shape(self, at: At, frame: Frame) -> Chord:
+        """The same of the origin of a shape, which goes straight: what is round rolls about it."""
+        arm = frame.on(at.tree).position[:, None]
+        centre = plus(self.origin, column(at.ops, self.R @ at.ops.constant(arm)))
+        end = self.to_end(at.ops, centre)
+        twist = Twist(self.velocity(centre), self.twist.angular)
+        return Chord(self.R, centre, self.R_end, end, twist, minus(end, centre), self.turn)
 
     def to_end(self, ops: Ops, x: Vector) -> Vector:
         """Where a point at ``x`` goes with the link."""
@@ -89,10 +94,11 @@ class Chord(NamedTuple):
 
 def chord_of(ops: Ops, R: Matrix, origin: Matrix, R_end: Matrix, origin_end: Matrix, twist: Twist) -> Chord:
     """Path of a link from its poses at both ends (origins 3 × 1) and its twist at the start."""
-    turn, cosines = cast(Vector, [0.0] * 3), cast(Scalar, 1.0 + HALF_TURN)
+    turn: Vector = [0.0] * 3
     for a, b in zip(ops.entries(ops.transpose(R)), ops.entries(ops.transpose(R_end)), strict=True):
-        turn, cosines = plus(turn, cross_entries(a, b)), cosines + dot(a, b)
-    over = 2.0 / cosines
+        turn = plus_scaled(turn, cross_entries(a, b), 0.5)
+    square = dot(turn, turn)  # of the sine; what follows begins the series of the angle over it
+    over = 1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0 + square * (5.0 / 112.0)))
     start, end = column(ops, origin), column(ops, origin_end)
     return Chord(R, start, R_end, end, twist, minus(end, start), [over * x for x in turn])
 
@@ -182,9 +188,13 @@ class TurningPair:
     def __init__(
         self, start: At, ahead: At, h: Scalar, closed: float, alike: Scalar, chords: tuple[Chord, Chord | None]
     ) -> None:  # fmt: skip
-        self.ops, self.h, self.closed, self.chords, self._at, self._ahead = start.ops, h, closed, chords, start, ahead
-        self.alike = alike
+        self.ops, self.h, self.closed, self._at, self._ahead, self.alike = start.ops, h, closed, start, ahead, alike
         self.contact, self.touching = _contact(start), _touching(start, closed)
+        (a, b), second = chords, self.contact.second
+        self.chords = (
+            a.of_shape(start, self.contact.frame),
+            None if b is None or second is None else b.of_shape(start, second),
+        )
         self.starts, self.ends = _places(start), _places(ahead)
         if self.contact.second is None:
             self.ends = [self._on_plane(*both) for both in zip(self.starts, self.ends, strict=True)]

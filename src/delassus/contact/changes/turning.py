@@ -149,15 +149,21 @@ def turning_changes(
     )
 
 
-def _found_ahead(scene: SceneChanges, record: StepRecord, turning: Turning, at: Indices) -> Ends:
-    """What contacts ``at`` some places are ahead."""
-    found, arrays, options = record.contacts, scene.detector.arrays, scene.options
+def _world_ahead(scene: SceneChanges, record: StepRecord, turning: Turning) -> Array:
+    """Poses of all colliders ahead."""
+    arrays, world = scene.detector.arrays, record.search.world.copy()
     links = arrays.shapes[:, LINK].astype(np.int64)
-    world = record.search.world.copy()
     on = links >= 0
     T = turning.ahead[links[on]]
     world[on] = T[:, :, :3] @ arrays.local[on]
     world[on, :, 3] += T[:, :, 3]
+    return world
+
+
+def _found_ahead(scene: SceneChanges, record: StepRecord, turning: Turning, at: Indices) -> Ends:
+    """What contacts ``at`` some places are ahead."""
+    found, arrays, options = record.contacts, scene.detector.arrays, scene.options
+    world = _world_ahead(scene, record, turning)
     centres = world[:, :, 3] + np.einsum("nij,nj->ni", world[:, :, :3], arrays.shapes[:, CENTRE:HALF])
     space = scene.detector.space._replace(world=world, centres=centres)
     pairs, of_pair = np.unique(found.colliders[at], axis=0, return_inverse=True)
@@ -177,11 +183,10 @@ def _chords(
     scene: SceneChanges, record: StepRecord, turning: Turning, start: Coupling, ends: Ends, at: Indices
 ) -> tuple[Array, Array, Array]:
     """``H`` (n, 3), and changes (n, 2, 3, 6) along twists of both links at the contact, and at that ahead."""
-    found, n, arrays, links = record.contacts, len(at), scene.detector.arrays, record.contacts.links[at]
-    frames, x = found.frames[at], found.points[at]
-    before, after = (np.concatenate([T, [np.eye(3, 4)]])[links] for T in (record.poses, turning.ahead))
-    world, material = record.search.world[found.colliders[at]], arrays.material[found.colliders[at], :3]
-    belts = (world[..., :3] @ material[..., None])[..., 0]
+    found, n, colliders = record.contacts, len(at), record.contacts.colliders[at]
+    frames, x, material = found.frames[at], found.points[at], scene.detector.arrays.material[colliders, :3]
+    before, after = (T[colliders] for T in (record.search.world, _world_ahead(scene, record, turning)))
+    belts = (before[..., :3] @ material[..., None])[..., 0]
     own = frames, x, found.depths[at], ends.normals, ends.points, ends.depths
     numbers = *own, 1.0 * (turning.later[at] < NONE), before, after, belts
     chords = Chords(*[np.zeros((n, 4, *part.shape[1:]), DUALS) for part in numbers])

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.constraints.shapes.turning import HALF_TURN
 from delassus.contact.collision.colliders import BOX, HALF_SPACE, HULL, KIND, LINK, RADIUS, Solid
 from delassus.contact.collision.narrow_phase import most_gap, touch
 from delassus.contact.collision.paths import CALM, Paths, link_velocity
@@ -252,7 +251,9 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     of_a = belt_of(found.colliders[e, 0], i, paths, data)
     of_b = belt_of(found.colliders[e, 1], j, paths, data)
     slip = along(link_velocity(i, x, paths), -1.0, link_velocity(j, x, paths))
-    halfway = along(halfway_velocity(i, middle, dt, data), -1.0, halfway_velocity(j, middle, dt, data))
+    world, poses = data.space.world, data.space.work.poses
+    of_first = velocity_between(world[found.colliders[e, 0]], poses[0], middle, dt)
+    halfway = along(of_first, -1.0, velocity_between(world[found.colliders[e, 1]], poses[1], middle, dt))
     halfway = along(halfway, 1.0, along(of_a[1], -1.0, of_b[1]))
     parts = dot(n, slip)  # belts move along surfaces
     slip, size = along(slip, 1.0, along(of_a[0], -1.0, of_b[0])), 0.0
@@ -346,19 +347,15 @@ def face_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
 
 
 @compiled
-def halfway_velocity(link: int, x: Vector, dt: float, data: Data) -> Vector:
-    """Velocity of the point of a link that is at ``x`` halfway between its pose and that ``ahead``."""
-    if link < 0:
-        return 0.0, 0.0, 0.0
-    return velocity_between(data.links.poses[link], data.links.ahead[link], x, dt)
-
-
-@compiled
 def velocity_between(T: Array, E: Array, x: Vector, dt: float) -> Vector:
-    """The same between two poses: of a point whose places at both are as far from ``x``, whatever their origins."""
-    way, turn, cosines = along(column(E, 3), -1.0, column(T, 3)), (0.0, 0.0, 0.0), 0.0
+    """Velocity of the point of a body that is at ``x`` halfway between two poses, whose origin goes straight.
+
+    That is the origin of the shape that touches: what is round rolls about it, wherever a link has its own.
+    """
+    way, turn = along(column(E, 3), -1.0, column(T, 3)), (0.0, 0.0, 0.0)
     for c in range(3):
-        turn, cosines = along(turn, 1.0, cross(column(T, c), column(E, c))), cosines + dot(column(T, c), column(E, c))
-    turn = scaled(2.0 / (1.0 + HALF_TURN + cosines), turn)
+        turn = along(turn, 0.5, cross(column(T, c), column(E, c)))
+    square = dot(turn, turn)  # of the sine; what follows begins the series of the angle over it
+    turn = scaled(1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0 + square * 5.0 / 112.0)), turn)
     arm = along(along(x, -0.5, column(T, 3)), -0.5, column(E, 3))
     return scaled(1.0 / dt, along(way, 1.0, cross(turn, arm)))

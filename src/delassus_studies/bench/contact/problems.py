@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from rich.table import Table
+from scipy.spatial.transform import Rotation
 
 import delassus as ds
 from delassus.algorithms.contact.law import TUNING as STEP
@@ -38,6 +39,8 @@ KERNELS = ("nsgs, float64", "pgs, float64", "admm, float64", "nsgs, float32")
 """Solver and type."""
 TINY = 1e-30
 """Added to mobilities, which are zero where a mechanism cannot move."""
+CLOSED = 2e-5
+"""Gap (m) up to which contacts touch."""
 EPS_GAP = 16.0
 """Round-off of gaps (m) and of velocities (of their own size), in ε of the kernel's dtype."""
 
@@ -150,12 +153,19 @@ def problems(seed: int, n: int) -> Problems:
 
 
 class ContactPoint(NamedTuple):
-    """A contact point at all states: gap (n,), rows (n, 3, nv) along two tangents and the normal."""
+    """A contact point at all states: gap (n,), rows (n, 3, nv) along two tangents and the normal.
+
+    And these axes (n, 3, 3, as columns), the centre (n, 3) of its sphere, its radius, and the point (n, 3).
+    """
 
     contact: int
     law: Contact
     gap: Array
     rows: Array
+    axes: Array
+    centre: Array
+    radius: float
+    point: Array
 
 
 def _tangents(normal: Array) -> Array:
@@ -193,7 +203,50 @@ def geometry(made: Problems) -> list[ContactPoint]:
             rows = _point_rows(tree, q, c.frame.link, point)
             if c.second is not None:
                 rows = rows - _point_rows(tree, q, c.second.link, point)
-            out.append(ContactPoint(i, c, gap, np.swapaxes(axes, 1, 2) @ rows))
+            out.append(ContactPoint(i, c, gap, np.swapaxes(axes, 1, 2) @ rows, axes, centre, radius, point))
+    return out
+
+
+def _halfway(tree: ds.Tree, q: Array, later: Array, frame: Frame, x: Array) -> Array:
+    """How far (n, 3) the points of shapes go that are at ``x`` (n, 3) halfway, while their origins go straight."""
+    T, E = (ds.forward_kinematics(tree, y, [frame])[:, 0] for y in (q, later))
+    turn = Rotation.from_matrix(E[:, :3, :3] @ np.swapaxes(T[:, :3, :3], 1, 2)).as_rotvec()
+    return np.asarray(E[:, :3, 3] - T[:, :3, 3] + np.cross(turn, x - 0.5 * (T[:, :3, 3] + E[:, :3, 3])))
+
+
+def turning(made: Problems, points: list[ContactPoint]) -> Array:
+    """What velocities of the displacement differ by from those of rows (n, points, 3), where contacts touch and turn.
+
+    It is cut where it would turn velocities by more than to their opposite.
+    """
+    tree, q, v, dt = made.tree, made.values["q"], made.values["v"], made.values["dt"][:, None]
+    later, _ = ds.compile(tree, (), "position_update", outputs=("q_next", "v_next"))(q, v, dt[:, 0], np.zeros_like(v))
+    ahead = geometry(Problems(tree, made.constraints, {**made.values, "q": later}, made.start))
+    out, ends = np.zeros((len(q), len(points), 3)), list[Array]()
+    for k, (x, y) in enumerate(zip(points, ahead, strict=True)):
+        n, to, gap = x.axes[:, :, 2], x.axes[:, :, 2], y.gap
+        if x.law.second is None:  # the plane of the start
+            gap = x.gap + np.einsum("ni,ni->n", n, y.centre - x.centre)
+        else:
+            to = y.axes[:, :, 2]
+        ends.append(gap)
+        middle = 0.5 * (x.point + y.centre - (0.5 * gap + x.radius)[:, None] * to)
+        way = _halfway(tree, q, later, x.law.frame, middle)
+        if x.law.second is not None:
+            way = way - _halfway(tree, q, later, x.law.second, middle)
+        half = (n + to) / np.linalg.norm(n + to, axis=1, keepdims=True)
+        part = np.einsum("nij,ni->nj", x.axes, half) / (1.0 + np.einsum("ni,ni->n", n, half))[:, None]
+        axes = x.axes - part[:, None, :] * (n + half)[:, :, None]
+        u = np.einsum("nij,nj->ni", x.rows, v)
+        own = np.einsum("nij,ni->nj", axes, way) / dt - u
+        size, most = (np.linalg.norm(z[:, :2], axis=1) for z in (own, u))
+        own[:, :2] *= np.minimum(most / np.maximum(size, TINY), 1.0)[:, None]
+        own[:, 2] = np.maximum((gap - x.gap) / dt[:, 0] - u[:, 2], np.minimum(u[:, 2], 0.0))
+        touches = (x.gap <= CLOSED) & (np.abs(gap - x.gap) <= 10.0 * CLOSED)
+        out[:, k] = own * touches[:, None]
+    for k, x in enumerate(points):  # what another one of the shape passes is no contact then
+        least = np.min([gap for gap, y in zip(ends, points, strict=True) if y.contact == x.contact], axis=0)
+        out[:, k] *= (ends[k] - least <= CLOSED)[:, None]
     return out
 
 
@@ -206,7 +259,10 @@ def onto_cone(mu: float | Array, z: Array) -> Array:
 
 
 def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array, Array]:
-    """True residuals (n, 3), velocities after the step in the axes of its start (n, nv), and least gaps (n,)."""
+    """True residuals (n, 3), velocities after the step in the axes of its start (n, nv), and least gaps (n,).
+
+    Contacts turn, or do not where that solves a state and turning does not: then it would bring energy.
+    """
     tree, values = made.tree, made.values
     q, v, dt = values["q"], values["v"], values["dt"][:, None]
     n = len(q)
@@ -240,31 +296,39 @@ def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array,
     u = np.einsum("nij,nj->ni", J, after)
     G = J @ inverse @ np.swapaxes(J, 1, 2)
     h = dt[:, 0]
-    complementarity, friction, approach = [np.zeros(n)], [np.zeros(n)], [np.zeros(n)]
     mobility = np.maximum(np.einsum("nii->ni", G), TINY)
-    for k, x in enumerate(points):
-        own, mu = slice(3 * k, 3 * k + 3), x.law.friction
-        normal = u[:, own.stop - 1] + np.maximum(x.gap, 0.0) / h
-        approach.append(-normal)
-        slip, r = u[:, own.start : own.start + 2], p[:, own]
-        w = mobility[:, own].mean(axis=1)[:, None]
-        if pyramid:
-            limit = w * np.reshape(mu, (-1, 1)) * r[:, 2:]
-            tangents = np.clip(w * r[:, :2] - slip, -limit, limit)
-            allowed = np.column_stack([tangents, np.maximum(w[:, 0] * r[:, 2] - normal, 0.0)])
-        else:
-            shifted = normal + mu * np.linalg.norm(slip, axis=1)
-            allowed = onto_cone(mu, w * r - np.column_stack([slip, shifted]))
-        missed = w * r - allowed
-        complementarity.append(np.abs(missed[:, 2]))
-        friction.append(np.linalg.norm(missed[:, :2], axis=1))
-    for row, y in enumerate(joints, start=m):
-        position = q[:, tree.q_index(next(iter(y.joints)))][:, 0]
-        least, most = ((limit - position) / h for limit in (y.lower, y.upper))
-        z, bound = mobility[:, row] * p[:, row] - u[:, row], mobility[:, row] * y.friction * h
-        left = np.clip(np.clip(z, -bound, bound) - z, np.minimum(least, 0.0), np.maximum(most, 0.0))
-        (complementarity if y.has_limits else friction).append(np.abs(u[:, row] - left))
-    residuals = np.stack([np.max(x, axis=0) for x in (complementarity, friction, approach)], axis=-1)
+
+    def residuals_of(u: Array) -> Array:
+        complementarity, friction, approach = [np.zeros(n)], [np.zeros(n)], [np.zeros(n)]
+        for k, x in enumerate(points):
+            own, mu = slice(3 * k, 3 * k + 3), x.law.friction
+            normal = u[:, own.stop - 1] + np.maximum(x.gap, 0.0) / h
+            approach.append(-normal)
+            slip, r = u[:, own.start : own.start + 2], p[:, own]
+            w = mobility[:, own].mean(axis=1)[:, None]
+            if pyramid:
+                limit = w * np.reshape(mu, (-1, 1)) * r[:, 2:]
+                tangents = np.clip(w * r[:, :2] - slip, -limit, limit)
+                allowed = np.column_stack([tangents, np.maximum(w[:, 0] * r[:, 2] - normal, 0.0)])
+            else:
+                shifted = normal + mu * np.linalg.norm(slip, axis=1)
+                allowed = onto_cone(mu, w * r - np.column_stack([slip, shifted]))
+            missed = w * r - allowed
+            complementarity.append(np.abs(missed[:, 2]))
+            friction.append(np.linalg.norm(missed[:, :2], axis=1))
+        for row, y in enumerate(joints, start=m):
+            position = q[:, tree.q_index(next(iter(y.joints)))][:, 0]
+            least, most = ((limit - position) / h for limit in (y.lower, y.upper))
+            z, bound = mobility[:, row] * p[:, row] - u[:, row], mobility[:, row] * y.friction * h
+            left = np.clip(np.clip(z, -bound, bound) - z, np.minimum(least, 0.0), np.maximum(most, 0.0))
+            (complementarity if y.has_limits else friction).append(np.abs(u[:, row] - left))
+        return np.stack([np.max(x, axis=0) for x in (complementarity, friction, approach)], axis=-1)
+
+    turns = u.copy()
+    turns[:, :m] += turning(made, points).reshape(n, m)
+    residuals, turned_too = residuals_of(u), residuals_of(turns)
+    keeps = turned_too.max(axis=1) <= np.maximum(residuals.max(axis=1), TOLERANCE)  # else it would bring energy
+    residuals = np.where(keeps[:, None], turned_too, residuals)
     after = after + turned
     if is_free:
         after = ds.compile(tree, (), "position_update", outputs="v_next")(q, after, values["dt"], np.zeros_like(v))

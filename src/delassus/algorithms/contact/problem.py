@@ -35,6 +35,9 @@ MOST_GAIN = 0.1
 PROXIMAL = 1e-9
 """What is added to mobilities by which impulses are found, relative to those of the point if loops were open."""
 
+ROUNDING = 32.0
+"""Least of that over the round-off of numbers: of what cannot move, loops leave a mobility of round-off."""
+
 
 class Outcome(NamedTuple):
     """Impulses, velocities of all rows after them, the kinetic energy (J) that they add, and residuals."""
@@ -166,10 +169,11 @@ class StepProblem:
                 self._stop_tangents(x)
         self.b, self.pyramid, self.turns = self._with_rates(1.0), pyramid, cast(Scalar, 1.0)
         # a little more: some rows cannot move, and what stays where it is solves a law whatever the step
-        least = [PROXIMAL * size + SQUARE_FLOOR for size in size_of]
+        proximal = max(PROXIMAL, ROUNDING * ops.epsilon)
+        least = [proximal * size + SQUARE_FLOOR for size in size_of]
         for x in self.points:
             for k in x.rows:
-                least[k] = PROXIMAL * maximum_of(ops, x.sizes(size_of)) + SQUARE_FLOOR
+                least[k] = proximal * maximum_of(ops, x.sizes(size_of)) + SQUARE_FLOOR
         # solutions do not depend on mobilities that scale laws
         self.own_mobility = [ops.derived(self.G[k][k] + size, 0.0) for k, size in enumerate(least)]
         self.mobility, self.blocks = list(self.own_mobility), list[PointBlock | PatchBlock]()

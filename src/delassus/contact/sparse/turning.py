@@ -232,7 +232,9 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     """``turning`` of one contact of a pair that has ``count`` contacts at the end of its path."""
     found, later, out, dt = data.contacts.found, data.space.work.later, data.contacts.turning, paths.dt
     i, j, x, gap = found.links[e, 0], found.links[e, 1], row_of(found.points, e), -found.depths[e]
-    r = same_later(k, e, count, 2.0 * paths.slop, data)
+    r = -1
+    if not slides_over_edge(k, count, 2.0 * paths.slop, data, paths):
+        r = same_later(k, e, count, 2.0 * paths.slop, data)
     is_same = r >= 0
     if not is_same:
         r = face_later(k, e, count, 2.0 * paths.slop, data)
@@ -288,22 +290,31 @@ def add_turning(data: Data) -> None:
 
 
 @compiled
+def slides_over_edge(k: int, count: int, closed: float, data: Data, paths: Paths) -> bool:
+    """Whether fewer contacts of a pair touch at the end of its path: none is the same then for certain.
+
+    A plane has no edge.
+    """
+    shapes, pair, ends, left = paths.colliders.shapes, data.space.pairs[k], data.space.ends, 0
+    if shapes[pair[0], KIND] == HALF_SPACE or shapes[pair[1], KIND] == HALF_SPACE:
+        return False
+    for e in range(ends[k], ends[k + 1]):
+        left += 1 if -data.contacts.found.depths[e] <= closed else 0
+    for r in range(count):
+        left -= 1 if -data.space.work.later[r, 7] <= closed else 0
+    return left > 0
+
+
+@compiled
 def same_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
     """Which of ``count`` contacts at the end of the path of a pair is contact ``e`` then; −1: none is for certain.
 
     Its gap is at most ``closed`` (m) and differs by at most `CHANGE` times as much at the end, where no other is deeper
     by more than ``closed``. Of such contacts it is nearest to where both bodies carry it, by less than half of the way
-    to any other; of those in one place it is the one with its gap. Where fewer touch then, as of what slides over an
-    edge, none is for certain.
+    to any other; of those in one place it is the one with its gap.
     """
     found, later, ends = data.contacts.found, data.space.work.later, data.space.ends
-    i, j, x, left = found.links[e, 0], found.links[e, 1], row_of(found.points, e), 0
-    for c in range(ends[k], ends[k + 1]):
-        left += 1 if -found.depths[c] <= closed else 0
-    for r in range(count):
-        left -= 1 if -later[r, 7] <= closed else 0
-    if left > 0:
-        return -1
+    i, j, x = found.links[e, 0], found.links[e, 1], row_of(found.points, e)
     middle = scaled(0.5, along(with_link(x, i, True, data), 1.0, with_link(x, j, True, data)))
     nearest, least, other, deepest = -1, math.inf, math.inf, -math.inf
     for r in range(count):

@@ -57,8 +57,8 @@ Vector = list["Scalar"]
 class Chord(NamedTuple):
     """Path of a link over a step, in axes of the world.
 
-    Its rotation (3 × 3) and origin (3) at both ends, its twist at the start, the ``way`` (3) of the origin, and
-    ``turn`` (3), the rotation vector (rad).
+    Its rotation (3 × 3) and origin (3) at both ends, its twist at the start, the ``way`` (3) of the origin and its
+    ``middle``, and ``turn`` (3), the rotation vector (rad).
     """
 
     R: Matrix
@@ -67,15 +67,15 @@ class Chord(NamedTuple):
     origin_end: Vector
     twist: Twist
     way: Vector
+    middle: Vector
     turn: Vector
 
     def of_shape(self, at: At, frame: Frame) -> Chord:
-        """The same of the origin of a shape, which goes straight: what is round rolls about it."""
+        """The same path with the ``way`` of the origin of a shape: what is round rolls about it."""
         arm = frame.on(at.tree).position[:, None]
         centre = plus(self.origin, column(at.ops, self.R @ at.ops.constant(arm)))
         end = self.to_end(at.ops, centre)
-        twist = Twist(self.velocity(centre), self.twist.angular)
-        return Chord(self.R, centre, self.R_end, end, twist, minus(end, centre), self.turn)
+        return self._replace(way=minus(end, centre), middle=[0.5 * (x + y) for x, y in zip(centre, end, strict=True)])
 
     def to_end(self, ops: Ops, x: Vector) -> Vector:
         """Where a point at ``x`` goes with the link."""
@@ -88,8 +88,7 @@ class Chord(NamedTuple):
 
     def way_of(self, x: Vector) -> Vector:
         """How far the point goes that is at ``x`` halfway (m)."""
-        arm = [a - 0.5 * (b + c) for a, b, c in zip(x, self.origin, self.origin_end, strict=True)]
-        return plus(self.way, cross_entries(self.turn, arm))
+        return plus(self.way, cross_entries(self.turn, minus(x, self.middle)))
 
 
 def chord_of(ops: Ops, R: Matrix, origin: Matrix, R_end: Matrix, origin_end: Matrix, twist: Twist) -> Chord:
@@ -100,7 +99,8 @@ def chord_of(ops: Ops, R: Matrix, origin: Matrix, R_end: Matrix, origin_end: Mat
     square = dot(turn, turn)  # of the sine; what follows begins the series of the angle over it
     over = 1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0 + square * (5.0 / 112.0)))
     start, end = column(ops, origin), column(ops, origin_end)
-    return Chord(R, start, R_end, end, twist, minus(end, start), [over * x for x in turn])
+    middle = [0.5 * (x + y) for x, y in zip(start, end, strict=True)]
+    return Chord(R, start, R_end, end, twist, minus(end, start), middle, [over * x for x in turn])
 
 
 class Place(NamedTuple):

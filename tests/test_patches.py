@@ -574,7 +574,7 @@ def test_what_has_no_patches_refuses_them(name):
         with pytest.raises(ConfigurationError, match=r"some of contact 0.* solver='nsgs'"):
             call()
     made = scene.constraints()
-    with pytest.raises(ConfigurationError, match=r"solver: .*'pgs', and torsional or rolling .*Contact\('ball'"):
+    with pytest.raises(ConfigurationError, match=r"solver: .* torsional or rolling .*'pgs' and Contact\('ball'"):
         ds.compile(scene.tree, made, "contact_step", solver="pgs")
     for derivative in (
         lambda: ds.compile(scene.tree, made, "contact_step_derivatives"),

@@ -15,6 +15,7 @@ from delassus.constraints.shapes.rays import ray_meets
 from delassus.contact.filters import link_of, moved_links
 from delassus.contact.scene import Scene
 from delassus.contact.scene_parts import pose_of
+from delassus.contact.sparse.energies import Energies
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.frozen import cached_property
@@ -294,6 +295,23 @@ class Sensing(Settable):
         v[at] = 0.0
         v[at] = np.linalg.solve(J[:, at], wanted - J @ v)
         self._v = v
+
+    def energy(self, q: ArrayLike | None = None, v: ArrayLike | None = None) -> Energies:
+        """Energies ``kinetic`` and ``potential`` (J, 0 at the origin) of half a step ago, as `v` is.
+
+        Those of now, or of states (..., nq) and (..., nv) of such a run.
+
+        Raises
+        ------
+        ConfigurationError
+            A state that the robots cannot have, or other leading axes of ``v`` than of ``q``.
+        """
+        tree = self.scene.tree
+        q, v = tree.check_configuration(self._q if q is None else q), tree.check_velocity(self._v if v is None else v)
+        if q.shape[:-1] != v.shape[:-1]:
+            wanted = f"the leading axes of q, {q.shape[:-1]}"
+            raise ConfigurationError("v", wanted, str(v.shape[:-1]), "One velocity for each configuration.")
+        return self._steps.energy(q, v)
 
     def half_kick(self) -> None:
         """Take ``v`` as the velocity at this time, and go back to that of the displacement before.

@@ -21,7 +21,6 @@ from delassus.contact.scene import Scene, check_scene
 from delassus.contact.scene_parts import check_points_alone
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import LIMIT, PATCHES, SOLVERS, TOLERANCE, ImpulseSolver
-from delassus.contact.sparse.energies import Energies
 from delassus.contact.sparse.records import Options
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, shown, unknown_name, warn
@@ -457,10 +456,6 @@ class Simulator(Sensing):
                 said = f"{k} contact problems in {n} steps were not solved to the tolerance: {status.text}"
                 warn(said, kind=f"contact problems: {status.name}")
         return None if record is None else record.finish(self)
-
-    def energy(self, q: Array | None = None, v: Array | None = None) -> Energies:
-        """Energies, ``kinetic``, ``potential`` (J, 0 at the origin), half a step ago as `v`; of states if given."""
-        return self._steps.energy(self.q if q is None else q, self.v if v is None else v)
 
     def get_state(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on, as arrays and numbers."""

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from rich.table import Table
-from scipy.spatial.transform import Rotation
 
 import delassus as ds
 from delassus.algorithms.contact.law import TUNING as STEP
@@ -209,6 +208,8 @@ def geometry(made: Problems) -> list[ContactPoint]:
 
 def _halfway(tree: ds.Tree, q: Array, later: Array, frame: Frame, x: Array) -> Array:
     """How far (n, 3) the points of shapes go that are at ``x`` (n, 3) halfway, while their origins go straight."""
+    from scipy.spatial.transform import Rotation
+
     T, E = (ds.forward_kinematics(tree, y, [frame])[:, 0] for y in (q, later))
     turn = Rotation.from_matrix(E[:, :3, :3] @ np.swapaxes(T[:, :3, :3], 1, 2)).as_rotvec()
     return np.asarray(E[:, :3, 3] - T[:, :3, 3] + np.cross(turn, x - 0.5 * (T[:, :3, 3] + E[:, :3, 3])))

@@ -90,7 +90,8 @@ def test_blocks_are_computed_on_gpus(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_killed_worker_loses_no_result(arm):
+def test_a_killed_worker_loses_no_result(arm, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # clusters set it for good
     da, distributed = pytest.importorskip("dask.array"), pytest.importorskip("distributed")
     tree, q, _ = arm
     kernel = ds.compile(tree, HAND)

@@ -115,7 +115,7 @@ def test_kernel_and_simulator_go_the_same_way(name):
     v0, tau = 0.3 * rng.normal(size=tree.nv), 0.2 * rng.normal(size=tree.nv)
     J = ds.frame_jacobian(tree, q0, ds.Frame(lowest.link, lowest.position), reference="local-world-aligned")[2]
     v0 -= J * (1.0 + J @ v0) / (J @ J)  # down at 1 m/s
-    for restitution in (0.0, 0.6):
+    for restitution in (0.6,) if name == "go1" else (0.0, 0.6):  # half a minute of compilation
         bouncing = [replace(c, restitution=restitution) for c in feet]
         sim = ds.Simulator(
             ds.Scene(tree, bouncing, ignore=scene.ignore), solver=None if name in PATCHES else "nsgs", tolerance=1e-11,

@@ -598,7 +598,7 @@ def what_turns(name, rng):
 TURNING = ("slides on a ball", "rolls on its rim", "spins on a belt", "on a turning table", "on one another",
            "planar", "free", "spins on a ball")  # fmt: skip
 
-AS_KERNELS = ("slides on a ball", "rolls on its rim", "spins on a belt", "planar")
+AS_KERNELS = ("rolls on its rim", "spins on a belt", "planar")
 """Of these, some without torsional and rolling friction that compiled steps are held to: rims, belts and robots."""
 
 ON_FACES = ("spins on a belt", "on one another")

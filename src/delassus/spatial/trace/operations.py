@@ -172,19 +172,19 @@ OPERATIONS: Mapping[int, Operation] = MappingProxyType({
         "sqrt", 18, False, np.sqrt, np.sqrt, "sqrt{f}({0})", CALL, "sqrt", _intrinsic("sqrt"),
         (lambda ops, x, y, a: ops.multiply(x, ops.divide(ops.number(0.5), y)),)),
     Op.SIN: Operation(
-        "trig", 40, False, sine, lambda x: np.minimum(x, 1.0), "{p}sin({0})", CALL, "sin", None,
+        "trig", 40, False, sine, lambda x: np.minimum(x, 1.0), "ds_sin({0})", CALL, "sin", None,
         (lambda ops, x, y, a: ops.multiply(x, ops.operation(Op.COS, a)),)),
     Op.COS: Operation(
-        "trig", 40, False, cosine, np.ones_like, "{p}cos({0})", CALL, "cos", None,
+        "trig", 40, False, cosine, np.ones_like, "ds_cos({0})", CALL, "cos", None,
         (lambda ops, x, y, a: ops.negate(ops.multiply(x, ops.operation(Op.SIN, a))),)),
     Op.COPYSIGN: Operation(
         "other", 3, True, lambda x, y: np.copysign(x, np.where(np.isnan(y), 1.0, y).astype(x.dtype)), lambda x, _: x,
-        "{p}copysign({0}, {1})", CALL, "copysign", _with_sign, (_signed, _zero)),
+        "ds_copysign({0}, {1})", CALL, "copysign", _with_sign, (_signed, _zero)),
     Op.MIN: Operation(
-        "other", 3, True, lambda a, b: np.where((b < a) | np.isnan(a), b, a), np.fmax, "{p}min({0}, {1})", CALL, "fmin",
+        "other", 3, True, lambda a, b: np.where((b < a) | np.isnan(a), b, a), np.fmax, "ds_min({0}, {1})", CALL, "fmin",
         _extreme(False), (_if_less(True), _if_less(False))),
     Op.MAX: Operation(
-        "other", 3, True, lambda a, b: np.where((b > a) | np.isnan(a), b, a), np.fmax, "{p}max({0}, {1})", CALL, "fmax",
+        "other", 3, True, lambda a, b: np.where((b > a) | np.isnan(a), b, a), np.fmax, "ds_max({0}, {1})", CALL, "fmax",
         _extreme(True), (_if_greater(True), _if_greater(False))),
     Op.LESS: Operation(
         "other", 3, True, lambda a, b: (a < b).astype(a.dtype), lambda x, _: np.ones_like(x),
@@ -197,12 +197,12 @@ OPERATIONS: Mapping[int, Operation] = MappingProxyType({
         lambda text, x, y, z: text.select(text.compare("une", x, text.constant(0.0)), y, z),
         (_zero, _if(True), _if(False))),
     Op.FMA: Operation(
-        "fma", 4, False, fused, fused, "{p}fma({0}, {1}, {2})", CALL, "", lambda text, x, y, z: text.fma(x, y, z), _FUSED),
+        "fma", 4, False, fused, fused, "ds_fma({0}, {1}, {2})", CALL, "", lambda text, x, y, z: text.fma(x, y, z), _FUSED),
     Op.FMS: Operation(
-        "fma", 4, False, lambda a, b, c: fused(a, b, -c), fused, "{p}fma({0}, {1}, -({2}))", CALL, "",
+        "fma", 4, False, lambda a, b, c: fused(a, b, -c), fused, "ds_fma({0}, {1}, -({2}))", CALL, "",
         lambda text, x, y, z: text.fma(x, y, text.negate(z)), _FUSED),
     Op.FNMA: Operation(
-        "fma", 4, False, lambda a, b, c: fused(-a, b, c), fused, "{p}fma(-({0}), {1}, {2})", CALL, "",
+        "fma", 4, False, lambda a, b, c: fused(-a, b, c), fused, "ds_fma(-({0}), {1}, {2})", CALL, "",
         lambda text, x, y, z: text.fma(text.negate(x), y, z), _FUSED),
 })
 # fmt: on

@@ -1,0 +1,399 @@
+"""A machine that runs programs without compiling them: it is compiled once for a processor and a type of numbers.
+
+It goes through the instructions of a program (`delassus.compiler.program.instructions`) and does each for a block of
+states, some vectors of lanes at a time. Each operation is emitted by the same text as in compiled programs, so that the
+bits are the same.
+
+=====================================  ==========================================================================
+``one(program, arrays, first, n)``     states one by one: a row of the workspace is a number
+``few(program, arrays, first, n)``     blocks; a row of the workspace is as many vectors as the block needs
+``many(program, arrays, first, n)``    the same, `TOGETHER` vectors at a time
+``span(program, arrays, first, n)``    whichever fits
+=====================================  ==========================================================================
+
+``program`` is an array of addresses and numbers, see `Field`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from delassus.compiler.program.instructions import WIDTH, Control
+from delassus.compiler.targets.llvm.operations import EMIT
+from delassus.compiler.targets.llvm.parts import ATTRIBUTES
+from delassus.compiler.targets.llvm.rows import transposed
+from delassus.compiler.targets.llvm.text import LlvmText
+from delassus.spatial.trace.operations import Op, arity
+from delassus.spatial.trace.sincos import sincos
+
+
+class Field(IntEnum):
+    """What a program is for the machine: an array of 64-bit numbers."""
+
+    CODE = 0
+    CONSTANTS = 1
+    N_CONSTANTS = 2
+    PLACES = 3
+    ARRAYS = 4
+    ARGUMENTS = 5
+    SIZES = 6
+    RESULTS = 7
+    MOST_STATES = 8
+
+
+TOGETHER = 4
+"""Vectors of a row that an instruction of ``many`` takes at a time."""
+
+BLOCK = 128
+"""States of a block at most."""
+
+WORKSPACE = 1 << 21
+"""Bytes of a workspace at most, which is on the stack."""
+
+
+def machine(scalar: str, lanes: int, has_fma: bool) -> str:
+    """Assembly of the machine."""
+    parts = [_Machine(scalar, 1, has_fma, 1, "one")]
+    if lanes > 1:
+        parts += [_Machine(scalar, lanes, has_fma, 1, "few"), _Machine(scalar, lanes, has_fma, TOGETHER, "many")]
+    texts = [part.function() for part in parts]
+    declarations = sorted({line for part in parts for line in part.declarations})
+    return "\n\n".join([*declarations, *texts, _span(lanes)]) + "\n"
+
+
+def _span(lanes: int) -> str:
+    """Blocks of nearly equal size; those of fewer states than there are lanes are run one by one."""
+    head = f"define void @span(ptr %program, ptr %arrays, i64 %first, i64 %n) {ATTRIBUTES} {{"
+    call = "(ptr %program, ptr %arrays, i64 %first, i64 %n)"
+    if lanes == 1:
+        return f"{head}\n  call void @one{call}\n  ret void\n}}"
+    return f"""{head}
+  %is.few = icmp slt i64 %n, {lanes}
+  br i1 %is.few, label %singly, label %blocks
+singly:
+  call void @one{call}
+  ret void
+blocks:
+  %most.at = getelementptr i64, ptr %program, i64 {Field.MOST_STATES:d}
+  %most = load i64, ptr %most.at
+  %above = sub i64 %most, 1
+  %sum = add i64 %n, %above
+  %count = udiv i64 %sum, %most
+  br label %block
+block:
+  %k = phi i64 [ 0, %blocks ], [ %next, %done ]
+  %next = add i64 %k, 1
+  %from.n = mul i64 %k, %n
+  %from = udiv i64 %from.n, %count
+  %to.n = mul i64 %next, %n
+  %to = udiv i64 %to.n, %count
+  %size = sub i64 %to, %from
+  %start = add i64 %first, %from
+  %is.short = icmp sle i64 %size, {2 * lanes}
+  br i1 %is.short, label %few, label %many
+few:
+  call void @few(ptr %program, ptr %arrays, i64 %start, i64 %size)
+  br label %done
+many:
+  call void @many(ptr %program, ptr %arrays, i64 %start, i64 %size)
+  br label %done
+done:
+  %last = icmp eq i64 %next, %count
+  br i1 %last, label %end, label %block
+end:
+  ret void
+}}"""
+
+
+class _Machine:
+    """One of the functions."""
+
+    def __init__(self, scalar: str, lanes: int, has_fma: bool, together: int, name: str) -> None:
+        self.text = LlvmText(lanes, scalar, has_fma, is_aligned=False)
+        self.lanes, self.together, self.name = lanes, together, name
+        self.bytes = self.text.bits // 8
+        self.align = f"align {self.bytes}"
+        self._labels = 0
+
+    @property
+    def declarations(self) -> set[str]:
+        """Intrinsics that the module must declare."""
+        return self.text.declarations
+
+    def _label(self, name: str) -> str:
+        self._labels += 1
+        return f"{name}{self._labels}"
+
+    def _do(self, line: str) -> str:
+        return self.text.instruction(line)
+
+    def _line(self, *lines: str) -> None:
+        self.text.lines += lines
+
+    def _field(self, field: Field, kind: str = "i64") -> str:
+        return self._do(f"load {kind}, ptr {self._do(f'getelementptr i64, ptr %program, i64 {field:d}')}")
+
+    def function(self) -> str:
+        """Assembly."""
+        unit = self.lanes * self.together
+        n_places, n_constants, constants = (
+            self._field(Field.PLACES), self._field(Field.N_CONSTANTS), self._field(Field.CONSTANTS, "ptr"),
+        )  # fmt: skip
+        if self.lanes == 1:
+            vectors, row = "1", str(self.bytes)
+            numbers = self._do(f"add i64 {n_places}, {n_constants}")
+            workspace = self._do(f"alloca i8, i64 {self._do(f'mul i64 {numbers}, {self.bytes}')}, align 64")
+            behind = self._do(f"getelementptr i8, ptr {workspace}, i64 {self._do(f'mul i64 {n_places}, {self.bytes}')}")
+            self._repeat_constants(behind, constants, n_constants)
+            repeated = behind
+        else:
+            rounded = self._do(f"add i64 %n, {unit - 1}")
+            units = self._do(f"udiv i64 {rounded}, {unit}")
+            vectors = self._do(f"mul i64 {units}, {self.together}")
+            row = self._do(f"mul i64 {vectors}, {self.lanes * self.bytes}")
+            workspace = self._do(f"alloca i8, i64 {self._do(f'mul i64 {n_places}, {row}')}, align 64")
+            width = self.lanes * self.bytes
+            repeated = self._do(f"alloca i8, i64 {self._do(f'mul i64 {n_constants}, {width}')}, align 64")
+            self._repeat_constants(repeated, constants, n_constants)
+        if self.lanes == 1:
+            state = self._begin_loop("state", "%n")
+            at = self._do(f"add i64 %first, {state}")
+        else:
+            at = "%first"
+        self._copy(workspace, repeated, n_places, row, at, vectors, is_in=True)
+        self._run(workspace, repeated, n_places, row, vectors)
+        self._copy(workspace, repeated, n_places, row, at, vectors, is_in=False)
+        if self.lanes == 1:
+            self._end_loop("state", "%n")
+        body = "\n".join(f"  {line}" for line in self.text.lines)
+        return (
+            f"define internal void @{self.name}(ptr %program, ptr %arrays, i64 %first, i64 %n) noinline {ATTRIBUTES} "
+            f"{{\n{body}\n  ret void\n}}"
+        )
+
+    # -- loops -------------------------------------------------------------------------------------------------------
+
+    def _begin_loop(self, name: str, count: str) -> str:
+        """Number from 0 on below a count, which may be zero; it is kept in memory."""
+        k = f"%{name}.at"
+        self._line(f"{k} = alloca i64", f"store i64 0, ptr {k}", f"br label %{name}.head", f"{name}.head:")
+        number = self._do(f"load i64, ptr {k}")
+        within = self._do(f"icmp slt i64 {number}, {count}")
+        self._line(f"br i1 {within}, label %{name}.body, label %{name}.end", f"{name}.body:")
+        self._numbers = {**getattr(self, "_numbers", {}), name: number}
+        return number
+
+    def _end_loop(self, name: str, count: str) -> None:
+        following = self._do(f"add i64 {self._numbers[name]}, 1")
+        self._line(f"store i64 {following}, ptr %{name}.at", f"br label %{name}.head", f"{name}.end:")
+
+    def _repeat_constants(self, repeated: str, constants: str, count: str) -> None:
+        k = self._begin_loop("constant", count)
+        place = self.text.row(constants, k)
+        self.text.store(self.text.load(place) if self.lanes == 1 else self.text.splat(place), self._do(f"getelementptr {self.text.vector}, ptr {repeated}, i64 {k}"))
+        self._end_loop("constant", count)
+
+    # -- arguments and results ---------------------------------------------------------------------------------------
+
+    def _copy(
+        self, workspace: str, repeated: str, n_places: str, row: str, at: str, vectors: str, is_in: bool
+    ) -> None:
+        """Bring arguments into the workspace, or take results out of it, array by array, square by square."""
+        name = "in" if is_in else "out"
+        begin = "0" if is_in else self._field(Field.ARGUMENTS)
+        end = self._field(Field.ARGUMENTS if is_in else Field.ARRAYS)
+        sizes, table = self._field(Field.SIZES, "ptr"), self._field(Field.RESULTS, "ptr")
+        number = f"%{name}.number"
+        self._line(f"{number} = alloca i64", f"store i64 0, ptr {number}")
+        count = self._do(f"sub i64 {end}, {begin}")
+        k = self._begin_loop(f"{name}.array", count)
+        array = self._do(f"add i64 {k}, {begin}")
+        size = self._do(f"load i64, ptr {self._do(f'getelementptr i64, ptr {sizes}, i64 {array}')}")
+        base = self._do(f"load ptr, ptr {self._do(f'getelementptr ptr, ptr %arrays, i64 {array}')}")
+        first = self._do(f"load i64, ptr {number}")  # number of the array's first number among all
+        self._line(f"store i64 {self._do(f'add i64 {first}, {size}')}, ptr {number}")
+        group = self._begin_loop(f"{name}.group", vectors)
+        state = self._state_of(group, at)
+        begin_of = self._do(f"mul i64 {state}, {size}")
+        source = self.text.row(base, begin_of)
+        shift = self._do(f"mul i64 {group}, {self.lanes * self.bytes}")
+
+        def place(entry: str) -> str:
+            """Address of the vector of a number of the array."""
+            of_all = self._do(f"add i64 {first}, {entry}")
+            if is_in:
+                return self._do(
+                    f"getelementptr i8, ptr {workspace}, i64 "
+                    + self._do(f"add i64 {self._do(f'mul i64 {of_all}, {row}')}, {shift}")
+                )
+            slot = self._do(f"load i32, ptr {self._do(f'getelementptr i32, ptr {table}, i64 {of_all}')}")
+            pointer, step = self._operand(slot, workspace, repeated, n_places, row)
+            return self._do(f"getelementptr i8, ptr {pointer}, i64 {self._do(f'mul i64 {step}, {group}')}")
+
+        if self.lanes > 1:
+            tiles = self._do(f"udiv i64 {size}, {self.lanes}")
+            done = self._do(f"mul i64 {tiles}, {self.lanes}")
+            tile = self._begin_loop(f"{name}.tile", tiles)
+            entry = self._do(f"mul i64 {tile}, {self.lanes}")
+            rows = []
+            for s in range(self.lanes):
+                of_state = self._do(f"add i64 {self._do(f'mul i64 {size}, {s}')}, {entry}")
+                rows.append(self.text.row(source, of_state))
+            entries = [self._do(f"add i64 {entry}, {e}") for e in range(self.lanes)]
+            if is_in:
+                for e, vector in zip(entries, transposed(self.text, [self.text.load(x) for x in rows]), strict=True):
+                    self.text.store(vector, place(e))
+            else:
+                vectors_of = transposed(self.text, [self.text.load(place(e)) for e in entries])
+                for vector, target in zip(vectors_of, rows, strict=True):
+                    self.text.store(vector, target)
+            self._end_loop(f"{name}.tile", tiles)
+        else:
+            done = "0"
+        left = self._do(f"sub i64 {size}, {done}")
+        k = self._begin_loop(f"{name}.left", left)
+        entry = self._do(f"add i64 {done}, {k}")
+        address = place(entry)
+        for s in range(self.lanes):
+            outside = self.text.row(source, self._do(f"add i64 {self._do(f'mul i64 {size}, {s}')}, {entry}"))
+            inside = self.text.row(address, s)
+            a, b = (outside, inside) if is_in else (inside, outside)
+            self._line(f"store {self.text.scalar} {self._do(f'load {self.text.scalar}, ptr {a}')}, ptr {b}")
+        self._end_loop(f"{name}.left", left)
+        self._end_loop(f"{name}.group", vectors)
+        self._end_loop(f"{name}.array", count)
+
+    def _state_of(self, group: str, at: str) -> str:
+        """First state of a vector: the last ones overlap those before them."""
+        if self.lanes == 1:
+            return at
+        whole = self._do(f"mul i64 {group}, {self.lanes}")
+        last = self._do(f"sub i64 %n, {self.lanes}")
+        within = self._do(f"icmp slt i64 {whole}, {last}")
+        return self._do(f"add i64 %first, {self._do(f'select i1 {within}, i64 {whole}, i64 {last}')}")
+
+    def _operand(self, slot: str, workspace: str, repeated: str, n_places: str, row: str) -> tuple[str, str]:
+        """Address of a place that is a slot or a constant, and how far its vectors are from one another."""
+        wide = self._do(f"zext i32 {slot} to i64")
+        if self.lanes == 1:  # constants lie behind the slots
+            return self.text.row(workspace, wide), "0"
+        width = self.lanes * self.bytes
+        beyond = self._do(f"sub i64 {wide}, {n_places}")
+        is_slot = self._do(f"icmp slt i64 {beyond}, 0")
+        base = self._do(f"select i1 {is_slot}, ptr {workspace}, ptr {repeated}")
+        k = self._do(f"select i1 {is_slot}, i64 {wide}, i64 {beyond}")
+        size = self._do(f"select i1 {is_slot}, i64 {row}, i64 {width}")
+        step = self._do(f"select i1 {is_slot}, i64 {width}, i64 0")
+        return self._do(f"getelementptr i8, ptr {base}, i64 {self._do(f'mul i64 {k}, {size}')}"), step
+
+    # -- instructions ------------------------------------------------------------------------------------------------
+
+    def _run(self, workspace: str, repeated: str, n_places: str, row: str, vectors: str) -> None:
+        """Go through the code."""
+        code = self._field(Field.CODE, "ptr")
+        kinds = [Control.COPY, Control.SINCOS, *(op for op in Op if EMIT[op] is not None)]
+        self._line("%at = alloca ptr", f"store ptr {code}, ptr %at", "%passes = alloca i64", "store i64 0, ptr %passes")
+        self._line("br label %next", "next:")
+        at = self._do("load ptr, ptr %at")
+        self._line(f"store ptr {self._do(f'getelementptr i32, ptr {at}, i64 {WIDTH}')}, ptr %at")
+        kind, made, *operands = (
+            self._do(f"load i32, ptr {self._do(f'getelementptr i32, ptr {at}, i64 {k}')}") for k in range(WIDTH)
+        )
+        every = [*kinds, Control.SKIP, Control.AGAIN, Control.END]
+        self._line(f"switch i32 {kind}, label %impossible [", *(f"  i32 {x:d}, label %do{x:d}" for x in every), "]")
+        self._line("impossible:", "unreachable")
+        args = (workspace, repeated, n_places, row)
+        for x in kinds:
+            self._line(f"do{x:d}:")
+            n = 1 if x in (Control.COPY, Control.SINCOS) else arity(x)
+            places = [self._operand(operand, *args) for operand in operands[:n]]
+            goals = [self._target(made, workspace, row)]
+            if x == Control.SINCOS:
+                goals.append(self._target(operands[1], workspace, row))
+            self._for_vectors(x, places, goals, vectors)
+            self._line("br label %next")
+        self._line(f"do{Control.SKIP:d}:")
+        self._jump(self._in_all(operands[0], workspace, row, vectors), at, made, -1, forward=True)
+        self._line(f"do{Control.AGAIN:d}:")
+        passes = self._do(f"add i64 {self._do('load i64, ptr %passes')}, 1")
+        is_last = self._do(f"icmp eq i64 {passes}, {self._do(f'zext i32 {operands[1]} to i64')}")
+        ends = self._do(f"or i1 {is_last}, {self._in_all(operands[0], workspace, row, vectors)}")
+        self._line(f"store i64 {self._do(f'select i1 {ends}, i64 0, i64 {passes}')}, ptr %passes")
+        self._jump(self._do(f"xor i1 {ends}, true"), at, made, 0, forward=False)
+        self._line(f"do{Control.END:d}:")
+
+    def _jump(self, condition: str, at: str, distance: str, _: int, forward: bool) -> None:
+        numbers = self._do(f"mul i64 {self._do(f'zext i32 {distance} to i64')}, {WIDTH if forward else -WIDTH}")
+        there = self._do(f"getelementptr i32, ptr {at}, i64 {numbers}")
+        following = self._do(f"getelementptr i32, ptr {at}, i64 {WIDTH}")
+        self._line(f"store ptr {self._do(f'select i1 {condition}, ptr {there}, ptr {following}')}, ptr %at")
+        self._line("br label %next")
+
+    def _target(self, slot: str, workspace: str, row: str) -> str:
+        wide = self._do(f"zext i32 {slot} to i64")
+        if self.lanes == 1:
+            return self.text.row(workspace, wide)
+        return self._do(f"getelementptr i8, ptr {workspace}, i64 {self._do(f'mul i64 {wide}, {row}')}")
+
+    def _for_vectors(self, kind: int, places: list[tuple[str, str]], goals: list[str], vectors: str) -> None:
+        """An operation for all vectors of its rows."""
+        if self.lanes == 1:
+            self._emit(kind, [place for place, _ in places], goals)
+            return
+        name, width = self._label("over"), self.lanes * self.bytes
+        end = self._do(f"getelementptr i8, ptr {goals[0]}, i64 {self._do(f'mul i64 {vectors}, {width}')}")
+        self._line(f"br label %{name}.start", f"{name}.start:", f"br label %{name}", f"{name}:")
+        pointers = []
+        for k, (start, step) in enumerate([*places, *((goal, str(width)) for goal in goals)]):
+            p = f"%{name}.p{k}"
+            self._line(f"{p} = phi ptr [ {start}, %{name}.start ], [ {p}.next, %{name} ]")
+            pointers.append((p, step))
+        steps = []
+        for p, step in pointers:
+            several = str(self.together * width) if step == str(width) else None
+            steps.append((p, step, several))
+        n = len(places)
+        at = [[p for p, _ in pointers]]
+        for _ in range(self.together - 1):
+            at.append([
+                self._do(f"getelementptr i8, ptr {p}, i64 {step}") for p, (_, step) in zip(at[-1], pointers, strict=True)
+            ])  # fmt: skip
+        loaded = [[self.text.load(p) for p in some[:n]] for some in at]
+        for values, some in zip(loaded, at, strict=True):
+            self._emit_values(kind, values, some[n:])
+        for k, (p, step) in enumerate(pointers):
+            self._line(f"{p}.next = getelementptr i8, ptr {at[-1][k]}, i64 {step}")
+        finished = self._do(f"icmp eq ptr %{name}.p{n}.next, {end}")
+        self._line(f"br i1 {finished}, label %{name}.end, label %{name}", f"{name}.end:")
+
+    def _emit(self, kind: int, addresses: list[str], goals: list[str]) -> None:
+        self._emit_values(kind, [self.text.load(x) for x in addresses], goals)
+
+    def _emit_values(self, kind: int, values: list[str], goals: list[str]) -> None:
+        if kind == Control.COPY:
+            made = (values[0],)
+        elif kind == Control.SINCOS:
+            made = sincos(self.text, values[0])
+        else:
+            emit = EMIT[kind]
+            assert emit is not None
+            made = (emit(self.text, *values),)
+        for value, goal in zip(made, goals, strict=True):
+            self.text.store(value, goal)
+
+    def _in_all(self, slot: str, workspace: str, row: str, vectors: str) -> str:
+        """Whether a place is not zero in all states."""
+        target = self._target(slot, workspace, row)
+        if self.lanes == 1:
+            return self.text.compare("une", self.text.load(target), self.text.constant(0.0))
+        name = self._label("all")
+        self._line(f"br label %{name}.start", f"{name}.start:", f"br label %{name}", f"{name}:")
+        self._line(f"%{name}.k = phi i64 [ 0, %{name}.start ], [ %{name}.next, %{name} ]")
+        self._line(f"%{name}.found = phi i1 [ true, %{name}.start ], [ %{name}.both, %{name} ]")
+        value = self.text.load(self._do(f"getelementptr {self.text.vector}, ptr {target}, i64 %{name}.k"))
+        bits = self.text.compare("une", value, self.text.constant(0.0))
+        whole = self._do(f"icmp eq i{self.lanes} {self._do(f'bitcast {self.text.mask} {bits} to i{self.lanes}')}, -1")
+        self._line(f"%{name}.both = and i1 %{name}.found, {whole}", f"%{name}.next = add i64 %{name}.k, 1")
+        finished = self._do(f"icmp eq i64 %{name}.next, {vectors}")
+        self._line(f"br i1 {finished}, label %{name}.end, label %{name}", f"{name}.end:")
+        return f"%{name}.both"

@@ -34,10 +34,10 @@ class Field(IntEnum):
     CONSTANTS = 1
     N_CONSTANTS = 2
     PLACES = 3
-    ARRAYS = 4
-    ARGUMENTS = 5
-    SIZES = 6
-    RESULTS = 7
+    RESULTS = 4
+    SIZES = 5
+    ARRAYS = 6
+    ARGUMENTS = 7
     MOST_STATES = 8
 
 
@@ -289,45 +289,61 @@ class _Machine:
     # -- instructions ------------------------------------------------------------------------------------------------
 
     def _run(self, workspace: str, repeated: str, n_places: str, row: str, vectors: str) -> None:
-        """Go through the code."""
+        """Go through the code, run by run of instructions of a kind."""
         code = self._field(Field.CODE, "ptr")
         kinds = [Control.COPY, Control.SINCOS, *(op for op in Op if EMIT[op] is not None)]
-        self._line("%at = alloca ptr", f"store ptr {code}, ptr %at", "%passes = alloca i64", "store i64 0, ptr %passes")
-        self._line("br label %next", "next:")
-        at = self._do("load ptr, ptr %at")
-        self._line(f"store ptr {self._do(f'getelementptr i32, ptr {at}, i64 {WIDTH}')}, ptr %at")
-        kind, made, *operands = (
-            self._do(f"load i32, ptr {self._do(f'getelementptr i32, ptr {at}, i64 {k}')}") for k in range(WIDTH)
-        )
+        self._line("%passes = alloca i64", "store i64 0, ptr %passes", "br label %begin", "begin:", "br label %next")
+        self._line("next:", "")
+        at_next = len(self.text.lines) - 1
+        comes_from = [(code, "begin")]
+        kind = self._do("load i32, ptr %at")
+        count = self._do(f"load i32, ptr {self._do('getelementptr i32, ptr %at, i64 1')}")
+        body = self._do("getelementptr i32, ptr %at, i64 2")
+        numbers = self._do(f"mul i64 {self._do(f'zext i32 {count} to i64')}, {WIDTH}")
+        end = self._do(f"getelementptr i32, ptr {body}, i64 {numbers}")
         every = [*kinds, Control.SKIP, Control.AGAIN, Control.END]
         self._line(f"switch i32 {kind}, label %impossible [", *(f"  i32 {x:d}, label %do{x:d}" for x in every), "]")
         self._line("impossible:", "unreachable")
         args = (workspace, repeated, n_places, row)
         for x in kinds:
-            self._line(f"do{x:d}:")
+            name = f"do{x:d}"
+            self._line(f"{name}:", f"br label %{name}.each", f"{name}.each:")
+            p = f"%{name}.p"
+            self._line(f"{p} = phi ptr [ {body}, %{name} ], [ {p}.next, %{name}.last ]")
+            made, *operands = self._operands(p)
             n = 1 if x in (Control.COPY, Control.SINCOS) else arity(x)
             places = [self._operand(operand, *args) for operand in operands[:n]]
             goals = [self._target(made, workspace, row)]
             if x == Control.SINCOS:
                 goals.append(self._target(operands[1], workspace, row))
             self._for_vectors(x, places, goals, vectors)
-            self._line("br label %next")
+            self._line(f"br label %{name}.last", f"{name}.last:")
+            self._line(f"{p}.next = getelementptr i32, ptr {p}, i64 {WIDTH}")
+            finished = self._do(f"icmp eq ptr {p}.next, {end}")
+            self._line(f"br i1 {finished}, label %{name}.done, label %{name}.each", f"{name}.done:", "br label %next")
+            comes_from.append((end, f"{name}.done"))
         self._line(f"do{Control.SKIP:d}:")
-        self._jump(self._in_all(operands[0], workspace, row, vectors), at, made, -1, forward=True)
-        self._line(f"do{Control.AGAIN:d}:")
+        distance, flag, times, _ = self._operands(body)
+        is_set = self._in_all(flag, workspace, row, vectors)
+        comes_from.append((self._jump(is_set, end, distance), "skip.done"))
+        self._line("br label %skip.done", "skip.done:", "br label %next", f"do{Control.AGAIN:d}:")
+        distance, flag, times, _ = self._operands(body)
         passes = self._do(f"add i64 {self._do('load i64, ptr %passes')}, 1")
-        is_last = self._do(f"icmp eq i64 {passes}, {self._do(f'zext i32 {operands[1]} to i64')}")
-        ends = self._do(f"or i1 {is_last}, {self._in_all(operands[0], workspace, row, vectors)}")
+        is_last = self._do(f"icmp eq i64 {passes}, {self._do(f'zext i32 {times} to i64')}")
+        ends = self._do(f"or i1 {is_last}, {self._in_all(flag, workspace, row, vectors)}")
         self._line(f"store i64 {self._do(f'select i1 {ends}, i64 0, i64 {passes}')}, ptr %passes")
-        self._jump(self._do(f"xor i1 {ends}, true"), at, made, 0, forward=False)
-        self._line(f"do{Control.END:d}:")
+        comes_from.append((self._jump(self._do(f"xor i1 {ends}, true"), end, distance), "again.done"))
+        self._line("br label %again.done", "again.done:", "br label %next", f"do{Control.END:d}:")
+        self.text.lines[at_next] = f"%at = phi ptr {', '.join(f'[ {x}, %{block} ]' for x, block in comes_from)}"
 
-    def _jump(self, condition: str, at: str, distance: str, _: int, forward: bool) -> None:
-        numbers = self._do(f"mul i64 {self._do(f'zext i32 {distance} to i64')}, {WIDTH if forward else -WIDTH}")
-        there = self._do(f"getelementptr i32, ptr {at}, i64 {numbers}")
-        following = self._do(f"getelementptr i32, ptr {at}, i64 {WIDTH}")
-        self._line(f"store ptr {self._do(f'select i1 {condition}, ptr {there}, ptr {following}')}, ptr %at")
-        self._line("br label %next")
+    def _operands(self, p: str) -> list[str]:
+        """Numbers of the instruction at an address."""
+        return [self._do(f"load i32, ptr {self._do(f'getelementptr i32, ptr {p}, i64 {k}')}") for k in range(WIDTH)]
+
+    def _jump(self, condition: str, end: str, distance: str) -> str:
+        """Where the code goes on: so many numbers behind, where a condition holds."""
+        there = self._do(f"getelementptr i32, ptr {end}, i64 {self._do(f'sext i32 {distance} to i64')}")
+        return self._do(f"select i1 {condition}, ptr {there}, ptr {end}")
 
     def _target(self, slot: str, workspace: str, row: str) -> str:
         wide = self._do(f"zext i32 {slot} to i64")

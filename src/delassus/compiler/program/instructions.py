@@ -1,20 +1,21 @@
 """A program as arrays of whole numbers that an evaluator runs: instructions, and where arguments and results lie.
 
-An instruction is a row of five numbers: kind, place of what it makes, places of its operands. Places number the rows of
-a workspace: arguments first, then what stages set for others, then what a pass of a loop keeps apart, then slots that
-values share one after the other, then constants. Bodies of calls are written out, row by row.
+Instructions of a kind that follow one another are a run: the kind, their number, and for each the place of what it
+makes and the places of its operands. Places number the rows of a workspace: arguments first, then what stages set for
+others, then what a pass of a loop keeps apart, then slots that values share one after the other, then constants. Bodies
+of calls are written out, row by row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.compiler.passes.schedule import reorder
 from delassus.compiler.program.program import Program, Stage
 from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.operations import Op, arity
@@ -27,14 +28,20 @@ class Control(IntEnum):
     SINCOS = 1
     """Sine to the place, cosine to that of the second operand."""
     SKIP = 18
-    """Go on so many instructions behind (the place), where the first operand is not zero in all states."""
+    """Go on so many numbers behind (the place), where the first operand is not zero in all states."""
     AGAIN = 19
-    """Go back by so many instructions (the place), at most as often as the second operand says."""
+    """Go back by so many where the first operand is zero in some, at most as often as the second one says."""
     END = 20
 
 
-WIDTH = 5
+WIDTH = 4
 """Numbers of an instruction."""
+
+HEAD = 2
+"""Numbers before the first instruction of a run."""
+
+COLUMN = 1 << 40
+"""Places from here on stand for columns of a row of calls."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,12 +50,11 @@ class Instructions:
 
     Attributes
     ----------
-    code : (n, 5) array of int32
+    code : (n,) array of int32
+        Runs of instructions.
     constants : (k,) array of float
     n_places : int
-        Of the workspace, constants not counted, which follow.
-    sizes : (arrays,) array of int64
-        Numbers of a state in each argument and result, in order.
+        Of the workspace, without the constants, which follow.
     results : (numbers of all results,) array of int32
         Place of each number of each result.
     """
@@ -56,58 +62,79 @@ class Instructions:
     code: NDArray[np.int32]
     constants: NDArray[np.float64]
     n_places: int
-    sizes: NDArray[np.int64]
     results: NDArray[np.int32]
 
 
 def instructions(program: Program) -> Instructions:
-    """Lay a program out."""
+    """Lay a program out, with as many instructions of a kind side by side as there can be."""
     return _Layout(program).made()
 
 
 class _Layout:
-    """``first`` is the first slot; constants are numbered from −1 downwards until all slots are known."""
+    """``first`` is a slot for what nothing reads; constants are numbered from −1 downwards until all slots are known."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.first_apart = program.n_inputs + program.n_values
         self.first = self.first_apart + max((len(s.targets) for s in program.before if s.is_loop), default=0)
-        self.n_places = self.first + 1  # the first slot takes what nothing reads
+        self.n_places = self.first + 1
         self._constants: dict[str, int] = {}
         self._values: list[float] = []
 
     def made(self) -> Instructions:
         """All of it."""
-        code: list[NDArray[np.int64]] = []
-        waiting: list[tuple[int, int, int]] = []  # where to skip from, the flag, and the pass it belongs to
-        for k, stage in enumerate(self.program.before):
+        code: list[NDArray[np.int64]] = []  # rows of kind and instruction
+        before = self.program.before
+        skips: list[tuple[int, int]] = []  # a skip, and what it skips to, as numbers in the list
+        for k, stage in enumerate(before):
             flag = stage.targets[-1] if stage.is_loop else stage.unless
-            is_first = stage.is_loop or k == 0 or self.program.before[k - 1].unless != flag
-            if flag is not None and is_first:
-                waiting.append((sum(map(len, code)), len(code), flag))
-                code.append(np.zeros((1, WIDTH), np.int64))
+            begins = stage.is_loop or k == 0 or before[k - 1].is_loop or before[k - 1].unless != flag
+            if flag is not None and begins:
+                start = len(code)
+                code.append(np.array([[Control.SKIP, 0, flag, 0, 0]]))
             code += self._stage(stage)
-            is_last = stage.is_loop or k + 1 == len(self.program.before) or self.program.before[k + 1].unless != flag
-            if flag is not None and is_last:
-                start, at, of = waiting.pop()
-                behind = sum(map(len, code)) - start
-                if stage.is_loop:
-                    code.append(np.array([[Control.AGAIN, behind - 1, of, stage.times, 0]]))
-                    behind += 1
-                code[at][0] = Control.SKIP, behind, of, 0, 0
-        rows, made = self._graph(self.program.graph, {}, keep=True)
-        outputs = [made[k] for k in self.program.graph.flat_outputs()]
+            if stage.is_loop:
+                code.append(np.array([[Control.AGAIN, start, flag, stage.times, 0]]))
+            ends = stage.is_loop or k + 1 == len(before) or before[k + 1].is_loop or before[k + 1].unless != flag
+            if flag is not None and ends:
+                skips.append((start, len(code)))
+        rows, outputs = self._graph(self.program.graph, {}, keep=True)
         code += [rows, np.array([[Control.END, 0, 0, 0, 0]])]
-        whole = np.concatenate(code)
-        whole[:, 1:][whole[:, 1:] < 0] = self.n_places - 1 - whole[:, 1:][whole[:, 1:] < 0]
-        results = [outputs[k] for r in self.program.results for k in r.entries]
+        results = np.array([outputs[k] for r in self.program.results for k in r.entries], dtype=np.int64)
         return Instructions(
-            whole.astype(np.int32),
-            np.array(self._values, dtype=float),
-            self.n_places,
-            np.array([x.size for x in (*self.program.arguments, *self.program.results)], dtype=np.int64),
-            np.array([k if k >= 0 else self.n_places - 1 - k for k in results], dtype=np.int32),
-        )
+            self._runs(code, skips), np.array(self._values, dtype=float), self.n_places,
+            self._numbered(results).astype(np.int32),
+        )  # fmt: skip
+
+    def _numbered(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Places with constants behind the slots."""
+        return np.where(places < 0, self.n_places - 1 - places, places)
+
+    def _runs(self, code: list[NDArray[np.int64]], skips: list[tuple[int, int]]) -> NDArray[np.int32]:
+        """Runs of all instructions; jumps begin runs and are followed by others."""
+        lengths = np.array([len(rows) for rows in code])
+        first = np.concatenate([[0], np.cumsum(lengths)])  # row of each part
+        whole = np.concatenate(code)
+        kinds = whole[:, 0]
+        is_head = np.ones(len(kinds), dtype=bool)
+        is_head[1:] = (kinds[1:] != kinds[:-1]) | (kinds[1:] >= Control.SKIP)
+        is_head[first[[k for pair in skips for k in (pair[0] + 1, pair[1])]]] = True
+        at = WIDTH * np.arange(len(kinds) + 1) + HEAD * np.append(np.cumsum(is_head) - is_head, is_head.sum())
+        whole[:, 1:] = self._numbered(whole[:, 1:])
+        ends = {start: end for start, end in skips}
+        for k, rows in enumerate(code):
+            if rows[0, 0] == Control.SKIP if len(rows) else False:
+                whole[first[k], 1] = at[first[ends[k]]] - at[first[k] + 1]
+            elif rows[0, 0] == Control.AGAIN if len(rows) else False:
+                whole[first[k], 1] = at[first[rows[0, 1] + 1]] - at[first[k] + 1]
+        made = np.zeros(at[-1], dtype=np.int32)
+        heads = np.flatnonzero(is_head)
+        made[at[heads]] = kinds[heads]
+        made[at[heads] + 1] = np.diff(np.append(heads, len(kinds)))
+        body = at[:-1] + HEAD * is_head
+        for k in range(WIDTH):
+            made[body + k] = whole[:, 1 + k]
+        return made
 
     def _constant(self, value: float) -> int:
         if value.hex() not in self._constants:
@@ -116,49 +143,41 @@ class _Layout:
         return self._constants[value.hex()]
 
     def _stage(self, stage: Stage) -> Iterator[NDArray[np.int64]]:
+        first = COLUMN + len(stage.calls[0]) if stage.calls else self.first_apart
+        goals: dict[int, list[int]] = {}
+        for position, k in enumerate(stage.graph.flat_outputs()):
+            goals.setdefault(k, []).append(
+                first + position if stage.calls or stage.is_loop else stage.targets[position]
+            )
+        rows, _ = self._graph(stage.graph, goals, inputs=COLUMN if stage.calls else 0)
         if not stage.calls:
-            first = self.first_apart if stage.is_loop else None
-            goals: dict[int, list[int]] = {}
-            for position, (k, target) in enumerate(zip(stage.graph.flat_outputs(), stage.targets, strict=True)):
-                goals.setdefault(k, []).append(target if first is None else first + position)
-            yield self._graph(stage.graph, goals)[0]
-            if first is not None:
+            yield rows
+            if stage.is_loop:
                 copies = [(Control.COPY, target, first + k, 0, 0) for k, target in enumerate(stage.targets)]
                 yield np.array(copies, dtype=np.int64)
             return
-        # operands and results of a row stand for numbers below those of all slots, and are replaced row by row
-        n_given, n_made, start = len(stage.calls[0]), len(stage.graph.flat_outputs()), 1 << 40
-        goals = {}
-        for position, k in enumerate(stage.graph.flat_outputs()):
-            goals.setdefault(k, []).append(start + n_given + position)
-        rows, _ = self._graph(stage.graph, goals, inputs=start)
-        table = np.array([[*operands, *targets] for operands, targets in stage.runs(0)], dtype=np.int64)
-        is_column = rows[:, 1:] >= start
-        columns = np.where(is_column, rows[:, 1:] - start, 0)
-        assert table.shape[1] == n_given + n_made
-        for row in table:
-            own = rows.copy()
-            own[:, 1:] = np.where(is_column, row[columns], rows[:, 1:])
-            yield own
+        is_column = rows >= COLUMN
+        columns = np.where(is_column, rows - COLUMN, 0)
+        for operands, targets in stage.runs(0):
+            yield np.where(is_column, np.array([*operands, *targets], dtype=np.int64)[columns], rows)
 
     def _graph(
         self, graph: Graph, goals: dict[int, list[int]], inputs: int = 0, keep: bool = False
-    ) -> tuple[NDArray[np.int64], dict[int, int]]:
-        """Instructions of straight-line code, and places of its nodes: with goals of some, or all outputs kept."""
+    ) -> tuple[NDArray[np.int64], list[int]]:
+        """Instructions of straight-line code, and places of its outputs: with goals of some, or all outputs kept."""
+        order = kinds_together(graph)
+        new = {k: i for i, k in enumerate(order)}
+        goals = {new[k]: some for k, some in goals.items()}
+        graph = reorder(graph, order)
         nodes, values = graph.nodes(), graph.value.tolist()
-        outputs = set(graph.flat_outputs())
-        left = np.zeros(len(nodes) + 1, dtype=np.int64)
+        outputs = set(graph.flat_outputs()) if keep else set[int]()
+        uses = np.zeros(len(nodes) + 1, dtype=np.int64)
         for operands in (graph.a, graph.b, graph.c):
-            np.add.at(left, operands[(graph.op >= Op.ADD) & (operands >= 0)], 1)
-        uses: list[int] = left.tolist()
-        place: dict[int, int] = {}
-        free: list[int] = []
-        angles: dict[tuple[int, int], int] = {}
-        for k, (op, a, *_) in enumerate(nodes):
-            if op in (Op.SIN, Op.COS):
-                angles[op, a] = k
-        rows: list[tuple[int, int, int, int, int]] = []
-        slots = self.first + 1
+            np.add.at(uses, operands[(graph.op >= Op.ADD) & (operands >= 0)], 1)
+        left: list[int] = uses.tolist()
+        angles = {(op, a): k for k, (op, a, *_) in enumerate(nodes) if op in (Op.SIN, Op.COS)}
+        place, free, slots = dict[int, int](), list[int](), self.first + 1
+        rows: list[tuple[int, ...]] = []
 
         def room(k: int) -> int:
             nonlocal slots
@@ -169,11 +188,6 @@ class _Layout:
             slots += 1
             return slots - 1
 
-        def done(k: int) -> None:
-            uses[k] -= 1
-            if not uses[k] and nodes[k][0] >= Op.ADD and k not in goals and not (keep and k in outputs):
-                free.append(place[k])
-
         for k, (op, a, b, c) in enumerate(nodes):
             if op == Op.INPUT:
                 place[k] = inputs + a
@@ -182,33 +196,49 @@ class _Layout:
                 place[k] = self._constant(values[k])
                 continue
             operands = (a, b, c)[: arity(op)]
-            if k in place:  # with its other half
-                done(a)
-                continue
-            if op in (Op.SIN, Op.COS):
-                both = [angles.get((kind, a)) for kind in (Op.SIN, Op.COS)]
-                for half in both:
-                    if half is not None:
-                        place[half] = room(half)
+            both = [angles.get((kind, a)) for kind in (Op.SIN, Op.COS)] if op in (Op.SIN, Op.COS) else [k]
+            if k not in place and len(both) == 2:
+                place |= {half: room(half) for half in both if half is not None}
                 sine, cosine = (self.first if half is None else place[half] for half in both)
                 rows.append((Control.SINCOS, sine, place[a], cosine, 0))
-                done(a)
-                for half in both:
-                    rows += [(Control.COPY, goal, place[half], 0, 0) for goal in goals.get(half, [])[1:]] if half else []
-                continue
             at = [place[x] for x in operands] + [0] * (3 - len(operands))
             for x in operands:
-                done(x)
-            place[k] = room(k)
-            rows.append((op, place[k], *at))
-            rows += [(Control.COPY, goal, place[k], 0, 0) for goal in goals.get(k, [])[1:]]
-        for k, some in goals.items():
-            if nodes[k][0] < Op.ADD:
-                rows += [(Control.COPY, goal, place[k], 0, 0) for goal in some]
+                left[x] -= 1
+                if not left[x] and nodes[x][0] >= Op.ADD and x not in goals and x not in outputs:
+                    free.append(place[x])
+            if len(both) == 1:
+                place[k] = room(k)
+                rows.append((op, place[k], *at))
+            rows += [(Control.COPY, goal, place[k], 0, 0) for goal in goals.get(k, ())[1:]]
+        leaves = {k: some for k, some in goals.items() if nodes[k][0] < Op.ADD}
+        rows += [(Control.COPY, goal, place[k], 0, 0) for k, some in leaves.items() for goal in some]
         self.n_places = max(self.n_places, slots)
-        return np.array(rows, dtype=np.int64).reshape(-1, WIDTH), place
+        return np.array(rows, dtype=np.int64).reshape(-1, 1 + WIDTH), [place[k] for k in graph.flat_outputs()]
 
 
-def argument_starts(sizes: Sequence[int]) -> list[int]:
-    """Place of the first number of each argument."""
-    return [*accumulate(sizes, initial=0)][:-1]
+def kinds_together(graph: Graph) -> list[int]:
+    """Order of the nodes in which as many as can be made at once are made of the kind of which there are most."""
+    nodes = graph.nodes()
+    operands = [node[1 : 1 + arity(node[0])] for node in nodes]
+    users: list[list[int]] = [[] for _ in nodes]
+    waits = [0] * len(nodes)
+    for k, of_node in enumerate(operands):
+        for x in set(of_node):
+            if nodes[x][0] >= Op.ADD:
+                users[x].append(k)
+                waits[k] += 1
+    order = [k for k, node in enumerate(nodes) if node[0] < Op.ADD]
+    ready: dict[int, list[int]] = {}
+    for k, node in enumerate(nodes):
+        if node[0] >= Op.ADD and not waits[k]:
+            ready.setdefault(Op.SIN if node[0] == Op.COS else node[0], []).append(k)
+    while ready:
+        kind = max(ready, key=lambda op: len(ready[op]))
+        made = ready.pop(kind)
+        order += made
+        for k in made:
+            for user in users[k]:
+                waits[user] -= 1
+                if not waits[user]:
+                    ready.setdefault(Op.SIN if nodes[user][0] == Op.COS else nodes[user][0], []).append(user)
+    return order

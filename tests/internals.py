@@ -94,4 +94,5 @@ from delassus.spatial.trace import interpret as interpreter
 from delassus.spatial.trace.graph import Builder, Graph
 from delassus.spatial.trace.interpret import SEMANTICS, interpret
 from delassus.spatial.trace.operations import COMMUTATIVE, LEAVES, Op, arity
+from delassus.spatial.trace.sincos import LIMIT
 from delassus.spatial.trace.trace_ops import TraceOps

@@ -22,6 +22,7 @@ from internals import (
     Program,
     Result,
     arity,
+    host,
     interpret_program,
     object_code,
     optimise,
@@ -96,6 +97,10 @@ def reference(program, *arguments):
 def loaded(text):
     """Machine code of assembly for this processor, ready to be called."""
     return Code(object_code(text))
+
+
+FUSING = ("-mfma",) if host().has_fma and host().triple.startswith("x86_64") else ()
+"""Flags with which C fuses what this processor can."""
 
 
 def same(actual, expected):

@@ -22,13 +22,18 @@ LEAST = 2.0**-1021
 
 
 def fused(x: NDArray[Any], y: NDArray[Any], z: NDArray[Any]) -> NDArray[Any]:
-    """``x y + z`` rounded once to the type of the arrays: float64 or float32; shapes broadcast."""
-    x, y, z = np.broadcast_arrays(x, y, z)
+    """``x y + z`` rounded once to the type of the arrays, float64 or float32, else twice; shapes broadcast."""
+    if x.dtype not in (np.float64, np.float32):
+        return np.asarray(x * y + z)
+    with np.errstate(all="ignore"):
+        return _rounded_once(*np.broadcast_arrays(*np.atleast_1d(x, y, z))).reshape(np.broadcast(x, y, z).shape)
+
+
+def _rounded_once(x: NDArray[Any], y: NDArray[Any], z: NDArray[Any]) -> NDArray[Any]:
     plain = np.where(np.isinf(z) & np.isfinite(x) & np.isfinite(y), z, x * y + z)
     if x.dtype == np.float32:  # the product is exact in float64
-        with np.errstate(all="ignore"):
-            exact = _to_odd(*_two_sum(x.astype(float) * y, z.astype(float))).astype(np.float32)
-            return np.where(np.isfinite(exact) & np.isfinite(plain), exact, plain)
+        exact = _to_odd(*_two_sum(x.astype(float) * y, z.astype(float))).astype(np.float32)
+        return np.where(np.isfinite(exact) & np.isfinite(plain), exact, plain)
     is_rounded = np.isfinite(x) & np.isfinite(y) & np.isfinite(z) & (x != 0) & (y != 0)
     if not is_rounded.any():
         return plain

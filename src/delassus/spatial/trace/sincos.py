@@ -242,13 +242,13 @@ class Arrays:
 
 
 def sine(x: NDArray[Any]) -> NDArray[Any]:
-    """Sines of an array, to the bit those of all targets."""
-    return _of_array(x, 0)
+    """Sines of an array, of float64 and float32 to the bit those of all targets."""
+    return _of_array(x, 0) if x.dtype in (np.float64, np.float32) else np.sin(x)
 
 
 def cosine(x: NDArray[Any]) -> NDArray[Any]:
-    """Cosines of an array, to the bit those of all targets."""
-    return _of_array(x, 1)
+    """Cosines of an array, of float64 and float32 to the bit those of all targets."""
+    return _of_array(x, 1) if x.dtype in (np.float64, np.float32) else np.cos(x)
 
 
 def _of_array(x: NDArray[Any], which: int) -> NDArray[Any]:

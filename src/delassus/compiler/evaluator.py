@@ -9,6 +9,7 @@ bits are the same.
 ``few(program, arrays, first, n)``     blocks; a row of the workspace is as many vectors as the block needs
 ``many(program, arrays, first, n)``    the same, `TOGETHER` vectors at a time
 ``span(program, arrays, first, n)``    whichever fits
+``span{k}(arrays, first, n)``          the same for the program in place k of ``programs``, as compiled code has it
 =====================================  ==========================================================================
 
 ``program`` is an array of addresses and numbers, see `Field`.
@@ -16,9 +17,16 @@ bits are the same.
 
 from __future__ import annotations
 
+import ctypes
+import json
 from enum import IntEnum
+from functools import cache
 
-from delassus.compiler.program.instructions import WIDTH, Control
+import numpy as np
+
+from delassus.compiler.machine import cache as disk
+from delassus.compiler.machine.cpu import Code, host, object_code, versions
+from delassus.compiler.program.instructions import WIDTH, Control, Instructions
 from delassus.compiler.targets.llvm.operations import EMIT
 from delassus.compiler.targets.llvm.parts import ATTRIBUTES
 from delassus.compiler.targets.llvm.rows import transposed
@@ -48,7 +56,10 @@ BLOCK = 128
 """States of a block at most."""
 
 WORKSPACE = 1 << 21
-"""Bytes of a workspace at most, which is on the stack."""
+"""Bytes of a workspace at most, which is on the stack; of a program that is longer, blocks are smaller."""
+
+PROGRAMS = 128
+"""Programs for which a copy of the machine has functions."""
 
 
 def machine(scalar: str, lanes: int, has_fma: bool) -> str:
@@ -58,7 +69,18 @@ def machine(scalar: str, lanes: int, has_fma: bool) -> str:
         parts += [_Machine(scalar, lanes, has_fma, 1, "few"), _Machine(scalar, lanes, has_fma, TOGETHER, "many")]
     texts = [part.function() for part in parts]
     declarations = sorted({line for part in parts for line in part.declarations})
-    return "\n\n".join([*declarations, *texts, _span(lanes)]) + "\n"
+    programs = f"@programs = global [{PROGRAMS} x ptr] zeroinitializer"
+    return "\n\n".join([programs, *declarations, *texts, _span(lanes), *map(_span_of, range(PROGRAMS))]) + "\n"
+
+
+def _span_of(k: int) -> str:
+    """``span`` of a program."""
+    return f"""define void @span{k}(ptr %arrays, i64 %first, i64 %n) {ATTRIBUTES} {{
+  %at = getelementptr ptr, ptr @programs, i64 {k}
+  %program = load ptr, ptr %at
+  call void @span(ptr %program, ptr %arrays, i64 %first, i64 %n)
+  ret void
+}}"""
 
 
 def _span(lanes: int) -> str:
@@ -413,3 +435,89 @@ class _Machine:
         finished = self._do(f"icmp eq i64 %{name}.next, {vectors}")
         self._line(f"br i1 {finished}, label %{name}.end, label %{name}", f"{name}.end:")
         return f"%{name}.both"
+
+
+# -- programs --------------------------------------------------------------------------------------------------------
+
+
+class _Copies:
+    """Copies of the machine for numbers of a type, each with places for `PROGRAMS`."""
+
+    def __init__(self, dtype: str) -> None:
+        scalar = "double" if dtype == "float64" else "float"
+        this = host()
+        text = machine(scalar, this.lanes(dtype), this.has_fma)
+        processor = f"{this.triple} {this.cpu} {this.features}"
+        key = disk.cache_key(evaluator=text, processor=processor, versions=versions())
+        self._object = disk.fetch(key, lambda: object_code(text), f"the evaluator of programs in {dtype}")
+        self._free: list[tuple[Code, int]] = []
+
+    def take(self) -> tuple[Code, int]:
+        """A copy, and a place there that is free."""
+        if not self._free:
+            code = Code(self._object)
+            self._free += [(code, k) for k in range(PROGRAMS)]
+        return self._free.pop()
+
+    def give_back(self, code: Code, k: int) -> None:
+        """Free a place."""
+        self._free.append((code, k))
+
+
+@cache
+def _copies(dtype: str) -> _Copies:
+    return _Copies(dtype)
+
+
+class Evaluated:
+    """A program that the evaluator runs; it stands where machine code does.
+
+    Parameters
+    ----------
+    laid_out : Instructions
+    sizes : sequence of int
+        Numbers of a state in each argument and result, of which ``n_arguments`` are arguments.
+    dtype : str
+    """
+
+    def __init__(self, laid_out: Instructions, sizes: tuple[int, ...], n_arguments: int, dtype: str) -> None:
+        constants = laid_out.constants.astype(dtype)
+        lanes, item = host().lanes(dtype), constants.itemsize
+        states = max(lanes, min(BLOCK, WORKSPACE // max(1, laid_out.n_places * item)) // lanes * lanes)
+        self._kept = laid_out, constants, np.array(sizes, dtype=np.int64)
+        fields = {
+            Field.CODE: laid_out.code.ctypes.data, Field.CONSTANTS: constants.ctypes.data,
+            Field.N_CONSTANTS: len(constants), Field.PLACES: laid_out.n_places,
+            Field.RESULTS: laid_out.results.ctypes.data, Field.SIZES: self._kept[2].ctypes.data,
+            Field.ARRAYS: len(sizes), Field.ARGUMENTS: n_arguments, Field.MOST_STATES: states,
+        }  # fmt: skip
+        self._record = np.array([fields[field] for field in Field], dtype=np.int64)
+        self._copies = _copies(dtype)
+        self._code, self._k = self._copies.take()
+        place = self._code.address_of_data("programs") + 8 * self._k
+        ctypes.c_int64.from_address(place).value = self._record.ctypes.data
+
+    def __del__(self) -> None:
+        if hasattr(self, "_k"):
+            self._copies.give_back(self._code, self._k)
+
+    def address(self, function: str) -> int:
+        """Address of ``span``."""
+        assert function == "span", function
+        return self._code.address(f"span{self._k}")
+
+
+def packed(laid_out: Instructions) -> bytes:
+    """Bytes of a program that is laid out."""
+    arrays = laid_out.code, laid_out.constants, laid_out.results
+    head = json.dumps([laid_out.n_places, *(len(x) for x in arrays)]).encode() + b"\n"
+    return head + b"".join(x.tobytes() for x in (laid_out.constants, laid_out.code, laid_out.results))
+
+
+def unpacked(content: bytes) -> Instructions:
+    """The inverse."""
+    head, _, body = content.partition(b"\n")
+    n_places, n_code, n_constants, n_results = json.loads(head)
+    constants = np.frombuffer(body[: 8 * n_constants], dtype=np.float64)
+    numbers = np.frombuffer(body[8 * n_constants :], dtype=np.int32)
+    return Instructions(numbers[:n_code].copy(), constants, n_places, numbers[n_code : n_code + n_results].copy())

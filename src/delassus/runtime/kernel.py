@@ -34,6 +34,9 @@ from delassus.runtime.rollouts.loop import Feedback, run_steps
 from delassus.runtime.threads import CHUNKS, at_once, number_of, over_states
 
 
+_span_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
 class Kernel(AnyKernel):
     """Compiled function of a batch of states; made by `delassus.compile`.
 
@@ -102,7 +105,7 @@ class Kernel(AnyKernel):
         Where results divide, one more pointer is for the reciprocal condition of each state. The code is for all
         numbers of states that are below `lanes`, or for all others: it is compiled when it is first asked for.
         """
-        return self.code.of(check_whole("states", states, "", least=1)).address("batch")
+        return self.code.compiled(check_whole("states", states, "", least=1)).address("batch")
 
     def _call(
         self,
@@ -260,10 +263,12 @@ class Kernel(AnyKernel):
         rcond = [np.empty(batch, dtype=self.dtype)] if self.has_rcond else []
         if n:
             code, number = self.code.of(n), number_of(threads, n * self.operations.total, is_helped=True)
-            types = [ctypes.c_int64, *[ctypes.c_void_p] * len(self._strides)]
-            run: Any = ctypes.CFUNCTYPE(None, *types)(code.address("batch"))
-            run.code = code  # which must stay while it runs, on whatever thread
+            span = _span_type(code.address("span"))
             every = [*arrays, *results, *rcond]
+
+            def run(states: int, *addresses: int, code: Any = code) -> None:  # code must stay while it runs
+                span((ctypes.c_int64 * len(addresses))(*addresses), 0, states)
+
             over_states(run, every, self._strides, n, number, self.lanes, code.address("span"), self.operations.total)
         return rcond
 

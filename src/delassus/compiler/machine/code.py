@@ -10,11 +10,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
-from functools import cache
+from functools import cache, cached_property
 from hashlib import sha256
+from math import prod
+from typing import Literal
 
+from delassus.compiler.evaluator import Evaluated, packed, unpacked
 from delassus.compiler.machine import cache as disk
 from delassus.compiler.machine.cpu import Code, host, object_code, versions
+from delassus.compiler.program.instructions import instructions
 from delassus.compiler.program.pipeline import make_program
 from delassus.compiler.program.program import Program
 from delassus.compiler.targets.llvm.module import llvm_module
@@ -38,6 +42,11 @@ def _forget() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
+
+
+def waits() -> Literal["wait", "never"]:
+    """Whether calls wait for machine code, as the environment variable ``DELASSUS_COMPILE`` says."""
+    return "never" if os.environ.get("DELASSUS_COMPILE", "wait") == "never" else "wait"
 
 
 class KnownProgram:
@@ -95,14 +104,40 @@ class MachineCode(KnownProgram):
         self.spans = (ctypes.c_int64 * 2)()
         super().__init__(asked, dtype, reason)
 
-    def of(self, states: int) -> Code:
-        """Code for so many states, one at least: functions ``batch`` and ``span``, for no others than are alike."""
+    def of(self, states: int) -> Code | Evaluated:
+        """What runs so many states, one at least, and no others than are alike: function ``span``."""
+        by_lanes = states >= self.lanes
+        code = self._codes[by_lanes]
+        if code is None and waits() == "never":
+            return self.evaluated
+        return self.compiled(states) if code is None else code
+
+    def compiled(self, states: int) -> Code:
+        """Machine code for so many states: functions ``batch`` and ``span``."""
         by_lanes = states >= self.lanes
         code = self._codes[by_lanes]
         if code is None:
             with one_at_a_time():
                 code = self._codes[by_lanes] or self._fetched(by_lanes)
         return code
+
+    @cached_property
+    def evaluated(self) -> Evaluated:
+        """The program as the evaluator runs it."""
+        with one_at_a_time():
+            content = disk.fetch(_key(self._asked, self._dtype, target="evaluator"), self._laid_out, self._what)
+        asked = self._asked
+        sizes = [a.size for a in asked.arguments] + [prod(asked.shape_of(o)) for o in asked.outputs]
+        sizes += [1] * self.has_rcond
+        made = Evaluated(unpacked(content), tuple(sizes), len(asked.arguments), self._dtype)
+        for by_lanes in (False, True):
+            self.spans[by_lanes] = self.spans[by_lanes] or made.address("span")
+        return made
+
+    def _laid_out(self) -> bytes:
+        program = self._program or self._made_program()
+        with _garbage_left():
+            return packed(instructions(program))
 
     def _fetched(self, by_lanes: bool) -> Code:
         lanes = self.lanes if by_lanes else 1

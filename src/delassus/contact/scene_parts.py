@@ -24,7 +24,7 @@ from delassus.model.description import unique_name
 from delassus.model.edit.combine import ON_THE_WORLD, SEPARATOR, mount
 from delassus.model.edit.massless import Massless
 from delassus.model.keyframe import Keyframe
-from delassus.model.kinematics import world_poses
+from delassus.model.kinematics import HEAVY, world_poses
 from delassus.model.mechanisms import free_body
 from delassus.model.shapes import Collider, Mesh, Shape, Solid
 from delassus.model.topology import Placement
@@ -40,10 +40,6 @@ Root = Literal["floating", "fixed"]
 
 SAMPLES, ALWAYS = 100, 0.95
 """Random configurations in which pairs are looked at; a pair that touches in more than this part of them is ignored."""
-
-HEAVY = 1e10
-"""Inertia of bodies that the user moves over the largest of others, where it is not infinite: loops and contacts change
-their velocity by as much less."""
 
 NEAR, FAR = 10.0, 1000.0
 """Gaps up to which a floor is looked for below a robot, at first and at last, over the size of its colliders."""

@@ -9,7 +9,8 @@ the Runge-Kutta pair of Bogacki and Shampine (orders 3 and 2), as long as an est
 with ``q̈`` the acceleration without loops, ``ρ`` the rate ``J̇ v``, ``G = J M⁻¹ Jᵀ`` of the rows ``J`` of the loops, and
 the velocity ``w`` in the axes of the start of the step, which do not turn. After each sub-step the error of the loops'
 positions and velocities is taken back, along displacements of least kinetic energy. The errors that count are those of
-the energy, ``vᵀ M δw + q̈ᵀ M δu``, and the gap of the loops before it is taken back.
+the energy, ``vᵀ M δw + q̈ᵀ M δu``, and the gap of the loops before it is taken back. Bodies that the user moves have no
+energy there (`delassus.model.kinematics.HEAVY`): all of it would be theirs.
 
 A pass of the one loop is a stage: at the start of the step with its velocity, and once more with what loops leave of it
 if that is another one; then three for each sub-step that is tried.
@@ -32,6 +33,7 @@ from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.loops.impulses import LoopImpulses
 from delassus.algorithms.operational_space_compliance import straight_accelerations, straight_drift
+from delassus.model.kinematics import heavy_links
 from delassus.spatial.dual_ops import Dual, Rates, rates_of, value
 from delassus.spatial.joints import Joint
 from delassus.spatial.motion import chosen, column, dot, from_entries, minus, plus, plus_scaled
@@ -133,6 +135,7 @@ class SubSteps:
             self._joints.append((tree.joints[i], tree.q_slices[i], sv, slice(n, n + sv.stop - sv.start)))
             self.dofs += range(sv.start, sv.stop)
         self.n_rows = sum(motion.problem.constraints[k].size for k in loops)
+        self._heavy = [k for i in heavy_links(tree) for k in range(tree.v_slices[i].start, tree.v_slices[i].stop)]
         sizes = [x for k in loops for x in motion.problem.row_sizes(k)]
         self._sizes = [motion.problem.length**2 * self.ops.select(self.ops.less(0.0, x), x, 1.0) for x in sizes]
 
@@ -161,12 +164,13 @@ class SubSteps:
         taken, along = (column(ops, ops.take(x, None, (0,))) for x in (impulses, rates))
 
         def square(x: Sequence[Scalar]) -> Scalar:
-            over = column(ops, self._over(space, from_entries(ops, x)))
+            light = [0.0 if k in self._heavy else y for k, y in enumerate(x)]
+            over = column(ops, self._over(space, from_entries(ops, light)))
             return dot(over, over)
 
         return Stage(
-            self._chart_rate(u, w), w_rate, plus(u, self._chart_rate(u, back)), w_end, errors, dot(of_v, of_v),
-            dot(taken, along), square(columns[1]), dot(of_qdd, of_qdd),
+            self._chart_rate(u, w), w_rate, plus(u, self._chart_rate(u, back)), w_end, errors,
+            square(v) if self._heavy else dot(of_v, of_v), dot(taken, along), square(columns[1]), dot(of_qdd, of_qdd),
             lambda x: _root(ops, square(self._of_tree(x))),
         )  # fmt: skip
 

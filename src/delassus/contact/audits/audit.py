@@ -25,12 +25,12 @@ from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.contact.audits.mujoco import Softness, mujoco_step
 from delassus.contact.audits.step import ContactStep
 from delassus.contact.formulations.problem import ContactSolution
-from delassus.contact.scene_parts import HEAVY
 from delassus.contact.solvers.double_double import ROUNDING, cone_distance, de_saxce, natural_map
 from delassus.contact.solvers.registry import TOLERANCE
 from delassus.errors import ConfigurationError
 from delassus.frozen import Explained, Frozen
 from delassus.model.check import check_number
+from delassus.model.kinematics import HEAVY
 from delassus.spatial.rotations import Array
 
 

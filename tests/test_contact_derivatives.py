@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Capsule, Collider, HalfSpace, Mesh, Scene, Sphere
+from delassus.contact import Capsule, Collider, HalfSpace, Mesh, Scene, SolverStatus, Sphere
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -27,6 +27,10 @@ SLIDER = """<robot name="slider"><link name="rail"/><link name="slider"><inertia
 <inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link><joint name="x" type="prismatic">
 <parent link="rail"/><child link="slider"/><axis xyz="1 0 0"/><limit lower="-1" upper="1" effort="9" velocity="9"/>
 <dynamics friction="6"/></joint></robot>"""
+
+WEDGE = """<mujoco><worldbody><body name="arm"><joint type="hinge" axis="1 2 0.5"/>
+<inertial pos="0.1 0 0.1" mass="2" diaginertia="0.1 0.2 0.3"/><body name="hand"><joint type="slide" axis="2 -1 1"/>
+<inertial pos="0 0 0" mass="1" diaginertia="0.1 0.1 0.1"/></body></body></worldbody></mujoco>"""
 
 BLOCKS = """<robot name="blocks"><link name="rail"/>{}</robot>"""
 BLOCK = """<link name="{name}"><inertial><mass value="1"/><inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/>
@@ -459,6 +463,43 @@ def test_a_pyramid_on_corners_has_one_derivative_of_its_velocity():
     assert (status == ds.DynamicsStatus.SOLVED).all()
     apart = np.abs(found[4][:, 6:, 6:] - found[4][-1, 6:, 6:]).max(axis=(1, 2))
     assert apart.max() < 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["groove", "wedge"])
+def test_bounces_whose_impulses_are_not_unique(name):
+    """Two balls in a groove, and a ball that two joints hold in all directions: friction wedges them.
+
+    Restitution gives back a part of normal impulses, which are then any of many: so are velocities. Without friction
+    impulses are unique, and so are derivatives.
+    """
+    tilts = ([0.4, 0.0, 1.0], [-0.4, 0.0, 1.0]) if name == "groove" else ([0.0, 0.0, 1.0],)
+    if name == "groove":
+        tree, places = ds.mechanisms.free_body(1.0, INERTIA, name="body"), ([-0.1, 0.0, 0.0], [0.1, 0.0, 0.0])
+        q, v = np.array([0, 0, 0, 0, 0, 0, 1.0]), np.array([0.1, 0.2, -1.0, 0.1, 0.2, 0.3])
+    else:
+        tree, places, q, v = ds.load(WEDGE), ([0.3, 0.1, 0.2],), np.array([0.2, 0.1]), np.array([1.0, -1.5])
+    how, link, colliders = {"friction": 2.0, "restitution": 0.5}, tree.link_names[-1], []
+    for place, tilt in zip(places, tilts, strict=True):
+        normal = np.array(tilt) / np.linalg.norm(tilt)
+        across = np.cross(normal, [1.0, 0.0, 0.0]) / np.linalg.norm(normal[1:])
+        ground = ds.forward_kinematics(tree, q, ds.Frame(link, place))[:3, 3] - 0.05002 * normal
+        turn = np.array([np.cross(across, normal), across, normal]).T
+        colliders += [Collider(link, Sphere(0.05), place, **how), Collider("world", HalfSpace(), ground, turn, **how)]
+    scene, none = Scene(tree, colliders), np.zeros(tree.nv)
+    kernel = ds.compile(tree, scene.constraints(), "contact_step_derivatives", friction="input", **TIGHT)
+    n_points = kernel.arguments[-1].size
+    for friction in (2.0, 0.0):
+        found = kernel(q, v, np.zeros(kernel.arguments[2].shape), none, DT, np.full(n_points, friction))
+        sim = ds.Simulator(scene.with_material(friction=friction), q0=q, v0=v, dt=DT, tolerance=1e-12)
+        sim.step()
+        of_scene = sim.step_derivatives()
+        assert (sim.impulses[:, 2] > 0.5).all() and of_scene.distance == pytest.approx(found[-1], rel=1e-6)
+        if friction > 0.0:
+            assert found[-1] == 0.0 and of_scene.status is SolverStatus.NOT_DIFFERENTIABLE
+        else:
+            assert found[-1] > 1e-4 and of_scene.status is SolverStatus.CONVERGED
+            np.testing.assert_allclose(found[4], np.asarray(of_scene.A), atol=1e-8 * np.abs(found[4]).max())
 
 
 @pytest.mark.slow

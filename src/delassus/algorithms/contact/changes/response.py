@@ -81,6 +81,7 @@ class Response:
             root = self._loops.kept(root)
         inverse = ops.product(ops.transpose(root), root, symmetric=True)
         self.Phi, self.N, self.is_unique = inverse, ops.zeros(nv, len(self.rows)), cast(Scalar, 1.0)
+        self.any_normals: list[AnyNormals] = []
         if not self.rows:
             return
         G = ops.take(step.space.G, self.rows, self.rows)
@@ -98,7 +99,7 @@ class Response:
             else:
                 R = ops.take(step.space.along_rows(root), self.rows, None)
             law = PointLaws(ops, self.modes, G, R, step.size_of[: len(self.rows)] if step.loops else None)
-        self._law, self.N, self.is_unique = law, law.N, law.is_unique
+        self._law, self.N, self.is_unique, self.any_normals = law, law.N, law.is_unique, law.any_normals
         self.Phi = inverse - ops.product(law.along, law.R)
 
     def with_positions(self) -> Matrix:
@@ -135,6 +136,15 @@ class Response:
         B = ops.take(ops.block_diagonal([mode.B for mode in self.modes]), None, normals)
         return -(ops.transpose(ops.take(J, self.rows, None)) @ (B @ (diagonal(ops, parts) @ floors)))
 
+    def is_unique_with(self, bounces: Sequence[Scalar], compression: Response, J: Matrix) -> Scalar:
+        """1 where velocities are unique after a decompression that gives back parts (n) of the impulses of another."""
+        ops, is_unique = self._ops, self.is_unique
+        for normals, any_way, whole in compression.any_normals:
+            floors = self.Phi @ self.momentum_of_floors(diagonal(ops, bounces), J)
+            free, most = _trace(ops, floors @ normals, any_way), _trace(ops, floors, whole)
+            is_unique = is_unique * (1.0 - ops.less(ROUNDING * ops.epsilon * most, free))
+        return is_unique
+
 
 def at_joints(ops: Ops, tree: Tree, values: Mapping[int, Scalar]) -> dict[tuple[int, int], Matrix]:
     """Diagonal blocks of the mass matrix that hold values at degrees of freedom, of links that have some."""
@@ -150,6 +160,17 @@ def together(
 ) -> dict[tuple[int, int], Matrix]:
     """Sums of blocks of the mass matrix, ``other`` ones on its diagonal."""
     return {**one, **{at: ops.sym_add(one[at], block) if at in one else block for at, block in other.items()}}
+
+
+class AnyNormals(NamedTuple):
+    """Changes of normal impulses that change no velocity of what they act on: a map (n × k) of any numbers.
+
+    Covariances of these (k × k), and (n × n) of the terms that they are sums of.
+    """
+
+    normals: Matrix
+    any_way: Matrix
+    whole: Matrix
 
 
 class Space(NamedTuple):
@@ -221,6 +242,7 @@ class PointLaws:
         self.R, self._normals = R, ops.take(Q, range(2, 3 * len(modes), 3), None)
         self.N = self.along = ops.product(ops.transpose(R), Q)
         self.is_unique: Scalar = 1.0
+        self.any_normals: list[AnyNormals] = []
 
     def normal_impulses(self, V: Matrix, sigma: Matrix) -> Matrix:
         """Changes (n × k) with the motion of points and of rows."""
@@ -247,6 +269,9 @@ class WrenchLaws:
     Friction of normal impulses is ``f = Σ s S⁻¹ x``, the part of ``b`` that is not in ``c``. Where ``s`` is no linear
     function of ``c``, impulses that move no normal move the space along the rest: ``Σ s S⁻¹ sᵀ − β_s Δ β_sᵀ``, with
     ``β_s = β − Uᵀ``. Velocities ``Rᵀ K f`` are not unique then, and ``is_unique`` is 0.
+
+    Normal impulses are any where ``cᵀ x = 0``, with the covariance ``S⁻¹ − Γᵀ Δ Γ``, and along what ``U G E β`` makes
+    zero: see `any_normals`.
     """
 
     def __init__(
@@ -259,6 +284,7 @@ class WrenchLaws:
         W, U, beta, sizes = list[Matrix](), list[Matrix](), list[Matrix](), list[Scalar]()
         T, Gamma, normals = ops.zeros(d, 3 * n), ops.zeros(d, 3 * n), ops.zeros(d, n)
         slides, any_way = list[Matrix](), list[Matrix]()
+        at_normals, of_normals, firm_normals = ops.zeros(d, n), ops.zeros(n, n), [cast(Scalar, 0.0)] * n
         for space in given:
             size = ops.shape(space.motion)[0]
             rows = range(first, first + size)
@@ -270,6 +296,8 @@ class WrenchLaws:
                 spring = mode.B @ (diagonal(ops, [x for x, _ in soft]) @ mode.C)
                 firm = diagonal(ops, [x * (1.0 / mode.mobility) for _, x in soft])
                 stiff, along = firm @ mode.C, back @ (mode.B - ops.transpose(mode.axes))
+                firm_normals[k] = soft[2][1] * (1.0 / mode.mobility)
+                at_normals = at_normals + ops.put(ops.take(along, None, (2,)), (d, n), rows, (k,))
                 springs = springs + back @ (spring @ X)
                 T = T + ops.put(back @ spring, (d, 3 * n), rows, range(3 * k, 3 * k + 3))
                 hard = ops.sym_add(hard, ops.sym_product(back, (ops.transpose(mode.C) @ stiff) @ X))
@@ -290,11 +318,14 @@ class WrenchLaws:
                 own = ops.take(reduced, None, range(2 * size + 3 * at, 2 * size + 3 * at + 3))
                 Gamma = Gamma + ops.put(own @ modes[k].C, (d, 3 * n), rows, range(3 * k, 3 * k + 3))
                 normals = normals + ops.put(ops.take(own, None, (2,)), (d, n), rows, (k,))
+            told = ops.take(normals, rows, None)
+            of_normals = ops.sym_add(of_normals, ops.sym_product(ops.transpose(told), diagonal(ops, pivots) @ told))
         self._W, self._U, self._T, self._Gamma = ops.block_diagonal(W), ops.block_diagonal(U), T, Gamma
         E = inverted(ops, ops.eye(d) + self._W @ G)
         UG, E_beta = self._U @ G, E @ ops.block_diagonal(beta)
         UGE, none = UG @ E, [1.0 - ops.less(0.0, size) for size in sizes]
-        over = inverted_with_exchanges(ops, UG @ E_beta + diagonal(ops, none), plus(sizes, none))
+        held = UG @ E_beta + diagonal(ops, none)
+        over = inverted_with_exchanges(ops, held, plus(sizes, none))
         L = E_beta @ over
         K, back = E - L @ UGE, ops.transpose(self.R)
         self._ops, self._normals = ops, ops.transpose(normals) @ ops.hstack([over @ UGE, -over])
@@ -303,6 +334,20 @@ class WrenchLaws:
         self.is_unique = 1.0 - ops.less(ROUNDING * ops.epsilon * whole, free)
         self.along = both[0] @ self._W + both[1] @ self._U
         self.N = ops.product(ops.hstack(both), ops.vstack([T, Gamma]))
+        left = [1.0 - ops.less(0.0, dot(row, row)) for row in ops.entries(over)]  # rows that hold nothing more
+        along = (ops.eye(d) - ops.product(over, held)) @ diagonal(ops, left)
+        back = ops.transpose(normals)
+        terms = (
+            [[x * x for x in row] for row in ops.entries(back)],
+            [[x * x for x in row] for row in ops.entries(along)],
+        )
+        sizes = [sum(row, cast(Scalar, 0.0)) for row in ops.entries(ops.matrix(terms[0]) @ ops.matrix(terms[1]))]
+        firm = diagonal(ops, firm_normals)
+        answer = ops.eye(n) - back @ (over @ (UGE @ at_normals))
+        self.any_normals = [
+            AnyNormals(answer, ops.sym_subtract(firm, of_normals), firm),
+            AnyNormals(back @ along, ops.eye(d), diagonal(ops, sizes)),
+        ]
 
     def normal_impulses(self, V: Matrix, sigma: Matrix) -> Matrix:
         """Changes (n × k) with the motion of points and of rows."""

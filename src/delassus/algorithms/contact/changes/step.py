@@ -316,10 +316,15 @@ class StepChanges:
         unmoved = self._beside(nv, v=ops.eye(nv))
         times, kick = self._impact_time(impact, unmoved)
         v, floors, dv = impact.start, None, unmoved + kick
-        start = dv
+        start, bounces = dv, cast(list[Scalar], [0.0 if e is None else e for *_, e in step.points])
+        compression = None
         for solved in impact.phases:
             response = Response(step.instant, solved)
-            self._are_unique = ops.select(impact.struck, self._are_unique * response.is_unique, self._are_unique)
+            unique = response.is_unique
+            if compression is not None:
+                unique = response.is_unique_with(bounces, compression, self._J)
+            compression = response
+            self._are_unique = ops.select(impact.struck, self._are_unique * unique, self._are_unique)
             gained = minus(solved.velocity, v)
             changes, rho = self._at_rest(gained, solved.velocity, varied.impulses(response, solved.impulses), True)
             rho = rho - ops.product(self._M, dv)
@@ -332,7 +337,6 @@ class StepChanges:
             v = solved.velocity
             if floors is not None:
                 break
-            bounces: list[Scalar] = [0.0 if e is None else e for *_, e in step.points]
             pressed = diagonal(ops, solved.outcome.p[2 : 3 * len(bounces) : 3])
             with_restitution = pressed @ varied.rates([e for *_, e in varied.points])
             floors = diagonal(ops, bounces) @ normals + self._beside(len(bounces), given=with_restitution)

@@ -379,6 +379,11 @@ def audited(v0, change=lambda **given: given, **lengths):
     return audit(ContactStep(**change(**given)), tolerance=1e-8)
 
 
+def adding(more):
+    """What adds to arrays of a step."""
+    return lambda **given: given | {key: given[key] + x for key, x in more.items()}
+
+
 def test_audits_judge_all_friction_of_a_patch():
     """Steps of ours are right; a torque that is larger, turned around, or not allowed at all is found."""
     spin, roll = [0.2, 0.1, 0, 1.0, -3.0, 5.0], [0.3, 0, 0, 0, 3.0, 0]
@@ -387,6 +392,19 @@ def test_audits_judge_all_friction_of_a_patch():
         found = audited(v0, torsional=torsional, rolling=rolling)
         assert found.verdict.name == "RIGHT", str(found)
     assert audited(spin, torsional=0.02, friction=0.0).verdict.name == "RIGHT"
+    strays = {
+        "tangent without friction": ("impulses", MASS, 0.02, 0.0),
+        "torque without length": ("angular_impulses", INERTIA, 0.02, MU),
+        "torque of a point": ("angular_impulses", INERTIA, 0.0, MU),
+    }
+    for name, (key, unit, torsional, friction) in strays.items():
+        for size, verdict in ((1e-14, "RIGHT"), (1e-6, "WRONG")):  # round-off, and a hundred times what is tolerated
+            more = {key: np.array([size * unit, 0, 0])}
+            found = audited(spin, adding(more), torsional=torsional, friction=friction)
+            assert found.verdict.name == verdict, name
+            for check in ("law", "friction", "cone"):
+                assert (found.checks[check].worst[1] > 1.0) == (verdict == "WRONG"), (name, check)
+                assert np.isfinite(found.checks[check].relative).all(), (name, check)
     faults = {
         "cone": lambda **x: x | {"angular_impulses": 1.01 * x["angular_impulses"]},
         "dissipation": lambda **x: (

@@ -289,7 +289,7 @@ STEP = 1e-6
 """Of central differences, whose errors over the largest derivative are 1e-6 at most; 4e-8 is the worst seen."""
 
 
-def differences(step, scene, q, v, u):
+def differences(step, scene, q, v, u, size=STEP):
     """Derivatives ``A`` and ``B`` of a step by central differences, in tangents."""
     tree = scene.tree
     end = step(q, v, u)[0]
@@ -300,11 +300,11 @@ def differences(step, scene, q, v, u):
 
     columns, n = [], tree.nv
     for k in range(2 * n + len(u)):
-        unit = STEP * np.eye(2 * n + len(u))[k]
+        unit = size * np.eye(2 * n + len(u))[k]
         ends = [
             change(tree.integrate(q, s * unit[:n]), v + s * unit[n : 2 * n], u + s * unit[2 * n :]) for s in (1.0, -1.0)
         ]
-        columns.append((ends[0] - ends[1]) / (2.0 * STEP))
+        columns.append((ends[0] - ends[1]) / (2.0 * size))
     found = np.array(columns).T
     return found[:, : 2 * n], found[:, 2 * n :]
 
@@ -515,6 +515,56 @@ def test_any_gain_on_random_loops(seed):
         assert sim.statuses.total() == 0
 
 
+def some_pulled_loop(seed):
+    """A chain as in `some_loop` on a rod, with servos, a spring along a line and a ball that a floor may hold.
+
+    κ is up to 100.
+    """
+    scene, q, _, (frame, place), rng = some_loop(seed, 4)
+    tree, link = scene.tree, scene.tree.link_names[-2]
+    rod = ds.Distance(frame, ds.Frame("world", place + rng.normal(size=3)))
+    v, usual = consistent(tree, [rod], q, rng.normal(size=tree.nv)), np.diagonal(ds.mass_matrix(tree, q))
+    kp, kd = (10 ** rng.uniform(-1, 2) * usual / DT**k * rng.uniform(0.1, 1.0, tree.nv) for k in (2, 1))
+    ends, spring = (random_frame(rng, frame.link), random_frame(rng, "world")), 10 ** rng.uniform([1, -1], [6, 4])
+    (*_, z), (*_, ahead) = (
+        ds.forward_kinematics(tree, p, ds.Frame(link))[:3, 3] for p in (q, tree.integrate(q, DT * v))
+    )
+    v = v if ahead < z else -v  # towards the floor
+    ball, floor = Collider(link, Sphere(0.1), friction=0.5), Collider("world", HalfSpace(), (0, 0, z - 0.1 - 1e-5))
+    scene = ds.Scene(tree, [ball, floor], loops=[rod], start=q).attach(ds.SpringDamper(*ends, *spring))
+    return scene, q, v, q + 0.01 * rng.normal(size=tree.nq), kp, kd
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 6])
+def test_kernels_of_loops_go_as_scenes_do_and_have_derivatives(seed):
+    """20 steps, the floor pushing or not; by differences with the state, with targets and parts of gains and time."""
+    scene, q, v, target, kp, kd = some_pulled_loop(seed)
+    kernel = scene.contact_step(control="pd", tolerance=1e-12, sweeps=5000)
+    derivatives = ds.compile(
+        scene.tree, scene.constraints(), "contact_step_derivatives", control="pd", tolerance=1e-12, sweeps=5000
+    )
+    sim, n = ds.Simulator(scene, q0=q, v0=v, dt=DT, control="pd", kp=kp, kd=kd, tolerance=1e-12), len(v)
+    none, parts = np.zeros(3), np.r_[target, np.ones(2 * n + 1)]
+
+    def step(q, v, u):
+        return kernel(q, v, none, u[:n], kp * u[n : 2 * n], kd * u[2 * n : 3 * n], DT * u[-1])[:2]
+
+    A, B = differences(step, scene, q, v, parts, 0.02 * STEP)  # gaps of stiff springs are curved: 1e-8 is left
+    found = derivatives(q, v, none, target, kp, kd, DT)
+    *_, by_target, by_kp, by_kd, by_dt, _ = found
+    scale, by_parts = np.abs(A).max(), np.c_[by_target, by_kp * kp, by_kd * kd, by_dt * DT]
+    np.testing.assert_allclose(found[4], A, atol=1e-6 * scale)
+    np.testing.assert_allclose(by_parts, B, atol=1e-6 * max(scale, np.abs(B).max()))
+    pushed, p = set(), none
+    for _ in range(20):
+        sim.step(target)
+        q, v, p, _ = kernel(q, v, p, target, kp, kd, DT)
+        np.testing.assert_allclose(v, sim.v, atol=1e-8 * (1.0 + np.abs(sim.v).max()))
+        pushed.add(bool(p.any()))
+    assert pushed == {seed == 6}
+
+
 def test_errors_name_springs():
     arm = ds.mechanisms.pendulum(2)
     for given, text in (
@@ -529,8 +579,6 @@ def test_errors_name_springs():
     with pytest.raises(ds.DelassusError, match=r"constraints that hold, of 'dynamics'"):
         ds.forward_dynamics(arm, np.zeros(2), np.zeros(2), np.zeros(2), spring)
     held = ds.Scene(arm, loops=[ds.Distance("rod2", ds.Frame("world", (1, 0, 0)))]).attach(spring)
-    with pytest.raises(ds.DelassusError, match=r"no loop ties, got SpringDamper"):
-        held.contact_step()
     sim = ds.Simulator(held)
     sim.step()
     with pytest.raises(ds.DelassusError, match=r"springs on links that loops tie, got SpringDamper"):
@@ -539,5 +587,3 @@ def test_errors_name_springs():
     sim.step(np.zeros(2))
     with pytest.raises(ds.DelassusError, match=r"a servo or spring on joint 'rod2"):
         sim.step_derivatives(parameters=["mass"])
-    with pytest.warns(ds.DelassusWarning, match="hold forces of servos on joints in loops over the step"):
-        replace(held, springs=()).contact_step(control="pd")

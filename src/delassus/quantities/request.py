@@ -398,8 +398,6 @@ def request(
         if options.pop("sensors", None) is not None:
             raise ConfigurationError("sensors", wanted, "some", "Pass outputs=(…, 'sensors').")
     known = check_options(tree, checked, quantity.name, taking, options, contacts)
-    if quantity.has_springs and known.control != "tau":
-        _tell_servos_on_loops(tree, checked, known.control)
     for spins in spins_of(checked):
         if known.solver == "pgs":
             wanted, came = "'nsgs' or 'admm' with torsional or rolling friction", f"'pgs' and {spins.contact!r}"
@@ -424,19 +422,6 @@ def _tell_left_out(tree: Tree, given: Sequence[Constraint]) -> None:
         others = ", ".join(map(repr, tree.constraints))
         warn(f"{tree.name}: contacts alone leave out constraints of its file, {others}; "
              "[*tree.constraints, *contacts] has both")  # fmt: skip
-
-
-def _tell_servos_on_loops(tree: Tree, constraints: Sequence[Constraint], control: str) -> None:
-    """Warn where servos act on joints in loops: their forces are held over a step."""
-    loops = [c.carriers(tree) for c in constraints if c.holds and not c.n_impulses]
-    tied = {i for links in tree.blocks(loops) if any({*links} & {*own} for own in loops) for i in links}
-    joints = [name for i, name in enumerate(tree.joint_names) if i in tied and tree.joints[i].nv]
-    pulled = {joint for a in tree.actuators if any((*a.gain[1:], *a.bias[1:])) for joint in a.transmission}
-    named = [x for x in joints if control == "pd" or x in pulled]
-    if named:
-        warn(f"{tree.name}: contact steps that are compiled hold forces of servos on joints in loops over the step: "
-             f"{', '.join(map(repr, named))}. Stiff gains need short steps; those of Simulator bear any.",
-             kind="servos on loops")  # fmt: skip
 
 
 def _resolve_method(

@@ -57,6 +57,16 @@ def dot(a: Iterable[Scalar], b: Iterable[Scalar]) -> Scalar:
     return reduce(add, products) if products else 0.0
 
 
+def entries_by_row(ops: Ops, a: Matrix) -> list[Scalar]:
+    """All entries, row by row."""
+    return [x for row in ops.entries(a) for x in row]
+
+
+def from_rows(ops: Ops, entries: Sequence[Scalar], width: int) -> Matrix:
+    """Matrix of so many columns from its entries, row by row."""
+    return ops.matrix([entries[k : k + width] for k in range(0, len(entries), width)])
+
+
 def plus(a: Iterable[Scalar], b: Iterable[Scalar]) -> list[Scalar]:
     """``a + b``."""
     return [x + y for x, y in zip(a, b, strict=True)]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 from delassus.algorithms.contact.law import bouncing_speed, impact, impact_time, turns_alike
+from delassus.algorithms.contact.problem import maximum_of
 from delassus.algorithms.problem import Problem
 from delassus.constraints.joint_rows import bounded_joints_of
 from delassus.spatial.motion import column, cross_matrix, from_entries, minus, scaled_matrix
@@ -53,7 +54,7 @@ def impact_times(
     energy stay as they are.
     """
     ops, tree, n = step.ops, step.tree, len(step.points)
-    bodies, tied = step.bodies, {link for links, _ in step.problem.blocks_with_loops for link in links}
+    bodies, tied = step.bodies, {link for links, _ in step.tied for link in links}
     body_of = {link: b for b, links in enumerate(bodies) for link in links}
     dofs = [[k for i in links for k in range(tree.v_slices[i].start, tree.v_slices[i].stop)] for links in bodies]
     falls = [cast(Scalar, 0.0 if tied & {*links} else 1.0) for links in bodies]
@@ -121,6 +122,13 @@ def impact_times(
         [struck[b] for b in body_of_dof], [falls[b] for b in body_of_dof], [late[b] for b in body_of_dof],
         [of[b] for b in body_of_dof], gained, kick,
     )  # fmt: skip
+
+
+def is_struck(step: Any, tolerance: Scalar) -> Scalar:
+    """1 where a contact would bounce if it had restitution, else 0."""
+    free = column(step.ops, step.space.L.solved(step.free(step.motion)[0]))
+    rates = [step.ops.maximum(candidate.gap, 0.0) * step.over_h for candidate, *_ in step.points]
+    return maximum_of(step.ops, [0.0, *impact_times(step, rates, free, [1.0] * len(rates), tolerance).bounces])
 
 
 def alone(step: Any) -> frozenset[int]:

@@ -54,6 +54,8 @@ class Tuning(NamedTuple):
     """Accuracy of the position correction, over what the tolerance of velocities makes of positions in a step."""
     held_fraction: float = 16.0
     """Mobility of a row under closed loops, over its round-off, up to which these hold it."""
+    stiff: float = 0.25
+    """Rate of a joint's spring and damping, ``h √(k / I) + h d / I``, up to which sub-steps of loops follow it."""
     resting: float = 2.0
     """Contacts bounce that approach faster than gravity makes them in so many steps."""
 

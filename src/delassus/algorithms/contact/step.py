@@ -96,6 +96,7 @@ class KernelStep:
         self.patches = patches_of(self.problem, self.points, 3 * len(self.points) + len(joints))
         self.weights = Weights.of(self.tree, joints, len(self.points), len(self.lengths))
         self.springs, self.instant, self.bodies = given.springs_in(self.problem), self, given.bodies(self.problem)
+        self.tied = given.blocks_with_loops(self.problem)
         if self.springs is not None:  # in an instant they do nothing
             self.instant = copy(self)
             self.instant.springs, self.instant.instant = None, self.instant

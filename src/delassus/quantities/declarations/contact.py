@@ -7,11 +7,13 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, cast
 
-from delassus.algorithms.contact.changes.points import PATH, error_changes, position_changes
-from delassus.algorithms.contact.changes.step import StepChanges, is_struck, velocity_products
+from delassus.algorithms.contact.changes.points import PATH, error_changes, position_changes, velocity_products
+from delassus.algorithms.contact.changes.step import StepChanges
+from delassus.algorithms.contact.impacts import is_struck
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import StepInputs, StepSolution
 from delassus.algorithms.contact.solvers import FALLBACK, SOLVERS, exact
+from delassus.algorithms.contact.springs import Spring
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
@@ -23,10 +25,11 @@ from delassus.algorithms.dynamics.integrate import (
     position_update_changes,
 )
 from delassus.algorithms.dynamics.ltl import JointSpace
-from delassus.algorithms.dynamics.smooth_motion import Start, SubSteps, Varied, motion_changes, smooth_motion
+from delassus.algorithms.dynamics.smooth_motion import Start, Varied, motion_changes, smooth_motion
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.kinematics import body_poses
+from delassus.algorithms.loops.motion_stages import SubSteps
 from delassus.algorithms.operational_space_compliance import (
     link_wrenches,
     operational_space_compliance,
@@ -67,10 +70,10 @@ def _inputs(bound: BoundRequest) -> StepInputs:
     smoothing = read("smoothing")[0] if options.smoothing == "input" else options.smoothing
     moving = [(a.name, k) for a in _moving(bound.request) for k in range(a.size)]
 
-    def along(rates: Sequence[Rates], v: Sequence[Any]) -> tuple[DynamicsProblem, Any]:
+    def along(rates: Sequence[Rates], v: Sequence[Any]) -> tuple[DynamicsProblem, Any, list[Spring]]:
         of_each = dict(zip(moving, rates, strict=True))
         varied = bound.along(lambda name, k: of_each.get((name, k), {}))
-        return varied.motion(v=v), varied.entries("dt")[0]
+        return varied.motion(v=v), varied.entries("dt")[0], varied.springs()
 
     return StepInputs(
         lambda v, problem: bound.motion(v=v, problem=problem), *at, friction, restitution, smoothing,

@@ -19,6 +19,7 @@ from delassus.algorithms.contact.changes.points import (
     Varied,
     error_changes,
     mobility_changes,
+    momentum_of_lines,
     position_changes,
 )
 from delassus.algorithms.contact.changes.response import at_joints, inverted, together
@@ -105,14 +106,13 @@ def displacement_changes(
     added = at_joints(ops, step.tree, springs)
     L = SparseFactor(problem, together(ops, step.added, added), {}) if added else step.space.L
     rest = found.motion.at_rest(ops.zeros(nv, 1), ops.zeros(problem.n_rows, 1))
-    exerted, lines = moved_by.of_rows, step.springs.factors_of_lines() if step.springs is not None else []
+    exerted = moved_by.of_rows
     if step.springs is not None:
         exerted = step.springs.with_lines(exerted, step.springs.masses_along(moved_by.whole))
     turned = position_changes(rest, M, moved_by.whole, moved_by.whole, exerted)
     of_positions = turned.forces
-    for row, mass, *_ in lines:
-        along = ops.transpose(ops.take(jacobian(problem), (row,), None))
-        of_positions = of_positions + along @ scaled_matrix(ops, mass, ops.take(turned.rows, (row,), None))
+    if step.springs is not None and step.springs.lines:
+        of_positions = of_positions + momentum_of_lines(ops, step.springs, jacobian(problem), turned.rows)
     softer = _compliance_changes(step, rest, goals.rows, goals.least, varied)
 
     # M dx − Jᵀ ds = −ρ, J dx + D ds = σ: columns of positions, then of bounds, then of parameters

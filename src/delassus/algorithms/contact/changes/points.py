@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, cast
 
 from delassus.algorithms.contact.changes.response import Response
 from delassus.algorithms.contact.solution import StepInputs, points_of, robot_ahead
+from delassus.algorithms.contact.springs import Springs
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors
 from delassus.algorithms.dynamics.derivatives.accelerations import residual_changes
@@ -37,7 +38,19 @@ from delassus.constraints import At, Candidate, ConstraintRates
 from delassus.constraints.shapes.turning import ALIKE, NEVER, ROUNDING, Turning, turns
 from delassus.model.tree import WORLD
 from delassus.spatial.dual_ops import Dual, DualOps, rates_of, value
-from delassus.spatial.motion import LINEAR, column, cross_entries, cross_matrix, dot, from_entries, plus, plus_scaled
+from delassus.spatial.motion import (
+    LINEAR,
+    column,
+    cross_entries,
+    cross_matrix,
+    dot,
+    entries_by_row,
+    from_entries,
+    from_rows,
+    plus,
+    plus_scaled,
+    scaled_matrix,
+)
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 VELOCITY = "velocity"
@@ -122,8 +135,8 @@ class Varied:
         motion, h = (self._motion, self.h) if with_forces else (self._at_rest, 1.0)
         out = column(self.ops, momentum(motion, h, gained, impulses))
         if self._springs is not None and not in_instant:
-            start: Sequence[Any] = self._start if with_forces else [0.0] * len(gained)
-            out = plus(out, self._springs.momentum(gained, start))
+            of_springs = self._springs.momentum(gained, self._start) if with_forces else None
+            out = plus(out, of_springs or self._springs.momentum_of_masses(gained))
         return self.rates(out)
 
     def along_rows(self, x: Sequence[Scalar]) -> list[Any]:
@@ -187,6 +200,30 @@ def position_changes(
         with_q = with_q + ops.put(root @ rates.drift_q, (nv, nv), range(nv), range(6))
         with_v = with_v + ops.put(root @ rates.drift_v, (nv, nv), range(nv), range(6))
     return PositionChanges(ops, with_q, with_v, ops.vstack(rows), ops.vstack(gaps), rows_of_gaps)
+
+
+def momentum_of_lines(
+    ops: Ops, springs: Springs, J: Matrix, with_gained: Matrix, with_start: Matrix | None = None
+) -> Matrix:
+    """Changes (nv × nv) with positions of momenta of springs along lines, whose rows of velocities change (m × nv).
+
+    Of velocities that are gained and, if forces count, of those of the start.
+    """
+    total = ops.zeros(*[ops.shape(J)[1]] * 2)
+    for row, mass, ahead, stiff in springs.factors_of_lines():
+        own, change = ops.take(J, (row,), None), scaled_matrix(ops, mass, ops.take(with_gained, (row,), None))
+        if with_start is not None:
+            change = change + scaled_matrix(ops, ahead, ops.take(with_start, (row,), None))
+            change = change + scaled_matrix(ops, stiff, own)
+        total = total + ops.transpose(own) @ change
+    return total
+
+
+def velocity_products(motion: DynamicsProblem) -> tuple[list[Scalar], Matrix]:
+    """``ω × v`` (nv) and its change with velocities (nv × nv)."""
+    joints, ops = motion.tree.root_to_leaves(), motion.ops
+    products = [x for i in joints for x in column(ops, motion.velocity_product(i))]
+    return products, ops.block_diagonal([motion.velocity_product_changes(i) for i in joints])
 
 
 def error_changes(rest: DynamicsProblem) -> Matrix:
@@ -400,11 +437,11 @@ def turning_changes(step: KernelStep, varied: Varied) -> TurningChanges:
     def found(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
         ahead = robot_ahead(problem, step.q, step.v, step.h)
         distances = Turning(problem, ahead, twists, step.h, path.closed, _alike(step)).distances()
-        return [*distances, *(x for row in ops.entries(_changes(step, ahead, varied)) for x in row)], 1.0
+        return [*distances, *entries_by_row(ops, _changes(step, ahead, varied))], 1.0
 
     nothing = 1.0 - turns(problem, twists, path)
     made = ops.repeat(1, [NEVER] * n + [0.0] * (3 * n * total), found, nothing)
-    whole = ops.matrix([made[k : k + total] for k in range(n, len(made), total)])
+    whole = from_rows(ops, made[n:], total)
     ends = [0, widths[0], widths[0] + widths[1], total]
     with_q, with_v, given = (ops.take(whole, None, range(*part)) for part in pairwise(ends))
     return TurningChanges(with_q, with_v, given, made[:n])

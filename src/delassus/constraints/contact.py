@@ -1,7 +1,7 @@
 """Contacts that may close, and joints with limits and dry friction: rows of contact steps.
 
 Where shapes touch planes and one another is said in `delassus.constraints.shapes`. The contact point is half-way
-between the surfaces.
+between the surfaces; of an open contact with the world on that of the body that moves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from delassus.frozen import read_only
 from delassus.model.check import check_number, check_vector
 from delassus.model.shapes import Mesh
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.motion import column, cross_matrix, dot, from_entries, scaled, scaled_matrix
+from delassus.spatial.motion import column, cross_matrix, dot, from_entries, plus_scaled, scaled, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import Array
 
@@ -277,7 +277,7 @@ class Contact(Constraint):
                 own = column(ops, ops.transpose(to_shape) @ from_entries(ops, offset.vector))
                 arm, apart = arm + R @ from_entries(ops, own), offset.apart
                 gap = gap + dot(ups[k], own)
-            reach = 0.5 * gap + radius
+            reach = 0.5 * ops.minimum(gap, 0.0) + radius
             arm = arm - scaled(ops, [reach] * 3, ops.take(frames[k], None, (2,)))
             belt = self._belt(at, frames[k], axes)
             out.append(Candidate(gap if apart is None else gap + apart, frames[k], {on.link: arm}, belt))
@@ -305,6 +305,9 @@ class Contact(Constraint):
         links = [frame.on(at.tree).link for frame in self.frames]
         for gap, normal, point, apart in found:
             axes = frame_of(ops, normal)
+            if WORLD in links:  # where it will be when the gap is closed: on the body that moves
+                side = 0.5 if links[1] == WORLD else -0.5
+                point = plus_scaled(point, normal, side * ops.maximum(gap, 0.0))
             arms = {link: from_entries(ops, point) - at.robot.origins[link] for link in links if link != WORLD}
             belt = self._belt(at, axes, placed[1].axes)
             out.append(Candidate(gap if apart is None else gap + apart, axes, arms, belt))

@@ -232,17 +232,21 @@ class TurningPair:
 
     def _on_plane(self, start: Place, end: Place) -> Place:
         """A contact at the end with the plane of the start: where planes come with calls, they are those below it."""
-        n, gap = start.normal, start.gap
+        ops, n, gap = self.ops, start.normal, start.gap
+
+        def above(gap: Scalar) -> Scalar:
+            """Height of the surface of the link over the contact point."""
+            return 0.5 * ops.minimum(gap, 0.0)
+
         if isinstance(self.contact.shape, Mesh):  # of many corners another one may have the number
-            corner = plus_scaled(start.point, n, 0.5 * gap)
-            later = self.chords[0].to_end(self.ops, corner)
+            corner = plus_scaled(start.point, n, above(gap))
+            later = self.chords[0].to_end(ops, corner)
             gap = gap + dot(n, minus(later, corner))
-            return Place(gap, end.tangents, n, plus_scaled(later, n, -0.5 * gap))
+            return Place(gap, end.tangents, n, plus_scaled(later, n, -above(gap)))
         if self.contact.ground != "input":
             return end._replace(normal=n)
-        change = 0.5 * (end.gap - gap)
-        opened = dot(n, minus(end.point, start.point)) + change
-        return Place(gap + opened, end.tangents, n, plus_scaled(end.point, n, change - 0.5 * opened))
+        opened = dot(n, minus(end.point, start.point)) + above(end.gap) - above(gap)
+        return Place(gap + opened, end.tangents, n, plus_scaled(end.point, n, above(end.gap) - above(gap + opened)))
 
     def _deepest(self) -> Place:
         """The deepest contact at the end."""

@@ -1,7 +1,8 @@
 """Contacts at given poses, from poses of links to arrays of contacts, in one compiled function.
 
 Those of spheres and capsules with each other, of spheres with boxes and cylinders are distances of points and segments,
-less radii. Of shapes A and B, ``n`` points from the core of B to that of A; the contact is midway between the surfaces.
+less radii. Of shapes A and B, ``n`` points from the core of B to that of A; the contact is midway between the
+surfaces, of an open one with the world on that of the body that moves.
 """
 
 from __future__ import annotations
@@ -156,10 +157,23 @@ def touch(a: Solid, b: Solid, most: float, colliders: Colliders, memory: PairMem
         m = surface_pair(a, b, colliders, most, memory, out, m)
     else:
         m = convex_pair(a, b, hulls, most, work, out, m)
+    on_what_moves(a, b, out, first, m)
     if turned:
         for r in range(first, m):
             out[r, 4], out[r, 5], out[r, 6] = -out[r, 4], -out[r, 5], -out[r, 6]
     return m - first
+
+
+@compiled
+def on_what_moves(a: Solid, b: Solid, out: Array, begin: int, end: int) -> None:
+    """Move open contacts with the world, midway between the surfaces, onto the body that moves.
+
+    There they are when their gap is closed, so that impulses have the arms of then.
+    """
+    side = 0.5 if b.shape[LINK] < 0.0 else -0.5 if a.shape[LINK] < 0.0 else 0.0
+    for r in range(begin, end):
+        for c in range(3):
+            out[r, 1 + c] += side * max(-out[r, 7], 0.0) * out[r, 4 + c]
 
 
 @compiled

@@ -802,3 +802,19 @@ def test_derivatives_of_planar_arms_that_stick():
             np.abs(made - wanted).max() < 8.0 * AGREES * np.abs(wanted).max()
         )  # 3.3e-6 is the worst; it was 0.2 and more
     assert seen > 9
+
+
+def test_masses_of_fast_robots_count_in_velocity_products_of_two_velocities():
+    rng, tree, step = np.random.default_rng(0), ds.mechanisms.chain(3), 1e-5
+    q, v, tau = tree.random(rng), 5.0 * rng.normal(size=3), rng.normal(size=3)
+
+    def after(added):
+        heavier = [(1.0 + dm / H[0, 0]) * H for dm, H in zip(added, tree.inertias, strict=True)]
+        sim = ds.Simulator(Scene(replace(tree, inertias=np.array(heavier))), q0=q, v0=v, dt=5e-3)
+        sim.step(tau)
+        return sim
+
+    made = np.asarray(after(np.zeros(3)).step_derivatives(parameters=["mass"]).with_parameters["mass"])
+    ends = [(after(x), after(-x)) for x in step * np.eye(3)]
+    wanted = np.array([np.r_[a.q - b.q, a.v - b.v] / (2.0 * step) for a, b in ends]).T
+    assert np.abs(made - wanted).max() < 1e-8 * np.abs(wanted).max()  # 2e-4 with products of one velocity

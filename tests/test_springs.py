@@ -13,6 +13,9 @@ from tools import random_frame
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
+CREEP = 1e-9
+"""Velocity (rad/s) whose products are below round-off of it."""
+
 DT = 1e-3
 ROUND_OFF = 1e-10
 """Of what two programs make of the same equations (m/s), whose masses differ by up to 1e10; the worst seen is 2e-12."""
@@ -103,7 +106,10 @@ def test_impacts_are_those_of_the_masses_alone(kv):
 @pytest.mark.peer
 @pytest.mark.parametrize("seed", range(3))
 def test_dampers_are_those_of_mujocos_implicitfast(seed):
-    """Damping of joints and of actuators on tendons, to round-off, of random chains."""
+    """Damping of joints and of actuators on tendons, to round-off, of random chains that creep.
+
+    MuJoCo takes velocity products of the start of the step, so that nothing is to move fast enough for any.
+    """
     mujoco = pytest.importorskip("mujoco")
     rng = np.random.default_rng(seed)
     bodies, joints = "", [f"j{k}" for k in range(4)]
@@ -112,19 +118,20 @@ def test_dampers_are_those_of_mujocos_implicitfast(seed):
         bodies = f"""<body pos="{" ".join(map(str, ends))}"><joint name="{name}" axis="{" ".join(map(str, axis))}"
             damping="{d}"/><geom type="capsule" size=".02" fromto="0 0 0 {" ".join(map(str, ends))}" mass="1"/>{bodies}
             </body>"""
-    text = f"""<mujoco><option timestep="{DT}" integrator="implicitfast"><flag contact="disable"/></option><worldbody>
-        {bodies}</worldbody><tendon><fixed name="t"><joint joint="j0" coef="1"/><joint joint="j3" coef="-.5"/></fixed>
-        </tendon><actuator><velocity joint="j1" kv="300"/><velocity tendon="t" kv="40"/></actuator></mujoco>"""
+    text = f"""<mujoco><option timestep="{DT}" integrator="implicitfast" gravity="0 0 0"><flag contact="disable"/>
+        </option><worldbody>{bodies}</worldbody>
+        <tendon><fixed name="t"><joint joint="j0" coef="1"/><joint joint="j3" coef="-.5"/></fixed></tendon>
+        <actuator><velocity joint="j1" kv="300"/><velocity tendon="t" kv="40"/></actuator></mujoco>"""
     model = mujoco.MjModel.from_xml_string(text)
     data = mujoco.MjData(model)
-    data.qvel[:] = v0 = rng.normal(size=4)
-    data.ctrl[:] = ctrl = rng.normal(size=2)
+    data.qvel[:] = v0 = CREEP * rng.normal(size=4)
+    data.ctrl[:] = ctrl = CREEP * rng.normal(size=2)
     sim = ds.Simulator(ds.Scene.from_robot(text), dt=DT, control="actuators", v0=v0)
     for _ in range(300):
         mujoco.mj_step(model, data)
         sim.step(ctrl)
-    np.testing.assert_allclose(sim.q, data.qpos, atol=ROUND_OFF)
-    np.testing.assert_allclose(sim.v, data.qvel, atol=ROUND_OFF)
+    np.testing.assert_allclose(sim.q / CREEP, data.qpos / CREEP, atol=ROUND_OFF)
+    np.testing.assert_allclose(sim.v / CREEP, data.qvel / CREEP, atol=ROUND_OFF)
 
 
 def test_stiff_gains_of_pd_control_hold():
@@ -193,7 +200,7 @@ def governor():
 
 @pytest.mark.peer
 def test_the_flyball_governor_at_a_millisecond():
-    """Where a step of forward dynamics bears 0.1 ms; errors fall by two when steps are halved, to a fine reference."""
+    """Where a step of forward dynamics bears 0.1 ms; errors fall by two or more when steps are halved."""
     scene, at = governor(), []
     for dt in (4e-3, 2e-3, 1e-3, 1.25e-4):
         sim = ds.Simulator(scene, dt=dt, v0=[2.0 * np.pi, 0, 0, 0])
@@ -202,7 +209,7 @@ def test_the_flyball_governor_at_a_millisecond():
         at.append(np.r_[sim.q[1:], sim.v])
     errors = np.array([np.abs(x - at[-1]).max() for x in at[:-1]])
     assert errors[2] < 0.02 * np.abs(at[-1]).max()
-    np.testing.assert_allclose(errors[:2] / errors[1:], 2.2, atol=0.4)
+    assert (errors[:2] / errors[1:] > 1.8).all(), errors  # damping is of order 1, the rest of order 2
 
 
 def governor_of_rods():

@@ -60,6 +60,7 @@ from delassus.algorithms.contact.solution import (
     pushes,
 )
 from delassus.algorithms.contact.solvers import exact
+from delassus.algorithms.dynamics.derivatives.turning import Turned, turned, velocity_of
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -143,10 +144,11 @@ class KernelStep:
                 p, energies = [at.moves.get(row, 1.0) * x for row, x in enumerate(p)], None
             return problem, problem.safe(p, budget, energies)
 
-        y, free, taken = self.free(self.motion)
+        has_impact = any(restitution is not None for *_, restitution in self.points)
+        y, free, taken = self.free(self.motion, not has_impact)
         ops.mark("contact problem", [ops.matrix([free]), self._held] if free else [])
         struck, motion, before = None, self.motion, self.v
-        if any(restitution is not None for *_, restitution in self.points):
+        if has_impact:
             ahead = column(ops, self.space.L.solved(y))
             struck = self.instant._impact(partial(solved, at=self.instant), rates, joints, tolerance, ahead)
             late, joints = struck.late, self._joint_laws(struck.late)
@@ -172,7 +174,7 @@ class KernelStep:
         begin = along_rows(start, joints, self.lengths)
         last = plain = self._taken(solved(free, laws, begin, 0.0, joints, follows), y, taken)
         if not self.loops:
-            missed = partial(self._momentum, motion, before)
+            missed = partial(self._momentum, motion, before, turned=self.turned(motion))
             of_laws = RowsOfLaws.of(self.problem, self.space, self.others)
             last = ops.differentiable(lambda: plain, lambda: implied(plain, before, missed, of_laws, image))
         found = last.outcome
@@ -205,22 +207,29 @@ class KernelStep:
         v = column(self.ops, self.space.back_substitution(y, impulses))
         return SolvedProblem(*solved, v, column(self.ops, impulses))
 
-    def free(self, motion: DynamicsProblem) -> tuple[Matrix, list[Scalar], Matrix | None]:
-        """``L v*`` (nv × 1) of the motion without contacts, and `beside_loops` of it.
-
-        ``L v* = −L⁻ᵀ (h (c − τ) − M v)``, as if all velocity were lost. Velocities of free and planar joints are in the
-        axes of now, ``v + h ω × v``.
-        """
-        v = [x for own in motion.v for x in column(self.ops, own)]
-        y = self.space.solve_transpose(-self._momentum(motion, v, [-x for x in v], []))
+    def free(self, motion: DynamicsProblem, turns: bool = True) -> tuple[Matrix, list[Scalar], Matrix | None]:
+        """``L v*`` (nv × 1) without contacts, in the axes of now (``v + h ω × v``), and `beside_loops` of it."""
+        y, own = self._before_turning(motion), self.turned(motion) if turns else None
+        y = y if own is None else y + self.space.solve_transpose(own.momentum)
         return y, *self.beside_loops(column(self.ops, self.space.along_rows(y)))
 
+    def turned(self, motion: DynamicsProblem) -> Turned | None:
+        """What velocity products of the mean velocity of the step do beside those of its start."""
+        return turned(motion, self.h, self.space.L, self._before_turning(motion))
+
+    def _before_turning(self, motion: DynamicsProblem) -> Matrix:
+        """``L (v + h M⁻¹ (τ − c))`` (nv × 1): ``−L⁻ᵀ (h (c − τ) − M v)``, as if all velocity were lost."""
+        v = velocity_of(motion)
+        return self.space.solve_transpose(-self._momentum(motion, v, [-x for x in v], []))
+
     def _momentum(
-        self, motion: DynamicsProblem, v: Sequence[Scalar], gained: Sequence[Scalar], p: Sequence[Scalar]
-    ) -> Matrix:
+        self, motion: DynamicsProblem, v: Sequence[Scalar], gained: Sequence[Scalar], p: Sequence[Scalar],
+        turned: Turned | None = None,
+    ) -> Matrix:  # fmt: skip
         """`momentum` that is missing, with that of springs, from the velocity ``v``."""
         of_rows = dict(zip(self.others, p, strict=False))
         own = momentum(motion, self.h, gained, [of_rows.get(k, 0.0) for k in range(self.problem.n_rows)] if p else [])
+        own = own if turned is None else own - turned.momentum
         return own if self.springs is None else own + from_entries(self.ops, self.springs.momentum(gained, v))
 
     def _ending_with(self, y: Matrix, blocks: Sequence[Block]) -> Matrix:

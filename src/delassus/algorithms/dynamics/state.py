@@ -109,6 +109,21 @@ class DynamicsProblem:
         other._conserved = self.problem.free_bodies
         return other
 
+    def at_velocities(self, v: Sequence[Scalar]) -> DynamicsProblem:
+        """The same robot at other velocities (nv), under the same forces and the damping of these velocities."""
+        other = DynamicsProblem(
+            self.problem, self.ops.state_vector(v), self._tau, gravity=self.gravity, wrenches=self.wrenches,
+            damping=self._damping, passive=self._is_passive, goals=self.goals, elimination=self.elimination,
+        )  # fmt: skip
+        other._conserved = self._conserved
+        return other
+
+    def without_forces(self, v: Any) -> DynamicsProblem:
+        """The same robot at velocities ``v`` (a state vector), on which no force acts."""
+        other = DynamicsProblem(self.problem, v, None, gravity=self.ops.zeros(3, 1))
+        other._conserved = self._conserved
+        return other
+
     def at_rest(self, force: Matrix, rows: Matrix) -> DynamicsProblem:
         """The same robot at rest, without gravity, wrenches and passive forces, under joint forces (nv × 1).
 
@@ -305,6 +320,11 @@ class DynamicsProblem:
         if not H[0, 0] or any(self.tree.placement(name).link == i for name in self.problem.payloads):
             return bias_force(self.ops, self.problem.inertias[i], V)
         return bias_force_about_centre(self.ops, *about_centre(H), V)
+
+    def moments(self, i: int) -> tuple[Scalar, list[Scalar], list[list[Scalar]]]:
+        """Mass, first moment (3) and moments of inertia (3 × 3) of a link about its origin."""
+        e = self.ops.entries(self.problem.inertias[i])
+        return e[0][0], [e[5][1], e[3][2], e[4][0]], [row[3:] for row in e[3:]]
 
     @cached_property
     def a0(self) -> Matrix:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, cast
 
-from delassus.algorithms.contact.changes.points import PATH, error_changes, position_changes, velocity_products
+from delassus.algorithms.contact.changes.points import PATH, error_changes, position_changes
 from delassus.algorithms.contact.changes.step import StepChanges
 from delassus.algorithms.contact.impacts import is_struck
 from delassus.algorithms.contact.problem import magnitude, maximum_of
@@ -17,7 +17,9 @@ from delassus.algorithms.contact.springs import Spring
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
+from delassus.algorithms.dynamics.derivatives.accelerations import force_changes
 from delassus.algorithms.dynamics.derivatives.step import moved_changes
+from delassus.algorithms.dynamics.derivatives.turning import Products
 from delassus.algorithms.dynamics.integrate import (
     Flow,
     difference_changes,
@@ -37,6 +39,7 @@ from delassus.algorithms.operational_space_compliance import (
     straight_drift,
 )
 from delassus.algorithms.osim.least_squares import mobility_bound
+from delassus.algorithms.rnea import bias_change
 from delassus.constraints import Argument
 from delassus.constraints.contact import contacts_of, ground_name
 from delassus.model.tree import Tree
@@ -258,6 +261,20 @@ def _joint_space_motion(bound: BoundRequest) -> list[Matrix]:
     ]
 
 
+def _bias_force_change(bound: BoundRequest) -> list[Matrix]:
+    return [bias_change(bound.unforced().conserving_momentum(), bound.entries("qdd"))]
+
+
+def _turned_changes(bound: BoundRequest) -> list[Matrix]:
+    ops, motion = bound.ops, bound.motion().conserving_momentum()
+    M, h = mass_matrix(motion.problem), bound.entries("dt")[0]
+    products = Products(motion, bound.entries("turning"))
+    qdd = [x / h - c for x, c in zip(bound.entries("gained"), products.axes, strict=True)]
+    with_q, with_v = force_changes(products.rates(qdd), M)
+    with_start = scaled_matrix(ops, h, with_v - M @ products.with_axes)
+    return [scaled_matrix(ops, h, with_q), with_start, products.matrix(h, M, with_v)]
+
+
 def _constraint_errors(bound: BoundRequest) -> list[Matrix]:
     motion = bound.unforced()
     return [position_errors(motion), row_velocities(motion)]
@@ -266,10 +283,10 @@ def _constraint_errors(bound: BoundRequest) -> list[Matrix]:
 def _free_step_changes(bound: BoundRequest) -> list[Matrix]:
     read, ops, motion = bound.entries, bound.ops, bound.motion().conserving_momentum()
     v, after, h, nv = read("v"), read("after"), read("dt")[0], motion.tree.nv
-    M, (product, with_product) = mass_matrix(motion.problem), velocity_products(motion)
-    qdd = [(a - b) / h - c for a, b, c in zip(after, v, product, strict=True)]
+    M, products = mass_matrix(motion.problem), Products(motion)
+    qdd = [(a - b) / h - c for a, b, c in zip(after, v, products.axes, strict=True)]
     changes = position_changes(motion, M, qdd, after, [0.0] * motion.problem.n_rows)
-    with_v = scaled_matrix(ops, h, changes.forces_with_v) - M @ (ops.eye(nv) + scaled_matrix(ops, h, with_product))
+    with_v = scaled_matrix(ops, h, changes.forces_with_v - M @ products.with_axes) - M
     varied = bound.varied({})
     problem = motion.problem.held(cast(DualOps, varied.ops), varied.values)
     by_q, place, end = position_update_changes(problem, after, cast(Scalar, Dual(h)), read("shift"), ())
@@ -359,6 +376,29 @@ JOINT_SPACE_MOTION = Quantity(
     inverts_mass=True,
     has_springs=True,
 )
+BIAS_FORCE_CHANGE = Quantity(
+    "bias_force_change",
+    "Change of velocity products",
+    ("q", "v", "qdd"),
+    (
+        Output("change", ("nv",), "rate of the bias force at zero accelerations in axes that do not turn, by velocity "
+               "products that change with qdd; none of bodies that conserve momentum"),
+    ),
+    _bias_force_change,
+)  # fmt: skip
+TURNED_CHANGES = Quantity(
+    "turned_changes",
+    "Derivatives of a momentum with velocity products of two velocities",
+    ("q", "v", "gained", "turning", "dt"),
+    (
+        Output("momentum_q", ("nv", "nv"), "change of M gained + dt c with positions; c: joint forces that keep the "
+               "velocity, with products of v and v + turning"),
+        Output("momentum_v", ("nv", "nv"), "the same with velocities v"),
+        Output("products", ("nv", "nv"), "half the change of dt c with v + turning / 2, without damping"),
+    ),
+    _turned_changes,
+    options=MOTION,
+)  # fmt: skip
 CONSTRAINT_ERRORS = Quantity(
     "constraint_errors",
     "Errors of constraints",

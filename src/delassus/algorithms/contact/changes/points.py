@@ -27,7 +27,7 @@ from delassus.algorithms.contact.solution import StepInputs, points_of, robot_ah
 from delassus.algorithms.contact.springs import Springs
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors
-from delassus.algorithms.dynamics.derivatives.accelerations import residual_changes
+from delassus.algorithms.dynamics.derivatives.accelerations import force_changes
 from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.integrate import position_update_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -47,6 +47,7 @@ from delassus.spatial.motion import (
     entries_by_row,
     from_entries,
     from_rows,
+    minus,
     plus,
     plus_scaled,
     scaled_matrix,
@@ -126,17 +127,23 @@ class Varied:
         return out
 
     def momentum(
-        self, gained: Sequence[Scalar], impulses: Sequence[Any], with_forces: bool = False, in_instant: bool = False
-    ) -> Matrix:
+        self, gained: Sequence[Scalar], impulses: Sequence[Any], with_forces: bool = False, in_instant: bool = False,
+        turning: Sequence[Scalar] | None = None,
+    ) -> Matrix:  # fmt: skip
         """Changes (nv × k) of ``M (v⁺ − v) − Jᵀ p``, and with forces of ``h (c − τ)``; of ``M`` with springs' masses.
 
-        Springs do nothing ``in_instant``.
+        Springs do nothing ``in_instant``. Products are ``Γ(v, v + y)`` where velocities y (nv) are ``turning``.
         """
         motion, h = (self._motion, self.h) if with_forces else (self._at_rest, 1.0)
         out = column(self.ops, momentum(motion, h, gained, impulses))
         if self._springs is not None and not in_instant:
             of_springs = self._springs.momentum(gained, self._start) if with_forces else None
             out = plus(out, of_springs or self._springs.momentum_of_masses(gained))
+        if turning is not None:  # 4 Γ(v, y) = c(v + y) − c(v − y)
+            v, none = [x for own in self._motion.v for x in column(self.ops, own)], [0.0] * len(gained)
+            ends = (self._motion.without_forces(f(v, turning)) for f in (plus, minus))
+            a, b = (column(self.ops, momentum(end, self.h, none, [])) for end in ends)
+            out = [x + 0.25 * (y - z) for x, y, z in zip(out, a, b, strict=True)]
         return self.rates(out)
 
     def along_rows(self, x: Sequence[Scalar]) -> list[Any]:
@@ -173,9 +180,13 @@ class Varied:
 
 
 def position_changes(
-    motion: DynamicsProblem, M: Matrix, qdd: Sequence[Scalar], velocity: Sequence[Scalar], impulses: Sequence[Scalar]
-) -> PositionChanges:
-    """Changes of ``ID(q̈) − Jᵀ p`` and ``J v``, of a motion with mass matrix ``M``, accelerations, ``v`` and ``p``."""
+    motion: DynamicsProblem, M: Matrix, qdd: Sequence[Scalar], velocity: Sequence[Scalar], impulses: Sequence[Scalar],
+    rates: Rates | None = None,
+) -> PositionChanges:  # fmt: skip
+    """Changes of ``ID(q̈) − Jᵀ p`` and ``J v``, of a motion with mass matrix ``M``, accelerations, ``v`` and ``p``.
+
+    ``rates`` are those of these accelerations, if they are known.
+    """
     ops, problem, nv = motion.ops, motion.problem, motion.tree.nv
     rest = motion.at_rest(ops.zeros(nv, 1), ops.zeros(problem.n_rows, 1))
     moved = Rates(rest, rest.by_joint(velocity))
@@ -193,13 +204,8 @@ def position_changes(
             found = ConstraintRates(ops.zeros(c.size, nv))
         acting.append(found)
         rows.append(found.rows)
-    rates = Rates(motion, motion.by_joint(qdd))
-    with_q, with_v, _ = residual_changes(rates, acting)
-    if rates.root != WORLD:
-        root = ops.take(M, None, range(6))
-        with_q = with_q + ops.put(root @ rates.drift_q, (nv, nv), range(nv), range(6))
-        with_v = with_v + ops.put(root @ rates.drift_v, (nv, nv), range(nv), range(6))
-    return PositionChanges(ops, with_q, with_v, ops.vstack(rows), ops.vstack(gaps), rows_of_gaps)
+    forces = force_changes(rates or Rates(motion, motion.by_joint(qdd)), M, acting)
+    return PositionChanges(ops, *forces, ops.vstack(rows), ops.vstack(gaps), rows_of_gaps)
 
 
 def momentum_of_lines(

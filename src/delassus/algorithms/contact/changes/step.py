@@ -10,6 +10,7 @@ end of smooth motion; that after the step is ``w + v_s − v_0``, ``v_0`` what l
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from itertools import chain, pairwise
 from typing import Any, cast
 
@@ -20,7 +21,6 @@ from delassus.algorithms.contact.changes.points import (
     momentum_of_lines,
     position_changes,
     turning_changes,
-    velocity_products,
 )
 from delassus.algorithms.contact.changes.response import Response
 from delassus.algorithms.contact.impacts import of_displaced
@@ -30,6 +30,7 @@ from delassus.algorithms.contact.problem import magnitude
 from delassus.algorithms.contact.solution import Impact, StepInputs, StepSolution
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
+from delassus.algorithms.dynamics.derivatives.turning import Products, over_masses
 from delassus.algorithms.dynamics.integrate import position_rates, position_update_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
@@ -174,29 +175,45 @@ class StepChanges:
         found, solved = self._found, self._found.solved
         gained, varied = minus(solved.velocity, found.start), self._varied
         impulses = solved.impulses, varied.impulses(self._last, solved.impulses)
-        return self._of_motion(found.motion, gained, solved.velocity, impulses, start, varied, self._controls[0])
+        stage = partial(self._of_motion, found.motion, start=start, varied=varied, controls=self._controls[0])
+        turned, ops, step = self._step.turned(found.motion), self._ops, self._step
+        if turned is None:
+            return stage(gained, solved.velocity, impulses)
+        none: list[Scalar] = [0.0] * step.problem.n_rows
+        plain = Products(found.motion)
+        of_first, of_second = (Products(found.motion, y, plain) for y in (turned.first, turned.second))
+        at_start, first = stage(turned.first, turned.first, (none, none), products=plain, of_end=False)
+        _, second = stage(turned.second, turned.second, (none, none), products=of_first, of_end=False)
+        changes, rho = stage(gained, solved.velocity, impulses, products=of_second)
+        Z = over_masses(found.motion, step.space.L, plain.matrix(step.h, self._M, at_start.forces_with_v))
+        return changes, rho - ops.product(Z, second - ops.product(Z, first))
 
     def _of_motion(
         self, motion: DynamicsProblem, gained: Sequence[Scalar], velocity: Sequence[Scalar],
         impulses: tuple[Sequence[Scalar], Sequence[Any]], start: Matrix, varied: Varied,
-        controls: tuple[Matrix, Matrix],
+        controls: tuple[Matrix, Matrix], *, products: Products | None = None, of_end: bool = True,
     ) -> tuple[PositionChanges, Matrix]:  # fmt: skip
-        """The same of a motion that gains velocities (nv); impulses are those of rows, also as they vary."""
+        """The same of a motion that gains velocities (nv); impulses are those of rows, also as they vary.
+
+        Its ``products`` are those of its start, if not given. Held is the velocity ``of_end``, or what is gained.
+        """
         ops, step, over_h = self._ops, self._step, self._step.over_h
         nv, h = step.tree.nv, step.h
-        product, with_product = velocity_products(motion)
-        qdd = [over_h * a - c for a, c in zip(gained, product, strict=True)]
+        products = products or Products(motion)
+        qdd = [over_h * a - c for a, c in zip(gained, products.axes, strict=True)]
         v, pushing = [x for own in motion.v for x in column(ops, own)], impulses[0]
         if step.springs is not None:
             pushing = step.springs.with_lines(pushing, step.springs.impulses(gained, v))
-        changes = position_changes(motion, self._M, qdd, velocity, [over_h * x for x in pushing])
+        forces = [over_h * x for x in pushing]
+        changes = position_changes(motion, self._M, qdd, velocity, forces, products.rates(qdd))
         with_q, with_v = controls
         rho_v = scaled_matrix(ops, h, changes.forces_with_v - with_v)
-        rho_v = rho_v - self._M @ (ops.eye(nv) + scaled_matrix(ops, h, with_product))
+        with_axes = scaled_matrix(ops, h, products.with_axes)
+        rho_v = rho_v - self._M @ (with_axes + ops.eye(nv) if of_end else with_axes)
         if step.springs is not None:
             with_gained, with_start = step.springs.matrices()
-            rho_v = rho_v - with_gained + with_start
-        of_parameters = varied.momentum(gained, impulses[1], with_forces=True)
+            rho_v = (rho_v - with_gained if of_end else rho_v) + with_start
+        of_parameters = varied.momentum(gained, impulses[1], with_forces=True, turning=products.y)
         with_positions = scaled_matrix(ops, h, changes.forces - with_q)
         if step.springs is not None and step.springs.lines:
             turning = [self._rows_moved(x) for x in (gained, v)]
@@ -209,11 +226,7 @@ class StepChanges:
         return self._at_rest(x, x, [0.0] * self._step.problem.n_rows)[0].rows
 
     def _at_rest(
-        self,
-        gained: Sequence[Scalar],
-        velocity: Sequence[Scalar],
-        impulses: Sequence[Any],
-        in_instant: bool = False,
+        self, gained: Sequence[Scalar], velocity: Sequence[Scalar], impulses: Sequence[Any], in_instant: bool = False
     ) -> tuple[PositionChanges, Matrix]:
         """Changes with positions, and of ``M x − Jᵀ p`` (nv × k) of velocities ``x`` that are gained; rows of ``v``."""
         ops, step, nv = self._ops, self._step, self._step.tree.nv

@@ -362,11 +362,24 @@ def _division(motion: DynamicsProblem, system: JointSpace) -> tuple[list[int], l
     return leaders, followers, trunk, limbs
 
 
+def force_changes(
+    rates: Rates, M: Matrix, acting: Sequence[ConstraintRates] = ()
+) -> tuple[Matrix, Matrix]:  # fmt: skip
+    """Changes (nv × nv) of joint forces with positions and velocities, less those of the constraints ``acting``."""
+    ops, nv = rates.motion.ops, rates.motion.tree.nv
+    with_q, with_v, _ = residual_changes(rates, acting)
+    if rates.root != WORLD:
+        root = ops.take(M, None, range(6))
+        with_q = with_q + ops.put(root @ rates.drift_q, (nv, nv), range(nv), range(6))
+        with_v = with_v + ops.put(root @ rates.drift_v, (nv, nv), range(nv), range(6))
+    return with_q, with_v
+
+
 def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple[Matrix, Matrix, list[Matrix]]:
     """``∂r/∂q`` and ``∂r/∂v`` (nv × nv), and ``sᵀ I`` (n_i × 6) of each joint with all that lies beyond it."""
     motion, ops, tree = rates.motion, rates.motion.ops, rates.motion.tree
     sizes = [joint.nv for joint in tree.joints]
-    beyond = [*rates.bodies]
+    beyond, beyond_less = [*rates.bodies], [] if rates.less is None else [*rates.less.bodies]
     F = rates.forces(beyond)
     for c in of_constraints:
         for link, W in c.wrenches.items():
@@ -382,26 +395,39 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
         p = tree.parents[i]
         if p != WORLD:
             beyond[p], F[p] = beyond[p].plus(ops, beyond[i]), F[p] + F[i]
+            if beyond_less:
+                beyond_less[p] = beyond_less[p].plus(ops, beyond_less[i])
             if lifted:
                 lifted[p] = lifted[p].plus(ops, lifted[i])
 
     # s_kᵀ ∂f_j/∂q_j, s_jᵀ ∂f_j/∂q_k and the same with velocities, for joints k above j  (formulas of `rates`)
-    def of_joint(S: Matrix, psi: Matrix, xi: Matrix, phi: Matrix, F: Matrix, *body: Matrix) -> list[Matrix]:
-        I, St = Body(*body), ops.transpose(S)
+    def of_joint(
+        S: Matrix, psi: Matrix, xi: Matrix, phi: Matrix, F: Matrix, *body: Matrix
+    ) -> list[Matrix]:  # fmt: skip
+        I, less, St = Body(*body[:5]), body[5:], ops.transpose(S)
         own, with_v = I.times(ops, xi) + I.rate_times(ops, psi), I.rate_times(ops, S) + I.times(ops, phi)
-        SI, SB = ops.transpose(I.times(ops, S)), ops.transpose(I.rate_transposed_times(ops, S))
-        return [own + force_matrix(ops, F) @ S, with_v, St @ own, St @ with_v, SI, SB]
+        SI, SB = ops.transpose(I.times(ops, S)), [ops.transpose(I.rate_transposed_times(ops, S))]
+        if less:
+            own = own - Body(*less[1:]).rate_times(ops, less[0])
+            SB.append(ops.transpose(Body(*less[1:]).rate_transposed_times(ops, S)))
+        return [own + force_matrix(ops, F) @ S, with_v, St @ own, St @ with_v, SI, *SB]
 
     def of_pair(with_q: Matrix, with_v: Matrix, SI: Matrix, SB: Matrix, *above: Matrix) -> list[Matrix]:
-        S, psi, xi, phi = above
+        *SB_less, S, psi, xi, phi = above[: len(above) - len(beyond_less[:1])]
         turns, St = [ops.take(x, ANGULAR, None) for x in (psi, S)], ops.transpose(S)
-        return [St @ with_q, St @ with_v, SI @ xi + SB @ turns[0], SI @ phi + SB @ turns[1]]
+        own = SI @ xi + SB @ turns[0]
+        if SB_less:
+            own = own - SB_less[0] @ ops.take(above[-1], ANGULAR, None)
+        return [St @ with_q, St @ with_v, own, SI @ phi + SB @ turns[1]]
 
-    joints = list(zip(rates.S, rates.psi, rates.xi, rates.phi, strict=True))
-    found = [[*x] for x in ops.map(of_joint, [(*x, f, *b.parts()) for x, f, b in zip(joints, F, beyond, strict=True)])]
+    joints = [*zip(rates.S, rates.psi, rates.xi, rates.phi, *([rates.less.psi] if rates.less else []), strict=True)]
+    bodies: list[tuple[Matrix, ...]] = [b.parts() for b in beyond]
+    if rates.less is not None:
+        bodies = [(*b, x, *y.parts()) for b, x, y in zip(bodies, rates.less.psi, beyond_less, strict=True)]
+    found = [[*x] for x in ops.map(of_joint, [(*x[:4], f, *b) for x, f, b in zip(joints, F, bodies, strict=True)])]
     q: dict[tuple[int, int], Matrix] = {}
     v: dict[tuple[int, int], Matrix] = {}
-    for j, (_, _, own_q, own_v, _, _) in enumerate(found):
+    for j, (_, _, own_q, own_v, *_) in enumerate(found):
         q[j, j], v[j, j] = own_q, own_v
         if lifted:
             change = lifted[j].times(ops, rotated_gravity[j])
@@ -423,9 +449,11 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
         r_q = r_q + assembled(ops, sizes, sizes, {(i, i): change for i, change in springs.items()})
     r_v = r_v if motion.damping is None else r_v + diagonal(ops, motion.damping)
 
+    ends = [rates] if rates.less is None else [rates, rates.less]
     # rotors: a (ω × v) along axes that do not turn, and −a C of a root whose acceleration changes beyond −C
     turned = {
-        (i, i): diagonal(ops, a) @ motion.velocity_product_changes(i) for i, a in motion.straight_armature.items()
+        (i, i): diagonal(ops, a) @ sum((x.motion.velocity_product_changes(i) for x in ends), ops.zeros(len(a), len(a)))
+        for i, a in motion.straight_armature.items()
     }
     if turned:
         r_v = r_v + assembled(ops, sizes, sizes, turned)
@@ -433,4 +461,4 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
         own = diagonal(ops, armature.tolist())
         r_q, r_v = (r - assembled(ops, sizes, sizes, {(rates.root, rates.root): own @ C})
                     for r, C in ((r_q, rates.drift_q), (r_v, rates.drift_v)))  # fmt: skip
-    return r_q, r_v, [SI for *_, SI, _ in found]
+    return r_q, r_v, [x[4] for x in found]

@@ -170,8 +170,9 @@ SMALLER: dict[str, tuple[Any, dict[str, object]]] = {
 ELSEWHERE = (
     "delassus demo",  # test_cli.py
     "delassus bench gpu --check",  # on a fake device in test_bench_gpu.py
-    "delassus reproduce osim",  # a part of ``reproduce --quick``
-    "delassus reproduce osim --as-published",  # all claims as published in test_claims.py, the option with one claim
+    "delassus reproduce --quick",  # all claims, both ways, in test_claims.py, the option with one claim
+    "delassus reproduce osim",
+    "delassus reproduce osim --as-published",
     "delassus reproduce --plot figures",  # figures in test_claims.py
     "delassus simulate mppi --terrain steps --plot walk.png",  # the terrain with --video, the figure on flat ground
 )

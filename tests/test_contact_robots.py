@@ -30,9 +30,9 @@ SHAPES = [Sphere(0.03), Capsule(0.02, 0.08), Ellipsoid(0.03, 0.05, 0.02), Box(0.
 
 PATCHES = {
     "stem": {"torsional": 0.02},
-    "pendulum": {"rolling": 0.004},
+    "pendulum": {"torsional": 0.02, "rolling": 0.004},
     "chain": {"torsional": 0.02, "rolling": 0.004},
-    "go1": {"torsional": 0.02, "rolling": 0.004},
+    "go1": {"rolling": 0.004},
 }
 """Lengths of torsional and rolling friction (m) of the feet of some robots: ``condim`` 4, rolling alone, and 6."""
 
@@ -43,7 +43,7 @@ ROBOTS = {
     "chain": (2, lambda: made.chain(5, root="floating")),
     "dual_arm": (4, made.dual_arm),
     "ladder": (0, lambda: made.ladder(3, root="floating")),
-    "pendulum": (2, lambda: made.pendulum(3)),
+    "pendulum": (3, lambda: made.pendulum(3)),
     "go1": (0, lambda: quiet_load("go1", root="floating")),
     "ur5": (4, lambda: quiet_load("ur5_robot", root="fixed")),
 }

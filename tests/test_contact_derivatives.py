@@ -512,6 +512,35 @@ def test_which_end_bounces_first_is_a_mode():
     q[:, 2], q[:, 4], q[:, 6] = 0.05 + 0.15 * tilts + 2e-4, np.sin(0.5 * tilts), np.cos(0.5 * tilts)
     found = derivatives(q, v, np.zeros(derivatives.arguments[2].shape), np.zeros(6), DT)
     assert found == pytest.approx(0.3 * tilts / DT, rel=1e-2, abs=1e-9)
+    # one end: whether it hits within the step, and is fast enough to bounce
+    margins, gap, fall = np.array([1e-7, 1e-4, 1e-3]), 5e-3, 9.81 * DT
+    q[:, 4], q[:, 6] = np.sin(0.05), np.cos(0.05)
+    how = {"friction": 0.0, "restitution": 0.5}
+    rod = Collider("rod", Capsule(0.05, 0.3), rotation=np.array(lying), **how)
+    scene = Scene(body, [rod, Collider("world", HalfSpace(), **how)])
+    for height, speed in ((gap, fall - gap / DT), (-1e-6, -2.0 * fall)):
+        q[:, 2], v = 0.05 + 0.15 * np.sin(0.1) + height, np.zeros((3, 6))
+        v[:, :3] = np.outer(speed + margins, [-np.sin(0.1), 0.0, np.cos(0.1)])  # downwards
+        found = derivatives(q, v, np.zeros(derivatives.arguments[2].shape), np.zeros(6), DT)
+        assert found == pytest.approx(margins, rel=1e-4)
+        for k in range(3):
+            sim = ds.Simulator(scene, q0=q[k], v0=v[k], dt=DT, tolerance=1e-12)
+            sim.step()
+            assert sim.step_derivatives().distance == pytest.approx(margins[k], rel=1e-4)
+
+
+def test_whether_what_is_struck_hits_others_is_a_mode():
+    """A ball lands with another one beside it, which it hits in the same step, or hardly so."""
+    ball = ds.mechanisms.free_body(1.0, 0.004 * np.eye(3))
+    shapes = [Collider(f"{name}/body", Sphere(0.1), restitution=0.5 * (name == "a")) for name in "ab"]
+    scene = Scene({"a": ball, "b": ball}, [*shapes, Collider("world", HalfSpace(), restitution=0.5)])
+    for margin in (1e-7, 1e-4, 1e-3):
+        q0 = scene.configuration(a=[0, 0, 0.1 + 1e-3, 0, 0, 0, 1], b=[0.201, 0, 0.101, 0, 0, 0, 1])
+        v0 = np.array([0.1 - margin, 0.2, -3.0, 0, 0, 0, *np.zeros(6)])
+        sim = ds.Simulator(scene, q0=q0, v0=v0, dt=DT, tolerance=1e-12)
+        sim.step()
+        assert sim.impulses[:, 2].max() > 1.0
+        assert sim.step_derivatives().distance == pytest.approx(abs(margin), rel=1e-2)
 
 
 def test_smoothed_derivatives_are_means_over_changes_of_velocities(rolling):

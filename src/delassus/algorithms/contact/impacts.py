@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from delassus.algorithms.contact.law import bouncing_speed, impact, impact_time, turns_alike
+from delassus.algorithms.contact.law import bouncing_speed, impact, impact_margins, impact_time, turns_alike
 from delassus.algorithms.contact.problem import maximum_of
 from delassus.algorithms.problem import Problem
 from delassus.constraints.joint_rows import bounded_joints_of
@@ -20,7 +20,8 @@ class ImpactTimes(NamedTuple):
     """Impact of a step.
 
     Of each point (n): 1 where it ``hits`` and takes part, where it ``bounces``, and where it is ``fast`` enough to do
-    so if it were closed; when it is closed (s), ``at``, and its velocity along the normal then, ``closing``.
+    so if it were closed; when it is closed (s), ``at``, and its velocity along the normal then, ``closing``; and
+    ``margins`` (m/s) at which it does not hit, or does, and at which it does not bounce.
     Of each degree of freedom (nv): 1 where the impact has ``struck`` it and where it ``falls``, its ``times`` (s) and
     of which points (n) they are, ``of_points``; the velocity ``gained`` over the step, and ``kick``.
     """
@@ -30,6 +31,7 @@ class ImpactTimes(NamedTuple):
     fast: list[Scalar]
     closing: list[Scalar]
     at: list[Scalar]
+    margins: list[tuple[Scalar, Scalar]]
     struck: list[Scalar]
     falls: list[Scalar]
     times: list[Scalar]
@@ -86,6 +88,10 @@ def impact_times(
                     beyond = 1.0 - ops.less(0.0, distance)
                     falls[b] = falls[b] * (1.0 - beyond * ops.less(side * u, -tolerance))
     reached, hits, bounces, at = [along_path(k) for k in range(n)], list[Scalar](), list[Scalar](), list[Scalar]()
+    margins = [
+        impact_margins(ops, rate, before, u, x, tolerance, fall)
+        for rate, before, u, x in zip(rates, approach, reached, e, strict=True)
+    ]
     for rate, before, u, x in zip(rates, approach, reached, e, strict=True):
         both = impact(ops, rate, before, u, x, tolerance, fall)
         hits.append(both[0])
@@ -118,7 +124,7 @@ def impact_times(
     for b, x in zip(body_of_dof, gained, strict=True):
         kick.append(ops.select(struck[b] * falls[b], (0.5 + late[b] * step.over_h) * x, 0.0))
     return ImpactTimes(
-        [x * struck[own[k][0]] for k, x in enumerate(hits)], bounces, fast, closing, at,
+        [x * struck[own[k][0]] for k, x in enumerate(hits)], bounces, fast, closing, at, margins,
         [struck[b] for b in body_of_dof], [falls[b] for b in body_of_dof], [late[b] for b in body_of_dof],
         [of[b] for b in body_of_dof], gained, kick,
     )  # fmt: skip

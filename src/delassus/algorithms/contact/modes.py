@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
-from delassus.algorithms.contact.law import TINY, clamped, mean_beyond, part_beyond
+from delassus.algorithms.contact.law import FARTHEST, TINY, clamped, mean_beyond, part_beyond
 from delassus.algorithms.contact.problem import JointLaw, PointLaw, StepProblem, magnitude
 from delassus.spatial.motion import column, diagonal, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
@@ -32,9 +32,6 @@ NO_DIRECTION = 1e-12
 
 LEAST_SIZE = 1e-6
 """Speed over smoothing below which a mean is its rate times that speed, which round-off hides."""
-
-FARTHEST = 1e30
-"""Distance (m/s) of modes that do not change."""
 
 
 class Mode(NamedTuple):
@@ -92,7 +89,7 @@ def point_mode(
     turn: Scalar = FARTHEST
     for size, speed, friction in zip(sizes, speeds, used, strict=True):
         turn = ops.minimum(turn, ops.select(ops.less(limit, size), speed, limit - friction))
-    is_touching = is_closed if x.floor is None else moves
+    is_touching = is_closed if x.floor is None else ops.maximum(is_closed, ops.less(0.0, x.floor) * moves)
     distance = ops.select(moves, ops.select(is_touching, ops.minimum(apart, turn), apart), FARTHEST)
     C, B = diagonal(ops, kept) @ axes, ops.transpose(axes) @ coupled
     return Mode(axes, C, B, D, problem.mobility[x.row], with_floor, with_friction, distance)

@@ -29,7 +29,7 @@ from delassus.contact.changes.contacts import (
     sides_of,
     spins_of,
 )
-from delassus.contact.changes.impacts import ImpactChanges
+from delassus.contact.changes.impacts import ImpactChanges, distance_of_bounces
 from delassus.contact.changes.loops import LoopBlock, SmoothCounts, settled
 from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.paths import contacts_on_paths, on_paths
@@ -139,7 +139,9 @@ class StepChanges:
             w = np.where(parts == 1.0, last.after, before + parts * (last.after - before))
             self.impacts.append(ImpactChanges(self, last.impact, v, w, late))
             v, late = w - last.impact.kick, self.impacts[-1].late
-            self.distance = min(self.distance, self.impacts[-1].distance)
+        free = self._free()
+        nearest = [*(x.distance(free) for x in self.impacts), distance_of_bounces(self, v, free, late)]
+        self.distance = min(self.distance, *nearest)
         self.smoothings = self._smoothings()
         after = record.problems[-1].after.copy()
         self.smooth_shift = np.zeros(self.n)
@@ -240,6 +242,13 @@ class StepChanges:
         approach = self.J.times(self.record.v[:, None], self.m)[:, 2:3, 0].sum(axis=1)
         fast = (self.record.contacts.restitution > 0.0) & (approach < -self.scene.options.resting)
         return np.where(fast, 0.0, self.smoothing)
+
+    def _free(self) -> Array:
+        """Velocities (n,) after the step without impulses, of blocks without loops."""
+        last = self.record.problems[-1]
+        exerted = self._exerted(last.impulses)
+        np.add.at(exerted[:, 0], self.scene.blocks.joints.dofs, last.joint_impulses)
+        return last.after - self.inverse.times(exerted)[:, 0]
 
     def _exerted(self, impulses: Array) -> Array:
         """What impulses (m, 3) of contacts exert (n, 1)."""

@@ -136,10 +136,10 @@ class Response:
         B = ops.take(ops.block_diagonal([mode.B for mode in self.modes]), None, normals)
         return -(ops.transpose(ops.take(J, self.rows, None)) @ (B @ (diagonal(ops, parts) @ floors)))
 
-    def is_unique_with(self, bounces: Sequence[Scalar], compression: Response, J: Matrix) -> Scalar:
-        """1 where velocities are unique after a decompression that gives back parts (n) of the impulses of another."""
+    def is_unique_with(self, bounces: Sequence[Scalar], compression: Response | None, J: Matrix) -> Scalar:
+        """1 where velocities are unique, also after a decompression that gives back parts (n) of impulses."""
         ops, is_unique = self._ops, self.is_unique
-        for normals, any_way, whole in compression.any_normals:
+        for normals, any_way, whole in [] if compression is None else compression.any_normals:
             floors = self.Phi @ self.momentum_of_floors(diagonal(ops, bounces), J)
             free, most = _trace(ops, floors @ normals, any_way), _trace(ops, floors, whole)
             is_unique = is_unique * (1.0 - ops.less(ROUNDING * ops.epsilon * most, free))

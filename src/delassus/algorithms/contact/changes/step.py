@@ -24,9 +24,9 @@ from delassus.algorithms.contact.changes.points import (
 )
 from delassus.algorithms.contact.changes.response import Response
 from delassus.algorithms.contact.impacts import of_displaced
-from delassus.algorithms.contact.law import part_beyond
+from delassus.algorithms.contact.law import FARTHEST, part_beyond
 from delassus.algorithms.contact.modes import nearest_mode
-from delassus.algorithms.contact.problem import magnitude
+from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import Impact, StepInputs, StepSolution
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
@@ -100,7 +100,10 @@ class StepChanges:
             nearest = ops.matrix([[ops.select(impact.struck, ops.minimum(x, y), x)]])
         ((x,),), when = ops.entries(nearest), impact.when
         for k, (candidate, *_) in enumerate(self._step.points):  # another point may be the first that bounces
-            dof = self._step.tree.v_slices[min(candidate.arms)].start
+            dofs = [self._step.tree.v_slices[link].start for link in sorted(candidate.arms)]
+            is_struck, (of_hit, of_bounce) = maximum_of(ops, [when.struck[dof] for dof in dofs]), when.margins[k]
+            x = ops.minimum(x, ops.minimum(of_bounce, ops.select(is_struck, of_hit, FARTHEST)))
+            dof, *_ = dofs
             t, is_other = when.times[dof], when.bounces[k] * (1.0 - when.of_points[dof][k])
             later = self._step.over_h * magnitude(ops, (when.at[k] - t) * when.closing[k])
             x = ops.select(is_other * ops.less(0.0, t), ops.minimum(x, later), x)
@@ -363,9 +366,7 @@ class StepChanges:
         compression = None
         for solved in impact.phases:
             response = Response(step.instant, solved)
-            unique = response.is_unique
-            if compression is not None:
-                unique = response.is_unique_with(bounces, compression, self._J)
+            unique = response.is_unique_with(bounces, compression, self._J)
             compression = response
             self._are_unique = ops.select(impact.struck, self._are_unique * unique, self._are_unique)
             gained = minus(solved.velocity, v)

@@ -14,8 +14,9 @@ from itertools import pairwise
 from typing import Any, cast
 
 from delassus.algorithms.contact.changes.correction import bound_changes, displacement_changes
-from delassus.algorithms.contact.changes.points import PositionChanges, Varied, position_changes, turning_changes
+from delassus.algorithms.contact.changes.points import PositionChanges, position_changes, turning_changes
 from delassus.algorithms.contact.changes.response import Response
+from delassus.algorithms.contact.changes.varied import Varied
 from delassus.algorithms.contact.impacts import impact_times, of_displaced
 from delassus.algorithms.contact.law import part_beyond
 from delassus.algorithms.contact.modes import nearest_mode

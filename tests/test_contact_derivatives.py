@@ -276,17 +276,20 @@ EVERY = {"control": "pd", "v_target": True, "damping": "input", "gravity": "inpu
          "payloads": ["leg0"], "ground": "input", "surface_velocity": "input"}  # fmt: skip
 """What may come with each call."""
 
+LENGTHS = {"torsional": 0.02, "rolling": 0.01}
+"""Of torsional and rolling friction (m)."""
+
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")
 @pytest.mark.parametrize(
     "options",
-    [{"limits": False}, {"restitution": "input", "payloads": ["base", "leg1"]}, EVERY],
+    [{"limits": False, **LENGTHS}, {"restitution": "input", "payloads": ["base", "leg1"]}, EVERY],
 )
 def test_all_at_once_are_differences(legs, options):
     """At states half of which have overlaps that are taken back."""
     rng, n, tree = np.random.default_rng(7), 120, legs.tree
-    of_contacts = {name: options[name] for name in ("ground", "surface_velocity") if name in options}
+    of_contacts = {name: options[name] for name in ("ground", "surface_velocity", *LENGTHS) if name in options}
     contacts = [ds.Contact(c.frame, c.shape, **of_contacts) for c in legs.constraints()]
     options = {name: x for name, x in options.items() if name not in of_contacts}
     kernel, derivatives = both(tree, contacts, friction="input", **options)
@@ -599,6 +602,46 @@ def test_smoothed_tangents_are_smoothed_derivatives(rolling):
     given = [q, 0.5 * rng.normal(size=(n, 6)), np.zeros((n, 3)), rng.normal(size=(n, 6)), np.full(n, DT)]
     for s in (0.0, 0.3):
         assert_tangents_are(step, derivatives, [*given, np.full(n, s)], rng)
+
+
+@pytest.mark.slow
+def test_derivatives_of_torsional_and_rolling_friction():
+    """Closed forms of a ball that spins and of one that is held; tangents where it slides, sticks and flies."""
+    ball, length = ds.mechanisms.free_body(m, J * np.eye(3), name="ball"), LENGTHS["torsional"]
+    step, derivatives = both(ball, [ds.Contact("ball", Sphere(r), friction=mu, **LENGTHS)], friction="input")
+    at, rest = np.array([0, 0, r - 2e-5, 0, 0, 0, 1.0]), (np.zeros(6), np.zeros(6), DT, [mu])
+
+    def of(*v):
+        found = dict(zip([x.name for x in derivatives.results], derivatives(at, np.array(v), *rest), strict=True))
+        return found["v_next"], found["A"][6:, 6:], found["B"][6:], found["dx_dfriction"][6:], found["distance"]
+
+    most = length * m * 9.81 * DT / J  # rad/s
+    v, A, B, by_friction, distance = of(0, 0, 0, 0, 0, 2.0)
+    np.testing.assert_allclose(v[5], 2.0 - most, rtol=1e-9)
+    np.testing.assert_allclose(A[5, [2, 5]], [length * m / J, 1.0], atol=1e-9)  # lifted, it spins on
+    np.testing.assert_allclose(B[5, 5], DT / J, rtol=1e-9)
+    np.testing.assert_allclose(by_friction[5], 0.0, atol=1e-9)
+    np.testing.assert_allclose(distance, min(length / mu * (2.0 - most), 9.81 * DT), rtol=1e-9)
+    v, A, *_ = of(0, 0, 0, 0, 0, 0.5 * most)
+    np.testing.assert_allclose([v[5], *A[5]], 0.0, atol=1e-9)
+    deep = [at - 5e-4 * np.eye(7)[2], *(np.zeros(6) for _ in range(3)), DT]  # friction is in the unit of turns there
+    ends = [step(*deep, [mu + s])[0][2] for s in (1e-4, -1e-4)]
+    by_friction = dict(zip([x.name for x in derivatives.results], derivatives(*deep, [mu]), strict=True))[
+        "dx_dfriction"
+    ]
+    np.testing.assert_allclose(by_friction[2], (ends[0] - ends[1]) / 2e-4, rtol=1e-4)
+    assert np.abs(by_friction[2]) > 1e-8
+    rng, n = np.random.default_rng(13), 60
+    q, v = np.tile(at, (n, 1)), rng.normal(size=(n, 6)) * [0.3, 0.3, 0.05, 4, 4, 4]
+    q[::2, 2] -= rng.uniform(1e-4, 1e-3, n // 2)
+    tau, v[1::6, 2] = rng.normal(size=(n, 6)), 1.0
+    v[::3], tau[::3] = 1e-3 * v[::3], 0.05 * tau[::3]
+    given = [q, v, np.zeros((n, 6)), tau, np.full(n, DT), rng.uniform(0.2, 1.0, (n, 1))]
+    found = derivatives(*given)
+    pressed, n_held = found[2][:, 2] > 0.0, (found[2][:, 3:] ** 2 @ [1e4, 1e4, 2.5e3]) ** 0.5
+    slides = np.hypot(np.hypot(*found[2][:, :2].T) / given[5][:, 0], n_held) > 0.999 * found[2][:, 2]
+    assert min((~pressed).sum(), (pressed & slides).sum(), (pressed & ~slides).sum()) >= 5
+    assert_tangents_are(step, derivatives, given, rng)
 
 
 def test_a_gradient_sees_a_foot_above_the_floor(rolling):

@@ -598,8 +598,8 @@ def what_turns(name, rng):
 TURNING = ("slides on a ball", "rolls on its rim", "spins on a belt", "on a turning table", "on one another",
            "planar", "free", "spins on a ball")  # fmt: skip
 
-AS_KERNELS = ("rolls on its rim", "spins on a belt", "planar")
-"""Of these, some without torsional and rolling friction that compiled steps are held to: rims, belts and robots."""
+AS_KERNELS = ("rolls on its rim", "spins on a belt", "free", "spins on a ball")
+"""Of these, some that compiled steps are held to: rims, belts, robots, and two with torsional and rolling friction."""
 
 ON_FACES = ("spins on a belt", "on one another")
 """Of these, those whose corners hardly turn along their normals: their offsets are cut near where they are."""

@@ -72,7 +72,7 @@ class Contact(Constraint):
     torsional, rolling : float
         Lengths (m) of torsional and of rolling friction, as of a `Collider`: a normal force ``N`` resists turning
         about the normal by up to ``torsional N``, and rolling by up to ``rolling N``, if it resists nothing else. Such
-        contacts have impulses about their axes, too, and kernels of them have no derivatives.
+        contacts have impulses about their axes, too.
 
     Raises
     ------
@@ -189,8 +189,8 @@ class Contact(Constraint):
 
     @property
     def has_derivatives(self) -> bool:
-        """Whether its points follow from formulas, and not from a loop, and it has no spins."""
-        return not self.lengths and (self.second_shape is None or has_formula(self.shape, self.second_shape))
+        """Whether its points follow from formulas, and not from a loop."""
+        return self.second_shape is None or has_formula(self.shape, self.second_shape)
 
     @property
     def lengths(self) -> list[tuple[int, float]]:
@@ -394,11 +394,6 @@ class Spins(Constraint):
     def frames(self) -> tuple[Frame, ...]:
         """Those of its contact."""
         return self.contact.frames
-
-    @property
-    def has_derivatives(self) -> bool:
-        """No."""
-        return False
 
     @property
     def fingerprint(self) -> str:

@@ -341,9 +341,6 @@ def check_first(derivative: Sequence[str]) -> None:
 
 def check_derivatives(constraints: Sequence[Constraint]) -> None:
     """Refuse constraints without derivatives."""
-    for contact in (x for x in contacts_of(constraints) if x.lengths):
-        came = f"torsional={contact.torsional:g} and rolling={contact.rolling:g} of {contact!r}"
-        raise ConfigurationError("contacts of a derivative", "neither", came, "Kernels without derivatives have it.")
     for c in constraints:
         if not c.has_derivatives:
             expected = "constraints whose points follow from formulas"

@@ -93,9 +93,14 @@ class PointLaw:
         """Tangent, tangent, normal, and spins."""
         return [*range(self.row, self.row + 3), *self.spins]
 
+    @property
+    def units(self) -> list[Scalar]:
+        """By what velocities of its rows are those of its law, and impulses of its law those of its rows."""
+        return [self.slides, self.slides, 1.0, *[self.over] * len(self.spins)] if self.spins else [1.0] * 3
+
     def in_law(self, u: Sequence[Scalar]) -> list[Scalar]:
         """Velocities of its law from those of its rows; and impulses of its rows from those of its law."""
-        return [*u[:3], *(self.over * x for x in u[3:])]
+        return [unit * x for unit, x in zip(self.units, u, strict=True)] if self.spins else list(u)
 
     def of_law(self, p: Sequence[Scalar]) -> list[Scalar]:
         """Impulses of its law from those of its rows."""

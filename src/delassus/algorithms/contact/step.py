@@ -348,8 +348,7 @@ class KernelStep:
         """
         modes, u = list[Mode](), [problem.velocity(row, p) for row in range(len(p))]
         for x, own in zip(problem.points, of_points or [None] * len(problem.points), strict=True):
-            at = slice(x.row, x.row + 3)
-            modes.append(point_mode(problem, x, p[at], u[at], self.moves.get(x.row + 2, 1.0), own))
+            modes.append(point_mode(problem, x, *problem.in_law_of(x, p, u), self.moves.get(x.row + 2, 1.0), own))
         holds = {
             c.dof: joint_hold(problem, y, p[y.row], u[y.row], self.distances(c, late), self.over_h, of_joints)
             for c, y in zip(bounded_joints_of(self.problem.constraints), problem.joints, strict=True)

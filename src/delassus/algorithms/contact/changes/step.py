@@ -17,12 +17,12 @@ from typing import Any, cast
 from delassus.algorithms.contact.changes.correction import bound_changes, displacement_changes
 from delassus.algorithms.contact.changes.points import (
     PositionChanges,
-    Varied,
     momentum_of_lines,
     position_changes,
     turning_changes,
 )
 from delassus.algorithms.contact.changes.response import Response
+from delassus.algorithms.contact.changes.varied import Varied
 from delassus.algorithms.contact.impacts import of_displaced
 from delassus.algorithms.contact.law import FARTHEST, part_beyond
 from delassus.algorithms.contact.modes import nearest_mode

@@ -130,7 +130,7 @@ class Simulator(Sensing):
     Notes
     -----
     Places move by the velocities of the end of the step, as of leapfrog integrators (`half_kick`): second order in time
-    where forces depend on places, of velocity products, and where contacts turn. Bounces of robots, or off each other,
+    where forces depend on places, in velocity products, and where contacts turn. Bounces of robots, or off each other,
     lose ``m g V dt``.
     Servos, a `SpringDamper`, springs and damping of joints have the forces of the end of the step where they are stiff:
     no gain is too large for ``dt``, with loops or without.

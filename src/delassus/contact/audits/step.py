@@ -55,7 +55,9 @@ class ContactStep(Frozen):
     dt : float
         Time step (s).
     force : (..., nv) array, optional
-        All else that acts, ``τ − c`` and forces of other constraints (N, N m); none by default.
+        All else that acts, ``τ − c`` and forces of other constraints (N, N m); none by default. Of robots in steps of
+        this library that is ``M (v* − v_before) / dt``, ``v*`` after the same step without contacts: their velocity
+        products are those of the mean velocity.
     friction_offset : (..., n) array, optional
         By how much friction may exceed ``μ p_n`` (N s); 0 by default.
     velocity_offset : (..., n, 3) array, optional

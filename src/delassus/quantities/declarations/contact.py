@@ -17,7 +17,6 @@ from delassus.algorithms.contact.springs import Spring
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
-from delassus.algorithms.dynamics.derivatives.accelerations import force_changes
 from delassus.algorithms.dynamics.derivatives.step import moved_changes
 from delassus.algorithms.dynamics.derivatives.turning import Products
 from delassus.algorithms.dynamics.integrate import (
@@ -268,9 +267,9 @@ def _bias_force_change(bound: BoundRequest) -> list[Matrix]:
 def _turned_changes(bound: BoundRequest) -> list[Matrix]:
     ops, motion = bound.ops, bound.motion().conserving_momentum()
     M, h = mass_matrix(motion.problem), bound.entries("dt")[0]
-    products = Products(motion, bound.entries("turning"))
+    products = Products(motion, bound.entries("turning"), Products(motion))
     qdd = [x / h - c for x, c in zip(bound.entries("gained"), products.axes, strict=True)]
-    with_q, with_v = force_changes(products.rates(qdd), M)
+    with_q, with_v = products.force_changes(qdd, M)
     with_start = scaled_matrix(ops, h, with_v - M @ products.with_axes)
     return [scaled_matrix(ops, h, with_q), with_start, products.matrix(h, M, with_v)]
 

@@ -26,8 +26,8 @@ from delassus.algorithms.contact.changes.varied import Varied
 from delassus.algorithms.contact.solution import robot_ahead
 from delassus.algorithms.contact.springs import Springs
 from delassus.algorithms.contact.step import KernelStep
-from delassus.algorithms.dynamics.derivatives.accelerations import force_changes
 from delassus.algorithms.dynamics.derivatives.rates import Rates
+from delassus.algorithms.dynamics.derivatives.turning import Products
 from delassus.algorithms.dynamics.integrate import position_update_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
@@ -85,11 +85,11 @@ class PositionChanges(NamedTuple):
 
 def position_changes(
     motion: DynamicsProblem, M: Matrix, qdd: Sequence[Scalar], velocity: Sequence[Scalar], impulses: Sequence[Scalar],
-    rates: Rates | None = None,
+    products: Products | None = None,
 ) -> PositionChanges:  # fmt: skip
     """Changes of ``ID(q̈) − Jᵀ p`` and ``J v``, of a motion with mass matrix ``M``, accelerations, ``v`` and ``p``.
 
-    ``rates`` are those of these accelerations, if they are known.
+    Velocity products are those of the motion, if none are given.
     """
     ops, problem, nv = motion.ops, motion.problem, motion.tree.nv
     rest = motion.at_rest(ops.zeros(nv, 1), ops.zeros(problem.n_rows, 1))
@@ -110,7 +110,7 @@ def position_changes(
             found = ConstraintRates(ops.zeros(c.size, nv))
         acting.append(found)
         rows.append(found.rows)
-    forces = force_changes(rates or Rates(motion, motion.by_joint(qdd)), M, acting)
+    forces = (products or Products(motion)).force_changes(qdd, M, acting)
     return PositionChanges(ops, *forces, ops.vstack(rows), ops.vstack(gaps), rows_of_gaps)
 
 

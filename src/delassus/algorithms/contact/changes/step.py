@@ -208,7 +208,7 @@ class StepChanges:
         if step.springs is not None:
             pushing = step.springs.with_lines(pushing, step.springs.impulses(gained, v))
         forces = [over_h * x for x in pushing]
-        changes = position_changes(motion, self._M, qdd, velocity, forces, products.rates(qdd))
+        changes = position_changes(motion, self._M, qdd, velocity, forces, products)
         with_q, with_v = controls
         rho_v = scaled_matrix(ops, h, changes.forces_with_v - with_v)
         with_axes = scaled_matrix(ops, h, products.with_axes)

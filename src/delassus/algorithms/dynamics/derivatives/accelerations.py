@@ -379,7 +379,7 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
     """``∂r/∂q`` and ``∂r/∂v`` (nv × nv), and ``sᵀ I`` (n_i × 6) of each joint with all that lies beyond it."""
     motion, ops, tree = rates.motion, rates.motion.ops, rates.motion.tree
     sizes = [joint.nv for joint in tree.joints]
-    beyond, beyond_less = [*rates.bodies], [] if rates.less is None else [*rates.less.bodies]
+    beyond, crossed = [*rates.bodies], [] if rates.crossed is None else [*rates.crossed[1]]
     F = rates.forces(beyond)
     for c in of_constraints:
         for link, W in c.wrenches.items():
@@ -395,36 +395,35 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
         p = tree.parents[i]
         if p != WORLD:
             beyond[p], F[p] = beyond[p].plus(ops, beyond[i]), F[p] + F[i]
-            if beyond_less:
-                beyond_less[p] = beyond_less[p].plus(ops, beyond_less[i])
+            if crossed:
+                crossed[p] = crossed[p].plus(ops, crossed[i])
             if lifted:
                 lifted[p] = lifted[p].plus(ops, lifted[i])
 
     # s_kᵀ ∂f_j/∂q_j, s_jᵀ ∂f_j/∂q_k and the same with velocities, for joints k above j  (formulas of `rates`)
-    def of_joint(
-        S: Matrix, psi: Matrix, xi: Matrix, phi: Matrix, F: Matrix, *body: Matrix
-    ) -> list[Matrix]:  # fmt: skip
-        I, less, St = Body(*body[:5]), body[5:], ops.transpose(S)
+    def of_joint(S: Matrix, psi: Matrix, xi: Matrix, phi: Matrix, F: Matrix, *body: Matrix) -> list[Matrix]:
+        I, other, St = Body(*body[:5]), body[5:], ops.transpose(S)
         own, with_v = I.times(ops, xi) + I.rate_times(ops, psi), I.rate_times(ops, S) + I.times(ops, phi)
         SI, SB = ops.transpose(I.times(ops, S)), [ops.transpose(I.rate_transposed_times(ops, S))]
-        if less:
-            own = own - Body(*less[1:]).rate_times(ops, less[0])
-            SB.append(ops.transpose(Body(*less[1:]).rate_transposed_times(ops, S)))
+        if other:
+            B = Body(*body[:3], *other[1:])
+            own, SB = own + B.rate_times(ops, other[0]), [*SB, ops.transpose(B.rate_transposed_times(ops, S))]
         return [own + force_matrix(ops, F) @ S, with_v, St @ own, St @ with_v, SI, *SB]
 
     def of_pair(with_q: Matrix, with_v: Matrix, SI: Matrix, SB: Matrix, *above: Matrix) -> list[Matrix]:
-        *SB_less, S, psi, xi, phi = above[: len(above) - len(beyond_less[:1])]
+        (S, psi, xi, phi), other = above[:4], above[4:]
         turns, St = [ops.take(x, ANGULAR, None) for x in (psi, S)], ops.transpose(S)
         own = SI @ xi + SB @ turns[0]
-        if SB_less:
-            own = own - SB_less[0] @ ops.take(above[-1], ANGULAR, None)
+        if other:
+            own = own + other[1] @ ops.take(other[0], ANGULAR, None)
         return [St @ with_q, St @ with_v, own, SI @ phi + SB @ turns[1]]
 
-    joints = [*zip(rates.S, rates.psi, rates.xi, rates.phi, *([rates.less.psi] if rates.less else []), strict=True)]
-    bodies: list[tuple[Matrix, ...]] = [b.parts() for b in beyond]
-    if rates.less is not None:
-        bodies = [(*b, x, *y.parts()) for b, x, y in zip(bodies, rates.less.psi, beyond_less, strict=True)]
-    found = [[*x] for x in ops.map(of_joint, [(*x[:4], f, *b) for x, f, b in zip(joints, F, bodies, strict=True)])]
+    joints = list(zip(rates.S, rates.psi, rates.xi, rates.phi, strict=True))
+    across: list[tuple[Matrix, ...]] = [()] * len(joints)
+    if rates.crossed is not None:
+        across = [(psi, B.momentum, B.rate) for psi, B in zip(rates.crossed[0], crossed, strict=True)]
+    columns = zip(joints, F, beyond, across, strict=True)
+    found = [[*x] for x in ops.map(of_joint, [(*x, f, *b.parts(), *other) for x, f, b, other in columns])]
     q: dict[tuple[int, int], Matrix] = {}
     v: dict[tuple[int, int], Matrix] = {}
     for j, (_, _, own_q, own_v, *_) in enumerate(found):
@@ -433,7 +432,7 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
             change = lifted[j].times(ops, rotated_gravity[j])
             q[j, j], found[j][0] = own_q + ops.transpose(rates.S[j]) @ change, found[j][0] + change
     pairs = [(k, j) for j in tree.root_to_leaves() for k in tree.support(j)[:-1]]
-    rows = [(*found[j][:2], *found[j][4:], *joints[k]) for k, j in pairs]
+    rows = [(*found[j][:2], *found[j][4:6], *joints[k], *across[k][:1], *found[j][6:]) for k, j in pairs]
     for (k, j), blocks in zip(pairs, ops.map(of_pair, rows), strict=True):
         q[k, j], v[k, j], q[j, k], v[j, k] = blocks
         if lifted:
@@ -449,11 +448,9 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
         r_q = r_q + assembled(ops, sizes, sizes, {(i, i): change for i, change in springs.items()})
     r_v = r_v if motion.damping is None else r_v + diagonal(ops, motion.damping)
 
-    ends = [rates] if rates.less is None else [rates, rates.less]
     # rotors: a (ω × v) along axes that do not turn, and −a C of a root whose acceleration changes beyond −C
     turned = {
-        (i, i): diagonal(ops, a) @ sum((x.motion.velocity_product_changes(i) for x in ends), ops.zeros(len(a), len(a)))
-        for i, a in motion.straight_armature.items()
+        (i, i): diagonal(ops, a) @ motion.velocity_product_changes(i) for i, a in motion.straight_armature.items()
     }
     if turned:
         r_v = r_v + assembled(ops, sizes, sizes, turned)
@@ -461,4 +458,4 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
         own = diagonal(ops, armature.tolist())
         r_q, r_v = (r - assembled(ops, sizes, sizes, {(rates.root, rates.root): own @ C})
                     for r, C in ((r_q, rates.drift_q), (r_v, rates.drift_v)))  # fmt: skip
-    return r_q, r_v, [x[4] for x in found]
+    return r_q, r_v, [SI for *_, SI, _ in found]

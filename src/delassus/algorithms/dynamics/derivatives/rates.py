@@ -17,9 +17,6 @@ for wrenches ``w_i`` fixed in their link. Positions change along the tangent of 
 and all beyond it, move by the twist ``s_j``. ``B ψ = I (ψ × V) + ψ ×* I V + V ×* I ψ``; for a rigid body it is ``[[0,
 −2 h×], [0, B_r]]`` with ``h`` the linear momentum. Source: Carpentier, Mansard, "Analytical derivatives of rigid body
 dynamics algorithms", RSS 2018; the formulas here are derived anew, for joints of several degrees of freedom too.
-
-Products of two velocities, ``Γ(v, v + y) = c(v + y/2) − c(y/2)``, are those of the first sum less those of ``y/2``,
-whose twists, ``ψ`` and ``B`` come beside those of the motion: ``f``, ``a``, ``ξ`` and ``B ψ`` are differences then.
 """
 
 from __future__ import annotations
@@ -31,7 +28,17 @@ from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.frozen import cached_property
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix
+from delassus.spatial.motion import (
+    ANGULAR,
+    LINEAR,
+    column,
+    cross_entries,
+    cross_matrix,
+    force_of_points,
+    from_entries,
+    plus,
+    turning_matrix,
+)
 from delassus.spatial.ops import Matrix, Ops
 from delassus.spatial.rates import Side, Vector, motion_matrix
 from delassus.spatial.transform import Pose, compose
@@ -89,73 +96,54 @@ class Rates:
         ``C`` in ``ξ = s C`` and ``φ = s C`` of a floating root that the frame coincides with: changes of its own
         acceleration. They are left out above, so that what is solved for is the change of q̈ beyond ``−C``; not where
         q̈ ``is_given``.
-    like, less : Rates or None
-        Those of the same configuration, with the same velocities if the motion is the same one, which are not computed
-        again; and those of ``y/2``, which velocities of the motion have more, and whose products are taken off.
+    crossed : (list, list) or None
+        ``ψ`` and bodies of `CrossedRates` whose products act too.
     """
 
-    def __init__(
-        self, motion: DynamicsProblem, qdd: list[Matrix], is_given: bool = False, like: Rates | None = None,
-        less: Rates | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, motion: DynamicsProblem, qdd: list[Matrix], is_given: bool = False) -> None:
         ops, tree = motion.ops, motion.tree
-        self.motion, self.less, self._like = motion, less, like
+        self.motion = motion
+        self.crossed: tuple[list[Matrix], list[Body]] | None = None
         self.root = 0 if tree.is_floating and tree.parents.count(WORLD) == 1 else WORLD
         self.gravity = motion.gravity if self.root == WORLD else motion.gravity_in(self.root)
         a0 = ops.put(-self.gravity, (6, 1), LINEAR, (0,))
-        self.poses: list[Pose] = [] if like is None else like.poses
-        self.S: list[Matrix] = [] if like is None else like.S
-        self.V, self.a, own, turning = list[Matrix](), list[Matrix](), list[Matrix](), list[Matrix]()
+        self.poses: list[Pose] = []
+        self.S, self.psi, self.xi, self.phi = list[Matrix](), list[Matrix](), list[Matrix](), list[Matrix]()
+        self.V, self.a, own = list[Matrix](), list[Matrix](), list[Matrix]()
 
-        # root → leaves: s, V = V_p + s v
+        # root → leaves: s, V = V_p + s v, a = a_p + s q̈ + V_p × s v
         for i in tree.root_to_leaves():
-            if like is None:
-                self.poses.append(self._pose(i))
-                self.S.append(self._axes(i))
-            own.append(self.S[i] @ motion.bias_velocity(i))
-            self.V.append(own[i] if (p := tree.parents[i]) == WORLD else self.V[p] + own[i])
-
-        def of_joint(S: Matrix, V_p: Matrix, Sv: Matrix) -> list[Matrix]:
-            psi = motion_matrix(ops, V_p) @ S
-            return [psi, psi + psi if ops.shape(S)[1] == 1 else psi + psi + motion_matrix(ops, Sv) @ S]
-
-        if like is not None and like.motion is motion:
-            self.V, found = like.V, [*map(list, zip(like.psi, like._phi, strict=True))]
-        else:
-            found = [*map(list, ops.map(of_joint, [*zip(self.S, self._of_parents(self.V), own, strict=True)]))]
-        self.psi: list[Matrix] = [psi for psi, _ in found]
-        self._phi: list[Matrix] = [phi for _, phi in found]
-        if less is not None:
-            self.V, self.psi, self._phi = (
-                [x + y for x, y in zip(a, b, strict=True)]
-                for a, b in ((self.V, less.V), (self.psi, less.psi), (self._phi, less._phi))
-            )
-        parents = self._of_parents(self.V)
-
-        # root → leaves: a = a_p + s q̈ + V_p × s v
-        for i in tree.root_to_leaves():
-            if less is None:
-                turning.append(motion_matrix(ops, parents[i]) @ own[i])
-            else:
-                y = less.motion.bias_velocity(i)
-                turning.append(self.psi[i] @ (motion.bias_velocity(i) + y) - less.psi[i] @ y)
             p = tree.parents[i]
-            self.a.append((a0 if p == WORLD else self.a[p]) + self.S[i] @ qdd[i] + turning[i])
+            self.poses.append(self._pose(i))
+            S = self._axes(i)
+            V_p, a_p = (ops.zeros(6, 1), a0) if p == WORLD else (self.V[p], self.a[p])
+            Sv = S @ motion.bias_velocity(i)
+            own.append(Sv)
+            self.S.append(S)
+            self.V.append(V_p + Sv)
+            self.a.append(a_p + S @ qdd[i] + motion_matrix(ops, V_p) @ Sv)
 
-        def acceleration(S: Matrix, psi: Matrix, V_p: Matrix, a_p: Matrix, *of_less: Matrix) -> list[Matrix]:
-            xi = motion_matrix(ops, a_p) @ S + motion_matrix(ops, V_p) @ psi
-            return [xi - motion_matrix(ops, of_less[1]) @ of_less[0] if of_less else xi]
+        def of_joint(S: Matrix, V_p: Matrix, a_p: Matrix, Sv: Matrix) -> list[Matrix]:
+            V_px = motion_matrix(ops, V_p)
+            psi = V_px @ S
+            phi = psi + psi if ops.shape(S)[1] == 1 else psi + psi + motion_matrix(ops, Sv) @ S
+            return [psi, motion_matrix(ops, a_p) @ S + V_px @ psi, phi]
 
-        columns = [self.S, self.psi, parents, self._of_parents(self.a, a0)]
-        if less is not None:
-            columns += [less.psi, self._of_parents(less.V)]
-        self.xi = [xi for (xi,) in ops.map(acceleration, [*zip(*columns, strict=True)])]
-        self.phi = [*self._phi]
+        parents = [(ops.zeros(6, 1), a0) if p == WORLD else (self.V[p], self.a[p]) for p in tree.parents]
+        rows = [(S, *parent, Sv) for S, parent, Sv in zip(self.S, parents, own, strict=True)]
+        for psi, xi, phi in ops.map(of_joint, rows):
+            self.psi.append(psi)
+            self.xi.append(xi)
+            self.phi.append(phi)
+        self._leave_out_root(is_given)
+        ops.mark("links", [*self.V, *self.a, *self.psi, *self.xi, *self.phi])
+
+    def _leave_out_root(self, is_given: bool) -> None:
+        ops = self.motion.ops
         self.drift_q = self.drift_v = ops.zeros(6, 6)
         if self.root != WORLD and not is_given:  # its axes are those of the common frame: s = 1
             self.drift_q, self.drift_v = self.xi[self.root], self.phi[self.root]
             self.xi[self.root] = self.phi[self.root] = ops.zeros(6, 6)
-        ops.mark("links", [*self.V, *self.a, *self.psi, *self.xi, *self.phi])
 
     def _pose(self, i: int) -> Pose:
         ops, X, p = self.motion.ops, self.motion.problem.X[i], self.motion.tree.parents[i]
@@ -214,36 +202,20 @@ class Rates:
         rotation = ops.take(S, ANGULAR, None) if positions else ops.zeros(3, nv)
         return Side(v, w, a_v, a_w, Vector(ops, p, dp), rotation)
 
-    def _of_parents(self, x: Sequence[Matrix], world: Matrix | None = None) -> list[Matrix]:
-        """What parents of links have, the world zero (6 × 1) if nothing is given."""
-        world = self.motion.ops.zeros(6, 1) if world is None else world
-        return [world if p == WORLD else x[p] for p in self.motion.tree.parents]
-
     @cached_property
     def bodies(self) -> list[Body]:
         """Each link alone."""
-        ops, like, less = self.motion.ops, self._like, self.less
-        if less is not None and like is not None and like.motion is self.motion:
-            pairs = zip(like.bodies, less.bodies, strict=True)
-            return [Body(*x.parts()[:3], x.momentum + y.momentum, x.rate + y.rate) for x, y in pairs]
-        rows = [(*parts, V) for parts, V in zip(self._at_rest, self.V, strict=True)]
-        return [Body(*row[:3], *parts) for row, parts in zip(rows, ops.map(self._turning, rows), strict=True)]
-
-    @cached_property
-    def _at_rest(self) -> list[Sequence[Matrix]]:
-        """First three parts of each body."""
-        if self._like is not None:
-            return self._like._at_rest
-        H = self.motion.problem.inertias
-        return self.motion.ops.map(self._body, [(*pose, own) for pose, own in zip(self.poses, H, strict=True)])
+        ops, H = self.motion.ops, self.motion.problem.inertias
+        rows = [(*pose, inertia, V) for pose, inertia, V in zip(self.poses, H, self.V, strict=True)]
+        return [Body(*parts) for parts in ops.map(self._body, rows)]
 
     @property
     def first_moments(self) -> list[tuple[Matrix, Matrix]]:
         """Mass (1 × 1) and first moment (3 × 1) of each link."""
         return [(body.m, body.h) for body in self.bodies]
 
-    def _body(self, R: Matrix, p: Matrix, H: Matrix) -> Sequence[Matrix]:
-        """Mass, first and second moments of a link."""
+    def _body(self, R: Matrix, p: Matrix, H: Matrix, V: Matrix) -> Sequence[Matrix]:
+        """Parts of the body of a link."""
         ops = self.motion.ops
         e = ops.entries(H)
         m, local = ops.matrix([[e[0][0]]]), ops.matrix([[e[1][5]], [e[2][3]], [e[0][4]]])
@@ -252,7 +224,8 @@ class Rates:
         h, PQ = turned + p @ m, P @ Q
         C = ops.sym_product(R @ ops.take(H, ANGULAR, ANGULAR), ops.transpose(R))
         C = ops.sym_subtract(C, _scaled(ops, m, ops.sym_product(P, P)))
-        return m, h, ops.sym_subtract(C, PQ + ops.transpose(PQ))
+        C = ops.sym_subtract(C, PQ + ops.transpose(PQ))
+        return m, h, C, *self._turning(m, h, C, V)
 
     def _turning(self, m: Matrix, h: Matrix, C: Matrix, V: Matrix) -> Sequence[Matrix]:
         """Linear momentum and ``B_r`` of a body with the twist ``V``."""
@@ -275,12 +248,10 @@ class Rates:
         ops = self.motion.ops
 
         def of_motion(V: Matrix, a: Matrix, *parts: Matrix) -> list[Matrix]:
-            body, Y = Body(*parts[:5]), parts[5:]
-            force = body.times(ops, a) - ops.transpose(motion_matrix(ops, V)) @ body.times(ops, V)
-            return [force + ops.transpose(motion_matrix(ops, Y[0])) @ body.times(ops, Y[0]) if Y else force]
+            body = Body(*parts)
+            return [body.times(ops, a) - ops.transpose(motion_matrix(ops, V)) @ body.times(ops, V)]
 
-        less = [()] * len(bodies) if self.less is None else [(Y,) for Y in self.less.V]
-        rows = [(V, a, *body.parts(), *Y) for V, a, body, Y in zip(self.V, self.a, bodies, less, strict=True)]
+        rows = [(V, a, *body.parts()) for V, a, body in zip(self.V, self.a, bodies, strict=True)]
         F = [force for (force,) in ops.map(of_motion, rows)]
         for i in self.motion.compensated:
             F[i] = F[i] + self.compensated(i).times(ops, ops.put(self.gravity, (6, 1), LINEAR, (0,)))
@@ -289,6 +260,66 @@ class Rates:
             f = R @ ops.take(wrench, LINEAR, None)
             F[i] = F[i] - ops.vstack([f, R @ ops.take(wrench, ANGULAR, None) + cross_matrix(ops, p) @ f])
         return F
+
+
+class CrossedRates(Rates):
+    """Products of ``v``, that of other rates, with a velocity ``y`` that a motion without forces has: ``2 Γ(v, y)``.
+
+    ``a = a_p + s q̈ + ψ_v y + ψ_y v``, ``ξ = a_p × s + V_p × ψ_y + Y_p × ψ_v``. ``φ`` and `bodies` are those of ``y``,
+    so that ``∂r/∂v`` are changes with ``v``. ``ψ`` is that of ``v``; that of ``y`` is in `crossed`, for ``B`` of ``v``.
+    """
+
+    def __init__(self, of: Rates, motion: DynamicsProblem, qdd: list[Matrix]) -> None:
+        ops, tree = motion.ops, motion.tree
+        self.motion, self._of, self.root, self.gravity = motion, of, of.root, motion.gravity
+        self.poses, self.S, self.psi = of.poses, of.S, of.psi
+        self.V, self.a, own = list[Matrix](), list[Matrix](), list[Matrix]()
+        none = ops.zeros(6, 1)
+        for i in tree.root_to_leaves():
+            own.append(self.S[i] @ motion.bias_velocity(i))
+            self.V.append(own[i] if (p := tree.parents[i]) == WORLD else self.V[p] + own[i])
+
+        def of_joint(S: Matrix, Y_p: Matrix, Sy: Matrix) -> list[Matrix]:
+            psi = motion_matrix(ops, Y_p) @ S
+            return [psi, psi + psi if ops.shape(S)[1] == 1 else psi + psi + motion_matrix(ops, Sy) @ S]
+
+        parents = [none if p == WORLD else self.V[p] for p in tree.parents]
+        found = ops.map(of_joint, [*zip(self.S, parents, own, strict=True)])
+        psi, self.phi = [x for x, _ in found], [x for _, x in found]
+        for i, p in enumerate(tree.parents):
+            turning = self.psi[i] @ motion.bias_velocity(i) + psi[i] @ of.motion.bias_velocity(i)
+            self.a.append((none if p == WORLD else self.a[p]) + self.S[i] @ qdd[i] + turning)
+
+        def acceleration(
+            S: Matrix, psi: Matrix, psi_y: Matrix, V_p: Matrix, Y_p: Matrix, a_p: Matrix
+        ) -> list[Matrix]:  # fmt: skip
+            return [motion_matrix(ops, a_p) @ S + motion_matrix(ops, V_p) @ psi_y + motion_matrix(ops, Y_p) @ psi]
+
+        of_parents = ([none if p == WORLD else x[p] for p in tree.parents] for x in (of.V, self.V, self.a))
+        rows = [*zip(self.S, self.psi, psi, *of_parents, strict=True)]
+        self.xi = [xi for (xi,) in ops.map(acceleration, rows)]
+        self.crossed = psi, of.bodies
+        self._leave_out_root(is_given=False)
+
+    @cached_property
+    def bodies(self) -> list[Body]:
+        """Each link alone, with ``h`` and ``B_r`` of ``y``."""
+        rows = [(*body.parts()[:3], Y) for body, Y in zip(self._of.bodies, self.V, strict=True)]
+        found = self.motion.ops.map(self._turning, rows)
+        return [Body(*row[:3], *parts) for row, parts in zip(rows, found, strict=True)]
+
+    def forces(self, bodies: Sequence[Body]) -> list[Matrix]:
+        """``I a + V ×* I Y + Y ×* I V`` of each link."""
+        ops = self.motion.ops
+
+        def of_motion(V: Matrix, Y: Matrix, a: Matrix, m: Matrix, h: Matrix, C: Matrix) -> list[Matrix]:
+            (v, w), (y, e), (b, alpha) = ((x[:3], x[3:]) for x in (column(ops, V), column(ops, Y), column(ops, a)))
+            b = plus(b, plus(cross_entries(w, y), cross_entries(e, v)))
+            A, ((mass,),) = turning_matrix(ops, alpha, w, e), ops.entries(m)
+            return [force_of_points(ops, mass, column(ops, h), ops.entries(C), from_entries(ops, b), A)]
+
+        rows = [(V, Y, a, *body.parts()[:3]) for V, Y, a, body in zip(self._of.V, self.V, self.a, bodies, strict=True)]
+        return [force for (force,) in ops.map(of_motion, rows)]
 
 
 def _scaled(ops: Ops, m: Matrix, A: Matrix) -> Matrix:

@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from delassus.algorithms.dynamics.derivatives.rates import Rates
+from delassus.algorithms.dynamics.derivatives.accelerations import force_changes
+from delassus.algorithms.dynamics.derivatives.rates import CrossedRates, Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.rnea import bias_change
 from delassus.algorithms.sparse_factor import SparseFactor
-from delassus.frozen import cached_property
+from delassus.constraints import ConstraintRates
 from delassus.model.tree import Tree
 from delassus.spatial.motion import ANGULAR, column, diagonal, minus, plus, scaled_matrix
 from delassus.spatial.ops import Matrix, Scalar
@@ -71,8 +72,18 @@ def has_products(tree: Tree, links: Sequence[int]) -> bool:
     return any(axis in ANGULAR for i in links for axis in tree.joints[i].motion_axes)
 
 
+class _Found(NamedTuple):
+    """Changes (nv × nv) of joint forces with positions and velocities, at accelerations (nv)."""
+
+    qdd: Sequence[Scalar]
+    rates: Rates
+    changes: tuple[Matrix, Matrix]
+
+
 class Products:
     """Velocity products ``Γ(v, v + y)`` of a motion, ``c(v)`` where no ``y`` (nv) is given.
+
+    What is ``like`` are those of the same motion without ``y``, whose first changes count here, too.
 
     Attributes
     ----------
@@ -89,6 +100,7 @@ class Products:
     ) -> None:  # fmt: skip
         ops, joints, self._motion, self._like = motion.ops, motion.tree.root_to_leaves(), motion, like
         self.y, self._half = y, None
+        self._found: _Found | None = None
         self.axes = [x for i in joints for x in column(ops, motion.velocity_product(i))]
         changes = [motion.velocity_product_changes(i) for i in joints]
         if y is not None:
@@ -99,18 +111,26 @@ class Products:
             changes = [x + self._half.velocity_product_changes(i) for i, x in zip(joints, changes, strict=True)]
         self.with_axes = ops.block_diagonal(changes)
 
-    @cached_property
-    def _rates(self) -> Rates:
-        """Those of ``c(v)``."""
-        motion = self._motion
-        return Rates(motion, motion.by_joint([0.0] * motion.tree.nv)) if self._like is None else self._like._rates
+    def force_changes(
+        self, qdd: Sequence[Scalar], M: Matrix, acting: Sequence[ConstraintRates] = ()
+    ) -> tuple[Matrix, Matrix]:  # fmt: skip
+        """Changes (nv × nv) of joint forces at accelerations (nv) with positions and velocities.
 
-    def rates(self, qdd: Sequence[Scalar]) -> Rates:
-        """With accelerations of joints (nv)."""
-        motion, like, less = self._motion, self._rates, None
-        if self._half is not None:
-            less = Rates(self._half, motion.by_joint([0.0] * motion.tree.nv), is_given=True, like=like)
-        return Rates(motion, motion.by_joint(qdd), like=like, less=less)
+        Those of the constraints ``acting`` are taken off.
+        """
+        motion = self._motion
+        if self._half is None or self._like is None:
+            return self._at(qdd, M, acting).changes
+        plain = self._like._found or self._like._at(qdd, M)
+        further = [0.0 if a is b else a - b for a, b in zip(qdd, plain.qdd, strict=True)]
+        crossed = force_changes(CrossedRates(plain.rates, self._half, motion.by_joint(further)), M, acting)
+        return plain.changes[0] + crossed[0], plain.changes[1] + crossed[1]
+
+    def _at(self, qdd: Sequence[Scalar], M: Matrix, acting: Sequence[ConstraintRates] = ()) -> _Found:
+        rates = Rates(self._motion, self._motion.by_joint(qdd))
+        found = _Found(qdd, rates, force_changes(rates, M, acting))
+        self._found = self._found or found
+        return found
 
     def matrix(self, h: Scalar, M: Matrix, with_v: Matrix) -> Matrix:
         """``h Γ(v + y/2, ·)`` (nv × nv) of what has ``w``, from changes of joint forces with velocities."""

@@ -370,6 +370,89 @@ STIFF = 1e-4
 """Errors of differences over the largest derivative where κ is up to 100; 6e-6 is the worst seen."""
 
 
+TENDONS = """<mujoco><option timestep="{dt}" integrator="implicitfast"/><worldbody><site name="w" pos=".3 .2 1"/>
+{bodies}
+</worldbody><tendon>{tendons}</tendon></mujoco>"""
+
+
+def some_tendons(seed, dt, tendons):
+    """MJCF of a random chain of four links with a site on each, and one on the world."""
+    rng, bodies = np.random.default_rng(seed), ""
+    for k in reversed(range(4)):
+        axis, end, site = (" ".join(map(str, x)) for x in (rng.normal(size=3), *rng.uniform(-0.3, 0.3, (2, 3))))
+        bodies = f"""<body pos="{end if k else "0 0 0"}"><joint axis="{axis}" damping=".1"/><site name="s{k}"
+            pos="{site}"/><geom type="capsule" size=".02" fromto="0 0 0 {end}" mass="1" contype="0" conaffinity="0"/>
+            {bodies}</body>"""
+    return TENDONS.format(dt=dt, bodies=bodies, tendons=tendons), rng
+
+
+STRAIGHT = """<spatial stiffness="{}" damping="{}" springlength="{}"><site site="w"/><site site="s2"/></spatial>
+<spatial stiffness="{}"><site site="s1"/><site site="s3"/></spatial>
+<spatial damping="{}"><site site="s0"/><site site="s3"/></spatial>"""
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("seed", range(3))
+def test_tendons_between_two_sites_are_mujocos(seed):
+    """With a length of their own, that of qpos0, and dampers: errors are proportional to the time step."""
+    mujoco, errors = pytest.importorskip("mujoco"), []
+    for dt in (2e-4, 1e-4):
+        numbers = np.random.default_rng(seed).uniform([50, 1, 0.2, 50, 1], [500, 10, 0.6, 500, 10])
+        text, rng = some_tendons(seed, dt, STRAIGHT.format(*numbers))
+        model = mujoco.MjModel.from_xml_string(text)
+        data = mujoco.MjData(model)
+        data.qvel[:] = v0 = rng.normal(size=4)
+        sim = ds.Simulator(ds.Scene.from_robot(text), dt=dt, v0=v0)
+        for _ in range(round(0.1 / dt)):
+            mujoco.mj_step(model, data)
+            sim.step()
+        errors.append(np.abs(np.r_[sim.q - data.qpos, sim.v - data.qvel]).max())
+    assert errors[1] < min(1e-3, 0.6 * errors[0])
+
+
+@pytest.mark.peer
+def test_springs_of_a_file_act_or_are_refused():
+    """Rows leave them out; forces would be wrong without them, unless springs of the file are not to act."""
+    pytest.importorskip("mujoco")
+    text, rng = some_tendons(0, DT, STRAIGHT.format(100, 1, 0.5, 100, 1))
+    tree, q, v = ds.load(text), rng.normal(size=4), np.zeros(4)
+    assert [c.holds for c in tree.constraints] == [False] * 3 and not tree.omitted
+    assert len(tree.report["springs along lines, which act in contact steps"]) == 3
+    for call in (
+        lambda **given: ds.forward_dynamics(tree, q, v, v, **given),
+        lambda **given: ds.inverse_dynamics(tree, q, v, v, **given),
+        lambda **given: ds.potential_energy(tree, q, **given),
+        lambda **given: ds.compile(tree, (), "step", **given),
+    ):
+        with pytest.raises(ds.DelassusError, match=r"got SpringDamper.*pass passive='none', or replace\(tree"):
+            call()
+        call(passive="none")
+    assert ds.delassus(tree, None, q).shape == (0, 0) and ds.mass_matrix(tree, q).shape == (4, 4)
+    scene, kernel = ds.Scene.from_robot(text), ds.compile(tree, None, "contact_step")
+    sim = ds.Simulator(scene, q0=q)
+    sim.step()
+    np.testing.assert_allclose(kernel(q, v, [], v, DT)[1], sim.v, atol=ROUND_OFF)
+
+
+@pytest.mark.peer
+def test_tendons_that_are_no_springs_between_two_points_are_listed():
+    pytest.importorskip("mujoco")
+    two, at = '<site site="s0"/><site site="s3"/>', "<spatial name='{}' stiffness='9' {}>{}</spatial>"
+    tendons = [
+        at.format(name, more, wraps)
+        for name, more, wraps in (
+            ("slack", 'springlength=".1 .9"', two),
+            ("short", 'springlength="0"', two),
+            ("bent", "", f'<site site="w"/>{two}'),
+            ("pulley", "", f'{two}<pulley divisor="2"/><site site="w"/><site site="s1"/>'),
+            ("rough", 'frictionloss="1"', two),
+        )
+    ]
+    with pytest.warns(ds.DelassusWarning, match="5 springs, dampers and friction of tendons"):
+        tree = ds.load(some_tendons(0, DT, "".join(tendons))[0])
+    assert len(tree.constraints) == 1  # that with friction is a spring, too
+
+
 # -- loops ----------------------------------------------------------------------------------------------------------
 
 PARALLELOGRAM = """<mujoco><option gravity="0 0 0" timestep="1e-3" integrator="implicitfast"/>

@@ -23,6 +23,7 @@ from delassus.model.edit.massless import require_inertia
 from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.planner.plan import plan
+from delassus.quantities.checks import with_springs
 from delassus.quantities.options import Constraints, Options, check_options
 from delassus.quantities.quantity import CONTROLS, STATES, Output, Quantity
 from delassus.spatial.ops import Matrix
@@ -382,10 +383,7 @@ def request(
             if c.n_points:
                 raise ConstraintError("constraints", f"constraints that always act, of {quantity.name!r}", repr(c),
                                       "Contacts are of 'contact_step'; a Point holds a place.")  # fmt: skip
-    for c in checked:
-        if not (c.holds or quantity.has_springs):
-            raise ConstraintError("constraints", f"constraints that hold, of {quantity.name!r}", repr(c),
-                                  "Springs are of 'contact_step' and scenes.")  # fmt: skip
+    checked = with_springs(tree, checked, quantity, options)
     given = options.pop("contacts", None) if "contacts" in quantity.options else None
     contacts = () if given is None else check_constraints(tree, given)
     outputs = None if outputs is None else quantity.wanted(outputs)

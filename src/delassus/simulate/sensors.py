@@ -119,6 +119,12 @@ class Sensing(Settable):
         tree = self.scene.tree
         return [(tree.q_slices[link], tree.v_slices[link]) for link in moved_links(self.scene)]
 
+    def _stand_at(self, q: Array) -> None:
+        self._wanted = self._wanted.copy()
+        for k, (sq, _) in enumerate(self._places):
+            if not np.array_equal(q[sq], self._q[sq]):
+                self._wanted[k] = q[sq]
+
     def _led(self) -> Array:
         """Velocities (nv,), those of bodies that the user moves so that a step takes them where they are wanted."""
         if not self.scene.moved:

@@ -468,11 +468,15 @@ def test_contacts_that_iterations_find():
 
 @pytest.mark.parametrize("name", ["box", "hull", "ball"])
 def test_derivatives_of_steps_over_a_seam(name):
-    """Contacts that are sought where the step ends change with its velocities, too."""
+    """Contacts that are sought where the step ends change with its velocities, too.
+
+    A ball is within 2e-7 m of both tiles, now and then: differences are not to pass the zero of gaps.
+    """
     corners = np.array([(x, y, z) for x in (-0.05, 0.05) for y in (-0.05, 0.05) for z in (-0.05, 0.05)])
     shape = {"box": Box(0.1, 0.1, 0.1), "hull": Mesh(corners), "ball": Sphere(0.05)}[name]
     body, rng, seen = ds.mechanisms.free_body(1.0, np.diag([1.6e-3, 1.8e-3, 2e-3])), np.random.default_rng(4), 0
-    for friction, length in ((0.0, 0.0), (0.4, 0.0), (0.4, 0.02), (0.4, 0.02)):
+    rounds = [(0.4, 0.0)] * (9 if name == "ball" else 0) + [(0.0, 0.0), (0.4, 0.0), (0.4, 0.02), (0.4, 0.02)]
+    for friction, length in rounds:
         given = {"friction": friction, "torsional": length, "rolling": length}
         tiles = [Collider("world", Box(1, 1, 0.2), (x, 0, -0.1), **given) for x in (-0.5, 0.5)]
         scene, v = Scene(body, [Collider("body", shape, friction=friction), *tiles]), rng.uniform(0.5, 3.0)
@@ -487,7 +491,9 @@ def test_derivatives_of_steps_over_a_seam(name):
         if found.status is not SolverStatus.CONVERGED or found.distance < 1e-5:
             continue
         seen += on_second.any()
-        wanted = differences(sim, state, np.zeros(6), np.vstack([directions, np.zeros((6, 3))]))
+        gaps = np.abs(sim.contacts.depths)
+        near = NEAR if gaps[gaps > 0.0].min() > 5.0 * NEAR else 0.1 * NEAR
+        wanted = differences(sim, state, np.zeros(6), np.vstack([directions, np.zeros((6, 3))]), near)
         assert np.abs(found.A @ directions - wanted).max() < AGREES * np.abs(wanted).max()
     assert seen >= 1
 

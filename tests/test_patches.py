@@ -436,6 +436,46 @@ def test_lengths_of_two_colliders_mix_as_friction_does():
             )
 
 
+def test_pairs_have_materials_of_their_own(tmp_path):
+    """In place of what the rule makes of two colliders, in contacts and kernels; and of no collider in derivatives."""
+    own = {"friction": 0.2, "torsional": 0.03}
+    body, colliders = ds.mechanisms.free_body(MASS, BALL.inertia(MASS), name="ball"), [
+        Collider("ball", BALL, friction=0.6), Collider("world", HalfSpace(), friction=0.0, rolling=0.01, name="floor"),
+    ]  # fmt: skip
+    scene, q0 = Scene(body, colliders, pair_materials={("ball", "floor"): own}), [0, 0, RADIUS, 0, 0, 0, 1]
+
+    def numbers(scene):
+        sim = ds.Simulator(scene, q0=q0 if len(scene.start) == 7 else [*q0, *scene.start[7:]], v0=None, dt=DT)
+        sim.step()
+        c = sim.contacts
+        kernel = next(x for x in scene.constraints() if isinstance(x, ds.Contact))
+        found = [c.friction[0], c.torsional[0], c.rolling[0]]
+        assert found == [kernel.friction, kernel.torsional, kernel.rolling]
+        return found
+
+    assert numbers(scene) == [0.2, 0.03, 0.01]
+    assert numbers(scene.with_material("ball", friction=0.6)) == [0.0, 0.03, 0.01]
+    assert numbers(scene.add("crate", Box(0.1, 0.1, 0.1), mass=1.0, at=(3, 0, 1))) == [0.2, 0.03, 0.01]
+    assert not scene.without("floor").pair_materials and not scene.with_material(friction=0, torsional=0).pair_materials
+    sim = ds.Simulator(scene, q0=q0, v0=[0.5, 0, 0, 0, 0, 3.0], dt=DT)
+    sim.step()
+    found = sim.step_derivatives(parameters=["friction", "torsional", "rolling"]).with_parameters
+    assert not np.asarray(found["friction"]).any() and not np.asarray(found["torsional"]).any()
+    assert np.asarray(found["rolling"]).any()
+    saved = save_checkpoint(sim, tmp_path / "a.npz")
+    with pytest.raises(ConfigurationError, match="scene"):
+        load_checkpoint(Scene(body, colliders), saved)
+    with pytest.raises(ConfigurationError, match=r"'torsional': 0.03.* of the pair \['ball', 'floor'\]"):
+        ds.Simulator(scene.with_material(rolling=0.0), solver="interior", q0=q0)
+    for wrong in (
+        {("ball", "floor"): {"friction": -1}}, {("ball", "floor"): {"colour": 1}}, {("ball",) * 3: {}}, [own],
+    ):  # fmt: skip
+        with pytest.raises(ConfigurationError, match="pair"):
+            Scene(body, colliders, pair_materials=wrong)
+    with pytest.raises(ds.errors.UnknownNameError, match="'egg'"):
+        Scene(body, colliders, pair_materials={("ball", "egg"): own})
+
+
 def test_states_with_patches_go_on_to_the_last_bit(tmp_path):
     sim = pile(3, 4)
     sim.run(0.3)

@@ -631,9 +631,6 @@ def test_what_has_no_patches_refuses_them(name):
     for call in (lambda: problem.solve("lemke"), problem.lcp, problem.cone, lambda: problem.matrix):
         with pytest.raises(ConfigurationError, match=r"some of contact 0.* solver='nsgs'"):
             call()
-    made = scene.constraints()
-    with pytest.raises(ConfigurationError, match=r"solver: .* torsional or rolling .*'pgs' and Contact\('ball'"):
-        ds.compile(scene.tree, made, "contact_step", solver="pgs")
     for wrong in (-0.1, np.nan, "wide"):
         with pytest.raises(ConfigurationError, match=f"{name} of a contact on 'ball'"):
             ds.Contact("ball", BALL, **{name: wrong})

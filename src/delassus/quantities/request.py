@@ -397,10 +397,6 @@ def request(
     known = check_options(tree, checked, quantity.name, taking, options, contacts)
     if quantity.has_springs and known.control != "tau":
         _tell_servos_on_loops(tree, checked, known.control)
-    for spins in spins_of(checked):
-        if known.solver == "pgs":
-            wanted, came = "'nsgs' or 'admm' with torsional or rolling friction", f"'pgs' and {spins.contact!r}"
-            raise ConfigurationError("solver", wanted, came, "Pyramids are of points: pass one of these.")
     checked = (*checked, *contacts)
     taken = _resolve_method(tree, checked, quantity, method, known)
     asked = Request(tree, checked, quantity, taken, known, loads, method == AUTO)

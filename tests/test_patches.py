@@ -265,6 +265,20 @@ def test_a_ball_rolls_to_rest(rolling, mu, made):
 
 
 @IN_BOTH
+def test_a_ball_rolls_as_far_at_any_step(made):
+    """``V² / 2 a``, less than ``a dt² / 8`` apart, which is what the step in which it stops leaves: of second order."""
+    rolling, mu, V = 2e-3, 0.5, 0.05
+    a, slip = steady_rolling(rolling, mu)
+    for dt in (8e-3, 4e-3, 2e-3, 1e-3):
+        sim = ball_on_plane([V, 0, 0, 0, V / RADIUS / (1 + slip), 0], rolling=rolling, friction=mu, dt=dt)
+        sim.half_kick()
+        sim = made(sim)
+        sim.run(0.6)
+        assert np.abs(sim.v).max() < 1e-9
+        assert abs(sim.q[0] - 0.5 * V * V / a) < 0.125 * a * dt * dt + 1e-9
+
+
+@IN_BOTH
 def test_a_ball_rests_on_a_slope_by_rolling_friction(made):
     """Up to ``(tan β / μ)² + (r tan β / l)² = 1``: friction holds the weight, and the torque that it has then."""
     rolling = 0.01
@@ -330,14 +344,16 @@ def test_two_fingers_hold_a_rod_off_its_centre_of_mass(finger, part, made):
     colliders = [Collider(f"{name}/tip", Sphere(0.02), friction=mu, torsional=torsional) for name in "ab"]
     scene = Scene(robots, [*colliders, Collider("rod/body", rod, friction=mu)], friction_rule="max")
     q0 = scene.configuration(a=[-0.03], b=[0.03], rod=[part * lever, 0, 0, 0, 0, 0, 1])
-    sim, tau = made(ds.Simulator(scene, q0=q0, dt=DT)), np.zeros(scene.tree.nv)
+    tau = np.zeros(scene.tree.nv)
     tau[scene.v_slice("a")], tau[scene.v_slice("b")] = N, -N
-    for _ in range(200):
-        sim.step(tau)
-    turned = np.abs(sim.q[scene.q_slice("rod")][3:6]).max()
-    assert (turned > 1e-4) == (part > 1) and (part > 1 or turned < 1e-8)
-    torques = np.abs(sim.angular_impulses[:, 2]) / DT
-    assert torques.sum() == pytest.approx(min(part, 1.0) * mass * G * lever, rel=1e-2)
+    for dt in (5e-3, DT):
+        sim = made(ds.Simulator(scene, q0=q0, dt=dt))
+        for _ in range(round(0.2 / dt)):
+            sim.step(tau)
+        turned = np.abs(sim.q[scene.q_slice("rod")][3:6]).max()
+        assert (turned > 1e-4) == (part > 1) and (part > 1 or turned < 1e-8), dt
+        torques = np.abs(sim.angular_impulses[:, 2]) / dt
+        assert torques.sum() == pytest.approx(min(part, 1.0) * mass * G * lever, rel=1e-2), dt
 
 
 @pytest.mark.peer

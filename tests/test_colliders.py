@@ -526,6 +526,7 @@ def mixed_surfaces(rng, n=5):
     return f"<mujoco><worldbody>{plane}{balls}</worldbody><contact>{pairs}</contact></mujoco>"
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("rule", ["max", "geometric-mean"])
 def test_friction_of_geoms_without_friction_follows_the_rule_of_the_scene(rule):
     """``condim`` 1 has none with another of it, and the rule has its number with others; floors heed priority."""

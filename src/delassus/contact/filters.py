@@ -112,7 +112,8 @@ def pair_numbers(scene: Solids) -> Array:
     for k, c in enumerate(scene.colliders):
         numbers.setdefault(c.name, []).append(k)
     for pair, material in scene.pair_materials.items():
-        first, second = (numbers[name] for name in (tuple(pair) * 2)[:2])
+        first, *others = (numbers[name] for name in pair)
+        second = others[0] if others else first
         for place, name in enumerate(PAIR_MATERIAL):
             if name in material:
                 out[np.ix_(first, second, [place])] = out[np.ix_(second, first, [place])] = material[name]

@@ -644,6 +644,28 @@ def test_derivatives_of_torsional_and_rolling_friction():
     assert_tangents_are(step, derivatives, given, rng)
 
 
+@pytest.mark.slow
+def test_pyramids_hold_each_turn_by_itself():
+    """All at their limits, without Coulomb's friction too; and derivatives are differences."""
+    ball, rng, n = ds.mechanisms.free_body(m, J * np.eye(3), name="ball"), np.random.default_rng(14), 40
+    contact = ds.Contact("ball", Sphere(r), friction=mu, **LENGTHS)
+    derivatives = derived(ball, contact, friction="input", solver="pgs")
+    q, v, tau = np.tile([0, 0, r - 2e-5, 0, 0, 0, 1.0], (n, 1)), rng.normal(size=(n, 6)), rng.normal(size=(n, 6))
+    v[:, :3], v[:, 3:] = v[:, :3] * [0.3, 0.3, 0.05], 4 * v[:, 3:]
+    v[::3], tau[::3], q[::2, 2] = 1e-3 * v[::3], 0.05 * tau[::3], q[::2, 2] - rng.uniform(1e-4, 1e-3, n // 2)
+    coefficients = rng.uniform(0.2, 1.0, (n, 1))
+    q[:2, 2], tau[:2], v[:2], coefficients[:2, 0] = r, 0.0, [1, 1, 0, 3, -2, 3], (mu, 0.0)
+    given = [q, v, np.zeros((n, 6)), tau, np.full(n, DT), coefficients]
+    found = derivatives(*given)
+    limits = np.array([[-mu, -mu, 1, -0.01, 0.01, -0.02], [0, 0, 1, -0.01, 0.01, -0.02]])
+    np.testing.assert_allclose(found[2][:2], m * 9.81 * DT * limits, atol=1e-9)
+    given, found = [x[2:] for x in given], [x[2:] for x in found]
+    errors = worst(derivatives, ball, given, found)
+    assert np.median(errors) < 1e-9 and errors.max() < 1e-6
+    at = [x.name for x in derivatives.results].index("dx_dfriction")
+    assert_parameter(derivatives, ball, given, 5, found[at])
+
+
 def test_a_gradient_sees_a_foot_above_the_floor(rolling):
     """0.4 mm above it: derivative of the velocity after the step with the height, in JAX; the step is as it was."""
     jax = pytest.importorskip("jax")

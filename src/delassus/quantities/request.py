@@ -393,10 +393,6 @@ def request(
         if options.pop("sensors", None) is not None:
             raise ConfigurationError("sensors", wanted, "some", "Pass outputs=(…, 'sensors').")
     known = check_options(tree, checked, quantity.name, taking, options, contacts)
-    for spins in spins_of(checked):
-        if known.solver == "pgs":
-            wanted, came = "'nsgs' or 'admm' with torsional or rolling friction", f"'pgs' and {spins.contact!r}"
-            raise ConfigurationError("solver", wanted, came, "Pyramids are of points: pass one of these.")
     checked = (*checked, *contacts)
     taken = _resolve_method(tree, checked, quantity, method, known)
     asked = Request(tree, checked, quantity, taken, known, loads, method == AUTO)

@@ -62,27 +62,34 @@ def point_mode(
     smoothing: Scalar | None,
 ) -> Mode:  # fmt: skip
     """Mode of a contact point at impulses and velocities of its law (r); ``moves`` is 0 where loops hold it."""
-    if len(p) > 3:
+    if len(p) > 3 and not problem.pyramid:
         return _patch_mode(problem, x, p, u, moves, smoothing)
-    ops, w_n = problem.ops, problem.own_mobility[x.row + 2]
+    ops, w_n, friction = problem.ops, problem.own_mobility[x.row + 2], [0, 1, *range(3, len(p))]
     w = 0.5 * (problem.own_mobility[x.row] + problem.own_mobility[x.row + 1])
     pressed = w_n * (p[2] if x.floor is None else p[2] - x.floor) - u[2]
     closed, is_closed = (part_beyond(ops, pressed, s) * moves for s in (smoothing, None))
-    limit = w * (x.friction * p[2])
-    mean_limit = limit
+    mobilities = [w, w]
+    if x.spins:  # those of pyramids, each with its own
+        own = x.sizes(problem.own_mobility)
+        mobilities = [own[k] for k in friction]
+    limits = [y * (x.friction * p[2]) for y in mobilities]
+    mean_limits = limits
     if smoothing is not None:
         normal = mean_beyond(ops, pressed, smoothing) * (1.0 / w_n)
-        mean_limit = w * (x.friction * moves * (normal if x.floor is None else normal + x.floor))
-    tried = [w * a - b for a, b in zip(p[:2], u[:2], strict=True)]
+        mean = x.friction * moves * (normal if x.floor is None else normal + x.floor)
+        mean_limits = [y * mean for y in mobilities]
+    tried = [y * p[k] - u[k] for k, y in zip(friction, mobilities, strict=True)]
     sizes = [magnitude(ops, a) for a in tried] if problem.pyramid else [ops.length(*tried)]
     over = [1.0 / size for size in sizes]
-    parts = [friction_parts(ops, size, y, mean_limit, smoothing) for size, y in zip(sizes, over, strict=True)]
+    each = zip(sizes, over, mean_limits, strict=False)
+    parts = [friction_parts(ops, size, y, most, smoothing) for size, y, most in each]
     sticks, turns, shares = zip(*parts, strict=True)
     if problem.pyramid:
         signs = [ops.copysign(share, a) for a, share in zip(tried, shares, strict=True)]
         along, with_friction = [x.friction * sign for sign in signs], [sign * p[2] for sign in signs]
-        axes, kept = ops.eye(3), [*sticks, closed]
-        speeds, used = [magnitude(ops, b) for b in u[:2]], [w * magnitude(ops, a) for a in p[:2]]
+        axes, kept = ops.eye(len(p)), [*sticks[:2], closed, *sticks[2:]]
+        speeds = [magnitude(ops, u[k]) for k in friction]
+        used = [y * magnitude(ops, p[k]) for k, y in zip(friction, mobilities, strict=True)]
     else:
         has_direction = ops.less(NO_DIRECTION, sizes[0])
         e0, e1 = (ops.select(has_direction, a * over[0], first) for a, first in zip(tried, (1.0, 0.0), strict=True))
@@ -90,17 +97,19 @@ def point_mode(
         with_friction = [shares[0] * p[2] * e0, shares[0] * p[2] * e1]
         along, kept = [shares[0] * x.friction, 0.0], [sticks[0], turns[0], closed]
         speeds, used = [ops.length(*u[:2])], [w * ops.length(*p[:2])]
-    coupled = ops.matrix([[1.0, 0.0, along[0]], [0.0, 1.0, along[1]], [0.0, 0.0, 1.0]])
-    D = [(1.0 - k) * size for k, size in zip(kept, (w, w, w_n), strict=True)]
+    columns = [*along[:2], 1.0, *along[2:]]
+    coupled = ops.matrix([_placed(len(p), {k: 1.0, 2: column}) for k, column in enumerate(columns)])
+    D = [(1.0 - k) * size for k, size in zip(kept, (*mobilities[:2], w_n, *mobilities[2:]), strict=True)]
     with_floor: Scalar = 0.0 if x.floor is None else (moves - closed) * w_n
     apart = ops.select(is_closed, problem.G[x.row + 2][x.row + 2] * p[2], magnitude(ops, u[2]))
     turn: Scalar = FARTHEST
-    for size, speed, friction in zip(sizes, speeds, used, strict=True):
-        turn = ops.minimum(turn, ops.select(ops.less(limit, size), speed, limit - friction))
+    for size, speed, held, limit in zip(sizes, speeds, used, limits, strict=False):
+        turn = ops.minimum(turn, ops.select(ops.less(limit, size), speed, limit - held))
     is_touching = is_closed if x.floor is None else ops.maximum(is_closed, ops.less(0.0, x.floor) * moves)
     distance = ops.select(moves, ops.select(is_touching, ops.minimum(apart, turn), apart), FARTHEST)
     C, B = diagonal(ops, kept) @ axes, ops.transpose(axes) @ coupled
-    return Mode(axes, C, B, D, problem.mobility[x.row], with_floor, [*with_friction, 0.0], distance)
+    with_friction = [*with_friction[:2], 0.0, *with_friction[2:]]
+    return Mode(axes, C, B, D, problem.mobility[x.row], with_floor, with_friction, distance)
 
 
 def _patch_mode(

@@ -46,7 +46,7 @@ from delassus.contact.changes.response import (
 )
 from delassus.contact.changes.springs import SpringChanges
 from delassus.contact.changes.turning import turning_changes
-from delassus.contact.filters import GEOMETRIC, friction_rates, radius_rates
+from delassus.contact.filters import GEOMETRIC, PAIR_MATERIAL, friction_rates, radius_rates
 from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import COMPRESSION
@@ -486,6 +486,9 @@ class StepChanges:
         arrays = self.scene.detector.arrays
         rule, of_two = GEOMETRIC if name == "restitution" else arrays.friction_rule, arrays.material[colliders, column]
         rates = friction_rates(rule, of_two) if name in ("friction", "restitution") else radius_rates(rule, of_two)
+        if len(arrays.pairs) and name in PAIR_MATERIAL:  # what pairs have of their own is of no collider
+            given = arrays.pairs[colliders[:, 0], colliders[:, 1], PAIR_MATERIAL.index(name)]
+            rates = np.where(given[:, None] >= 0.0, 0.0, rates)
         out = np.zeros((len(which), of_contacts.shape[1]))
         for side in range(2):
             np.add.at(out, np.searchsorted(which, colliders[:, side]), rates[:, side, None] * of_contacts[own])

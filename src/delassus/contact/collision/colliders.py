@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.contact.collision.meshes import MeshTables
-from delassus.contact.filters import Solids, may_collide, rule_number
+from delassus.contact.filters import Solids, may_collide, pair_numbers, rule_number
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, Mesh, Shape, Sphere
 from delassus.spatial.rotations import Array
 
@@ -69,6 +69,8 @@ class Colliders(NamedTuple):
         Which pairs may touch; symmetric.
     friction_rule : int
         Number of the rule by which two coefficients make one.
+    pairs : (n, n, 3) or (0, 0, 3) array
+        Friction, torsional and rolling length that pairs have in place of that, else −1.
     """
 
     shapes: Array
@@ -78,6 +80,7 @@ class Colliders(NamedTuple):
     material: Array
     allowed: NDArray[np.bool_]
     friction_rule: int
+    pairs: Array
 
 
 class Solid(NamedTuple):
@@ -188,7 +191,7 @@ def collider_arrays(scene: Solids) -> Colliders:
         [(*c.surface_velocity, c.friction, c.restitution, c.torsional, c.rolling) for c in scene.colliders]
     ).reshape(-1, 7)
     rule = rule_number(scene.friction_rule)
-    return Colliders(shapes, local, hulls, surfaces, material, may_collide(scene), rule)
+    return Colliders(shapes, local, hulls, surfaces, material, may_collide(scene), rule, pair_numbers(scene))
 
 
 def workspace(colliders: Colliders, most: int) -> tuple[Workspace, ContactArrays]:

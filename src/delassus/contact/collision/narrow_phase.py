@@ -49,7 +49,7 @@ from delassus.contact.collision.vectors import (
     scaled,
     write,
 )
-from delassus.contact.filters import friction_of, radius_of
+from delassus.contact.filters import friction_of, given_or, radius_of
 from delassus.spatial.rotations import Array
 
 from_block: Callable[[Vector, Vector, float], tuple[float, Vector]] = emitted(nearest_points.from_block)
@@ -195,6 +195,10 @@ def unpack(begin: int, end: int, colliders: Colliders, space: Workspace, contact
         restitution = math.sqrt(material[i, 4] * material[j, 4])
         torsional = radius_of(colliders.friction_rule, material[i, 5], material[j, 5])
         rolling = radius_of(colliders.friction_rule, material[i, 6], material[j, 6])
+        if colliders.pairs.shape[0] > 0:
+            friction = given_or(colliders.pairs[i, j, 0], friction)
+            torsional = given_or(colliders.pairs[i, j, 1], torsional)
+            rolling = given_or(colliders.pairs[i, j, 2], rolling)
         for k in range(space.ends[pair], space.ends[pair + 1]):
             found = space.found[MOST_CONTACTS * pair + k - space.ends[pair]]
             contacts.colliders[k, 0], contacts.links[k, 0] = i, int(colliders.shapes[i, LINK])

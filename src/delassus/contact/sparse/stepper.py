@@ -13,6 +13,7 @@ from delassus.contact.collision import CollisionDetector
 from delassus.contact.collision.colliders import ContactArrays, PairMemory
 from delassus.contact.collision.narrow_phase import INVALID_POSE
 from delassus.contact.contacts import ContactSet
+from delassus.contact.filters import has_lengths
 from delassus.contact.formulations.impulses import RowProblem
 from delassus.contact.formulations.problem import ContactSolution
 from delassus.contact.joint_contacts import JointContacts
@@ -204,8 +205,7 @@ class BlockSteps:
         """Memory for so many contacts, and for a factor of that size."""
         blocks, sizes = len(self.blocks.bodies.at), np.diff(self.blocks.bodies.first)
         widest, nv = int(sizes.max(initial=0)), int(sizes.sum())
-        joints = len(self._joints.dofs)
-        spins = n if any(c.torsional or c.rolling for c in self.blocks.scene.colliders) else 0
+        joints, spins = len(self._joints.dofs), n if has_lengths(self.blocks.scene) else 0
         g, J = n + joints + spins, 6 * widest * (n + spins) + widest * joints
         of_laws = _zeros((g, 3, 3), (g, 12), (g, 3), (g, 3), g, g, g, g, g)
         law = RowLaws(*[*of_laws, *_indices(g), *_zeros((spins, SIZE))])

@@ -132,7 +132,7 @@ def impact_times(
 
 def is_struck(step: Any, tolerance: Scalar) -> Scalar:
     """1 where a contact would bounce if it had restitution, else 0."""
-    free = column(step.ops, step.space.L.solved(step.free(step.motion, turns=False)[0]))
+    free = column(step.ops, step.space.L.solved(step.free(step.motion, with_mean=False)[0]))
     rates = [step.ops.maximum(candidate.gap, 0.0) * step.over_h for candidate, *_ in step.points]
     return maximum_of(step.ops, [0.0, *impact_times(step, rates, free, [1.0] * len(rates), tolerance).bounces])
 

@@ -31,6 +31,7 @@ from typing import cast
 from delassus.algorithms.contact.correction import Weights, correction
 from delassus.algorithms.contact.impacts import NEVER, impact_times, of_displaced
 from delassus.algorithms.contact.law import TUNING
+from delassus.algorithms.contact.mean_products import MeanProducts, mean_products, velocity_of
 from delassus.algorithms.contact.modes import Hold, Mode, image_by_modes, joint_hold, point_mode, smoothed_rate
 from delassus.algorithms.contact.problem import (
     PROXIMAL,
@@ -60,7 +61,6 @@ from delassus.algorithms.contact.solution import (
     pushes,
 )
 from delassus.algorithms.contact.solvers import exact
-from delassus.algorithms.dynamics.derivatives.turning import Turned, turned, velocity_of
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -174,7 +174,7 @@ class KernelStep:
         begin = along_rows(start, joints, self.lengths)
         last = plain = self._taken(solved(free, laws, begin, 0.0, joints, follows), y, taken)
         if not self.loops:
-            missed = partial(self._momentum, motion, before, turned=self.turned(motion))
+            missed = partial(self._momentum, motion, before, mean=self.mean_products(motion))
             of_laws = RowsOfLaws.of(self.problem, self.space, self.others)
             last = ops.differentiable(lambda: plain, lambda: implied(plain, before, missed, of_laws, image))
         found = last.outcome
@@ -207,29 +207,29 @@ class KernelStep:
         v = column(self.ops, self.space.back_substitution(y, impulses))
         return SolvedProblem(*solved, v, column(self.ops, impulses))
 
-    def free(self, motion: DynamicsProblem, turns: bool = True) -> tuple[Matrix, list[Scalar], Matrix | None]:
+    def free(self, motion: DynamicsProblem, with_mean: bool = True) -> tuple[Matrix, list[Scalar], Matrix | None]:
         """``L v*`` (nv × 1) without contacts, in the axes of now (``v + h ω × v``), and `beside_loops` of it."""
-        y, own = self._before_turning(motion), self.turned(motion) if turns else None
+        y, own = self._by_first_products(motion), self.mean_products(motion) if with_mean else None
         y = y if own is None else y + self.space.solve_transpose(own.momentum)
         return y, *self.beside_loops(column(self.ops, self.space.along_rows(y)))
 
-    def turned(self, motion: DynamicsProblem) -> Turned | None:
+    def mean_products(self, motion: DynamicsProblem) -> MeanProducts | None:
         """What velocity products of the mean velocity of the step do beside those of its start."""
-        return turned(motion, self.h, self.space.L, self._before_turning(motion))
+        return mean_products(motion, self.h, self.space.L, self._by_first_products(motion))
 
-    def _before_turning(self, motion: DynamicsProblem) -> Matrix:
+    def _by_first_products(self, motion: DynamicsProblem) -> Matrix:
         """``L (v + h M⁻¹ (τ − c))`` (nv × 1): ``−L⁻ᵀ (h (c − τ) − M v)``, as if all velocity were lost."""
         v = velocity_of(motion)
         return self.space.solve_transpose(-self._momentum(motion, v, [-x for x in v], []))
 
     def _momentum(
         self, motion: DynamicsProblem, v: Sequence[Scalar], gained: Sequence[Scalar], p: Sequence[Scalar],
-        turned: Turned | None = None,
+        mean: MeanProducts | None = None,
     ) -> Matrix:  # fmt: skip
         """`momentum` that is missing, with that of springs, from the velocity ``v``."""
         of_rows = dict(zip(self.others, p, strict=False))
         own = momentum(motion, self.h, gained, [of_rows.get(k, 0.0) for k in range(self.problem.n_rows)] if p else [])
-        own = own if turned is None else own - turned.momentum
+        own = own if mean is None else own - mean.momentum
         return own if self.springs is None else own + from_entries(self.ops, self.springs.momentum(gained, v))
 
     def _ending_with(self, y: Matrix, blocks: Sequence[Block]) -> Matrix:

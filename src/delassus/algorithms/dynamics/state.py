@@ -109,15 +109,6 @@ class DynamicsProblem:
         other._conserved = self.problem.free_bodies
         return other
 
-    def at_velocities(self, v: Sequence[Scalar]) -> DynamicsProblem:
-        """The same robot at other velocities (nv), under the same forces and the damping of these velocities."""
-        other = DynamicsProblem(
-            self.problem, self.ops.state_vector(v), self._tau, gravity=self.gravity, wrenches=self.wrenches,
-            damping=self._damping, passive=self._is_passive, goals=self.goals, elimination=self.elimination,
-        )  # fmt: skip
-        other._conserved = self._conserved
-        return other
-
     def without_forces(self, v: Any) -> DynamicsProblem:
         """The same robot at velocities ``v`` (a state vector), on which no force acts."""
         other = DynamicsProblem(self.problem, v, None, gravity=self.ops.zeros(3, 1))

@@ -14,7 +14,7 @@ import numpy as np
 from delassus.algorithms.contact.law import TINY, part_beyond
 from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.algorithms.contact.problem import JointLaw
-from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, SceneChanges, TurnedMomenta
+from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, MomentaOfProducts, SceneChanges
 from delassus.contact.changes.collision import contact_changes
 from delassus.contact.changes.contacts import (
     Contacts,
@@ -150,8 +150,8 @@ class StepChanges:
             after[at] += w - loop.alone
             straight = loop.pushed * (loop.alone - 0.5 * (v[at] + w)) - w
             self.smooth_shift[at] = loop.moved + scene.options.dt * straight
-        self.struck, self.turned = v, TurnedMomenta(scene, record, v, after, self.inverse)
-        self.free = self.turned.of_step(scene.block_changes(record, v, after))
+        self.struck, self.products = v, MomentaOfProducts(scene, record, v, after, self.inverse)
+        self.free = self.products.of_step(scene.block_changes(record, v, after))
         self.problems = self._solved()
         self.correction = self._correction()
 
@@ -428,15 +428,15 @@ class StepChanges:
                 dv, start = -free.momentum_v.T.times(weights), (self.struck, record.tau)
                 dv += self.springs.pull(self.struck, problem.after - self.struck, weights, out)
                 inertial += smooth.pull(self.scene, start, problem.after, weights, dv, out, self._with_mass)
-                for stage, own in self.turned.earlier(weights):
-                    out.q[:] -= self.turned.with_q[stage].T.times(own)
+                for stage, own in self.products.earlier(weights):
+                    out.q[:] -= self.products.with_q[stage].T.times(own)
                     out.tau[:] += dt * own
-                    dv += self.springs.pull(self.struck, self.turned.stages[stage][0], own, out)
-                    dv -= self.turned.with_v[stage].T.times(own) + self.springs.gained.times(own)
-                    inertial += self.turned.inertial_forces(stage, own)
+                    dv += self.springs.pull(self.struck, self.products.stages[stage][0], own, out)
+                    dv -= self.products.with_v[stage].T.times(own) + self.springs.gained.times(own)
+                    inertial += self.products.inertial_forces(stage, own)
                 for loop in self.loops:
                     weights[loop.at] = 0.0
-                inertial += self.turned.inertial_forces(0, weights)
+                inertial += self.products.inertial_forces(0, weights)
             else:
                 inertial.append(InertialForces(nothing, solved.change, -weights))
                 dv = before + self.M.times(weights)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from delassus.algorithms.dynamics.derivatives.turning import has_products
+from delassus.algorithms.contact.mean_products import has_products
 from delassus.constraints import Constraint, SpringDamper, bounded_joints
 from delassus.constraints.joint_rows import BoundedJoint
 from delassus.contact.filters import moved_links
@@ -59,8 +59,8 @@ class BodyGroup:
         Those of the tree's blocks, as loops.
     smooth_tree : Tree
         That of smooth motion: without joints' springs that steps of ``dt`` take implicitly.
-    turns : bool
-        Whether velocity products of the mean velocity of a step act, see `turning` of dynamics.
+    has_products : bool
+        Whether velocity products of the mean velocity of a step act, see `mean_products`.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class BodyGroup:
     ) -> None:  # fmt: skip
         self.tree, self.links, self.is_free, self.springs = tree, links, is_free, tuple(springs)
         self.smooth_tree = without_springs(tree, stiff_joints(tree, dt)) if loops else tree
-        self.turns = not is_free and not loops and has_products(tree, range(tree.n_links))
+        self.has_products = not is_free and not loops and has_products(tree, range(tree.n_links))
         self.loops, self.loop_numbers = tuple(c for c, _ in loops), [number for _, number in loops]
 
     def compile(self, what: str, passive: Passive = "none") -> Kernel:

@@ -129,11 +129,12 @@ def free_motion_of_robots(model: Model, data: Data, options: Options, with_sprin
 
 
 @compiled
-def turn_robots(model: Model, data: Data, options: Options) -> None:
-    """Let velocity products of the mean velocity of the step act on the ``target`` of robots, see `turning.turned`.
+def take_mean_products(model: Model, data: Data, options: Options) -> None:
+    """Let velocity products of the mean velocity of the step act on the ``target`` of robots.
 
-    To those of the start they add ``−h/2 (∂c/∂v) y``, by two iterations for what velocities gain; nothing where nothing
-    moves. Until the step ends, ``shift`` is free for gains, and ``next.v`` for those forces.
+    See `delassus.algorithms.contact.mean_products`. To those of the start they add ``−h/2 (∂c/∂v) y``, by two
+    iterations for what velocities gain; nothing where nothing moves. Until the step ends, ``shift`` is free for gains,
+    and ``next.v`` for those forces.
     """
     bodies, state, gains, begin = data.bodies, data.state, data.state.next.gains, data.bodies.first[model.free[1]]
     moves = False

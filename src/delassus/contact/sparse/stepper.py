@@ -186,8 +186,8 @@ class BlockSteps:
                 updates.append(call("position_update", k, *moves, *after))
                 for made in (motions[-1], updates[-1]):
                     made.insert(1, k)
-                turning = ("bias_force_change", k, s.q[q:], s.v[v:], s.shift[v:], s.next.v[v:])
-                motions[-1] += call(*turning) if kind.turns else [0] * 5
+                products = ("bias_force_change", k, s.q[q:], s.v[v:], s.shift[v:], s.next.v[v:])
+                motions[-1] += call(*products) if kind.has_products else [0] * 5
             if m:
                 reached = s.loops.moved[v:], s.loops.reached[v:], flags[len(loops) :]
                 loops.append(

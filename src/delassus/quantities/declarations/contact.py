@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from typing import Any, cast
 
 from delassus.algorithms.contact.changes.points import PATH, error_changes, position_changes
+from delassus.algorithms.contact.changes.products import Products
 from delassus.algorithms.contact.changes.step import StepChanges
 from delassus.algorithms.contact.impacts import is_struck
 from delassus.algorithms.contact.problem import magnitude, maximum_of
@@ -18,7 +19,6 @@ from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
 from delassus.algorithms.dynamics.derivatives.step import moved_changes
-from delassus.algorithms.dynamics.derivatives.turning import Products
 from delassus.algorithms.dynamics.integrate import (
     Flow,
     difference_changes,
@@ -264,10 +264,10 @@ def _bias_force_change(bound: BoundRequest) -> list[Matrix]:
     return [bias_change(bound.unforced().conserving_momentum(), bound.entries("qdd"))]
 
 
-def _turned_changes(bound: BoundRequest) -> list[Matrix]:
+def _product_changes(bound: BoundRequest) -> list[Matrix]:
     ops, motion = bound.ops, bound.motion().conserving_momentum()
     M, h = mass_matrix(motion.problem), bound.entries("dt")[0]
-    products = Products(motion, bound.entries("turning"), Products(motion))
+    products = Products(motion, bound.entries("further"), Products(motion))
     qdd = [x / h - c for x, c in zip(bound.entries("gained"), products.axes, strict=True)]
     with_q, with_v = products.force_changes(qdd, M)
     with_start = scaled_matrix(ops, h, with_v - M @ products.with_axes)
@@ -385,17 +385,17 @@ BIAS_FORCE_CHANGE = Quantity(
     ),
     _bias_force_change,
 )  # fmt: skip
-TURNED_CHANGES = Quantity(
-    "turned_changes",
+PRODUCT_CHANGES = Quantity(
+    "product_changes",
     "Derivatives of a momentum with velocity products of two velocities",
-    ("q", "v", "gained", "turning", "dt"),
+    ("q", "v", "gained", "further", "dt"),
     (
         Output("momentum_q", ("nv", "nv"), "change of M gained + dt c with positions; c: joint forces that keep the "
-               "velocity, with products of v and v + turning"),
+               "velocity, with products of v and v + further"),
         Output("momentum_v", ("nv", "nv"), "the same with velocities v"),
-        Output("products", ("nv", "nv"), "half the change of dt c with v + turning / 2, without damping"),
+        Output("products", ("nv", "nv"), "half the change of dt c with v + further / 2, without damping"),
     ),
-    _turned_changes,
+    _product_changes,
     options=MOTION,
 )  # fmt: skip
 CONSTRAINT_ERRORS = Quantity(

@@ -22,12 +22,12 @@ from itertools import pairwise, product
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
+from delassus.algorithms.contact.changes.products import Products
 from delassus.algorithms.contact.changes.varied import Varied
 from delassus.algorithms.contact.solution import robot_ahead
 from delassus.algorithms.contact.springs import Springs
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.dynamics.derivatives.rates import Rates
-from delassus.algorithms.dynamics.derivatives.turning import Products
 from delassus.algorithms.dynamics.integrate import position_update_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem

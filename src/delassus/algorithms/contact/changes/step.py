@@ -21,6 +21,7 @@ from delassus.algorithms.contact.changes.points import (
     position_changes,
     turning_changes,
 )
+from delassus.algorithms.contact.changes.products import Products, over_masses
 from delassus.algorithms.contact.changes.response import Response
 from delassus.algorithms.contact.changes.varied import Varied
 from delassus.algorithms.contact.impacts import of_displaced
@@ -30,7 +31,6 @@ from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import Impact, StepInputs, StepSolution
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
-from delassus.algorithms.dynamics.derivatives.turning import Products, over_masses
 from delassus.algorithms.dynamics.integrate import position_rates, position_update_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
@@ -179,14 +179,14 @@ class StepChanges:
         gained, varied = minus(solved.velocity, found.start), self._varied
         impulses = solved.impulses, varied.impulses(self._last, solved.impulses)
         stage = partial(self._of_motion, found.motion, start=start, varied=varied, controls=self._controls[0])
-        turned, ops, step = self._step.turned(found.motion), self._ops, self._step
-        if turned is None:
+        mean, ops, step = self._step.mean_products(found.motion), self._ops, self._step
+        if mean is None:
             return stage(gained, solved.velocity, impulses)
         none: list[Scalar] = [0.0] * step.problem.n_rows
         plain = Products(found.motion)
-        of_first, of_second = (Products(found.motion, y, plain) for y in (turned.first, turned.second))
-        at_start, first = stage(turned.first, turned.first, (none, none), products=plain, of_end=False)
-        _, second = stage(turned.second, turned.second, (none, none), products=of_first, of_end=False)
+        of_first, of_second = (Products(found.motion, y, plain) for y in (mean.first, mean.second))
+        at_start, first = stage(mean.first, mean.first, (none, none), products=plain, of_end=False)
+        _, second = stage(mean.second, mean.second, (none, none), products=of_first, of_end=False)
         changes, rho = stage(gained, solved.velocity, impulses, products=of_second)
         Z = over_masses(found.motion, step.space.L, plain.matrix(step.h, self._M, at_start.forces_with_v))
         return changes, rho - ops.product(Z, second - ops.product(Z, first))
@@ -216,7 +216,7 @@ class StepChanges:
         if step.springs is not None:
             with_gained, with_start = step.springs.matrices()
             rho_v = (rho_v - with_gained if of_end else rho_v) + with_start
-        of_parameters = varied.momentum(gained, impulses[1], with_forces=True, turning=products.y)
+        of_parameters = varied.momentum(gained, impulses[1], with_forces=True, further=products.y)
         with_positions = scaled_matrix(ops, h, changes.forces - with_q)
         if step.springs is not None and step.springs.lines:
             turning = [self._rows_moved(x) for x in (gained, v)]

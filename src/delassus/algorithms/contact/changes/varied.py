@@ -80,20 +80,20 @@ class Varied:
 
     def momentum(
         self, gained: Sequence[Scalar], impulses: Sequence[Any], with_forces: bool = False, in_instant: bool = False,
-        turning: Sequence[Scalar] | None = None,
+        further: Sequence[Scalar] | None = None,
     ) -> Matrix:  # fmt: skip
         """Changes (nv × k) of ``M (v⁺ − v) − Jᵀ p``, and with forces of ``h (c − τ)``; of ``M`` with springs' masses.
 
-        Springs do nothing ``in_instant``. Products are ``Γ(v, v + y)`` where velocities y (nv) are ``turning``.
+        Springs do nothing ``in_instant``. Products are ``Γ(v, v + y)`` where velocities y (nv) are ``further``.
         """
         motion, h = (self._motion, self.h) if with_forces else (self._at_rest, 1.0)
         out = column(self.ops, momentum(motion, h, gained, impulses))
         if self._springs is not None and not in_instant:
             of_springs = self._springs.momentum(gained, self._start) if with_forces else None
             out = plus(out, of_springs or self._springs.momentum_of_masses(gained))
-        if turning is not None:  # 4 Γ(v, y) = c(v + y) − c(v − y)
+        if further is not None:  # 4 Γ(v, y) = c(v + y) − c(v − y)
             v, none = [x for own in self._motion.v for x in column(self.ops, own)], [0.0] * len(gained)
-            ends = (self._motion.without_forces(f(v, turning)) for f in (plus, minus))
+            ends = (self._motion.without_forces(f(v, further)) for f in (plus, minus))
             a, b = (column(self.ops, momentum(end, self.h, none, [])) for end in ends)
             out = [x + 0.25 * (y - z) for x, y, z in zip(out, a, b, strict=True)]
         return self.rates(out)

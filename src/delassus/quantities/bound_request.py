@@ -208,7 +208,7 @@ class BoundRequest:
             for i in range(own.start, own.stop):
                 if options.damping == "input" or k[i] or d[i]:
                     mobility = 1.0 / usual[i] if usual[i] > 0.0 else 0.0
-                    out.append(Spring({i: 1.0}, k[i], d[i], mobility, joint=link))
+                    out.append(Spring.of_joint(link, i, k[i], d[i], mobility, options.damping != "input"))
         pulling = list[tuple[dict[int, float], Scalar, Scalar]]()
         if control == "actuators":
             for actuator, stiffness, damping in zip(tree.actuators, found.stiffness, found.damping, strict=True):

@@ -59,6 +59,8 @@ class Tuning(NamedTuple):
     """Mobility of a row under closed loops, over its round-off, up to which these hold it."""
     stiff: float = 0.25
     """Rate of a joint's spring and damping, ``h √(k / I) + h d / I``, up to which sub-steps of loops follow it."""
+    longest: float = 0.1
+    """Longest time step (s) for which kernels ask whether they do."""
     resting: float = 2.0
     """Contacts bounce that approach faster than gravity makes them in so many steps."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import sqrt
 from typing import NamedTuple, cast
 
 from delassus.algorithms.contact.law import TUNING, step_of_spring
@@ -17,9 +18,9 @@ from delassus.spatial.ops import Matrix, Ops, Scalar
 class Spring(NamedTuple):
     """Ratio to each degree of freedom, stiffness and damping, and the mobility along it of usual inertias.
 
-    One along the line between two points has the row ``row`` of the problem; one of a joint itself, ``joint``. By
-    ``stretched`` (m, rad) it is longer than at rest where it is ``apart``: the force of others at the start is one of
-    joints.
+    One along the line between two points has the row ``row`` of the problem; one of a joint itself, ``joint``, and may
+    be ``slow`` at any usual time step. By ``stretched`` (m, rad) it is longer than at rest where it is ``apart``: the
+    force of others at the start is one of joints.
     """
 
     ratios: Mapping[int, Scalar]
@@ -30,6 +31,16 @@ class Spring(NamedTuple):
     row: int | None = None
     joint: int | None = None
     apart: bool = False
+    slow: bool = False
+
+    @classmethod
+    def of_joint(cls, joint: int, dof: int, stiffness: float, damping: Scalar, mobility: float, given: bool) -> Spring:
+        """Spring and damping of a degree of freedom of a joint, which are ``given`` as numbers or come with calls."""
+        slow = False
+        if given:
+            rate = sqrt(stiffness * mobility) + cast(float, damping) * mobility
+            slow = TUNING.longest * rate <= TUNING.stiff
+        return cls({dof: 1.0}, stiffness, damping, mobility, joint=joint, slow=slow)
 
 
 def springs_along_lines(problem: Problem, described: Tree) -> list[Spring]:
@@ -52,8 +63,9 @@ def stiff_joints(
 ) -> dict[int, Scalar]:  # fmt: skip
     """1 for each joint of some links whose spring and damping are too stiff for sub-steps to follow, else 0."""
     out: dict[int, Scalar] = {}
+    fast = {x.joint for x in springs if not x.slow}
     for x in springs:
-        joint = tree.joints[x.joint] if x.joint in links and x.joint is not None else None
+        joint = tree.joints[x.joint] if x.joint in links and x.joint in fast and x.joint is not None else None
         if joint is not None and x.joint is not None and (joint.nq == joint.nv or not joint.stiffness.any()):
             rate = h * (ops.sqrt(x.stiffness * x.mobility) + x.damping * x.mobility)
             out[x.joint] = ops.maximum(out.get(x.joint, 0.0), ops.less(TUNING.stiff, rate))

@@ -305,9 +305,8 @@ class Contact(Constraint):
         links = [frame.on(at.tree).link for frame in self.frames]
         for gap, normal, point, apart in found:
             axes = frame_of(ops, normal)
-            if WORLD in links:  # where it will be when the gap is closed: on the body that moves
-                side = 0.5 if links[1] == WORLD else -0.5
-                point = plus_scaled(point, normal, side * ops.maximum(gap, 0.0))
+            if links[1] == WORLD:  # where it will be when the gap is closed: on the link
+                point = plus_scaled(point, normal, 0.5 * ops.maximum(gap, 0.0))
             arms = {link: from_entries(ops, point) - at.robot.origins[link] for link in links if link != WORLD}
             belt = self._belt(at, axes, placed[1].axes)
             out.append(Candidate(gap if apart is None else gap + apart, axes, arms, belt))

@@ -24,10 +24,9 @@ from delassus.algorithms.contact.changes.points import (
 from delassus.algorithms.contact.changes.products import Products, over_masses
 from delassus.algorithms.contact.changes.response import Response
 from delassus.algorithms.contact.changes.varied import Varied
-from delassus.algorithms.contact.impacts import of_displaced
-from delassus.algorithms.contact.law import FARTHEST, part_beyond
+from delassus.algorithms.contact.impacts import nearest_of_impact, of_displaced
+from delassus.algorithms.contact.law import part_beyond
 from delassus.algorithms.contact.modes import nearest_mode
-from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import Impact, StepInputs, StepSolution
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
@@ -85,29 +84,13 @@ class StepChanges:
 
         Zero where several velocities obey the laws.
         """
-        ops, impact = self._ops, self._found.impact
-        solved, nearest = self._found.solved, nearest_mode(ops, self._last.modes, self._last.holds)
-        nearest = scaled_matrix(ops, self._are_unique, nearest)
-        for k, (x, turns) in enumerate(zip(self._turned.distances, self._turns(), strict=True)):
+        ops, solved, impact = self._ops, self._found.solved, self._found.impact
+        ((x,),) = ops.entries(nearest_mode(ops, self._last.modes, self._last.holds))
+        x = self._are_unique * x
+        for k, (y, turns) in enumerate(zip(self._turned.distances, self._turns(), strict=True)):
             acts = turns * solved.problem.turns * ops.less(0.0, solved.outcome.p[3 * k + 2])
-            ((y,),) = ops.entries(nearest)
-            nearest = ops.matrix([[ops.select(acts, ops.minimum(x, y), y)]])
-        if impact is None:
-            return nearest
-        for solved in impact.phases:
-            own = nearest_mode(ops, *self._step.modes(solved.problem, solved.outcome.p))
-            ((x,),), ((y,),) = ops.entries(nearest), ops.entries(own)
-            nearest = ops.matrix([[ops.select(impact.struck, ops.minimum(x, y), x)]])
-        ((x,),), when = ops.entries(nearest), impact.when
-        for k, (candidate, *_) in enumerate(self._step.points):  # another point may be the first that bounces
-            dofs = [self._step.tree.v_slices[link].start for link in sorted(candidate.arms)]
-            is_struck, (of_hit, of_bounce) = maximum_of(ops, [when.struck[dof] for dof in dofs]), when.margins[k]
-            x = ops.minimum(x, ops.minimum(of_bounce, ops.select(is_struck, of_hit, FARTHEST)))
-            dof, *_ = dofs
-            t, is_other = when.times[dof], when.bounces[k] * (1.0 - when.of_points[dof][k])
-            later = self._step.over_h * magnitude(ops, (when.at[k] - t) * when.closing[k])
-            x = ops.select(is_other * ops.less(0.0, t), ops.minimum(x, later), x)
-        return ops.matrix([[x]])
+            x = ops.select(acts, ops.minimum(x, y), x)
+        return ops.matrix([[x if impact is None else nearest_of_impact(self._step, impact, x)]])
 
     def _beside(self, height: int, **parts: Matrix) -> Matrix:
         """Columns of what varies, side by side; those that are not given are zero."""
@@ -508,9 +491,8 @@ class StepChanges:
             whole = ops.repeat(1, [*both[: height * m], *entries_by_row(ops, end)], moved, at_rest)[height * m :]
             end, straight, columns = from_rows(ops, whole, n), [k for k in range(nv) if k not in turning], range(n)
             q, turned = ops.take(end, range(nv), None), ops.take(end, range(nv, height), None)
-            v = ops.put(turned, (nv, n), turning, columns) + ops.put(
-                ops.take(v, straight, None), (nv, n), straight, columns
-            )
+            v = ops.put(ops.take(v, straight, None), (nv, n), straight, columns)
+            v = v + ops.put(turned, (nv, n), turning, columns)
         out, first = dict[str, Matrix](), 0
         for name, width in {"q": nv, "v": nv, **self._varying}.items():
             out[name] = ops.take(ops.vstack([q, v]), None, range(first, first + width))

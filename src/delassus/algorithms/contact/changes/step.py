@@ -166,7 +166,7 @@ class StepChanges:
         if mean is None:
             return stage(gained, solved.velocity, impulses)
         none: list[Scalar] = [0.0] * step.problem.n_rows
-        plain = Products(found.motion)
+        plain = Products(found.motion, acted=step.springs is not None and bool(step.springs.lines))
         of_first, of_second = (Products(found.motion, y, plain) for y in (mean.first, mean.second))
         at_start, first = stage(mean.first, mean.first, (none, none), products=plain, of_end=False)
         _, second = stage(mean.second, mean.second, (none, none), products=of_first, of_end=False)

@@ -394,7 +394,7 @@ STRAIGHT = """<spatial stiffness="{}" damping="{}" springlength="{}"><site site=
 @pytest.mark.peer
 @pytest.mark.parametrize("seed", range(3))
 def test_tendons_between_two_sites_are_mujocos(seed):
-    """With a length of their own, that of qpos0, and dampers: errors are in proportion to the step, as those of damping."""
+    """With a length of their own, that of qpos0, and dampers: errors are in proportion to the step, as of damping."""
     mujoco, errors = pytest.importorskip("mujoco"), []
     for dt in (2e-4, 1e-4):
         numbers = np.random.default_rng(seed).uniform([50, 1, 0.2, 50, 1], [500, 10, 0.6, 500, 10])

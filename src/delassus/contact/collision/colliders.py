@@ -21,13 +21,13 @@ KIND, LINK, SIZE, RADIUS, CORE, CENTRE, HALF = 0, 1, 2, 5, 6, 7, 10
 """Columns of `Colliders.shapes`: kind and link; three sizes (radius and half length, half edges or semi-axes); radius
 of a ball that holds the shape, and of one that holds what a rotation moves, about the centre; centre and half edges of
 a box that holds the shape, in its frame."""
-FIRST_VERTEX, N_VERTICES, FIRST_FACE, N_FACES = 13, 14, 15, 16
+ANCHORED = 13
+"""Column that is 1 of what contacts do not move: the world, and bodies that the user moves."""
+FIRST_VERTEX, N_VERTICES, FIRST_FACE, N_FACES = 14, 15, 16, 17
 """Columns of meshes: ranges of vertices and faces."""
-FIRST_CORNER, FIRST_TRIANGLE, FIRST_NODE = 17, 18, 19
+FIRST_CORNER, FIRST_TRIANGLE, FIRST_NODE = 18, 19, 20
 """Columns of surfaces: the first corner of their triangles among vertices; their first triangle and node in
 `Colliders.surfaces`."""
-ANCHORED = 20
-"""Column that is 1 of what contacts do not move: the world, and bodies that the user moves."""
 COLUMNS = 21
 
 VERTICES, ENDS, CORNERS, NORMALS = range(4)

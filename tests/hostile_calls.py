@@ -589,6 +589,7 @@ def of_contact(folder):
             ds.Scene,
             {"robots": {"a": ball}, "colliders": [c.Collider("a/body", sphere)], "loops": (), "gravity": none,
              "ignore": [("a/body", "a/body")], "parents_collide": False, "friction_rule": "max",
+             "pair_materials": {("a/body", "a/body"): {"friction": 0.2}},
              "descriptions": {"a": "nothing"}, "start": ball.neutral(), "start_velocity": np.zeros(6),
              "start_controls": (), "moved": ["a"], "springs": ()},
         ),

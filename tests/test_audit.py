@@ -28,6 +28,7 @@ from delassus.contact import (
     nsgs,
 )
 from delassus.errors import ConfigurationError
+from delassus_studies.bench.contact.problems import turned_momentum
 from tools import turning_of_ball
 
 MATERIAL = 1e-3
@@ -413,8 +414,10 @@ def test_steps_of_kernels_are_right():
     states = zip(poses, ahead, gaps, u, strict=True)
     offset = np.array([[turning_of_ball(radius, 1e-3, *x) for x in zip(*own, strict=True)] for own in states])
     offset[..., 2] += np.maximum(gaps, 0.0) / 1e-3
+    bias = ds.bias_force(robot, q, v)
+    forces = turned_momentum(robot, q, v, 1e-3, bias) / 1e-3 - bias
     step = ContactStep(ds.mass_matrix(robot, q), J.reshape(400, 6, robot.nv), v, after, impulses.reshape(400, 2, 3),
-                       [0.5, 0.5], gaps, 1e-3, -ds.bias_force(robot, q, v), velocity_offset=offset)  # fmt: skip
+                       [0.5, 0.5], gaps, 1e-3, forces, velocity_offset=offset)  # fmt: skip
     found = audit(step, penetration=1.0)
     assert residuals.max() < 1e-7 and (impulses != 0.0).any(axis=1).sum() > 50
     assert set(found.verdict) == {Verdict.RIGHT}, str(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 from pathlib import Path
 
@@ -500,26 +501,82 @@ def test_srdf_pairs(tmp_path):
             load_ignored(path)
 
 
-RUBBING = """<mujoco><worldbody>
-<geom name="floor" type="plane" size="1 1 1" condim="{floor}" friction="0.9 0.03 0.002"/>
-<body name="a" pos="0 0 .1"><freejoint/><geom name="ball" size=".1" condim="{ball}" friction="0.5 0.02 0.004"/></body>
-</worldbody></mujoco>"""
+def kernel_contacts(scene, on):
+    """Contacts of kernels by names of colliders, which are ``on`` links; one frame is on a floor."""
+    pairs = ((frozenset([*(on[f.link] for f in c.frames), *["floor"][len(c.frames) - 1 :]]), c)
+             for c in scene.constraints())  # fmt: skip
+    return dict(pairs)
+
+
+def mixed_surfaces(rng, n=5):
+    """Balls in one another and in a plane, of any ``condim`` and ``priority``, and some ``<pair>`` of their own."""
+
+    def surface():
+        numbers = " ".join(map(str, rng.uniform([0.2, 0.01, 0.001], [1.0, 0.05, 0.004]).round(4)))
+        return f'condim="{rng.choice([1, 3, 4, 6])}" priority="{rng.choice([0, 0, 1])}" friction="{numbers}"'
+
+    balls = "".join(
+        f'<body pos="{0.02 * k} 0 .09"><freejoint/><geom name="g{k}" size=".1" {surface()}/></body>' for k in range(n)
+    )
+    pairs = "".join(
+        f'<pair geom1="g0" geom2="{other}" condim="{dim}" friction="{mu} {mu} 0.07 0.006 0.006"/>'
+        for other, dim, mu in (("g1", 1, 0.3), ("g2", 4, 0.4), ("floor", 6, 0.35))
+    )
+    plane = f'<geom name="floor" type="plane" size="1 1 1" {surface()}/>'
+    return f"<mujoco><worldbody>{plane}{balls}</worldbody><contact>{pairs}</contact></mujoco>"
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("ball", [1, 3, 4, 6])
-def test_torsional_and_rolling_friction_of_geoms_are_those_of_condim(ball):
-    """A contact has what MuJoCo makes of two geoms of one condim."""
+@pytest.mark.parametrize("rule", ["max", "geometric-mean"])
+def test_friction_of_geoms_without_friction_follows_the_rule_of_the_scene(rule):
+    """``condim`` 1 has none with another of it, and the rule has its number with others; floors heed priority."""
+    pytest.importorskip("mujoco")
+    geoms = "".join(
+        f'<body pos="{k} 0 .1"><freejoint/><geom name="g{k}" size=".1" {more}/></body>'
+        for k, more in enumerate(('condim="1" friction="0.4 0.02 0.001"', 'condim="1"', 'friction="0.9 0.02 0.001"',
+                                  'priority="1" condim="6" friction="0.3 0.02 0.001"'))
+    )  # fmt: skip
+    scene = Scene.from_robot(f"<mujoco><worldbody>{geoms}</worldbody></mujoco>", floor=True, friction_rule=rule)
+    names, on = [c.name for c in scene.colliders], {c.link: c.name for c in scene.colliders}
+    own = kernel_contacts(scene, on)
+    assert len(own) == 10 and names[-1] == "floor"
+    mix = max if rule == "max" else lambda a, b: np.sqrt(a * b)
+    for (a, b), friction, lengths in (
+        (("g0", "g1"), 0.0, (0, 0)), (("g0", "g2"), mix(0.4, 0.9), (0, 0)), (("g0", "floor"), mix(0.4, 0.5), (0, 0)),
+        (("g2", "floor"), mix(0.9, 0.5), (0, 0)), (("g3", "floor"), 0.3, (0.02, 0.001)),
+        (("g0", "g3"), 0.3, (0.02, 0.001)),
+    ):  # fmt: skip
+        c = own[frozenset((a, b))]
+        assert [c.friction, c.torsional, c.rolling] == pytest.approx([friction, *lengths]), (a, b)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("seed", range(3))
+def test_friction_of_pairs_is_that_of_mujoco(seed):
+    """By ``condim``, ``priority`` and ``<pair>``: of contacts that are found, of kernels, and of parts of scenes."""
     mujoco = pytest.importorskip("mujoco")
-    model = mujoco.MjModel.from_xml_string(RUBBING.format(floor=ball, ball=ball))
-    scene = Scene.from_robot(model, friction_rule="max")
-    on_floor, on_ball = scene.colliders
-    assert (on_ball.torsional, on_ball.rolling) == (0.02 * (ball >= 4), 0.004 * (ball >= 6))
-    assert (on_floor.torsional, on_floor.rolling) == (0.03 * (ball >= 4), 0.002 * (ball >= 6))
+    model = mujoco.MjModel.from_xml_string(mixed_surfaces(np.random.default_rng(seed)))
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
-    sim = ds.Simulator(scene)
-    sim.step()
-    assert data.ncon == len(sim.contacts) == 1 and data.contact[0].dim == ball
-    friction = sim.contacts.friction[0], sim.contacts.torsional[0], sim.contacts.rolling[0]
-    assert np.where([True, ball >= 4, ball >= 6], data.contact[0].friction[[0, 2, 3]], 0.0) == pytest.approx(friction)
+    expected = {}
+    for c in data.contact:
+        names = frozenset(model.geom(int(g)).name for g in c.geom)
+        expected[names] = c.friction[[0, 2, 3]] * (c.dim > np.array([1, 3, 5]))
+    assert len(expected) == 15
+    assert {1, 4, 6} <= {int(c.dim) for c in data.contact}
+    scene = Scene.from_robot(model, friction_rule="max")
+    added = Scene(ds.mechanisms.pendulum(1), friction_rule="max").add("all", model)
+    for prefix, each in (("", scene), ("", pickle.loads(pickle.dumps(scene))), ("all/", added)):
+        sim = ds.Simulator(each, max_overlap=1.0)
+        sim.step()
+        found, c = {}, sim.contacts
+        for pair, *numbers in zip(c.colliders, c.friction, c.torsional, c.rolling, strict=True):
+            found[frozenset(each.colliders[k].name.removeprefix(prefix) for k in pair)] = numbers
+        assert found.keys() == expected.keys()
+        for names, numbers in expected.items():
+            assert found[names] == pytest.approx(numbers), names
+    on = {c.link: c.name for c in scene.colliders}
+    own = kernel_contacts(scene, on)
+    assert own.keys() == expected.keys()
+    for names, c in own.items():
+        assert [c.friction, c.torsional, c.rolling] == pytest.approx(expected[names]), names

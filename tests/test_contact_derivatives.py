@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Capsule, Collider, HalfSpace, Mesh, Scene, Sphere
+from delassus.contact import Capsule, Collider, HalfSpace, Mesh, Scene, SolverStatus, Sphere
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -27,6 +27,10 @@ SLIDER = """<robot name="slider"><link name="rail"/><link name="slider"><inertia
 <inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link><joint name="x" type="prismatic">
 <parent link="rail"/><child link="slider"/><axis xyz="1 0 0"/><limit lower="-1" upper="1" effort="9" velocity="9"/>
 <dynamics friction="6"/></joint></robot>"""
+
+WEDGE = """<mujoco><worldbody><body name="arm"><joint type="hinge" axis="1 2 0.5"/>
+<inertial pos="0.1 0 0.1" mass="2" diaginertia="0.1 0.2 0.3"/><body name="hand"><joint type="slide" axis="2 -1 1"/>
+<inertial pos="0 0 0" mass="1" diaginertia="0.1 0.1 0.1"/></body></body></worldbody></mujoco>"""
 
 BLOCKS = """<robot name="blocks"><link name="rail"/>{}</robot>"""
 BLOCK = """<link name="{name}"><inertial><mass value="1"/><inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/>
@@ -272,17 +276,20 @@ EVERY = {"control": "pd", "v_target": True, "damping": "input", "gravity": "inpu
          "payloads": ["leg0"], "ground": "input", "surface_velocity": "input"}  # fmt: skip
 """What may come with each call."""
 
+LENGTHS = {"torsional": 0.02, "rolling": 0.01}
+"""Of torsional and rolling friction (m)."""
+
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")
 @pytest.mark.parametrize(
     "options",
-    [{"limits": False}, {"restitution": "input", "payloads": ["base", "leg1"]}, EVERY],
+    [{"limits": False, **LENGTHS}, {"restitution": "input", "payloads": ["base", "leg1"]}, EVERY],
 )
 def test_all_at_once_are_differences(legs, options):
     """At states half of which have overlaps that are taken back."""
     rng, n, tree = np.random.default_rng(7), 120, legs.tree
-    of_contacts = {name: options[name] for name in ("ground", "surface_velocity") if name in options}
+    of_contacts = {name: options[name] for name in ("ground", "surface_velocity", *LENGTHS) if name in options}
     contacts = [ds.Contact(c.frame, c.shape, **of_contacts) for c in legs.constraints()]
     options = {name: x for name, x in options.items() if name not in of_contacts}
     kernel, derivatives = both(tree, contacts, friction="input", **options)
@@ -399,7 +406,7 @@ def test_a_ball_that_rolls_slides_and_bounces(rolling):
 def test_derivatives_are_means_over_times_of_impacts(tmp_path):
     """Slopes between ends of starts from which something hits in one step are the means of derivatives at 16 of them.
 
-    Of a ball that spins these are exact derivatives, too. A robot is struck at the start of a step: what it
+    Of a ball that spins and slides these are exact derivatives, too. A robot is struck at the start of a step: what it
     does later jumps where the impact passes to the next one, and exact derivatives hold its time. Speeds of impacts
     differ by ``g dt`` from step to step, which is what the bound allows.
     """
@@ -409,7 +416,7 @@ def test_derivatives_are_means_over_times_of_impacts(tmp_path):
     free = ds.mechanisms.free_body(1.0, 0.004 * np.eye(3), name="a")
     cases = (ds.load(path), [r + 0.05], [-3.0], 0), (free, [0, 0, r + 0.05, 0, 0, 0, 1.0], [1, 0.5, -3, 2, -1, 3.0], 2)
     for tree, q0, v0, up in cases:
-        contact, nv = ds.Contact("a", Sphere(r), friction=0.0, restitution=0.7), tree.nv
+        contact, nv = ds.Contact("a", Sphere(r), friction=0.4, restitution=0.7), tree.nv
         step = ds.compile(tree, contact, "contact_step_derivatives", tolerance=1e-12, **how)
         speed, p = 3.0 + g * 0.05 / 3.0, np.zeros(next(a.size for a in step.arguments if a.name == "impulses"))
         shift = speed * dt * np.r_[0.0, 1.0, (np.arange(n) + 0.5) / n]
@@ -462,6 +469,43 @@ def test_a_pyramid_on_corners_has_one_derivative_of_its_velocity():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["groove", "wedge"])
+def test_bounces_whose_impulses_are_not_unique(name):
+    """Two balls in a groove, and a ball that two joints hold in all directions: friction wedges them.
+
+    Restitution gives back a part of normal impulses, which are then any of many: so are velocities. Without friction
+    impulses are unique, and so are derivatives.
+    """
+    tilts = ([0.4, 0.0, 1.0], [-0.4, 0.0, 1.0]) if name == "groove" else ([0.0, 0.0, 1.0],)
+    if name == "groove":
+        tree, places = ds.mechanisms.free_body(1.0, INERTIA, name="body"), ([-0.1, 0.0, 0.0], [0.1, 0.0, 0.0])
+        q, v = np.array([0, 0, 0, 0, 0, 0, 1.0]), np.array([0.1, 0.2, -1.0, 0.1, 0.2, 0.3])
+    else:
+        tree, places, q, v = ds.load(WEDGE), ([0.3, 0.1, 0.2],), np.array([0.2, 0.1]), np.array([1.0, -1.5])
+    how, link, colliders = {"friction": 2.0, "restitution": 0.5}, tree.link_names[-1], []
+    for place, tilt in zip(places, tilts, strict=True):
+        normal = np.array(tilt) / np.linalg.norm(tilt)
+        across = np.cross(normal, [1.0, 0.0, 0.0]) / np.linalg.norm(normal[1:])
+        ground = ds.forward_kinematics(tree, q, ds.Frame(link, place))[:3, 3] - 0.05002 * normal
+        turn = np.array([np.cross(across, normal), across, normal]).T
+        colliders += [Collider(link, Sphere(0.05), place, **how), Collider("world", HalfSpace(), ground, turn, **how)]
+    scene, none = Scene(tree, colliders), np.zeros(tree.nv)
+    kernel = ds.compile(tree, scene.constraints(), "contact_step_derivatives", friction="input", **TIGHT)
+    n_points = kernel.arguments[-1].size
+    for friction in (2.0, 0.0):
+        found = kernel(q, v, np.zeros(kernel.arguments[2].shape), none, DT, np.full(n_points, friction))
+        sim = ds.Simulator(scene.with_material(friction=friction), q0=q, v0=v, dt=DT, tolerance=1e-12)
+        sim.step()
+        of_scene = sim.step_derivatives()
+        assert (sim.impulses[:, 2] > 0.5).all() and of_scene.distance == pytest.approx(found[-1], rel=1e-6)
+        if friction > 0.0:
+            assert found[-1] == 0.0 and of_scene.status is SolverStatus.NOT_DIFFERENTIABLE
+        else:
+            assert found[-1] > 1e-4 and of_scene.status is SolverStatus.CONVERGED
+            np.testing.assert_allclose(found[4], np.asarray(of_scene.A), atol=1e-8 * np.abs(found[4]).max())
+
+
+@pytest.mark.slow
 def test_which_end_bounces_first_is_a_mode():
     """A capsule that falls flat bounces when its first end does, and either may be: its derivatives have a kink."""
     body, lying = ds.mechanisms.free_body(1.0, INERTIA, name="rod"), [[0, 0, 1], [0, 1, 0], [-1, 0, 0]]
@@ -471,6 +515,35 @@ def test_which_end_bounces_first_is_a_mode():
     q[:, 2], q[:, 4], q[:, 6] = 0.05 + 0.15 * tilts + 2e-4, np.sin(0.5 * tilts), np.cos(0.5 * tilts)
     found = derivatives(q, v, np.zeros(derivatives.arguments[2].shape), np.zeros(6), DT)
     assert found == pytest.approx(0.3 * tilts / DT, rel=1e-2, abs=1e-9)
+    # one end: whether it hits within the step, and is fast enough to bounce
+    margins, gap, fall = np.array([1e-7, 1e-4, 1e-3]), 5e-3, 9.81 * DT
+    q[:, 4], q[:, 6] = np.sin(0.05), np.cos(0.05)
+    how = {"friction": 0.0, "restitution": 0.5}
+    rod = Collider("rod", Capsule(0.05, 0.3), rotation=np.array(lying), **how)
+    scene = Scene(body, [rod, Collider("world", HalfSpace(), **how)])
+    for height, speed in ((gap, fall - gap / DT), (-1e-6, -2.0 * fall)):
+        q[:, 2], v = 0.05 + 0.15 * np.sin(0.1) + height, np.zeros((3, 6))
+        v[:, :3] = np.outer(speed + margins, [-np.sin(0.1), 0.0, np.cos(0.1)])  # downwards
+        found = derivatives(q, v, np.zeros(derivatives.arguments[2].shape), np.zeros(6), DT)
+        assert found == pytest.approx(margins, rel=1e-4)
+        for k in range(3):
+            sim = ds.Simulator(scene, q0=q[k], v0=v[k], dt=DT, tolerance=1e-12)
+            sim.step()
+            assert sim.step_derivatives().distance == pytest.approx(margins[k], rel=1e-4)
+
+
+def test_whether_what_is_struck_hits_others_is_a_mode():
+    """A ball lands with another one beside it, which it hits in the same step, or hardly so."""
+    ball = ds.mechanisms.free_body(1.0, 0.004 * np.eye(3))
+    shapes = [Collider(f"{name}/body", Sphere(0.1), restitution=0.5 * (name == "a")) for name in "ab"]
+    scene = Scene({"a": ball, "b": ball}, [*shapes, Collider("world", HalfSpace(), restitution=0.5)])
+    for margin in (1e-7, 1e-4, 1e-3):
+        q0 = scene.configuration(a=[0, 0, 0.1 + 1e-3, 0, 0, 0, 1], b=[0.201, 0, 0.101, 0, 0, 0, 1])
+        v0 = np.array([0.1 - margin, 0.2, -3.0, 0, 0, 0, *np.zeros(6)])
+        sim = ds.Simulator(scene, q0=q0, v0=v0, dt=DT, tolerance=1e-12)
+        sim.step()
+        assert sim.impulses[:, 2].max() > 1.0
+        assert sim.step_derivatives().distance == pytest.approx(abs(margin), rel=1e-2)
 
 
 def test_smoothed_derivatives_are_means_over_changes_of_velocities(rolling):
@@ -529,6 +602,68 @@ def test_smoothed_tangents_are_smoothed_derivatives(rolling):
     given = [q, 0.5 * rng.normal(size=(n, 6)), np.zeros((n, 3)), rng.normal(size=(n, 6)), np.full(n, DT)]
     for s in (0.0, 0.3):
         assert_tangents_are(step, derivatives, [*given, np.full(n, s)], rng)
+
+
+@pytest.mark.slow
+def test_derivatives_of_torsional_and_rolling_friction():
+    """Closed forms of a ball that spins and of one that is held; tangents where it slides, sticks and flies."""
+    ball, length = ds.mechanisms.free_body(m, J * np.eye(3), name="ball"), LENGTHS["torsional"]
+    step, derivatives = both(ball, [ds.Contact("ball", Sphere(r), friction=mu, **LENGTHS)], friction="input")
+    at, rest = np.array([0, 0, r - 2e-5, 0, 0, 0, 1.0]), (np.zeros(6), np.zeros(6), DT, [mu])
+
+    def of(*v):
+        found = dict(zip([x.name for x in derivatives.results], derivatives(at, np.array(v), *rest), strict=True))
+        return found["v_next"], found["A"][6:, 6:], found["B"][6:], found["dx_dfriction"][6:], found["distance"]
+
+    most = length * m * 9.81 * DT / J  # rad/s
+    v, A, B, by_friction, distance = of(0, 0, 0, 0, 0, 2.0)
+    np.testing.assert_allclose(v[5], 2.0 - most, rtol=1e-9)
+    np.testing.assert_allclose(A[5, [2, 5]], [length * m / J, 1.0], atol=1e-9)  # lifted, it spins on
+    np.testing.assert_allclose(B[5, 5], DT / J, rtol=1e-9)
+    np.testing.assert_allclose(by_friction[5], 0.0, atol=1e-9)
+    np.testing.assert_allclose(distance, min(length / mu * (2.0 - most), 9.81 * DT), rtol=1e-9)
+    v, A, *_ = of(0, 0, 0, 0, 0, 0.5 * most)
+    np.testing.assert_allclose([v[5], *A[5]], 0.0, atol=1e-9)
+    deep = [at - 5e-4 * np.eye(7)[2], *(np.zeros(6) for _ in range(3)), DT]  # friction is in the unit of turns there
+    ends = [step(*deep, [mu + s])[0][2] for s in (1e-4, -1e-4)]
+    by_friction = dict(zip([x.name for x in derivatives.results], derivatives(*deep, [mu]), strict=True))[
+        "dx_dfriction"
+    ]
+    np.testing.assert_allclose(by_friction[2], (ends[0] - ends[1]) / 2e-4, rtol=1e-4)
+    assert np.abs(by_friction[2]) > 1e-8
+    rng, n = np.random.default_rng(13), 60
+    q, v = np.tile(at, (n, 1)), rng.normal(size=(n, 6)) * [0.3, 0.3, 0.05, 4, 4, 4]
+    q[::2, 2] -= rng.uniform(1e-4, 1e-3, n // 2)
+    tau, v[1::6, 2] = rng.normal(size=(n, 6)), 1.0
+    v[::3], tau[::3] = 1e-3 * v[::3], 0.05 * tau[::3]
+    given = [q, v, np.zeros((n, 6)), tau, np.full(n, DT), rng.uniform(0.2, 1.0, (n, 1))]
+    found = derivatives(*given)
+    pressed, n_held = found[2][:, 2] > 0.0, (found[2][:, 3:] ** 2 @ [1e4, 1e4, 2.5e3]) ** 0.5
+    slides = np.hypot(np.hypot(*found[2][:, :2].T) / given[5][:, 0], n_held) > 0.999 * found[2][:, 2]
+    assert min((~pressed).sum(), (pressed & slides).sum(), (pressed & ~slides).sum()) >= 5
+    assert_tangents_are(step, derivatives, given, rng)
+
+
+@pytest.mark.slow
+def test_pyramids_hold_each_turn_by_itself():
+    """All at their limits, without Coulomb's friction too; and derivatives are differences."""
+    ball, rng, n = ds.mechanisms.free_body(m, J * np.eye(3), name="ball"), np.random.default_rng(14), 40
+    contact = ds.Contact("ball", Sphere(r), friction=mu, **LENGTHS)
+    derivatives = derived(ball, contact, friction="input", solver="pgs")
+    q, v, tau = np.tile([0, 0, r - 2e-5, 0, 0, 0, 1.0], (n, 1)), rng.normal(size=(n, 6)), rng.normal(size=(n, 6))
+    v[:, :3], v[:, 3:] = v[:, :3] * [0.3, 0.3, 0.05], 4 * v[:, 3:]
+    v[::3], tau[::3], q[::2, 2] = 1e-3 * v[::3], 0.05 * tau[::3], q[::2, 2] - rng.uniform(1e-4, 1e-3, n // 2)
+    coefficients = rng.uniform(0.2, 1.0, (n, 1))
+    q[:2, 2], tau[:2], v[:2], coefficients[:2, 0] = r, 0.0, [1, 1, 0, 3, -2, 3], (mu, 0.0)
+    given = [q, v, np.zeros((n, 6)), tau, np.full(n, DT), coefficients]
+    found = derivatives(*given)
+    limits = np.array([[-mu, -mu, 1, -0.01, 0.01, -0.02], [0, 0, 1, -0.01, 0.01, -0.02]])
+    np.testing.assert_allclose(found[2][:2], m * 9.81 * DT * limits, atol=1e-9)
+    given, found = [x[2:] for x in given], [x[2:] for x in found]
+    errors = worst(derivatives, ball, given, found)
+    assert np.median(errors) < 1e-9 and errors.max() < 1e-6
+    at = [x.name for x in derivatives.results].index("dx_dfriction")
+    assert_parameter(derivatives, ball, given, 5, found[at])
 
 
 def test_a_gradient_sees_a_foot_above_the_floor(rolling):

@@ -11,6 +11,7 @@ import delassus as ds
 from delassus.contact import Box, Collider, ContactSet, ContactStep, HalfSpace, Scene, Sphere, State, audit, formulate
 from delassus.errors import ConfigurationError
 from delassus.simulate import load_checkpoint, save_checkpoint
+from delassus_studies.bench.contact.problems import turned_momentum
 from random_trees import ARM, some_mechanism
 
 G, MASS, RADIUS, MU, DT = 9.81, 1.0, 0.1, 0.5, 1e-3
@@ -212,9 +213,10 @@ def test_audits_of_random_arms_with_patches_are_right():
                         twist = ds.frame_jacobian(tree, q, tree.link_names[link], reference="world")
                         J[k] += sign * R.T @ (twist[:3] + np.cross(twist[3:].T, c.points[k]).T)
                         about[k] += sign * R.T @ twist[3:]
+            bias = ds.bias_force(tree, q, v)
             step = ContactStep(
                 ds.mass_matrix(tree, q), J.reshape(3 * n, tree.nv), v, sim.v, sim.impulses, c.friction, -c.depths, DT,
-                -ds.bias_force(tree, q, v), torsional=c.torsional, rolling=c.rolling,
+                turned_momentum(tree, q, v, DT, bias) / DT - bias, torsional=c.torsional, rolling=c.rolling,
                 velocity_offset=sim.turning + np.maximum(-c.depths, 0.0)[:, None] * [0, 0, 1 / DT],
                 J_angular=about.reshape(3 * n, tree.nv), angular_impulses=sim.angular_impulses,
             )  # fmt: skip
@@ -262,6 +264,20 @@ def test_a_ball_rolls_to_rest(rolling, mu, made):
     at = sim.q[0]
     sim.run(0.5)
     assert np.abs(sim.v).max() < 1e-9 and sim.q[0] == at
+
+
+@IN_BOTH
+def test_a_ball_rolls_as_far_at_any_step(made):
+    """``V² / 2 a``, less than ``a dt² / 8`` apart, which is what the step in which it stops leaves: of second order."""
+    rolling, mu, V = 2e-3, 0.5, 0.05
+    a, slip = steady_rolling(rolling, mu)
+    for dt in (8e-3, 4e-3, 2e-3, 1e-3):
+        sim = ball_on_plane([V, 0, 0, 0, V / RADIUS / (1 + slip), 0], rolling=rolling, friction=mu, dt=dt)
+        sim.half_kick()
+        sim = made(sim)
+        sim.run(0.6)
+        assert np.abs(sim.v).max() < 1e-9
+        assert abs(sim.q[0] - 0.5 * V * V / a) < 0.125 * a * dt * dt + 1e-9
 
 
 @IN_BOTH
@@ -330,14 +346,16 @@ def test_two_fingers_hold_a_rod_off_its_centre_of_mass(finger, part, made):
     colliders = [Collider(f"{name}/tip", Sphere(0.02), friction=mu, torsional=torsional) for name in "ab"]
     scene = Scene(robots, [*colliders, Collider("rod/body", rod, friction=mu)], friction_rule="max")
     q0 = scene.configuration(a=[-0.03], b=[0.03], rod=[part * lever, 0, 0, 0, 0, 0, 1])
-    sim, tau = made(ds.Simulator(scene, q0=q0, dt=DT)), np.zeros(scene.tree.nv)
+    tau = np.zeros(scene.tree.nv)
     tau[scene.v_slice("a")], tau[scene.v_slice("b")] = N, -N
-    for _ in range(200):
-        sim.step(tau)
-    turned = np.abs(sim.q[scene.q_slice("rod")][3:6]).max()
-    assert (turned > 1e-4) == (part > 1) and (part > 1 or turned < 1e-8)
-    torques = np.abs(sim.angular_impulses[:, 2]) / DT
-    assert torques.sum() == pytest.approx(min(part, 1.0) * mass * G * lever, rel=1e-2)
+    for dt in (5e-3, DT):
+        sim = made(ds.Simulator(scene, q0=q0, dt=dt))
+        for _ in range(round(0.2 / dt)):
+            sim.step(tau)
+        turned = np.abs(sim.q[scene.q_slice("rod")][3:6]).max()
+        assert (turned > 1e-4) == (part > 1) and (part > 1 or turned < 1e-8), dt
+        torques = np.abs(sim.angular_impulses[:, 2]) / dt
+        assert torques.sum() == pytest.approx(min(part, 1.0) * mass * G * lever, rel=1e-2), dt
 
 
 @pytest.mark.peer
@@ -379,6 +397,11 @@ def audited(v0, change=lambda **given: given, **lengths):
     return audit(ContactStep(**change(**given)), tolerance=1e-8)
 
 
+def adding(more):
+    """What adds to arrays of a step."""
+    return lambda **given: given | {key: given[key] + x for key, x in more.items()}
+
+
 def test_audits_judge_all_friction_of_a_patch():
     """Steps of ours are right; a torque that is larger, turned around, or not allowed at all is found."""
     spin, roll = [0.2, 0.1, 0, 1.0, -3.0, 5.0], [0.3, 0, 0, 0, 3.0, 0]
@@ -387,6 +410,19 @@ def test_audits_judge_all_friction_of_a_patch():
         found = audited(v0, torsional=torsional, rolling=rolling)
         assert found.verdict.name == "RIGHT", str(found)
     assert audited(spin, torsional=0.02, friction=0.0).verdict.name == "RIGHT"
+    strays = {
+        "tangent without friction": ("impulses", MASS, 0.02, 0.0),
+        "torque without length": ("angular_impulses", INERTIA, 0.02, MU),
+        "torque of a point": ("angular_impulses", INERTIA, 0.0, MU),
+    }
+    for name, (key, unit, torsional, friction) in strays.items():
+        for size, verdict in ((1e-14, "RIGHT"), (1e-6, "WRONG")):  # round-off, and a hundred times what is tolerated
+            more = {key: np.array([size * unit, 0, 0])}
+            found = audited(spin, adding(more), torsional=torsional, friction=friction)
+            assert found.verdict.name == verdict, name
+            for check in ("law", "friction", "cone"):
+                assert (found.checks[check].worst[1] > 1.0) == (verdict == "WRONG"), (name, check)
+                assert np.isfinite(found.checks[check].relative).all(), (name, check)
     faults = {
         "cone": lambda **x: x | {"angular_impulses": 1.01 * x["angular_impulses"]},
         "dissipation": lambda **x: (
@@ -416,6 +452,46 @@ def test_lengths_of_two_colliders_mix_as_friction_does():
             assert sim.contacts.torsional == pytest.approx([wanted]) and sim.contacts.rolling == pytest.approx(
                 [2 * wanted]
             )
+
+
+def test_pairs_have_materials_of_their_own(tmp_path):
+    """In place of what the rule makes of two colliders, in contacts and kernels; and of no collider in derivatives."""
+    own = {"friction": 0.2, "torsional": 0.03}
+    body, colliders = ds.mechanisms.free_body(MASS, BALL.inertia(MASS), name="ball"), [
+        Collider("ball", BALL, friction=0.6), Collider("world", HalfSpace(), friction=0.0, rolling=0.01, name="floor"),
+    ]  # fmt: skip
+    scene, q0 = Scene(body, colliders, pair_materials={("ball", "floor"): own}), [0, 0, RADIUS, 0, 0, 0, 1]
+
+    def numbers(scene):
+        sim = ds.Simulator(scene, q0=q0 if len(scene.start) == 7 else [*q0, *scene.start[7:]], v0=None, dt=DT)
+        sim.step()
+        c = sim.contacts
+        kernel = next(x for x in scene.constraints() if isinstance(x, ds.Contact))
+        found = [c.friction[0], c.torsional[0], c.rolling[0]]
+        assert found == [kernel.friction, kernel.torsional, kernel.rolling]
+        return found
+
+    assert numbers(scene) == [0.2, 0.03, 0.01]
+    assert numbers(scene.with_material("ball", friction=0.6)) == [0.0, 0.03, 0.01]
+    assert numbers(scene.add("crate", Box(0.1, 0.1, 0.1), mass=1.0, at=(3, 0, 1))) == [0.2, 0.03, 0.01]
+    assert not scene.without("floor").pair_materials and not scene.with_material(friction=0, torsional=0).pair_materials
+    sim = ds.Simulator(scene, q0=q0, v0=[0.5, 0, 0, 0, 0, 3.0], dt=DT)
+    sim.step()
+    found = sim.step_derivatives(parameters=["friction", "torsional", "rolling"]).with_parameters
+    assert not np.asarray(found["friction"]).any() and not np.asarray(found["torsional"]).any()
+    assert np.asarray(found["rolling"]).any()
+    saved = save_checkpoint(sim, tmp_path / "a.npz")
+    with pytest.raises(ConfigurationError, match="scene"):
+        load_checkpoint(Scene(body, colliders), saved)
+    with pytest.raises(ConfigurationError, match=r"'torsional': 0.03.* of the pair \['ball', 'floor'\]"):
+        ds.Simulator(scene.with_material(rolling=0.0), solver="interior", q0=q0)
+    for wrong in (
+        {("ball", "floor"): {"friction": -1}}, {("ball", "floor"): {"colour": 1}}, {("ball",) * 3: {}}, [own],
+    ):  # fmt: skip
+        with pytest.raises(ConfigurationError, match="pair"):
+            Scene(body, colliders, pair_materials=wrong)
+    with pytest.raises(ds.errors.UnknownNameError, match="'egg'"):
+        Scene(body, colliders, pair_materials={("ball", "egg"): own})
 
 
 def test_states_with_patches_go_on_to_the_last_bit(tmp_path):
@@ -573,15 +649,6 @@ def test_what_has_no_patches_refuses_them(name):
     for call in (lambda: problem.solve("lemke"), problem.lcp, problem.cone, lambda: problem.matrix):
         with pytest.raises(ConfigurationError, match=r"some of contact 0.* solver='nsgs'"):
             call()
-    made = scene.constraints()
-    with pytest.raises(ConfigurationError, match=r"solver: .* torsional or rolling .*'pgs' and Contact\('ball'"):
-        ds.compile(scene.tree, made, "contact_step", solver="pgs")
-    for derivative in (
-        lambda: ds.compile(scene.tree, made, "contact_step_derivatives"),
-        lambda: ds.compile(scene.tree, made, "contact_step").derivative("vjp"),
-    ):
-        with pytest.raises(ConfigurationError, match=rf"{name}=0.01.* of Contact\('ball'"):
-            derivative()
     for wrong in (-0.1, np.nan, "wide"):
         with pytest.raises(ConfigurationError, match=f"{name} of a contact on 'ball'"):
             ds.Contact("ball", BALL, **{name: wrong})

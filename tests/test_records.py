@@ -101,7 +101,8 @@ def whole_scene():
     return Scene(
         robots, [whole_collider("ball/ball", "s"), whole_collider("arm/link2", "a"), Collider("world", HalfSpace())],
         loops=[ds.Weld("arm/link3")], gravity=(1, 2, 3), ignore=[("s", "a")], parents_collide=True,
-        friction_rule="max", descriptions={"arm": "arm.urdf"}, start=[0.1, 0.2, 0.3, 1, 2, 3, 0, 0, 0, 1],
+        friction_rule="max", pair_materials={("s", "world"): {"rolling": 0.2}},
+        descriptions={"arm": "arm.urdf"}, start=[0.1, 0.2, 0.3, 1, 2, 3, 0, 0, 0, 1],
         start_velocity=np.arange(1.0, 10.0), start_controls=[0.4], moved=["ball"],
         springs=[ds.SpringDamper("arm/link1", "world", stiffness=2.0, damping=0.1, length=0.5)],
     )  # fmt: skip
@@ -257,7 +258,7 @@ def test_edits_of_scenes_change_nothing_else():
     ]
     for more in grown:
         assert differences(scene, more) and not differences(scene, more.without("crate"))
-        for name in ("gravity", "ignore", "parents_collide", "friction_rule", "descriptions"):
+        for name in ("gravity", "ignore", "parents_collide", "friction_rule", "pair_materials", "descriptions"):
             assert not differences(getattr(scene, name), getattr(more, name)), name
     slippery = scene.with_friction(0.1)
     assert [c.friction for c in slippery.colliders] == [0.1] * 3

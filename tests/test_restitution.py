@@ -215,6 +215,18 @@ def test_a_box_that_tumbles_and_bounces_keeps_its_energy(seed: int) -> None:
     assert hits >= 3
 
 
+@pytest.mark.parametrize("dt", [4e-3, 1e-3])
+def test_balls_that_slide_into_a_bounce_leave_it_rolling(dt: float) -> None:
+    """Spin in closed form, whatever the time step: friction acts at the surface, not between it and the floor."""
+    r, places = 0.1, np.linspace(0.0, 3.0 * dt, 7)
+    scene = scene_of([Sphere(r)] * len(places), np.ones(len(places)), 0.7, 0.5, gravity=0.0)
+    q0 = [[k, 0, r + 0.05 + place, *IDENTITY] for k, place in enumerate(places)]
+    v0 = np.tile([2.0, 0, -3.0, 0, 0, 0], len(places))
+    sim = ds.Simulator(scene, dt=dt, q0=np.ravel(q0), v0=v0, tolerance=1e-12)
+    sim.run(0.04)
+    assert sim.v[4::6] == pytest.approx(2.0 / r * 5.0 / 7.0, rel=1e-9)
+
+
 def test_momentum_of_a_robot_that_a_ball_hits() -> None:
     """Of both about the pivot of the robot, without gravity: what a step with the hit changes falls by four."""
     ball, material = Sphere(0.1), {"friction": 0.3, "restitution": 0.8}

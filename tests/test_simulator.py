@@ -643,6 +643,22 @@ def test_a_run_with_led_bodies_goes_on_from_its_state(tmp_path: Path) -> None:
     assert scene.without("slab").moved == frozenset()
 
 
+def test_a_led_body_stands_where_its_configuration_is_set() -> None:
+    """Back at the start, nothing throws it to where it was to be; what is set beside it leaves its way alone."""
+    sim = ds.Simulator(on_a_slab(moved=True))
+    start = sim.q.copy()
+    for k in range(3):
+        sim.move("slab", (0.1 * (k + 1), 0, -0.15))
+        sim.step()
+    sim.q, sim.v = start, np.zeros(len(sim.v))
+    sim.step()
+    assert np.array_equal(sim.q[7:14], start[7:14]) and not sim.twist("slab").any()
+    sim.move("slab", (0.001, 0, -0.15))
+    sim.q = [0.5, *sim.q[1:]]
+    sim.step()
+    assert sim.q[7] == 0.001 and sim.twist("slab")[0] == pytest.approx(0.001 / sim.dt)
+
+
 @pytest.mark.parametrize(
     ("call", "match"),
     [

@@ -13,6 +13,9 @@ from tools import random_frame
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
+CREEP = 1e-9
+"""Velocity (rad/s) whose products are below round-off of it."""
+
 DT = 1e-3
 ROUND_OFF = 1e-10
 """Of what two programs make of the same equations (m/s), whose masses differ by up to 1e10; the worst seen is 2e-12."""
@@ -103,7 +106,10 @@ def test_impacts_are_those_of_the_masses_alone(kv):
 @pytest.mark.peer
 @pytest.mark.parametrize("seed", range(3))
 def test_dampers_are_those_of_mujocos_implicitfast(seed):
-    """Damping of joints and of actuators on tendons, to round-off, of random chains."""
+    """Damping of joints and of actuators on tendons, to round-off, of random chains that creep.
+
+    MuJoCo takes velocity products of the start of the step, so that nothing is to move fast enough for any.
+    """
     mujoco = pytest.importorskip("mujoco")
     rng = np.random.default_rng(seed)
     bodies, joints = "", [f"j{k}" for k in range(4)]
@@ -112,19 +118,20 @@ def test_dampers_are_those_of_mujocos_implicitfast(seed):
         bodies = f"""<body pos="{" ".join(map(str, ends))}"><joint name="{name}" axis="{" ".join(map(str, axis))}"
             damping="{d}"/><geom type="capsule" size=".02" fromto="0 0 0 {" ".join(map(str, ends))}" mass="1"/>{bodies}
             </body>"""
-    text = f"""<mujoco><option timestep="{DT}" integrator="implicitfast"><flag contact="disable"/></option><worldbody>
-        {bodies}</worldbody><tendon><fixed name="t"><joint joint="j0" coef="1"/><joint joint="j3" coef="-.5"/></fixed>
-        </tendon><actuator><velocity joint="j1" kv="300"/><velocity tendon="t" kv="40"/></actuator></mujoco>"""
+    text = f"""<mujoco><option timestep="{DT}" integrator="implicitfast" gravity="0 0 0"><flag contact="disable"/>
+        </option><worldbody>{bodies}</worldbody>
+        <tendon><fixed name="t"><joint joint="j0" coef="1"/><joint joint="j3" coef="-.5"/></fixed></tendon>
+        <actuator><velocity joint="j1" kv="300"/><velocity tendon="t" kv="40"/></actuator></mujoco>"""
     model = mujoco.MjModel.from_xml_string(text)
     data = mujoco.MjData(model)
-    data.qvel[:] = v0 = rng.normal(size=4)
-    data.ctrl[:] = ctrl = rng.normal(size=2)
+    data.qvel[:] = v0 = CREEP * rng.normal(size=4)
+    data.ctrl[:] = ctrl = CREEP * rng.normal(size=2)
     sim = ds.Simulator(ds.Scene.from_robot(text), dt=DT, control="actuators", v0=v0)
     for _ in range(300):
         mujoco.mj_step(model, data)
         sim.step(ctrl)
-    np.testing.assert_allclose(sim.q, data.qpos, atol=ROUND_OFF)
-    np.testing.assert_allclose(sim.v, data.qvel, atol=ROUND_OFF)
+    np.testing.assert_allclose(sim.q / CREEP, data.qpos / CREEP, atol=ROUND_OFF)
+    np.testing.assert_allclose(sim.v / CREEP, data.qvel / CREEP, atol=ROUND_OFF)
 
 
 def test_stiff_gains_of_pd_control_hold():
@@ -193,7 +200,7 @@ def governor():
 
 @pytest.mark.peer
 def test_the_flyball_governor_at_a_millisecond():
-    """Where a step of forward dynamics bears 0.1 ms; errors fall by two when steps are halved, to a fine reference."""
+    """Where a step of forward dynamics bears 0.1 ms; errors fall by two or more when steps are halved."""
     scene, at = governor(), []
     for dt in (4e-3, 2e-3, 1e-3, 1.25e-4):
         sim = ds.Simulator(scene, dt=dt, v0=[2.0 * np.pi, 0, 0, 0])
@@ -202,7 +209,7 @@ def test_the_flyball_governor_at_a_millisecond():
         at.append(np.r_[sim.q[1:], sim.v])
     errors = np.array([np.abs(x - at[-1]).max() for x in at[:-1]])
     assert errors[2] < 0.02 * np.abs(at[-1]).max()
-    np.testing.assert_allclose(errors[:2] / errors[1:], 2.2, atol=0.4)
+    assert (errors[:2] / errors[1:] > 1.8).all(), errors  # damping is of order 1, the rest of order 2
 
 
 def governor_of_rods():
@@ -289,7 +296,7 @@ STEP = 1e-6
 """Of central differences, whose errors over the largest derivative are 1e-6 at most; 4e-8 is the worst seen."""
 
 
-def differences(step, scene, q, v, u):
+def differences(step, scene, q, v, u, size=STEP):
     """Derivatives ``A`` and ``B`` of a step by central differences, in tangents."""
     tree = scene.tree
     end = step(q, v, u)[0]
@@ -300,11 +307,11 @@ def differences(step, scene, q, v, u):
 
     columns, n = [], tree.nv
     for k in range(2 * n + len(u)):
-        unit = STEP * np.eye(2 * n + len(u))[k]
+        unit = size * np.eye(2 * n + len(u))[k]
         ends = [
             change(tree.integrate(q, s * unit[:n]), v + s * unit[n : 2 * n], u + s * unit[2 * n :]) for s in (1.0, -1.0)
         ]
-        columns.append((ends[0] - ends[1]) / (2.0 * STEP))
+        columns.append((ends[0] - ends[1]) / (2.0 * size))
     found = np.array(columns).T
     return found[:, : 2 * n], found[:, 2 * n :]
 
@@ -361,6 +368,91 @@ def test_derivatives_of_servos_on_loops(parallelogram, kp, kd, pressed):
 
 STIFF = 1e-4
 """Errors of differences over the largest derivative where κ is up to 100; 6e-6 is the worst seen."""
+
+
+TENDONS = """<mujoco><option timestep="{dt}" integrator="implicitfast"/><worldbody><site name="w" pos=".3 .2 1"/>
+{bodies}
+</worldbody><tendon>{tendons}</tendon></mujoco>"""
+
+
+def some_tendons(seed, dt, tendons):
+    """MJCF of a random chain of four links with a site on each, and one on the world."""
+    rng, bodies = np.random.default_rng(seed), ""
+    for k in reversed(range(4)):
+        axis, end, site = (" ".join(map(str, x)) for x in (rng.normal(size=3), *rng.uniform(-0.3, 0.3, (2, 3))))
+        bodies = f"""<body pos="{end if k else "0 0 0"}"><joint axis="{axis}" damping=".1"/><site name="s{k}"
+            pos="{site}"/><geom type="capsule" size=".02" fromto="0 0 0 {end}" mass="1" contype="0" conaffinity="0"/>
+            {bodies}</body>"""
+    return TENDONS.format(dt=dt, bodies=bodies, tendons=tendons), rng
+
+
+STRAIGHT = """<spatial stiffness="{}" damping="{}" springlength="{}"><site site="w"/><site site="s2"/></spatial>
+<spatial stiffness="{}"><site site="s1"/><site site="s3"/></spatial>
+<spatial damping="{}"><site site="s0"/><site site="s3"/></spatial>"""
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("seed", range(3))
+def test_tendons_between_two_sites_are_mujocos(seed):
+    """With a length of their own, that of qpos0, and dampers: errors are in proportion to the step, as of damping."""
+    mujoco, errors = pytest.importorskip("mujoco"), []
+    for dt in (2e-4, 1e-4):
+        numbers = np.random.default_rng(seed).uniform([50, 1, 0.2, 50, 1], [500, 10, 0.6, 500, 10])
+        text, rng = some_tendons(seed, dt, STRAIGHT.format(*numbers))
+        model = mujoco.MjModel.from_xml_string(text)
+        model.opt.integrator = mujoco.mjtIntegrator.mjINT_RK4
+        data = mujoco.MjData(model)
+        data.qvel[:] = v0 = rng.normal(size=4)
+        sim = ds.Simulator(ds.Scene.from_robot(text), dt=dt, v0=v0)
+        sim.half_kick()
+        for _ in range(round(0.1 / dt)):
+            mujoco.mj_step(model, data)
+            sim.step()
+        errors.append(np.abs(sim.q - data.qpos).max())
+    assert errors[1] < min(1e-3, 0.6 * errors[0])
+
+
+@pytest.mark.peer
+def test_springs_of_a_file_act_or_are_refused():
+    """Rows leave them out; forces would be wrong without them, unless springs of the file are not to act."""
+    pytest.importorskip("mujoco")
+    text, rng = some_tendons(0, DT, STRAIGHT.format(100, 1, 0.5, 100, 1))
+    tree, q, v = ds.load(text), rng.normal(size=4), np.zeros(4)
+    assert [c.holds for c in tree.constraints] == [False] * 3 and not tree.omitted
+    assert len(tree.report["springs along lines, which act in contact steps"]) == 3
+    for call in (
+        lambda **given: ds.forward_dynamics(tree, q, v, v, **given),
+        lambda **given: ds.inverse_dynamics(tree, q, v, v, **given),
+        lambda **given: ds.potential_energy(tree, q, **given),
+        lambda **given: ds.compile(tree, (), "step", **given),
+    ):
+        with pytest.raises(ds.DelassusError, match=r"got SpringDamper.*pass passive='none', or replace\(tree"):
+            call()
+        call(passive="none")
+    assert ds.delassus(tree, None, q).shape == (0, 0) and ds.mass_matrix(tree, q).shape == (4, 4)
+    scene, kernel = ds.Scene.from_robot(text), ds.compile(tree, None, "contact_step")
+    sim = ds.Simulator(scene, q0=q)
+    sim.step()
+    np.testing.assert_allclose(kernel(q, v, [], v, DT)[1], sim.v, atol=ROUND_OFF)
+
+
+@pytest.mark.peer
+def test_tendons_that_are_no_springs_between_two_points_are_listed():
+    pytest.importorskip("mujoco")
+    two, at = '<site site="s0"/><site site="s3"/>', "<spatial name='{}' stiffness='9' {}>{}</spatial>"
+    tendons = [
+        at.format(name, more, wraps)
+        for name, more, wraps in (
+            ("slack", 'springlength=".1 .9"', two),
+            ("short", 'springlength="0"', two),
+            ("bent", "", f'<site site="w"/>{two}'),
+            ("pulley", "", f'{two}<pulley divisor="2"/><site site="w"/><site site="s1"/>'),
+            ("rough", 'frictionloss="1"', two),
+        )
+    ]
+    with pytest.warns(ds.DelassusWarning, match="5 springs, dampers and friction of tendons"):
+        tree = ds.load(some_tendons(0, DT, "".join(tendons))[0])
+    assert len(tree.constraints) == 1  # that with friction is a spring, too
 
 
 # -- loops ----------------------------------------------------------------------------------------------------------
@@ -515,6 +607,56 @@ def test_any_gain_on_random_loops(seed):
         assert sim.statuses.total() == 0
 
 
+def some_pulled_loop(seed):
+    """A chain as in `some_loop` on a rod, with servos, a spring along a line and a ball that a floor may hold.
+
+    κ is up to 100.
+    """
+    scene, q, _, (frame, place), rng = some_loop(seed, 4)
+    tree, link = scene.tree, scene.tree.link_names[-2]
+    rod = ds.Distance(frame, ds.Frame("world", place + rng.normal(size=3)))
+    v, usual = consistent(tree, [rod], q, rng.normal(size=tree.nv)), np.diagonal(ds.mass_matrix(tree, q))
+    kp, kd = (10 ** rng.uniform(-1, 2) * usual / DT**k * rng.uniform(0.1, 1.0, tree.nv) for k in (2, 1))
+    ends, spring = (random_frame(rng, frame.link), random_frame(rng, "world")), 10 ** rng.uniform([1, -1], [6, 4])
+    (*_, z), (*_, ahead) = (
+        ds.forward_kinematics(tree, p, ds.Frame(link))[:3, 3] for p in (q, tree.integrate(q, DT * v))
+    )
+    v = v if ahead < z else -v  # towards the floor
+    ball, floor = Collider(link, Sphere(0.1), friction=0.5), Collider("world", HalfSpace(), (0, 0, z - 0.1 - 1e-5))
+    scene = ds.Scene(tree, [ball, floor], loops=[rod], start=q).attach(ds.SpringDamper(*ends, *spring))
+    return scene, q, v, q + 0.01 * rng.normal(size=tree.nq), kp, kd
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 6])
+def test_kernels_of_loops_go_as_scenes_do_and_have_derivatives(seed):
+    """20 steps, the floor pushing or not; by differences with the state, with targets and parts of gains and time."""
+    scene, q, v, target, kp, kd = some_pulled_loop(seed)
+    kernel = scene.contact_step(control="pd", tolerance=1e-12, sweeps=5000)
+    derivatives = ds.compile(
+        scene.tree, scene.constraints(), "contact_step_derivatives", control="pd", tolerance=1e-12, sweeps=5000
+    )
+    sim, n = ds.Simulator(scene, q0=q, v0=v, dt=DT, control="pd", kp=kp, kd=kd, tolerance=1e-12), len(v)
+    none, parts = np.zeros(3), np.r_[target, np.ones(2 * n + 1)]
+
+    def step(q, v, u):
+        return kernel(q, v, none, u[:n], kp * u[n : 2 * n], kd * u[2 * n : 3 * n], DT * u[-1])[:2]
+
+    A, B = differences(step, scene, q, v, parts, 0.02 * STEP)  # gaps of stiff springs are curved: 1e-8 is left
+    found = derivatives(q, v, none, target, kp, kd, DT)
+    *_, by_target, by_kp, by_kd, by_dt, _ = found
+    scale, by_parts = np.abs(A).max(), np.c_[by_target, by_kp * kp, by_kd * kd, by_dt * DT]
+    np.testing.assert_allclose(found[4], A, atol=1e-6 * scale)
+    np.testing.assert_allclose(by_parts, B, atol=1e-6 * max(scale, np.abs(B).max()))
+    pushed, p = set(), none
+    for _ in range(20):
+        sim.step(target)
+        q, v, p, _ = kernel(q, v, p, target, kp, kd, DT)
+        np.testing.assert_allclose(v, sim.v, atol=1e-8 * (1.0 + np.abs(sim.v).max()))
+        pushed.add(bool(p.any()))
+    assert pushed == {seed == 6}
+
+
 def test_errors_name_springs():
     arm = ds.mechanisms.pendulum(2)
     for given, text in (
@@ -529,8 +671,6 @@ def test_errors_name_springs():
     with pytest.raises(ds.DelassusError, match=r"constraints that hold, of 'dynamics'"):
         ds.forward_dynamics(arm, np.zeros(2), np.zeros(2), np.zeros(2), spring)
     held = ds.Scene(arm, loops=[ds.Distance("rod2", ds.Frame("world", (1, 0, 0)))]).attach(spring)
-    with pytest.raises(ds.DelassusError, match=r"no loop ties, got SpringDamper"):
-        held.contact_step()
     sim = ds.Simulator(held)
     sim.step()
     with pytest.raises(ds.DelassusError, match=r"springs on links that loops tie, got SpringDamper"):
@@ -539,5 +679,3 @@ def test_errors_name_springs():
     sim.step(np.zeros(2))
     with pytest.raises(ds.DelassusError, match=r"a servo or spring on joint 'rod2"):
         sim.step_derivatives(parameters=["mass"])
-    with pytest.warns(ds.DelassusWarning, match="hold forces of servos on joints in loops over the step"):
-        replace(held, springs=()).contact_step(control="pd")

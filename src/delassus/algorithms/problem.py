@@ -271,10 +271,14 @@ class Problem:
 
     @cached_property
     def blocks_with_loops(self) -> list[tuple[list[int], list[int]]]:
-        """Links that joints and bilateral constraints hold together, and the numbers of these, where there are some."""
-        carriers = {k: c.carriers(self.tree) for k, c in enumerate(self.constraints) if not c.n_impulses and c.holds}
-        blocks = [(links, [k for k, tied in carriers.items() if {*links} & {*tied}])
-                  for links in self.tree.blocks(carriers.values())]  # fmt: skip
+        """Links that joints, bilateral constraints and springs tie, and the numbers of such constraints, if any."""
+        return self.tied_blocks([])
+
+    def tied_blocks(self, ties: Sequence[Sequence[int]]) -> list[tuple[list[int], list[int]]]:
+        """`blocks_with_loops` where ``ties`` hold links together, too."""
+        carriers = {k: c.carriers(self.tree) for k, c in enumerate(self.constraints) if not c.n_impulses}
+        blocks = [(links, [k for k, tied in carriers.items() if self.constraints[k].holds and {*links} & {*tied}])
+                  for links in self.tree.blocks([*carriers.values(), *ties])]  # fmt: skip
         return [(links, loops) for links, loops in blocks if loops]
 
     @property

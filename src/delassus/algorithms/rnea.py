@@ -22,12 +22,17 @@ from delassus.model.tree import WORLD
 from delassus.spatial.motion import (
     ANGULAR,
     LINEAR,
+    column,
+    cross_entries,
     cross_matrix,
     diagonal,
     force_of_parameters,
+    force_of_points,
     from_entries,
+    plus,
     scaled,
     scaled_matrix,
+    turning_matrix,
 )
 from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.rates import force_matrix, motion_matrix
@@ -89,6 +94,47 @@ def momentum(motion: DynamicsProblem, h: Scalar, gained: Sequence[Scalar], impul
     if impulses:
         total = total - ops.transpose(motion.problem.once(jacobian)) @ from_entries(ops, impulses)
     return total
+
+
+def bias_change(motion: DynamicsProblem, x: Sequence[Scalar]) -> Matrix:
+    """``(∂c/∂v) x`` (nv × 1) of the force ``c`` of velocity products, in axes that do not turn, as `momentum` has it.
+
+    Linear in ``v`` and in ``x`` (nv), and the same with both exchanged. Damping is left out. Points of a link, at
+    ``r`` from its origin, have accelerations ``a + A r``, in the axes of the link.
+    """
+    ops, tree, X, directions = motion.ops, motion.tree, motion.problem.X, motion.by_joint(x)
+    none: list[Scalar] = [0.0] * 3
+    W, a, A, f, rates = list[list[Scalar]](), list[Matrix](), list[Matrix](), list[Matrix](), list[Matrix]()
+    alphas = list[list[Scalar]]()
+
+    def turned(i: int, b: Sequence[Scalar]) -> list[Scalar]:
+        return column(ops, X[i].motions_to_child(from_entries(ops, [*b, *none])))[:3]
+
+    # root → leaves: ω = R ω_p + o_ω, η = R η_p + x_ω, α = R α_p + η × o_ω + ω × x_ω, A of both,
+    # a = R (a_p + A_p r) + 2 (R η_p × o_v + R ω_p × x_v) + o_ω × x_v + x_ω × o_v
+    for i in range(tree.n_links):
+        rates.append(-(motion.velocity_product_changes(i) @ directions[i]))
+        own, along, turns = (column(ops, motion.along_joint(i, y)) for y in (motion.v[i], directions[i], rates[i]))
+        carried, p = [none, none, none], tree.parents[i]
+        if i in motion.problem.free_bodies:
+            own = along = turns = [*none, *none]
+        elif p != WORLD:
+            carried = [turned(i, y) for y in (column(ops, motion.V[p])[3:], W[p], alphas[p])]
+        (v, w), (dv, dw), (omega, eta, alpha) = *((y[:3], y[3:]) for y in (own, along)), carried
+        linear = plus(turns[:3], plus(cross_entries(w, dv), cross_entries(dw, v)))
+        if p != WORLD:
+            moved = plus(cross_entries(eta, v), cross_entries(omega, dv))
+            linear = plus(linear, plus(moved, moved))
+            linear = plus(linear, turned(i, column(ops, a[p] + A[p] @ X[i].position())))
+        W.append(plus(eta, dw))
+        alphas.append(plus(plus(alpha, turns[3:]), plus(cross_entries(eta, w), cross_entries(omega, dw))))
+        a.append(from_entries(ops, linear))
+        A.append(turning_matrix(ops, alphas[i], plus(omega, w), W[i]))
+        f.append(force_of_points(ops, *motion.moments(i), a[i], A[i]))
+    forces = to_joints(motion, f, rates)
+    for i, armature in motion.straight_armature.items():
+        forces[i] = forces[i] - scaled(ops, armature, rates[i])
+    return motion.stacked(forces)
 
 
 def inverse_dynamics(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> Matrix:

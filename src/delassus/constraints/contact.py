@@ -1,7 +1,7 @@
 """Contacts that may close, and joints with limits and dry friction: rows of contact steps.
 
 Where shapes touch planes and one another is said in `delassus.constraints.shapes`. The contact point is half-way
-between the surfaces.
+between the surfaces; of an open contact with the world on that of the body that moves.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from delassus.constraints.shapes.nearest_points import PAIRS, has_formula, n_tou
 from delassus.errors import ConstraintError, shown
 from delassus.frozen import read_only
 from delassus.model.check import check_number, check_vector
+from delassus.model.kinematics import heavy_links
 from delassus.model.shapes import Mesh
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.motion import column, cross_matrix, dot, from_entries, scaled, scaled_matrix
+from delassus.spatial.motion import column, cross_matrix, dot, from_entries, plus_scaled, scaled, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import Array
 
@@ -72,7 +73,7 @@ class Contact(Constraint):
     torsional, rolling : float
         Lengths (m) of torsional and of rolling friction, as of a `Collider`: a normal force ``N`` resists turning
         about the normal by up to ``torsional N``, and rolling by up to ``rolling N``, if it resists nothing else. Such
-        contacts have impulses about their axes, too, and kernels of them have no derivatives.
+        contacts have impulses about their axes, too.
 
     Raises
     ------
@@ -189,8 +190,8 @@ class Contact(Constraint):
 
     @property
     def has_derivatives(self) -> bool:
-        """Whether its points follow from formulas, and not from a loop, and it has no spins."""
-        return not self.lengths and (self.second_shape is None or has_formula(self.shape, self.second_shape))
+        """Whether its points follow from formulas, and not from a loop."""
+        return self.second_shape is None or has_formula(self.shape, self.second_shape)
 
     @property
     def lengths(self) -> list[tuple[int, float]]:
@@ -277,7 +278,7 @@ class Contact(Constraint):
                 own = column(ops, ops.transpose(to_shape) @ from_entries(ops, offset.vector))
                 arm, apart = arm + R @ from_entries(ops, own), offset.apart
                 gap = gap + dot(ups[k], own)
-            reach = 0.5 * gap + radius
+            reach = 0.5 * ops.minimum(gap, 0.0) + radius
             arm = arm - scaled(ops, [reach] * 3, ops.take(frames[k], None, (2,)))
             belt = self._belt(at, frames[k], axes)
             out.append(Candidate(gap if apart is None else gap + apart, frames[k], {on.link: arm}, belt))
@@ -303,8 +304,11 @@ class Contact(Constraint):
         """Contacts of the two shapes, each with gap (m), normal (3,) and point (3,), and what is added to the gap."""
         ops, out = at.ops, list[Candidate]()
         links = [frame.on(at.tree).link for frame in self.frames]
+        anchored = [link in (WORLD, *heavy_links(at.tree)) for link in links]
         for gap, normal, point, apart in found:
             axes = frame_of(ops, normal)
+            if anchored[0] != anchored[1]:  # where it will be when the gap is closed: on the link that moves
+                point = plus_scaled(point, normal, (0.5 if anchored[1] else -0.5) * ops.maximum(gap, 0.0))
             arms = {link: from_entries(ops, point) - at.robot.origins[link] for link in links if link != WORLD}
             belt = self._belt(at, axes, placed[1].axes)
             out.append(Candidate(gap if apart is None else gap + apart, axes, arms, belt))
@@ -391,11 +395,6 @@ class Spins(Constraint):
     def frames(self) -> tuple[Frame, ...]:
         """Those of its contact."""
         return self.contact.frames
-
-    @property
-    def has_derivatives(self) -> bool:
-        """No."""
-        return False
 
     @property
     def fingerprint(self) -> str:

@@ -285,7 +285,7 @@ class Paths:
         same = SAME_FACE if _is_formula(start) else SAME_NORMAL
         instead = acts * ops.less(0.0, x.time) * ops.less(dot(x.axis.start, normal), same)
         n = x.axis.at(ops, part)
-        back = self._way_back(start, then, n)
+        back = self._way_back(k, start, then, n)
         found = [(gap, n, minus(point, back), there)
                  for gap, point, there in contacts_along(*then, n, len(now))]  # fmt: skip
         far, out = 2.0 * (start[0].size + start[1].size), list[Candidate]()
@@ -299,8 +299,11 @@ class Paths:
             out.append(Candidate(gap, _either(ops, instead, new.axes, old.axes), arms, belt, instead))
         return out
 
-    def _way_back(self, start: tuple[Placed, Placed], then: tuple[Placed, Placed], n: Vector) -> Vector:
-        """How far contact points go that are where they are on what moves more, and half-way between along normals."""
+    def _way_back(self, k: int, start: tuple[Placed, Placed], then: tuple[Placed, Placed], n: Vector) -> Vector:
+        """How far contact points go that are where they are on what moves more.
+
+        Of two links they go half-way between these along normals.
+        """
         shifts = [minus(y.origin, x.origin) for x, y in zip(start, then, strict=True)]
         out: Vector = [0.0] * 3
         weights: Scalar = SQUARE_FLOOR
@@ -308,6 +311,8 @@ class Paths:
             square = dot(shift, shift)
             out, weights = plus_scaled(out, shift, square), weights + square
         out = [x * (1.0 / weights) for x in out]
+        if len(self.found[k][0].arms) == 1:
+            return out
         return plus_scaled(out, n, dot(n, [0.5 * y - x for x, y in zip(out, plus(*shifts), strict=True)]))
 
 

@@ -11,7 +11,15 @@ from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.constraints.contact import Contact, Ground, contacts_of, ground_name
 from delassus.constraints.shapes.nearest_points import PAIRS, n_touches
 from delassus.contact.collision.meshes import hull_of
-from delassus.contact.filters import Solids, friction_of, may_collide, radius_of, rule_number
+from delassus.contact.filters import (
+    PAIR_MATERIAL,
+    Solids,
+    friction_of,
+    may_collide,
+    pair_numbers,
+    radius_of,
+    rule_number,
+)
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import check_list
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Mesh, Shape
@@ -64,12 +72,13 @@ def contacts_of_colliders(scene: Solids, names: frozenset[str] | None, between_l
         allowed &= (scene.links[:, None] == WORLD) | (scene.links[None, :] == WORLD)
     pairs = np.argwhere(np.triu(allowed)).tolist()
     solids = {i: (scene.colliders[i], _outside(scene.colliders[i])) for i in np.unique(pairs).tolist()}
-    rule = rule_number(scene.friction_rule)
-    return tuple(_contact(rule, *solids[i], *solids[j]) for i, j in pairs)
+    rule, own = rule_number(scene.friction_rule), pair_numbers(scene)
+    of_pair = own if len(own) else np.full((len(allowed), len(allowed), 3), -1.0)
+    return tuple(_contact(rule, of_pair[i, j], *solids[i], *solids[j]) for i, j in pairs)
 
 
-def _contact(rule: int, a: Collider, shape: Shape, b: Collider, other: Shape) -> Contact:
-    """Contact of two colliders of certain shapes, the second one that of the world if one is."""
+def _contact(rule: int, own: Array, a: Collider, shape: Shape, b: Collider, other: Shape) -> Contact:
+    """Contact of two colliders of certain shapes, the second that of the world if one is; ``own`` of `pair_numbers`."""
     if a.link == "world":
         a, shape, b, other = b, other, a, shape
     ground: Ground | None = None
@@ -83,13 +92,15 @@ def _contact(rule: int, a: Collider, shape: Shape, b: Collider, other: Shape) ->
     if ground is None or isinstance(shape, HalfSpace) or is_surface or a.surface_velocity.any():
         came = f"{type(a.shape).__name__} {a.name!r} and {type(b.shape).__name__} {b.name!r}"
         raise ConfigurationError("scene of a contact step", TOUCHING, came, "Approximate one, or ignore the pair.")
+    by_rule = (
+        friction_of(rule, a.friction, b.friction),
+        radius_of(rule, a.torsional, b.torsional),
+        radius_of(rule, a.rolling, b.rolling),
+    )
+    material = {name: float(x if y < 0.0 else y) for name, x, y in zip(PAIR_MATERIAL, by_rule, own, strict=True)}
     return Contact(
         _frame(a), shape, ground,
-        friction=float(friction_of(rule, a.friction, b.friction)),
-        restitution=float(np.sqrt(a.restitution * b.restitution)),
-        surface_velocity=b.surface_velocity,
-        torsional=float(radius_of(rule, a.torsional, b.torsional)),
-        rolling=float(radius_of(rule, a.rolling, b.rolling)),
+        restitution=float(np.sqrt(a.restitution * b.restitution)), surface_velocity=b.surface_velocity, **material,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.constraints import Constraint, SpringDamper
-from delassus.contact.filters import FrictionRule
+from delassus.contact.filters import FLOOR, FrictionRule, check_pair_materials
 from delassus.contact.kernel_contacts import check_number_of_points, contacts_of_colliders, names_of
 from delassus.contact.scene_parts import (
     Root,
@@ -67,6 +67,8 @@ class Scene(Frozen):
         Whether links collide with their parents too.
     friction_rule : {"geometric-mean", "max", "harmonic-mean"}
         How a and b of two colliders make that of contacts: √(a b); the larger, as in MuJoCo; 2 a b / (a + b), as Drake.
+    pair_materials : mapping of (str, str) to mapping of str to float, optional
+        By names of two colliders, "friction", "torsional" and "rolling" of their contacts, in place of that.
     descriptions : path, text, name, mujoco.MjModel or mujoco.MjSpec, or mapping of str to these, optional
         What robots were loaded from, by names: pictures show the shapes of these files, not colliders.
     start : (nq,) array_like, optional
@@ -114,6 +116,7 @@ class Scene(Frozen):
     ignore: frozenset[frozenset[str]]
     parents_collide: bool
     friction_rule: FrictionRule
+    pair_materials: Mapping[frozenset[str], Mapping[str, float]]
     descriptions: Mapping[str, Any]
     start: Array
     start_velocity: Array
@@ -131,6 +134,7 @@ class Scene(Frozen):
         ignore: Iterable[Sequence[str]] = (),
         parents_collide: bool = False,
         friction_rule: FrictionRule = "geometric-mean",
+        pair_materials: Mapping[Any, Mapping[str, float]] = MappingProxyType({}),
         descriptions: str | Path | Any | Mapping[str, Any] | None = None,
         start: ArrayLike | None = None,
         start_velocity: ArrayLike | None = None,
@@ -170,6 +174,7 @@ class Scene(Frozen):
             ignore=ignored_pairs(ignore, {c.name for c in shapes} | set(tree.frames)),
             parents_collide=check_flag("parents_collide", parents_collide),
             friction_rule=friction_rule,
+            pair_materials=check_pair_materials(pair_materials, {c.name for c in shapes}),
             descriptions=MappingProxyType(described_robots(descriptions, named)),
             start=tree.check_configuration(given, "start"),
             start_velocity=numbers_of("start_velocity", start_velocity, tree.nv, "degree of freedom"),
@@ -234,16 +239,13 @@ class Scene(Frozen):
         --------
         >>> scene = Scene.from_robot("go1", floor=True, configuration="standing")  # doctest: +SKIP
         """
-        fixed, colliders, ignored = described(cls, robot, friction, root, massless)
+        laid = friction if floor is not False else None
+        fixed, colliders, ignored, pairs = described(cls, robot, friction, root, massless, friction_rule, laid)
         tree, moved = with_moved_bodies(fixed)
         key = None if configuration is None else check_text("configuration", configuration, "Or None.")
         at = first_keyframe(tree) if key is None else tree.keyframes[key]
-        given: dict[str, Any] = {
-            "ignore": ignored,
-            "descriptions": robot,
-            "friction_rule": friction_rule,
-            "moved": moved,
-        }
+        given: dict[str, Any] = {"ignore": ignored, "descriptions": robot, "friction_rule": friction_rule}
+        given |= {"pair_materials": pairs, "moved": moved}
         given |= {"start": at.q, "start_velocity": at.v, "start_controls": at.ctrl}
         terrain = floor if isinstance(floor, HalfSpace | HeightField) else HalfSpace()
         if floor is not terrain and not check_flag("floor", floor, "Or a HalfSpace or HeightField."):
@@ -251,7 +253,7 @@ class Scene(Frozen):
         planes = [c.name for c in colliders if c.link == "world" and isinstance(c.shape, HalfSpace)]
         if planes:
             warn(f"floor of {tree.name}: its file has one already, {planes[0]!r}. Leave floor=True out.")
-        ground = Collider("world", terrain, friction=friction, name="floor")
+        ground = Collider("world", terrain, friction=friction, name=FLOOR)
         scene = cls(tree, [*colliders, ground], **given)
         return replace(scene, start=scene.set_down(at.q)) if is_free_body(fixed) else scene
 
@@ -291,10 +293,8 @@ class Scene(Frozen):
             its mass were infinite. It does not touch the world or others that you move.
         root : {"floating", "fixed"}
             Of a URDF file, as in `from_robot`.
-        friction, restitution : float
-            Of a shape, and friction of a URDF file's colliders.
-        torsional, rolling : float
-            Of a shape (m).
+        friction, restitution, torsional, rolling : float
+            Of a shape, as of `Collider`; and friction of a URDF file's colliders.
 
         Raises
         ------
@@ -331,12 +331,8 @@ class Scene(Frozen):
         ----------
         names : str
             All colliders by default.
-        friction : float, optional
-            Coulomb's coefficient of each collider; as it is by default.
-        restitution : float, optional
-            From 0 to 1, of each collider; as it is by default. Contacts have the geometric mean of both.
-        torsional, rolling : float, optional
-            Lengths (m), of each collider; as they are by default.
+        friction, restitution, torsional, rolling : float, optional
+            Of each collider, as of `Collider`; as they are by default. Pairs lose what they have of these themselves.
 
         Raises
         ------
@@ -446,6 +442,7 @@ class Scene(Frozen):
             "ignore": tuple(tuple(pair) for pair in self.ignore),
             "parents_collide": self.parents_collide,
             "friction_rule": self.friction_rule,
+            "pair_materials": {tuple(pair): dict(x) for pair, x in self.pair_materials.items()},
             "descriptions": dict(self.descriptions),
             "moved": self.moved,
             "springs": self.springs,

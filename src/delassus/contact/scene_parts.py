@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,9 +14,9 @@ from delassus.constraints import Constraint, SpringDamper, check_constraints
 from delassus.constraints.spring import springs_among
 from delassus.contact.collision.detector import CollisionDetector
 from delassus.contact.contacts import ContactSet
-from delassus.contact.filters import Solids, link_of, root_of
+from delassus.contact.filters import FrictionRule, Solids, link_of, materials_of_pairs, root_of
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
-from delassus.formats.colliders import load_colliders, load_ignored
+from delassus.formats.colliders import load_colliders, load_ignored, load_surfaces
 from delassus.formats.load import load, read_description, srdf_beside
 from delassus.formats.text import MAX_BYTES
 from delassus.model.check import check_list, check_number, finite_array, shape_of
@@ -24,7 +24,7 @@ from delassus.model.description import unique_name
 from delassus.model.edit.combine import ON_THE_WORLD, SEPARATOR, mount
 from delassus.model.edit.massless import Massless
 from delassus.model.keyframe import Keyframe
-from delassus.model.kinematics import world_poses
+from delassus.model.kinematics import HEAVY, world_poses
 from delassus.model.mechanisms import free_body
 from delassus.model.shapes import Collider, Mesh, Shape, Solid
 from delassus.model.topology import Placement
@@ -41,10 +41,6 @@ Root = Literal["floating", "fixed"]
 SAMPLES, ALWAYS = 100, 0.95
 """Random configurations in which pairs are looked at; a pair that touches in more than this part of them is ignored."""
 
-HEAVY = 1e10
-"""Inertia of bodies that the user moves over the largest of others, where it is not infinite: loops and contacts change
-their velocity by as much less."""
-
 NEAR, FAR = 10.0, 1000.0
 """Gaps up to which a floor is looked for below a robot, at first and at last, over the size of its colliders."""
 
@@ -52,10 +48,23 @@ MOST_MOVES, TOUCHING = 100, 1e-8
 """Moves of a robot that is set down, and the gap at which it stands, over that size."""
 
 
+class Described(NamedTuple):
+    """Tree of a robot, its colliders, pairs that never collide, and materials of pairs."""
+
+    tree: Tree
+    colliders: tuple[Collider, ...]
+    ignored: tuple[tuple[str, str], ...]
+    materials: dict[tuple[str, str], dict[str, float]]
+
+
 def described(
-    scene_of: Callable[..., Solids], robot: str | Path | Any, friction: float, root: Root, massless: Massless = "keep"
-) -> tuple[Tree, tuple[Collider, ...], tuple[tuple[str, str], ...]]:
+    scene_of: Callable[..., Solids], robot: str | Path | Any, friction: float, root: Root,
+    massless: Massless = "keep", rule: FrictionRule = "geometric-mean", floor: float | None = None,
+) -> Described:  # fmt: skip
     """Tree of a robot, its colliders, and the pairs that never collide: those that files name, or that always touch.
+
+    And what materials of pairs are by MJCF files where ``rule`` does not make it of two colliders, also with a
+    collider ``"floor"`` of that friction, if it is given.
 
     Pairs of an SRDF file may be those of neighbours alone. A configuration that it names is meant to be free of
     collisions: what touches in all of them does so by how its shapes are made. Without pairs of a file, the neutral
@@ -68,10 +77,14 @@ def described(
     with_moved = with_moved_bodies(tree)[0]
     colliders = load_colliders(robot, tree, friction=friction) if is_urdf else load_colliders(robot, with_moved)
     if not is_urdf:
-        return tree, colliders, load_ignored(robot)
+        ignored = load_ignored(robot)
+        return Described(
+            tree, colliders, ignored, materials_of_pairs(rule, load_surfaces(robot), colliders, ignored, floor)
+        )
     named = load_ignored(srdf, tree=tree) if srdf is not None else ()
     free = [*tree.reference_configurations.values()] if named else [tree.neutral()]
-    return tree, colliders, (*named, *touching_always(scene_of(tree, colliders, ignore=named), free))
+    ignored = (*named, *touching_always(scene_of(tree, colliders, ignore=named), free))
+    return Described(tree, colliders, ignored, {})
 
 
 def with_moved_bodies(tree: Tree) -> tuple[Tree, tuple[str, ...]]:
@@ -163,7 +176,8 @@ def add(
     if is_shape and mass is None and not is_moved:
         fixed = Collider("world", what, pose.position, pose.rotation, name=name, **material)
         return replace(scene, colliders=[*scene.colliders, fixed])
-    tree, colliders, ignored = _parts(type(scene), name, what, pose, None if is_moved else mass, root, material)
+    how = pose, None if is_moved else mass, root, material, scene.friction_rule
+    tree, colliders, ignored, pairs = _parts(type(scene), name, what, *how)
     start = np.array(first_keyframe(tree).q)
     if is_free_body(tree) and at is not None:
         start[:3], start[3:7] = pose.position, matrix_to_quaternion(pose.rotation)
@@ -180,6 +194,7 @@ def add(
         colliders=[*scene.colliders, *colliders],
         loops=[*scene.loops, *(c.prefixed(name + SEPARATOR) for c in tree.constraints)],
         ignore=[*scene.ignore, *ignored],
+        pair_materials={**scene.pair_materials, **pairs},
         descriptions=scene.descriptions if isinstance(what, Shape | Tree) else {**scene.descriptions, name: what},
         start=np.concatenate([scene.start, start]),
         start_velocity=np.concatenate([scene.start_velocity, np.zeros(tree.nv)]),
@@ -213,22 +228,24 @@ def _parts(
     mass: float | None,
     root: Root,
     material: Mapping[str, float],
-) -> tuple[Tree, list[Collider], list[list[str]]]:
-    """Tree of what is added, and, by their names in the scene, its colliders and the pairs of them that are ignored."""
+    rule: FrictionRule,
+) -> tuple[Tree, list[Collider], list[list[str]], dict[tuple[str, str], dict[str, float]]]:
+    """Tree of what is added; by names in the scene, its colliders, pairs of them that are ignored, and materials."""
     if isinstance(what, Tree):
-        return what, [], []
+        return what, [], [], {}
     prefix = name + SEPARATOR
     if isinstance(what, Shape):
         body = Collider(prefix + "body", what, name=name, **material)
         if mass is None:  # the user moves it: no mass acts, and with equal moments it turns at a constant rate
-            return free_body(1.0, np.ones(3)), [body], []
+            return free_body(1.0, np.ones(3)), [body], [], {}
         centre = what.center_of_mass if isinstance(what, Mesh) else (0.0, 0.0, 0.0)
         assert isinstance(what, Solid | Mesh)
-        return free_body(mass, what.inertia(mass), center_of_mass=centre), [body], []
-    tree, colliders, ignored = described(scene_of, what, material["friction"], root)
+        return free_body(mass, what.inertia(mass), center_of_mass=centre), [body], [], {}
+    tree, colliders, ignored, own = described(scene_of, what, material["friction"], root, rule=rule)
     moved = ON_THE_WORLD if is_free_body(tree) else at
     renamed = [_renamed(c, prefix, moved) for c in colliders]
-    return tree, renamed, [[prefix + x for x in pair] for pair in ignored]
+    pairs = {(prefix + a, prefix + b): x for (a, b), x in own.items()}
+    return tree, renamed, [[prefix + x for x in pair] for pair in ignored], pairs
 
 
 def without(scene: SceneLike, names: Iterable[str]) -> SceneLike:
@@ -250,6 +267,7 @@ def without(scene: SceneLike, names: Iterable[str]) -> SceneLike:
         loops=[c for c, of in met if not any(name.startswith(prefixes) for name in of)],
         springs=[c for c, of in pulling if not any(name.startswith(prefixes) for name in of)],
         ignore=[pair for pair in scene.ignore if pair <= known],
+        pair_materials={pair: x for pair, x in scene.pair_materials.items() if pair <= {c.name for c in colliders}},
         descriptions={name: x for name, x in scene.descriptions.items() if name in kept},
         moved=[name for name in scene.moved if name in kept or _robot_of(scene, name) in kept],
         **(_starts(scene, kept) if robots and kept else {}),
@@ -263,7 +281,11 @@ def with_material(scene: SceneLike, names: Iterable[str], material: Mapping[str,
         raise ConfigurationError("material", "friction, restitution or both", "neither", "Pass friction=0.5.")
     chosen = colliders_of(scene, names) if names else range(len(scene.colliders))
     colliders = (replace(c, **changed) if k in chosen else c for k, c in enumerate(scene.colliders))
-    return replace(scene, colliders=tuple(colliders))
+    touched, pairs = {scene.colliders[k].name for k in chosen}, dict[frozenset[str], Mapping[str, float]]()
+    for pair, x in scene.pair_materials.items():
+        kept = {name: y for name, y in x.items() if not (name in changed and pair & touched)}
+        pairs |= {pair: kept} if kept else {}
+    return replace(scene, colliders=tuple(colliders), pair_materials=pairs)
 
 
 def loops_and_springs(
@@ -317,6 +339,9 @@ def check_points_alone(scene: Any, what: str) -> None:
     for c in scene.colliders:
         if c.torsional or c.rolling:
             raise no_lengths(what, f"torsional={c.torsional:g} and rolling={c.rolling:g} of collider {c.name!r}")
+    for pair, x in scene.pair_materials.items():
+        if x.get("torsional") or x.get("rolling"):
+            raise no_lengths(what, f"{dict(x)} of the pair {sorted(pair)}")
 
 
 def no_lengths(what: str, came: str) -> ConfigurationError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from delassus.errors import unknown_name
 from delassus.formats.load import Description, read_description
-from delassus.formats.mujoco.colliders import colliders_of_model, ignored_of_model
+from delassus.formats.mujoco.colliders import Surface, colliders_of_model, ignored_of_model, surfaces_of_model
 from delassus.formats.text import MAX_BYTES
 from delassus.formats.urdf.colliders import colliders_of_urdf, ignored_of_srdf
 from delassus.model.check import check_flag, check_list, check_path, check_prefix
@@ -42,7 +42,7 @@ def load_colliders(
     friction, restitution : float
         Of every collider. MJCF files say their own friction: the sliding coefficient of each geom is taken, and the
         torsional and rolling ones of geoms whose ``condim`` is 4 or 6. (MuJoCo uses the larger of two coefficients, as
-        ``Scene(friction_rule="max")`` does.)
+        ``Scene(friction_rule="max")`` does.) What pairs have by ``condim``, ``priority`` and ``<pair>`` is in scenes.
     convex : bool
         For URDF files: whether meshes stand for their convex hulls, or for their surfaces. In MJCF files they are
         always hulls, as in MuJoCo.
@@ -140,6 +140,11 @@ def load_ignored(
     is_srdf = isinstance(read, Description)
     pairs = ignored_of_srdf(read.root, str(read.path), tree) if is_srdf else ignored_of_model(read)
     return tuple((prefix + first, prefix + second) for first, second in pairs)
+
+
+def load_surfaces(robot: Any) -> tuple[dict[str, Surface], dict[tuple[str, str], dict[str, float]]]:
+    """Surfaces of the geoms of an MJCF description, and materials of its pairs; see `surfaces_of_model`."""
+    return surfaces_of_model(_read(robot, MAX_BYTES))
 
 
 def _read(robot: str | Path | Any, max_bytes: float) -> Description | Any:

@@ -142,10 +142,7 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
     ({FROM_MJCF}, "limits of ball joints", lambda m: m.where("joint", m.jnt_limited * (m.joint_types == "ball"))),
     ({FROM_MJCF}, "force ranges of joints that differ between directions",
         lambda m: m.where("joint", m.jnt_actfrclimited * m.jnt_actfrcrange.sum(axis=1))),
-    ({FROM_MJCF}, "springs, dampers and friction of tendons", lambda m: m.having(
-        "tendon", "tendon_stiffness", "tendon_stiffnesspoly", "tendon_damping", "tendon_dampingpoly",
-        "tendon_frictionloss", "tendon_springyield",
-    )),
+    ({FROM_MJCF}, "springs, dampers and friction of tendons", "tendons"),
     ({FROM_MJCF}, "limits of tendons", lambda m: m.having("tendon", "tendon_limited")),
     ({FROM_MJCF}, "gravity compensation within the force ranges of joints",
         lambda m: m.where("joint", m.jnt_actgravcomp * m.jnt_actfrclimited * m.ngravcomp)),

@@ -12,10 +12,14 @@ import numpy as np
 from delassus.model.inertia import move_inertia
 from delassus.model.keyframe import Keyframe
 from delassus.model.topology import WORLD, Placement, Topology, characteristic_length
-from delassus.spatial.joint_kinds import JointKind
+from delassus.spatial.joint_kinds import FREE, JointKind
 from delassus.spatial.joints import Joint
 from delassus.spatial.numpy_ops import NUMPY, stacked, unstacked
 from delassus.spatial.rotations import Array, exact_quarter_turns
+
+HEAVY = 1e10
+"""Inertia of bodies that the user moves over the largest of others, where it is not infinite: loops and contacts change
+their velocity by as much less."""
 
 
 def joint_displacement(joint: Joint, q: Array) -> tuple[Array, Array]:
@@ -136,3 +140,13 @@ def usual_inertias(tree: Topology) -> Array:
             second[parent] += second[i] + 2.0 * far * first[i] + far * far * mass[i]
             first[parent] += first[i] + far * mass[i]
     return out
+
+
+def heavy_links(tree: Topology) -> list[int]:
+    """Links without mass on free joints as heavy as those of bodies that the user moves (`HEAVY`)."""
+    least = HEAVY * (float(tree.inertias.max(initial=0.0)) or 1.0)
+    return [
+        i
+        for i, joint in enumerate(tree.joints)
+        if joint.kind is FREE and not tree.inertias[i].any() and joint.armature.min() >= least
+    ]

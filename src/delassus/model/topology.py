@@ -348,6 +348,7 @@ class Topology(ByContent):
             "Coulomb friction of joints, which acts in Simulator and contact steps": [
                 j.name for j in self.joints if j.friction.any()
             ],
+            "springs along lines, which act in contact steps": [repr(c) for c in self.constraints if not c.holds],
             "effort limits of zero, under which motors have no force": [
                 j.name for j in self.joints if not j.effort_limit.all()
             ],
@@ -355,8 +356,7 @@ class Topology(ByContent):
                 j.name for j in self.joints if np.isfinite(j.velocity_limit).any()
             ],
         }
-        held = {what: tuple(names) for what, names in kept.items() if names}
-        return {**self.omitted, **held}
+        return {**self.omitted, **{what: tuple(names) for what, names in kept.items() if names}}
 
     def per_dof(self, attribute: str) -> Array:
         """Damping, stiffness, … of all degrees of freedom (nv,): an attribute of joints, of `PER_DOF`."""

@@ -203,7 +203,12 @@ class BoundRequest:
         found, usual = self.servos(), usual_inertias(self.request.tree).tolist()
         d = self.entries("damping") if options.damping == "input" else options.damping or [0.0] * tree.nv
         k = [x for joint in tree.joints for x in (joint.stiffness * options.passive).tolist()]
-        passive = [({i: 1.0}, k[i], d[i]) for i in range(tree.nv) if options.damping == "input" or k[i] or d[i]]
+        out = list[Spring]()
+        for link, own in enumerate(tree.v_slices):
+            for i in range(own.start, own.stop):
+                if options.damping == "input" or k[i] or d[i]:
+                    mobility = 1.0 / usual[i] if usual[i] > 0.0 else 0.0
+                    out.append(Spring.of_joint(link, i, k[i], d[i], mobility, options.damping != "input"))
         pulling = list[tuple[dict[int, float], Scalar, Scalar]]()
         if control == "actuators":
             for actuator, stiffness, damping in zip(tree.actuators, found.stiffness, found.damping, strict=True):
@@ -212,11 +217,9 @@ class BoundRequest:
         if control == "pd":
             dofs = [at.start for joint, at in zip(tree.joints, tree.v_slices, strict=True) if joint.nq == joint.nv == 1]
             pulling = [({i: 1.0}, found.stiffness[i], found.damping[i]) for i in dofs]
-        out = list[Spring]()
-        for ratios, stiffness, damping in (*passive, *pulling):
-            acting = found.acting if len(out) >= len(passive) else [1.0] * tree.nv
+        for ratios, stiffness, damping in pulling:
             mobility = sum(x * x / usual[i] for i, x in ratios.items() if usual[i] > 0.0)
-            out.append(Spring({i: x * acting[i] for i, x in ratios.items()}, stiffness, damping, mobility))
+            out.append(Spring({i: x * found.acting[i] for i, x in ratios.items()}, stiffness, damping, mobility))
         return out
 
     def with_controls(self, found: Mapping[str, Matrix], q: Any = None, v: Any = None) -> dict[str, Matrix]:

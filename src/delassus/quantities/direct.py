@@ -23,7 +23,7 @@ from delassus.frozen import named_tuple
 from delassus.model.check import common_batch, finite_array, library_of, normalised, real_array
 from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
-from delassus.quantities.checks import WEIGHTS, check_damping, check_positive, one_each
+from delassus.quantities.checks import WEIGHTS, check_damping, check_positive, one_each, with_springs
 from delassus.quantities.evaluate import NumpyRequest
 from delassus.quantities.gains import check_gain
 from delassus.quantities.options import ConstrainedMotion, Constraints
@@ -171,7 +171,7 @@ def bind(
     for name in ("constraints", "method"):
         if name in given:
             raise ConfigurationError(name, f"none with {quantity.name!r}", shown(given[name]), "Leave it out.")
-    checked = check_constraints(tree, constraints)
+    checked = with_springs(tree, check_constraints(tree, constraints), quantity, given)
     held = given.get("contacts")
     held = () if held is None else check_constraints(tree, held)
     keywords, values = as_arguments(checked, given, held, "posture" in quantity.options)

@@ -28,6 +28,8 @@ STATES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         "x": (("m",), "a number for each row of the constraints"),
         "d": (("m",), "damping, what is added to the diagonal, in (m/s^2)/N and (rad/s^2)/(N m), positive"),
         "after": (("nv",), "velocity after a step, that of a free joint in its link's frame at the start"),
+        "gained": (("nv",), "velocity that is gained in a step, in rad/s and m/s"),
+        "further": (("nv",), "what velocities gain whose products with v act, in rad/s and m/s"),
         "dt": ((), "time step in s"),
         "correction": ((), "part of the errors of loops that a step takes back"),
         "shift": (("nv",), "displacement in rad and m, that of a free joint in its link's frame"),

@@ -23,6 +23,7 @@ from delassus.model.edit.massless import require_inertia
 from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.planner.plan import plan
+from delassus.quantities.checks import with_springs
 from delassus.quantities.options import Constraints, Options, check_options
 from delassus.quantities.quantity import CONTROLS, STATES, Output, Quantity
 from delassus.spatial.ops import Matrix
@@ -341,9 +342,6 @@ def check_first(derivative: Sequence[str]) -> None:
 
 def check_derivatives(constraints: Sequence[Constraint]) -> None:
     """Refuse constraints without derivatives."""
-    for contact in (x for x in contacts_of(constraints) if x.lengths):
-        came = f"torsional={contact.torsional:g} and rolling={contact.rolling:g} of {contact!r}"
-        raise ConfigurationError("contacts of a derivative", "neither", came, "Kernels without derivatives have it.")
     for c in constraints:
         if not c.has_derivatives:
             expected = "constraints whose points follow from formulas"
@@ -385,10 +383,7 @@ def request(
             if c.n_points:
                 raise ConstraintError("constraints", f"constraints that always act, of {quantity.name!r}", repr(c),
                                       "Contacts are of 'contact_step'; a Point holds a place.")  # fmt: skip
-    for c in checked:
-        if not (c.holds or quantity.has_springs):
-            raise ConstraintError("constraints", f"constraints that hold, of {quantity.name!r}", repr(c),
-                                  "Springs are of 'contact_step' and scenes.")  # fmt: skip
+    checked = with_springs(tree, checked, quantity, options)
     given = options.pop("contacts", None) if "contacts" in quantity.options else None
     contacts = () if given is None else check_constraints(tree, given)
     outputs = None if outputs is None else quantity.wanted(outputs)
@@ -398,12 +393,6 @@ def request(
         if options.pop("sensors", None) is not None:
             raise ConfigurationError("sensors", wanted, "some", "Pass outputs=(…, 'sensors').")
     known = check_options(tree, checked, quantity.name, taking, options, contacts)
-    if quantity.has_springs and known.control != "tau":
-        _tell_servos_on_loops(tree, checked, known.control)
-    for spins in spins_of(checked):
-        if known.solver == "pgs":
-            wanted, came = "'nsgs' or 'admm' with torsional or rolling friction", f"'pgs' and {spins.contact!r}"
-            raise ConfigurationError("solver", wanted, came, "Pyramids are of points: pass one of these.")
     checked = (*checked, *contacts)
     taken = _resolve_method(tree, checked, quantity, method, known)
     asked = Request(tree, checked, quantity, taken, known, loads, method == AUTO)
@@ -424,19 +413,6 @@ def _tell_left_out(tree: Tree, given: Sequence[Constraint]) -> None:
         others = ", ".join(map(repr, tree.constraints))
         warn(f"{tree.name}: contacts alone leave out constraints of its file, {others}; "
              "[*tree.constraints, *contacts] has both")  # fmt: skip
-
-
-def _tell_servos_on_loops(tree: Tree, constraints: Sequence[Constraint], control: str) -> None:
-    """Warn where servos act on joints in loops: their forces are held over a step."""
-    loops = [c.carriers(tree) for c in constraints if c.holds and not c.n_impulses]
-    tied = {i for links in tree.blocks(loops) if any({*links} & {*own} for own in loops) for i in links}
-    joints = [name for i, name in enumerate(tree.joint_names) if i in tied and tree.joints[i].nv]
-    pulled = {joint for a in tree.actuators if any((*a.gain[1:], *a.bias[1:])) for joint in a.transmission}
-    named = [x for x in joints if control == "pd" or x in pulled]
-    if named:
-        warn(f"{tree.name}: contact steps that are compiled hold forces of servos on joints in loops over the step: "
-             f"{', '.join(map(repr, named))}. Stiff gains need short steps; those of Simulator bear any.",
-             kind="servos on loops")  # fmt: skip
 
 
 def _resolve_method(

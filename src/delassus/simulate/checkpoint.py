@@ -150,6 +150,9 @@ def scene_fingerprint(scene: Scene) -> str:
         digest.update(loop.fingerprint.encode())
     digest.update(repr((sorted(sorted(pair) for pair in scene.ignore), scene.parents_collide)).encode())
     digest.update(scene.friction_rule.encode())
+    if scene.pair_materials:
+        own = ((sorted(pair), sorted(x.items())) for pair, x in scene.pair_materials.items())
+        digest.update(repr(sorted(own)).encode())
     for name in sorted(scene.moved):
         digest.update(f"moved {name}".encode())
     return digest.hexdigest()

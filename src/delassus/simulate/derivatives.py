@@ -57,9 +57,9 @@ class StepDerivatives(Frozen):
         (2 nv, 6 k): with the poses that `Simulator.move` had bodies at, by their names in order, in the tangent that
         `Tree.integrate` moves on. In ``A`` these are held.
     distance : float
-        Change of a velocity (m/s, rad/s) at which a contact or joint sticks, slides or opens that does otherwise now;
-        derivatives are others there. Zero where several velocities obey the laws of contact: of a body that slides and
-        turns on redundant contacts, which share its load, and so its friction, in any way.
+        Change of a velocity (m/s, rad/s) at which a contact or joint sticks, slides, opens, hits or bounces that does
+        otherwise now; derivatives are others there. Zero where several velocities obey the laws of contact: of a body
+        that slides and turns on redundant contacts, which share its load, and so its friction, in any way.
     status : SolverStatus
         How the step was solved; `NOT_DIFFERENTIABLE` where derivatives of a part of it are not known.
     """

@@ -119,6 +119,12 @@ class Sensing(Settable):
         tree = self.scene.tree
         return [(tree.q_slices[link], tree.v_slices[link]) for link in moved_links(self.scene)]
 
+    def _stand_at(self, q: Array) -> None:
+        self._wanted = self._wanted.copy()
+        for k, (sq, _) in enumerate(self._places):
+            if not np.array_equal(q[sq], self._q[sq]):
+                self._wanted[k] = q[sq]
+
     def _led(self) -> Array:
         """Velocities (nv,), those of bodies that the user moves so that a step takes them where they are wanted."""
         if not self.scene.moved:
@@ -320,6 +326,12 @@ class Sensing(Settable):
         integrators. One that begins with the velocity of its time is late by half a kick: what falls from rest falls by
         ``½ g t dt`` too far. Call this once, where you have set ``q`` and ``v``: positions are second order in time
         from there on. Forces are those of the step before; contacts do not count, for the next step finds theirs.
+
+        Call it at starts of closed forms, of measured motions, and of what rolls steadily: the tilt of an Euler disk
+        stays within 0.4 mrad of 0.3 rad over 0.5 s at 1 ms, and within 2 mrad without. Do not call it where a run goes
+        on: states of `get_state`, of another simulator, rollout or kernel have velocities of displacements already. No
+        step does it by itself, as it could not tell these apart, and would not be the step of kernels and rollouts.
+        What rests stays either way.
 
         Examples
         --------

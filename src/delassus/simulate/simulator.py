@@ -130,12 +130,13 @@ class Simulator(Sensing):
     Notes
     -----
     Places move by the velocities of the end of the step, as of leapfrog integrators (`half_kick`): second order in time
-    where forces depend on places, and at contacts that turn. Bounces of robots, or off each other, lose ``m g V dt``.
+    where forces depend on places, in velocity products, and where contacts turn. Bounces of robots, or off each other,
+    lose ``m g V dt``.
     Servos, a `SpringDamper`, springs and damping of joints have the forces of the end of the step where they are stiff:
     no gain is too large for ``dt``, with loops or without.
     Robots with loops move by sub-steps of order 3 between contacts, as an estimate of their error asks. Steps that do
     not resolve that motion or gain energy, and those that open loops, have the statuses COARSE_STEP and LOOPS_OPEN.
-    A free body that nothing touches keeps both momenta to round-off; those of floating robots change with ``dt``.
+    A free body that nothing touches keeps both momenta to round-off; those of floating robots change with ``dt²``.
     With pyramids of four sides, friction across their edges is up to 29 % too small (8 % with eight sides), and what
     slides turns towards the edges; exact cones have neither. "pgs" converges slowly on stacks. A problem that one of
     these cannot solve is given to "nsgs"; `statuses` has what came of it. Arrays that it gives never change.

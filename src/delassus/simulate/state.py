@@ -73,6 +73,8 @@ class Settable:
     def q(self) -> Array:
         """Configuration (nq,), in the order of ``scene.tree``; set it as an array or a list of numbers.
 
+        A body that you move stands where you set it to, until you move it again.
+
         Raises
         ------
         ConfigurationError
@@ -85,7 +87,13 @@ class Settable:
         checked = one_state("q", self.scene.tree.check_configuration(q))
         given = np.array(q, dtype=float)
         is_unit = np.abs(given - checked).max(initial=0.0) <= ROUNDING
-        self._q = given if is_unit else np.array(checked)  # normalised once more, the last bit may be another one
+        new = given if is_unit else np.array(checked)  # normalised once more, the last bit may be another one
+        self._stand_at(new)
+        self._q = new
+
+    def _stand_at(self, q: Array) -> None:
+        """Have bodies that the user moves stand where a configuration puts them, if that is elsewhere."""
+        raise NotImplementedError
 
     @property
     def v(self) -> Array:

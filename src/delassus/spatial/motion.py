@@ -57,6 +57,16 @@ def dot(a: Iterable[Scalar], b: Iterable[Scalar]) -> Scalar:
     return reduce(add, products) if products else 0.0
 
 
+def entries_by_row(ops: Ops, a: Matrix) -> list[Scalar]:
+    """All entries, row by row."""
+    return [x for row in ops.entries(a) for x in row]
+
+
+def from_rows(ops: Ops, entries: Sequence[Scalar], width: int) -> Matrix:
+    """Matrix of so many columns from its entries, row by row."""
+    return ops.matrix([entries[k : k + width] for k in range(0, len(entries), width)])
+
+
 def plus(a: Iterable[Scalar], b: Iterable[Scalar]) -> list[Scalar]:
     """``a + b``."""
     return [x + y for x, y in zip(a, b, strict=True)]
@@ -120,6 +130,36 @@ def bias_force(ops: Ops, H: Matrix, V: Matrix) -> Matrix:
     force = [m * x + y for x, y in zip(u, cross_entries(w, cross_entries(w, h)), strict=True)]
     moment = [x + y for x, y in zip(cross_entries(h, u), cross_entries(w, Iw), strict=True)]
     return from_entries(ops, force + moment)
+
+
+def turning_matrix(ops: Ops, alpha: Sequence[Scalar], a: Sequence[Scalar], b: Sequence[Scalar]) -> Matrix:
+    """Matrix (3 × 3) of ``r ↦ α × r + a × (b × r) + b × (a × r)``, three 3-vectors given.
+
+    With ``a = b = ω / √2`` it takes points of a body to their accelerations beyond that of its origin.
+    """
+    twice = [(x + x) * y for x, y in zip(a, b, strict=True)]
+    xy, yz, zx = (a[i] * b[j] + a[j] * b[i] for i, j in ((0, 1), (1, 2), (2, 0)))
+    x, y, z = alpha
+    return ops.matrix([
+        [-(twice[1] + twice[2]), xy - z, zx + y],
+        [xy + z, -(twice[0] + twice[2]), yz - x],
+        [zx - y, yz + x, -(twice[0] + twice[1])],
+    ])  # fmt: skip
+
+
+def force_of_points(
+    ops: Ops, mass: Scalar, h: Sequence[Scalar], inertia: Sequence[Sequence[Scalar]], a: Matrix, A: Matrix
+) -> Matrix:
+    """Force (6 × 1) on a body whose points ``r`` have the accelerations ``a + A r``.
+
+    ``[m a + A h; h × a + Σ ∫ r × A r]`` with its first moment h, and moments of inertia about the origin of ``r``.
+    """
+    trace = 0.5 * (inertia[0][0] + inertia[1][1] + inertia[2][2])
+    second = ops.matrix([[trace - x if i == j else -x for j, x in enumerate(row)] for i, row in enumerate(inertia)])
+    force = plus([mass * x for x in column(ops, a)], column(ops, A @ from_entries(ops, h)))
+    turned = ops.entries(A @ second)
+    moment = [turned[j][i] - turned[i][j] for i, j in ((1, 2), (2, 0), (0, 1))]
+    return from_entries(ops, force + plus(cross_entries(h, column(ops, a)), moment))
 
 
 def bias_force_about_centre(ops: Ops, mass: float, centre: Array, inertia: Array, V: Matrix) -> Matrix:

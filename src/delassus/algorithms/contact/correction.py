@@ -156,7 +156,7 @@ def displaced(step: Any, goals: CorrectionGoals, s: Sequence[Scalar]) -> Displac
     in_laws = list(moves)
     for law_of in step.patches.values():
         for k, y in zip(law_of.rows, law_of.in_law([moves[k] for k in law_of.rows]), strict=True):
-            in_laws[k] = law_of.slides * y if k in (law_of.row, law_of.row + 1) else y
+            in_laws[k] = y
     moved, turned = largest_of(ops, in_laws, step.weights.rows), largest_of(ops, whole, step.weights.joints)
     by_rows = ops.minimum(TUNING.most_displacement * goals.most / moved, 1.0)
     return Displacement(whole, by_rows, ops.minimum(1.0 / (by_rows * turned), 1.0), column(ops, of_rows), moves)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from delassus.algorithms.contact.law import bouncing_speed, impact, impact_time, turns_alike
+from delassus.algorithms.contact.law import FARTHEST, bouncing_speed, impact, impact_margins, impact_time, turns_alike
+from delassus.algorithms.contact.modes import nearest_mode
+from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.problem import Problem
 from delassus.constraints.joint_rows import bounded_joints_of
 from delassus.spatial.motion import column, cross_matrix, from_entries, minus, scaled_matrix
@@ -19,7 +21,8 @@ class ImpactTimes(NamedTuple):
     """Impact of a step.
 
     Of each point (n): 1 where it ``hits`` and takes part, where it ``bounces``, and where it is ``fast`` enough to do
-    so if it were closed; when it is closed (s), ``at``, and its velocity along the normal then, ``closing``.
+    so if it were closed; when it is closed (s), ``at``, and its velocity along the normal then, ``closing``; and
+    ``margins`` (m/s) at which it does not hit, or does, and at which it does not bounce.
     Of each degree of freedom (nv): 1 where the impact has ``struck`` it and where it ``falls``, its ``times`` (s) and
     of which points (n) they are, ``of_points``; the velocity ``gained`` over the step, and ``kick``.
     """
@@ -29,6 +32,7 @@ class ImpactTimes(NamedTuple):
     fast: list[Scalar]
     closing: list[Scalar]
     at: list[Scalar]
+    margins: list[tuple[Scalar, Scalar]]
     struck: list[Scalar]
     falls: list[Scalar]
     times: list[Scalar]
@@ -53,7 +57,7 @@ def impact_times(
     energy stay as they are.
     """
     ops, tree, n = step.ops, step.tree, len(step.points)
-    bodies, tied = step.bodies, {link for links, _ in step.problem.blocks_with_loops for link in links}
+    bodies, tied = step.bodies, {link for links, _ in step.tied for link in links}
     body_of = {link: b for b, links in enumerate(bodies) for link in links}
     dofs = [[k for i in links for k in range(tree.v_slices[i].start, tree.v_slices[i].stop)] for links in bodies]
     falls = [cast(Scalar, 0.0 if tied & {*links} else 1.0) for links in bodies]
@@ -85,6 +89,10 @@ def impact_times(
                     beyond = 1.0 - ops.less(0.0, distance)
                     falls[b] = falls[b] * (1.0 - beyond * ops.less(side * u, -tolerance))
     reached, hits, bounces, at = [along_path(k) for k in range(n)], list[Scalar](), list[Scalar](), list[Scalar]()
+    margins = [
+        impact_margins(ops, rate, before, u, x, tolerance, fall)
+        for rate, before, u, x in zip(rates, approach, reached, e, strict=True)
+    ]
     for rate, before, u, x in zip(rates, approach, reached, e, strict=True):
         both = impact(ops, rate, before, u, x, tolerance, fall)
         hits.append(both[0])
@@ -117,10 +125,34 @@ def impact_times(
     for b, x in zip(body_of_dof, gained, strict=True):
         kick.append(ops.select(struck[b] * falls[b], (0.5 + late[b] * step.over_h) * x, 0.0))
     return ImpactTimes(
-        [x * struck[own[k][0]] for k, x in enumerate(hits)], bounces, fast, closing, at,
+        [x * struck[own[k][0]] for k, x in enumerate(hits)], bounces, fast, closing, at, margins,
         [struck[b] for b in body_of_dof], [falls[b] for b in body_of_dof], [late[b] for b in body_of_dof],
         [of[b] for b in body_of_dof], gained, kick,
     )  # fmt: skip
+
+
+def is_struck(step: Any, tolerance: Scalar) -> Scalar:
+    """1 where a contact would bounce if it had restitution, else 0."""
+    free = column(step.ops, step.space.L.solved(step.free(step.motion, with_mean=False)[0]))
+    rates = [step.ops.maximum(candidate.gap, 0.0) * step.over_h for candidate, *_ in step.points]
+    return maximum_of(step.ops, [0.0, *impact_times(step, rates, free, [1.0] * len(rates), tolerance).bounces])
+
+
+def nearest_of_impact(step: Any, impact: Any, nearest: Scalar) -> Scalar:
+    """Distance (m/s) of the nearest other mode, with those of an impact and of which contacts take part in it."""
+    ops, when, x = step.ops, impact.when, nearest
+    for solved in impact.phases:
+        ((y,),) = ops.entries(nearest_mode(ops, *step.modes(solved.problem, solved.outcome.p)))
+        x = ops.select(impact.struck, ops.minimum(x, y), x)
+    for k, (candidate, *_) in enumerate(step.points):  # another point may be the first that bounces
+        dofs = [step.tree.v_slices[link].start for link in sorted(candidate.arms)]
+        struck, (of_hit, of_bounce) = maximum_of(ops, [when.struck[dof] for dof in dofs]), when.margins[k]
+        x = ops.minimum(x, ops.minimum(of_bounce, ops.select(struck, of_hit, FARTHEST)))
+        dof, *_ = dofs
+        t, is_other = when.times[dof], when.bounces[k] * (1.0 - when.of_points[dof][k])
+        later = step.over_h * magnitude(ops, (when.at[k] - t) * when.closing[k])
+        x = ops.select(is_other * ops.less(0.0, t), ops.minimum(x, later), x)
+    return x
 
 
 def alone(step: Any) -> frozenset[int]:

@@ -29,6 +29,9 @@ TINY = 1e-30
 """Length below which there is none."""
 
 
+FARTHEST = 1e30
+"""Distance (m/s) of modes that do not change."""
+
 ALIKE = 1e-6
 """Difference of moments of inertia about centres of mass, over their sum, up to which a body turns alike."""
 
@@ -54,6 +57,10 @@ class Tuning(NamedTuple):
     """Accuracy of the position correction, over what the tolerance of velocities makes of positions in a step."""
     held_fraction: float = 16.0
     """Mobility of a row under closed loops, over its round-off, up to which these hold it."""
+    stiff: float = 0.25
+    """Rate of a joint's spring and damping, ``h √(k / I) + h d / I``, up to which sub-steps of loops follow it."""
+    longest: float = 0.1
+    """Longest time step (s) for which kernels ask whether they do."""
     resting: float = 2.0
     """Contacts bounce that approach faster than gravity makes them in so many steps."""
 
@@ -143,6 +150,25 @@ def impact(
     parts = ops.less(rate, -tolerance)
     hits = ops.less(rate + ops.select(parts, reached, ops.minimum(reached, 0.0)), tolerance)
     return hits, hits * ops.less(approach, -resting) * ops.less(0.0, restitution)
+
+
+def impact_margins(
+    ops: ScalarOps, rate: Scalar, approach: Scalar, reached: Scalar, restitution: Scalar, tolerance: Scalar,
+    resting: Scalar,
+) -> tuple[Scalar, Scalar]:  # fmt: skip
+    """Changes of a velocity (m/s) at which `impact` says otherwise: whether a contact hits, and whether it bounces.
+
+    What is closed hits at any velocity.
+    """
+    parts, opens = ops.less(rate, -tolerance), ops.less(0.0, rate)
+    after = rate + ops.select(parts, reached, ops.minimum(reached, 0.0)) - tolerance
+    hits, fast = ops.less(after, 0.0), ops.less(approach, -resting)
+    of_hit = ops.maximum(after, -after)
+    of_hit = ops.select(parts, ops.minimum(of_hit, -tolerance - rate), ops.select(opens, of_hit, FARTHEST))
+    of_speed = ops.maximum(approach + resting, -resting - approach)
+    either, both = ops.minimum(of_hit, of_speed), ops.maximum(of_hit, of_speed)
+    of_bounce = ops.select(hits, ops.select(fast, either, of_speed), ops.select(fast, of_hit, both))
+    return of_hit, ops.select(ops.less(0.0, restitution), of_bounce, FARTHEST)
 
 
 def impact_time(ops: ScalarOps, rate: Scalar, approach: Scalar, reached: Scalar, h: Scalar) -> Scalar:

@@ -4,7 +4,8 @@
 those of `delassus.algorithms.contact.law`; there is an impulse along each row, and a joint has one row. A contact point
 may have a least normal impulse, as in decompression, with friction up to ``μ`` times the whole; with torsional or
 rolling friction it is a *patch*, and has rows of spins behind those of joints. Pyramids of four sides may be in place
-of cones of points: ``|p_x|, |p_y| ≤ μ p_n``. Of a step that begins with an impact, `impact_times` says when.
+of cones, ``|p_x|, |p_y| ≤ μ p_n``, and of patches the same for each spin. Of a step that begins with an impact,
+`impact_times` says when.
 """
 
 from __future__ import annotations
@@ -93,9 +94,14 @@ class PointLaw:
         """Tangent, tangent, normal, and spins."""
         return [*range(self.row, self.row + 3), *self.spins]
 
+    @property
+    def units(self) -> list[Scalar]:
+        """By what velocities of its rows are those of its law, and impulses of its law those of its rows."""
+        return [self.slides, self.slides, 1.0, *[self.over] * len(self.spins)] if self.spins else [1.0] * 3
+
     def in_law(self, u: Sequence[Scalar]) -> list[Scalar]:
         """Velocities of its law from those of its rows; and impulses of its rows from those of its law."""
-        return [*u[:3], *(self.over * x for x in u[3:])]
+        return [unit * x for unit, x in zip(self.units, u, strict=True)] if self.spins else list(u)
 
     def of_law(self, p: Sequence[Scalar]) -> list[Scalar]:
         """Impulses of its law from those of its rows."""
@@ -144,7 +150,7 @@ class StepProblem:
     points, joints : list of PointLaw and of JointLaw
         Of all rows, points first.
     pyramid : bool
-        Whether friction is that of a pyramid of four sides, in place of the cone.
+        Whether friction is that of a pyramid of four sides, with spins of two more each, in place of the cone.
     mobility : list of Scalar
         Of each row (m): of a point the mean of its three.
     """
@@ -284,7 +290,7 @@ class StepProblem:
     def point_image(self, x: PointLaw, p: Sequence[Scalar], u: Sequence[Scalar]) -> list[Scalar]:
         """Impulses of a law that it makes of its own ones and of its velocities, as velocities."""
         ops, w = self.ops, self.mobility[x.row]
-        if x.spins:
+        if x.spins and not self.pyramid:
             floor: Scalar = 0.0 if x.floor is None else x.floor
             above = [*p[:2], p[2] - floor, *p[3:]]
             out = patch_image(ops, x.friction, x.friction * floor, w, above, u)
@@ -293,7 +299,8 @@ class StepProblem:
         if self.pyramid:
             n = ops.maximum(w * p[2] - u[2], 0.0 if x.floor is None else w * x.floor)
             limit = w * x.friction * p[2]
-            return [*(clamped(ops, w * y - v, -limit, limit) for y, v in zip(p[:2], u[:2], strict=True)), n]
+            held = [clamped(ops, w * y - v, -limit, limit) for y, v in zip(p, u, strict=True)]
+            return [*held[:2], n, *held[3:]]
         if x.floor is None:
             return list(point_image(ops, x.friction, 0.0, w, p, u))
         above = [p[0], p[1], p[2] - x.floor]

@@ -18,24 +18,22 @@ from delassus.algorithms.contact.problem import (
     magnitude,
     maximum_of,
 )
-from delassus.algorithms.contact.springs import Spring, Springs, springs_along_lines
+from delassus.algorithms.contact.springs import PulledMotion, Spring, Springs, springs_in_step, stiff_joints
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.smooth_motion import (
     MotionChanges,
     SmoothMotion,
     Start,
-    SubSteps,
     motion_changes,
     smooth_motion,
 )
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.loops.motion_stages import SubSteps
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Candidate
 from delassus.constraints.contact import spins_of
 from delassus.constraints.shapes.turning import turning
-from delassus.constraints.spring import springs_among
-from delassus.errors import ConstraintError
 from delassus.model.tree import Tree
 from delassus.spatial.dual_ops import Dual, Rates
 from delassus.spatial.motion import column, from_entries, minus
@@ -50,8 +48,8 @@ class StepInputs:
     of each contact constraint; None is no restitution. ``smoothing`` (m/s) is that of derivatives, None for none, and
     ``penetration`` the overlap (m) that is left alone.
     ``moving`` are the numbers that motion without contacts follows from, velocities apart, by argument and place there;
-    ``along`` makes that motion, and the time, of rates of these and of velocities with their own. ``springs`` of
-    joints are those at the state, and ``described`` is the robot with the inertias that it was given.
+    ``along`` makes that motion, the time and springs of joints, of rates of these and of velocities with their own.
+    ``springs`` of joints are those at the state, and ``described`` is the robot with the inertias that it was given.
     """
 
     motion: Callable[[Sequence[Scalar] | None, Problem | None], DynamicsProblem]
@@ -63,36 +61,31 @@ class StepInputs:
     smoothing: Scalar | None
     penetration: float
     moving: Mapping[tuple[str, int], Scalar]
-    along: Callable[[Sequence[Rates], Sequence[Any]], tuple[DynamicsProblem, Any]]
+    along: Callable[[Sequence[Rates], Sequence[Any]], tuple[DynamicsProblem, Any, list[Spring]]]
     springs: Sequence[Spring]
     described: Tree
 
     def springs_in(self, problem: Problem) -> Springs | None:
-        """Those that no loop ties, in the step, and along lines; None without any. Those of loops are explicit.
-
-        Raises
-        ------
-        ConstraintError
-            A `SpringDamper` on links that loops tie.
-        """
-        at = problem.tree.v_slices
-        tied = {k for links, _ in problem.blocks_with_loops for i in links for k in range(at[i].start, at[i].stop)}
-        lines = springs_along_lines(problem, self.described)
-        for x, spring in zip(lines, springs_among(problem.constraints).values(), strict=True):
-            if tied & {*x.ratios}:
-                wanted, advice = (
-                    "springs on links that no loop ties",
-                    "Steps of Simulator take it.",
-                )
-                raise ConstraintError("contact_step", wanted, repr(spring), advice)
-        own = [x for x in (*self.springs, *lines) if not tied & {*x.ratios}]
+        """Those in the step, and along lines; None without any."""
+        tied = {i for links, _ in self.blocks_with_loops(problem) for i in links}
+        own = springs_in_step(problem, self.springs, self.described, tied, self.h)
         return Springs(problem.ops, problem.tree, own, self.h) if own else None
 
     def bodies(self, problem: Problem) -> list[list[int]]:
         """Links that joints, loops, springs or servos tie to one another."""
-        at, ties = problem.tree.v_slices, [c.carriers(problem.tree) for c in problem.constraints if not c.n_impulses]
-        pulled = [[i for i, own in enumerate(at) if {*range(own.start, own.stop)} & {*x.ratios}] for x in self.springs]
-        return problem.tree.blocks([*ties, *pulled])
+        ties = [c.carriers(problem.tree) for c in problem.constraints if not c.n_impulses]
+        return problem.tree.blocks([*ties, *self._pulled(problem.tree)])
+
+    def blocks_with_loops(self, problem: Problem) -> list[tuple[list[int], list[int]]]:
+        """`Problem.blocks_with_loops`, with links that servos tie to them."""
+        return problem.tied_blocks(self._pulled(problem.tree)) if problem.blocks_with_loops else []
+
+    def _pulled(self, tree: Tree) -> list[list[int]]:
+        """Links that springs of joints act on."""
+        return [
+            [i for i, own in enumerate(tree.v_slices) if {*range(own.start, own.stop)} & {*x.ratios}]
+            for x in self.springs
+        ]
 
 
 def points_of(problem: Problem, given: StepInputs) -> list[tuple[Candidate, Scalar, Scalar | None]]:
@@ -234,7 +227,7 @@ class StepMotion(NamedTuple):
         """
         v, shift, alone = list(self.velocity), list(self.shift), self.alone
         for block, pushed in zip(self.blocks, self.pushed, strict=True):
-            for k, displacement, reached in zip(block.dofs, block.smooth.moved, block.smooth.reached, strict=True):
+            for k, displacement, reached in zip(block.dofs, *block.smooth.ending(ops, pushed), strict=True):
                 v[k] = reached + (v[k] - alone[k])
                 straight = ops.select(pushed, h * (alone[k] - 0.5 * (start[k] + reached)), 0.0)
                 shift[k] = shift[k] + (displacement - h * reached) + straight
@@ -246,20 +239,27 @@ def blocks_with_loops(
 ) -> list[Block]:  # fmt: skip
     """Blocks with loops, and their smooth motion from the velocity ``v``."""
     out, numbers = list[Block](), [*given.moving.values(), *v]
-    for links, loops in motion.problem.blocks_with_loops:
+    for links, loops in given.blocks_with_loops(motion.problem):
 
         def started(
-            motion: DynamicsProblem, v: Sequence[Any], h: Any, links: Sequence[int] = links, loops: list[int] = loops
-        ) -> Start:
-            steps = SubSteps(motion, links, loops, epsilon)
-            return Start(steps, [v[k] for k in steps.dofs], h, TUNING.correction)
+            motion: DynamicsProblem, v: Sequence[Any], h: Any, springs: Sequence[Spring],
+            links: Sequence[int] = links, loops: list[int] = loops,
+        ) -> Start:  # fmt: skip
+            ops, tree = motion.ops, motion.tree
+            motion = motion.relieved(stiff_joints(ops, tree, springs, links, h))
+            steps, pulling = SubSteps(motion, links, loops, epsilon), None
+            implicit = springs_in_step(motion.problem, springs, given.described, links, h)
+            own = Springs(ops, tree, implicit, h).of_links(steps.dofs)
+            if own is not None:
+                pulling = PulledMotion(ops, own, steps.dofs, v, column(ops, motion.applied))
+            return Start(steps, [v[k] for k in steps.dofs], h, TUNING.correction, pulling)
 
         def varied(rates: Sequence[Rates], started: Callable[..., Start] = started) -> Start:
             own = [Dual(x, rate) for x, rate in zip(v, rates[-len(v) :], strict=True)]
-            motion, h = given.along(rates[: -len(v)], own)
-            return started(motion, own, h)
+            motion, h, springs = given.along(rates[: -len(v)], own)
+            return started(motion, own, h, springs)
 
-        start = started(motion, v, given.h)
+        start = started(motion, v, given.h, given.springs)
         changes = partial(motion_changes, motion.ops, varied)
         out.append(Block(start.steps.dofs, loops, smooth_motion(start, numbers, changes), changes))
     return out

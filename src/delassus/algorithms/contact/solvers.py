@@ -41,7 +41,8 @@ def sweeps(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance:
         for i, x in enumerate(problem.points):
             own = slice(x.row, x.row + 3)
             if problem.pyramid:
-                p[own] = pyramid(problem, x, p)
+                for row, impulse in zip(x.rows, pyramid(problem, x, p), strict=True):
+                    p[row] = impulse
                 continue
             u = [problem.velocity(row, p) for row in x.rows]
             block, before = problem.blocks[i], p[own]
@@ -130,11 +131,17 @@ def patch(
 
 def pyramid(problem: StepProblem, x: PointLaw, p: Sequence[Scalar]) -> list[Scalar]:
     """Impulses of a point with pyramids: row by row, the normal first."""
-    ops, k, (a, b, w) = problem.ops, x.row, problem.own_mobility[x.row : x.row + 3]
-    n = ops.maximum(p[k + 2] - problem.velocity(k + 2, p) / w, 0.0 if x.floor is None else x.floor)
+    ops, k, w = problem.ops, x.row, problem.own_mobility
+    n = ops.maximum(p[k + 2] - problem.velocity(k + 2, p) / w[k + 2], 0.0 if x.floor is None else x.floor)
     with_normal, limit = [*p[: k + 2], n, *p[k + 3 :]], x.friction * n
-    steps = [problem.velocity(row, with_normal) / w for row, w in ((k, a), (k + 1, b))]
-    return [*(clamped(ops, y - step, -limit, limit) for y, step in zip(p[k : k + 2], steps, strict=True)), n]
+    friction = [row for row in x.rows if row != k + 2]
+    steps = [problem.velocity(row, with_normal) / w[row] for row in friction]
+    limits = [limit, limit]
+    if x.spins:
+        limits = [unit * limit for unit in (*x.units[:2], *x.units[3:])]
+    each = zip(friction, steps, limits, strict=True)
+    a, b, *turned = (clamped(ops, p[row] - step, -most, most) for row, step, most in each)
+    return [a, b, n, *turned]
 
 
 EXACT: list[Solver] = []

@@ -31,6 +31,7 @@ from typing import cast
 from delassus.algorithms.contact.correction import Weights, correction
 from delassus.algorithms.contact.impacts import NEVER, impact_times, of_displaced
 from delassus.algorithms.contact.law import TUNING
+from delassus.algorithms.contact.mean_products import MeanProducts, mean_products, velocity_of
 from delassus.algorithms.contact.modes import Hold, Mode, image_by_modes, joint_hold, point_mode, smoothed_rate
 from delassus.algorithms.contact.problem import (
     PROXIMAL,
@@ -96,6 +97,7 @@ class KernelStep:
         self.patches = patches_of(self.problem, self.points, 3 * len(self.points) + len(joints))
         self.weights = Weights.of(self.tree, joints, len(self.points), len(self.lengths))
         self.springs, self.instant, self.bodies = given.springs_in(self.problem), self, given.bodies(self.problem)
+        self.tied = given.blocks_with_loops(self.problem)
         if self.springs is not None:  # in an instant they do nothing
             self.instant = copy(self)
             self.instant.springs, self.instant.instant = None, self.instant
@@ -142,10 +144,11 @@ class KernelStep:
                 p, energies = [at.moves.get(row, 1.0) * x for row, x in enumerate(p)], None
             return problem, problem.safe(p, budget, energies)
 
-        y, free, taken = self.free(self.motion)
+        has_impact = any(restitution is not None for *_, restitution in self.points)
+        y, free, taken = self.free(self.motion, not has_impact)
         ops.mark("contact problem", [ops.matrix([free]), self._held] if free else [])
         struck, motion, before = None, self.motion, self.v
-        if any(restitution is not None for *_, restitution in self.points):
+        if has_impact:
             ahead = column(ops, self.space.L.solved(y))
             struck = self.instant._impact(partial(solved, at=self.instant), rates, joints, tolerance, ahead)
             late, joints = struck.late, self._joint_laws(struck.late)
@@ -171,7 +174,7 @@ class KernelStep:
         begin = along_rows(start, joints, self.lengths)
         last = plain = self._taken(solved(free, laws, begin, 0.0, joints, follows), y, taken)
         if not self.loops:
-            missed = partial(self._momentum, motion, before)
+            missed = partial(self._momentum, motion, before, mean=self.mean_products(motion))
             of_laws = RowsOfLaws.of(self.problem, self.space, self.others)
             last = ops.differentiable(lambda: plain, lambda: implied(plain, before, missed, of_laws, image))
         found = last.outcome
@@ -204,22 +207,29 @@ class KernelStep:
         v = column(self.ops, self.space.back_substitution(y, impulses))
         return SolvedProblem(*solved, v, column(self.ops, impulses))
 
-    def free(self, motion: DynamicsProblem) -> tuple[Matrix, list[Scalar], Matrix | None]:
-        """``L v*`` (nv × 1) of the motion without contacts, and `beside_loops` of it.
-
-        ``L v* = −L⁻ᵀ (h (c − τ) − M v)``, as if all velocity were lost. Velocities of free and planar joints are in the
-        axes of now, ``v + h ω × v``.
-        """
-        v = [x for own in motion.v for x in column(self.ops, own)]
-        y = self.space.solve_transpose(-self._momentum(motion, v, [-x for x in v], []))
+    def free(self, motion: DynamicsProblem, with_mean: bool = True) -> tuple[Matrix, list[Scalar], Matrix | None]:
+        """``L v*`` (nv × 1) without contacts, in the axes of now (``v + h ω × v``), and `beside_loops` of it."""
+        y, own = self._by_first_products(motion), self.mean_products(motion) if with_mean else None
+        y = y if own is None else y + self.space.solve_transpose(own.momentum)
         return y, *self.beside_loops(column(self.ops, self.space.along_rows(y)))
 
+    def mean_products(self, motion: DynamicsProblem) -> MeanProducts | None:
+        """What velocity products of the mean velocity of the step do beside those of its start."""
+        return mean_products(motion, self.h, self.space.L, self._by_first_products(motion))
+
+    def _by_first_products(self, motion: DynamicsProblem) -> Matrix:
+        """``L (v + h M⁻¹ (τ − c))`` (nv × 1): ``−L⁻ᵀ (h (c − τ) − M v)``, as if all velocity were lost."""
+        v = velocity_of(motion)
+        return self.space.solve_transpose(-self._momentum(motion, v, [-x for x in v], []))
+
     def _momentum(
-        self, motion: DynamicsProblem, v: Sequence[Scalar], gained: Sequence[Scalar], p: Sequence[Scalar]
-    ) -> Matrix:
+        self, motion: DynamicsProblem, v: Sequence[Scalar], gained: Sequence[Scalar], p: Sequence[Scalar],
+        mean: MeanProducts | None = None,
+    ) -> Matrix:  # fmt: skip
         """`momentum` that is missing, with that of springs, from the velocity ``v``."""
         of_rows = dict(zip(self.others, p, strict=False))
         own = momentum(motion, self.h, gained, [of_rows.get(k, 0.0) for k in range(self.problem.n_rows)] if p else [])
+        own = own if mean is None else own - mean.momentum
         return own if self.springs is None else own + from_entries(self.ops, self.springs.momentum(gained, v))
 
     def _ending_with(self, y: Matrix, blocks: Sequence[Block]) -> Matrix:
@@ -338,8 +348,7 @@ class KernelStep:
         """
         modes, u = list[Mode](), [problem.velocity(row, p) for row in range(len(p))]
         for x, own in zip(problem.points, of_points or [None] * len(problem.points), strict=True):
-            at = slice(x.row, x.row + 3)
-            modes.append(point_mode(problem, x, p[at], u[at], self.moves.get(x.row + 2, 1.0), own))
+            modes.append(point_mode(problem, x, *problem.in_law_of(x, p, u), self.moves.get(x.row + 2, 1.0), own))
         holds = {
             c.dof: joint_hold(problem, y, p[y.row], u[y.row], self.distances(c, late), self.over_h, of_joints)
             for c, y in zip(bounded_joints_of(self.problem.constraints), problem.joints, strict=True)

@@ -9,7 +9,8 @@ the Runge-Kutta pair of Bogacki and Shampine (orders 3 and 2), as long as an est
 with ``q̈`` the acceleration without loops, ``ρ`` the rate ``J̇ v``, ``G = J M⁻¹ Jᵀ`` of the rows ``J`` of the loops, and
 the velocity ``w`` in the axes of the start of the step, which do not turn. After each sub-step the error of the loops'
 positions and velocities is taken back, along displacements of least kinetic energy. The errors that count are those of
-the energy, ``vᵀ M δw + q̈ᵀ M δu``, and the gap of the loops before it is taken back.
+the energy, ``vᵀ M δw + q̈ᵀ M δu``, and the gap of the loops before it is taken back. Bodies that the user moves have no
+energy there (`delassus.model.kinematics.HEAVY`): all of it would be theirs.
 
 A pass of the one loop is a stage: at the start of the step with its velocity, and once more with what loops leave of it
 if that is another one; then three for each sub-step that is tried.
@@ -18,26 +19,22 @@ Contacts, limits and friction of joints act on the whole step, by the geometry o
 
 Sources: Bogacki and Shampine 1989; Hairer, Lubich, Wanner, Geometric Numerical Integration, IV.4 (projection) and
 IV.8 (``dexp``).
+
+Where springs pull (`Pulling`), a motion without them comes first; from where that ends, one stage at the start finds
+what springs bring, with the masses that they add; then comes a second motion, under what springs hold over the step.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
-from delassus.algorithms.dynamics.constraint_acceleration import position_errors
-from delassus.algorithms.dynamics.ltl import JointSpace
-from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.loops.impulses import LoopImpulses
-from delassus.algorithms.operational_space_compliance import straight_accelerations, straight_drift
+from delassus.algorithms.loops.motion_stages import Bringing, Stage, State, SubSteps, root_at_zero
 from delassus.spatial.dual_ops import Dual, Rates, rates_of, value
-from delassus.spatial.joints import Joint
-from delassus.spatial.motion import chosen, column, dot, from_entries, minus, plus, plus_scaled
+from delassus.spatial.motion import chosen, dot, minus, plus, plus_scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
-
-State = list[Scalar]
 
 
 class Tuning(NamedTuple):
@@ -84,131 +81,62 @@ INFINITE = 1e30
 
 
 class SmoothMotion(NamedTuple):
-    """Displacement ``moved`` and velocity ``reached``, in the axes of the start of the step; both (nv).
+    """Displacement ``moved`` and velocity ``reached``, in the axes of the start of the step; both (n).
 
     ``closed`` and ``resolved`` are 1 where loops were closed at the start, and where no sub-step had to be too long and
-    the end of the step was reached.
+    the end of the step was reached. ``unpushed`` are both of a step without impulses, if springs pull.
     """
 
     moved: State
     reached: State
     closed: Scalar
     resolved: Scalar
+    unpushed: tuple[State, State] | None = None
+
+    def ending(self, ops: Ops, pushed: Scalar) -> tuple[State, State]:
+        """Displacement and velocity of a step in which impulses act where ``pushed`` is 1."""
+        if self.unpushed is None:
+            return self.moved, self.reached
+        moved, reached = (
+            chosen(ops, pushed, *pair) for pair in zip((self.moved, self.reached), self.unpushed, strict=True)
+        )
+        return moved, reached
 
 
-class Stage(NamedTuple):
-    """What a stage finds at a displacement and a velocity, in the axes of the start of the step.
+class Pulling(Protocol):
+    """Springs that pull implicitly: what they bring to a motion, and hold over it.
 
-    Rates of both; both without what opens loops; errors of loops; squares of lengths ``xᵀ M x`` of the velocity, of
-    what of it opens loops, of the acceleration, and of that without loops; and length ``(xᵀ M x)^½`` of others.
+    ``acts`` is 1 where there are any, ``at_once`` the part that acts at the start of the second motion, ``masses`` what
+    they add to links, and ``forces`` (n) those of joints in the first motion.
     """
 
-    u_rate: State
-    w_rate: State
-    u: State
-    w: State
-    errors: State
-    speed: Scalar
-    opening: Scalar
-    acceleration: Scalar
-    free: Scalar
-    length: Callable[[State], Scalar]
+    acts: Scalar
+    at_once: Scalar
+    masses: Mapping[tuple[int, int], Matrix]
+    forces: State
+
+    def brought(self, gained: State) -> tuple[State, State]:
+        """Momenta (n) that they bring by the velocities (n) that the first motion gains, with impulses and without."""
+
+    def held(self, pull: State, x: State) -> State:
+        """Joint forces (n) of the second motion, by the momentum without impulses, and the velocities that it makes."""
 
 
-class SubSteps:
-    """Stages and sub-steps of the joints of some links, tied by the constraints of those numbers.
+class Pulled(NamedTuple):
+    """Joint ``forces`` (n) of now, end of the step with impulses (n each), and phase: 0, 1 where springs bring, 2."""
 
-    Forces are those of ``motion``, joint forces are held; ``epsilon`` is the relative round-off.
-    """
-
-    def __init__(self, motion: DynamicsProblem, links: Sequence[int], loops: Sequence[int], epsilon: float) -> None:
-        self.ops, self._motion, self._loops = motion.ops, motion, loops
-        tree = motion.tree
-        self._nv, self._q = tree.nv, [self.ops.entry(motion.problem.q, k) for k in range(tree.nq)]
-        self._epsilon = epsilon
-        self._joints: list[tuple[Joint, slice, slice, slice]] = []
-        self.dofs: list[int] = []
-        for i in links:
-            sv, n = tree.v_slices[i], len(self.dofs)
-            self._joints.append((tree.joints[i], tree.q_slices[i], sv, slice(n, n + sv.stop - sv.start)))
-            self.dofs += range(sv.start, sv.stop)
-        self.n_rows = sum(motion.problem.constraints[k].size for k in loops)
-        sizes = [x for k in loops for x in motion.problem.row_sizes(k)]
-        self._sizes = [motion.problem.length**2 * self.ops.select(self.ops.less(0.0, x), x, 1.0) for x in sizes]
-
-    def stage(self, u: State, w: State, goal: Callable[[State], State]) -> Stage:
-        """Stage at ``u`` and ``w`` (n, of `dofs`); loops are pulled to errors that ``goal`` makes of those there."""
-        ops = self.ops
-        q, v = list(self._q), self._of_tree([0.0] * len(self.dofs))
-        for joint, sq, sv, own in self._joints:
-            q[sq], v[sv] = joint.kind.position_update(ops, self._q[sq], w[own], u[own])
-        motion = self._motion.at_state(q, v, self._loops)
-        space = JointSpace(motion)
-        free = column(ops, space.accelerations(ops.zeros(self.n_rows, 1)))
-        qdd = straight_accelerations(motion, [from_entries(ops, free[sv]) for sv in motion.tree.v_slices])
-        errors = column(ops, position_errors(motion))
-        gaps = from_entries(ops, minus(errors, goal(errors)))
-
-        # L v, L q̈, 0, less what loops take: Yᵀ G⁺ of their rates
-        over = ops.hstack([self._over(space, from_entries(ops, v)), self._over(space, qdd), ops.zeros(self._nv, 1)])
-        rates = space.along_rows(over) + ops.hstack([ops.zeros(self.n_rows, 1), straight_drift(motion), gaps])
-        impulses = LoopImpulses(motion.problem, space.L, space.G, range(self.n_rows), self._epsilon).solve(rates)
-        left = space.back_substitution(over, -impulses)
-        columns = [column(ops, ops.take(left, None, (k,))) for k in range(3)]
-        w_end, w_rate, back = (self._to_start(q, u, [x[k] for k in self.dofs]) for x in columns)
-
-        of_v, of_qdd, _ = (column(ops, ops.take(over, None, (k,))) for k in range(3))
-        taken, along = (column(ops, ops.take(x, None, (0,))) for x in (impulses, rates))
-
-        def square(x: Sequence[Scalar]) -> Scalar:
-            over = column(ops, self._over(space, from_entries(ops, x)))
-            return dot(over, over)
-
-        return Stage(
-            self._chart_rate(u, w), w_rate, plus(u, self._chart_rate(u, back)), w_end, errors, dot(of_v, of_v),
-            dot(taken, along), square(columns[1]), dot(of_qdd, of_qdd),
-            lambda x: _root(ops, square(self._of_tree(x))),
-        )  # fmt: skip
-
-    def largest(self, errors: State) -> Scalar:
-        """Largest of errors of loops (m, rad), in lengths of the robot and rad by the sizes of their rows."""
-        square: Scalar = 0.0
-        for x, size in zip(errors, self._sizes, strict=True):
-            square = self.ops.maximum(square, x * x / size)
-        return _root(self.ops, square)
-
-    def _of_tree(self, x: State) -> State:
-        """Entries (nv) of all joints, zero beside those of `dofs`."""
-        out: State = [0.0] * self._nv
-        for k, own in zip(self.dofs, x, strict=True):
-            out[k] = own
-        return out
-
-    def _over(self, space: JointSpace, x: Matrix) -> Matrix:
-        """``L x`` (nv × 1)."""
-        rows = space.L.multiply([self.ops.take(x, (k,), None) for k in range(self._nv)])
-        return self.ops.vstack([self.ops.zeros(0, self.ops.shape(x)[1]), *rows])
-
-    def _to_start(self, q: State, u: State, x: State) -> State:
-        """Velocities at the displacement ``u`` in the axes of the start."""
-        out: State = []
-        for joint, sq, _, own in self._joints:
-            out += joint.kind.position_update(self.ops, q[sq], x[own], [-a for a in u[own]])[1]
-        return out
-
-    def _chart_rate(self, u: State, w: State) -> State:
-        """``u̇`` at the velocity ``w``."""
-        out: State = []
-        for joint, _, _, own in self._joints:
-            out += joint.kind.displacement_rate(self.ops, u[own], w[own])
-        return out
+    forces: State
+    moved: State
+    reached: State
+    phase: Scalar
 
 
 class Progress(NamedTuple):
     """What a pass of the loop starts from.
 
     Displacement and velocity at the start of the sub-step; rates of stages 0 to 2; errors of loops at the start of the
-    sub-step, and wanted at the end of the step; stage, time left, length of the sub-step; flags of `SmoothMotion`.
+    sub-step, and wanted at the end of the step; stage, time left, length of the sub-step; flags of `SmoothMotion`; what
+    springs do.
     """
 
     u: State
@@ -222,22 +150,34 @@ class Progress(NamedTuple):
     h: Scalar
     closed: Scalar
     resolved: Scalar
+    pulled: Pulled | None = None
 
     def flat(self) -> State:
         """All numbers."""
         of_rates = [x for rates in (*self.u_rates, *self.w_rates) for x in rates]
         last = [self.stage, self.left, self.h, self.closed, self.resolved]
+        if self.pulled is not None:
+            forces, *ends, phase = self.pulled
+            last += [*forces, *ends[0], *ends[1], phase]
         return [*self.u, *self.w, *of_rates, *self.before, *self.wanted, *last]
 
+    @property
+    def ends(self) -> State:
+        """Displacement and velocity, with those of the step with impulses first if springs pull."""
+        of_pulled = [] if self.pulled is None else [*self.pulled.moved, *self.pulled.reached]
+        return [*of_pulled, *self.u, *self.w]
+
     @classmethod
-    def none(cls, n: int, m: int) -> Progress:
+    def none(cls, n: int, m: int, is_pulled: bool) -> Progress:
         """All zero but the stage, which begins."""
-        return cls.of([0.0] * (8 * n + 2 * m) + [-1.0] + [0.0] * 4, n, m)
+        return cls.of([0.0] * (8 * n + 2 * m) + [-1.0] + [0.0] * (4 + is_pulled * (3 * n + 1)), n, m)
 
     @classmethod
     def first(cls, start: Start) -> Progress:
         """At the start of a step."""
-        none = cls.none(len(start.steps.dofs), start.steps.n_rows)
+        none = cls.none(len(start.steps.dofs), start.steps.n_rows, start.pulling is not None)
+        if none.pulled is not None and start.pulling is not None:
+            none = none._replace(pulled=none.pulled._replace(forces=start.pulling.forces))
         return none._replace(w=start.v, left=start.h, h=start.h, closed=1.0, resolved=1.0)
 
     @classmethod
@@ -246,19 +186,27 @@ class Progress(NamedTuple):
         rest = iter(values)
         u, w, *rates = (list(islice(rest, n)) for _ in range(8))
         before, wanted = (list(islice(rest, m)) for _ in range(2))
-        return cls(u, w, rates[:3], rates[3:], before, wanted, *rest)
+        stage, left, h, closed, resolved, *more = rest
+        pulled = Pulled(more[:n], more[n : 2 * n], more[2 * n : 3 * n], more[-1]) if more else None
+        return cls(u, w, rates[:3], rates[3:], before, wanted, stage, left, h, closed, resolved, pulled)
 
 
 class Start(NamedTuple):
     """What a motion starts from: stages at its state, the velocity (n, of `SubSteps.dofs`), the time, and correction.
 
-    Of the errors of closed loops the step takes back the part ``correction``.
+    Of the errors of closed loops the step takes back the part ``correction``. Springs may be ``pulling``.
     """
 
     steps: SubSteps
     v: State
     h: Scalar
     correction: Scalar
+    pulling: Pulling | None = None
+
+    @property
+    def most_stages(self) -> int:
+        """Most passes of all motions."""
+        return TUNING.most_stages * (1 if self.pulling is None else 2)
 
 
 Varied = Callable[[Sequence[Rates]], Start]
@@ -277,20 +225,24 @@ def smooth_motion(start: Start, numbers: Sequence[Scalar], changes: MotionChange
         return after.flat(), stop
 
     first = Progress.first(start).flat()
-    end = Progress.of(ops.repeat(TUNING.most_stages, first, advance), n, m)
-    found = ops.changing([*end.u, *end.w], numbers, changes)
-    return SmoothMotion(found[:n], found[n:], end.closed, end.resolved * (1.0 - ops.less(0.0, end.left)))
+    end = Progress.of(ops.repeat(start.most_stages, first, advance), n, m)
+    found = ops.changing(end.ends, numbers, changes)
+    flags = end.closed, end.resolved * (1.0 - ops.less(0.0, end.left))
+    unpushed = (found[2 * n : 3 * n], found[3 * n :]) if end.pulled is not None else None
+    return SmoothMotion(found[:n], found[n : 2 * n], *flags, unpushed)
 
 
 def motion_changes(ops: Ops, varied: Varied, changes: Sequence[Rates], width: int) -> Matrix:
     """Changes (2 n × width) of ``moved`` and ``reached`` with ``changes`` of what motions follow from.
 
-    One loop goes through the motion once for `Tuning.columns` of them after others, with numbers and their rates.
+    If springs pull, these and then those of ``unpushed`` (4 n × width). One loop goes through the motion once for
+    `Tuning.columns` of them after others, with numbers and their rates.
     """
-    at = varied(changes).steps
-    n, m = len(at.dofs), at.n_rows
-    stage, size = 8 * n + 2 * m, 8 * n + 2 * m + 5
-    moving = [*range(stage), stage + 1, stage + 2]  # all but the stage and flags
+    first = varied(changes)
+    n, m, is_pulled = len(first.steps.dofs), first.steps.n_rows, first.pulling is not None
+    none = Progress.none(n, m, is_pulled)
+    stage, size, results = 8 * n + 2 * m, len(none.flat()), len(none.ends)
+    moving = [*range(stage), stage + 1, stage + 2, *range(stage + 5, size - 1)]  # all but the stage, flags and phase
     side = range(min(TUNING.columns, width))
     passes = math.ceil(width / len(side))
 
@@ -311,19 +263,23 @@ def motion_changes(ops: Ops, varied: Varied, changes: Sequence[Rates], width: in
         for i, place in enumerate(moving):
             carried[place] = Dual(numbers[place], {k: rates[i * len(side) + k] for k in side})
         begins = start.steps.ops.less(numbers[stage], -0.5)
+        if is_pulled:
+            begins = begins * ops.less(numbers[-1], 0.5)
         now = chosen(start.steps.ops, begins, Progress.first(start).flat(), carried)
         after, stop = _pass(start, Progress.of(now, n, m))
         ends, found = value(stop), after.flat()
-        for row, x in enumerate([*after.u, *after.w]):
+        for row, x in enumerate(after.ends):
             for k in range(width):
                 place, (number, beside) = row * width + k, divmod(k, len(side))
                 out[place] = ops.select(ends * is_pass[number], rates_of(x).get(beside, 0.0), out[place])
         found[stage] = ops.select(ends, -1.0, value(after.stage))
+        if is_pulled:
+            found[-1] = ops.select(ends, 0.0, value(found[-1]))
         of_rates = [rates_of(found[place]).get(k, 0.0) for place in moving for k in side]
         return [*map(value, found), *of_rates, at_pass + ends, *out], ends * is_pass[-1]
 
-    begin = [*Progress.none(n, m).flat(), *([0.0] * (len(side) * len(moving) + 1 + 2 * n * width))]
-    out = ops.repeat(TUNING.most_stages * passes, begin, advance)[-2 * n * width :]
+    begin = [*none.flat(), *([0.0] * (len(side) * len(moving) + 1 + results * width))]
+    out = ops.repeat(first.most_stages * passes, begin, advance)[-results * width :]
     return ops.matrix([out[k : k + width] for k in range(0, len(out), width)])
 
 
@@ -336,8 +292,8 @@ DIFFERENCE = (-5.0 / 72.0, 1.0 / 12.0, 1.0 / 9.0, -1.0 / 8.0)
 
 def _pass(start: Start, at: Progress) -> tuple[Progress, Scalar]:
     """One stage, and after the last one of a sub-step what follows it; 1 where the step is at its end."""
-    steps, _, dt, correction = start
-    ops, h = steps.ops, at.h
+    steps, _, dt, correction, pulling = start
+    ops, h, forces, bringing = steps.ops, at.h, None, None
     is_stage = [ops.less(k - 0.5, at.stage) * ops.less(at.stage, k + 0.5) for k in range(4)]
     is_first, is_last = ops.less(at.stage, -0.5), is_stage[3]
     u, w = list(at.u), list(at.w)
@@ -348,7 +304,11 @@ def _pass(start: Start, at: Progress) -> tuple[Progress, Scalar]:
     def goal(errors: State) -> State:
         return chosen(ops, is_first, [(1.0 - correction) * x for x in errors], at.wanted)
 
-    found = steps.stage(u, w, goal)
+    if pulling is not None and at.pulled is not None:
+        flag = ops.less(0.5, at.pulled.phase) * ops.less(at.pulled.phase, 1.5)
+        momenta = pulling.brought(minus(at.pulled.reached, start.v))
+        forces, bringing = at.pulled.forces, Bringing(flag, *momenta, pulling.masses)
+    found = steps.stage(u, w, goal, forces, bringing)
     closed = ops.select(is_first, 1.0 - ops.less(TUNING.closed, steps.largest(found.errors)), at.closed)
     error = _error(steps, at, found, dt, closed)
     good, is_shortest = 1.0 - ops.less(1.0, error), 1.0 - ops.less(TUNING.smallest_sub_step * dt, h)
@@ -383,7 +343,35 @@ def _pass(start: Start, at: Progress) -> tuple[Progress, Scalar]:
         stage, ops.select(accepted, left, at.left), next_h, closed,
         at.resolved * (1.0 - accepted * (1.0 - good)),
     )  # fmt: skip
-    return reached, ops.maximum(lost, accepted * (1.0 - ops.less(0.0, left)))
+    stop = ops.maximum(lost, accepted * (1.0 - ops.less(0.0, left)))
+    if pulling is None or at.pulled is None or bringing is None:
+        return reached, stop
+    return _with_springs(start, pulling, at.pulled, bringing, found, reached, stop)
+
+
+def _with_springs(
+    start: Start, pulling: Pulling, pulled: Pulled, bringing: Bringing, found: Stage, reached: Progress, stop: Scalar
+) -> tuple[Progress, Scalar]:  # fmt: skip
+    """What follows a pass where springs pull: their stage the first motion, and the second one that."""
+    ops, dt, brings = start.steps.ops, start.h, bringing.flag
+    ends = stop * ops.less(pulled.phase, 0.5)
+    turns = ends * pulling.acts * (1.0 - ops.less(0.0, reached.left))
+    begins = ops.maximum(brings, turns)
+    push, pull = found.w, found.w_rate
+    moved = chosen(ops, brings, plus_scaled(pulled.moved, push, 0.5 * dt), pulled.moved)
+    velocity = chosen(ops, brings, plus(pulled.reached, push), pulled.reached)
+    own = Pulled(
+        chosen(ops, brings, pulling.held(bringing.pull, pull), pulled.forces),
+        chosen(ops, ends, reached.u, moved),
+        chosen(ops, ends, reached.w, velocity),
+        ops.select(turns, 1.0, ops.select(brings, 2.0, pulled.phase)),
+    )
+    w = chosen(ops, brings, plus_scaled(start.v, pull, pulling.at_once), chosen(ops, turns, start.v, reached.w))
+    after = reached._replace(
+        u=chosen(ops, begins, [0.0] * len(w), reached.u), w=w, stage=ops.select(begins, -1.0, reached.stage),
+        left=ops.select(begins, dt, reached.left), h=ops.select(begins, dt, reached.h), pulled=own,
+    )  # fmt: skip
+    return after, stop * (1.0 - turns)
 
 
 def _error(steps: SubSteps, at: Progress, end: Stage, dt: Scalar, closed: Scalar) -> Scalar:
@@ -393,7 +381,7 @@ def _error(steps: SubSteps, at: Progress, end: Stage, dt: Scalar, closed: Scalar
         end.length([h * x for x in _combined(DIFFERENCE, [*rates, last])])
         for rates, last in ((at.u_rates, end.u_rate), (at.w_rates, end.w_rate))
     )
-    speed, acceleration = _root(ops, end.speed), _root(ops, end.acceleration)
+    speed, acceleration = root_at_zero(ops, end.speed), root_at_zero(ops, end.acceleration)
     kinetic = 0.5 * (end.speed + dt * dt * (end.acceleration + TUNING.held_fraction * end.free))
     allowed = TUNING.energy_tolerance * (kinetic + (1.0 - ops.less(STILL, kinetic)))  # at rest there is no error
     energy = dt / h * (speed * of_w + acceleration * of_u) / allowed
@@ -416,9 +404,3 @@ def _combined(parts: Sequence[float], rates: Sequence[State]) -> State:
     """``Σ part · rate``."""
     return [dot([part for part in parts if part], [x for x, part in zip(column, parts, strict=True) if part])
             for column in zip(*rates, strict=True)]  # fmt: skip
-
-
-def _root(ops: Ops, x: Scalar) -> Scalar:
-    """Square root that has a derivative at zero, where it is zero."""
-    none = 1.0 - ops.less(0.0, x)
-    return ops.sqrt(x + none) - none

@@ -77,6 +77,7 @@ class DynamicsProblem:
         self.velocity, self._tau, self._damping, self._is_passive = v, tau, damping, passive
         self.elimination = elimination or EliminationOrder(tuple(problem.tree.leaves_to_root()))
         self._conserved: frozenset[int] = frozenset()
+        self._relieved: Mapping[int, Scalar] = {}
         self.before: Any = None  # of an impact: the velocity before it, a state vector
 
     def with_goals(self, goals: Sequence[Goal]) -> DynamicsProblem:
@@ -85,18 +86,33 @@ class DynamicsProblem:
         other.goals = list(goals)
         return other
 
-    def at_state(self, q: Any, v: Any, constraints: Sequence[int]) -> DynamicsProblem:
-        """The robot at another state under the same joint forces, tied by the constraints of those numbers alone."""
+    def at_state(self, q: Any, v: Any, constraints: Sequence[int], tau: Any = None) -> DynamicsProblem:
+        """The robot at another state and under other joint forces, if any, tied by the constraints of those numbers."""
         q, v = self.ops.state_vector(q), self.ops.state_vector(v)
-        return DynamicsProblem(
-            self.problem.at(q, constraints), v, self._tau, gravity=self.gravity, wrenches=self.wrenches,
-            damping=self._damping, passive=self._is_passive, elimination=self.elimination,
+        other = DynamicsProblem(
+            self.problem.at(q, constraints), v, self._tau if tau is None else self.ops.state_vector(tau),
+            gravity=self.gravity, wrenches=self.wrenches, damping=self._damping, passive=self._is_passive,
+            elimination=self.elimination,
         )  # fmt: skip
+        other._relieved = self._relieved
+        return other
+
+    def relieved(self, parts: Mapping[int, Scalar]) -> DynamicsProblem:
+        """The problem without parts (1 is all) of the springs and damping of joints, by their links."""
+        other = copy(self)
+        other._relieved = parts
+        return other
 
     def conserving_momentum(self) -> DynamicsProblem:
         """The problem without velocity products of free bodies: `position_update` turns them by their momentum."""
         other = copy(self)
         other._conserved = self.problem.free_bodies
+        return other
+
+    def without_forces(self, v: Any) -> DynamicsProblem:
+        """The same robot at velocities ``v`` (a state vector), on which no force acts."""
+        other = DynamicsProblem(self.problem, v, None, gravity=self.ops.zeros(3, 1))
+        other._conserved = self._conserved
         return other
 
     def at_rest(self, force: Matrix, rows: Matrix) -> DynamicsProblem:
@@ -163,10 +179,15 @@ class DynamicsProblem:
         ops, out = self.ops, None
         if self._damping is not None:
             factors = [column(ops, d) for d in self.per_joint(self._damping)]
+            for i, part in self._relieved.items():
+                factors[i] = [(1.0 - part) * d for d in factors[i]]
             out = [scaled(ops, d, v) for d, v in zip(factors, self.v, strict=True)]
         for i, deflection in self.spring_deflections.items():
             out = out or self.per_joint(None)
-            out[i] = out[i] + scaled(ops, list(self.tree.joints[i].stiffness), deflection)
+            stiffness: list[Scalar] = list(self.tree.joints[i].stiffness)
+            if i in self._relieved:
+                stiffness = [(1.0 - self._relieved[i]) * k for k in stiffness]
+            out[i] = out[i] + scaled(ops, stiffness, deflection)
         for i, a in self.straight_armature.items():
             out = out or self.per_joint(None)
             out[i] = out[i] + scaled(ops, a, self.velocity_product(i))
@@ -290,6 +311,11 @@ class DynamicsProblem:
         if not H[0, 0] or any(self.tree.placement(name).link == i for name in self.problem.payloads):
             return bias_force(self.ops, self.problem.inertias[i], V)
         return bias_force_about_centre(self.ops, *about_centre(H), V)
+
+    def moments(self, i: int) -> tuple[Scalar, list[Scalar], list[list[Scalar]]]:
+        """Mass, first moment (3) and moments of inertia (3 × 3) of a link about its origin."""
+        e = self.ops.entries(self.problem.inertias[i])
+        return e[0][0], [e[5][1], e[3][2], e[4][0]], [row[3:] for row in e[3:]]
 
     @cached_property
     def a0(self) -> Matrix:

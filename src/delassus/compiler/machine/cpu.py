@@ -108,7 +108,7 @@ def optimised_code(assembly: str) -> bytes:
     module = llvm.parse_assembly(assembly)
     module.verify()
     tuning = llvm.create_pipeline_tuning_options(speed_level=OPTIMISED)
-    tuning.loop_vectorization, tuning.slp_vectorization = False, False
+    tuning.loop_vectorization, tuning.slp_vectorization = False, True
     builder = llvm.create_pass_builder(target, tuning)
     builder.getModulePassManager().run(module, builder)
     return bytes(target.emit_object(module))
@@ -144,4 +144,4 @@ def versions() -> str:
     """Versions that machine code depends on besides its assembly."""
     import llvmlite
 
-    return f"python {sys.version_info[:2]}, llvmlite {llvmlite.__version__}, level {LEVEL}, small code"
+    return f"python {sys.version_info[:2]}, llvmlite {llvmlite.__version__}, level {LEVEL}, small code, SLP in loops"

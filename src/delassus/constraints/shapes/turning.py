@@ -36,6 +36,9 @@ OF_FACE = 3
 MERGED = 1.05
 """Square of a way over that of another up to which their ends are in one place."""
 
+HELD = 4.0
+"""Over what turns within a step, the slip up to which a face is held: that of the start doubles it."""
+
 SAME_SIDE = 0.9
 """Cosine of the angle up to which the normal of a contact may turn in a step."""
 
@@ -117,6 +120,14 @@ class Place(NamedTuple):
         return Place(gap, self.tangents, *(chosen(ops, better, x, y) for x, y in zip(other[2:], self[2:], strict=True)))
 
 
+class Centre(NamedTuple):
+    """Of contacts of a face that ``holds`` (1, else 0): where their middle is at the start and halfway (3 each)."""
+
+    holds: Scalar
+    start: Vector
+    halfway: Vector
+
+
 class Offset(NamedTuple):
     """``κ`` (3, m/s) of a contact, and by how much velocities (m/s) are apart at which it is cut, or is not."""
 
@@ -124,62 +135,83 @@ class Offset(NamedTuple):
     distance: Scalar
 
 
-def turning_of(
+class Motion(NamedTuple):
+    """Of a contact over a step, in m/s: by what slips differ from those of ``now`` (2 each), and by what the gap opens.
+
+    ``u`` is by what it opens now, and ``cosine`` that of the angle by which its normal turns.
+    """
+
+    turned: Vector
+    now: Vector
+    opened: Scalar
+    u: Scalar
+    cosine: Scalar
+
+    def slip(self) -> Vector:
+        """Slips over the step."""
+        return [x + y for x, y in zip(self.turned, self.now, strict=True)]
+
+
+def motion_of(
     ops: Ops, h: Scalar, start: Place, end: Place, is_same: Scalar | None, chords: tuple[Chord, Chord | None],
-    belts: tuple[Vector, Vector] | None, alike: Scalar,
-) -> Offset:  # fmt: skip
-    """``κ`` of one contact along its tangents and normal, over a step of ``h`` seconds.
+    belts: tuple[Vector, Vector] | None, centre: Centre | None = None,
+) -> Motion:  # fmt: skip
+    """That of one contact over a step of ``h`` seconds.
 
     ``end`` is the contact at the poses ahead that ``is_same`` (1, or None for certain); where it is not (0), it has the
     normal of the face that both lie on, and both bodies carry the point. Its normal is ``start.normal`` itself where
     that cannot turn. ``chords`` are the paths of both links, None of the world; ``belts`` are velocities of the first's
-    surface over the second's in the world, at the start and halfway.
+    surface over the second's in the world, at the start and halfway. Where a ``centre`` holds, the point halfway goes
+    with it, and turns as the normal does: slips of a face are those of a rigid motion then.
     """
     a, b = chords
     n, x, y, opened = start.normal, start.point, end.point, end.gap - start.gap
+    velocity = a.velocity(x) if b is None else minus(a.velocity(x), b.velocity(x))
+    if b is None:  # open contacts are on the link: what is between the surfaces follows their gap smoothly
+        x, y = (plus_scaled(p.point, p.normal, -0.5 * ops.maximum(p.gap, 0.0)) for p in (start, end))
     if is_same is not None:
         to_a, to_b = a.to_end(ops, x), x if b is None else b.to_end(ops, x)
         opened = ops.select(is_same, opened, dot(end.normal, minus(to_a, to_b)))
         y = chosen(ops, is_same, y, [0.5 * (p + q) for p, q in zip(to_a, to_b, strict=True)])
     middle = [0.5 * (p + q) for p, q in zip(x, y, strict=True)]
-    velocity, way = a.velocity(x), a.way_of(middle)
-    if b is not None:
-        velocity, way = minus(velocity, b.velocity(x)), minus(way, b.way_of(middle))
+    turn = _halfway(ops, start, end)
+    if centre is not None:
+        middle = chosen(ops, centre.holds, plus(centre.halfway, turn(minus(x, centre.start))), middle)
+    way = a.way_of(middle) if b is None else minus(a.way_of(middle), b.way_of(middle))
     slip, halfway = velocity, [(1.0 / h) * c for c in way]
     if belts is not None:  # these move along surfaces
         slip, halfway = plus(slip, belts[0]), plus(halfway, belts[1])
     now, turned = [dot(t, slip) for t in start.tangents], list[Scalar]()
-    for t, own in zip(_tangents_halfway(ops, start, end), now, strict=True):
-        turned.append(dot(t, halfway) - own)
+    for t, own in zip(start.tangents, now, strict=True):
+        turned.append(dot(turn(t), halfway) - own)
     cosine = 1.0 if end.normal is n else dot(n, end.normal)
-    return _cut(ops, turned, now, (1.0 / h) * opened, dot(n, velocity), cosine, alike)
+    return Motion(turned, now, (1.0 / h) * opened, dot(n, velocity), cosine)
 
 
-def _cut(
-    ops: Ops, turned: Sequence[Scalar], now: Sequence[Scalar], opened: Scalar, u: Scalar, cosine: Scalar, alike: Scalar
-) -> Offset:  # fmt: skip
-    """``κ``, from what turns along tangents and slips ``now``, and from rates ``opened`` and ``u`` of the gap."""
-    size, most = (ops.sqrt(dot(x, x) + SQUARE_FLOOR) for x in (turned, now))
-    larger, opens, least = ops.less(most + alike, size), opened - u, ops.minimum(u, 0.0)
+def _cut(ops: Ops, motion: Motion, alike: Scalar, squares: tuple[Scalar, Scalar]) -> Offset:
+    """``κ``, which along tangents is cut as ``squares`` of what turns and slips say (m²/s²)."""
+    size, most = (ops.sqrt(x + SQUARE_FLOOR) for x in squares)
+    opens, least = motion.opened - motion.u, ops.minimum(motion.u, 0.0)
+    larger = ops.less(most + alike, size)
     cut = ops.select(larger, most / ops.select(larger, size, 1.0), 1.0)
     opening = ops.select(ops.less(opens, least - alike), least, opens)
-    turns = 1.0 - ops.less(cosine, SAME_SIDE)
+    turns = 1.0 - ops.less(motion.cosine, SAME_SIDE)
     slides = ops.select(ops.less(alike, size), _size(ops, size - most), NEVER)
-    presses = ops.select(ops.less(opens, 0.0), ops.minimum(_size(ops, opens - least), _size(ops, u)), opens)
+    presses = ops.select(ops.less(opens, 0.0), ops.minimum(_size(ops, opens - least), _size(ops, motion.u)), opens)
     presses = ops.select(ops.less(alike, _size(ops, opens)), presses, NEVER)
-    return Offset([turns * x for x in (*(cut * x for x in turned), opening)], ops.minimum(slides, presses))
+    return Offset([turns * x for x in (*(cut * x for x in motion.turned), opening)], ops.minimum(slides, presses))
 
 
-def _tangents_halfway(ops: Ops, start: Place, end: Place) -> Sequence[Vector]:
-    """Tangents of the start, turned as the normal is halfway."""
+def _halfway(ops: Ops, start: Place, end: Place) -> Callable[[Vector], Vector]:
+    """What turns a vector as the normal of the start turns to where it is halfway."""
     n = start.normal
     if end.normal is n:
-        return start.tangents
+        return lambda x: list(x)
     half = plus(n, end.normal)
     over = 1.0 / ops.sqrt(dot(half, half) + SQUARE_FLOOR)
     half = [over * c for c in half]
     both, part = plus(n, half), 1.0 / (1.0 + dot(n, half))
-    return [plus_scaled(t, both, -part * dot(t, half)) for t in start.tangents]
+    return lambda x: plus_scaled(plus_scaled(x, both, -part * dot(x, both)), half, 2.0 * dot(x, n))
 
 
 class TurningPair:
@@ -207,16 +239,55 @@ class TurningPair:
         """That of each contact, ``κ`` zero where it does not turn, or is apart."""
         ops, belts, out = self.ops, self._belts(), list[Offset]()
         deepest = self._deepest() if self.contact.second is not None and len(self.ends) > 1 else None
+        motions, contacts = list[Motion](), list[tuple[Place, Place, Scalar | None]]()
+        acting = list[Scalar]()
         for e, start in enumerate(self.starts):
             if deepest is None:
                 end, same, is_same = self._by_number(e)
             else:
                 end, same = self._nearest(e, deepest)
                 is_same = same
-            acts = self.touching[e] * self.rotates * ops.maximum(same, self._lies_on_face())
-            kappa, distance = turning_of(ops, self.h, start, end, is_same, self.chords, belts, self.alike)
+            acting.append(self.touching[e] * self.rotates * ops.maximum(same, self._lies_on_face()))
+            contacts.append((start, end, is_same))
+            motions.append(motion_of(ops, self.h, *contacts[-1], self.chords, belts))
+        squares = [(dot(x.turned, x.turned), dot(x.now, x.now)) for x in motions]
+        if self.chords[1] is not None and len(motions) >= OF_FACE:
+            centre = self._centre(motions, acting)
+            motions = [motion_of(ops, self.h, *x, self.chords, belts, centre) for x in contacts]
+            squares = [(dot(x.turned, x.turned), dot(x.now, x.now)) for x in motions]
+            every = [self._sum(acting, x) for x in zip(*squares, strict=True)]
+            squares = [
+                (chosen(ops, centre.holds, every, x)[0], chosen(ops, centre.holds, every, x)[1]) for x in squares
+            ]
+        for acts, motion, own in zip(acting, motions, squares, strict=True):
+            kappa, distance = _cut(ops, motion, self.alike, own)
             out.append(Offset([ops.select(acts, x, 0.0) for x in kappa], ops.select(acts, distance, NEVER)))
         return out
+
+    def _sum(self, acting: Sequence[Scalar], x: Sequence[Scalar]) -> Scalar:
+        """The sum of what is of contacts that act."""
+        return sum((self.ops.select(acts, y, 0.0) for acts, y in zip(acting, x, strict=True)), cast(Scalar, 0.0))
+
+    def _centre(self, motions: Sequence[Motion], acting: Sequence[Scalar]) -> Centre:
+        """Middle of contacts that act: it holds where a face slips by no more than what turns within a step."""
+        ops, (a, b) = self.ops, self.chords
+        assert b is not None
+        slips = self._sum(acting, [dot(x.slip(), x.slip()) for x in motions])
+        turned, n = (
+            self._sum(acting, [dot(x.turned, x.turned) for x in motions]),
+            self._sum(acting, [1.0] * len(acting)),
+        )
+        holds = ops.less(slips, HELD * HELD * turned) * ops.less(OF_FACE - 0.5, n)
+        over = 1.0 / ops.maximum(n, 1.0)
+        start = [over * self._sum(acting, [x.point[c] for x in self.starts]) for c in range(3)]
+        return Centre(
+            holds,
+            start,
+            [
+                0.5 * x + 0.25 * (y + z)
+                for x, y, z in zip(start, a.to_end(ops, start), b.to_end(ops, start), strict=True)
+            ],
+        )
 
     def _by_number(self, e: int) -> tuple[Place, Scalar, Scalar | None]:
         """The contact at the end, and 1 where it is the same one, twice; the second is None where it follows a body."""
@@ -232,17 +303,21 @@ class TurningPair:
 
     def _on_plane(self, start: Place, end: Place) -> Place:
         """A contact at the end with the plane of the start: where planes come with calls, they are those below it."""
-        n, gap = start.normal, start.gap
+        ops, n, gap = self.ops, start.normal, start.gap
+
+        def above(gap: Scalar) -> Scalar:
+            """Height of the surface of the link over the contact point."""
+            return 0.5 * ops.minimum(gap, 0.0)
+
         if isinstance(self.contact.shape, Mesh):  # of many corners another one may have the number
-            corner = plus_scaled(start.point, n, 0.5 * gap)
-            later = self.chords[0].to_end(self.ops, corner)
+            corner = plus_scaled(start.point, n, above(gap))
+            later = self.chords[0].to_end(ops, corner)
             gap = gap + dot(n, minus(later, corner))
-            return Place(gap, end.tangents, n, plus_scaled(later, n, -0.5 * gap))
+            return Place(gap, end.tangents, n, plus_scaled(later, n, -above(gap)))
         if self.contact.ground != "input":
             return end._replace(normal=n)
-        change = 0.5 * (end.gap - gap)
-        opened = dot(n, minus(end.point, start.point)) + change
-        return Place(gap + opened, end.tangents, n, plus_scaled(end.point, n, change - 0.5 * opened))
+        opened = dot(n, minus(end.point, start.point)) + above(end.gap) - above(gap)
+        return Place(gap + opened, end.tangents, n, plus_scaled(end.point, n, above(end.gap) - above(gap + opened)))
 
     def _deepest(self) -> Place:
         """The deepest contact at the end."""

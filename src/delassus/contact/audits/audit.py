@@ -5,7 +5,8 @@ With the velocities ``u = J v⁺ + d`` and impulses ``p``, where ``d`` is ``max(
 - momentum, ``M (v⁺ − v⁻) = Jᵀ p + dt f``;
 - Coulomb's law, ``K_μ ∋ p ⊥ u + s ∈ K_μ*`` with ``s = (0, 0, μ |u_t|)``, in the measure that solvers here are held to,
   ``|ω p − P_K(ω p − u − s)|`` (m/s) with the mean mobility ``ω`` of the contact;
-  torsional and rolling friction are part of one vector with that of the tangents.
+  torsional and rolling friction are part of one vector with that of the tangents. Impulses of such contacts along
+  axes without friction violate it by the velocities that they make.
 
 All other checks are parts of these two in units of their own. Where the law is violated by ``ε``, ``ω p`` and ``u + s``
 are within ``ε`` of a solution: approach, complementarity and cone are then violated by at most ``(1 + μ) ε`` and
@@ -25,12 +26,12 @@ from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.contact.audits.mujoco import Softness, mujoco_step
 from delassus.contact.audits.step import ContactStep
 from delassus.contact.formulations.problem import ContactSolution
-from delassus.contact.scene_parts import HEAVY
 from delassus.contact.solvers.double_double import ROUNDING, cone_distance, de_saxce, natural_map
 from delassus.contact.solvers.registry import TOLERANCE
 from delassus.errors import ConfigurationError
 from delassus.frozen import Explained, Frozen
 from delassus.model.check import check_number
+from delassus.model.kinematics import HEAVY
 from delassus.spatial.rotations import Array
 
 
@@ -177,7 +178,7 @@ def audit(
 
 def _checks(s: ContactStep, soft: Softness | None, tol: float, penetration: float) -> list[Check]:
     """All checks: of each, the tolerance as a velocity is taken to its unit by masses and mobilities."""
-    (p, u), omega, mu = s.in_plane(s.v_after), s.mobility, s.cone
+    (p, u), omega, mu, stray = s.in_plane(s.v_after), s.mobility, s.cone, s.stray
     flat, (pn, un), part = np.array([1.0, 1.0, 0.0]), (p[..., 2], u[..., 2]), (3.0 + mu) * tol
 
     def violation(p: Array, v: Array, mu: Array, offset: Array) -> Array:
@@ -189,9 +190,11 @@ def _checks(s: ContactStep, soft: Softness | None, tol: float, penetration: floa
         """Largest velocity (..., 1) that momentum makes."""
         return np.asarray(np.abs(np.linalg.solve(s.M, r[..., None])).max(axis=-2, initial=0.0))
 
-    law = violation(p, de_saxce(u.reshape(-1, 3), mu.ravel()), mu, s.friction_offset)
+    law = np.hypot(violation(p, de_saxce(u.reshape(-1, 3), mu.ravel()), mu, s.friction_offset), stray)
     friction = violation(p * flat, u * flat, 0.0 * mu, mu * np.maximum(pn, 0.0) + s.friction_offset)
+    friction = np.hypot(friction, stray)
     beyond = cone_distance(p.reshape(-1, 3), mu.ravel()).reshape(pn.shape) - s.friction_offset
+    beyond = np.where(stray > 0.0, np.maximum(beyond, stray / omega), beyond)
     pt, power = np.hypot(p[..., 0], p[..., 1]), (p * u * flat).sum(axis=-1)
     pushed = np.minimum(omega * pt, power / np.where(pt > 0.0, pt, 1.0))
     # momentum, and what it means for energy: the change of ½ vᵀ M v less the work of all forces and impulses

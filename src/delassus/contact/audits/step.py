@@ -55,7 +55,9 @@ class ContactStep(Frozen):
     dt : float
         Time step (s).
     force : (..., nv) array, optional
-        All else that acts, ``τ − c`` and forces of other constraints (N, N m); none by default.
+        All else that acts, ``τ − c`` and forces of other constraints (N, N m); none by default. Of robots in steps of
+        this library that is ``M (v* − v_before) / dt``, ``v*`` after the same step without contacts: their velocity
+        products are those of the mean velocity.
     friction_offset : (..., n) array, optional
         By how much friction may exceed ``μ p_n`` (N s); 0 by default.
     velocity_offset : (..., n, 3) array, optional
@@ -174,27 +176,44 @@ class ContactStep(Frozen):
         """Impulses and velocities (..., n, 3) in the plane of friction and of the velocity ``v`` (..., nv), and normal.
 
         Of patches, all five components of friction are one vector; along it is the first axis. Of others they are as
-        they are. A torque without a length is no friction at all: infinite.
+        they are. What acts where there is no friction is not among them: it is `stray`.
         """
         p, u = self.impulses, self.along(v) + self.velocity_offset
         if not self.is_patch.any() and not self.angular_impulses.any():
             return p, u
-        levers, turning = self._levers[..., 3:], self.angular_impulses
-        scaled = np.where(
-            turning == 0.0, 0.0, np.where(levers > 0.0, turning / np.where(levers > 0, levers, 1), np.inf)
-        )
-        slides = (self.friction > 0.0)[..., None]
-        flat = np.where(slides, p[..., :2], np.where(p[..., :2] == 0.0, 0.0, np.inf))
-        every = np.concatenate([flat, scaled], axis=-1)
+        levers, slides = self._levers[..., 3:], (self.friction > 0.0)[..., None]
+        turning = np.where(levers > 0.0, self.angular_impulses / np.where(levers > 0.0, levers, 1.0), 0.0)
+        every = np.concatenate([np.where(slides, p[..., :2], 0.0), turning], axis=-1)
         spins = (self.J_angular @ np.asarray(v, dtype=float)[..., None])[..., 0].reshape(u.shape)
         moves = np.concatenate([np.where(slides, u[..., :2], 0.0), levers * spins], axis=-1)
         size = np.linalg.norm(every, axis=-1, keepdims=True)
         axis = every / np.where(size > 0.0, size, 1.0)
         along = (axis * moves).sum(axis=-1, keepdims=True)
         across = np.linalg.norm(moves - along * axis, axis=-1, keepdims=True)
-        is_own = np.logical_or(self.is_patch, turning.any(axis=-1))[..., None]
+        is_own = self._has_plane[..., None]
         whole = np.concatenate([size, 0.0 * size, p[..., 2:]], axis=-1)
         return np.where(is_own, whole, p), np.where(is_own, np.concatenate([along, across, u[..., 2:]], axis=-1), u)
+
+    @property
+    def _has_plane(self) -> Array:
+        """Which contacts (..., n) have friction that is more than that of a point, or torques."""
+        return np.asarray(np.logical_or(self.is_patch, self.angular_impulses.any(axis=-1)))
+
+    @cached_property
+    def stray(self) -> Array:
+        """Velocities (..., n) that impulses of patches make where these have no friction (m/s, rad/s).
+
+        Those along tangents without Coulomb's friction, and those about axes without a length.
+        """
+        if not self._has_plane.any():
+            return np.zeros(self.gaps.shape)
+        turns = np.einsum("...ij,...ji->...i", self.J_angular, np.linalg.solve(self.M, self.J_angular.mT))
+        mean = turns.reshape(self.impulses.shape).mean(axis=-1, keepdims=True)
+        torques = np.where(self._levers[..., 3:] > 0.0, 0.0, self.angular_impulses)
+        flat = np.where((self.friction > 0.0)[..., None], 0.0, self.impulses[..., :2])
+        about = np.where(torques == 0.0, 0.0, np.where(mean > 0.0, mean, np.inf) * np.where(torques == 0.0, 1, torques))
+        each = np.concatenate([self.mobility[..., None] * flat, about], axis=-1)
+        return np.where(self._has_plane, np.linalg.norm(each, axis=-1), 0.0)
 
     def along(self, v: ArrayLike) -> Array:
         """Velocities (..., n, 3) of contacts at ``v`` (..., nv) (m/s)."""

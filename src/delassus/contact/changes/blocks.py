@@ -68,6 +68,45 @@ class InertialForces(NamedTuple):
     acts: bool = False
 
 
+class MomentaOfProducts:
+    """What momenta of a step from ``v`` to ``after`` change by, with velocity products of its mean velocity.
+
+    See `delassus.algorithms.contact.changes.products`: stages are what is gained, and what of it has products with
+    ``v``; ``∂r(v⁺ − v, y₂) − Z (∂r(y₂, y₁) − Z ∂r(y₁, 0))``.
+    """
+
+    def __init__(self, scene: SceneChanges, record: StepRecord, v: Array, after: Array, inverse: BlockDiagonal) -> None:
+        first, second = record.gains
+        self.stages = [(after - v, second), (second, first), (first, 0.0 * first)]
+        self._scene, self._record, self._v, self._inverse = scene, record, v, inverse
+        found = [[*zip(*scene.product_changes(record, v, *stage), strict=True)] for stage in self.stages]
+        self.with_q, self.with_v = ([BlockDiagonal([*x[k]]) for x in found] for k in range(2))
+        self._products = BlockDiagonal([*found[-1][2]])
+
+    def of_step(self, free: BlockChanges) -> BlockChanges:
+        """Changes of blocks alone by products of ``v``, with those of the whole step where there are products."""
+        q, v = [*free.momentum_q.kinds], [*free.momentum_v.kinds]
+        for number, kind in enumerate(self._scene.blocks.kinds):
+            if kind.has_products:
+                q[number], v[number] = self.with_q[0].kinds[number], v[number] + self.with_v[0].kinds[number]
+                v[number] = v[number] - self.with_v[-1].kinds[number]
+        return free._replace(momentum_q=BlockDiagonal(q), momentum_v=BlockDiagonal(v))
+
+    def earlier(self, weights: Array) -> Iterator[tuple[int, Array]]:
+        """Numbers of stages but that of the whole step, and what counts their momenta (n, k)."""
+        for number in range(1, len(self.stages)):
+            weights = -self._inverse.times(self._products.T.times(weights))
+            yield number, weights
+
+    def inertial_forces(self, number: int, weights: Array) -> list[InertialForces]:
+        """What masses do in a stage, by weights of momentum (n, k)."""
+        dt, (gained, further) = self._scene.options.dt, self.stages[number]
+        mean, less = self._v + 0.5 * further, 0.5 * further
+        in_motion = self._scene.joint_accelerations(self._record, mean, mean + gained)
+        taken_off = self._scene.joint_accelerations(self._record, less, less)
+        return [InertialForces(*in_motion, -dt * weights, True), InertialForces(*taken_off, dt * weights)]
+
+
 def by_masses(tree: Tree) -> Array:
     """Rates (n, 10) of what payloads add to links, in axes of bodies, with masses whose radii of inertia stay.
 
@@ -117,6 +156,16 @@ class SceneChanges:
                 found[-1][MOMENTUM_Q][self.blocks.moved] = 0.0
                 found[-1][MOMENTUM_V][self.blocks.moved] = -INFINITE * np.eye(6)
         return BlockChanges(*(BlockDiagonal([x[i] for x in found]) for i in range(len(BlockChanges._fields))))
+
+    def product_changes(self, record: StepRecord, v: Array, gained: Array, further: Array) -> Iterator[list[Array]]:
+        """`product_changes` of blocks of each kind that has velocity products, and no loops; zero of others."""
+        for kind, (number, q, of_state) in zip(
+            self.blocks.kinds, self.batches(record.q, v, gained, further), strict=True
+        ):
+            if kind.has_products:
+                yield list(self.kernel(number, "product_changes")(q, *of_state, self.options.dt))
+            else:
+                yield [np.zeros((len(q), kind.tree.nv, kind.tree.nv))] * 3
 
     def batches(self, q: Array, *of_dofs: Array) -> Iterator[tuple[int, Array, list[Array]]]:
         """Of each kind its number, configurations (k, nq) and parts (k, nv) of arrays of degrees of freedom."""

@@ -14,12 +14,57 @@ from typing import Any
 
 import numpy as np
 
-from delassus.algorithms.contact.law import impact, impact_time, turns_alike
+from delassus.algorithms.contact.law import FARTHEST, impact, impact_margins, impact_time, turns_alike
 from delassus.contact.changes.blocks import InertialForces
 from delassus.contact.changes.contacts import cross_matrices, gap_changes, row_changes
 from delassus.contact.changes.record import ImpactRecord
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
+
+
+def _closing(step: Any, v: Array, reached: Array, late: Array) -> tuple[Array, Array, Array]:
+    """Rates at which gaps of contacts (m,) close, and their normal velocities at both ends of a step without them."""
+    options, normal, gaps = step.scene.options, step.J.row(2), -step.record.contacts.depths
+    approach, ahead, moved = (normal.times(x[:, None], step.m)[:, 0, 0] for x in (v, reached, late / options.dt))
+    return np.where(gaps > options.dt * options.tolerance, gaps / options.dt, 0.0) + moved, approach, ahead
+
+
+def _nearest(step: Any, rates: Array, approach: Array, reached: Array, struck: Array) -> float:
+    """Change of a velocity (m/s) at which another contact bounces, or hits blocks that are ``struck``."""
+    options, on = step.scene.options, step.on
+    margins: Any = impact_margins(
+        NUMPY, rates, approach, reached, step.record.contacts.restitution, options.tolerance, options.resting
+    )
+    of_hit, of_bounce = margins
+    is_struck = ((on >= 0) & struck[on]).any(axis=1)
+    nearest = float(np.min(np.minimum(of_bounce, np.where(is_struck, of_hit, FARTHEST)), initial=FARTHEST))
+    return np.inf if nearest == FARTHEST else nearest
+
+
+def distance_of_bounces(step: Any, v: Array, free: Array, late: Array) -> float:
+    """Change of a velocity (m/s) at which an impact is left to be made, from velocities ``v`` to ``free`` (n,).
+
+    By the displacements ``late`` of impacts that were.
+    """
+    found, options, joints = step.record.contacts, step.scene.options, step.scene.blocks.joints
+    if not (found.restitution > 0.0).any():
+        return np.inf
+    falls, of_block = np.ones(len(step.first) - 1), np.repeat(np.arange(len(step.first) - 1), np.diff(step.first))
+    falls[[loop.block for loop in step.loops]] = falls[step.scene.blocks.moved] = 0.0
+    q, tolerance = step.record.q[joints.coordinates] + late[joints.dofs], options.tolerance
+    while True:  # what rests on something that rests
+        path = v + falls[of_block] * (free - v)
+        rates, approach, reached = _closing(step, v, path, late)
+        fast = (found.restitution > 0.0) & (approach < -options.resting)
+        holds = (-found.depths <= options.dt * tolerance) & (reached < -tolerance) & ~fast
+        at_limits = ((q <= joints.lower) & (path[joints.dofs] < -tolerance)) | (
+            (q >= joints.upper) & (path[joints.dofs] > tolerance)
+        )
+        resting = np.concatenate([step.on[holds].ravel(), joints.blocks[at_limits]])
+        resting = resting[resting >= 0]
+        if not falls[resting].any():
+            return _nearest(step, rates, approach, reached, np.zeros(len(falls), bool))
+        falls[resting] = 0.0
 
 
 class ImpactChanges:
@@ -56,17 +101,18 @@ class ImpactChanges:
         self._struck, self._own = struck, np.flatnonzero(within & (of.first >= 0))
         self._earlier = np.flatnonzero(within & (of.first < 0))
 
-    @property
-    def distance(self) -> float:
-        """Change of a velocity (m/s) at which another contact is the first that bounces: it says when the impact is."""
+    def distance(self, free: Array) -> float:
+        """Change of a velocity (m/s) at which other contacts hit or bounce, or another one is the first that does.
+
+        That one says when the impact is. Velocities ``free`` (n,) are those of the step without contacts.
+        """
         step, dt = self._step, self._step.scene.options.dt
-        found, m, normal = step.record.contacts, step.m, step.J.row(2)
+        found, m = step.record.contacts, step.m
+        path = np.where(self._part > 0.0, self._acceleration, self._falls * (free - self.v))
+        rates, approach, reached = _closing(step, self.v, self.v + path, self.late_before)
+        nearest = _nearest(step, rates, approach, reached, self._struck)
         if not len(self._own):
-            return np.inf
-        approach, reached, moved = (
-            normal.times(x[:, None], m)[:, 0, 0] for x in (self.v, self.v + self._acceleration, self.late_before)
-        )
-        rates = np.maximum(moved - found.depths, 0.0) / dt
+            return nearest
         at: Any = impact_time(NUMPY, rates, approach, reached, dt)
         bounces: Any
         _, bounces = impact(NUMPY, rates, approach, reached, found.restitution, step.scene.options.tolerance,
@@ -74,7 +120,7 @@ class ImpactChanges:
         closing = approach + (0.5 + at / dt) * (reached - approach)
         body, times = step.on[:, 0], self._times[step.first[:-1]]
         others = np.isin(body, self._own) & (step.on[:, 1] < 0) & (bounces > 0.0) & (self._first[body] != np.arange(m))
-        return float(np.min(np.abs((at - times[body]) * closing)[others] / dt, initial=np.inf))
+        return min(nearest, float(np.min(np.abs((at - times[body]) * closing)[others] / dt, initial=np.inf)))
 
     def _displaced(self, x: Array) -> Array:
         """Velocities (n, k) by which impacts displace, of those of all blocks: see `end_impact`."""

@@ -122,6 +122,7 @@ class Masses(NamedTuple):
 class StepRecord(NamedTuple):
     """A step: state, joint forces and masses before it, its contacts, problems and position correction.
 
+    ``gains`` (2, n) are those of `delassus.contact.sparse.records.NextState`.
     All in the order of the blocks (`delassus.contact.sparse.blocks.Blocks`).
     """
 
@@ -136,6 +137,7 @@ class StepRecord(NamedTuple):
     problems: list[Problem]
     correction: Correction
     status: SolverStatus
+    gains: Array
 
 
 def record_of(steps: BlockSteps) -> StepRecord | None:
@@ -205,6 +207,7 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     return StepRecord(
         tape.q.copy(), data.progress.start.copy(), state.tau.copy(), asleep, data.links.poses.copy(),
         Masses(*(x.copy() for x in masses)), found, search, problems, correction, steps.status,
+        state.next.gains.copy(),
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.algorithms.contact.modes import NO_DIRECTION, joint_hold, point_mode
+from delassus.algorithms.contact.modes import joint_hold, point_mode
 from delassus.algorithms.contact.problem import JointLaw, PointLaw
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.changes.blocks import BlockDiagonal
@@ -60,57 +60,18 @@ def modes_of(
 ) -> Modes:
     """Modes of contacts at friction coefficients (m,), impulses, velocities and mobilities of rows (m, r).
 
-    Friction of patches has five rows and one round cone. In axes along its direction and across it, it is that of a
-    point: what is across has one law in all directions.
+    Of steps with patches there are six rows, in units of their laws.
     """
-    (m, r), w = impulses.shape, mobilities
-    kinds, axes = [0, 1, 2], np.eye(3)[None]
-    if r > 3:
-        tangents, kinds, axes = [0, 1, 3, 4, 5], [0, 1, 2, 1, 1, 1], np.zeros((m, r, r))
-        mean = 0.5 * w[:, :2].sum(axis=1)  # of a point
-        most = np.maximum(mean, w[:, 3:].max(axis=1, initial=0.0))
-        tried = most[:, None] * impulses[:, tangents] - velocities[:, tangents]  # along both of them
-        axes[np.ix_(range(m), tangents, tangents)], axes[:, 2, 2] = axes_along(tried), 1.0
-        squares, has_direction = axes[:, 0] ** 2, np.linalg.norm(tried, axis=1) > NO_DIRECTION
-        own = squares[:, :2].sum(axis=1) * mean + (squares[:, 3:] * w[:, 3:]).sum(axis=1)
-        size = np.where(has_direction, own, most)
-        impulses, velocities = (
-            np.stack([x[:, 0], np.linalg.norm(x[:, [1, 3, 4, 5]], axis=1), x[:, 2]], axis=1)
-            for x in ((axes @ y[..., None])[..., 0] for y in (impulses, velocities))
-        )
-        w = np.stack([size, size, w[:, 2]], axis=1)
-    found = _point_modes(friction, floors, impulses, velocities, w, smoothing)
-    C, B = (np.broadcast_to(x, (m, 3, 3)) for x in (found.C, found.B))
-    along = np.hstack([columns_of(found.with_friction, m), np.zeros((m, 1))])
-    if r > 3:
-        kept, coupled = np.diagonal(C, axis1=1, axis2=2)[:, kinds], np.tile(np.eye(r), (m, 1, 1))
-        coupled[:, 0, 2] = B[:, 0, 2]
-        C, B, along = kept[..., None] * axes, np.swapaxes(axes, 1, 2) @ coupled, along[:, :1] * axes[:, 0]
-    nearest, floor = float(np.min(found.distance, initial=np.inf)), np.broadcast_to(found.with_floor, m)
-    return Modes(C, B, columns_of(found.D, m)[:, kinds], along, floor, nearest)
-
-
-def axes_along(x: Array) -> Array:
-    """Orthonormal rows (m, k, k), the first ones along vectors (m, k) that have a direction."""
-    size, first = np.linalg.norm(x, axis=1, keepdims=True), np.eye(x.shape[1])[:1]
-    e = np.where(size > NO_DIRECTION, x / np.maximum(size, NO_DIRECTION), first)
-    mirror = e + np.copysign(first, e[:, :1])  # Householder: the first axis becomes −e or e
-    over = 2.0 / (mirror * mirror).sum(axis=1)
-    out = np.eye(x.shape[1]) - over[:, None, None] * mirror[:, :, None] * mirror[:, None, :]
-    out[:, 0] = e
-    return np.asarray(out)
-
-
-def _point_modes(
-    friction: Array, floors: Array, impulses: Array, velocities: Array, mobilities: Array, smoothing: Any
-) -> Any:
-    """Modes of contact points at impulses, velocities and mobilities of rows (m, 3), a `Mode` of arrays."""
-    own = list(mobilities.T)
+    (m, r), own = impulses.shape, list(mobilities.T)
     problem: Any = SimpleNamespace(
-        ops=NUMPY, pyramid=False, own_mobility=own, mobility=[sum(own) / 3.0], G=[[None] * 2 + [x] for x in own]
+        ops=NUMPY, pyramid=False, own_mobility=own, mobility=[sum(own[:3]) / 3.0], G=[[None] * 2 + [x] for x in own]
     )
-    law = PointLaw(0, friction, np.zeros_like(friction), floor=floors)
-    return point_mode(problem, law, list(impulses.T), list(velocities.T), np.ones_like(friction), smoothing)
+    law = PointLaw(0, friction, np.zeros_like(friction), floor=floors, spins=range(3, r))
+    arrays = list(impulses.T), list(velocities.T), np.ones_like(friction)
+    found: Any = point_mode(problem, law, *arrays, smoothing)
+    nearest, floor = float(np.min(found.distance, initial=np.inf)), np.broadcast_to(found.with_floor, m)
+    C, B = (np.broadcast_to(x, (m, r, r)) for x in (found.C, found.B))
+    return Modes(C, B, columns_of(found.D, m), columns_of(found.with_friction, m), floor, nearest)
 
 
 def holds_of(

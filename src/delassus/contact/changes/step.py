@@ -14,7 +14,7 @@ import numpy as np
 from delassus.algorithms.contact.law import TINY, part_beyond
 from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.algorithms.contact.problem import JointLaw
-from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, SceneChanges
+from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, MomentaOfProducts, SceneChanges
 from delassus.contact.changes.collision import contact_changes
 from delassus.contact.changes.contacts import (
     Contacts,
@@ -29,7 +29,7 @@ from delassus.contact.changes.contacts import (
     sides_of,
     spins_of,
 )
-from delassus.contact.changes.impacts import ImpactChanges
+from delassus.contact.changes.impacts import ImpactChanges, distance_of_bounces
 from delassus.contact.changes.loops import LoopBlock, SmoothCounts, settled
 from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.paths import contacts_on_paths, on_paths
@@ -46,7 +46,7 @@ from delassus.contact.changes.response import (
 )
 from delassus.contact.changes.springs import SpringChanges
 from delassus.contact.changes.turning import turning_changes
-from delassus.contact.filters import GEOMETRIC, friction_rates, radius_rates
+from delassus.contact.filters import GEOMETRIC, PAIR_MATERIAL, friction_rates, radius_rates
 from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import COMPRESSION
@@ -139,7 +139,9 @@ class StepChanges:
             w = np.where(parts == 1.0, last.after, before + parts * (last.after - before))
             self.impacts.append(ImpactChanges(self, last.impact, v, w, late))
             v, late = w - last.impact.kick, self.impacts[-1].late
-            self.distance = min(self.distance, self.impacts[-1].distance)
+        free = self._free()
+        nearest = [*(x.distance(free) for x in self.impacts), distance_of_bounces(self, v, free, late)]
+        self.distance = min(self.distance, *nearest)
         self.smoothings = self._smoothings()
         after = record.problems[-1].after.copy()
         self.smooth_shift = np.zeros(self.n)
@@ -148,7 +150,8 @@ class StepChanges:
             after[at] += w - loop.alone
             straight = loop.pushed * (loop.alone - 0.5 * (v[at] + w)) - w
             self.smooth_shift[at] = loop.moved + scene.options.dt * straight
-        self.struck, self.free = v, scene.block_changes(record, v, after)
+        self.struck, self.products = v, MomentaOfProducts(scene, record, v, after, self.inverse)
+        self.free = self.products.of_step(scene.block_changes(record, v, after))
         self.problems = self._solved()
         self.correction = self._correction()
 
@@ -239,6 +242,13 @@ class StepChanges:
         approach = self.J.times(self.record.v[:, None], self.m)[:, 2:3, 0].sum(axis=1)
         fast = (self.record.contacts.restitution > 0.0) & (approach < -self.scene.options.resting)
         return np.where(fast, 0.0, self.smoothing)
+
+    def _free(self) -> Array:
+        """Velocities (n,) after the step without impulses, of blocks without loops."""
+        last = self.record.problems[-1]
+        exerted = self._exerted(last.impulses)
+        np.add.at(exerted[:, 0], self.scene.blocks.joints.dofs, last.joint_impulses)
+        return last.after - self.inverse.times(exerted)[:, 0]
 
     def _exerted(self, impulses: Array) -> Array:
         """What impulses (m, 3) of contacts exert (n, 1)."""
@@ -418,10 +428,15 @@ class StepChanges:
                 dv, start = -free.momentum_v.T.times(weights), (self.struck, record.tau)
                 dv += self.springs.pull(self.struck, problem.after - self.struck, weights, out)
                 inertial += smooth.pull(self.scene, start, problem.after, weights, dv, out, self._with_mass)
+                for stage, own in self.products.earlier(weights):
+                    out.q[:] -= self.products.with_q[stage].T.times(own)
+                    out.tau[:] += dt * own
+                    dv += self.springs.pull(self.struck, self.products.stages[stage][0], own, out)
+                    dv -= self.products.with_v[stage].T.times(own) + self.springs.gained.times(own)
+                    inertial += self.products.inertial_forces(stage, own)
                 for loop in self.loops:
                     weights[loop.at] = 0.0
-                in_motion = self.scene.joint_accelerations(record, self.struck, problem.after)
-                inertial.append(InertialForces(*in_motion, -dt * weights, True))
+                inertial += self.products.inertial_forces(0, weights)
             else:
                 inertial.append(InertialForces(nothing, solved.change, -weights))
                 dv = before + self.M.times(weights)
@@ -471,6 +486,9 @@ class StepChanges:
         arrays = self.scene.detector.arrays
         rule, of_two = GEOMETRIC if name == "restitution" else arrays.friction_rule, arrays.material[colliders, column]
         rates = friction_rates(rule, of_two) if name in ("friction", "restitution") else radius_rates(rule, of_two)
+        if len(arrays.pairs) and name in PAIR_MATERIAL:  # what pairs have of their own is of no collider
+            given = arrays.pairs[colliders[:, 0], colliders[:, 1], PAIR_MATERIAL.index(name)]
+            rates = np.where(given[:, None] >= 0.0, 0.0, rates)
         out = np.zeros((len(which), of_contacts.shape[1]))
         for side in range(2):
             np.add.at(out, np.searchsorted(which, colliders[:, side]), rates[:, side, None] * of_contacts[own])

@@ -32,12 +32,24 @@ from delassus.contact.changes.contacts import (
 from delassus.contact.changes.contacts import along as along_rows
 from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.record import StepRecord, Turning
-from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS
+from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS, ContactArrays
 from delassus.contact.collision.vectors import Vector, along, column, dot, in_frame, in_world, norm, row_of, scaled
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.turning import NONE, along_tangent_halfway, carried, velocity_between
+from delassus.contact.sparse.turning import (
+    HELD,
+    NONE,
+    OF_FACE,
+    along_tangent_halfway,
+    carried,
+    midway,
+    turned_halfway,
+    velocity_between,
+)
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
+
+FLOOR = 1e-150
+"""Velocity (m/s) that none is below but zero."""
 
 ROUNDING = 1e-12
 """Over the time step, the part of the size of the smaller collider by which velocities differ and are alike."""
@@ -71,7 +83,8 @@ class Ends(NamedTuple):
 class Chords(NamedTuple):
     """What offsets follow from: of contacts (n) frames, points and depths at the start, and normals and these ahead.
 
-    Whether they lie on faces; and of their sides (2 n) poses and velocities of surfaces at the start, and poses ahead.
+    Their ``marks`` (n, 3): which side moves, whether they lie on faces, and whether these hold; the middles of those.
+    And of sides (2 n) poses and velocities of surfaces at the start, and poses ahead.
     """
 
     frames: Any
@@ -80,24 +93,70 @@ class Chords(NamedTuple):
     normals: Any
     ends: Any
     end_depths: Any
-    on_faces: Any
+    marks: Any
+    middles: Any
     before: Any
     after: Any
     belts: Any
+
+
+class Faces(NamedTuple):
+    """Pairs of contacts (m,), those that turn, those ``held`` with all of their pair, and middles of these (m, 3)."""
+
+    pairs: Indices
+    turns: Array
+    held: Array
+    middles: Array
+    links: Indices
+
+    @staticmethod
+    def of(found: ContactArrays, turns: Array) -> Faces:
+        """None is held."""
+        pairs = np.unique(found.colliders, axis=0, return_inverse=True)[1].ravel()
+        faces = Faces(pairs, turns, np.zeros(len(pairs)), np.zeros((len(pairs), 3)), found.links)
+        n = np.maximum(faces.sums(np.ones(len(pairs))), 1.0)
+        return faces._replace(middles=np.stack([faces.sums(x) / n for x in found.points.T], axis=1))
+
+    def sums(self, x: Array) -> Array:
+        """Sums (m,) over those of the pair that turn."""
+        return np.asarray(np.bincount(self.pairs, self.turns * x, len(x))[self.pairs], float)
+
+    def held_at(self, H: Array, now: Array) -> Faces:
+        """Those held at slips ``H`` over the step, and ``now``."""
+        slips, turned = (self.sums((x[:, :2] ** 2).sum(axis=1)) for x in (H, H - now))
+        held = (slips <= HELD * HELD * turned) & (self.sums(np.ones(len(H))) >= OF_FACE)
+        return self._replace(held=self.turns * held * (self.links >= 0).all(axis=1))
+
+    def summed(self, rows: RowParts) -> RowParts:
+        """Sums of rows over those of the pair."""
+        parts = list[Array]()
+        for side, part in zip(rows.sides, rows.parts, strict=True):
+            total = np.zeros((len(self.pairs), *part.shape[1:]))
+            np.add.at(total, self.pairs[side.contact], part)
+            parts.append(total[self.pairs[side.contact]])
+        return RowParts(rows.sides, parts)
 
 
 @compiled
 def find_chords(n: int, dt: float, chords: Chords, out: Array) -> None:
     """``H`` of contacts: slips along both tangents halfway, and what gaps change by (m/s)."""
     for k in range(n):
-        frame, start, end = chords.frames[k], row_of(chords.starts, k), row_of(chords.ends, k)
-        change, normal, a, b = chords.depths[k] - chords.end_depths[k], row_of(chords.normals, k), 2 * k, 2 * k + 1
-        if chords.on_faces[k] > 0.0:
+        frame, normal, a, b = chords.frames[k], row_of(chords.normals, k), 2 * k, 2 * k + 1
+        start = midway(row_of(chords.starts, k), column(frame, 2), -chords.depths[k], chords.marks[k, 0])
+        end = midway(row_of(chords.ends, k), normal, -chords.end_depths[k], chords.marks[k, 0])
+        change = chords.depths[k] - chords.end_depths[k]
+        if chords.marks[k, 1] > 0.0:
             to_a = carried(start, chords.before[a], chords.after[a])
             to_b = carried(start, chords.before[b], chords.after[b])
             end, change = scaled(0.5, along(to_a, 1.0, to_b)), dot(normal, along(to_a, -1.0, to_b))
         x, half = scaled(0.5, along(start, 1.0, end)), along(column(frame, 2), 1.0, normal)
         half = scaled(1.0 / norm(half), half)
+        if chords.marks[k, 2] > 0.0:
+            middle = row_of(chords.middles, k)
+            later = carried(middle, chords.before[a], chords.after[a])
+            later = along(later, 1.0, carried(middle, chords.before[b], chords.after[b]))
+            arm = turned_halfway(along(start, -1.0, middle), column(frame, 2), half)
+            x = along(along(scaled(0.5, middle), 0.25, later), 1.0, arm)
         u = along(side_velocity(a, x, dt, chords), -1.0, side_velocity(b, x, dt, chords))
         for c in range(2):
             out[k, c] = along_tangent_halfway(column(frame, c), column(frame, 2), half, u)
@@ -122,28 +181,38 @@ def turning_changes(
     m, at = len(found.points), np.flatnonzero(turning.later != NONE)
     ends = _found_ahead(scene, record, turning, at)
     H, by_T, by_E = np.zeros((m, 3)), np.zeros((m, 2, 3, 6)), np.zeros((m, 2, 3, 6))
-    H[at], by_T[at], by_E[at] = _chords(scene, record, turning, start, ends, at)
     points, turns = found.points.copy(), np.zeros((m, 1, 1))
     points[at], turns[at] = ends.points, 1.0
     now = J.times(v[:, None], m)[..., 0]
     now[:, :2] += found.surface_velocities
+    faces = Faces.of(found, turns[:, 0, 0])
+    H[at], by_T[at], by_E[at] = _chords(scene, record, turning, start, ends, at, faces)
+    faces = faces.held_at(H, now)
+    if faces.held.any():
+        H[at], by_T[at], by_E[at] = _chords(scene, record, turning, start, ends, at, faces)
     alike = np.maximum(ALIKE, ROUNDING / dt * scene.detector.arrays.shapes[found.colliders, RADIUS].min(axis=1))
-    kept, cut, offsets, distances = _cuts(H, now, alike)
+    kept, cut, shared, offsets, distances = _cuts(H, now, alike, faces)
     near = alike + SAME * (np.abs(H) + np.abs(now)).max(axis=1)
     known = np.ones(m, bool)
     known[at] = ends.known & (np.abs(offsets - turning.found).max(axis=1) < near)[at]
-    kept, cut = turns * kept, turns * (cut - kept)
+    kept, cut, shared = turns * kept, turns * (cut - kept), [turns[:, :, 0] * x for x in shared]
     sides, with_q, with_v = sides_of(found.links, points, scene.blocks, scene.supports, turning.ahead), [], []
     moves = zip(*map(mobility.of_sides, _moves(scene, record)), strict=True)
     for side, ahead, (A, B) in zip(contacts.sides, sides, moves, strict=True):
         which = side.contact, side.second
         of_end = by_E[which] @ ahead.G
-        with_q.append(kept[side.contact] @ (by_T[which] @ side.G + of_end @ A))
-        with_v.append(kept[side.contact] @ of_end @ B)
+        with_q.append(by_T[which] @ side.G + of_end @ A)
+        with_v.append(of_end @ B)
     of_start = row_changes(contacts, [v[side.dofs] for side in contacts.sides])
+
+    def changes(of_chords: RowParts, of_start: RowParts) -> RowParts:
+        cuts = of_chords.mapped(shared[0][:, None]).plus(of_start.mapped((shared[1] - shared[0])[:, None]))
+        cuts = faces.summed(cuts).mapped(shared[2][:, :, None])
+        return of_chords.mapped(kept).plus(of_start.mapped(cut)).plus(cuts)
+
     return TurningChanges(
-        RowParts(contacts.sides, with_q).plus(of_start.mapped(cut)),
-        RowParts(contacts.sides, with_v).plus(J.mapped(cut)),
+        changes(RowParts(contacts.sides, with_q), of_start),
+        changes(RowParts(contacts.sides, with_v), J),
         known,
         np.where(turns[:, 0, 0] > 0.0, distances, np.inf),
     )
@@ -180,7 +249,7 @@ def _found_ahead(scene: SceneChanges, record: StepRecord, turning: Turning, at: 
 
 
 def _chords(
-    scene: SceneChanges, record: StepRecord, turning: Turning, start: Coupling, ends: Ends, at: Indices
+    scene: SceneChanges, record: StepRecord, turning: Turning, start: Coupling, ends: Ends, at: Indices, faces: Faces
 ) -> tuple[Array, Array, Array]:
     """``H`` (n, 3), and changes (n, 2, 3, 6) along twists of both links at the contact, and at that ahead."""
     found, n, colliders = record.contacts, len(at), record.contacts.colliders[at]
@@ -188,7 +257,10 @@ def _chords(
     before, after = (T[colliders] for T in (record.search.world, _world_ahead(scene, record, turning)))
     belts = (before[..., :3] @ material[..., None])[..., 0]
     own = frames, x, found.depths[at], ends.normals, ends.points, ends.depths
-    numbers = *own, 1.0 * (turning.later[at] < NONE), before, after, belts
+    on_faces, middles = 1.0 * (turning.later[at] < NONE), faces.middles[at]
+    moving = np.where(found.links[at, 1] < 0, 1.0, np.where(found.links[at, 0] < 0, -1.0, 0.0))
+    marks = np.stack([moving, on_faces, faces.held[at]], axis=1)
+    numbers = *own, marks, middles, before, after, belts
     chords = Chords(*[np.zeros((n, 4, *part.shape[1:]), DUALS) for part in numbers])
     for dual, part in zip(chords, numbers, strict=True):
         dual["x"] = part[:, None]
@@ -202,8 +274,11 @@ def _chords(
         chords.before["changes"][:, side, side, ..., :6] = _twisted(before[:, side], x)
         chords.after["changes"][:, 2 + side, side, ..., :6] = _twisted(after[:, side], ends.points)
         chords.belts["changes"][:, side, side, :, 3:6] = -cross_matrices(belts[:, side])
-    flat = [part.reshape(-1, *part.shape[2:]) for part in chords[:7]]
-    flat += [part.reshape(-1, *part.shape[3:]) for part in chords[7:]]
+    chords.middles["changes"][:, 0, ..., :6] = np.concatenate(
+        [np.broadcast_to(np.eye(3), (n, 3, 3)), -cross_matrices(middles - x)], axis=2
+    )
+    flat = [part.reshape(-1, *part.shape[2:]) for part in chords[:8]]
+    flat += [part.reshape(-1, *part.shape[3:]) for part in chords[8:]]
     out: Any = np.zeros((4 * n, 3), DUALS)
     find_chords(4 * n, scene.options.dt, Chords(*flat), out)
     changes = np.swapaxes(out["changes"][..., :6].reshape(n, 2, 2, 3, 6), 0, 1)
@@ -219,17 +294,32 @@ def _twisted(T: Array, about: Array) -> Array:
     return out
 
 
-def _cuts(H: Array, now: Array, alike: Array) -> tuple[Array, Array, Array, Array]:
-    """How ``κ`` changes with ``H − u`` and with ``u`` (m, 3, 3 each), ``κ``, and distances (m,) of where it is cut."""
+def _cuts(H: Array, now: Array, alike: Array, faces: Faces) -> tuple[Array, Array, list[Array], Array, Array]:
+    """How ``κ`` changes with ``H − u`` and with ``u`` (m, 3, 3 each), ``κ``, and distances (m,) of where it is cut.
+
+    Of faces that are held, which are cut by one factor, it changes with sums over contacts of a pair, too: with what
+    the first two of the third (m, 3 each) make of ``H − u`` and of ``u``, as its last one says.
+    """
     m, raw = len(H), H - now
-    kept, cut, out = np.zeros((m, 3, 3)), np.zeros((m, 3, 3)), raw.copy()
-    size, most = (np.linalg.norm(x[:, :2], axis=1) for x in (raw, now))
+    kept, cut, out, shared = np.zeros((m, 3, 3)), np.zeros((m, 3, 3)), raw.copy(), [np.zeros((m, 3)) for _ in range(3)]
+    squares = [(x[:, :2] ** 2).sum(axis=1) for x in (raw, now)]
+    size, most = (np.sqrt(np.where(faces.held > 0.0, faces.sums(x), x)) for x in squares)
     kept[:, [0, 1, 2], [0, 1, 2]] = 1.0
-    k = np.flatnonzero(size > most + alike)
+    larger = size > most + alike
+    k = np.flatnonzero(larger & (faces.held == 0.0))
     unit, along_now = raw[k, :2] / size[k, None], now[k, :2] / np.where(most > 0.0, most, 1.0)[k, None]
     out[k, :2] = most[k, None] * unit
     kept[k, :2, :2] = (most[k] / size[k])[:, None, None] * (np.eye(2) - unit[:, :, None] * unit[:, None])
     cut[k, :2, :2] = unit[:, :, None] * along_now[:, None]
+    k = np.flatnonzero(larger & (faces.held > 0.0))
+    part = (most[k] / size[k])[:, None]
+    out[k, :2] = part * raw[k, :2]
+    kept[k, :2, :2] = part[:, None] * np.eye(2)
+    shared[0][k, :2], shared[1][k, :2] = (
+        -raw[k, :2] / size[k, None] ** 2,
+        now[k, :2] / np.maximum(most[k, None], FLOOR) ** 2,
+    )
+    shared[2][k, :2] = out[k, :2]
     opens, u = raw[:, 2], now[:, 2]
     least = np.minimum(u, 0.0)
     slides = np.where(size > alike, np.abs(size - most), np.inf)
@@ -237,7 +327,7 @@ def _cuts(H: Array, now: Array, alike: Array) -> tuple[Array, Array, Array, Arra
     presses = np.where(np.abs(opens) > alike, presses, np.inf)
     below = opens < least - alike
     out[below, 2], kept[below, 2, 2], cut[below, 2, 2] = least[below], 0.0, 1.0 * (u[below] < 0.0)
-    return kept, cut, out, np.minimum(slides, presses)
+    return kept, cut, shared, out, np.minimum(slides, presses)
 
 
 def _moves(scene: SceneChanges, record: StepRecord) -> tuple[BlockDiagonal, BlockDiagonal]:

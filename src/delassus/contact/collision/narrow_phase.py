@@ -1,7 +1,8 @@
 """Contacts at given poses, from poses of links to arrays of contacts, in one compiled function.
 
 Those of spheres and capsules with each other, of spheres with boxes and cylinders are distances of points and segments,
-less radii. Of shapes A and B, ``n`` points from the core of B to that of A; the contact is midway between the surfaces.
+less radii. Of shapes A and B, ``n`` points from the core of B to that of A; the contact is midway between the
+surfaces, of an open one with the world on that of the body that moves.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from delassus.compiler.jit.compile import compiled
 from delassus.compiler.jit.loop_ops import emitted
 from delassus.constraints.shapes import nearest_points
 from delassus.contact.collision.colliders import (
+    ANCHORED,
     BOX,
     CAPSULE,
     CYLINDER,
@@ -48,7 +50,7 @@ from delassus.contact.collision.vectors import (
     scaled,
     write,
 )
-from delassus.contact.filters import friction_of, radius_of
+from delassus.contact.filters import friction_of, given_or, radius_of
 from delassus.spatial.rotations import Array
 
 from_block: Callable[[Vector, Vector, float], tuple[float, Vector]] = emitted(nearest_points.from_block)
@@ -156,10 +158,23 @@ def touch(a: Solid, b: Solid, most: float, colliders: Colliders, memory: PairMem
         m = surface_pair(a, b, colliders, most, memory, out, m)
     else:
         m = convex_pair(a, b, hulls, most, work, out, m)
+    on_what_moves(a, b, out, first, m)
     if turned:
         for r in range(first, m):
             out[r, 4], out[r, 5], out[r, 6] = -out[r, 4], -out[r, 5], -out[r, 6]
     return m - first
+
+
+@compiled
+def on_what_moves(a: Solid, b: Solid, out: Array, begin: int, end: int) -> None:
+    """Move open contacts with what is anchored, midway between the surfaces, onto the body that moves.
+
+    There they are when their gap is closed, so that impulses have the arms of then.
+    """
+    side = 0.5 * (b.shape[ANCHORED] - a.shape[ANCHORED])
+    for r in range(begin, end):
+        for c in range(3):
+            out[r, 1 + c] += side * max(-out[r, 7], 0.0) * out[r, 4 + c]
 
 
 @compiled
@@ -181,6 +196,10 @@ def unpack(begin: int, end: int, colliders: Colliders, space: Workspace, contact
         restitution = math.sqrt(material[i, 4] * material[j, 4])
         torsional = radius_of(colliders.friction_rule, material[i, 5], material[j, 5])
         rolling = radius_of(colliders.friction_rule, material[i, 6], material[j, 6])
+        if colliders.pairs.shape[0] > 0:
+            friction = given_or(colliders.pairs[i, j, 0], friction)
+            torsional = given_or(colliders.pairs[i, j, 1], torsional)
+            rolling = given_or(colliders.pairs[i, j, 2], rolling)
         for k in range(space.ends[pair], space.ends[pair + 1]):
             found = space.found[MOST_CONTACTS * pair + k - space.ends[pair]]
             contacts.colliders[k, 0], contacts.links[k, 0] = i, int(colliders.shapes[i, LINK])

@@ -36,7 +36,7 @@ from delassus.contact.collision.colliders import (
     Solid,
     Workspace,
 )  # fmt: skip
-from delassus.contact.collision.narrow_phase import most_gap, touch
+from delassus.contact.collision.narrow_phase import most_gap, on_what_moves, touch
 from delassus.contact.collision.patches import patch_along
 from delassus.contact.collision.support import core_gap, face_normal, is_round, number_of_faces
 from delassus.contact.collision.surfaces import pass_edge
@@ -324,6 +324,7 @@ def end_of_path(k: int, least: float, most: float, paths: Paths) -> int:
     if changed:
         a, b = Solid(shapes[i], space.work.poses[0]), Solid(shapes[j], space.work.poses[1])
         made = patch_along(a, b, colliders.hulls, n, depth, most, space.work)
+        on_what_moves(a, b, later, 0, made)
     side, hulls = 0 if is_round(shapes[i]) else 1, colliders.hulls
     solid = Solid(shapes[space.pairs[k, side]], space.work.poses[side])
     for r in range(count if made == 0 else 0):

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from delassus.algorithms.contact.mean_products import has_products
 from delassus.constraints import Constraint, SpringDamper, bounded_joints
 from delassus.constraints.joint_rows import BoundedJoint
 from delassus.contact.filters import moved_links
@@ -58,6 +59,8 @@ class BodyGroup:
         Those of the tree's blocks, as loops.
     smooth_tree : Tree
         That of smooth motion: without joints' springs that steps of ``dt`` take implicitly.
+    has_products : bool
+        Whether velocity products of the mean velocity of a step act, see `mean_products`.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class BodyGroup:
     ) -> None:  # fmt: skip
         self.tree, self.links, self.is_free, self.springs = tree, links, is_free, tuple(springs)
         self.smooth_tree = without_springs(tree, stiff_joints(tree, dt)) if loops else tree
+        self.has_products = not is_free and not loops and has_products(tree, range(tree.n_links))
         self.loops, self.loop_numbers = tuple(c for c, _ in loops), [number for _, number in loops]
 
     def compile(self, what: str, passive: Passive = "none") -> Kernel:
@@ -73,7 +77,7 @@ class BodyGroup:
         if self.is_free:
             body = replace(free_body(1.0, np.ones(3)), inertias=np.zeros((1, 6, 6)), gravity=self.tree.gravity)
             return compile_kernel(body, (), what, payloads=body.link_names)
-        if what in ("position_update", "constraint_errors", "inertia_changes"):
+        if what in ("position_update", "bias_force_change", "constraint_errors", "inertia_changes"):
             return compile_kernel(self.tree, self.loops, what)
         if what == "inertial_forces":  # from weights of joint forces to those of what is added to inertias
             tree, added = self._with_added_inertias()

@@ -76,20 +76,12 @@ def analyse(n: int, graph: Graph) -> int:
 
 @compiled
 def factorise(n: int, graph: Graph, V: Array) -> bool:
-    """``A = L U`` in place, ``U`` with a unit diagonal; ``size`` is that of positions. False where a pivot vanishes."""
+    """``A = L U`` in place, ``U`` with a unit diagonal, that of ``L`` as reciprocals. False where a pivot vanishes."""
     size, start, rows, where = graph.size, graph.start, graph.fill, graph.where
     for k in range(n):
         m, D = size[k], where[k * n + k]
-        for c in range(m):  # the diagonal block
-            pivot = V[D + c * m + c]
-            if not abs(pivot) > 0.0:
-                return False
-            pivot = 1.0 / pivot
-            for d in range(c + 1, m):
-                V[D + d * m + c] *= pivot
-                x = V[D + d * m + c]
-                for r in range(c + 1, m):
-                    V[D + d * m + r] -= x * V[D + c * m + r]
+        if not (factorise_six(V, D) if m == 6 else factorise_block(V, D, m)):
+            return False
         for a in range(start[k], start[k + 1]):
             i = rows[a]
             h, X, Z = size[i], where[i * n + k], where[k * n + i]
@@ -103,7 +95,7 @@ def factorise(n: int, graph: Graph, V: Array) -> bool:
                         V[X + c * h + r] -= x * V[X + d * h + r]
             for c in range(h):  # Z ← L⁻¹ Z
                 for d in range(m):
-                    V[Z + c * m + d] /= V[D + d * m + d]
+                    V[Z + c * m + d] *= V[D + d * m + d]
                     x = V[Z + c * m + d]
                     for r in range(d + 1, m):
                         V[Z + c * m + r] -= x * V[D + d * m + r]
@@ -116,6 +108,34 @@ def factorise(n: int, graph: Graph, V: Array) -> bool:
                     minus_six(V, where[i * n + j], A, where[k * n + j])
                 else:
                     minus(V, where[i * n + j], A, where[k * n + j], m, size[i], size[j])
+    return True
+
+
+@compiled
+def factorise_block(V: Array, D: int, m: int) -> bool:
+    """`factorise` of the m × m block at ``D``."""
+    for c in range(m):
+        pivot = V[D + c * m + c]
+        if not abs(pivot) > 0.0:
+            return False
+        pivot = 1.0 / pivot
+        V[D + c * m + c] = pivot
+        for d in range(c + 1, m):
+            V[D + d * m + c] *= pivot
+            x = V[D + d * m + c]
+            for r in range(c + 1, m):
+                V[D + d * m + r] -= x * V[D + c * m + r]
+    return True
+
+
+@inlined
+def factorise_six(V: Array, D: int) -> bool:
+    """`factorise` of the 6 × 6 block at ``D``, a column at a time."""
+    for c in range(6):
+        forward_six(V, D, V, D + 6 * c, c)
+        if not abs(V[D + 7 * c]) > 0.0:
+            return False
+        V[D + 7 * c] = 1.0 / V[D + 7 * c]
     return True
 
 
@@ -210,18 +230,31 @@ def divide_six(V: Array, D: int, X: int, Z: int) -> None:
             s5 -= x * V[a + 5]
         V[t], V[t + 1], V[t + 2], V[t + 3], V[t + 4], V[t + 5] = s0, s1, s2, s3, s4, s5
     for c in range(6):
-        forward_six(V, D, V, Z + 6 * c)
+        forward_six(V, D, V, Z + 6 * c, 6)
 
 
 @inlined
-def forward_six(V: Array, D: int, x: Array, t: int) -> None:
-    """``L⁻¹`` times six numbers, in place."""
-    s0 = x[t] / V[D]
-    s1 = (x[t + 1] - s0 * V[D + 1]) / V[D + 7]
-    s2 = (x[t + 2] - s0 * V[D + 2] - s1 * V[D + 8]) / V[D + 14]
-    s3 = (x[t + 3] - s0 * V[D + 3] - s1 * V[D + 9] - s2 * V[D + 15]) / V[D + 21]
-    s4 = (x[t + 4] - s0 * V[D + 4] - s1 * V[D + 10] - s2 * V[D + 16] - s3 * V[D + 22]) / V[D + 28]
-    s5 = (x[t + 5] - s0 * V[D + 5] - s1 * V[D + 11] - s2 * V[D + 17] - s3 * V[D + 23] - s4 * V[D + 29]) / V[D + 35]
+def forward_six(V: Array, D: int, x: Array, t: int, c: int) -> None:
+    """First ``c`` steps of ``L⁻¹`` times six numbers, in place."""
+    s0, s1, s2, s3, s4, s5 = x[t], x[t + 1], x[t + 2], x[t + 3], x[t + 4], x[t + 5]
+    if c > 0:
+        s0 *= V[D]
+        s1, s2, s3 = s1 - s0 * V[D + 1], s2 - s0 * V[D + 2], s3 - s0 * V[D + 3]
+        s4, s5 = s4 - s0 * V[D + 4], s5 - s0 * V[D + 5]
+    if c > 1:
+        s1 *= V[D + 7]
+        s2, s3, s4, s5 = s2 - s1 * V[D + 8], s3 - s1 * V[D + 9], s4 - s1 * V[D + 10], s5 - s1 * V[D + 11]
+    if c > 2:
+        s2 *= V[D + 14]
+        s3, s4, s5 = s3 - s2 * V[D + 15], s4 - s2 * V[D + 16], s5 - s2 * V[D + 17]
+    if c > 3:
+        s3 *= V[D + 21]
+        s4, s5 = s4 - s3 * V[D + 22], s5 - s3 * V[D + 23]
+    if c > 4:
+        s4 *= V[D + 28]
+        s5 -= s4 * V[D + 29]
+    if c > 5:
+        s5 *= V[D + 35]
     x[t], x[t + 1], x[t + 2], x[t + 3], x[t + 4], x[t + 5] = s0, s1, s2, s3, s4, s5
 
 
@@ -248,7 +281,7 @@ def substitute(n: int, graph: Graph, V: Array, x: Array, k: int) -> None:
         m, D, f = size[p], where[p * n + p], first[p]
         for c in range(m):
             for j in range(k):
-                x[(f + c) * k + j] /= V[D + c * m + c]
+                x[(f + c) * k + j] *= V[D + c * m + c]
             for r in range(c + 1, m):
                 for j in range(k):
                     x[(f + r) * k + j] -= V[D + c * m + r] * x[(f + c) * k + j]

@@ -129,6 +129,37 @@ def free_motion_of_robots(model: Model, data: Data, options: Options, with_sprin
 
 
 @compiled
+def take_mean_products(model: Model, data: Data, options: Options) -> None:
+    """Let velocity products of the mean velocity of the step act on the ``target`` of robots.
+
+    See `delassus.algorithms.contact.mean_products`. To those of the start they add ``−h/2 (∂c/∂v) y``, by two
+    iterations for what velocities gain; nothing where nothing moves. Until the step ends, ``shift`` is free for gains,
+    and ``next.v`` for those forces.
+    """
+    bodies, state, gains, begin = data.bodies, data.state, data.state.next.gains, data.bodies.first[model.free[1]]
+    moves = False
+    for c in range(begin, state.v.size):
+        gains[0, c] = gains[1, c] = state.shift[c] = state.target[c] - state.v[c]
+        state.next.v[c] = 0.0
+        moves = moves or state.v[c] != 0.0
+    for turn in range(2 if moves else 0):
+        for k in range(model.motions.shape[0]):
+            call = model.motions[k]
+            if call[13] != 0:
+                call_at(call[13], call[1], (call[14], call[15], call[16], call[17]))
+        for b in range(model.free[1], bodies.at.size):
+            f, m = bodies.first[b], bodies.first[b + 1] - bodies.first[b]
+            for c in range(m if bodies.loop_rows[b] == 0 else 0):
+                further, row = 0.0, bodies.at[b] + c * m
+                for r in range(m):
+                    further -= 0.5 * options.dt * bodies.inverse[row + r] * state.next.v[f + r]
+                if turn == 0:
+                    gains[1, f + c] = state.shift[f + c] = gains[0, f + c] + further
+                else:
+                    state.target[f + c] += further
+
+
+@compiled
 def rotation_of(x: float, y: float, z: float, w: float, T: Array) -> None:
     """Rotation of a quaternion into a pose."""
     T[0, 0], T[0, 1], T[0, 2] = 1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)

@@ -49,7 +49,9 @@ class Tuning(NamedTuple):
     sweeps_before_newton: int = 60
     """Most sweeps before Newton's method."""
     residual_for_newton: float = 1e-4
-    """Residual over `Options.speed` below which Newton's method begins earlier."""
+    """Residual over `Options.speed` below which Newton's method begins earlier, where sweeps are slow."""
+    slow_sweeps: float = 0.3
+    """Ratio of a residual to that of the check before from which on sweeps are slow."""
     sweeps_after_part: int = 10
     """Sweeps between two parts that Newton's method solves, the first ones."""
     sweeps_after_late_part: int = 100
@@ -76,7 +78,7 @@ class Tuning(NamedTuple):
     """Least ``δ``."""
     largest_delta: float = 0.3
     """Largest ``δ``."""
-    delta_ratio: float = 10.0
+    delta_ratio: float = 3.0
     """Ratio of one ``δ`` to the next."""
     max_steps_a_centre: int = 10
     """Most compliant steps at one ``c``."""
@@ -263,13 +265,8 @@ def assemble(bodies: Bodies, rows: Rows, work: Work, entries: int) -> None:
 @compiled
 def choose_part(rows: Rows, work: Work, islands: Islands, k: int, worst: float) -> None:
     """Part of an island: groups on bodies whose groups are above ``worst``, and all blocks that these are on."""
-    begin, end, members, part, local = (
-        islands.member_ends[k],
-        islands.member_ends[k + 1],
-        islands.members,
-        work.part,
-        work.graph.local,
-    )
+    begin, end = islands.member_ends[k], islands.member_ends[k + 1]
+    members, part, local = islands.members, work.part, work.graph.local
     for e in range(begin, end):
         i = members[e]
         local[rows.a[i]] = 0
@@ -456,11 +453,12 @@ def solve_island(
             before = accelerated(bodies, rows, islands, k, v, before)
             done += 1
             if done == 1 or before <= goal * goal or (done - begun) % TUNING.sweeps_a_check == 0:
-                residual = residual_of(bodies, rows, islands, k, v)
+                last, residual = residual, residual_of(bodies, rows, islands, k, v)
                 if goal < residual <= tolerance:
                     moving = is_moving(bodies, islands, k, v, TUNING.moving_threshold * tolerance)
                     enough = tolerance if moving else goal
-                if residual <= enough or (residual < TUNING.residual_for_newton * options.speed and done > 1):
+                slow = done > 1 and (residual > TUNING.slow_sweeps * last or residual <= tolerance)  # or at rest
+                if residual <= enough or (slow and residual < TUNING.residual_for_newton * options.speed):
                     break
         most = TUNING.sweeps_after_part if count < TUNING.compliant_rounds else TUNING.sweeps_after_late_part
         if residual < best:

@@ -66,10 +66,14 @@ class LoopState(NamedTuple):
 
 
 class NextState(NamedTuple):
-    """State at the end of the step."""
+    """State at the end of the step; and ``gains`` (2, n), what velocities of robots gain in it without contacts.
+
+    By velocity products of the start, then of a first mean velocity.
+    """
 
     q: Array
     v: Array
+    gains: Array
 
 
 NOT_STRUCK = -1.0
@@ -381,6 +385,7 @@ class Model(NamedTuple):
 
     Calls are the address of a kernel, the number of blocks, and addresses of arrays: of `joint_space_motion` and of
     `position_update` one for each kind of blocks but free bodies, which have one of `position_update` together.
+    ``motions`` end with the call of `bias_force_change`, zero of what has no velocity products, or loops.
     ``size`` is the largest distance (m) of a point of a collider from the origin of its link, ``margin`` that of
     `find_contacts`, ``length`` (m) what turns and slides of joints compare by. ``springs`` change with controls.
     """

@@ -18,7 +18,7 @@ Where no impulses act, the block moves once more: loops stay closed, and product
 motion. A part ``φ = ρ / (1 + ρ)``, ``ρ = Σ (κ + h d Σ w² / I)``, of what springs do to velocities is there from the
 start, and the rest is done by forces that are held over the step. So soft ones have the force of the mean position,
 for which ``(1 − φ) h² k w·v / 2`` comes to what acts; stiff ones move positions by ``h v⁺``, as in trees. Of springs
-and damping of joints in loops those are implicit that sub-steps would have to follow (`STIFF`).
+and damping of joints in loops those are implicit that sub-steps would have to follow (`law.TUNING`).
 
 Source: Newmark 1959; the choice of ``α`` and ``β`` is ours.
 """
@@ -44,9 +44,6 @@ from delassus.model.tree import Tree
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
-STIFF = 0.25
-"""Rate of a joint's spring and damping over a step, ``h √(k / I) + h d / I``, up to which sub-steps follow it."""
-
 
 class Pull(NamedTuple):
     """What a spring acts on: its ratio to each degree of freedom; of joints alone its stiffness and damping.
@@ -62,11 +59,11 @@ class Pull(NamedTuple):
 
 
 def stiff_joints(tree: Tree, dt: float) -> list[int]:
-    """Joints whose springs and damping sub-steps of a time step would have to follow; see `STIFF`."""
+    """Joints whose springs and damping sub-steps of a time step would have to follow; see `law.TUNING`."""
     usual, out = usual_inertias(tree), list[int]()
     for i, (joint, at) in enumerate(zip(tree.joints, tree.v_slices, strict=True)):
         rates = dt * np.sqrt(joint.stiffness / usual[at]) + dt * joint.damping / usual[at]
-        if (joint.nq == joint.nv or not joint.stiffness.any()) and rates.max(initial=0.0) > STIFF:
+        if (joint.nq == joint.nv or not joint.stiffness.any()) and rates.max(initial=0.0) > law.TUNING.stiff:
             out.append(i)
     return out
 

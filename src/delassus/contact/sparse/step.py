@@ -35,7 +35,7 @@ from delassus.contact.sparse.impact import (
     make_safe,
 )
 from delassus.contact.sparse.loops import add_smooth_motion, find_pushed, gains_energy, loops_open
-from delassus.contact.sparse.motion import free_motion_of_robots, start_correction, update_positions
+from delassus.contact.sparse.motion import free_motion_of_robots, start_correction, take_mean_products, update_positions
 from delassus.contact.sparse.newton import TOO_SMALL
 from delassus.contact.sparse.parts import (
     CHOICE,
@@ -302,6 +302,7 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
                     leave_springs_out(model, data, options)
                 compress(data, options.dt)
             else:
+                take_mean_products(model, data, options)
                 add_turning(data)
                 warm_start_joints(data.rows, data.joints, m, total)
         elif phase == COMPRESSION:

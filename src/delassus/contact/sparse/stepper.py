@@ -13,6 +13,7 @@ from delassus.contact.collision import CollisionDetector
 from delassus.contact.collision.colliders import ContactArrays, PairMemory
 from delassus.contact.collision.narrow_phase import INVALID_POSE
 from delassus.contact.contacts import ContactSet
+from delassus.contact.filters import has_lengths
 from delassus.contact.formulations.impulses import RowProblem
 from delassus.contact.formulations.problem import ContactSolution
 from delassus.contact.joint_contacts import JointContacts
@@ -132,10 +133,9 @@ class BlockSteps:
         self.options = options._replace(touching=self.detector.tolerance, asks=asks, speed=speed)
         self._joints, tree = blocks.joints, scene.tree
         self._ratios = np.array([ratio for pull in servos for ratio in pull.ratios.values()])
-        nv, n = tree.nv, len(blocks.bodies.at)
-        rows = blocks.n_rows
+        nv, n, rows = tree.nv, len(blocks.bodies.at), blocks.n_rows
         moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, n - len(blocks.mass), nv, nv, nv)
-        ends = LoopState(*_zeros(rows, rows, rows, nv, nv)), NextState(*_zeros(tree.nq, nv))
+        ends = LoopState(*_zeros(rows, rows, rows, nv, nv)), NextState(*_zeros(tree.nq, nv, (2, nv)))
         self.state = State(*[*_zeros(*moving), *ends])
         self._dt = np.full(max(n, 1), options.dt)
         self._correction = np.array([options.correction])
@@ -168,9 +168,8 @@ class BlockSteps:
         b = link = q = rows = J = 0
 
         def call(what: str, n: int, *arrays: Array) -> list[int]:
-            kernel = kind.compile(what, passive)
-            self._kernels.append(kernel)
-            return [kernel.address(n), *(x.ctypes.data for x in arrays)]
+            self._kernels.append(kind.compile(what, passive))
+            return [self._kernels[-1].address(n), *(x.ctypes.data for x in arrays)]
 
         for kind in blocks.kinds:
             k, tree, v, m = len(kind.links), kind.tree, int(bodies.first[b]), sum(c.size for c in kind.loops)
@@ -187,6 +186,8 @@ class BlockSteps:
                 updates.append(call("position_update", k, *moves, *after))
                 for made in (motions[-1], updates[-1]):
                     made.insert(1, k)
+                products = ("bias_force_change", k, s.q[q:], s.v[v:], s.shift[v:], s.next.v[v:])
+                motions[-1] += call(*products) if kind.has_products else [0] * 5
             if m:
                 reached = s.loops.moved[v:], s.loops.reached[v:], flags[len(loops) :]
                 loops.append(
@@ -198,14 +199,13 @@ class BlockSteps:
             b, link, q, rows, J = b + k, link + k * tree.n_links, q + k * tree.nq, rows + m, J + m * tree.nv
         calls = _table(loops, 17), np.zeros(len(loops), np.int64)
         loop_motion = LoopMotion(*calls, flags, errors, rates, energies, start, forces)
-        return _table(motions, 13), _table(updates, 8), np.array(free, np.int64), loop_motion
+        return _table(motions, 18), _table(updates, 8), np.array(free, np.int64), loop_motion
 
     def _make_room(self, n: int, fill: int, entries: int) -> None:
         """Memory for so many contacts, and for a factor of that size."""
         blocks, sizes = len(self.blocks.bodies.at), np.diff(self.blocks.bodies.first)
         widest, nv = int(sizes.max(initial=0)), int(sizes.sum())
-        joints = len(self._joints.dofs)
-        spins = n if any(c.torsional or c.rolling for c in self.blocks.scene.colliders) else 0
+        joints, spins = len(self._joints.dofs), n if has_lengths(self.blocks.scene) else 0
         g, J = n + joints + spins, 6 * widest * (n + spins) + widest * joints
         of_laws = _zeros((g, 3, 3), (g, 12), (g, 3), (g, 3), g, g, g, g, g)
         law = RowLaws(*[*of_laws, *_indices(g), *_zeros((spins, SIZE))])

@@ -10,13 +10,20 @@ the start, and differ from what the rows say of it by
 offsets ``d`` of contacts that touch at both ends; where nothing turns they are zero.
 
 What turns has ``J ṽ = κ`` from the step before, and the offset ``κ`` turns it to ``J v⁺ = −κ``: no energy is gained. A
-larger offset would bring energy, and is cut to that. Source: Ryckaert, Ciccotti and Berendsen 1977 (constraints on the
-displacement, forces along the rows of the start).
+larger offset would bring energy, and is cut to that.
+
+Contacts of a face that holds another one have the offsets of one rigid motion. Each at its own place halfway, they
+would differ by their slip over the step times half of the angle about the normal: sticking contacts that contradict one
+another have no solution but large impulses. So the place halfway is that of their middle, and the others are beside it
+as at the start; what slides keeps its places, as its friction turns with the slip.
+
+Source: Ryckaert, Ciccotti and Berendsen 1977 (constraints on the displacement, forces along the rows of the start).
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.collision.colliders import BOX, HALF_SPACE, HULL, KIND, LINK, RADIUS, Solid
@@ -54,6 +61,9 @@ CHANGE = 10.0
 
 SERIES = 1e-3
 """Angle (rad) up to which two terms of the series of its sine and cosine are all, but for round-off."""
+
+HELD = 4.0
+"""Over what turns within a step, the slip up to which a face is held: that of the start doubles it."""
 
 NONE = -1
 """Instead of the contact at the end of the path: there is none for certain. Of faces there is −2 less its number."""
@@ -223,16 +233,89 @@ def turn_contacts(begin: int, end: int, data: Data, paths: Paths) -> None:
         a = Solid(shapes[space.pairs[k, 0]], space.work.poses[0])
         b = Solid(shapes[space.pairs[k, 1]], space.work.poses[1])
         count = touch(a, b, most, paths.colliders, space.work, space.work.later, 0)
+        centre, found = Centre(0.0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)), 0
         for e in range(first, space.ends[k + 1]):
-            turn_contact(k, e, count, data, paths)
+            turn_contact(k, e, count, centre, data, paths)
+            found += 1 if contacts.later[e] != NONE else 0
+        of_links = min(contacts.found.links[first, 0], contacts.found.links[first, 1]) >= 0
+        held = of_links and found >= OF_FACE and is_held(first, space.ends[k + 1], data, paths)
+        if held:
+            centre = centre_of(first, space.ends[k + 1], data)
+            for e in range(first, space.ends[k + 1]):
+                turn_contact(k, e, count, centre, data, paths)
+        cut_offsets(first, space.ends[k + 1], held, data, paths)
+
+
+class Centre(NamedTuple):
+    """Of contacts of a pair that hold: 1, else 0; and where their middle is at the start and halfway."""
+
+    holds: float
+    start: Vector
+    halfway: Vector
 
 
 @compiled
-def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
-    """``turning`` of one contact of a pair that has ``count`` contacts at the end of its path."""
+def centre_of(first: int, end: int, data: Data) -> Centre:
+    """That of contacts that turn."""
+    found, x, n = data.contacts.found, (0.0, 0.0, 0.0), 0
+    for e in range(first, end):
+        if data.contacts.later[e] != NONE:
+            x, n = along(x, 1.0, row_of(found.points, e)), n + 1
+    x = scaled(1.0 / n, x)
+    later = along(with_link(x, found.links[first, 0], True, data), 1.0, with_link(x, found.links[first, 1], True, data))
+    return Centre(1.0, x, along(scaled(0.5, x), 0.25, later))
+
+
+@compiled
+def slip_of(e: int, data: Data, paths: Paths) -> Vector:
+    """Relative velocity at a contact at the start, along its tangents, with those of surfaces, and its normal."""
+    found = data.contacts.found
+    i, j, x = found.links[e, 0], found.links[e, 1], row_of(found.points, e)
+    slip = along(link_velocity(i, x, paths), -1.0, link_velocity(j, x, paths))
+    parts = dot(column(found.frames[e], 2), slip)  # belts move along surfaces
+    slip = along(slip, 1.0, belt_of(found.colliders[e, 0], i, paths, data)[0])
+    slip = along(slip, -1.0, belt_of(found.colliders[e, 1], j, paths, data)[0])
+    return dot(column(found.frames[e], 0), slip), dot(column(found.frames[e], 1), slip), parts
+
+
+@compiled
+def is_held(first: int, end: int, data: Data, paths: Paths) -> bool:
+    """Whether contacts of a pair slip by no more than what turns within a step."""
+    out, slips, turns = data.contacts.turning, 0.0, 0.0
+    for e in range(first, end):
+        if data.contacts.later[e] != NONE:
+            now = slip_of(e, data, paths)
+            for c in range(2):
+                slips += (out[e, c] + now[c]) ** 2
+                turns += out[e, c] ** 2
+    return slips <= HELD * HELD * turns
+
+
+@compiled
+def cut_offsets(first: int, end: int, held: bool, data: Data, paths: Paths) -> None:
+    """Cut ``turning`` of a pair where it would bring energy: where it is held, by one factor along tangents."""
+    out, all_sizes, all_most = data.contacts.turning, 0.0, 0.0
+    for e in range(first, end if held else first):
+        if data.contacts.later[e] != NONE:
+            now = slip_of(e, data, paths)
+            for c in range(2):
+                all_sizes, all_most = all_sizes + out[e, c] ** 2, all_most + now[c] ** 2
+    for e in range(first, end):
+        if data.contacts.later[e] != NONE:
+            now = slip_of(e, data, paths)
+            size, most = all_sizes, all_most
+            if not held:
+                size, most = out[e, 0] ** 2 + out[e, 1] ** 2, now[0] ** 2 + now[1] ** 2
+            for c in range(2 if size > most else 0):
+                out[e, c] *= math.sqrt(most / size)
+            out[e, 2] = max(out[e, 2], min(now[2], 0.0))
+
+
+@compiled
+def turn_contact(k: int, e: int, count: int, centre: Centre, data: Data, paths: Paths) -> None:
+    """``turning`` of one contact of a pair that has ``count`` contacts at the end of its path, without cuts."""
     found, later, out, dt = data.contacts.found, data.space.work.later, data.contacts.turning, paths.dt
-    i, j, x, gap = found.links[e, 0], found.links[e, 1], row_of(found.points, e), -found.depths[e]
-    r = -1
+    i, j, gap, r = found.links[e, 0], found.links[e, 1], -found.depths[e], -1
     if not slides_over_edge(k, count, 2.0 * paths.slop, data, paths):
         r = same_later(k, e, count, 2.0 * paths.slop, data)
     is_same = r >= 0
@@ -244,29 +327,44 @@ def turn_contact(k: int, e: int, count: int, data: Data, paths: Paths) -> None:
     if dot(n, n_end) < SAME_SIDE:
         return
     data.contacts.later[e] = r if is_same else -2 - r
-    y, gap_end = (later[r, 1], later[r, 2], later[r, 3]), -later[r, 7]
+    gap_end, side = -later[r, 7], side_that_moves(i, j)
+    x = midway(row_of(found.points, e), n, gap, side)
+    y = midway((later[r, 1], later[r, 2], later[r, 3]), n_end, gap_end, side)
     if not is_same:
         to_a, to_b = with_link(x, i, True, data), with_link(x, j, True, data)
         y, gap_end = scaled(0.5, along(to_a, 1.0, to_b)), gap + dot(n_end, along(to_a, -1.0, to_b))
     middle, half = scaled(0.5, along(x, 1.0, y)), along(n, 1.0, n_end)
     half = scaled(1.0 / norm(half), half)  # the normal halfway
+    if centre.holds > 0.0:
+        middle = along(centre.halfway, 1.0, turned_halfway(along(x, -1.0, centre.start), n, half))
     of_a = belt_of(found.colliders[e, 0], i, paths, data)
     of_b = belt_of(found.colliders[e, 1], j, paths, data)
-    slip = along(link_velocity(i, x, paths), -1.0, link_velocity(j, x, paths))
     world, poses = data.space.world, data.space.work.poses
     of_first = velocity_between(world[found.colliders[e, 0]], poses[0], middle, dt)
     halfway = along(of_first, -1.0, velocity_between(world[found.colliders[e, 1]], poses[1], middle, dt))
-    halfway = along(halfway, 1.0, along(of_a[1], -1.0, of_b[1]))
-    parts = dot(n, slip)  # belts move along surfaces
-    slip, size = along(slip, 1.0, along(of_a[0], -1.0, of_b[0])), 0.0
-    now = dot(column(found.frames[e], 0), slip), dot(column(found.frames[e], 1), slip), parts
+    halfway, now = along(halfway, 1.0, along(of_a[1], -1.0, of_b[1])), slip_of(e, data, paths)
     for c in range(2):
         out[e, c] = along_tangent_halfway(column(found.frames[e], c), n, half, halfway) - now[c]
-        size += out[e, c] * out[e, c]
-    most = now[0] * now[0] + now[1] * now[1]
-    for c in range(2 if size > most else 0):
-        out[e, c] *= math.sqrt(most / size)
-    out[e, 2] = max((gap_end - gap) / dt - now[2], min(now[2], 0.0))
+    out[e, 2] = (gap_end - gap) / dt - now[2]
+
+
+@inlined
+def side_that_moves(i: int, j: int) -> float:
+    """Of links that touch: 1 where the second, −1 where the first one is the world; else 0."""
+    return 1.0 if j < 0 else -1.0 if i < 0 else 0.0
+
+
+@inlined
+def midway(x: Vector, n: Vector, gap: float, side: float) -> Vector:
+    """The place between the surfaces of a contact at ``x``, which is on the body that moves where it is open."""
+    return along(x, -0.5 * side * max(gap, 0.0), n)
+
+
+@compiled
+def turned_halfway(x: Vector, n: Vector, half: Vector) -> Vector:
+    """A vector, turned as the normal ``n`` to that ``half`` of the way."""
+    both = along(n, 1.0, half)
+    return along(along(x, -dot(x, both) / (1.0 + dot(n, half)), both), 2.0 * dot(x, n), half)
 
 
 @compiled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from delassus.model.description import unique_name
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, HeightField, Mesh, Shape, Solid, Sphere
 
 EXPECTED = "a path, the text of a description, a name, or a mujoco.MjModel or mujoco.MjSpec"
+
+MATERIAL = ("friction", "torsional", "rolling")
+"""Names of what contacts have of a material."""
 
 TORSIONAL, ROLLING = 4, 6
 """``condim`` from which on geoms have such friction."""
@@ -51,15 +54,46 @@ def colliders_of_model(given: Any, visual: bool, moved: Collection[str] = ()) ->
     return found
 
 
-def _friction(model: NamedModel, g: int) -> dict[str, float]:
-    """Friction coefficient of a geom, torsional length from ``condim`` 4 on, and rolling length of ``condim`` 6."""
+class Surface(NamedTuple):
+    """Friction, lengths (m), ``condim`` and ``priority`` of a geom."""
+
+    friction: float
+    torsional: float
+    rolling: float
+    condim: int
+    priority: int
+
+    @property
+    def alone(self) -> tuple[float, float, float]:
+        """What of these its ``condim`` has: none of 1, no lengths of 3, the torsional one of 4, and both of 6."""
+        return (
+            self.friction if self.condim > 1 else 0.0,
+            self.torsional if self.condim >= TORSIONAL else 0.0,
+            self.rolling if self.condim >= ROLLING else 0.0,
+        )
+
+
+def _surface(model: NamedModel, g: int) -> Surface:
     sliding, torsional, rolling = map(float, model.geom_friction[g])
-    condim = int(model.geom_condim[g])
-    return {
-        "friction": sliding,
-        "torsional": torsional if condim >= TORSIONAL else 0.0,
-        "rolling": rolling if condim >= ROLLING else 0.0,
-    }
+    return Surface(sliding, torsional, rolling, int(model.geom_condim[g]), int(model.geom_priority[g]))
+
+
+def _friction(model: NamedModel, g: int) -> dict[str, float]:
+    """Friction coefficient of a geom, also with ``condim`` 1 (others may count it), and lengths of its ``condim``."""
+    own = _surface(model, g)
+    return {**dict(zip(MATERIAL, own.alone, strict=True)), "friction": own.friction}
+
+
+def surfaces_of_model(given: Any) -> tuple[dict[str, Surface], dict[tuple[str, str], dict[str, float]]]:
+    """Surfaces of geoms that collide, by name; and what contacts of pairs have by an explicit ``<pair>``."""
+    model = NamedModel(given, EXPECTED)
+    names, _ = _names(model)
+    pairs = dict[tuple[str, str], dict[str, float]]()
+    for k, (a, b) in enumerate(zip(model.pair_geom1, model.pair_geom2, strict=True)):
+        sliding, _, torsional, rolling, _ = map(float, model.pair_friction[k])
+        own = Surface(sliding, torsional, rolling, int(model.pair_dim[k]), 0)
+        pairs[names[int(a)], names[int(b)]] = dict(zip(MATERIAL, own.alone, strict=True))
+    return {names[g]: _surface(model, g) for g in _colliding(model)}, pairs
 
 
 def ignored_of_model(given: Any) -> list[tuple[str, str]]:

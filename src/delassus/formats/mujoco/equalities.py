@@ -1,4 +1,4 @@
-"""Equality constraints of MuJoCo: of a model, as constraints of a tree; and back, as elements of MJCF."""
+"""Equality constraints and springs of MuJoCo: of a model, as constraints of a tree; and back, as elements of MJCF."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.constraints import Constraint, Frame, JointRows, Point, Weld
+from delassus.constraints import Constraint, Frame, JointRows, Point, SpringDamper, Weld
 from delassus.formats.mujoco.named import NamedModel
 from delassus.formats.text import element, tidy
 from delassus.model.describe import SAME
@@ -53,9 +53,7 @@ def _between_bodies(model: NamedModel, e: int, is_weld: bool, tree: Tree, body_n
     """Two frames that coincide where the file's constraint is fulfilled; None within one rigid body."""
     pair, data = _objects(model, e), model.eq_data[e]
     if model.word("mjtObj", model.eq_objtype[e]) == "site":
-        first, second = (
-            Frame(body_names[model.site_bodyid[s]], model.site_pos[s], rotation_of(model.site_quat[s])) for s in pair
-        )
+        first, second = (_at_site(model, s, body_names) for s in pair)
     elif is_weld:
         first = Frame(body_names[pair[0]], data[3:6], rotation_of(data[6:10]))
         second = Frame(body_names[pair[1]], data[:3])
@@ -65,6 +63,35 @@ def _between_bodies(model: NamedModel, e: int, is_weld: bool, tree: Tree, body_n
         return None
     turns = is_weld and data[10] != 0.0  # without a torque scale, only the position is held
     return Weld(first, second) if turns else Point(first, second)
+
+
+def _at_site(model: NamedModel, site: int, body_names: list[str]) -> Frame:
+    return Frame(body_names[model.site_bodyid[site]], model.site_pos[site], rotation_of(model.site_quat[site]))
+
+
+def springs_of(model: NamedModel, tree: Tree) -> tuple[tuple[SpringDamper, ...], list[str]]:
+    """Springs for spatial tendons that go straight from one site to another, with one length at which they are slack.
+
+    And names of the other tendons with springs, dampers or friction.
+    """
+    body_names, held, whole = model.names_of("body"), list[SpringDamper](), set[str]()
+    curved = {*model.having("tendon", "tendon_stiffnesspoly", "tendon_dampingpoly", "tendon_springyield")}
+    rough = {*model.having("tendon", "tendon_frictionloss")}
+    for t, name in enumerate(model.names_of("tendon")):
+        k = 0.0 if model.is_disabled("SPRING", "PASSIVE") else float(model.tendon_stiffness[t])
+        d = 0.0 if model.is_disabled("DAMPER", "PASSIVE") else float(model.tendon_damping[t])
+        wraps = range(int(model.tendon_adr[t]), int(model.tendon_adr[t]) + int(model.tendon_num[t]))
+        lower, upper = (float(x) for x in model.tendon_lengthspring[t])
+        length = lower if k else float(model.tendon_length0[t])
+        is_straight = [model.word("mjtWrap", model.wrap_type[w]) for w in wraps] == ["site", "site"]
+        if name in curved or not is_straight or min(k, d) < 0.0 or max(k, d) == 0.0 or (k and lower != upper):
+            continue
+        first, second = (_at_site(model, int(model.wrap_objid[w]), body_names) for w in wraps)
+        if length > 0.0 and first.carrier(tree) != second.carrier(tree):
+            held.append(SpringDamper(first, second, k, d, length=length))
+            whole.add(name)
+    having = model.having("tendon", "tendon_stiffness", "tendon_damping")
+    return tuple(held), [*dict.fromkeys([*(x for x in having if x not in whole), *sorted(curved | rough)])]
 
 
 def rotation_of(quaternion: Array) -> Array:

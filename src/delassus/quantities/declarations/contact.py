@@ -8,10 +8,13 @@ from functools import lru_cache, partial
 from typing import Any, cast
 
 from delassus.algorithms.contact.changes.points import PATH, error_changes, position_changes
-from delassus.algorithms.contact.changes.step import StepChanges, is_struck, velocity_products
+from delassus.algorithms.contact.changes.products import Products
+from delassus.algorithms.contact.changes.step import StepChanges
+from delassus.algorithms.contact.impacts import is_struck
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import StepInputs, StepSolution
 from delassus.algorithms.contact.solvers import FALLBACK, SOLVERS, exact
+from delassus.algorithms.contact.springs import Spring
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
@@ -23,10 +26,11 @@ from delassus.algorithms.dynamics.integrate import (
     position_update_changes,
 )
 from delassus.algorithms.dynamics.ltl import JointSpace
-from delassus.algorithms.dynamics.smooth_motion import Start, SubSteps, Varied, motion_changes, smooth_motion
+from delassus.algorithms.dynamics.smooth_motion import Start, Varied, motion_changes, smooth_motion
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.kinematics import body_poses
+from delassus.algorithms.loops.motion_stages import SubSteps
 from delassus.algorithms.operational_space_compliance import (
     link_wrenches,
     operational_space_compliance,
@@ -34,6 +38,7 @@ from delassus.algorithms.operational_space_compliance import (
     straight_drift,
 )
 from delassus.algorithms.osim.least_squares import mobility_bound
+from delassus.algorithms.rnea import bias_change
 from delassus.constraints import Argument
 from delassus.constraints.contact import contacts_of, ground_name
 from delassus.model.tree import Tree
@@ -67,10 +72,10 @@ def _inputs(bound: BoundRequest) -> StepInputs:
     smoothing = read("smoothing")[0] if options.smoothing == "input" else options.smoothing
     moving = [(a.name, k) for a in _moving(bound.request) for k in range(a.size)]
 
-    def along(rates: Sequence[Rates], v: Sequence[Any]) -> tuple[DynamicsProblem, Any]:
+    def along(rates: Sequence[Rates], v: Sequence[Any]) -> tuple[DynamicsProblem, Any, list[Spring]]:
         of_each = dict(zip(moving, rates, strict=True))
         varied = bound.along(lambda name, k: of_each.get((name, k), {}))
-        return varied.motion(v=v), varied.entries("dt")[0]
+        return varied.motion(v=v), varied.entries("dt")[0], varied.springs()
 
     return StepInputs(
         lambda v, problem: bound.motion(v=v, problem=problem), *at, friction, restitution, smoothing,
@@ -255,6 +260,20 @@ def _joint_space_motion(bound: BoundRequest) -> list[Matrix]:
     ]
 
 
+def _bias_force_change(bound: BoundRequest) -> list[Matrix]:
+    return [bias_change(bound.unforced().conserving_momentum(), bound.entries("qdd"))]
+
+
+def _product_changes(bound: BoundRequest) -> list[Matrix]:
+    ops, motion = bound.ops, bound.motion().conserving_momentum()
+    M, h = mass_matrix(motion.problem), bound.entries("dt")[0]
+    products = Products(motion, bound.entries("further"), Products(motion))
+    qdd = [x / h - c for x, c in zip(bound.entries("gained"), products.axes, strict=True)]
+    with_q, with_v = products.force_changes(qdd, M)
+    with_start = scaled_matrix(ops, h, with_v - M @ products.with_axes)
+    return [scaled_matrix(ops, h, with_q), with_start, products.matrix(h, M, with_v)]
+
+
 def _constraint_errors(bound: BoundRequest) -> list[Matrix]:
     motion = bound.unforced()
     return [position_errors(motion), row_velocities(motion)]
@@ -263,10 +282,10 @@ def _constraint_errors(bound: BoundRequest) -> list[Matrix]:
 def _free_step_changes(bound: BoundRequest) -> list[Matrix]:
     read, ops, motion = bound.entries, bound.ops, bound.motion().conserving_momentum()
     v, after, h, nv = read("v"), read("after"), read("dt")[0], motion.tree.nv
-    M, (product, with_product) = mass_matrix(motion.problem), velocity_products(motion)
-    qdd = [(a - b) / h - c for a, b, c in zip(after, v, product, strict=True)]
+    M, products = mass_matrix(motion.problem), Products(motion)
+    qdd = [(a - b) / h - c for a, b, c in zip(after, v, products.axes, strict=True)]
     changes = position_changes(motion, M, qdd, after, [0.0] * motion.problem.n_rows)
-    with_v = scaled_matrix(ops, h, changes.forces_with_v) - M @ (ops.eye(nv) + scaled_matrix(ops, h, with_product))
+    with_v = scaled_matrix(ops, h, changes.forces_with_v - M @ products.with_axes) - M
     varied = bound.varied({})
     problem = motion.problem.held(cast(DualOps, varied.ops), varied.values)
     by_q, place, end = position_update_changes(problem, after, cast(Scalar, Dual(h)), read("shift"), ())
@@ -356,6 +375,29 @@ JOINT_SPACE_MOTION = Quantity(
     inverts_mass=True,
     has_springs=True,
 )
+BIAS_FORCE_CHANGE = Quantity(
+    "bias_force_change",
+    "Change of velocity products",
+    ("q", "v", "qdd"),
+    (
+        Output("change", ("nv",), "rate of the bias force at zero accelerations in axes that do not turn, by velocity "
+               "products that change with qdd; none of bodies that conserve momentum"),
+    ),
+    _bias_force_change,
+)  # fmt: skip
+PRODUCT_CHANGES = Quantity(
+    "product_changes",
+    "Derivatives of a momentum with velocity products of two velocities",
+    ("q", "v", "gained", "further", "dt"),
+    (
+        Output("momentum_q", ("nv", "nv"), "change of M gained + dt c with positions; c: joint forces that keep the "
+               "velocity, with products of v and v + further"),
+        Output("momentum_v", ("nv", "nv"), "the same with velocities v"),
+        Output("products", ("nv", "nv"), "half the change of dt c with v + further / 2, without damping"),
+    ),
+    _product_changes,
+    options=MOTION,
+)  # fmt: skip
 CONSTRAINT_ERRORS = Quantity(
     "constraint_errors",
     "Errors of constraints",

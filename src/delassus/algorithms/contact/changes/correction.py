@@ -16,12 +16,13 @@ from typing import Any, cast
 from delassus.algorithms.contact import law
 from delassus.algorithms.contact.changes.points import (
     PositionChanges,
-    Varied,
     error_changes,
     mobility_changes,
+    momentum_of_lines,
     position_changes,
 )
 from delassus.algorithms.contact.changes.response import at_joints, inverted, together
+from delassus.algorithms.contact.changes.varied import Varied
 from delassus.algorithms.contact.correction import displaced
 from delassus.algorithms.contact.law import TUNING
 from delassus.algorithms.contact.problem import Bounds, largest_of, magnitude
@@ -33,6 +34,7 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.osim.ltl import dense_rows
 from delassus.algorithms.sparse_factor import SparseFactor
+from delassus.constraints.contact import spins_of
 from delassus.constraints.joint_rows import bounded_joints_of
 from delassus.model.tree import WORLD
 from delassus.spatial.dual_ops import Dual, rates_of, value
@@ -105,14 +107,13 @@ def displacement_changes(
     added = at_joints(ops, step.tree, springs)
     L = SparseFactor(problem, together(ops, step.added, added), {}) if added else step.space.L
     rest = found.motion.at_rest(ops.zeros(nv, 1), ops.zeros(problem.n_rows, 1))
-    exerted, lines = moved_by.of_rows, step.springs.factors_of_lines() if step.springs is not None else []
+    exerted = moved_by.of_rows
     if step.springs is not None:
         exerted = step.springs.with_lines(exerted, step.springs.masses_along(moved_by.whole))
     turned = position_changes(rest, M, moved_by.whole, moved_by.whole, exerted)
     of_positions = turned.forces
-    for row, mass, *_ in lines:
-        along = ops.transpose(ops.take(jacobian(problem), (row,), None))
-        of_positions = of_positions + along @ scaled_matrix(ops, mass, ops.take(turned.rows, (row,), None))
+    if step.springs is not None and step.springs.lines:
+        of_positions = of_positions + momentum_of_lines(ops, step.springs, jacobian(problem), turned.rows)
     softer = _compliance_changes(step, rest, goals.rows, goals.least, varied)
 
     # M dx − Jᵀ ds = −ρ, J dx + D ds = σ: columns of positions, then of bounds, then of parameters
@@ -150,7 +151,7 @@ def displacement_changes(
         z = z + ops.product(ops.transpose(Y), pushes)
     # cut off, by rows and then by joints: what moves most moves as far as it may
     is_cut = [ops.less(part, 1.0) for part in (moved_by.by_rows, moved_by.by_joints)]
-    of_moves = _of_largest(ops, moved_by.moves, step.weights.rows)
+    of_moves, by_units = _of_moves(step, moved_by.moves, varied)
     of_joints = _of_largest(ops, moved_by.whole, step.weights.joints)
     farthest = ops.put(of_moves, (1, problem.n_rows), (0,), step.others)
     along = farthest @ jacobian(problem)
@@ -163,6 +164,8 @@ def displacement_changes(
         return [scaled_matrix(ops, moved_by.part, change)]
 
     apart = ops.put(farthest @ turning, (1, width), (0,), others) - _most_wanted(step, found, gaps, varied)
+    if by_units is not None:
+        apart = apart + ops.put(by_units, (1, width), (0,), range(nv + r, width))
     (change,) = ops.by_column(taken, z, apart)
     moving = is_cut[0] if limits else cast(Scalar, 0.0)
     for k, row in enumerate(goals.rows):
@@ -174,6 +177,22 @@ def displacement_changes(
     return change, 1.0 - moving
 
 
+def _of_moves(step: KernelStep, moves: Sequence[Scalar], varied: Varied) -> tuple[Matrix, Matrix | None]:
+    """Relative changes (1 × m) of the most that a row moves, with that of each; and (1 × k) with units of patches."""
+    ops, in_laws, units = step.ops, list(moves), list[Scalar]([1.0] * len(moves))
+    for law_of in step.patches.values():
+        for row, unit in zip(law_of.rows, law_of.units, strict=True):
+            in_laws[row], units[row] = unit * moves[row], unit
+    of_laws = _of_largest(ops, in_laws, step.weights.rows)
+    if not step.patches:
+        return of_laws, None
+    changes = list[Any](in_laws)
+    for patch in varied.patches.values():
+        for row, unit in zip(patch.rows, patch.units, strict=True):
+            changes[row] = Dual(in_laws[row], {key: moves[row] * x for key, x in rates_of(unit).items()})
+    return of_laws @ diagonal(ops, units), of_laws @ varied.rates(changes)
+
+
 def _compliance_changes(
     step: KernelStep, rest: DynamicsProblem, rows: Sequence[int], least: Scalar, varied: Varied
 ) -> list[Matrix]:
@@ -181,14 +200,16 @@ def _compliance_changes(
     ops, problem, n = step.ops, step.problem, 3 * len(step.points)
     Y = ops.take(dense_rows(problem, step.space.L), step.others, None)
     of_rows, mu, loops = ops.transpose(Y), ops.zeros(0, 0), step.closed_loops(step.space.L)
-    limits = range(n, len(step.others))
+    end = len(step.others) - len(step.lengths)
+    limits, of_points = range(n, end), [*range(n), *range(end, len(step.others))]
     if loops is not None and limits:
         closed = ops.take(of_rows, None, limits)
         mu, closed = loops.impulses(closed), loops.kept(closed)
-        of_rows = ops.hstack([ops.take(of_rows, None, range(n)), closed])
+        parts = [ops.take(of_rows, None, range(n)), closed, ops.take(of_rows, None, range(end, len(step.others)))]
+        of_rows = ops.hstack(parts)
     (X,) = ops.by_column(lambda y: [step.space.L.solved(y)], of_rows)
     columns = [ops.take(X, None, (k,)) for k in range(len(step.others))]
-    moved = [Rates(rest, rest.by_joint(column(ops, x))) for x in columns[:n]]
+    moved = {k: Rates(rest, rest.by_joint(column(ops, columns[k]))) for k in of_points}
     bodies = Rates(rest, rest.by_joint([0.0] * step.tree.nv)).bodies
 
     def kinetic(x: Matrix) -> list[Matrix]:
@@ -206,24 +227,41 @@ def _compliance_changes(
         changes[k] = changes[k] - scaled_matrix(ops, 2.0, taken)
     if step.springs is not None and step.springs.lines:
         changes = _with_masses_of_springs(step, step.springs, rest, columns, changes)
-    of_points, first = list[Matrix](), 0
+    laws, turned, first = [step.law(k, 0.0) for k in range(len(step.points))], list[Matrix](), 0
+    squares = [[unit * unit for unit in x.units] for x in laws]
+    lengths = {c.of: c.contact.lengths for c in spins_of(problem.constraints)}
     for index, c in enumerate(problem.constraints):
         if c.n_points:
-            of_points += mobility_changes(problem, index, moved[first : first + 3 * c.n_points])
-            first += 3 * c.n_points
-    own_rows = [ops.take(varied.rows(column(ops, x)), (row,), None)
-                for row, x in zip(step.others[:n], columns, strict=False)]  # fmt: skip
+            own = slice(first, first + c.n_points)
+            of_each = [[moved[k] for k in x.rows] for x in laws[own]]
+            turned += mobility_changes(problem, index, of_each, squares[own], lengths.get(index, ()))
+            first = own.stop
+    own_rows = {k: ops.take(varied.rows(column(ops, columns[k])), (step.others[k],), None) for k in of_points}
     out = list[Matrix]()
     for row in rows:
         if row >= n:
             out.append(scaled_matrix(ops, TUNING.compliance, changes[row]))
             continue
-        mean = sum(step.size_of[row - 2 : row + 1], cast(Scalar, 0.0)) * (1.0 / 3.0)
+        own_law, each = laws[row // 3], squares[row // 3]
+        mean = sum(own_law.sizes(step.size_of), cast(Scalar, 0.0)) * (1.0 / 3.0)
         part = TUNING.compliance / 3.0 * ops.less(least, mean)
-        inert = changes[row - 2] + changes[row - 1] + changes[row]
-        turning = ops.hstack([of_points[row // 3], own_rows[row - 2] + own_rows[row - 1] + own_rows[row]])
-        out.append(scaled_matrix(ops, part, scaled_matrix(ops, 2.0, turning) + inert))
+        inert = _sum([scaled_matrix(ops, y, changes[k]) for k, y in zip(own_law.rows, each, strict=True)])
+        rowwise = _sum([scaled_matrix(ops, y, own_rows[k]) for k, y in zip(own_law.rows, each, strict=True)])
+        own_part = ops.hstack([turned[row // 3], rowwise])
+        whole = scaled_matrix(ops, 2.0, own_part) + inert
+        if row // 3 in varied.patches:
+            sizes = varied.patches[row // 3].sizes([Dual(y) for y in step.size_of])
+            of_units = varied.rates([sum(sizes, Dual(0.0))])
+            whole = whole + ops.hstack([ops.zeros(1, step.tree.nv), of_units])
+        out.append(scaled_matrix(ops, part, whole))
     return out
+
+
+def _sum(parts: Sequence[Matrix]) -> Matrix:
+    total = parts[0]
+    for x in parts[1:]:
+        total = total + x
+    return total
 
 
 def _with_masses_of_springs(

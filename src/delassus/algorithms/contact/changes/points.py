@@ -22,22 +22,33 @@ from itertools import pairwise, product
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
-from delassus.algorithms.contact.changes.response import Response
-from delassus.algorithms.contact.solution import StepInputs, points_of, robot_ahead
+from delassus.algorithms.contact.changes.products import Products
+from delassus.algorithms.contact.changes.varied import Varied
+from delassus.algorithms.contact.solution import robot_ahead
+from delassus.algorithms.contact.springs import Springs
 from delassus.algorithms.contact.step import KernelStep
-from delassus.algorithms.dynamics.constraint_acceleration import position_errors
-from delassus.algorithms.dynamics.derivatives.accelerations import residual_changes
 from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.integrate import position_update_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
-from delassus.algorithms.rnea import momentum
 from delassus.constraints import At, Candidate, ConstraintRates
+from delassus.constraints.contact import spins_of
 from delassus.constraints.shapes.turning import ALIKE, NEVER, ROUNDING, Turning, turns
 from delassus.model.tree import WORLD
-from delassus.spatial.dual_ops import Dual, DualOps, rates_of, value
-from delassus.spatial.motion import LINEAR, column, cross_entries, cross_matrix, dot, from_entries, plus, plus_scaled
+from delassus.spatial.dual_ops import Dual, DualOps
+from delassus.spatial.motion import (
+    LINEAR,
+    column,
+    cross_entries,
+    cross_matrix,
+    dot,
+    entries_by_row,
+    from_entries,
+    from_rows,
+    plus,
+    plus_scaled,
+    scaled_matrix,
+)
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 VELOCITY = "velocity"
@@ -72,97 +83,14 @@ class PositionChanges(NamedTuple):
         return self.ops.matrix(out) if out else self.rows
 
 
-class Varied:
-    """A step at arguments of the call that are numbers with their rates (`DualOps`), its state being held.
-
-    ``problem`` is at these arguments; rates are by ``parameters``. ``start`` is the velocity that forces are of.
-    """
-
-    def __init__(
-        self, step: KernelStep, given: StepInputs, problem: Problem, start: Sequence[Scalar],
-        parameters: Sequence[Hashable],
-    ) -> None:  # fmt: skip
-        self.ops, self.problem, self.parameters, self.h = cast(DualOps, problem.ops), problem, parameters, given.h
-        self.points, self._step, self._J = points_of(problem, given), step, jacobian(problem)
-        self._motion = given.motion([Dual(x) for x in start], problem).conserving_momentum()
-        self._springs, self._start = given.springs_in(problem), [Dual(x) for x in start]
-        self._at_rest = self._motion.at_rest(self.ops.zeros(step.tree.nv, 1), self.ops.zeros(problem.n_rows, 1))
-
-    @property
-    def acting(self) -> list[int]:
-        """Parameters that inertias, rows, gaps, springs or the time step vary with: what displacements do."""
-        ops, gaps = self.ops, [candidate.gap for candidate, *_ in self.points]
-        gaps += self._springs.masses if self._springs is not None else []
-        entries = [x for a in (*self.problem.inertias, self._J) for row in ops.entries(a) for x in row]
-        keys = {key for x in (*entries, *gaps, self.h) for key in rates_of(x)}
-        return [k for k, key in enumerate(self.parameters) if key in keys]
-
-    def rates(self, numbers: Sequence[Any]) -> Matrix:
-        """Changes of numbers (n) with parameters (n × k)."""
-        return self.ops.rates(numbers, self.parameters)
-
-    def impulses(self, response: Response, p: Sequence[Scalar]) -> list[Any]:
-        """Impulses of rows (m), with what friction coefficients and time steps change of those that slide."""
-        out, rows = list[Any](p), iter(self._step.others)
-        shares = [(y, mu) for mode, (_, mu, _) in zip(response.modes, self.points, strict=True)
-                  for y in (*mode.with_friction, 0.0)]  # fmt: skip
-        shares += [(hold.slip * self._step.over_h, self.h) for hold in response.holds.values()]
-        for y, varying in shares:
-            row = next(rows)
-            out[row] = Dual(out[row], {k: y * rate for k, rate in rates_of(varying).items()})
-        return out
-
-    def momentum(
-        self, gained: Sequence[Scalar], impulses: Sequence[Any], with_forces: bool = False, in_instant: bool = False
-    ) -> Matrix:
-        """Changes (nv × k) of ``M (v⁺ − v) − Jᵀ p``, and with forces of ``h (c − τ)``; of ``M`` with springs' masses.
-
-        Springs do nothing ``in_instant``.
-        """
-        motion, h = (self._motion, self.h) if with_forces else (self._at_rest, 1.0)
-        out = column(self.ops, momentum(motion, h, gained, impulses))
-        if self._springs is not None and not in_instant:
-            start: Sequence[Any] = self._start if with_forces else [0.0] * len(gained)
-            out = plus(out, self._springs.momentum(gained, start))
-        return self.rates(out)
-
-    def along_rows(self, x: Sequence[Scalar]) -> list[Any]:
-        """``J x`` (m)."""
-        return column(self.ops, self._J @ from_entries(self.ops, x)) if self.problem.n_rows else []
-
-    def rows(self, x: Sequence[Scalar]) -> Matrix:
-        """Changes (m × k) of ``J x``."""
-        return self.rates(self.along_rows(x))
-
-    def errors(self) -> Matrix:
-        """Changes (m × k) of position errors of constraints."""
-        return self.rates(column(self.ops, position_errors(self._motion)))
-
-    def velocities(
-        self, v: Sequence[Scalar], closing: Sequence[Scalar] | None = None, late: Sequence[Scalar] | None = None
-    ) -> Matrix:
-        """Changes (m × k) of ``J v`` with the motion of surfaces, and with rates at which gaps may close.
-
-        ``closing`` (n) are changes of these with gaps (1/s), ``late`` (nv) what an impact displaces.
-        """
-        base, out, own = self.ops.base, self.along_rows(v), iter(self._step.others)
-        over_h, displaced = 1.0 / self.h, None if late is None else self.along_rows(late)
-        for k, (candidate, *_) in enumerate(self.points):
-            rate: Any = 0.0
-            if closing is not None:
-                rate = candidate.gap * closing[k] + over_h * base.maximum(value(candidate.gap), 0.0)
-            if displaced is not None:
-                rate = rate + over_h * displaced[self._step.others[3 * k + 2]]
-            for x in (*candidate.belt, *([0.0] * (2 - len(candidate.belt))), rate):
-                row = next(own)
-                out[row] = out[row] + x
-        return self.rates(out)
-
-
 def position_changes(
-    motion: DynamicsProblem, M: Matrix, qdd: Sequence[Scalar], velocity: Sequence[Scalar], impulses: Sequence[Scalar]
-) -> PositionChanges:
-    """Changes of ``ID(q̈) − Jᵀ p`` and ``J v``, of a motion with mass matrix ``M``, accelerations, ``v`` and ``p``."""
+    motion: DynamicsProblem, M: Matrix, qdd: Sequence[Scalar], velocity: Sequence[Scalar], impulses: Sequence[Scalar],
+    products: Products | None = None,
+) -> PositionChanges:  # fmt: skip
+    """Changes of ``ID(q̈) − Jᵀ p`` and ``J v``, of a motion with mass matrix ``M``, accelerations, ``v`` and ``p``.
+
+    Velocity products are those of the motion, if none are given.
+    """
     ops, problem, nv = motion.ops, motion.problem, motion.tree.nv
     rest = motion.at_rest(ops.zeros(nv, 1), ops.zeros(problem.n_rows, 1))
     moved = Rates(rest, rest.by_joint(velocity))
@@ -176,17 +104,38 @@ def position_changes(
             gap, found = point_changes(problem, index, moved, impulses[own])
             gaps.append(gap)
             rows_of_gaps += [*range(own.start + 2, own.stop, 3)]
+        elif spins := spins_of((c,)):
+            _, found = point_changes(problem, spins[0].of, moved, impulses[own], spins[0].contact.lengths)
         else:  # rows on a joint
             found = ConstraintRates(ops.zeros(c.size, nv))
         acting.append(found)
         rows.append(found.rows)
-    rates = Rates(motion, motion.by_joint(qdd))
-    with_q, with_v, _ = residual_changes(rates, acting)
-    if rates.root != WORLD:
-        root = ops.take(M, None, range(6))
-        with_q = with_q + ops.put(root @ rates.drift_q, (nv, nv), range(nv), range(6))
-        with_v = with_v + ops.put(root @ rates.drift_v, (nv, nv), range(nv), range(6))
-    return PositionChanges(ops, with_q, with_v, ops.vstack(rows), ops.vstack(gaps), rows_of_gaps)
+    forces = (products or Products(motion)).force_changes(qdd, M, acting)
+    return PositionChanges(ops, *forces, ops.vstack(rows), ops.vstack(gaps), rows_of_gaps)
+
+
+def momentum_of_lines(
+    ops: Ops, springs: Springs, J: Matrix, with_gained: Matrix, with_start: Matrix | None = None
+) -> Matrix:
+    """Changes (nv × nv) with positions of momenta of springs along lines, whose rows of velocities change (m × nv).
+
+    Of velocities that are gained and, if forces count, of those of the start.
+    """
+    total = ops.zeros(*[ops.shape(J)[1]] * 2)
+    for row, mass, ahead, stiff in springs.factors_of_lines():
+        own, change = ops.take(J, (row,), None), scaled_matrix(ops, mass, ops.take(with_gained, (row,), None))
+        if with_start is not None:
+            change = change + scaled_matrix(ops, ahead, ops.take(with_start, (row,), None))
+            change = change + scaled_matrix(ops, stiff, own)
+        total = total + ops.transpose(own) @ change
+    return total
+
+
+def velocity_products(motion: DynamicsProblem) -> tuple[list[Scalar], Matrix]:
+    """``ω × v`` (nv) and its change with velocities (nv × nv)."""
+    joints, ops = motion.tree.root_to_leaves(), motion.ops
+    products = [x for i in joints for x in column(ops, motion.velocity_product(i))]
+    return products, ops.block_diagonal([motion.velocity_product_changes(i) for i in joints])
 
 
 def error_changes(rest: DynamicsProblem) -> Matrix:
@@ -201,11 +150,11 @@ def error_changes(rest: DynamicsProblem) -> Matrix:
 
 
 def point_changes(
-    problem: Problem, index: int, moved: Rates, impulses: Sequence[Scalar]
+    problem: Problem, index: int, moved: Rates, impulses: Sequence[Scalar], spins: Sequence[tuple[int, float]] = ()
 ) -> tuple[Matrix, ConstraintRates]:
     """Changes of gaps (n × nv) of the contact ``index``, and of what its rows measure and its impulses (3 n) exert.
 
-    ``moved``: at rest, its accelerations are velocities.
+    ``moved``: at rest, its accelerations are velocities. With ``spins``, axes and lengths, of those rows.
     """
     ops, tree = problem.ops, problem.tree
     links = [link for link in problem.constraints[index].carriers(tree) if link != WORLD]
@@ -218,19 +167,24 @@ def point_changes(
     robot = problem.once(_displaced)
     rotations = robot.link_rotations
     for k, (candidate, now) in enumerate(zip(robot.candidates[index], problem.candidates[index], strict=True)):
-        p, belt = impulses[3 * k : 3 * k + 3], [*candidate.belt, *([Dual(0.0)] * (3 - len(candidate.belt)))]
-        force = [dot(row, p) for row in candidate.axes.tolist()]
-        u = plus(belt, _velocity(candidate, rotations, twists))
-        own = ops.zeros(3, tree.nv)
+        n = len(spins) or 3
+        p, belt = impulses[n * k : n * k + n], [*candidate.belt, *([Dual(0.0)] * (3 - len(candidate.belt)))]
+        force = [dot(row, p) for row in candidate.axes.tolist()] if not spins else [cast(Any, Dual(0.0))] * 3
+        torque = _about(candidate, spins, p)
+        u: list[Any] = _spins(candidate, rotations, twists, spins)
+        own = ops.zeros(n, tree.nv)
+        if not spins:
+            u = plus(belt, _velocity(candidate, rotations, twists))
         for sign, (link, arm) in zip((1.0, -1.0), candidate.arms.items(), strict=False):
             r, back = [row[0] for row in arm.tolist()], list(zip(*rotations[link].tolist(), strict=True))
-            parts = [dot(row, [sign * f for f in x]) for x in (force, cross_entries(r, force)) for row in back]
+            moment = plus(torque, cross_entries(r, force)) if spins else cross_entries(r, force)
+            parts = [dot(row, [sign * f for f in x]) for x in (force, moment) for row in back]
             wrenches[link] = plus(wrenches[link], parts)
-            K = _common_rows(problem, moved, link, now)
+            K = _common_rows(problem, moved, link, now, spins)
             own = own + (K if sign > 0.0 else -K) @ turns[link]
         both = _along(ops, [*u, candidate.gap], ways)
-        rows.append(own + ops.take(both, range(3), None))
-        gaps.append(ops.take(both, (3,), None))
+        rows.append(own + ops.take(both, range(n), None))
+        gaps.append(ops.take(both, (n,), None))
     at_links, changes = dict[int, Matrix](), dict[int, Matrix]()
     for link, W in wrenches.items():
         own = ops.transpose(to_link[link])
@@ -242,24 +196,31 @@ def point_changes(
     return ops.vstack(gaps), ConstraintRates(ops.vstack(rows), at_links, changes)
 
 
-def mobility_changes(problem: Problem, index: int, moved: Sequence[Rates]) -> list[Matrix]:
-    """Changes (1 × nv) of ``Σ J_k x_k`` over the three rows k of each point of the contact ``index``.
+def mobility_changes(
+    problem: Problem, index: int, moved: Sequence[Sequence[Rates]], parts: Sequence[Sequence[Scalar]],
+    spins: Sequence[tuple[int, float]],
+) -> list[Matrix]:  # fmt: skip
+    """Changes (1 × nv) of ``Σ c_k J_k x_k`` over the rows k of each point of the contact ``index``, times ``parts``.
 
-    ``moved``: at rest, its accelerations are ``x_k``, one for each row.
+    Of each point ``moved``: at rest, its accelerations are ``x_k``, one for each row. ``spins``: axes and lengths.
     """
     ops, nv = problem.ops, problem.tree.nv
     links = [link for link in problem.constraints[index].carriers(problem.tree) if link != WORLD]
-    to_link = {link: _to_link(ops, moved[0].poses[link]) for link in links}
-    ways, out = _ways(problem, moved[0], links), list[Matrix]()
+    to_link = {link: _to_link(ops, moved[0][0].poses[link]) for link in links}
+    ways, out = _ways(problem, moved[0][0], links), list[Matrix]()
     robot = problem.once(_displaced)
     rotations = robot.link_rotations
     for k, (candidate, now) in enumerate(zip(robot.candidates[index], problem.candidates[index], strict=True)):
         total, own = Dual(0.0), ops.zeros(1, nv)
-        for i, of_row in enumerate(moved[3 * k : 3 * k + 3]):
+        for i, (of_row, part) in enumerate(zip(moved[k], parts[k], strict=True)):
             twists = {link: column(ops, to_link[link] @ of_row.a[link]) for link in links}
-            total = total + _velocity(candidate, rotations, twists)[i]
+            if i < 3:
+                total = total + _velocity(candidate, rotations, twists)[i] * part
+            else:
+                total = total + _spins(candidate, rotations, twists, spins)[i - 3] * part
             for sign, link in zip((1.0, -1.0), candidate.arms, strict=False):
-                K = ops.take(_common_rows(problem, of_row, link, now), (i,), None)
+                K = _common_rows(problem, of_row, link, now, () if i < 3 else spins)
+                K = scaled_matrix(ops, part, ops.take(K, (i if i < 3 else i - 3,), None))
                 own = own + (K if sign > 0.0 else -K) @ of_row.of_link(link, of_row.xi)
         out.append(own + _along(ops, [total], ways))
     return out
@@ -276,8 +237,30 @@ def _velocity(candidate: Any, rotations: Mapping[int, Any], twists: Mapping[int,
     return u
 
 
-def _common_rows(problem: Problem, moved: Rates, link: int, point: Candidate) -> Matrix:
-    """Rows (3 × 6) of a contact point on the twist of one of its links in the common frame."""
+def _spins(
+    candidate: Any, rotations: Mapping[int, Any], twists: Mapping[int, Sequence[Scalar]],
+    spins: Sequence[tuple[int, float]],
+) -> list[Any]:  # fmt: skip
+    """Angular velocities about axes of a candidate, times lengths."""
+    omega: list[Any] = [Dual(0.0)] * 3
+    for sign, link in zip((1.0, -1.0), candidate.arms, strict=False):
+        omega = plus(omega, [sign * dot(row, twists[link][3:]) for row in rotations[link].tolist()])
+    along = candidate.axes.T.tolist()
+    return [length * dot(along[axis], omega) for axis, length in spins]
+
+
+def _about(candidate: Any, spins: Sequence[tuple[int, float]], p: Sequence[Scalar]) -> list[Any]:
+    """Torque (3) of impulses of spins."""
+    along, out = candidate.axes.T.tolist(), list[Any]([Dual(0.0)] * 3)
+    for (axis, length), x in zip(spins, p, strict=False):
+        out = plus(out, [y * (x * length) for y in along[axis]])
+    return out
+
+
+def _common_rows(
+    problem: Problem, moved: Rates, link: int, point: Candidate, spins: Sequence[tuple[int, float]] = ()
+) -> Matrix:
+    """Rows (3 × 6) of a contact point on the twist of one of its links in the common frame; or those of ``spins``."""
     ops, place = problem.ops, moved.poses[link][1]
     axes, arm = point.axes, point.arms[link]
     if moved.root == WORLD:
@@ -286,6 +269,9 @@ def _common_rows(problem: Problem, moved: Rates, link: int, point: Candidate) ->
         back = ops.transpose(problem.link_rotations[moved.root])
         axes, at = back @ axes, place + back @ arm
     along = ops.transpose(axes)
+    if spins:
+        turns = [scaled_matrix(ops, length, ops.take(along, (axis,), None)) for axis, length in spins]
+        return ops.hstack([ops.zeros(len(turns), 3), ops.vstack(turns)])
     return ops.hstack([along, -(along @ cross_matrix(ops, at))])
 
 
@@ -400,11 +386,11 @@ def turning_changes(step: KernelStep, varied: Varied) -> TurningChanges:
     def found(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
         ahead = robot_ahead(problem, step.q, step.v, step.h)
         distances = Turning(problem, ahead, twists, step.h, path.closed, _alike(step)).distances()
-        return [*distances, *(x for row in ops.entries(_changes(step, ahead, varied)) for x in row)], 1.0
+        return [*distances, *entries_by_row(ops, _changes(step, ahead, varied))], 1.0
 
     nothing = 1.0 - turns(problem, twists, path)
     made = ops.repeat(1, [NEVER] * n + [0.0] * (3 * n * total), found, nothing)
-    whole = ops.matrix([made[k : k + total] for k in range(n, len(made), total)])
+    whole = from_rows(ops, made[n:], total)
     ends = [0, widths[0], widths[0] + widths[1], total]
     with_q, with_v, given = (ops.take(whole, None, range(*part)) for part in pairwise(ends))
     return TurningChanges(with_q, with_v, given, made[:n])

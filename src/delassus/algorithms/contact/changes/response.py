@@ -38,8 +38,19 @@ from delassus.algorithms.osim.ltl import dense_rows
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import Candidate
+from delassus.constraints.contact import spins_of
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix, diagonal, dot, from_entries, minus, plus
+from delassus.spatial.motion import (
+    ANGULAR,
+    LINEAR,
+    cross_matrix,
+    diagonal,
+    dot,
+    from_entries,
+    minus,
+    plus,
+    scaled_matrix,
+)
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
 
 ROUNDING = 512.0
@@ -71,7 +82,10 @@ class Response:
         ops, nv = step.ops, step.tree.nv
         self._ops, self._step, self._solved = ops, step, solved
         self.modes, self.holds = step.modes(solved.problem, solved.outcome.p, smoothing, of_points, late)
-        self.rows = step.others[: 3 * len(self.modes)]
+        laws = solved.problem.points
+        self.rows = [step.others[k] for x in laws for k in x.rows]
+        self._units = diagonal(ops, [y for x in laws for y in x.units]) if step.patches else None
+        self._normals = [own.start + 2 for own in places(self.modes)]
         held = {dof: x.held for dof, x in self.holds.items()}
         added = at_joints(ops, step.tree, {k: x.added for k, x in self.holds.items() if x.added is not None})
         self._L = L = SparseFactor(step.problem, together(ops, step.added, added), held) if held else step.space.L
@@ -81,14 +95,14 @@ class Response:
             root = self._loops.kept(root)
         inverse = ops.product(ops.transpose(root), root, symmetric=True)
         self.Phi, self.N, self.is_unique = inverse, ops.zeros(nv, len(self.rows)), cast(Scalar, 1.0)
+        self.any_normals: list[AnyNormals] = []
         if not self.rows:
             return
         G = ops.take(step.space.G, self.rows, self.rows)
         if ops.rank(G) < len(self.rows):
             is_exact = smoothing is None
-            law: PointLaws | WrenchLaws = WrenchLaws(
-                ops, spaces(step.problem, self.rows), self.modes, inverse, is_exact
-            )
+            given = spaces(step.problem, [[step.others[k] for k in x.rows] for x in laws], [x.units for x in laws])
+            law: PointLaws | WrenchLaws = WrenchLaws(ops, given, self.modes, inverse, is_exact)
         else:
             if held or self._loops is not None:
                 Y = ops.take(dense_rows(step.problem, L), self.rows, None)
@@ -97,8 +111,13 @@ class Response:
                 G, R = ops.product(Y, ops.transpose(Y), symmetric=True), ops.product(Y, root)
             else:
                 R = ops.take(step.space.along_rows(root), self.rows, None)
-            law = PointLaws(ops, self.modes, G, R, step.size_of[: len(self.rows)] if step.loops else None)
-        self._law, self.N, self.is_unique = law, law.N, law.is_unique
+            if self._units is not None:
+                G, R = self._units @ G @ self._units, self._units @ R
+            beside = [y for x in laws for y in x.sizes(step.size_of)] if step.loops else None
+            law = PointLaws(ops, self.modes, G, R, beside)
+        self._law, self.N, self.is_unique, self.any_normals = law, law.N, law.is_unique, law.any_normals
+        if self._units is not None:
+            self.N = self.N @ self._units
         self.Phi = inverse - ops.product(law.along, law.R)
 
     def with_positions(self) -> Matrix:
@@ -126,14 +145,25 @@ class Response:
 
     def normal_impulses(self, rho: Matrix, sigma: Matrix) -> Matrix:
         """Changes (n × k) of normal impulses of points, the smallest ones, of modes that are not smoothed."""
+        sigma = sigma if self._units is None else self._units @ sigma
         return self._law.normal_impulses(-(self._law.R @ rho), sigma)
 
     def momentum_of_floors(self, floors: Matrix, J: Matrix) -> Matrix:
         """``∂ρ`` (nv × k) of changes of the least normal impulses (n × k), which points that press no harder follow."""
-        ops, normals = self._ops, range(2, 3 * len(self.modes), 3)
+        ops = self._ops
         parts = [mode.with_floor * softness(ops, mode, (2,))[2][0] for mode in self.modes]
-        B = ops.take(ops.block_diagonal([mode.B for mode in self.modes]), None, normals)
+        B = ops.take(ops.block_diagonal([mode.B for mode in self.modes]), None, self._normals)
+        B = B if self._units is None else self._units @ B
         return -(ops.transpose(ops.take(J, self.rows, None)) @ (B @ (diagonal(ops, parts) @ floors)))
+
+    def is_unique_with(self, bounces: Sequence[Scalar], compression: Response | None, J: Matrix) -> Scalar:
+        """1 where velocities are unique, also after a decompression that gives back parts (n) of impulses."""
+        ops, is_unique = self._ops, self.is_unique
+        for normals, any_way, whole in [] if compression is None else compression.any_normals:
+            floors = self.Phi @ self.momentum_of_floors(diagonal(ops, bounces), J)
+            free, most = _trace(ops, floors @ normals, any_way), _trace(ops, floors, whole)
+            is_unique = is_unique * (1.0 - ops.less(ROUNDING * ops.epsilon * most, free))
+        return is_unique
 
 
 def at_joints(ops: Ops, tree: Tree, values: Mapping[int, Scalar]) -> dict[tuple[int, int], Matrix]:
@@ -152,31 +182,54 @@ def together(
     return {**one, **{at: ops.sym_add(one[at], block) if at in one else block for at, block in other.items()}}
 
 
+class AnyNormals(NamedTuple):
+    """Changes of normal impulses that change no velocity of what they act on: a map (n × k) of any numbers.
+
+    Covariances of these (k × k), and (n × n) of the terms that they are sums of.
+    """
+
+    normals: Matrix
+    any_way: Matrix
+    whole: Matrix
+
+
 class Space(NamedTuple):
-    """Motion (d × nv) that the rows of some points (3 × d each) are of, and the numbers of these points."""
+    """Motion (d × nv) that the rows of some points (r × d each) are of, and the numbers of these points."""
 
     motion: Matrix
     points: list[int]
     rows: list[Matrix]
 
 
-def spaces(problem: Problem, rows: Sequence[int]) -> list[Space]:
-    """Twists of links, or of one relative to another, that several points are on; a single point has its own rows."""
+def spaces(problem: Problem, rows: Sequence[Sequence[int]], units: Sequence[Sequence[Scalar]]) -> list[Space]:
+    """Twists of links, or of one relative to another, that several points are on; a single point has its own rows.
+
+    Of each point ``rows`` and units of its law (r each).
+    """
     ops, out, groups, number = problem.ops, list[Space](), dict[tuple[int, ...], list[tuple[int, Candidate]]](), 0
-    for candidates in problem.candidates.values():
+    lengths = {c.of: c.contact.lengths for c in spins_of(problem.constraints)}
+    axes_of = list[list[tuple[int, float]]]()  # of the spins of each point, with their lengths
+    for index, candidates in problem.candidates.items():
         for x in candidates:
             groups.setdefault(tuple(x.arms), []).append((number, x))
+            axes_of.append(lengths.get(index, []))
             number += 1
     for links, points in groups.items():
         numbers = [k for k, _ in points]
         if len(points) == 1:
-            own = rows[3 * numbers[0] : 3 * numbers[0] + 3]
-            out.append(Space(ops.take(jacobian(problem), own, None), numbers, [ops.eye(3)]))
+            (k,) = numbers
+            own = ops.eye(3) if len(rows[k]) == 3 else diagonal(ops, units[k])
+            out.append(Space(ops.take(jacobian(problem), rows[k], None), numbers, [own]))
             continue
         across = []
-        for _, x in points:
+        for k, x in points:
             axes = ops.transpose(x.axes)
-            across.append(ops.hstack([axes, -(axes @ cross_matrix(ops, x.arms[links[0]]))]))
+            own = ops.hstack([axes, -(axes @ cross_matrix(ops, x.arms[links[0]]))])
+            if axes_of[k]:
+                turns = [scaled_matrix(ops, length, ops.take(axes, (axis,), None)) for axis, length in axes_of[k]]
+                spins = ops.hstack([ops.zeros(len(turns), 3), ops.vstack(turns)])
+                own = diagonal(ops, units[k]) @ ops.vstack([own, spins])
+            across.append(own)
         out.append(Space(_twist(problem, points[0][1]), numbers, across))
     return out
 
@@ -203,7 +256,7 @@ class PointLaws:
     """Impulses along independent rows, ``Q = H = B (C G B + D)⁻¹ C``.
 
     Loops may make these depend on others; ``beside_loops`` are their mobilities without, which round-off is of.
-    Attributes: ``R`` (3 n × nv), ``N = Rᵀ H`` and ``along = Rᵀ Q``; ``is_unique`` is 1.
+    Attributes: ``R`` (m × nv), ``N = Rᵀ H`` and ``along = Rᵀ Q``; ``is_unique`` is 1.
     """
 
     def __init__(
@@ -212,15 +265,16 @@ class PointLaws:
         C = ops.block_diagonal([mode.C for mode in modes])
         B = ops.block_diagonal([mode.B for mode in modes])
         A = ops.product(C @ G, B) + diagonal(ops, [x for mode in modes for x in mode.D])
-        sizes = [mode.mobility for mode in modes for _ in range(3)]
+        sizes = [mode.mobility for mode in modes for _ in mode.D]
         if beside_loops is None:
             over = inverted(ops, A, sizes)
         else:
             over = inverted_with_exchanges(ops, A, plus(sizes, beside_loops))
         Q = ops.product(B @ over, C)
-        self.R, self._normals = R, ops.take(Q, range(2, 3 * len(modes), 3), None)
+        self.R, self._normals = R, ops.take(Q, [own.start + 2 for own in places(modes)], None)
         self.N = self.along = ops.product(ops.transpose(R), Q)
         self.is_unique: Scalar = 1.0
+        self.any_normals: list[AnyNormals] = []
 
     def normal_impulses(self, V: Matrix, sigma: Matrix) -> Matrix:
         """Changes (n × k) with the motion of points and of rows."""
@@ -247,6 +301,9 @@ class WrenchLaws:
     Friction of normal impulses is ``f = Σ s S⁻¹ x``, the part of ``b`` that is not in ``c``. Where ``s`` is no linear
     function of ``c``, impulses that move no normal move the space along the rest: ``Σ s S⁻¹ sᵀ − β_s Δ β_sᵀ``, with
     ``β_s = β − Uᵀ``. Velocities ``Rᵀ K f`` are not unique then, and ``is_unique`` is 0.
+
+    Normal impulses are any where ``cᵀ x = 0``, with the covariance ``S⁻¹ − Γᵀ Δ Γ``, and along what ``U G E β`` makes
+    zero: see `any_normals`.
     """
 
     def __init__(
@@ -257,8 +314,10 @@ class WrenchLaws:
         G = ops.product(self.R, ops.transpose(Z), symmetric=True)
         d, first = ops.shape(Z)[0], 0
         W, U, beta, sizes = list[Matrix](), list[Matrix](), list[Matrix](), list[Scalar]()
-        T, Gamma, normals = ops.zeros(d, 3 * n), ops.zeros(d, 3 * n), ops.zeros(d, n)
+        at, m = places(modes), sum(len(mode.D) for mode in modes)
+        T, Gamma, normals = ops.zeros(d, m), ops.zeros(d, m), ops.zeros(d, n)
         slides, any_way = list[Matrix](), list[Matrix]()
+        at_normals, of_normals, firm_normals = ops.zeros(d, n), ops.zeros(n, n), [cast(Scalar, 0.0)] * n
         for space in given:
             size = ops.shape(space.motion)[0]
             rows = range(first, first + size)
@@ -266,12 +325,14 @@ class WrenchLaws:
             springs, hard, sliding, pushed, beside = *[ops.zeros(size, size)] * 4, list[Matrix]()
             for X, k in zip(space.rows, space.points, strict=True):
                 mode, back = modes[k], ops.transpose(X)
-                soft = softness(ops, mode, (1,) if is_exact else (0, 1, 2))
+                soft = softness(ops, mode, (1, *range(3, len(mode.D))) if is_exact else range(len(mode.D)))
                 spring = mode.B @ (diagonal(ops, [x for x, _ in soft]) @ mode.C)
                 firm = diagonal(ops, [x * (1.0 / mode.mobility) for _, x in soft])
                 stiff, along = firm @ mode.C, back @ (mode.B - ops.transpose(mode.axes))
+                firm_normals[k] = soft[2][1] * (1.0 / mode.mobility)
+                at_normals = at_normals + ops.put(ops.take(along, None, (2,)), (d, n), rows, (k,))
                 springs = springs + back @ (spring @ X)
-                T = T + ops.put(back @ spring, (d, 3 * n), rows, range(3 * k, 3 * k + 3))
+                T = T + ops.put(back @ spring, (d, m), rows, at[k])
                 hard = ops.sym_add(hard, ops.sym_product(back, (ops.transpose(mode.C) @ stiff) @ X))
                 sliding = sliding + along @ (stiff @ X)
                 pushed = ops.sym_add(pushed, ops.sym_product(along, firm @ ops.transpose(along)))
@@ -286,15 +347,20 @@ class WrenchLaws:
             told = ops.sym_product(with_normals, diagonal(ops, pivots) @ ops.transpose(with_normals))
             slides.append(pushed)
             any_way.append(ops.sym_subtract(pushed, told))
-            for at, k in enumerate(space.points):
-                own = ops.take(reduced, None, range(2 * size + 3 * at, 2 * size + 3 * at + 3))
-                Gamma = Gamma + ops.put(own @ modes[k].C, (d, 3 * n), rows, range(3 * k, 3 * k + 3))
+            begin = 2 * size
+            for k in space.points:
+                own = ops.take(reduced, None, range(begin, begin + len(at[k])))
+                begin += len(at[k])
+                Gamma = Gamma + ops.put(own @ modes[k].C, (d, m), rows, at[k])
                 normals = normals + ops.put(ops.take(own, None, (2,)), (d, n), rows, (k,))
+            told = ops.take(normals, rows, None)
+            of_normals = ops.sym_add(of_normals, ops.sym_product(ops.transpose(told), diagonal(ops, pivots) @ told))
         self._W, self._U, self._T, self._Gamma = ops.block_diagonal(W), ops.block_diagonal(U), T, Gamma
         E = inverted(ops, ops.eye(d) + self._W @ G)
         UG, E_beta = self._U @ G, E @ ops.block_diagonal(beta)
         UGE, none = UG @ E, [1.0 - ops.less(0.0, size) for size in sizes]
-        over = inverted_with_exchanges(ops, UG @ E_beta + diagonal(ops, none), plus(sizes, none))
+        held = UG @ E_beta + diagonal(ops, none)
+        over = inverted_with_exchanges(ops, held, plus(sizes, none))
         L = E_beta @ over
         K, back = E - L @ UGE, ops.transpose(self.R)
         self._ops, self._normals = ops, ops.transpose(normals) @ ops.hstack([over @ UGE, -over])
@@ -303,6 +369,20 @@ class WrenchLaws:
         self.is_unique = 1.0 - ops.less(ROUNDING * ops.epsilon * whole, free)
         self.along = both[0] @ self._W + both[1] @ self._U
         self.N = ops.product(ops.hstack(both), ops.vstack([T, Gamma]))
+        left = [1.0 - ops.less(0.0, dot(row, row)) for row in ops.entries(over)]  # rows that hold nothing more
+        along = (ops.eye(d) - ops.product(over, held)) @ diagonal(ops, left)
+        back = ops.transpose(normals)
+        terms = (
+            [[x * x for x in row] for row in ops.entries(back)],
+            [[x * x for x in row] for row in ops.entries(along)],
+        )
+        sizes = [sum(row, cast(Scalar, 0.0)) for row in ops.entries(ops.matrix(terms[0]) @ ops.matrix(terms[1]))]
+        firm = diagonal(ops, firm_normals)
+        answer = ops.eye(n) - back @ (over @ (UGE @ at_normals))
+        self.any_normals = [
+            AnyNormals(answer, ops.sym_subtract(firm, of_normals), firm),
+            AnyNormals(back @ along, ops.eye(d), diagonal(ops, sizes)),
+        ]
 
     def normal_impulses(self, V: Matrix, sigma: Matrix) -> Matrix:
         """Changes (n × k) with the motion of points and of rows."""
@@ -315,6 +395,15 @@ def _trace(ops: Ops, x: Matrix, A: Matrix) -> Scalar:
     """Trace of ``x A xᵀ``."""
     pairs = zip(ops.entries(x @ A), ops.entries(x), strict=True)
     return sum((dot(y, z) for y, z in pairs), cast(Scalar, 0.0))
+
+
+def places(modes: Sequence[Mode]) -> list[range]:
+    """Rows of each point among those of all."""
+    out, first = list[range](), 0
+    for mode in modes:
+        out.append(range(first, first + len(mode.D)))
+        first += len(mode.D)
+    return out
 
 
 def softness(ops: Ops, mode: Mode, rows: Sequence[int]) -> list[tuple[Scalar, Scalar]]:

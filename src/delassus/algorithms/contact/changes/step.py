@@ -10,18 +10,24 @@ end of smooth motion; that after the step is ``w + v_s − v_0``, ``v_0`` what l
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from itertools import pairwise
+from functools import partial
+from itertools import chain, pairwise
 from typing import Any, cast
 
 from delassus.algorithms.contact.changes.correction import bound_changes, displacement_changes
-from delassus.algorithms.contact.changes.points import PositionChanges, Varied, position_changes, turning_changes
+from delassus.algorithms.contact.changes.points import (
+    PositionChanges,
+    momentum_of_lines,
+    position_changes,
+    turning_changes,
+)
+from delassus.algorithms.contact.changes.products import Products, over_masses
 from delassus.algorithms.contact.changes.response import Response
-from delassus.algorithms.contact.impacts import impact_times, of_displaced
+from delassus.algorithms.contact.changes.varied import Varied
+from delassus.algorithms.contact.impacts import nearest_of_impact, of_displaced
 from delassus.algorithms.contact.law import part_beyond
 from delassus.algorithms.contact.modes import nearest_mode
-from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import Impact, StepInputs, StepSolution
-from delassus.algorithms.contact.springs import Springs
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.integrate import position_rates, position_update_changes
@@ -29,8 +35,17 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.spatial.dual_ops import Rates, value
-from delassus.spatial.motion import column, diagonal, from_entries, minus, plus, scaled_matrix
-from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.motion import (
+    column,
+    diagonal,
+    entries_by_row,
+    from_entries,
+    from_rows,
+    minus,
+    plus,
+    scaled_matrix,
+)
+from delassus.spatial.ops import Matrix, Scalar
 
 
 class StepChanges:
@@ -69,26 +84,13 @@ class StepChanges:
 
         Zero where several velocities obey the laws.
         """
-        ops, impact = self._ops, self._found.impact
-        solved, nearest = self._found.solved, nearest_mode(ops, self._last.modes, self._last.holds)
-        nearest = scaled_matrix(ops, self._are_unique, nearest)
-        for k, (x, turns) in enumerate(zip(self._turned.distances, self._turns(), strict=True)):
+        ops, solved, impact = self._ops, self._found.solved, self._found.impact
+        ((x,),) = ops.entries(nearest_mode(ops, self._last.modes, self._last.holds))
+        x = self._are_unique * x
+        for k, (y, turns) in enumerate(zip(self._turned.distances, self._turns(), strict=True)):
             acts = turns * solved.problem.turns * ops.less(0.0, solved.outcome.p[3 * k + 2])
-            ((y,),) = ops.entries(nearest)
-            nearest = ops.matrix([[ops.select(acts, ops.minimum(x, y), y)]])
-        if impact is None:
-            return nearest
-        for solved in impact.phases:
-            own = nearest_mode(ops, *self._step.modes(solved.problem, solved.outcome.p))
-            ((x,),), ((y,),) = ops.entries(nearest), ops.entries(own)
-            nearest = ops.matrix([[ops.select(impact.struck, ops.minimum(x, y), x)]])
-        ((x,),), when = ops.entries(nearest), impact.when
-        for k, (candidate, *_) in enumerate(self._step.points):  # another point may be the first that bounces
-            dof = self._step.tree.v_slices[min(candidate.arms)].start
-            t, is_other = when.times[dof], when.bounces[k] * (1.0 - when.of_points[dof][k])
-            later = self._step.over_h * magnitude(ops, (when.at[k] - t) * when.closing[k])
-            x = ops.select(is_other * ops.less(0.0, t), ops.minimum(x, later), x)
-        return ops.matrix([[x]])
+            x = ops.select(acts, ops.minimum(x, y), x)
+        return ops.matrix([[x if impact is None else nearest_of_impact(self._step, impact, x)]])
 
     def _beside(self, height: int, **parts: Matrix) -> Matrix:
         """Columns of what varies, side by side; those that are not given are zero."""
@@ -102,13 +104,13 @@ class StepChanges:
         start, late = self._beside(nv, v=ops.eye(nv)), None
         if found.impact is not None:
             start, late = self._struck(found.impact)
-        moved, reached = self._smooth_motion(start)
+        reached, ending = self._smooth_motion(start)
         changes, rho = self._in_motion(start)
         impact, beside = found.impact, ops.zeros(step.problem.n_rows, ops.shape(start)[1])
         if found.moved.blocks:
             gained = self._beyond_smooth_motion(solved.velocity)
-            changes, at_rest = self._at_rest(gained, solved.velocity, varied.impulses(last, solved.impulses))
-            rho = self._of_blocks(at_rest - ops.product(self._M, reached), rho)
+            changes, at_rest = self._in_step_at_rest(gained, solved.velocity, varied.impulses(last, solved.impulses))
+            rho = self._of_blocks(at_rest - ops.product(self._in_step, reached), rho)
         closing = [
             part_beyond(ops, over_h * c.gap, own) * over_h
             for (c, *_), own in zip(step.points, self._of_points, strict=True)
@@ -123,7 +125,7 @@ class StepChanges:
         dv, _ = self._answer(last, rho, sigma, self._in_step, late)
         end, shift = dv, late
         if found.moved.blocks:
-            end, shift = self._with_smooth_motion(start, moved, reached, dv)
+            end, shift = self._with_smooth_motion(start, ending, reached, dv)
             shift = shift if late is None else shift + late
         if late is not None:
             dv = dv + scaled_matrix(ops, over_h, late)
@@ -159,55 +161,58 @@ class StepChanges:
         found, solved = self._found, self._found.solved
         gained, varied = minus(solved.velocity, found.start), self._varied
         impulses = solved.impulses, varied.impulses(self._last, solved.impulses)
-        return self._of_motion(found.motion, gained, solved.velocity, impulses, start, varied, self._controls[0])
+        stage = partial(self._of_motion, found.motion, start=start, varied=varied, controls=self._controls[0])
+        mean, ops, step = self._step.mean_products(found.motion), self._ops, self._step
+        if mean is None:
+            return stage(gained, solved.velocity, impulses)
+        none: list[Scalar] = [0.0] * step.problem.n_rows
+        plain = Products(found.motion, acted=step.springs is not None and bool(step.springs.lines))
+        of_first, of_second = (Products(found.motion, y, plain) for y in (mean.first, mean.second))
+        at_start, first = stage(mean.first, mean.first, (none, none), products=plain, of_end=False)
+        _, second = stage(mean.second, mean.second, (none, none), products=of_first, of_end=False)
+        changes, rho = stage(gained, solved.velocity, impulses, products=of_second)
+        Z = over_masses(found.motion, step.space.L, plain.matrix(step.h, self._M, at_start.forces_with_v))
+        return changes, rho - ops.product(Z, second - ops.product(Z, first))
 
     def _of_motion(
         self, motion: DynamicsProblem, gained: Sequence[Scalar], velocity: Sequence[Scalar],
         impulses: tuple[Sequence[Scalar], Sequence[Any]], start: Matrix, varied: Varied,
-        controls: tuple[Matrix, Matrix],
+        controls: tuple[Matrix, Matrix], *, products: Products | None = None, of_end: bool = True,
     ) -> tuple[PositionChanges, Matrix]:  # fmt: skip
-        """The same of a motion that gains velocities (nv); impulses are those of rows, also as they vary."""
+        """The same of a motion that gains velocities (nv); impulses are those of rows, also as they vary.
+
+        Its ``products`` are those of its start, if not given. Held is the velocity ``of_end``, or what is gained.
+        """
         ops, step, over_h = self._ops, self._step, self._step.over_h
         nv, h = step.tree.nv, step.h
-        product, with_product = velocity_products(motion)
-        qdd = [over_h * a - c for a, c in zip(gained, product, strict=True)]
+        products = products or Products(motion)
+        qdd = [over_h * a - c for a, c in zip(gained, products.axes, strict=True)]
         v, pushing = [x for own in motion.v for x in column(ops, own)], impulses[0]
         if step.springs is not None:
             pushing = step.springs.with_lines(pushing, step.springs.impulses(gained, v))
-        changes = position_changes(motion, self._M, qdd, velocity, [over_h * x for x in pushing])
+        forces = [over_h * x for x in pushing]
+        changes = position_changes(motion, self._M, qdd, velocity, forces, products)
         with_q, with_v = controls
         rho_v = scaled_matrix(ops, h, changes.forces_with_v - with_v)
-        rho_v = rho_v - self._M @ (ops.eye(nv) + scaled_matrix(ops, h, with_product))
+        with_axes = scaled_matrix(ops, h, products.with_axes)
+        rho_v = rho_v - self._M @ (with_axes + ops.eye(nv) if of_end else with_axes)
         if step.springs is not None:
             with_gained, with_start = step.springs.matrices()
-            rho_v = rho_v - with_gained + with_start
-        of_parameters = varied.momentum(gained, impulses[1], with_forces=True)
+            rho_v = (rho_v - with_gained if of_end else rho_v) + with_start
+        of_parameters = varied.momentum(gained, impulses[1], with_forces=True, further=products.y)
         with_positions = scaled_matrix(ops, h, changes.forces - with_q)
         if step.springs is not None and step.springs.lines:
-            with_positions = with_positions + self._along_lines(step.springs, gained, v)
+            turning = [self._rows_moved(x) for x in (gained, v)]
+            with_positions = with_positions + momentum_of_lines(ops, step.springs, self._J, *turning)
         rho = self._beside(nv, q=with_positions, given=of_parameters)
         return changes, rho + ops.product(rho_v, start)
-
-    def _along_lines(self, springs: Springs, gained: Sequence[Scalar], v: Sequence[Scalar]) -> Matrix:
-        """Changes (nv × nv) of momenta with positions, by impulses of springs along lines, their rows being held."""
-        ops, total = self._ops, self._ops.zeros(*[self._step.tree.nv] * 2)
-        turning = [self._rows_moved(x) for x in (gained, v)]
-        for row, *factors, stiff in springs.factors_of_lines():
-            own, rates = ops.take(self._J, (row,), None), [ops.take(x, (row,), None) for x in turning]
-            parts = [scaled_matrix(ops, f, x) for f, x in zip((*factors, stiff), (*rates, own), strict=True)]
-            total = total + ops.transpose(own) @ (parts[0] + parts[1] + parts[2])
-        return total
 
     def _rows_moved(self, x: Sequence[Scalar]) -> Matrix:
         """Changes (m × nv) of ``J x`` with positions."""
         return self._at_rest(x, x, [0.0] * self._step.problem.n_rows)[0].rows
 
     def _at_rest(
-        self,
-        gained: Sequence[Scalar],
-        velocity: Sequence[Scalar],
-        impulses: Sequence[Any],
-        in_instant: bool = False,
+        self, gained: Sequence[Scalar], velocity: Sequence[Scalar], impulses: Sequence[Any], in_instant: bool = False
     ) -> tuple[PositionChanges, Matrix]:
         """Changes with positions, and of ``M x − Jᵀ p`` (nv × k) of velocities ``x`` that are gained; rows of ``v``."""
         ops, step, nv = self._ops, self._step, self._step.tree.nv
@@ -216,6 +221,18 @@ class StepChanges:
         return changes, self._beside(
             nv, q=changes.forces, given=self._varied.momentum(gained, impulses, in_instant=in_instant)
         )
+
+    def _in_step_at_rest(
+        self, gained: Sequence[Scalar], velocity: Sequence[Scalar], impulses: Sequence[Any]
+    ) -> tuple[PositionChanges, Matrix]:
+        """`_at_rest`, with the masses that springs add in the step."""
+        step = self._step
+        if step.springs is None or not step.springs.lines:
+            return self._at_rest(gained, velocity, impulses)
+        exerted = step.springs.with_lines([value(p) for p in impulses], step.springs.masses_along(gained))
+        changes, turned = self._at_rest(gained, velocity, exerted)[0], self._rows_moved(gained)
+        with_q = changes.forces + momentum_of_lines(self._ops, step.springs, self._J, turned)
+        return changes, self._beside(step.tree.nv, q=with_q, given=self._varied.momentum(gained, impulses))
 
     # -- loops ---------------------------------------------------------------------------------------------------------
 
@@ -236,13 +253,16 @@ class StepChanges:
                 out[k] = out[k] - reached
         return out
 
-    def _smooth_motion(self, start: Matrix) -> tuple[Matrix, Matrix]:
-        """Changes (nv × k) of where smooth motion goes and of its velocity there, with those of its first velocity."""
+    def _smooth_motion(self, start: Matrix) -> tuple[Matrix, list[Matrix]]:
+        """Changes (nv × k) of the velocity that smooth motion reaches, by which contacts are found.
+
+        And of where that of the step goes, and of its velocity there; with those of its first velocity.
+        """
         ops, step, blocks = self._ops, self._step, self._found.moved.blocks
         nv, n = step.tree.nv, ops.shape(start)[1]
-        moved = reached = ops.zeros(nv, n)
+        reached, *ending = [ops.zeros(nv, n)] * 3
         if not blocks:
-            return moved, reached
+            return reached, ending
         with_q = ops.entries(position_rates(ops, step.tree, step.q))
         parameters: dict[Hashable, dict[int, Scalar]] = {
             key: {2 * nv + k: 1.0} for k, key in enumerate(self._varied.parameters)
@@ -260,29 +280,38 @@ class StepChanges:
             rates += [dict(enumerate(row)) for row in ops.entries(start)]
         columns = sorted({c for of_each in rates for c in of_each})
         by_column: list[Rates] = [{columns.index(c): x for c, x in of_each.items()} for of_each in rates]
-        for block in blocks:
+        for block, pushed in zip(blocks, self._found.moved.pushed, strict=True):
             made, size = block.changes(by_column, len(columns)), len(block.dofs)
-            own, end = (ops.take(made, range(first, first + size), None) for first in (0, size))
-            moved = moved + ops.put(own, (nv, n), block.dofs, columns)
-            reached = reached + ops.put(end, (nv, n), block.dofs, columns)
-        return moved, reached
+            parts = [ops.take(made, range(k, k + size), None) for k in range(0, ops.shape(made)[0], size)]
+            ends = parts if block.smooth.unpushed is None else [
+                self._where([pushed] * size, *pair) for pair in zip(parts[:2], parts[2:], strict=True)
+            ]  # fmt: skip
+            reached = reached + ops.put(parts[1], (nv, n), block.dofs, columns)
+            ending = [x + ops.put(y, (nv, n), block.dofs, columns) for x, y in zip(ending, ends, strict=True)]
+        return reached, ending
 
-    def _with_smooth_motion(self, start: Matrix, moved: Matrix, reached: Matrix, dv: Matrix) -> tuple[Matrix, Matrix]:
-        """Changes (nv × k) of the velocity after the step and of its displacement beside ``h`` times that."""
+    def _with_smooth_motion(
+        self, start: Matrix, ending: Sequence[Matrix], reached: Matrix, dv: Matrix
+    ) -> tuple[Matrix, Matrix]:  # fmt: skip
+        """Changes (nv × k) of the velocity after the step and of its displacement beside ``h`` times that.
+
+        From those of the smooth motion of the step, ``ending``, and of the velocity ``reached`` by which contacts are
+        found.
+        """
         ops, step, nv, h = self._ops, self._step, self._step.tree.nv, self._step.h
         _, _, blocks, v, impulses, acting = self._found.moved
-        changes, rho = self._at_rest(self._beyond_smooth_motion(v), v, impulses)
+        changes, rho = self._in_step_at_rest(self._beyond_smooth_motion(v), v, impulses)
         sigma = self._beside(step.problem.n_rows, q=changes.rows, given=self._varied.rows(v))
         L, loops = step.space.L, step.closed_loops(step.space.L)
         assert loops is not None, "there are blocks"
-        over = loops.kept(step.space.solve_transpose(rho - ops.product(self._M, reached)))
+        over = loops.kept(step.space.solve_transpose(rho - ops.product(self._in_step, reached)))
         alone = -L.solved(over + loops.moving(ops.take(sigma, step.loops, None)))
         pushed, straight = ([cast(Scalar, 0.0)] * nv for _ in range(2))
         for block, acts in zip(blocks, acting, strict=True):
-            for k, w in zip(block.dofs, block.smooth.reached, strict=True):
+            for k, w in zip(block.dofs, block.smooth.ending(ops, acts)[1], strict=True):
                 pushed[k] = acts
                 straight[k] = acts * (v[k] - 0.5 * (self._found.start[k] + w)) - w
-        mean = scaled_matrix(ops, 0.5, start + reached)
+        (moved, reached), mean = ending, scaled_matrix(ops, 0.5, start + reached)
         shift = moved + scaled_matrix(ops, h, diagonal(ops, pushed) @ (alone - mean) - reached)
         shift = shift + from_entries(ops, straight) @ self._beside(1, given=self._varied.rates([self._varied.h]))
         return self._of_blocks(reached + dv - alone, dv), self._of_blocks(shift, ops.zeros(*ops.shape(shift)))
@@ -316,10 +345,13 @@ class StepChanges:
         unmoved = self._beside(nv, v=ops.eye(nv))
         times, kick = self._impact_time(impact, unmoved)
         v, floors, dv = impact.start, None, unmoved + kick
-        start = dv
+        start, bounces = dv, cast(list[Scalar], [0.0 if e is None else e for *_, e in step.points])
+        compression = None
         for solved in impact.phases:
             response = Response(step.instant, solved)
-            self._are_unique = ops.select(impact.struck, self._are_unique * response.is_unique, self._are_unique)
+            unique = response.is_unique_with(bounces, compression, self._J)
+            compression = response
+            self._are_unique = ops.select(impact.struck, self._are_unique * unique, self._are_unique)
             gained = minus(solved.velocity, v)
             changes, rho = self._at_rest(gained, solved.velocity, varied.impulses(response, solved.impulses), True)
             rho = rho - ops.product(self._M, dv)
@@ -332,7 +364,6 @@ class StepChanges:
             v = solved.velocity
             if floors is not None:
                 break
-            bounces: list[Scalar] = [0.0 if e is None else e for *_, e in step.points]
             pressed = diagonal(ops, solved.outcome.p[2 : 3 * len(bounces) : 3])
             with_restitution = pressed @ varied.rates([e for *_, e in varied.points])
             floors = diagonal(ops, bounces) @ normals + self._beside(len(bounces), given=with_restitution)
@@ -441,53 +472,29 @@ class StepChanges:
                 by_own = ops.take(change, None, [*range(nv), *(nv + m + k for k in acting)])
                 by_bounds = ops.take(change, None, range(nv, nv + m))
                 further = ops.product(moving, by_own + ops.product(by_bounds, with_own))
-                end = _matrix(ops, values[-height * len(own) :], len(own)) + further
-                return [*values[:m], at_rest, *_entries(ops, ops.product(moving, by_bounds)), *_entries(ops, end)], 1.0
+                end = from_rows(ops, values[-height * len(own) :], len(own)) + further
+                made = (entries_by_row(ops, x) for x in (ops.product(moving, by_bounds), end))
+                return [*values[:m], at_rest, *chain(*made)], 1.0
 
             none: list[Scalar] = [0.0] * (height * m)
-            carried = [*correction.impulses, 1.0, *none, *_entries(ops, ops.take(start, None, own))]
+            carried = [*correction.impulses, 1.0, *none, *entries_by_row(ops, ops.take(start, None, own))]
             at_rest, *both = ops.repeat(1, carried, displaced, correction.nothing)[m:]
-            parts = [_matrix(ops, both[height * m :], len(own)), ops.take(start, None, others)]
+            parts = [from_rows(ops, both[height * m :], len(own)), ops.take(start, None, others)]
             end = ops.take(ops.hstack(parts), None, [[*own, *others].index(k) for k in range(n)])
 
             def moved(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
-                by_bounds = _matrix(ops, values[: height * m], m)
-                further = _entries(ops, ops.product(by_bounds, along))
+                by_bounds = from_rows(ops, values[: height * m], m)
+                further = entries_by_row(ops, ops.product(by_bounds, along))
                 pairs = zip(values[height * m :], further, strict=True)
                 return [*values[: height * m], *(x + y for x, y in pairs)], 1.0
 
-            whole = ops.repeat(1, [*both[: height * m], *_entries(ops, end)], moved, at_rest)[height * m :]
-            end, straight, columns = _matrix(ops, whole, n), [k for k in range(nv) if k not in turning], range(n)
+            whole = ops.repeat(1, [*both[: height * m], *entries_by_row(ops, end)], moved, at_rest)[height * m :]
+            end, straight, columns = from_rows(ops, whole, n), [k for k in range(nv) if k not in turning], range(n)
             q, turned = ops.take(end, range(nv), None), ops.take(end, range(nv, height), None)
-            v = ops.put(turned, (nv, n), turning, columns) + ops.put(
-                ops.take(v, straight, None), (nv, n), straight, columns
-            )
+            v = ops.put(ops.take(v, straight, None), (nv, n), straight, columns)
+            v = v + ops.put(turned, (nv, n), turning, columns)
         out, first = dict[str, Matrix](), 0
         for name, width in {"q": nv, "v": nv, **self._varying}.items():
             out[name] = ops.take(ops.vstack([q, v]), None, range(first, first + width))
             first += width
         return out
-
-
-def is_struck(step: KernelStep, tolerance: Scalar) -> Scalar:
-    """1 where a contact would bounce if it had restitution, else 0."""
-    free = column(step.ops, step.space.L.solved(step.free(step.motion)[0]))
-    rates = [step.ops.maximum(candidate.gap, 0.0) * step.over_h for candidate, *_ in step.points]
-    return maximum_of(step.ops, [0.0, *impact_times(step, rates, free, [1.0] * len(rates), tolerance).bounces])
-
-
-def velocity_products(motion: DynamicsProblem) -> tuple[list[Scalar], Matrix]:
-    """``ω × v`` (nv) and its change with velocities (nv × nv)."""
-    joints, ops = motion.tree.root_to_leaves(), motion.ops
-    products = [x for i in joints for x in column(ops, motion.velocity_product(i))]
-    return products, ops.block_diagonal([motion.velocity_product_changes(i) for i in joints])
-
-
-def _entries(ops: Ops, a: Matrix) -> list[Scalar]:
-    """All entries, row by row."""
-    return [x for row in ops.entries(a) for x in row]
-
-
-def _matrix(ops: Ops, entries: Sequence[Scalar], width: int) -> Matrix:
-    """Matrix of so many columns from its entries, row by row."""
-    return ops.matrix([entries[k : k + width] for k in range(0, len(entries), width)])

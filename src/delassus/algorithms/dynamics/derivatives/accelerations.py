@@ -362,11 +362,24 @@ def _division(motion: DynamicsProblem, system: JointSpace) -> tuple[list[int], l
     return leaders, followers, trunk, limbs
 
 
+def force_changes(
+    rates: Rates, M: Matrix, acting: Sequence[ConstraintRates] = ()
+) -> tuple[Matrix, Matrix]:  # fmt: skip
+    """Changes (nv × nv) of joint forces with positions and velocities, less those of the constraints ``acting``."""
+    ops, nv = rates.motion.ops, rates.motion.tree.nv
+    with_q, with_v, _ = residual_changes(rates, acting)
+    if rates.root != WORLD:
+        root = ops.take(M, None, range(6))
+        with_q = with_q + ops.put(root @ rates.drift_q, (nv, nv), range(nv), range(6))
+        with_v = with_v + ops.put(root @ rates.drift_v, (nv, nv), range(nv), range(6))
+    return with_q, with_v
+
+
 def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple[Matrix, Matrix, list[Matrix]]:
     """``∂r/∂q`` and ``∂r/∂v`` (nv × nv), and ``sᵀ I`` (n_i × 6) of each joint with all that lies beyond it."""
     motion, ops, tree = rates.motion, rates.motion.ops, rates.motion.tree
     sizes = [joint.nv for joint in tree.joints]
-    beyond = [*rates.bodies]
+    beyond, crossed = [*rates.bodies], [] if rates.crossed is None else [*rates.crossed[1]]
     F = rates.forces(beyond)
     for c in of_constraints:
         for link, W in c.wrenches.items():
@@ -382,32 +395,44 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
         p = tree.parents[i]
         if p != WORLD:
             beyond[p], F[p] = beyond[p].plus(ops, beyond[i]), F[p] + F[i]
+            if crossed:
+                crossed[p] = crossed[p].plus(ops, crossed[i])
             if lifted:
                 lifted[p] = lifted[p].plus(ops, lifted[i])
 
     # s_kᵀ ∂f_j/∂q_j, s_jᵀ ∂f_j/∂q_k and the same with velocities, for joints k above j  (formulas of `rates`)
     def of_joint(S: Matrix, psi: Matrix, xi: Matrix, phi: Matrix, F: Matrix, *body: Matrix) -> list[Matrix]:
-        I, St = Body(*body), ops.transpose(S)
+        I, other, St = Body(*body[:5]), body[5:], ops.transpose(S)
         own, with_v = I.times(ops, xi) + I.rate_times(ops, psi), I.rate_times(ops, S) + I.times(ops, phi)
-        SI, SB = ops.transpose(I.times(ops, S)), ops.transpose(I.rate_transposed_times(ops, S))
-        return [own + force_matrix(ops, F) @ S, with_v, St @ own, St @ with_v, SI, SB]
+        SI, SB = ops.transpose(I.times(ops, S)), [ops.transpose(I.rate_transposed_times(ops, S))]
+        if other:
+            B = Body(*body[:3], *other[1:])
+            own, SB = own + B.rate_times(ops, other[0]), [*SB, ops.transpose(B.rate_transposed_times(ops, S))]
+        return [own + force_matrix(ops, F) @ S, with_v, St @ own, St @ with_v, SI, *SB]
 
     def of_pair(with_q: Matrix, with_v: Matrix, SI: Matrix, SB: Matrix, *above: Matrix) -> list[Matrix]:
-        S, psi, xi, phi = above
+        (S, psi, xi, phi), other = above[:4], above[4:]
         turns, St = [ops.take(x, ANGULAR, None) for x in (psi, S)], ops.transpose(S)
-        return [St @ with_q, St @ with_v, SI @ xi + SB @ turns[0], SI @ phi + SB @ turns[1]]
+        own = SI @ xi + SB @ turns[0]
+        if other:
+            own = own + other[1] @ ops.take(other[0], ANGULAR, None)
+        return [St @ with_q, St @ with_v, own, SI @ phi + SB @ turns[1]]
 
     joints = list(zip(rates.S, rates.psi, rates.xi, rates.phi, strict=True))
-    found = [[*x] for x in ops.map(of_joint, [(*x, f, *b.parts()) for x, f, b in zip(joints, F, beyond, strict=True)])]
+    across: list[tuple[Matrix, ...]] = [()] * len(joints)
+    if rates.crossed is not None:
+        across = [(psi, B.momentum, B.rate) for psi, B in zip(rates.crossed[0], crossed, strict=True)]
+    columns = zip(joints, F, beyond, across, strict=True)
+    found = [[*x] for x in ops.map(of_joint, [(*x, f, *b.parts(), *other) for x, f, b, other in columns])]
     q: dict[tuple[int, int], Matrix] = {}
     v: dict[tuple[int, int], Matrix] = {}
-    for j, (_, _, own_q, own_v, _, _) in enumerate(found):
+    for j, (_, _, own_q, own_v, *_) in enumerate(found):
         q[j, j], v[j, j] = own_q, own_v
         if lifted:
             change = lifted[j].times(ops, rotated_gravity[j])
             q[j, j], found[j][0] = own_q + ops.transpose(rates.S[j]) @ change, found[j][0] + change
     pairs = [(k, j) for j in tree.root_to_leaves() for k in tree.support(j)[:-1]]
-    rows = [(*found[j][:2], *found[j][4:], *joints[k]) for k, j in pairs]
+    rows = [(*found[j][:2], *found[j][4:6], *joints[k], *across[k][:1], *found[j][6:]) for k, j in pairs]
     for (k, j), blocks in zip(pairs, ops.map(of_pair, rows), strict=True):
         q[k, j], v[k, j], q[j, k], v[j, k] = blocks
         if lifted:
@@ -433,4 +458,4 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
         own = diagonal(ops, armature.tolist())
         r_q, r_v = (r - assembled(ops, sizes, sizes, {(rates.root, rates.root): own @ C})
                     for r, C in ((r_q, rates.drift_q), (r_v, rates.drift_v)))  # fmt: skip
-    return r_q, r_v, [SI for *_, SI, _ in found]
+    return r_q, r_v, [x[4] for x in found]

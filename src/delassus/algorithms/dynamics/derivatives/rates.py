@@ -28,7 +28,17 @@ from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.frozen import cached_property
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix
+from delassus.spatial.motion import (
+    ANGULAR,
+    LINEAR,
+    column,
+    cross_entries,
+    cross_matrix,
+    force_of_points,
+    from_entries,
+    plus,
+    turning_matrix,
+)
 from delassus.spatial.ops import Matrix, Ops
 from delassus.spatial.rates import Side, Vector, motion_matrix
 from delassus.spatial.transform import Pose, compose
@@ -86,11 +96,14 @@ class Rates:
         ``C`` in ``ξ = s C`` and ``φ = s C`` of a floating root that the frame coincides with: changes of its own
         acceleration. They are left out above, so that what is solved for is the change of q̈ beyond ``−C``; not where
         q̈ ``is_given``.
+    crossed : (list, list) or None
+        ``ψ`` and bodies of `CrossedRates` whose products act too.
     """
 
     def __init__(self, motion: DynamicsProblem, qdd: list[Matrix], is_given: bool = False) -> None:
         ops, tree = motion.ops, motion.tree
         self.motion = motion
+        self.crossed: tuple[list[Matrix], list[Body]] | None = None
         self.root = 0 if tree.is_floating and tree.parents.count(WORLD) == 1 else WORLD
         self.gravity = motion.gravity if self.root == WORLD else motion.gravity_in(self.root)
         a0 = ops.put(-self.gravity, (6, 1), LINEAR, (0,))
@@ -122,11 +135,15 @@ class Rates:
             self.psi.append(psi)
             self.xi.append(xi)
             self.phi.append(phi)
+        self._leave_out_root(is_given)
+        ops.mark("links", [*self.V, *self.a, *self.psi, *self.xi, *self.phi])
+
+    def _leave_out_root(self, is_given: bool) -> None:
+        ops = self.motion.ops
         self.drift_q = self.drift_v = ops.zeros(6, 6)
         if self.root != WORLD and not is_given:  # its axes are those of the common frame: s = 1
             self.drift_q, self.drift_v = self.xi[self.root], self.phi[self.root]
             self.xi[self.root] = self.phi[self.root] = ops.zeros(6, 6)
-        ops.mark("links", [*self.V, *self.a, *self.psi, *self.xi, *self.phi])
 
     def _pose(self, i: int) -> Pose:
         ops, X, p = self.motion.ops, self.motion.problem.X[i], self.motion.tree.parents[i]
@@ -208,11 +225,16 @@ class Rates:
         C = ops.sym_product(R @ ops.take(H, ANGULAR, ANGULAR), ops.transpose(R))
         C = ops.sym_subtract(C, _scaled(ops, m, ops.sym_product(P, P)))
         C = ops.sym_subtract(C, PQ + ops.transpose(PQ))
+        return m, h, C, *self._turning(m, h, C, V)
+
+    def _turning(self, m: Matrix, h: Matrix, C: Matrix, V: Matrix) -> Sequence[Matrix]:
+        """Linear momentum and ``B_r`` of a body with the twist ``V``."""
+        ops = self.motion.ops
         v, w = ops.take(V, LINEAR, None), ops.take(V, ANGULAR, None)
         hx, vx, wx = cross_matrix(ops, h), cross_matrix(ops, v), cross_matrix(ops, w)
         wC, vh = wx @ C, vx @ hx
         rate = wC + ops.transpose(wC) - (vh + ops.transpose(vh)) - cross_matrix(ops, hx @ v + C @ w)
-        return m, h, C, v @ m - hx @ w, rate
+        return v @ m - hx @ w, rate
 
     def compensated(self, i: int) -> Body:
         """Mass of link i whose weight is compensated, as a body at rest without second moments."""
@@ -238,6 +260,66 @@ class Rates:
             f = R @ ops.take(wrench, LINEAR, None)
             F[i] = F[i] - ops.vstack([f, R @ ops.take(wrench, ANGULAR, None) + cross_matrix(ops, p) @ f])
         return F
+
+
+class CrossedRates(Rates):
+    """Products of ``v``, that of other rates, with a velocity ``y`` that a motion without forces has: ``2 Γ(v, y)``.
+
+    ``a = a_p + s q̈ + ψ_v y + ψ_y v``, ``ξ = a_p × s + V_p × ψ_y + Y_p × ψ_v``. ``φ`` and `bodies` are those of ``y``,
+    so that ``∂r/∂v`` are changes with ``v``. ``ψ`` is that of ``v``; that of ``y`` is in `crossed`, for ``B`` of ``v``.
+    """
+
+    def __init__(self, of: Rates, motion: DynamicsProblem, qdd: list[Matrix]) -> None:
+        ops, tree = motion.ops, motion.tree
+        self.motion, self._of, self.root, self.gravity = motion, of, of.root, motion.gravity
+        self.poses, self.S, self.psi = of.poses, of.S, of.psi
+        self.V, self.a, own = list[Matrix](), list[Matrix](), list[Matrix]()
+        none = ops.zeros(6, 1)
+        for i in tree.root_to_leaves():
+            own.append(self.S[i] @ motion.bias_velocity(i))
+            self.V.append(own[i] if (p := tree.parents[i]) == WORLD else self.V[p] + own[i])
+
+        def of_joint(S: Matrix, Y_p: Matrix, Sy: Matrix) -> list[Matrix]:
+            psi = motion_matrix(ops, Y_p) @ S
+            return [psi, psi + psi if ops.shape(S)[1] == 1 else psi + psi + motion_matrix(ops, Sy) @ S]
+
+        parents = [none if p == WORLD else self.V[p] for p in tree.parents]
+        found = ops.map(of_joint, [*zip(self.S, parents, own, strict=True)])
+        psi, self.phi = [x for x, _ in found], [x for _, x in found]
+        for i, p in enumerate(tree.parents):
+            turning = self.psi[i] @ motion.bias_velocity(i) + psi[i] @ of.motion.bias_velocity(i)
+            self.a.append((none if p == WORLD else self.a[p]) + self.S[i] @ qdd[i] + turning)
+
+        def acceleration(
+            S: Matrix, psi: Matrix, psi_y: Matrix, V_p: Matrix, Y_p: Matrix, a_p: Matrix
+        ) -> list[Matrix]:  # fmt: skip
+            return [motion_matrix(ops, a_p) @ S + motion_matrix(ops, V_p) @ psi_y + motion_matrix(ops, Y_p) @ psi]
+
+        of_parents = ([none if p == WORLD else x[p] for p in tree.parents] for x in (of.V, self.V, self.a))
+        rows = [*zip(self.S, self.psi, psi, *of_parents, strict=True)]
+        self.xi = [xi for (xi,) in ops.map(acceleration, rows)]
+        self.crossed = psi, of.bodies
+        self._leave_out_root(is_given=False)
+
+    @cached_property
+    def bodies(self) -> list[Body]:
+        """Each link alone, with ``h`` and ``B_r`` of ``y``."""
+        rows = [(*body.parts()[:3], Y) for body, Y in zip(self._of.bodies, self.V, strict=True)]
+        found = self.motion.ops.map(self._turning, rows)
+        return [Body(*row[:3], *parts) for row, parts in zip(rows, found, strict=True)]
+
+    def forces(self, bodies: Sequence[Body]) -> list[Matrix]:
+        """``I a + V ×* I Y + Y ×* I V`` of each link."""
+        ops = self.motion.ops
+
+        def of_motion(V: Matrix, Y: Matrix, a: Matrix, m: Matrix, h: Matrix, C: Matrix) -> list[Matrix]:
+            (v, w), (y, e), (b, alpha) = ((x[:3], x[3:]) for x in (column(ops, V), column(ops, Y), column(ops, a)))
+            b = plus(b, plus(cross_entries(w, y), cross_entries(e, v)))
+            A, ((mass,),) = turning_matrix(ops, alpha, w, e), ops.entries(m)
+            return [force_of_points(ops, mass, column(ops, h), ops.entries(C), from_entries(ops, b), A)]
+
+        rows = [(V, Y, a, *body.parts()[:3]) for V, Y, a, body in zip(self._of.V, self.V, self.a, bodies, strict=True)]
+        return [force for (force,) in ops.map(of_motion, rows)]
 
 
 def _scaled(ops: Ops, m: Matrix, A: Matrix) -> Matrix:

@@ -38,7 +38,6 @@ from internals import (
     c_source,
     casadi_function,
     example_robot_files,
-    interpreter,
     llvm_module,
     make_program,
     write_c,

@@ -145,7 +145,9 @@ def test_robots(what, dtype):
     program = make_program(requested(tree, constraints, what), dtype=dtype)
     rng, n = np.random.default_rng(0), 41
     given = [tree.random(rng, batch=n) if a.name == "q" else rng.normal(size=(n, *a.shape)) for a in kernel.arguments]
-    given = [np.full((n, *a.shape), 1e-3) if a.name == "dt" else x for a, x in zip(kernel.arguments, given, strict=True)]
+    given = [
+        np.full((n, *a.shape), 1e-3) if a.name == "dt" else x for a, x in zip(kernel.arguments, given, strict=True)
+    ]
     given = [x.astype(dtype) for x in given]
     run = Runs(program, dtype)
     found, wanted = run(*given), interpreted(program, *given)

@@ -212,14 +212,15 @@ class _Machine:
     def _repeat_constants(self, repeated: str, constants: str, count: str) -> None:
         k = self._begin_loop("constant", count)
         place = self.text.row(constants, k)
-        self.text.store(self.text.load(place) if self.lanes == 1 else self.text.splat(place), self._do(f"getelementptr {self.text.vector}, ptr {repeated}, i64 {k}"))
+        self.text.store(
+            self.text.load(place) if self.lanes == 1 else self.text.splat(place),
+            self._do(f"getelementptr {self.text.vector}, ptr {repeated}, i64 {k}"),
+        )
         self._end_loop("constant", count)
 
     # -- arguments and results ---------------------------------------------------------------------------------------
 
-    def _copy(
-        self, workspace: str, repeated: str, n_places: str, row: str, at: str, vectors: str, is_in: bool
-    ) -> None:
+    def _copy(self, workspace: str, repeated: str, n_places: str, row: str, at: str, vectors: str, is_in: bool) -> None:
         """Bring arguments into the workspace, or take results out of it, array by array, square by square."""
         name = "in" if is_in else "out"
         begin = "0" if is_in else self._field(Field.ARGUMENTS)

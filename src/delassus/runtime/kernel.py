@@ -33,7 +33,6 @@ from delassus.runtime.fastcall import direct_entry
 from delassus.runtime.rollouts.loop import Feedback, run_steps
 from delassus.runtime.threads import CHUNKS, at_once, number_of, over_states
 
-
 _span_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -75,8 +74,9 @@ class Kernel(AnyKernel):
         reason: str = "",
         error_bound: float | None = None,
         tried: tuple[str, ...] = (),
+        wait: bool = True,
     ) -> None:
-        self.code = MachineCode(made_request(request, dtype, error_bound), dtype, lanes, reason)
+        self.code, self._wait = MachineCode(made_request(request, dtype, error_bound), dtype, lanes, reason, wait), wait
         super().__init__(request, dtype, error_bound, self.code)
         self.tried = (*tried, request.method) if self.error_dtype == "float64" else tried
         self.lanes = lanes
@@ -92,7 +92,7 @@ class Kernel(AnyKernel):
         return restored, (self.request, self.dtype.name, lanes, "", self.error_bound)
 
     def _of(self, asked: Request, reason: str) -> Kernel:
-        return Kernel(asked, self.dtype.name, self.lanes, reason, self.error_bound)
+        return Kernel(asked, self.dtype.name, self.lanes, reason, self.error_bound, wait=self._wait)
 
     @cached_property
     def identity(self) -> str:
@@ -255,7 +255,7 @@ class Kernel(AnyKernel):
             return None
         request, dtype, reason = asked
         lanes = self.lanes if dtype == self.dtype.name else host().lanes(dtype)
-        return Kernel(request, dtype, lanes, reason, self.error_bound, self.tried)
+        return Kernel(request, dtype, lanes, reason, self.error_bound, self.tried, self._wait)
 
     def compute(self, arrays: Arrays, results: Arrays, batch: Batch, threads: int | None) -> list[NDArray[Any]]:
         """Run the machine code; returns the reciprocal conditions, if it makes any."""

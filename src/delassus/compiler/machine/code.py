@@ -10,13 +10,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from hashlib import sha256
 from math import prod
-from typing import Literal
 
 from delassus.compiler.evaluator import Evaluated, packed, unpacked
 from delassus.compiler.machine import cache as disk
+from delassus.compiler.machine.background import Job, maker
 from delassus.compiler.machine.cpu import Code, host, object_code, versions
 from delassus.compiler.program.instructions import instructions
 from delassus.compiler.program.pipeline import make_program
@@ -44,9 +44,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def waits() -> Literal["wait", "never"]:
-    """Whether calls wait for machine code, as the environment variable ``DELASSUS_COMPILE`` says."""
-    return "never" if os.environ.get("DELASSUS_COMPILE", "wait") == "never" else "wait"
+MODE = "DELASSUS_COMPILE"
+"""Environment variable that says for all kernels whether calls wait for machine code: "wait", "background" or "never"."""
 
 
 class KnownProgram:
@@ -98,8 +97,9 @@ class MachineCode(KnownProgram):
         until it is made.
     """
 
-    def __init__(self, asked: Request, dtype: str, lanes: int, reason: str = "") -> None:
-        self.lanes = lanes
+    def __init__(self, asked: Request, dtype: str, lanes: int, reason: str = "", wait: bool = True) -> None:
+        """``wait``: whether calls wait for machine code, or the evaluator answers until it is there."""
+        self.lanes, self._wait, self._looked = lanes, wait, [False, False]
         self._codes: list[Code | None] = [None, None]
         self.spans = (ctypes.c_int64 * 2)()
         super().__init__(asked, dtype, reason)
@@ -108,9 +108,27 @@ class MachineCode(KnownProgram):
         """What runs so many states, one at least, and no others than are alike: function ``span``."""
         by_lanes = states >= self.lanes
         code = self._codes[by_lanes]
-        if code is None and waits() == "never":
-            return self.evaluated
-        return self.compiled(states) if code is None else code
+        if code is not None:
+            return code
+        mode = os.environ.get(MODE) or ("wait" if self._wait else "background")
+        return self.compiled(states) if mode == "wait" else self._meanwhile(by_lanes, mode)
+
+    def _meanwhile(self, by_lanes: bool, mode: str) -> Code | Evaluated:
+        """What runs until there is machine code, which is asked for once, unless it is in the cache."""
+        if not self._looked[by_lanes]:
+            self._looked[by_lanes] = True
+            lanes = self.lanes if by_lanes else 1
+            found = disk.load(key_of(self._asked, self._dtype, lanes))
+            if found is not None:
+                return self._taken(by_lanes, found)
+            if mode == "background":
+                maker().ask(Job(self._asked, self._dtype, lanes, partial(self._made_elsewhere, by_lanes)))
+        return self.evaluated
+
+    def _made_elsewhere(self, by_lanes: bool, made: bytes) -> None:
+        disk.store(key_of(self._asked, self._dtype, self.lanes if by_lanes else 1), made)
+        with one_at_a_time():
+            self._taken(by_lanes, made)
 
     def compiled(self, states: int) -> Code:
         """Machine code for so many states: functions ``batch`` and ``span``."""
@@ -143,13 +161,17 @@ class MachineCode(KnownProgram):
         lanes = self.lanes if by_lanes else 1
         what = f"{self._what}, for {'batches' if lanes > 1 else 'one state'}"
         key = key_of(self._asked, self._dtype, lanes)
-        made = self._codes[by_lanes] = Code(disk.fetch(key, lambda: self._objects(lanes), what))
+        return self._taken(by_lanes, disk.fetch(key, lambda: self.objects(lanes), what))
+
+    def _taken(self, by_lanes: bool, content: bytes) -> Code:
+        made = self._codes[by_lanes] = Code(content)
         self.spans[by_lanes] = made.address("span")
         if all(self._codes) or self.lanes == 1:
             self._program = None
         return made
 
-    def _objects(self, lanes: int) -> bytes:
+    def objects(self, lanes: int) -> bytes:
+        """Object code by so many lanes."""
         cpu, program = host(), self._program or self._made_program()
         with _garbage_left():
             assembly = llvm_module(program, self._scalar, lanes, cpu.vector_registers, cpu.has_fma)

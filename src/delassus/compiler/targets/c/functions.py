@@ -84,7 +84,12 @@ def definitions(body: list[str], scalar: Scalar) -> Iterator[str]:
             yield from [f"    return {expression.format(f=f)};", "}"]
     if trig:
         yield from _BITS.format(scalar=scalar, bits=bits).splitlines()
-        yield from ["", f"static void ds_sincos({scalar} x, {scalar} *sine, {scalar} *cosine)", "{", "#ifdef DS_HAS_FMA"]
+        yield from [
+            "",
+            f"static void ds_sincos({scalar} x, {scalar} *sine, {scalar} *cosine)",
+            "{",
+            "#ifdef DS_HAS_FMA",
+        ]
         yield from _Statements(scalar, has_fma=True).of_sincos()
         yield "#else"
         yield from _Statements(scalar, has_fma=False).of_sincos()

@@ -28,8 +28,8 @@ from delassus.compiler.targets.llvm.operations import Operations
 from delassus.compiler.targets.llvm.parts import ATTRIBUTES, Code, Section, Workspace, define
 from delassus.compiler.targets.llvm.rows import load_rows, loop_over_tiles, store_rows
 from delassus.compiler.targets.llvm.text import LlvmText, hexadecimal
-from delassus.spatial.trace.sincos import sincos
 from delassus.spatial.trace.operations import Op
+from delassus.spatial.trace.sincos import sincos
 
 LOOPED = 40
 """Results of at least so many squares of lanes are taken out in a loop."""
@@ -99,7 +99,11 @@ class _One(Code):
 
     def text_of(self, section: Section) -> LlvmText:
         """For the code of a part."""
-        return self.text() if section.lanes == 1 else LlvmText(section.lanes, self.text().scalar, self.text().has_fma, is_aligned=False)
+        return (
+            self.text()
+            if section.lanes == 1
+            else LlvmText(section.lanes, self.text().scalar, self.text().has_fma, is_aligned=False)
+        )
 
     def compute(self, text: LlvmText, section: Section, operations: Operations, k: int) -> str:
         """Operand for a node that is no leaf."""

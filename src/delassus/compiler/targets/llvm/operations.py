@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from delassus.compiler.targets.llvm.text import LlvmText
-from delassus.spatial.trace.sincos import sincos
 from delassus.spatial.trace.graph import Node
 from delassus.spatial.trace.operations import OPERATIONS, Op
+from delassus.spatial.trace.sincos import sincos
 
 EMIT = [OPERATIONS[op].llvm if op in OPERATIONS else None for op in Op]
 """What emits each kind of node, but leaves, and sines and cosines, which are emitted in pairs."""

@@ -387,16 +387,11 @@ class _Machine:
             p = f"%{name}.p{k}"
             self._line(f"{p} = phi ptr [ {start}, %{name}.start ], [ {p}.next, %{name} ]")
             pointers.append((p, step))
-        steps = []
-        for p, step in pointers:
-            several = str(self.together * width) if step == str(width) else None
-            steps.append((p, step, several))
         n = len(places)
         at = [[p for p, _ in pointers]]
         for _ in range(self.together - 1):
-            at.append([
-                self._do(f"getelementptr i8, ptr {p}, i64 {step}") for p, (_, step) in zip(at[-1], pointers, strict=True)
-            ])  # fmt: skip
+            pairs = zip(at[-1], pointers, strict=True)
+            at.append([self._do(f"getelementptr i8, ptr {p}, i64 {step}") for p, (_, step) in pairs])
         loaded = [[self.text.load(p) for p in some[:n]] for some in at]
         for values, some in zip(loaded, at, strict=True):
             self._emit_values(kind, values, some[n:])

@@ -45,7 +45,7 @@ if hasattr(os, "register_at_fork"):
 
 
 MODE = "DELASSUS_COMPILE"
-"""Environment variable that says for all kernels whether calls wait for machine code: "wait", "background" or "never"."""
+"""Environment variable: whether calls of all kernels wait for machine code: "wait", "background" or "never"."""
 
 
 class KnownProgram:

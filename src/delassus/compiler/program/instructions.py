@@ -71,7 +71,7 @@ def instructions(program: Program) -> Instructions:
 
 
 class _Layout:
-    """``first`` is a slot for what nothing reads; constants are numbered from −1 downwards until all slots are known."""
+    """``first`` is a slot for what nothing reads; constants are below zero until all slots are known."""
 
     def __init__(self, program: Program) -> None:
         self.program = program

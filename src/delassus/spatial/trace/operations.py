@@ -100,7 +100,7 @@ def _intrinsic(name: str) -> Callable[..., str]:
 
 
 def _extreme(largest: bool) -> Callable[..., str]:
-    """The first of two numbers but where the second one is beyond it, or the first one is NaN: two instructions on x86."""
+    """The first of two numbers, but where the second one is beyond it, or the first one is NaN."""
 
     def emit(text: Any, x: str, y: str) -> str:
         beyond = text.compare("ogt" if largest else "olt", y, x)
@@ -197,7 +197,8 @@ OPERATIONS: Mapping[int, Operation] = MappingProxyType({
         lambda text, x, y, z: text.select(text.compare("une", x, text.constant(0.0)), y, z),
         (_zero, _if(True), _if(False))),
     Op.FMA: Operation(
-        "fma", 4, False, fused, fused, "ds_fma({0}, {1}, {2})", CALL, "", lambda text, x, y, z: text.fma(x, y, z), _FUSED),
+        "fma", 4, False, fused, fused, "ds_fma({0}, {1}, {2})", CALL, "",
+        lambda text, x, y, z: text.fma(x, y, z), _FUSED),
     Op.FMS: Operation(
         "fma", 4, False, lambda a, b, c: fused(a, b, -c), fused, "ds_fma({0}, {1}, -({2}))", CALL, "",
         lambda text, x, y, z: text.fma(x, y, text.negate(z)), _FUSED),

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,15 +31,32 @@ class Text(Protocol):
     bits: int
     has_fma: bool
 
-    def constant(self, value: float) -> Any: ...
-    def integer_constant(self, value: int) -> Any: ...
-    def binary(self, operation: str, x: Any, y: Any) -> Any: ...
-    def integer_binary(self, operation: str, x: Any, y: Any) -> Any: ...
-    def integer_compare(self, predicate: str, x: Any, y: Any) -> Any: ...
-    def fma(self, x: Any, y: Any, z: Any) -> Any: ...
-    def select(self, mask: Any, x: Any, y: Any) -> Any: ...
-    def to_bits(self, x: Any) -> Any: ...
-    def from_bits(self, x: Any) -> Any: ...
+    def constant(self, value: float) -> Any:
+        """A number."""
+
+    def integer_constant(self, value: int) -> Any:
+        """An integer, modulo two to the number of bits."""
+
+    def binary(self, operation: str, x: Any, y: Any) -> Any:
+        """``fadd``, ``fsub``, ``fmul``."""
+
+    def integer_binary(self, operation: str, x: Any, y: Any) -> Any:
+        """``add``, ``and``, ``xor``, ``shl``."""
+
+    def integer_compare(self, predicate: str, x: Any, y: Any) -> Any:
+        """``ult``, ``ne``."""
+
+    def fma(self, x: Any, y: Any, z: Any) -> Any:
+        """``x y + z``, rounded once."""
+
+    def select(self, mask: Any, x: Any, y: Any) -> Any:
+        """First number where the mask is set, else the second."""
+
+    def to_bits(self, x: Any) -> Any:
+        """Bit pattern."""
+
+    def from_bits(self, x: Any) -> Any:
+        """Number of a bit pattern."""
 
 
 _HALF_PI = Fraction(0xC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74, 1 << 191)
@@ -207,7 +224,7 @@ class Arrays:
     """Runs instructions on arrays of float64 or float32."""
 
     has_fma = True
-    _binary: dict[str, Callable[..., Any]] = {
+    _binary: ClassVar[dict[str, Callable[..., Any]]] = {
         "fadd": np.add, "fsub": np.subtract, "fmul": np.multiply,
         "add": np.add, "and": np.bitwise_and, "xor": np.bitwise_xor, "shl": np.left_shift,
         "ult": np.less, "ne": np.not_equal,
@@ -218,26 +235,33 @@ class Arrays:
         self._float, self._integer = dtype.type, np.uint64 if self.bits == 64 else np.uint32
 
     def constant(self, value: float) -> Any:
+        """A number."""
         return self._float(value)
 
     def integer_constant(self, value: int) -> Any:
+        """An integer, modulo two to the number of bits."""
         return self._integer(value % (1 << self.bits))
 
     def binary(self, operation: str, x: Any, y: Any) -> Any:
+        """``fadd``, ``fsub``, ``fmul``."""
         return self._binary[operation](x, y)
 
     integer_binary = integer_compare = binary
 
     def fma(self, x: Any, y: Any, z: Any) -> Any:
+        """``x y + z``, rounded once."""
         return fused(x, y, z)
 
     def select(self, mask: Any, x: Any, y: Any) -> Any:
+        """First number where the mask is set, else the second."""
         return np.where(mask, x, y)
 
     def to_bits(self, x: Any) -> Any:
+        """Bit pattern."""
         return np.ascontiguousarray(x).view(self._integer)
 
     def from_bits(self, x: Any) -> Any:
+        """Number of a bit pattern."""
         return np.ascontiguousarray(x).view(self._float)
 
 

@@ -32,7 +32,7 @@ FMA = """
 #define DS_HAS_FMA
 #endif
 
-/* x y + z, rounded once; without such an instruction twice: the last digits then differ from those of other processors. */
+/* x y + z, rounded once; twice where processors have no such instruction: last digits are others there. */
 static {scalar} ds_fma({scalar} x, {scalar} y, {scalar} z)
 {{
 #ifdef DS_HAS_FMA

@@ -1,7 +1,7 @@
 """C99 of a program: one header and one source file that need nothing but ``math.h``, for one state or a batch.
 
-Operations are in the graph's order, what is used once inside of what uses it. Compilers are told to fuse nothing else
-than what the program says: the numbers are those of all targets, rounding by rounding. Long programs are cut into static
+Operations are in the graph's order, what is used once inside of what uses it. Compilers are told to fuse nothing but
+what the program says: the numbers are those of all targets, rounding by rounding. Long programs are cut into static
 functions, because compilers take more than linear time for a function; the values that cross a cut lie in a workspace
 on the stack.
 """

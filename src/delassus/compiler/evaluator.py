@@ -404,6 +404,7 @@ class _Machine:
         self._emit_values(kind, [self.text.load(x) for x in addresses], goals)
 
     def _emit_values(self, kind: int, values: list[str], goals: list[str]) -> None:
+        made: tuple[str, ...]
         if kind == Control.COPY:
             made = (values[0],)
         elif kind == Control.SINCOS:
@@ -479,7 +480,7 @@ class Evaluated:
     def __init__(self, laid_out: Instructions, sizes: tuple[int, ...], n_arguments: int, dtype: str) -> None:
         constants = laid_out.constants.astype(dtype)
         lanes, item = host().lanes(dtype), constants.itemsize
-        states = max(lanes, min(BLOCK, WORKSPACE // max(1, laid_out.n_places * item)) // lanes * lanes)
+        states = max(2 * lanes, min(BLOCK, WORKSPACE // max(1, laid_out.n_places * item)) // lanes * lanes)
         self._kept = laid_out, constants, np.array(sizes, dtype=np.int64)
         fields = {
             Field.CODE: laid_out.code.ctypes.data, Field.CONSTANTS: constants.ctypes.data,

@@ -172,8 +172,8 @@ class _Layout:
         nodes, values = graph.nodes(), graph.value.tolist()
         outputs = set(graph.flat_outputs()) if keep else set[int]()
         uses = np.zeros(len(nodes) + 1, dtype=np.int64)
-        for operands in (graph.a, graph.b, graph.c):
-            np.add.at(uses, operands[(graph.op >= Op.ADD) & (operands >= 0)], 1)
+        for column in (graph.a, graph.b, graph.c):
+            np.add.at(uses, column[(graph.op >= Op.ADD) & (column >= 0)], 1)
         left: list[int] = uses.tolist()
         angles = {(op, a): k for k, (op, a, *_) in enumerate(nodes) if op in (Op.SIN, Op.COS)}
         place, free, slots = dict[int, int](), list[int](), self.first + 1

@@ -52,7 +52,7 @@ def _scaled(x: NDArray[Any], y: NDArray[Any], z: NDArray[Any]) -> NDArray[Any]:
     high = x1 * y1
     sum_high, sum_low = _two_sum(z1, _error(x1, y1, high))
     total, rest = _two_sum(high, sum_high)
-    made = np.ldexp(total + _to_odd(*_two_sum(sum_low, rest)), scale)
+    made: NDArray[Any] = np.ldexp(total + _to_odd(*_two_sum(sum_low, rest)), scale)
     few = np.flatnonzero(np.abs(made) < LEAST)
     for k in few:
         exact = Fraction(float(x[k])) * Fraction(float(y[k])) + Fraction(float(z[k]))
@@ -65,7 +65,8 @@ def _scaled(x: NDArray[Any], y: NDArray[Any], z: NDArray[Any]) -> NDArray[Any]:
 def _error(x: NDArray[Any], y: NDArray[Any], product: NDArray[Any]) -> NDArray[Any]:
     """What the rounded product of numbers misses."""
     (x1, x2), (y1, y2) = _halves(x), _halves(y)
-    return x2 * y2 - (((product - x1 * y1) - x2 * y1) - x1 * y2)
+    error: NDArray[Any] = x2 * y2 - (((product - x1 * y1) - x2 * y1) - x1 * y2)
+    return error
 
 
 def _halves(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

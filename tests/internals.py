@@ -17,6 +17,7 @@ from delassus.algorithms.jacobian import jacobian, jacobian_columns
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.cli import app as cli
+from delassus.compiler.evaluator import Evaluated, packed, unpacked
 from delassus.compiler.jit import compile as runtime_loops
 from delassus.compiler.jit.compile import Bound, compiled, inlined
 from delassus.compiler.jit.memory import call_at
@@ -27,6 +28,7 @@ from delassus.compiler.machine.cpu import Code, Host, host, object_code
 from delassus.compiler.passes import simplify as passes
 from delassus.compiler.passes.schedule import overlap, reorder, schedule
 from delassus.compiler.passes.simplify import PASSES, optimise
+from delassus.compiler.program.instructions import instructions
 from delassus.compiler.program.pipeline import cut, make_program
 from delassus.compiler.program.program import Argument, Program, Result, interpret_program
 from delassus.compiler.program.trace import trace, trace_request

@@ -175,7 +175,10 @@ class _Layout:
         for column in (graph.a, graph.b, graph.c):
             np.add.at(uses, column[(graph.op >= Op.ADD) & (column >= 0)], 1)
         left: list[int] = uses.tolist()
-        angles = {(op, a): k for k, (op, a, *_) in enumerate(nodes) if op in (Op.SIN, Op.COS)}
+        angles: dict[tuple[int, int], int] = {}
+        for k, (op, a, *_) in enumerate(nodes):
+            if op in (Op.SIN, Op.COS):
+                angles.setdefault((op, a), k)
         place, free, slots = dict[int, int](), list[int](), self.first + 1
         rows: list[tuple[int, ...]] = []
 
@@ -196,7 +199,10 @@ class _Layout:
                 place[k] = self._constant(values[k])
                 continue
             operands = (a, b, c)[: arity(op)]
-            both = [angles.get((kind, a)) for kind in (Op.SIN, Op.COS)] if op in (Op.SIN, Op.COS) else [k]
+            both: list[int | None] = [k]
+            if op in (Op.SIN, Op.COS):
+                is_first = angles[op, a] == k
+                both = [angles.get((kind, a)) if is_first else k if kind == op else None for kind in (Op.SIN, Op.COS)]
             if k not in place and len(both) == 2:
                 place |= {half: room(half) for half in both if half is not None}
                 sine, cosine = (self.first if half is None else place[half] for half in both)

@@ -26,6 +26,7 @@ class ImpactRecord(NamedTuple):
     times: Array
     falls: Array
     first: Indices
+    placed: Indices
 
 
 class Problem(NamedTuple):
@@ -163,8 +164,9 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
         phase, floors, impact = int(tape.phases[index]), np.zeros(len(used)), None
         if phase in (COMPRESSION, DECOMPRESSION):
             first = np.array([place[e] if e >= 0 else e for e in tape.impacts.firsts[index]], np.int64)
-            kicks, times, falls, _ = tape.impacts
-            impact = ImpactRecord(kicks[index].copy(), times[index].copy(), falls[index].copy(), first)
+            kicks, times, falls, _, placed = tape.impacts
+            parts = (x[index].copy() for x in (kicks, times, falls))
+            impact = ImpactRecord(*parts, first, placed[index].copy())
         if phase == COMPRESSION:
             given = data.contacts.found.restitution[used] * impulses[:, 2]
         elif phase == DECOMPRESSION:

@@ -112,7 +112,8 @@ class StepChanges:
         )
         if smoothing is not None:
             known &= ~on_paths(record)
-        self.known = bool(known[acting(record)].all())
+        placed = any(x.impact is not None and x.impact.placed.any() for x in record.problems)
+        self.known = bool(known[acting(record)].all()) and not placed
         self.J, self.gaps = along(self.contacts), gap_changes(self.contacts)
         self.springs = SpringChanges(scene, record, len(record.problems) > 1)
         self.M, self.inverse = (BlockDiagonal(scene.batched(x)) for x in (self.springs.mass, record.masses.inverse))

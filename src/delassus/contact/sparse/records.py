@@ -14,7 +14,7 @@ class Links(NamedTuple):
 
     Of each link its parent (−1: the world), its place among the links of the blocks, its block, and its first degree of
     freedom in the scene; of each degree of freedom the axis of the body frame that it moves along, and its place among
-    those of the blocks.
+    those of the blocks. ``coordinates`` says where those of each block begin in ``q``.
     """
 
     parents: Indices
@@ -23,6 +23,7 @@ class Links(NamedTuple):
     first_dof: Indices
     axes: Indices
     place: Indices
+    coordinates: Indices
 
 
 class Bodies(NamedTuple):
@@ -87,7 +88,8 @@ class Bounces(NamedTuple):
     this impact is, infinite where it does not strike, and ``last`` when the one before was, of the block ``source``, or
     `NOT_STRUCK`; ``first`` the contact whose gap says so, or −1 − the block whose impact before does. Of degrees of
     freedom: ``kick`` is what velocities at the time of the impact have more than ``v``, ``late`` how far bodies are
-    displaced by impacts that are not at the start of the step.
+    displaced by impacts that are not at the start. ``placed`` are those that this impact moves to where they are then,
+    ``base`` the time (s) of that, ``spans`` (s) those by which blocks are moved; see `delassus.contact.sparse.hits`.
     """
 
     falls: Array
@@ -95,8 +97,11 @@ class Bounces(NamedTuple):
     last: Array
     first: Indices
     source: Indices
+    placed: Indices
+    base: Array
     kick: Array
     late: Array
+    spans: Array
 
 
 class State(NamedTuple):
@@ -309,7 +314,6 @@ class Sleep(NamedTuple):
 MAX_PARTS = 20
 """Parts of an island that Newton's method tries at most."""
 
-
 SPEED = 1e6
 """Velocity over the tolerance that residuals are small against: 1 m/s with the default one."""
 
@@ -439,6 +443,7 @@ class ImpactTape(NamedTuple):
     times: Array
     falls: Array
     firsts: Indices
+    placed: Indices
 
 
 class Tape(NamedTuple):

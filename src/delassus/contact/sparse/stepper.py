@@ -137,7 +137,8 @@ class BlockSteps:
         moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, n - len(blocks.mass), nv, nv, nv)
         ends = LoopState(*_zeros(rows, rows, rows, nv, nv)), NextState(*_zeros(tree.nq, nv, (2, nv)))
         self.state = State(*[*_zeros(*moving), *ends])
-        self._dt = np.full(max(n, 1), options.dt)
+        bounces = Bounces(*_zeros(n, n, n), *_indices(n, n, n), *_zeros(n, nv, nv, n))
+        self._dt, self._spans, bounces.spans[:] = np.full(1, options.dt), bounces.spans, options.dt
         self._correction = np.array([options.correction])
         motions, updates, free, loop_motion = self._calls(passive)
         self.model = Model(
@@ -149,7 +150,6 @@ class BlockSteps:
         of_links = _zeros(poses, tree.n_links, (tree.n_links, 6), tree.n_links, tree.n_links, poses)
         self._links = LinkMotion(*of_links, *_indices(n))
         counts = _indices(9, len(STATUSES), len(STATUSES))
-        bounces = Bounces(*_zeros(n, n, n), *_indices(n, n), *_zeros(nv, nv))
         self._progress = Progress(*[*counts, *_zeros(3, nv, nv), self._tape(0, 0), bounces])
         self.report = self._progress.report
         self._make_room(64, 64, 4096)
@@ -174,7 +174,7 @@ class BlockSteps:
         for kind in blocks.kinds:
             k, tree, v, m = len(kind.links), kind.tree, int(bodies.first[b]), sum(c.size for c in kind.loops)
             state, after = (s.q[q:], s.v[v:], s.tau[v:]), (s.next.q[q:], s.next.v[v:])
-            moves = s.q[q:], s.after[v:], self._dt, s.shift[v:]
+            moves = s.q[q:], s.after[v:], self._spans[b:], s.shift[v:]
             if kind.is_free:
                 free = call("position_update", k, *moves, blocks.inertias, *after)
                 free.insert(1, k)
@@ -241,7 +241,7 @@ class BlockSteps:
         """Memory for all problems of a step that has so many row groups."""
         most, blocks = 2 * STEP.max_attempts + 1, len(self.blocks.bodies.at)
         problems = _indices(1, most, most + 1, most * groups)
-        impacts = ImpactTape(*_zeros((most, nv), (most, blocks), (most, blocks)), *_indices((most, blocks)))
+        impacts = ImpactTape(*_zeros((most, nv), (most, blocks), (most, blocks)), *_indices(*[(most, blocks)] * 2))
         of_each = _zeros((most * groups, 10), (most, nv), (most, blocks))
         return Tape(*[*problems, *of_each, impacts, *_zeros(len(self.state.q)), *_indices(blocks)])
 

@@ -39,7 +39,7 @@ def record_problem(data: Data) -> None:
         tape.parts[k, b], bounces = 1.0, data.progress.bounces
         impacts = tape.impacts
         impacts.times[k, b], impacts.falls[k, b] = bounces.times[b], bounces.falls[b]
-        impacts.firsts[k, b] = bounces.first[b]
+        impacts.firsts[k, b], impacts.placed[k, b] = bounces.first[b], bounces.placed[b]
 
 
 @compiled

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, cast
 
-from delassus.algorithms.contact.changes.points import PATH, error_changes, position_changes
+from delassus.algorithms.contact.changes.points import LATER_PATH, PATH, error_changes, position_changes
 from delassus.algorithms.contact.changes.products import Products
 from delassus.algorithms.contact.changes.step import StepChanges
 from delassus.algorithms.contact.impacts import is_struck
@@ -50,7 +50,7 @@ from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import Request, check_derivatives, check_first
 from delassus.spatial.dual_ops import Dual, DualOps, Rates
-from delassus.spatial.motion import from_entries, scaled_matrix
+from delassus.spatial.motion import column, from_entries, scaled_matrix
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
 UNIT_NORMAL = 1e-5
@@ -141,13 +141,20 @@ def _contact_step_derivatives(
     asked = {output.name for output in request.quantity.outputs}
     varying = {a.name: a.size for a in request.arguments if columns.get(a.name) in asked}
     varied = bound.varied(varying)
-    controls = [bound.control_rates(v=None if found.impact is None else found.start)[:2], bound.control_rates()[:2]]
-    problem, inputs = step.problem.held(cast(DualOps, varied.ops), varied.values), _inputs(varied)
+    moving = [x for own in found.motion.v for x in column(ops, own)]
+    controls = [bound.control_rates(v=None if found.impact is None else moving)[:2], bound.control_rates()[:2]]
+    inputs, changes = _inputs(varied), None
+    place = found.place(step)
+    places = {PATH: step} if place is step else {PATH: step, LATER_PATH: place}
     if step.problem.path is not None:
-        varying[PATH] = step.tree.nv
-        v = [Dual(x, {(PATH, k): 1.0}) for k, x in enumerate(step.v)]
-        problem.follow(step.problem.path._replace(motion=inputs.motion(v, problem), h=inputs.h))
-    changes = StepChanges(step, found, controls, inputs, problem, varying)
+        varying.update(dict.fromkeys(places, step.tree.nv))
+    for name, at in places.items():
+        problem = at.problem.held(cast(DualOps, varied.ops), varied.values)
+        if at.problem.path is not None:
+            v = [Dual(x, {(name, k): 1.0}) for k, x in enumerate(at.v)]
+            problem.follow(at.problem.path._replace(motion=inputs.motion(v, problem), h=inputs.h))
+        changes = StepChanges(at, found, controls, inputs, problem, varying, changes)
+    assert changes is not None
     made, distance = changes.all(), changes.distance()
     if PATH in made:
         made["v"] = made["v"] + made[PATH]

@@ -120,10 +120,29 @@ class Masses(NamedTuple):
     damping: Array
 
 
+class Hit(NamedTuple):
+    """Blocks that the impact of a step has ``placed``, its ``times`` (s) of these, and what velocities it takes (n,).
+
+    State before it where they are placed, and after it: ``kick`` is what they have had more than ``v``, ``behind`` what
+    they lose to be half a step behind again. ``found`` are contacts before. ``alone``: there is no other impact.
+    """
+
+    placed: Array
+    times: Array
+    q: Array
+    v: Array
+    kick: Array
+    behind: Array
+    poses: Array
+    found: ContactArrays
+    alone: bool
+
+
 class StepRecord(NamedTuple):
     """A step: state, joint forces and masses before it, its contacts, problems and position correction.
 
-    ``gains`` (2, n) are those of `delassus.contact.sparse.records.NextState`.
+    ``gains`` (2, n) are those of `delassus.contact.sparse.records.NextState`; ``hit`` is None where no impact places
+    blocks. Masses and contacts are those where it does.
     All in the order of the blocks (`delassus.contact.sparse.blocks.Blocks`).
     """
 
@@ -139,6 +158,7 @@ class StepRecord(NamedTuple):
     correction: Correction
     status: SolverStatus
     gains: Array
+    hit: Hit | None
 
 
 def record_of(steps: BlockSteps) -> StepRecord | None:
@@ -209,8 +229,25 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     return StepRecord(
         tape.q.copy(), data.progress.start.copy(), state.tau.copy(), asleep, data.links.poses.copy(),
         Masses(*(x.copy() for x in masses)), found, search, problems, correction, steps.status,
-        state.next.gains.copy(),
+        state.next.gains.copy(), _hit(steps, used),
     )  # fmt: skip
+
+
+def _hit(steps: BlockSteps, used: Indices) -> Hit | None:
+    """That of the last step, with contacts that are ``used``."""
+    data, tape = steps.data, steps.data.progress.tape
+    n, hit = int(tape.number[0]), tape.hit
+    kicks, times, _, _, placed = tape.impacts
+    at = np.flatnonzero(placed[: n - 1].any(axis=1))
+    if not len(at):
+        return None
+    own = placed[at[0]] == 1
+    found = [x[used] for x in list[Any](data.contacts.found)]
+    for name in ("points", "frames", "depths", "surface_velocities"):
+        found[ContactArrays._fields.index(name)] = getattr(hit.found, name)[used]
+    state = hit.q.copy(), hit.v.copy(), hit.kick.copy(), kicks[n - 1].copy()
+    poses = data.state.poses[steps.blocks.of_links.slot].copy()
+    return Hit(own, np.where(own, times[at[0]], 0.0), *state, poses, ContactArrays(*found), n == 3)
 
 
 def acting(record: StepRecord) -> Any:

@@ -7,7 +7,7 @@ matrix (`delassus.contact.changes.response`); derivatives of all results count e
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -15,25 +15,22 @@ from delassus.algorithms.contact.law import TINY, part_beyond
 from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.algorithms.contact.problem import JointLaw
 from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, MomentaOfProducts, SceneChanges
-from delassus.contact.changes.collision import contact_changes
 from delassus.contact.changes.contacts import (
     Contacts,
     RowParts,
-    along,
-    coupling_of,
     force_changes,
     gap_changes,
     pull_forces,
     pull_scales,
     row_changes,
-    sides_of,
     spins_of,
 )
 from delassus.contact.changes.impacts import ImpactChanges, distance_of_bounces
-from delassus.contact.changes.loops import LoopBlock, SmoothCounts, settled
+from delassus.contact.changes.loops import SmoothCounts, settled
 from delassus.contact.changes.mobility import Mobilities
-from delassus.contact.changes.paths import contacts_on_paths, on_paths
-from delassus.contact.changes.record import Problem, StepRecord, acting
+from delassus.contact.changes.paths import on_paths
+from delassus.contact.changes.places import Placing, Situation, before_and_at
+from delassus.contact.changes.record import ImpactRecord, Problem, StepRecord, acting
 from delassus.contact.changes.response import (
     OfFriction,
     Parts,
@@ -44,7 +41,6 @@ from delassus.contact.changes.response import (
     holds_of,
     modes_of,
 )
-from delassus.contact.changes.springs import SpringChanges
 from delassus.contact.changes.turning import turning_changes
 from delassus.contact.filters import GEOMETRIC, PAIR_MATERIAL, friction_rates, radius_rates
 from delassus.contact.results import SolverStatus
@@ -80,7 +76,7 @@ class Pulled(NamedTuple):
     mass: Array
 
 
-class StepChanges:
+class StepChanges(Situation):
     """A step of a scene, to be pulled back from its end.
 
     Attributes
@@ -96,32 +92,14 @@ class StepChanges:
     """
 
     def __init__(self, scene: SceneChanges, record: StepRecord, smoothing: float | None, with_mass: bool) -> None:
-        self.scene, self.record, self.smoothing, self.distance = scene, record, smoothing, np.inf
-        self._with_mass = with_mass
-        blocks, found, bodies = scene.blocks, record.contacts, scene.blocks.bodies
-        self.n, self.m, self.first = int(bodies.first[-1]), len(found.points), bodies.first
-        search = record.search
-        space = scene.detector.space._replace(world=search.world, centres=search.centres)
-        arrays, touching = scene.detector.arrays, scene.options.touching
-        changes = contact_changes(search.pairs, search.reach, touching, arrays, space, found)
-        self.sides = sides_of(found.links, found.points, blocks, scene.supports, record.poses)
-        known = changes.known.copy()
-        coupling = coupling_of(changes, found.points, found.frames)
-        self.contacts, self.by_velocities = contacts_on_paths(
-            record, self.sides, coupling, known, scene.detector, scene.options
-        )
+        before, record = before_and_at(scene, record)
+        super().__init__(scene, record, smoothing)
+        self.start = self if record.hit is None else Situation(scene, before, smoothing)
+        self._with_mass, self.distance, blocks = with_mass, np.inf, scene.blocks
         if smoothing is not None:
-            known &= ~on_paths(record)
-        placed = any(x.impact is not None and x.impact.placed.any() for x in record.problems)
-        self.known = bool(known[acting(record)].all()) and not placed
-        self.J, self.gaps = along(self.contacts), gap_changes(self.contacts)
-        self.springs = SpringChanges(scene, record, len(record.problems) > 1)
-        self.M, self.inverse = (BlockDiagonal(scene.batched(x)) for x in (self.springs.mass, record.masses.inverse))
-        of = blocks.of_links.block
-        self.on = np.where(found.links >= 0, of[found.links], -1)
-        self.loops = [LoopBlock(scene, record, k) for k in range(len(blocks.loops))]
-        for loop in self.loops:
-            self.inverse.kinds[loop.kind] = loop.inverse[None]
+            self.known_contacts &= ~on_paths(record)
+        self.known = bool(self.known_contacts[acting(record)].all())
+        self.M = BlockDiagonal(scene.batched(self.springs.mass))
         self.record = record = settled(record, self.loops, blocks, with_mass)
         self.known = self.known and not any(loop.is_struck(record) for loop in self.loops)
         self.mobility = Mobilities(scene, record, self.contacts, self.J, self.inverse, self.loops, self.springs)
@@ -133,13 +111,12 @@ class StepChanges:
             self.distance = float(np.min(self.turning.distances[turns], initial=np.inf))
         self.ties = Ties(self.sides, self.on, blocks.joints, self.loops, self.first)
         self._find_islands()
-        v, late, self.impacts = record.v, np.zeros(self.n), list[ImpactChanges]()
+        v, late, self.impacts, self.placing = before.v, np.zeros(self.n), list[ImpactChanges](), cast(Any, None)
         for squeezed, last in zip(record.problems[:-1:2], record.problems[1::2], strict=True):
             assert last.impact is not None, "of decompression"
             parts, before = np.repeat(last.parts, np.diff(self.first)), squeezed.after
             w = np.where(parts == 1.0, last.after, before + parts * (last.after - before))
-            self.impacts.append(ImpactChanges(self, last.impact, v, w, late))
-            v, late = w - last.impact.kick, self.impacts[-1].late
+            v, late = self._impact(last.impact, v, w, late)
         free = self._free()
         nearest = [*(x.distance(free) for x in self.impacts), distance_of_bounces(self, v, free, late)]
         self.distance = min(self.distance, *nearest)
@@ -151,10 +128,27 @@ class StepChanges:
             after[at] += w - loop.alone
             straight = loop.pushed * (loop.alone - 0.5 * (v[at] + w)) - w
             self.smooth_shift[at] = loop.moved + scene.options.dt * straight
-        self.struck, self.products = v, MomentaOfProducts(scene, record, v, after, self.inverse)
-        self.free = self.products.of_step(scene.block_changes(record, v, after))
+        self.struck, moving = v, v if self.placing is None else v + self.placing.behind
+        self.products = MomentaOfProducts(scene, record, moving, after - v, self.inverse)
+        moves = None if self.placing is None else self.placing.moves(after)
+        self.free = self.products.of_step(scene.block_changes(record, moving, moving + after - v, moves))
         self.problems = self._solved()
         self.correction = self._correction()
+
+    def _impact(self, of: ImpactRecord, v: Array, w: Array, late: Array) -> tuple[Array, Array]:
+        """Velocities half a step behind after an impact, and displacements, from before it and velocities ``w``."""
+        hit = self.record.hit
+        placed = np.zeros(self.n, bool) if hit is None else np.repeat(hit.placed, np.diff(self.first))
+        begin = of if hit is None else of._replace(kick=np.where(placed, hit.kick, of.kick))
+        self.impacts.append(own := ImpactChanges(self.start, begin, v, w, late, placed))
+        if hit is None:
+            return w - of.kick, own.late
+        self.placing = Placing(self.start, self, hit, own, w)
+        says_when = np.unique(of.first[hit.placed])
+        sprung = np.unique(self.scene.blocks.springs.block)
+        self.known = self.known and hit.alone and bool(self.start.known_contacts[says_when].all())
+        self.known = self.known and not hit.placed[sprung].any()
+        return np.where(placed, w - self.placing.behind, w - of.kick), own.late
 
     def _find_islands(self) -> None:
         self.islands = self.scene.islands(self.record)
@@ -315,7 +309,10 @@ class StepChanges:
         for loop in self.loops:
             x[loop.at] -= loop.whole_inverse @ (loop.J.T @ loop.gaps)
         taken, late = found.shift - self.smooth_shift - record.correction.late, record.correction.late
-        self.known = self.known and bool(np.abs(x - taken).max() <= CUT * np.abs(x).max())
+        if self.placing is not None:
+            taken = taken - self.placing.t * record.problems[-1].after
+        least = CUT * np.abs(x).max() + NUMPY.epsilon * np.abs(found.shift).max()
+        self.known = self.known and bool(np.abs(x - taken).max() <= least)
         after, dt, normal, gap = record.problems[-1].after, options.dt, self.J.row(2), -record.contacts.depths
         moved = normal.times((after + late / dt)[:, None], self.m)[:, 0, 0] if self.sides else gap
         if record.search.turning is not None:
@@ -361,9 +358,9 @@ class StepChanges:
         out.q[still] = q[still]
         q = np.where(still[:, None], 0.0, q)
         v = np.where((still | np.repeat(sleeping > 0, sizes))[:, None], 0.0, v)
-        dv, shift = free.q_by_v.T.times(q) + free.v_by_v.T.times(v), free.q_by_shift.T.times(q)
-        shift += free.v_by_shift.T.times(v)
-        out.q[:] += free.q_by_q.T.times(q)
+        by_q, dv, shift, by_times = free.pull_moves(q, v)
+        out.q[:] += by_q
+        floors, times = np.zeros((m, k)), np.zeros((len(sizes), k))
         smooth, c, late = SmoothCounts(self.loops, dt, dv, shift), self.correction, shift.copy()
         if c is not None:
             weights, of_rows = self.response.solve(c.groups, shift, np.zeros((len(c.groups.D), k)))
@@ -389,7 +386,9 @@ class StepChanges:
                 inertial += self.mobility.of_masses(normals[:, 0], limits)
             if r > 3:
                 scales -= self.mobility.with_scales(self.contacts.scales)[..., None] * normals
-        floors, times = np.zeros((m, k)), np.zeros((len(sizes), k))
+        before_hit = list[InertialForces]()
+        if self.placing is not None:
+            self.placing.pull_end(record.problems[-1].after, dv, shift, by_times, times)
         for number in range(len(self.problems) - 1, -1, -1):
             solved = self.problems[number]
             problem, last = solved.problem, number + 1 == len(self.problems)
@@ -438,13 +437,18 @@ class StepChanges:
                 for loop in self.loops:
                     weights[loop.at] = 0.0
                 inertial += self.products.inertial_forces(0, weights)
+                if self.placing is not None:
+                    dv = self.placing.pull_behind(dv, weights, late, times, mass, inertial, out)
             else:
                 inertial.append(InertialForces(nothing, solved.change, -weights))
                 dv = before + self.M.times(weights)
                 for loop, own in zip(self.loops, self._of_loops(of_rows[r * m + len(joints.dofs) :]), strict=True):
                     dv[loop.at] += loop.J.T @ own
                 if problem.phase == COMPRESSION:
-                    dv = self.impacts[number // 2].end(dv, late, times, mass, inertial, out)
+                    counted: tuple[Array, Any] = dv, 0.0
+                    if self.placing is not None:
+                        counted = self.placing.pull_places(dv, times, out)
+                    dv = self.impacts[number // 2].end(counted[0], late, times, mass, before_hit, out, counted[1])
         out.v[:] += dv
         of_friction, out.torsional[:], out.rolling[:] = pull_scales(record.contacts, scales)
         out.friction[:] += of_friction
@@ -456,6 +460,7 @@ class StepChanges:
                 np.where(has_mass, 1.0 / np.where(has_mass, masses, 1.0), 0.0)[:, None] * of_bodies
             )
             self.scene.with_masses(record, inertial, out.mass)
+            self.scene.with_masses(self.start.record, before_hit, out.mass)
         if not (self.response.is_regular and self.at_impact.is_regular):
             self.known, self.distance = False, 0.0
         return out

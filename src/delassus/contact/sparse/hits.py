@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.contact.collision.colliders import LINK, Solid
+from delassus.contact.collision.colliders import LINK, ContactArrays, Solid
 from delassus.contact.collision.narrow_phase import most_gap, touch, write_frame
 from delassus.contact.collision.vectors import (
     Vector,
@@ -62,6 +62,7 @@ def place_struck(model: Model, data: Data, options: Options) -> None:
     Their contacts are those of these places.
     """
     bodies, state, bounces, dt, some, robots = data.bodies, data.state, data.progress.bounces, options.dt, False, False
+    hit = data.progress.tape.hit
     for b in range(bodies.at.size):
         t, placed, before = bounces.times[b], is_placed(data, b), bounces.base[b]
         some, robots = some or placed, robots or (placed and b >= model.free[1])
@@ -77,13 +78,14 @@ def place_struck(model: Model, data: Data, options: Options) -> None:
         update_positions(model.updates)
     if model.free[1] > 0:
         integrate_positions(0, model.free[1], state, model.free, data.sleep.island)
-    for b in range(bodies.at.size if some else 0):
+    for b in range(bodies.at.size):
         t, placed = bounces.times[b], is_placed(data, b)
         for c in range(model.links.coordinates[b], model.links.coordinates[b + 1] if placed else 0):
-            state.q[c] = state.next.q[c]
+            state.q[c] = hit.q[c] = state.next.q[c]
         for c in range(bodies.first[b], bodies.first[b + 1]):
             if placed:
-                state.v[c] = state.next.v[c]
+                state.v[c] = hit.v[c] = state.next.v[c]
+                hit.kick[c] = bounces.kick[c]
                 state.shift[c] = bounces.late[c] + t * state.v[c] - 0.5 * t * t * bounces.kick[c] / (0.5 * dt + t)
                 bounces.kick[c] = bounces.late[c] = 0.0
         if placed:
@@ -97,6 +99,7 @@ def place_struck(model: Model, data: Data, options: Options) -> None:
             free_motion_of_links(link, link + 1, model, data, options)
     for c in range(state.v.size):
         state.target[c] = state.v[c] + bounces.kick[c]
+    keep_contacts(data.contacts.found, hit.found, data.space.ends[data.space.counts[0]])
     for pair in range(data.space.counts[0]):
         place_contacts(pair, model, data, options)
     rows = data.rows
@@ -111,6 +114,20 @@ def place_struck(model: Model, data: Data, options: Options) -> None:
     for i in range(data.progress.step[CONTACTS]):
         if rows.kind[i] == PATCH:
             prepare_patch(bodies, rows, i)
+
+
+@inlined
+def keep_contacts(found: ContactArrays, to: ContactArrays, n: int) -> None:
+    """Where the first ``n`` contacts are before blocks are placed."""
+    for e in range(n):
+        to.depths[e] = found.depths[e]
+        to.surface_velocities[e, 0], to.surface_velocities[e, 1] = (
+            found.surface_velocities[e, 0], found.surface_velocities[e, 1],
+        )  # fmt: skip
+        for r in range(3):
+            to.points[e, r] = found.points[e, r]
+            for c in range(3):
+                to.frames[e, r, c] = found.frames[e, r, c]
 
 
 @compiled
@@ -201,7 +218,10 @@ def same_at_impact(e: int, count: int, x: Vector, data: Data) -> int:
 
 @compiled
 def start_behind(data: Data, options: Options) -> None:
-    """Velocities ``v`` and ``target`` of blocks that were placed, from those after the impact to half a step behind."""
+    """Velocities ``v`` and ``target`` of blocks that were placed, from those after the impact to half a step behind.
+
+    ``kick`` is what they lose: velocity products are those of the velocity after the impact.
+    """
     bodies, state, bounces, dt = data.bodies, data.state, data.progress.bounces, options.dt
     for b in range(bodies.at.size):
         if is_placed(data, b):
@@ -209,8 +229,9 @@ def start_behind(data: Data, options: Options) -> None:
             for c in range(bodies.first[b], bodies.first[b + 1]):
                 gained = bounces.falls[b] * (state.target[c] - state.v[c])
                 bounces.late[c] = -t * (state.v[c] - 0.5 * t * gained / dt)
-                state.v[c] -= (0.5 + t / dt) * gained
-                state.target[c] -= (0.5 + t / dt) * gained
+                bounces.kick[c] = (0.5 + t / dt) * gained
+                state.v[c] -= bounces.kick[c]
+                state.target[c] -= bounces.kick[c]
             bounces.placed[b] = 0
 
 

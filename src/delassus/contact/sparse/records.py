@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from delassus.contact.collision.colliders import Colliders, ContactArrays, Workspace
 from delassus.contact.snapshot import Indices
+from delassus.contact.sparse.factor import Graph
 from delassus.spatial.rotations import Array
 
 
@@ -217,21 +218,6 @@ class Islands(NamedTuple):
     lost: Array
     report: Array
     wanted: Array
-
-
-class Graph(NamedTuple):
-    """Blocks of a part that row groups tie, and the factor of its matrix; see `analyse` for the first six."""
-
-    near: Indices
-    degree: Indices
-    order: Indices
-    start: Indices
-    fill: Indices
-    where: Indices
-    sizes: Indices
-    size: Indices
-    first: Indices
-    local: Indices
 
 
 class Work(NamedTuple):
@@ -446,6 +432,15 @@ class ImpactTape(NamedTuple):
     placed: Indices
 
 
+class HitTape(NamedTuple):
+    """State before the last impact of the blocks that it has placed, what ``kick`` they had, and contacts before."""
+
+    q: Array
+    v: Array
+    kick: Array
+    found: ContactArrays
+
+
 class Tape(NamedTuple):
     """What a step has solved: ``number[0]`` problems in their order, for its derivatives.
 
@@ -464,6 +459,7 @@ class Tape(NamedTuple):
     after: Array
     parts: Array
     impacts: ImpactTape
+    hit: HitTape
     q: Array
     asleep: Indices
 

@@ -23,6 +23,7 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.blocks import Blocks
 from delassus.contact.sparse.cone import OUT_OF_REACH, PATCH, SIZE
 from delassus.contact.sparse.energies import Energies, energies_of
+from delassus.contact.sparse.factor import Graph
 from delassus.contact.sparse.impact import DONE, SINGULAR
 from delassus.contact.sparse.parts import ADDRESS, HELPER, LEAST, PLACE, PLACES, SPAN, STEPS, THREADS, run_part
 from delassus.contact.sparse.records import (
@@ -36,7 +37,7 @@ from delassus.contact.sparse.records import (
     Contacts,
     ContactsBefore,
     Data,
-    Graph,
+    HitTape,
     ImpactTape,
     Islands,
     LinkMotion,
@@ -242,8 +243,9 @@ class BlockSteps:
         most, blocks = 2 * STEP.max_attempts + 1, len(self.blocks.bodies.at)
         problems = _indices(1, most, most + 1, most * groups)
         impacts = ImpactTape(*_zeros((most, nv), (most, blocks), (most, blocks)), *_indices(*[(most, blocks)] * 2))
-        of_each = _zeros((most * groups, 10), (most, nv), (most, blocks))
-        return Tape(*[*problems, *of_each, impacts, *_zeros(len(self.state.q)), *_indices(blocks)])
+        of_each, q = _zeros((most * groups, 10), (most, nv), (most, blocks)), len(self.state.q)
+        hit = HitTape(*_zeros(q, nv, nv), ContactArrays(*[x.copy() for x in list[Any](self.detector.found)]))
+        return Tape(*[*problems, *of_each, impacts, hit, *_zeros(q), *_indices(blocks)])
 
     def _make_team(self, works: list[Work]) -> None:
         """Places for threads, each with its own memory; see `delassus.contact.sparse.parts`."""

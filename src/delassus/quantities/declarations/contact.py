@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, cast
 
-from delassus.algorithms.contact.changes.points import LATER_PATH, PATH, error_changes, position_changes
+from delassus.algorithms.contact.changes.points import PATH, error_changes, position_changes
 from delassus.algorithms.contact.changes.products import Products
-from delassus.algorithms.contact.changes.step import StepChanges
+from delassus.algorithms.contact.changes.step import step_changes
 from delassus.algorithms.contact.impacts import is_struck
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import StepInputs, StepSolution
@@ -143,18 +143,7 @@ def _contact_step_derivatives(
     varied = bound.varied(varying)
     moving = [x for own in found.motion.v for x in column(ops, own)]
     controls = [bound.control_rates(v=None if found.impact is None else moving)[:2], bound.control_rates()[:2]]
-    inputs, changes = _inputs(varied), None
-    place = found.place(step)
-    places = {PATH: step} if place is step else {PATH: step, LATER_PATH: place}
-    if step.problem.path is not None:
-        varying.update(dict.fromkeys(places, step.tree.nv))
-    for name, at in places.items():
-        problem = at.problem.held(cast(DualOps, varied.ops), varied.values)
-        if at.problem.path is not None:
-            v = [Dual(x, {(name, k): 1.0}) for k, x in enumerate(at.v)]
-            problem.follow(at.problem.path._replace(motion=inputs.motion(v, problem), h=inputs.h))
-        changes = StepChanges(at, found, controls, inputs, problem, varying, changes)
-    assert changes is not None
+    changes = step_changes(step, found, controls, _inputs(varied), varied, varying)
     made, distance = changes.all(), changes.distance()
     if PATH in made:
         made["v"] = made["v"] + made[PATH]
@@ -295,9 +284,10 @@ def _free_step_changes(bound: BoundRequest) -> list[Matrix]:
     with_v = scaled_matrix(ops, h, changes.forces_with_v - M @ products.with_axes) - M
     varied = bound.varied({})
     problem = motion.problem.held(cast(DualOps, varied.ops), varied.values)
-    by_q, place, end = position_update_changes(problem, after, cast(Scalar, Dual(h)), read("shift"), ())
-    by_v, by_shift = range(nv), range(nv, 2 * nv)
-    parts = [ops.take(x, None, part) for x in (place, end) for part in (by_v, by_shift)]
+    time: Any = Dual(h, {"time": 1.0})
+    by_q, place, end = position_update_changes(problem, after, time, read("shift"), ("time",))
+    columns = range(nv), range(nv, 2 * nv), (2 * nv,)
+    parts = [ops.take(x, None, part) for x in (place, end) for part in columns]
     return [scaled_matrix(ops, h, changes.forces), with_v, by_q, *parts]
 
 
@@ -483,8 +473,10 @@ FREE_STEP_CHANGES = Quantity(
         Output("q_by_q", ("nv", "nv"), "change of the configuration displaced by dt after + shift with positions"),
         Output("q_by_v", ("nv", "nv"), "the same with after"),
         Output("q_by_shift", ("nv", "nv"), "the same with shift"),
+        Output("q_by_time", ("nv",), "the same with dt"),
         Output("v_by_v", ("nv", "nv"), "change of the velocity at the end, in the axes of that time, with after"),
         Output("v_by_shift", ("nv", "nv"), "the same with shift"),
+        Output("v_by_time", ("nv",), "the same with dt"),
     ),
     _free_step_changes,
     options=MOTION,

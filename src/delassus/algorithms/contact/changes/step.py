@@ -18,6 +18,7 @@ from delassus.algorithms.contact.changes.correction import bound_changes, displa
 from delassus.algorithms.contact.changes.impacts import TIME, ImpactPart
 from delassus.algorithms.contact.changes.points import (
     LATER_PATH,
+    PATH,
     PositionChanges,
     momentum_of_lines,
     position_changes,
@@ -36,7 +37,7 @@ from delassus.algorithms.dynamics.integrate import position_rates, position_upda
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
-from delassus.spatial.dual_ops import Rates, value
+from delassus.spatial.dual_ops import Dual, DualOps, Rates, value
 from delassus.spatial.motion import column, diagonal, entries_by_row, from_entries, from_rows, minus, scaled_matrix
 from delassus.spatial.ops import Matrix, Scalar
 
@@ -456,3 +457,25 @@ class StepChanges(ImpactPart):
             out[name] = ops.take(both, None, range(first, first + width))
             first += width
         return out
+
+
+def step_changes(
+    step: KernelStep, found: StepSolution, controls: Sequence[tuple[Matrix, Matrix]], inputs: StepInputs, varied: Any,
+    varying: dict[str, int],
+) -> StepChanges:  # fmt: skip
+    """Derivatives of a step that may place bodies, with numbers of the call that are ``varied``.
+
+    Velocities that contacts on paths vary with are added to ``varying``.
+    """
+    place, changes = found.place(step), None
+    places = {PATH: step} if place is step else {PATH: step, LATER_PATH: place}
+    if step.problem.path is not None:
+        varying.update(dict.fromkeys(places, step.tree.nv))
+    for name, at in places.items():
+        problem = at.problem.held(cast(DualOps, varied.ops), varied.values)
+        if at.problem.path is not None:
+            v = [Dual(x, {(name, k): 1.0}) for k, x in enumerate(at.v)]
+            problem.follow(at.problem.path._replace(motion=inputs.motion(v, problem), h=inputs.h))
+        changes = StepChanges(at, found, controls, inputs, problem, varying, changes)
+    assert changes is not None, "there is a step"
+    return changes

@@ -131,6 +131,19 @@ def keep_contacts(found: ContactArrays, to: ContactArrays, n: int) -> None:
 
 
 @compiled
+def stop_tangents(bodies: Bodies, rows: Rows, i: int) -> None:
+    """No rows of tangents for a contact without Coulomb's friction; the cone of its spin has ``μ = 1``."""
+    rows.law.mu[i], rows.law.d[i, 0], rows.law.d[i, 1] = 1.0, 0.0, 0.0
+    rows.r[i, 0] = rows.r[i, 1] = 0.0
+    for side in range(2):
+        block, at = (rows.a[i], rows.at_a[i]) if side == 0 else (rows.b[i], rows.at_b[i])
+        if block >= 0:
+            for k in range(at, at + 2 * (bodies.first[block + 1] - bodies.first[block])):
+                rows.J[k] = 0.0
+    prepare_group(bodies, rows, i, 0.0)
+
+
+@compiled
 def clear_rows(bodies: Bodies, rows: Rows, i: int) -> None:
     """No Jacobian of a group of three rows."""
     for side in range(2):
@@ -168,7 +181,10 @@ def place_contacts(pair: int, model: Model, data: Data, options: Options) -> Non
         if hits:
             rows.law.d[i, 0], rows.law.d[i, 1] = found.surface_velocities[e, 0], found.surface_velocities[e, 1]
             contact_rows(model.links, data.bodies, model.free[1], poses, rows, i, found, e)
-            prepare_group(data.bodies, rows, i, 0.0)
+            if rows.kind[i] == PATCH and found.friction[e] == 0.0:
+                stop_tangents(data.bodies, rows, i)
+            else:
+                prepare_group(data.bodies, rows, i, 0.0)
 
 
 @compiled

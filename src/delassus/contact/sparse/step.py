@@ -19,7 +19,7 @@ from delassus.contact.collision.narrow_phase import find_near_pairs, number_cont
 from delassus.contact.collision.paths import CALM, bend_paths, find_overlaps
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.sparse.cone import JOINT, PATCH, SPIN
-from delassus.contact.sparse.hits import end_placed, leave_springs_out, place_struck, start_behind
+from delassus.contact.sparse.hits import end_placed, leave_springs_out, place_struck, start_behind, stop_tangents
 from delassus.contact.sparse.impact import (
     COARSE_STEP,
     DONE,
@@ -72,11 +72,9 @@ from delassus.contact.sparse.records import (
     SPINS,
     STATUS,
     STEP_FORWARD,
-    Bodies,
     Data,
     Model,
     Options,
-    Rows,
 )
 from delassus.contact.sparse.rows import (
     find_islands,
@@ -171,19 +169,6 @@ def add_spins(model: Model, data: Data, count: int, at: int) -> int:
             length = lever(found, e, c)
             rows.r[j, c] = contacts.angular[START, e, c] / length if length > 0.0 else 0.0
     return count
-
-
-@compiled
-def stop_tangents(bodies: Bodies, rows: Rows, i: int) -> None:
-    """No rows of tangents for a contact without Coulomb's friction; the cone of its spin has ``μ = 1``."""
-    rows.law.mu[i], rows.law.d[i, 0], rows.law.d[i, 1] = 1.0, 0.0, 0.0
-    rows.r[i, 0] = rows.r[i, 1] = 0.0
-    for side in range(2):
-        block, at = (rows.a[i], rows.at_a[i]) if side == 0 else (rows.b[i], rows.at_b[i])
-        if block >= 0:
-            for k in range(at, at + 2 * (bodies.first[block + 1] - bodies.first[block])):
-                rows.J[k] = 0.0
-    prepare_group(bodies, rows, i, 0.0)
 
 
 @compiled

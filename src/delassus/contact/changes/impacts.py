@@ -67,10 +67,28 @@ def distance_of_bounces(step: Any, v: Array, free: Array, late: Array) -> float:
         falls[resting] = 0.0
 
 
+def pull_gains(
+    at: Any, v: Array, gained: Array, weights: Array, mass: Array, inertial: list[InertialForces], to: Any
+) -> Array:
+    """What counts the velocities ``v`` (n, k) of steps without contacts and what they gain, by weights of momentum.
+
+    In the situation ``at``; joint forces, positions and masses are counted in place.
+    """
+    scene, record, dt = at.scene, at.record, at.scene.options.dt
+    free = scene.block_changes(record, v, v + gained)
+    to.q[:] -= free.momentum_q.T.times(weights)
+    to.tau[:] += dt * weights
+    mass -= dt * record.tau[:, None] * weights
+    turning, accelerations = scene.joint_accelerations(record, v, v + gained)
+    inertial.append(InertialForces(turning, accelerations, -dt * weights, True))
+    return np.asarray(-free.momentum_v.T.times(weights))
+
+
 class ImpactChanges:
     """An impact, of velocities (n,) ``before`` and ``after`` it at its time, and the displacement ``late`` before it.
 
-    Of degrees of freedom that it has ``placed`` (n,), ``after`` and what comes of it are not looked at.
+    Of degrees of freedom that it has ``placed`` (n,), ``after`` and what comes of it are not looked at. Forces before
+    it are those of the velocities ``v + lead``, of what is ``led`` (n,).
 
     Attributes
     ----------
@@ -82,8 +100,12 @@ class ImpactChanges:
         What the step would gain without contacts, and 1 where nothing holds a body.
     """
 
-    def __init__(self, step: Any, of: ImpactRecord, v: Array, after: Array, late: Array, placed: Any = False) -> None:
-        self._step, self.late_before, self.v, self._placed = step, late, v, np.broadcast_to(placed, v.shape)
+    def __init__(
+        self, step: Any, of: ImpactRecord, v: Array, after: Array, late: Array, placed: Array, lead: Array,
+        led: Array,
+    ) -> None:  # fmt: skip
+        self._step, self.late_before, self.v, self._placed = step, late, v, placed
+        self._lead, self._led = lead, led[:, None]
         self._of_block = np.repeat(np.arange(len(of.times)), np.diff(step.first))
         struck, times = np.isfinite(of.times), np.where(np.isfinite(of.times), of.times, 0.0)
         dt = step.scene.options.dt
@@ -147,12 +169,12 @@ class ImpactChanges:
 
     def end(
         self, counts: Array, late: Array, times: Array, mass: Array, inertial: list[InertialForces], to: Any,
-        shift: Any = 0.0,
+        shift: Any, lead: Array,
     ) -> Array:  # fmt: skip
         """What counts velocities before it, from what counts those that it starts from; added to the rest.
 
         ``times`` (blocks, k) are what later impacts count of times of these blocks, ``shift`` (n, k) what counts
-        displacements of what it has placed.
+        displacements of what it has placed; ``lead`` (n, k) counts velocities of which forces are.
         """
         step, part, dt = self._step, self._part[:, None], self._step.scene.options.dt
         counts = counts + self._of_displacements(self._times[:, None] * self._dlate)
@@ -173,15 +195,11 @@ class ImpactChanges:
         dv += (1.0 - self.falls[:, None]) * path
         falls = self.falls[:, None] * path
         if falls.any():
-            reached = self.v + self.gained
-            free, weights = step.scene.block_changes(step.record, self.v, reached), step.inverse.times(falls)
-            to.q[:] -= free.momentum_q.T.times(weights)
-            to.tau[:] += dt * weights
-            dv -= free.momentum_v.T.times(weights)
-            dv += step.springs.pull(self.v, self.gained, weights, to)
-            mass -= dt * step.record.tau[:, None] * weights
-            turning, accelerations = step.scene.joint_accelerations(step.record, self.v, reached)
-            inertial.append(InertialForces(turning, accelerations, -dt * weights, True))
+            weights, led = step.inverse.times(falls), self._led
+            own = pull_gains(step, self.v + self._lead, self.gained, weights, mass, inertial, to)
+            own = own + step.springs.pull(self.v, self.gained, weights, to)
+            dv += np.where(led, falls, own)
+            lead += np.where(led, own - falls, 0.0)
         return np.asarray(dv)
 
     def _pull_times(self, counts: Array, late: Array, to: Any) -> tuple[Array, Array]:

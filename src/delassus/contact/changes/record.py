@@ -121,10 +121,10 @@ class Masses(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """Blocks that the impact of a step has ``placed``, its ``times`` (s) of these, and what velocities it takes (n,).
+    """Blocks that an impact of a step has ``placed``, and its ``times`` (s) of these.
 
-    State before it where they are placed, and after it: ``kick`` is what they have had more than ``v``, ``behind`` what
-    they lose to be half a step behind again. ``found`` are contacts before. ``alone``: there is no other impact.
+    The state before it where they are placed; ``kick`` (n,) is what velocities have had more than ``v`` there, ``lead``
+    (n,) what those after it have more than half a step before. ``found`` are contacts before.
     """
 
     placed: Array
@@ -132,17 +132,15 @@ class Hit(NamedTuple):
     q: Array
     v: Array
     kick: Array
-    behind: Array
-    poses: Array
+    lead: Array
     found: ContactArrays
-    alone: bool
 
 
 class StepRecord(NamedTuple):
     """A step: state, joint forces and masses before it, its contacts, problems and position correction.
 
-    ``gains`` (2, n) are those of `delassus.contact.sparse.records.NextState`; ``hit`` is None where no impact places
-    blocks. Masses and contacts are those where it does.
+    ``gains`` (2, n) are those of `delassus.contact.sparse.records.NextState`; ``hits`` of impacts are None where these
+    place no blocks. Masses and contacts are those of the end.
     All in the order of the blocks (`delassus.contact.sparse.blocks.Blocks`).
     """
 
@@ -158,7 +156,7 @@ class StepRecord(NamedTuple):
     correction: Correction
     status: SolverStatus
     gains: Array
-    hit: Hit | None
+    hits: list[Hit | None]
 
 
 def record_of(steps: BlockSteps) -> StepRecord | None:
@@ -184,7 +182,7 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
         phase, floors, impact = int(tape.phases[index]), np.zeros(len(used)), None
         if phase in (COMPRESSION, DECOMPRESSION):
             first = np.array([place[e] if e >= 0 else e for e in tape.impacts.firsts[index]], np.int64)
-            kicks, times, falls, _, placed = tape.impacts
+            kicks, times, falls, _, placed, _ = tape.impacts
             parts = (x[index].copy() for x in (kicks, times, falls))
             impact = ImpactRecord(*parts, first, placed[index].copy())
         if phase == COMPRESSION:
@@ -229,30 +227,23 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     return StepRecord(
         tape.q.copy(), data.progress.start.copy(), state.tau.copy(), asleep, data.links.poses.copy(),
         Masses(*(x.copy() for x in masses)), found, search, problems, correction, steps.status,
-        state.next.gains.copy(), _hit(steps, used),
+        state.next.gains.copy(), [_hit(steps, used, index) for index in range(n // 2)],
     )  # fmt: skip
 
 
-def _hit(steps: BlockSteps, used: Indices) -> Hit | None:
-    """That of the last step, with contacts that are ``used``."""
-    data, tape = steps.data, steps.data.progress.tape
-    n, hit = int(tape.number[0]), tape.hit
-    kicks, times, _, _, placed = tape.impacts
-    at = np.flatnonzero(placed[: n - 1].any(axis=1))
-    if not len(at):
+def _hit(steps: BlockSteps, used: Indices, index: int) -> Hit | None:
+    """That of an impact of the last step, with contacts that are ``used``."""
+    tape, (*found,) = steps.data.progress.tape, list[Any](steps.data.contacts.found)
+    hit, placed = tape.hit, tape.impacts.placed[2 * index] == 1
+    if not placed.any():
         return None
-    own = placed[at[0]] == 1
-    found = [x[used] for x in list[Any](data.contacts.found)]
     for name in ("points", "frames", "depths", "surface_velocities"):
-        found[ContactArrays._fields.index(name)] = getattr(hit.found, name)[used]
-    state = hit.q.copy(), hit.v.copy(), hit.kick.copy(), kicks[n - 1].copy()
-    poses = data.state.poses[steps.blocks.of_links.slot].copy()
-    return Hit(own, np.where(own, times[at[0]], 0.0), *state, poses, ContactArrays(*found), n == 3)
+        found[ContactArrays._fields.index(name)] = getattr(hit, name)[index]
+    times, lead = np.where(placed, tape.impacts.times[2 * index], 0.0), tape.impacts.leads[2 * index + 2].copy()
+    state = hit.q[index].copy(), hit.v[index].copy(), hit.kick[index].copy()
+    return Hit(placed, times, *state, lead, ContactArrays(*[x[used] for x in found]))
 
 
 def acting(record: StepRecord) -> Any:
-    """Whether a contact has an impulse or is pushed apart (m,)."""
-    acts = record.correction.pushes > 0.0
-    for problem in record.problems:
-        acts = acts | problem.impulses.any(axis=1)
-    return acts
+    """Whether a contact has an impulse after impacts or is pushed apart (m,)."""
+    return (record.correction.pushes > 0.0) | record.problems[-1].impulses.any(axis=1)

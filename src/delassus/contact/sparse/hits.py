@@ -32,7 +32,7 @@ from delassus.contact.sparse.motion import (
     integrate_positions,
     update_positions,
 )
-from delassus.contact.sparse.records import CONTACTS, SPINS, Bodies, Data, Model, Options, Rows
+from delassus.contact.sparse.records import CONTACTS, IMPACTS, SPINS, Bodies, Data, HitTape, Model, Options, Rows
 from delassus.contact.sparse.rows import contact_rows, normal_velocity, prepare_group, set_limits
 from delassus.contact.sparse.spins import prepare_patch, spin_rows
 from delassus.contact.sparse.turning import SAME_SIDE
@@ -62,7 +62,7 @@ def place_struck(model: Model, data: Data, options: Options) -> None:
     Their contacts are those of these places.
     """
     bodies, state, bounces, dt, some, robots = data.bodies, data.state, data.progress.bounces, options.dt, False, False
-    hit = data.progress.tape.hit
+    hit, number = data.progress.tape.hit, data.progress.step[IMPACTS] - 1
     for b in range(bodies.at.size):
         t, placed, before = bounces.times[b], is_placed(data, b), bounces.base[b]
         some, robots = some or placed, robots or (placed and b >= model.free[1])
@@ -81,11 +81,11 @@ def place_struck(model: Model, data: Data, options: Options) -> None:
     for b in range(bodies.at.size):
         t, placed = bounces.times[b], is_placed(data, b)
         for c in range(model.links.coordinates[b], model.links.coordinates[b + 1] if placed else 0):
-            state.q[c] = hit.q[c] = state.next.q[c]
+            state.q[c] = hit.q[number, c] = state.next.q[c]
         for c in range(bodies.first[b], bodies.first[b + 1]):
             if placed:
-                state.v[c] = hit.v[c] = state.next.v[c]
-                hit.kick[c] = bounces.kick[c]
+                state.v[c] = hit.v[number, c] = state.next.v[c]
+                hit.kick[number, c] = bounces.kick[c]
                 state.shift[c] = bounces.late[c] + t * state.v[c] - 0.5 * t * t * bounces.kick[c] / (0.5 * dt + t)
                 bounces.kick[c] = bounces.late[c] = 0.0
         if placed:
@@ -99,7 +99,7 @@ def place_struck(model: Model, data: Data, options: Options) -> None:
             free_motion_of_links(link, link + 1, model, data, options)
     for c in range(state.v.size):
         state.target[c] = state.v[c] + bounces.kick[c]
-    keep_contacts(data.contacts.found, hit.found, data.space.ends[data.space.counts[0]])
+    keep_contacts(data.contacts.found, hit, number, data.space.ends[data.space.counts[0]])
     for pair in range(data.space.counts[0]):
         place_contacts(pair, model, data, options)
     rows = data.rows
@@ -117,17 +117,16 @@ def place_struck(model: Model, data: Data, options: Options) -> None:
 
 
 @inlined
-def keep_contacts(found: ContactArrays, to: ContactArrays, n: int) -> None:
-    """Where the first ``n`` contacts are before blocks are placed."""
+def keep_contacts(found: ContactArrays, to: HitTape, i: int, n: int) -> None:
+    """Where the first ``n`` contacts are before impact ``i`` places blocks."""
     for e in range(n):
-        to.depths[e] = found.depths[e]
-        to.surface_velocities[e, 0], to.surface_velocities[e, 1] = (
-            found.surface_velocities[e, 0], found.surface_velocities[e, 1],
-        )  # fmt: skip
+        to.depths[i, e] = found.depths[e]
+        for r in range(2):
+            to.surface_velocities[i, e, r] = found.surface_velocities[e, r]
         for r in range(3):
-            to.points[e, r] = found.points[e, r]
+            to.points[i, e, r] = found.points[e, r]
             for c in range(3):
-                to.frames[e, r, c] = found.frames[e, r, c]
+                to.frames[i, e, r, c] = found.frames[e, r, c]
 
 
 @compiled
@@ -236,7 +235,7 @@ def same_at_impact(e: int, count: int, x: Vector, data: Data) -> int:
 def start_behind(data: Data, options: Options) -> None:
     """Velocities ``v`` and ``target`` of blocks that were placed, from those after the impact to half a step behind.
 
-    ``kick`` is what they lose: velocity products are those of the velocity after the impact.
+    ``lead`` is what they lose: velocity products are those of the velocity after the impact.
     """
     bodies, state, bounces, dt = data.bodies, data.state, data.progress.bounces, options.dt
     for b in range(bodies.at.size):
@@ -245,9 +244,9 @@ def start_behind(data: Data, options: Options) -> None:
             for c in range(bodies.first[b], bodies.first[b + 1]):
                 gained = bounces.falls[b] * (state.target[c] - state.v[c])
                 bounces.late[c] = -t * (state.v[c] - 0.5 * t * gained / dt)
-                bounces.kick[c] = (0.5 + t / dt) * gained
-                state.v[c] -= bounces.kick[c]
-                state.target[c] -= bounces.kick[c]
+                bounces.lead[c] = (0.5 + t / dt) * gained
+                state.v[c] -= bounces.lead[c]
+                state.target[c] -= bounces.lead[c]
             bounces.placed[b] = 0
 
 

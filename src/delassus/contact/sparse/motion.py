@@ -164,10 +164,8 @@ def take_mean_products(model: Model, data: Data, options: Options) -> None:
 @inlined
 def lead_placed(data: Data, sign: float) -> None:
     """Velocities of blocks that an impact has placed, from half a step behind to those after it, or back."""
-    bounces, first = data.progress.bounces, data.bodies.first
-    for b in range(bounces.base.size):
-        for c in range(first[b], first[b + 1] if bounces.base[b] > 0.0 else 0):
-            data.state.v[c] += sign * bounces.kick[c]
+    for c in range(data.state.v.size if data.progress.step[IMPACTS] > 0 else 0):
+        data.state.v[c] += sign * data.progress.bounces.lead[c]
 
 
 @compiled

@@ -90,7 +90,8 @@ class Bounces(NamedTuple):
     `NOT_STRUCK`; ``first`` the contact whose gap says so, or −1 − the block whose impact before does. Of degrees of
     freedom: ``kick`` is what velocities at the time of the impact have more than ``v``, ``late`` how far bodies are
     displaced by impacts that are not at the start. ``placed`` are those that this impact moves to where they are then,
-    ``base`` the time (s) of that, ``spans`` (s) those by which blocks are moved; see `delassus.contact.sparse.hits`.
+    ``base`` the time (s) of that, ``spans`` (s) those by which blocks are moved, ``lead`` what velocities had more than
+    ``v`` when they were struck there; see `delassus.contact.sparse.hits`.
     """
 
     falls: Array
@@ -103,6 +104,7 @@ class Bounces(NamedTuple):
     kick: Array
     late: Array
     spans: Array
+    lead: Array
 
 
 class State(NamedTuple):
@@ -430,15 +432,19 @@ class ImpactTape(NamedTuple):
     falls: Array
     firsts: Indices
     placed: Indices
+    leads: Array
 
 
 class HitTape(NamedTuple):
-    """State before the last impact of the blocks that it has placed, what ``kick`` they had, and contacts before."""
+    """Of each impact the state before it of blocks that it has placed, what ``kick`` they had, and contacts before."""
 
     q: Array
     v: Array
     kick: Array
-    found: ContactArrays
+    points: Array
+    frames: Array
+    depths: Array
+    surface_velocities: Array
 
 
 class Tape(NamedTuple):

@@ -238,6 +238,7 @@ def begin_step(data: Data, n: int) -> None:
         report[c] = 0.0
     for c in range(state.v.size):
         joints.impulses[0, c] = joints.impulses[1, c] = bounces.late[c] = bounces.kick[c] = 0.0
+        bounces.lead[c] = 0.0
         data.progress.start[c] = state.v[c]
     for b in range(data.bodies.at.size):
         bounces.last[b], bounces.source[b], bounces.base[b] = NOT_STRUCK, b, 0.0

@@ -138,7 +138,7 @@ class BlockSteps:
         moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, n - len(blocks.mass), nv, nv, nv)
         ends = LoopState(*_zeros(rows, rows, rows, nv, nv)), NextState(*_zeros(tree.nq, nv, (2, nv)))
         self.state = State(*[*_zeros(*moving), *ends])
-        bounces = Bounces(*_zeros(n, n, n), *_indices(n, n, n), *_zeros(n, nv, nv, n))
+        bounces = Bounces(*_zeros(n, n, n), *_indices(n, n, n), *_zeros(n, nv, nv, n, nv))
         self._dt, self._spans, bounces.spans[:] = np.full(1, options.dt), bounces.spans, options.dt
         self._correction = np.array([options.correction])
         motions, updates, free, loop_motion = self._calls(passive)
@@ -242,9 +242,12 @@ class BlockSteps:
         """Memory for all problems of a step that has so many row groups."""
         most, blocks = 2 * STEP.max_attempts + 1, len(self.blocks.bodies.at)
         problems = _indices(1, most, most + 1, most * groups)
-        impacts = ImpactTape(*_zeros((most, nv), (most, blocks), (most, blocks)), *_indices(*[(most, blocks)] * 2))
+        placed = _indices(*[(most, blocks)] * 2)
+        impacts = ImpactTape(*_zeros((most, nv), (most, blocks), (most, blocks)), *placed, *_zeros((most, nv)))
         of_each, q = _zeros((most * groups, 10), (most, nv), (most, blocks)), len(self.state.q)
-        hit = HitTape(*_zeros(q, nv, nv), ContactArrays(*[x.copy() for x in list[Any](self.detector.found)]))
+        found, each = self.detector.found, STEP.max_attempts
+        kept = [(each, *x.shape) for x in (found.points, found.frames, found.depths, found.surface_velocities)]
+        hit = HitTape(*_zeros((each, q), (each, nv), (each, nv), *kept))
         return Tape(*[*problems, *of_each, impacts, hit, *_zeros(q), *_indices(blocks)])
 
     def _make_team(self, works: list[Work]) -> None:

@@ -35,6 +35,7 @@ def record_problem(data: Data) -> None:
     for c in range(data.state.after.size):
         tape.after[k, c] = data.state.after[c]
         tape.impacts.kicks[k, c] = data.progress.bounces.kick[c]
+        tape.impacts.leads[k, c] = data.progress.bounces.lead[c]
     for b in range(data.bodies.at.size):
         tape.parts[k, b], bounces = 1.0, data.progress.bounces
         impacts = tape.impacts

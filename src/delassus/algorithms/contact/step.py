@@ -111,6 +111,10 @@ class KernelStep:
                 self.instant._find_space()
         self._find_space()
 
+    def motion_at(self, v: Sequence[Scalar]) -> DynamicsProblem:
+        """Motion with velocities ``v`` (nv) in this place."""
+        return self._given.motion(v, self.problem).conserving_momentum()
+
     def _find_space(self) -> None:
         """Joint space in which contacts act, and what loops leave of it."""
         self.added = {} if self.springs is None else self.springs.added()
@@ -159,7 +163,7 @@ class KernelStep:
             when = impact_times(self, rates, ahead, [e for *_, e in self.points], tolerance)
             place, when = self.placed(when)
             struck = place.instant._impact(partial(solved, at=place.instant), when, place._joint_laws())
-            motion = self._given.motion(struck.v, place.problem).conserving_momentum()
+            motion = place.motion_at(struck.v)
             struck, y = place._half_a_step_behind(struck._replace(place=place), motion)
             late, joints, before = struck.late, place._joint_laws(struck.late), struck.v
             free, taken = place.beside_loops(column(ops, place.space.along_rows(y)))

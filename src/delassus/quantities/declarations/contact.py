@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, cast
 
-from delassus.algorithms.contact.changes.points import PATH, error_changes, position_changes
+from delassus.algorithms.contact.changes.points import error_changes, position_changes
 from delassus.algorithms.contact.changes.products import Products
 from delassus.algorithms.contact.changes.step import step_changes
 from delassus.algorithms.contact.impacts import is_struck
@@ -143,10 +143,7 @@ def _contact_step_derivatives(
     varied = bound.varied(varying)
     moving = [x for own in found.motion.v for x in column(ops, own)]
     controls = [bound.control_rates(v=None if found.impact is None else moving)[:2], bound.control_rates()[:2]]
-    changes = step_changes(step, found, controls, _inputs(varied), varied, varying)
-    made, distance = changes.all(), changes.distance()
-    if PATH in made:
-        made["v"] = made["v"] + made[PATH]
+    made, distance = step_changes(step, found, controls, _inputs(varied), varied, varying)
     state = [stacked(bound, x) for x in (found.q, found.v, found.impulses, found.residuals)]
     none = ops.zeros(2 * step.tree.nv, 1)  # of what is not asked for
     with_inputs = [made.get(name, none) for name in (control, *(a.name for a in request.parameters))]

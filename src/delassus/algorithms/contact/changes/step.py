@@ -461,21 +461,43 @@ class StepChanges(ImpactPart):
 
 def step_changes(
     step: KernelStep, found: StepSolution, controls: Sequence[tuple[Matrix, Matrix]], inputs: StepInputs, varied: Any,
-    varying: dict[str, int],
-) -> StepChanges:  # fmt: skip
-    """Derivatives of a step that may place bodies, with numbers of the call that are ``varied``.
+    varying: Mapping[str, int],
+) -> tuple[dict[str, Matrix], Matrix]:  # fmt: skip
+    """Changes by `StepChanges.all` and distance of a step, with numbers of the call that are ``varied``.
 
-    Velocities that contacts on paths vary with are added to ``varying``.
+    Where an impact places bodies they are dense, and take several times as long: a pass that is left out elsewhere.
     """
-    place, changes = found.place(step), None
-    places = {PATH: step} if place is step else {PATH: step, LATER_PATH: place}
-    if step.problem.path is not None:
-        varying.update(dict.fromkeys(places, step.tree.nv))
-    for name, at in places.items():
-        problem = at.problem.held(cast(DualOps, varied.ops), varied.values)
-        if at.problem.path is not None:
-            v = [Dual(x, {(name, k): 1.0}) for k, x in enumerate(at.v)]
-            problem.follow(at.problem.path._replace(motion=inputs.motion(v, problem), h=inputs.h))
-        changes = StepChanges(at, found, controls, inputs, problem, varying, changes)
-    assert changes is not None, "there is a step"
-    return changes
+    ops, place, nv = step.ops, found.place(step), step.tree.nv
+
+    def changes(places: Mapping[str, KernelStep], found: StepSolution) -> tuple[dict[str, Matrix], Matrix]:
+        made: StepChanges | None = None
+        of_paths = dict.fromkeys(places, nv) if step.problem.path is not None else {}
+        for name, at in places.items():
+            problem = at.problem.held(cast(DualOps, varied.ops), varied.values)
+            if at.problem.path is not None:
+                v = [Dual(x, {(name, k): 1.0}) for k, x in enumerate(at.v)]
+                problem.follow(at.problem.path._replace(motion=inputs.motion(v, problem), h=inputs.h))
+            made = StepChanges(at, found, controls, inputs, problem, {**varying, **of_paths}, made)
+        assert made is not None, "there is a step"
+        out, distance = made.all(), made.distance()
+        if of_paths:
+            out["v"] = out["v"] + out[PATH]
+        return {name: out[name] for name in ("q", "v", *varying)}, distance
+
+    if place is step or found.impact is None:
+        return changes({PATH: step}, found)
+    v = [x for own in found.motion.v for x in column(ops, own)]
+    plain, distance = changes({PATH: step}, found._replace(motion=step.motion_at(v)))
+
+    def placed(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
+        dense, nearest = changes({PATH: step, LATER_PATH: place}, found)
+        return [x for a in (*dense.values(), nearest) for x in entries_by_row(ops, a)], 1.0
+
+    begin = [x for a in (*plain.values(), distance) for x in entries_by_row(ops, a)]
+    values = ops.repeat(1, begin, placed, 1.0 - maximum_of(ops, found.impact.when.placed))
+    out, at = dict[str, Matrix](), 0
+    for name, a in plain.items():
+        rows, columns = ops.shape(a)
+        out[name] = from_rows(ops, values[at : at + rows * columns], columns) if columns else a
+        at += rows * columns
+    return out, from_rows(ops, values[at:], 1)

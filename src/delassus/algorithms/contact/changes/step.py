@@ -64,7 +64,7 @@ class StepChanges(ImpactPart):
         self._ops, self._step, self._found, self._controls = step.ops, step, found, controls
         self._first, self._places = self if first is None else first, first is not None
         self._dq: Matrix | None = None
-        self._motion = found.motion if step is found.place(step) or first is not None else step.motion
+        self._motion = found.motion if found.motion.problem is step.problem else step.motion
         self._M, self._J = mass_matrix(step.problem), jacobian(step.problem)
         self._in_step = self._M  # what contacts see
         if step.springs is not None:

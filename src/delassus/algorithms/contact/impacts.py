@@ -20,7 +20,7 @@ class ImpactTimes(NamedTuple):
     """Impact of a step.
 
     Of each point (n): 1 where it ``hits`` and takes part, where it ``bounces``, and where it is ``fast`` enough to do
-    so if it were closed; when it is closed (s), ``at``, and its velocity along the normal then, ``closing``; and
+    so if it were closed; when it is closed (s) and its velocity along the normal then, ``at``; and
     ``margins`` (m/s) at which it does not hit, or does, and at which it does not bounce.
     Of each degree of freedom (nv): 1 where the impact has ``struck`` it and where it ``falls``, its ``times`` (s) and
     of which points (n) they are, ``of_points``; the velocity ``gained`` over the step, and ``kick``; 1 where its body
@@ -30,8 +30,7 @@ class ImpactTimes(NamedTuple):
     hits: list[Scalar]
     bounces: list[Scalar]
     fast: list[Scalar]
-    closing: list[Scalar]
-    at: list[Scalar]
+    at: list[tuple[Scalar, Scalar]]
     margins: list[tuple[Scalar, Scalar]]
     struck: list[Scalar]
     falls: list[Scalar]
@@ -132,7 +131,7 @@ def impact_times(
     for b, x in zip(body_of_dof, gained, strict=True):
         kick.append(ops.select(struck[b] * falls[b], (0.5 + late[b] * step.over_h) * x, 0.0))
     return ImpactTimes(
-        [x * struck[own[k][0]] for k, x in enumerate(hits)], bounces, fast, closing, at, margins,
+        [x * struck[own[k][0]] for k, x in enumerate(hits)], bounces, fast, [*zip(at, closing, strict=True)], margins,
         [struck[b] for b in body_of_dof], [falls[b] for b in body_of_dof], [late[b] for b in body_of_dof],
         [of[b] for b in body_of_dof], gained, kick, [placed[b] for b in body_of_dof if places],
     )  # fmt: skip

@@ -56,8 +56,9 @@ class BlockChanges(NamedTuple):
 
     def pull_moves(self, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
         """What counts positions, velocities, shifts (n, k) and, of degrees of freedom, times, from their ends."""
-        parts = (self.q_by_v, self.v_by_v), (self.q_by_shift, self.v_by_shift), (self.q_by_time, self.v_by_time)
-        return self.q_by_q.T.times(q), *(x.T.times(q) + y.T.times(v) for x, y in parts)
+        with_v = self.q_by_v.T.times(q) + self.v_by_v.T.times(v)
+        with_shift = self.q_by_shift.T.times(q) + self.v_by_shift.T.times(v)
+        return self.q_by_q.T.times(q), with_v, with_shift, self.q_by_time.T.times(q) + self.v_by_time.T.times(v)
 
 
 MOMENTUM_Q, MOMENTUM_V = map(BlockChanges._fields.index, ("momentum_q", "momentum_v"))

@@ -101,8 +101,8 @@ class ImpactChanges:
     """
 
     def __init__(
-        self, step: Any, of: ImpactRecord, v: Array, after: Array, late: Array, placed: Array, lead: Array,
-        led: Array,
+        self, step: Any, of: ImpactRecord, v: Array, after: Array, late: Array, placed: Any, lead: Array,
+        led: Any,
     ) -> None:  # fmt: skip
         self._step, self.late_before, self.v, self._placed = step, late, v, placed
         self._lead, self._led = lead, led[:, None]

@@ -16,17 +16,33 @@ from delassus.contact.sparse.turning import NONE
 from delassus.spatial.rotations import Array
 
 
+class Hit(NamedTuple):
+    """Blocks that an impact of a step has ``placed``, and its ``times`` (s) of these.
+
+    The state before it where they are placed; ``kick`` (n,) is what velocities have had more than ``v`` there, ``lead``
+    (n,) what those after it have more than half a step before. ``found`` are contacts before.
+    """
+
+    placed: Array
+    times: Array
+    q: Array
+    v: Array
+    kick: Array
+    lead: Array
+    found: ContactArrays
+
+
 class ImpactRecord(NamedTuple):
     """When an impact of a step is: `delassus.contact.sparse.records.Bounces` of it, ``first`` among the contacts (m).
 
-    ``kick`` (n,), the others of blocks.
+    ``kick`` (n,), the others of blocks; ``hit`` is None where it places none.
     """
 
     kick: Array
     times: Array
     falls: Array
     first: Indices
-    placed: Indices
+    hit: Hit | None
 
 
 class Problem(NamedTuple):
@@ -120,27 +136,10 @@ class Masses(NamedTuple):
     damping: Array
 
 
-class Hit(NamedTuple):
-    """Blocks that an impact of a step has ``placed``, and its ``times`` (s) of these.
-
-    The state before it where they are placed; ``kick`` (n,) is what velocities have had more than ``v`` there, ``lead``
-    (n,) what those after it have more than half a step before. ``found`` are contacts before.
-    """
-
-    placed: Array
-    times: Array
-    q: Array
-    v: Array
-    kick: Array
-    lead: Array
-    found: ContactArrays
-
-
 class StepRecord(NamedTuple):
     """A step: state, joint forces and masses before it, its contacts, problems and position correction.
 
-    ``gains`` (2, n) are those of `delassus.contact.sparse.records.NextState`; ``hits`` of impacts are None where these
-    place no blocks. Masses and contacts are those of the end.
+    ``gains`` (2, n) are those of `delassus.contact.sparse.records.NextState`. Masses and contacts are those of the end.
     All in the order of the blocks (`delassus.contact.sparse.blocks.Blocks`).
     """
 
@@ -156,7 +155,11 @@ class StepRecord(NamedTuple):
     correction: Correction
     status: SolverStatus
     gains: Array
-    hits: list[Hit | None]
+
+    @property
+    def hits(self) -> list[Hit | None]:
+        """Of each impact, None where it places no blocks."""
+        return [x.impact.hit if x.impact is not None else None for x in self.problems[:-1:2]]
 
 
 def record_of(steps: BlockSteps) -> StepRecord | None:
@@ -182,9 +185,8 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
         phase, floors, impact = int(tape.phases[index]), np.zeros(len(used)), None
         if phase in (COMPRESSION, DECOMPRESSION):
             first = np.array([place[e] if e >= 0 else e for e in tape.impacts.firsts[index]], np.int64)
-            kicks, times, falls, _, placed, _ = tape.impacts
-            parts = (x[index].copy() for x in (kicks, times, falls))
-            impact = ImpactRecord(*parts, first, placed[index].copy())
+            kicks, times, falls = (x[index].copy() for x in tape.impacts[:3])
+            impact = ImpactRecord(kicks, times, falls, first, _hit(steps, used, index // 2))
         if phase == COMPRESSION:
             given = data.contacts.found.restitution[used] * impulses[:, 2]
         elif phase == DECOMPRESSION:
@@ -227,7 +229,7 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     return StepRecord(
         tape.q.copy(), data.progress.start.copy(), state.tau.copy(), asleep, data.links.poses.copy(),
         Masses(*(x.copy() for x in masses)), found, search, problems, correction, steps.status,
-        state.next.gains.copy(), [_hit(steps, used, index) for index in range(n // 2)],
+        state.next.gains.copy(),
     )  # fmt: skip
 
 

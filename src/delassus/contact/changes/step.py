@@ -24,13 +24,12 @@ from delassus.contact.changes.contacts import (
 )
 from delassus.contact.changes.impacts import ImpactChanges, distance_of_bounces
 from delassus.contact.changes.loops import SmoothCounts, settled
-from delassus.contact.changes.places import Placing, bases_of, records_of_places
+from delassus.contact.changes.places import Placing, Situation, bases_of, records_of_places
 from delassus.contact.changes.record import ImpactRecord, StepRecord, acting
 from delassus.contact.changes.response import (
     Solved,
     SolvedCorrection,
 )
-from delassus.contact.changes.situation import Situation
 from delassus.contact.changes.turning import turning_changes
 from delassus.contact.filters import GEOMETRIC, PAIR_MATERIAL, friction_rates, radius_rates
 from delassus.contact.results import SolverStatus
@@ -143,15 +142,15 @@ class StepChanges(Situation):
         self.placings.append(None)
         if hit is None:
             return w - of.kick, own.late
-        self.placings[-1] = Placing(before, self.places[number + 1], hit, own, w, late, base)
-        return np.where(placed, w - hit.lead, w - of.kick), np.where(placed, self.placings[-1].late, own.late)
+        self.placings[-1] = placing = Placing(before, self.places[number + 1], hit, own, w, late, base)
+        return np.where(placed, w - hit.lead, w - of.kick), np.where(placed, placing.late, own.late)
 
     def _solved(self) -> list[Solved]:
         """Problems of the step."""
         out, record, v, dt = list[Solved](), self.record, self.places[0].record.v, self.scene.options.dt
         for number, problem in enumerate(record.problems):
             last = number + 1 == len(record.problems)
-            place, after, late = self, problem.after, self.record.correction.late
+            place, after, late = self.places[-1], problem.after, self.record.correction.late
             if problem.impact is not None:
                 place, late = self.places[number // 2 + 1], self.impacts[number // 2].late_before
                 start = v + problem.impact.kick
@@ -365,8 +364,8 @@ class StepChanges(Situation):
                     shifts: Any = 0.0
                     if placing is not None:
                         dv, shifts, at_base = placing.pull_places(dv, late, (times, at_base), out)
-                    own, into = self.impacts[number // 2], inertials[number // 2]
-                    dv = own.end(dv, late, times, mass, into, out, shifts, lead)
+                    impact, into = self.impacts[number // 2], inertials[number // 2]
+                    dv = impact.end(dv, late, times, mass, into, out, shifts, lead)
         out.v[:] += dv
         of_friction, out.torsional[:], out.rolling[:] = pull_scales(record.contacts, scales)
         out.friction[:] += of_friction

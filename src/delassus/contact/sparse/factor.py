@@ -17,6 +17,9 @@ from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.snapshot import Indices
 from delassus.spatial.rotations import Array
 
+MAX_PARTS = 20
+"""Parts of an island that Newton's method tries at most."""
+
 
 class Graph(NamedTuple):
     """Blocks of a part that row groups tie, and the factor of its matrix; see `analyse` for the first six."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from delassus.contact.collision.colliders import Colliders, ContactArrays, Workspace
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.factor import Graph
+from delassus.contact.sparse.factor import MAX_PARTS, Graph
 from delassus.spatial.rotations import Array
 
 
@@ -297,13 +297,6 @@ class Sleep(NamedTuple):
 
     island: Indices
     time: Array
-
-
-MAX_PARTS = 20
-"""Parts of an island that Newton's method tries at most."""
-
-SPEED = 1e6
-"""Velocity over the tolerance that residuals are small against: 1 m/s with the default one."""
 
 
 class Options(NamedTuple):

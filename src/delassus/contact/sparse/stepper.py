@@ -21,7 +21,7 @@ from delassus.contact.results import SolverStatus, worst_of
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.blocks import Blocks
-from delassus.contact.sparse.cone import OUT_OF_REACH, PATCH, SIZE
+from delassus.contact.sparse.cone import OUT_OF_REACH, PATCH, SIZE, SPEED
 from delassus.contact.sparse.energies import Energies, energies_of
 from delassus.contact.sparse.factor import Graph
 from delassus.contact.sparse.impact import DONE, SINGULAR
@@ -30,7 +30,6 @@ from delassus.contact.sparse.records import (
     CONTACTS,
     PHASE,
     ROWS,
-    SPEED,
     STATUS,
     STEP_FORWARD,
     Bounces,
@@ -90,13 +89,7 @@ ImpulsesOf = Callable[[RowProblem], ContactSolution | None]
 IMPULSES = "impulses", "sustained", "angular_impulses", "sustained_angular"
 """Names of what acts at contacts (n, 3) over a step (N s, N m s): in all phases, and without impacts."""
 
-SLEEP = {
-    "islands": "i8 links",
-    "rested": "f8 links",
-    "last_q": "f8 nq",
-    "last_v": "f8 nv",
-    "last_tau": "f8 nv",
-}
+SLEEP = {"islands": "i8 links", "rested": "f8 links", "last_q": "f8 nq", "last_v": "f8 nv", "last_tau": "f8 nv"}
 """Arrays that say which bodies sleep: the island of each link's body (0: it is awake), and how long it has been at
 rest (s); and the state and the joint forces that the last step left, for bodies wake where others are set."""
 
@@ -240,14 +233,15 @@ class BlockSteps:
 
     def _tape(self, groups: int, nv: int) -> Tape:
         """Memory for all problems of a step that has so many row groups."""
-        most, blocks = 2 * STEP.max_attempts + 1, len(self.blocks.bodies.at)
-        problems = _indices(1, most, most + 1, most * groups)
-        placed = _indices(*[(most, blocks)] * 2)
-        impacts = ImpactTape(*_zeros((most, nv), (most, blocks), (most, blocks)), *placed, *_zeros((most, nv)))
-        of_each, q = _zeros((most * groups, 10), (most, nv), (most, blocks)), len(self.state.q)
-        found, each = self.detector.found, STEP.max_attempts
+        each, blocks, q, found = STEP.max_attempts, len(self.blocks.bodies.at), len(self.state.q), self.detector.found
+        most, of_blocks = 2 * each + 1, (2 * each + 1, blocks)
+        problems, of_each = (
+            _indices(1, most, most + 1, most * groups),
+            _zeros((most * groups, 10), (most, nv), of_blocks),
+        )
+        numbers = [*_zeros((most, nv), of_blocks, of_blocks), *_indices(of_blocks, of_blocks), *_zeros((most, nv))]
         kept = [(each, *x.shape) for x in (found.points, found.frames, found.depths, found.surface_velocities)]
-        hit = HitTape(*_zeros((each, q), (each, nv), (each, nv), *kept))
+        impacts, hit = ImpactTape(*numbers), HitTape(*_zeros((each, q), (each, nv), (each, nv), *kept))
         return Tape(*[*problems, *of_each, impacts, hit, *_zeros(q), *_indices(blocks)])
 
     def _make_team(self, works: list[Work]) -> None:

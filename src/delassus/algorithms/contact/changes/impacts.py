@@ -8,11 +8,12 @@ from typing import Any, cast
 
 from delassus.algorithms.contact.changes.response import Response
 from delassus.algorithms.contact.impacts import of_displaced
-from delassus.algorithms.contact.solution import Impact, StepMotion
+from delassus.algorithms.contact.solution import Impact, StepMotion, StepSolution
+from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.dynamics.integrate import position_update_changes
 from delassus.spatial.dual_ops import Dual, rates_of
 from delassus.spatial.motion import column, diagonal, from_entries, minus, plus, scaled_matrix
-from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.ops import Matrix, Ops, Scalar
 
 TIME = "time of an impact"
 """Key of what varies with it, of each joint."""
@@ -21,9 +22,9 @@ TIME = "time of an impact"
 class ImpactPart:
     """The part of `StepChanges` that is of an impact."""
 
-    _ops: Any
-    _step: Any
-    _found: Any
+    _ops: Ops
+    _step: KernelStep
+    _found: StepSolution
     _varied: Any
     _before: Any
     _first: Any
@@ -33,11 +34,11 @@ class ImpactPart:
     _of_motion: Any
     _answer: Any
     _are_unique: Any
-    _M: Any
-    _J: Any
-    _dq: Any
-    _at_places: Any
-    _times: Any
+    _M: Matrix
+    _J: Matrix
+    _dq: Matrix | None
+    _at_places: Matrix
+    _times: Matrix
     _places: bool
 
     def _struck(self, impact: Impact) -> tuple[Matrix, Matrix, Matrix]:
@@ -151,6 +152,7 @@ class ImpactPart:
 
         And changes of the latter (nv × k), but for what is displaced.
         """
+        assert self._found.impact is not None, "it places bodies"
         ops, when, tree = self._ops, self._found.impact.when, self._step.tree
         late = [x * t for x, t in zip(when.placed, when.times, strict=True)]
         firsts = [sv.start for sv in tree.v_slices]
@@ -181,7 +183,7 @@ class ImpactPart:
         faster, path = column(ops, self._J @ from_entries(ops, gained)), plus(step.v, gained)
         over = list[Scalar]()
         shares: tuple[list[Scalar], list[Scalar]] = [], []  # of the velocities at either end of the path
-        for u, t, bounces in zip(when.closing, when.at, when.bounces, strict=True):
+        for (t, u), bounces in zip(when.at, when.bounces, strict=True):
             late = ops.less(0.0, t)
             within = bounces * ops.select(late, ops.less(t, step.h), step.has_mean)
             over.append(ops.select(within, -1.0 / ops.select(within, u, 1.0), 0.0))
@@ -195,7 +197,7 @@ class ImpactPart:
             at = at + diagonal(ops, share) @ ops.take(of_rows, changes.rows_of_gaps, None)
         gaps = self._beside(n, q=changes.gaps, given=varied.rates([c.gap for c, *_ in varied.points]))
         curves = [-0.5 * (t * step.over_h) * (t * step.over_h) * faster[row]
-                  for row, t in zip(changes.rows_of_gaps, when.at, strict=True)]  # fmt: skip
+                  for row, (t, _) in zip(changes.rows_of_gaps, when.at, strict=True)]  # fmt: skip
         at = at + diagonal(ops, over) @ (gaps + from_entries(ops, curves) @ of_h)
         times = ops.matrix(when.of_points) @ at
         over_h, parts, rates = step.over_h, list[Scalar](), list[Scalar]()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, cast
 
 from delassus.algorithms.contact.changes.correction import bound_changes, displacement_changes
@@ -20,6 +20,7 @@ from delassus.algorithms.contact.changes.points import (
     LATER_PATH,
     PATH,
     PositionChanges,
+    TurningChanges,
     momentum_of_lines,
     position_changes,
     turning_changes,
@@ -62,8 +63,7 @@ class StepChanges(ImpactPart):
         first: StepChanges | None = None,
     ) -> None:
         self._ops, self._step, self._found, self._controls = step.ops, step, found, controls
-        self._first, self._places = self if first is None else first, first is not None
-        self._dq: Matrix | None = None
+        self._first, self._places, self._dq = self if first is None else first, first is not None, None
         self._motion = found.motion if found.motion.problem is step.problem else step.motion
         self._M, self._J = mass_matrix(step.problem), jacobian(step.problem)
         self._in_step = self._M  # what contacts see
@@ -77,7 +77,7 @@ class StepChanges(ImpactPart):
         self._widths = {"q": nv, "v": nv, "given": len(parameters)}
         moving = [x for own in self._motion.v for x in column(self._ops, own)]
         self._varied = Varied(step, inputs, problem, moving, parameters)
-        self._turned = turning_changes(step, self._varied) if first is None else first._turned
+        self._turned: TurningChanges = turning_changes(step, self._varied) if first is None else first._turned
         self._before = self._varied if found.impact is None else Varied(step, inputs, problem, step.v, parameters)
 
     def distance(self) -> Matrix:
@@ -106,7 +106,7 @@ class StepChanges(ImpactPart):
             x = ops.minimum(x, ops.minimum(of_bounce, ops.select(is_struck, of_hit, FARTHEST)))
             dof, *_ = dofs
             t, is_other = when.times[dof], when.bounces[k] * (1.0 - when.of_points[dof][k])
-            later = self._step.over_h * magnitude(ops, (when.at[k] - t) * when.closing[k])
+            later = self._step.over_h * magnitude(ops, (when.at[k][0] - t) * when.at[k][1])
             x = ops.select(is_other * ops.less(0.0, t), ops.minimum(x, later), x)
         if self._places and self._step.springs is not None:
             x = ops.select(maximum_of(ops, when.placed), 0.0, x)
@@ -161,7 +161,7 @@ class StepChanges(ImpactPart):
     def _turning(self) -> Matrix:
         """Changes (3 n × k) of what contacts turn by, of those that no impact has struck and no loop holds."""
         ops, step, found = self._ops, self._step, self._turned
-        out = self._first._beside(3 * len(step.points), q=found.with_q, v=found.with_v, given=found.given)
+        out: Matrix = self._first._beside(3 * len(step.points), q=found.with_q, v=found.with_v, given=found.given)
         parts = [x * step.moves.get(3 * k + c, 1.0) for k, x in enumerate(self._turns()) for c in range(3)]
         return diagonal(ops, parts) @ out if parts else out
 
@@ -449,12 +449,12 @@ class StepChanges(ImpactPart):
                 ops.take(v, straight, None), (nv, n), straight, columns
             )
         out, first = dict[str, Matrix](), 0
-        both = ops.vstack([q, v])
+        whole_end = ops.vstack([q, v])
         if LATER_PATH in self._varying:
             begin = 2 * nv + sum(width for name, width in self._varying.items() if name != LATER_PATH)
-            both = both + ops.take(both, None, range(begin, begin + nv)) @ self._at_places
+            whole_end = whole_end + ops.take(whole_end, None, range(begin, begin + nv)) @ self._at_places
         for name, width in {"q": nv, "v": nv, **self._varying}.items():
-            out[name] = ops.take(both, None, range(first, first + width))
+            out[name] = ops.take(whole_end, None, range(first, first + width))
             first += width
         return out
 
@@ -467,19 +467,18 @@ def step_changes(
 
     Where an impact places bodies they are dense, and take several times as long: a pass that is left out elsewhere.
     """
-    ops, place, nv = step.ops, found.place(step), step.tree.nv
+    ops, place = step.ops, found.place(step)
 
     def changes(places: Mapping[str, KernelStep], found: StepSolution) -> tuple[dict[str, Matrix], Matrix]:
         made: StepChanges | None = None
-        of_paths = dict.fromkeys(places, nv) if step.problem.path is not None else {}
+        of_paths = dict.fromkeys(places, step.tree.nv) if step.problem.path is not None else {}
         for name, at in places.items():
             problem = at.problem.held(cast(DualOps, varied.ops), varied.values)
             if at.problem.path is not None:
                 v = [Dual(x, {(name, k): 1.0}) for k, x in enumerate(at.v)]
                 problem.follow(at.problem.path._replace(motion=inputs.motion(v, problem), h=inputs.h))
             made = StepChanges(at, found, controls, inputs, problem, {**varying, **of_paths}, made)
-        assert made is not None, "there is a step"
-        out, distance = made.all(), made.distance()
+        out, distance = cast(StepChanges, made).all(), cast(StepChanges, made).distance()
         if of_paths:
             out["v"] = out["v"] + out[PATH]
         return {name: out[name] for name in ("q", "v", *varying)}, distance
@@ -487,17 +486,15 @@ def step_changes(
     if place is step or found.impact is None:
         return changes({PATH: step}, found)
     v = [x for own in found.motion.v for x in column(ops, own)]
-    plain, distance = changes({PATH: step}, found._replace(motion=step.motion_at(v)))
+    plain = changes({PATH: step}, found._replace(motion=step.motion_at(v)))
 
-    def placed(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
-        dense, nearest = changes({PATH: step, LATER_PATH: place}, found)
-        return [x for a in (*dense.values(), nearest) for x in entries_by_row(ops, a)], 1.0
+    def entries(made: dict[str, Matrix], distance: Matrix) -> list[Scalar]:
+        return [x for a in (*made.values(), distance) for x in entries_by_row(ops, a)]
 
-    begin = [x for a in (*plain.values(), distance) for x in entries_by_row(ops, a)]
-    values = ops.repeat(1, begin, placed, 1.0 - maximum_of(ops, found.impact.when.placed))
-    out, at = dict[str, Matrix](), 0
-    for name, a in plain.items():
+    pair, stays = {PATH: step, LATER_PATH: place}, 1.0 - maximum_of(ops, found.impact.when.placed)
+    values = ops.repeat(1, entries(*plain), lambda _: (entries(*changes(pair, found)), 1.0), stays)
+    out, rest = dict[str, Matrix](), iter(values)
+    for name, a in plain[0].items():
         rows, columns = ops.shape(a)
-        out[name] = from_rows(ops, values[at : at + rows * columns], columns) if columns else a
-        at += rows * columns
-    return out, from_rows(ops, values[at:], 1)
+        out[name] = from_rows(ops, list(islice(rest, rows * columns)), columns) if columns else a
+    return out, from_rows(ops, list(rest), 1)

@@ -13,6 +13,12 @@ G, COIN, BOX = 9.81, Cylinder(0.03, 0.02), Box(0.05, 0.04, 0.02)
 TOLERANCE = 1e-12
 """Residuals (m/s) of steps: contacts that stick and turn do not contradict one another."""
 
+SAME = 1e-11
+"""Of velocities, over the largest: residuals of kernels and of scenes are below 1e-12 m/s."""
+
+NEAR, AGREES = 1e-6, 1e-6
+"""Difference of a state, and errors of differences of steps: squares of it, and residuals of 1e-13 m/s over it."""
+
 LEAST_FALL = 3.5
 """Of an error of second order that falls by four at half of the time step; one of first order falls by two."""
 
@@ -220,14 +226,19 @@ def two_boxes():
     return scene, [0, 0, 0, 0, 0, 0, 1, *place, *turn], [0.1, 0, 0, 2, 0, 0, 0.2, -0.5, -1.0, -5, 0, 0]
 
 
-def chain_on_a_floor():
+def chain_on_a_floor(gravity=(0, 0, 0), v=(-3.0, 0, 0)):
     """The tip of a straight chain that turns about its pivot."""
     n, angle = 3, 0.9
     height = -(n - 0.05) * np.cos(angle) - 0.05
     tip = Collider(f"chain/rod{n}", Sphere(0.05), (0, 0, -0.95), **BOUNCY)
     floor = Collider("world", HalfSpace(), (0, 0, height), **BOUNCY)
-    scene = Scene({"chain": ds.mechanisms.pendulum(n, length=1.0)}, [tip, floor], gravity=(0, 0, 0))
-    return scene, [angle, 0, 0], [-3.0, 0, 0]
+    scene = Scene({"chain": ds.mechanisms.pendulum(n, length=1.0)}, [tip, floor], gravity=gravity)
+    return scene, [angle, 0, 0], list(v)
+
+
+def whip_on_a_floor():
+    """The same chain, falling and bending: velocity products count."""
+    return chain_on_a_floor((0, 0, -G), (-3.0, 1.0, 2.0))
 
 
 HITS = (ball_on_an_arm, two_balls, two_boxes, chain_on_a_floor)
@@ -260,3 +271,32 @@ def test_what_hits_is_second_order(case):
     coarse, fine = np.array(errors)
     assert coarse.max() < 1e-3
     assert (coarse > LEAST_FALL * fine).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [ball_on_an_arm, two_balls, whip_on_a_floor])
+def test_hits_within_a_step_in_scenes_and_kernels_and_their_derivatives(case):
+    """Kernels step as scenes do. Derivatives are differences by state and joint forces, along random directions."""
+    scene, q, v = case()
+    tree, nv, dt, rng = scene.tree, scene.tree.nv, 4e-3, np.random.default_rng(0)
+    moved, rest = ds.compile(tree, [], "position_update"), np.zeros(scene.tree.nv)
+    start, tau = moved(np.asarray(q, float), np.asarray(v, float), -PHASE * dt, rest), rng.normal(size=nv)
+
+    def after(x):
+        place = moved(start.q_next, x[:nv], 1.0, rest).q_next
+        sim = ds.Simulator(scene, q0=place, v0=start.v_next + x[nv : 2 * nv], dt=dt, tolerance=1e-13)
+        sim.step(tau + x[2 * nv :])
+        return sim
+
+    sim = after(np.zeros(3 * nv))
+    assert (sim.impulses[:, 2] > 0.1).any()
+    kernel = scene.contact_step(tolerance=1e-12, sweeps=1000)
+    end = kernel(start.q_next, start.v_next, np.zeros(kernel.arguments[2].shape), tau, dt)
+    assert np.abs(np.r_[sim.q - end.q_next, sim.v - end.v_next]).max() < SAME * np.abs(sim.v).max()
+    found = sim.step_derivatives()
+    assert found.status is SolverStatus.CONVERGED and found.distance > 1e-2
+    for x in rng.normal(size=(4, 3 * nv)):
+        a, b = after(NEAR * x), after(-NEAR * x)
+        wanted = np.r_[tree.difference(b.q, a.q), a.v - b.v] / (2.0 * NEAR)
+        made = found.A @ x[: 2 * nv] + found.B @ x[2 * nv :]
+        assert np.abs(made - wanted).max() < AGREES * np.abs(wanted).max()

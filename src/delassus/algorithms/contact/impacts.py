@@ -61,6 +61,8 @@ def impact_times(
     dofs = [[k for i in links for k in range(tree.v_slices[i].start, tree.v_slices[i].stop)] for links in bodies]
     held = [bool(tied & {*links}) for links in bodies]
     falls = [cast(Scalar, 0.0 if x else 1.0) for x in held]
+    sprung = [step.springs is not None and step.springs.of_links(own) is not None for own in dofs]
+    early = [x or y for x, y in zip(held, sprung, strict=True)]
     falling = [links[0] in alone(step) for links in bodies]
     gained, e = minus(free, step.v), [cast(Scalar, 0.0 if x is None else x) for x in restitution]
     fall = bouncing_speed(ops, column(ops, step.motion.gravity), step.h)
@@ -97,7 +99,7 @@ def impact_times(
         both = impact(ops, rate, before, u, x, tolerance, fall)
         hits.append(both[0])
         bounces.append(both[1])
-        t = 0.0 if any(held[b] for b in own[len(at)]) else impact_time(ops, rate, before, u, step.h)
+        t = 0.0 if any(early[b] for b in own[len(at)]) else impact_time(ops, rate, before, u, step.h)
         if step.smoothing is not None:  # in the mean over starts no impact stays at the start
             speed = ops.select(bounces[-1] * step.has_mean, 0.5 * (before + u), NEVER)
             t = ops.select(
@@ -112,18 +114,18 @@ def impact_times(
             times[b] = ops.select(first, at[k], times[b])
             of[b] = [ops.select(first, float(j == k), x) for j, x in enumerate(of[b])]
     pairs = [k for k in range(n) if len(own[k]) == 2]
-    for _ in range(2 if any(held) and pairs else 1):
+    for _ in range(2 if any(early) and pairs else 1):
         for _ in bodies[1:]:
             for k in pairs:
                 for a, b in (own[k], own[k][::-1]):
                     earlier = hits[k] * ops.less(times[a], times[b])
                     times[b] = ops.select(earlier, times[a], times[b])
                     of[b] = [ops.select(earlier, x, y) for x, y in zip(of[a], of[b], strict=True)]
-        times = [ops.select(ops.less(t, NEVER), 0.0, t) if x else t for x, t in zip(held, times, strict=True)]
+        times = [ops.select(ops.less(t, NEVER), 0.0, t) if x else t for x, t in zip(early, times, strict=True)]
     struck, placed, places = [ops.less(t, NEVER) for t in times], [cast(Scalar, 0.0)] * len(bodies), False
     for k in range(n):
         for b in own[k] if len(own[k]) == 2 or not falling[own[k][0]] else []:
-            if not held[b]:
+            if not early[b]:
                 places = True
                 placed[b] = ops.maximum(placed[b], hits[k] * struck[b] * ops.less(0.0, times[b]))
     body_of_dof = [b for k in range(tree.nv) for b, of_body in enumerate(dofs) if k in of_body]

@@ -252,7 +252,7 @@ def find_bounces(data: Data, options: Options) -> bool:
         changed = False
         for i in range(n_contacts):
             k, j = rows.a[i], rows.b[i]
-            if rows.wrong[i] > 0.0 and (bodies.loop_rows[k] > 0 or (j >= 0 and bodies.loop_rows[j] > 0)):
+            if rows.wrong[i] > 0.0 and (b.early[k] == 1 or (j >= 0 and b.early[j] == 1)):
                 for block in (k, j):
                     if block >= 0 and 0.0 < b.times[block] < math.inf:
                         b.times[block], changed = 0.0, True

@@ -100,6 +100,7 @@ class Bounces(NamedTuple):
     first: Indices
     source: Indices
     placed: Indices
+    early: Indices
     base: Array
     kick: Array
     late: Array

@@ -131,7 +131,8 @@ class BlockSteps:
         moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, n - len(blocks.mass), nv, nv, nv)
         ends = LoopState(*_zeros(rows, rows, rows, nv, nv)), NextState(*_zeros(tree.nq, nv, (2, nv)))
         self.state = State(*[*_zeros(*moving), *ends])
-        bounces = Bounces(*_zeros(n, n, n), *_indices(n, n, n), *_zeros(n, nv, nv, n, nv))
+        bounces = Bounces(*_zeros(n, n, n), *_indices(n, n, n, n), *_zeros(n, nv, nv, n, nv))
+        bounces.early[(blocks.bodies.loop_rows > 0) | np.isin(np.arange(n), blocks.springs.block)] = 1
         self._dt, self._spans, bounces.spans[:] = np.full(1, options.dt), bounces.spans, options.dt
         self._correction = np.array([options.correction])
         motions, updates, free, loop_motion = self._calls(passive)

@@ -28,7 +28,8 @@ from delassus.contact import (
     nsgs,
 )
 from delassus.errors import ConfigurationError
-from tools import turned_momentum, turning_of_ball
+from delassus_studies.bench.contact.problems import turned_momentum
+from tools import turning_of_ball
 
 MATERIAL = 1e-3
 """Size (m/s, N s) from which a planted fault counts: a thousand times the tolerance."""

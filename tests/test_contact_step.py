@@ -13,9 +13,10 @@ import pytest
 import delassus as ds
 from delassus.contact import Box, Capsule, Collider, ConeProblem, Cylinder, HalfSpace, Mesh, Sphere
 from delassus.errors import ConfigurationError
+from delassus_studies.bench.contact.problems import turned_momentum
 from internals import NumpyRequest, configuration_from_mujoco
 from random_trees import INNER, REVERSIBLE, some_mechanism, some_rotors
-from tools import beside_simulator, frame_pose, requested, turned_momentum, turning_of_ball
+from tools import beside_simulator, frame_pose, requested, turning_of_ball
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 

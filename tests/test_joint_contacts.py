@@ -22,6 +22,7 @@ from delassus.contact import (
 )
 from delassus.contact.formulations.impulses import FormulatedImpulses, JointContacts, RowProblem
 from delassus.errors import ConfigurationError
+from delassus_studies.bench.contact.problems import turned_momentum
 from internals import (
     FORMULATIONS,
     ImpulseSolver,
@@ -82,9 +83,9 @@ def gains(sim):
     tree, q, v = sim.scene.tree, sim.q, sim.v
 
     def gain(tau=None):
-        free = v + sim.dt * ds.forward_dynamics(tree, q, v, np.zeros(tree.nv) if tau is None else tau).qdd
+        qdd, M = ds.forward_dynamics(tree, q, v, np.zeros(tree.nv) if tau is None else tau).qdd, ds.mass_matrix(tree, q)
+        free = v + sim.dt * qdd + np.linalg.solve(M, turned_momentum(tree, q, v, sim.dt, -M @ qdd))
         sim.step(tau)
-        M = ds.mass_matrix(tree, q)
         return 0.5 * float(sim.v @ M @ sim.v - free @ M @ free)
 
     return gain

@@ -293,7 +293,10 @@ def test_accelerations_of_file(name):
     """
     if compiled(name) is None or not compiled(name).nv:
         return
-    assert len(loaded(name).constraints) == compiled(name).neq  # `test_file_constraints` tries what they do
+    springs = sum(isinstance(c, ds.SpringDamper) for c in loaded(name).constraints)
+    assert len(loaded(name).constraints) == compiled(name).neq + springs  # `test_file_constraints` tries what they do
+    if springs:  # `test_springs` tries them, in steps
+        return
     check_accelerations(loaded(name), compiled(name), generator(f"{name} accelerations"))
     if loaded(name).sensors:
         check_sensors(loaded(name), compiled(name), generator(f"{name} sensors"))

@@ -11,6 +11,7 @@ import delassus as ds
 from delassus.contact import Box, Collider, ContactSet, ContactStep, HalfSpace, Scene, Sphere, State, audit, formulate
 from delassus.errors import ConfigurationError
 from delassus.simulate import load_checkpoint, save_checkpoint
+from delassus_studies.bench.contact.problems import turned_momentum
 from random_trees import ARM, some_mechanism
 
 G, MASS, RADIUS, MU, DT = 9.81, 1.0, 0.1, 0.5, 1e-3
@@ -212,9 +213,10 @@ def test_audits_of_random_arms_with_patches_are_right():
                         twist = ds.frame_jacobian(tree, q, tree.link_names[link], reference="world")
                         J[k] += sign * R.T @ (twist[:3] + np.cross(twist[3:].T, c.points[k]).T)
                         about[k] += sign * R.T @ twist[3:]
+            bias = ds.bias_force(tree, q, v)
             step = ContactStep(
                 ds.mass_matrix(tree, q), J.reshape(3 * n, tree.nv), v, sim.v, sim.impulses, c.friction, -c.depths, DT,
-                -ds.bias_force(tree, q, v), torsional=c.torsional, rolling=c.rolling,
+                turned_momentum(tree, q, v, DT, bias) / DT - bias, torsional=c.torsional, rolling=c.rolling,
                 velocity_offset=sim.turning + np.maximum(-c.depths, 0.0)[:, None] * [0, 0, 1 / DT],
                 J_angular=about.reshape(3 * n, tree.nv), angular_impulses=sim.angular_impulses,
             )  # fmt: skip

@@ -12,6 +12,7 @@ import pytest
 import delassus as ds
 from delassus.contact import Box, Collider, HalfSpace, Sphere
 from delassus.contact.sparse import blocks
+from delassus_studies.bench.contact.problems import turned_momentum
 from internals import SOLVED, load_checkpoint, quaternion_to_matrix, save_checkpoint
 from test_joint_contacts import joints_of, some_scene
 from tools import projected
@@ -335,6 +336,8 @@ def broken_laws(sim: ds.Simulator, q: np.ndarray, v: np.ndarray) -> float:
         kept = np.count_nonzero(basis[1] > 1e-5 * basis[1].max(initial=0.0))
         inverse = root @ basis[2][kept:].T @ basis[2][kept:] @ root.T
     J, p, momentum, curved, moved = J[loops:], sim.joint_impulses, snapshot.momentum(dt), 0.0, 0.0
+    bias = (snapshot.mass_matrix @ v - momentum) / dt
+    momentum = momentum + turned_momentum(tree, q, v, dt, bias)
     if loops:  # impulses come to the smooth motion as sub-steps have it
         blocks, state = sim._steps.blocks, sim._steps.state
         reached, moved = np.empty((2, tree.nv))

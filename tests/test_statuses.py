@@ -213,6 +213,10 @@ OWN_OUTPUT = {"close_loops": "closed", "inverse_dynamics": "force_residual", "sm
 """Outputs that say whether a state is solved, of quantities that divide and whose kernels do not look at pivots."""
 
 
+BY_ANGLES_AND_TIMES = "free_step_changes", "product_changes"
+"""Quantities that divide by nothing else."""
+
+
 @pytest.mark.parametrize("name", SOLVES)
 def test_direct_functions_that_solve_say_how(name):
     """By a status in the result that is another where the state is not solved, or else by a warning."""
@@ -258,7 +262,7 @@ def test_every_quantity_that_divides_says_how():
             kernel = ds.compile(tree, (), what, **how)
         names = tuple(r.name for r in kernel.results)
         assert getattr(kernel.empty_results(2), "_fields", names) == names and len(set(names)) == len(names)
-        divides = kernel.operations.div > 0 and what != "free_step_changes"  # by angles
+        divides = kernel.operations.div > 0 and what not in BY_ANGLES_AND_TIMES
         assert kernel.has_rcond or not divides or OWN_OUTPUT[what] in names, what
 
 

@@ -256,26 +256,6 @@ def tree_of_urdf(text, root, **options):
         return ds.load(path, root=root, **options)
 
 
-def turned_momentum(tree, q, v, dt, bias):
-    """Momentum (..., nv) that velocity products ``Γ(v, v⁺)`` give a step beyond ``Γ(v, v)``.
-
-    ``bias`` (..., nv) is what resists joints at ``v`` in axes that do not turn.
-    ``4 Γ(v, y) = c(v + y) − c(v − y)``.
-    """
-    M, momentum = ds.mass_matrix(tree, q), 0.0 * v
-
-    def products(v):
-        turning = 0.0 * v
-        if tree.joints[0].nv == 6:
-            turning[..., :3] = np.cross(v[..., 3:6], v[..., :3])
-        return ds.bias_force(tree, q, v, passive="none") - (M @ turning[..., None])[..., 0]
-
-    for _ in range(2):
-        gained = np.linalg.solve(M, (momentum - dt * bias)[..., None])[..., 0]
-        momentum = -0.25 * dt * (products(v + gained) - products(v - gained))
-    return momentum
-
-
 def beside_simulator(scene, q, v, tau, steps, dt, near=1e-8, **options):
     """Impulses of the scene's kernel and the simulator, after steps in which both went the same way."""
     kernel = scene.contact_step(**options)

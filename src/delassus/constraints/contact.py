@@ -22,6 +22,7 @@ from delassus.constraints.shapes.nearest_points import PAIRS, has_formula, n_tou
 from delassus.errors import ConstraintError, shown
 from delassus.frozen import read_only
 from delassus.model.check import check_number, check_vector
+from delassus.model.kinematics import heavy_links
 from delassus.model.shapes import Mesh
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import column, cross_matrix, dot, from_entries, plus_scaled, scaled, scaled_matrix
@@ -303,10 +304,11 @@ class Contact(Constraint):
         """Contacts of the two shapes, each with gap (m), normal (3,) and point (3,), and what is added to the gap."""
         ops, out = at.ops, list[Candidate]()
         links = [frame.on(at.tree).link for frame in self.frames]
+        anchored = [link in (WORLD, *heavy_links(at.tree)) for link in links]
         for gap, normal, point, apart in found:
             axes = frame_of(ops, normal)
-            if links[1] == WORLD:  # where it will be when the gap is closed: on the link
-                point = plus_scaled(point, normal, 0.5 * ops.maximum(gap, 0.0))
+            if anchored[0] != anchored[1]:  # where it will be when the gap is closed: on the link that moves
+                point = plus_scaled(point, normal, (0.5 if anchored[1] else -0.5) * ops.maximum(gap, 0.0))
             arms = {link: from_entries(ops, point) - at.robot.origins[link] for link in links if link != WORLD}
             belt = self._belt(at, axes, placed[1].axes)
             out.append(Candidate(gap if apart is None else gap + apart, axes, arms, belt))

@@ -70,7 +70,8 @@ def with_springs(
     if quantity.has_springs:
         return tuple(constraints)
     own = {c.fingerprint: c for c in tree.constraints if not c.holds}
-    of_forces = "passive" in quantity.options and options.get("passive", "model") == "model"
+    passive = options.get("passive", "model")
+    of_forces = "passive" in quantity.options and isinstance(passive, str) and passive == "model"
     refused = [c for c in constraints if not c.holds and c.fingerprint not in own]
     refused += own.values() if of_forces else []
     if refused:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from delassus.algorithms.contact.law import bouncing_speed, impact, impact_margins, impact_time, turns_alike
-from delassus.algorithms.contact.problem import maximum_of
+from delassus.algorithms.contact.law import FARTHEST, bouncing_speed, impact, impact_margins, impact_time, turns_alike
+from delassus.algorithms.contact.modes import nearest_mode
+from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.problem import Problem
 from delassus.constraints.joint_rows import bounded_joints_of
 from delassus.spatial.motion import column, cross_matrix, from_entries, minus, scaled_matrix
@@ -144,6 +145,23 @@ def is_struck(step: Any, tolerance: Scalar) -> Scalar:
     free = column(step.ops, step.space.L.solved(step.free(step.motion, with_mean=False)[0]))
     rates = [step.ops.maximum(candidate.gap, 0.0) * step.over_h for candidate, *_ in step.points]
     return maximum_of(step.ops, [0.0, *impact_times(step, rates, free, [1.0] * len(rates), tolerance).bounces])
+
+
+def nearest_of_impact(step: Any, impact: Any, nearest: Scalar) -> Scalar:
+    """Distance (m/s) of the nearest other mode, with those of an impact and of which contacts take part in it."""
+    ops, when, x = step.ops, impact.when, nearest
+    for solved in impact.phases:
+        ((y,),) = ops.entries(nearest_mode(ops, *step.modes(solved.problem, solved.outcome.p)))
+        x = ops.select(impact.struck, ops.minimum(x, y), x)
+    for k, (candidate, *_) in enumerate(step.points):  # another point may be the first that bounces
+        dofs = [step.tree.v_slices[link].start for link in sorted(candidate.arms)]
+        struck, (of_hit, of_bounce) = maximum_of(ops, [when.struck[dof] for dof in dofs]), when.margins[k]
+        x = ops.minimum(x, ops.minimum(of_bounce, ops.select(struck, of_hit, FARTHEST)))
+        dof, *_ = dofs
+        t, is_other = when.times[dof], when.bounces[k] * (1.0 - when.of_points[dof][k])
+        later = step.over_h * magnitude(ops, (when.at[k][0] - t) * when.at[k][1])
+        x = ops.select(is_other * ops.less(0.0, t), ops.minimum(x, later), x)
+    return x
 
 
 def alone(step: Any) -> frozenset[int]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from delassus.contact.collision.meshes import MeshTables
 from delassus.contact.filters import Solids, may_collide, pair_numbers, rule_number
+from delassus.model.kinematics import heavy_links
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, Mesh, Shape, Sphere
 from delassus.spatial.rotations import Array
 
@@ -20,12 +21,14 @@ KIND, LINK, SIZE, RADIUS, CORE, CENTRE, HALF = 0, 1, 2, 5, 6, 7, 10
 """Columns of `Colliders.shapes`: kind and link; three sizes (radius and half length, half edges or semi-axes); radius
 of a ball that holds the shape, and of one that holds what a rotation moves, about the centre; centre and half edges of
 a box that holds the shape, in its frame."""
-FIRST_VERTEX, N_VERTICES, FIRST_FACE, N_FACES = 13, 14, 15, 16
+ANCHORED = 13
+"""Column that is 1 of what contacts do not move: the world, and bodies that the user moves."""
+FIRST_VERTEX, N_VERTICES, FIRST_FACE, N_FACES = 14, 15, 16, 17
 """Columns of meshes: ranges of vertices and faces."""
-FIRST_CORNER, FIRST_TRIANGLE, FIRST_NODE = 17, 18, 19
+FIRST_CORNER, FIRST_TRIANGLE, FIRST_NODE = 18, 19, 20
 """Columns of surfaces: the first corner of their triangles among vertices; their first triangle and node in
 `Colliders.surfaces`."""
-COLUMNS = 20
+COLUMNS = 21
 
 VERTICES, ENDS, CORNERS, NORMALS = range(4)
 """Parts of `Colliders.hulls`."""
@@ -45,7 +48,7 @@ class Colliders(NamedTuple):
 
     Attributes
     ----------
-    shapes : (n, 17) array
+    shapes : (n, `COLUMNS`) array
         See `KIND` and the other columns.
     local : (n, 3, 4) array
         ``[R p]`` of each collider in the body frame of its link.
@@ -173,7 +176,7 @@ class ContactArrays(NamedTuple):
 
 def collider_arrays(scene: Solids) -> Colliders:
     """Arrays of a scene's colliders."""
-    n = len(scene.colliders)
+    n, led = len(scene.colliders), heavy_links(scene.tree)
     shapes, local = np.zeros((n, COLUMNS)), np.zeros((n, 3, 4))
     tables = MeshTables()
     for i, (collider, link) in enumerate(zip(scene.colliders, scene.links, strict=True)):
@@ -182,7 +185,7 @@ def collider_arrays(scene: Solids) -> Colliders:
             at = scene.tree.placement(collider.link)
             R, p = at.rotation @ R, at.rotation @ p + at.position
         local[i, :, :3], local[i, :, 3] = R, p
-        shapes[i, LINK] = link
+        shapes[i, LINK], shapes[i, ANCHORED] = link, link < 0 or link in led
         if isinstance(shape, Mesh):
             shapes[i, FIRST_VERTEX:] = tables.columns(shape, collider.name)
         _describe(shape, shapes[i])

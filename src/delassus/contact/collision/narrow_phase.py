@@ -14,6 +14,7 @@ from delassus.compiler.jit.compile import compiled
 from delassus.compiler.jit.loop_ops import emitted
 from delassus.constraints.shapes import nearest_points
 from delassus.contact.collision.colliders import (
+    ANCHORED,
     BOX,
     CAPSULE,
     CYLINDER,
@@ -166,11 +167,11 @@ def touch(a: Solid, b: Solid, most: float, colliders: Colliders, memory: PairMem
 
 @compiled
 def on_what_moves(a: Solid, b: Solid, out: Array, begin: int, end: int) -> None:
-    """Move open contacts with the world, midway between the surfaces, onto the body that moves.
+    """Move open contacts with what is anchored, midway between the surfaces, onto the body that moves.
 
     There they are when their gap is closed, so that impulses have the arms of then.
     """
-    side = 0.5 if b.shape[LINK] < 0.0 else -0.5 if a.shape[LINK] < 0.0 else 0.0
+    side = 0.5 * (b.shape[ANCHORED] - a.shape[ANCHORED])
     for r in range(begin, end):
         for c in range(3):
             out[r, 1 + c] += side * max(-out[r, 7], 0.0) * out[r, 4 + c]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -260,6 +260,10 @@ class ContactProblem(Frozen):
             status = SolverStatus.CONFLICTING
         elif checked and (status is converged or (status in SOLVED and judge is not self.reduced)):
             status = status if accept(found.p) else SolverStatus.NUMERICAL_TROUBLE
+        if status is SolverStatus.NUMERICAL_TROUBLE and solver.name in ("admm", "interior"):
+            again = self.solve(ImpulseSolver(PATCHES, self.n_directions, tolerance), start=found.p)
+            if again.status is converged:
+                return replace(again, iterations=iterations + again.iterations)
         return ContactSolution(self, found.p, status, iterations)
 
 

@@ -457,7 +457,7 @@ def solve_island(
                 if goal < residual <= tolerance:
                     moving = is_moving(bodies, islands, k, v, TUNING.moving_threshold * tolerance)
                     enough = tolerance if moving else goal
-                slow = done > 1 and residual > TUNING.slow_sweeps * last
+                slow = done > 1 and (residual > TUNING.slow_sweeps * last or residual <= tolerance)  # or at rest
                 if residual <= enough or (slow and residual < TUNING.residual_for_newton * options.speed):
                     break
         most = TUNING.sweeps_after_part if count < TUNING.compliant_rounds else TUNING.sweeps_after_late_part

@@ -154,7 +154,8 @@ def problems(seed: int, n: int) -> Problems:
 class ContactPoint(NamedTuple):
     """A contact point at all states: gap (n,), rows (n, 3, nv) along two tangents and the normal.
 
-    And these axes (n, 3, 3, as columns), the centre (n, 3) of its sphere, its radius, and the point (n, 3).
+    And these axes (n, 3, 3, as columns), the centre (n, 3) of its sphere, its radius, and the point (n, 3) between the
+    surfaces.
     """
 
     contact: int
@@ -199,7 +200,10 @@ def geometry(made: Problems) -> list[ContactPoint]:
                 R, at = (c.ground.rotation, c.ground.position) if isinstance(c.ground, Frame) else (np.eye(3), 0.0)
                 axes, gap = np.broadcast_to(R, (n, 3, 3)), (centre - at) @ R[:, 2] - radius
             point = centre - (0.5 * gap + radius)[:, None] * axes[:, :, 2]
-            rows = _point_rows(tree, q, c.frame.link, point)
+            where = point
+            if c.second is None:  # on the link where it is open
+                where = point + 0.5 * np.maximum(gap, 0.0)[:, None] * axes[:, :, 2]
+            rows = _point_rows(tree, q, c.frame.link, where)
             if c.second is not None:
                 rows = rows - _point_rows(tree, q, c.second.link, point)
             out.append(ContactPoint(i, c, gap, np.swapaxes(axes, 1, 2) @ rows, axes, centre, radius, point))
@@ -259,6 +263,26 @@ def onto_cone(mu: float | Array, z: Array) -> Array:
     return np.where((length <= mu * z[:, 2])[:, None], z, outside)
 
 
+def turned_momentum(tree: ds.Tree, q: Array, v: Array, dt: Any, bias: Array) -> Array:
+    """Momentum (..., nv) that velocity products ``Γ(v, v⁺)`` give a step beyond ``Γ(v, v)``.
+
+    ``bias`` (..., nv) is what resists joints at ``v`` in axes that do not turn.
+    ``4 Γ(v, y) = c(v + y) − c(v − y)``.
+    """
+    M, momentum = ds.mass_matrix(tree, q), 0.0 * v
+
+    def products(v: Array) -> Array:
+        turning = 0.0 * v
+        if tree.joints[0].nv == 6:
+            turning[..., :3] = np.cross(v[..., 3:6], v[..., :3])
+        return ds.bias_force(tree, q, v, passive="none") - (M @ turning[..., None])[..., 0]
+
+    for _ in range(2):
+        gained = np.linalg.solve(M, (momentum - dt * bias)[..., None])[..., 0]
+        momentum = -0.25 * dt * (products(v + gained) - products(v - gained))
+    return momentum
+
+
 def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array, Array]:
     """True residuals (n, 3), velocities after the step in the axes of its start (n, nv), and least gaps (n,).
 
@@ -273,6 +297,10 @@ def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array,
         rate = rate + np.pad(np.cross(v[:, 3:6], v[:, :3]), ((0, 0), (0, tree.nv - 3)))
     free = v + dt * rate
     turned = np.zeros_like(v)
+    if not made.loops and not is_free:
+        M = ds.mass_matrix(tree, q)
+        own = turned_momentum(tree, q, v, dt, -np.einsum("nij,nj->ni", M, rate))
+        free = free + np.einsum("nij,nj->ni", inverse, own)
     if made.loops:
         smooth = ds.compile(tree, made.loops, "smooth_motion", outputs="reached")
         free = turned = smooth(q, v, values["tau"], values["dt"], STEP.correction)

@@ -32,7 +32,7 @@ from delassus.algorithms.dynamics.integrate import position_update_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.constraints import At, Candidate, ConstraintRates
-from delassus.constraints.contact import Spins
+from delassus.constraints.contact import spins_of
 from delassus.constraints.shapes.turning import ALIKE, NEVER, ROUNDING, Turning, turns
 from delassus.model.tree import WORLD
 from delassus.spatial.dual_ops import Dual, DualOps
@@ -107,8 +107,8 @@ def position_changes(
             gap, found = point_changes(problem, index, moved, impulses[own])
             gaps.append(gap)
             rows_of_gaps += [*range(own.start + 2, own.stop, 3)]
-        elif isinstance(c, Spins):
-            _, found = point_changes(problem, c.of, moved, impulses[own], c.contact.lengths)
+        elif spins := spins_of((c,)):
+            _, found = point_changes(problem, spins[0].of, moved, impulses[own], spins[0].contact.lengths)
         else:  # rows on a joint
             found = ConstraintRates(ops.zeros(c.size, nv))
         acting.append(found)

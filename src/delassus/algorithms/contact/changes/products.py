@@ -30,7 +30,8 @@ class _Found(NamedTuple):
 class Products:
     """Velocity products ``Γ(v, v + y)`` of a motion, ``c(v)`` where no ``y`` (nv) is given.
 
-    What is ``like`` are those of the same motion without ``y``, whose first changes count here, too.
+    What is ``like`` are those of the same motion without ``y``, whose first changes count here, too: without those of
+    constraints, which are none but where some are ``acted`` on.
 
     Attributes
     ----------
@@ -43,10 +44,11 @@ class Products:
     """
 
     def __init__(
-        self, motion: DynamicsProblem, y: Sequence[Scalar] | None = None, like: Products | None = None
+        self, motion: DynamicsProblem, y: Sequence[Scalar] | None = None, like: Products | None = None,
+        acted: bool = False,
     ) -> None:  # fmt: skip
         ops, joints, self._motion, self._like = motion.ops, motion.tree.root_to_leaves(), motion, like
-        self.y, self._half = y, None
+        self.y, self._half, self._acted = y, None, acted
         self._found: _Found | None = None
         self.axes = [x for i in joints for x in column(ops, motion.velocity_product(i))]
         changes = [motion.velocity_product_changes(i) for i in joints]
@@ -67,17 +69,23 @@ class Products:
         """
         motion = self._motion
         if self._half is None or self._like is None:
-            return self._at(qdd, M, acting).changes
-        plain = self._like._found or self._like._at(qdd, M)
+            return self._at(qdd, M, acting)
+        if self._like._found is None:
+            self._like._at(qdd, M)
+        plain = self._like._found
+        assert plain is not None
         further = [0.0 if a is b else a - b for a, b in zip(qdd, plain.qdd, strict=True)]
         crossed = force_changes(CrossedRates(plain.rates, self._half, motion.by_joint(further)), M, acting)
         return plain.changes[0] + crossed[0], plain.changes[1] + crossed[1]
 
-    def _at(self, qdd: Sequence[Scalar], M: Matrix, acting: Sequence[ConstraintRates] = ()) -> _Found:
+    def _at(
+        self, qdd: Sequence[Scalar], M: Matrix, acting: Sequence[ConstraintRates] = ()
+    ) -> tuple[Matrix, Matrix]:  # fmt: skip
         rates = Rates(self._motion, self._motion.by_joint(qdd))
-        found = _Found(qdd, rates, force_changes(rates, M, acting))
-        self._found = self._found or found
-        return found
+        changes = force_changes(rates, M, acting)
+        if self._found is None:
+            self._found = _Found(qdd, rates, force_changes(rates, M) if self._acted and acting else changes)
+        return changes
 
     def matrix(self, h: Scalar, M: Matrix, with_v: Matrix) -> Matrix:
         """``h Γ(v + y/2, ·)`` (nv × nv) of what has ``w``, from changes of joint forces with velocities."""

@@ -28,9 +28,10 @@ from delassus.algorithms.contact.changes.points import (
 from delassus.algorithms.contact.changes.products import Products, over_masses
 from delassus.algorithms.contact.changes.response import Response
 from delassus.algorithms.contact.changes.varied import Varied
-from delassus.algorithms.contact.law import FARTHEST, part_beyond
+from delassus.algorithms.contact.impacts import nearest_of_impact
+from delassus.algorithms.contact.law import part_beyond
 from delassus.algorithms.contact.modes import nearest_mode
-from delassus.algorithms.contact.problem import magnitude, maximum_of
+from delassus.algorithms.contact.problem import maximum_of
 from delassus.algorithms.contact.solution import StepInputs, StepSolution
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
@@ -86,30 +87,16 @@ class StepChanges(ImpactPart):
         Zero where several velocities obey the laws, and where an impact has placed bodies with springs: derivatives are
         not known.
         """
-        ops, impact = self._ops, self._found.impact
-        solved, nearest = self._found.solved, nearest_mode(ops, self._last.modes, self._last.holds)
-        nearest = scaled_matrix(ops, self._are_unique, nearest)
-        for k, (x, turns) in enumerate(zip(self._turned.distances, self._turns(), strict=True)):
+        ops, solved, impact = self._ops, self._found.solved, self._found.impact
+        ((x,),) = ops.entries(nearest_mode(ops, self._last.modes, self._last.holds))
+        x = self._are_unique * x
+        for k, (y, turns) in enumerate(zip(self._turned.distances, self._turns(), strict=True)):
             acts = turns * solved.problem.turns * ops.less(0.0, solved.outcome.p[3 * k + 2])
-            ((y,),) = ops.entries(nearest)
-            nearest = ops.matrix([[ops.select(acts, ops.minimum(x, y), y)]])
-        if impact is None:
-            return nearest
-        for solved in impact.phases:
-            own = nearest_mode(ops, *self._step.modes(solved.problem, solved.outcome.p))
-            ((x,),), ((y,),) = ops.entries(nearest), ops.entries(own)
-            nearest = ops.matrix([[ops.select(impact.struck, ops.minimum(x, y), x)]])
-        ((x,),), when = ops.entries(nearest), impact.when
-        for k, (candidate, *_) in enumerate(self._step.points):  # another point may be the first that bounces
-            dofs = [self._step.tree.v_slices[link].start for link in sorted(candidate.arms)]
-            is_struck, (of_hit, of_bounce) = maximum_of(ops, [when.struck[dof] for dof in dofs]), when.margins[k]
-            x = ops.minimum(x, ops.minimum(of_bounce, ops.select(is_struck, of_hit, FARTHEST)))
-            dof, *_ = dofs
-            t, is_other = when.times[dof], when.bounces[k] * (1.0 - when.of_points[dof][k])
-            later = self._step.over_h * magnitude(ops, (when.at[k][0] - t) * when.at[k][1])
-            x = ops.select(is_other * ops.less(0.0, t), ops.minimum(x, later), x)
-        if self._places and self._step.springs is not None:
-            x = ops.select(maximum_of(ops, when.placed), 0.0, x)
+            x = ops.select(acts, ops.minimum(x, y), x)
+        if impact is not None:
+            x = nearest_of_impact(self._step, impact, x)
+            if self._places and self._step.springs is not None:
+                x = ops.select(maximum_of(ops, impact.when.placed), 0.0, x)
         return ops.matrix([[x]])
 
     def _beside(self, height: int, **parts: Matrix) -> Matrix:
@@ -194,7 +181,7 @@ class StepChanges(ImpactPart):
         if mean is None:
             return stage(gained, solved.velocity, impulses)
         none: list[Scalar] = [0.0] * step.problem.n_rows
-        plain = Products(found.motion)
+        plain = Products(found.motion, acted=step.springs is not None and bool(step.springs.lines))
         of_first, of_second = (Products(found.motion, y, plain) for y in (mean.first, mean.second))
         at_start, first = stage(mean.first, mean.first, (none, none), products=plain, of_end=False)
         _, second = stage(mean.second, mean.second, (none, none), products=of_first, of_end=False)
@@ -445,9 +432,8 @@ class StepChanges(ImpactPart):
             whole = ops.repeat(1, [*both[: height * m], *entries_by_row(ops, end)], moved, at_rest)[height * m :]
             end, straight, columns = from_rows(ops, whole, n), [k for k in range(nv) if k not in turning], range(n)
             q, turned = ops.take(end, range(nv), None), ops.take(end, range(nv, height), None)
-            v = ops.put(turned, (nv, n), turning, columns) + ops.put(
-                ops.take(v, straight, None), (nv, n), straight, columns
-            )
+            v = ops.put(ops.take(v, straight, None), (nv, n), straight, columns)
+            v = v + ops.put(turned, (nv, n), turning, columns)
         out, first = dict[str, Matrix](), 0
         whole_end = ops.vstack([q, v])
         if LATER_PATH in self._varying:

@@ -458,4 +458,4 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
         own = diagonal(ops, armature.tolist())
         r_q, r_v = (r - assembled(ops, sizes, sizes, {(rates.root, rates.root): own @ C})
                     for r, C in ((r_q, rates.drift_q), (r_v, rates.drift_v)))  # fmt: skip
-    return r_q, r_v, [SI for *_, SI, _ in found]
+    return r_q, r_v, [x[4] for x in found]

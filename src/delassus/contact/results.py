@@ -63,7 +63,7 @@ class SolverStatus(Explained):
     )
     NOT_DIFFERENTIABLE = (
         "solved, but derivatives are not known: the correction of large overlaps was cut off, round-off decides which "
-        "points of two bodies touch, a robot with springs bounces, or a body slides and turns on redundant contacts, "
+        "points of two bodies touch, or a body slides and turns on redundant contacts, "
         "whose friction is not unique; start without large overlaps, make the time step shorter, or let the body "
         "slide on three points"
     )

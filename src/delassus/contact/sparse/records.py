@@ -90,8 +90,8 @@ class Bounces(NamedTuple):
     `NOT_STRUCK`; ``first`` the contact whose gap says so, or −1 − the block whose impact before does. Of degrees of
     freedom: ``kick`` is what velocities at the time of the impact have more than ``v``, ``late`` how far bodies are
     displaced by impacts that are not at the start. ``placed`` are those that this impact moves to where they are then,
-    ``base`` the time (s) of that, ``spans`` (s) those by which blocks are moved, ``lead`` what velocities had more than
-    ``v`` when they were struck there; see `delassus.contact.sparse.hits`.
+    ``base`` (s) when, ``spans`` (s) times by which blocks are moved, ``lead`` what velocities after it had more than
+    ``v``; ``early`` ones are struck at the start. See `delassus.contact.sparse.hits`.
     """
 
     falls: Array
@@ -304,8 +304,7 @@ class Options(NamedTuple):
     """Options of `Simulator`; ``touching`` is the gap up to which contacts are closed; ``sleep`` 0 is none.
 
     ``speed`` (m/s) is what residuals are small against, of islands `SPEED` times the tolerance.
-    ``asks`` is 1 where another solver than that of islands makes impulses of rows, ``max_parts`` the largest number of
-    parts of an island that Newton's method tries.
+    ``asks``: 1 where another solver than that of islands makes impulses; ``max_parts``: most parts of islands to try.
     """
 
     dt: float

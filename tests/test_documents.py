@@ -16,6 +16,7 @@ import tomllib
 import urllib.request
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -326,7 +327,8 @@ def test_example_runs(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     monkeypatch.setattr(sys, "argv", [str(path), *short.get(path.stem, [])])
     monkeypatch.syspath_prepend(str(path.parent))
     monkeypatch.setenv("CFLAGS", "-O0")
-    runpy.run_path(str(path), run_name="__main__")
+    with mock.patch.dict(os.environ):
+        runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out
 
 
